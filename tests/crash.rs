@@ -1,7 +1,7 @@
 //! A small run ends at every single operation of the store's disk, and at every sync; what comes of
 //! it in the end is what comes of a run that nothing disturbs.
 
-use tidegate_dispatch::End;
+use tidegate_dispatch::RunOutcome;
 use tidegate_store::testing::{Failure, FaultyDisk};
 
 use crate::random::Random;
@@ -10,7 +10,7 @@ use crate::small_run::{Left, SmallRun};
 /// What an undisturbed run leaves.
 fn undisturbed(run: &SmallRun, image: &[u8]) -> Left {
     let disk = FaultyDisk::with(image.to_vec());
-    assert_eq!(run.run(&disk).expect("nothing fails"), End::Drained);
+    assert_eq!(run.run(&disk).expect("nothing fails"), RunOutcome::Drained);
     let left = run.left(&disk);
     run.begin_anew();
     left
@@ -19,7 +19,7 @@ fn undisturbed(run: &SmallRun, image: &[u8]) -> Left {
 /// Goes on with what a crash has left, and expects the end of an undisturbed run.
 fn assert_recovers(run: &SmallRun, disk: &FaultyDisk, expected: &Left, what: &str) {
     match run.run(disk) {
-        Ok(End::Drained) => {}
+        Ok(RunOutcome::Drained) => {}
         other => panic!("{what}: {other:?}"),
     }
     run.left(disk).assert_is(expected, what);
@@ -46,7 +46,7 @@ fn crash_at_every_operation(power_goes: bool) {
         disk.fail(Failure::From(operation));
         let ended = run.run(&disk);
         if !disk.struck() {
-            assert!(matches!(ended, Ok(End::Drained)), "{what}: {ended:?}");
+            assert!(matches!(ended, Ok(RunOutcome::Drained)), "{what}: {ended:?}");
             assert!(operation > 40, "there were only {operation} operations to fail");
             break;
         }

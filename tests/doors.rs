@@ -11,8 +11,8 @@ use std::thread;
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tidegate_config::LoadOptions;
-use tidegate_dispatch::End;
-use tidegate_engine::{Generation, Options, Run};
+use tidegate_dispatch::RunOutcome;
+use tidegate_engine::{Generation, Run, RunOptions};
 use tidegate_model::{Address, SystemClock};
 use tidegate_store::open_disk;
 use tidegate_store::testing::FaultyDisk;
@@ -257,7 +257,7 @@ fn a_source_waits_where_the_process_has_too_many_files_open_at_its_start() {
         let configuration = loaded.expect("the configuration is right").configuration;
         let disk = FaultyDisk::new();
         let opened = open_disk(Box::new(disk.clone())).expect("the store opens");
-        let run = Run::new(configuration, opened, Arc::new(SystemClock), Options::default());
+        let run = Run::new(configuration, opened, Arc::new(SystemClock), RunOptions::default());
         let handle = run.handle();
         let others: Vec<fs::File> = (0..200).map_while(|_| fs::File::open("/dev/null").ok()).collect();
         let running = thread::spawn(move || run.run());
@@ -271,7 +271,11 @@ fn a_source_waits_where_the_process_has_too_many_files_open_at_its_start() {
         }
         let report = running.join().expect("it does not panic").expect("the run goes well");
         assert!(report.halts.is_empty(), "{path} {begin_at}: {:?}", report.halts);
-        assert_eq!(report.end, if stop { End::Stopped } else { End::Drained }, "{path} {begin_at}");
+        assert_eq!(
+            report.end,
+            if stop { RunOutcome::Stopped } else { RunOutcome::Drained },
+            "{path} {begin_at}"
+        );
         let (store, _writer) = open_disk(Box::new(disk)).expect("the store opens");
         let out = store.queue(&Address::parse("p/out").expect("an address")).expect("it can be read");
         let copied = if begin_at == "oldest" { 2 } else { 0 };

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
-use tidegate_dispatch::End;
+use tidegate_dispatch::RunOutcome;
 use tidegate_store::testing::{Failure, FaultyDisk};
 
 use crate::http_client::{Client, JSON, address};
@@ -62,7 +62,7 @@ fn a_run_waits_for_room_in_the_store_says_so_once_and_goes_on_by_itself() {
             thread::yield_now();
         }
         if !disk.struck() {
-            assert!(matches!(ended, Some(Ok(End::Drained))), "{ended:?}");
+            assert!(matches!(ended, Some(Ok(RunOutcome::Drained))), "{ended:?}");
             break;
         }
         struck += 1;
@@ -74,7 +74,7 @@ fn a_run_waits_for_room_in_the_store_says_so_once_and_goes_on_by_itself() {
         }
         disk.heal();
         let end = ended.unwrap_or_else(|| started.end());
-        assert!(matches!(end, Ok(End::Drained)), "operation {operation}: {end:?}");
+        assert!(matches!(end, Ok(RunOutcome::Drained)), "operation {operation}: {end:?}");
         run.left(&disk).assert_is(&expected, &format!("operation {operation}"));
     }
     let said = who_said("the disk is full; no job is lost, and the run resumes when the disk has room");
@@ -109,7 +109,7 @@ fn a_run_that_is_stopped_while_it_waits_for_room_ends_and_loses_nothing() {
         let told = end.as_ref().err().map(ToString::to_string).unwrap_or_default();
         assert!(end.is_ok() || told.contains("no room") || told.contains("cannot use the store"), "{end:?}");
         let disk = FaultyDisk::with(disk.bytes());
-        assert!(matches!(run.run(&disk), Ok(End::Drained)), "operation {operation}");
+        assert!(matches!(run.run(&disk), Ok(RunOutcome::Drained)), "operation {operation}");
         run.left(&disk).assert_is(&expected, &format!("operation {operation}"));
     }
 }

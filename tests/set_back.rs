@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_config::LoadOptions;
-use tidegate_dispatch::End;
-use tidegate_engine::{Generation, Options, Run};
+use tidegate_dispatch::RunOutcome;
+use tidegate_engine::{Generation, Run, RunOptions};
 use tidegate_model::{Address, Clock, SystemClock, Timestamp};
 use tidegate_store::testing::FaultyDisk;
 use tidegate_store::{Store, open_disk};
@@ -43,7 +43,7 @@ fn project(wait: &str, queuer: &str) -> Project {
 struct Started {
     store: Store,
     handle: tidegate_engine::Handle,
-    ended: mpsc::Receiver<End>,
+    ended: mpsc::Receiver<RunOutcome>,
 }
 
 fn start(project: &Project, disk: &FaultyDisk, clock: Arc<Shifted>) -> Started {
@@ -51,7 +51,7 @@ fn start(project: &Project, disk: &FaultyDisk, clock: Arc<Shifted>) -> Started {
     let configuration = loaded.expect("the configuration is right").configuration;
     let opened = open_disk(Box::new(disk.clone())).expect("the store opens");
     let store = opened.0.clone();
-    let run = Run::new(configuration, opened, clock, Options::default());
+    let run = Run::new(configuration, opened, clock, RunOptions::default());
     let handle = run.handle();
     let (tell, ended) = mpsc::channel();
     thread::spawn(move || {
@@ -99,7 +99,7 @@ fn a_wait_under_way_does_not_wait_for_the_clock_to_catch_up() {
                 assert!(started.due().0 > SystemClock.now().0 + DAY / 2);
                 clock.0.store(0, Ordering::Release);
                 let end = started.ended.recv_timeout(PATIENCE).expect("it does not wait for a day");
-                assert_eq!(end, End::Drained, "{script} {queuer}");
+                assert_eq!(end, RunOutcome::Drained, "{script} {queuer}");
                 assert_eq!(ids(&project.read("out.ndjson")), [1]);
             });
         }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tidegate_components::source::BatchLimit;
 use tidegate_config::{Configuration, LoadOptions};
-use tidegate_dispatch::End;
-use tidegate_engine::{EngineError, Generation, Handle, Options, Run};
+use tidegate_dispatch::RunOutcome;
+use tidegate_engine::{EngineError, Generation, Handle, Run, RunOptions};
 use tidegate_model::{Address, ManualClock, SinkPosition};
 use tidegate_store::testing::FaultyDisk;
 use tidegate_store::{Store, open_disk, verify};
@@ -97,20 +97,20 @@ impl SmallRun {
     }
 
     /// Runs to the end, or to an error.
-    pub(crate) fn run(&self, disk: &FaultyDisk) -> Result<End, EngineError> {
+    pub(crate) fn run(&self, disk: &FaultyDisk) -> Result<RunOutcome, EngineError> {
         self.start(disk)?.end()
     }
 
     /// Starts a run on a thread of its own.
     pub(crate) fn start(&self, disk: &FaultyDisk) -> Result<Started, EngineError> {
         let opened = open_disk(Box::new(disk.clone()))?;
-        let options = Options {
+        let options = RunOptions {
             // So that few batches come into one commit.
             workers: 1,
             batch: BatchLimit { jobs: 2, bytes: 1 << 20 },
             retry_after: Duration::from_millis(1),
             shutdown_timeout: Duration::from_millis(50),
-            ..Options::default()
+            ..RunOptions::default()
         };
         // Time stands still, so that error records are the same in every run.
         let clock = Arc::new(ManualClock::at(0));
@@ -172,15 +172,15 @@ impl Left {
 /// A run on a thread of its own.
 pub(crate) struct Started {
     pub(crate) handle: Handle,
-    ended: mpsc::Receiver<Result<End, EngineError>>,
+    ended: mpsc::Receiver<Result<RunOutcome, EngineError>>,
 }
 
 impl Started {
-    pub(crate) fn has_ended(&self) -> Option<Result<End, EngineError>> {
+    pub(crate) fn has_ended(&self) -> Option<Result<RunOutcome, EngineError>> {
         self.ended.try_recv().ok()
     }
 
-    pub(crate) fn end(self) -> Result<End, EngineError> {
+    pub(crate) fn end(self) -> Result<RunOutcome, EngineError> {
         self.ended.recv_timeout(PATIENCE).expect("the run ends")
     }
 }

@@ -19,7 +19,7 @@ use crate::output::exit::Exit;
 use crate::query::{Answer, Query, answer};
 use tidegate_config::{Configuration, LoadOptions, shown};
 use tidegate_engine::amend;
-use tidegate_engine::{Chain, Generation, Granted, Request};
+use tidegate_engine::{Chain, Generation, Request, RequestOutcome};
 pub(crate) use tidegate_model::plain::{json as plain_json, lines as plain};
 use tidegate_model::{Clock as _, SystemClock};
 use tidegate_store::{OpenError, Store, Writer};
@@ -89,7 +89,7 @@ impl Place {
     }
 
     /// Has a change made, by the runner or in the store. The inner error says why it was not.
-    pub(crate) fn change(&self, request: Request) -> Result<(Result<Granted, String>, Teller), Exit> {
+    pub(crate) fn change(&self, request: Request) -> Result<(Result<RequestOutcome, String>, Teller), Exit> {
         let question = Question::Change(request);
         // What is pushed may be the first that there is.
         let pushes = matches!(question, Question::Change(Request::Push { .. }));

@@ -45,7 +45,7 @@ use self::route::{Asked, Route};
 use self::wire::Wire;
 use crate::client::ipc::Desk;
 use crate::connection_limit::{Place, Places};
-use tidegate_engine::Whereabouts;
+use tidegate_engine::PendingIndex;
 use tidegate_model::Address;
 use tidegate_model::log_target;
 
@@ -86,7 +86,7 @@ pub(crate) struct Shop {
     /// Bytes of jobs that there is room for.
     parsed: Arc<Semaphore>,
     looks: Arc<Semaphore>,
-    whereabouts: Arc<Whereabouts>,
+    whereabouts: Arc<PendingIndex>,
 }
 
 impl Server {

@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use tidegate_config::Configuration;
-use tidegate_engine::{Handle, Row, Stats};
+use tidegate_engine::{Handle, ParkedJobRef, Stats};
 use tidegate_model::Address;
 pub(crate) use tidegate_model::rfc3339;
 use tidegate_store::export;
@@ -87,7 +87,7 @@ pub(crate) enum Query {
         step: Option<String>,
         /// Only those that were made of this one: `pipeline/queue/index`.
         job: Option<String>,
-        after: Option<Row>,
+        after: Option<ParkedJobRef>,
         limit: usize,
     },
     /// Errors that nobody has dealt with, from an index on.

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tidegate_config::LoadOptions;
-use tidegate_dispatch::End;
-use tidegate_engine::{Generation, Options, Run, Stats};
+use tidegate_dispatch::RunOutcome;
+use tidegate_engine::{Generation, Run, RunOptions, Stats};
 use tidegate_model::SystemClock;
 use tidegate_store::{Attempts, Store};
 
@@ -82,7 +82,7 @@ pub(crate) fn prepare(folder: &Path) -> Result<(Run, Store), Box<dyn Error>> {
     let opened = tidegate_store::open(&generation.configuration.data)?;
     let store = opened.0.clone();
     let attempts = Attempts::open(&generation.configuration.data);
-    let run = Run::new(generation.configuration, opened, Arc::new(SystemClock), Options::default());
+    let run = Run::new(generation.configuration, opened, Arc::new(SystemClock), RunOptions::default());
     Ok((run.with_attempts(attempts).with_plugins(generation.plugins), store))
 }
 
@@ -90,7 +90,7 @@ fn drain(folder: &Path) -> Result<u64, Box<dyn Error>> {
     let (run, _) = prepare(folder)?;
     let stats = run.stats();
     let report = run.run()?;
-    assert_eq!(report.end, End::Drained);
+    assert_eq!(report.end, RunOutcome::Drained);
     Ok(stats.steps.iter().map(|step| step.counters().taken).max().unwrap_or(0))
 }
 

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::connection_limit::{Place, Places};
 use crate::query::{Answer, Query, answer};
 use tidegate_config::Configuration;
-use tidegate_engine::{Chain, Granted, Handle, Request};
+use tidegate_engine::{Chain, Handle, Request, RequestOutcome};
 use tidegate_model::log_target;
 use tidegate_store::{ReadError, Store};
 
@@ -58,7 +58,7 @@ pub(crate) enum Question {
 pub(crate) enum Told {
     Answer(Answer),
     /// A change: what it came to, or why it was not made.
-    Change(Result<Granted, String>),
+    Change(Result<RequestOutcome, String>),
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use crate::output::moves::{How, Outcomes};
 use crate::output::table::{Column, columns, grouped, jobs, on_one_line};
 use crate::output::terminal::{confirm, cut, width};
 use crate::query::{Answer, DelayedPage, DelayedStatus, JOBS_MAX, Query, WaitsFor};
-use tidegate_engine::{Request, Row};
+use tidegate_engine::{ParkedJobRef, Request};
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Address, Status};
 
@@ -104,7 +104,7 @@ pub(crate) fn cancel(command: &Cancel) -> Exit {
 }
 
 /// By step.
-type Chosen = BTreeMap<Address, BTreeSet<Row>>;
+type Chosen = BTreeMap<Address, BTreeSet<ParkedJobRef>>;
 
 fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
     let place = Place::of(&command.config, command.data.clone())?;
@@ -124,7 +124,7 @@ fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
         confirm(&question, command.yes)?;
     }
     for (step, rows) in chosen {
-        let rows: Vec<Row> = rows.into_iter().collect();
+        let rows: Vec<ParkedJobRef> = rows.into_iter().collect();
         for some in rows.chunks(AT_ONCE) {
             let (step, rows) = (step.clone(), some.to_vec());
             let request = match how {
@@ -242,7 +242,7 @@ mod tests {
             since: None,
             told: None,
             output: None,
-            row: Row { due: Timestamp(0), sequence: 1 },
+            row: ParkedJobRef { due: Timestamp(0), sequence: 1 },
         }
     }
 

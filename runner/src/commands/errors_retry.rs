@@ -17,7 +17,7 @@ use crate::output::table::grouped;
 use crate::output::terminal::confirm;
 use crate::query::{Answer, Job, Query};
 use tidegate_components::script::json;
-use tidegate_engine::{Granted, Request};
+use tidegate_engine::{Request, RequestOutcome};
 use tidegate_model::Address;
 use tidegate_model::suggest::{did_you_mean, listed};
 
@@ -62,7 +62,7 @@ fn replace(command: &ErrorsChoice, file: &Path) -> Result<Exit, Exit> {
     let request = Request::Replace { queue: queue.clone(), error: *index, payload };
     let (outcome, teller) = place.change(request)?;
     match outcome {
-        Ok(Granted::Retried { jobs }) => {
+        Ok(RequestOutcome::Retried { jobs }) => {
             let done = Done { errors: jobs, handled_meanwhile: 0, refused: Vec::new() };
             Ok(tell(command, How::Retry, &done, Some(teller)))
         }
@@ -150,7 +150,7 @@ fn change(place: &Place, how: How, queue: &Address, some: &[u64], done: &mut Don
     };
     let (outcome, teller) = place.change(request)?;
     match (outcome, some) {
-        (Ok(Granted::Retried { jobs } | Granted::Dropped { jobs }), _) => done.errors += jobs,
+        (Ok(RequestOutcome::Retried { jobs } | RequestOutcome::Dropped { jobs }), _) => done.errors += jobs,
         (Ok(_), _) => return Err(other_question()),
         (Err(why), [index]) => match place.ask(Query::Error { queue: queue.to_string(), index: *index })? {
             Answer::Errors { errors, .. } if errors.iter().all(|error| !error.handled) => {

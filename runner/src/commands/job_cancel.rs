@@ -12,7 +12,7 @@ use crate::output::terminal::confirm;
 use crate::output::times;
 use crate::query::{Answer, DelayedStatus, JOBS_MAX, Query, Status, StepOutcome, WaitsFor};
 use tidegate_config::Step;
-use tidegate_engine::{Request, Row, may_cancel};
+use tidegate_engine::{ParkedJobRef, Request, may_cancel};
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Address, Clock as _, SystemClock, Timestamp, format_duration};
 
@@ -34,7 +34,7 @@ struct Cut<'a> {
     step: &'a Step,
     stands: Stands,
     /// Where it stands by itself.
-    rows: Vec<Row>,
+    rows: Vec<ParkedJobRef>,
     /// Outputs that were made of it already, and are only due later.
     outputs: u64,
     /// When the attempt was begun that runs.

@@ -16,7 +16,7 @@ use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::table::{grouped, jobs};
 use tidegate_components::script::json;
-use tidegate_engine::{Granted, Request, error_queue};
+use tidegate_engine::{Request, RequestOutcome, error_queue};
 use tidegate_model::Address;
 use tidegate_model::suggest::nearest_address;
 
@@ -167,7 +167,7 @@ impl Pushing {
         self.bytes = 0;
         let outcome = self.place.change(Request::Push { queue: self.queue.clone(), jobs });
         match outcome {
-            Ok((Ok(Granted::Pushed { jobs }), teller)) => {
+            Ok((Ok(RequestOutcome::Pushed { jobs }), teller)) => {
                 self.pushed += jobs;
                 self.standing = self.line;
                 Ok(teller)

@@ -10,7 +10,7 @@ use crate::output::exit::Exit;
 use crate::output::table::jobs;
 use crate::output::terminal::confirm;
 use crate::query::{Answer, Query, Replay, ReplayStart};
-use tidegate_engine::{Granted, Request};
+use tidegate_engine::{Request, RequestOutcome};
 use tidegate_model::{Clock as _, SystemClock, parse_duration};
 
 pub(crate) fn replay(command: &cli::Replay) -> Exit {
@@ -36,7 +36,7 @@ fn run_again(command: &cli::Replay) -> Result<Exit, Exit> {
     let request = Request::Replay { step: plan.step.clone(), from };
     let (outcome, teller) = place.change(request)?;
     let now_at = match outcome {
-        Ok(Granted::Replayed { from }) => from,
+        Ok(RequestOutcome::Replayed { from }) => from,
         Ok(_) => return Err(other_question()),
         Err(why) => return Err(exit::fail(why)),
     };

@@ -19,8 +19,8 @@ use tidegate_components::open_files;
 use tidegate_components::plugin::Setups;
 use tidegate_components::plugin::{ExitGuard, leave};
 use tidegate_config::{Configuration, Diagnostics, LogFormat, shown};
-use tidegate_dispatch::End;
-use tidegate_engine::{Chain, Generation, Options, Report, Stats};
+use tidegate_dispatch::RunOutcome;
+use tidegate_engine::{Chain, Generation, RunOptions, RunReport, Stats};
 use tidegate_model::SystemClock;
 use tidegate_model::log_target;
 use tidegate_store::Attempts;
@@ -77,7 +77,7 @@ pub(crate) fn run(command: &cli::Run) -> Exit {
         Ok(report) => {
             sum_up(&configuration, &stats, &report, elapsed);
             // Also where somebody stopped what was left of the run.
-            let stuck = report.end == End::Halted || !report.halts.is_empty();
+            let stuck = report.end == RunOutcome::Halted || !report.halts.is_empty();
             let exit = if stuck { Exit::Failed } else { Exit::Done };
             if report.left_behind {
                 leave(exit.code().into());
@@ -97,10 +97,10 @@ fn refuse(diagnostics: &Diagnostics) -> Exit {
     Exit::Configuration
 }
 
-fn options(command: &cli::Run, configuration: &Configuration) -> Options {
-    let default = Options::default();
+fn options(command: &cli::Run, configuration: &Configuration) -> RunOptions {
+    let default = RunOptions::default();
     let settings = &configuration.settings;
-    Options {
+    RunOptions {
         until_idle: command.until_idle,
         workers: settings.workers,
         shutdown_timeout: settings.shutdown_timeout.unwrap_or(default.shutdown_timeout),
@@ -109,8 +109,8 @@ fn options(command: &cli::Run, configuration: &Configuration) -> Options {
 }
 
 /// Says what the run has done, in the form of its log.
-fn sum_up(configuration: &Configuration, stats: &Stats, report: &Report, elapsed: Duration) {
-    let drained = report.end == End::Drained;
+fn sum_up(configuration: &Configuration, stats: &Stats, report: &RunReport, elapsed: Duration) {
+    let drained = report.end == RunOutcome::Drained;
     let left = if drained { query::left(configuration, stats) } else { Some(Vec::new()) };
     let run = summary::Ended { configuration, stats, report, elapsed, left: left.as_deref() };
     if console::speaks_json() {

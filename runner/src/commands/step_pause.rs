@@ -6,7 +6,7 @@ use crate::cli::{Format, StepChoice};
 use crate::client::{Place, Teller, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
-use tidegate_engine::{Granted, Request};
+use tidegate_engine::{Request, RequestOutcome};
 use tidegate_model::Address;
 
 #[derive(Serialize)]
@@ -28,7 +28,7 @@ fn change(command: &StepChoice, paused: bool) -> Result<Exit, Exit> {
     let place = Place::of(&command.look.config, command.look.data.clone())?;
     let (outcome, teller) = place.change(Request::Pause { step, paused })?;
     let changed = match outcome {
-        Ok(Granted::Paused { changed }) => changed,
+        Ok(RequestOutcome::Paused { changed }) => changed,
         Ok(_) => return Err(other_question()),
         Err(why) => return Err(exit::fail(why)),
     };

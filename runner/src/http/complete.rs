@@ -18,7 +18,7 @@ use crate::connection_limit::Place;
 use crate::query::{JobStatus, Status};
 use tidegate_components::script::json as text;
 use tidegate_config::Configuration;
-use tidegate_engine::{Claim, Completed, Granted, Reply, check, claim, completion_of};
+use tidegate_engine::{CompletionOutcome, Reply, RequestOutcome, TokenClaim, check, claim, completion_of};
 use tidegate_model::Address;
 use tidegate_store::Completion;
 
@@ -100,10 +100,10 @@ fn judge(configuration: &Configuration, step: &Address, body: &[u8]) -> Result<C
 async fn take(
     desk: &Desk,
     asked: &Asked,
-    (claim, token): (Claim, String),
+    (claim, token): (TokenClaim, String),
     completion: Completion,
 ) -> Result<Response, Refusal> {
-    let Claim { step, index, row } = claim;
+    let TokenClaim { step, index, row } = claim;
     let (job, status) = (format!("{}/{index}", asked.queue), completion.status.as_str());
     let name = step.to_string();
     let request = tidegate_engine::Request::Complete { step, index, token, completion, row };
@@ -112,24 +112,24 @@ async fn take(
     let refused = |error: String| Err(Refusal::new(StatusCode::CONFLICT, error));
     match answer(desk, request).await? {
         Err(why) => Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
-        Ok(Granted::Completed(Completed::Taken)) => Ok(stands(false)),
-        Ok(Granted::Completed(Completed::Known)) => Ok(stands(true)),
+        Ok(RequestOutcome::Completed(CompletionOutcome::Taken)) => Ok(stands(false)),
+        Ok(RequestOutcome::Completed(CompletionOutcome::Known)) => Ok(stands(true)),
         // That does not hold for ever: it is there again in a while, or is through by another word.
-        Ok(Granted::Completed(Completed::Otherwise { status: before }))
+        Ok(RequestOutcome::Completed(CompletionOutcome::Otherwise { status: before }))
             if before.waits() || before == tidegate_model::Status::Unknown =>
         {
             not_now(desk, asked, name).await
         }
-        Ok(Granted::Completed(Completed::Otherwise { status: before })) => {
+        Ok(RequestOutcome::Completed(CompletionOutcome::Otherwise { status: before })) => {
             let before = before.as_str();
             refused(format!(
                 "something else was said of job {job} before, that it is {before}, and that holds"
             ))
         }
-        Ok(Granted::Completed(Completed::Refused { from })) => {
+        Ok(RequestOutcome::Completed(CompletionOutcome::Refused { from })) => {
             refused(format!("job {job} is {}, and cannot become {status}", from.as_str()))
         }
-        Ok(Granted::Completed(Completed::NotPending)) => not_now(desk, asked, name).await,
+        Ok(RequestOutcome::Completed(CompletionOutcome::NotPending)) => not_now(desk, asked, name).await,
         Ok(_) => Err(Refusal::broken("an answer to another question")),
     }
 }
@@ -140,7 +140,10 @@ async fn not_now(desk: &Desk, asked: &Asked, step: String) -> Result<Response, R
 }
 
 /// What the run answers, for which no thread waits.
-async fn answer(desk: &Desk, request: tidegate_engine::Request) -> Result<Result<Granted, String>, Refusal> {
+async fn answer(
+    desk: &Desk,
+    request: tidegate_engine::Request,
+) -> Result<Result<RequestOutcome, String>, Refusal> {
     refuse_while_full(desk)?;
     let (sender, mut answered) = mpsc::unbounded_channel();
     // Whoever has gone away does not want the answer.

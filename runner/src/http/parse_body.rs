@@ -11,7 +11,7 @@ use tidegate_plugin::Payloads;
 use super::response::Refusal;
 use tidegate_components::script::json;
 use tidegate_config::HttpSource;
-use tidegate_engine::Key;
+use tidegate_engine::IdempotencyKey;
 use tidegate_model::{Address, content_hash, key_hash, on_one_line, value_hash};
 
 /// How a body is read.
@@ -27,8 +27,8 @@ pub(crate) enum Form {
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) jobs: Payloads,
-    pub(crate) whole: Option<Key>,
-    pub(crate) each: Vec<Key>,
+    pub(crate) whole: Option<IdempotencyKey>,
+    pub(crate) each: Vec<IdempotencyKey>,
     /// With [`Form::Ndjson`]: the line of each job, from 1.
     pub(crate) lines: Vec<u32>,
 }
@@ -89,7 +89,7 @@ pub(crate) fn read(
             }
         }
     }
-    intake.whole = header.map(|key| Key {
+    intake.whole = header.map(|key| IdempotencyKey {
         hash: key_hash(queue.pipeline.as_str(), queue.name.as_str(), "header", key),
         content: intake.content(),
         verbatim: content_hash(body.trim_ascii()),
@@ -127,7 +127,7 @@ impl Intake {
 }
 
 /// The key that stands in a job.
-fn key(job: &str, path: &[String], queue: &Address, verbatim: u64) -> Result<Key, String> {
+fn key(job: &str, path: &[String], queue: &Address, verbatim: u64) -> Result<IdempotencyKey, String> {
     if job.starts_with('[') {
         return Err(format!(
             "a list is one job, and has no `{}`; send lines as `application/x-ndjson`, a job each",
@@ -149,7 +149,7 @@ fn key(job: &str, path: &[String], queue: &Address, verbatim: u64) -> Result<Key
         Some(b'n') => return Err(lacks()),
         _ => return Err(format!("`{}` is no text and no number, so it is no key", path.join("."))),
     };
-    Ok(Key { hash, content: value_hash(job), verbatim })
+    Ok(IdempotencyKey { hash, content: value_hash(job), verbatim })
 }
 
 /// The value of a field, of the last one where it occurs twice.

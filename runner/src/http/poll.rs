@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::response::{Refusal, Response, json};
 use crate::client::ipc::Desk;
 use tidegate_config::Configuration;
-use tidegate_engine::{Granted, Request};
+use tidegate_engine::{Request, RequestOutcome};
 use tidegate_model::suggest::nearest;
 use tidegate_model::{Address, Soon, format_duration};
 
@@ -24,7 +24,7 @@ pub(crate) fn poll(step: &Address, desk: &Desk) -> Result<Response, Refusal> {
     match desk.handle.ask_unless_it_ends(Request::Poll { step: step.clone() }) {
         None => Err(Refusal::ending()),
         Some(Err(why)) => Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
-        Some(Ok(Granted::Polls { pending, soon })) => {
+        Some(Ok(RequestOutcome::Polls { pending, soon })) => {
             let polls = Polls { step: step.to_string(), pending, polls: when(soon) };
             Ok(json(StatusCode::ACCEPTED, &polls))
         }

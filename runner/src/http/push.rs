@@ -16,7 +16,7 @@ use super::{PARSED_BYTES, Shop, body, only};
 use crate::client::ipc::Desk;
 use crate::connection_limit::Place;
 use tidegate_config::{Configuration, HttpSource, PushSource, QueueRef};
-use tidegate_engine::{Conflict, Push, Pushed};
+use tidegate_engine::{KeyConflict, Push, Pushed};
 use tidegate_model::Address;
 use tidegate_model::suggest::nearest;
 
@@ -243,7 +243,7 @@ fn taken(pushed: &Pushed, form: Form, address: &Address, lines: &[u32]) -> Respo
     json(status, &many)
 }
 
-fn other_content(conflict: Conflict, form: Form, address: &Address, lines: &[u32]) -> Refusal {
+fn other_content(conflict: KeyConflict, form: Form, address: &Address, lines: &[u32]) -> Refusal {
     let job = conflict.index.map(|index| format!("{address}/{index}"));
     let error = match (conflict.position, form) {
         (None, _) => "another body came before with this `Idempotency-Key`; nothing was taken".to_owned(),

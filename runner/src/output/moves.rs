@@ -8,7 +8,7 @@ use super::exit::{self, Exit};
 use super::table::{grouped, jobs};
 use crate::cli::Format;
 use crate::client::{Place, Teller, other_question, print_json, print_text};
-use tidegate_engine::{Granted, Moved, Request};
+use tidegate_engine::{MoveSummary, Request, RequestOutcome};
 use tidegate_model::Address;
 
 /// What is done with them.
@@ -30,7 +30,7 @@ pub(crate) struct Outcomes<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcome {
     /// What was done, and what the runner or the store has left alone.
-    moved: Moved,
+    moved: MoveSummary,
     /// Left alone, since an outside system has them and nobody said that this does not matter.
     pub(crate) outside: u64,
     /// Left alone, since they are outputs that were made already and nobody said to drop them.
@@ -72,7 +72,7 @@ impl<'a> Outcomes<'a> {
     pub(crate) fn change(&mut self, step: &Address, request: Request) -> Result<(), Exit> {
         let (outcome, teller) = self.place.change(request)?;
         let some = match outcome {
-            Ok(Granted::Hastened(moved) | Granted::Cancelled(moved)) => moved,
+            Ok(RequestOutcome::Hastened(moved) | RequestOutcome::Cancelled(moved)) => moved,
             Ok(_) => return Err(other_question()),
             Err(why) => {
                 // What was done before this one stays done.

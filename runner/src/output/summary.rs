@@ -10,8 +10,8 @@ use super::table::{grouped, jobs, on_one_line, rate, table};
 use super::terminal::{cut, error_width};
 use crate::query::StepStatus;
 use tidegate_config::{Configuration, QueueRef, SinkKind, SinkRef, Step, Target, shown};
-use tidegate_dispatch::End;
-use tidegate_engine::{Halt, Report, Stats, StepStats};
+use tidegate_dispatch::RunOutcome;
+use tidegate_engine::{Halt, RunReport, Stats, StepStats};
 use tidegate_model::Counters;
 use tidegate_model::log_target;
 
@@ -24,7 +24,7 @@ const REASON_MAX: usize = 100;
 pub(crate) struct Ended<'r> {
     pub(crate) configuration: &'r Configuration,
     pub(crate) stats: &'r Stats,
-    pub(crate) report: &'r Report,
+    pub(crate) report: &'r RunReport,
     pub(crate) elapsed: Duration,
     /// The steps that still have jobs, where that is known.
     pub(crate) left: Option<&'r [StepStatus]>,
@@ -85,7 +85,7 @@ impl Ended<'_> {
 
     fn did_nothing(self) -> bool {
         let is_idle = |count: Counters| count.taken == 0 && count.given == 0;
-        self.report.end == End::Drained && self.stats.steps.iter().all(|step| is_idle(step.counters()))
+        self.report.end == RunOutcome::Drained && self.stats.steps.iter().all(|step| is_idle(step.counters()))
     }
 
     fn headline(self) -> String {
@@ -97,9 +97,9 @@ impl Ended<'_> {
         let count = jobs_in(configuration, stats);
         let rate = rate(count, elapsed);
         let how = match report.end {
-            End::Drained => "done",
-            End::Stopped => "stopped",
-            End::Halted => "ended early, a step had to stop",
+            RunOutcome::Drained => "done",
+            RunOutcome::Stopped => "stopped",
+            RunOutcome::Halted => "ended early, a step had to stop",
         };
         format!("{how}: {} in {}, {} jobs/s", jobs(count), seconds_text(elapsed), grouped(rate))
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rfc3339;
 use tidegate_config::{Input, Step};
-use tidegate_engine::Spot;
+use tidegate_engine::JobLocation;
 use tidegate_model::{Address, Timestamp};
 use tidegate_store::{DelayedKey, ReadError, Store};
 
@@ -37,7 +37,7 @@ pub(crate) fn of_queue(
 pub(crate) fn of_spot(
     store: &Store,
     step: &Step,
-    spot: &Spot,
+    spot: &JobLocation,
     now: Timestamp,
 ) -> Result<Option<Oldest>, ReadError> {
     let Some(input) = step.inputs.first() else { return Ok(None) };

@@ -4,8 +4,10 @@ use super::stopped;
 use crate::output::table::{grouped, on_one_line};
 use crate::output::times;
 use tidegate_config::{Configuration, GateRef, Input, Step};
-use tidegate_dispatch::{JobKey, State, Why};
-use tidegate_engine::{Answering, Asked, Closed, ClosedBy, Handle, LOOKED_AT_MAX, Row, Sight, StepStats};
+use tidegate_dispatch::{JobKey, WaitReason, WaitingState};
+use tidegate_engine::{
+    BlockCause, Handle, LOOKED_AT_MAX, ParkedJobRef, ProbeHealth, ProbeKind, QueueView, StepBlock, StepStats,
+};
 use tidegate_model::Timestamp;
 use tidegate_store::{DelayedJob, ReadError, Standing, Store};
 
@@ -13,16 +15,16 @@ use tidegate_store::{DelayedJob, ReadError, Standing, Store};
 pub(crate) struct Case<'a> {
     pub(crate) store: &'a Store,
     pub(crate) step: &'a Step,
-    pub(crate) sight: Box<Sight>,
+    pub(crate) sight: Box<QueueView>,
     /// Its gate has a name.
     gate: &'a str,
     /// Nothing runs, and the next run asks its gate before anything starts.
     asks_gate: bool,
     /// What a run has found that keeps the step from starting anything.
-    closed: Option<Closed>,
+    closed: Option<StepBlock>,
     /// How those answer whom a run asks.
-    gate_answers: Answering,
-    monitor_answers: Answering,
+    gate_answers: ProbeHealth,
+    monitor_answers: ProbeHealth,
     /// Why the step takes no more jobs.
     stopped: Option<String>,
     pub(crate) now: Timestamp,
@@ -41,17 +43,17 @@ impl<'a> Case<'a> {
         let step = &configuration.steps[position];
         let from_queue = step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_)));
         // A run does not read for a step that is paused; where nothing of it runs, the store knows more.
-        let idle = |sight: &Sight| sight.paused && from_queue && sight.room.counts().running == 0;
+        let idle = |sight: &QueueView| sight.paused && from_queue && sight.room.counts().running == 0;
         // A run that ends, or has not begun, answers nothing.
         let sight = match run.and_then(|run| run.sight(position)) {
             Some(sight) if !idle(&sight) => Some(sight),
-            _ => Sight::of_store(store, configuration, step, now)?.map(Box::new),
+            _ => QueueView::of_store(store, configuration, step, now)?.map(Box::new),
         };
         let gate = step.gate.map_or("", |GateRef(gate)| configuration.gates[gate].name.as_str());
         let stats = run.and_then(|run| run.stats().steps.get(position));
         let closed = stats.and_then(StepStats::closed);
         let answers = |whom| stats.map(|stats| stats.answering(whom)).unwrap_or_default();
-        let (gate_answers, monitor_answers) = (answers(Asked::Gate), answers(Asked::Monitor));
+        let (gate_answers, monitor_answers) = (answers(ProbeKind::Gate), answers(ProbeKind::Monitor));
         let stopped = stopped::sentence(store, run, (position, step), index)?;
         let asks_gate = run.is_none() && step.gate.is_some();
         Ok(sight.map(|sight| Self {
@@ -69,11 +71,11 @@ impl<'a> Case<'a> {
     }
 
     /// Whether a run has the job at `index` of the input, or where it stands by itself, in an attempt.
-    pub(crate) fn runs(&self, index: u64, row: Option<Row>) -> bool {
-        self.sight.room.why(self.key(index, row), self.now) == Some(Why::Running)
+    pub(crate) fn runs(&self, index: u64, row: Option<ParkedJobRef>) -> bool {
+        self.sight.room.why(self.key(index, row), self.now) == Some(WaitReason::Running)
     }
 
-    fn key(&self, index: u64, row: Option<Row>) -> JobKey {
+    fn key(&self, index: u64, row: Option<ParkedJobRef>) -> JobKey {
         let stored = || self.sight.rows.iter().find(|(_, one)| Some(**one) == row).map(|(&key, _)| key);
         // Jobs that were begun in this run keep the number of their place in the input.
         stored().unwrap_or(JobKey::fresh(index))
@@ -85,19 +87,19 @@ impl<'a> Case<'a> {
 
     /// What holds the job at `index` of the input, or where it stands by itself, there. The widest reason
     /// comes first.
-    pub(crate) fn reasons(&self, index: u64, row: Option<Row>) -> Result<Vec<String>, ReadError> {
+    pub(crate) fn reasons(&self, index: u64, row: Option<ParkedJobRef>) -> Result<Vec<String>, ReadError> {
         let (sight, key) = (&self.sight, self.key(index, row));
         let why = sight.room.why(key, self.now);
         // What holds others does not hold what was begun.
-        if let Some(why @ (Why::Running | Why::Pending)) = why {
+        if let Some(why @ (WaitReason::Running | WaitReason::Pending)) = why {
             let mut reasons = vec![self.sentence(key, why)?];
-            reasons.extend((why == Why::Pending).then(|| self.monitor()).flatten());
+            reasons.extend((why == WaitReason::Pending).then(|| self.monitor()).flatten());
             return Ok(reasons);
         }
         let mut reasons = self.reasons_for_all();
         match why {
             // It is its turn, and what holds all jobs of the step is named.
-            Some(Why::Turn) if !reasons.is_empty() => {}
+            Some(WaitReason::Turn) if !reasons.is_empty() => {}
             Some(why) => reasons.push(self.sentence(key, why)?),
             None if row.is_none() && index > sight.read => reasons.extend(self.unseen_at(index)),
             None => {}
@@ -114,7 +116,7 @@ impl<'a> Case<'a> {
         }
         let closed = self.closed.as_ref();
         if let Some(again) = sight.gate {
-            let by_gate = |closed: &&Closed| matches!(closed.by, ClosedBy::Gate | ClosedBy::Failure);
+            let by_gate = |closed: &&StepBlock| matches!(closed.by, BlockCause::Gate | BlockCause::Failure);
             reasons.push(self.gate_closed(closed.filter(by_gate), again));
         }
         if let Some(since) = self.gate_answers.asked
@@ -124,13 +126,13 @@ impl<'a> Case<'a> {
         }
         if let Some(until) = sight.held_until.filter(|&until| until > self.now) {
             let until = self.until(until);
-            reasons.push(match closed.filter(|closed| matches!(closed.by, ClosedBy::Setup { .. })) {
+            reasons.push(match closed.filter(|closed| matches!(closed.by, BlockCause::Setup { .. })) {
                 Some(closed) => {
                     format!("the step cannot be set up{}; it is tried again {until}", in_brackets(closed))
                 }
                 None => format!(
                     "a job has found its gate closed{}: the step starts nothing before that is over, {until}",
-                    closed.filter(|closed| closed.by == ClosedBy::Job).map(in_brackets).unwrap_or_default(),
+                    closed.filter(|closed| closed.by == BlockCause::Job).map(in_brackets).unwrap_or_default(),
                 ),
             });
         }
@@ -160,7 +162,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    fn gate_closed(&self, closed: Option<&Closed>, again: Timestamp) -> String {
+    fn gate_closed(&self, closed: Option<&StepBlock>, again: Timestamp) -> String {
         let (gate, again) = (self.gate, self.until(again));
         let Some(closed) = closed else {
             return format!("the gate `{gate}` is closed; it is looked at again {again}");
@@ -169,11 +171,11 @@ impl<'a> Case<'a> {
         let trouble = self.gate_answers.trouble.as_ref().map(|&(since, _)| since);
         let since = times::since(trouble.unwrap_or(closed.since), self.now);
         match closed.by {
-            ClosedBy::Failure => format!(
+            BlockCause::Failure => format!(
                 "whether the gate `{gate}` is open cannot be found out{why}, so it counts as closed, since \
                  {since}; it is asked again {again}"
             ),
-            ClosedBy::Gate | ClosedBy::Job | ClosedBy::Setup { .. } => {
+            BlockCause::Gate | BlockCause::Job | BlockCause::Setup { .. } => {
                 format!("the gate `{gate}` is closed{why} since {since}; it is looked at again {again}")
             }
         }
@@ -181,7 +183,7 @@ impl<'a> Case<'a> {
 
     /// What keeps pending jobs from being known to be through.
     fn monitor(&self) -> Option<String> {
-        let Answering { asked, trouble } = &self.monitor_answers;
+        let ProbeHealth { asked, trouble } = &self.monitor_answers;
         let silent = |since| silent("the monitor", since, self.now);
         if let Some((since, why)) = trouble {
             let since = times::since(*since, self.now);
@@ -193,10 +195,10 @@ impl<'a> Case<'a> {
         asked.filter(|&since| times::is_long(since, self.now)).map(silent)
     }
 
-    fn sentence(&self, key: JobKey, why: Why) -> Result<String, ReadError> {
+    fn sentence(&self, key: JobKey, why: WaitReason) -> Result<String, ReadError> {
         Ok(match why {
-            Why::Running => "it runs now".to_owned(),
-            Why::Pending => {
+            WaitReason::Running => "it runs now".to_owned(),
+            WaitReason::Pending => {
                 let job = stored(self.store, self.step, &self.sight, key)?;
                 match job.as_ref().and_then(|job| job.standing.outside()) {
                     Some((.., Some(said))) if !said.status.waits() => {
@@ -211,29 +213,29 @@ impl<'a> Case<'a> {
                     None => "an outside system has it, and will finish it".to_owned(),
                 }
             }
-            Why::Delayed { until } => format!("it is due {}", self.until(until)),
-            Why::Lane { job, state } => {
+            WaitReason::Delayed { until } => format!("it is due {}", self.until(until)),
+            WaitReason::Lane { job, state } => {
                 let who = if self.has_lanes() { "its lane" } else { "it" };
                 format!("{who} waits for {}", self.other(job, state)?)
             }
-            Why::Conflict { job, state } => {
+            WaitReason::Conflict { job, state } => {
                 format!("it has keys in common with {}, which goes first", self.other(job, state)?)
             }
-            Why::NextRound => "it belongs to the next round, and this one is not over".to_owned(),
-            Why::Pause { until } => format!("the next round begins {}", self.until(until)),
-            Why::Rate { until } => {
+            WaitReason::NextRound => "it belongs to the next round, and this one is not over".to_owned(),
+            WaitReason::Pause { until } => format!("the next round begins {}", self.until(until)),
+            WaitReason::Rate { until } => {
                 format!("the `rate` of the step is used up; it has more {}", self.until(until))
             }
-            Why::LaneRate { until } => {
+            WaitReason::LaneRate { until } => {
                 format!("the `lane_rate` of its lane is used up; it has more {}", self.until(until))
             }
-            Why::MaxProcessing => "as many run as `max_processing` lets".to_owned(),
-            Why::MaxPerLane => self.full_lane(key)?,
-            Why::Turn if self.asks_gate => format!(
+            WaitReason::MaxProcessing => "as many run as `max_processing` lets".to_owned(),
+            WaitReason::MaxPerLane => self.full_lane(key)?,
+            WaitReason::Turn if self.asks_gate => format!(
                 "nothing holds it but the gate `{}`, which is asked first: then it starts when those before it have",
                 self.gate
             ),
-            Why::Turn => "nothing holds it: it starts when those before it have".to_owned(),
+            WaitReason::Turn => "nothing holds it: it starts when those before it have".to_owned(),
         })
     }
 
@@ -266,18 +268,18 @@ impl<'a> Case<'a> {
     }
 
     /// `job 17 (pending since 3s)`
-    fn other(&self, key: JobKey, state: State) -> Result<String, ReadError> {
+    fn other(&self, key: JobKey, state: WaitingState) -> Result<String, ReadError> {
         let job = stored(self.store, self.step, &self.sight, key)?;
         let index = match &job {
             Some(job) => job.inputs.first().map_or(0, |&(_, index)| index),
             None => key.0,
         };
         let stands = match (state, job.map(|job| job.standing)) {
-            (State::Pending, Some(Standing::Pending { since, .. } | Standing::Told { since, .. })) => {
+            (WaitingState::Pending, Some(Standing::Pending { since, .. } | Standing::Told { since, .. })) => {
                 format!("pending since {}", times::since(since, self.now))
             }
-            (State::Delayed { until }, _) => format!("due {}", self.until(until)),
-            (State::Unknown, _) => "begun, to be tried first".to_owned(),
+            (WaitingState::Delayed { until }, _) => format!("due {}", self.until(until)),
+            (WaitingState::Unknown, _) => "begun, to be tried first".to_owned(),
             (state, _) => state.word().to_owned(),
         };
         Ok(format!("job {index} ({stands})"))
@@ -292,7 +294,7 @@ impl<'a> Case<'a> {
 pub(crate) fn stored(
     store: &Store,
     step: &Step,
-    sight: &Sight,
+    sight: &QueueView,
     key: JobKey,
 ) -> Result<Option<DelayedJob>, ReadError> {
     let Some(row) = sight.rows.get(&key) else { return Ok(None) };
@@ -305,7 +307,7 @@ fn silent(whom: &str, since: Timestamp, now: Timestamp) -> String {
 }
 
 /// ` (price 93 > 60)`; nothing where nobody has said why.
-fn in_brackets(closed: &Closed) -> String {
+fn in_brackets(closed: &StepBlock) -> String {
     if closed.why.is_empty() { String::new() } else { format!(" ({})", on_one_line(&closed.why)) }
 }
 

@@ -12,7 +12,7 @@ use super::{Answer, join_partners, parked_payload, rfc3339, stopped};
 use crate::output::times;
 use tidegate_config::{Configuration, InputRef, Promise, Step, Take, Target};
 use tidegate_dispatch::Turn;
-use tidegate_engine::{Dropped, Handle, Row};
+use tidegate_engine::{DropKind, Handle, ParkedJobRef};
 use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp, delivery_hash};
 use tidegate_store::{DelayedJob, DelayedKey, Made, Outcome, ReadError, Snapshot, Standing, Store};
 
@@ -294,7 +294,7 @@ impl Look<'_> {
             return Ok(self.of(Status::Before));
         }
         if let Some((key, job)) = self.delayed()? {
-            let row = Row { due: key.due, sequence: key.sequence };
+            let row = ParkedJobRef { due: key.due, sequence: key.sequence };
             let (why, runs) = self.why(Some(row))?;
             let waits = job.waits_for_turn(key.due, self.now);
             let before = if waits { Some(self.before(&progress)?) } else { None };
@@ -327,8 +327,8 @@ impl Look<'_> {
             _ => Status::Done,
         };
         let reason = dropped.filter(|_| nowhere).map(|dropped| match dropped {
-            Dropped::Job => "it was dropped".to_owned(),
-            Dropped::Output => "an output of it that was due later was dropped".to_owned(),
+            DropKind::Job => "it was dropped".to_owned(),
+            DropKind::Output => "an output of it that was due later was dropped".to_owned(),
         });
         Ok(StepOutcome { reason, joined_with, outputs, ..self.of(status) })
     }
@@ -373,7 +373,7 @@ impl Look<'_> {
 
     /// What keeps the job from running, and whether it runs, as far as that is asked for. Of a step that takes
     /// its jobs as they come the first is what is before it.
-    fn why(&self, row: Option<Row>) -> Result<(Vec<String>, bool), ReadError> {
+    fn why(&self, row: Option<ParkedJobRef>) -> Result<(Vec<String>, bool), ReadError> {
         let Some(run) = self.run else { return Ok((Vec::new(), false)) };
         let (store, configuration, step) = (self.store, self.configuration, self.step);
         let now = self.now;

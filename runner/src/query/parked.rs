@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Answer, rfc3339, status};
 use tidegate_config::{Configuration, InputRef};
-use tidegate_engine::Row;
+use tidegate_engine::ParkedJobRef;
 use tidegate_model::{Address, Clock as _, SystemClock, Timestamp};
 use tidegate_store::{DelayedJob, DelayedKey, NEVER, ReadError, Standing, Store};
 
@@ -46,7 +46,7 @@ pub(crate) struct DelayedStatus {
     /// The step is in the configuration.
     pub(crate) configured: bool,
     /// What the store calls it.
-    pub(crate) row: Row,
+    pub(crate) row: ParkedJobRef,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ pub(crate) fn delayed(
     store: &Store,
     configuration: &Configuration,
     (step, job): (Option<&str>, Option<&str>),
-    after: Option<Row>,
+    after: Option<ParkedJobRef>,
     limit: usize,
 ) -> Result<Answer, ReadError> {
     let is_asked = |one: &Address| step.is_none_or(|step| one.to_string() == step);
@@ -101,7 +101,7 @@ fn of_step(
     store: &Store,
     (address, inputs): (&Address, Option<&[InputRef]>),
     job: Option<&str>,
-    after: Option<Row>,
+    after: Option<ParkedJobRef>,
     limit: usize,
     found: &mut Vec<(Timestamp, DelayedStatus)>,
 ) -> Result<(), ReadError> {
@@ -165,7 +165,7 @@ impl DelayedStatus {
             told,
             output: job.to,
             configured: inputs.is_some(),
-            row: Row { due: key.due, sequence: key.sequence },
+            row: ParkedJobRef { due: key.due, sequence: key.sequence },
         }
     }
 }

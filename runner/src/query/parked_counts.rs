@@ -1,7 +1,7 @@
 //! How the jobs of a step stand that stand in the store by themselves.
 
 use tidegate_dispatch::JobKey;
-use tidegate_engine::{Row, Spot};
+use tidegate_engine::{JobLocation, ParkedJobRef};
 use tidegate_model::{Address, Timestamp};
 use tidegate_store::{DelayedJob, DelayedKey, ReadError, Standing, Store};
 
@@ -17,7 +17,7 @@ pub(crate) struct Rows {
     /// They wait for a time, or are outputs that were made already.
     pub(crate) delayed: u64,
     /// The first of those that wait by their place in the input.
-    pub(crate) first: Option<Spot>,
+    pub(crate) first: Option<JobLocation>,
     first_index: u64,
 }
 
@@ -43,8 +43,8 @@ impl Rows {
         self.waiting += 1;
         let index = job.inputs.first().map_or(u64::MAX, |&(_, index)| index);
         if self.first.is_none() || index < self.first_index {
-            let row = Row { due: key.due, sequence: key.sequence };
-            self.first = Some(Spot { key: JobKey::stored(key.sequence), row: Some(row), read: None });
+            let row = ParkedJobRef { due: key.due, sequence: key.sequence };
+            self.first = Some(JobLocation { key: JobKey::stored(key.sequence), row: Some(row), read: None });
             self.first_index = index;
         }
     }

@@ -8,7 +8,7 @@ use super::explain;
 use super::explain::Case;
 use super::{Answer, rfc3339, status};
 use tidegate_config::{Configuration, Input};
-use tidegate_dispatch::{Counts, JobKey, Reach};
+use tidegate_dispatch::{JobKey, PreviewHorizon, StateCounts};
 use tidegate_engine::Handle;
 use tidegate_model::{Clock as _, SystemClock};
 use tidegate_store::{ReadError, Store};
@@ -76,11 +76,11 @@ pub(crate) fn preview(
         )));
     };
     let (why, unseen) = (case.reasons_for_all(), unseen(&case)?);
-    let Counts { waiting, running, delayed, pending, lanes } = case.sight.room.counts();
+    let StateCounts { waiting, running, delayed, pending, lanes } = case.sight.room.counts();
     // As `status` says.
     let due = case.sight.room.survey(0, &HashSet::new(), now).due;
     let input = case.step.inputs.first().map(|input| input.address.to_string()).unwrap_or_default();
-    let (played, cut) = case.sight.room.clone().preview(now, Reach { rounds, told, jobs: JOBS_MAX });
+    let (played, cut) = case.sight.room.clone().preview(now, PreviewHorizon { rounds, told, jobs: JOBS_MAX });
     let mut rounds = Vec::with_capacity(played.len());
     for round in played {
         rounds.push(PreviewedRound {
@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
     use tidegate_config::LoadOptions;
-    use tidegate_engine::{Generation, Options, Run};
+    use tidegate_engine::{Generation, Run, RunOptions};
     use tidegate_store::open_disk;
     use tidegate_store::testing::FaultyDisk;
 
@@ -152,7 +152,8 @@ mod tests {
         let generation = Generation::read(folder.path(), &LoadOptions::default()).unwrap();
         let configuration = generation.configuration;
         let opened = || open_disk(Box::new(FaultyDisk::new())).unwrap();
-        let run = Run::new(Arc::clone(&configuration), opened(), Arc::new(SystemClock), Options::default());
+        let run =
+            Run::new(Arc::clone(&configuration), opened(), Arc::new(SystemClock), RunOptions::default());
         let handle = run.handle();
         drop(run);
         let (store, _writer) = opened();

@@ -11,8 +11,8 @@ use super::{
     ReaderStatus, StepStatus, rfc3339, stopped,
 };
 use tidegate_config::{Configuration, GateRef, Input, InputRef, Step, Take};
-use tidegate_dispatch::{JobKey, LaneCounts, Survey, Turn};
-use tidegate_engine::{Asked, ClosedBy, Glance, Handle, Sight, StepStats};
+use tidegate_dispatch::{JobKey, LaneCounts, LaneSummary, Turn};
+use tidegate_engine::{BlockCause, Handle, ProbeKind, QueueView, StepCounts, StepStats};
 use tidegate_model::suggest::did_you_mean_address;
 use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp};
 use tidegate_store::{Pause, QueueState, ReadError, Store};
@@ -47,7 +47,7 @@ pub(crate) fn statuses(
     lanes: usize,
 ) -> Result<Vec<StepStatus>, ReadError> {
     let glances = run.and_then(|run| run.glances(lanes));
-    let glances: Vec<Option<Glance>> = match glances {
+    let glances: Vec<Option<StepCounts>> = match glances {
         Some(glances) => glances.into_iter().map(Some).collect(),
         None => configuration.steps.iter().map(|_| None).collect(),
     };
@@ -112,8 +112,8 @@ fn note_run(
     status.rate = Some((stats.rate(run.stats().started, now) * 10.0).round() / 10.0);
     status.valid = stats.pending().1;
     status.closed = closed(stats);
-    status.gate = AskedStatus::of(stats.answering(Asked::Gate), gate);
-    status.monitor = AskedStatus::of(stats.answering(Asked::Monitor), None);
+    status.gate = AskedStatus::of(stats.answering(ProbeKind::Gate), gate);
+    status.monitor = AskedStatus::of(stats.answering(ProbeKind::Monitor), None);
     let halted = |(since, why)| Halted { since: rfc3339(since), at: None, last_run: false, why };
     status.halted = stats.halted().map(halted);
 }
@@ -122,10 +122,10 @@ fn note_run(
 pub(crate) fn closed(stats: &StepStats) -> Option<ClosedStatus> {
     stats.closed().map(|closed| {
         let by = match closed.by {
-            ClosedBy::Gate => "gate",
-            ClosedBy::Failure => "failure",
-            ClosedBy::Job => "job",
-            ClosedBy::Setup { .. } => "setup",
+            BlockCause::Gate => "gate",
+            BlockCause::Failure => "failure",
+            BlockCause::Job => "job",
+            BlockCause::Setup { .. } => "setup",
         };
         ClosedStatus { since: rfc3339(closed.since), by: by.to_owned(), why: closed.why }
     })
@@ -136,7 +136,7 @@ struct Look<'a> {
     store: &'a Store,
     configuration: &'a Configuration,
     step: &'a Step,
-    glance: Option<Glance>,
+    glance: Option<StepCounts>,
     lanes: usize,
     now: Timestamp,
 }
@@ -237,7 +237,7 @@ impl Look<'_> {
         if !self.has_lanes() {
             return Ok(());
         }
-        let Some(sight) = Sight::of_store(self.store, self.configuration, self.step, self.now)? else {
+        let Some(sight) = QueueView::of_store(self.store, self.configuration, self.step, self.now)? else {
             return Ok(());
         };
         let survey = sight.room.survey(self.lanes, &std::collections::HashSet::new(), self.now);
@@ -324,7 +324,7 @@ fn open(store: &Store, queue: &QueueState) -> Result<u64, ReadError> {
 }
 
 fn lanes(
-    survey: &Survey,
+    survey: &LaneSummary,
     count: u64,
     runs: bool,
     oldest: impl Fn(Option<JobKey>) -> Result<Option<Oldest>, ReadError>,

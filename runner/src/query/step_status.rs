@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Oldest, rfc3339};
-use tidegate_engine::Answering;
+use tidegate_engine::ProbeHealth;
 use tidegate_model::{Address, Counters, Progress};
 
 /// How far a step is on one of its inputs. What is told of the step as a whole is told with the first.
@@ -154,8 +154,8 @@ pub(crate) struct LaneStatus {
 
 impl AskedStatus {
     /// `None` where there is nothing to say.
-    pub(crate) fn of(answering: Answering, name: Option<String>) -> Option<Self> {
-        let Answering { asked, trouble } = answering;
+    pub(crate) fn of(answering: ProbeHealth, name: Option<String>) -> Option<Self> {
+        let ProbeHealth { asked, trouble } = answering;
         let (failing_since, why) = trouble.map(|(since, why)| (rfc3339(since), why)).unzip();
         let asked_since = asked.map(rfc3339);
         (asked_since.is_some() || failing_since.is_some()).then_some(Self {

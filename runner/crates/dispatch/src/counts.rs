@@ -1,23 +1,23 @@
 //! Step counts: number the jobs of a step by state at one moment, for both kinds of step.
 
 use crate::protocol::Turn;
-use crate::waiting_room::Survey;
+use crate::waiting_room::LaneSummary;
 use tidegate_model::Timestamp;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Glance {
-    pub inputs: Vec<Waiting>,
+pub struct JobCounts {
+    pub inputs: Vec<InputCounts>,
     /// Jobs that are begun and not delivered; for a join, tuples.
     pub running: u64,
     /// For an ordered step: the parked job that blocks all deliveries behind it, and its due time.
     pub first_in_line: Option<(Turn, Timestamp)>,
     /// Counts of a queued step only.
-    pub picked: Option<Picked>,
+    pub picked: Option<QueuedCounts>,
 }
 
 /// Jobs of one input that are not begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
+pub struct InputCounts {
     /// For a source: jobs that were read.
     pub jobs: u64,
     /// Index of the first of them, for an ordered step.
@@ -26,10 +26,10 @@ pub struct Waiting {
 
 /// Counts of a queued step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Picked {
+pub struct QueuedCounts {
     pub delayed: u64,
     pub pending: u64,
     /// Number of lanes with at least one job.
     pub lanes: u64,
-    pub survey: Survey,
+    pub survey: LaneSummary,
 }

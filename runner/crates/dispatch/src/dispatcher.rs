@@ -14,23 +14,23 @@
 //! The dispatcher knows reads and batches by number and size only; the engine keeps their jobs. Every event
 //! carries the time.
 
-pub use crate::counts::{Glance, Picked, Waiting};
-use crate::ordered::Stream;
+pub use crate::counts::{InputCounts, JobCounts, QueuedCounts};
+use crate::ordered::OrderedStep;
 pub use crate::protocol::{
-    BatchEnd, BatchId, Before, Bounds, Command, End, EndedBy, Event, Feed, Flow, FlowInput, Gather, JobEnd,
-    Picking, Port, ReadId, Redo, Turn,
+    BatchComposition, BatchCut, BatchEnd, BatchId, Bounds, Command, DurabilityBarrier, Event, InputKind,
+    InputPlan, InputPort, JobOutcome, QueuePlan, ReadId, RecoveredBatch, RunOutcome, StepPlan, Turn,
 };
-use crate::queued::Picker;
-pub use crate::step_machine::Look;
-use crate::step_machine::{Around, Hands, Machine, Mode, StepEvent};
+use crate::queued::QueuedStep;
+pub use crate::step_machine::QueueSnapshot;
+use crate::step_machine::{DispatchContext, Mode, StepEvent, StepMachine, WorkerCapacity};
 
-use crate::waiting_room::{Card, JobKey, State};
+use crate::waiting_room::{JobAttributes, JobKey, WaitingState};
 use tidegate_model::Timestamp;
 
 /// State machine of all steps: takes [`Event`]s and answers with [`Command`]s to carry out.
 #[derive(Debug)]
 pub struct Dispatcher {
-    steps: Vec<Box<dyn Machine>>,
+    steps: Vec<Box<dyn StepMachine>>,
     /// Per step: whether it is paused and starts nothing.
     paused: Vec<bool>,
     /// The last index of each queue.
@@ -42,14 +42,14 @@ pub struct Dispatcher {
     pub(crate) until_idle: bool,
     /// Whether jobs are on their way to a queue from a client or a schedule.
     expecting: bool,
-    stage: Stage,
+    stage: RunStage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum RunStage {
     Running,
     /// Nothing more is started; the run ends with this outcome.
-    Ending(End),
+    Ending(RunOutcome),
     Done,
 }
 
@@ -57,12 +57,12 @@ impl Dispatcher {
     /// Creates an idle dispatcher. `heads` are the last indices of the queues; `flows` are the steps,
     /// upstream before downstream. Nothing happens before [`Self::start`].
     #[must_use]
-    pub fn new(flows: Vec<Flow>, heads: Vec<u64>, bounds: Bounds, until_idle: bool) -> Self {
+    pub fn new(flows: Vec<StepPlan>, heads: Vec<u64>, bounds: Bounds, until_idle: bool) -> Self {
         let redo = flows.iter().flat_map(|flow| flow.redo.iter().map(|redo| redo.number + 1));
         let next_batch = redo.max().unwrap_or(0);
-        let machine = |(at, mut flow): (usize, Flow)| match flow.picking.take() {
-            Some(picking) => Box::new(Picker::new(at, &flow, picking)) as Box<dyn Machine>,
-            None => Box::new(Stream::new(at, flow)),
+        let machine = |(at, mut flow): (usize, StepPlan)| match flow.picking.take() {
+            Some(picking) => Box::new(QueuedStep::new(at, &flow, picking)) as Box<dyn StepMachine>,
+            None => Box::new(OrderedStep::new(at, flow)),
         };
         Self {
             paused: vec![false; flows.len()],
@@ -73,7 +73,7 @@ impl Dispatcher {
             next_batch,
             until_idle,
             expecting: false,
-            stage: Stage::Running,
+            stage: RunStage::Running,
         }
     }
 
@@ -101,12 +101,12 @@ impl Dispatcher {
     /// Handles one event and adds the commands that follow from it to `commands`.
     pub fn handle(&mut self, event: Event, now: Timestamp, commands: &mut Vec<Command>) {
         let (step, event) = match event {
-            Event::Read { port: Port { step, input }, read, first, jobs, bytes } => {
+            Event::Read { port: InputPort { step, input }, read, first, jobs, bytes } => {
                 (step, StepEvent::Read { input, read, first, jobs, bytes })
             }
-            Event::Idle { port: Port { step, input } } => (step, StepEvent::Idle { input }),
-            Event::Ended { port: Port { step, input } } => (step, StepEvent::Ended { input }),
-            Event::Broken { port: Port { step, input } } => (step, StepEvent::Broken { input }),
+            Event::Idle { port: InputPort { step, input } } => (step, StepEvent::Idle { input }),
+            Event::Ended { port: InputPort { step, input } } => (step, StepEvent::Ended { input }),
+            Event::Broken { port: InputPort { step, input } } => (step, StepEvent::Broken { input }),
             Event::Returned { step, due } => (step, StepEvent::Returned { due }),
             Event::Parked { step, turn, due } => (step, StepEvent::Parked { turn, due }),
             Event::Gone { step, turn } => (step, StepEvent::Gone { turn }),
@@ -130,8 +130,8 @@ impl Dispatcher {
             }
             Event::Tick => return self.decide(now, commands),
             Event::Stop => {
-                if self.stage == Stage::Running {
-                    self.stage = Stage::Ending(End::Stopped);
+                if self.stage == RunStage::Running {
+                    self.stage = RunStage::Ending(RunOutcome::Stopped);
                 }
                 return self.decide(now, commands);
             }
@@ -151,7 +151,7 @@ impl Dispatcher {
     }
 
     /// Adds a job to the waiting room of a queued step.
-    pub fn saw(&mut self, step: usize, card: &Card<'_>, state: State) {
+    pub fn saw(&mut self, step: usize, card: &JobAttributes<'_>, state: WaitingState) {
         self.steps[step].saw(card, state);
     }
 
@@ -168,7 +168,7 @@ impl Dispatcher {
 
     /// State of a job of a queued step. An output that is due later counts as delayed.
     #[must_use]
-    pub fn state(&self, step: usize, key: JobKey) -> Option<State> {
+    pub fn state(&self, step: usize, key: JobKey) -> Option<WaitingState> {
         self.steps[step].state(key)
     }
 
@@ -209,15 +209,15 @@ impl Dispatcher {
 
     /// Snapshot of the waiting room of a queued step, and of the conditions that block the whole step.
     #[must_use]
-    pub fn look(&self, step: usize) -> Option<Look<'_>> {
+    pub fn look(&self, step: usize) -> Option<QueueSnapshot<'_>> {
         let look = self.steps[step].look()?;
-        Some(Look { paused: self.paused[step], ..look })
+        Some(QueueSnapshot { paused: self.paused[step], ..look })
     }
 
     /// Counts the jobs of a step by state. `lanes` is the maximum number of lanes listed, those with the most
     /// waiting jobs first. For a queued step the count walks every job in its waiting room.
     #[must_use]
-    pub fn glance(&self, step: usize, lanes: usize, now: Timestamp) -> Glance {
+    pub fn glance(&self, step: usize, lanes: usize, now: Timestamp) -> JobCounts {
         self.steps[step].glance(&self.heads, lanes, now)
     }
 
@@ -230,7 +230,7 @@ impl Dispatcher {
     /// Time at which the dispatcher needs [`Event::Tick`], if a step waits for a time.
     #[must_use]
     pub fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
-        if self.stage != Stage::Running {
+        if self.stage != RunStage::Running {
             return None;
         }
         let open = self.steps.iter().zip(&self.paused).filter(|(_, paused)| !**paused);
@@ -244,15 +244,15 @@ impl Dispatcher {
     }
 
     fn decide(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
-        while self.stage != Stage::Done {
+        while self.stage != RunStage::Done {
             self.work(now, commands);
             let Some(end) = self.end(now) else { return };
-            if self.stage == Stage::Running && self.steps.iter().any(|step| step.has_left()) {
+            if self.stage == RunStage::Running && self.steps.iter().any(|step| step.has_left()) {
                 // Jobs that wait behind one that is not due now are dropped in order.
-                self.stage = Stage::Ending(end);
+                self.stage = RunStage::Ending(end);
                 continue;
             }
-            self.stage = Stage::Done;
+            self.stage = RunStage::Done;
             commands.push(Command::Finish(end));
         }
     }
@@ -260,25 +260,25 @@ impl Dispatcher {
     fn work(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
         for (step, &paused) in self.steps.iter_mut().zip(&self.paused) {
             let mode = match (self.stage, paused) {
-                (Stage::Ending(_) | Stage::Done, _) => Mode::Stopping,
-                (Stage::Running, true) => Mode::Paused,
-                (Stage::Running, false) => Mode::Open,
+                (RunStage::Ending(_) | RunStage::Done, _) => Mode::Stopping,
+                (RunStage::Running, true) => Mode::Paused,
+                (RunStage::Running, false) => Mode::Open,
             };
             let (bounds, heads, next_batch) = (&self.bounds, &*self.heads, &mut self.next_batch);
-            step.advance(&mut Around { bounds, heads, next_batch, mode }, now, commands);
+            step.advance(&mut DispatchContext { bounds, heads, next_batch, mode }, now, commands);
         }
         // The steps furthest downstream run first: begun jobs leave before more are let in, and queues stay
         // short.
         for (step, &paused) in self.steps.iter_mut().zip(&self.paused).rev() {
             let (bounds, free, next_batch) = (&self.bounds, &mut self.free_slots, &mut self.next_batch);
-            step.run(&mut Hands { bounds, paused, free, next_batch }, commands);
+            step.run(&mut WorkerCapacity { bounds, paused, free, next_batch }, commands);
         }
     }
 
-    fn end(&self, now: Timestamp) -> Option<End> {
+    fn end(&self, now: Timestamp) -> Option<RunOutcome> {
         let ending = match self.stage {
-            Stage::Ending(end) => Some(end),
-            Stage::Running | Stage::Done => None,
+            RunStage::Ending(end) => Some(end),
+            RunStage::Running | RunStage::Done => None,
         };
         for (step, &paused) in self.steps.iter().zip(&self.paused) {
             // A paused step leaves the jobs that it has not begun until an operator resumes it. A step that
@@ -302,7 +302,7 @@ impl Dispatcher {
             }
         }
         let stuck = self.steps.iter().any(|step| step.is_stuck());
-        Some(if stuck { End::Halted } else { End::Drained })
+        Some(if stuck { RunOutcome::Halted } else { RunOutcome::Drained })
     }
 }
 

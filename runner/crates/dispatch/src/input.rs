@@ -2,20 +2,20 @@
 
 use std::collections::VecDeque;
 
-use crate::protocol::{Feed, ReadId};
+use crate::protocol::{InputKind, ReadId};
 use tidegate_model::Timestamp;
 
 #[derive(Debug)]
 pub(crate) struct InputState {
     /// Origin of the jobs; `None` for redelivered jobs.
-    feed: Option<Feed>,
+    feed: Option<InputKind>,
     /// The index of the next job to read.
     pub(crate) next: u64,
-    pub(crate) reading: Reading,
+    pub(crate) reading: ReaderState,
     /// Due time of the first redelivered job that was not read.
     due: Option<Timestamp>,
     /// Reads in order, contiguous except for finished jobs.
-    reads: VecDeque<Remnant>,
+    reads: VecDeque<UnusedRead>,
     /// Jobs that were accounted for before they are read: ranges, inclusive, ascending.
     finished: VecDeque<(u64, u64)>,
 }
@@ -25,7 +25,7 @@ const ANY_TIME: Timestamp = Timestamp(i64::MIN);
 
 /// State of the reader of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(crate) enum ReaderState {
     /// No request is open.
     Ready,
     /// A request is open.
@@ -38,7 +38,7 @@ pub(crate) enum Reading {
 
 /// Unused rest of a read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Remnant {
+pub(crate) struct UnusedRead {
     pub(crate) read: ReadId,
     /// Index of its first unused job.
     pub(crate) first: u64,
@@ -49,25 +49,25 @@ pub(crate) struct Remnant {
 }
 
 impl InputState {
-    pub(crate) fn new(feed: Feed, next: u64) -> Self {
+    pub(crate) fn new(feed: InputKind, next: u64) -> Self {
         let (reads, finished) = (VecDeque::new(), VecDeque::new());
-        Self { feed: Some(feed), next, reading: Reading::Ready, due: None, reads, finished }
+        Self { feed: Some(feed), next, reading: ReaderState::Ready, due: None, reads, finished }
     }
 
     /// Creates an input with some later jobs accounted for already.
-    pub(crate) fn with_finished(feed: Feed, next: u64, finished: Vec<(u64, u64)>) -> Self {
+    pub(crate) fn with_finished(feed: InputKind, next: u64, finished: Vec<(u64, u64)>) -> Self {
         Self { finished: finished.into(), ..Self::new(feed, next) }
     }
 
     /// Creates the input of redelivered jobs, with the due time of the first one.
     pub(crate) fn returned(due: Option<Timestamp>) -> Self {
         let (reads, finished) = (VecDeque::new(), VecDeque::new());
-        Self { feed: None, next: 0, reading: Reading::Ready, due, reads, finished }
+        Self { feed: None, next: 0, reading: ReaderState::Ready, due, reads, finished }
     }
 
     /// Adds a read without its finished jobs. Returns the bytes of the rest, or `None` if nothing is left.
-    pub(crate) fn take_in(&mut self, remnant: Remnant) -> Option<usize> {
-        self.reading = Reading::Ready;
+    pub(crate) fn take_in(&mut self, remnant: UnusedRead) -> Option<usize> {
+        self.reading = ReaderState::Ready;
         if self.feed.is_none() {
             // There may be more jobs than one read can hold.
             self.due = Some(ANY_TIME);
@@ -85,7 +85,7 @@ impl InputState {
     }
 
     /// Splits the unused rest of a read at the finished jobs in it.
-    fn unfinished(&mut self, mut left: Remnant) -> Vec<Remnant> {
+    fn unfinished(&mut self, mut left: UnusedRead) -> Vec<UnusedRead> {
         let mut pieces = Vec::new();
         while let Some(&(from, to)) = self.finished.front().filter(|(from, _)| *from < self.next) {
             pieces.push(left.cut(from));
@@ -102,7 +102,7 @@ impl InputState {
     }
 
     pub(crate) fn idle(&mut self) {
-        self.reading = Reading::Waiting;
+        self.reading = ReaderState::Waiting;
     }
 
     /// Records the due time of another redelivered job.
@@ -117,7 +117,7 @@ impl InputState {
 
     /// Records that no further job is due; the next one will be at `next`.
     pub(crate) fn none_due(&mut self, next: Option<Timestamp>) {
-        self.reading = Reading::Ready;
+        self.reading = ReaderState::Ready;
         if let Some(next) = next {
             self.returns(next);
         }
@@ -125,22 +125,22 @@ impl InputState {
 
     /// Records that a request is open.
     pub(crate) fn ask(&mut self) {
-        self.reading = Reading::Asked;
+        self.reading = ReaderState::Asked;
         // A job that arrives meanwhile may miss the answer, so its due time is recorded again.
         self.due = None;
     }
 
     /// Time of the next possible request, if the input waits for a time.
     pub(crate) fn wakes(&self) -> Option<Timestamp> {
-        self.due.filter(|_| self.reading == Reading::Ready)
+        self.due.filter(|_| self.reading == ReaderState::Ready)
     }
 
     /// Whether a request makes sense now.
     pub(crate) fn may_read(&self, heads: &[u64], now: Timestamp) -> bool {
-        self.reading == Reading::Ready
+        self.reading == ReaderState::Ready
             && match self.feed {
-                Some(Feed::Queue(queue) | Feed::Pushed(queue)) => self.next <= heads[queue],
-                Some(Feed::Source) => true,
+                Some(InputKind::Queue(queue) | InputKind::Pushed(queue)) => self.next <= heads[queue],
+                Some(InputKind::Source) => true,
                 None => self.due.is_some_and(|due| due <= now),
             }
     }
@@ -149,12 +149,13 @@ impl InputState {
     pub(crate) fn is_dry(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
         self.reads.is_empty()
             && match (self.feed, self.reading) {
-                (_, Reading::Ended) | (None, Reading::Waiting) => true,
-                (Some(Feed::Queue(queue)), _) => self.next > heads[queue],
-                (Some(Feed::Pushed(queue)), _) => until_idle && self.next > heads[queue],
-                (Some(Feed::Source), Reading::Waiting) => until_idle,
-                (None, Reading::Ready) => self.due.is_none_or(|due| until_idle && due > now),
-                (None, Reading::Asked) | (Some(Feed::Source), Reading::Ready | Reading::Asked) => false,
+                (_, ReaderState::Ended) | (None, ReaderState::Waiting) => true,
+                (Some(InputKind::Queue(queue)), _) => self.next > heads[queue],
+                (Some(InputKind::Pushed(queue)), _) => until_idle && self.next > heads[queue],
+                (Some(InputKind::Source), ReaderState::Waiting) => until_idle,
+                (None, ReaderState::Ready) => self.due.is_none_or(|due| until_idle && due > now),
+                (None, ReaderState::Asked)
+                | (Some(InputKind::Source), ReaderState::Ready | ReaderState::Asked) => false,
             }
     }
 
@@ -174,7 +175,7 @@ impl InputState {
 
     /// Number of jobs of the queue that were not requested yet, and its last index; `None` for a source.
     pub(crate) fn behind(&self, heads: &[u64]) -> Option<(u64, u64)> {
-        let (Feed::Queue(queue) | Feed::Pushed(queue)) = self.feed? else { return None };
+        let (InputKind::Queue(queue) | InputKind::Pushed(queue)) = self.feed? else { return None };
         Some((heads[queue].saturating_sub(self.next - 1), heads[queue]))
     }
 
@@ -184,7 +185,7 @@ impl InputState {
     }
 
     /// Takes up to `jobs` contiguous jobs. Also returns whether the read is now used up.
-    pub(crate) fn take(&mut self, jobs: usize) -> Option<(Remnant, bool)> {
+    pub(crate) fn take(&mut self, jobs: usize) -> Option<(UnusedRead, bool)> {
         let front = self.reads.front_mut()?;
         if jobs >= front.jobs {
             let whole = self.reads.pop_front()?;
@@ -210,7 +211,7 @@ impl InputState {
 
     /// Moves the position past jobs that were read.
     pub(crate) fn skip_to(&mut self, next: u64) {
-        self.reading = Reading::Ready;
+        self.reading = ReaderState::Ready;
         self.next = next;
     }
 
@@ -221,11 +222,11 @@ impl InputState {
             self.finished.clear();
         }
         self.next = next;
-        self.reading = Reading::Ready;
+        self.reading = ReaderState::Ready;
     }
 }
 
-impl Remnant {
+impl UnusedRead {
     /// Splits off the jobs before `index` and returns them.
     fn cut(&mut self, index: u64) -> Self {
         let jobs = usize::try_from(index.saturating_sub(self.first)).unwrap_or(usize::MAX).min(self.jobs);

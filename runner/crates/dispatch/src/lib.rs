@@ -24,14 +24,15 @@ mod step_machine;
 mod ticker;
 mod waiting_room;
 
-pub use crate::poller::{Monitor, MonitorCommand, MonitorEvent};
+pub use crate::poller::{Poller, PollerCommand, PollerEvent};
 pub use crate::waiting_room::{
-    Card, Counts, JobId, JobKey, LaneCounts, Rate, Reach, Refusal, Round, Rules, State, Strategy, Survey,
-    WaitingRoom, Why,
+    InvalidTransition, JobAttributes, JobId, JobKey, LaneCounts, LaneSummary, PreviewHorizon, QueuePolicy,
+    Round, StartOrder, StartRate, StateCounts, WaitReason, WaitingRoom, WaitingState,
 };
 pub use dispatcher::{
-    BatchEnd, BatchId, Before, Bounds, Command, Dispatcher, End, EndedBy, Event, Feed, Flow, FlowInput,
-    Gather, Glance, JobEnd, Look, Picked, Picking, Port, ReadId, Redo, Turn, Waiting,
+    BatchComposition, BatchCut, BatchEnd, BatchId, Bounds, Command, Dispatcher, DurabilityBarrier, Event,
+    InputCounts, InputKind, InputPlan, InputPort, JobCounts, JobOutcome, QueuePlan, QueueSnapshot,
+    QueuedCounts, ReadId, RecoveredBatch, RunOutcome, StepPlan, Turn,
 };
 pub use failures::{Ending, Failed, FailedJob, FailureCause, FailureLine, FailureLog};
 pub use ticker::Ticker;

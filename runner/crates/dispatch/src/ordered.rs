@@ -8,32 +8,35 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::input::{InputState, Reading, Remnant};
+use super::input::{InputState, ReaderState, UnusedRead};
 use crate::batch_size::Sizing;
-use crate::counts::Glance;
-use crate::protocol::{Before, Bounds, Command, Flow, FlowInput, Gather, Port, ReadId, Redo, Turn};
-use crate::step_machine::{Around, Hands, Machine, Mode, StepEvent};
+use crate::counts::JobCounts;
+use crate::protocol::{
+    BatchComposition, Bounds, Command, DurabilityBarrier, InputPlan, InputPort, ReadId, RecoveredBatch,
+    StepPlan, Turn,
+};
+use crate::step_machine::{DispatchContext, Mode, StepEvent, StepMachine, WorkerCapacity};
 use tidegate_model::Timestamp;
 
 pub(crate) mod batches;
 pub(crate) mod held_line;
 
 use self::held_line::Parked;
-use batches::BatchState;
+use batches::OrderedBatch;
 
 /// Maximum number of reads that an input may be ahead of the other inputs of the step.
 const AHEAD_MAX: usize = 2;
 
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct OrderedStep {
     position: usize,
-    gather: Gather,
-    before: Before,
+    gather: BatchComposition,
+    before: DurabilityBarrier,
     /// Inputs of the step. The last one has the jobs that are redelivered out of order.
     inputs: Vec<InputState>,
-    redo: VecDeque<Redo>,
+    redo: VecDeque<RecoveredBatch>,
     /// Batches from the oldest on; out-of-order batches are among them.
-    batches: VecDeque<BatchState>,
+    batches: VecDeque<OrderedBatch>,
     /// Jobs that wait in the store for their next attempt, in order. They go before all in-order batches.
     parked: BTreeMap<Turn, Parked>,
     /// First parked job, read again and in no batch yet: its read and its bytes.
@@ -61,9 +64,9 @@ enum Rewinding {
     Asked,
 }
 
-impl Stream {
-    pub(crate) fn new(position: usize, flow: Flow) -> Self {
-        let input = |FlowInput { feed, next, finished }| InputState::with_finished(feed, next, finished);
+impl OrderedStep {
+    pub(crate) fn new(position: usize, flow: StepPlan) -> Self {
+        let input = |InputPlan { feed, next, finished }| InputState::with_finished(feed, next, finished);
         let mut inputs: Vec<InputState> = flow.inputs.into_iter().map(input).collect();
         inputs.push(InputState::returned(flow.due));
         Self {
@@ -85,7 +88,7 @@ impl Stream {
         }
     }
 
-    fn take_in(&mut self, input: usize, remnant: Remnant, commands: &mut Vec<Command>) {
+    fn take_in(&mut self, input: usize, remnant: UnusedRead, commands: &mut Vec<Command>) {
         if input == self.inputs.len() {
             self.held += remnant.bytes;
             if let Some((read, bytes)) = self.came.replace((remnant.read, remnant.bytes)) {
@@ -112,7 +115,7 @@ impl Stream {
         let has_room = self.batches.iter().filter(|batch| batch.fills_room()).count() + ahead
             < bounds.batches
             && self.held < bounds.bytes
-            && self.batches.iter().map(BatchState::jobs).sum::<usize>() < bounds.jobs;
+            && self.batches.iter().map(OrderedBatch::jobs).sum::<usize>() < bounds.jobs;
         let returned = self.inputs.len() - 1;
         let has_beside = self.batches.iter().any(|batch| batch.kind == batches::Kind::Beside);
         for input in 0..self.inputs.len() {
@@ -124,7 +127,7 @@ impl Stream {
             let may = (has_room || starving) && state.ahead() < AHEAD_MAX || state.jobs() < wanted;
             if may && state.may_read(heads, self.now) {
                 state.ask();
-                let port = Port { step: self.position, input };
+                let port = InputPort { step: self.position, input };
                 commands.push(Command::Read { port, from: state.next });
             }
         }
@@ -156,7 +159,7 @@ impl Stream {
 
     /// Requests the rewind of the step's progress as soon as nothing is in flight.
     fn rewind(&mut self, commands: &mut Vec<Command>) {
-        let quiet = || self.inputs.iter().all(|input| input.reading != Reading::Asked);
+        let quiet = || self.inputs.iter().all(|input| input.reading != ReaderState::Asked);
         if self.rewinding != Rewinding::Wanted || !self.batches.is_empty() || !quiet() || self.is_returning()
         {
             return;
@@ -176,7 +179,7 @@ impl Stream {
     }
 }
 
-impl Machine for Stream {
+impl StepMachine for OrderedStep {
     fn handle(
         &mut self,
         event: StepEvent,
@@ -187,14 +190,14 @@ impl Machine for Stream {
         self.tell_time(now);
         match event {
             StepEvent::Read { input, read, first, jobs, bytes } => {
-                self.take_in(input, Remnant { read, first, skip: 0, jobs, bytes }, commands);
+                self.take_in(input, UnusedRead { read, first, skip: 0, jobs, bytes }, commands);
             }
             StepEvent::Idle { input } => self.inputs[input].idle(),
-            StepEvent::Ended { input } => self.inputs[input].reading = Reading::Ended,
+            StepEvent::Ended { input } => self.inputs[input].reading = ReaderState::Ended,
             StepEvent::Broken { input } => {
                 self.broken = true;
                 match self.inputs.get_mut(input) {
-                    Some(state) => state.reading = Reading::Ended,
+                    Some(state) => state.reading = ReaderState::Ended,
                     // No other job may go before the one that cannot be read.
                     None => self.halt(commands),
                 }
@@ -231,7 +234,7 @@ impl Machine for Stream {
         self.parked.insert(turn, Parked::until(due));
     }
 
-    fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+    fn advance(&mut self, around: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>) {
         self.tell_time(now);
         // A clock that was set back ends the wait.
         if self.held_until.is_some_and(|(until, since)| until <= now || now < since) {
@@ -254,7 +257,7 @@ impl Machine for Stream {
         }
     }
 
-    fn run(&mut self, hands: &mut Hands<'_>, commands: &mut Vec<Command>) {
+    fn run(&mut self, hands: &mut WorkerCapacity<'_>, commands: &mut Vec<Command>) {
         self.run_formed(hands, commands);
     }
 
@@ -262,8 +265,8 @@ impl Machine for Stream {
         !self.halted && !self.batches.is_empty()
     }
 
-    fn glance(&self, heads: &[u64], _lanes: usize, _now: Timestamp) -> Glance {
-        Glance {
+    fn glance(&self, heads: &[u64], _lanes: usize, _now: Timestamp) -> JobCounts {
+        JobCounts {
             // The last input has redelivered jobs.
             inputs: (0..self.inputs.len() - 1).map(|input| self.waiting(input, heads)).collect(),
             running: self.running(),
@@ -293,13 +296,13 @@ impl Machine for Stream {
         if stopping {
             return !self.batches.is_empty() || self.rewinding == Rewinding::Asked;
         }
-        let reading = || self.inputs.iter().any(|input| input.reading == Reading::Asked);
+        let reading = || self.inputs.iter().any(|input| input.reading == ReaderState::Asked);
         let asks = || reading() || self.is_returning() || self.rewinding == Rewinding::Wanted;
         self.is_at_work() || self.rewinding == Rewinding::Asked || !self.halted && asks()
     }
 
     fn is_at_work(&self) -> bool {
-        self.batches.iter().any(BatchState::is_moving)
+        self.batches.iter().any(OrderedBatch::is_moving)
     }
 
     fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
@@ -313,8 +316,8 @@ impl Machine for Stream {
             return until_idle && dry(returned) && self.wakes_line().is_some_and(|wakes| wakes > now);
         }
         let fresh = match self.gather {
-            Gather::Any => inputs.iter().all(dry),
-            Gather::Each => inputs.iter().any(dry),
+            BatchComposition::Any => inputs.iter().all(dry),
+            BatchComposition::Each => inputs.iter().any(dry),
         };
         fresh && dry(returned)
     }

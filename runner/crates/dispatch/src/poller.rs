@@ -17,7 +17,7 @@ const SOONEST: Duration = Duration::from_secs(1);
 
 /// Fact about pending jobs.
 #[derive(Clone, Copy, Debug)]
-pub enum MonitorEvent<'a> {
+pub enum PollerEvent<'a> {
     /// A job is pending since this time.
     Pended { key: JobKey, lane: &'a [u8], since: Timestamp },
     /// A job is no longer pending.
@@ -38,7 +38,7 @@ pub enum MonitorEvent<'a> {
 
 /// Action that the engine must carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MonitorCommand {
+pub enum PollerCommand {
     /// Poll the status of these jobs. Answered by `Answered` or `Failed`; no other batch is polled until
     /// then.
     Ask { ask: u64, jobs: Vec<JobKey> },
@@ -52,12 +52,12 @@ pub enum MonitorCommand {
 
 /// Pending jobs of one step: takes [`MonitorEvent`]s and answers with [`MonitorCommand`]s to carry out.
 #[derive(Debug)]
-pub struct Monitor {
+pub struct Poller {
     batch: usize,
     every: Duration,
     /// Whether the step has a monitor.
     asks: bool,
-    jobs: HashMap<JobKey, Watched>,
+    jobs: HashMap<JobKey, PolledJob>,
     /// Jobs that can be polled, by lane and turn; a smaller turn has the older check.
     lanes: BTreeMap<Arc<[u8]>, BTreeMap<u64, JobKey>>,
     /// Lanes, by the turn of their first job.
@@ -77,13 +77,13 @@ pub struct Monitor {
 }
 
 #[derive(Debug)]
-struct Watched {
+struct PolledJob {
     lane: Arc<[u8]>,
     turn: u64,
     status: Status,
 }
 
-impl Monitor {
+impl Poller {
     /// Creates a poller of about `batch` jobs a request and one poll each `every`.
     #[must_use]
     pub fn new(batch: usize, every: Duration) -> Self {
@@ -112,22 +112,22 @@ impl Monitor {
     }
 
     /// Handles one event and adds the commands that follow from it to `commands`.
-    pub fn handle(&mut self, event: MonitorEvent<'_>, now: Timestamp, commands: &mut Vec<MonitorCommand>) {
+    pub fn handle(&mut self, event: PollerEvent<'_>, now: Timestamp, commands: &mut Vec<PollerCommand>) {
         match event {
-            MonitorEvent::Pended { key, lane, since } => self.pended(key, lane, since),
-            MonitorEvent::Left { key } => self.left(key),
-            MonitorEvent::Answered { ask, answers } => self.answered(ask, answers, commands),
-            MonitorEvent::Failed { ask } => self.answered(ask, &[], commands),
-            MonitorEvent::Told { key, status } if self.jobs.contains_key(&key) => {
+            PollerEvent::Pended { key, lane, since } => self.pended(key, lane, since),
+            PollerEvent::Left { key } => self.left(key),
+            PollerEvent::Answered { ask, answers } => self.answered(ask, answers, commands),
+            PollerEvent::Failed { ask } => self.answered(ask, &[], commands),
+            PollerEvent::Told { key, status } if self.jobs.contains_key(&key) => {
                 self.believe(key, status, commands);
             }
-            MonitorEvent::Told { .. } => commands.push(MonitorCommand::Discarded { answers: 1 }),
-            MonitorEvent::Untold { key } => self.untold(key),
-            MonitorEvent::Poll => self.wanted = true,
-            MonitorEvent::Tick => {}
+            PollerEvent::Told { .. } => commands.push(PollerCommand::Discarded { answers: 1 }),
+            PollerEvent::Untold { key } => self.untold(key),
+            PollerEvent::Poll => self.wanted = true,
+            PollerEvent::Tick => {}
         }
         // More jobs may come together with this one; they belong into the same poll.
-        if !matches!(event, MonitorEvent::Pended { .. }) {
+        if !matches!(event, PollerEvent::Pended { .. }) {
             self.go_on(now, commands);
         }
     }
@@ -191,7 +191,7 @@ impl Monitor {
             self.first = Some(since);
         }
         let lane = self.lanes.get_key_value(lane).map_or_else(|| lane.into(), |(lane, _)| Arc::clone(lane));
-        self.jobs.insert(key, Watched { lane, turn: 0, status: Status::Pending });
+        self.jobs.insert(key, PolledJob { lane, turn: 0, status: Status::Pending });
         self.line_up(key);
     }
 
@@ -216,10 +216,10 @@ impl Monitor {
         }
     }
 
-    fn answered(&mut self, ask: u64, answers: &[(JobKey, Status)], commands: &mut Vec<MonitorCommand>) {
+    fn answered(&mut self, ask: u64, answers: &[(JobKey, Status)], commands: &mut Vec<PollerCommand>) {
         let Some((_, mut open)) = self.asked.take_if(|(number, _)| *number == ask) else {
             if !answers.is_empty() {
-                commands.push(MonitorCommand::Discarded { answers: answers.len() });
+                commands.push(PollerCommand::Discarded { answers: answers.len() });
             }
             return;
         };
@@ -233,7 +233,7 @@ impl Monitor {
             }
         }
         if discarded > 0 {
-            commands.push(MonitorCommand::Discarded { answers: discarded });
+            commands.push(PollerCommand::Discarded { answers: discarded });
         }
         for key in asked {
             if self.jobs.get(&key).is_some_and(|watched| watched.status.waits()) {
@@ -242,7 +242,7 @@ impl Monitor {
         }
     }
 
-    fn believe(&mut self, key: JobKey, to: Status, commands: &mut Vec<MonitorCommand>) {
+    fn believe(&mut self, key: JobKey, to: Status, commands: &mut Vec<PollerCommand>) {
         let Some(watched) = self.jobs.get_mut(&key) else { return };
         let from = watched.status;
         // A repeated status changes nothing.
@@ -250,7 +250,7 @@ impl Monitor {
             return;
         }
         if !from.may_become(to) {
-            commands.push(MonitorCommand::Refused { key, from, to });
+            commands.push(PollerCommand::Refused { key, from, to });
             return;
         }
         watched.status = to;
@@ -258,12 +258,12 @@ impl Monitor {
         self.valid += usize::from(to == Status::Valid);
         if !to.waits() {
             self.step_out(key);
-            commands.push(MonitorCommand::Settle { key, status: to });
+            commands.push(PollerCommand::Settle { key, status: to });
         }
     }
 
     /// Requests the next batch of the poll in progress, or begins a poll.
-    fn go_on(&mut self, now: Timestamp, commands: &mut Vec<MonitorCommand>) {
+    fn go_on(&mut self, now: Timestamp, commands: &mut Vec<PollerCommand>) {
         if self.asked.is_some() || !self.asks {
             return;
         }
@@ -280,7 +280,7 @@ impl Monitor {
         let ask = self.next_ask;
         self.next_ask += 1;
         self.asked = Some((ask, jobs.iter().copied().collect()));
-        commands.push(MonitorCommand::Ask { ask, jobs });
+        commands.push(PollerCommand::Ask { ask, jobs });
     }
 
     /// Minimum time between the starts of two polls.

@@ -2,29 +2,29 @@
 
 use std::time::Duration;
 
-use crate::{JobKey, Rules};
+use crate::{JobKey, QueuePolicy};
 use tidegate_model::{Progress, Timestamp};
 
 /// Plan of one step, as far as the dispatcher needs it.
 #[derive(Clone, Debug)]
-pub struct Flow {
-    pub gather: Gather,
+pub struct StepPlan {
+    pub gather: BatchComposition,
     /// In the order of the step's bindings.
-    pub inputs: Vec<FlowInput>,
+    pub inputs: Vec<InputPlan>,
     /// Due time of the first job that is redelivered out of order.
     pub due: Option<Timestamp>,
-    pub before: Before,
+    pub before: DurabilityBarrier,
     /// Rules by which a queued step picks its jobs; `None` for a step that takes them in order.
-    pub picking: Option<Picking>,
+    pub picking: Option<QueuePlan>,
     /// Batches that were begun and not delivered when the last run ended, in the order of their beginning.
     /// They are formed again with the same jobs, before all other batches.
-    pub redo: Vec<Redo>,
+    pub redo: Vec<RecoveredBatch>,
 }
 
 /// Rules and limits by which a step with one input picks its jobs.
 #[derive(Clone, Debug)]
-pub struct Picking {
-    pub rules: Rules,
+pub struct QueuePlan {
+    pub rules: QueuePolicy,
     /// Whether outputs are delivered in order; outputs that are due later, in the order of their times.
     pub in_order: bool,
     /// Maximum distance past the watermark at which jobs are considered; 0 = no limit.
@@ -41,7 +41,7 @@ pub struct Picking {
 
 /// Composition of a step's batches from its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gather {
+pub enum BatchComposition {
     /// Each batch has jobs of one input, whichever has some.
     Any,
     /// Each batch has the same number of jobs of every input.
@@ -50,8 +50,8 @@ pub enum Gather {
 
 /// One input of a step: its origin and the step's position in it.
 #[derive(Clone, Debug)]
-pub struct FlowInput {
-    pub feed: Feed,
+pub struct InputPlan {
+    pub feed: InputKind,
     /// Index of the first job that is not accounted for.
     pub next: u64,
     /// Jobs behind `next` that are accounted for: ranges, inclusive, ascending.
@@ -59,7 +59,7 @@ pub struct FlowInput {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Feed {
+pub enum InputKind {
     /// A source, with a reader for this input alone.
     Source,
     /// The queue at this position.
@@ -70,7 +70,7 @@ pub enum Feed {
 
 /// Record that must be durable before a batch may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Before {
+pub enum DurabilityBarrier {
     Nothing,
     /// The snapshot of the batch: its attempt can be seen by external systems.
     Snapshot,
@@ -80,7 +80,7 @@ pub enum Before {
 
 /// A batch of the last run to be formed again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Redo {
+pub struct RecoveredBatch {
     /// Number of the batch, the same as before.
     pub number: u64,
     /// Positions of its inputs, each with the index of the first job.
@@ -121,7 +121,7 @@ pub struct Turn {
 /// One input of one step. The position after the last input is the port of jobs that are redelivered out of
 /// order. The next position is the port of parked jobs that are read again in their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Port {
+pub struct InputPort {
     pub step: usize,
     pub input: usize,
 }
@@ -130,13 +130,13 @@ pub struct Port {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// At least one job was read.
-    Read { port: Port, read: ReadId, first: u64, jobs: usize, bytes: usize },
+    Read { port: InputPort, read: ReadId, first: u64, jobs: usize, bytes: usize },
     /// A reader has no jobs now; it reports later ones without another request.
-    Idle { port: Port },
+    Idle { port: InputPort },
     /// A reader has no more jobs in this run.
-    Ended { port: Port },
+    Ended { port: InputPort },
     /// A reader failed. The jobs that it has read are still processed.
-    Broken { port: Port },
+    Broken { port: InputPort },
     /// The last index of a queue is now `head`.
     Grew { queue: usize, head: u64 },
     /// The step has jobs to redeliver out of order, the first of them at this time.
@@ -178,31 +178,31 @@ pub enum Event {
 pub struct BatchEnd {
     /// Number of its jobs that are accounted for.
     pub taken: usize,
-    pub ending: EndedBy,
+    pub ending: BatchCut,
     /// Bytes of the outputs.
     pub bytes: usize,
     /// Time that the worker took.
     pub took: Duration,
     /// Outcome of each job that was taken, for a queued step.
-    pub ends: Vec<JobEnd>,
+    pub ends: Vec<JobOutcome>,
 }
 
 #[cfg(test)]
 impl BatchEnd {
     /// Result of an ordered batch with all its jobs taken.
     pub(crate) fn whole(taken: usize) -> Self {
-        Self { taken, ending: EndedBy::Whole, bytes: 10, took: Duration::ZERO, ends: Vec::new() }
+        Self { taken, ending: BatchCut::Whole, bytes: 10, took: Duration::ZERO, ends: Vec::new() }
     }
 
     /// Result of a batch of a queued step.
-    pub(crate) fn picked(ends: &[JobEnd]) -> Self {
+    pub(crate) fn picked(ends: &[JobOutcome]) -> Self {
         Self { ends: ends.to_vec(), ..Self::whole(ends.len()) }
     }
 }
 
 /// Reason for which a worker ended a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndedBy {
+pub enum BatchCut {
     /// All its jobs were taken.
     Whole,
     /// The batch took long or has many outputs: the rest was not attempted and runs as another batch.
@@ -221,9 +221,9 @@ pub enum Command {
     /// Read jobs from the index `from` on. Answered by `Read`, `Ended` or `Broken`, or by `Idle` and one of
     /// them later. On the port of redelivered jobs: read the due jobs that are not in memory. Answered by
     /// `Read`, `NoneDue` or `Broken`.
-    Read { port: Port, from: u64 },
+    Read { port: InputPort, from: u64 },
     /// Add these jobs of a read to the batch, after its other jobs of the same input.
-    Part { batch: BatchId, port: Port, read: ReadId, skip: usize, jobs: usize },
+    Part { batch: BatchId, port: InputPort, read: ReadId, skip: usize, jobs: usize },
     /// Keep the first `jobs` jobs in the batch and move the others to the batch `rest`. If the batch was
     /// begun, the rest is begun too.
     Split { batch: BatchId, jobs: usize, rest: BatchId, begun: bool },
@@ -238,7 +238,7 @@ pub enum Command {
     /// Release the read; no batch needs more of it.
     Forget { read: ReadId },
     /// Write the record that the batch needs before it runs. Answered by `Begun`.
-    Begin { step: usize, batch: BatchId, before: Before },
+    Begin { step: usize, batch: BatchId, before: DurabilityBarrier },
     /// Give the batch to a worker.
     Run { step: usize, batch: BatchId },
     /// Deliver the first `taken` jobs of the batch. Commands of one step are in order, except for jobs
@@ -253,12 +253,12 @@ pub enum Command {
     /// this run. Answered by [`crate::dispatcher::Dispatcher::rewound`].
     GiveBack { step: usize, batches: Vec<BatchId> },
     /// End the run: all work is done.
-    Finish(End),
+    Finish(RunOutcome),
 }
 
 /// Outcome of one job of a queued step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobEnd {
+pub enum JobOutcome {
     /// It is accounted for.
     Finished,
     /// It is retried, not before this time.
@@ -273,7 +273,7 @@ pub enum JobEnd {
 
 /// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RunOutcome {
     /// Everything is delivered.
     Drained,
     /// Everything is delivered except the jobs behind a halted step.

@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::input::{InputState, Reading};
+use super::input::{InputState, ReaderState};
 use crate::batch_size::Sizing;
-use crate::counts::Glance;
-use crate::protocol::{BatchId, Before, Command, Feed, Flow, Picking};
-use crate::step_machine::{Around, Hands, Look, Machine, Mode, StepEvent};
-use crate::waiting_room::{Card, JobKey, State, WaitingRoom};
+use crate::counts::JobCounts;
+use crate::protocol::{BatchId, Command, DurabilityBarrier, InputKind, QueuePlan, StepPlan};
+use crate::step_machine::{DispatchContext, Mode, QueueSnapshot, StepEvent, StepMachine, WorkerCapacity};
+use crate::waiting_room::{JobAttributes, JobKey, WaitingRoom, WaitingState};
 use tidegate_model::{Progress, Timestamp};
 
 pub(crate) mod batches;
@@ -19,17 +19,17 @@ pub(crate) mod inspect;
 pub(crate) mod lookahead;
 pub(crate) mod reads;
 
-use self::lookahead::Beyond;
-use batches::BatchState;
-use gate::Gate;
+use self::lookahead::LookaheadBuffer;
+use batches::QueuedBatch;
+use gate::GateState;
 use reads::ReadState;
 
 #[derive(Debug)]
-pub(crate) struct Picker {
+pub(crate) struct QueuedStep {
     position: usize,
-    before: Before,
+    before: DurabilityBarrier,
     input: InputState,
-    feed: Option<Feed>,
+    feed: Option<InputKind>,
     room: WaitingRoom,
     /// Maximum number of batches of delayed outputs in flight.
     late_batches_max: usize,
@@ -43,20 +43,20 @@ pub(crate) struct Picker {
     /// Whether it has reached search-ahead or its memory limit, and reads no more for now.
     is_full: bool,
     /// Jobs that were read and are past search-ahead.
-    beyond: Beyond,
+    beyond: LookaheadBuffer,
     /// Last index of the queue when the step first could start a job.
     first_head: Option<u64>,
     /// Maximum number of jobs in a batch.
     batch: usize,
     sizing: Sizing,
     aside: bool,
-    gate: Option<Gate>,
+    gate: Option<GateState>,
     /// Time before which nothing starts, because a job reported its gate closed.
     held_until: Option<Timestamp>,
     /// Time of that report.
     held_since: Timestamp,
     progress: Progress,
-    batches: BTreeMap<BatchId, BatchState>,
+    batches: BTreeMap<BatchId, QueuedBatch>,
     /// Unfinished reads, by first index, for a source: it cannot be read job by job.
     reads: BTreeMap<u64, ReadState>,
     /// Bytes of those reads, and of the outputs of batches.
@@ -78,15 +78,15 @@ enum Halting {
     Halted,
 }
 
-impl Picker {
-    pub(crate) fn new(position: usize, flow: &Flow, picking: Picking) -> Self {
-        let Picking { rules, in_order, search_ahead, batch, aside, gate, progress } = picking;
+impl QueuedStep {
+    pub(crate) fn new(position: usize, flow: &StepPlan, picking: QueuePlan) -> Self {
+        let QueuePlan { rules, in_order, search_ahead, batch, aside, gate, progress } = picking;
         let feed = flow.inputs.first().map(|input| input.feed);
         let next = flow.inputs.first().map_or(1, |input| input.next);
         Self {
             position,
             before: flow.before,
-            input: InputState::new(feed.unwrap_or(Feed::Source), next),
+            input: InputState::new(feed.unwrap_or(InputKind::Source), next),
             feed,
             room: WaitingRoom::new(rules),
             late_batches_max: if in_order { 1 } else { usize::MAX },
@@ -95,12 +95,12 @@ impl Picker {
             settling: Vec::new(),
             search_ahead,
             is_full: false,
-            beyond: Beyond::default(),
+            beyond: LookaheadBuffer::default(),
             first_head: None,
             batch,
             sizing: Sizing::default(),
             aside,
-            gate: gate.map(Gate::new),
+            gate: gate.map(GateState::new),
             held_until: None,
             held_since: Timestamp(0),
             progress,
@@ -114,7 +114,7 @@ impl Picker {
     }
 }
 
-impl Machine for Picker {
+impl StepMachine for QueuedStep {
     fn handle(
         &mut self,
         event: StepEvent,
@@ -125,9 +125,9 @@ impl Machine for Picker {
         match event {
             StepEvent::Read { read, first, jobs, bytes, .. } => self.took(read, first, jobs, bytes, commands),
             StepEvent::Idle { .. } => self.input.idle(),
-            StepEvent::Ended { .. } => self.input.reading = Reading::Ended,
+            StepEvent::Ended { .. } => self.input.reading = ReaderState::Ended,
             StepEvent::Broken { .. } => {
-                self.input.reading = Reading::Ended;
+                self.input.reading = ReaderState::Ended;
                 self.broken = true;
             }
             StepEvent::Picked { batch, bytes } => self.fetched(batch, bytes),
@@ -152,7 +152,7 @@ impl Machine for Picker {
         }
     }
 
-    fn saw(&mut self, card: &Card<'_>, state: State) {
+    fn saw(&mut self, card: &JobAttributes<'_>, state: WaitingState) {
         if card.key.is_fresh() && self.ahead().is_some_and(|ahead| card.key.0 > ahead) {
             self.beyond.push(card);
         } else {
@@ -168,10 +168,10 @@ impl Machine for Picker {
         self.settling.append(&mut jobs);
     }
 
-    fn state(&self, key: JobKey) -> Option<State> {
+    fn state(&self, key: JobKey) -> Option<WaitingState> {
         let late = || self.late.iter().find(|&&(_, late)| late == key);
-        let room = self.room.state(key).or_else(|| self.beyond.has(key).then_some(State::Waiting));
-        room.or_else(|| late().map(|&(until, _)| State::Delayed { until }))
+        let room = self.room.state(key).or_else(|| self.beyond.has(key).then_some(WaitingState::Waiting));
+        room.or_else(|| late().map(|&(until, _)| WaitingState::Delayed { until }))
     }
 
     fn reschedule(&mut self, key: JobKey, due: Timestamp) {
@@ -210,15 +210,15 @@ impl Machine for Picker {
         commands.push(Command::Passed { step, watermark });
     }
 
-    fn look(&self) -> Option<Look<'_>> {
+    fn look(&self) -> Option<QueueSnapshot<'_>> {
         Some(self.seen())
     }
 
-    fn glance(&self, heads: &[u64], lanes: usize, now: Timestamp) -> Glance {
+    fn glance(&self, heads: &[u64], lanes: usize, now: Timestamp) -> JobCounts {
         self.counted(heads, lanes, now)
     }
 
-    fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+    fn advance(&mut self, around: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>) {
         if self.end == Halting::Halted {
             return;
         }
@@ -240,7 +240,7 @@ impl Machine for Picker {
         }
     }
 
-    fn run(&mut self, hands: &mut Hands<'_>, commands: &mut Vec<Command>) {
+    fn run(&mut self, hands: &mut WorkerCapacity<'_>, commands: &mut Vec<Command>) {
         self.run_ready(hands.paused, hands.free, commands);
     }
 
@@ -267,9 +267,11 @@ impl Machine for Picker {
     fn rewound(&mut self, _next: &[u64]) {}
 
     fn is_busy(&self, stopping: bool) -> bool {
-        let looking = self.gate.as_ref().is_some_and(Gate::is_asked);
+        let looking = self.gate.as_ref().is_some_and(GateState::is_asked);
         !self.batches.is_empty()
-            || self.end < Halting::Halted && !stopping && (self.input.reading == Reading::Asked || looking)
+            || self.end < Halting::Halted
+                && !stopping
+                && (self.input.reading == ReaderState::Asked || looking)
     }
 
     fn is_at_work(&self) -> bool {
@@ -281,7 +283,7 @@ impl Machine for Picker {
         let waits = counts.waiting + counts.running + counts.delayed + counts.pending > 0;
         let empty = !waits && self.late.is_empty() && self.beyond.len() == 0;
         let is_read = self.input.is_dry(heads, until_idle, now)
-            || until_idle && self.is_full && self.input.reading == Reading::Ready;
+            || until_idle && self.is_full && self.input.reading == ReaderState::Ready;
         // All jobs that can start have been picked by now.
         self.end == Halting::Halted || is_read && (empty || until_idle)
     }

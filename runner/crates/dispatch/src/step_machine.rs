@@ -2,21 +2,21 @@
 
 use std::fmt::Debug;
 
-use crate::counts::Glance;
+use crate::counts::JobCounts;
 use crate::protocol::{BatchEnd, BatchId, Bounds, Command, ReadId, Turn};
-use crate::waiting_room::{Card, JobKey, State, WaitingRoom};
+use crate::waiting_room::{JobAttributes, JobKey, WaitingRoom, WaitingState};
 use tidegate_model::Timestamp;
 
 /// State machine of one step.
-pub(crate) trait Machine: Debug + Send {
+pub(crate) trait StepMachine: Debug + Send {
     /// Handles one event. `next_batch` is the number of the next batch.
     fn handle(&mut self, event: StepEvent, next_batch: &mut u64, now: Timestamp, commands: &mut Vec<Command>);
 
     /// Makes all progress that is possible now, except for starting batches on workers.
-    fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>);
+    fn advance(&mut self, around: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>);
 
     /// Starts batches on free workers. A paused step starts only the batches that were begun before.
-    fn run(&mut self, hands: &mut Hands<'_>, commands: &mut Vec<Command>);
+    fn run(&mut self, hands: &mut WorkerCapacity<'_>, commands: &mut Vec<Command>);
 
     /// Whether some batches are neither delivered nor dropped.
     fn has_left(&self) -> bool;
@@ -27,7 +27,7 @@ pub(crate) trait Machine: Debug + Send {
     }
 
     /// Adds a job to the waiting room.
-    fn saw(&mut self, _card: &Card<'_>, _state: State) {}
+    fn saw(&mut self, _card: &JobAttributes<'_>, _state: WaitingState) {}
 
     /// Adds a job that waits in the store for its next attempt and goes before all others.
     fn park(&mut self, _turn: Turn, _due: Timestamp) {}
@@ -39,7 +39,7 @@ pub(crate) trait Machine: Debug + Send {
     fn settle(&mut self, _jobs: Vec<JobKey>) {}
 
     /// State of a job in the waiting room.
-    fn state(&self, _key: JobKey) -> Option<State> {
+    fn state(&self, _key: JobKey) -> Option<WaitingState> {
         None
     }
 
@@ -61,12 +61,12 @@ pub(crate) trait Machine: Debug + Send {
     fn account(&mut self, _index: u64, _commands: &mut Vec<Command>) {}
 
     /// Snapshot of the waiting room; `None` for an ordered step.
-    fn look(&self) -> Option<Look<'_>> {
+    fn look(&self) -> Option<QueueSnapshot<'_>> {
         None
     }
 
     /// Counts the jobs by state, and lists at most `lanes` lanes.
-    fn glance(&self, heads: &[u64], lanes: usize, now: Timestamp) -> Glance;
+    fn glance(&self, heads: &[u64], lanes: usize, now: Timestamp) -> JobCounts;
 
     /// Excludes the step before the run starts.
     fn exclude(&mut self);
@@ -98,7 +98,7 @@ pub(crate) trait Machine: Debug + Send {
 
 /// Snapshot of the waiting room of a queued step, and of the conditions that block the whole step.
 #[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
+pub struct QueueSnapshot<'a> {
     pub room: &'a WaitingRoom,
     /// The step is paused by an operator.
     pub paused: bool,
@@ -116,7 +116,7 @@ pub struct Look<'a> {
 
 /// State of the dispatcher that a step reads when it advances.
 #[derive(Debug)]
-pub(crate) struct Around<'a> {
+pub(crate) struct DispatchContext<'a> {
     pub(crate) bounds: &'a Bounds,
     /// The last index of each queue.
     pub(crate) heads: &'a [u64],
@@ -126,7 +126,7 @@ pub(crate) struct Around<'a> {
 
 /// Worker capacity that a step may use.
 #[derive(Debug)]
-pub(crate) struct Hands<'a> {
+pub(crate) struct WorkerCapacity<'a> {
     pub(crate) bounds: &'a Bounds,
     pub(crate) paused: bool,
     /// Number of further batches that the workers can take.

@@ -19,18 +19,19 @@ pub(crate) mod rate_window;
 pub(crate) mod selection;
 pub(crate) mod slab;
 
-use self::lane_list::Line;
+use self::lane_list::LaneList;
 use self::policy::millis;
 pub use self::policy::{
-    Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Round, Rules, State, Strategy, Survey, Why,
+    InvalidTransition, JobAttributes, JobId, JobKey, LaneCounts, LaneSummary, QueuePolicy, Round, StartOrder,
+    StartRate, StateCounts, WaitReason, WaitingState,
 };
-use self::rate_window::Log;
-use self::slab::{Extra, Hall, Jobs, Stand};
+use self::rate_window::RateWindow;
+use self::slab::{Extra, JobState, ListKind, Slab};
 use conflicts::{Changes, Conflicts};
 use delays::Delays;
 use heap::Heap;
 use lanes::Lanes;
-pub use preview::Reach;
+pub use preview::PreviewHorizon;
 use tidegate_model::Timestamp;
 
 /// Jobs of one step that are not accounted for, with the choice of the next ones to start.
@@ -40,20 +41,20 @@ use tidegate_model::Timestamp;
 /// do no harm.
 #[derive(Clone, Debug)]
 pub struct WaitingRoom {
-    rules: Rules,
+    rules: QueuePolicy,
     /// Whether each lane has lists of its own; otherwise all lanes share the lists of lane 0.
     per_lane: bool,
-    jobs: Jobs,
+    jobs: Slab,
     lanes: Lanes,
     /// Lists of waiting jobs: two a lane if each round has its own jobs, otherwise one.
-    lines: Vec<Line>,
+    lines: Vec<LaneList>,
     /// Lists with a job that may start, in this round and in the next.
-    ready: [Heap<(Stand, i64)>; 2],
+    ready: [Heap<(JobState, i64)>; 2],
     /// Jobs that a round takes before those of the lanes: unknown jobs, and jobs whose delay is over.
-    urgent: [Line; 2],
+    urgent: [LaneList; 2],
     delayed: Delays,
     conflicts: Conflicts,
-    log: Log,
+    log: RateWindow,
     /// Number of jobs in the lists of the lanes, by parity.
     lined_up: [usize; 2],
     /// Number of jobs in each state.
@@ -70,25 +71,25 @@ pub struct WaitingRoom {
 
 impl WaitingRoom {
     #[must_use]
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: QueuePolicy) -> Self {
         let bounds = rules.max_per_lane.is_some() || rules.lane_rate.is_some();
         let per_lane = match rules.strategy {
-            Strategy::OneRoundSerial | Strategy::OneRoundParallel => true,
-            Strategy::Serial => false,
-            Strategy::Fifo | Strategy::Priority { .. } | Strategy::Rounds { .. } => bounds,
+            StartOrder::OneRoundSerial | StartOrder::OneRoundParallel => true,
+            StartOrder::Serial => false,
+            StartOrder::Fifo | StartOrder::Priority { .. } | StartOrder::Rounds { .. } => bounds,
         };
-        let ranked = matches!(rules.strategy, Strategy::Priority { .. });
+        let ranked = matches!(rules.strategy, StartOrder::Priority { .. });
         let mut room = Self {
             rules,
             per_lane,
-            jobs: Jobs::new(ranked),
+            jobs: Slab::new(ranked),
             lanes: Lanes::default(),
             lines: Vec::new(),
             ready: [Heap::default(), Heap::default()],
-            urgent: [Line::new(), Line::new()],
+            urgent: [LaneList::new(), LaneList::new()],
             delayed: Delays::default(),
             conflicts: Conflicts::default(),
-            log: Log::default(),
+            log: RateWindow::default(),
             lined_up: [0; 2],
             stands: [0; 8],
             turn: false,
@@ -102,26 +103,26 @@ impl WaitingRoom {
     }
 
     /// Adds a job that is new, or that had this state before a restart or a change of the rules.
-    pub fn add(&mut self, card: Card<'_>, state: State) -> Result<(), Refusal> {
+    pub fn add(&mut self, card: JobAttributes<'_>, state: WaitingState) -> Result<(), InvalidTransition> {
         let (key, age) = (card.key, card.age);
         if self.jobs.find(key).is_some() {
-            return Err(Refusal::Present(key));
+            return Err(InvalidTransition::Present(key));
         }
         let lane = self.lanes.enter(card.lane);
         let extra = self.extra(card);
         let Some(slot) = self.jobs.insert(key, age, lane, extra) else {
             self.lanes.leave(lane);
-            return Err(Refusal::Full);
+            return Err(InvalidTransition::Full);
         };
         self.make_lines(lane);
         let stand = match state {
-            State::Waiting => Stand::Waiting,
-            State::Unknown => Stand::Unknown,
-            State::Running => Stand::Running,
-            State::Pending => Stand::Pending,
-            State::Delayed { until } => {
+            WaitingState::Waiting => JobState::Waiting,
+            WaitingState::Unknown => JobState::Unknown,
+            WaitingState::Running => JobState::Running,
+            WaitingState::Pending => JobState::Pending,
+            WaitingState::Delayed { until } => {
                 self.jobs.set_until(slot, until);
-                Stand::Delayed
+                JobState::Delayed
             }
         };
         self.count_in(slot, stand);
@@ -131,7 +132,7 @@ impl WaitingRoom {
         }
         self.place(slot);
         self.refresh(lane);
-        self.open |= stand == Stand::Running;
+        self.open |= stand == JobState::Running;
         Ok(())
     }
 
@@ -146,32 +147,32 @@ impl WaitingRoom {
     }
 
     /// Removes a running or pending job that is accounted for.
-    pub fn finished(&mut self, key: JobKey, now: Timestamp) -> Result<(), Refusal> {
-        let slot = self.told(key, "finish", &[Stand::Running, Stand::Pending])?;
+    pub fn finished(&mut self, key: JobKey, now: Timestamp) -> Result<(), InvalidTransition> {
+        let slot = self.told(key, "finish", &[JobState::Running, JobState::Pending])?;
         self.remove(slot, now);
         Ok(())
     }
 
     /// Returns a job that did not run: it waits again, before the jobs of its lane that never started.
-    pub fn put_back(&mut self, key: JobKey) -> Result<(), Refusal> {
-        let slot = self.told(key, "be put back", &[Stand::Running])?;
-        self.change(slot, Stand::PutBack);
+    pub fn put_back(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
+        let slot = self.told(key, "be put back", &[JobState::Running])?;
+        self.change(slot, JobState::PutBack);
         Ok(())
     }
 
     /// Delays a job whose attempt failed; the next attempt starts at `until` or later.
-    pub fn delay(&mut self, key: JobKey, until: Timestamp, now: Timestamp) -> Result<(), Refusal> {
-        let slot = self.told(key, "be delayed", &[Stand::Running, Stand::Pending])?;
+    pub fn delay(&mut self, key: JobKey, until: Timestamp, now: Timestamp) -> Result<(), InvalidTransition> {
+        let slot = self.told(key, "be delayed", &[JobState::Running, JobState::Pending])?;
         // The job is in no list now, so its place can hold the time.
         self.jobs.set_until(slot, until);
-        self.change(slot, Stand::Delayed);
+        self.change(slot, JobState::Delayed);
         self.end_round(now);
         Ok(())
     }
 
     /// Changes the end of a delay.
-    pub fn reschedule(&mut self, key: JobKey, until: Timestamp) -> Result<(), Refusal> {
-        let slot = self.told(key, "be rescheduled", &[Stand::Delayed])?;
+    pub fn reschedule(&mut self, key: JobKey, until: Timestamp) -> Result<(), InvalidTransition> {
+        let slot = self.told(key, "be rescheduled", &[JobState::Delayed])?;
         self.step_out(slot);
         self.jobs.set_until(slot, until);
         self.place(slot);
@@ -179,34 +180,40 @@ impl WaitingRoom {
     }
 
     /// Marks a job as pending in an external system.
-    pub fn pend(&mut self, key: JobKey, now: Timestamp) -> Result<(), Refusal> {
-        let slot = self.told(key, "be pending", &[Stand::Running])?;
-        self.change(slot, Stand::Pending);
+    pub fn pend(&mut self, key: JobKey, now: Timestamp) -> Result<(), InvalidTransition> {
+        let slot = self.told(key, "be pending", &[JobState::Running])?;
+        self.change(slot, JobState::Pending);
         self.end_round(now);
         Ok(())
     }
 
     /// Marks a job as unknown to the external system: it goes before all other jobs of its lane.
-    pub fn forgot(&mut self, key: JobKey) -> Result<(), Refusal> {
-        let slot = self.told(key, "be unknown", &[Stand::Running, Stand::Pending])?;
-        self.change(slot, Stand::Unknown);
+    pub fn forgot(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
+        let slot = self.told(key, "be unknown", &[JobState::Running, JobState::Pending])?;
+        self.change(slot, JobState::Unknown);
         Ok(())
     }
 
     /// Removes a job that is not running here; an external system may still have it.
-    pub fn cancel(&mut self, key: JobKey, now: Timestamp) -> Result<(), Refusal> {
-        let idle =
-            [Stand::Waiting, Stand::PutBack, Stand::Due, Stand::Unknown, Stand::Delayed, Stand::Pending];
+    pub fn cancel(&mut self, key: JobKey, now: Timestamp) -> Result<(), InvalidTransition> {
+        let idle = [
+            JobState::Waiting,
+            JobState::PutBack,
+            JobState::Due,
+            JobState::Unknown,
+            JobState::Delayed,
+            JobState::Pending,
+        ];
         let slot = self.told(key, "be cancelled", &idle)?;
         self.remove(slot, now);
         Ok(())
     }
 
-    fn extra(&self, card: Card<'_>) -> Option<Extra> {
+    fn extra(&self, card: JobAttributes<'_>) -> Option<Extra> {
         let rank = match self.rules.strategy {
-            Strategy::Priority { aging: None } => -i128::from(card.priority),
+            StartOrder::Priority { aging: None } => -i128::from(card.priority),
             // All waiting jobs age at the same rate, so the order of two jobs never changes.
-            Strategy::Priority { aging: Some(aging) } => {
+            StartOrder::Priority { aging: Some(aging) } => {
                 i128::from(card.since.0) - i128::from(card.priority) * i128::from(millis(aging).max(1))
             }
             _ => 0,
@@ -225,17 +232,17 @@ impl WaitingRoom {
     }
 
     /// Finds the slot of a job and checks that its state allows the transition.
-    fn told(&self, key: JobKey, deed: &'static str, from: &[Stand]) -> Result<u32, Refusal> {
-        let slot = self.jobs.find(key).ok_or(Refusal::Absent(key))?;
+    fn told(&self, key: JobKey, deed: &'static str, from: &[JobState]) -> Result<u32, InvalidTransition> {
+        let slot = self.jobs.find(key).ok_or(InvalidTransition::Absent(key))?;
         if from.contains(&self.jobs.stand(slot)) {
             return Ok(slot);
         }
-        Err(Refusal::Transition { key, state: self.jobs.state(slot), deed })
+        Err(InvalidTransition::Transition { key, state: self.jobs.state(slot), deed })
     }
 
     fn claim(&mut self, slot: u32, now: Timestamp) {
         let lane = self.jobs.lane(slot);
-        if self.has_conflicts() && self.jobs.stand(slot) == Stand::Waiting {
+        if self.has_conflicts() && self.jobs.stand(slot) == JobState::Waiting {
             self.conflicts.starts(slot, &self.jobs);
         }
         if self.rules.rate.is_some() {
@@ -247,11 +254,11 @@ impl WaitingRoom {
         if self.has_places() {
             self.take_place(lane);
         }
-        self.change(slot, Stand::Running);
+        self.change(slot, JobState::Running);
     }
 
     /// Changes the state of a job and moves it to the list of that state.
-    fn change(&mut self, slot: u32, stand: Stand) {
+    fn change(&mut self, slot: u32, stand: JobState) {
         self.step_out(slot);
         self.count_out(slot);
         self.count_in(slot, stand);
@@ -286,7 +293,7 @@ impl WaitingRoom {
             if let Some(extra) = self.jobs.extra_mut(slot) {
                 extra.blocked -= 1;
             }
-            if self.yields(slot) && self.jobs.hall(slot).0 == Hall::Nowhere {
+            if self.yields(slot) && self.jobs.hall(slot).0 == ListKind::Nowhere {
                 self.place(slot);
             }
         }
@@ -294,25 +301,25 @@ impl WaitingRoom {
 
     /// Whether a conflict keeps a job of this state out of its list.
     fn yields(&self, slot: u32) -> bool {
-        matches!(self.jobs.stand(slot), Stand::Waiting | Stand::PutBack)
+        matches!(self.jobs.stand(slot), JobState::Waiting | JobState::PutBack)
     }
 
     /// Adds a job to the list of its state. The caller refreshes the lane.
     fn place(&mut self, slot: u32) {
         let stand = self.jobs.stand(slot);
         match stand {
-            Stand::Running | Stand::Pending | Stand::Free => {}
-            Stand::Delayed => self.delayed.insert(self.jobs.until(slot), slot),
+            JobState::Running | JobState::Pending | JobState::Free => {}
+            JobState::Delayed => self.delayed.insert(self.jobs.until(slot), slot),
             // Other jobs of its lane may have a place in this round; they must not go before it.
-            Stand::Unknown if self.has_conflicts() => self.hurry(slot, self.turn),
-            Stand::Unknown if self.has_lists() => self.hurry(slot, !self.turn),
-            Stand::Waiting | Stand::PutBack if self.jobs.is_blocked(slot) => {}
-            Stand::Unknown | Stand::PutBack | Stand::Due | Stand::Waiting => {
-                let at_once = self.open && matches!(stand, Stand::Unknown | Stand::PutBack);
+            JobState::Unknown if self.has_conflicts() => self.hurry(slot, self.turn),
+            JobState::Unknown if self.has_lists() => self.hurry(slot, !self.turn),
+            JobState::Waiting | JobState::PutBack if self.jobs.is_blocked(slot) => {}
+            JobState::Unknown | JobState::PutBack | JobState::Due | JobState::Waiting => {
+                let at_once = self.open && matches!(stand, JobState::Unknown | JobState::PutBack);
                 let turn = match self.rules.strategy {
-                    Strategy::Rounds { .. } if at_once => self.turn,
-                    Strategy::Rounds { .. } => !self.turn,
-                    Strategy::OneRoundParallel => !self.has_places() && !self.turn,
+                    StartOrder::Rounds { .. } if at_once => self.turn,
+                    StartOrder::Rounds { .. } => !self.turn,
+                    StartOrder::OneRoundParallel => !self.has_places() && !self.turn,
                     _ => false,
                 };
                 self.line_up(slot, turn);
@@ -323,54 +330,54 @@ impl WaitingRoom {
     /// Adds a job to the list that a round takes before those of the lanes.
     fn hurry(&mut self, slot: u32, turn: bool) {
         self.urgent[usize::from(turn)].push(slot, &mut self.jobs);
-        self.jobs.set_hall(slot, Hall::Urgent, turn);
+        self.jobs.set_hall(slot, ListKind::Urgent, turn);
     }
 
     fn line_up(&mut self, slot: u32, turn: bool) {
         let line = self.line(self.jobs.lane(slot), turn);
         self.lines[line as usize].push(slot, &mut self.jobs);
         self.lined_up[usize::from(turn)] += 1;
-        self.jobs.set_hall(slot, Hall::Lane, turn);
+        self.jobs.set_hall(slot, ListKind::Lane, turn);
     }
 
     /// Removes a job from its list. The caller refreshes the lane.
     fn step_out(&mut self, slot: u32) {
-        if self.jobs.stand(slot) == Stand::Delayed {
+        if self.jobs.stand(slot) == JobState::Delayed {
             self.delayed.remove(self.jobs.until(slot), slot, &self.jobs);
         }
         let (hall, turn) = self.jobs.hall(slot);
         match hall {
-            Hall::Nowhere => {}
-            Hall::Lane => {
+            ListKind::Nowhere => {}
+            ListKind::Lane => {
                 let line = self.line(self.jobs.lane(slot), turn);
                 self.lines[line as usize].remove(slot, &mut self.jobs);
                 self.lined_up[usize::from(turn)] -= 1;
             }
-            Hall::Urgent => self.urgent[usize::from(turn)].remove(slot, &mut self.jobs),
+            ListKind::Urgent => self.urgent[usize::from(turn)].remove(slot, &mut self.jobs),
         }
-        self.jobs.set_hall(slot, Hall::Nowhere, false);
+        self.jobs.set_hall(slot, ListKind::Nowhere, false);
     }
 
-    fn count_in(&mut self, slot: u32, stand: Stand) {
+    fn count_in(&mut self, slot: u32, stand: JobState) {
         self.jobs.set_stand(slot, stand);
         self.stands[stand as usize] += 1;
-        self.lanes.get_mut(self.jobs.lane(slot)).running += u32::from(stand == Stand::Running);
+        self.lanes.get_mut(self.jobs.lane(slot)).running += u32::from(stand == JobState::Running);
     }
 
     fn count_out(&mut self, slot: u32) {
         let stand = self.jobs.stand(slot);
         self.stands[stand as usize] -= 1;
-        self.lanes.get_mut(self.jobs.lane(slot)).running -= u32::from(stand == Stand::Running);
+        self.lanes.get_mut(self.jobs.lane(slot)).running -= u32::from(stand == JobState::Running);
     }
 
-    fn count(&self, stand: Stand) -> usize {
+    fn count(&self, stand: JobState) -> usize {
         self.stands[stand as usize]
     }
 
     /// Bytes of plain waiting jobs: all except stray, delayed and conflicting ones.
     #[cfg(test)]
     fn bytes(&self) -> usize {
-        let lines = self.lines.capacity() * size_of::<Line>();
+        let lines = self.lines.capacity() * size_of::<LaneList>();
         self.jobs.bytes() + self.lanes.bytes() + lines + self.ready.iter().map(Heap::bytes).sum::<usize>()
     }
 }

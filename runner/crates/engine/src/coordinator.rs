@@ -7,25 +7,26 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use self::schedules::Ticks;
+use self::schedules::Schedules;
 use super::error::{Chain, EngineError};
 use super::report::Halt;
-use crate::batch::input::{Fetched, Work};
-use crate::batch::result::{Halts, Hindrance, Ran, Stumble};
-use crate::commit::queue_cache::Tails;
-use crate::commit::request::Order;
-use crate::operator::request::Asked;
+use crate::batch::input::{BatchInput, ReadBatch};
+use crate::batch::result::{BatchResult, HaltCause, HaltReason, StartBlock};
+use crate::commit::queue_cache::QueueCaches;
+use crate::commit::request::CommitRequest;
+use crate::operator::request::PendingRequest;
 use crate::operator::request::Request;
-use crate::processor::monitor_protocol::Asking;
+use crate::processor::monitor_protocol::StatusQuery;
 use crate::runtime::message::Message;
-use crate::runtime::readers::StoreAsk;
-use crate::step::in_flight::Held;
-use crate::step::job_buffer::Shelf;
-use crate::step::stats::{ClosedBy, Stats};
+use crate::runtime::readers::StoreRequest;
+use crate::step::in_flight::InFlightBatch;
+use crate::step::job_buffer::JobBuffer;
+use crate::step::stats::{BlockCause, Stats};
 use tidegate_components::source::BatchLimit;
 use tidegate_config::{Configuration, QueueRef, Step};
 use tidegate_dispatch::{
-    BatchEnd, BatchId, Bounds, Dispatcher, End, Event, FailureLog, Flow, Port, ReadId, Ticker, Turn,
+    BatchEnd, BatchId, Bounds, Dispatcher, Event, FailureLog, InputPort, ReadId, RunOutcome, StepPlan,
+    Ticker, Turn,
 };
 use tidegate_model::Timestamp;
 use tidegate_model::log_target;
@@ -38,42 +39,42 @@ const STEP_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Request the next batch of a source.
-    ReadSource(Port),
+    ReadSource(InputPort),
     /// Replace the reader of a source by one that starts at this index.
     ReopenSource {
-        port: Port,
+        port: InputPort,
         reader: u64,
         next: u64,
     },
-    ReadStore(StoreAsk),
-    Run(Task),
+    ReadStore(StoreRequest),
+    Run(BatchTask),
     /// Check whether the gate of a step is open.
     LookAtGate(usize),
     /// Poll the status of pending jobs.
-    AskStatus(Asking),
-    Commit(Order),
+    AskStatus(StatusQuery),
+    Commit(CommitRequest),
     /// End the run.
-    Finish(End),
+    Finish(RunOutcome),
 }
 
 /// Batch for the next idle worker.
 #[derive(Debug)]
-pub(crate) struct Task {
+pub(crate) struct BatchTask {
     pub(crate) step: usize,
     pub(crate) id: BatchId,
-    pub(crate) work: Work,
+    pub(crate) work: BatchInput,
     /// Whether it runs on the blocking pool, because it may block.
     pub(crate) aside: bool,
 }
 
 /// Initial state of a coordinator.
-pub(crate) struct Plan {
+pub(crate) struct CoordinatorInit {
     pub(crate) configuration: Arc<Configuration>,
-    pub(crate) flows: Vec<Flow>,
+    pub(crate) flows: Vec<StepPlan>,
     /// Schedule sources, by the queues that they fill.
     pub(crate) tickers: Vec<(QueueRef, Ticker)>,
     pub(crate) heads: Vec<u64>,
-    pub(crate) tails: Arc<Tails>,
+    pub(crate) tails: Arc<QueueCaches>,
     pub(crate) workers: usize,
     pub(crate) batch: BatchLimit,
     pub(crate) until_idle: bool,
@@ -93,14 +94,14 @@ pub(crate) mod schedules;
 pub(crate) mod timers;
 pub(crate) mod turns;
 
-use self::pending::{Watch, watches};
+use self::pending::{PendingJobs, watches};
 
-pub(crate) struct Floor {
+pub(crate) struct Coordinator {
     configuration: Arc<Configuration>,
     dispatcher: Dispatcher,
-    reads: HashMap<ReadId, Fetched>,
+    reads: HashMap<ReadId, ReadBatch>,
     next_read: u64,
-    held: HashMap<BatchId, Held>,
+    held: HashMap<BatchId, InFlightBatch>,
     /// First index that is not read yet, by step and input.
     read_up_to: Vec<Vec<u64>>,
     /// Epoch of the current reader, by step and input.
@@ -113,14 +114,14 @@ pub(crate) struct Floor {
     /// older read may still contain them.
     moved: Vec<BTreeMap<DelayedKey, bool>>,
     /// Job buffers of the queued steps; `None` for an ordered step.
-    shelves: Vec<Option<Shelf>>,
-    tails: Arc<Tails>,
+    shelves: Vec<Option<JobBuffer>>,
+    tails: Arc<QueueCaches>,
     /// Number of batches that will reach the committer without waiting for another batch.
     pub(crate) coming: Arc<AtomicUsize>,
     batch: BatchLimit,
     /// Requested start positions, by step, with the request to answer.
-    rewinds: HashMap<usize, (Vec<u64>, Asked)>,
-    ticks: Ticks,
+    rewinds: HashMap<usize, (Vec<u64>, PendingRequest)>,
+    ticks: Schedules,
     /// Time of the next retention sweep, if a queue has a maximum age.
     lets_go: Option<Timestamp>,
     /// Whether a stop was requested.
@@ -131,12 +132,22 @@ pub(crate) struct Floor {
     stops: Vec<Stop>,
     stats: Arc<Stats>,
     /// Pending jobs, by step; `None` for an ordered step.
-    watches: Vec<Option<Watch>>,
+    watches: Vec<Option<PendingJobs>>,
 }
 
-impl Floor {
-    pub(crate) fn new(plan: Plan) -> Self {
-        let Plan { configuration, flows, tickers, heads, tails, workers, batch, until_idle, stats } = plan;
+impl Coordinator {
+    pub(crate) fn new(plan: CoordinatorInit) -> Self {
+        let CoordinatorInit {
+            configuration,
+            flows,
+            tickers,
+            heads,
+            tails,
+            workers,
+            batch,
+            until_idle,
+            stats,
+        } = plan;
         // Two batches a worker, so that no worker waits for the event loop, and as many again for those that
         // are being committed.
         let batches = 4 * workers + 4;
@@ -161,7 +172,7 @@ impl Floor {
             coming: Arc::default(),
             batch,
             rewinds: HashMap::new(),
-            ticks: Ticks::new(tickers),
+            ticks: Schedules::new(tickers),
             lets_go,
             stopping: false,
             halts: Vec::new(),
@@ -268,7 +279,7 @@ impl Floor {
             }
             Message::Ran { step, id, ran } => {
                 self.note_held(step, &ran, now);
-                if let Some(Hindrance { by: ClosedBy::Setup { until }, .. }) = ran.held {
+                if let Some(StartBlock { by: BlockCause::Setup { until }, .. }) = ran.held {
                     self.dispatcher.handle(Event::Hold { step, until }, now, &mut commands);
                 }
                 let event = self.take_ran(step, id, ran, now);
@@ -285,7 +296,7 @@ impl Floor {
                 self.dispatcher.handle(Event::Failed { step }, now, &mut commands);
             }
             Message::CommitterFailed(error) => return Err(error),
-            Message::Arrived => actions.push(Action::Commit(Order::Arrived)),
+            Message::Arrived => actions.push(Action::Commit(CommitRequest::Arrived)),
             // The caller may have gone away.
             Message::Look { step, reply } => _ = reply.send(self.sight(step)),
             Message::Payload { step, input, index, reply } => {
@@ -307,11 +318,11 @@ impl Floor {
         Ok(())
     }
 
-    fn listens(&self, port: Port, reader: u64) -> bool {
+    fn listens(&self, port: InputPort, reader: u64) -> bool {
         self.readers[port.step][port.input] == reader
     }
 
-    fn hold(&mut self, port: Port, fetched: Fetched, now: Timestamp) -> Event {
+    fn hold(&mut self, port: InputPort, fetched: ReadBatch, now: Timestamp) -> Event {
         let read = ReadId(self.next_read);
         self.next_read += 1;
         let batch = &fetched.batch;
@@ -330,7 +341,7 @@ impl Floor {
         Event::Read { port, read, first, jobs, bytes }
     }
 
-    fn take_ran(&mut self, step: usize, id: BatchId, ran: Box<Ran>, now: Timestamp) -> Event {
+    fn take_ran(&mut self, step: usize, id: BatchId, ran: Box<BatchResult>, now: Timestamp) -> Event {
         if let Some(stumble) = &ran.halt {
             let (at, why) = describe(stumble);
             self.halt_at(step, Some((stumble.index, at)), why, now);
@@ -347,7 +358,7 @@ impl Floor {
             held.ends.clone_from(&ends);
             held.ran = Some(match *ran {
                 // No job was taken, so the waiting job is the whole result.
-                Ran { taken: 0, waits: Some(waits), .. } => waits,
+                BatchResult { taken: 0, waits: Some(waits), .. } => waits,
                 _ => ran,
             });
         }
@@ -355,7 +366,7 @@ impl Floor {
     }
 
     /// Whether this is the port of parked jobs that are read in their turn.
-    fn is_turn(&self, port: Port) -> bool {
+    fn is_turn(&self, port: InputPort) -> bool {
         port.input > self.configuration.steps[port.step].inputs.len()
     }
 
@@ -379,30 +390,30 @@ impl Floor {
     /// Requests that the stops of steps be recorded.
     fn note_stops(&mut self, actions: &mut Vec<Action>) {
         let stops = self.stops.drain(..);
-        actions.extend(stops.map(|stop| Action::Commit(Order::Stopped(stop))));
+        actions.extend(stops.map(|stop| Action::Commit(CommitRequest::Stopped(stop))));
     }
 }
 
 /// Description of the halting job, and the reason for the halt as a sentence fragment.
-fn describe(stumble: &Stumble) -> (String, String) {
-    let Stumble { index, failure, halts, file } = stumble;
+fn describe(stumble: &HaltCause) -> (String, String) {
+    let HaltCause { index, failure, halts, file } = stumble;
     let place = |(path, line): &(Arc<Path>, u64)| format!(" ({}:{line})", path.display());
     let file = file.as_ref().map_or_else(String::new, place);
     let (why, way_out) = match halts {
-        Halts::NoErrors => (
+        HaltReason::NoErrors => (
             "the step has no error queue for it, so progress stays before it",
             "name one with `errors = \"…\"`, or fix the job or the script, and run again",
         ),
-        Halts::Policy => (
+        HaltReason::Policy => (
             "the step stops at it because its retry policy has `then = \"halt\"`",
             "fix the job or the script and run again, or set `then = \"error-queue\"`",
         ),
-        Halts::Run => ("progress stays before it", "fix this and run again"),
+        HaltReason::Run => ("progress stays before it", "fix this and run again"),
     };
     (format!("job {index}{file}"), format!("{failure}; {why} ({way_out})"))
 }
 
-fn shelves(configuration: &Configuration) -> Vec<Option<Shelf>> {
-    let shelf = |step: &Step| step.picks().map(|queuer| Shelf::new(configuration, step, &queuer));
+fn shelves(configuration: &Configuration) -> Vec<Option<JobBuffer>> {
+    let shelf = |step: &Step| step.picks().map(|queuer| JobBuffer::new(configuration, step, &queuer));
     configuration.steps.iter().map(shelf).collect()
 }

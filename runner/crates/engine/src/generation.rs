@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use self::source_files::AsRead;
+use self::source_files::SourceFiles;
 use crate::load_plugins;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::script;
@@ -22,7 +22,7 @@ pub struct Generation {
     /// Libraries of the configuration's plugins.
     pub plugins: Arc<Plugins>,
     /// Files that the configuration was read from.
-    pub files: Arc<AsRead>,
+    pub files: Arc<SourceFiles>,
     /// Warnings: the configuration runs, but its author should read them.
     pub warnings: Diagnostics,
 }
@@ -79,7 +79,7 @@ impl Generation {
             return Err(warnings);
         }
         configuration.given = given;
-        let files = Arc::new(AsRead::new(&configuration, &files));
+        let files = Arc::new(SourceFiles::new(&configuration, &files));
         Ok(Self { configuration: Arc::new(configuration), plugins: Arc::new(loaded), files, warnings })
     }
 }

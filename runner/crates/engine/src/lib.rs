@@ -41,23 +41,25 @@ mod run;
 mod runtime;
 pub(crate) mod step;
 
-pub use crate::commit::inbox::{Answer, Conflict, Key, Push, Pushed};
-pub use crate::generation::source_files::AsRead;
+pub use crate::commit::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed};
+pub use crate::generation::source_files::SourceFiles;
 pub use crate::operator::apply::{amend, error_queue};
-pub use crate::operator::cancel::{Dropped, dropped, may_cancel};
-pub use crate::operator::complete::{Claim, check, claim, completion_of};
-pub use crate::operator::effect::Amendment;
-pub use crate::operator::pending_index::Whereabouts;
-pub use crate::operator::request::{Completed, Granted, Moved, Reply, Request, Row};
+pub use crate::operator::cancel::{DropKind, dropped, may_cancel};
+pub use crate::operator::complete::{TokenClaim, check, claim, completion_of};
+pub use crate::operator::effect::RequestEffect;
+pub use crate::operator::pending_index::PendingIndex;
+pub use crate::operator::request::{
+    CompletionOutcome, MoveSummary, ParkedJobRef, Reply, Request, RequestOutcome,
+};
 pub use crate::recovery::start_position::progress;
-pub use crate::step::counts::{Glance, Spot};
-pub use crate::step::probe_health::{Answering, Asked};
-pub use crate::step::queue_view::{LOOKED_AT_MAX, Sight};
-pub use crate::step::stats::{Closed, ClosedBy, Stats, StepStats};
+pub use crate::step::counts::{JobLocation, StepCounts};
+pub use crate::step::probe_health::{ProbeHealth, ProbeKind};
+pub use crate::step::queue_view::{LOOKED_AT_MAX, QueueView};
+pub use crate::step::stats::{BlockCause, Stats, StepBlock, StepStats};
 pub use crate::step::turn::first_in_line;
 pub use error::{Chain, EngineError};
 pub use generation::Generation;
-pub use report::{Halt, Options, Report};
+pub use report::{Halt, RunOptions, RunReport};
 pub use run::{Handle, Run};
 
 #[cfg(test)]

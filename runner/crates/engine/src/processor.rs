@@ -20,7 +20,7 @@ use tidegate_model::{Address, Secret, TokenKey};
 
 /// Consecutive scripts, or one other processor.
 #[derive(Debug)]
-pub(crate) enum Link {
+pub(crate) enum ProcessorStage {
     Script(Box<ScriptStep>),
     /// Filter without a script.
     Filter(Box<ScriptStep>, Outputs),
@@ -34,7 +34,7 @@ pub(crate) enum Link {
 
 /// Step or gate that owns the processors, with their common settings.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Owner<'c> {
+pub(crate) struct StepContext<'c> {
     pub(crate) step: &'c Address,
     pub(crate) limits: &'c Limits,
     pub(crate) timeout: Option<Duration>,
@@ -63,7 +63,7 @@ const CREATION_LIMIT: u32 = 3;
 
 /// Resources that the processors of all steps share.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Common<'c> {
+pub(crate) struct SharedResources<'c> {
     pub(crate) plugins: &'c Plugins,
     pub(crate) token_key: &'c TokenKey,
     /// Kills the commands.
@@ -78,7 +78,7 @@ pub(crate) struct Common<'c> {
 
 /// Scripts of one processor, with its settings.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scripts<'c> {
+pub(crate) struct ScriptGroup<'c> {
     pub(crate) scripts: &'c [Script],
     pub(crate) filter: &'c StepFilter,
     pub(crate) wrapped: bool,
@@ -86,8 +86,8 @@ pub(crate) struct Scripts<'c> {
     pub(crate) entry: Entry,
 }
 
-impl<'c> Owner<'c> {
-    pub(crate) fn of(step: &'c Step, file: &'c str, common: &Common<'c>) -> Self {
+impl<'c> StepContext<'c> {
+    pub(crate) fn of(step: &'c Step, file: &'c str, common: &SharedResources<'c>) -> Self {
         Self {
             step: &step.address,
             limits: &step.limits,
@@ -106,7 +106,7 @@ impl<'c> Owner<'c> {
         }
     }
 
-    pub(crate) fn script(&self, scripts: &Scripts<'_>) -> Result<Box<ScriptStep>, String> {
+    pub(crate) fn script(&self, scripts: &ScriptGroup<'_>) -> Result<Box<ScriptStep>, String> {
         let spec = ScriptStepSpec {
             pipeline: self.step.pipeline.as_str(),
             step: self.step.name.as_str(),
@@ -155,7 +155,7 @@ impl<'c> Owner<'c> {
         plugins: &Plugins,
         bindings: &[&str],
         earlier: u32,
-    ) -> Result<Link, String> {
+    ) -> Result<ProcessorStage, String> {
         let named = plugin.named();
         let loaded = plugins.get(&plugin.plugin).ok_or_else(|| format!("plugin `{named}` is not loaded"))?;
         let offered = loaded
@@ -180,7 +180,7 @@ impl<'c> Owner<'c> {
                 ending: Arc::clone(self.ending),
                 deaths: Arc::clone(self.deaths),
             };
-            Link::Isolated(Box::new(Isolated::new(loaded, offered, &spec, custody)))
+            ProcessorStage::Isolated(Box::new(Isolated::new(loaded, offered, &spec, custody)))
         } else {
             self.refuse_after_deaths(&PluginRunner::creation(&spec))?;
             let loading = self.setups.begin(format!("plugin `{named}` was being loaded"));
@@ -188,13 +188,13 @@ impl<'c> Owner<'c> {
             let missing = || plugin.masked(format!("plugin `{named}` no longer has its step"));
             let offer = opened.offer(&offered.name).ok_or_else(missing)?;
             drop(loading);
-            Link::Plugin(Box::new(PluginRunner::recorded(offer, &spec, self.setups)))
+            ProcessorStage::Plugin(Box::new(PluginRunner::recorded(offer, &spec, self.setups)))
         };
         Ok(link)
     }
 }
 
-impl Owner<'_> {
+impl StepContext<'_> {
     /// Refuses a setup that crashed the process repeatedly; the next run tries it again.
     fn refuse_after_deaths(&self, at: &str) -> Result<(), String> {
         let (deaths, limit) = (self.setups.deaths(at), self.crash_limit.unwrap_or(CREATION_LIMIT));
@@ -206,7 +206,7 @@ impl Owner<'_> {
     }
 }
 
-impl Link {
+impl ProcessorStage {
     /// Sets up a plugin that is not set up.
     ///
     /// # Errors

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use tidegate_components::source::BatchLimit;
-use tidegate_dispatch::End;
+use tidegate_dispatch::RunOutcome;
 use tidegate_model::Address;
 
 /// Options of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct RunOptions {
     /// Whether the run also ends when followed sources have no jobs now.
     pub until_idle: bool,
     /// Number of worker threads; 0 = one a core.
@@ -21,7 +21,7 @@ pub struct Options {
     pub shutdown_timeout: Duration,
 }
 
-impl Default for Options {
+impl Default for RunOptions {
     fn default() -> Self {
         Self {
             until_idle: false,
@@ -35,8 +35,8 @@ impl Default for Options {
 
 /// Outcome of a run.
 #[derive(Debug)]
-pub struct Report {
-    pub end: End,
+pub struct RunReport {
+    pub end: RunOutcome,
     /// Steps that had to stop, with the reasons.
     pub halts: Vec<Halt>,
     /// Whether attempts were still running when `shutdown_timeout` expired; they run again in the next run.

@@ -7,26 +7,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_channel::Sender;
 
 use super::error::EngineError;
-use super::report::{Options, Report};
+use super::report::{RunOptions, RunReport};
 use crate::commit::inbox::{Inbox, Push};
-use crate::generation::source_files::AsRead;
-use crate::operator::request::{Asked, Granted, Reply, Request};
+use crate::generation::source_files::SourceFiles;
+use crate::operator::request::{PendingRequest, Reply, Request, RequestOutcome};
 use crate::runtime::message::Message;
-use crate::runtime::{Crew, Parts};
-use crate::step::counts::Glance;
-use crate::step::queue_view::Sight;
+use crate::runtime::{Runtime, RuntimeParts};
+use crate::step::counts::StepCounts;
+use crate::step::queue_view::QueueView;
 use crate::step::stats::Stats;
 use tidegate_components::exec::Leash;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::plugin::Setups;
 use tidegate_config::{Configuration, QueueRef};
-use tidegate_dispatch::End;
+use tidegate_dispatch::RunOutcome;
 use tidegate_model::{Address, Clock};
 use tidegate_store::{Attempts, Store, Writer};
 
 /// A run that is ready to start.
 #[expect(missing_debug_implementations, reason = "a clock has no useful debug output")]
-pub struct Run(Parts, Arc<AsRead>);
+pub struct Run(RuntimeParts, Arc<SourceFiles>);
 
 /// Handle to a run, for other threads.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct Handle {
     stats: Arc<Stats>,
     leash: Arc<Leash>,
     ending: Arc<AtomicBool>,
-    files: Arc<AsRead>,
+    files: Arc<SourceFiles>,
 }
 
 impl Handle {
@@ -76,7 +76,7 @@ impl Handle {
     /// View of the waiting jobs of the step at this position. Returns `None` for an ordered step, or if the
     /// run has ended.
     #[must_use]
-    pub fn sight(&self, step: usize) -> Option<Box<Sight>> {
+    pub fn sight(&self, step: usize) -> Option<Box<QueueView>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.messages.send(Message::Look { step, reply }).ok()?;
         answer.recv().ok().flatten()
@@ -94,7 +94,7 @@ impl Handle {
     /// Counts of all steps, in the order of the configuration, with at most `lanes` lanes each. Returns
     /// `None` if the run has ended. For a queued step the count walks every waiting job.
     #[must_use]
-    pub fn glances(&self, lanes: usize) -> Option<Vec<Glance>> {
+    pub fn glances(&self, lanes: usize) -> Option<Vec<StepCounts>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.messages.send(Message::Glance { lanes, reply }).ok()?;
         answer.recv().ok()
@@ -116,13 +116,13 @@ impl Handle {
     ///
     /// # Errors
     /// The reason for a refusal, as a sentence.
-    pub fn ask(&self, request: Request) -> Result<Granted, String> {
+    pub fn ask(&self, request: Request) -> Result<RequestOutcome, String> {
         let ending = || Err("the runner is shutting down; try again when it has restarted".to_owned());
         self.ask_unless_it_ends(request).unwrap_or_else(ending)
     }
 
     /// Like [`Self::ask`], but returns `None` if the run has ended and nothing was changed.
-    pub fn ask_unless_it_ends(&self, request: Request) -> Option<Result<Granted, String>> {
+    pub fn ask_unless_it_ends(&self, request: Request) -> Option<Result<RequestOutcome, String>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.ask_with(request, Reply::from(reply)).then(|| answer.recv().ok()).flatten()
     }
@@ -131,7 +131,7 @@ impl Handle {
     /// dropped without an answer, the run has ended and nothing was changed.
     #[must_use]
     pub fn ask_with(&self, request: Request, reply: Reply) -> bool {
-        self.messages.send(Message::Asked(Asked::new(request, reply))).is_ok()
+        self.messages.send(Message::Asked(PendingRequest::new(request, reply))).is_ok()
     }
 }
 
@@ -141,13 +141,13 @@ impl Run {
         configuration: Arc<Configuration>,
         (store, writer): (Store, Writer),
         clock: Arc<dyn Clock>,
-        options: Options,
+        options: RunOptions,
     ) -> Self {
         let stats = Arc::new(Stats::new(configuration.steps.len(), clock.now()));
         let messages = crossbeam_channel::unbounded();
         let (plugins, attempts) = (Arc::default(), Attempts::none());
         let inbox = Arc::new(Inbox::new(configuration.queues.len()));
-        let parts = Parts {
+        let parts = RuntimeParts {
             configuration,
             plugins,
             store,
@@ -174,7 +174,7 @@ impl Run {
 
     /// Sets the files that the configuration was read from.
     #[must_use]
-    pub fn with_files(mut self, files: Arc<AsRead>) -> Self {
+    pub fn with_files(mut self, files: Arc<SourceFiles>) -> Self {
         self.1 = files;
         self
     }
@@ -196,7 +196,7 @@ impl Run {
 
     #[must_use]
     pub fn handle(&self) -> Handle {
-        let Parts { messages, inbox, attempts, setups, stats, leash, ending, .. } = &self.0;
+        let RuntimeParts { messages, inbox, attempts, setups, stats, leash, ending, .. } = &self.0;
         Handle {
             messages: messages.0.clone(),
             inbox: Arc::clone(inbox),
@@ -219,9 +219,14 @@ impl Run {
     ///
     /// # Errors
     /// The run cannot start, or the store fails. Jobs that were not committed are delivered in the next run.
-    pub fn run(self) -> Result<Report, EngineError> {
-        let Some(mut crew) = Crew::start(self.0)? else {
-            return Ok(Report { end: End::Stopped, halts: vec![], abandoned: false, left_behind: false });
+    pub fn run(self) -> Result<RunReport, EngineError> {
+        let Some(mut crew) = Runtime::start(self.0)? else {
+            return Ok(RunReport {
+                end: RunOutcome::Stopped,
+                halts: vec![],
+                abandoned: false,
+                left_behind: false,
+            });
         };
         let outcome = crew.work();
         crew.close(outcome)

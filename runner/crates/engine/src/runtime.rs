@@ -14,22 +14,22 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use self::message::Message;
-use self::readers::QueueThread;
+use self::readers::StoreReader;
 use self::source_pool::{SourcePool, SourceReader};
-use self::workers::{Aside, Errand};
+use self::workers::{BlockingPool, WorkerTask};
 use super::error::EngineError;
-use super::report::{Options, Report};
-use crate::commit::committed_state::Ledger;
+use super::report::{RunOptions, RunReport};
+use crate::commit::committed_state::CommittedState;
 use crate::commit::committer::Committer;
 use crate::commit::inbox::Inbox;
-use crate::commit::queue_cache::Tails;
-use crate::commit::request::Order;
+use crate::commit::queue_cache::QueueCaches;
+use crate::commit::request::CommitRequest;
 use crate::commit::sinks::Sinks;
-use crate::coordinator::{Action, Floor, Plan};
-use crate::recovery::clock_set_back::Watched;
+use crate::coordinator::{Action, Coordinator, CoordinatorInit};
+use crate::recovery::clock_set_back::WatchedClock;
 use crate::recovery::last_run;
 use crate::recovery::start;
-use crate::recovery::start::Started;
+use crate::recovery::start::RecoveredState;
 use crate::recovery::start_position;
 use crate::step::stats::Stats;
 use tidegate_components::exec::Leash;
@@ -37,7 +37,7 @@ use tidegate_components::plugin::Plugins;
 use tidegate_components::plugin::{Setup, Setups};
 use tidegate_components::source::Source;
 use tidegate_config::{Configuration, Input, SourceRef};
-use tidegate_dispatch::{End, Port};
+use tidegate_dispatch::{InputPort, RunOutcome};
 use tidegate_model::log_target;
 use tidegate_model::{Clock, Timestamp, format_duration};
 use tidegate_store::{Attempts, Store, Writer};
@@ -52,7 +52,7 @@ const LAST_KILLS: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Parts of a run before its threads start.
-pub(crate) struct Parts {
+pub(crate) struct RuntimeParts {
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) store: Store,
@@ -60,7 +60,7 @@ pub(crate) struct Parts {
     pub(crate) attempts: Attempts,
     pub(crate) setups: Setups,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) options: Options,
+    pub(crate) options: RunOptions,
     pub(crate) stats: Arc<Stats>,
     pub(crate) messages: (Sender<Message>, Receiver<Message>),
     pub(crate) inbox: Arc<Inbox>,
@@ -70,7 +70,7 @@ pub(crate) struct Parts {
 }
 
 /// Event loop of a run: the coordinator and the threads that it works with.
-pub(crate) struct Crew {
+pub(crate) struct Runtime {
     configuration: Arc<Configuration>,
     store: Store,
     attempts: Attempts,
@@ -78,17 +78,17 @@ pub(crate) struct Crew {
     /// Record that plugins run in this process, if any do.
     plugged: Option<Setup>,
     inbox: Arc<Inbox>,
-    options: Options,
-    clock: Watched,
-    floor: Floor,
+    options: RunOptions,
+    clock: WatchedClock,
+    floor: Coordinator,
     messages: (Sender<Message>, Receiver<Message>),
-    tasks: Sender<Errand>,
-    orders: Sender<Order>,
-    queues: QueueThread,
+    tasks: Sender<WorkerTask>,
+    orders: Sender<CommitRequest>,
+    queues: StoreReader,
     /// Sources in the order of the configuration; `None` for a source that cannot be opened.
     sources: Vec<Option<Source>>,
     source_pool: SourcePool,
-    readers: BTreeMap<Port, SourceReader>,
+    readers: BTreeMap<InputPort, SourceReader>,
     /// Closed by a stop: the committer waits no longer for room on a full disk.
     stop_committer: Option<Sender<()>>,
     committer: JoinHandle<Option<Writer>>,
@@ -96,18 +96,18 @@ pub(crate) struct Crew {
     committed: Receiver<()>,
     workers: Vec<JoinHandle<()>>,
     /// Pool for batches that may block.
-    aside: Aside,
+    aside: BlockingPool,
     /// Pool for gates and monitors, whose results are not needed at the end of a run.
-    askers: Aside,
+    askers: BlockingPool,
     /// Time at which a stop gives up waiting.
     deadline: Option<Instant>,
 }
 
-impl Crew {
+impl Runtime {
     /// Opens the resources of the run and starts its threads. Returns `None` if the run was stopped before.
     #[expect(clippy::too_many_lines, reason = "one list of what a run is made of")]
-    pub(crate) fn start(parts: Parts) -> Result<Option<Self>, EngineError> {
-        let Parts {
+    pub(crate) fn start(parts: RuntimeParts) -> Result<Option<Self>, EngineError> {
+        let RuntimeParts {
             configuration,
             plugins,
             store,
@@ -128,7 +128,7 @@ impl Crew {
             drop(inbox.take(usize::MAX));
             return Ok(None);
         };
-        let Started {
+        let RecoveredState {
             progress,
             snapshots,
             heads,
@@ -145,8 +145,8 @@ impl Crew {
             halts,
         } = started;
         let workers = worker_count(&options);
-        let tails = Arc::new(Tails::new(configuration.queues.len()));
-        let mut floor = Floor::new(Plan {
+        let tails = Arc::new(QueueCaches::new(configuration.queues.len()));
+        let mut floor = Coordinator::new(CoordinatorInit {
             configuration: Arc::clone(&configuration),
             flows,
             tickers,
@@ -163,7 +163,8 @@ impl Crew {
         let (orders, for_committer) = crossbeam_channel::unbounded();
         let (stop_committer, stop) = crossbeam_channel::bounded(0);
         let configured = Arc::clone(&configuration);
-        let ledger = Ledger { configuration: configured, progress, snapshots, heads, marks, segments };
+        let ledger =
+            CommittedState { configuration: configured, progress, snapshots, heads, marks, segments };
         let committer = Committer {
             writer,
             store: store.clone(),
@@ -183,7 +184,7 @@ impl Crew {
         };
         let (ends, committed) = crossbeam_channel::bounded(0);
         let committer = start_committer(committer, for_committer, messages.0.clone(), ends)?;
-        let shop = Arc::new(workers::Shop {
+        let shop = Arc::new(workers::WorkerContext {
             configuration: Arc::clone(&configuration),
             plugins,
             store: store.clone(),
@@ -197,13 +198,13 @@ impl Crew {
             ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
             setups: setups.clone(),
         });
-        let [aside, askers] = [(); 2].map(|()| Aside::new(Arc::clone(&shop), messages.0.clone()));
+        let [aside, askers] = [(); 2].map(|()| BlockingPool::new(Arc::clone(&shop), messages.0.clone()));
         let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;
         let queues =
-            QueueThread::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
+            StoreReader::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
         let source_pool = SourcePool::start(readers.len(), options.batch, &messages.0)?;
         let mut crew = Self {
-            clock: Watched::new(clock, store.committed_at()?),
+            clock: WatchedClock::new(clock, store.committed_at()?),
             configuration,
             store,
             attempts,
@@ -235,7 +236,7 @@ impl Crew {
     }
 
     /// Handles messages until the coordinator ends the run. Returns `None` if `shutdown_timeout` expired.
-    pub(crate) fn work(&mut self) -> Result<Option<End>, EngineError> {
+    pub(crate) fn work(&mut self) -> Result<Option<RunOutcome>, EngineError> {
         let mut actions = Vec::new();
         let now = self.now()?;
         self.floor.start(now, &mut actions);
@@ -302,10 +303,10 @@ impl Crew {
             }
             Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next)?,
             Action::ReadStore(ask) => self.queues.ask(ask),
-            Action::Run(task) if task.aside => self.aside.give(Errand::Batch(task))?,
-            Action::Run(task) => _ = self.tasks.send(Errand::Batch(task)),
-            Action::AskStatus(asking) => self.askers.give(Errand::Status(asking))?,
-            Action::LookAtGate(step) => self.askers.give(Errand::Gate(step))?,
+            Action::Run(task) if task.aside => self.aside.give(WorkerTask::Batch(task))?,
+            Action::Run(task) => _ = self.tasks.send(WorkerTask::Batch(task)),
+            Action::AskStatus(asking) => self.askers.give(WorkerTask::Status(asking))?,
+            Action::LookAtGate(step) => self.askers.give(WorkerTask::Gate(step))?,
             Action::Commit(order) => _ = self.orders.send(order),
             // `work` ends its loop with this action.
             Action::Finish(_) => {}
@@ -313,7 +314,7 @@ impl Crew {
         Ok(())
     }
 
-    fn reopen(&mut self, port: Port, number: u64, next: u64) -> Result<(), EngineError> {
+    fn reopen(&mut self, port: InputPort, number: u64, next: u64) -> Result<(), EngineError> {
         if let Some(old) = self.readers.remove(&port) {
             old.end();
         }
@@ -331,7 +332,10 @@ impl Crew {
     }
 
     /// Ends the threads, then closes the store.
-    pub(crate) fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
+    pub(crate) fn close(
+        self,
+        outcome: Result<Option<RunOutcome>, EngineError>,
+    ) -> Result<RunReport, EngineError> {
         let Self {
             attempts,
             setups,
@@ -376,7 +380,12 @@ impl Crew {
         };
         // A sink may write to a pipe without a reader. Jobs that are not committed run again.
         if abandoned && committed.recv_timeout(LAST_COMMIT) == Err(RecvTimeoutError::Timeout) {
-            return Ok(Report { end: End::Stopped, halts: floor.halts, abandoned, left_behind: true });
+            return Ok(RunReport {
+                end: RunOutcome::Stopped,
+                halts: floor.halts,
+                abandoned,
+                left_behind: true,
+            });
         }
         let writer = committer.join().map_err(|_| EngineError::Died);
         // Pushes that a failed committer left in the inbox get no answer.
@@ -404,7 +413,7 @@ impl Crew {
             });
             return Err(reason.unwrap_or(EngineError::Died));
         }
-        Ok(Report { end: end.unwrap_or(End::Stopped), halts: floor.halts, abandoned, left_behind })
+        Ok(RunReport { end: end.unwrap_or(RunOutcome::Stopped), halts: floor.halts, abandoned, left_behind })
     }
 }
 
@@ -423,7 +432,7 @@ fn end_by(deadline: Instant, threads: Vec<JoinHandle<()>>) -> bool {
     }
 }
 
-fn worker_count(options: &Options) -> usize {
+fn worker_count(options: &RunOptions) -> usize {
     match options.workers {
         0 => thread::available_parallelism().map_or(1, usize::from),
         workers => workers,
@@ -432,7 +441,7 @@ fn worker_count(options: &Options) -> usize {
 
 fn start_committer(
     committer: Committer,
-    orders: Receiver<Order>,
+    orders: Receiver<CommitRequest>,
     messages: Sender<Message>,
     ends: Sender<()>,
 ) -> std::io::Result<JoinHandle<Option<Writer>>> {

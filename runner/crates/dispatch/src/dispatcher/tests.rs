@@ -24,8 +24,8 @@ fn a_bounded_source_is_read_run_committed_and_done() {
 #[test]
 fn what_was_finished_out_of_order_by_an_earlier_run_is_not_run_again() {
     let finished = vec![(3, 4), (6, 9), (11, 11)];
-    let input = FlowInput { next: 2, finished: finished.clone(), ..queue().inputs.remove(0) };
-    let mut play = Play::new(&[Flow { inputs: vec![input.clone()], ..queue() }], &[13]);
+    let input = InputPlan { next: 2, finished: finished.clone(), ..queue().inputs.remove(0) };
+    let mut play = Play::new(&[StepPlan { inputs: vec![input.clone()], ..queue() }], &[13]);
     assert_eq!(play.start(), "read 0@2");
     assert_eq!(play.read(0, 2, 6), "read 0@8, run 0#0, run 0#1");
     assert_eq!(play.ran(0, 0, 1), "commit 0@2+1");
@@ -44,7 +44,7 @@ fn what_was_finished_out_of_order_by_an_earlier_run_is_not_run_again() {
 
     // A join takes the next unfinished job of each input.
     let other = join().inputs.remove(1);
-    let mut play = Play::new(&[Flow { inputs: vec![input, other], ..join() }], &[5, 2]);
+    let mut play = Play::new(&[StepPlan { inputs: vec![input, other], ..join() }], &[5, 2]);
     play.start();
     play.read_from(0, 0, 2, 4);
     assert_eq!(play.read_from(0, 1, 1, 2), "#0 = a2+1 b1+1, #1 = a5+1 b2+1, run 0#0, run 0#1");
@@ -52,8 +52,8 @@ fn what_was_finished_out_of_order_by_an_earlier_run_is_not_run_again() {
 
 #[test]
 fn what_is_put_back_is_run_again_with_what_was_finished_behind_it() {
-    let input = FlowInput { next: 2, finished: vec![(3, 3)], ..queue().inputs.remove(0) };
-    let mut play = Play::new(&[Flow { inputs: vec![input], ..queue() }], &[3]);
+    let input = InputPlan { next: 2, finished: vec![(3, 3)], ..queue().inputs.remove(0) };
+    let mut play = Play::new(&[StepPlan { inputs: vec![input], ..queue() }], &[3]);
     assert_eq!(play.start(), "read 0@2");
     assert_eq!(play.on(Event::Rewind { step: 0 }), "");
     assert_eq!(play.on(Event::Idle { port: PORT }), "rewind 0");
@@ -71,7 +71,7 @@ fn nothing_to_do_is_done_at_once() {
 
 #[test]
 fn a_queue_that_is_filled_from_outside_is_waited_for() {
-    let pushed = [flow(Gather::Any, &[Feed::Pushed(0)])];
+    let pushed = [flow(BatchComposition::Any, &[InputKind::Pushed(0)])];
     let mut play = Play::new(&pushed, &[0]);
     assert_eq!(play.start(), "");
     assert_eq!(play.on(Event::Grew { queue: 0, head: 2 }), "read 0@1");
@@ -167,7 +167,7 @@ fn other_steps_go_on_beside_a_halted_one() {
     play.start();
     play.read(0, 1, 1);
     play.read(1, 1, 1);
-    play.on(Event::Ended { port: Port { step: 1, input: 0 } });
+    play.on(Event::Ended { port: InputPort { step: 1, input: 0 } });
     play.halts(0, 0, 0);
     assert_eq!(play.committed(0, 0), "");
     assert_eq!(play.ran(1, 1, 1), "commit 1@1+1");
@@ -190,7 +190,7 @@ fn a_step_that_cannot_begin_does_not_keep_the_others_from_their_work() {
     let mut play = Play::new(&[source(), source()], &[]);
     play.dispatcher.exclude(0);
     assert_eq!(play.start(), "read 1@1");
-    assert_eq!(play.on(Event::Ended { port: Port { step: 1, input: 0 } }), "Halted");
+    assert_eq!(play.on(Event::Ended { port: InputPort { step: 1, input: 0 } }), "Halted");
 }
 
 #[test]
@@ -263,7 +263,8 @@ fn a_starving_input_is_read_though_the_others_have_filled_the_room() {
 
 #[test]
 fn alternatives_are_taken_as_they_come() {
-    let mut play = Play::new(&[flow(Gather::Any, &[Feed::Queue(0), Feed::Queue(1)])], &[2, 1]);
+    let mut play =
+        Play::new(&[flow(BatchComposition::Any, &[InputKind::Queue(0), InputKind::Queue(1)])], &[2, 1]);
     assert_eq!(play.start(), "read 0@1, read 0.1@1");
     assert_eq!(play.read_from(0, 1, 1, 1), "#0 = b1+1, run 0#0");
     assert_eq!(play.read_from(0, 0, 1, 2), "run 0#1");
@@ -275,7 +276,7 @@ fn alternatives_are_taken_as_they_come() {
 
 #[test]
 fn what_can_be_seen_outside_runs_only_when_its_snapshot_is_durable() {
-    let mut play = Play::new(&[Flow { before: Before::Snapshot, ..source() }], &[]);
+    let mut play = Play::new(&[StepPlan { before: DurabilityBarrier::Snapshot, ..source() }], &[]);
     play.start();
     assert_eq!(play.read(0, 1, 2), "begin 0#0, read 0@3");
     assert_eq!(play.begun(0, 0), "run 0#0");
@@ -284,7 +285,7 @@ fn what_can_be_seen_outside_runs_only_when_its_snapshot_is_durable() {
 
 #[test]
 fn what_is_begun_is_seen_through_when_the_run_is_stopped() {
-    let mut play = Play::new(&[Flow { before: Before::Progress, ..source() }], &[]);
+    let mut play = Play::new(&[StepPlan { before: DurabilityBarrier::Progress, ..source() }], &[]);
     play.start();
     play.read(0, 1, 2);
     play.read(0, 3, 2);
@@ -301,9 +302,9 @@ fn what_is_begun_is_seen_through_when_the_run_is_stopped() {
 
 #[test]
 fn a_batch_that_was_begun_is_formed_again_just_as_it_was() {
-    let redo = vec![Redo { number: 4, inputs: vec![(1, 1)], jobs: 3 }];
-    let alts = flow(Gather::Any, &[Feed::Queue(0), Feed::Queue(1)]);
-    let mut play = Play::new(&[Flow { before: Before::Snapshot, redo, ..alts }], &[2, 5]);
+    let redo = vec![RecoveredBatch { number: 4, inputs: vec![(1, 1)], jobs: 3 }];
+    let alts = flow(BatchComposition::Any, &[InputKind::Queue(0), InputKind::Queue(1)]);
+    let mut play = Play::new(&[StepPlan { before: DurabilityBarrier::Snapshot, redo, ..alts }], &[2, 5]);
     assert_eq!(play.start(), "read 0@1, read 0.1@1");
     assert_eq!(play.read_from(0, 0, 1, 2), "");
     assert_eq!(play.read_from(0, 1, 1, 2), "read 0.1@3");
@@ -313,8 +314,8 @@ fn a_batch_that_was_begun_is_formed_again_just_as_it_was() {
 
 #[test]
 fn a_batch_whose_jobs_are_gone_is_not_formed_again() {
-    let redo = vec![Redo { number: 0, inputs: vec![(0, 1)], jobs: 3 }];
-    let mut play = Play::new(&[Flow { before: Before::Snapshot, redo, ..source() }], &[]);
+    let redo = vec![RecoveredBatch { number: 0, inputs: vec![(0, 1)], jobs: 3 }];
+    let mut play = Play::new(&[StepPlan { before: DurabilityBarrier::Snapshot, redo, ..source() }], &[]);
     play.start();
     assert_eq!(play.read(0, 1, 2), "read 0@3");
     assert_eq!(play.on(Event::Ended { port: PORT }), "begin 0#1");
@@ -335,8 +336,8 @@ fn progress_is_put_back_when_nothing_is_on_its_way() {
 
 #[test]
 fn what_was_to_be_formed_again_is_formed_anew_when_progress_was_put_back() {
-    let redo = vec![Redo { number: 4, inputs: vec![(0, 1)], jobs: 3 }];
-    let mut play = Play::new(&[Flow { before: Before::Snapshot, redo, ..queue() }], &[5]);
+    let redo = vec![RecoveredBatch { number: 4, inputs: vec![(0, 1)], jobs: 3 }];
+    let mut play = Play::new(&[StepPlan { before: DurabilityBarrier::Snapshot, redo, ..queue() }], &[5]);
     assert_eq!(play.start(), "read 0@1");
     play.on(Event::Rewind { step: 0 });
     assert_eq!(play.read(0, 1, 2), "rewind 0");
@@ -350,7 +351,7 @@ fn what_was_to_be_formed_again_is_formed_anew_when_progress_was_put_back() {
 fn a_glance_counts_what_is_read_and_what_is_behind_it() {
     let mut play = Play::with(&[queue()], &[20], Bounds { slots: 1, ..BOUNDS }, false);
     let glance = |play: &Play| {
-        let Glance { inputs, running, picked, .. } = play.dispatcher.glance(0, 9, Timestamp(0));
+        let JobCounts { inputs, running, picked, .. } = play.dispatcher.glance(0, 9, Timestamp(0));
         assert_eq!(picked, None);
         (inputs[0].jobs, inputs[0].first, running)
     };

@@ -1,10 +1,12 @@
 //! Batch lifecycle of an ordered step: forms, begins and runs batches, and commits them in order.
 
-use super::{Rewinding, Stream};
-use crate::counts::Waiting;
-use crate::input::{Reading, Remnant};
-use crate::protocol::{BatchEnd, BatchId, Before, Command, EndedBy, Gather, Port, Redo};
-use crate::step_machine::{Hands, number};
+use super::{OrderedStep, Rewinding};
+use crate::counts::InputCounts;
+use crate::input::{ReaderState, UnusedRead};
+use crate::protocol::{
+    BatchComposition, BatchCut, BatchEnd, BatchId, Command, DurabilityBarrier, InputPort, RecoveredBatch,
+};
+use crate::step_machine::{WorkerCapacity, number};
 use tidegate_model::Timestamp;
 
 /// Maximum number of batches that are begun and did not run yet: a begun batch must be finished.
@@ -14,7 +16,7 @@ const BEGUN_MAX: usize = 2;
 const WAITING_MAX: usize = 1024;
 
 #[derive(Debug)]
-pub(crate) struct BatchState {
+pub(crate) struct OrderedBatch {
     pub(crate) id: BatchId,
     pub(crate) kind: Kind,
     /// Input of its jobs; `None` for a join, with the same number of jobs of each input.
@@ -58,18 +60,18 @@ pub(crate) enum Phase {
     },
     Committing {
         /// Effect on the batches behind it: a halt or a parked job keeps them from being delivered.
-        ends: Ends,
+        ends: BatchOutcome,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ends {
+pub(crate) enum BatchOutcome {
     Nothing,
     Parks,
     Halts,
 }
 
-impl Stream {
+impl OrderedStep {
     /// Forms batches of the jobs that were read.
     pub(crate) fn form(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
         if self.halted || self.rewinding != Rewinding::No {
@@ -81,8 +83,8 @@ impl Stream {
         }
         let returned = self.inputs.len() - 1;
         let alone = match self.gather {
-            Gather::Any => 0..returned + 1,
-            Gather::Each => returned..returned + 1,
+            BatchComposition::Any => 0..returned + 1,
+            BatchComposition::Each => returned..returned + 1,
         };
         for input in alone {
             while self.inputs[input].ahead() > 0 {
@@ -91,7 +93,7 @@ impl Stream {
                 self.batch((number(next), kind), &[input], jobs, Phase::Formed, commands);
             }
         }
-        if self.gather == Gather::Each {
+        if self.gather == BatchComposition::Each {
             let inputs: Vec<usize> = (0..returned).collect();
             loop {
                 let jobs = inputs.iter().map(|&input| self.inputs[input].in_one_piece()).min().unwrap_or(0);
@@ -109,7 +111,7 @@ impl Stream {
             // If the source lost jobs or progress was moved, the batch cannot have the same jobs.
             let gone = |&(input, first): &(usize, u64)| {
                 let state = &self.inputs[input];
-                state.reading == Reading::Ended && state.jobs() < redo.jobs
+                state.reading == ReaderState::Ended && state.jobs() < redo.jobs
                     || state.first().is_some_and(|there| there != first)
             };
             let there = |&(input, _): &(usize, u64)| self.inputs[input].jobs() >= redo.jobs;
@@ -117,7 +119,7 @@ impl Stream {
             if !gone && !there {
                 return false;
             }
-            if let Some(Redo { number, inputs, jobs }) = self.redo.pop_front().filter(|_| !gone) {
+            if let Some(RecoveredBatch { number, inputs, jobs }) = self.redo.pop_front().filter(|_| !gone) {
                 let inputs: Vec<usize> = inputs.into_iter().map(|(input, _)| input).collect();
                 self.batch((BatchId(number), Kind::Line), &inputs, jobs, Phase::Begun, commands);
             }
@@ -138,8 +140,8 @@ impl Stream {
             let mut left = jobs;
             while left > 0 {
                 let Some((taken, used_up)) = self.inputs[input].take(left) else { break };
-                let Remnant { read, skip, jobs, .. } = taken;
-                let port = Port { step: self.position, input };
+                let UnusedRead { read, skip, jobs, .. } = taken;
+                let port = InputPort { step: self.position, input };
                 commands.push(Command::Part { batch: id, port, read, skip, jobs });
                 if used_up {
                     commands.push(Command::Forget { read });
@@ -149,7 +151,7 @@ impl Stream {
             }
         }
         let input = if let [input] = *inputs { Some(input) } else { None };
-        self.batches.push_back(BatchState {
+        self.batches.push_back(OrderedBatch {
             id,
             kind,
             input,
@@ -165,9 +167,9 @@ impl Stream {
     /// Keeps the first `jobs` jobs in the batch at `at`, and moves the others to a new batch behind it.
     fn split(&mut self, at: usize, jobs: usize, next: &mut u64, commands: &mut Vec<Command>) {
         let batch = &mut self.batches[at];
-        let begun = batch.phase != Phase::Formed && self.before != Before::Nothing;
+        let begun = batch.phase != Phase::Formed && self.before != DurabilityBarrier::Nothing;
         let bytes = batch.bytes.saturating_mul(jobs).checked_div(batch.jobs).unwrap_or(0);
-        let rest = BatchState {
+        let rest = OrderedBatch {
             id: number(next),
             jobs: batch.jobs - jobs,
             bytes: batch.bytes - bytes,
@@ -193,11 +195,11 @@ impl Stream {
     /// a run that ends would have written their records in vain. If a job is about to halt the step, only its
     /// turn is begun.
     pub(crate) fn begin(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
-        if self.before == Before::Nothing || self.halted {
+        if self.before == DurabilityBarrier::Nothing || self.halted {
             return;
         }
         let about_to_halt = self.about_to_halt();
-        let begun = |batch: &BatchState| {
+        let begun = |batch: &OrderedBatch| {
             batch.kind == Kind::Line && matches!(batch.phase, Phase::Beginning | Phase::Begun)
         };
         let mut count = self.batches.iter().filter(|batch| begun(batch)).count();
@@ -226,7 +228,7 @@ impl Stream {
     }
 
     /// Starts batches on free workers.
-    pub(crate) fn run_formed(&mut self, hands: &mut Hands<'_>, commands: &mut Vec<Command>) {
+    pub(crate) fn run_formed(&mut self, hands: &mut WorkerCapacity<'_>, commands: &mut Vec<Command>) {
         if self.halted {
             return;
         }
@@ -247,11 +249,13 @@ impl Stream {
                 Phase::Begun => {
                     !in_line
                         || self.held_until.is_none()
-                            && (first || self.before != Before::Progress || batch.kind == Kind::Turn)
+                            && (first
+                                || self.before != DurabilityBarrier::Progress
+                                || batch.kind == Kind::Turn)
                 }
                 Phase::Formed => {
                     let free = !in_line || self.held_until.is_none() && waiting < WAITING_MAX && has_room;
-                    self.before == Before::Nothing && !hands.paused && free
+                    self.before == DurabilityBarrier::Nothing && !hands.paused && free
                 }
                 Phase::Waiting { due } => {
                     due <= self.now && self.held_until.is_none() && !hands.paused && has_room
@@ -270,14 +274,17 @@ impl Stream {
             }
             let batch = &self.batches[at];
             first &= !in_line
-                || matches!(batch.phase, Phase::Finished { .. } | Phase::Committing { ends: Ends::Nothing });
+                || matches!(
+                    batch.phase,
+                    Phase::Finished { .. } | Phase::Committing { ends: BatchOutcome::Nothing }
+                );
             at += 1;
         }
     }
 
     pub(crate) fn ran(&mut self, id: BatchId, ran: &BatchEnd, next: &mut u64, commands: &mut Vec<Command>) {
         if let Some(at) = self.batches.iter().position(|batch| batch.id == id) {
-            let attempted = ran.taken + usize::from(!matches!(ran.ending, EndedBy::Whole | EndedBy::Cut));
+            let attempted = ran.taken + usize::from(!matches!(ran.ending, BatchCut::Whole | BatchCut::Cut));
             self.sizing.measured(attempted, ran.took);
             self.end(at, ran, next, commands);
         }
@@ -290,7 +297,7 @@ impl Stream {
     /// Makes a batch that did not run ready again.
     pub(crate) fn put_back(&mut self, id: BatchId) {
         if let Some(batch) = self.batches.iter_mut().find(|batch| batch.id == id) {
-            debug_assert_eq!((batch.phase, self.before), (Phase::Running, Before::Nothing));
+            debug_assert_eq!((batch.phase, self.before), (Phase::Running, DurabilityBarrier::Nothing));
             batch.phase = Phase::Formed;
         }
         if self.halted {
@@ -309,14 +316,14 @@ impl Stream {
         debug_assert!(taken <= self.batches[at].jobs, "a batch takes at most its own jobs");
         let mut last = at;
         match ran.ending {
-            EndedBy::Whole => debug_assert_eq!(taken, self.batches[at].jobs),
-            EndedBy::Halts => {}
-            EndedBy::Cut => {
+            BatchCut::Whole => debug_assert_eq!(taken, self.batches[at].jobs),
+            BatchCut::Halts => {}
+            BatchCut::Cut => {
                 if taken < self.batches[at].jobs {
                     self.split(at, taken, next, commands);
                 }
             }
-            EndedBy::Waits(due) | EndedBy::Holds(due) => {
+            BatchCut::Waits(due) | BatchCut::Holds(due) => {
                 if taken > 0 {
                     self.split(at, taken, next, commands);
                     last = at + 1;
@@ -325,14 +332,14 @@ impl Stream {
                     self.split(last, 1, next, commands);
                 }
                 self.batches[last].phase = Phase::Waiting { due };
-                if let EndedBy::Holds(until) = ran.ending {
+                if let BatchCut::Holds(until) = ran.ending {
                     self.hold(until);
                 }
             }
         }
         let batch = &mut self.batches[at];
         if last > at || !batch.is_waiting() {
-            batch.phase = Phase::Finished { taken, halts: ran.ending == EndedBy::Halts };
+            batch.phase = Phase::Finished { taken, halts: ran.ending == BatchCut::Halts };
             batch.made = ran.bytes;
             batch.bytes += ran.bytes;
             self.held += ran.bytes;
@@ -350,10 +357,12 @@ impl Stream {
             let open = if batch.kind == Kind::Beside { &mut beside } else { &mut line };
             let comes = *open && !(parked && batch.kind == Kind::Line);
             let (taken, ends) = match batch.phase {
-                Phase::Finished { taken, halts } => (taken, if halts { Ends::Halts } else { Ends::Nothing }),
-                Phase::Waiting { .. } => (1, Ends::Parks),
+                Phase::Finished { taken, halts } => {
+                    (taken, if halts { BatchOutcome::Halts } else { BatchOutcome::Nothing })
+                }
+                Phase::Waiting { .. } => (1, BatchOutcome::Parks),
                 Phase::Committing { ends } => {
-                    *open &= ends == Ends::Nothing;
+                    *open &= ends == BatchOutcome::Nothing;
                     continue;
                 }
                 _ => {
@@ -365,13 +374,13 @@ impl Stream {
                 batch.phase = Phase::Committing { ends };
                 commands.push(Command::Commit { step, batch: batch.id, taken });
             }
-            *open &= comes && ends == Ends::Nothing;
+            *open &= comes && ends == BatchOutcome::Nothing;
         }
     }
 
     pub(crate) fn committed(&mut self, id: BatchId, commands: &mut Vec<Command>) {
         let Some(at) = self.batches.iter().position(|batch| batch.id == id) else { return };
-        let beside = |batch: &BatchState| batch.kind == Kind::Beside;
+        let beside = |batch: &OrderedBatch| batch.kind == Kind::Beside;
         debug_assert!(
             beside(&self.batches[at]) || self.batches.range(..at).all(beside),
             "in-order batches are committed in order"
@@ -381,7 +390,7 @@ impl Stream {
         if batch.kind == Kind::Turn {
             self.turn_is_over();
         }
-        if batch.phase == (Phase::Committing { ends: Ends::Halts }) {
+        if batch.phase == (Phase::Committing { ends: BatchOutcome::Halts }) {
             self.halt(commands);
         }
     }
@@ -401,22 +410,22 @@ impl Stream {
 
     /// Whether a job halted the step and jobs before it are in flight.
     pub(crate) fn about_to_halt(&self) -> bool {
-        self.batches.iter().any(BatchState::halts)
+        self.batches.iter().any(OrderedBatch::halts)
     }
 
     /// Jobs of an input that are not begun, or that are blocked by a job that is retried later.
-    pub(crate) fn waiting(&self, input: usize, heads: &[u64]) -> Waiting {
+    pub(crate) fn waiting(&self, input: usize, heads: &[u64]) -> InputCounts {
         let blocked = self.is_blocked();
         let of_input =
-            |batch: &&BatchState| batch.kind == Kind::Line && batch.input.is_none_or(|one| one == input);
+            |batch: &&OrderedBatch| batch.kind == Kind::Line && batch.input.is_none_or(|one| one == input);
         let waits = self.batches.iter().filter(of_input).filter(|batch| batch.stays_back(blocked));
         let read = waits.map(|batch| batch.jobs).sum::<usize>() + self.inputs[input].jobs();
         let Some((behind, head)) = self.inputs[input].behind(heads) else {
-            return Waiting { jobs: read as u64, first: None };
+            return InputCounts { jobs: read as u64, first: None };
         };
         let jobs = read as u64 + behind;
         // Jobs are taken in order, so the last ones of the queue wait.
-        Waiting { jobs, first: (jobs > 0).then(|| (head + 1).saturating_sub(jobs)) }
+        InputCounts { jobs, first: (jobs > 0).then(|| (head + 1).saturating_sub(jobs)) }
     }
 
     /// Number of jobs that are begun and not delivered.
@@ -427,7 +436,7 @@ impl Stream {
     }
 }
 
-impl BatchState {
+impl OrderedBatch {
     /// Creates the batch of a parked job that was read again.
     pub(crate) fn of_turn(next: &mut u64, bytes: usize) -> Self {
         Self {
@@ -457,13 +466,13 @@ impl BatchState {
     }
 
     pub(crate) fn halts(&self) -> bool {
-        let ends = Phase::Committing { ends: Ends::Halts };
+        let ends = Phase::Committing { ends: BatchOutcome::Halts };
         matches!(self.phase, Phase::Finished { halts: true, .. }) || self.phase == ends
     }
 
     /// Whether it keeps the batches behind it from being delivered.
     pub(crate) fn ends_line(&self) -> bool {
-        self.is_waiting() || self.halts() || self.phase == (Phase::Committing { ends: Ends::Parks })
+        self.is_waiting() || self.halts() || self.phase == (Phase::Committing { ends: BatchOutcome::Parks })
     }
 
     /// Whether it counts against the limit on batches. A finished batch that is blocked counts by its jobs

@@ -1,9 +1,9 @@
 //! Parked turns: bring a job back when it is due, block the jobs behind it, and drop those jobs at the end of
 //! the run.
 
-use super::batches::{BatchState, Kind, Phase};
-use super::{Rewinding, Stream};
-use crate::protocol::{BatchId, Before, Command, Port, Turn};
+use super::batches::{Kind, OrderedBatch, Phase};
+use super::{OrderedStep, Rewinding};
+use crate::protocol::{BatchId, Command, DurabilityBarrier, InputPort, Turn};
 use tidegate_model::Timestamp;
 
 /// Minimum jump of the clock, backwards, that makes waiting jobs due at once.
@@ -31,7 +31,7 @@ impl Parked {
     }
 }
 
-impl Stream {
+impl OrderedStep {
     /// Sets the time. If the clock was set back, the jobs that wait in memory become due.
     pub(crate) fn tell_time(&mut self, now: Timestamp) {
         if now.0.saturating_add(SET_BACK_MILLIS) <= self.now.0 {
@@ -65,8 +65,8 @@ impl Stream {
             return commands.push(Command::Forget { read });
         };
         first.get_mut().state = State::Here;
-        let batch = BatchState::of_turn(next, bytes);
-        let port = Port { step: self.position, input: self.inputs.len() };
+        let batch = OrderedBatch::of_turn(next, bytes);
+        let port = InputPort { step: self.position, input: self.inputs.len() };
         commands.push(Command::Part { batch: batch.id, port, read, skip: 0, jobs: 1 });
         commands.push(Command::Forget { read });
         self.batches.push_front(batch);
@@ -119,10 +119,10 @@ impl Stream {
     /// waits. They have no effects yet. They are read again in the next run, or after the rewind of progress.
     pub(crate) fn drop_waiting(&mut self, commands: &mut Vec<Command>) {
         self.forget_reads(commands);
-        let returns = |batch: &BatchState| batch.kind == Kind::Turn && batch.phase != Phase::Formed;
+        let returns = |batch: &OrderedBatch| batch.kind == Kind::Turn && batch.phase != Phase::Formed;
         // Whether the next in-order batch can still be delivered.
         let mut open = self.parked.len() <= usize::from(self.batches.iter().any(returns));
-        let (held, lasting) = (self.held_until.is_some(), self.before == Before::Progress);
+        let (held, lasting) = (self.held_until.is_some(), self.before == DurabilityBarrier::Progress);
         let mut begun = Vec::new();
         for batch in &mut self.batches {
             if batch.kind == Kind::Beside {
@@ -149,7 +149,7 @@ impl Stream {
     /// Returns the jobs that an `at-most-once` step has begun and not attempted. Progress is put back before
     /// them once all jobs before them are delivered.
     fn give_back(&mut self, batches: Vec<BatchId>, commands: &mut Vec<Command>) {
-        let rest = |batch: &BatchState| batch.kind == Kind::Beside || batch.dropped && !batch.is_moving();
+        let rest = |batch: &OrderedBatch| batch.kind == Kind::Beside || batch.dropped && !batch.is_moving();
         if self.rewinding != Rewinding::Asked && self.batches.iter().all(rest) {
             self.rewinding = Rewinding::Asked;
             commands.push(Command::GiveBack { step: self.position, batches });

@@ -3,17 +3,17 @@
 use super::*;
 
 struct Play {
-    monitor: Monitor,
+    monitor: Poller,
     now: Timestamp,
 }
 
 impl Play {
     /// Creates a poller of two jobs a request and five seconds a poll.
     fn new() -> Self {
-        Self { monitor: Monitor::new(2, Duration::from_secs(5)), now: Timestamp(0) }
+        Self { monitor: Poller::new(2, Duration::from_secs(5)), now: Timestamp(0) }
     }
 
-    fn on(&mut self, event: MonitorEvent<'_>) -> String {
+    fn on(&mut self, event: PollerEvent<'_>) -> String {
         let mut commands = Vec::new();
         self.monitor.handle(event, self.now, &mut commands);
         let told: Vec<String> = commands.iter().map(told).collect();
@@ -22,17 +22,17 @@ impl Play {
 
     fn pend(&mut self, key: u64, lane: &str) -> String {
         let since = self.now;
-        self.on(MonitorEvent::Pended { key: JobKey(key), lane: lane.as_bytes(), since })
+        self.on(PollerEvent::Pended { key: JobKey(key), lane: lane.as_bytes(), since })
     }
 
     fn answer(&mut self, ask: u64, answers: &[(u64, Status)]) -> String {
         let answers: Vec<_> = answers.iter().map(|&(key, status)| (JobKey(key), status)).collect();
-        self.on(MonitorEvent::Answered { ask, answers: &answers })
+        self.on(PollerEvent::Answered { ask, answers: &answers })
     }
 
     fn at(&mut self, millis: i64) -> String {
         self.now = Timestamp(millis);
-        self.on(MonitorEvent::Tick)
+        self.on(PollerEvent::Tick)
     }
 
     fn wakes(&self) -> Option<i64> {
@@ -40,15 +40,15 @@ impl Play {
     }
 }
 
-fn told(command: &MonitorCommand) -> String {
+fn told(command: &PollerCommand) -> String {
     match command {
-        MonitorCommand::Ask { ask, jobs } => {
+        PollerCommand::Ask { ask, jobs } => {
             let jobs: Vec<String> = jobs.iter().map(|key| key.0.to_string()).collect();
             format!("ask #{ask} {}", jobs.join("+"))
         }
-        MonitorCommand::Settle { key, status } => format!("{} {}", key.0, status.as_str()),
-        MonitorCommand::Discarded { answers } => format!("discarded {answers}"),
-        MonitorCommand::Refused { key, from, to } => {
+        PollerCommand::Settle { key, status } => format!("{} {}", key.0, status.as_str()),
+        PollerCommand::Discarded { answers } => format!("discarded {answers}"),
+        PollerCommand::Refused { key, from, to } => {
             format!("{} not {} from {}", key.0, to.as_str(), from.as_str())
         }
     }
@@ -90,9 +90,9 @@ fn an_answer_moves_a_job_as_the_table_says() {
     // A completed job is polled no more, and no answer changes it.
     assert_eq!(play.at(20_000), "");
     assert_eq!(play.wakes(), None);
-    let told = MonitorEvent::Told { key: JobKey(1), status: Status::Invalid };
+    let told = PollerEvent::Told { key: JobKey(1), status: Status::Invalid };
     assert_eq!(play.on(told), "1 not invalid from committed");
-    assert_eq!(play.on(MonitorEvent::Left { key: JobKey(1) }), "");
+    assert_eq!(play.on(PollerEvent::Left { key: JobKey(1) }), "");
     assert_eq!(play.monitor.len(), 1);
 }
 
@@ -125,7 +125,7 @@ fn a_job_that_was_forgotten_can_be_pending_again() {
     play.pend(1, "");
     assert_eq!(play.at(5000), "ask #0 1");
     assert_eq!(play.answer(0, &[(1, Status::Unknown)]), "1 unknown");
-    play.on(MonitorEvent::Left { key: JobKey(1) });
+    play.on(PollerEvent::Left { key: JobKey(1) });
     assert!(play.monitor.is_empty());
     play.now = Timestamp(7000);
     assert_eq!(play.pend(1, ""), "");
@@ -147,7 +147,7 @@ fn what_was_not_asked_for_is_discarded() {
     // Late answers are discarded.
     assert_eq!(play.answer(0, &[(2, Status::Committed)]), "discarded 1");
     // So are late answers for a job that has left since.
-    play.on(MonitorEvent::Left { key: JobKey(3) });
+    play.on(PollerEvent::Left { key: JobKey(3) });
     assert_eq!(play.answer(1, &[(3, Status::Committed)]), "discarded 1");
 }
 
@@ -158,8 +158,8 @@ fn jobs_keep_their_status_where_a_poll_fails() {
         play.pend(key, "");
     }
     assert_eq!(play.at(5000), "ask #0 1+2");
-    assert_eq!(play.on(MonitorEvent::Failed { ask: 0 }), "ask #1 3");
-    assert_eq!(play.on(MonitorEvent::Failed { ask: 1 }), "");
+    assert_eq!(play.on(PollerEvent::Failed { ask: 0 }), "ask #1 3");
+    assert_eq!(play.on(PollerEvent::Failed { ask: 1 }), "");
     assert_eq!(play.at(10_000), "ask #2 1+2");
 }
 
@@ -167,8 +167,8 @@ fn jobs_keep_their_status_where_a_poll_fails() {
 fn requested_polls_come_at_most_once_a_second() {
     let mut play = Play::new();
     play.pend(1, "");
-    assert_eq!(play.on(MonitorEvent::Poll), "ask #0 1");
-    assert_eq!(play.on(MonitorEvent::Poll), "");
+    assert_eq!(play.on(PollerEvent::Poll), "ask #0 1");
+    assert_eq!(play.on(PollerEvent::Poll), "");
     assert_eq!(play.answer(0, &[(1, Status::Pending)]), "");
     assert_eq!(play.wakes(), Some(1000));
     assert_eq!(play.at(999), "");
@@ -181,10 +181,10 @@ fn requested_polls_come_at_most_once_a_second() {
 #[test]
 fn a_requested_poll_comes_no_later_than_the_next_regular_one() {
     let mut play = Play::new();
-    play.monitor = Monitor::new(2, Duration::from_millis(20));
+    play.monitor = Poller::new(2, Duration::from_millis(20));
     play.pend(1, "");
     assert_eq!(play.at(20), "ask #0 1");
-    assert_eq!(play.on(MonitorEvent::Poll), "");
+    assert_eq!(play.on(PollerEvent::Poll), "");
     assert_eq!(play.answer(0, &[]), "");
     assert_eq!(play.wakes(), Some(40));
 }
@@ -192,14 +192,14 @@ fn a_requested_poll_comes_no_later_than_the_next_regular_one() {
 #[test]
 fn a_request_to_poll_is_answered_with_the_time_of_that_poll() {
     let mut play = Play::new();
-    play.on(MonitorEvent::Poll);
+    play.on(PollerEvent::Poll);
     assert_eq!(play.monitor.soon(play.now), Soon::WhenPending);
     // A poll that was requested while no job was pending is not lost.
     play.pend(1, "");
     assert_eq!(play.wakes(), Some(0));
     assert_eq!(play.at(0), "ask #0 1");
     assert_eq!(play.monitor.soon(play.now), Soon::Now);
-    play.on(MonitorEvent::Poll);
+    play.on(PollerEvent::Poll);
     assert_eq!(play.monitor.soon(play.now), Soon::AfterThis);
     play.now = Timestamp(300);
     play.answer(0, &[]);
@@ -211,14 +211,14 @@ fn a_request_to_poll_is_answered_with_the_time_of_that_poll() {
 fn what_is_told_unasked_settles_a_job_once() {
     let mut play = Play::new();
     play.pend(1, "");
-    let told = |key, status| MonitorEvent::Told { key: JobKey(key), status };
+    let told = |key, status| PollerEvent::Told { key: JobKey(key), status };
     assert_eq!(play.on(told(1, Status::Committed)), "1 committed");
     // A repeated status changes nothing, and neither does one from the monitor.
     assert_eq!(play.on(told(1, Status::Committed)), "");
     assert_eq!(play.on(told(1, Status::Invalid)), "1 not invalid from committed");
     assert_eq!(play.on(told(2, Status::Committed)), "discarded 1");
     // The completion was not committed: the job is pending as before.
-    play.on(MonitorEvent::Untold { key: JobKey(1) });
+    play.on(PollerEvent::Untold { key: JobKey(1) });
     assert_eq!(play.monitor.status(JobKey(1)), Some(Status::Pending));
     assert_eq!(play.at(5000), "ask #0 1");
 }
@@ -229,14 +229,14 @@ fn what_is_told_while_it_is_asked_for_holds_against_the_answer() {
     play.pend(1, "");
     play.pend(2, "");
     assert_eq!(play.at(5000), "ask #0 1+2");
-    let told = MonitorEvent::Told { key: JobKey(1), status: Status::Committed };
+    let told = PollerEvent::Told { key: JobKey(1), status: Status::Committed };
     assert_eq!(play.on(told), "1 committed");
     assert_eq!(play.answer(0, &[(1, Status::Invalid), (2, Status::Pending)]), "1 not invalid from committed");
     assert_eq!(play.at(10_000), "ask #1 2");
     // A job that is reset meanwhile is polled with the others again.
-    assert_eq!(play.on(MonitorEvent::Told { key: JobKey(2), status: Status::Unknown }), "2 unknown");
-    play.on(MonitorEvent::Untold { key: JobKey(2) });
-    play.on(MonitorEvent::Untold { key: JobKey(1) });
+    assert_eq!(play.on(PollerEvent::Told { key: JobKey(2), status: Status::Unknown }), "2 unknown");
+    play.on(PollerEvent::Untold { key: JobKey(2) });
+    play.on(PollerEvent::Untold { key: JobKey(1) });
     assert_eq!(play.answer(1, &[]), "");
     assert_eq!(play.at(15_000), "ask #2 1+2");
 }
@@ -244,12 +244,12 @@ fn what_is_told_while_it_is_asked_for_holds_against_the_answer() {
 #[test]
 fn a_monitor_without_processors_asks_nothing() {
     let mut play = Play::new();
-    play.monitor = Monitor::silent();
+    play.monitor = Poller::silent();
     play.pend(1, "");
     play.now = Timestamp(-1);
     assert_eq!(play.wakes(), None);
     assert_eq!(play.at(1_000_000), "");
-    assert_eq!(play.on(MonitorEvent::Told { key: JobKey(1), status: Status::Valid }), "");
+    assert_eq!(play.on(PollerEvent::Told { key: JobKey(1), status: Status::Valid }), "");
     assert_eq!(play.monitor.valid(), 1);
 }
 
@@ -259,10 +259,10 @@ fn what_was_pending_before_the_start_is_asked_for_at_once() {
     play.now = Timestamp(60_000);
     for key in [JobKey(1), JobKey(2)] {
         let since = Timestamp(1000);
-        assert_eq!(play.on(MonitorEvent::Pended { key, lane: b"", since }), "");
+        assert_eq!(play.on(PollerEvent::Pended { key, lane: b"", since }), "");
     }
     assert_eq!(play.wakes(), Some(60_000));
-    assert_eq!(play.on(MonitorEvent::Tick), "ask #0 1+2");
+    assert_eq!(play.on(PollerEvent::Tick), "ask #0 1+2");
 }
 
 #[test]

@@ -1,18 +1,18 @@
 //! Batch lifecycle of a queued step: picks, begins, runs and commits its batches.
 
-use super::{Halting, Picker};
-use crate::protocol::{BatchEnd, BatchId, Before, Command, EndedBy, JobEnd};
-use crate::step_machine::{Around, number};
-use crate::waiting_room::{JobKey, State};
+use super::{Halting, QueuedStep};
+use crate::protocol::{BatchCut, BatchEnd, BatchId, Command, DurabilityBarrier, JobOutcome};
+use crate::step_machine::{DispatchContext, number};
+use crate::waiting_room::{JobKey, WaitingState};
 use tidegate_model::Timestamp;
 
 /// Maximum number of delayed outputs, or of completed jobs, in a batch.
 const LATE_BATCH: usize = 256;
 
 #[derive(Debug)]
-pub(crate) struct BatchState {
+pub(crate) struct QueuedBatch {
     jobs: Vec<JobKey>,
-    ends: Vec<JobEnd>,
+    ends: Vec<JobOutcome>,
     bytes: usize,
     /// Bytes of its outputs alone.
     made: usize,
@@ -41,10 +41,15 @@ enum Phase {
     Committing,
 }
 
-impl Picker {
+impl QueuedStep {
     /// Delivers outputs that are due; gates and rules do not apply. If the step delivers in order, at most
     /// one such batch is in flight.
-    pub(crate) fn pick_late(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+    pub(crate) fn pick_late(
+        &mut self,
+        around: &mut DispatchContext<'_>,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
         while self.late.first().is_some_and(|&(due, _)| due <= now) {
             let late = self.batches.values().filter(|batch| batch.content == Content::Late);
             if late.count() >= self.late_batches_max {
@@ -62,7 +67,7 @@ impl Picker {
     }
 
     /// Delivers completed jobs; gates and rules do not apply.
-    pub(crate) fn settle_pending(&mut self, around: &mut Around<'_>, commands: &mut Vec<Command>) {
+    pub(crate) fn settle_pending(&mut self, around: &mut DispatchContext<'_>, commands: &mut Vec<Command>) {
         let jobs = std::mem::take(&mut self.settling);
         for jobs in jobs.chunks(LATE_BATCH) {
             self.add_batch(jobs.to_vec(), Content::Settled, around, commands);
@@ -70,7 +75,12 @@ impl Picker {
     }
 
     /// Picks the jobs that may start.
-    pub(crate) fn pick(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+    pub(crate) fn pick(
+        &mut self,
+        around: &mut DispatchContext<'_>,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
         // A clock that was set back ends the wait.
         if self.held_until.is_some_and(|until| until <= now) || now < self.held_since {
             self.held_until = None;
@@ -99,11 +109,11 @@ impl Picker {
         &mut self,
         jobs: Vec<JobKey>,
         content: Content,
-        around: &mut Around<'_>,
+        around: &mut DispatchContext<'_>,
         commands: &mut Vec<Command>,
     ) {
         let (step, batch) = (self.position, number(around.next_batch));
-        let state = BatchState {
+        let state = QueuedBatch {
             jobs: jobs.clone(),
             ends: Vec::new(),
             bytes: 0,
@@ -126,7 +136,7 @@ impl Picker {
 
     /// Begins the batches that must be begun.
     pub(crate) fn begin(&mut self, commands: &mut Vec<Command>) {
-        if self.before == Before::Nothing {
+        if self.before == DurabilityBarrier::Nothing {
             return;
         }
         for (&batch, state) in &mut self.batches {
@@ -146,7 +156,7 @@ impl Picker {
     /// Starts batches on free workers.
     pub(crate) fn run_ready(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
         for (&batch, state) in &mut self.batches {
-            let at_once = (self.before == Before::Nothing || state.settles()) && !paused;
+            let at_once = (self.before == DurabilityBarrier::Nothing || state.settles()) && !paused;
             let first = if at_once { Phase::Ready } else { Phase::Begun };
             if *free_slots == 0 && !self.aside {
                 return;
@@ -172,8 +182,8 @@ impl Picker {
         }
         let BatchEnd { taken, ending, bytes, took, ends } = ran;
         debug_assert!(taken == ends.len() && taken <= batch.jobs.len());
-        debug_assert!(ending != EndedBy::Whole || taken == batch.jobs.len());
-        if ending == EndedBy::Cut {
+        debug_assert!(ending != BatchCut::Whole || taken == batch.jobs.len());
+        if ending == BatchCut::Cut {
             // The rest may start again at once, at the same time as running batches.
             for key in batch.jobs.split_off(taken) {
                 if self.room.put_back(key).is_err() {
@@ -189,7 +199,7 @@ impl Picker {
         batch.bytes += bytes;
         batch.phase = Phase::Committing;
         self.held += bytes;
-        if ending == EndedBy::Halts {
+        if ending == BatchCut::Halts {
             self.end = self.end.max(Halting::Delivering);
         }
         commands.push(Command::Commit { step: self.position, batch: id, taken });
@@ -203,11 +213,11 @@ impl Picker {
         for (&key, &end) in batch.jobs.iter().zip(&batch.ends) {
             // The waiting room gave all these jobs, so it accepts each transition.
             let _ = match end {
-                JobEnd::Finished => self.room.finished(key, now),
-                JobEnd::Delayed(until) => self.room.delay(key, until, now),
-                JobEnd::Pending => self.room.pend(key, now),
-                JobEnd::Forgotten => self.room.forgot(key),
-                JobEnd::Held(until) => {
+                JobOutcome::Finished => self.room.finished(key, now),
+                JobOutcome::Delayed(until) => self.room.delay(key, until, now),
+                JobOutcome::Pending => self.room.pend(key, now),
+                JobOutcome::Forgotten => self.room.forgot(key),
+                JobOutcome::Held(until) => {
                     self.hold(until, now);
                     self.room.put_back(key)
                 }
@@ -268,11 +278,11 @@ impl Picker {
         let batches = self.batches.values().filter(|batch| batch.is_unbegun() && !batch.settles());
         // Delayed outputs are not in the waiting room.
         let jobs = batches.flat_map(|batch| batch.jobs.iter().copied());
-        jobs.filter(|&key| self.room.state(key) == Some(State::Running))
+        jobs.filter(|&key| self.room.state(key) == Some(WaitingState::Running))
     }
 }
 
-impl BatchState {
+impl QueuedBatch {
     fn settles(&self) -> bool {
         self.content == Content::Settled
     }

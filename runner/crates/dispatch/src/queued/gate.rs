@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::Picker;
+use super::QueuedStep;
 use crate::protocol::Command;
 use tidegate_model::Timestamp;
 
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct GateState {
     every: i64,
     open: bool,
     asked: bool,
@@ -15,7 +15,7 @@ pub(crate) struct Gate {
     looked: Option<Timestamp>,
 }
 
-impl Picker {
+impl QueuedStep {
     /// Whether the gate is open. Requests a check if the answer is too old and a job waits.
     pub(crate) fn passes_gate(&mut self, now: Timestamp, commands: &mut Vec<Command>) -> bool {
         let Some(gate) = &mut self.gate else { return true };
@@ -47,7 +47,7 @@ impl Picker {
     }
 }
 
-impl Gate {
+impl GateState {
     pub(crate) fn new(every: Duration) -> Self {
         let every = i64::try_from(every.as_millis()).unwrap_or(i64::MAX);
         Self { every, open: false, asked: false, looked: None }

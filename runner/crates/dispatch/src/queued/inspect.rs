@@ -2,21 +2,21 @@
 
 use std::collections::HashSet;
 
-use super::gate::Gate;
-use super::{Halting, Picker};
-use crate::counts::{Glance, Picked, Waiting};
-use crate::step_machine::Look;
+use super::gate::GateState;
+use super::{Halting, QueuedStep};
+use crate::counts::{InputCounts, JobCounts, QueuedCounts};
+use crate::step_machine::QueueSnapshot;
 use crate::waiting_room::JobKey;
 use tidegate_model::Timestamp;
 
-impl Picker {
+impl QueuedStep {
     /// Snapshot of the waiting room, and of the conditions that block the whole step.
-    pub(crate) fn seen(&self) -> Look<'_> {
+    pub(crate) fn seen(&self) -> QueueSnapshot<'_> {
         let read = self.input.next.saturating_sub(1);
-        Look {
+        QueueSnapshot {
             room: &self.room,
             paused: false,
-            gate: self.gate.as_ref().and_then(Gate::closed_until),
+            gate: self.gate.as_ref().and_then(GateState::closed_until),
             held_until: self.held_until,
             ahead: self.ahead(),
             read: self.beyond.first().map_or(read, |first| first - 1),
@@ -26,17 +26,17 @@ impl Picker {
 
     /// Counts the jobs by state, and lists at most `lanes` lanes. A due job counts as waiting, even if
     /// nothing may start and the waiting room does not have the new time yet.
-    pub(crate) fn counted(&self, heads: &[u64], lanes: usize, now: Timestamp) -> Glance {
+    pub(crate) fn counted(&self, heads: &[u64], lanes: usize, now: Timestamp) -> JobCounts {
         let counts = self.room.counts();
         let held: HashSet<JobKey> = self.unbegun().collect();
         let survey = self.room.survey(lanes, &held, now);
         let waiting = counts.waiting + survey.due + held.len() + self.beyond.len();
         let behind = self.input.behind(heads).map_or(0, |(_, head)| self.unread(head));
-        Glance {
-            inputs: vec![Waiting { jobs: waiting as u64 + behind, first: None }],
+        JobCounts {
+            inputs: vec![InputCounts { jobs: waiting as u64 + behind, first: None }],
             running: (counts.running - held.len()) as u64,
             first_in_line: None,
-            picked: Some(Picked {
+            picked: Some(QueuedCounts {
                 delayed: (counts.delayed - survey.due + self.late.len()) as u64,
                 pending: counts.pending as u64,
                 lanes: counts.lanes as u64,

@@ -3,16 +3,16 @@
 
 use std::collections::VecDeque;
 
-use crate::waiting_room::{Card, JobId, JobKey};
+use crate::waiting_room::{JobAttributes, JobId, JobKey};
 use tidegate_model::Timestamp;
 
 /// Jobs in ascending order of their indices.
 #[derive(Debug, Default)]
-pub(crate) struct Beyond(VecDeque<Kept>);
+pub(crate) struct LookaheadBuffer(VecDeque<OwnedAttributes>);
 
 /// Owned copy of a job's attributes.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct OwnedAttributes {
     key: JobKey,
     lane: Box<[u8]>,
     age: i64,
@@ -23,16 +23,16 @@ pub(crate) struct Kept {
     writes: Box<[u64]>,
 }
 
-impl Beyond {
-    pub(crate) fn push(&mut self, card: &Card<'_>) {
+impl LookaheadBuffer {
+    pub(crate) fn push(&mut self, card: &JobAttributes<'_>) {
         // A job that is read again is in the buffer already.
         if self.0.back().is_none_or(|last| last.key < card.key) {
-            self.0.push_back(Kept::of(card));
+            self.0.push_back(OwnedAttributes::of(card));
         }
     }
 
     /// Removes and returns the first job up to this index.
-    pub(crate) fn pop(&mut self, up_to: u64) -> Option<Kept> {
+    pub(crate) fn pop(&mut self, up_to: u64) -> Option<OwnedAttributes> {
         self.0.pop_front_if(|kept| kept.key.0 <= up_to)
     }
 
@@ -54,8 +54,8 @@ impl Beyond {
     }
 }
 
-impl Kept {
-    fn of(card: &Card<'_>) -> Self {
+impl OwnedAttributes {
+    fn of(card: &JobAttributes<'_>) -> Self {
         Self {
             key: card.key,
             lane: card.lane.into(),
@@ -68,8 +68,8 @@ impl Kept {
         }
     }
 
-    pub(crate) fn card(&self) -> Card<'_> {
-        Card {
+    pub(crate) fn card(&self) -> JobAttributes<'_> {
+        JobAttributes {
             key: self.key,
             lane: &self.lane,
             age: self.age,

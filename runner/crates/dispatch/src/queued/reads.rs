@@ -1,10 +1,10 @@
 //! Read side of a queued step: requests jobs and adds them to the waiting room.
 
-use super::{Halting, Picker};
-use crate::input::Reading;
-use crate::protocol::{Command, Feed, Port, ReadId};
-use crate::step_machine::Around;
-use crate::waiting_room::{Card, State};
+use super::{Halting, QueuedStep};
+use crate::input::ReaderState;
+use crate::protocol::{Command, InputKind, InputPort, ReadId};
+use crate::step_machine::DispatchContext;
+use crate::waiting_room::{JobAttributes, WaitingState};
 use tidegate_model::Timestamp;
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct ReadState {
     left: usize,
 }
 
-impl Picker {
+impl QueuedStep {
     pub(crate) fn took(
         &mut self,
         read: ReadId,
@@ -27,7 +27,7 @@ impl Picker {
         commands: &mut Vec<Command>,
     ) {
         self.input.skip_to(first + jobs as u64);
-        if self.feed == Some(Feed::Source) && self.end < Halting::Halted {
+        if self.feed == Some(InputKind::Source) && self.end < Halting::Halted {
             let end = first + jobs as u64;
             let through = (first..end).filter(|&index| self.progress.has(index)).count();
             if through < jobs {
@@ -39,9 +39,9 @@ impl Picker {
         commands.push(Command::Forget { read });
     }
 
-    pub(crate) fn read(&mut self, around: &Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+    pub(crate) fn read(&mut self, around: &DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>) {
         // Jobs that earlier runs finished need no read, and retention may have deleted them.
-        if self.input.reading == Reading::Ready && self.input.next <= self.progress.watermark() {
+        if self.input.reading == ReaderState::Ready && self.input.next <= self.progress.watermark() {
             self.input.skip_to(self.progress.watermark() + 1);
         }
         let ahead = self.ahead().is_none_or(|ahead| self.input.next <= ahead);
@@ -49,7 +49,7 @@ impl Picker {
         self.is_full = !(ahead && fits);
         if !self.is_full && self.input.may_read(around.heads, now) {
             self.input.ask();
-            let port = Port { step: self.position, input: 0 };
+            let port = InputPort { step: self.position, input: 0 };
             commands.push(Command::Read { port, from: self.input.next });
         }
     }
@@ -65,7 +65,7 @@ impl Picker {
             return false;
         };
         let first_head = *self.first_head.get_or_insert(head);
-        let reads_on = matches!(self.input.reading, Reading::Ready | Reading::Asked);
+        let reads_on = matches!(self.input.reading, ReaderState::Ready | ReaderState::Asked);
         reads_on && self.input.next <= first_head.min(self.ahead().unwrap_or(u64::MAX))
     }
 
@@ -73,11 +73,11 @@ impl Picker {
     pub(crate) fn admit(&mut self) {
         let ahead = self.ahead().unwrap_or(u64::MAX);
         while let Some(kept) = self.beyond.pop(ahead) {
-            self.let_in(&kept.card(), State::Waiting);
+            self.let_in(&kept.card(), WaitingState::Waiting);
         }
     }
 
-    pub(crate) fn let_in(&mut self, card: &Card<'_>, state: State) {
+    pub(crate) fn let_in(&mut self, card: &JobAttributes<'_>, state: WaitingState) {
         let index = card.key.0;
         if !(card.key.is_fresh() && (self.progress.has(index) || self.withheld.contains(&index))) {
             // A job that is in the waiting room already stays unchanged.

@@ -8,16 +8,16 @@ pub(crate) mod withdrawals;
 use std::time::Duration;
 
 use super::*;
-use crate::counts::{Picked, Waiting};
+use crate::counts::{InputCounts, QueuedCounts};
 use crate::dispatcher::{
-    BatchEnd, Bounds, Dispatcher, EndedBy, Event, FlowInput, Gather, JobEnd, Port, ReadId,
+    BatchComposition, BatchCut, BatchEnd, Bounds, Dispatcher, Event, InputPlan, InputPort, JobOutcome, ReadId,
 };
-use crate::waiting_room::{Rules, Strategy};
+use crate::waiting_room::{QueuePolicy, StartOrder};
 use play::{Play, picking, words};
 
 #[test]
 fn jobs_run_beside_each_other_and_the_watermark_passes_what_is_contiguous() {
-    let mut play = Play::new(Before::Nothing, picking());
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
     assert_eq!(play.start(), "read 1");
     assert_eq!(play.read(1, 9), "forget 1, pick #0 1, pick #1 2");
     assert_eq!(play.picked(0), "run #0");
@@ -30,7 +30,7 @@ fn jobs_run_beside_each_other_and_the_watermark_passes_what_is_contiguous() {
 
 #[test]
 fn nothing_starts_further_past_the_watermark_than_search_ahead_says() {
-    let mut play = Play::new(Before::Nothing, Picking { search_ahead: 3, ..picking() });
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { search_ahead: 3, ..picking() });
     assert_eq!(play.start(), "read 1");
     assert_eq!(play.read(1, 3), "forget 1, pick #0 1, pick #1 2");
     play.picked(1);
@@ -41,12 +41,12 @@ fn nothing_starts_further_past_the_watermark_than_search_ahead_says() {
 
 #[test]
 fn what_was_read_past_search_ahead_waits_until_the_watermark_has_come_closer() {
-    let mut play = Play::new(Before::Nothing, Picking { search_ahead: 1, ..picking() });
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { search_ahead: 1, ..picking() });
     assert_eq!(play.start(), "read 1");
     assert_eq!(play.read(1, 4), "forget 1, pick #0 1");
     let look = play.dispatcher.look(0).unwrap();
     assert_eq!((look.ahead, look.read), (Some(1), 1));
-    assert_eq!(play.dispatcher.state(0, JobKey::fresh(3)), Some(State::Waiting));
+    assert_eq!(play.dispatcher.state(0, JobKey::fresh(3)), Some(WaitingState::Waiting));
     play.dispatcher.cancel(0, JobKey::fresh(3), play.now);
     play.picked(0);
     assert_eq!(play.done(0), "passed 1, pick #1 2");
@@ -62,29 +62,32 @@ fn what_was_read_past_search_ahead_waits_until_the_watermark_has_come_closer() {
 
 #[test]
 fn rounds_begin_when_all_that_waited_before_is_read() {
-    let rules = Rules { strategy: Strategy::OneRoundSerial, ..picking().rules };
-    let mut play = Play::new(Before::Nothing, Picking { rules: rules.clone(), ..picking() });
+    let rules = QueuePolicy { strategy: StartOrder::OneRoundSerial, ..picking().rules };
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { rules: rules.clone(), ..picking() });
     assert_eq!(play.start(), "read 1");
     assert_eq!(play.read(1, 4), "forget 1, read 5");
     play.on(Event::Grew { queue: 0, head: 12 });
     assert_eq!(play.read(5, 5), "forget 5, pick #0 1, read 10");
     // Search-ahead blocks further reads.
-    let mut play = Play::new(Before::Nothing, Picking { rules: rules.clone(), search_ahead: 3, ..picking() });
+    let mut play = Play::new(
+        DurabilityBarrier::Nothing,
+        QueuePlan { rules: rules.clone(), search_ahead: 3, ..picking() },
+    );
     play.start();
     assert_eq!(play.read(1, 3), "forget 1, pick #0 1");
     // A reader without jobs blocks nothing.
-    let mut play = Play::new(Before::Nothing, Picking { rules, ..picking() });
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { rules, ..picking() });
     play.start();
     assert_eq!(play.read(1, 4), "forget 1, read 5");
-    assert_eq!(play.on(Event::Idle { port: Port { step: 0, input: 0 } }), "pick #0 1");
+    assert_eq!(play.on(Event::Idle { port: InputPort { step: 0, input: 0 } }), "pick #0 1");
 }
 
 #[test]
 fn a_glance_counts_as_running_what_is_begun() {
-    let mut play = Play::new(Before::Snapshot, Picking { search_ahead: 4, ..picking() });
+    let mut play = Play::new(DurabilityBarrier::Snapshot, QueuePlan { search_ahead: 4, ..picking() });
     let told = |play: &Play| {
-        let Glance { inputs, running, picked, .. } = play.dispatcher.glance(0, 1, Timestamp(0));
-        let Picked { delayed, pending, lanes, survey } = picked.unwrap();
+        let JobCounts { inputs, running, picked, .. } = play.dispatcher.glance(0, 1, Timestamp(0));
+        let QueuedCounts { delayed, pending, lanes, survey } = picked.unwrap();
         assert_eq!(survey.lanes[0].waiting as u64 + survey.lanes[0].running as u64, 5 - delayed - pending);
         let oldest = survey.oldest.map_or(0, |key| key.0);
         format!("{} from {oldest}, {running}, {delayed}, {pending}, {lanes}", inputs[0].jobs)
@@ -92,13 +95,17 @@ fn a_glance_counts_as_running_what_is_begun() {
     play.start();
     assert_eq!(play.read(1, 6), "forget 1, pick #0 1, pick #1 2");
     // Two jobs are picked and not begun, two wait, two are past search-ahead, and three were not read.
-    assert_eq!(play.dispatcher.glance(0, 0, Timestamp(0)).inputs[0], Waiting { jobs: 9, first: None });
-    play.dispatcher.saw(0, &Card::new(JobKey::stored(1), 0), State::Delayed { until: Timestamp(9) });
+    assert_eq!(play.dispatcher.glance(0, 0, Timestamp(0)).inputs[0], InputCounts { jobs: 9, first: None });
+    play.dispatcher.saw(
+        0,
+        &JobAttributes::new(JobKey::stored(1), 0),
+        WaitingState::Delayed { until: Timestamp(9) },
+    );
     assert_eq!(told(&play), "9 from 1, 0, 1, 0, 1");
     play.picked(0);
     assert_eq!(told(&play), "8 from 2, 1, 1, 0, 1");
     play.on(Event::Begun { step: 0, batch: BatchId(0) });
-    play.ran(0, &[JobEnd::Pending]);
+    play.ran(0, &[JobOutcome::Pending]);
     play.committed(0);
     play.dispatcher.saw_late(0, JobKey::stored(2), Timestamp(7));
     let glance = play.dispatcher.glance(0, 0, Timestamp(0));
@@ -108,7 +115,7 @@ fn a_glance_counts_as_running_what_is_begun() {
 
 #[test]
 fn what_acts_outside_is_begun_first() {
-    let mut play = Play::new(Before::Snapshot, picking());
+    let mut play = Play::new(DurabilityBarrier::Snapshot, picking());
     play.start();
     play.read(1, 1);
     assert_eq!(play.picked(0), "begin #0");
@@ -118,11 +125,11 @@ fn what_acts_outside_is_begun_first() {
 
 #[test]
 fn a_failed_job_steps_aside_and_comes_back_when_it_is_due() {
-    let mut play = Play::new(Before::Nothing, picking());
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
     play.start();
     assert_eq!(play.read(1, 3), "forget 1, pick #0 1, pick #1 2, read 4");
     play.picked(0);
-    assert_eq!(play.ran(0, &[JobEnd::Delayed(Timestamp(50))]), "commit #0+1");
+    assert_eq!(play.ran(0, &[JobOutcome::Delayed(Timestamp(50))]), "commit #0+1");
     // The job is accounted for: it is parked in the store.
     assert_eq!(play.committed(0), "passed 1, pick #2 3");
     play.picked(1);
@@ -134,11 +141,11 @@ fn a_failed_job_steps_aside_and_comes_back_when_it_is_due() {
 
 #[test]
 fn a_job_that_finds_its_gate_closed_stays_first_and_stops_the_others() {
-    let mut play = Play::new(Before::Nothing, picking());
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
     play.start();
     play.read(1, 9);
     play.picked(0);
-    assert_eq!(play.ran(0, &[JobEnd::Held(Timestamp(5000))]), "commit #0+1");
+    assert_eq!(play.ran(0, &[JobOutcome::Held(Timestamp(5000))]), "commit #0+1");
     // This job is parked in the store, too.
     assert_eq!(play.committed(0), "passed 1");
     play.picked(1);
@@ -151,7 +158,7 @@ fn a_job_that_finds_its_gate_closed_stays_first_and_stops_the_others() {
 #[test]
 fn a_gate_is_looked_at_before_anything_starts_and_every_so_often() {
     let gate = Some(Duration::from_secs(5));
-    let mut play = Play::new(Before::Nothing, Picking { gate, ..picking() });
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { gate, ..picking() });
     assert_eq!(play.start(), "read 1");
     assert_eq!(play.read(1, 9), "forget 1, look");
     // The run does not end while the gate is checked, and it requests one check only.
@@ -173,7 +180,7 @@ fn a_gate_is_looked_at_before_anything_starts_and_every_so_often() {
 
 #[test]
 fn a_job_that_halts_the_step_lets_what_runs_come_home() {
-    let mut play = Play::new(Before::Nothing, picking());
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
     play.start();
     play.read(1, 9);
     play.picked(0);
@@ -181,28 +188,28 @@ fn a_job_that_halts_the_step_lets_what_runs_come_home() {
     assert_eq!(play.halts(0), "commit #0+0");
     assert_eq!(play.committed(0), "");
     // A job that finishes meanwhile still counts.
-    assert_eq!(play.ran(1, &[JobEnd::Finished]), "commit #1+1");
+    assert_eq!(play.ran(1, &[JobOutcome::Finished]), "commit #1+1");
     assert_eq!(play.committed(1), "Halted");
 }
 
 #[test]
 fn a_step_that_cannot_deliver_waits_for_what_runs_and_gives_it_up() {
-    let mut play = Play::new(Before::Nothing, picking());
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
     play.start();
     play.read(1, 9);
     play.picked(0);
     assert_eq!(play.on(Event::Failed { step: 0 }), "drop #1");
-    assert_eq!(play.ran(0, &[JobEnd::Finished]), "drop #0, Halted");
+    assert_eq!(play.ran(0, &[JobOutcome::Finished]), "drop #0, Halted");
 }
 
 #[test]
 fn a_stop_gives_up_what_nobody_has_begun() {
-    let mut play = Play::new(Before::Nothing, picking());
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
     play.start();
     play.read(1, 9);
     play.picked(0);
     assert_eq!(play.on(Event::Stop), "drop #1");
-    assert_eq!(play.ran(0, &[JobEnd::Finished]), "commit #0+1");
+    assert_eq!(play.ran(0, &[JobOutcome::Finished]), "commit #0+1");
     assert_eq!(play.committed(0), "passed 1, Stopped");
 }
 
@@ -211,7 +218,7 @@ fn what_is_accounted_for_above_the_watermark_is_not_picked() {
     let mut progress = Progress::default();
     progress.finish(1, 1);
     progress.finish(3, 8);
-    let mut play = Play::new(Before::Nothing, Picking { progress, ..picking() });
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { progress, ..picking() });
     assert_eq!(play.start(), "read 2");
     assert_eq!(play.read(2, 8), "forget 2, pick #0 2, pick #1 9");
     play.picked(0);
@@ -225,7 +232,7 @@ fn what_the_watermark_has_passed_is_not_looked_for() {
     let mut progress = Progress::default();
     progress.finish(1, 1);
     progress.finish(3, 8);
-    let mut play = Play::new(Before::Nothing, Picking { progress, ..picking() });
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { progress, ..picking() });
     assert_eq!(play.start(), "read 2");
     assert_eq!(play.read(2, 1), "forget 2, pick #0 2, read 3");
     play.picked(0);
@@ -236,7 +243,7 @@ fn what_the_watermark_has_passed_is_not_looked_for() {
 
 #[test]
 fn the_reads_of_a_source_are_kept_until_their_jobs_are_through() {
-    let mut play = Play::of(Feed::Source, Before::Nothing, picking());
+    let mut play = Play::of(InputKind::Source, DurabilityBarrier::Nothing, picking());
     assert_eq!(play.start(), "read 1");
     assert_eq!(play.read(1, 2), "pick #0 1, pick #1 2, read 3");
     // This read exceeds the memory limit.
@@ -250,7 +257,7 @@ fn the_reads_of_a_source_are_kept_until_their_jobs_are_through() {
 #[test]
 fn an_output_that_was_made_already_is_handed_on_when_it_is_due() {
     let gate = Some(Duration::from_secs(5));
-    let mut play = Play::new(Before::Nothing, Picking { gate, ..picking() });
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { gate, ..picking() });
     play.start();
     let key = JobKey::stored(3);
     play.dispatcher.saw_late(0, key, Timestamp(70));
@@ -263,13 +270,13 @@ fn an_output_that_was_made_already_is_handed_on_when_it_is_due() {
 
 #[test]
 fn a_clock_that_is_set_back_makes_no_step_wait_for_long_that_a_job_holds_back() {
-    let rules = Rules { max_processing: std::num::NonZeroU32::new(1), ..picking().rules };
-    let mut play = Play::new(Before::Nothing, Picking { rules, ..picking() });
+    let rules = QueuePolicy { max_processing: std::num::NonZeroU32::new(1), ..picking().rules };
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { rules, ..picking() });
     play.now = Timestamp(10_000);
     play.start();
     play.read(1, 1);
     play.picked(0);
-    play.ran(0, &[JobEnd::Held(Timestamp(15_000))]);
+    play.ran(0, &[JobOutcome::Held(Timestamp(15_000))]);
     assert_eq!(play.committed(0), "passed 1");
     assert_eq!(play.on(Event::Tick), "");
     play.now = Timestamp(2000);
@@ -278,7 +285,7 @@ fn a_clock_that_is_set_back_makes_no_step_wait_for_long_that_a_job_holds_back() 
 
 #[test]
 fn a_paused_step_starts_nothing_until_it_goes_on() {
-    let mut play = Play::new(Before::Nothing, picking());
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
     play.start();
     play.read(1, 2);
     assert_eq!(play.on(Event::Pause { step: 0, paused: true }), "");
@@ -288,7 +295,7 @@ fn a_paused_step_starts_nothing_until_it_goes_on() {
 
 #[test]
 fn what_a_paused_step_has_begun_is_seen_through_so_that_a_stop_does_not_wait_for_it() {
-    let mut play = Play::new(Before::Snapshot, picking());
+    let mut play = Play::new(DurabilityBarrier::Snapshot, picking());
     play.start();
     play.read(1, 2);
     assert_eq!(play.picked(0), "begin #0");
@@ -296,51 +303,51 @@ fn what_a_paused_step_has_begun_is_seen_through_so_that_a_stop_does_not_wait_for
     assert_eq!(play.picked(1), "");
     assert_eq!(play.on(Event::Begun { step: 0, batch: BatchId(0) }), "run #0");
     assert_eq!(play.on(Event::Stop), "drop #1");
-    assert_eq!(play.ran(0, &[JobEnd::Finished]), "commit #0+1");
+    assert_eq!(play.ran(0, &[JobOutcome::Finished]), "commit #0+1");
     assert_eq!(play.committed(0), "passed 1, Stopped");
 }
 
 #[test]
 fn what_a_paused_step_has_picked_does_not_keep_a_run_that_ends_when_idle() {
-    let mut play = Play::new(Before::Nothing, picking());
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
     play.dispatcher.until_idle = true;
     play.start();
     assert_eq!(play.read(1, 9), "forget 1, pick #0 1, pick #1 2");
     assert_eq!(play.picked(0), "run #0");
     assert_eq!(play.on(Event::Pause { step: 0, paused: true }), "");
-    assert_eq!(play.ran(0, &[JobEnd::Finished]), "commit #0+1");
+    assert_eq!(play.ran(0, &[JobOutcome::Finished]), "commit #0+1");
     assert_eq!(play.committed(0), "passed 1, Drained");
 }
 
 #[test]
 fn what_is_past_search_ahead_of_a_held_job_does_not_keep_a_run_that_ends_when_idle() {
-    let rules = Rules { strategy: Strategy::Serial, ..picking().rules };
-    let mut play = Play::new(Before::Nothing, Picking { rules, search_ahead: 3, ..picking() });
+    let rules = QueuePolicy { strategy: StartOrder::Serial, ..picking().rules };
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { rules, search_ahead: 3, ..picking() });
     play.dispatcher.until_idle = true;
     play.start();
     assert_eq!(play.read(1, 3), "forget 1, pick #0 1");
     assert_eq!(play.picked(0), "run #0");
-    assert_eq!(play.ran(0, &[JobEnd::Delayed(Timestamp(9))]), "commit #0+1");
+    assert_eq!(play.ran(0, &[JobOutcome::Delayed(Timestamp(9))]), "commit #0+1");
     assert_eq!(play.committed(0), "passed 1, read 4");
     assert_eq!(play.read(4, 1), "forget 4, Drained");
 }
 
 #[test]
 fn what_does_not_fit_into_memory_beside_a_held_job_does_not_keep_a_run_that_ends_when_idle() {
-    let rules = Rules { strategy: Strategy::Serial, ..picking().rules };
-    let mut play = Play::of(Feed::Source, Before::Nothing, Picking { rules, ..picking() });
+    let rules = QueuePolicy { strategy: StartOrder::Serial, ..picking().rules };
+    let mut play = Play::of(InputKind::Source, DurabilityBarrier::Nothing, QueuePlan { rules, ..picking() });
     play.dispatcher.until_idle = true;
     play.start();
     assert_eq!(play.read(1, 3), "pick #0 1, read 4");
     assert_eq!(play.read(4, 3), "");
     assert_eq!(play.picked(0), "run #0");
-    assert_eq!(play.ran(0, &[JobEnd::Delayed(Timestamp(9))]), "commit #0+1");
+    assert_eq!(play.ran(0, &[JobOutcome::Delayed(Timestamp(9))]), "commit #0+1");
     assert_eq!(play.committed(0), "passed 1, Drained");
 }
 
 #[test]
 fn a_job_that_is_taken_out_before_it_was_read_is_not_picked() {
-    let mut play = Play::new(Before::Nothing, picking());
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
     play.start();
     for index in [1, 2] {
         play.dispatcher.cancel(0, JobKey::fresh(index), play.now);
@@ -353,7 +360,7 @@ fn a_job_that_is_taken_out_before_it_was_read_is_not_picked() {
 
 #[test]
 fn a_job_that_was_not_there_when_it_was_to_be_taken_out_is_picked_when_it_comes() {
-    let mut play = Play::new(Before::Nothing, picking());
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
     play.start();
     play.dispatcher.cancel(0, JobKey::fresh(1), play.now);
     play.dispatcher.release(0, 1);
@@ -362,12 +369,12 @@ fn a_job_that_was_not_there_when_it_was_to_be_taken_out_is_picked_when_it_comes(
 
 #[test]
 fn a_job_of_a_source_that_comes_again_does_not_let_go_of_others() {
-    let rules = Rules { max_processing: std::num::NonZeroU32::new(1), ..picking().rules };
-    let mut play = Play::of(Feed::Source, Before::Nothing, Picking { rules, ..picking() });
+    let rules = QueuePolicy { max_processing: std::num::NonZeroU32::new(1), ..picking().rules };
+    let mut play = Play::of(InputKind::Source, DurabilityBarrier::Nothing, QueuePlan { rules, ..picking() });
     assert_eq!(play.start(), "read 1");
     assert_eq!(play.read(1, 2), "pick #0 1, read 3");
     assert_eq!(play.picked(0), "run #0");
-    assert_eq!(play.ran(0, &[JobEnd::Delayed(Timestamp(50))]), "commit #0+1");
+    assert_eq!(play.ran(0, &[JobOutcome::Delayed(Timestamp(50))]), "commit #0+1");
     play.now = Timestamp(60);
     assert_eq!(play.committed(0), "passed 1, pick #1 1");
     assert_eq!(play.picked(1), "run #1");
@@ -379,29 +386,29 @@ fn a_job_of_a_source_that_comes_again_does_not_let_go_of_others() {
 
 #[test]
 fn what_became_of_a_pending_job_is_delivered_without_another_attempt() {
-    let rules = Rules { max_processing: std::num::NonZeroU32::new(1), ..picking().rules };
-    let mut play = Play::new(Before::Snapshot, Picking { rules, ..picking() });
+    let rules = QueuePolicy { max_processing: std::num::NonZeroU32::new(1), ..picking().rules };
+    let mut play = Play::new(DurabilityBarrier::Snapshot, QueuePlan { rules, ..picking() });
     play.start();
     assert_eq!(play.read(1, 9), "forget 1, pick #0 1");
     assert_eq!(play.picked(0), "begin #0");
     assert_eq!(play.on(Event::Begun { step: 0, batch: BatchId(0) }), "run #0");
-    assert_eq!(play.ran(0, &[JobEnd::Pending]), "commit #0+1");
+    assert_eq!(play.ran(0, &[JobOutcome::Pending]), "commit #0+1");
     assert_eq!(play.committed(0), "passed 1, pick #1 2");
     assert_eq!(play.picked(1), "begin #1");
     assert_eq!(play.settle(&[1]), "pick #2 1");
     assert_eq!(play.picked(2), "run #2");
-    assert_eq!(play.ran(2, &[JobEnd::Forgotten]), "commit #2+1");
+    assert_eq!(play.ran(2, &[JobOutcome::Forgotten]), "commit #2+1");
     assert_eq!(play.committed(2), "");
     // It goes before all other jobs.
     play.on(Event::Begun { step: 0, batch: BatchId(1) });
-    assert_eq!(play.ran(1, &[JobEnd::Pending]), "commit #1+1");
+    assert_eq!(play.ran(1, &[JobOutcome::Pending]), "commit #1+1");
     assert_eq!(play.committed(1), "passed 2, pick #3 1");
 }
 
 #[test]
 fn outputs_that_are_due_later_go_one_batch_after_the_other_where_order_is_kept() {
     for in_order in [true, false] {
-        let mut play = Play::new(Before::Nothing, Picking { in_order, ..picking() });
+        let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { in_order, ..picking() });
         play.start();
         play.dispatcher.saw_late(0, JobKey::stored(7), Timestamp(0));
         let first = play.on(Event::Tick);

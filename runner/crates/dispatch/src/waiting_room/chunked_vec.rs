@@ -8,18 +8,18 @@ const PIECE_BITS: u32 = 12;
 const PIECE: usize = 1 << PIECE_BITS;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Slots<T> {
+pub(crate) struct ChunkedVec<T> {
     /// Chunks; all but the last are full.
     pieces: Vec<Vec<T>>,
 }
 
-impl<T> Default for Slots<T> {
+impl<T> Default for ChunkedVec<T> {
     fn default() -> Self {
         Self { pieces: Vec::new() }
     }
 }
 
-impl<T> Slots<T> {
+impl<T> ChunkedVec<T> {
     pub(crate) fn len(&self) -> usize {
         self.pieces.last().map_or(0, |last| (self.pieces.len() - 1) * PIECE + last.len())
     }
@@ -47,7 +47,7 @@ impl<T> Slots<T> {
     }
 }
 
-impl<T> Index<u32> for Slots<T> {
+impl<T> Index<u32> for ChunkedVec<T> {
     type Output = T;
 
     fn index(&self, slot: u32) -> &T {
@@ -55,7 +55,7 @@ impl<T> Index<u32> for Slots<T> {
     }
 }
 
-impl<T> IndexMut<u32> for Slots<T> {
+impl<T> IndexMut<u32> for ChunkedVec<T> {
     fn index_mut(&mut self, slot: u32) -> &mut T {
         &mut self.pieces[(slot >> PIECE_BITS) as usize][slot as usize % PIECE]
     }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_slot_keeps_its_place_while_others_are_added() {
-        let mut slots = Slots::default();
+        let mut slots = ChunkedVec::default();
         for number in 0..=3 * PIECE {
             assert_eq!(slots.len(), number);
             slots.push(number);

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::policy::JobId;
-use super::slab::{Jobs, Stand};
+use super::slab::{JobState, Slab};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conflicts(HashMap<(u32, u64), Touches>);
@@ -37,7 +37,7 @@ pub(crate) struct Changes {
 
 impl Conflicts {
     /// Adds a job that is new in the waiting room.
-    pub(crate) fn enter(&mut self, slot: u32, jobs: &Jobs) -> Changes {
+    pub(crate) fn enter(&mut self, slot: u32, jobs: &Slab) -> Changes {
         let mut changes = Changes::default();
         let touch = touch(slot, jobs);
         for (key, write) in keys(slot, jobs) {
@@ -48,7 +48,7 @@ impl Conflicts {
     }
 
     /// Removes a job that leaves the waiting room.
-    pub(crate) fn leave(&mut self, slot: u32, jobs: &Jobs) -> Changes {
+    pub(crate) fn leave(&mut self, slot: u32, jobs: &Slab) -> Changes {
         let mut changes = Changes::default();
         let touch = touch(slot, jobs);
         for (key, write) in keys(slot, jobs) {
@@ -64,7 +64,7 @@ impl Conflicts {
     }
 
     /// Records the start of a waiting job without conflicts. The start blocks and frees no other job.
-    pub(crate) fn starts(&mut self, slot: u32, jobs: &Jobs) {
+    pub(crate) fn starts(&mut self, slot: u32, jobs: &Slab) {
         let before = touch(slot, jobs);
         let after = Touch { fresh: false, ..before.clone() };
         for (key, write) in keys(slot, jobs) {
@@ -77,7 +77,7 @@ impl Conflicts {
     }
 
     /// An earlier job that blocks this one.
-    pub(crate) fn holder(&self, slot: u32, jobs: &Jobs) -> Option<u32> {
+    pub(crate) fn holder(&self, slot: u32, jobs: &Slab) -> Option<u32> {
         let touch = touch(slot, jobs);
         keys(slot, jobs).find_map(|(key, write)| {
             let touches = self.0.get(&(jobs.lane(slot), key))?;
@@ -142,13 +142,13 @@ impl Touches {
     }
 }
 
-fn touch(slot: u32, jobs: &Jobs) -> Touch {
+fn touch(slot: u32, jobs: &Slab) -> Touch {
     let id = jobs.extra(slot).map_or(JobId::None, |extra| extra.id.clone());
-    Touch { fresh: jobs.stand(slot) == Stand::Waiting, age: jobs.age(slot), id, key: jobs.key(slot).0 }
+    Touch { fresh: jobs.stand(slot) == JobState::Waiting, age: jobs.age(slot), id, key: jobs.key(slot).0 }
 }
 
 /// Content keys of a job, each once, with whether the job writes the key.
-fn keys(slot: u32, jobs: &Jobs) -> impl Iterator<Item = (u64, bool)> {
+fn keys(slot: u32, jobs: &Slab) -> impl Iterator<Item = (u64, bool)> {
     let extra = jobs.extra(slot);
     let reads = extra.into_iter().flat_map(|extra| extra.reads.iter().map(|&key| (key, false)));
     let writes = extra.into_iter().flat_map(|extra| extra.writes.iter().map(|&key| (key, true)));

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::slab::{Jobs, Stand};
+use super::slab::{JobState, Slab};
 use tidegate_model::Timestamp;
 
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ impl Delays {
     }
 
     /// End of the last delay. Walks all delayed jobs.
-    pub(crate) fn last(&self, jobs: &Jobs) -> Option<Timestamp> {
+    pub(crate) fn last(&self, jobs: &Slab) -> Option<Timestamp> {
         let all = self.heap.iter().map(|&Reverse(delay)| delay);
         all.filter(|&delay| is_delayed(delay, jobs)).map(|(until, _)| until).max()
     }
@@ -39,7 +39,7 @@ impl Delays {
     }
 
     /// Removes a job that is in the heap and still delayed in `jobs`.
-    pub(crate) fn remove(&mut self, until: Timestamp, slot: u32, jobs: &Jobs) {
+    pub(crate) fn remove(&mut self, until: Timestamp, slot: u32, jobs: &Slab) {
         self.len -= 1;
         let gone = |delay: (Timestamp, u32)| delay == (until, slot) || !is_delayed(delay, jobs);
         while self.heap.peek().is_some_and(|&Reverse(top)| gone(top)) {
@@ -52,8 +52,8 @@ impl Delays {
     }
 }
 
-fn is_delayed((until, slot): (Timestamp, u32), jobs: &Jobs) -> bool {
-    jobs.stand(slot) == Stand::Delayed && jobs.until(slot) == until
+fn is_delayed((until, slot): (Timestamp, u32), jobs: &Slab) -> bool {
+    jobs.stand(slot) == JobState::Delayed && jobs.until(slot) == until
 }
 
 #[cfg(test)]
@@ -68,20 +68,20 @@ mod tests {
     proptest! {
         #[test]
         fn delays_are_a_sorted_set(steps in prop::collection::vec((0_u64..30, 0_i64..8), 0..300)) {
-            let (mut jobs, mut delays, mut model) = (Jobs::new(false), Delays::default(), BTreeSet::new());
+            let (mut jobs, mut delays, mut model) = (Slab::new(false), Delays::default(), BTreeSet::new());
             let slots: Vec<u32> =
                 (0..30).map(|key| jobs.insert(JobKey(key), 0, 0, None).unwrap()).collect();
             for (key, until) in steps {
                 let slot = slots[usize::try_from(key).unwrap()];
-                if jobs.stand(slot) == Stand::Delayed {
+                if jobs.stand(slot) == JobState::Delayed {
                     delays.remove(jobs.until(slot), slot, &jobs);
                     model.remove(&(jobs.until(slot), slot));
-                    jobs.set_stand(slot, Stand::Waiting);
+                    jobs.set_stand(slot, JobState::Waiting);
                 }
                 // At every other time the job is delayed again, sometimes until the same time as before.
                 if until > 2 {
                     jobs.set_until(slot, Timestamp(until));
-                    jobs.set_stand(slot, Stand::Delayed);
+                    jobs.set_stand(slot, JobState::Delayed);
                     delays.insert(Timestamp(until), slot);
                     model.insert((Timestamp(until), slot));
                 }

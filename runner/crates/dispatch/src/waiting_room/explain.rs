@@ -1,26 +1,28 @@
 //! Explanations: report the state of a job, and the reason for which it waits.
 
 use super::WaitingRoom;
-use super::policy::{JobKey, State, Strategy, Why};
-use super::slab::{Hall, Stand};
+use super::policy::{JobKey, StartOrder, WaitReason, WaitingState};
+use super::slab::{JobState, ListKind};
 use tidegate_model::Timestamp;
 
 impl WaitingRoom {
     /// State of a job.
     #[must_use]
-    pub fn state(&self, key: JobKey) -> Option<State> {
+    pub fn state(&self, key: JobKey) -> Option<WaitingState> {
         self.jobs.find(key).map(|slot| self.jobs.state(slot))
     }
 
     /// Reason for which a job does not run, with the time at which it may: the nearest reason. May walk all
     /// jobs.
     #[must_use]
-    pub fn why(&self, key: JobKey, now: Timestamp) -> Option<Why> {
+    pub fn why(&self, key: JobKey, now: Timestamp) -> Option<WaitReason> {
         let slot = self.jobs.find(key)?;
         Some(match self.jobs.stand(slot) {
-            Stand::Running => Why::Running,
-            Stand::Pending => Why::Pending,
-            Stand::Delayed if self.jobs.until(slot) > now => Why::Delayed { until: self.jobs.until(slot) },
+            JobState::Running => WaitReason::Running,
+            JobState::Pending => WaitReason::Pending,
+            JobState::Delayed if self.jobs.until(slot) > now => {
+                WaitReason::Delayed { until: self.jobs.until(slot) }
+            }
             _ => self
                 .why_others(slot)
                 .or_else(|| self.why_lane(slot, now))
@@ -33,37 +35,37 @@ impl WaitingRoom {
     #[must_use]
     pub fn running_in_lane_of(&self, key: JobKey) -> Option<(&[u8], Vec<JobKey>)> {
         let lane = self.jobs.lane(self.jobs.find(key)?);
-        let runs = |&slot: &u32| self.jobs.lane(slot) == lane && self.jobs.stand(slot) == Stand::Running;
+        let runs = |&slot: &u32| self.jobs.lane(slot) == lane && self.jobs.stand(slot) == JobState::Running;
         let keys = self.jobs.slots().filter(runs).map(|slot| self.jobs.key(slot)).collect();
         Some((&self.lanes.get(lane).name, keys))
     }
 
     /// Job that this one waits for by the rules of the strategy.
-    fn why_others(&self, slot: u32) -> Option<Why> {
+    fn why_others(&self, slot: u32) -> Option<WaitReason> {
         let lane = self.jobs.lane(slot);
         let (hall, _) = self.jobs.hall(slot);
         let other = match self.rules.strategy {
-            Strategy::OneRoundSerial if hall == Hall::Lane => {
+            StartOrder::OneRoundSerial if hall == ListKind::Lane => {
                 let line = self.line(lane, false);
                 let held = self.lanes.get(lane).jobs > self.lines[line as usize].len();
                 let holder =
-                    |&other: &u32| self.jobs.lane(other) == lane && self.jobs.hall(other).0 != Hall::Lane;
+                    |&other: &u32| self.jobs.lane(other) == lane && self.jobs.hall(other).0 != ListKind::Lane;
                 let head = || self.lines[line as usize].head(&self.jobs);
                 if held { self.first(holder) } else { head() }
             }
-            Strategy::OneRoundParallel if self.jobs.is_blocked(slot) && hall == Hall::Nowhere => {
+            StartOrder::OneRoundParallel if self.jobs.is_blocked(slot) && hall == ListKind::Nowhere => {
                 let job = self.conflicts.holder(slot, &self.jobs)?;
-                return Some(Why::Conflict { job: self.jobs.key(job), state: self.jobs.state(job) });
+                return Some(WaitReason::Conflict { job: self.jobs.key(job), state: self.jobs.state(job) });
             }
-            Strategy::Serial => {
-                let holder = |&other: &u32| self.jobs.stand(other) > Stand::Waiting;
+            StartOrder::Serial => {
+                let holder = |&other: &u32| self.jobs.stand(other) > JobState::Waiting;
                 let head = || self.lines[0].head(&self.jobs);
                 self.first(holder).or_else(head)
             }
             _ => None,
         };
         let job = other.filter(|&other| other != slot)?;
-        Some(Why::Lane { job: self.jobs.key(job), state: self.jobs.state(job) })
+        Some(WaitReason::Lane { job: self.jobs.key(job), state: self.jobs.state(job) })
     }
 
     /// First of all jobs for which the predicate holds.
@@ -71,40 +73,42 @@ impl WaitingRoom {
         self.jobs.slots().filter(holds).min_by(|&a, &b| self.jobs.compare(a, b))
     }
 
-    fn why_lane(&self, slot: u32, now: Timestamp) -> Option<Why> {
+    fn why_lane(&self, slot: u32, now: Timestamp) -> Option<WaitReason> {
         let lane = self.jobs.lane(slot);
         if let Some(rate) = self.rules.lane_rate
             && let Some(until) = self.lanes.full_until(lane, rate, now)
         {
-            return Some(Why::LaneRate { until });
+            return Some(WaitReason::LaneRate { until });
         }
         let full = self.rules.max_per_lane.is_some_and(|most| self.lanes.get(lane).running >= most.get());
-        full.then_some(Why::MaxPerLane)
+        full.then_some(WaitReason::MaxPerLane)
     }
 
-    fn why_round(&self, slot: u32, now: Timestamp) -> Option<Why> {
+    fn why_round(&self, slot: u32, now: Timestamp) -> Option<WaitReason> {
         match self.rules.strategy {
-            Strategy::Rounds { .. } if !self.open => self.paused_until(now).map(|until| Why::Pause { until }),
+            StartOrder::Rounds { .. } if !self.open => {
+                self.paused_until(now).map(|until| WaitReason::Pause { until })
+            }
             // A job that no round has taken yet may be in the next round, which may begin at once.
             _ if self.is_of_this_round(slot) || !self.is_under_way() => None,
-            _ => Some(Why::NextRound),
+            _ => Some(WaitReason::NextRound),
         }
     }
 
-    fn why_room(&self, now: Timestamp) -> Why {
+    fn why_room(&self, now: Timestamp) -> WaitReason {
         let most = self.rules.max_processing.map_or(usize::MAX, |most| most.get() as usize);
-        if self.count(Stand::Running) >= most {
-            return Why::MaxProcessing;
+        if self.count(JobState::Running) >= most {
+            return WaitReason::MaxProcessing;
         }
         let spent = self.rules.rate.and_then(|rate| self.log.full_until(rate, now));
-        spent.map_or(Why::Turn, |until| Why::Rate { until })
+        spent.map_or(WaitReason::Turn, |until| WaitReason::Rate { until })
     }
 
     /// Whether the current round has jobs left to start.
     fn is_under_way(&self) -> bool {
         let turn = usize::from(self.turn);
         match self.rules.strategy {
-            Strategy::Rounds { .. } => self.open,
+            StartOrder::Rounds { .. } => self.open,
             _ => !self.ready[turn].is_empty() || !self.urgent[turn].is_empty(),
         }
     }

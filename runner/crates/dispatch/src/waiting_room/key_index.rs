@@ -2,7 +2,7 @@
 
 /// Index of numbered items that are kept elsewhere. The caller compares and hashes the items.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Index {
+pub(crate) struct KeyIndex {
     /// Numbers, [`EMPTY`] or [`LEFT`]. The length is a power of two, and at most three quarters are not
     /// empty.
     places: Vec<u32>,
@@ -18,7 +18,7 @@ const EMPTY: u32 = u32::MAX;
 const LEFT: u32 = u32::MAX - 1;
 const LEAST: usize = 16;
 
-impl Index {
+impl KeyIndex {
     pub(crate) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
         if self.places.is_empty() {
             return None;
@@ -123,7 +123,7 @@ mod tests {
         fn an_index_is_a_set(steps in prop::collection::vec((any::<bool>(), 0_u32..200), 0..600), bits in 1_u32..64) {
             // A hash with few bits makes many items collide.
             let hash_of = |number: u32| mix(u64::from(number)) >> (64 - bits);
-            let mut index = Index::default();
+            let mut index = KeyIndex::default();
             let mut model = BTreeSet::new();
             for (add, number) in steps {
                 let found = index.find(hash_of(number), |other| other == number);

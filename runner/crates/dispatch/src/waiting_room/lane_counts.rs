@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use super::WaitingRoom;
 use super::lanes::Lane;
-use super::policy::{Counts, JobKey, LaneCounts, Survey};
-use super::slab::{NONE, Stand};
+use super::policy::{JobKey, LaneCounts, LaneSummary, StateCounts};
+use super::slab::{JobState, NONE};
 use tidegate_model::Timestamp;
 
 /// Counts of one lane during the walk.
@@ -27,13 +27,13 @@ const EMPTY: Tally = Tally { waiting: 0, running: 0, delayed: 0, pending: 0, old
 impl WaitingRoom {
     /// Counts the jobs by state, in constant time.
     #[must_use]
-    pub fn counts(&self) -> Counts {
-        let waiting = self.stands[..=Stand::Waiting as usize].iter().sum();
-        Counts {
+    pub fn counts(&self) -> StateCounts {
+        let waiting = self.stands[..=JobState::Waiting as usize].iter().sum();
+        StateCounts {
             waiting,
-            running: self.count(Stand::Running),
-            delayed: self.count(Stand::Delayed),
-            pending: self.count(Stand::Pending),
+            running: self.count(JobState::Running),
+            delayed: self.count(JobState::Delayed),
+            pending: self.count(JobState::Pending),
             lanes: self.lanes.with_jobs(),
         }
     }
@@ -43,15 +43,17 @@ impl WaitingRoom {
     /// The jobs of `held` are started and not begun: they count as waiting, and so do delayed jobs that are
     /// due. The cost is a walk over all jobs, and over all lanes if lanes are requested.
     #[must_use]
-    pub fn survey(&self, most: usize, held: &HashSet<JobKey>, now: Timestamp) -> Survey {
+    pub fn survey(&self, most: usize, held: &HashSet<JobKey>, now: Timestamp) -> LaneSummary {
         let (mut all, mut due) = (EMPTY, 0);
         let mut lanes = vec![EMPTY; if most > 0 { self.lanes.all().len() } else { 0 }];
         for slot in self.jobs.slots() {
             let stand = match self.jobs.stand(slot) {
-                Stand::Running if !held.is_empty() && held.contains(&self.jobs.key(slot)) => Stand::Waiting,
-                Stand::Delayed if self.jobs.until(slot) <= now => {
+                JobState::Running if !held.is_empty() && held.contains(&self.jobs.key(slot)) => {
+                    JobState::Waiting
+                }
+                JobState::Delayed if self.jobs.until(slot) <= now => {
                     due += 1;
-                    Stand::Due
+                    JobState::Due
                 }
                 stand => stand,
             };
@@ -61,23 +63,23 @@ impl WaitingRoom {
             }
         }
         let oldest = Some(all.oldest).filter(|&slot| slot != NONE).map(|slot| self.jobs.key(slot));
-        Survey { oldest, due, lanes: self.top(lanes, most) }
+        LaneSummary { oldest, due, lanes: self.top(lanes, most) }
     }
 
-    fn count_one(&self, slot: u32, stand: Stand, tally: &mut Tally) {
+    fn count_one(&self, slot: u32, stand: JobState, tally: &mut Tally) {
         tally.any = slot;
         match stand {
-            Stand::Running => tally.running += 1,
-            Stand::Delayed => tally.delayed += 1,
-            Stand::Pending => tally.pending += 1,
-            Stand::Unknown | Stand::PutBack | Stand::Due | Stand::Waiting => {
+            JobState::Running => tally.running += 1,
+            JobState::Delayed => tally.delayed += 1,
+            JobState::Pending => tally.pending += 1,
+            JobState::Unknown | JobState::PutBack | JobState::Due | JobState::Waiting => {
                 tally.waiting += 1;
                 let age = |slot| (self.jobs.age(slot), self.jobs.key(slot));
                 if tally.oldest == NONE || age(slot) < age(tally.oldest) {
                     tally.oldest = slot;
                 }
             }
-            Stand::Free => {}
+            JobState::Free => {}
         }
     }
 

@@ -1,10 +1,10 @@
 //! Lane list: orders jobs in a linked list, with a heap for those that came out of order.
 
 use super::heap::{Heap, Ranking};
-use super::slab::{Jobs, NONE, Stand};
+use super::slab::{JobState, NONE, Slab};
 
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct LaneList {
     first: u32,
     last: u32,
     len: u32,
@@ -13,7 +13,7 @@ pub(crate) struct Line {
     strays: Option<Box<Heap<()>>>,
 }
 
-impl Line {
+impl LaneList {
     pub(crate) fn new() -> Self {
         Self { first: NONE, last: NONE, len: 0, at: NONE, strays: None }
     }
@@ -27,7 +27,7 @@ impl Line {
     }
 
     /// First job of the list.
-    pub(crate) fn head(&self, jobs: &Jobs) -> Option<u32> {
+    pub(crate) fn head(&self, jobs: &Slab) -> Option<u32> {
         let first = Some(self.first).filter(|&first| first != NONE);
         let stray = self.strays.as_ref().and_then(|strays| strays.first());
         match (first, stray) {
@@ -36,7 +36,7 @@ impl Line {
         }
     }
 
-    pub(crate) fn push(&mut self, slot: u32, jobs: &mut Jobs) {
+    pub(crate) fn push(&mut self, slot: u32, jobs: &mut Slab) {
         self.len += 1;
         let stray = self.last != NONE && jobs.before(slot, self.last);
         jobs.set_stray(slot, stray);
@@ -55,7 +55,7 @@ impl Line {
     }
 
     /// Removes a job of this list.
-    pub(crate) fn remove(&mut self, slot: u32, jobs: &mut Jobs) {
+    pub(crate) fn remove(&mut self, slot: u32, jobs: &mut Slab) {
         self.len -= 1;
         if jobs.is_stray(slot) {
             let place = jobs.place(slot);
@@ -85,16 +85,16 @@ impl Line {
 
 /// Ranking of the lists by their first jobs.
 pub(crate) struct Heads<'a> {
-    pub(crate) lines: &'a mut [Line],
-    pub(crate) jobs: &'a Jobs,
+    pub(crate) lines: &'a mut [LaneList],
+    pub(crate) jobs: &'a Slab,
 }
 
 impl Ranking for Heads<'_> {
-    type Hint = (Stand, i64);
+    type Hint = (JobState, i64);
 
     fn hint(&self, item: u32) -> Self::Hint {
         // A list without a first job is about to be removed.
-        self.lines[item as usize].head(self.jobs).map_or((Stand::Free, 0), |head| self.jobs.hint(head))
+        self.lines[item as usize].head(self.jobs).map_or((JobState::Free, 0), |head| self.jobs.hint(head))
     }
 
     fn before(&self, a: u32, b: u32) -> bool {

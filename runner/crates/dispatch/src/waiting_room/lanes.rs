@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 
-use super::key_index::Index;
-use super::policy::{Rate, Rules};
-use super::rate_window::Log;
+use super::key_index::KeyIndex;
+use super::policy::{QueuePolicy, StartRate};
+use super::rate_window::RateWindow;
 use super::slab::NONE;
 use tidegate_model::Timestamp;
 
@@ -23,10 +23,10 @@ pub(crate) struct Lane {
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     free: Vec<u32>,
-    index: Index,
+    index: KeyIndex,
     /// Random keys, so that a client cannot choose lane names that collide.
     hasher: RandomState,
-    logs: HashMap<u32, Log>,
+    logs: HashMap<u32, RateWindow>,
     /// For each rate window, the time at which its oldest start expires.
     wakes: BTreeSet<(Timestamp, u32)>,
     with_jobs: usize,
@@ -72,19 +72,19 @@ impl Lanes {
     }
 
     /// Whether the limits of the lane allow one more start.
-    pub(crate) fn allows(&self, number: u32, rules: &Rules) -> bool {
+    pub(crate) fn allows(&self, number: u32, rules: &QueuePolicy) -> bool {
         let full = |most: std::num::NonZeroU32| self.get(number).running >= most.get();
         let spent = |rate| self.logs.get(&number).is_some_and(|log| log.is_full(rate));
         !rules.max_per_lane.is_some_and(full) && !rules.lane_rate.is_some_and(spent)
     }
 
     /// End of the wait for the lane's rate, if it is after `now`.
-    pub(crate) fn full_until(&self, number: u32, rate: Rate, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn full_until(&self, number: u32, rate: StartRate, now: Timestamp) -> Option<Timestamp> {
         self.logs.get(&number)?.full_until(rate, now)
     }
 
     /// Records the start of a job of the lane.
-    pub(crate) fn record(&mut self, number: u32, rate: Rate, now: Timestamp) {
+    pub(crate) fn record(&mut self, number: u32, rate: StartRate, now: Timestamp) {
         let log = self.logs.entry(number).or_default();
         let fresh = log.is_empty();
         log.record(now);
@@ -99,7 +99,7 @@ impl Lanes {
     }
 
     /// Next lane with an expired start.
-    pub(crate) fn wake(&mut self, rate: Rate, now: Timestamp) -> Option<u32> {
+    pub(crate) fn wake(&mut self, rate: StartRate, now: Timestamp) -> Option<u32> {
         let (_, number) = *self.wakes.first().filter(|(wake, _)| *wake <= now)?;
         self.wakes.pop_first();
         if let Some(log) = self.logs.get_mut(&number) {
@@ -114,7 +114,7 @@ impl Lanes {
     }
 
     /// Adjusts the recorded starts after the clock was set back.
-    pub(crate) fn set_back(&mut self, rate: Rate, now: Timestamp) {
+    pub(crate) fn set_back(&mut self, rate: StartRate, now: Timestamp) {
         for (&number, log) in &mut self.logs {
             let before = log.next(rate);
             log.set_back(now);

@@ -9,21 +9,21 @@ use tidegate_model::Timestamp;
 
 /// Rules by which the jobs of a step wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
-    pub strategy: Strategy,
+pub struct QueuePolicy {
+    pub strategy: StartOrder,
     /// Maximum number of running jobs. Jobs that are pending in an external system do not count.
     pub max_processing: Option<NonZeroU32>,
     /// Maximum number of running jobs of one lane.
     pub max_per_lane: Option<NonZeroU32>,
     /// Maximum rate of starts. A job that is put back has started, and counts.
-    pub rate: Option<Rate>,
+    pub rate: Option<StartRate>,
     /// Maximum rate of starts of one lane.
-    pub lane_rate: Option<Rate>,
+    pub lane_rate: Option<StartRate>,
 }
 
 /// Order in which waiting jobs start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strategy {
+pub enum StartOrder {
     /// Oldest first. A delayed job does not block the others.
     Fifo,
     /// One at a time, in order: no job starts while one is running, pending or delayed.
@@ -41,7 +41,7 @@ pub enum Strategy {
 
 /// At most `jobs` in any time of the length `per`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
+pub struct StartRate {
     pub jobs: NonZeroU32,
     pub per: Duration,
 }
@@ -85,7 +85,7 @@ pub enum JobId {
 
 /// Attributes of a job that the waiting room needs.
 #[derive(Clone, Debug)]
-pub struct Card<'a> {
+pub struct JobAttributes<'a> {
     pub key: JobKey,
     /// Empty if the step has no lanes.
     pub lane: &'a [u8],
@@ -101,7 +101,7 @@ pub struct Card<'a> {
     pub writes: &'a [u64],
 }
 
-impl Card<'_> {
+impl JobAttributes<'_> {
     /// Attributes of a job without a lane, id, priority or content keys.
     #[must_use]
     pub fn new(key: JobKey, age: i64) -> Self {
@@ -120,7 +120,7 @@ impl Card<'_> {
 
 /// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum WaitingState {
     Waiting,
     /// The external system forgot it, or it was in flight when the process died. It goes before all other
     /// jobs of its lane.
@@ -136,7 +136,7 @@ pub enum State {
 
 /// Reason for which a job does not run, with the time at which it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum WaitReason {
     Running,
     Pending,
     Delayed {
@@ -145,13 +145,13 @@ pub enum Why {
     /// Its lane waits for another job; under `serial`, the whole step waits.
     Lane {
         job: JobKey,
-        state: State,
+        state: WaitingState,
     },
     /// An earlier unfinished job of its lane has a conflict with it: one of the two writes a key that the
     /// other uses.
     Conflict {
         job: JobKey,
-        state: State,
+        state: WaitingState,
     },
     /// It came after the round began.
     NextRound,
@@ -184,7 +184,7 @@ pub struct Round {
 
 /// Number of jobs by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct StateCounts {
     /// Waiting and unknown jobs.
     pub waiting: usize,
     pub running: usize,
@@ -196,7 +196,7 @@ pub struct Counts {
 
 /// Waiting jobs, summarised by lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct LaneSummary {
     /// The oldest waiting job, by the age in its attributes.
     pub oldest: Option<JobKey>,
     /// Number of delayed jobs that are due: they count as waiting here.
@@ -222,27 +222,27 @@ pub struct LaneCounts {
 
 /// Reason for which a report about a job had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum InvalidTransition {
     #[error("job `{}` is already waiting", .0.0)]
     Present(JobKey),
     #[error("job `{}` is not in this step", .0.0)]
     Absent(JobKey),
     #[error("job `{}` cannot {deed}: it is {}", key.0, state.word())]
-    Transition { key: JobKey, state: State, deed: &'static str },
+    Transition { key: JobKey, state: WaitingState, deed: &'static str },
     #[error("the step has more than {} waiting jobs: set or lower `max_search_ahead`", u32::MAX - 1)]
     Full,
 }
 
-impl State {
+impl WaitingState {
     /// State as a word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            State::Waiting => "waiting",
-            State::Unknown => "unknown",
-            State::Delayed { .. } => "delayed",
-            State::Running => "running",
-            State::Pending => "pending",
+            WaitingState::Waiting => "waiting",
+            WaitingState::Unknown => "unknown",
+            WaitingState::Delayed { .. } => "delayed",
+            WaitingState::Running => "running",
+            WaitingState::Pending => "pending",
         }
     }
 }

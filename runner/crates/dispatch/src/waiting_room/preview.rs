@@ -1,13 +1,13 @@
 //! Preview: simulates the next rounds on a copy of the waiting room.
 
 use super::WaitingRoom;
-use super::policy::{Round, Strategy};
-use super::slab::Stand;
+use super::policy::{Round, StartOrder};
+use super::slab::JobState;
 use tidegate_model::Timestamp;
 
 /// Limits of a preview.
 #[derive(Clone, Copy, Debug)]
-pub struct Reach {
+pub struct PreviewHorizon {
     pub rounds: usize,
     /// Maximum number of jobs listed a round.
     pub told: usize,
@@ -23,9 +23,9 @@ impl WaitingRoom {
     /// start later, because of a rate or a delay, are in the next one. Jobs without a known time, such as
     /// pending ones, stay.
     #[must_use]
-    pub fn preview(mut self, mut now: Timestamp, reach: Reach) -> (Vec<Round>, bool) {
+    pub fn preview(mut self, mut now: Timestamp, reach: PreviewHorizon) -> (Vec<Round>, bool) {
         let running: Vec<_> =
-            self.jobs.slots().filter(|&slot| self.jobs.stand(slot) == Stand::Running).collect();
+            self.jobs.slots().filter(|&slot| self.jobs.stand(slot) == JobState::Running).collect();
         for slot in running {
             self.remove(slot, now);
         }
@@ -71,11 +71,11 @@ impl WaitingRoom {
     /// at the same time.
     fn number_of_round(&self, now: Timestamp, before: u64) -> (Timestamp, u64) {
         match self.rules.strategy {
-            Strategy::OneRoundSerial | Strategy::OneRoundParallel | Strategy::Rounds { .. } => {
+            StartOrder::OneRoundSerial | StartOrder::OneRoundParallel | StartOrder::Rounds { .. } => {
                 (Timestamp(0), self.round)
             }
-            Strategy::Serial => (now, before),
-            Strategy::Fifo | Strategy::Priority { .. } => {
+            StartOrder::Serial => (now, before),
+            StartOrder::Fifo | StartOrder::Priority { .. } => {
                 (now, self.rules.max_processing.map_or(0, |most| before / u64::from(most.get())))
             }
         }

@@ -2,18 +2,18 @@
 
 use std::collections::VecDeque;
 
-use super::policy::{Rate, millis};
+use super::policy::{StartRate, millis};
 use tidegate_model::Timestamp;
 
 /// Starts of the last `per`, so that no time of that length has more than `jobs` starts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Log {
+pub(crate) struct RateWindow {
     /// Time and number of starts, oldest first.
     starts: VecDeque<(Timestamp, u32)>,
     total: u32,
 }
 
-impl Log {
+impl RateWindow {
     pub(crate) fn record(&mut self, now: Timestamp) {
         self.total += 1;
         match self.starts.back_mut() {
@@ -23,7 +23,7 @@ impl Log {
     }
 
     /// Removes the expired starts.
-    pub(crate) fn pass(&mut self, rate: Rate, now: Timestamp) {
+    pub(crate) fn pass(&mut self, rate: StartRate, now: Timestamp) {
         while let Some(&(at, count)) = self.starts.front()
             && over(at, rate) <= now
         {
@@ -52,21 +52,21 @@ impl Log {
         self.starts.is_empty()
     }
 
-    pub(crate) fn is_full(&self, rate: Rate) -> bool {
+    pub(crate) fn is_full(&self, rate: StartRate) -> bool {
         self.total >= rate.jobs.get()
     }
 
     /// Time at which the oldest start expires.
-    pub(crate) fn next(&self, rate: Rate) -> Option<Timestamp> {
+    pub(crate) fn next(&self, rate: StartRate) -> Option<Timestamp> {
         self.starts.front().map(|&(at, _)| over(at, rate))
     }
 
     /// End of the wait for the rate, if it is after `now`.
-    pub(crate) fn full_until(&self, rate: Rate, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn full_until(&self, rate: StartRate, now: Timestamp) -> Option<Timestamp> {
         self.next(rate).filter(|&until| self.is_full(rate) && until > now)
     }
 }
 
-fn over(at: Timestamp, rate: Rate) -> Timestamp {
+fn over(at: Timestamp, rate: StartRate) -> Timestamp {
     Timestamp(at.0.saturating_add(millis(rate.per).max(1)))
 }

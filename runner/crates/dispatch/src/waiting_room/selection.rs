@@ -1,9 +1,9 @@
 //! Selection: chooses the next job to start, and the next time at which one may start.
 
 use super::WaitingRoom;
-use super::lane_list::{Heads, Line};
-use super::policy::{Strategy, millis};
-use super::slab::{Hall, NONE, Stand};
+use super::lane_list::{Heads, LaneList};
+use super::policy::{StartOrder, millis};
+use super::slab::{JobState, ListKind, NONE};
 use tidegate_model::Timestamp;
 
 impl WaitingRoom {
@@ -11,20 +11,22 @@ impl WaitingRoom {
     /// once. `None`: no time starts one.
     #[must_use]
     pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
-        let waiting = self.stands[..=Stand::Waiting as usize].iter().any(|&count| count > 0);
-        let full =
-            self.rules.max_processing.is_some_and(|most| self.count(Stand::Running) >= most.get() as usize);
+        let waiting = self.stands[..=JobState::Waiting as usize].iter().any(|&count| count > 0);
+        let full = self
+            .rules
+            .max_processing
+            .is_some_and(|most| self.count(JobState::Running) >= most.get() as usize);
         if full || !waiting && self.delayed.is_empty() {
             return None;
         }
         let first_due = self.delayed.first().map(|(until, _)| until);
         let lane_wake = self.lanes.next_wake().filter(|_| waiting);
         let wake = match self.rules.strategy {
-            Strategy::Serial if self.count(Stand::Running) + self.count(Stand::Pending) > 0 => None,
-            Strategy::Serial if first_due.is_some() => self.delayed.last(&self.jobs),
-            Strategy::Serial => self.next_of_serial().map(|_| now).or(lane_wake),
+            StartOrder::Serial if self.count(JobState::Running) + self.count(JobState::Pending) > 0 => None,
+            StartOrder::Serial if first_due.is_some() => self.delayed.last(&self.jobs),
+            StartOrder::Serial => self.next_of_serial().map(|_| now).or(lane_wake),
             _ if self.has_someone() => Some(now),
-            Strategy::Rounds { .. } if self.lined_up[usize::from(!self.turn)] > 0 && !self.open => {
+            StartOrder::Rounds { .. } if self.lined_up[usize::from(!self.turn)] > 0 && !self.open => {
                 earlier(Some(self.paused_until(now).unwrap_or(now)), first_due)
             }
             _ => earlier(first_due, lane_wake),
@@ -36,7 +38,7 @@ impl WaitingRoom {
     /// Whether the next job may be any of the waiting ones, and not only the one that came first.
     #[must_use]
     pub fn chooses_among_all(&self) -> bool {
-        !matches!(self.rules.strategy, Strategy::Fifo | Strategy::Serial)
+        !matches!(self.rules.strategy, StartOrder::Fifo | StartOrder::Serial)
     }
 
     /// Sets the time.
@@ -60,7 +62,7 @@ impl WaitingRoom {
         if self.has_lists() {
             return;
         }
-        let stand = if self.rules.strategy == Strategy::Serial { Stand::Due } else { Stand::Waiting };
+        let stand = if self.rules.strategy == StartOrder::Serial { JobState::Due } else { JobState::Waiting };
         while let Some(slot) = self.pop_due(now) {
             self.change(slot, stand);
         }
@@ -68,22 +70,25 @@ impl WaitingRoom {
 
     /// Next job to start, if one may.
     pub(crate) fn next(&mut self, now: Timestamp) -> Option<u32> {
-        let running = self.count(Stand::Running);
+        let running = self.count(JobState::Running);
         if self.rules.max_processing.is_some_and(|most| running >= most.get() as usize)
             || self.rules.rate.is_some_and(|rate| self.log.is_full(rate))
         {
             return None;
         }
         match self.rules.strategy {
-            Strategy::Fifo | Strategy::Priority { .. } => self.first_ready(),
-            Strategy::Serial => self.next_of_serial(),
-            Strategy::OneRoundSerial | Strategy::OneRoundParallel => self.next_of_list(now),
-            Strategy::Rounds { .. } => self.next_of_round(now),
+            StartOrder::Fifo | StartOrder::Priority { .. } => self.first_ready(),
+            StartOrder::Serial => self.next_of_serial(),
+            StartOrder::OneRoundSerial | StartOrder::OneRoundParallel => self.next_of_list(now),
+            StartOrder::Rounds { .. } => self.next_of_round(now),
         }
     }
 
     fn next_of_serial(&self) -> Option<u32> {
-        if [Stand::Running, Stand::Pending, Stand::Delayed].iter().any(|&stand| self.count(stand) > 0) {
+        if [JobState::Running, JobState::Pending, JobState::Delayed]
+            .iter()
+            .any(|&stand| self.count(stand) > 0)
+        {
             return None;
         }
         self.first_ready().filter(|&slot| self.lanes.allows(self.jobs.lane(slot), &self.rules))
@@ -123,7 +128,7 @@ impl WaitingRoom {
                 while let Some(slot) = self.pop_due(now) {
                     self.step_out(slot);
                     self.count_out(slot);
-                    self.count_in(slot, Stand::Due);
+                    self.count_in(slot, JobState::Due);
                     self.hurry(slot, self.turn);
                 }
             }
@@ -133,7 +138,7 @@ impl WaitingRoom {
     /// Unknown job in the list of a lane that a limit blocked: it still goes before due jobs.
     fn unknown_of(&self, lane: u32) -> Option<u32> {
         let head = self.lines[self.line(lane, false) as usize].head(&self.jobs);
-        head.filter(|&slot| self.jobs.stand(slot) == Stand::Unknown)
+        head.filter(|&slot| self.jobs.stand(slot) == JobState::Unknown)
     }
 
     fn begin_round(&mut self) {
@@ -143,7 +148,7 @@ impl WaitingRoom {
 
     /// Ends a round of `rounds` without waiting or running jobs.
     pub(crate) fn end_round(&mut self, now: Timestamp) {
-        if self.open && self.lined_up[usize::from(self.turn)] == 0 && self.count(Stand::Running) == 0 {
+        if self.open && self.lined_up[usize::from(self.turn)] == 0 && self.count(JobState::Running) == 0 {
             self.open = false;
             self.ended = Some(now);
         }
@@ -152,7 +157,7 @@ impl WaitingRoom {
     /// Start of the next round of `rounds`, if it is after `now`. If the clock was set back behind the end of
     /// the last round, there is no pause.
     pub(crate) fn paused_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let Strategy::Rounds { pause } = self.rules.strategy else { return None };
+        let StartOrder::Rounds { pause } = self.rules.strategy else { return None };
         let ended = self.ended.filter(|&ended| ended <= now)?;
         Some(Timestamp(ended.0.saturating_add(millis(pause)))).filter(|&until| until > now)
     }
@@ -169,19 +174,19 @@ impl WaitingRoom {
 
     /// Whether a job may start, apart from `rate` and the time.
     fn has_someone(&self) -> bool {
-        if matches!(self.rules.strategy, Strategy::Rounds { .. }) {
+        if matches!(self.rules.strategy, StartOrder::Rounds { .. }) {
             return self.open && !self.ready[usize::from(self.turn)].is_empty();
         }
-        !self.ready.iter().all(super::Heap::is_empty) || !self.urgent.iter().all(Line::is_empty)
+        !self.ready.iter().all(super::Heap::is_empty) || !self.urgent.iter().all(LaneList::is_empty)
     }
 
     /// Whether a round has lists: unknown jobs, due jobs, then the jobs of the lanes.
     pub(crate) fn has_lists(&self) -> bool {
-        matches!(self.rules.strategy, Strategy::OneRoundSerial | Strategy::OneRoundParallel)
+        matches!(self.rules.strategy, StartOrder::OneRoundSerial | StartOrder::OneRoundParallel)
     }
 
     pub(crate) fn has_conflicts(&self) -> bool {
-        self.rules.strategy == Strategy::OneRoundParallel
+        self.rules.strategy == StartOrder::OneRoundParallel
     }
 
     /// Whether a lane takes one place in a round. Under `one-round-parallel` each job without a conflict
@@ -190,8 +195,8 @@ impl WaitingRoom {
     pub(crate) fn has_places(&self) -> bool {
         let bounds = self.rules.max_per_lane.is_some() || self.rules.lane_rate.is_some();
         match self.rules.strategy {
-            Strategy::OneRoundSerial => true,
-            Strategy::OneRoundParallel => bounds,
+            StartOrder::OneRoundSerial => true,
+            StartOrder::OneRoundParallel => bounds,
             _ => false,
         }
     }
@@ -199,8 +204,8 @@ impl WaitingRoom {
     /// Number of lists a lane has: two if a job belongs to a round, one if it belongs to its lane only.
     pub(crate) fn lines_a_lane(&self) -> u32 {
         match self.rules.strategy {
-            Strategy::Rounds { .. } => 2,
-            Strategy::OneRoundParallel if !self.has_places() => 2,
+            StartOrder::Rounds { .. } => 2,
+            StartOrder::OneRoundParallel if !self.has_places() => 2,
             _ => 1,
         }
     }
@@ -212,7 +217,7 @@ impl WaitingRoom {
             self.lines.reserve_exact(lines - self.lines.len() + lines / 8);
         }
         if lines > self.lines.len() {
-            self.lines.resize(lines, Line::new());
+            self.lines.resize(lines, LaneList::new());
         }
     }
 
@@ -229,7 +234,7 @@ impl WaitingRoom {
         let by_lane = self.has_places();
         for turn in [false, true].into_iter().take(self.lines_a_lane() as usize) {
             let line = self.line(lane, turn);
-            let Line { at, .. } = self.lines[line as usize];
+            let LaneList { at, .. } = self.lines[line as usize];
             let shall = !self.lines[line as usize].is_empty() && self.may_start(lane, line);
             if shall && at == NONE && by_lane {
                 self.lanes.get_mut(lane).turn = !self.turn;
@@ -263,7 +268,7 @@ impl WaitingRoom {
         if !self.per_lane {
             return true;
         }
-        let held = self.rules.strategy == Strategy::OneRoundSerial
+        let held = self.rules.strategy == StartOrder::OneRoundSerial
             && self.lanes.get(lane).jobs > self.lines[line as usize].len();
         !held && self.lanes.allows(lane, &self.rules)
     }
@@ -272,12 +277,12 @@ impl WaitingRoom {
     pub(crate) fn is_of_this_round(&self, slot: u32) -> bool {
         let (hall, turn) = self.jobs.hall(slot);
         match self.rules.strategy {
-            Strategy::OneRoundSerial | Strategy::OneRoundParallel
-                if self.has_places() && hall == Hall::Lane =>
+            StartOrder::OneRoundSerial | StartOrder::OneRoundParallel
+                if self.has_places() && hall == ListKind::Lane =>
             {
                 self.lanes.get(self.jobs.lane(slot)).turn == self.turn
             }
-            Strategy::OneRoundSerial | Strategy::OneRoundParallel | Strategy::Rounds { .. } => {
+            StartOrder::OneRoundSerial | StartOrder::OneRoundParallel | StartOrder::Rounds { .. } => {
                 turn == self.turn
             }
             _ => true,

@@ -3,10 +3,10 @@
 
 use std::cmp::Ordering;
 
-use super::chunked_vec::Slots;
+use super::chunked_vec::ChunkedVec;
 use super::heap::Ranking;
-use super::key_index::{Index, mix};
-use super::policy::{JobId, JobKey, State};
+use super::key_index::{KeyIndex, mix};
+use super::policy::{JobId, JobKey, WaitingState};
 use tidegate_model::Timestamp;
 
 /// Marks a missing slot, lane, list or position.
@@ -17,7 +17,7 @@ const MOST: u32 = u32::MAX - 1;
 
 /// State of a job, in the order in which jobs of one lane start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stand {
+pub(crate) enum JobState {
     Unknown,
     PutBack,
     /// Its delay is over: a round or its lane takes it before waiting jobs.
@@ -32,7 +32,7 @@ pub(crate) enum Stand {
 
 /// Kind of the list that a job is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hall {
+pub(crate) enum ListKind {
     Nowhere,
     /// A list of its lane, or of all lanes if they share one.
     Lane,
@@ -42,8 +42,8 @@ pub(crate) enum Hall {
 
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    stand: Stand,
-    hall: Hall,
+    stand: JobState,
+    hall: ListKind,
     /// Parity of the list.
     turn: bool,
     /// Whether it came out of order and is in the heap of its list.
@@ -74,10 +74,10 @@ pub(crate) struct Extra {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Jobs {
-    jobs: Slots<Job>,
-    marks: Slots<Mark>,
-    index: Index,
+pub(crate) struct Slab {
+    jobs: ChunkedVec<Job>,
+    marks: ChunkedVec<Mark>,
+    index: KeyIndex,
     extras: Vec<Extra>,
     free_extras: Vec<u32>,
     free: u32,
@@ -86,12 +86,12 @@ pub(crate) struct Jobs {
     ranked: bool,
 }
 
-impl Jobs {
+impl Slab {
     pub(crate) fn new(ranked: bool) -> Self {
         Self {
-            jobs: Slots::default(),
-            marks: Slots::default(),
-            index: Index::default(),
+            jobs: ChunkedVec::default(),
+            marks: ChunkedVec::default(),
+            index: KeyIndex::default(),
             extras: Vec::new(),
             free_extras: Vec::new(),
             free: NONE,
@@ -108,7 +108,7 @@ impl Jobs {
     pub(crate) fn insert(&mut self, key: JobKey, age: i64, lane: u32, extra: Option<Extra>) -> Option<u32> {
         let extra = extra.map_or(NONE, |extra| self.keep(extra));
         let job = Job { key: key.0, age, place: 0, lane, extra };
-        let mark = Mark { stand: Stand::Waiting, hall: Hall::Nowhere, turn: false, stray: false };
+        let mark = Mark { stand: JobState::Waiting, hall: ListKind::Nowhere, turn: false, stray: false };
         let slot = if self.free == NONE {
             let slot = u32::try_from(self.jobs.len()).ok().filter(|&slot| slot < MOST)?;
             self.jobs.push(job);
@@ -139,14 +139,14 @@ impl Jobs {
             *self = Self::new(self.ranked);
             return;
         }
-        self.marks[slot].stand = Stand::Free;
+        self.marks[slot].stand = JobState::Free;
         self.set_links(slot, NONE, self.free);
         self.free = slot;
     }
 
     /// Slots that have a job.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
-        let taken = |&(_, mark): &(u32, &Mark)| mark.stand != Stand::Free;
+        let taken = |&(_, mark): &(u32, &Mark)| mark.stand != JobState::Free;
         (0..).zip(self.marks.iter()).filter(taken).map(|(slot, _)| slot)
     }
 
@@ -162,20 +162,20 @@ impl Jobs {
         self.jobs[slot].lane
     }
 
-    pub(crate) fn stand(&self, slot: u32) -> Stand {
+    pub(crate) fn stand(&self, slot: u32) -> JobState {
         self.marks[slot].stand
     }
 
-    pub(crate) fn set_stand(&mut self, slot: u32, stand: Stand) {
+    pub(crate) fn set_stand(&mut self, slot: u32, stand: JobState) {
         self.marks[slot].stand = stand;
     }
 
-    pub(crate) fn hall(&self, slot: u32) -> (Hall, bool) {
+    pub(crate) fn hall(&self, slot: u32) -> (ListKind, bool) {
         let mark = self.marks[slot];
         (mark.hall, mark.turn)
     }
 
-    pub(crate) fn set_hall(&mut self, slot: u32, hall: Hall, turn: bool) {
+    pub(crate) fn set_hall(&mut self, slot: u32, hall: ListKind, turn: bool) {
         let mark = &mut self.marks[slot];
         (mark.hall, mark.turn) = (hall, turn);
     }
@@ -212,13 +212,13 @@ impl Jobs {
         self.jobs[slot].place = until.0.cast_unsigned();
     }
 
-    pub(crate) fn state(&self, slot: u32) -> State {
+    pub(crate) fn state(&self, slot: u32) -> WaitingState {
         match self.stand(slot) {
-            Stand::Unknown => State::Unknown,
-            Stand::PutBack | Stand::Due | Stand::Waiting | Stand::Free => State::Waiting,
-            Stand::Delayed => State::Delayed { until: self.until(slot) },
-            Stand::Running => State::Running,
-            Stand::Pending => State::Pending,
+            JobState::Unknown => WaitingState::Unknown,
+            JobState::PutBack | JobState::Due | JobState::Waiting | JobState::Free => WaitingState::Waiting,
+            JobState::Delayed => WaitingState::Delayed { until: self.until(slot) },
+            JobState::Running => WaitingState::Running,
+            JobState::Pending => WaitingState::Pending,
         }
     }
 
@@ -252,7 +252,7 @@ impl Jobs {
     }
 
     /// Hint of a job: the job with the smaller hint goes first.
-    pub(crate) fn hint(&self, slot: u32) -> (Stand, i64) {
+    pub(crate) fn hint(&self, slot: u32) -> (JobState, i64) {
         let Job { age, extra, .. } = self.jobs[slot];
         let rank = self.extras.get(extra as usize).map_or(0, |extra| extra.rank);
         let hint = match rank {
@@ -279,7 +279,7 @@ impl Jobs {
     }
 }
 
-impl Ranking for Jobs {
+impl Ranking for Slab {
     // A list may have as many stray jobs as there are jobs, so an entry must be one number.
     type Hint = ();
 

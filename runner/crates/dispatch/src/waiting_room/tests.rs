@@ -11,18 +11,18 @@ pub(crate) mod model;
 pub(crate) mod play;
 pub(crate) mod same;
 
-fn rules(strategy: Strategy) -> Rules {
-    Rules { strategy, max_processing: None, max_per_lane: None, rate: None, lane_rate: None }
+fn rules(strategy: StartOrder) -> QueuePolicy {
+    QueuePolicy { strategy, max_processing: None, max_per_lane: None, rate: None, lane_rate: None }
 }
 
 fn most(number: u32) -> Option<NonZeroU32> {
     NonZeroU32::new(number)
 }
 
-fn rate(jobs: u32, millis: u64) -> Option<Rate> {
-    Some(Rate { jobs: most(jobs)?, per: Duration::from_millis(millis) })
+fn rate(jobs: u32, millis: u64) -> Option<StartRate> {
+    Some(StartRate { jobs: most(jobs)?, per: Duration::from_millis(millis) })
 }
 
-const ROUNDS: Strategy = Strategy::Rounds { pause: Duration::from_secs(5) };
-const PRIORITY: Strategy = Strategy::Priority { aging: None };
-const AGING: Strategy = Strategy::Priority { aging: Some(Duration::from_secs(1)) };
+const ROUNDS: StartOrder = StartOrder::Rounds { pause: Duration::from_secs(5) };
+const PRIORITY: StartOrder = StartOrder::Priority { aging: None };
+const AGING: StartOrder = StartOrder::Priority { aging: Some(Duration::from_secs(1)) };

@@ -7,28 +7,28 @@ use tidegate_components::plugin::{BATCH_BYTES, BATCH_TIME, Ticks};
 
 /// Limits of each batch of one step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leash {
+pub(crate) struct BatchBudget {
     bytes: usize,
-    played: Option<Played>,
+    played: Option<TestTime>,
 }
 
 /// Replacement of time in a test.
 #[derive(Clone, Copy, Debug)]
-struct Played {
+struct TestTime {
     jobs: usize,
     took: Duration,
 }
 
 /// Measures a running batch.
 #[derive(Debug)]
-pub(crate) struct Running {
-    leash: Leash,
+pub(crate) struct BudgetMeter {
+    leash: BatchBudget,
     begun: Instant,
     /// Deadline by the coarse clock, which is cheap enough to read for each job.
     over_at: u64,
 }
 
-impl Leash {
+impl BatchBudget {
     pub(crate) const fn new() -> Self {
         Self { bytes: BATCH_BYTES, played: None }
     }
@@ -36,17 +36,17 @@ impl Leash {
     /// Limit of `jobs` jobs; the batch then took `took`.
     #[cfg(test)]
     pub(crate) fn played(jobs: usize, took: Duration) -> Self {
-        Self { played: Some(Played { jobs, took }), ..Self::new() }
+        Self { played: Some(TestTime { jobs, took }), ..Self::new() }
     }
 
-    pub(crate) fn begin(self) -> Running {
+    pub(crate) fn begin(self) -> BudgetMeter {
         let nanos = u64::try_from(BATCH_TIME.as_nanos()).unwrap_or(u64::MAX);
         let over_at = Ticks::Coarse.now().saturating_add(nanos);
-        Running { leash: self, begun: Instant::now(), over_at }
+        BudgetMeter { leash: self, begun: Instant::now(), over_at }
     }
 }
 
-impl Running {
+impl BudgetMeter {
     /// Whether the batch ends after `jobs` jobs with outputs of `bytes` bytes. `ahead`: whether further jobs
     /// have run already, whose work would be lost.
     pub(crate) fn is_over(&self, jobs: usize, bytes: usize, ahead: bool) -> bool {
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_batch_ends_when_it_has_given_much_and_later_where_more_is_through() {
-        let running = Leash::new().begin();
+        let running = BatchBudget::new().begin();
         assert!(!running.is_over(1, BATCH_BYTES, false));
         assert!(running.is_over(1, BATCH_BYTES + 1, false));
         assert!(!running.is_over(1, 2 * BATCH_BYTES, true));
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_batch_ends_when_it_took_long_unless_more_is_through() {
-        let late = Running { over_at: 0, ..Leash::new().begin() };
+        let late = BudgetMeter { over_at: 0, ..BatchBudget::new().begin() };
         assert!(late.is_over(1, 0, false));
         assert!(!late.is_over(1, 0, true));
     }

@@ -3,14 +3,14 @@
 
 use tidegate_plugin::{Failure, FailureKind};
 
-use super::input::Work;
-use super::job_builder::{Gatherer, Item, Walk};
+use super::input::BatchInput;
+use super::job_builder::{BatchCursor, JobBuilder, JobInput};
 use tidegate_model::Address;
 use tidegate_store::{Pace, Slot, Span, Verdict};
 
 /// Crash guard of one batch while it runs.
 #[derive(Debug)]
-pub(crate) struct Watch<'a> {
+pub(crate) struct BatchCrashGuard<'a> {
     step: &'a Address,
     /// Mode of the attempts; `None` if no job is attempted twice.
     pace: Option<Pace<'a>>,
@@ -20,13 +20,13 @@ pub(crate) struct Watch<'a> {
     crashes: Option<u32>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> BatchCrashGuard<'a> {
     /// `crash_limit` is `None` if a job is not attempted again after a crash.
     pub(crate) fn begin(
         slot: &'a mut Slot,
         step: &'a Address,
-        gatherer: &mut Gatherer,
-        work: &Work,
+        gatherer: &mut JobBuilder,
+        work: &BatchInput,
         crash_limit: Option<u32>,
     ) -> Self {
         let pace = crash_limit.map(|limit| slot.begin(&spans(step, gatherer, work), limit));
@@ -36,7 +36,7 @@ impl<'a> Watch<'a> {
     /// Attempts a job with `run`, unless it is rejected.
     pub(crate) fn attempt(
         &mut self,
-        item: &Item<'_>,
+        item: &JobInput<'_>,
         run: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Some(Pace::OneByOne(careful)) = &mut self.pace else { return run() };
@@ -55,14 +55,14 @@ impl<'a> Watch<'a> {
     }
 
     /// Records that the delivery of this batch accounts for the job.
-    pub(crate) fn take(&mut self, item: &Item<'_>) {
+    pub(crate) fn take(&mut self, item: &JobInput<'_>) {
         if let Some(Pace::OneByOne(_)) = self.pace {
             self.taken.push(job(self.step, item));
         }
     }
 
     /// Suspects that are cleared by the delivery of a job that waits for its next attempt.
-    pub(crate) fn wait(&self, item: &Item<'_>) -> Vec<Span> {
+    pub(crate) fn wait(&self, item: &JobInput<'_>) -> Vec<Span> {
         match self.pace {
             Some(Pace::OneByOne(_)) => vec![job(self.step, item)],
             _ => Vec::new(),
@@ -71,7 +71,7 @@ impl<'a> Watch<'a> {
 
     /// Handles a job that halts the step. A rejected job is attempted again in the next run: by then its
     /// author may have fixed it.
-    pub(crate) fn halt(&self, item: &Item<'_>, failure: &Failure) {
+    pub(crate) fn halt(&self, item: &JobInput<'_>, failure: &Failure) {
         if let (Some(Pace::OneByOne(careful)), FailureKind::Crashed) = (&self.pace, failure.kind) {
             careful.forget(&job(self.step, item));
         }
@@ -90,18 +90,18 @@ fn crashed(crashes: u32) -> Failure {
     Failure::new(FailureKind::Crashed, message)
 }
 
-fn job(step: &Address, item: &Item<'_>) -> Span {
+fn job(step: &Address, item: &JobInput<'_>) -> Span {
     let row: Vec<_> = item.given().map(|(seen, index)| (seen.name.as_str(), index)).collect();
     Span::new(step, &row, 1)
 }
 
 /// Jobs of a batch as one span, or as several if jobs were redelivered.
-fn spans(step: &Address, gatherer: &mut Gatherer, work: &Work) -> Vec<Span> {
+fn spans(step: &Address, gatherer: &mut JobBuilder, work: &BatchInput) -> Vec<Span> {
     if let Some(span) = contiguous(step, gatherer, work) {
         return vec![span];
     }
     let mut spans: Vec<Span> = Vec::new();
-    let mut walk = Walk::new(work);
+    let mut walk = BatchCursor::new(work);
     while let Some(item) = gatherer.next(&mut walk, false) {
         let job = job(step, &item);
         if !spans.last_mut().is_some_and(|last| last.extend(&job)) {
@@ -112,7 +112,7 @@ fn spans(step: &Address, gatherer: &mut Gatherer, work: &Work) -> Vec<Span> {
 }
 
 /// Jobs of a batch whose indices advance together on all inputs.
-fn contiguous(step: &Address, gatherer: &Gatherer, work: &Work) -> Option<Span> {
+fn contiguous(step: &Address, gatherer: &JobBuilder, work: &BatchInput) -> Option<Span> {
     let mut row = Vec::new();
     let mut next = None;
     for portion in &work.portions {
@@ -137,7 +137,7 @@ mod tests {
     use tidegate_plugin::Payloads;
 
     use super::*;
-    use crate::batch::input::{Portion, Returned};
+    use crate::batch::input::{BatchSlice, RedeliveredJob};
     use tidegate_config::{Configuration, LoadOptions, load};
     use tidegate_model::{Batch, Timestamp};
     use tidegate_store::{DelayedJob, DelayedKey, JobForm};
@@ -158,14 +158,14 @@ mod tests {
     }
 
     /// Portion of `jobs` jobs, after the first `skip` of a read that starts at `first`.
-    fn portion(input: usize, first: u64, skip: usize, jobs: usize) -> Portion {
+    fn portion(input: usize, first: u64, skip: usize, jobs: usize) -> BatchSlice {
         let payloads: Payloads = (0..skip + jobs).map(|_| &b"{}"[..]).collect();
-        Portion { input, batch: Arc::new(Batch::json(first, payloads)), skip, jobs, returned: None }
+        BatchSlice { input, batch: Arc::new(Batch::json(first, payloads)), skip, jobs, returned: None }
     }
 
     /// Portion of redelivered jobs with these rows.
-    fn returned(step: &Address, input: usize, rows: &[&[(&str, u64)]]) -> Portion {
-        let returned = |row: &&[(&str, u64)]| Returned {
+    fn returned(step: &Address, input: usize, rows: &[&[(&str, u64)]]) -> BatchSlice {
+        let returned = |row: &&[(&str, u64)]| RedeliveredJob {
             key: DelayedKey { step: step.clone(), due: Timestamp(0), sequence: 1 },
             job: DelayedJob {
                 inputs: row.iter().map(|&(name, index)| (name.to_owned(), index)).collect(),
@@ -179,19 +179,19 @@ mod tests {
                 ..DelayedJob::default()
             },
         };
-        Portion { returned: Some(rows.iter().map(returned).collect()), ..portion(input, 1, 0, rows.len()) }
+        BatchSlice { returned: Some(rows.iter().map(returned).collect()), ..portion(input, 1, 0, rows.len()) }
     }
 
-    fn seen(step: &str, portions: Vec<Portion>) -> (Vec<Span>, Vec<Span>) {
+    fn seen(step: &str, portions: Vec<BatchSlice>) -> (Vec<Span>, Vec<Span>) {
         let configuration = configuration();
         let step =
             configuration.steps.iter().find(|declared| declared.address.name.as_str() == step).unwrap();
-        let mut gatherer = Gatherer::new(&configuration, step);
+        let mut gatherer = JobBuilder::new(&configuration, step);
         let joined = portions.iter().filter(|portion| portion.input == portions[0].input);
         let jobs = joined.map(|portion| portion.jobs).sum();
-        let work = Work { jobs, portions, ..Work::default() };
+        let work = BatchInput { jobs, portions, ..BatchInput::default() };
         let whole = spans(&step.address, &mut gatherer, &work);
-        let (mut walk, mut jobs) = (Walk::new(&work), Vec::new());
+        let (mut walk, mut jobs) = (BatchCursor::new(&work), Vec::new());
         while let Some(item) = gatherer.next(&mut walk, false) {
             jobs.push(job(&step.address, &item));
         }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     /// Asserts that the batch is the one span `expected`, with its jobs.
-    fn assert_is_one(step: &str, portions: Vec<Portion>, expected: Span) {
+    fn assert_is_one(step: &str, portions: Vec<BatchSlice>, expected: Span) {
         let (whole, jobs) = seen(step, portions);
         assert_eq!(whole, [expected]);
         let mut joined = jobs[0];

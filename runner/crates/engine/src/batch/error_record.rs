@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tidegate_plugin::Failure;
 
-use super::job_builder::Item;
+use super::job_builder::JobInput;
 use tidegate_config::Take;
 use tidegate_model::{Address, Timestamp, rfc3339};
 
@@ -32,10 +32,10 @@ pub(crate) struct ErrorRecord<'a> {
     context: Option<&'a RawValue>,
     /// Position in the user's code.
     #[serde(skip_serializing_if = "Option::is_none")]
-    at: Option<Place<'a>>,
+    at: Option<RecordPlace<'a>>,
     /// Position of the job in its file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<Place<'a>>,
+    file: Option<RecordPlace<'a>>,
     hash: String,
     /// Number of the configuration that failed.
     generation: u64,
@@ -53,7 +53,7 @@ struct Given {
 }
 
 #[derive(Debug, Serialize)]
-struct Place<'a> {
+struct RecordPlace<'a> {
     path: &'a str,
     line: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,12 +78,12 @@ pub(crate) struct Case<'a> {
     pub(crate) step: &'a Address,
     pub(crate) take: Take,
     pub(crate) generation: u64,
-    pub(crate) item: &'a Item<'a>,
+    pub(crate) item: &'a JobInput<'a>,
 }
 
 /// Appends the record of `failure` to `buffer` as one JSON object.
 pub(crate) fn write(case: &Case<'_>, failure: &Failure, buffer: &mut Vec<u8>) -> serde_json::Result<()> {
-    let at = failure.place.as_ref().map(|place| Place {
+    let at = failure.place.as_ref().map(|place| RecordPlace {
         path: &place.file,
         line: place.line,
         column: place.column,
@@ -105,7 +105,7 @@ pub(crate) fn write(case: &Case<'_>, failure: &Failure, buffer: &mut Vec<u8>) ->
         message: &failure.message,
         at,
         context: failure.context.as_deref().and_then(|context| serde_json::from_str(context).ok()),
-        file: path.as_ref().map(|(path, line)| Place { path, line: *line, column: None }),
+        file: path.as_ref().map(|(path, line)| RecordPlace { path, line: *line, column: None }),
         hash: case.item.hash.to_string(),
         generation: case.generation,
         meta: serde_json::from_str(&case.item.carried).ok(),
@@ -114,7 +114,7 @@ pub(crate) fn write(case: &Case<'_>, failure: &Failure, buffer: &mut Vec<u8>) ->
     serde_json::to_writer(buffer, &record)
 }
 
-fn job(item: &Item<'_>) -> Job {
+fn job(item: &JobInput<'_>) -> Job {
     match std::str::from_utf8(item.payload) {
         Ok(text) => match serde_json::from_str::<Box<RawValue>>(text) {
             // A job with a fault was cut or wrapped, so it does not count as JSON even if it parses.

@@ -2,45 +2,45 @@
 
 use std::sync::Arc;
 
-use crate::commit::request::{Jobs, Span};
-use crate::processor::monitor_protocol::Word;
+use crate::commit::request::{BatchJobs, InputSpan};
+use crate::processor::monitor_protocol::JobVerdict;
 use tidegate_model::{Batch, Mark, Segment, Timestamp};
 use tidegate_store::{DelayedJob, DelayedKey};
 
 /// Jobs of one read.
 #[derive(Debug)]
-pub(crate) struct Fetched {
+pub(crate) struct ReadBatch {
     pub(crate) batch: Arc<Batch>,
     pub(crate) mark: Option<Mark>,
     pub(crate) segments: Vec<Segment>,
     /// Rows of redelivered jobs, in the order of their payloads.
-    pub(crate) returned: Option<Arc<[Returned]>>,
+    pub(crate) returned: Option<Arc<[RedeliveredJob]>>,
 }
 
 /// Redelivered job.
 #[derive(Debug)]
-pub(crate) struct Returned {
+pub(crate) struct RedeliveredJob {
     pub(crate) key: DelayedKey,
     pub(crate) job: DelayedJob,
 }
 
 /// Jobs of a batch, for a worker.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Work {
+pub(crate) struct BatchInput {
     pub(crate) jobs: usize,
     /// Slices of reads; those of one input follow each other unless the jobs are sequential.
-    pub(crate) portions: Vec<Portion>,
+    pub(crate) portions: Vec<BatchSlice>,
     /// Whether the slices are one sequence of jobs, instead of the sides of a row.
     pub(crate) sequential: bool,
     /// Verdicts of the jobs, in their order, if they are completed and not attempted.
-    pub(crate) words: Option<Arc<[Word]>>,
+    pub(crate) words: Option<Arc<[JobVerdict]>>,
     /// Last attempt of its one job, if it was made in this run and the job is not parked.
-    pub(crate) before: Option<Arc<Attempt>>,
+    pub(crate) before: Option<Arc<FailedAttempt>>,
 }
 
 /// Failed attempt at a job.
 #[derive(Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct FailedAttempt {
     pub(crate) number: u32,
     /// Start of the first attempt.
     pub(crate) first: Option<Timestamp>,
@@ -49,35 +49,35 @@ pub(crate) struct Attempt {
 
 /// Slice of a read that belongs to a batch.
 #[derive(Clone, Debug)]
-pub(crate) struct Portion {
+pub(crate) struct BatchSlice {
     pub(crate) input: usize,
     pub(crate) batch: Arc<Batch>,
     pub(crate) skip: usize,
     pub(crate) jobs: usize,
-    pub(crate) returned: Option<Arc<[Returned]>>,
+    pub(crate) returned: Option<Arc<[RedeliveredJob]>>,
 }
 
-impl Fetched {
+impl ReadBatch {
     pub(crate) fn new(batch: Batch) -> Self {
         Self { batch: Arc::new(batch), mark: None, segments: Vec::new(), returned: None }
     }
 }
 
-impl Portion {
+impl BatchSlice {
     /// Redelivered jobs of the slice.
-    pub(crate) fn returned(&self) -> &[Returned] {
+    pub(crate) fn returned(&self) -> &[RedeliveredJob] {
         self.returned.as_ref().map_or(&[], |all| &all[self.skip..][..self.jobs])
     }
 
     /// Whether `next` continues this slice.
-    pub(crate) fn is_before(&self, next: &Portion) -> bool {
+    pub(crate) fn is_before(&self, next: &BatchSlice) -> bool {
         self.input == next.input
             && Arc::ptr_eq(&self.batch, &next.batch)
             && self.skip + self.jobs == next.skip
     }
 }
 
-impl Work {
+impl BatchInput {
     /// Keeps the first `jobs` jobs and returns the others.
     pub(crate) fn split_off(&mut self, jobs: usize) -> Self {
         let (mut kept, mut rest, mut left) = (Vec::new(), Vec::new(), Vec::<(usize, usize)>::new());
@@ -90,7 +90,7 @@ impl Work {
             *left -= count;
             if count < portion.jobs {
                 let (skip, jobs) = (portion.skip + count, portion.jobs - count);
-                rest.push(Portion { skip, jobs, ..portion.clone() });
+                rest.push(BatchSlice { skip, jobs, ..portion.clone() });
             }
             if count > 0 {
                 portion.jobs = count;
@@ -104,8 +104,8 @@ impl Work {
     }
 
     /// Identity of the first `taken` jobs, for the store.
-    pub(crate) fn first(&self, taken: usize) -> Jobs {
-        let mut jobs = Jobs::default();
+    pub(crate) fn first(&self, taken: usize) -> BatchJobs {
+        let mut jobs = BatchJobs::default();
         let mut left = Vec::new();
         for portion in &self.portions {
             if left.last().is_none_or(|&(input, _)| input != portion.input && !self.sequential) {
@@ -122,7 +122,7 @@ impl Work {
                     let keys = returned[portion.skip..portion.skip + count].iter();
                     jobs.returned.extend(keys.map(|returned| returned.key.clone()));
                 }
-                None => jobs.spans.push(Span {
+                None => jobs.spans.push(InputSpan {
                     input: portion.input,
                     first: portion.batch.first + portion.skip as u64,
                     jobs: count as u64,
@@ -134,7 +134,7 @@ impl Work {
 
     /// Bytes of its jobs, as they were read.
     pub(crate) fn byte_len(&self) -> usize {
-        let bytes = |portion: &Portion| {
+        let bytes = |portion: &BatchSlice| {
             let all = portion.batch.payloads.byte_len();
             if portion.jobs == portion.batch.len() {
                 return all;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::input::{Attempt, Portion, Returned, Work};
+use super::input::{BatchInput, BatchSlice, FailedAttempt, RedeliveredJob};
 use super::provenance;
 use tidegate_components::script::json;
 use tidegate_config::{Configuration, Input, Meta, Step, Take};
@@ -13,11 +13,11 @@ use tidegate_store::{Completion, JobForm};
 
 /// Inputs of a step, as its attempts get them.
 #[derive(Debug)]
-pub(crate) struct Gatherer {
+pub(crate) struct JobBuilder {
     pipeline: String,
     step: String,
     pub(crate) take: Take,
-    pub(crate) inputs: Vec<Seen>,
+    pub(crate) inputs: Vec<StepInput>,
     /// Common prefix of all delivery hashes of a step with `from`.
     prefix: HashPrefix,
     /// Whether a job is wrapped in a map with its binding (`alts`).
@@ -29,7 +29,7 @@ pub(crate) struct Gatherer {
 
 /// Input of a step.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct StepInput {
     /// Name in the delivery hash: the binding, or the address for `from`.
     pub(crate) name: String,
     pub(crate) address: Address,
@@ -38,15 +38,15 @@ pub(crate) struct Seen {
 
 /// One job for one attempt.
 #[derive(Clone, Debug)]
-pub(crate) struct Item<'a> {
+pub(crate) struct JobInput<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) form: Form,
     /// Reason for which it cannot run: the source could not read it, or a part of it is not JSON.
     pub(crate) fault: Option<Cow<'a, str>>,
     /// Index by input; 0 if the input has no job here.
     pub(crate) indices: &'a [u64],
-    row: &'a [Place<'a>],
-    inputs: &'a [Seen],
+    row: &'a [InputCell<'a>],
+    inputs: &'a [StepInput],
     pub(crate) hash: DeliveryHash,
     /// Number of the attempt, from 1.
     pub(crate) attempt: u32,
@@ -57,34 +57,34 @@ pub(crate) struct Item<'a> {
     /// Provenance as JSON; empty if there is none.
     pub(crate) carried: String,
     /// Last attempt, if it was made in this run and the job is not parked.
-    before: Option<&'a Attempt>,
+    before: Option<&'a FailedAttempt>,
 }
 
 /// Cursor over the jobs of a batch.
 #[derive(Debug)]
-pub(crate) struct Walk<'w> {
+pub(crate) struct BatchCursor<'w> {
     /// Portions of each side of a row, with the position in them.
-    sides: Vec<(&'w [Portion], usize)>,
-    row: Vec<Place<'w>>,
+    sides: Vec<(&'w [BatchSlice], usize)>,
+    row: Vec<InputCell<'w>>,
     indices: Vec<u64>,
 }
 
 /// Position of one job of a row.
 #[derive(Clone, Copy, Debug)]
-struct Place<'w> {
+struct InputCell<'w> {
     input: usize,
     batch: &'w Batch,
     position: usize,
-    returned: Option<&'w Returned>,
+    returned: Option<&'w RedeliveredJob>,
 }
 
-impl Gatherer {
+impl JobBuilder {
     pub(crate) fn new(configuration: &Configuration, step: &Step) -> Self {
         let (pipeline, name) = (step.address.pipeline.to_string(), step.address.name.to_string());
-        let inputs: Vec<Seen> = step
+        let inputs: Vec<StepInput> = step
             .inputs
             .iter()
-            .map(|input| Seen {
+            .map(|input| StepInput {
                 name: input.hash_name(),
                 address: input.address.clone(),
                 meta: match input.input {
@@ -107,7 +107,7 @@ impl Gatherer {
     }
 
     /// Whether the jobs of `work` have provenance.
-    pub(crate) fn carries(&self, work: &Work) -> bool {
+    pub(crate) fn carries(&self, work: &BatchInput) -> bool {
         self.carries
             || work.portions.iter().any(|portion| {
                 portion.batch.carried.is_some()
@@ -116,15 +116,19 @@ impl Gatherer {
     }
 
     /// Builds the next job of the batch.
-    pub(crate) fn next<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Option<Item<'a>> {
+    pub(crate) fn next<'a>(
+        &'a mut self,
+        walk: &'a mut BatchCursor<'_>,
+        carries: bool,
+    ) -> Option<JobInput<'a>> {
         walk.advance(self.inputs.len())?;
         // Fast path: a single job without provenance, which is the most frequent case.
-        if let (Take::From, &[place @ Place { returned: None, batch, .. }]) = (self.take, &walk.row[..])
+        if let (Take::From, &[place @ InputCell { returned: None, batch, .. }]) = (self.take, &walk.row[..])
             && !carries
         {
             let index = place.index();
             walk.indices[place.input] = index;
-            return Some(Item {
+            return Some(JobInput {
                 payload: payload(batch, place.position),
                 form: batch.form,
                 fault: batch.fault(place.position).map(Cow::from),
@@ -142,7 +146,7 @@ impl Gatherer {
         Some(self.gather(walk, carries))
     }
 
-    fn gather<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Item<'a> {
+    fn gather<'a>(&'a mut self, walk: &'a mut BatchCursor<'_>, carries: bool) -> JobInput<'a> {
         let carried = if carries { self.carried(&walk.row) } else { String::new() };
         let fault = self.fault(&walk.row);
         let form = if walk.row.iter().all(|place| place.batch.form == Form::Json) {
@@ -150,7 +154,7 @@ impl Gatherer {
         } else {
             Form::Unchecked
         };
-        if let [Place { returned: Some(returned), batch, position, .. }] = walk.row[..] {
+        if let [InputCell { returned: Some(returned), batch, position, .. }] = walk.row[..] {
             walk.indices.fill(0);
             for (name, index) in &returned.job.inputs {
                 if let Some(input) = self.inputs.iter().position(|input| input.name == *name) {
@@ -159,7 +163,7 @@ impl Gatherer {
             }
             let inputs = returned.job.inputs.iter();
             let hash = self.hash(inputs.map(|(name, index)| (name.as_str(), index)));
-            return Item {
+            return JobInput {
                 payload: payload(batch, position),
                 form: if returned.job.form == JobForm::Json { form } else { Form::Unchecked },
                 fault,
@@ -192,7 +196,7 @@ impl Gatherer {
                 &self.payload
             }
         };
-        Item {
+        JobInput {
             payload: whole,
             form,
             fault,
@@ -215,7 +219,7 @@ impl Gatherer {
     }
 
     /// Makes `payload` a map of binding → job.
-    fn wrap(&mut self, row: &[Place<'_>]) {
+    fn wrap(&mut self, row: &[InputCell<'_>]) {
         self.payload.clear();
         for (at, place) in row.iter().enumerate() {
             self.payload.extend_from_slice(if at == 0 { b"{\"" } else { b",\"" });
@@ -229,11 +233,11 @@ impl Gatherer {
 
     /// Reason for which a part is not JSON. Each part is checked on its own, because the parts could become
     /// valid JSON together.
-    fn fault<'w>(&self, row: &[Place<'w>]) -> Option<Cow<'w, str>> {
+    fn fault<'w>(&self, row: &[InputCell<'w>]) -> Option<Cow<'w, str>> {
         if let Some(fault) = row.iter().find_map(|place| place.batch.fault(place.position)) {
             return Some(fault.into());
         }
-        if let [Place { returned: Some(returned), .. }] = row {
+        if let [InputCell { returned: Some(returned), .. }] = row {
             let is_json = returned.job.form == JobForm::Json;
             return (!is_json).then(|| "the job is no JSON".into());
         }
@@ -248,8 +252,8 @@ impl Gatherer {
         })
     }
 
-    fn carried(&self, row: &[Place<'_>]) -> String {
-        let mut merged = provenance::Merged::default();
+    fn carried(&self, row: &[InputCell<'_>]) -> String {
+        let mut merged = provenance::MergedProvenance::default();
         for place in row {
             if let Some(returned) = place.returned {
                 merged.add(returned.job.carried.as_deref().unwrap_or_default());
@@ -264,8 +268,8 @@ impl Gatherer {
     }
 }
 
-impl<'w> Walk<'w> {
-    pub(crate) fn new(work: &'w Work) -> Self {
+impl<'w> BatchCursor<'w> {
+    pub(crate) fn new(work: &'w BatchInput) -> Self {
         let sides = work.portions.chunk_by(|one, other| work.sequential || one.input == other.input);
         Self { sides: sides.map(|portions| (portions, 0)).collect(), row: Vec::new(), indices: Vec::new() }
     }
@@ -283,15 +287,15 @@ impl<'w> Walk<'w> {
             let position = portion.skip + *at;
             *at += 1;
             let returned = portion.returned.as_ref().and_then(|all| all.get(position));
-            self.row.push(Place { input: portion.input, batch: &portion.batch, position, returned });
+            self.row.push(InputCell { input: portion.input, batch: &portion.batch, position, returned });
         }
         (!self.row.is_empty()).then_some(())
     }
 }
 
-impl<'a> Item<'a> {
+impl<'a> JobInput<'a> {
     /// Continues after the last attempt of this run.
-    pub(crate) fn goes_on_after(&mut self, before: &'a Attempt) {
+    pub(crate) fn goes_on_after(&mut self, before: &'a FailedAttempt) {
         self.attempt = before.number.saturating_add(1);
         self.first_attempt = before.first;
         self.before = Some(before);
@@ -329,7 +333,7 @@ impl<'a> Item<'a> {
     }
 
     /// Inputs that have a job here, each with the index.
-    pub(crate) fn given(&self) -> impl Iterator<Item = (&Seen, u64)> {
+    pub(crate) fn given(&self) -> impl Iterator<Item = (&StepInput, u64)> {
         let given = self.inputs.iter().zip(self.indices);
         given.filter(|&(_, &index)| index > 0).map(|(seen, &index)| (seen, index))
     }
@@ -340,7 +344,7 @@ impl<'a> Item<'a> {
     }
 }
 
-impl Place<'_> {
+impl InputCell<'_> {
     fn index(&self) -> u64 {
         self.batch.first + self.position as u64
     }

@@ -8,9 +8,9 @@ use tidegate_model::{Address, Stamp, rfc3339};
 
 /// Provenance of several jobs that become one.
 #[derive(Debug, Default)]
-pub(crate) struct Merged(Map<String, Value>);
+pub(crate) struct MergedProvenance(Map<String, Value>);
 
-impl Merged {
+impl MergedProvenance {
     /// Adds the provenance of a job; an empty text adds nothing.
     pub(crate) fn add(&mut self, carried: &str) {
         if carried.is_empty() {
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn queues_that_were_passed_add_up() {
         let all = Meta { index: true, time: true, transaction: true };
-        let mut merged = Merged::default();
+        let mut merged = MergedProvenance::default();
         merged.add(r#"{"p/a":{"index":3}}"#);
         merged.stamp(&Address::parse("p/b").unwrap(), all, 4, Some(&STAMP));
         merged.stamp(&Address::parse("p/c").unwrap(), Meta::default(), 5, Some(&STAMP));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn branches_of_one_job_that_meet_again_say_it_once_and_several_jobs_are_a_list() {
-        let mut merged = Merged::default();
+        let mut merged = MergedProvenance::default();
         merged.add(r#"{"p/a":{"index":3}}"#);
         merged.add(r#"{"p/a":{"index":3}}"#);
         assert_eq!(merged.0["p/a"]["index"], 3);

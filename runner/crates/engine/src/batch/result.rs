@@ -6,76 +6,76 @@ use std::time::Duration;
 
 use tidegate_plugin::Failure;
 
-use super::input::Attempt;
-use crate::commit::request::Made;
-use crate::step::stats::ClosedBy;
-use tidegate_dispatch::{EndedBy, Failed, JobEnd};
+use super::input::FailedAttempt;
+use crate::commit::request::OutputBlock;
+use crate::step::stats::BlockCause;
+use tidegate_dispatch::{BatchCut, Failed, JobOutcome};
 use tidegate_model::{Counters, DeliveryHash, Timestamp};
 use tidegate_store::{Delayed, Outcome, Span};
 
 /// Result of a batch.
 #[derive(Debug, Default)]
-pub(crate) struct Ran {
+pub(crate) struct BatchResult {
     /// Number of its jobs that are accounted for: all, or those before the one that halts the step.
     pub(crate) taken: usize,
     /// Outputs in the order of the step's bindings.
-    pub(crate) outputs: Vec<Made>,
+    pub(crate) outputs: Vec<OutputBlock>,
     /// Error records.
-    pub(crate) errors: Option<Made>,
+    pub(crate) errors: Option<OutputBlock>,
     /// Jobs that run again, and outputs that are due later.
     pub(crate) delayed: Vec<Delayed>,
     pub(crate) outcomes: Vec<(DeliveryHash, Outcome)>,
     /// Suspects that are cleared by the delivery.
     pub(crate) settles: Vec<Span>,
     pub(crate) counters: Counters,
-    pub(crate) halt: Option<Stumble>,
+    pub(crate) halt: Option<HaltCause>,
     /// Number of taken jobs that will be redelivered.
     pub(crate) stayed: usize,
     /// Outcome of each taken job, for a queued step.
-    pub(crate) ends: Vec<JobEnd>,
+    pub(crate) ends: Vec<JobOutcome>,
     /// Jobs that failed permanently, by cause.
     pub(crate) failed: Vec<Failed>,
     /// Reason for which the step must not start a job now.
-    pub(crate) held: Option<Hindrance>,
+    pub(crate) held: Option<StartBlock>,
     /// Whether no job has run, so that the batch can run again.
     pub(crate) goes_back: bool,
     /// Whether the rest was not attempted, because the batch took long or has many outputs.
     pub(crate) cut: bool,
     /// Delivery of the job behind the taken ones, if it waits for its next attempt. It is used if the job's
     /// turn comes earlier.
-    pub(crate) waits: Option<Box<Ran>>,
+    pub(crate) waits: Option<Box<BatchResult>>,
     /// Time that the worker took.
     pub(crate) took: Duration,
 }
 
 /// Reason for which a step must not start a job.
 #[derive(Clone, Debug)]
-pub(crate) struct Hindrance {
-    pub(crate) by: ClosedBy,
+pub(crate) struct StartBlock {
+    pub(crate) by: BlockCause,
     /// Sentence fragment.
     pub(crate) why: String,
 }
 
-impl Hindrance {
+impl StartBlock {
     /// The setup failed, and is retried at `until`.
     pub(crate) fn of_setup(failure: &Failure, until: Timestamp) -> Self {
-        Self { by: ClosedBy::Setup { until }, why: failure.to_string() }
+        Self { by: BlockCause::Setup { until }, why: failure.to_string() }
     }
 }
 
 /// Job that halted a step, and the reason.
 #[derive(Debug)]
-pub(crate) struct Stumble {
+pub(crate) struct HaltCause {
     pub(crate) index: u64,
     pub(crate) failure: Failure,
-    pub(crate) halts: Halts,
+    pub(crate) halts: HaltReason,
     /// Position of the job in a file.
     pub(crate) file: Option<(Arc<Path>, u64)>,
 }
 
 /// Reason for which a failed job halts its step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Halts {
+pub(crate) enum HaltReason {
     /// The step has no error queue.
     NoErrors,
     /// The retry policy requires it.
@@ -84,9 +84,9 @@ pub(crate) enum Halts {
     Run,
 }
 
-impl Ran {
+impl BatchResult {
     /// Adds a taken job that stays parked in the store.
-    pub(crate) fn stays(&mut self, row: Delayed, end: JobEnd) {
+    pub(crate) fn stays(&mut self, row: Delayed, end: JobOutcome) {
         self.delayed.push(row);
         self.taken += 1;
         self.stayed += 1;
@@ -94,27 +94,27 @@ impl Ran {
     }
 
     /// Result of one job that waits for its next attempt.
-    pub(crate) fn waiting(row: Delayed, end: JobEnd, settles: Vec<Span>) -> Box<Self> {
+    pub(crate) fn waiting(row: Delayed, end: JobOutcome, settles: Vec<Span>) -> Box<Self> {
         let mut ran = Self { settles, ..Self::default() };
         ran.stays(row, end);
         Box::new(ran)
     }
 
     /// Last attempt of its one job, if that waits for its next attempt.
-    pub(crate) fn attempt(&self) -> Option<Attempt> {
+    pub(crate) fn attempt(&self) -> Option<FailedAttempt> {
         let job = &self.delayed.first()?.job;
-        Some(Attempt { number: job.attempt, first: job.first_attempt, error: job.last_error.clone() })
+        Some(FailedAttempt { number: job.attempt, first: job.first_attempt, error: job.last_error.clone() })
     }
 
     /// Reason for which the worker ended the batch.
-    pub(crate) fn ending(&self) -> EndedBy {
+    pub(crate) fn ending(&self) -> BatchCut {
         let waits = self.waits.as_ref().and_then(|waits| waits.ends.first());
         match waits {
-            Some(JobEnd::Held(until)) => EndedBy::Holds(*until),
-            Some(JobEnd::Delayed(due)) => EndedBy::Waits(*due),
-            _ if self.halt.is_some() => EndedBy::Halts,
-            _ if self.cut => EndedBy::Cut,
-            _ => EndedBy::Whole,
+            Some(JobOutcome::Held(until)) => BatchCut::Holds(*until),
+            Some(JobOutcome::Delayed(due)) => BatchCut::Waits(*due),
+            _ if self.halt.is_some() => BatchCut::Halts,
+            _ if self.cut => BatchCut::Cut,
+            _ => BatchCut::Whole,
         }
     }
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tidegate_plugin::{Cause, Failure, FailureKind};
 
-use super::job_builder::Item;
-use super::result::Halts;
+use super::job_builder::JobInput;
+use super::result::HaltReason;
 use tidegate_components::script::json;
 use tidegate_config::{Configuration, GateRef, Promise, Step};
-use tidegate_dispatch::Before;
+use tidegate_dispatch::DurabilityBarrier;
 use tidegate_model::{Address, Decision, Form, RetryPolicy, Then, Timestamp, Tried, Trouble};
 use tidegate_store::{Delayed, DelayedJob, JobForm, NEVER, Standing};
 
@@ -22,7 +22,7 @@ const SETUP_MAX: Duration = Duration::from_mins(1);
 
 /// Failure handling of a step.
 #[derive(Debug)]
-pub(crate) struct Retrying {
+pub(crate) struct RetryDecider {
     policy: Option<RetryPolicy>,
     /// Whether a failed job goes to the error queue.
     has_errors: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Retrying {
 
 /// Decision about a job whose attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum FailureOutcome {
     /// It runs again, not before this time.
     Again(Timestamp),
     /// It was not attempted: the job keeps its place, and the step starts nothing before this time.
@@ -48,19 +48,19 @@ pub(crate) enum Fate {
     /// It goes to the error queue.
     Error,
     /// It is consumed.
-    Dropped(Why),
+    Dropped(DropReason),
     /// It halts the step.
-    Halts(Halts),
+    Halts(HaltReason),
 }
 
 /// Reason for which a failed job is consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum DropReason {
     AtMostOnce,
     Exhausted,
 }
 
-impl Retrying {
+impl RetryDecider {
     pub(crate) fn new(configuration: &Configuration, step: &Step) -> Self {
         let every = |GateRef(gate): GateRef| configuration.gates[gate].inquiry.every;
         Self {
@@ -84,10 +84,10 @@ impl Retrying {
     }
 
     /// Decides about `item`. If it has no attempts or time left, that is added to `failure`.
-    pub(crate) fn fate(&self, item: &Item<'_>, failure: &mut Failure, now: Timestamp) -> Fate {
+    pub(crate) fn fate(&self, item: &JobInput<'_>, failure: &mut Failure, now: Timestamp) -> FailureOutcome {
         match failure.kind {
-            FailureKind::GateClosed => return Fate::Held(after(now, self.gate_every)),
-            FailureKind::Pending => return Fate::Pending,
+            FailureKind::GateClosed => return FailureOutcome::Held(after(now, self.gate_every)),
+            FailureKind::Pending => return FailureOutcome::Pending,
             _ => {}
         }
         let given_up = self.refused();
@@ -99,7 +99,7 @@ impl Retrying {
         let default = (self.policy.is_none() && asks).then(RetryPolicy::default);
         let Some(policy) = self.policy.as_ref().or(default.as_ref()) else { return given_up };
         match policy.next(&tried(item, failure, self.plugs_in, now)) {
-            Decision::Again { at } => Fate::Again(in_time(at.max(after(now, self.delay_window)))),
+            Decision::Again { at } => FailureOutcome::Again(in_time(at.max(after(now, self.delay_window)))),
             Decision::NotRetried => given_up,
             Decision::Exhausted(exhausted) => {
                 // The message of a halted step has this reason even after a single attempt.
@@ -108,8 +108,8 @@ impl Retrying {
                 }
                 match policy.then {
                     Then::ErrorQueue => given_up,
-                    Then::Drop => Fate::Dropped(Why::Exhausted),
-                    Then::Halt => Fate::Halts(Halts::Policy),
+                    Then::Drop => FailureOutcome::Dropped(DropReason::Exhausted),
+                    Then::Halt => FailureOutcome::Halts(HaltReason::Policy),
                 }
             }
         }
@@ -126,21 +126,21 @@ impl Retrying {
     }
 
     /// Decides about a job that is not retried under any policy.
-    pub(crate) fn refused(&self) -> Fate {
+    pub(crate) fn refused(&self) -> FailureOutcome {
         match (self.has_errors, self.only_once) {
-            (true, _) => Fate::Error,
-            (false, true) => Fate::Dropped(Why::AtMostOnce),
-            (false, false) => Fate::Halts(Halts::NoErrors),
+            (true, _) => FailureOutcome::Error,
+            (false, true) => FailureOutcome::Dropped(DropReason::AtMostOnce),
+            (false, false) => FailureOutcome::Halts(HaltReason::NoErrors),
         }
     }
 }
 
 /// Record that must be durable before a batch of the step may run.
-pub(crate) fn before(step: &Step, configuration: &Configuration) -> Before {
+pub(crate) fn before(step: &Step, configuration: &Configuration) -> DurabilityBarrier {
     match step.delivery {
-        Promise::AtMostOnce => Before::Progress,
-        Promise::ExactlyOnce if step.has_effects(configuration) => Before::Snapshot,
-        Promise::ExactlyOnce | Promise::AtLeastOnce => Before::Nothing,
+        Promise::AtMostOnce => DurabilityBarrier::Progress,
+        Promise::ExactlyOnce if step.has_effects(configuration) => DurabilityBarrier::Snapshot,
+        Promise::ExactlyOnce | Promise::AtLeastOnce => DurabilityBarrier::Nothing,
     }
 }
 
@@ -153,7 +153,7 @@ fn in_time(due: Timestamp) -> Timestamp {
     due.min(Timestamp::LATEST)
 }
 
-fn tried(item: &Item<'_>, failure: &Failure, plugs_in: bool, now: Timestamp) -> Tried {
+fn tried(item: &JobInput<'_>, failure: &Failure, plugs_in: bool, now: Timestamp) -> Tried {
     let asked = match failure.kind {
         FailureKind::RetryIn(delay) => Some(delay),
         _ => None,
@@ -189,7 +189,7 @@ fn trouble(failure: &Failure, plugs_in: bool) -> Trouble {
 /// Row of a job that waits for its next attempt.
 pub(crate) fn delayed(
     step: &Address,
-    item: &Item<'_>,
+    item: &JobInput<'_>,
     failure: &Failure,
     at: Timestamp,
     now: Timestamp,
@@ -204,7 +204,7 @@ pub(crate) fn delayed(
 }
 
 /// Row of a job while it is being attempted.
-pub(crate) fn begun(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed {
+pub(crate) fn begun(step: &Address, item: &JobInput<'_>, now: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
@@ -217,7 +217,7 @@ pub(crate) fn begun(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed 
 }
 
 /// Row of a job that waits for a gate; its beginning does not count as an attempt.
-pub(crate) fn held(step: &Address, item: &Item<'_>, due: Timestamp) -> Delayed {
+pub(crate) fn held(step: &Address, item: &JobInput<'_>, due: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt.saturating_sub(1),
         first_attempt: item.first_attempt,
@@ -228,7 +228,7 @@ pub(crate) fn held(step: &Address, item: &Item<'_>, due: Timestamp) -> Delayed {
 }
 
 /// Row of a job that is pending in an external system under `handle`.
-pub(crate) fn pending(step: &Address, item: &Item<'_>, handle: &str, now: Timestamp) -> Delayed {
+pub(crate) fn pending(step: &Address, item: &JobInput<'_>, handle: &str, now: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
@@ -239,7 +239,7 @@ pub(crate) fn pending(step: &Address, item: &Item<'_>, handle: &str, now: Timest
 }
 
 /// Row of a job that waits to be submitted again, because the external system does not know it.
-pub(crate) fn forgotten(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed {
+pub(crate) fn forgotten(step: &Address, item: &JobInput<'_>, now: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt,
         first_attempt: item.first_attempt,
@@ -251,7 +251,7 @@ pub(crate) fn forgotten(step: &Address, item: &Item<'_>, now: Timestamp) -> Dela
 }
 
 /// Row of an output that is due later.
-pub(crate) fn late(step: &Address, item: &Item<'_>, to: &str, due: Timestamp, payload: &[u8]) -> Delayed {
+pub(crate) fn late(step: &Address, item: &JobInput<'_>, to: &str, due: Timestamp, payload: &[u8]) -> Delayed {
     let job = DelayedJob {
         to: Some(to.to_owned()),
         form: JobForm::Json,
@@ -262,11 +262,11 @@ pub(crate) fn late(step: &Address, item: &Item<'_>, to: &str, due: Timestamp, pa
 }
 
 /// Error of the last attempt.
-fn last_error(item: &Item<'_>) -> Option<String> {
+fn last_error(item: &JobInput<'_>) -> Option<String> {
     item.last_error().map(str::to_owned)
 }
 
-fn waiting(item: &Item<'_>) -> DelayedJob {
+fn waiting(item: &JobInput<'_>) -> DelayedJob {
     DelayedJob {
         inputs: item.given().map(|(seen, index)| (seen.name.clone(), index)).collect(),
         attempt: 0,
@@ -282,7 +282,7 @@ fn waiting(item: &Item<'_>) -> DelayedJob {
 }
 
 /// Form of the payload. It is checked now if it was not checked before, because the row records it.
-fn form(item: &Item<'_>) -> JobForm {
+fn form(item: &JobInput<'_>) -> JobForm {
     if item.form == Form::Json || json::check(item.payload).is_ok() {
         JobForm::Json
     } else if std::str::from_utf8(item.payload).is_ok() {

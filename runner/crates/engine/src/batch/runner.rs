@@ -6,24 +6,24 @@ use std::sync::atomic::AtomicBool;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Step as _};
 
 use super::budget;
-use super::budget::Leash;
-use super::crash_guard::Watch;
-use super::input::{Portion, Work};
-use super::job_builder::{Gatherer, Item, Walk};
+use super::budget::BatchBudget;
+use super::crash_guard::BatchCrashGuard;
+use super::input::{BatchInput, BatchSlice};
+use super::job_builder::{BatchCursor, JobBuilder, JobInput};
 use super::reason;
-use super::result::{Halts, Hindrance, Ran, Stumble};
+use super::result::{BatchResult, HaltCause, HaltReason, StartBlock};
 use super::retry;
-use super::retry::{Retrying, before};
-use crate::commit::request::Made;
+use super::retry::{RetryDecider, before};
+use crate::commit::request::OutputBlock;
 use crate::processor::chain;
-use crate::processor::chain::{Links, shown};
-use crate::processor::monitor_protocol::Word;
-use crate::processor::{Common, Owner, Scripts};
-use crate::step::job_attributes::{Cards, Lane};
+use crate::processor::chain::{ProcessorChain, shown};
+use crate::processor::monitor_protocol::JobVerdict;
+use crate::processor::{ScriptGroup, SharedResources, StepContext};
+use crate::step::job_attributes::{AttributeExtractor, Lane};
 use tidegate_components::redact::Scrub;
 use tidegate_components::script::{Entry, Outlet, ScriptStep};
 use tidegate_config::{Configuration, Processor, Promise, Take};
-use tidegate_dispatch::{Before, JobEnd};
+use tidegate_dispatch::{DurabilityBarrier, JobOutcome};
 use tidegate_model::{Address, Clock, Counters, Form, Origins, Status, Timestamp};
 use tidegate_store::{Outcome, Slot, Store};
 
@@ -31,23 +31,23 @@ pub(crate) mod failures;
 pub(crate) mod result_builder;
 pub(crate) mod setup;
 
-use self::failures::{After, Failing};
-use self::result_builder::{Binding, Yield};
-use setup::{Setback, Setup};
+use self::failures::{FailureHandler, JobDisposition};
+use self::result_builder::{BatchResultBuilder, OutputSpec};
+use setup::{SetupFailure, SetupState};
 
 /// A step that is set up for one thread.
 #[derive(Debug)]
-pub(crate) struct Worker {
-    runner: Runner,
-    setup: Setup,
+pub(crate) struct BatchRunner {
+    runner: StepProgram,
+    setup: SetupState,
     /// Whether a batch may run without a durable record.
     starts_at_once: bool,
     address: Address,
-    gatherer: Gatherer,
-    bindings: Vec<Binding>,
-    retrying: Retrying,
+    gatherer: JobBuilder,
+    bindings: Vec<OutputSpec>,
+    retrying: RetryDecider,
     /// Extracts the lane of a job, if the step has lanes.
-    cards: Option<Cards>,
+    cards: Option<AttributeExtractor>,
     /// Maximum number of process deaths a job may cause; `None` if no job is attempted twice.
     crash_limit: Option<u32>,
     keeps_records: bool,
@@ -55,19 +55,19 @@ pub(crate) struct Worker {
     made_before: Option<Store>,
     generation: u64,
     scrub: Scrub,
-    leash: Leash,
+    leash: BatchBudget,
 }
 
 #[derive(Debug)]
-enum Runner {
+enum StepProgram {
     Script(Box<ScriptStep>),
     /// A chain with plugins among the processors.
-    Links(Box<Links>),
+    Links(Box<ProcessorChain>),
     /// No processor: jobs are delivered unchanged.
     Pass,
 }
 
-impl Worker {
+impl BatchRunner {
     /// # Errors
     /// A script does not compile, although `check` has compiled all, or a plugin cannot be set up.
     pub(crate) fn new(
@@ -75,37 +75,39 @@ impl Worker {
         step: &tidegate_config::Step,
         generation: u64,
         store: &Store,
-        common: &Common<'_>,
+        common: &SharedResources<'_>,
         ever_set_up: &Arc<AtomicBool>,
     ) -> Result<Self, String> {
         let scripts: Vec<tidegate_config::Script> =
             step.processors.iter().filter_map(Processor::script).cloned().collect();
         let filter = &step.filter;
-        let runner = if Links::needed(configuration, step) {
-            Runner::Links(Box::new(Links::new(configuration, step, common)?))
+        let runner = if ProcessorChain::needed(configuration, step) {
+            StepProgram::Links(Box::new(ProcessorChain::new(configuration, step, common)?))
         } else if step.processors.is_empty() && filter.is_empty() {
-            Runner::Pass
+            StepProgram::Pass
         } else {
-            Runner::Script(Owner::of(step, &shown(configuration, &step.file), common).script(&Scripts {
-                scripts: &scripts,
-                filter,
-                outlet: if step.outputs.iter().all(|output| output.binding.is_empty()) {
-                    Outlet::Unnamed
-                } else {
-                    Outlet::Named
+            StepProgram::Script(StepContext::of(step, &shown(configuration, &step.file), common).script(
+                &ScriptGroup {
+                    scripts: &scripts,
+                    filter,
+                    outlet: if step.outputs.iter().all(|output| output.binding.is_empty()) {
+                        Outlet::Unnamed
+                    } else {
+                        Outlet::Named
+                    },
+                    wrapped: step.take == Take::Alts,
+                    entry: Entry::Process,
                 },
-                wrapped: step.take == Take::Alts,
-                entry: Entry::Process,
-            })?)
+            )?)
         };
         Ok(Self {
             runner,
-            setup: Setup::new(Arc::clone(ever_set_up)),
-            starts_at_once: before(step, configuration) == Before::Nothing,
-            gatherer: Gatherer::new(configuration, step),
-            bindings: step.outputs.iter().map(Binding::new).collect(),
-            cards: step.queuer.as_ref().map(Cards::new).filter(Cards::has_lanes),
-            retrying: Retrying::new(configuration, step),
+            setup: SetupState::new(Arc::clone(ever_set_up)),
+            starts_at_once: before(step, configuration) == DurabilityBarrier::Nothing,
+            gatherer: JobBuilder::new(configuration, step),
+            bindings: step.outputs.iter().map(OutputSpec::new).collect(),
+            cards: step.queuer.as_ref().map(AttributeExtractor::new).filter(AttributeExtractor::has_lanes),
+            retrying: RetryDecider::new(configuration, step),
             // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
             crash_limit: (step.delivery != Promise::AtMostOnce).then_some(step.crash_limit),
             keeps_records: configuration.keeps_records(step).is_some(),
@@ -113,22 +115,22 @@ impl Worker {
             address: step.address.clone(),
             generation,
             scrub: Scrub::new(&step.secrets),
-            leash: Leash::new(),
+            leash: BatchBudget::new(),
         })
     }
 
     #[cfg(test)]
-    pub(crate) fn set_leash(&mut self, leash: Leash) {
+    pub(crate) fn set_leash(&mut self, leash: BatchBudget) {
         self.leash = leash;
     }
 
     /// Runs the jobs of `work` in order. It stops at a job that halts the step, or that blocks the jobs
     /// behind it until its next attempt. It also stops if the batch takes long or has many outputs.
-    pub(crate) fn run(&mut self, work: &Work, slot: &mut Slot, clock: &dyn Clock) -> Ran {
+    pub(crate) fn run(&mut self, work: &BatchInput, slot: &mut Slot, clock: &dyn Clock) -> BatchResult {
         let leash = self.leash.begin();
         let carries = self.gatherer.carries(work);
         let ran = match (&self.runner, &work.portions[..]) {
-            (Runner::Pass, [portion])
+            (StepProgram::Pass, [portion])
                 if portion.batch.form == Form::Json
                     && portion.batch.faults.is_empty()
                     && portion.jobs == portion.batch.len()
@@ -139,22 +141,24 @@ impl Worker {
                 self.pass_all(portion, work.sequential)
             }
             _ => match self.set_up_for(work, clock) {
-                Some(Setback { failure, until: Some(until) }) if self.starts_at_once && !work.sequential => {
-                    Ran {
-                        held: Some(Hindrance::of_setup(&failure, until)),
+                Some(SetupFailure { failure, until: Some(until) })
+                    if self.starts_at_once && !work.sequential =>
+                {
+                    BatchResult {
+                        held: Some(StartBlock::of_setup(&failure, until)),
                         goes_back: true,
-                        ..Ran::default()
+                        ..BatchResult::default()
                     }
                 }
                 setback => self.run_each(work, slot, carries, (&leash, clock), setback),
             },
         };
-        Ran { took: leash.took(), ..ran }
+        BatchResult { took: leash.took(), ..ran }
     }
 
     /// Sets up the step before the first job begins, and returns the setback if that fails. Redelivered jobs
     /// are set up one by one, because some need no setup.
-    fn set_up_for(&mut self, work: &Work, clock: &dyn Clock) -> Option<Setback> {
+    fn set_up_for(&mut self, work: &BatchInput, clock: &dyn Clock) -> Option<SetupFailure> {
         let fresh = work.words.is_none() && work.portions.iter().all(|portion| portion.returned.is_none());
         if !fresh {
             return None;
@@ -172,7 +176,7 @@ impl Worker {
     }
 
     /// `picked`: whether the outcome of each job is needed.
-    fn pass_all(&self, portion: &Portion, picked: bool) -> Ran {
+    fn pass_all(&self, portion: &BatchSlice, picked: bool) -> BatchResult {
         let jobs = portion.jobs as u64;
         let mut origins = self.origins();
         if self.bindings.iter().any(|binding| binding.to_queue) {
@@ -182,53 +186,53 @@ impl Worker {
                 origins.push(&row);
             }
         }
-        let made = |binding: &Binding| {
+        let made = |binding: &OutputSpec| {
             let payloads = portion.batch.payloads.clone();
             if binding.to_queue {
-                Made::for_queue(payloads, &origins, None)
+                OutputBlock::for_queue(payloads, &origins, None)
             } else {
-                Made::for_sink(payloads)
+                OutputBlock::for_sink(payloads)
             }
         };
-        let outputs: Vec<Made> = self.bindings.iter().map(made).collect();
+        let outputs: Vec<OutputBlock> = self.bindings.iter().map(made).collect();
         let given = jobs * outputs.len() as u64;
         let counters = Counters { taken: jobs, given, ..Counters::default() };
-        let ends = if picked { vec![JobEnd::Finished; portion.jobs] } else { Vec::new() };
-        Ran { taken: portion.jobs, outputs, counters, ends, ..Ran::default() }
+        let ends = if picked { vec![JobOutcome::Finished; portion.jobs] } else { Vec::new() };
+        BatchResult { taken: portion.jobs, outputs, counters, ends, ..BatchResult::default() }
     }
 
     fn run_each(
         &mut self,
-        work: &Work,
+        work: &BatchInput,
         slot: &mut Slot,
         carries: bool,
-        (leash, clock): (&budget::Running, &dyn Clock),
-        mut setback: Option<Setback>,
-    ) -> Ran {
+        (leash, clock): (&budget::BudgetMeter, &dyn Clock),
+        mut setback: Option<SetupFailure>,
+    ) -> BatchResult {
         let now = clock.now();
         let made_before = match self.made_before(work, carries) {
             Ok(made_before) => made_before,
             Err(failure) => {
-                let halt = Some(Stumble { index: 0, failure, halts: Halts::Run, file: None });
-                return Ran { halt, ..Ran::default() };
+                let halt = Some(HaltCause { index: 0, failure, halts: HaltReason::Run, file: None });
+                return BatchResult { halt, ..BatchResult::default() };
             }
         };
-        let mut made = Yield::new(&self.bindings, &self.origins(), carries, work.sequential);
+        let mut made = BatchResultBuilder::new(&self.bindings, &self.origins(), carries, work.sequential);
         if work.words.is_none() && setback.is_none() {
             self.prepare(work, carries, &made_before, now);
         }
         let mut checkpoint = Checkpoint::default();
         // Without an attempt no job can crash the process.
         let crash_limit = self.crash_limit.filter(|_| work.words.is_none());
-        let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, crash_limit);
-        let (mut walk, take) = (Walk::new(work), self.gatherer.take);
+        let mut watch = BatchCrashGuard::begin(slot, &self.address, &mut self.gatherer, work, crash_limit);
+        let (mut walk, take) = (BatchCursor::new(work), self.gatherer.take);
         let (step, retrying) = (&self.address, &self.retrying);
-        let failing = Failing { retrying, step, take, generation: self.generation };
+        let failing = FailureHandler { retrying, step, take, generation: self.generation };
         while let Some(mut item) = self.gatherer.next(&mut walk, carries) {
             if let Some(before) = &work.before {
                 item.goes_on_after(before);
             }
-            let said = item.said().map(Word::of);
+            let said = item.said().map(JobVerdict::of);
             let word = work.words.as_ref().and_then(|words| words.get(made.ran.taken)).or(said.as_ref());
             // The verdict belongs to the attempt that handed the job over, and is no attempt of its own.
             item.attempt -= u32::from(word.is_some());
@@ -240,13 +244,13 @@ impl Worker {
             made.outputs.mark(&mut checkpoint);
             let (cards, runner) = (self.cards.as_ref(), &mut self.runner);
             let attempted = match word {
-                Some(Word { status: Status::Unknown, .. }) if retrying.is_only_once() => {
+                Some(JobVerdict { status: Status::Unknown, .. }) if retrying.is_only_once() => {
                     let why =
                         "the external system does not know it, and `at-most-once` hands no job over again";
                     Err(Failure::new(FailureKind::Rejected, why))
                 }
-                Some(Word { status: Status::Unknown, .. }) => {
-                    made.ran.stays(retry::forgotten(step, &item, now), JobEnd::Forgotten);
+                Some(JobVerdict { status: Status::Unknown, .. }) => {
+                    made.ran.stays(retry::forgotten(step, &item, now), JobOutcome::Forgotten);
                     continue;
                 }
                 Some(word) => word.settle(item.payload, &mut made.outputs),
@@ -255,7 +259,7 @@ impl Worker {
                 }),
             };
             let after = match attempted {
-                Ok(()) => After::Through(made.note(step, &self.bindings, &item)),
+                Ok(()) => JobDisposition::Through(made.note(step, &self.bindings, &item)),
                 Err(failure) if failure.of_setup => {
                     let failure = reason::bounded(self.scrub.failure(failure));
                     made.outputs.roll_back(&checkpoint);
@@ -271,16 +275,16 @@ impl Worker {
                 }
             };
             match after {
-                After::Through(outcome) => made.through(&item, outcome, self.keeps_records),
-                After::Stays => {}
-                After::Waits(row, end) => {
-                    made.ran.waits = Some(Ran::waiting(*row, end, watch.wait(&item)));
+                JobDisposition::Through(outcome) => made.through(&item, outcome, self.keeps_records),
+                JobDisposition::Stays => {}
+                JobDisposition::Waits(row, end) => {
+                    made.ran.waits = Some(BatchResult::waiting(*row, end, watch.wait(&item)));
                     break;
                 }
-                After::Halts(failure, halts) => {
+                JobDisposition::Halts(failure, halts) => {
                     watch.halt(&item, &failure);
                     let (index, file) = (item.index(), item.file());
-                    made.ran.halt = Some(Stumble { index, failure: *failure, halts, file });
+                    made.ran.halt = Some(HaltCause { index, failure: *failure, halts, file });
                     break;
                 }
             }
@@ -290,17 +294,17 @@ impl Worker {
                 break;
             }
         }
-        Ran { settles: watch.finish(), ..made.finish() }
+        BatchResult { settles: watch.finish(), ..made.finish() }
     }
 
     /// Passes all jobs of the batch to processors that are faster on batches.
-    fn prepare(&mut self, work: &Work, carries: bool, made_before: &[bool], now: Timestamp) {
-        let Runner::Links(links) = &mut self.runner else { return };
+    fn prepare(&mut self, work: &BatchInput, carries: bool, made_before: &[bool], now: Timestamp) {
+        let StepProgram::Links(links) = &mut self.runner else { return };
         if !links.wants_batches() {
             return;
         }
         links.begin(self.retrying.may_halt());
-        let (mut walk, mut position) = (Walk::new(work), 0);
+        let (mut walk, mut position) = (BatchCursor::new(work), 0);
         while let Some(item) = self.gatherer.next(&mut walk, carries) {
             let made = made_before.get(position).is_some_and(|before| *before);
             let job = job(&item, now);
@@ -313,9 +317,9 @@ impl Worker {
     }
 
     /// For each job, whether its delivery was made before, if the step must not repeat one.
-    fn made_before(&mut self, work: &Work, carries: bool) -> Result<Vec<bool>, Failure> {
+    fn made_before(&mut self, work: &BatchInput, carries: bool) -> Result<Vec<bool>, Failure> {
         let Some(store) = &self.made_before else { return Ok(Vec::new()) };
-        let (mut walk, mut hashes) = (Walk::new(work), Vec::with_capacity(work.jobs));
+        let (mut walk, mut hashes) = (BatchCursor::new(work), Vec::with_capacity(work.jobs));
         let mut handed_on = Vec::with_capacity(work.jobs);
         while let Some(item) = self.gatherer.next(&mut walk, carries) {
             hashes.push(item.hash);
@@ -336,7 +340,7 @@ impl Worker {
     }
 }
 
-impl Runner {
+impl StepProgram {
     /// Sets up the plugins that are not set up.
     fn set_up(&mut self) -> Result<(), Failure> {
         match self {
@@ -348,15 +352,20 @@ impl Runner {
 
 /// Whether a batch of `jobs` jobs ends early. Delayed outputs and verdicts do not count: they take no time
 /// and are in memory already.
-fn is_over(runner: &Runner, leash: &budget::Running, made: &Yield, jobs: usize) -> bool {
-    let ahead = matches!(runner, Runner::Links(links) if links.is_ahead());
+fn is_over(
+    runner: &StepProgram,
+    leash: &budget::BudgetMeter,
+    made: &BatchResultBuilder,
+    jobs: usize,
+) -> bool {
+    let ahead = matches!(runner, StepProgram::Links(links) if links.is_ahead());
     made.ran.taken < jobs && leash.is_over(made.ran.taken, made.byte_len(), ahead)
 }
 
 fn attempt(
-    runner: &mut Runner,
-    cards: Option<&Cards>,
-    item: &Item<'_>,
+    runner: &mut StepProgram,
+    cards: Option<&AttributeExtractor>,
+    item: &JobInput<'_>,
     now: Timestamp,
     outputs: &mut Outputs,
 ) -> Result<(), Failure> {
@@ -367,7 +376,7 @@ fn attempt(
         return hand_on(runner, to, item.payload, outputs);
     }
     let job = job(item, now);
-    if item.form == Form::Unchecked && !matches!(runner, Runner::Script(_)) {
+    if item.form == Form::Unchecked && !matches!(runner, StepProgram::Script(_)) {
         chain::check_form(&job)?;
     }
     if let Some(cards) = cards {
@@ -377,15 +386,15 @@ fn attempt(
             Lane::Named(lane) => Some(lane),
         };
         match runner {
-            Runner::Script(script) => script.set_lane(lane.as_deref()),
-            Runner::Links(links) => links.set_lane(lane.as_deref()),
-            Runner::Pass => {}
+            StepProgram::Script(script) => script.set_lane(lane.as_deref()),
+            StepProgram::Links(links) => links.set_lane(lane.as_deref()),
+            StepProgram::Pass => {}
         }
     }
     match runner {
-        Runner::Script(script) => script.process(&job, outputs),
-        Runner::Links(links) => links.process(&job, outputs),
-        Runner::Pass => {
+        StepProgram::Script(script) => script.process(&job, outputs),
+        StepProgram::Links(links) => links.process(&job, outputs),
+        StepProgram::Pass => {
             for position in 0..outputs.bindings() {
                 if let Some(payloads) = outputs.get_mut(position) {
                     payloads.push(job.payload);
@@ -397,9 +406,9 @@ fn attempt(
 }
 
 /// Delivers an output that an earlier attempt made.
-fn hand_on(runner: &Runner, to: &str, payload: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
+fn hand_on(runner: &StepProgram, to: &str, payload: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
     let position = outputs.position(to);
-    if matches!((runner, position), (Runner::Links(links), Some(position)) if links.sends(position)) {
+    if matches!((runner, position), (StepProgram::Links(links), Some(position)) if links.sends(position)) {
         return Err(chain::late_request(to));
     }
     let place = position.and_then(|position| outputs.get_mut(position));
@@ -411,6 +420,6 @@ fn hand_on(runner: &Runner, to: &str, payload: &[u8], outputs: &mut Outputs) -> 
     Ok(())
 }
 
-fn job<'a>(item: &Item<'a>, now: Timestamp) -> Job<'a> {
+fn job<'a>(item: &JobInput<'a>, now: Timestamp) -> Job<'a> {
     Job::new(item.index(), item.payload).attempted(item.attempt, now.0).hashed(item.hash.0)
 }

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::request::{Begin, Delivery, Entry, Jobs, Made, Places, Span};
+use super::request::{BatchJobs, BeginBatch, Delivery, InputSpan, OutputBlock, SourcePositions, StepChange};
 use super::sinks::Positions;
 use tidegate_config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
-use tidegate_dispatch::Before;
+use tidegate_dispatch::DurabilityBarrier;
 use tidegate_model::{Mark, Progress, Segment, Timestamp};
 use tidegate_store::{Append, Changes, Delivered, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
 
 /// Committed positions; lists follow the order of the configuration.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct CommittedState {
     pub(crate) configuration: Arc<Configuration>,
     /// Progress by step and input.
     pub(crate) progress: Vec<Vec<Progress>>,
@@ -30,7 +30,7 @@ pub(crate) struct Ledger {
 
 /// Group as changes of the store.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct PendingCommit {
     pub(crate) changes: Changes,
     /// Progress after the commit, by step and input.
     progress: ByInput,
@@ -39,15 +39,16 @@ pub(crate) struct Page {
 /// Progress by step and input.
 pub(crate) type ByInput = BTreeMap<(usize, usize), Progress>;
 
-impl Ledger {
+impl CommittedState {
     /// Prepares the changes of `group`, with the positions of the sinks that it was written to.
-    pub(crate) fn enter(&self, group: &[Entry], positions: &Positions, now: Timestamp) -> Page {
-        let mut page = Page { changes: Changes { now, ..Changes::default() }, progress: BTreeMap::new() };
+    pub(crate) fn enter(&self, group: &[StepChange], positions: &Positions, now: Timestamp) -> PendingCommit {
+        let mut page =
+            PendingCommit { changes: Changes { now, ..Changes::default() }, progress: BTreeMap::new() };
         for entry in group {
             match entry {
-                Entry::Begin(begin) => self.begin(begin, &mut page),
-                Entry::Delivery(delivery) => self.deliver(delivery, &mut page),
-                Entry::Rewind(rewind) => {
+                StepChange::Begin(begin) => self.begin(begin, &mut page),
+                StepChange::Delivery(delivery) => self.deliver(delivery, &mut page),
+                StepChange::Rewind(rewind) => {
                     for (input, &next) in rewind.next.iter().enumerate() {
                         page.progress(self, rewind.step, input).rewind(next.saturating_sub(1));
                     }
@@ -67,19 +68,19 @@ impl Ledger {
 
     /// Adds a beginning. Its source positions are committed with the first record or progress that depends on
     /// them.
-    fn begin(&self, begin: &Begin, page: &mut Page) {
+    fn begin(&self, begin: &BeginBatch, page: &mut PendingCommit) {
         self.add_places(begin.step, &begin.places, &mut page.changes);
         match begin.before {
-            Before::Nothing => {}
-            Before::Snapshot if !begin.rows.is_empty() => {
+            DurabilityBarrier::Nothing => {}
+            DurabilityBarrier::Snapshot if !begin.rows.is_empty() => {
                 self.account(begin.step, &begin.jobs, page);
                 page.changes.delayed.extend(begin.rows.iter().cloned());
             }
-            Before::Snapshot => {
+            DurabilityBarrier::Snapshot => {
                 let now = page.changes.now;
                 page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
             }
-            Before::Progress => {
+            DurabilityBarrier::Progress => {
                 // The record does not restore the jobs: it counts the jobs that a crash loses.
                 let now = page.changes.now;
                 page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
@@ -90,7 +91,7 @@ impl Ledger {
 
     /// Snapshot of a batch before its attempt; `None` for redelivered jobs, which have rows of their own in
     /// the store.
-    fn snapshot(&self, step: usize, number: u64, jobs: &Jobs, time: Timestamp) -> Option<Snapshot> {
+    fn snapshot(&self, step: usize, number: u64, jobs: &BatchJobs, time: Timestamp) -> Option<Snapshot> {
         let step = &self.configuration.steps[step];
         let mut inputs: Vec<SnapshotInput> = Vec::new();
         for span in &jobs.spans {
@@ -113,7 +114,7 @@ impl Ledger {
         Some(Snapshot { step: step.address.clone(), number, inputs, jobs, time })
     }
 
-    fn deliver(&self, delivery: &Delivery, page: &mut Page) {
+    fn deliver(&self, delivery: &Delivery, page: &mut PendingCommit) {
         self.add_appends(delivery, &mut page.changes);
         self.add_places(delivery.step, &delivery.places, &mut page.changes);
         self.account(delivery.step, &delivery.jobs, page);
@@ -139,7 +140,7 @@ impl Ledger {
     }
 
     /// Removes the snapshot of a batch, or all snapshots of the step.
-    fn settle_snapshots(&self, step: usize, number: Option<u64>, page: &mut Page) {
+    fn settle_snapshots(&self, step: usize, number: Option<u64>, page: &mut PendingCommit) {
         let address = &self.configuration.steps[step].address;
         let is_settled = |one: u64| number.is_none_or(|number| number == one);
         // It may be part of the same group.
@@ -149,9 +150,9 @@ impl Ledger {
         page.changes.settled.extend(keys);
     }
 
-    fn account(&self, step: usize, jobs: &Jobs, page: &mut Page) {
+    fn account(&self, step: usize, jobs: &BatchJobs, page: &mut PendingCommit) {
         for spans in jobs.spans.chunk_by(|one, other| one.input == other.input) {
-            let range = |span: &Span| (span.first, span.first + span.jobs - 1);
+            let range = |span: &InputSpan| (span.first, span.first + span.jobs - 1);
             let mut ranges: Vec<(u64, u64)> = spans.iter().map(range).collect();
             page.progress(self, step, spans[0].input).finish_all(&mut ranges);
         }
@@ -166,15 +167,15 @@ impl Ledger {
     }
 
     /// Applies committed changes to the memory.
-    pub(crate) fn settle(&mut self, group: &[Entry], page: Page) {
+    pub(crate) fn settle(&mut self, group: &[StepChange], page: PendingCommit) {
         for ((step, input), progress) in page.progress {
             self.progress[step][input] = progress;
         }
         for entry in group {
             let delivery = match entry {
-                Entry::Begin(begin) => {
+                StepChange::Begin(begin) => {
                     self.settle_places(begin.step, &begin.places);
-                    if begin.before != Before::Nothing
+                    if begin.before != DurabilityBarrier::Nothing
                         && begin.jobs.returned.is_empty()
                         && begin.rows.is_empty()
                     {
@@ -182,11 +183,11 @@ impl Ledger {
                     }
                     continue;
                 }
-                Entry::Rewind(rewind) => {
+                StepChange::Rewind(rewind) => {
                     self.snapshots[rewind.step].clear();
                     continue;
                 }
-                Entry::Delivery(delivery) => delivery,
+                StepChange::Delivery(delivery) => delivery,
             };
             self.snapshots[delivery.step].remove(&delivery.id.0);
             if let Some((number, jobs)) = &delivery.rest
@@ -198,7 +199,7 @@ impl Ledger {
         }
     }
 
-    fn settle_places(&mut self, step: usize, places: &Places) {
+    fn settle_places(&mut self, step: usize, places: &SourcePositions) {
         for (input, mark, segments) in places {
             let Some(source) = self.source_of(step, *input) else { continue };
             if let Some(segment) = segments.last().filter(|segment| self.is_news(source, segment)) {
@@ -230,7 +231,7 @@ impl Ledger {
     }
 
     fn add_appends(&self, delivery: &Delivery, changes: &mut Changes) {
-        let mut add = |QueueRef(queue): QueueRef, made: &Made| {
+        let mut add = |QueueRef(queue): QueueRef, made: &OutputBlock| {
             if let Some(block) = made.block.as_ref().filter(|block| !block.is_empty()) {
                 let queue = self.configuration.queues[queue].address.clone();
                 changes.appends.push(Append { queue, block: block.clone() });
@@ -249,7 +250,7 @@ impl Ledger {
 
     /// Adds the source positions of jobs. The readers of one source advance independently, so most positions
     /// are known already.
-    fn add_places(&self, step: usize, places: &Places, changes: &mut Changes) {
+    fn add_places(&self, step: usize, places: &SourcePositions, changes: &mut Changes) {
         for (input, mark, segments) in places {
             let Some(source) = self.source_of(step, *input) else { continue };
             let address = &self.configuration.sources[source].address;
@@ -263,7 +264,7 @@ impl Ledger {
     }
 
     /// Adds the deletion of jobs that retention no longer keeps, on the queues of the group.
-    fn add_trims(&self, progress: &ByInput, group: &[Entry], changes: &mut Changes) {
+    fn add_trims(&self, progress: &ByInput, group: &[StepChange], changes: &mut Changes) {
         let mut queues = BTreeSet::new();
         for entry in group {
             let step = &self.configuration.steps[entry.step()];
@@ -311,8 +312,8 @@ impl Ledger {
     }
 }
 
-impl Page {
-    fn progress(&mut self, ledger: &Ledger, step: usize, input: usize) -> &mut Progress {
+impl PendingCommit {
+    fn progress(&mut self, ledger: &CommittedState, step: usize, input: usize) -> &mut Progress {
         self.progress.entry((step, input)).or_insert_with(|| ledger.progress[step][input].clone())
     }
 }

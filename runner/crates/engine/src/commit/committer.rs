@@ -18,17 +18,17 @@ use tidegate_plugin::Payloads;
 
 pub(crate) use self::completions::Completions;
 
-use super::committed_state::{Ledger, trims_by_age};
+use super::committed_state::{CommittedState, trims_by_age};
 use super::inbox::{Inbox, Push};
-use super::ingest::Arrivals;
-use super::queue_cache::Tails;
-use super::request::{Entry, Order};
-use super::sinks::{Positions, Sinks, Trouble};
-use crate::coordinator::schedules::Ticked;
+use super::ingest::IngestGroup;
+use super::queue_cache::QueueCaches;
+use super::request::{CommitRequest, StepChange};
+use super::sinks::{FailedSink, Positions, Sinks};
+use crate::coordinator::schedules::FiredTicks;
 use crate::error::EngineError;
-use crate::operator::request::Asked;
+use crate::operator::request::PendingRequest;
 use crate::recovery::start_position;
-use crate::runtime::message::{Durable, Message, Stays};
+use crate::runtime::message::{CommitNotice, Message, ParkedRow};
 use crate::step::stats::Stats;
 use crate::step::turn;
 use tidegate_config::{Input, QueueRef, Target};
@@ -36,7 +36,7 @@ use tidegate_model::log_target;
 use tidegate_model::{Batch, Clock, Stamp};
 use tidegate_store::{Attempts, Changes, Stop, Store, Writer};
 
-use self::disk_full::Done;
+use self::disk_full::CommitOutcome;
 
 /// Maximum bytes of a group …
 const GROUP_BYTES: usize = 4 << 20;
@@ -50,12 +50,12 @@ pub(crate) struct Committer {
     pub(crate) attempts: Attempts,
     /// Changes of the start of the run, committed before all others.
     pub(crate) opening: Option<Changes>,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: CommittedState,
     pub(crate) sinks: Sinks,
     /// Steps with a refused delivery: a later one would leave a gap.
     pub(crate) broken_steps: BTreeSet<usize>,
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) tails: Arc<Tails>,
+    pub(crate) tails: Arc<QueueCaches>,
     pub(crate) stats: Arc<Stats>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Number of batches that will reach the committer without waiting for another batch.
@@ -69,20 +69,20 @@ pub(crate) struct Committer {
 
 /// Requests that are committed together.
 #[derive(Default)]
-struct Group {
-    entries: Vec<Entry>,
+struct CommitGroup {
+    entries: Vec<StepChange>,
     pushes: Vec<Push>,
-    ticked: Vec<Ticked>,
+    ticked: Vec<FiredTicks>,
     /// Whether a retention sweep follows.
     lets_go: bool,
     stopped: Vec<Stop>,
     /// External completions, in a separate commit: they are independent of the deliveries.
     told: Completions,
     /// Operator's request, in a commit of its own at the end.
-    asked: Option<Asked>,
+    asked: Option<PendingRequest>,
 }
 
-impl Group {
+impl CommitGroup {
     /// Whether a client or a schedule waits for this group.
     fn is_waited_for(&self) -> bool {
         !self.pushes.is_empty() || !self.ticked.is_empty() || !self.told.is_empty()
@@ -94,11 +94,11 @@ impl Committer {
     ///
     /// # Errors
     /// The store fails. No job is lost: the next run delivers all jobs that were not committed.
-    pub(crate) fn run(mut self, orders: &Receiver<Order>) -> Result<Writer, EngineError> {
+    pub(crate) fn run(mut self, orders: &Receiver<CommitRequest>) -> Result<Writer, EngineError> {
         self.open()?;
         let mut last_commit = Instant::now();
         while let Some(first) = self.next(orders) {
-            let Group { entries, pushes, ticked, lets_go, stopped, told, asked } =
+            let CommitGroup { entries, pushes, ticked, lets_go, stopped, told, asked } =
                 self.collect(first, orders, last_commit);
             self.commit(entries, pushes, ticked)?;
             self.note_stopped(stopped)?;
@@ -115,12 +115,12 @@ impl Committer {
     }
 
     /// Next request; `None` if no work is left. The last group may have left pushes in the inbox.
-    fn next(&self, orders: &Receiver<Order>) -> Option<Order> {
+    fn next(&self, orders: &Receiver<CommitRequest>) -> Option<CommitRequest> {
         if !self.inbox.is_empty() {
-            return Some(Order::Arrived);
+            return Some(CommitRequest::Arrived);
         }
         // The last pushes may have come without a message.
-        orders.recv().ok().or_else(|| (!self.inbox.is_empty()).then_some(Order::Arrived))
+        orders.recv().ok().or_else(|| (!self.inbox.is_empty()).then_some(CommitRequest::Arrived))
     }
 
     /// Commits the changes of the start of the run.
@@ -141,30 +141,35 @@ impl Committer {
 
     /// Collects a group of the queued requests. It waits briefly if more batches are about to come and no
     /// client waits. An operator's request closes the group; external completions do not.
-    fn collect(&self, first: Order, orders: &Receiver<Order>, last_commit: Instant) -> Group {
+    fn collect(
+        &self,
+        first: CommitRequest,
+        orders: &Receiver<CommitRequest>,
+        last_commit: Instant,
+    ) -> CommitGroup {
         let close = last_commit + GROUP_AGE;
-        let (mut group, mut bytes, mut next) = (Group::default(), 0, first);
+        let (mut group, mut bytes, mut next) = (CommitGroup::default(), 0, first);
         loop {
             match next {
-                Order::Amend(asked) => {
+                CommitRequest::Amend(asked) => {
                     bytes += asked.byte_len();
                     if let Some(asked) = group.told.add(asked) {
                         group.asked = Some(asked);
                         return group;
                     }
                 }
-                Order::Arrived => {
+                CommitRequest::Arrived => {
                     let pushes = self.inbox.take(GROUP_BYTES.saturating_sub(bytes));
                     bytes += pushes.iter().map(Push::byte_len).sum::<usize>();
                     group.pushes.extend(pushes);
                 }
-                Order::Ticked(ticked) => {
+                CommitRequest::Ticked(ticked) => {
                     bytes += ticked.jobs.byte_len();
                     group.ticked.push(ticked);
                 }
-                Order::LetGo => group.lets_go = true,
-                Order::Stopped(stop) => group.stopped.push(stop),
-                Order::Enter(entry) => {
+                CommitRequest::LetGo => group.lets_go = true,
+                CommitRequest::Stopped(stop) => group.stopped.push(stop),
+                CommitRequest::Enter(entry) => {
                     bytes += entry.byte_len();
                     group.entries.push(entry);
                 }
@@ -188,12 +193,12 @@ impl Committer {
     /// Commits a group, with as many attempts as it takes.
     pub(crate) fn commit(
         &mut self,
-        mut group: Vec<Entry>,
+        mut group: Vec<StepChange>,
         pushes: Vec<Push>,
-        ticked: Vec<Ticked>,
+        ticked: Vec<FiredTicks>,
     ) -> Result<(), EngineError> {
         let mut told = false;
-        let arrivals = Arrivals::of(pushes, &self.ledger, &self.store)?.with_ticks(ticked);
+        let arrivals = IngestGroup::of(pushes, &self.ledger, &self.store)?.with_ticks(ticked);
         loop {
             self.refuse_broken(&mut group);
             if group.is_empty() && arrivals.is_empty() {
@@ -255,7 +260,7 @@ impl Committer {
     }
 
     /// Rejects deliveries of steps with a broken sink.
-    fn refuse_broken(&mut self, group: &mut Vec<Entry>) {
+    fn refuse_broken(&mut self, group: &mut Vec<StepChange>) {
         let Self { sinks, broken_steps, messages, .. } = self;
         group.retain(|entry| {
             let step = entry.step();
@@ -270,9 +275,9 @@ impl Committer {
     }
 
     /// Retention may have deleted jobs since their replay was requested: then the replay is cancelled.
-    fn keep_within_what_is_kept(&self, group: &mut [Entry]) -> Result<(), EngineError> {
+    fn keep_within_what_is_kept(&self, group: &mut [StepChange]) -> Result<(), EngineError> {
         for entry in group {
-            let Entry::Rewind(rewind) = entry else { continue };
+            let StepChange::Rewind(rewind) = entry else { continue };
             let inputs = &self.ledger.configuration.steps[rewind.step].inputs;
             let mut gone = false;
             for (input, &next) in inputs.iter().zip(&rewind.next) {
@@ -289,7 +294,7 @@ impl Committer {
 
     /// Writes the outputs for sinks. A sink's first write of the run is preceded by a commit that records it
     /// as open.
-    fn write_sinks(&mut self, group: &[Entry]) -> Result<Result<Positions, Trouble>, EngineError> {
+    fn write_sinks(&mut self, group: &[StepChange]) -> Result<Result<Positions, FailedSink>, EngineError> {
         match self.sinks.open(group) {
             Ok(opened) => self.commit_positions(&opened)?,
             Err(trouble) => return Ok(Err(trouble)),
@@ -311,29 +316,29 @@ impl Committer {
     }
 
     /// Notifies all parties that `group` is durable.
-    fn tell(&mut self, group: Vec<Entry>, mut arrivals: Arrivals, committed: Done) {
+    fn tell(&mut self, group: Vec<StepChange>, mut arrivals: IngestGroup, committed: CommitOutcome) {
         let configuration = Arc::clone(&self.ledger.configuration);
         // The rows have the order of the entries.
         let mut rows = committed.delayed.into_iter();
-        let (mut durable, mut grown) = (Durable::default(), BTreeSet::new());
+        let (mut durable, mut grown) = (CommitNotice::default(), BTreeSet::new());
         for entry in group {
             let delivery = match entry {
-                Entry::Begin(begin) => {
+                StepChange::Begin(begin) => {
                     let begun = rows.by_ref().take(begin.rows.len()).collect();
                     durable.begun.push((begin.step, begin.id, begun));
                     continue;
                 }
-                Entry::Rewind(rewind) => {
+                StepChange::Rewind(rewind) => {
                     durable.rewound.push((rewind.step, self.ledger.next(rewind.step)));
                     continue;
                 }
-                Entry::Delivery(delivery) => delivery,
+                StepChange::Delivery(delivery) => delivery,
             };
             let stays = delivery.delayed.iter().zip(rows.by_ref());
             let declared = &configuration.steps[delivery.step];
             let stays = stays.map(|(delayed, row)| {
                 let turn = turn::of(declared, &delayed.job);
-                Stays { row, is_late: delayed.job.to.is_some(), turn }
+                ParkedRow { row, is_late: delayed.job.to.is_some(), turn }
             });
             durable.delivered.push((delivery.step, delivery.id, stays.collect()));
             delivery.settles.iter().for_each(|span| self.attempts.settle(span));

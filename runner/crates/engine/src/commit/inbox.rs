@@ -15,19 +15,19 @@ pub struct Push {
     /// Payloads, each JSON; at least one.
     pub jobs: Payloads,
     /// Idempotency key of the whole push.
-    pub whole: Option<Key>,
+    pub whole: Option<IdempotencyKey>,
     /// Idempotency keys of the jobs; empty if they have none.
-    pub each: Vec<Key>,
+    pub each: Vec<IdempotencyKey>,
     /// Called once the push is durable or refused. It is dropped if the run ends before; the outcome is then
     /// unknown.
-    pub answer: Answer,
+    pub answer: PushReply,
 }
 
-pub type Answer = Box<dyn FnOnce(Result<Pushed, Conflict>) + Send>;
+pub type PushReply = Box<dyn FnOnce(Result<Pushed, KeyConflict>) + Send>;
 
 /// Idempotency key that a client gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct IdempotencyKey {
     pub hash: DeliveryHash,
     /// Hash of the content, independent of its formatting.
     pub content: u64,
@@ -35,7 +35,7 @@ pub struct Key {
     pub verbatim: u64,
 }
 
-impl Key {
+impl IdempotencyKey {
     /// Whether this stored content is the same as the pushed one.
     #[must_use]
     pub fn is_of(&self, content: u64) -> bool {
@@ -55,7 +55,7 @@ pub enum Pushed {
 
 /// The key was used for other content before. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Conflict {
+pub struct KeyConflict {
     /// Job with the key; `None` if it is the key of the whole push.
     pub position: Option<usize>,
     /// Index of the earlier job; `None` if it is in the same push.
@@ -65,13 +65,13 @@ pub struct Conflict {
 /// Queue of pushes for the committer.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    letters: Mutex<Letters>,
+    letters: Mutex<PendingPushes>,
     /// Backlog of each queue: jobs that its slowest step has not accounted for.
     waiting: Vec<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
-struct Letters {
+struct PendingPushes {
     pushes: Vec<Push>,
     closed: bool,
 }
@@ -115,7 +115,7 @@ impl Inbox {
         self.lock().closed = true;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Letters> {
+    fn lock(&self) -> MutexGuard<'_, PendingPushes> {
         // The data is consistent after every statement, so it is usable after a panic.
         self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,7 +132,9 @@ impl Inbox {
 impl Push {
     /// Approximate memory of the push: many small jobs take more than their bytes.
     pub(crate) fn byte_len(&self) -> usize {
-        self.jobs.byte_len() + self.jobs.len() * size_of::<usize>() + self.each.len() * size_of::<Key>()
+        self.jobs.byte_len()
+            + self.jobs.len() * size_of::<usize>()
+            + self.each.len() * size_of::<IdempotencyKey>()
     }
 }
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use tidegate_plugin::Payloads;
 
-use super::committed_state::{Ledger, later};
-use super::inbox::{Answer, Conflict, Key, Push, Pushed};
-use crate::coordinator::schedules::Ticked;
+use super::committed_state::{CommittedState, later};
+use super::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed};
+use crate::coordinator::schedules::FiredTicks;
 use tidegate_config::{Configuration, PushSource, QueueRef, Retain};
 use tidegate_model::{DeliveryHash, Timestamp};
 use tidegate_store::{Append, Block, Changes, Delivered, Details, Outcome, ReadError, Store};
@@ -19,28 +19,28 @@ const PIECE_BYTES: usize = 128 << 10;
 
 /// Changes of the pushes and ticks of a group.
 #[derive(Default)]
-pub(crate) struct Arrivals {
+pub(crate) struct IngestGroup {
     /// New jobs by queue.
     jobs: BTreeMap<QueueRef, Payloads>,
     /// Keys to record, with their queues.
     keys: Vec<(QueueRef, DeliveryHash, Outcome)>,
-    answers: Vec<(Answer, Result<Pushed, Conflict>)>,
+    answers: Vec<(PushReply, Result<Pushed, KeyConflict>)>,
     /// Schedules with the number of their jobs and the time up to which their ticks are handled.
     ticked: Vec<(QueueRef, usize, Timestamp)>,
 }
 
 /// Record of a key.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownKey {
     first: u64,
     jobs: u32,
     content: u64,
 }
 
-impl Arrivals {
+impl IngestGroup {
     /// # Errors
     /// The store cannot be read.
-    pub(crate) fn of(pushes: Vec<Push>, ledger: &Ledger, store: &Store) -> Result<Self, ReadError> {
+    pub(crate) fn of(pushes: Vec<Push>, ledger: &CommittedState, store: &Store) -> Result<Self, ReadError> {
         let mut known = look_up(&pushes, store)?;
         let mut arrivals = Self::default();
         for push in pushes {
@@ -50,16 +50,18 @@ impl Arrivals {
     }
 
     /// Adds a push. Later pushes of a group see the keys of earlier ones.
-    fn add(&mut self, push: Push, ledger: &Ledger, known: &mut HashMap<DeliveryHash, Known>) {
+    fn add(&mut self, push: Push, ledger: &CommittedState, known: &mut HashMap<DeliveryHash, KnownKey>) {
         let Push { queue, jobs, whole, each, answer } = push;
         let outcome = match before(whole.as_ref(), &each, known) {
-            Before::All(Known { first, jobs, .. }) => Ok(Pushed::Known { first, jobs: u64::from(jobs) }),
-            Before::Other(conflict) => Err(conflict),
-            Before::Some(before) => {
+            DuplicateCheck::All(KnownKey { first, jobs, .. }) => {
+                Ok(Pushed::Known { first, jobs: u64::from(jobs) })
+            }
+            DuplicateCheck::Other(conflict) => Err(conflict),
+            DuplicateCheck::Some(before) => {
                 let all = self.jobs.entry(queue).or_default();
                 let first = ledger.heads[queue.0] + 1 + all.len() as u64;
-                let mut remember = |Key { hash, content, .. }: Key, first, jobs| {
-                    known.insert(hash, Known { first, jobs, content });
+                let mut remember = |IdempotencyKey { hash, content, .. }: IdempotencyKey, first, jobs| {
+                    known.insert(hash, KnownKey { first, jobs, content });
                     self.keys.push((queue, hash, Outcome::Arrived { first, jobs, content }));
                 };
                 let start = all.len();
@@ -87,8 +89,8 @@ impl Arrivals {
         self.answers.push((answer, outcome));
     }
 
-    pub(crate) fn with_ticks(mut self, ticked: Vec<Ticked>) -> Self {
-        for Ticked { queue, jobs, handled } in ticked {
+    pub(crate) fn with_ticks(mut self, ticked: Vec<FiredTicks>) -> Self {
+        for FiredTicks { queue, jobs, handled } in ticked {
             self.jobs.entry(queue).or_default().append(&jobs);
             self.ticked.push((queue, jobs.len(), handled));
         }
@@ -105,7 +107,7 @@ impl Arrivals {
         self.ticked.is_empty() && self.jobs.values().all(Payloads::is_empty)
     }
 
-    pub(crate) fn add_to(&self, ledger: &Ledger, changes: &mut Changes) {
+    pub(crate) fn add_to(&self, ledger: &CommittedState, changes: &mut Changes) {
         let configuration = &ledger.configuration;
         for (&queue, jobs) in self.jobs.iter().filter(|(_, jobs)| !jobs.is_empty()) {
             let settings = &configuration.queues[queue.0];
@@ -154,65 +156,73 @@ impl Arrivals {
 }
 
 /// Result of the duplicate check of a push.
-enum Before {
+enum DuplicateCheck {
     /// The whole push is a duplicate.
-    All(Known),
+    All(KnownKey),
     /// These jobs are duplicates, by position.
-    Some(Vec<(usize, Earlier)>),
+    Some(Vec<(usize, FirstSeen)>),
     /// A key was used for other content.
-    Other(Conflict),
+    Other(KeyConflict),
 }
 
 /// Earlier job with the same key and content.
 #[derive(Clone, Copy)]
-enum Earlier {
+enum FirstSeen {
     At(u64),
     /// The job at this position of the same push.
     Here(usize),
 }
 
-fn before(whole: Option<&Key>, each: &[Key], known: &HashMap<DeliveryHash, Known>) -> Before {
+fn before(
+    whole: Option<&IdempotencyKey>,
+    each: &[IdempotencyKey],
+    known: &HashMap<DeliveryHash, KnownKey>,
+) -> DuplicateCheck {
     if let Some(key) = whole
         && let Some(&found) = known.get(&key.hash)
     {
-        let conflict = Conflict { position: None, index: Some(found.first) };
-        return if key.is_of(found.content) { Before::All(found) } else { Before::Other(conflict) };
+        let conflict = KeyConflict { position: None, index: Some(found.first) };
+        return if key.is_of(found.content) {
+            DuplicateCheck::All(found)
+        } else {
+            DuplicateCheck::Other(conflict)
+        };
     }
     let mut before = Vec::new();
     let mut here: HashMap<DeliveryHash, (usize, u64)> = HashMap::new();
     for (position, key) in each.iter().enumerate() {
-        let found = known.get(&key.hash).map(|known| (Earlier::At(known.first), known.content));
+        let found = known.get(&key.hash).map(|known| (FirstSeen::At(known.first), known.content));
         let found = found.or_else(|| {
             let earlier = here.get(&key.hash);
-            earlier.map(|&(position, content)| (Earlier::Here(position), content))
+            earlier.map(|&(position, content)| (FirstSeen::Here(position), content))
         });
         match found {
             Some((earlier, content)) if key.is_of(content) => before.push((position, earlier)),
             Some((earlier, _)) => {
-                let index = if let Earlier::At(index) = earlier { Some(index) } else { None };
-                return Before::Other(Conflict { position: Some(position), index });
+                let index = if let FirstSeen::At(index) = earlier { Some(index) } else { None };
+                return DuplicateCheck::Other(KeyConflict { position: Some(position), index });
             }
             None => _ = here.insert(key.hash, (position, key.content)),
         }
     }
-    Before::Some(before)
+    DuplicateCheck::Some(before)
 }
 
 /// Indices of the duplicates by position, including those within the push.
 fn resolved(
-    before: Vec<(usize, Earlier)>,
-    each: &[Key],
-    known: &HashMap<DeliveryHash, Known>,
+    before: Vec<(usize, FirstSeen)>,
+    each: &[IdempotencyKey],
+    known: &HashMap<DeliveryHash, KnownKey>,
 ) -> Vec<(usize, u64)> {
     let index = |earlier| match earlier {
-        Earlier::At(index) => index,
-        Earlier::Here(position) => known.get(&each[position].hash).map_or(0, |known| known.first),
+        FirstSeen::At(index) => index,
+        FirstSeen::Here(position) => known.get(&each[position].hash).map_or(0, |known| known.first),
     };
     before.into_iter().map(|(position, earlier)| (position, index(earlier))).collect()
 }
 
 /// Stored records of the keys of all pushes.
-fn look_up(pushes: &[Push], store: &Store) -> Result<HashMap<DeliveryHash, Known>, ReadError> {
+fn look_up(pushes: &[Push], store: &Store) -> Result<HashMap<DeliveryHash, KnownKey>, ReadError> {
     let keys = pushes.iter().flat_map(|push| push.whole.iter().chain(&push.each));
     let hashes: Vec<DeliveryHash> = keys.map(|key| key.hash).collect();
     if hashes.is_empty() {
@@ -220,7 +230,7 @@ fn look_up(pushes: &[Push], store: &Store) -> Result<HashMap<DeliveryHash, Known
     }
     let found = store.deliveries(&hashes)?;
     let arrived = |(hash, outcome)| match outcome {
-        Some(Outcome::Arrived { first, jobs, content }) => Some((hash, Known { first, jobs, content })),
+        Some(Outcome::Arrived { first, jobs, content }) => Some((hash, KnownKey { first, jobs, content })),
         _ => None,
     };
     Ok(hashes.into_iter().zip(found).filter_map(arrived).collect())

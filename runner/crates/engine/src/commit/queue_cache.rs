@@ -13,16 +13,16 @@ const ROOM: usize = 4 << 20;
 
 /// Caches of all queues, by position in the configuration.
 #[derive(Debug)]
-pub(crate) struct Tails(Vec<Mutex<Tail>>);
+pub(crate) struct QueueCaches(Vec<Mutex<QueueCache>>);
 
 #[derive(Debug, Default)]
-struct Tail {
+struct QueueCache {
     /// Contiguous batches, oldest first.
     batches: VecDeque<Arc<Batch>>,
     bytes: usize,
 }
 
-impl Tails {
+impl QueueCaches {
     pub(crate) fn new(queues: usize) -> Self {
         Self((0..queues).map(|_| Mutex::default()).collect())
     }
@@ -31,7 +31,7 @@ impl Tails {
     pub(crate) fn push(&self, queue: usize, batch: Batch) {
         let mut tail = self.lock(queue);
         if tail.batches.back().is_some_and(|last| last.end() != batch.first) {
-            *tail = Tail::default();
+            *tail = QueueCache::default();
         }
         tail.bytes += batch.payloads.byte_len();
         tail.batches.push_back(Arc::new(batch));
@@ -75,7 +75,7 @@ impl Tails {
         }
     }
 
-    fn lock(&self, queue: usize) -> std::sync::MutexGuard<'_, Tail> {
+    fn lock(&self, queue: usize) -> std::sync::MutexGuard<'_, QueueCache> {
         // The data is consistent after every statement, so it is usable after a panic.
         self.0[queue].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn jobs_that_came_one_by_one_are_read_together() {
-        let tails = Tails::new(1);
+        let tails = QueueCaches::new(1);
         for (first, text) in (1..).zip(["1", "2", "3"]) {
             tails.push(0, Batch::json(first, payloads(&[text])));
         }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_gap_makes_a_tail_start_again() {
-        let tails = Tails::new(1);
+        let tails = QueueCaches::new(1);
         tails.push(0, Batch::json(1, payloads(&["1"])));
         tails.push(0, Batch::json(5, payloads(&["5"])));
         assert!(tails.read(0, 1, 9, 9).is_none());
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_tail_does_not_grow_with_the_queue() {
-        let tails = Tails::new(1);
+        let tails = QueueCaches::new(1);
         let big = "x".repeat(1 << 20);
         for first in 1..=20 {
             tails.push(0, Batch::json(first, payloads(&[&big])));

@@ -2,20 +2,20 @@
 
 use tidegate_plugin::Payloads;
 
-use crate::coordinator::schedules::Ticked;
-use crate::operator::request::Asked;
-use tidegate_dispatch::{BatchId, Before};
+use crate::coordinator::schedules::FiredTicks;
+use crate::operator::request::PendingRequest;
+use tidegate_dispatch::{BatchId, DurabilityBarrier};
 use tidegate_model::{Counters, DeliveryHash, Mark, Origins, Segment};
 use tidegate_store::{Block, Delayed, DelayedKey, Details, Outcome, Stop};
 
 /// Request to the committer.
 #[derive(Debug)]
-pub(crate) enum Order {
-    Enter(Entry),
-    Amend(Asked),
+pub(crate) enum CommitRequest {
+    Enter(StepChange),
+    Amend(PendingRequest),
     /// The inbox has pushed jobs.
     Arrived,
-    Ticked(Ticked),
+    Ticked(FiredTicks),
     /// Jobs may be older than their queues' limit.
     LetGo,
     /// A step has stopped; the record is for later readers of the store.
@@ -24,23 +24,23 @@ pub(crate) enum Order {
 
 /// Durable change of a step. The changes of one step come in order.
 #[derive(Debug)]
-pub(crate) enum Entry {
-    Begin(Begin),
+pub(crate) enum StepChange {
+    Begin(BeginBatch),
     Delivery(Box<Delivery>),
     Rewind(Rewind),
 }
 
 /// Batch that may run once this is durable.
 #[derive(Debug)]
-pub(crate) struct Begin {
+pub(crate) struct BeginBatch {
     pub(crate) step: usize,
     pub(crate) id: BatchId,
-    pub(crate) before: Before,
-    pub(crate) jobs: Jobs,
+    pub(crate) before: DurabilityBarrier,
+    pub(crate) jobs: BatchJobs,
     /// Rows of its jobs while they are attempted; empty if a snapshot names the jobs.
     pub(crate) rows: Vec<Delayed>,
     /// Source positions of its jobs: a begun batch must be found again even if it is never delivered.
-    pub(crate) places: Places,
+    pub(crate) places: SourcePositions,
 }
 
 /// Rewind of a step's progress.
@@ -57,10 +57,10 @@ pub(crate) struct Delivery {
     pub(crate) step: usize,
     pub(crate) id: BatchId,
     /// Jobs that it accounts for.
-    pub(crate) jobs: Jobs,
+    pub(crate) jobs: BatchJobs,
     /// Outputs in the order of the step's bindings.
-    pub(crate) outputs: Vec<Made>,
-    pub(crate) errors: Option<Made>,
+    pub(crate) outputs: Vec<OutputBlock>,
+    pub(crate) errors: Option<OutputBlock>,
     /// Jobs that the step runs again, and outputs that are due later.
     pub(crate) delayed: Vec<Delayed>,
     /// Outcome of each job, if the step keeps delivery records.
@@ -71,26 +71,26 @@ pub(crate) struct Delivery {
     /// Bytes of the jobs, as they were read.
     pub(crate) bytes: usize,
     /// Source positions, unless its beginning had them.
-    pub(crate) places: Places,
+    pub(crate) places: SourcePositions,
     /// Jobs that were begun with it and come after it: their snapshot gets this number.
-    pub(crate) rest: Option<(BatchId, Jobs)>,
+    pub(crate) rest: Option<(BatchId, BatchJobs)>,
 }
 
 /// Source positions of the jobs of a batch, by input, as far as the reader knows them.
-pub(crate) type Places = Vec<(usize, Option<Mark>, Vec<Segment>)>;
+pub(crate) type SourcePositions = Vec<(usize, Option<Mark>, Vec<Segment>)>;
 
 /// Identity of the jobs of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Jobs {
+pub(crate) struct BatchJobs {
     /// Ranges of indices, by input, in order.
-    pub(crate) spans: Vec<Span>,
+    pub(crate) spans: Vec<InputSpan>,
     /// Keys of the redelivered jobs.
     pub(crate) returned: Vec<DelayedKey>,
 }
 
 /// Contiguous jobs of one input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct InputSpan {
     pub(crate) input: usize,
     pub(crate) first: u64,
     pub(crate) jobs: u64,
@@ -98,14 +98,14 @@ pub(crate) struct Span {
 
 /// Payloads for one target, encoded for the log if that is a queue.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct OutputBlock {
     pub(crate) payloads: Payloads,
     /// Provenance of each payload, as JSON; `None` if no job has any.
     pub(crate) carried: Option<Payloads>,
     pub(crate) block: Option<Block>,
 }
 
-impl Jobs {
+impl BatchJobs {
     /// Joins two ranges of jobs, input by input.
     pub(crate) fn followed_by(mut self, behind: Self) -> Self {
         self.spans.extend(behind.spans);
@@ -120,7 +120,7 @@ impl Jobs {
     }
 }
 
-impl Made {
+impl OutputBlock {
     pub(crate) fn for_queue(payloads: Payloads, origins: &Origins, carried: Option<Payloads>) -> Self {
         let details = Details { origins: Some(origins), carried: carried.as_ref() };
         let block = Some(Block::encode(&payloads, details));
@@ -132,7 +132,7 @@ impl Made {
     }
 }
 
-impl Entry {
+impl StepChange {
     pub(crate) fn step(&self) -> usize {
         match self {
             Self::Begin(begin) => begin.step,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::request::{Delivery, Entry};
+use super::request::{Delivery, StepChange};
 use tidegate_components::sink::{Sink, SinkError};
 use tidegate_config::{Configuration, SinkRef, Target};
 use tidegate_model::SinkPosition;
@@ -12,7 +12,7 @@ use tidegate_model::SinkPosition;
 pub(crate) type Positions = Vec<(usize, SinkPosition)>;
 
 /// Failed sink by its place in the configuration, with the error.
-pub(crate) type Trouble = (usize, SinkError);
+pub(crate) type FailedSink = (usize, SinkError);
 
 #[derive(Debug)]
 pub(crate) struct Sinks {
@@ -46,7 +46,7 @@ impl Sinks {
 
     /// Positions to commit before `group` is written. They mark later bytes as written by this runner in case
     /// of a crash.
-    pub(crate) fn open(&mut self, group: &[Entry]) -> Result<Positions, Trouble> {
+    pub(crate) fn open(&mut self, group: &[StepChange]) -> Result<Positions, FailedSink> {
         let wanted: BTreeSet<usize> =
             deliveries(group).flat_map(|delivery| self.parts(delivery)).map(|(sink, _)| sink).collect();
         let mut positions = Positions::new();
@@ -59,7 +59,7 @@ impl Sinks {
 
     /// Writes the outputs for sinks and makes them durable. External readers can see them now. If the commit
     /// fails, [`Self::roll_back`] removes them.
-    pub(crate) fn write(&mut self, group: &[Entry]) -> Result<Positions, Trouble> {
+    pub(crate) fn write(&mut self, group: &[StepChange]) -> Result<Positions, FailedSink> {
         for delivery in deliveries(group) {
             for (sink, output) in self.parts(delivery) {
                 self.dirty.insert(sink);
@@ -110,6 +110,6 @@ impl Sinks {
     }
 }
 
-fn deliveries(group: &[Entry]) -> impl Iterator<Item = &Delivery> {
-    group.iter().filter_map(Entry::as_delivery)
+fn deliveries(group: &[StepChange]) -> impl Iterator<Item = &Delivery> {
+    group.iter().filter_map(StepChange::as_delivery)
 }

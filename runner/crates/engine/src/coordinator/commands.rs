@@ -4,17 +4,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Action, Floor, Task};
-use crate::batch::input::{Fetched, Portion};
-use crate::batch::result::Ran;
-use crate::commit::request::{Begin, Delivery, Entry, Order, Rewind};
-use crate::runtime::readers::{StoreAsk, Wanted};
-use crate::step::probe_health::Asked;
+use super::{Action, BatchTask, Coordinator};
+use crate::batch::input::{BatchSlice, ReadBatch};
+use crate::batch::result::BatchResult;
+use crate::commit::request::{BeginBatch, CommitRequest, Delivery, Rewind, StepChange};
+use crate::runtime::readers::{ReadAhead, StoreRequest};
+use crate::step::probe_health::ProbeKind;
 use tidegate_config::{Input, QueueRef};
-use tidegate_dispatch::{BatchId, Before, Command, Event, Port, ReadId};
+use tidegate_dispatch::{BatchId, Command, DurabilityBarrier, Event, InputPort, ReadId};
 use tidegate_model::Timestamp;
 
-impl Floor {
+impl Coordinator {
     pub(crate) fn carry_out(&mut self, commands: Vec<Command>, now: Timestamp, actions: &mut Vec<Action>) {
         self.note_stops(actions);
         let mut waiting = VecDeque::from(commands);
@@ -35,7 +35,7 @@ impl Floor {
                     }
                 }
                 Command::LookAtGate { step } => {
-                    self.stats.steps[step].ask(Asked::Gate, now);
+                    self.stats.steps[step].ask(ProbeKind::Gate, now);
                     actions.push(Action::LookAtGate(step));
                 }
                 Command::Passed { step, watermark } => {
@@ -53,14 +53,14 @@ impl Floor {
                     let Some(held) = self.held.get_mut(&batch) else { continue };
                     let jobs = held.work.first(held.work.jobs);
                     let places = std::mem::take(&mut held.places);
-                    let rows = if self.shelves[step].is_some() && before == Before::Snapshot {
+                    let rows = if self.shelves[step].is_some() && before == DurabilityBarrier::Snapshot {
                         let work = held.work.clone();
                         self.begun_rows(step, &work, now)
                     } else {
                         Vec::new()
                     };
-                    let begin = Begin { step, id: batch, before, jobs, rows, places };
-                    actions.push(Action::Commit(Order::Enter(Entry::Begin(begin))));
+                    let begin = BeginBatch { step, id: batch, before, jobs, rows, places };
+                    actions.push(Action::Commit(CommitRequest::Enter(StepChange::Begin(begin))));
                 }
                 Command::Run { step, batch } => {
                     let Some(held) = self.held.get(&batch) else { continue };
@@ -68,7 +68,7 @@ impl Floor {
                     // A job that waits in memory is retried.
                     work.before = held.ran.as_ref().and_then(|ran| ran.attempt()).map(Arc::new);
                     let aside = self.shelves[step].as_ref().is_some_and(|shelf| shelf.aside);
-                    actions.push(Action::Run(Task { step, id: batch, work, aside }));
+                    actions.push(Action::Run(BatchTask { step, id: batch, work, aside }));
                 }
                 Command::Split { batch, jobs, rest, begun } => {
                     let Some(held) = self.held.get_mut(&batch) else { continue };
@@ -88,12 +88,12 @@ impl Floor {
                 Command::Rewind { step } => {
                     let next = self.rewinds.get(&step).map(|(next, _)| next.clone()).unwrap_or_default();
                     let rewind = Rewind { step, next };
-                    actions.push(Action::Commit(Order::Enter(Entry::Rewind(rewind))));
+                    actions.push(Action::Commit(CommitRequest::Enter(StepChange::Rewind(rewind))));
                 }
                 Command::GiveBack { step, batches } => {
                     let next = self.first_of(step, &batches);
                     let rewind = Rewind { step, next };
-                    actions.push(Action::Commit(Order::Enter(Entry::Rewind(rewind))));
+                    actions.push(Action::Commit(CommitRequest::Enter(StepChange::Rewind(rewind))));
                 }
                 Command::Finish(end) => {
                     self.note_stops(actions);
@@ -114,7 +114,7 @@ impl Floor {
         first
     }
 
-    fn part(&mut self, batch: BatchId, port: Port, read: ReadId, skip: usize, jobs: usize) {
+    fn part(&mut self, batch: BatchId, port: InputPort, read: ReadId, skip: usize, jobs: usize) {
         let Some(fetched) = self.reads.get_mut(&read) else { return };
         let held = self.held.entry(batch).or_default();
         held.step = port.step;
@@ -122,7 +122,7 @@ impl Floor {
         if held.work.portions.first().is_none_or(|portion| portion.input == port.input) {
             held.work.jobs += jobs;
         }
-        held.work.portions.push(Portion {
+        held.work.portions.push(BatchSlice {
             input: port.input,
             batch: Arc::clone(&fetched.batch),
             skip,
@@ -154,7 +154,7 @@ impl Floor {
         let Some(held) = self.held.get_mut(&batch) else { return };
         let Some(ran) = held.ran.take() else { return };
         let rest = held.rest.take();
-        let Ran { outputs, errors, delayed, outcomes, settles, counters, failed, .. } = *ran;
+        let BatchResult { outputs, errors, delayed, outcomes, settles, counters, failed, .. } = *ran;
         held.failed = failed;
         let delivery = Delivery {
             step,
@@ -170,18 +170,24 @@ impl Floor {
             places: std::mem::take(&mut held.places),
             rest,
         };
-        actions.push(Action::Commit(Order::Enter(Entry::Delivery(Box::new(delivery)))));
+        actions.push(Action::Commit(CommitRequest::Enter(StepChange::Delivery(Box::new(delivery)))));
     }
 
     /// Requests a read. Jobs in memory are returned at once.
-    fn read(&mut self, port: Port, from: u64, now: Timestamp, actions: &mut Vec<Action>) -> Option<Event> {
+    fn read(
+        &mut self,
+        port: InputPort,
+        from: u64,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+    ) -> Option<Event> {
         let reader = self.readers[port.step][port.input];
         let step = &self.configuration.steps[port.step];
         let queue = match step.inputs.get(port.input).map(|input| input.input) {
             None => {
                 let (step, but) = (step.address.clone(), self.not_again(port.step));
-                let what = Wanted::Returned { step, but };
-                actions.push(Action::ReadStore(StoreAsk { port, reader, what, picks: false }));
+                let what = ReadAhead::Returned { step, but };
+                actions.push(Action::ReadStore(StoreRequest { port, reader, what, picks: false }));
                 return None;
             }
             Some(Input::Source(_)) => {
@@ -192,19 +198,19 @@ impl Floor {
         };
         let Some(batch) = self.tails.read(queue.0, from, self.batch.jobs, self.batch.bytes) else {
             let queue = self.configuration.queues[queue.0].address.clone();
-            let (what, picks) = (Wanted::Queue { queue, from }, self.shelves[port.step].is_some());
-            actions.push(Action::ReadStore(StoreAsk { port, reader, what, picks }));
+            let (what, picks) = (ReadAhead::Queue { queue, from }, self.shelves[port.step].is_some());
+            actions.push(Action::ReadStore(StoreRequest { port, reader, what, picks }));
             return None;
         };
         let end = batch.end();
-        let fetched = Fetched { batch, mark: None, segments: Vec::new(), returned: None };
+        let fetched = ReadBatch { batch, mark: None, segments: Vec::new(), returned: None };
         let event = self.hold(port, fetched, now);
         self.forget_tail(queue, port, end);
         Some(event)
     }
 
     /// Releases the part of the queue cache that every reader has read.
-    fn forget_tail(&self, queue: QueueRef, port: Port, end: u64) {
+    fn forget_tail(&self, queue: QueueRef, port: InputPort, end: u64) {
         let readers = self.configuration.readers(Input::Queue(queue));
         let others = readers.filter(|&reader| reader != (port.step, port.input));
         let next = others.map(|(step, input)| self.read_up_to[step][input]).fold(end, u64::min);

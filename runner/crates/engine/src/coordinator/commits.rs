@@ -1,20 +1,21 @@
 //! Commit notices: pass on the facts that have become durable.
 
-use super::{Action, Floor};
-use crate::runtime::message::{Durable, Stays};
-use crate::step::in_flight::Held;
+use super::{Action, Coordinator};
+use crate::runtime::message::{CommitNotice, ParkedRow};
+use crate::step::in_flight::InFlightBatch;
 use tidegate_dispatch::{BatchId, Command, Event};
 use tidegate_model::Timestamp;
 
-impl Floor {
+impl Coordinator {
     pub(crate) fn committed(
         &mut self,
-        durable: Durable,
+        durable: CommitNotice,
         now: Timestamp,
         commands: &mut Vec<Command>,
         actions: &mut Vec<Action>,
     ) {
-        let Durable { begun, delivered, rewound, grown, returned, ticked, moved, paused, told } = durable;
+        let CommitNotice { begun, delivered, rewound, grown, returned, ticked, moved, paused, told } =
+            durable;
         if !ticked.is_empty() {
             for &(queue, jobs) in &ticked {
                 self.ticks.committed(queue, jobs);
@@ -63,7 +64,7 @@ impl Floor {
     fn delivered(
         &mut self,
         (step, batch): (usize, BatchId),
-        stays: Vec<Stays>,
+        stays: Vec<ParkedRow>,
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
@@ -87,8 +88,8 @@ impl Floor {
     fn settle_taken(
         &mut self,
         step: usize,
-        held: Option<&Held>,
-        stays: Vec<Stays>,
+        held: Option<&InFlightBatch>,
+        stays: Vec<ParkedRow>,
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
@@ -98,7 +99,7 @@ impl Floor {
             }
         }
         let mut due: Option<Timestamp> = None;
-        for Stays { row, turn, .. } in stays {
+        for ParkedRow { row, turn, .. } in stays {
             if let Some(turn) = turn {
                 self.parks(step, turn, row, now, commands);
             } else {

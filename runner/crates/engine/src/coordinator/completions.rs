@@ -1,20 +1,20 @@
 //! External completions: complete a pending job on request, or poll the monitor of a step now.
 
-use super::pending::Watch;
-use super::{Action, Floor};
-use crate::commit::request::Order;
-use crate::operator::request::{Asked, Completed, Granted, Request, Row};
-use crate::processor::monitor_protocol::Word;
-use crate::runtime::message::Telling;
+use super::pending::PendingJobs;
+use super::{Action, Coordinator};
+use crate::commit::request::CommitRequest;
+use crate::operator::request::{CompletionOutcome, ParkedJobRef, PendingRequest, Request, RequestOutcome};
+use crate::processor::monitor_protocol::JobVerdict;
+use crate::runtime::message::CompletionNotice;
 use crate::step::job_attributes::Lane;
-use tidegate_dispatch::{JobKey, MonitorCommand, MonitorEvent};
+use tidegate_dispatch::{JobKey, PollerCommand, PollerEvent};
 use tidegate_model::{Status, Timestamp};
 use tidegate_store::Completion;
 
-impl Floor {
+impl Coordinator {
     /// Requests a poll as soon as possible. All requests before the next poll begins lead to one poll; a
     /// request during a poll leads to another one.
-    pub(crate) fn poll(&mut self, asked: &Asked, now: Timestamp) {
+    pub(crate) fn poll(&mut self, asked: &PendingRequest, now: Timestamp) {
         let Request::Poll { step: address } = &asked.request else { return };
         let step = self.position(address);
         let asks = step.filter(|&step| self.configuration.steps[step].monitor.is_some());
@@ -24,16 +24,16 @@ impl Floor {
                 Err(format!("step `{address}` has stopped and polls no monitor in this run"))
             }
             Some((_, watch)) => {
-                watch.handle(MonitorEvent::Poll, now);
+                watch.handle(PollerEvent::Poll, now);
                 let (pending, soon) = (watch.monitor.len() as u64, watch.monitor.soon(now));
-                Ok(Granted::Polls { pending, soon })
+                Ok(RequestOutcome::Polls { pending, soon })
             }
         };
         asked.answer(answer);
     }
 
     /// Handles the completion of a pending job. The state here is newer than that in the store.
-    pub(crate) fn complete(&mut self, mut asked: Asked, now: Timestamp, actions: &mut Vec<Action>) {
+    pub(crate) fn complete(&mut self, mut asked: PendingRequest, now: Timestamp, actions: &mut Vec<Action>) {
         let Request::Complete { step, index, completion, row, .. } = &mut asked.request else { return };
         let step = self.configuration.steps.iter().position(|declared| declared.address == *step);
         let known = step.and_then(|step| Some((self.shelves[step].as_ref()?, self.watches[step].as_mut()?)));
@@ -43,38 +43,38 @@ impl Floor {
                 // The store decides about jobs that are not pending, or that have a completion in flight.
                 None => {}
                 Some(Err(from)) => {
-                    return asked.answer(Ok(Granted::Completed(Completed::Refused { from })));
+                    return asked.answer(Ok(RequestOutcome::Completed(CompletionOutcome::Refused { from })));
                 }
                 Some(Ok(key)) => {
-                    *row = shelf.row(key).map(|row| Row::of(&row));
+                    *row = shelf.row(key).map(|row| ParkedJobRef::of(&row));
                     watch.tell(*index, completion.status, now);
                 }
             }
         }
-        actions.push(Action::Commit(Order::Amend(asked)));
+        actions.push(Action::Commit(CommitRequest::Amend(asked)));
     }
 
     /// Handles the result of a completion: it is durable, or it was refused.
-    pub(crate) fn told(&mut self, telling: Telling, now: Timestamp) -> Option<Timestamp> {
-        let Telling { step, index, taken } = telling;
+    pub(crate) fn told(&mut self, telling: CompletionNotice, now: Timestamp) -> Option<Timestamp> {
+        let CompletionNotice { step, index, taken } = telling;
         let (Some(shelf), Some(watch)) = (&mut self.shelves[step], &mut self.watches[step]) else {
             // An ordered step reads the job when it is due.
             return taken.map(|(row, _)| row.due);
         };
         let key = watch.told.remove(&index)?;
         let Some((row, job)) = taken else {
-            watch.handle(MonitorEvent::Untold { key }, now);
+            watch.handle(PollerEvent::Untold { key }, now);
             return None;
         };
         shelf.stands(key, &row);
         if let Some((.., Some(completion))) = job.standing.outside() {
-            watch.settle(key, Word::of(completion));
+            watch.settle(key, JobVerdict::of(completion));
         }
         None
     }
 }
 
-impl Watch {
+impl PendingJobs {
     /// The pending job at `index` that may get this status, or its status if the change is not allowed.
     /// Returns `None` if no job is pending there, or if it has a completion in flight.
     fn may_tell(&self, index: u64, to: Status) -> Option<Result<JobKey, Status>> {
@@ -91,9 +91,9 @@ impl Watch {
         let Some(&key) = self.by_index.get(&index) else { return };
         self.told.insert(index, key);
         let mut commands = Vec::new();
-        self.monitor.handle(MonitorEvent::Told { key, status }, now, &mut commands);
+        self.monitor.handle(PollerEvent::Told { key, status }, now, &mut commands);
         // The job is delivered once the completion is durable.
-        commands.retain(|command| !matches!(command, MonitorCommand::Settle { .. }));
+        commands.retain(|command| !matches!(command, PollerCommand::Settle { .. }));
         self.commands.append(&mut commands);
     }
 
@@ -110,16 +110,16 @@ impl Watch {
         if let Some(said) = said {
             self.tell(job.1, said.status, now);
             self.told.remove(&job.1);
-            self.settle(key, Word::of(said));
+            self.settle(key, JobVerdict::of(said));
         }
     }
 
     /// Delivers a job with a durable completion, if that completes it.
-    pub(crate) fn settle(&mut self, key: JobKey, word: Word) {
+    pub(crate) fn settle(&mut self, key: JobKey, word: JobVerdict) {
         let status = word.status;
         if !status.waits() {
             self.words.insert(key, word);
-            self.commands.push(MonitorCommand::Settle { key, status });
+            self.commands.push(PollerCommand::Settle { key, status });
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::Floor;
+use super::Coordinator;
 use tidegate_dispatch::{Ending, Failed, FailureLine};
 use tidegate_model::log_target;
 use tidegate_model::{Timestamp, format_duration};
 
-impl Floor {
+impl Coordinator {
     /// Logs jobs of a step that failed permanently and are committed.
     pub(crate) fn note_failed(&mut self, step: usize, failed: Vec<Failed>, now: Timestamp) {
         for failed in failed {

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use tidegate_plugin::{Failure, FailureKind};
 
-use super::Floor;
-use crate::batch::result::{Hindrance, Ran};
-use crate::step::probe_health::Asked;
-use crate::step::stats::ClosedBy;
+use super::Coordinator;
+use crate::batch::result::{BatchResult, StartBlock};
+use crate::step::probe_health::ProbeKind;
+use crate::step::stats::BlockCause;
 use tidegate_config::GateRef;
-use tidegate_dispatch::JobEnd;
+use tidegate_dispatch::JobOutcome;
 use tidegate_model::log_target;
 use tidegate_model::{Timestamp, format_duration};
 
-impl Floor {
+impl Coordinator {
     /// Records the result of a check of the step's gate and returns whether it is open. A failed check counts
     /// as closed.
     pub(crate) fn gate_seen(&mut self, step: usize, seen: Result<bool, Failure>, now: Timestamp) -> bool {
@@ -23,26 +23,26 @@ impl Floor {
         let (stats, step) = (&self.stats.steps[step], &declared.address);
         let unknown = |failure: &Failure| failure.kind != FailureKind::GateClosed;
         let trouble = seen.as_ref().err().filter(|failure| unknown(failure)).map(Failure::to_string);
-        stats.answered(Asked::Gate, trouble, now);
+        stats.answered(ProbeKind::Gate, trouble, now);
         let (by, why) = match seen {
             Ok(true) => {
-                if stats.open(|by| matches!(by, ClosedBy::Gate | ClosedBy::Failure)) {
+                if stats.open(|by| matches!(by, BlockCause::Gate | BlockCause::Failure)) {
                     tracing::info!(target: log_target::ENGINE, %step, gate, "the gate is open");
                 }
                 return true;
             }
-            Ok(false) => (ClosedBy::Gate, String::new()),
-            Err(failure) if failure.kind == FailureKind::GateClosed => (ClosedBy::Gate, failure.message),
-            Err(failure) => (ClosedBy::Failure, failure.to_string()),
+            Ok(false) => (BlockCause::Gate, String::new()),
+            Err(failure) if failure.kind == FailureKind::GateClosed => (BlockCause::Gate, failure.message),
+            Err(failure) => (BlockCause::Failure, failure.to_string()),
         };
         if stats.close(by, why.clone(), now) {
             let why = if why.is_empty() { why } else { format!(": {why}") };
             match by {
-                ClosedBy::Failure => tracing::warn!(
+                BlockCause::Failure => tracing::warn!(
                     target: log_target::ENGINE,
                     %step, gate, "the check of the gate failed, so the gate counts as closed{why}"
                 ),
-                ClosedBy::Gate | ClosedBy::Job | ClosedBy::Setup { .. } => {
+                BlockCause::Gate | BlockCause::Job | BlockCause::Setup { .. } => {
                     tracing::info!(target: log_target::ENGINE, %step, gate, "the gate is closed{why}");
                 }
             }
@@ -51,12 +51,12 @@ impl Floor {
     }
 
     /// Records whether a job or a failed setup holds the step back.
-    pub(crate) fn note_held(&mut self, step: usize, ran: &Ran, now: Timestamp) {
+    pub(crate) fn note_held(&mut self, step: usize, ran: &BatchResult, now: Timestamp) {
         let (stats, step) = (&self.stats.steps[step], &self.configuration.steps[step].address);
-        if let Some(Hindrance { by, why }) = &ran.held {
+        if let Some(StartBlock { by, why }) = &ran.held {
             if stats.close(*by, why.clone(), now) {
                 match by {
-                    ClosedBy::Setup { until } => {
+                    BlockCause::Setup { until } => {
                         let wait = format_duration(Duration::from_millis(
                             until.0.saturating_sub(now.0).try_into().unwrap_or(0),
                         ));
@@ -69,13 +69,13 @@ impl Floor {
             }
             return;
         }
-        let runs = ran.ends.iter().any(|end| !matches!(end, JobEnd::Held(_)))
+        let runs = ran.ends.iter().any(|end| !matches!(end, JobOutcome::Held(_)))
             || ran.ends.is_empty() && ran.taken > 0;
         let goes_on = stats.open(|by| match by {
-            ClosedBy::Job => runs,
+            BlockCause::Job => runs,
             // Another worker may still run jobs.
-            ClosedBy::Setup { until } => (runs || ran.taken > 0) && until <= now,
-            ClosedBy::Gate | ClosedBy::Failure => false,
+            BlockCause::Setup { until } => (runs || ran.taken > 0) && until <= now,
+            BlockCause::Gate | BlockCause::Failure => false,
         });
         if goes_on {
             tracing::info!(target: log_target::ENGINE, %step, "the step resumes");

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use super::Floor;
-use crate::batch::input::{Fetched, Returned};
+use super::Coordinator;
+use crate::batch::input::{ReadBatch, RedeliveredJob};
 use crate::operator::cancel;
-use crate::operator::request::{Asked, Moved, Request, Row};
-use crate::runtime::message::Moves;
+use crate::operator::request::{MoveSummary, ParkedJobRef, PendingRequest, Request};
+use crate::runtime::message::MoveNotice;
 use crate::runtime::readers::returned;
-use crate::step::job_buffer::Shelf;
+use crate::step::job_buffer::JobBuffer;
 use crate::step::turn;
-use tidegate_dispatch::{Command, Event, JobKey, Port, State};
+use tidegate_dispatch::{Command, Event, InputPort, JobKey, WaitingState};
 use tidegate_model::Timestamp;
 use tidegate_store::DelayedKey;
 
 /// Operation of a request on waiting jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Aim {
+enum MoveKind {
     Hasten,
     /// `pending`: whether it includes jobs that an external system has.
     Cancel {
@@ -24,21 +24,21 @@ enum Aim {
     },
 }
 
-impl Floor {
+impl Coordinator {
     /// Locks the jobs of the request that can be moved, and returns the request with these jobs only. Returns
     /// `None` if the request is answered already. The state here is newer than that in the store.
     pub(crate) fn hold_back(
         &mut self,
-        mut asked: Asked,
+        mut asked: PendingRequest,
         now: Timestamp,
         commands: &mut Vec<Command>,
-    ) -> Option<Asked> {
-        let mut moved = Moved::default();
+    ) -> Option<PendingRequest> {
+        let mut moved = MoveSummary::default();
         match &mut asked.request {
             Request::Hasten { step, rows } | Request::Shift { step, rows, .. } => {
                 let Some(step) = self.position(step) else { return Some(asked) };
                 let wanted = std::mem::take(rows);
-                *rows = self.hold_rows(step, Aim::Hasten, wanted, now, &mut moved);
+                *rows = self.hold_rows(step, MoveKind::Hasten, wanted, now, &mut moved);
             }
             Request::Cancel { step, rows, jobs, drop, pending } => {
                 let Some(step) = self.position(step) else { return Some(asked) };
@@ -48,7 +48,7 @@ impl Floor {
                     return None;
                 }
                 let wanted = std::mem::take(rows);
-                let aim = Aim::Cancel { pending: *pending };
+                let aim = MoveKind::Cancel { pending: *pending };
                 *rows = self.hold_rows(step, aim, wanted, now, &mut moved);
                 jobs.retain(|&index| self.hold_job(step, index, now, &mut moved));
             }
@@ -61,8 +61,8 @@ impl Floor {
     }
 
     /// Applies the result of a committed request to the locked jobs.
-    pub(crate) fn moved(&mut self, moves: Moves, now: Timestamp, commands: &mut Vec<Command>) {
-        let Moves { step, rows, jobs, left } = moves;
+    pub(crate) fn moved(&mut self, moves: MoveNotice, now: Timestamp, commands: &mut Vec<Command>) {
+        let MoveNotice { step, rows, jobs, left } = moves;
         for index in left {
             self.dispatcher.release(step, index);
         }
@@ -104,11 +104,11 @@ impl Floor {
 
     /// Removes the moved jobs from a read. Parked jobs with a turn are removed, too, unless the read was for
     /// the turn: their new rows may not be known yet. Returns `None` if no job is left.
-    pub(crate) fn without_moved(&self, port: Port, fetched: Fetched) -> Option<Fetched> {
+    pub(crate) fn without_moved(&self, port: InputPort, fetched: ReadBatch) -> Option<ReadBatch> {
         let Some(rows) = &fetched.returned else { return Some(fetched) };
         let (step, declared) = (port.step, &self.configuration.steps[port.step]);
         let picks = self.shelves[step].is_some();
-        let comes = |row: &&Returned| {
+        let comes = |row: &&RedeliveredJob| {
             let has_turn = || !picks && turn::of(declared, &row.job).is_some();
             !self.moved[step].contains_key(&row.key) && (self.is_turn(port) || !has_turn())
         };
@@ -131,11 +131,11 @@ impl Floor {
     fn hold_rows(
         &mut self,
         step: usize,
-        aim: Aim,
-        mut rows: Vec<Row>,
+        aim: MoveKind,
+        mut rows: Vec<ParkedJobRef>,
         now: Timestamp,
-        moved: &mut Moved,
-    ) -> Vec<Row> {
+        moved: &mut MoveSummary,
+    ) -> Vec<ParkedJobRef> {
         let address = self.configuration.steps[step].address.clone();
         let known = self.shelves[step].as_ref().map(|shelf| shelf.find(&rows));
         rows.retain(|row| {
@@ -164,28 +164,28 @@ impl Floor {
     fn hold_picked(
         &mut self,
         step: usize,
-        aim: Aim,
+        aim: MoveKind,
         key: Option<JobKey>,
         now: Timestamp,
-        moved: &mut Moved,
+        moved: &mut MoveSummary,
     ) -> bool {
         let state = key.and_then(|key| Some((key, self.dispatcher.state(step, key)?)));
         match (state, aim) {
-            (Some((key, State::Pending)), Aim::Cancel { pending: true })
+            (Some((key, WaitingState::Pending)), MoveKind::Cancel { pending: true })
                 if self.watches[step].as_mut().is_some_and(|watch| watch.lets_go(key, now)) =>
             {
                 self.dispatcher.cancel(step, key, now);
                 true
             }
-            (Some((_, State::Running | State::Pending)), _) => {
+            (Some((_, WaitingState::Running | WaitingState::Pending)), _) => {
                 moved.busy += 1;
                 false
             }
-            (Some((key, State::Delayed { .. })), Aim::Hasten) => {
+            (Some((key, WaitingState::Delayed { .. })), MoveKind::Hasten) => {
                 self.dispatcher.hold(step, key);
                 true
             }
-            (Some((key, _)), Aim::Cancel { .. }) => {
+            (Some((key, _)), MoveKind::Cancel { .. }) => {
                 self.dispatcher.cancel(step, key, now);
                 true
             }
@@ -198,12 +198,14 @@ impl Floor {
     }
 
     /// Whether a job of the input was locked.
-    fn hold_job(&mut self, step: usize, index: u64, now: Timestamp, moved: &mut Moved) -> bool {
+    fn hold_job(&mut self, step: usize, index: u64, now: Timestamp, moved: &mut MoveSummary) -> bool {
         let key = JobKey::fresh(index);
         let state = self.dispatcher.state(step, key);
-        let stands = |shelf: &Shelf| shelf.row(key).is_some();
+        let stands = |shelf: &JobBuffer| shelf.row(key).is_some();
         // Another request may cancel it now.
-        if matches!(state, Some(State::Running | State::Pending)) || self.dispatcher.withholds(step, index) {
+        if matches!(state, Some(WaitingState::Running | WaitingState::Pending))
+            || self.dispatcher.withholds(step, index)
+        {
             moved.busy += 1;
         } else if state.is_some() && self.shelves[step].as_ref().is_some_and(stands) {
             // The job is accounted for and parked in the store.
@@ -224,7 +226,7 @@ impl Floor {
         now: Timestamp,
     ) {
         let Some(shelf) = &mut self.shelves[step] else { return };
-        let Some(key) = shelf.find(&[Row::of(was)]).into_values().next() else { return };
+        let Some(key) = shelf.find(&[ParkedJobRef::of(was)]).into_values().next() else { return };
         let Some((row, job)) = stands else { return shelf.leaves(key) };
         let is_known = self.dispatcher.state(step, key).is_some();
         if is_known && job.to.is_none() {

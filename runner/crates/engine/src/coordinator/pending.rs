@@ -5,36 +5,36 @@ use std::sync::Arc;
 
 use tidegate_plugin::Failure;
 
-use super::{Action, Floor};
-use crate::processor::monitor_protocol::{Asking, Seen, Word};
+use super::{Action, Coordinator};
+use crate::processor::monitor_protocol::{JobVerdict, StatusQuery, StatusReport};
 use crate::step::job_attributes::Lane;
-use crate::step::probe_health::Asked;
+use crate::step::probe_health::ProbeKind;
 use tidegate_config::{Configuration, Step};
-use tidegate_dispatch::{JobKey, Monitor, MonitorCommand, MonitorEvent};
+use tidegate_dispatch::{JobKey, Poller, PollerCommand, PollerEvent};
 use tidegate_model::log_target;
 use tidegate_model::{Address, Status, Timestamp};
 
 /// Pending jobs of one step.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    pub(crate) monitor: Monitor,
+pub(crate) struct PendingJobs {
+    pub(crate) monitor: Poller,
     /// Pending jobs by index of the input.
     pub(crate) by_index: HashMap<u64, JobKey>,
     /// Jobs with an external completion that is not durable yet, by index.
     pub(crate) told: HashMap<u64, JobKey>,
     /// Verdicts of completed jobs, until their delivery is durable.
-    pub(crate) words: HashMap<JobKey, Word>,
+    pub(crate) words: HashMap<JobKey, JobVerdict>,
     /// Commands that are not carried out yet.
-    pub(crate) commands: Vec<MonitorCommand>,
+    pub(crate) commands: Vec<PollerCommand>,
 }
 
 /// Pending jobs by step; `None` for an ordered step, which has no monitor.
-pub(crate) fn watches(configuration: &Configuration) -> Vec<Option<Watch>> {
+pub(crate) fn watches(configuration: &Configuration) -> Vec<Option<PendingJobs>> {
     let monitor = |step: &Step| match &step.monitor {
-        Some(monitor) => Monitor::new(monitor.batch, monitor.inquiry.every),
-        None => Monitor::silent(),
+        Some(monitor) => Poller::new(monitor.batch, monitor.inquiry.every),
+        None => Poller::silent(),
     };
-    let watch = |step: &Step| Watch {
+    let watch = |step: &Step| PendingJobs {
         monitor: monitor(step),
         by_index: HashMap::new(),
         told: HashMap::new(),
@@ -44,8 +44,8 @@ pub(crate) fn watches(configuration: &Configuration) -> Vec<Option<Watch>> {
     configuration.steps.iter().map(|step| step.picks().map(|_| watch(step))).collect()
 }
 
-impl Watch {
-    pub(crate) fn handle(&mut self, event: MonitorEvent<'_>, now: Timestamp) {
+impl PendingJobs {
+    pub(crate) fn handle(&mut self, event: PollerEvent<'_>, now: Timestamp) {
         self.monitor.handle(event, now, &mut self.commands);
     }
 
@@ -62,7 +62,7 @@ impl Watch {
             Lane::Shared | Lane::Missing => &[],
         };
         self.by_index.insert(index, key);
-        self.handle(MonitorEvent::Pended { key, lane, since }, now);
+        self.handle(PollerEvent::Pended { key, lane, since }, now);
     }
 
     /// Releases a pending job that a request cancels, and returns whether it could. A job with a completion
@@ -71,7 +71,7 @@ impl Watch {
         let waits = self.monitor.status(key).is_some_and(Status::waits);
         let lets_go = waits && !self.told.values().any(|&told| told == key);
         if lets_go {
-            self.handle(MonitorEvent::Left { key }, now);
+            self.handle(PollerEvent::Left { key }, now);
         }
         lets_go
     }
@@ -85,7 +85,7 @@ impl Watch {
     }
 
     /// Verdicts of these jobs, if all of them have one.
-    pub(crate) fn words(&self, jobs: &[JobKey]) -> Option<Arc<[Word]>> {
+    pub(crate) fn words(&self, jobs: &[JobKey]) -> Option<Arc<[JobVerdict]>> {
         jobs.iter().map(|key| self.words.get(key).cloned()).collect()
     }
 
@@ -93,35 +93,41 @@ impl Watch {
     pub(crate) fn settled(&mut self, (key, index): (JobKey, u64), now: Timestamp) {
         if self.words.remove(&key).is_some() {
             self.by_index.remove(&index);
-            self.handle(MonitorEvent::Left { key }, now);
+            self.handle(PollerEvent::Left { key }, now);
         }
     }
 }
 
-impl Floor {
+impl Coordinator {
     /// Handles the answer of a monitor.
-    pub(crate) fn status_seen(&mut self, step: usize, ask: u64, seen: Result<Seen, Failure>, now: Timestamp) {
+    pub(crate) fn status_seen(
+        &mut self,
+        step: usize,
+        ask: u64,
+        seen: Result<StatusReport, Failure>,
+        now: Timestamp,
+    ) {
         let (address, stats) = (&self.configuration.steps[step].address, &self.stats.steps[step]);
         let Some(watch) = &mut self.watches[step] else { return };
-        let Seen { answers, unasked, nonsense } = match seen {
+        let StatusReport { answers, unasked, nonsense } = match seen {
             Ok(seen) => seen,
             Err(failure) => {
                 let why = failure.to_string();
-                if stats.answered(Asked::Monitor, Some(why.clone()), now) {
+                if stats.answered(ProbeKind::Monitor, Some(why.clone()), now) {
                     tracing::warn!(
                         target: log_target::ENGINE,
                         step = %address,
                         "the poll of the monitor failed, so its jobs stay pending: {why}"
                     );
                 }
-                return watch.handle(MonitorEvent::Failed { ask }, now);
+                return watch.handle(PollerEvent::Failed { ask }, now);
             }
         };
         let trouble = nonsense.map(|(answers, why)| {
             let answers = if answers == 1 { "1 answer".to_owned() } else { format!("{answers} answers") };
             format!("{answers} of the monitor cannot be read: {why}")
         });
-        if stats.answered(Asked::Monitor, trouble.clone(), now)
+        if stats.answered(ProbeKind::Monitor, trouble.clone(), now)
             && let Some(trouble) = trouble
         {
             tracing::warn!(target: log_target::ENGINE, step = %address, "{trouble}; their jobs stay pending");
@@ -139,8 +145,8 @@ impl Floor {
                 watch.words.insert(key, word);
             }
         }
-        watch.handle(MonitorEvent::Answered { ask, answers: &statuses }, now);
-        let Watch { monitor, words, .. } = watch;
+        watch.handle(PollerEvent::Answered { ask, answers: &statuses }, now);
+        let PendingJobs { monitor, words, .. } = watch;
         words.retain(|key, _| !monitor.status(*key).is_some_and(Status::waits));
     }
 
@@ -152,7 +158,7 @@ impl Floor {
                 continue;
             }
             let Some(watch) = &mut self.watches[step] else { continue };
-            watch.handle(MonitorEvent::Tick, now);
+            watch.handle(PollerEvent::Tick, now);
             let wanted = std::mem::take(&mut watch.commands);
             let (pending, valid) = (watch.monitor.len(), watch.monitor.valid());
             self.stats.steps[step].set_pending(pending as u64, valid as u64);
@@ -160,15 +166,15 @@ impl Floor {
             let mut settled = Vec::new();
             for command in wanted {
                 match command {
-                    MonitorCommand::Ask { ask, jobs } => {
+                    PollerCommand::Ask { ask, jobs } => {
                         let Some(shelf) = &self.shelves[step] else { continue };
                         let jobs = jobs.into_iter().filter_map(|key| Some((key, shelf.row(key)?))).collect();
-                        self.stats.steps[step].ask(Asked::Monitor, now);
-                        actions.push(Action::AskStatus(Asking { step, ask, jobs }));
+                        self.stats.steps[step].ask(ProbeKind::Monitor, now);
+                        actions.push(Action::AskStatus(StatusQuery { step, ask, jobs }));
                     }
-                    MonitorCommand::Settle { key, .. } => settled.push(key),
-                    MonitorCommand::Discarded { answers } => warn_of_unasked(address, answers),
-                    MonitorCommand::Refused { from, to, .. } => tracing::warn!(
+                    PollerCommand::Settle { key, .. } => settled.push(key),
+                    PollerCommand::Discarded { answers } => warn_of_unasked(address, answers),
+                    PollerCommand::Refused { from, to, .. } => tracing::warn!(
                         target: log_target::ENGINE,
                         step = %address,
                         "a job that is {} cannot become {}: the answer of the monitor is refused",

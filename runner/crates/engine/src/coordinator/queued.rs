@@ -1,21 +1,21 @@
 //! Queued steps: buffer the jobs that wait, and form batches of the jobs that the dispatcher picks.
 
-use super::{Action, Floor};
-use crate::batch::input::{Fetched, Work};
-use crate::batch::job_builder::Walk;
+use super::{Action, Coordinator};
+use crate::batch::input::{BatchInput, ReadBatch};
+use crate::batch::job_builder::BatchCursor;
 use crate::batch::retry;
-use crate::runtime::message::Stays;
-use crate::runtime::readers::{StoreAsk, Wanted};
-use crate::step::counts::Glance;
-use crate::step::in_flight::Held;
-use crate::step::job_buffer::Gathered;
+use crate::runtime::message::ParkedRow;
+use crate::runtime::readers::{ReadAhead, StoreRequest};
+use crate::step::counts::StepCounts;
+use crate::step::in_flight::InFlightBatch;
+use crate::step::job_buffer::FetchedJobs;
 use crate::step::queue_view;
-use crate::step::queue_view::Sight;
-use tidegate_dispatch::{BatchId, Event, JobEnd, JobKey, Port, ReadId, State};
+use crate::step::queue_view::QueueView;
+use tidegate_dispatch::{BatchId, Event, InputPort, JobKey, JobOutcome, ReadId, WaitingState};
 use tidegate_model::Timestamp;
 use tidegate_store::{Delayed, DelayedJob, DelayedKey};
 
-impl Floor {
+impl Coordinator {
     /// Restores a job that is parked in the store.
     pub(crate) fn stands(&mut self, step: usize, row: &DelayedKey, job: &DelayedJob, now: Timestamp) {
         let Some(shelf) = &mut self.shelves[step] else { return self.recall_turn(step, row, job) };
@@ -36,9 +36,9 @@ impl Floor {
     }
 
     /// View of the waiting jobs of a queued step.
-    pub(crate) fn sight(&self, step: usize) -> Option<Box<Sight>> {
+    pub(crate) fn sight(&self, step: usize) -> Option<Box<QueueView>> {
         let (look, shelf) = (self.dispatcher.look(step)?, self.shelves.get(step)?.as_ref()?);
-        Some(Box::new(Sight::new(&look, shelf.all_rows())))
+        Some(Box::new(QueueView::new(&look, shelf.all_rows())))
     }
 
     /// Payload of a job that was begun and is not delivered.
@@ -55,11 +55,11 @@ impl Floor {
     }
 
     /// Counts of all steps.
-    pub(crate) fn glances(&self, lanes: usize, now: Timestamp) -> Vec<Glance> {
+    pub(crate) fn glances(&self, lanes: usize, now: Timestamp) -> Vec<StepCounts> {
         (0..self.shelves.len()).map(|step| self.glance(step, lanes, now)).collect()
     }
 
-    fn glance(&self, step: usize, lanes: usize, now: Timestamp) -> Glance {
+    fn glance(&self, step: usize, lanes: usize, now: Timestamp) -> StepCounts {
         let counts = self.dispatcher.glance(step, lanes, now);
         let survey = counts.picked.as_ref().map(|picked| &picked.survey);
         let oldest =
@@ -68,14 +68,14 @@ impl Floor {
             (Some(shelf), Some(oldest)) => oldest.map(|key| shelf.spot(key)).collect(),
             _ => Vec::new(),
         };
-        Glance { counts, returned: self.returned[step].len() as u64, spots }
+        StepCounts { counts, returned: self.returned[step].len() as u64, spots }
     }
 
     /// Adds the jobs of a read to the waiting room and to the job buffer.
-    pub(crate) fn shelve(&mut self, port: Port, read: ReadId, fetched: Fetched, now: Timestamp) {
+    pub(crate) fn shelve(&mut self, port: InputPort, read: ReadId, fetched: ReadBatch, now: Timestamp) {
         let Self { dispatcher, shelves, .. } = self;
         let Some(shelf) = &mut shelves[port.step] else { return };
-        let Fetched { batch, mark, segments, .. } = fetched;
+        let ReadBatch { batch, mark, segments, .. } = fetched;
         let mut stamps = batch.stamps.iter().peekable();
         let mut since = now;
         for (position, payload) in batch.payloads.iter().enumerate() {
@@ -85,7 +85,7 @@ impl Floor {
             let index = batch.first + position as u64;
             let key = JobKey::fresh(index);
             shelf.cards.write(key, (index, since), payload, |card| {
-                dispatcher.saw(port.step, card, State::Waiting);
+                dispatcher.saw(port.step, card, WaitingState::Waiting);
             });
         }
         shelf.put(read, &batch, now);
@@ -106,14 +106,19 @@ impl Floor {
         let shelf = self.shelves[step].as_mut()?;
         let missing = shelf.missing(&jobs);
         let places = std::mem::take(&mut shelf.places);
-        self.held.insert(id, Held { step, picked: jobs, places, ..Held::default() });
+        self.held.insert(id, InFlightBatch { step, picked: jobs, places, ..InFlightBatch::default() });
         if missing.is_empty() {
-            return self.gathered(step, id, Gathered::default(), now);
+            return self.gathered(step, id, FetchedJobs::default(), now);
         }
         let input = self.configuration.steps[step].inputs.first()?;
-        let port = Port { step, input: 0 };
-        let what = Wanted::Picked { batch: id, queue: input.address.clone(), missing };
-        actions.push(Action::ReadStore(StoreAsk { port, reader: self.readers[step][0], what, picks: true }));
+        let port = InputPort { step, input: 0 };
+        let what = ReadAhead::Picked { batch: id, queue: input.address.clone(), missing };
+        actions.push(Action::ReadStore(StoreRequest {
+            port,
+            reader: self.readers[step][0],
+            what,
+            picks: true,
+        }));
         None
     }
 
@@ -122,7 +127,7 @@ impl Floor {
         &mut self,
         step: usize,
         id: BatchId,
-        gathered: Gathered,
+        gathered: FetchedJobs,
         now: Timestamp,
     ) -> Option<Event> {
         let shelf = self.shelves[step].as_mut()?;
@@ -143,11 +148,11 @@ impl Floor {
     }
 
     /// Rows of the jobs of a batch for the time of their attempt.
-    pub(crate) fn begun_rows(&mut self, step: usize, work: &Work, now: Timestamp) -> Vec<Delayed> {
+    pub(crate) fn begun_rows(&mut self, step: usize, work: &BatchInput, now: Timestamp) -> Vec<Delayed> {
         let Some(shelf) = &mut self.shelves[step] else { return Vec::new() };
         let address = &self.configuration.steps[step].address;
         let carries = shelf.gatherer.carries(work);
-        let (mut walk, mut rows) = (Walk::new(work), Vec::with_capacity(work.jobs));
+        let (mut walk, mut rows) = (BatchCursor::new(work), Vec::with_capacity(work.jobs));
         while let Some(item) = shelf.gatherer.next(&mut walk, carries) {
             rows.push(retry::begun(address, &item, now));
         }
@@ -164,11 +169,17 @@ impl Floor {
     }
 
     /// Applies the delivery of a batch of picked jobs.
-    pub(crate) fn settle_picked(&mut self, step: usize, held: &Held, stays: Vec<Stays>, now: Timestamp) {
+    pub(crate) fn settle_picked(
+        &mut self,
+        step: usize,
+        held: &InFlightBatch,
+        stays: Vec<ParkedRow>,
+        now: Timestamp,
+    ) {
         let Self { dispatcher, shelves, watches, .. } = self;
         let Some(shelf) = &mut shelves[step] else { return };
         let mut rows = Vec::with_capacity(stays.len());
-        for Stays { row, is_late, .. } in stays {
+        for ParkedRow { row, is_late, .. } in stays {
             if is_late {
                 let key = JobKey::stored(row.sequence);
                 shelf.stands(key, &row);
@@ -179,19 +190,19 @@ impl Floor {
         }
         let mut rows = rows.iter();
         for (&key, end) in held.picked.iter().zip(&held.ends) {
-            match (end, (*end != JobEnd::Finished).then(|| rows.next()).flatten()) {
-                (JobEnd::Finished, _) => shelf.leaves(key),
+            match (end, (*end != JobOutcome::Finished).then(|| rows.next()).flatten()) {
+                (JobOutcome::Finished, _) => shelf.leaves(key),
                 (_, Some(row)) => shelf.stands(key, row),
                 (_, None) => {}
             }
         }
         let Some(watch) = &mut watches[step] else { return };
-        let mut walk = Walk::new(&held.work);
+        let mut walk = BatchCursor::new(&held.work);
         for (&key, end) in held.picked.iter().zip(&held.ends) {
             let Some(item) = shelf.gatherer.next(&mut walk, false) else { break };
             let job = (key, item.index());
             watch.settled(job, now);
-            if *end == JobEnd::Pending {
+            if *end == JobOutcome::Pending {
                 watch.pended(job, &shelf.cards.lane(item.payload), now, now);
             }
         }

@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use super::{Action, Floor};
-use crate::commit::request::Order;
-use crate::operator::request::{Asked, Granted, Request};
+use super::{Action, Coordinator};
+use crate::commit::request::CommitRequest;
+use crate::operator::request::{PendingRequest, Request, RequestOutcome};
 use tidegate_config::Input;
-use tidegate_dispatch::{Command, Event, Port};
+use tidegate_dispatch::{Command, Event, InputPort};
 use tidegate_model::Timestamp;
 
-impl Floor {
+impl Coordinator {
     pub(crate) fn asked(
         &mut self,
-        asked: Asked,
+        asked: PendingRequest,
         now: Timestamp,
         commands: &mut Vec<Command>,
         actions: &mut Vec<Action>,
     ) {
         let Request::Replay { step: address, from } = &asked.request else {
             if let Some(asked) = self.hold_back(asked, now, commands) {
-                actions.push(Action::Commit(Order::Amend(asked)));
+                actions.push(Action::Commit(CommitRequest::Amend(asked)));
             }
             return;
         };
@@ -63,14 +63,14 @@ impl Floor {
         for (input, (declared, &next)) in inputs.iter().zip(next).enumerate() {
             self.read_up_to[step][input] = next;
             if let Input::Source(_) = declared.input {
-                let port = Port { step, input };
+                let port = InputPort { step, input };
                 self.readers[step][input] += 1;
                 actions.push(Action::ReopenSource { port, reader: self.readers[step][input], next });
             }
         }
         if let Some((_, asked)) = self.rewinds.remove(&step) {
             let from = inputs.iter().zip(next).map(|(input, &next)| (input.address.clone(), next));
-            asked.answer(Ok(Granted::Replayed { from: from.collect() }));
+            asked.answer(Ok(RequestOutcome::Replayed { from: from.collect() }));
         }
         self.dispatcher.rewound(step, next, now, commands);
     }

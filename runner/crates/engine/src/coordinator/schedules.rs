@@ -11,7 +11,7 @@ const ON_THEIR_WAY_MAX: usize = 1024;
 
 /// Jobs of some ticks, with the schedule position that becomes durable with them.
 #[derive(Debug)]
-pub(crate) struct Ticked {
+pub(crate) struct FiredTicks {
     pub(crate) queue: QueueRef,
     /// Empty if the ticks were skipped.
     pub(crate) jobs: Payloads,
@@ -20,10 +20,10 @@ pub(crate) struct Ticked {
 }
 
 #[derive(Debug)]
-pub(crate) struct Ticks(Vec<Ticking>);
+pub(crate) struct Schedules(Vec<ActiveSchedule>);
 
 #[derive(Debug)]
-struct Ticking {
+struct ActiveSchedule {
     queue: QueueRef,
     ticker: Ticker,
     /// Number of jobs that are requested and not durable.
@@ -32,19 +32,19 @@ struct Ticking {
     is_behind: bool,
 }
 
-impl Ticks {
+impl Schedules {
     pub(crate) fn new(tickers: Vec<(QueueRef, Ticker)>) -> Self {
         let ticking = |(queue, ticker): (QueueRef, Ticker)| {
             let is_behind = ticker.is_behind();
-            Ticking { queue, ticker, on_their_way: 0, is_behind }
+            ActiveSchedule { queue, ticker, on_their_way: 0, is_behind }
         };
         Self(tickers.into_iter().map(ticking).collect())
     }
 
     /// Takes the due ticks as jobs, within the limit.
-    pub(crate) fn take(&mut self, configuration: &Configuration, now: Timestamp) -> Vec<Ticked> {
+    pub(crate) fn take(&mut self, configuration: &Configuration, now: Timestamp) -> Vec<FiredTicks> {
         let mut taken = Vec::new();
-        for Ticking { queue, ticker, on_their_way, is_behind } in &mut self.0 {
+        for ActiveSchedule { queue, ticker, on_their_way, is_behind } in &mut self.0 {
             let Some(PushSource::Schedule(source)) = &configuration.queues[queue.0].source else { continue };
             let Some(ticks) = ticker.take(now, ON_THEIR_WAY_MAX - *on_their_way) else { continue };
             *on_their_way += ticks.len();
@@ -53,7 +53,7 @@ impl Ticks {
             for due in ticks {
                 jobs.push(source.job(due).as_bytes());
             }
-            taken.push(Ticked { queue: *queue, jobs, handled: ticker.handled() });
+            taken.push(FiredTicks { queue: *queue, jobs, handled: ticker.handled() });
         }
         taken
     }

@@ -1,7 +1,7 @@
 //! Timers: turn due ticks into jobs, and start retention sweeps.
 
-use super::{Action, Floor};
-use crate::commit::request::Order;
+use super::{Action, Coordinator};
+use crate::commit::request::CommitRequest;
 use tidegate_config::{Configuration, Retain};
 use tidegate_model::Timestamp;
 
@@ -14,19 +14,19 @@ pub(crate) fn first_look(configuration: &Configuration) -> Option<Timestamp> {
     limited.then_some(Timestamp(i64::MIN))
 }
 
-impl Floor {
+impl Coordinator {
     /// Runs the timers that are due.
     pub(crate) fn pass(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         if self.stopping {
             return;
         }
         let ticked = self.ticks.take(&self.configuration, now);
-        actions.extend(ticked.into_iter().map(|ticked| Action::Commit(Order::Ticked(ticked))));
+        actions.extend(ticked.into_iter().map(|ticked| Action::Commit(CommitRequest::Ticked(ticked))));
         // A clock that was set back makes a sweep due at once.
         let next = now.0.saturating_add(LETTING_GO);
         if self.lets_go.is_some_and(|due| due <= now || due.0 > next) {
             self.lets_go = Some(Timestamp(next));
-            actions.push(Action::Commit(Order::LetGo));
+            actions.push(Action::Commit(CommitRequest::LetGo));
         }
     }
 

@@ -1,14 +1,14 @@
 //! Turns: track the rows of parked jobs that keep their place in an ordered step.
 
-use super::{Action, Floor};
-use crate::batch::input::{Portion, Work};
-use crate::runtime::readers::{StoreAsk, Wanted};
+use super::{Action, Coordinator};
+use crate::batch::input::{BatchInput, BatchSlice};
+use crate::runtime::readers::{ReadAhead, StoreRequest};
 use crate::step::turn;
-use tidegate_dispatch::{Command, Event, Port, Turn};
+use tidegate_dispatch::{Command, Event, InputPort, Turn};
 use tidegate_model::Timestamp;
 use tidegate_store::{DelayedJob, DelayedKey};
 
-impl Floor {
+impl Coordinator {
     /// Restores a parked job of an earlier run, if it keeps its place.
     pub(crate) fn recall_turn(&mut self, step: usize, row: &DelayedKey, job: &DelayedJob) {
         if let Some(turn) = turn::of(&self.configuration.steps[step], job) {
@@ -58,14 +58,14 @@ impl Floor {
         if self.moved[step].get(row) == Some(&false) {
             return;
         }
-        let port = Port { step, input: self.configuration.steps[step].inputs.len() + 1 };
-        let what = Wanted::Turn { row: row.clone() };
-        actions.push(Action::ReadStore(StoreAsk { port, reader: 0, what, picks: false }));
+        let port = InputPort { step, input: self.configuration.steps[step].inputs.len() + 1 };
+        let what = ReadAhead::Turn { row: row.clone() };
+        actions.push(Action::ReadStore(StoreRequest { port, reader: 0, what, picks: false }));
     }
 
     /// Removes the redelivered jobs of a batch from those in flight.
-    pub(crate) fn forget_returned(&mut self, work: &Work) {
-        let keys = work.portions.iter().flat_map(Portion::returned);
+    pub(crate) fn forget_returned(&mut self, work: &BatchInput) {
+        let keys = work.portions.iter().flat_map(BatchSlice::returned);
         let keys: Vec<DelayedKey> = keys.map(|returned| returned.key.clone()).collect();
         for key in keys {
             for rows in &mut self.returned {

@@ -12,13 +12,13 @@ const SHARED: &str = "tidegate.toml";
 
 /// Texts by path: pipelines, scripts, and imported scripts.
 #[derive(Debug, Default)]
-pub struct AsRead {
+pub struct SourceFiles {
     texts: BTreeMap<PathBuf, String>,
     /// Files that each step depends on.
     steps: BTreeMap<Address, BTreeSet<PathBuf>>,
 }
 
-impl AsRead {
+impl SourceFiles {
     /// `files`: texts of the configuration. Imported scripts are read from disk.
     #[must_use]
     pub fn new(configuration: &Configuration, files: &Files) -> Self {

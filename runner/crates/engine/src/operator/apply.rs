@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tidegate_plugin::Payloads;
 
-use super::cancel::{self, Wanted};
+use super::cancel::{self, CancelTarget};
 use super::complete;
-use super::complete::Told;
-use super::effect::{Amendment, Moving, Place, said};
-use super::request::{Granted, Moved, Request, Row};
+use super::complete::ExternalCompletion;
+use super::effect::{MovedRows, RequestEffect, RowAfter, said};
+use super::request::{MoveSummary, ParkedJobRef, Request, RequestOutcome};
 use crate::batch::reason;
 use tidegate_components::script::json;
 use tidegate_config::{Configuration, Input, PushSource, QueueRef, Retain, Take};
@@ -29,7 +29,7 @@ pub fn amend(
     configuration: &Configuration,
     request: &Request,
     now: Timestamp,
-) -> Result<Amendment, String> {
+) -> Result<RequestEffect, String> {
     let changes = Changes { now, ..Changes::default() };
     match request {
         Request::Push { queue, jobs } => push(configuration, queue, jobs, changes),
@@ -47,14 +47,14 @@ pub fn amend(
         }
         Request::Cancel { step, rows, jobs, drop, pending } => {
             let step = position(configuration, step)?;
-            let wanted = Wanted { step, rows, jobs, drop: *drop, pending: *pending };
+            let wanted = CancelTarget { step, rows, jobs, drop: *drop, pending: *pending };
             cancel::cancel(store, configuration, &wanted, changes)
         }
         Request::Pause { step, paused } => pause(store, configuration, step, *paused, changes),
         Request::Poll { .. } => Err("no runner is running, so no monitor can be polled now".to_owned()),
         Request::Complete { step, index, token, completion, row } => {
             let step = position(configuration, step)?;
-            let told = Told { step, index: *index, token, completion, row: *row };
+            let told = ExternalCompletion { step, index: *index, token, completion, row: *row };
             complete::complete(store, configuration, &told, changes)
         }
     }
@@ -73,7 +73,7 @@ fn push(
     queue: &Address,
     jobs: &[String],
     mut changes: Changes,
-) -> Result<Amendment, String> {
+) -> Result<RequestEffect, String> {
     let position = configuration.queues.iter().position(|declared| declared.address == *queue);
     let Some(position) = position else { return Err(format!("the configuration has no queue `{queue}`")) };
     if configuration.queues[position].holds_errors {
@@ -92,15 +92,15 @@ fn push(
     }
     let block = Block::encode(&payloads, Details::default());
     changes.appends.push(Append { queue: queue.clone(), block });
-    let granted = Granted::Pushed { jobs: payloads.len() as u64 };
-    let mut amendment = Amendment::new(changes, granted);
+    let granted = RequestOutcome::Pushed { jobs: payloads.len() as u64 };
+    let mut amendment = RequestEffect::new(changes, granted);
     amendment.appended.push((QueueRef(position), payloads, None));
     Ok(amendment)
 }
 
 /// Fields of an error record that are needed to run its job again.
 #[derive(Deserialize)]
-struct Failed<'a> {
+struct FailedJobRecord<'a> {
     pipeline: String,
     step: String,
     input: String,
@@ -131,7 +131,7 @@ fn retry(
     (queue, errors): (&Address, &[u64]),
     payload: Option<&str>,
     mut changes: Changes,
-) -> Result<Amendment, String> {
+) -> Result<RequestEffect, String> {
     must_hold_errors(configuration, queue)?;
     let mut handled = handled(store, queue)?;
     for &index in errors {
@@ -148,7 +148,7 @@ fn retry(
         handled.finish(index, index);
     }
     dealt_with(configuration, queue, handled, &mut changes);
-    Ok(Amendment::new(changes, Granted::Retried { jobs: errors.len() as u64 }))
+    Ok(RequestEffect::new(changes, RequestOutcome::Retried { jobs: errors.len() as u64 }))
 }
 
 /// Job with another payload. Its index stays, and so does its delivery hash.
@@ -173,7 +173,7 @@ fn with_payload(
 
 /// Job of an error record, and the step that runs it again.
 fn failed_job(configuration: &Configuration, record: &[u8]) -> Result<(Address, DelayedJob), String> {
-    let failed: Failed<'_> =
+    let failed: FailedJobRecord<'_> =
         serde_json::from_slice(record).map_err(|error| format!("the error record is malformed: {error}"))?;
     let name = format!("{}/{}", failed.pipeline, failed.step);
     let step = configuration.steps.iter().find(|step| step.address.to_string() == name);
@@ -210,17 +210,17 @@ fn take_off(
     queue: &Address,
     errors: &[u64],
     mut changes: Changes,
-) -> Result<Amendment, String> {
+) -> Result<RequestEffect, String> {
     must_hold_errors(configuration, queue)?;
     let mut handled = handled(store, queue)?;
     for &index in errors {
         let record = error_at(store, queue, &handled, index)?;
-        serde_json::from_slice::<Failed<'_>>(&record)
+        serde_json::from_slice::<FailedJobRecord<'_>>(&record)
             .map_err(|error| format!("{queue}/{index} is not an error record: {error}"))?;
         handled.finish(index, index);
     }
     dealt_with(configuration, queue, handled, &mut changes);
-    Ok(Amendment::new(changes, Granted::Dropped { jobs: errors.len() as u64 }))
+    Ok(RequestEffect::new(changes, RequestOutcome::Dropped { jobs: errors.len() as u64 }))
 }
 
 /// Only for a stopped store: a running engine must first drop its jobs in flight.
@@ -230,7 +230,7 @@ fn replay(
     step: &Address,
     from: &[(Address, u64)],
     mut changes: Changes,
-) -> Result<Amendment, String> {
+) -> Result<RequestEffect, String> {
     let declared = configuration.steps.iter().find(|declared| declared.address == *step);
     let Some(declared) = declared else { return Err(format!("the configuration has no step `{step}`")) };
     let mut now_at = Vec::new();
@@ -247,7 +247,7 @@ fn replay(
         let (step, number) = (step.clone(), snapshot.number);
         changes.settled.push(tidegate_store::SnapshotKey { step, number });
     }
-    Ok(Amendment::new(changes, Granted::Replayed { from: now_at }))
+    Ok(RequestEffect::new(changes, RequestOutcome::Replayed { from: now_at }))
 }
 
 /// Jobs that wait for a time become due earlier; the others are unchanged.
@@ -255,38 +255,38 @@ fn hasten(
     store: &Store,
     configuration: &Configuration,
     step: &Address,
-    rows: &[Row],
+    rows: &[ParkedJobRef],
     earlier: impl Fn(Timestamp) -> Timestamp,
     mut changes: Changes,
-) -> Result<Amendment, String> {
+) -> Result<RequestEffect, String> {
     let position = position(configuration, step)?;
     let keys: Vec<DelayedKey> = rows.iter().map(|row| row.key(step)).collect();
     let found = store.delayed(&keys).map_err(|error| said(&error))?;
-    let (mut moved, mut places) = (Moved::default(), Vec::with_capacity(keys.len()));
+    let (mut moved, mut places) = (MoveSummary::default(), Vec::with_capacity(keys.len()));
     for (key, job) in keys.into_iter().zip(found) {
         let place = match job {
             None => {
                 moved.gone += 1;
-                Place::Gone
+                RowAfter::Gone
             }
             Some(job) if job.standing == Standing::Delayed && key.due > changes.now => {
                 moved.jobs += 1;
                 changes.undelayed.push(key.clone());
                 changes.delayed.push(Delayed { step: step.clone(), due: earlier(key.due), job });
-                Place::Delayed(changes.delayed.len() - 1)
+                RowAfter::Delayed(changes.delayed.len() - 1)
             }
             Some(job) => {
                 match job.standing {
                     Standing::Pending { .. } | Standing::Told { .. } => moved.busy += 1,
                     Standing::Delayed | Standing::Started => moved.gone += 1,
                 }
-                Place::Same(Box::new(job))
+                RowAfter::Same(Box::new(job))
             }
         };
         places.push((key, place));
     }
-    let mut amendment = Amendment::new(changes, Granted::Hastened(moved));
-    amendment.moves = Some(Moving { step: position, rows: places, jobs: Vec::new(), left: Vec::new() });
+    let mut amendment = RequestEffect::new(changes, RequestOutcome::Hastened(moved));
+    amendment.moves = Some(MovedRows { step: position, rows: places, jobs: Vec::new(), left: Vec::new() });
     Ok(amendment)
 }
 
@@ -296,14 +296,14 @@ fn pause(
     step: &Address,
     paused: bool,
     mut changes: Changes,
-) -> Result<Amendment, String> {
+) -> Result<RequestEffect, String> {
     let position = position(configuration, step)?;
     let before = store.pauses().map_err(|error| said(&error))?;
     let changed = before.iter().any(|pause| pause.step == *step) != paused;
     if changed {
         changes.pauses.push((step.clone(), paused));
     }
-    let mut amendment = Amendment::new(changes, Granted::Paused { changed });
+    let mut amendment = RequestEffect::new(changes, RequestOutcome::Paused { changed });
     amendment.paused = Some((position, paused));
     Ok(amendment)
 }

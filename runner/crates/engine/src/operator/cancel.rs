@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use tidegate_plugin::{Failure, FailureKind, Payloads};
 
-use super::effect::{Amendment, Moving, Place, said};
-use super::request::{Granted, Moved, Row};
+use super::effect::{MovedRows, RequestEffect, RowAfter, said};
+use super::request::{MoveSummary, ParkedJobRef, RequestOutcome};
 use crate::batch::error_record;
 use crate::batch::error_record::Case;
-use crate::batch::input::{Portion, Returned, Work};
-use crate::batch::job_builder::{Gatherer, Item, Walk};
+use crate::batch::input::{BatchInput, BatchSlice, RedeliveredJob};
+use crate::batch::job_builder::{BatchCursor, JobBuilder, JobInput};
 use crate::batch::reason;
 use crate::commit::committed_state::later;
-use crate::commit::request::Made;
+use crate::commit::request::OutputBlock;
 use crate::recovery::start_position;
 use tidegate_config::{Configuration, Input, Step};
 use tidegate_model::{Address, Batch, DeliveryHash, Origins, Progress, key_hash};
@@ -29,17 +29,17 @@ const OUTPUT_DROPPED: Outcome = Outcome::Nothing;
 
 /// Kind of a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dropped {
+pub enum DropKind {
     Job,
     /// A delayed output of the job.
     Output,
 }
 
 /// Jobs to cancel.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct CancelTarget<'a> {
     /// Position of the step in the configuration.
     pub(crate) step: usize,
-    pub(crate) rows: &'a [Row],
+    pub(crate) rows: &'a [ParkedJobRef],
     /// Indices of the one input of a queued step.
     pub(crate) jobs: &'a [u64],
     /// Whether the jobs are dropped permanently.
@@ -53,16 +53,16 @@ pub(crate) struct Wanted<'a> {
 pub(crate) fn cancel(
     store: &Store,
     configuration: &Configuration,
-    wanted: &Wanted<'_>,
+    wanted: &CancelTarget<'_>,
     mut changes: Changes,
-) -> Result<Amendment, String> {
+) -> Result<RequestEffect, String> {
     let step = &configuration.steps[wanted.step];
     may_cancel(step, !wanted.jobs.is_empty(), wanted.drop)?;
-    let mut moves = Moving { step: wanted.step, rows: Vec::new(), jobs: Vec::new(), left: Vec::new() };
-    let (mut moved, mut works) = (Moved::default(), Vec::new());
+    let mut moves = MovedRows { step: wanted.step, rows: Vec::new(), jobs: Vec::new(), left: Vec::new() };
+    let (mut moved, mut works) = (MoveSummary::default(), Vec::new());
     let rows = of_rows(store, step, wanted, &mut moves, &mut moved).map_err(|error| said(&error))?;
     // A delayed output is not a job of the step, and leaves no error.
-    let jobs: Vec<Returned> = rows
+    let jobs: Vec<RedeliveredJob> = rows
         .into_iter()
         .filter_map(|row| {
             changes.undelayed.push(row.key.clone());
@@ -93,7 +93,7 @@ pub(crate) fn cancel(
     let is_left = |index: &&u64| !moves.jobs.contains(index);
     moves.left = wanted.jobs.iter().filter(is_left).copied().collect();
     let count = works.iter().map(|work| work.jobs as u64).sum::<u64>();
-    let mut amendment = Amendment::new(changes, Granted::Cancelled(moved));
+    let mut amendment = RequestEffect::new(changes, RequestOutcome::Cancelled(moved));
     amendment.moves = Some(moves);
     if count > 0 {
         progress.counters.taken += count;
@@ -123,10 +123,10 @@ pub fn dropped(
     store: &Store,
     step: &Address,
     (input, index): (&str, u64),
-) -> Result<Option<Dropped>, ReadError> {
+) -> Result<Option<DropKind>, ReadError> {
     Ok(store.delivery(drop_hash(step, input, index))?.and_then(|outcome| match outcome {
-        OUTPUT_DROPPED => Some(Dropped::Output),
-        JOB_DROPPED => Some(Dropped::Job),
+        OUTPUT_DROPPED => Some(DropKind::Output),
+        JOB_DROPPED => Some(DropKind::Job),
         _ => None,
     }))
 }
@@ -173,10 +173,10 @@ pub fn may_cancel(step: &Step, waiting: bool, drop: bool) -> Result<(), String> 
 fn of_rows(
     store: &Store,
     step: &Step,
-    wanted: &Wanted<'_>,
-    moves: &mut Moving,
-    moved: &mut Moved,
-) -> Result<Vec<Returned>, ReadError> {
+    wanted: &CancelTarget<'_>,
+    moves: &mut MovedRows,
+    moved: &mut MoveSummary,
+) -> Result<Vec<RedeliveredJob>, ReadError> {
     let keys: Vec<_> = wanted.rows.iter().map(|row| row.key(&step.address)).collect();
     let found = store.delayed(&keys)?;
     let mut taken = Vec::new();
@@ -184,16 +184,16 @@ fn of_rows(
         let place = match job {
             None => {
                 moved.gone += 1;
-                Place::Gone
+                RowAfter::Gone
             }
             Some(job) if is_free(&job, wanted) => {
                 moved.jobs += 1;
-                taken.push(Returned { key: key.clone(), job });
-                Place::Gone
+                taken.push(RedeliveredJob { key: key.clone(), job });
+                RowAfter::Gone
             }
             Some(job) => {
                 moved.busy += 1;
-                Place::Same(Box::new(job))
+                RowAfter::Same(Box::new(job))
             }
         };
         moves.rows.push((key, place));
@@ -201,7 +201,7 @@ fn of_rows(
     Ok(taken)
 }
 
-fn is_free(job: &DelayedJob, wanted: &Wanted<'_>) -> bool {
+fn is_free(job: &DelayedJob, wanted: &CancelTarget<'_>) -> bool {
     match job.standing.status() {
         // The external system has completed the job, and the completion must be delivered.
         Some(status) => wanted.pending && status.waits(),
@@ -210,11 +210,11 @@ fn is_free(job: &DelayedJob, wanted: &Wanted<'_>) -> bool {
     }
 }
 
-fn work_of(rows: Vec<Returned>) -> Work {
+fn work_of(rows: Vec<RedeliveredJob>) -> BatchInput {
     let payloads = rows.iter().map(|row| &*row.job.payload).collect();
     let (batch, jobs) = (Arc::new(Batch::json(1, payloads)), rows.len());
-    let portion = Portion { input: 0, batch, skip: 0, jobs, returned: Some(rows.into()) };
-    Work { jobs, portions: vec![portion], sequential: true, ..Work::default() }
+    let portion = BatchSlice { input: 0, batch, skip: 0, jobs, returned: Some(rows.into()) };
+    BatchInput { jobs, portions: vec![portion], sequential: true, ..BatchInput::default() }
 }
 
 /// Jobs of the input that were not accounted for; now they are.
@@ -223,8 +223,8 @@ fn of_input(
     input: &Address,
     indices: &[u64],
     progress: &mut Progress,
-    moved: &mut Moved,
-) -> Result<Vec<(u64, Work)>, ReadError> {
+    moved: &mut MoveSummary,
+) -> Result<Vec<(u64, BatchInput)>, ReadError> {
     let mut works = Vec::new();
     for &index in indices {
         let batch = if index == 0 || progress.has(index) {
@@ -239,8 +239,11 @@ fn of_input(
             moved.gone += 1;
             continue;
         };
-        let portion = Portion { input: 0, batch: Arc::new(batch), skip: 0, jobs: 1, returned: None };
-        works.push((index, Work { jobs: 1, portions: vec![portion], sequential: true, ..Work::default() }));
+        let portion = BatchSlice { input: 0, batch: Arc::new(batch), skip: 0, jobs: 1, returned: None };
+        works.push((
+            index,
+            BatchInput { jobs: 1, portions: vec![portion], sequential: true, ..BatchInput::default() },
+        ));
         progress.finish(index, index);
         moved.jobs += 1;
     }
@@ -250,20 +253,20 @@ fn of_input(
 /// Writes an error record for each job that is not dropped, and the delivery records.
 fn write_records(
     configuration: &Configuration,
-    (wanted, generation): (&Wanted<'_>, u64),
-    works: &[Work],
-    amendment: &mut Amendment,
+    (wanted, generation): (&CancelTarget<'_>, u64),
+    works: &[BatchInput],
+    amendment: &mut RequestEffect,
 ) -> Result<(), String> {
     let (step, now) = (&configuration.steps[wanted.step], amendment.changes.now);
     let errors = step.errors.filter(|_| !wanted.drop);
     let keep_until = configuration.keeps_records(step).map(|keep| later(now, keep));
-    let mut gatherer = Gatherer::new(configuration, step);
+    let mut gatherer = JobBuilder::new(configuration, step);
     let (names, take) = (gatherer.inputs.iter().map(|input| input.name.clone()).collect(), gatherer.take);
     let mut origins = Origins::new(step.address.clone(), names);
     let (mut records, mut carried) = (Payloads::new(), Payloads::new());
     let carries = works.iter().any(|work| gatherer.carries(work));
     for work in works {
-        let mut walk = Walk::new(work);
+        let mut walk = BatchCursor::new(work);
         while let Some(mut item) = gatherer.next(&mut walk, carries) {
             // The record has the number of attempts made, and not the number of the next one.
             item.attempt = item.attempt.saturating_sub(1);
@@ -285,7 +288,8 @@ fn write_records(
         }
     }
     let Some(queue) = errors else { return Ok(()) };
-    let Made { payloads, carried, block } = Made::for_queue(records, &origins, carries.then_some(carried));
+    let OutputBlock { payloads, carried, block } =
+        OutputBlock::for_queue(records, &origins, carries.then_some(carried));
     if let Some(block) = block {
         let queue = configuration.queues[queue.0].address.clone();
         amendment.changes.appends.push(Append { queue, block });
@@ -294,7 +298,7 @@ fn write_records(
     Ok(())
 }
 
-fn why(item: &Item<'_>) -> String {
+fn why(item: &JobInput<'_>) -> String {
     let (cancelled, before) = match item.handle() {
         Some(handle) => {
             let end = handle.char_indices().nth(HANDLE_MAX).map_or(handle.len(), |(end, _)| end);

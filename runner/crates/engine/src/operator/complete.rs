@@ -9,11 +9,11 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tidegate_plugin::Outputs;
 
-use super::effect::{Amendment, said};
-use super::pending_index::Whereabouts;
-use super::request::{Completed, Granted, Row};
+use super::effect::{RequestEffect, said};
+use super::pending_index::PendingIndex;
+use super::request::{CompletionOutcome, ParkedJobRef, RequestOutcome};
 use crate::commit::committed_state::later;
-use crate::processor::monitor_protocol::Word;
+use crate::processor::monitor_protocol::JobVerdict;
 use tidegate_config::{Configuration, PluginStep, Processor, Step, Take};
 use tidegate_model::{Address, DeliveryHash, Status, Timestamp, delivery_hash, key_hash, piece_hash};
 use tidegate_store::{
@@ -29,20 +29,20 @@ const PIECES_MAX: u32 = 256;
 
 /// Job that a token belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct TokenClaim {
     pub step: Address,
     pub index: u64,
     /// Row of the job, if the search has found it.
-    pub row: Option<Row>,
+    pub row: Option<ParkedJobRef>,
 }
 
 /// External completion of a pending job.
-pub(crate) struct Told<'a> {
+pub(crate) struct ExternalCompletion<'a> {
     pub(crate) step: usize,
     pub(crate) index: u64,
     pub(crate) token: &'a str,
     pub(crate) completion: &'a Completion,
-    pub(crate) row: Option<Row>,
+    pub(crate) row: Option<ParkedJobRef>,
 }
 
 /// Job that `token` belongs to, among those made of the job at `index` of `queue`.
@@ -52,10 +52,10 @@ pub(crate) struct Told<'a> {
 pub fn claim(
     store: &Store,
     configuration: &Configuration,
-    whereabouts: &Whereabouts,
+    whereabouts: &PendingIndex,
     (queue, index): (&Address, u64),
     token: &str,
-) -> Result<Option<Claim>, ReadError> {
+) -> Result<Option<TokenClaim>, ReadError> {
     let Some(key) = store.token_key()? else { return Ok(None) };
     for step in &configuration.steps {
         let (times, pieces) = pieces(step);
@@ -64,7 +64,7 @@ pub fn claim(
             let mut all = all.map(|(earlier, piece)| piece_hash(hash, earlier, piece));
             all.any(|hash| key.accepts(hash, token.as_bytes()))
         };
-        let claim = |row| Some(Claim { step: step.address.clone(), index, row });
+        let claim = |row| Some(TokenClaim { step: step.address.clone(), index, row });
         let inputs = step.inputs.iter().enumerate();
         for (at, input) in inputs.filter(|(_, input)| input.address == *queue) {
             let name = input.hash_name();
@@ -106,7 +106,7 @@ fn pieces(step: &Step) -> (u32, u32) {
 /// The reason for which it is malformed, as a sentence fragment.
 pub fn completion_of(body: &[u8]) -> Result<Completion, String> {
     let raw: &RawValue = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    let word = Word::read(raw)?.ok_or("`null` is not a status of the job")?;
+    let word = JobVerdict::read(raw)?.ok_or("`null` is not a status of the job")?;
     let result = word.result.map(|result| result.get().to_owned());
     Ok(Completion { status: word.status, result, reason: word.reason })
 }
@@ -120,39 +120,39 @@ pub fn check(step: &Step, completion: &Completion) -> Result<(), String> {
         return Ok(());
     }
     let mut outputs = Outputs::new(step.outputs.iter().map(|output| output.binding.as_str()));
-    Word::of(completion).settle(b"null", &mut outputs).map_err(|failure| failure.message)
+    JobVerdict::of(completion).settle(b"null", &mut outputs).map_err(|failure| failure.message)
 }
 
 /// Records the completion with the job, if the job is pending.
 pub(crate) fn complete(
     store: &Store,
     configuration: &Configuration,
-    told: &Told<'_>,
+    told: &ExternalCompletion<'_>,
     mut changes: Changes,
-) -> Result<Amendment, String> {
+) -> Result<RequestEffect, String> {
     let step = &configuration.steps[told.step];
-    let Told { index, completion, .. } = *told;
+    let ExternalCompletion { index, completion, .. } = *told;
     let (record, content) = (record(step, told.token), completion.content());
     let keys: Vec<DelayedKey> = told.row.iter().map(|row| row.key(&step.address)).collect();
     let found = store.delayed(&keys).map_err(|error| said(&error))?.pop().flatten();
     let is_it = |job: &DelayedJob| job.inputs.iter().any(|&(_, other)| other == index);
     let job = found.filter(is_it).filter(|job| job.standing.status().is_some_and(Status::waits));
-    let done = |changes, completed| Ok(Amendment::new(changes, Granted::Completed(completed)));
+    let done = |changes, completed| Ok(RequestEffect::new(changes, RequestOutcome::Completed(completed)));
     let Some(job) = job else {
         let before = store.delivery(record).map_err(|error| said(&error))?;
         let completed = match before {
-            Some(Outcome::Told { content: before, .. }) if before == content => Completed::Known,
-            Some(Outcome::Told { status, .. }) => Completed::Otherwise { status },
-            _ => Completed::NotPending,
+            Some(Outcome::Told { content: before, .. }) if before == content => CompletionOutcome::Known,
+            Some(Outcome::Told { status, .. }) => CompletionOutcome::Otherwise { status },
+            _ => CompletionOutcome::NotPending,
         };
         return done(changes, completed);
     };
     let (from, status) = (job.standing.status().unwrap_or(Status::Pending), completion.status);
     if from == status {
-        return done(changes, Completed::Known);
+        return done(changes, CompletionOutcome::Known);
     }
     if !from.may_become(status) {
-        return done(changes, Completed::Refused { from });
+        return done(changes, CompletionOutcome::Refused { from });
     }
     // A job that stays pending has no due time. A completed job is due at once, even if the clock is set
     // back.
@@ -162,7 +162,7 @@ pub(crate) fn complete(
     changes.delayed.push(Delayed { step, due, job: said_of(job, completion.clone()) });
     let outcome = Outcome::Told { status, content };
     changes.deliveries.push(Delivered { hash: record, outcome, keep_until });
-    let mut amendment = Amendment::new(changes, Granted::Completed(Completed::Taken));
+    let mut amendment = RequestEffect::new(changes, RequestOutcome::Completed(CompletionOutcome::Taken));
     amendment.told = true;
     Ok(amendment)
 }

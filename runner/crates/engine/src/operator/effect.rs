@@ -2,7 +2,7 @@
 
 use tidegate_plugin::Payloads;
 
-use super::request::Granted;
+use super::request::RequestOutcome;
 use crate::error::Chain;
 use tidegate_config::QueueRef;
 use tidegate_model::Progress;
@@ -10,26 +10,26 @@ use tidegate_store::{Changes, DelayedJob, DelayedKey, ReadError};
 
 /// Effect of a request.
 #[derive(Debug)]
-pub struct Amendment {
+pub struct RequestEffect {
     pub changes: Changes,
     /// Appended jobs by queue, with their provenance.
     pub(crate) appended: Vec<(QueueRef, Payloads, Option<Payloads>)>,
     /// New progress by step and input.
     pub(crate) progress: Vec<(usize, usize, Progress)>,
     /// Moved jobs.
-    pub(crate) moves: Option<Moving>,
+    pub(crate) moves: Option<MovedRows>,
     /// Step that was paused or resumed.
     pub(crate) paused: Option<(usize, bool)>,
     /// Whether an external completion was accepted, with its job as the one parked row.
     pub(crate) told: bool,
-    pub granted: Granted,
+    pub granted: RequestOutcome,
 }
 
 /// Moved jobs of a step.
 #[derive(Debug)]
-pub(crate) struct Moving {
+pub(crate) struct MovedRows {
     pub(crate) step: usize,
-    pub(crate) rows: Vec<(DelayedKey, Place)>,
+    pub(crate) rows: Vec<(DelayedKey, RowAfter)>,
     /// Indices of the input that are accounted for now.
     pub(crate) jobs: Vec<u64>,
     /// Indices that were accounted for before, or that do not exist.
@@ -38,7 +38,7 @@ pub(crate) struct Moving {
 
 /// New row of a parked job.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum RowAfter {
     /// The job left the store.
     Gone,
     /// The row is unchanged.
@@ -47,8 +47,8 @@ pub(crate) enum Place {
     Delayed(usize),
 }
 
-impl Amendment {
-    pub(crate) fn new(changes: Changes, granted: Granted) -> Self {
+impl RequestEffect {
+    pub(crate) fn new(changes: Changes, granted: RequestOutcome) -> Self {
         let (appended, progress) = (Vec::new(), Vec::new());
         Self { changes, appended, progress, moves: None, paused: None, told: false, granted }
     }

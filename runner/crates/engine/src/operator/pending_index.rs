@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use super::request::Row;
+use super::request::ParkedJobRef;
 use tidegate_config::Step;
 use tidegate_model::Address;
 use tidegate_store::{DelayedJob, DelayedKey, NEVER, ReadError, Store};
@@ -19,10 +19,10 @@ const FEW: usize = 1024;
 
 /// Pending jobs of all ordered steps, shared by all requests.
 #[derive(Debug, Default)]
-pub struct Whereabouts(Mutex<BTreeMap<Address, Places>>);
+pub struct PendingIndex(Mutex<BTreeMap<Address, StepPendingIndex>>);
 
 #[derive(Debug, Default)]
-struct Places {
+struct StepPendingIndex {
     /// Sequence of the last scanned row.
     last: u64,
     /// Input, index of the input, and sequence of the row that was made of it.
@@ -31,7 +31,7 @@ struct Places {
     whole: usize,
 }
 
-impl Whereabouts {
+impl PendingIndex {
     /// Row of the pending job that was made of the job at `index` of an input and satisfies `is_it`.
     pub(crate) fn find(
         &self,
@@ -39,7 +39,7 @@ impl Whereabouts {
         step: &Step,
         (input, index): (usize, u64),
         is_it: impl Fn(&DelayedJob) -> bool,
-    ) -> Result<Option<Row>, ReadError> {
+    ) -> Result<Option<ParkedJobRef>, ReadError> {
         // The data is consistent after every statement, so it is usable after a panic.
         let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let places = steps.entry(step.address.clone()).or_default();
@@ -47,7 +47,7 @@ impl Whereabouts {
         let rows = places.rows.range((input, index, 0)..=(input, index, u64::MAX));
         // There is more than one only if a job was put back while an external system had it.
         for (.., sequence) in rows.copied().collect::<Vec<_>>() {
-            let row = Row { due: NEVER, sequence };
+            let row = ParkedJobRef { due: NEVER, sequence };
             match store.delayed(&[row.key(&step.address)])?.pop().flatten() {
                 Some(job) if is_it(&job) => return Ok(Some(row)),
                 Some(_) => {}
@@ -58,7 +58,7 @@ impl Whereabouts {
     }
 }
 
-impl Places {
+impl StepPendingIndex {
     /// Scans the rows that were written since the last scan.
     fn look_on(&mut self, store: &Store, step: &Step) -> Result<(), ReadError> {
         if self.rows.len() > 2 * self.whole + FEW {

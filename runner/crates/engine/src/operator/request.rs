@@ -23,25 +23,25 @@ pub enum Request {
     /// Run a step again from these indices of its inputs. An input without an index keeps its position.
     Replay { step: Address, from: Vec<(Address, u64)> },
     /// Make delayed jobs of a step due at once.
-    Hasten { step: Address, rows: Vec<Row> },
+    Hasten { step: Address, rows: Vec<ParkedJobRef> },
     /// Make delayed jobs of a step due `by` milliseconds earlier, because the clock was set back.
     #[serde(skip)]
-    Shift { step: Address, rows: Vec<Row>, by: i64 },
+    Shift { step: Address, rows: Vec<ParkedJobRef>, by: i64 },
     /// Cancel waiting jobs of a step, to its error queue or permanently: parked jobs by row, and jobs by
     /// index of its one input. Jobs in an external system are included if `pending` is set.
-    Cancel { step: Address, rows: Vec<Row>, jobs: Vec<u64>, drop: bool, pending: bool },
+    Cancel { step: Address, rows: Vec<ParkedJobRef>, jobs: Vec<u64>, drop: bool, pending: bool },
     /// Pause or resume a step; the state survives restarts.
     Pause { step: Address, paused: bool },
     /// Poll the pending jobs of a step as soon as possible.
     Poll { step: Address },
     /// Complete the pending job that the step made of the one at `index`. The external system has shown its
     /// token. `row` is the job's row, if the coordinator does not know it.
-    Complete { step: Address, index: u64, token: String, completion: Completion, row: Option<Row> },
+    Complete { step: Address, index: u64, token: String, completion: Completion, row: Option<ParkedJobRef> },
 }
 
 /// Key of a parked job of a known step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Row {
+pub struct ParkedJobRef {
     pub due: Timestamp,
     pub sequence: u64,
 }
@@ -49,7 +49,7 @@ pub struct Row {
 /// Outcome of a request. It is durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Granted {
+pub enum RequestOutcome {
     /// This number of jobs was appended.
     Pushed {
         jobs: u64,
@@ -65,8 +65,8 @@ pub enum Granted {
     Replayed {
         from: Vec<(Address, u64)>,
     },
-    Hastened(Moved),
-    Cancelled(Moved),
+    Hastened(MoveSummary),
+    Cancelled(MoveSummary),
     Paused {
         /// Whether the state was another one before.
         changed: bool,
@@ -76,13 +76,13 @@ pub enum Granted {
         pending: u64,
         soon: Soon,
     },
-    Completed(Completed),
+    Completed(CompletionOutcome),
 }
 
 /// Outcome of an external completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Completed {
+pub enum CompletionOutcome {
     /// It is accepted.
     Taken,
     /// The same completion was accepted before.
@@ -97,7 +97,7 @@ pub enum Completed {
 
 /// Summary of a request to move jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
+pub struct MoveSummary {
     pub jobs: u64,
     /// Number of jobs that are running, pending or being delivered, and were left unchanged.
     pub busy: u64,
@@ -107,18 +107,18 @@ pub struct Moved {
 
 /// Callback for the outcome, with the reason for a refusal as a sentence. It is dropped if the run ends
 /// before.
-pub struct Reply(Box<dyn Fn(Result<Granted, String>) + Send>);
+pub struct Reply(Box<dyn Fn(Result<RequestOutcome, String>) + Send>);
 
 /// Request with its reply.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingRequest {
     pub(crate) request: Request,
     reply: Reply,
     /// Summary of the jobs that the coordinator has left out.
-    pub(crate) moved: Moved,
+    pub(crate) moved: MoveSummary,
 }
 
-impl Row {
+impl ParkedJobRef {
     pub(crate) fn of(key: &DelayedKey) -> Self {
         Self { due: key.due, sequence: key.sequence }
     }
@@ -130,7 +130,7 @@ impl Row {
     }
 }
 
-impl Moved {
+impl MoveSummary {
     pub(crate) fn add(&mut self, other: Self) {
         self.jobs += other.jobs;
         self.busy += other.busy;
@@ -138,9 +138,9 @@ impl Moved {
     }
 }
 
-impl Granted {
+impl RequestOutcome {
     /// Adds the summary of the coordinator.
-    pub(crate) fn and(mut self, before: Moved) -> Self {
+    pub(crate) fn and(mut self, before: MoveSummary) -> Self {
         if let Self::Hastened(moved) | Self::Cancelled(moved) = &mut self {
             moved.add(before);
         }
@@ -150,13 +150,13 @@ impl Granted {
 
 impl Reply {
     /// Creates a reply. A thread of the run calls `answer` once, and waits until it returns.
-    pub fn new(answer: impl Fn(Result<Granted, String>) + Send + 'static) -> Self {
+    pub fn new(answer: impl Fn(Result<RequestOutcome, String>) + Send + 'static) -> Self {
         Self(Box::new(answer))
     }
 }
 
-impl From<Sender<Result<Granted, String>>> for Reply {
-    fn from(sender: Sender<Result<Granted, String>>) -> Self {
+impl From<Sender<Result<RequestOutcome, String>>> for Reply {
+    fn from(sender: Sender<Result<RequestOutcome, String>>) -> Self {
         // The caller may have gone away.
         Self::new(move |answer| _ = sender.send(answer))
     }
@@ -168,9 +168,9 @@ impl fmt::Debug for Reply {
     }
 }
 
-impl Asked {
+impl PendingRequest {
     pub(crate) fn new(request: Request, reply: impl Into<Reply>) -> Self {
-        Self { request, reply: reply.into(), moved: Moved::default() }
+        Self { request, reply: reply.into(), moved: MoveSummary::default() }
     }
 
     /// Bytes that it adds to a group of commits.
@@ -179,7 +179,7 @@ impl Asked {
         completion.result.iter().chain(&completion.reason).map(String::len).sum()
     }
 
-    pub(crate) fn answer(&self, answer: Result<Granted, String>) {
+    pub(crate) fn answer(&self, answer: Result<RequestOutcome, String>) {
         (self.reply.0)(answer);
     }
 }

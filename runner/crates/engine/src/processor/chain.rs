@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
 
-use super::deadline::Allowance;
-use super::{Common, Link, Owner, Scripts};
+use super::deadline::AttemptDeadline;
+use super::{ProcessorStage, ScriptGroup, SharedResources, StepContext};
 use tidegate_components::http::HttpStep;
 use tidegate_components::script::json;
 use tidegate_components::script::{Entry, Outlet};
@@ -22,16 +22,16 @@ use tidegate_config::{
 
 /// Processors of a step, set up for one thread.
 #[derive(Debug)]
-pub(crate) struct Links {
-    links: Vec<Link>,
+pub(crate) struct ProcessorChain {
+    links: Vec<ProcessorStage>,
     /// Outputs of each processor except the last.
     middles: Vec<Outputs>,
     /// Position of the first processor that runs in its own process and gains from batches.
     isolated: Option<usize>,
     /// Time limit that all processors share.
-    allowance: Allowance,
+    allowance: AttemptDeadline,
     /// Results of the processors before that one, for the jobs of a batch.
-    prepared: VecDeque<Prepared>,
+    prepared: VecDeque<Prefetched>,
     /// Outputs that are HTTP services, by position.
     services: Vec<(usize, HttpStep)>,
     /// Number of requests and commands of the current job.
@@ -43,7 +43,7 @@ pub(crate) struct Links {
 }
 
 #[derive(Debug)]
-struct Prepared {
+struct Prefetched {
     index: u64,
     /// Number of pieces that wait for the isolated processor.
     pieces: usize,
@@ -54,7 +54,7 @@ struct Prepared {
     failed: Option<Failure>,
 }
 
-impl Links {
+impl ProcessorChain {
     /// Whether a step needs a chain.
     pub(crate) fn needed(configuration: &Configuration, step: &Step) -> bool {
         step.processors.iter().any(|processor| !matches!(processor, Processor::Script(_)))
@@ -66,15 +66,15 @@ impl Links {
     pub(crate) fn new(
         configuration: &Configuration,
         step: &Step,
-        common: &Common<'_>,
+        common: &SharedResources<'_>,
     ) -> Result<Self, String> {
         let file = shown(configuration, &step.file);
-        let (owner, plugins) = (Owner::of(step, &file, common), common.plugins);
+        let (owner, plugins) = (StepContext::of(step, &file, common), common.plugins);
         let bindings: Vec<&str> = step.outputs.iter().map(|output| output.binding.as_str()).collect();
         let named = bindings.iter().any(|binding| !binding.is_empty());
         let none = StepFilter::default();
         let script = |scripts: &[Script], first: bool, last: bool| {
-            owner.script(&Scripts {
+            owner.script(&ScriptGroup {
                 scripts,
                 filter: if first { &step.filter } else { &none },
                 wrapped: first && step.take == Take::Alts,
@@ -91,11 +91,11 @@ impl Links {
             .chunk_by(|a, b| matches!(a, Processor::Script(_)) && matches!(b, Processor::Script(_)));
         let (mut links, mut named_before) = (Vec::new(), Vec::new());
         if !step.filter.is_empty() && !matches!(step.processors.first(), Some(Processor::Script(_))) {
-            links.push(Link::Filter(script(&[], true, false)?, Outputs::new([""])));
+            links.push(ProcessorStage::Filter(script(&[], true, false)?, Outputs::new([""])));
         }
         let count = links.len() + groups.clone().count();
         if count == 0 {
-            links.push(Link::Pass);
+            links.push(ProcessorStage::Pass);
         }
         for group in groups {
             let last = links.len() + 1 == count;
@@ -104,12 +104,12 @@ impl Links {
                     let bindings = if last { &bindings[..] } else { &[""] };
                     owner.plugin(plugin, plugins, bindings, earlier(&mut named_before, plugin))?
                 }
-                [Processor::Http(request)] => Link::Http(Box::new(owner.http(request))),
-                [Processor::Exec(command)] => Link::Exec(Box::new(owner.exec(command))),
+                [Processor::Http(request)] => ProcessorStage::Http(Box::new(owner.http(request))),
+                [Processor::Exec(command)] => ProcessorStage::Exec(Box::new(owner.exec(command))),
                 scripts => {
                     let scripts: Vec<Script> =
                         scripts.iter().filter_map(Processor::script).cloned().collect();
-                    Link::Script(script(&scripts, links.is_empty(), last)?)
+                    ProcessorStage::Script(script(&scripts, links.is_empty(), last)?)
                 }
             };
             links.push(link);
@@ -125,7 +125,7 @@ impl Links {
             counts: vec![0; links.len()],
             links,
             middles,
-            allowance: Allowance::new(step.timeout),
+            allowance: AttemptDeadline::new(step.timeout),
             prepared: VecDeque::new(),
             services,
             pieces: 0,
@@ -136,7 +136,7 @@ impl Links {
     /// Sets the lane of the next job.
     pub(crate) fn set_lane(&self, lane: Option<&str>) {
         for link in &self.links {
-            if let Link::Script(script) | Link::Filter(script, _) = link {
+            if let ProcessorStage::Script(script) | ProcessorStage::Filter(script, _) = link {
                 script.set_lane(lane);
             }
         }
@@ -147,7 +147,7 @@ impl Links {
     /// # Errors
     /// The error of the plugin, or the reason for which it cannot be reached.
     pub(crate) fn set_up(&mut self) -> Result<(), Failure> {
-        self.links.iter_mut().try_for_each(Link::set_up)
+        self.links.iter_mut().try_for_each(ProcessorStage::set_up)
     }
 
     /// Whether jobs of a batch should be passed to the isolated processor before they run.
@@ -158,13 +158,14 @@ impl Links {
     /// Whether the isolated processor has finished jobs behind the current one.
     pub(crate) fn is_ahead(&self) -> bool {
         let isolated = self.isolated.and_then(|at| self.links.get(at));
-        matches!(isolated, Some(Link::Isolated(isolated)) if isolated.is_ahead())
+        matches!(isolated, Some(ProcessorStage::Isolated(isolated)) if isolated.is_ahead())
     }
 
     /// Discards the prefetched jobs, and the outcome of the last batch.
     pub(crate) fn begin(&mut self, stops_at_failure: bool) {
         self.prepared.clear();
-        if let Some(Link::Isolated(isolated)) = self.isolated.and_then(|at| self.links.get_mut(at)) {
+        if let Some(ProcessorStage::Isolated(isolated)) = self.isolated.and_then(|at| self.links.get_mut(at))
+        {
             isolated.begin(stops_at_failure);
         }
     }
@@ -179,7 +180,7 @@ impl Links {
         self.allowance.begin(Duration::ZERO);
         let failed = self.run_until(until, 0, job, &mut emitted, &mut pieces).err();
         let spent = self.allowance.spent();
-        self.prepared.push_back(Prepared { index: job.index, pieces, spent, emitted, failed });
+        self.prepared.push_back(Prefetched { index: job.index, pieces, spent, emitted, failed });
     }
 
     /// Runs a job through all processors and sends its requests to services.
@@ -238,7 +239,7 @@ impl Links {
 
     /// Reads and drops the isolated processor's answers for a job that is not needed.
     fn discard(&mut self, at: usize, pieces: usize) {
-        let Some(Link::Isolated(isolated)) = self.links.get_mut(at) else { return };
+        let Some(ProcessorStage::Isolated(isolated)) = self.links.get_mut(at) else { return };
         for _ in 0..pieces {
             let _ = isolated.next(&mut Outputs::default()); // the result is not needed
         }
@@ -246,7 +247,7 @@ impl Links {
 
     /// Reads the isolated processor's answer for one piece and runs the processors after it.
     fn answer(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        let Some(Link::Isolated(isolated)) = self.links.get_mut(at) else { return Ok(()) };
+        let Some(ProcessorStage::Isolated(isolated)) = self.links.get_mut(at) else { return Ok(()) };
         if at == self.middles.len() {
             return isolated.next(outputs).map(drop);
         }
@@ -264,7 +265,7 @@ impl Links {
     }
 
     fn run_all(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        if let [Link::Plugin(only)] = &mut self.links[..] {
+        if let [ProcessorStage::Plugin(only)] = &mut self.links[..] {
             return only.process(job, outputs);
         }
         self.allowance.begin(Duration::ZERO);
@@ -319,7 +320,7 @@ impl Links {
         let job = &self.counted(at, job);
         if at == until {
             let spent = self.allowance.spent();
-            if let Some(Link::Isolated(isolated)) = self.links.get_mut(at) {
+            if let Some(ProcessorStage::Isolated(isolated)) = self.links.get_mut(at) {
                 isolated.queue(job, spent);
                 *pieces += 1;
             }
@@ -356,9 +357,11 @@ fn earlier(before: &mut Vec<String>, plugin: &PluginStep) -> u32 {
 
 /// First isolated processor, if no processor before it has external effects: effects belong to an attempt,
 /// and not to its preparation.
-fn isolated(links: &[Link]) -> Option<usize> {
-    let outside = |link: &Link| matches!(link, Link::Isolated(_) | Link::Http(_) | Link::Exec(_));
-    links.iter().position(outside).filter(|&at| matches!(links[at], Link::Isolated(_)))
+fn isolated(links: &[ProcessorStage]) -> Option<usize> {
+    let outside = |link: &ProcessorStage| {
+        matches!(link, ProcessorStage::Isolated(_) | ProcessorStage::Http(_) | ProcessorStage::Exec(_))
+    };
+    links.iter().position(outside).filter(|&at| matches!(links[at], ProcessorStage::Isolated(_)))
 }
 
 /// Outputs of `step` that are HTTP services, by position.

@@ -9,14 +9,14 @@ use tidegate_model::format_duration;
 
 /// Remaining time of the current attempt.
 #[derive(Debug)]
-pub(crate) struct Allowance {
+pub(crate) struct AttemptDeadline {
     timeout: Option<Duration>,
     ticks: Ticks,
     /// Time at which the attempt would have begun without pauses.
     begun_nanos: u64,
 }
 
-impl Allowance {
+impl AttemptDeadline {
     pub(crate) fn new(timeout: Option<Duration>) -> Self {
         Self { timeout, ticks: Ticks::fit_for(timeout), begun_nanos: 0 }
     }
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn time_used_before_counts_against_the_timeout_of_an_attempt() {
-        let mut allowance = Allowance::new(Some(Duration::from_mins(1)));
+        let mut allowance = AttemptDeadline::new(Some(Duration::from_mins(1)));
         allowance.begin(Duration::from_secs(20));
         let left = allowance.left().unwrap().unwrap();
         assert!(left <= Duration::from_secs(40) && left > Duration::from_secs(30), "{left:?}");
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn an_attempt_without_a_timeout_never_runs_out_of_time() {
-        let mut allowance = Allowance::new(None);
+        let mut allowance = AttemptDeadline::new(None);
         allowance.begin(Duration::from_hours(1000));
         assert_eq!(allowance.left(), Ok(None));
     }

@@ -13,7 +13,7 @@ use tidegate_store::{Completion, DelayedJob, DelayedKey};
 
 /// Pending jobs of a step to poll.
 #[derive(Debug)]
-pub(crate) struct Asking {
+pub(crate) struct StatusQuery {
     pub(crate) step: usize,
     pub(crate) ask: u64,
     pub(crate) jobs: Vec<(JobKey, DelayedKey)>,
@@ -21,8 +21,8 @@ pub(crate) struct Asking {
 
 /// Decoded answer.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
-    pub(crate) answers: Vec<(JobKey, Word)>,
+pub(crate) struct StatusReport {
+    pub(crate) answers: Vec<(JobKey, JobVerdict)>,
     /// Number of answers for jobs that were not polled.
     pub(crate) unasked: usize,
     /// Number of malformed answers, with the last error.
@@ -31,7 +31,7 @@ pub(crate) struct Seen {
 
 /// Verdict of an external system about a job.
 #[derive(Clone, Debug)]
-pub(crate) struct Word {
+pub(crate) struct JobVerdict {
     pub(crate) status: Status,
     /// Result as JSON; `None`: the job itself.
     pub(crate) result: Option<Box<RawValue>>,
@@ -80,8 +80,8 @@ pub(crate) fn question(jobs: &[(JobKey, DelayedJob)]) -> serde_json::Result<Vec<
 ///
 /// # Errors
 /// The reason for which it is malformed, as a sentence fragment.
-pub(crate) fn read(answer: &[u8], jobs: &[(JobKey, DelayedJob)]) -> Result<Seen, String> {
-    let mut seen = Seen::default();
+pub(crate) fn read(answer: &[u8], jobs: &[(JobKey, DelayedJob)]) -> Result<StatusReport, String> {
+    let mut seen = StatusReport::default();
     if let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(answer) {
         if list.len() != jobs.len() {
             // A list of another length cannot be matched with the jobs.
@@ -113,9 +113,9 @@ pub(crate) fn read(answer: &[u8], jobs: &[(JobKey, DelayedJob)]) -> Result<Seen,
     Ok(seen)
 }
 
-impl Seen {
+impl StatusReport {
     fn take(&mut self, key: JobKey, raw: &RawValue) {
-        match Word::read(raw) {
+        match JobVerdict::read(raw) {
             Ok(Some(word)) => self.answers.push((key, word)),
             Ok(None) => {}
             Err(why) => self.nonsense.get_or_insert((0, why)).0 += 1,
@@ -124,13 +124,13 @@ impl Seen {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct JobReport {
     status: String,
     result: Option<Box<RawValue>>,
     reason: Option<serde_json::Value>,
 }
 
-impl Word {
+impl JobVerdict {
     /// Decodes the verdict of one job; `None`: no verdict.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl Word {
             Some(b'n') => return Ok(None),
             Some(b'"') => {
                 let status = serde_json::from_str(raw.get()).map_err(|error| error.to_string())?;
-                Told { status, result: None, reason: None }
+                JobReport { status, result: None, reason: None }
             }
             Some(b'{') => serde_json::from_str(raw.get())
                 .map_err(|error| format!("`{}` has no `status` that is a text: {error}", beginning(raw)))?,
@@ -216,8 +216,8 @@ mod tests {
     fn told(answer: &str, handles: &[&str]) -> String {
         match read(answer.as_bytes(), &pending(handles)) {
             Err(why) => why,
-            Ok(Seen { answers, unasked, nonsense }) => {
-                let answer = |(key, word): &(JobKey, Word)| {
+            Ok(StatusReport { answers, unasked, nonsense }) => {
+                let answer = |(key, word): &(JobKey, JobVerdict)| {
                     let result = word.result.as_ref().map_or("-", |raw| raw.get());
                     let reason = word.reason.as_deref().unwrap_or("-");
                     format!("{} {} {result} {reason}", key.0, word.status.as_str())

@@ -6,8 +6,8 @@
 use tidegate_plugin::{Failure, Job, Outputs, Payloads};
 
 use super::chain::shown;
-use super::deadline::Allowance;
-use super::{Common, Link, Owner, Scripts};
+use super::deadline::AttemptDeadline;
+use super::{ProcessorStage, ScriptGroup, SharedResources, StepContext};
 use tidegate_components::redact::Scrub;
 use tidegate_components::script::{Entry, Outlet};
 use tidegate_config::{Configuration, Inquiry, Limits, Processor, Step, StepFilter};
@@ -15,52 +15,52 @@ use tidegate_model::{Address, Timestamp, delivery_hash};
 
 /// Gate or monitor of a step.
 #[derive(Debug)]
-pub(crate) struct Asker {
+pub(crate) struct Probe {
     step: Address,
-    links: Vec<Link>,
-    allowance: Allowance,
+    links: Vec<ProcessorStage>,
+    allowance: AttemptDeadline,
     entry: Entry,
     outputs: Outputs,
     scrub: Scrub,
 }
 
-impl Asker {
+impl Probe {
     /// # Errors
     /// The part that cannot be set up, as a sentence fragment.
     pub(crate) fn new(
         configuration: &Configuration,
         step: &Step,
         (inquiry, entry): (&Inquiry, Entry),
-        common: &Common<'_>,
+        common: &SharedResources<'_>,
     ) -> Result<Self, String> {
         let (limits, filter, file) =
             (Limits::default(), StepFilter::default(), shown(configuration, &step.file));
-        let owner = Owner {
+        let owner = StepContext {
             limits: &limits,
             timeout: Some(inquiry.timeout),
             config: &inquiry.config,
             secrets: &inquiry.secrets,
             // A failed call is repeated later, so no limit is needed.
             crash_limit: None,
-            ..Owner::of(step, &file, common)
+            ..StepContext::of(step, &file, common)
         };
         let last = inquiry.run.len().saturating_sub(1);
         let link = |(position, processor): (usize, &Processor)| match processor {
             Processor::Plugin(plugin) => owner.plugin(plugin, common.plugins, &[""], 0),
-            Processor::Http(request) => Ok(Link::Http(Box::new(owner.http(request)))),
-            Processor::Exec(command) => Ok(Link::Exec(Box::new(owner.exec(command)))),
+            Processor::Http(request) => Ok(ProcessorStage::Http(Box::new(owner.http(request)))),
+            Processor::Exec(command) => Ok(ProcessorStage::Exec(Box::new(owner.exec(command)))),
             Processor::Script(script) => {
                 let entry = if position == last { entry } else { Entry::Process };
                 let scripts = std::slice::from_ref(script);
                 let (wrapped, outlet) = (false, Outlet::Next);
-                let scripts = Scripts { scripts, filter: &filter, wrapped, outlet, entry };
-                owner.script(&scripts).map(Link::Script)
+                let scripts = ScriptGroup { scripts, filter: &filter, wrapped, outlet, entry };
+                owner.script(&scripts).map(ProcessorStage::Script)
             }
         };
         Ok(Self {
             step: step.address.clone(),
             links: inquiry.run.iter().enumerate().map(link).collect::<Result<_, _>>()?,
-            allowance: Allowance::new(Some(inquiry.timeout)),
+            allowance: AttemptDeadline::new(Some(inquiry.timeout)),
             entry,
             outputs: Outputs::new([""]),
             scrub: Scrub::new(&inquiry.secrets),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 
 use crate::error::{Chain, EngineError};
-use crate::operator::request::{Asked, Granted, Reply, Request, Row};
+use crate::operator::request::{ParkedJobRef, PendingRequest, Reply, Request, RequestOutcome};
 use crate::runtime::message::Message;
 use tidegate_config::Configuration;
 use tidegate_model::log_target;
@@ -24,7 +24,7 @@ const SET_BACK_MIN: Duration = Duration::from_secs(1);
 const PAGE: usize = 1000;
 
 /// Clock that notices when it is set back.
-pub(crate) struct Watched {
+pub(crate) struct WatchedClock {
     clock: Arc<dyn Clock>,
     read: LastRead,
 }
@@ -45,7 +45,7 @@ pub(crate) struct SetBack {
     by: i64,
 }
 
-impl Watched {
+impl WatchedClock {
     /// `last`: last recorded time of an earlier run.
     pub(crate) fn new(clock: Arc<dyn Clock>, last: Timestamp) -> Self {
         Self { clock, read: LastRead { time: last, at: Instant::now() } }
@@ -125,7 +125,7 @@ impl SetBack {
                 let is_timed = key.due < NEVER && job.standing == Standing::Delayed;
                 is_timed && key.due > self.last && key.sequence <= last
             });
-            let rows: Vec<Row> = waits.map(|(key, _)| Row::of(key)).collect();
+            let rows: Vec<ParkedJobRef> = waits.map(|(key, _)| ParkedJobRef::of(key)).collect();
             if !rows.is_empty() && !self.shift(step, rows, messages) {
                 return Ok(());
             }
@@ -133,15 +133,15 @@ impl SetBack {
     }
 
     /// Returns whether the run continues.
-    fn shift(self, step: &Address, rows: Vec<Row>, messages: &Sender<Message>) -> bool {
+    fn shift(self, step: &Address, rows: Vec<ParkedJobRef>, messages: &Sender<Message>) -> bool {
         let (sender, answered) = crossbeam_channel::bounded(1);
         let request = Request::Shift { step: step.clone(), rows, by: self.by };
-        let asked = Message::Asked(Asked::new(request, Reply::from(sender)));
+        let asked = Message::Asked(PendingRequest::new(request, Reply::from(sender)));
         if messages.send(asked).is_err() {
             return false;
         }
         match answered.recv() {
-            Ok(Ok(Granted::Hastened(_))) => true,
+            Ok(Ok(RequestOutcome::Hastened(_))) => true,
             Ok(Ok(_)) | Err(_) => false,
             Ok(Err(why)) => {
                 tracing::error!(target: log_target::ENGINE, %step, why, "its jobs wait for the clock to catch up");

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use crate::error::EngineError;
 use tidegate_config::{Promise, Step, Take};
-use tidegate_dispatch::Redo;
+use tidegate_dispatch::RecoveredBatch;
 use tidegate_model::Progress;
 use tidegate_model::log_target;
 use tidegate_store::{Changes, Snapshot, SnapshotKey, Store};
 
 /// Decision about a snapshot, for the step as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Verdict {
+enum SnapshotVerdict {
     /// The attempt failed with the process: the same jobs are delivered again, under the same hashes.
-    Again(Redo),
+    Again(RecoveredBatch),
     /// The delivery is durable; no work is left.
     Delivered,
     /// The progress of `at-most-once` is past this input, and the delivery never came.
@@ -29,18 +29,18 @@ pub(crate) fn take_up(
     (progress, kept): (&[Progress], &[u64]),
     store: &Store,
     changes: &mut Changes,
-) -> Result<(Vec<Redo>, BTreeMap<usize, u64>), EngineError> {
+) -> Result<(Vec<RecoveredBatch>, BTreeMap<usize, u64>), EngineError> {
     let snapshots = in_order(store.snapshots(&step.address)?);
     let (mut again, mut forgone, mut lost) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for (snapshot, verdict) in snapshots.iter().zip(verdicts(step, progress, kept, &snapshots)) {
         match verdict {
-            Verdict::Again(redo) => {
+            SnapshotVerdict::Again(redo) => {
                 again.push(redo);
                 continue;
             }
-            Verdict::Delivered => {}
-            Verdict::Forgone { input } => *forgone.entry(input).or_default() += snapshot.jobs,
-            Verdict::Lost(why) => *lost.entry(why).or_insert(0) += snapshot.jobs,
+            SnapshotVerdict::Delivered => {}
+            SnapshotVerdict::Forgone { input } => *forgone.entry(input).or_default() += snapshot.jobs,
+            SnapshotVerdict::Lost(why) => *lost.entry(why).or_insert(0) += snapshot.jobs,
         }
         changes.settled.push(SnapshotKey { step: step.address.clone(), number: snapshot.number });
     }
@@ -86,7 +86,12 @@ fn in_order(snapshots: Vec<Snapshot>) -> Vec<Snapshot> {
 /// Decisions about the snapshots of a step, which are in the order of its inputs. `progress` and `kept` are
 /// by input; `kept` is the index of the first available job. It only reads, so it can be interrupted and
 /// repeated.
-fn verdicts(step: &Step, progress: &[Progress], kept: &[u64], snapshots: &[Snapshot]) -> Vec<Verdict> {
+fn verdicts(
+    step: &Step,
+    progress: &[Progress],
+    kept: &[u64],
+    snapshots: &[Snapshot],
+) -> Vec<SnapshotVerdict> {
     let mut next: Vec<u64> = progress.iter().map(|progress| progress.watermark() + 1).collect();
     let verdict = |snapshot| match step.delivery {
         Promise::AtMostOnce => forgone(step, progress, snapshot),
@@ -96,22 +101,22 @@ fn verdicts(step: &Step, progress: &[Progress], kept: &[u64], snapshots: &[Snaps
 }
 
 /// Decision about a snapshot of an `at-most-once` step.
-fn forgone(step: &Step, progress: &[Progress], snapshot: &Snapshot) -> Verdict {
+fn forgone(step: &Step, progress: &[Progress], snapshot: &Snapshot) -> SnapshotVerdict {
     let mut first = None;
     for taken in &snapshot.inputs {
         let Some(input) = step.inputs.iter().position(|input| input.address == taken.address) else {
-            return Verdict::Lost(format!("it no longer reads `{}` in the same way", taken.address));
+            return SnapshotVerdict::Lost(format!("it no longer reads `{}` in the same way", taken.address));
         };
         if !progress[input].has_all(taken.first, taken.first + taken.jobs - 1) {
-            return Verdict::Lost("it no longer promises exactly-once".to_owned());
+            return SnapshotVerdict::Lost("it no longer promises exactly-once".to_owned());
         }
         first = first.or(Some(input));
     }
-    first.map_or(Verdict::Delivered, |input| Verdict::Forgone { input })
+    first.map_or(SnapshotVerdict::Delivered, |input| SnapshotVerdict::Forgone { input })
 }
 
 /// Decision about another snapshot. `next` has, by input, the first index that no earlier decision covers.
-fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> Verdict {
+fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> SnapshotVerdict {
     let mut inputs = Vec::with_capacity(snapshot.inputs.len());
     for taken in &snapshot.inputs {
         let same = |input: &tidegate_config::InputRef| {
@@ -119,33 +124,38 @@ fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> 
         };
         match step.inputs.iter().position(same) {
             Some(input) => inputs.push((input, taken.first)),
-            None => return Verdict::Lost(format!("it no longer reads `{}` in the same way", taken.address)),
+            None => {
+                return SnapshotVerdict::Lost(format!(
+                    "it no longer reads `{}` in the same way",
+                    taken.address
+                ));
+            }
         }
     }
     if (step.take == Take::Join) != (inputs.len() > 1) || step.take == Take::Join && inputs.len() < next.len()
     {
-        return Verdict::Lost("it joins other inputs than before".to_owned());
+        return SnapshotVerdict::Lost("it joins other inputs than before".to_owned());
     }
     if step.delivery != Promise::ExactlyOnce {
-        return Verdict::Lost("it no longer promises exactly-once".to_owned());
+        return SnapshotVerdict::Lost("it no longer promises exactly-once".to_owned());
     }
     if inputs.iter().all(|&(input, first)| first + snapshot.jobs <= next[input]) {
-        return Verdict::Delivered;
+        return SnapshotVerdict::Delivered;
     }
     if inputs.iter().any(|&(input, first)| first < kept[input]) {
-        return Verdict::Lost("retention has deleted some of its jobs".to_owned());
+        return SnapshotVerdict::Lost("retention has deleted some of its jobs".to_owned());
     }
     if inputs.iter().any(|&(input, first)| first != next[input]) {
-        return Verdict::Lost("its progress was moved".to_owned());
+        return SnapshotVerdict::Lost("its progress was moved".to_owned());
     }
     let Ok(jobs) = usize::try_from(snapshot.jobs) else {
-        return Verdict::Lost("the batch exceeds the address space of this machine".to_owned());
+        return SnapshotVerdict::Lost("the batch exceeds the address space of this machine".to_owned());
     };
     for &(input, _) in &inputs {
         next[input] += snapshot.jobs;
     }
     inputs.sort_unstable();
-    Verdict::Again(Redo { number: snapshot.number, inputs, jobs })
+    SnapshotVerdict::Again(RecoveredBatch { number: snapshot.number, inputs, jobs })
 }
 
 #[cfg(test)]
@@ -188,7 +198,9 @@ mod tests {
         let configuration = configuration(JOIN);
         let snapshots = [snapshot(7, &[("a", 4), ("b", 9)], 2), snapshot(8, &[("a", 6), ("b", 11)], 1)];
         let verdicts = verdicts(&configuration.steps[0], &[at(3), at(8)], &[1, 1], &snapshots);
-        let again = |number, a, b, jobs| Verdict::Again(Redo { number, inputs: vec![(0, a), (1, b)], jobs });
+        let again = |number, a, b, jobs| {
+            SnapshotVerdict::Again(RecoveredBatch { number, inputs: vec![(0, a), (1, b)], jobs })
+        };
         assert_eq!(verdicts, [again(7, 4, 9, 2), again(8, 6, 11, 1)]);
     }
 
@@ -211,11 +223,11 @@ mod tests {
         let verdict = |watermarks: [u64; 2], kept: [u64; 2]| {
             verdicts(&configuration.steps[0], &watermarks.map(at), &kept, &begun).remove(0)
         };
-        assert_eq!(verdict([5, 10], [6, 11]), Verdict::Delivered);
+        assert_eq!(verdict([5, 10], [6, 11]), SnapshotVerdict::Delivered);
         // While the step was removed, retention deleted its jobs: that is no delivery.
-        let Verdict::Lost(why) = verdict([3, 8], [6, 9]) else { panic!("it is gone") };
+        let SnapshotVerdict::Lost(why) = verdict([3, 8], [6, 9]) else { panic!("it is gone") };
         assert_eq!(why, "retention has deleted some of its jobs");
-        let Verdict::Lost(why) = verdict([0, 8], [1, 1]) else { panic!("it was put back") };
+        let SnapshotVerdict::Lost(why) = verdict([0, 8], [1, 1]) else { panic!("it was put back") };
         assert_eq!(why, "its progress was moved");
     }
 
@@ -224,8 +236,11 @@ mod tests {
         let configuration = configuration(&format!("delivery = \"at-most-once\"\n{JOIN}"));
         let begun = [snapshot(7, &[("a", 4), ("b", 9)], 2), snapshot(8, &[("a", 6), ("b", 11)], 1)];
         let verdicts = |a, b| verdicts(&configuration.steps[0], &[at(a), at(b)], &[1, 1], &begun);
-        assert_eq!(verdicts(6, 11), [Verdict::Forgone { input: 0 }, Verdict::Forgone { input: 0 }]);
-        assert!(matches!(verdicts(5, 10)[..], [Verdict::Forgone { .. }, Verdict::Lost(_)]));
+        assert_eq!(
+            verdicts(6, 11),
+            [SnapshotVerdict::Forgone { input: 0 }, SnapshotVerdict::Forgone { input: 0 }]
+        );
+        assert!(matches!(verdicts(5, 10)[..], [SnapshotVerdict::Forgone { .. }, SnapshotVerdict::Lost(_)]));
     }
 
     #[test]
@@ -239,7 +254,7 @@ mod tests {
         ] {
             let configuration = configuration(step);
             let verdicts = verdicts(&configuration.steps[0], &[at(3), at(8), at(0)], &[1, 1, 1], &begun);
-            assert!(matches!(verdicts[..], [Verdict::Lost(_)]), "{step}: {verdicts:?}");
+            assert!(matches!(verdicts[..], [SnapshotVerdict::Lost(_)]), "{step}: {verdicts:?}");
         }
     }
 }

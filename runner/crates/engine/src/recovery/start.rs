@@ -9,16 +9,18 @@ use super::snapshots::take_up;
 use super::start_position;
 use crate::batch::retry::before;
 use crate::commit::committed_state::trims_by_age;
-use crate::coordinator::Floor;
+use crate::coordinator::Coordinator;
 use crate::error::{Chain, EngineError};
-use crate::step::job_attributes::Cards;
+use crate::step::job_attributes::AttributeExtractor;
 use tidegate_components::sink::Sink;
 use tidegate_components::source::{Reader, Source};
 use tidegate_config::{
     BeginAt, Configuration, GateRef, Input, OutputOrder, PushSource, QueueRef, SinkRef, SourceKind,
     SourceRef, Step, Take, Target,
 };
-use tidegate_dispatch::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Ticker};
+use tidegate_dispatch::{
+    BatchComposition, DurabilityBarrier, InputKind, InputPlan, InputPort, QueuePlan, StepPlan, Ticker,
+};
 use tidegate_model::log_target;
 use tidegate_model::{Mark, Progress, Segment, Timestamp, TokenKey};
 use tidegate_store::{Changes, Generation, Store};
@@ -27,18 +29,18 @@ use tidegate_store::{Changes, Generation, Store};
 const PICKED_BATCH: usize = 256;
 
 /// Recovered state of a run; lists follow the order of the configuration.
-pub(crate) struct Started {
+pub(crate) struct RecoveredState {
     /// Progress by step and input.
     pub(crate) progress: Vec<Vec<Progress>>,
     /// Numbers of the snapshots, by step, whose batches are delivered again.
     pub(crate) snapshots: Vec<BTreeSet<u64>>,
     /// Last index of each queue.
     pub(crate) heads: Vec<u64>,
-    pub(crate) flows: Vec<Flow>,
+    pub(crate) flows: Vec<StepPlan>,
     /// Sources; `None` for a source that cannot be opened.
     pub(crate) sources: Vec<Option<Source>>,
     /// Readers of the inputs that are sources.
-    pub(crate) readers: Vec<(Port, Reader)>,
+    pub(crate) readers: Vec<(InputPort, Reader)>,
     pub(crate) sinks: Vec<Sink>,
     /// Last offset and last segment of each source.
     pub(crate) marks: BTreeMap<usize, Mark>,
@@ -63,7 +65,7 @@ pub(crate) fn start(
     store: &Store,
     now: Timestamp,
     stopped: &AtomicBool,
-) -> Result<Option<Started>, EngineError> {
+) -> Result<Option<RecoveredState>, EngineError> {
     let mut changes = Changes { now, ..Changes::default() };
     let (mut marks, mut last_segments) = (BTreeMap::new(), BTreeMap::new());
     let (mut sources, mut unopened) = (Vec::new(), BTreeMap::new());
@@ -123,14 +125,14 @@ pub(crate) fn start(
                     match &sources[source] {
                         Some(opened) => {
                             readers.push((
-                                Port { step: position, input },
+                                InputPort { step: position, input },
                                 start_position::reader(opened, &done, next, mark),
                             ));
                         }
                         None => halts.extend(unopened.get(&source).map(|why| (position, why.clone()))),
                     }
                     kept.push(1);
-                    Feed::Source
+                    InputKind::Source
                 }
                 Input::Queue(queue) => {
                     // A step that is new to a queue starts at the oldest job that is kept.
@@ -141,12 +143,12 @@ pub(crate) fn start(
                         _ => done.skip_to(let_go),
                     }
                     match configuration.queues[queue.0].source {
-                        Some(_) => Feed::Pushed(queue.0),
-                        None => Feed::Queue(queue.0),
+                        Some(_) => InputKind::Pushed(queue.0),
+                        None => InputKind::Queue(queue.0),
                     }
                 }
             };
-            inputs.push(FlowInput { feed, next: done.watermark() + 1, finished: done.finished().to_vec() });
+            inputs.push(InputPlan { feed, next: done.watermark() + 1, finished: done.finished().to_vec() });
             done_by_input.push(done);
         }
         start_position::warn_of_new_inputs(step, &known, &inputs);
@@ -158,14 +160,14 @@ pub(crate) fn start(
             changes.progress.push((step.address.clone(), address, accounted[input].clone()));
         }
         snapshots.push(redo.iter().map(|redo| redo.number).collect());
-        let gather = if step.take == Take::Join { Gather::Each } else { Gather::Any };
+        let gather = if step.take == Take::Join { BatchComposition::Each } else { BatchComposition::Any };
         let picking = picking(configuration, step, done_by_input.first());
         // The parked jobs of a queued step are added one by one.
         let due = match picking {
             Some(_) => None,
             None => store.next_due(&step.address, None)?,
         };
-        flows.push(Flow { gather, inputs, due, picking, before: before(step, configuration), redo });
+        flows.push(StepPlan { gather, inputs, due, picking, before: before(step, configuration), redo });
         progress.push(done_by_input);
     }
     let mut sinks = Vec::with_capacity(configuration.sinks.len());
@@ -196,7 +198,7 @@ pub(crate) fn start(
         || !changes.progress.is_empty()
         || !changes.trims.is_empty()
         || !changes.ticked.is_empty();
-    Ok(Some(Started {
+    Ok(Some(RecoveredState {
         progress,
         snapshots,
         heads,
@@ -215,11 +217,11 @@ pub(crate) fn start(
 }
 
 /// Rules of a queued step; `None` for an ordered step.
-fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progress>) -> Option<Picking> {
+fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progress>) -> Option<QueuePlan> {
     let queuer = step.picks()?;
-    let effects = before(step, configuration) != Before::Nothing;
-    Some(Picking {
-        rules: Cards::new(&queuer).rules(),
+    let effects = before(step, configuration) != DurabilityBarrier::Nothing;
+    Some(QueuePlan {
+        rules: AttributeExtractor::new(&queuer).rules(),
         in_order: step.order() == OutputOrder::AsInputs,
         search_ahead: queuer.max_search_ahead.unwrap_or(0),
         batch: if effects || step.acts_outside() { 1 } else { PICKED_BATCH },
@@ -231,7 +233,7 @@ fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progres
 
 /// Adds the parked jobs of the store and the paused steps to the coordinator.
 pub(crate) fn recall(
-    floor: &mut Floor,
+    floor: &mut Coordinator,
     configuration: &Configuration,
     store: &Store,
     now: Timestamp,
@@ -280,7 +282,7 @@ fn token_key(store: &Store, changes: &mut Changes) -> Result<TokenKey, EngineErr
 }
 
 /// Pauses the steps that an operator has paused.
-fn pause(floor: &mut Floor, configuration: &Configuration, store: &Store) -> Result<(), EngineError> {
+fn pause(floor: &mut Coordinator, configuration: &Configuration, store: &Store) -> Result<(), EngineError> {
     for pause in store.pauses()? {
         let position = configuration.steps.iter().position(|step| step.address == pause.step);
         if let Some(position) = position {

@@ -11,13 +11,13 @@ use std::time::Duration;
 use crate::error::Chain;
 use tidegate_components::source::{Reader, Source, SourceEnd};
 use tidegate_config::{BeginAt, Configuration, Input, InputRef, QueueRef, SourceRef, Step, Take};
-use tidegate_dispatch::FlowInput;
+use tidegate_dispatch::InputPlan;
 use tidegate_model::log_target;
 use tidegate_model::{Mark, Progress};
 use tidegate_store::{Changes, ReadError, Store};
 
 /// Ends of the sources that a step starts at, or the reason for which an end is unknown.
-pub(crate) type Ends = BTreeMap<usize, Result<SourceEnd, String>>;
+pub(crate) type SourceEnds = BTreeMap<usize, Result<SourceEnd, String>>;
 
 /// Time to wait if too many files are open to read a source.
 const SHORT_OF_FILES_WAIT: Duration = Duration::from_millis(100);
@@ -64,7 +64,7 @@ pub(crate) fn ends(
     store: &Store,
     sources: &[Option<Source>],
     stopped: &AtomicBool,
-) -> Result<Option<Ends>, ReadError> {
+) -> Result<Option<SourceEnds>, ReadError> {
     let mut ends = BTreeMap::new();
     for (position, source) in sources.iter().enumerate() {
         let (Some(source), address) = (source, &configuration.sources[position].address) else { continue };
@@ -112,7 +112,7 @@ fn end(source: &Source, mark: Option<Mark>, stopped: &AtomicBool) -> Option<Resu
 pub(crate) fn there(
     input: Input,
     (firsts, heads): (&BTreeMap<usize, u64>, &[u64]),
-    ends: &Ends,
+    ends: &SourceEnds,
 ) -> Result<(u64, u64), String> {
     match input {
         Input::Queue(QueueRef(queue)) => Ok((firsts.get(&queue).copied().unwrap_or(1), heads[queue])),
@@ -163,7 +163,7 @@ pub(crate) fn reader(source: &Source, progress: &Progress, next: u64, mark: Opti
 }
 
 /// Warns of a join with a new input: it may pair jobs that do not belong together.
-pub(crate) fn warn_of_new_inputs(step: &Step, known: &[bool], inputs: &[FlowInput]) {
+pub(crate) fn warn_of_new_inputs(step: &Step, known: &[bool], inputs: &[InputPlan]) {
     if step.take != Take::Join || !known.contains(&true) {
         return;
     }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use crossbeam_channel::Sender;
 use tidegate_plugin::Failure;
 
-use crate::batch::input::Fetched;
-use crate::batch::result::Ran;
+use crate::batch::input::ReadBatch;
+use crate::batch::result::BatchResult;
 use crate::error::EngineError;
-use crate::operator::request::Asked;
-use crate::processor::monitor_protocol::Seen;
-use crate::step::counts::Glance;
-use crate::step::job_buffer::Gathered;
-use crate::step::queue_view::Sight;
+use crate::operator::request::PendingRequest;
+use crate::processor::monitor_protocol::StatusReport;
+use crate::step::counts::StepCounts;
+use crate::step::job_buffer::FetchedJobs;
+use crate::step::queue_view::QueueView;
 use tidegate_components::sink::SinkError;
 use tidegate_config::QueueRef;
-use tidegate_dispatch::{BatchId, Port, Turn};
+use tidegate_dispatch::{BatchId, InputPort, Turn};
 use tidegate_model::Timestamp;
 use tidegate_store::{DelayedJob, DelayedKey};
 
@@ -24,16 +24,16 @@ use tidegate_store::{DelayedJob, DelayedKey};
 pub(crate) enum Message {
     /// `reader` is the reader's epoch: messages from a replaced reader are ignored.
     Read {
-        port: Port,
+        port: InputPort,
         reader: u64,
-        fetched: Fetched,
+        fetched: ReadBatch,
     },
     Idle {
-        port: Port,
+        port: InputPort,
         reader: u64,
     },
     Ended {
-        port: Port,
+        port: InputPort,
         reader: u64,
     },
     /// The step has no due jobs to redeliver except those that were read.
@@ -42,7 +42,7 @@ pub(crate) enum Message {
         next: Option<Timestamp>,
     },
     Broken {
-        port: Port,
+        port: InputPort,
         reader: u64,
         error: EngineError,
     },
@@ -52,12 +52,12 @@ pub(crate) enum Message {
     Gathered {
         step: usize,
         id: BatchId,
-        gathered: Gathered,
+        gathered: FetchedJobs,
     },
     Ran {
         step: usize,
         id: BatchId,
-        ran: Box<Ran>,
+        ran: Box<BatchResult>,
     },
     /// Result of a check of the step's gate.
     GateSeen {
@@ -68,24 +68,24 @@ pub(crate) enum Message {
     StatusSeen {
         step: usize,
         ask: u64,
-        seen: Result<Seen, Failure>,
+        seen: Result<StatusReport, Failure>,
     },
-    Committed(Durable),
+    Committed(CommitNotice),
     Refused {
         step: usize,
         error: Arc<SinkError>,
     },
     CommitterFailed(EngineError),
-    Asked(Asked),
+    Asked(PendingRequest),
     /// Request for a view of the waiting jobs of a step; the reply is `None` for an ordered step.
     Look {
         step: usize,
-        reply: Sender<Option<Box<Sight>>>,
+        reply: Sender<Option<Box<QueueView>>>,
     },
     /// Request for the counts of all steps, with at most `lanes` lanes each.
     Glance {
         lanes: usize,
-        reply: Sender<Vec<Glance>>,
+        reply: Sender<Vec<StepCounts>>,
     },
     /// Request for the payload of a job that the step has in memory: the job at `index` of an input.
     Payload {
@@ -101,11 +101,11 @@ pub(crate) enum Message {
 
 /// Commit notice: facts that are durable now.
 #[derive(Debug, Default)]
-pub(crate) struct Durable {
+pub(crate) struct CommitNotice {
     /// Batches that may run, with the keys of those jobs that are parked in the store now.
     pub(crate) begun: Vec<(usize, BatchId, Vec<DelayedKey>)>,
     /// Delivered batches, with those of their jobs that stay parked.
-    pub(crate) delivered: Vec<(usize, BatchId, Vec<Stays>)>,
+    pub(crate) delivered: Vec<(usize, BatchId, Vec<ParkedRow>)>,
     /// Steps that resume at these indices of their inputs.
     pub(crate) rewound: Vec<(usize, Vec<u64>)>,
     /// Queues with new jobs, and their last indices.
@@ -115,16 +115,16 @@ pub(crate) struct Durable {
     /// Schedules with handled ticks, and the number of jobs that they made.
     pub(crate) ticked: Vec<(QueueRef, usize)>,
     /// Result for jobs that were locked for a request.
-    pub(crate) moved: Option<Moves>,
+    pub(crate) moved: Option<MoveNotice>,
     /// Step that was paused or resumed.
     pub(crate) paused: Option<(usize, bool)>,
     /// Results of external completions.
-    pub(crate) told: Vec<Telling>,
+    pub(crate) told: Vec<CompletionNotice>,
 }
 
 /// Result of an external completion of a pending job.
 #[derive(Debug)]
-pub(crate) struct Telling {
+pub(crate) struct CompletionNotice {
     pub(crate) step: usize,
     /// Index of the job in the input.
     pub(crate) index: u64,
@@ -134,7 +134,7 @@ pub(crate) struct Telling {
 
 /// Result of a request that moved waiting jobs of a step.
 #[derive(Debug)]
-pub(crate) struct Moves {
+pub(crate) struct MoveNotice {
     pub(crate) step: usize,
     /// Old key of each row, with its new row if it has one.
     pub(crate) rows: Vec<(DelayedKey, Option<(DelayedKey, DelayedJob)>)>,
@@ -146,7 +146,7 @@ pub(crate) struct Moves {
 
 /// Job that is parked in the store.
 #[derive(Clone, Debug)]
-pub(crate) struct Stays {
+pub(crate) struct ParkedRow {
     pub(crate) row: DelayedKey,
     /// Whether it is an output that is due later.
     pub(crate) is_late: bool,

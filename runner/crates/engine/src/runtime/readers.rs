@@ -10,25 +10,25 @@ use crossbeam_channel::Sender;
 use tidegate_plugin::Payloads;
 
 use super::message::Message;
-use crate::batch::input::{Fetched, Returned};
-use crate::step::job_buffer::{Gathered, Missing};
+use crate::batch::input::{ReadBatch, RedeliveredJob};
+use crate::step::job_buffer::{FetchedJobs, MissingJobs};
 use tidegate_components::source::BatchLimit;
-use tidegate_dispatch::{BatchId, Port};
+use tidegate_dispatch::{BatchId, InputPort};
 use tidegate_model::{Address, Batch, Clock, Timestamp};
 use tidegate_store::{DelayedJob, DelayedKey, ReadError, Store};
 
 /// Request for jobs in the store.
 #[derive(Debug)]
-pub(crate) struct StoreAsk {
-    pub(crate) port: Port,
+pub(crate) struct StoreRequest {
+    pub(crate) port: InputPort,
     pub(crate) reader: u64,
-    pub(crate) what: Wanted,
+    pub(crate) what: ReadAhead,
     /// Whether the request is for a queued step.
     pub(crate) picks: bool,
 }
 
 #[derive(Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum ReadAhead {
     /// Jobs of a queue, from an index on.
     Queue { queue: Address, from: u64 },
     /// Parked jobs of a step that are due out of order, except those that are in flight already.
@@ -36,13 +36,13 @@ pub(crate) enum Wanted {
     /// A parked job that is read again in its turn.
     Turn { row: DelayedKey },
     /// Picked jobs.
-    Picked { batch: BatchId, queue: Address, missing: Missing },
+    Picked { batch: BatchId, queue: Address, missing: MissingJobs },
 }
 
 /// The thread that reads the store.
 #[derive(Debug)]
-pub(crate) struct QueueThread {
-    requests: Sender<StoreAsk>,
+pub(crate) struct StoreReader {
+    requests: Sender<StoreRequest>,
     ending: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
@@ -50,14 +50,14 @@ pub(crate) struct QueueThread {
 /// Time to wait while the store is being reopened after a failed write.
 const REOPEN_WAIT: Duration = Duration::from_millis(10);
 
-impl QueueThread {
+impl StoreReader {
     pub(crate) fn start(
         store: Store,
         clock: Arc<dyn Clock>,
         limit: BatchLimit,
         messages: Sender<Message>,
     ) -> std::io::Result<Self> {
-        let (requests, asked) = crossbeam_channel::unbounded::<StoreAsk>();
+        let (requests, asked) = crossbeam_channel::unbounded::<StoreRequest>();
         let ending = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&ending);
         let thread = thread::Builder::new().name("queues".into()).spawn(move || {
@@ -78,7 +78,7 @@ impl QueueThread {
         Ok(Self { requests, ending, thread })
     }
 
-    pub(crate) fn ask(&self, ask: StoreAsk) {
+    pub(crate) fn ask(&self, ask: StoreRequest) {
         // The thread lives until `end`.
         let _ = self.requests.send(ask);
     }
@@ -94,12 +94,12 @@ impl QueueThread {
 pub(crate) fn read_store(
     store: &Store,
     limit: BatchLimit,
-    ask: &StoreAsk,
+    ask: &StoreRequest,
     now: Timestamp,
 ) -> Option<Message> {
-    let StoreAsk { port, reader, .. } = *ask;
+    let StoreRequest { port, reader, .. } = *ask;
     let fetched = match &ask.what {
-        Wanted::Queue { queue, from } => {
+        ReadAhead::Queue { queue, from } => {
             let read = |from| store.read(queue, from, limit.jobs, limit.bytes);
             let read = match read(*from) {
                 // A queued step may have finished jobs that it has not read in this run.
@@ -111,17 +111,17 @@ pub(crate) fn read_store(
             };
             read.and_then(|batch| {
                 let lost = || format!("queue `{queue}` has lost its jobs from index {from}");
-                batch.map(Fetched::new).ok_or_else(|| ReadError::Damaged(lost()))
+                batch.map(ReadBatch::new).ok_or_else(|| ReadError::Damaged(lost()))
             })
         }
-        Wanted::Returned { step, but } => match due(store, limit, step, but, now) {
+        ReadAhead::Returned { step, but } => match due(store, limit, step, but, now) {
             Ok(due) if due.is_empty() => match store.next_due(step, Some(now)) {
                 Ok(next) => return Some(Message::NoneDue { step: port.step, next }),
                 Err(error) => Err(error),
             },
             due => due.map(returned),
         },
-        Wanted::Turn { row } => match store.delayed(std::slice::from_ref(row)) {
+        ReadAhead::Turn { row } => match store.delayed(std::slice::from_ref(row)) {
             Ok(mut found) => match found.pop().flatten() {
                 Some(job) => Ok(returned(vec![(row.clone(), job)])),
                 // The job was moved meanwhile; a commit notice has its new state.
@@ -129,7 +129,7 @@ pub(crate) fn read_store(
             },
             Err(error) => Err(error),
         },
-        Wanted::Picked { batch, queue, missing } => match gather(store, limit, queue, missing) {
+        ReadAhead::Picked { batch, queue, missing } => match gather(store, limit, queue, missing) {
             Ok(gathered) => {
                 let (step, id) = (port.step, *batch);
                 return Some(Message::Gathered { step, id, gathered });
@@ -170,9 +170,9 @@ fn gather(
     store: &Store,
     limit: BatchLimit,
     queue: &Address,
-    missing: &Missing,
-) -> Result<Gathered, ReadError> {
-    let mut gathered = Gathered::default();
+    missing: &MissingJobs,
+) -> Result<FetchedJobs, ReadError> {
+    let mut gathered = FetchedJobs::default();
     for &index in &missing.fresh {
         if gathered.blocks.last().is_some_and(|last: &Arc<Batch>| index < last.end()) {
             continue;
@@ -183,18 +183,19 @@ fn gather(
     }
     for (key, job) in missing.rows.iter().zip(store.delayed(&missing.rows)?) {
         // A job that was cancelled meanwhile is missing, and the builder of the batch leaves it out.
-        gathered.rows.extend(job.map(|job| Returned { key: key.clone(), job }));
+        gathered.rows.extend(job.map(|job| RedeliveredJob { key: key.clone(), job }));
     }
     Ok(gathered)
 }
 
 /// Makes a read of redelivered jobs.
-pub(crate) fn returned(due: Vec<(DelayedKey, DelayedJob)>) -> Fetched {
-    let returned: Vec<Returned> = due.into_iter().map(|(key, job)| Returned { key, job }).collect();
+pub(crate) fn returned(due: Vec<(DelayedKey, DelayedJob)>) -> ReadBatch {
+    let returned: Vec<RedeliveredJob> =
+        due.into_iter().map(|(key, job)| RedeliveredJob { key, job }).collect();
     let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
     // These jobs have no common order by index; each row has the index of its job.
     let batch = Batch::json(1, payloads);
-    Fetched { returned: Some(returned.into()), ..Fetched::new(batch) }
+    ReadBatch { returned: Some(returned.into()), ..ReadBatch::new(batch) }
 }
 
 #[cfg(test)]

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use super::message::Message;
-use crate::batch::input::Fetched;
+use crate::batch::input::ReadBatch;
 use crate::error::Chain;
 use tidegate_components::source::{BatchLimit, Read, Reader, Wake, Watch, Watched};
-use tidegate_dispatch::Port;
+use tidegate_dispatch::InputPort;
 use tidegate_model::log_target;
 
 /// Maximum number of threads that read sources. Reads of files seldom block; a hanging file system occupies
@@ -55,7 +55,7 @@ pub(crate) struct SourceReader {
 
 #[derive(Debug)]
 struct Task {
-    port: Port,
+    port: InputPort,
     /// Epoch of the reader, sent with every message.
     number: u64,
     shared: Arc<Shared>,
@@ -81,7 +81,7 @@ const AGAIN: u8 = 3;
 
 /// Result of one turn of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum TurnResult {
     /// A batch was sent.
     Read,
     /// No batch is requested, or the reader has ended.
@@ -121,7 +121,7 @@ impl SourcePool {
     }
 
     /// Adds a reader; it reads on request.
-    pub(crate) fn add(&self, port: Port, number: u64, reader: Reader) -> SourceReader {
+    pub(crate) fn add(&self, port: InputPort, number: u64, reader: Reader) -> SourceReader {
         let task = Arc::new(Task {
             port,
             number,
@@ -196,7 +196,7 @@ impl Task {
     fn run(self: Arc<Self>, limit: BatchLimit, messages: &Sender<Message>) {
         loop {
             self.phase.store(RUNNING, Ordering::SeqCst);
-            if self.turn(limit, messages) == Turn::Read {
+            if self.turn(limit, messages) == TurnResult::Read {
                 self.phase.store(QUEUED, Ordering::SeqCst);
                 self.queue();
                 return;
@@ -208,25 +208,25 @@ impl Task {
         }
     }
 
-    fn turn(&self, limit: BatchLimit, messages: &Sender<Message>) -> Turn {
+    fn turn(&self, limit: BatchLimit, messages: &Sender<Message>) -> TurnResult {
         let mut held = lock(&self.reader);
         if self.asked.load(Ordering::SeqCst) == 0 || self.ended.load(Ordering::Acquire) {
-            return Turn::Rest;
+            return TurnResult::Rest;
         }
-        let Some(reader) = &mut *held else { return Turn::Rest };
+        let Some(reader) = &mut *held else { return TurnResult::Rest };
         let (port, number) = (self.port, self.number);
         let message = match reader.read(limit) {
             Ok(Read::Batch(read)) => {
                 let (mark, segments) = (read.mark, read.segments);
-                let fetched = Fetched { mark, segments, ..Fetched::new(read.batch) };
+                let fetched = ReadBatch { mark, segments, ..ReadBatch::new(read.batch) };
                 Message::Read { port, reader: number, fetched }
             }
             Ok(Read::Idle) => match self.shared.watch.look_out(reader.path()) {
                 // The files changed just before the watch began, so they are read again at once.
-                Watched::Since => return Turn::Read,
+                Watched::Since => return TurnResult::Read,
                 watched => {
                     self.rest(watched, messages);
-                    return Turn::Idle;
+                    return TurnResult::Idle;
                 }
             },
             Ok(Read::End) => Message::Ended { port, reader: number },
@@ -236,7 +236,7 @@ impl Task {
                     tracing::warn!(target: log_target::ENGINE, error = %Chain(&error), "too many files are open; the source waits");
                 }
                 self.look_again_in(POLL);
-                return Turn::Idle;
+                return TurnResult::Idle;
             }
             Err(error) => Message::Broken { port, reader: number, error: error.into() },
         };
@@ -248,10 +248,10 @@ impl Task {
         let last = !matches!(message, Message::Read { .. });
         if messages.send(message).is_err() || last {
             *held = None;
-            return Turn::Rest;
+            return TurnResult::Rest;
         }
         self.asked.fetch_sub(1, Ordering::SeqCst);
-        Turn::Read
+        TurnResult::Read
     }
 
     fn look_again_in(&self, wait: Duration) {

@@ -11,14 +11,14 @@ use crossbeam_channel::{Receiver, Sender};
 use tidegate_plugin::{Failure, FailureKind};
 
 use super::message::Message;
-use crate::batch::input::Work;
-use crate::batch::result::{Halts, Ran, Stumble};
-use crate::batch::runner::Worker;
-use crate::coordinator::Task;
-use crate::processor::Common;
+use crate::batch::input::BatchInput;
+use crate::batch::result::{BatchResult, HaltCause, HaltReason};
+use crate::batch::runner::BatchRunner;
+use crate::coordinator::BatchTask;
+use crate::processor::SharedResources;
 use crate::processor::monitor_protocol;
-use crate::processor::monitor_protocol::{Asking, Seen};
-use crate::processor::probe::Asker;
+use crate::processor::monitor_protocol::{StatusQuery, StatusReport};
+use crate::processor::probe::Probe;
 use tidegate_components::exec::Leash;
 use tidegate_components::plugin::{Deaths, Plugins, Setups};
 use tidegate_components::script::{Entry, STACK};
@@ -31,7 +31,7 @@ use tidegate_store::{Attempts, DelayedJob, DelayedKey, Slot, Store};
 const ASIDE_MAX: usize = 256;
 
 /// Context that all workers share.
-pub(crate) struct Shop {
+pub(crate) struct WorkerContext {
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) store: Store,
@@ -49,9 +49,9 @@ pub(crate) struct Shop {
     pub(crate) setups: Setups,
 }
 
-impl Shop {
-    fn common(&self) -> Common<'_> {
-        Common {
+impl WorkerContext {
+    fn common(&self) -> SharedResources<'_> {
+        SharedResources {
             plugins: &self.plugins,
             token_key: &self.token_key,
             leash: &self.leash,
@@ -64,19 +64,19 @@ impl Shop {
 
 /// Work item of a worker.
 #[derive(Debug)]
-pub(crate) enum Errand {
-    Batch(Task),
+pub(crate) enum WorkerTask {
+    Batch(BatchTask),
     /// Check whether the gate of this step is open.
     Gate(usize),
     /// Poll the status of pending jobs.
-    Status(Asking),
+    Status(StatusQuery),
 }
 
 /// Starts `count` workers; they end when `tasks` is closed.
 pub(crate) fn start(
     count: usize,
-    shop: &Arc<Shop>,
-    tasks: &Receiver<Errand>,
+    shop: &Arc<WorkerContext>,
+    tasks: &Receiver<WorkerTask>,
     messages: &Sender<Message>,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     (0..count)
@@ -85,16 +85,16 @@ pub(crate) fn start(
             thread::Builder::new()
                 .name(format!("worker-{number}"))
                 .stack_size(STACK)
-                .spawn(move || Hand::new(&shop).work(&tasks, &messages, &|| {}))
+                .spawn(move || WorkerThread::new(&shop).work(&tasks, &messages, &|| {}))
         })
         .collect()
 }
 
 /// Elastic pool for blocking calls: it has as many workers as there are calls at the same time.
-pub(crate) struct Aside {
-    shop: Arc<Shop>,
+pub(crate) struct BlockingPool {
+    shop: Arc<WorkerContext>,
     messages: Sender<Message>,
-    tasks: (Sender<Errand>, Receiver<Errand>),
+    tasks: (Sender<WorkerTask>, Receiver<WorkerTask>),
     /// Number of idle workers, minus the number of queued tasks.
     free: Arc<AtomicIsize>,
     workers: Vec<JoinHandle<()>>,
@@ -102,14 +102,14 @@ pub(crate) struct Aside {
     alive: (Sender<()>, Receiver<()>),
 }
 
-impl Aside {
-    pub(crate) fn new(shop: Arc<Shop>, messages: Sender<Message>) -> Self {
+impl BlockingPool {
+    pub(crate) fn new(shop: Arc<WorkerContext>, messages: Sender<Message>) -> Self {
         let (tasks, alive) = (crossbeam_channel::unbounded(), crossbeam_channel::bounded(0));
         Self { shop, messages, tasks, free: Arc::default(), workers: Vec::new(), alive }
     }
 
     /// Runs a task on an idle worker, or on a new one. Above [`ASIDE_MAX`] workers the task waits.
-    pub(crate) fn give(&mut self, errand: Errand) -> std::io::Result<()> {
+    pub(crate) fn give(&mut self, errand: WorkerTask) -> std::io::Result<()> {
         if self.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers.len() < ASIDE_MAX {
             let (shop, tasks, messages) =
                 (Arc::clone(&self.shop), self.tasks.1.clone(), self.messages.clone());
@@ -119,7 +119,7 @@ impl Aside {
                 .stack_size(STACK)
                 .spawn(move || {
                     let done = || _ = free.fetch_add(1, Ordering::AcqRel);
-                    Hand::new(&shop).work(&tasks, &messages, &done);
+                    WorkerThread::new(&shop).work(&tasks, &messages, &done);
                     drop(alive);
                 })?;
             self.free.fetch_add(1, Ordering::AcqRel);
@@ -146,17 +146,17 @@ impl Aside {
 }
 
 /// A worker thread, with the steps, gates and monitors that it has set up.
-struct Hand<'s> {
-    shop: &'s Shop,
+struct WorkerThread<'s> {
+    shop: &'s WorkerContext,
     slot: Slot,
     /// Steps by position; `None` until the first batch.
-    workers: Vec<Option<Worker>>,
-    gates: Vec<Option<Asker>>,
-    monitors: Vec<Option<Asker>>,
+    workers: Vec<Option<BatchRunner>>,
+    gates: Vec<Option<Probe>>,
+    monitors: Vec<Option<Probe>>,
 }
 
-impl<'s> Hand<'s> {
-    fn new(shop: &'s Shop) -> Self {
+impl<'s> WorkerThread<'s> {
+    fn new(shop: &'s WorkerContext) -> Self {
         let steps = &shop.configuration.steps;
         Self {
             shop,
@@ -167,18 +167,18 @@ impl<'s> Hand<'s> {
         }
     }
 
-    fn work(&mut self, errands: &Receiver<Errand>, messages: &Sender<Message>, done: &dyn Fn()) {
+    fn work(&mut self, errands: &Receiver<WorkerTask>, messages: &Sender<Message>, done: &dyn Fn()) {
         for errand in errands {
             let message = match errand {
                 // The jobs are freed here, because the event loop's thread has more to do.
-                Errand::Batch(Task { step, id, work, .. }) => {
+                WorkerTask::Batch(BatchTask { step, id, work, .. }) => {
                     Message::Ran { step, id, ran: Box::new(self.run(step, &work)) }
                 }
-                Errand::Status(asking) => {
+                WorkerTask::Status(asking) => {
                     let (step, ask, seen) = (asking.step, asking.ask, self.ask_status(asking));
                     Message::StatusSeen { step, ask, seen }
                 }
-                Errand::Gate(step) => Message::GateSeen { step, seen: self.look_at_gate(step) },
+                WorkerTask::Gate(step) => Message::GateSeen { step, seen: self.look_at_gate(step) },
             };
             done();
             if messages.send(message).is_err() {
@@ -187,15 +187,15 @@ impl<'s> Hand<'s> {
         }
     }
 
-    fn run(&mut self, step: usize, work: &Work) -> Ran {
-        let Shop { configuration, store, clock, generation, .. } = self.shop;
+    fn run(&mut self, step: usize, work: &BatchInput) -> BatchResult {
+        let WorkerContext { configuration, store, clock, generation, .. } = self.shop;
         let slot = &mut self.slot;
         let worker = match &mut self.workers[step] {
             Some(worker) => worker,
             empty => {
                 let declared = &configuration.steps[step];
                 let (common, ever) = (self.shop.common(), &self.shop.ever_set_up[step]);
-                match Worker::new(configuration, declared, *generation, store, &common, ever) {
+                match BatchRunner::new(configuration, declared, *generation, store, &common, ever) {
                     Ok(made) => empty.insert(made),
                     Err(why) => return failed(work, why),
                 }
@@ -209,8 +209,8 @@ impl<'s> Hand<'s> {
         })
     }
 
-    fn ask_status(&mut self, asking: Asking) -> Result<Seen, Failure> {
-        let Shop { configuration, store, clock, .. } = self.shop;
+    fn ask_status(&mut self, asking: StatusQuery) -> Result<StatusReport, Failure> {
+        let WorkerContext { configuration, store, clock, .. } = self.shop;
         let failure = |message: String| Failure::new(FailureKind::Failed, message);
         let (keys, rows): (Vec<JobKey>, Vec<DelayedKey>) = asking.jobs.into_iter().unzip();
         let jobs = store.delayed(&rows).map_err(|error| failure(error.to_string()))?;
@@ -219,13 +219,13 @@ impl<'s> Hand<'s> {
         let jobs = keys.into_iter().zip(jobs).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
         let jobs: Vec<_> = jobs.collect();
         if jobs.is_empty() {
-            return Ok(Seen::default());
+            return Ok(StatusReport::default());
         }
         let question = monitor_protocol::question(&jobs).map_err(|error| failure(error.to_string()))?;
         let declared = &configuration.steps[asking.step];
-        let Some(monitor) = &declared.monitor else { return Ok(Seen::default()) };
+        let Some(monitor) = &declared.monitor else { return Ok(StatusReport::default()) };
         let answer = ask(&mut self.monitors[asking.step], &question, clock.now(), || {
-            Asker::new(configuration, declared, (&monitor.inquiry, Entry::Status), &self.shop.common())
+            Probe::new(configuration, declared, (&monitor.inquiry, Entry::Status), &self.shop.common())
         })?;
         monitor_protocol::read(&answer, &jobs).map_err(|why| {
             Failure::new(FailureKind::Output, format!("{why}: the answer is {}", beginning(&answer)))
@@ -233,12 +233,12 @@ impl<'s> Hand<'s> {
     }
 
     fn look_at_gate(&mut self, step: usize) -> Result<bool, Failure> {
-        let Shop { configuration, clock, .. } = self.shop;
+        let WorkerContext { configuration, clock, .. } = self.shop;
         let declared = &configuration.steps[step];
         let Some(GateRef(gate)) = declared.gate else { return Ok(true) };
         let inquiry = &configuration.gates[gate].inquiry;
         let answer = ask(&mut self.gates[step], b"null", clock.now(), || {
-            Asker::new(configuration, declared, (inquiry, Entry::Open), &self.shop.common())
+            Probe::new(configuration, declared, (inquiry, Entry::Open), &self.shop.common())
         })?;
         serde_json::from_slice(&answer).map_err(|_| {
             let message = format!("the answer must be `true` or `false`: it is {}", beginning(&answer));
@@ -251,10 +251,10 @@ const PANICKED: &str = "the step panicked: please report this bug of Tidegate";
 
 /// Calls a gate or monitor, and sets it up first if needed.
 fn ask(
-    asker: &mut Option<Asker>,
+    asker: &mut Option<Probe>,
     given: &[u8],
     now: Timestamp,
-    make: impl FnOnce() -> Result<Asker, String>,
+    make: impl FnOnce() -> Result<Probe, String>,
 ) -> Result<Vec<u8>, Failure> {
     let failure = |message: String| Failure::new(FailureKind::Failed, message);
     // An instance that panicked is not put back.
@@ -278,9 +278,12 @@ fn beginning(answer: &[u8]) -> String {
     }
 }
 
-fn failed(work: &Work, message: String) -> Ran {
+fn failed(work: &BatchInput, message: String) -> BatchResult {
     let failure = Failure::new(FailureKind::Failed, message);
     let first = work.portions.first();
     let index = first.map_or(0, |portion| portion.batch.first + portion.skip as u64);
-    Ran { halt: Some(Stumble { index, failure, halts: Halts::Run, file: None }), ..Ran::default() }
+    BatchResult {
+        halt: Some(HaltCause { index, failure, halts: HaltReason::Run, file: None }),
+        ..BatchResult::default()
+    }
 }

@@ -11,7 +11,7 @@ use super::outcome::Ended;
 use super::outlets::{Feed, check_file, check_printed, lines};
 use super::world::World;
 use tidegate_config::{Promise, QueueRef, Retain, SinkKind, SinkRef, Take, Target};
-use tidegate_dispatch::End;
+use tidegate_dispatch::RunOutcome;
 use tidegate_model::{Address, Counters};
 use tidegate_store::Store;
 
@@ -286,7 +286,7 @@ fn check_counters(known: &Known, store: &Store, done: &[Delivery], waits: Option
 /// Checks that a run that ended by itself has left no jobs, except behind a halt.
 fn check_end((inputs, waits): (Inputs<'_>, Option<Delivery>), known: &Known, store: &Store, ended: &Ended) {
     let step = &known.step;
-    if ended.end == End::Stopped || ended.asked {
+    if ended.end == RunOutcome::Stopped || ended.asked {
         return;
     }
     let left = next(inputs, known);
@@ -320,7 +320,7 @@ fn check_retention(world: &World, store: &Store, ended: Option<&Ended>) {
                 known.step.address
             );
         }
-        let drained = ended.is_some_and(|ended| ended.end == End::Drained && !ended.asked);
+        let drained = ended.is_some_and(|ended| ended.end == RunOutcome::Drained && !ended.asked);
         // Jobs that a removed step held back are deleted with the next delivery.
         let none_gone = readers.len() == all.len();
         let all_read = none_gone && readers.iter().all(|known| known.step.take != Take::Join);

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use super::history::History;
-use crate::batch::input::Work;
-use crate::batch::job_builder::{Gatherer, Walk};
-use crate::commit::request::Jobs;
+use crate::batch::input::BatchInput;
+use crate::batch::job_builder::{BatchCursor, JobBuilder};
+use crate::commit::request::BatchJobs;
 use tidegate_config::{Configuration, Promise};
 use tidegate_model::{Address, DeliveryHash};
 use tidegate_store::{DelayedKey, SnapshotInput, Store};
@@ -47,11 +47,11 @@ impl Write for Printed {
 
 impl Effects {
     /// Checks an attempt before it is made. Returns the number of its jobs that are retried.
-    pub(crate) fn attempt(&mut self, configuration: &Configuration, step: usize, work: &Work) -> u64 {
+    pub(crate) fn attempt(&mut self, configuration: &Configuration, step: usize, work: &BatchInput) -> u64 {
         let step = &configuration.steps[step];
         let mut again = 0;
-        let mut gatherer = Gatherer::new(configuration, step);
-        let mut walk = Walk::new(work);
+        let mut gatherer = JobBuilder::new(configuration, step);
+        let mut walk = BatchCursor::new(work);
         while let Some(item) = gatherer.next(&mut walk, false) {
             if item.to.is_some() {
                 // A delayed output of an earlier attempt, under its hash.
@@ -71,12 +71,12 @@ impl Effects {
     }
 
     /// Records that the progress of a batch may be committed before its attempt.
-    pub(crate) fn promise(&mut self, step: &Address, jobs: &Jobs) {
+    pub(crate) fn promise(&mut self, step: &Address, jobs: &BatchJobs) {
         self.promised.entry(step.clone()).or_default().extend(places(jobs));
         self.returned.entry(step.clone()).or_default().extend(jobs.returned.iter().cloned());
     }
 
-    pub(crate) fn delivered(&mut self, step: &Address, jobs: &Jobs) {
+    pub(crate) fn delivered(&mut self, step: &Address, jobs: &BatchJobs) {
         if let Some(promised) = self.promised.get_mut(step) {
             places(jobs).for_each(|place| _ = promised.remove(&place));
         }
@@ -127,6 +127,6 @@ impl Effects {
     }
 }
 
-fn places(jobs: &Jobs) -> impl Iterator<Item = Place> {
+fn places(jobs: &BatchJobs) -> impl Iterator<Item = Place> {
     jobs.spans.iter().flat_map(|span| (span.first..span.first + span.jobs).map(|index| (span.input, index)))
 }

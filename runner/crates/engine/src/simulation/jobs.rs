@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::dice::Dice;
 use super::history::History;
 use super::outcome::Ended;
-use crate::batch::input::Work;
-use crate::batch::job_builder::{Gatherer, Walk};
+use crate::batch::input::BatchInput;
+use crate::batch::job_builder::{BatchCursor, JobBuilder};
 use tidegate_config::{Configuration, Step};
-use tidegate_dispatch::End;
+use tidegate_dispatch::RunOutcome;
 use tidegate_model::{Address, Timestamp};
 use tidegate_store::Store;
 
@@ -136,7 +136,7 @@ impl JobsPlan {
         &mut self,
         configuration: &Configuration,
         step: &Step,
-        work: &Work,
+        work: &BatchInput,
         now: Timestamp,
     ) {
         if step.address.name.as_str() != "t" {
@@ -148,8 +148,8 @@ impl JobsPlan {
                 assert!(row.key.due <= now, "{:?} is tried before its time", row.key);
             }
         }
-        let mut gatherer = Gatherer::new(configuration, step);
-        let mut walk = Walk::new(work);
+        let mut gatherer = JobBuilder::new(configuration, step);
+        let mut walk = BatchCursor::new(work);
         while let Some(item) = gatherer.next(&mut walk, false) {
             if item.to.is_none() && !self.attempted.contains(&item.index()) {
                 self.attempted.push(item.index());
@@ -201,7 +201,7 @@ impl JobsPlan {
         let late_once: BTreeSet<u64> = late.iter().copied().collect();
         assert_eq!(late_once.len(), late.len(), "a late output came twice: {late:?}");
         assert!(late_once.iter().all(|index| done.contains(index)), "{late:?} of {done:?}");
-        let Some(ended) = ended.filter(|ended| ended.end != End::Stopped) else { return };
+        let Some(ended) = ended.filter(|ended| ended.end != RunOutcome::Stopped) else { return };
         assert!(ended.halted.is_empty(), "{:?}", ended.halted);
         assert_eq!(once.len(), self.jobs.len(), "not every job has ended: {once:?}\n{}", self.toml);
         let wanted: BTreeSet<u64> = done.iter().copied().filter(|&index| self.job(index).late).collect();

@@ -1,12 +1,12 @@
 //! Outcome: lists the perils of a run, and its possible ends.
 
-use tidegate_dispatch::End;
+use tidegate_dispatch::RunOutcome;
 use tidegate_model::Address;
 
 /// End of a run without a crash.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    pub(crate) end: End,
+    pub(crate) end: RunOutcome,
     pub(crate) halted: Vec<Address>,
     /// Whether there were requests, which may have been granted just before the end.
     pub(crate) asked: bool,

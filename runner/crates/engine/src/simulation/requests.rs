@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::dice::Dice;
 use super::history::History;
-use crate::operator::request::{Asked, Granted, Request};
+use crate::operator::request::{PendingRequest, Request, RequestOutcome};
 use tidegate_config::{Configuration, Input, QueueRef, Retain};
 use tidegate_model::{Address, Origin};
 use tidegate_store::Store;
@@ -22,7 +22,7 @@ pub(crate) struct Requests {
 pub(crate) struct Wish {
     pub(crate) request: Request,
     /// Channel of the answer.
-    reply: Option<Receiver<Result<Granted, String>>>,
+    reply: Option<Receiver<Result<RequestOutcome, String>>>,
     pub(crate) granted: bool,
 }
 
@@ -144,10 +144,10 @@ impl Requests {
         !known.configuration.dedupes(&known.step) || !replayed()
     }
 
-    pub(crate) fn ask(&mut self, request: Request) -> Asked {
+    pub(crate) fn ask(&mut self, request: Request) -> PendingRequest {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.all.push(Wish { request: request.clone(), reply: Some(answer), granted: false });
-        Asked::new(request, reply)
+        PendingRequest::new(request, reply)
     }
 
     /// Records a request that was applied to a stopped store.

@@ -13,20 +13,20 @@ use crossbeam_channel::Receiver;
 
 use super::outcome::{Crash, Ended, Perils};
 use super::world::World;
-use crate::batch::budget::Leash;
-use crate::batch::input::Fetched;
+use crate::batch::budget::BatchBudget;
+use crate::batch::input::ReadBatch;
 use crate::commit::committer::Committer;
-use crate::commit::request::{Entry, Order};
-use crate::coordinator::{Action, Floor, Task};
+use crate::commit::request::{CommitRequest, StepChange};
+use crate::coordinator::{Action, BatchTask, Coordinator};
 use crate::error::{Chain, EngineError};
 use crate::operator::request::Request;
-use crate::processor::monitor_protocol::Asking;
+use crate::processor::monitor_protocol::StatusQuery;
 use crate::recovery::start_position;
 use crate::runtime::message::Message;
-use crate::runtime::readers::{StoreAsk, read_store};
+use crate::runtime::readers::{StoreRequest, read_store};
 use tidegate_components::source::{BatchLimit, Read, Reader, Source};
 use tidegate_config::{Configuration, Input, SourceRef};
-use tidegate_dispatch::{Before, End, Port};
+use tidegate_dispatch::{DurabilityBarrier, InputPort, RunOutcome};
 use tidegate_model::Clock as _;
 use tidegate_store::{Attempts, Store};
 
@@ -57,27 +57,27 @@ struct Stage<'w> {
     world: &'w mut World,
     configuration: Arc<Configuration>,
     store: Store,
-    floor: Floor,
+    floor: Coordinator,
     committer: Committer,
     told: Receiver<Message>,
     batch: BatchLimit,
     workers: usize,
     generation: u64,
     sources: Vec<Option<Source>>,
-    readers: BTreeMap<Port, (u64, Reader)>,
+    readers: BTreeMap<InputPort, (u64, Reader)>,
     inbox: VecDeque<Message>,
-    source_asks: Vec<Port>,
-    store_asks: VecDeque<StoreAsk>,
-    tasks: VecDeque<Task>,
+    source_asks: Vec<InputPort>,
+    store_asks: VecDeque<StoreRequest>,
+    tasks: VecDeque<BatchTask>,
     ran: Vec<Message>,
-    orders: VecDeque<Order>,
+    orders: VecDeque<CommitRequest>,
     gates: Vec<usize>,
-    askings: Vec<Asking>,
+    askings: Vec<StatusQuery>,
     /// Whether a stop was requested.
     stopped: bool,
     /// Number of moves since all external systems answer.
     calm_moves: u64,
-    end: Option<End>,
+    end: Option<RunOutcome>,
 }
 
 pub(crate) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
@@ -106,7 +106,7 @@ pub(crate) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
 }
 
 impl Stage<'_> {
-    fn play(&mut self, perils: Perils) -> Result<End, Crash> {
+    fn play(&mut self, perils: Perils) -> Result<RunOutcome, Crash> {
         self.begin();
         let opened = self.committer.open();
         self.committed(opened)?;
@@ -241,8 +241,8 @@ impl Stage<'_> {
                 Action::LookAtGate(step) => self.gates.push(step),
                 Action::AskStatus(asking) => self.askings.push(asking),
                 Action::Commit(order) => {
-                    if let Order::Enter(Entry::Begin(begin)) = &order
-                        && begin.before == Before::Progress
+                    if let CommitRequest::Enter(StepChange::Begin(begin)) = &order
+                        && begin.before == DurabilityBarrier::Progress
                     {
                         let step = &self.configuration.steps[begin.step].address;
                         self.world.effects.promise(step, &begin.jobs);
@@ -254,20 +254,20 @@ impl Stage<'_> {
         }
     }
 
-    fn read_source(&mut self, port: Port) {
+    fn read_source(&mut self, port: InputPort) {
         let Some((number, reader)) = self.readers.get_mut(&port) else { return };
         let number = *number;
         self.inbox.push_back(match reader.read(self.batch).unwrap() {
             Read::Batch(read) => {
                 let (mark, segments) = (read.mark, read.segments);
-                let fetched = Fetched { mark, segments, ..Fetched::new(read.batch) };
+                let fetched = ReadBatch { mark, segments, ..ReadBatch::new(read.batch) };
                 Message::Read { port, reader: number, fetched }
             }
             Read::End | Read::Idle => Message::Ended { port, reader: number },
         });
     }
 
-    fn reopen(&mut self, port: Port, number: u64, next: u64) {
+    fn reopen(&mut self, port: InputPort, number: u64, next: u64) {
         self.source_asks.retain(|asked| *asked != port);
         let Input::Source(SourceRef(source)) = self.configuration.steps[port.step].inputs[port.input].input
         else {
@@ -285,7 +285,7 @@ impl Stage<'_> {
     }
 
     fn start_task(&mut self) {
-        let Some(Task { step, id, work, .. }) = self.tasks.pop_front() else { return };
+        let Some(BatchTask { step, id, work, .. }) = self.tasks.pop_front() else { return };
         self.world.tally.retries += self.world.effects.attempt(&self.configuration, step, &work);
         let now = self.world.clock.now();
         // Sometimes a batch takes long, or is cut.
@@ -299,7 +299,7 @@ impl Stage<'_> {
             waiting.attempt(&mut self.world.dice, &self.configuration, (step, id, &work), jobs, now.0);
         }
         let clock = Arc::clone(&self.world.clock);
-        let leash = Leash::played(jobs, Duration::from_millis(took));
+        let leash = BatchBudget::played(jobs, Duration::from_millis(took));
         let worker = self.world.workers.get(&self.configuration, step, self.generation, &self.store);
         worker.set_leash(leash);
         let ran = Box::new(worker.run(&work, &mut Attempts::none().slot(), &*clock));

@@ -42,11 +42,11 @@ use self::ticking::Ticking;
 use super::dice::Dice;
 use super::history::History;
 use super::tally::Tally;
-use crate::batch::input::Work;
-use crate::batch::job_builder::{Gatherer, Walk};
+use crate::batch::input::BatchInput;
+use crate::batch::job_builder::{BatchCursor, JobBuilder};
 use crate::commit::inbox::Push;
-use crate::operator::request::Asked;
-use crate::processor::monitor_protocol::Asking;
+use crate::operator::request::PendingRequest;
+use crate::processor::monitor_protocol::StatusQuery;
 use crate::runtime::message::Message;
 use tidegate_config::{Configuration, QueueRef};
 use tidegate_dispatch::BatchId;
@@ -83,7 +83,7 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 pub(crate) enum Coming {
     Push(Push),
-    Request(Asked),
+    Request(PendingRequest),
 }
 
 impl Waiting {
@@ -171,7 +171,7 @@ impl Waiting {
         &mut self,
         dice: &mut Dice,
         configuration: &Configuration,
-        (step, id, work): (usize, BatchId, &Work),
+        (step, id, work): (usize, BatchId, &BatchInput),
         most: usize,
         now: i64,
     ) {
@@ -179,8 +179,8 @@ impl Waiting {
         if step.address != self.step || work.words.is_some() {
             return;
         }
-        let mut gatherer = Gatherer::new(configuration, step);
-        let (mut walk, mut indices, mut taken) = (Walk::new(work), Vec::new(), 0);
+        let mut gatherer = JobBuilder::new(configuration, step);
+        let (mut walk, mut indices, mut taken) = (BatchCursor::new(work), Vec::new(), 0);
         while let Some(mut item) = gatherer.next(&mut walk, false) {
             taken += 1;
             if item.to.is_some() {
@@ -319,7 +319,7 @@ impl Waiting {
         self.outside.look_at_gate(dice, step)
     }
 
-    pub(crate) fn answer(&mut self, dice: &mut Dice, store: &Store, asking: Asking) -> Message {
+    pub(crate) fn answer(&mut self, dice: &mut Dice, store: &Store, asking: StatusQuery) -> Message {
         self.outside.answer(dice, store, asking)
     }
 
@@ -359,7 +359,7 @@ impl Waiting {
     }
 
     /// Requests that a paused step resume, unless that was requested already.
-    pub(crate) fn go_on(&mut self) -> Option<Asked> {
+    pub(crate) fn go_on(&mut self) -> Option<PendingRequest> {
         self.callers.go_on(&self.step)
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::batch::runner::Worker;
-use crate::processor::Common;
+use crate::batch::runner::BatchRunner;
+use crate::processor::SharedResources;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::plugin::Setups;
 use tidegate_config::Configuration;
@@ -14,7 +14,7 @@ use tidegate_store::Store;
 /// Workers by step. Compilation of scripts takes most of the time, so compiled scripts are kept while they
 /// cannot differ.
 #[derive(Debug, Default)]
-pub(crate) struct Workers(BTreeMap<Address, ((u64, u64), Worker)>);
+pub(crate) struct Workers(BTreeMap<Address, ((u64, u64), BatchRunner)>);
 
 impl Workers {
     pub(crate) fn get(
@@ -23,14 +23,14 @@ impl Workers {
         step: usize,
         generation: u64,
         store: &Store,
-    ) -> &mut Worker {
+    ) -> &mut BatchRunner {
         let step = &configuration.steps[step];
         let version = (generation, configuration.fingerprint());
         if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
             let (plugins, leash) = (Plugins::default(), Arc::default());
             let (ending, deaths) = (Arc::default(), Arc::default());
             let token_key = &TokenKey::NONE;
-            let common = Common {
+            let common = SharedResources {
                 plugins: &plugins,
                 token_key,
                 leash: &leash,
@@ -39,7 +39,7 @@ impl Workers {
                 setups: &Setups::none(),
             };
             let worker =
-                Worker::new(configuration, step, generation, store, &common, &Arc::default()).unwrap();
+                BatchRunner::new(configuration, step, generation, store, &common, &Arc::default()).unwrap();
             self.0.insert(step.address.clone(), (version, worker));
         }
         &mut self.0.get_mut(&step.address).unwrap().1

@@ -1,33 +1,33 @@
 //! Step counts: hold the job counts of a running engine's steps at one moment.
 
-use crate::operator::request::Row;
+use crate::operator::request::ParkedJobRef;
 use tidegate_dispatch::JobKey;
 use tidegate_model::Timestamp;
 
 /// Counts of one step.
 #[derive(Clone, Debug)]
-pub struct Glance {
-    pub counts: tidegate_dispatch::Glance,
+pub struct StepCounts {
+    pub counts: tidegate_dispatch::JobCounts,
     /// Number of parked jobs that are in flight in an ordered step.
     pub returned: u64,
     /// Locations of the oldest waiting job of a queued step, and of the oldest one of each listed lane.
-    pub spots: Vec<Spot>,
+    pub spots: Vec<JobLocation>,
 }
 
 /// Location of a waiting job.
 #[derive(Clone, Copy, Debug)]
-pub struct Spot {
+pub struct JobLocation {
     pub key: JobKey,
     /// Row, if it is parked.
-    pub row: Option<Row>,
+    pub row: Option<ParkedJobRef>,
     /// Time of its read, if it came from a source.
     pub read: Option<Timestamp>,
 }
 
-impl Glance {
+impl StepCounts {
     /// Location of this job, if it is listed.
     #[must_use]
-    pub fn spot(&self, key: JobKey) -> Option<&Spot> {
+    pub fn spot(&self, key: JobKey) -> Option<&JobLocation> {
         self.spots.iter().find(|spot| spot.key == key)
     }
 }

@@ -1,18 +1,18 @@
 //! Batch in flight: keeps a batch from its forming until its commit.
 
-use crate::batch::input::Work;
-use crate::batch::result::Ran;
-use crate::commit::request::{Jobs, Places};
-use tidegate_dispatch::{BatchId, Failed, JobEnd, JobKey};
+use crate::batch::input::BatchInput;
+use crate::batch::result::BatchResult;
+use crate::commit::request::{BatchJobs, SourcePositions};
+use tidegate_dispatch::{BatchId, Failed, JobKey, JobOutcome};
 use tidegate_store::DelayedKey;
 
 /// A batch from its forming until its commit.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct InFlightBatch {
     /// Position of the step in the configuration.
     pub(crate) step: usize,
-    pub(crate) work: Work,
-    pub(crate) places: Places,
+    pub(crate) work: BatchInput,
+    pub(crate) places: SourcePositions,
     /// Whether it will reach the committer without waiting for another batch.
     pub(crate) coming: bool,
     /// Picked jobs of the batch, in order; empty for an ordered step.
@@ -20,21 +20,21 @@ pub(crate) struct Held {
     /// Rows of its jobs, if its beginning parked them in the store.
     pub(crate) begun: Vec<DelayedKey>,
     /// Outcome of each picked job that has run.
-    pub(crate) ends: Vec<JobEnd>,
-    pub(crate) ran: Option<Box<Ran>>,
+    pub(crate) ends: Vec<JobOutcome>,
+    pub(crate) ran: Option<Box<BatchResult>>,
     /// Jobs that failed permanently, to be logged once the batch is durable.
     pub(crate) failed: Vec<Failed>,
     /// Rest of the jobs that were begun with it: the number of their first batch, and the jobs.
-    pub(crate) rest: Option<(BatchId, Jobs)>,
+    pub(crate) rest: Option<(BatchId, BatchJobs)>,
 }
 
-impl Held {
+impl InFlightBatch {
     /// Identity of the first `taken` jobs, for the store.
-    pub(crate) fn jobs(&self, taken: usize) -> Jobs {
+    pub(crate) fn jobs(&self, taken: usize) -> BatchJobs {
         if self.begun.is_empty() {
             return self.work.first(taken);
         }
-        Jobs { spans: Vec::new(), returned: self.begun.iter().take(taken).cloned().collect() }
+        BatchJobs { spans: Vec::new(), returned: self.begun.iter().take(taken).cloned().collect() }
     }
 
     /// Keeps the first `jobs` jobs; the others become the batch `id`. `begun`: whether the record of their

@@ -8,13 +8,13 @@ use twox_hash::XxHash3_64;
 
 use super::peek::{list, peek, word};
 use tidegate_config::{LaneMissing, Queuer, Strategy};
-use tidegate_dispatch::{Card, JobId, JobKey, Rules};
+use tidegate_dispatch::{JobAttributes, JobId, JobKey, QueuePolicy};
 use tidegate_model::Timestamp;
 use tidegate_model::suggest::nearest;
 
 /// Extracts the attributes of the jobs of one step.
 #[derive(Clone, Debug)]
-pub(crate) struct Cards {
+pub(crate) struct AttributeExtractor {
     queuer: Queuer,
 }
 
@@ -28,23 +28,24 @@ pub(crate) enum Lane<'j> {
     Missing,
 }
 
-impl Cards {
+impl AttributeExtractor {
     pub(crate) fn new(queuer: &Queuer) -> Self {
         Self { queuer: queuer.clone() }
     }
 
     /// Rules of a step with this queuer.
-    pub(crate) fn rules(&self) -> Rules {
-        let rate = |rate: tidegate_model::Rate| tidegate_dispatch::Rate { jobs: rate.count, per: rate.per };
+    pub(crate) fn rules(&self) -> QueuePolicy {
+        let rate =
+            |rate: tidegate_model::Rate| tidegate_dispatch::StartRate { jobs: rate.count, per: rate.per };
         let lane = self.queuer.lane.as_ref();
-        Rules {
+        QueuePolicy {
             strategy: match &self.queuer.strategy {
-                Strategy::Fifo => tidegate_dispatch::Strategy::Fifo,
-                Strategy::Serial => tidegate_dispatch::Strategy::Serial,
-                Strategy::OneRoundSerial { .. } => tidegate_dispatch::Strategy::OneRoundSerial,
-                Strategy::OneRoundParallel { .. } => tidegate_dispatch::Strategy::OneRoundParallel,
-                Strategy::Priority { aging, .. } => tidegate_dispatch::Strategy::Priority { aging: *aging },
-                Strategy::Rounds { pause } => tidegate_dispatch::Strategy::Rounds { pause: *pause },
+                Strategy::Fifo => tidegate_dispatch::StartOrder::Fifo,
+                Strategy::Serial => tidegate_dispatch::StartOrder::Serial,
+                Strategy::OneRoundSerial { .. } => tidegate_dispatch::StartOrder::OneRoundSerial,
+                Strategy::OneRoundParallel { .. } => tidegate_dispatch::StartOrder::OneRoundParallel,
+                Strategy::Priority { aging, .. } => tidegate_dispatch::StartOrder::Priority { aging: *aging },
+                Strategy::Rounds { pause } => tidegate_dispatch::StartOrder::Rounds { pause: *pause },
             },
             max_processing: self.queuer.max_processing,
             max_per_lane: lane.and_then(|lane| lane.max_per_lane),
@@ -87,7 +88,7 @@ impl Cards {
         key: JobKey,
         (index, since): (u64, Timestamp),
         job: &[u8],
-        take: impl FnOnce(&Card<'_>) -> T,
+        take: impl FnOnce(&JobAttributes<'_>) -> T,
     ) -> T {
         let own = key.0.to_le_bytes();
         let lane = self.lane(job);
@@ -114,7 +115,7 @@ impl Cards {
             Strategy::Priority { priority: path, .. } => priority = number(path).unwrap_or(0),
             _ => {}
         }
-        take(&Card {
+        take(&JobAttributes {
             key,
             lane,
             age: age.unwrap_or_else(|| i64::try_from(index).unwrap_or(i64::MAX)),
@@ -187,7 +188,7 @@ mod tests {
     }
 
     fn told(queuer: &Queuer, job: &str) -> String {
-        let cards = Cards::new(queuer);
+        let cards = AttributeExtractor::new(queuer);
         cards.write(JobKey::fresh(7), (7, Timestamp(5)), job.as_bytes(), |card| {
             let lane = String::from_utf8_lossy(card.lane).into_owned();
             format!(
@@ -222,7 +223,7 @@ mod tests {
     #[test]
     fn a_job_without_a_lane_is_told_the_nearest_field() {
         let strict = queuer(Strategy::Fifo, LaneMissing::Error);
-        let said = |job: &str| Cards::new(&strict).lacks_lane(job.as_bytes()).message;
+        let said = |job: &str| AttributeExtractor::new(&strict).lacks_lane(job.as_bytes()).message;
         assert!(
             said(r#"{"order": {"pol": 1, "id": 2}}"#)
                 .contains("`order.pool`; did you mean `order.pol`? (`lane")
@@ -237,10 +238,10 @@ mod tests {
     #[test]
     fn a_job_without_a_lane_holds_up_nobody() {
         let strict = queuer(Strategy::Fifo, LaneMissing::Error);
-        assert_eq!(Cards::new(&strict).lane(b"{}"), Lane::Missing);
-        assert_eq!(Cards::new(&strict).lane(br#"{"order": {"pool": null}}"#), Lane::Missing);
+        assert_eq!(AttributeExtractor::new(&strict).lane(b"{}"), Lane::Missing);
+        assert_eq!(AttributeExtractor::new(&strict).lane(br#"{"order": {"pool": null}}"#), Lane::Missing);
         let lane = |key| {
-            Cards::new(&strict)
+            AttributeExtractor::new(&strict)
                 .write(JobKey::fresh(key), (key, Timestamp(0)), b"{}", |card| card.lane.to_vec())
         };
         assert_ne!(lane(1), lane(2));

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::counts::Spot;
-use super::job_attributes::Cards;
-use super::row_index::StoredPlaces;
-use crate::batch::input::{Portion, Returned, Work};
-use crate::batch::job_builder::Gatherer;
-use crate::commit::request::Places;
-use crate::operator::request::Row;
+use super::counts::JobLocation;
+use super::job_attributes::AttributeExtractor;
+use super::row_index::RowIndex;
+use crate::batch::input::{BatchInput, BatchSlice, RedeliveredJob};
+use crate::batch::job_builder::JobBuilder;
+use crate::commit::request::SourcePositions;
+use crate::operator::request::ParkedJobRef;
 use tidegate_config::{Configuration, Input, Queuer, Step};
 use tidegate_dispatch::{JobKey, ReadId};
 use tidegate_model::{Address, Batch, Timestamp};
@@ -19,9 +19,9 @@ use tidegate_store::DelayedKey;
 const KEPT_BYTES: usize = 8 << 20;
 
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct JobBuffer {
     step: Address,
-    pub(crate) cards: Cards,
+    pub(crate) cards: AttributeExtractor,
     /// Whether each job can be read again: a queue allows that, a source does not.
     from_queue: bool,
     /// Blocks by the index of the first job.
@@ -30,10 +30,10 @@ pub(crate) struct Shelf {
     /// Blocks of a source, kept until their read is released.
     reads: HashMap<ReadId, u64>,
     /// Rows of parked jobs.
-    rows: StoredPlaces,
+    rows: RowIndex,
     /// Source positions of the reads that are not in a commit yet.
-    pub(crate) places: Places,
-    pub(crate) gatherer: Gatherer,
+    pub(crate) places: SourcePositions,
+    pub(crate) gatherer: JobBuilder,
     /// Whether its batches run on the blocking pool, because they may block.
     pub(crate) aside: bool,
 }
@@ -47,24 +47,24 @@ struct Block {
 
 /// Jobs to read before a batch can be formed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Missing {
+pub(crate) struct MissingJobs {
     /// Indices, ascending.
     pub(crate) fresh: Vec<u64>,
     pub(crate) rows: Vec<DelayedKey>,
 }
 
-impl Shelf {
+impl JobBuffer {
     pub(crate) fn new(configuration: &Configuration, step: &Step, queuer: &Queuer) -> Self {
         Self {
             step: step.address.clone(),
-            cards: Cards::new(queuer),
+            cards: AttributeExtractor::new(queuer),
             from_queue: step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_))),
             blocks: BTreeMap::new(),
             bytes: 0,
             reads: HashMap::new(),
-            rows: StoredPlaces::default(),
+            rows: RowIndex::default(),
             places: Vec::new(),
-            gatherer: Gatherer::new(configuration, step),
+            gatherer: JobBuilder::new(configuration, step),
             aside: step.acts_outside(),
         }
     }
@@ -114,21 +114,21 @@ impl Shelf {
     }
 
     /// Location of a job. A queue records the time of arrival itself.
-    pub(crate) fn spot(&self, key: JobKey) -> Spot {
-        let row = self.rows.get(key).map(|(due, sequence)| Row { due, sequence });
+    pub(crate) fn spot(&self, key: JobKey) -> JobLocation {
+        let row = self.rows.get(key).map(|(due, sequence)| ParkedJobRef { due, sequence });
         let block = if self.from_queue || !key.is_fresh() { None } else { self.block(key.0) };
-        Spot { key, row, read: block.map(|block| block.read) }
+        JobLocation { key, row, read: block.map(|block| block.read) }
     }
 
     /// Rows of all parked jobs.
-    pub(crate) fn all_rows(&self) -> HashMap<JobKey, Row> {
-        self.rows.iter().map(|(key, (due, sequence))| (key, Row { due, sequence })).collect()
+    pub(crate) fn all_rows(&self) -> HashMap<JobKey, ParkedJobRef> {
+        self.rows.iter().map(|(key, (due, sequence))| (key, ParkedJobRef { due, sequence })).collect()
     }
 
     /// Jobs in these rows. Walks all parked jobs.
-    pub(crate) fn find(&self, rows: &[Row]) -> HashMap<Row, JobKey> {
-        let wanted: HashSet<&Row> = rows.iter().collect();
-        let all = self.rows.iter().map(|(key, (due, sequence))| (Row { due, sequence }, key));
+    pub(crate) fn find(&self, rows: &[ParkedJobRef]) -> HashMap<ParkedJobRef, JobKey> {
+        let wanted: HashSet<&ParkedJobRef> = rows.iter().collect();
+        let all = self.rows.iter().map(|(key, (due, sequence))| (ParkedJobRef { due, sequence }, key));
         all.filter(|(row, _)| wanted.contains(row)).collect()
     }
 
@@ -138,8 +138,8 @@ impl Shelf {
     }
 
     /// Jobs to read for a batch of these jobs.
-    pub(crate) fn missing(&self, jobs: &[JobKey]) -> Missing {
-        let mut missing = Missing::default();
+    pub(crate) fn missing(&self, jobs: &[JobKey]) -> MissingJobs {
+        let mut missing = MissingJobs::default();
         for &key in jobs {
             match self.row(key) {
                 Some(row) => missing.rows.push(row),
@@ -152,22 +152,22 @@ impl Shelf {
     }
 
     /// Builds a batch of these jobs with the ones that were read for it. Returns `None` if a job is missing.
-    pub(crate) fn work(&self, jobs: &[JobKey], gathered: Gathered) -> Option<Work> {
-        let Gathered { blocks, rows } = gathered;
-        let returned: Arc<[Returned]> = rows.into();
+    pub(crate) fn work(&self, jobs: &[JobKey], gathered: FetchedJobs) -> Option<BatchInput> {
+        let FetchedJobs { blocks, rows } = gathered;
+        let returned: Arc<[RedeliveredJob]> = rows.into();
         let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
         let of_rows = Arc::new(Batch::json(1, payloads));
-        let mut work = Work { sequential: true, ..Work::default() };
+        let mut work = BatchInput { sequential: true, ..BatchInput::default() };
         for &key in jobs {
             let portion = if let Some(row) = self.row(key) {
                 let skip = returned.iter().position(|returned| returned.key == row)?;
                 let (batch, returned) = (Arc::clone(&of_rows), Some(Arc::clone(&returned)));
-                Portion { input: 1, batch, skip, jobs: 1, returned }
+                BatchSlice { input: 1, batch, skip, jobs: 1, returned }
             } else {
                 let found = blocks.iter().find(|batch| (batch.first..batch.end()).contains(&key.0));
                 let batch = Arc::clone(found.or_else(|| Some(&self.block(key.0)?.batch))?);
                 let skip = usize::try_from(key.0 - batch.first).ok()?;
-                Portion { input: 0, batch, skip, jobs: 1, returned: None }
+                BatchSlice { input: 0, batch, skip, jobs: 1, returned: None }
             };
             work.jobs += 1;
             match work.portions.last_mut().filter(|last| last.is_before(&portion)) {
@@ -186,12 +186,12 @@ impl Shelf {
 
 /// Jobs that were fetched for a batch.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct FetchedJobs {
     pub(crate) blocks: Vec<Arc<Batch>>,
-    pub(crate) rows: Vec<Returned>,
+    pub(crate) rows: Vec<RedeliveredJob>,
 }
 
-impl Missing {
+impl MissingJobs {
     pub(crate) fn is_empty(&self) -> bool {
         self.fresh.is_empty() && self.rows.is_empty()
     }

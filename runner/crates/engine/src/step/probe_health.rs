@@ -4,21 +4,21 @@ use tidegate_model::Timestamp;
 
 /// Kind of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum ProbeKind {
     Gate,
     Monitor,
 }
 
 /// Health of a gate or a monitor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answering {
+pub struct ProbeHealth {
     /// Start of the open call.
     pub asked: Option<Timestamp>,
     /// Start of the failures since the last good answer, with the last error.
     pub trouble: Option<(Timestamp, String)>,
 }
 
-impl Answering {
+impl ProbeHealth {
     pub(crate) fn ask(&mut self, now: Timestamp) {
         self.asked = Some(now);
     }
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn trouble_lasts_until_an_answer_is_good() {
-        let mut answering = Answering::default();
+        let mut answering = ProbeHealth::default();
         answering.ask(Timestamp(1));
         assert_eq!(answering.asked, Some(Timestamp(1)));
         let mut answered = |why: Option<&str>, now| {

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::counts::Spot;
-use super::job_attributes::Cards;
-use crate::operator::request::Row;
+use super::counts::JobLocation;
+use super::job_attributes::AttributeExtractor;
+use crate::operator::request::ParkedJobRef;
 use crate::recovery::start_position;
 use tidegate_config::{Configuration, Input, Step};
-use tidegate_dispatch::{JobKey, Look, State, WaitingRoom};
+use tidegate_dispatch::{JobKey, QueueSnapshot, WaitingRoom, WaitingState};
 use tidegate_model::{Address, Progress, Timestamp};
 use tidegate_store::{DelayedJob, ReadError, Standing, Store};
 
@@ -19,10 +19,10 @@ pub const LOOKED_AT_MAX: u64 = 1_000_000;
 
 /// Waiting jobs of a queued step, at one moment.
 #[derive(Clone, Debug)]
-pub struct Sight {
+pub struct QueueView {
     pub room: WaitingRoom,
     /// Rows of parked jobs.
-    pub rows: HashMap<JobKey, Row>,
+    pub rows: HashMap<JobKey, ParkedJobRef>,
     /// The step is paused by an operator.
     pub paused: bool,
     /// Time of the next check of its gate, which was closed at the last one.
@@ -39,9 +39,9 @@ pub struct Sight {
     pub cut: bool,
 }
 
-impl Sight {
-    pub(crate) fn new(look: &Look<'_>, rows: HashMap<JobKey, Row>) -> Self {
-        let Look { room, paused, gate, held_until, ahead, read, halted } = *look;
+impl QueueView {
+    pub(crate) fn new(look: &QueueSnapshot<'_>, rows: HashMap<JobKey, ParkedJobRef>) -> Self {
+        let QueueSnapshot { room, paused, gate, held_until, ahead, read, halted } = *look;
         Self { room: room.clone(), rows, paused, gate, held_until, ahead, read, halted, cut: false }
     }
 
@@ -57,7 +57,7 @@ impl Sight {
         now: Timestamp,
     ) -> Result<Option<Self>, ReadError> {
         let Some(queuer) = step.picks() else { return Ok(None) };
-        let cards = Cards::new(&queuer);
+        let cards = AttributeExtractor::new(&queuer);
         let mut sight = Self {
             room: WaitingRoom::new(cards.rules()),
             rows: HashMap::new(),
@@ -83,15 +83,15 @@ impl Sight {
 
     /// Location of a job.
     #[must_use]
-    pub fn spot(&self, key: JobKey) -> Spot {
-        Spot { key, row: self.rows.get(&key).copied(), read: None }
+    pub fn spot(&self, key: JobKey) -> JobLocation {
+        JobLocation { key, row: self.rows.get(&key).copied(), read: None }
     }
 
     fn add_rows(
         &mut self,
         store: &Store,
         step: &Address,
-        cards: &Cards,
+        cards: &AttributeExtractor,
         now: Timestamp,
     ) -> Result<(), ReadError> {
         for found in store.all_delayed(step) {
@@ -101,7 +101,7 @@ impl Sight {
             }
             let (row, job) = found?;
             let key = JobKey::stored(row.sequence);
-            self.rows.insert(key, Row::of(&row));
+            self.rows.insert(key, ParkedJobRef::of(&row));
             if job.to.is_none() {
                 let place = (index(&job), job.first_attempt.unwrap_or(now));
                 let state = state(&job, row.due);
@@ -116,7 +116,7 @@ impl Sight {
         &mut self,
         store: &Store,
         queue: &Address,
-        cards: &Cards,
+        cards: &AttributeExtractor,
         progress: &Progress,
     ) -> Result<(), ReadError> {
         let Some(state) = store.queue(queue)? else { return Ok(()) };
@@ -135,8 +135,9 @@ impl Sight {
                 let since = batch.stamp(position).map_or(Timestamp(0), |stamp| stamp.time);
                 let key = JobKey::fresh(index);
                 // Each job has its own number.
-                let _ = cards
-                    .write(key, (index, since), payload, |card| self.room.add(card.clone(), State::Waiting));
+                let _ = cards.write(key, (index, since), payload, |card| {
+                    self.room.add(card.clone(), WaitingState::Waiting)
+                });
             }
             next = batch.end();
         }
@@ -146,11 +147,11 @@ impl Sight {
 }
 
 /// State of a parked job.
-pub(crate) fn state(job: &DelayedJob, due: Timestamp) -> State {
+pub(crate) fn state(job: &DelayedJob, due: Timestamp) -> WaitingState {
     match job.standing {
-        Standing::Delayed => State::Delayed { until: due },
-        Standing::Started => State::Unknown,
-        Standing::Pending { .. } | Standing::Told { .. } => State::Pending,
+        Standing::Delayed => WaitingState::Delayed { until: due },
+        Standing::Started => WaitingState::Unknown,
+        Standing::Pending { .. } | Standing::Told { .. } => WaitingState::Pending,
     }
 }
 

@@ -10,19 +10,19 @@ const PAGE_BITS: u32 = 6;
 
 /// Due time and number of each row.
 #[derive(Debug, Default)]
-pub(crate) struct StoredPlaces {
-    pages: HashMap<u64, Page>,
+pub(crate) struct RowIndex {
+    pages: HashMap<u64, IndexPage>,
 }
 
 #[derive(Debug, Default)]
-struct Page {
+struct IndexPage {
     /// Bit set of the keys of the page; the lowest bit is the first key.
     present: u64,
     /// Rows in the order of the keys.
     rows: Vec<(Timestamp, u64)>,
 }
 
-impl StoredPlaces {
+impl RowIndex {
     pub(crate) fn get(&self, key: JobKey) -> Option<(Timestamp, u64)> {
         let page = self.pages.get(&(key.0 >> PAGE_BITS))?;
         page.holds(key).then(|| page.rows[page.place(key)])
@@ -63,7 +63,7 @@ impl StoredPlaces {
     }
 }
 
-impl Page {
+impl IndexPage {
     fn holds(&self, key: JobKey) -> bool {
         self.present & bit(key) != 0
     }
@@ -89,7 +89,7 @@ mod tests {
     proptest! {
         #[test]
         fn places_are_a_map(steps in prop::collection::vec((any::<bool>(), 0_u64..300, any::<u64>()), 0..400)) {
-            let (mut places, mut model) = (StoredPlaces::default(), BTreeMap::new());
+            let (mut places, mut model) = (RowIndex::default(), BTreeMap::new());
             for (add, key, number) in steps {
                 // Keys of two kinds, far from each other.
                 let key = if key % 3 == 0 { JobKey::stored(key) } else { JobKey::fresh(key) };

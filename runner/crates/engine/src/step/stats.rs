@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::probe_health::{Answering, Asked};
-use super::throughput::Pace;
+use super::probe_health::{ProbeHealth, ProbeKind};
+use super::throughput::ThroughputWindow;
 use tidegate_model::{Counters, Timestamp};
 
 /// Statistics of a run, by step, in the order of the configuration.
@@ -27,28 +27,28 @@ pub struct StepStats {
     dropped: AtomicU64,
     /// Bytes of the taken jobs, as they were read.
     bytes: AtomicU64,
-    closed: Mutex<Option<Closed>>,
-    gate: Mutex<Answering>,
-    monitor: Mutex<Answering>,
+    closed: Mutex<Option<StepBlock>>,
+    gate: Mutex<ProbeHealth>,
+    monitor: Mutex<ProbeHealth>,
     pending: AtomicU64,
     valid: AtomicU64,
-    pace: Mutex<Pace>,
+    pace: Mutex<ThroughputWindow>,
     /// Time and reason of a halt.
     halted: Mutex<Option<(Timestamp, String)>>,
 }
 
 /// Condition that blocks a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct StepBlock {
     pub since: Timestamp,
-    pub by: ClosedBy,
+    pub by: BlockCause,
     /// Reason as a sentence fragment, from the gate, the job or the failure; empty if there is none.
     pub why: String,
 }
 
 /// Cause of a blocked step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClosedBy {
+pub enum BlockCause {
     /// Its gate is closed.
     Gate,
     /// The check of its gate failed.
@@ -59,7 +59,7 @@ pub enum ClosedBy {
     Setup { until: Timestamp },
 }
 
-impl ClosedBy {
+impl BlockCause {
     fn is_like(self, other: Self) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
@@ -142,23 +142,23 @@ impl StepStats {
     }
 
     /// Condition that blocks the step, as far as it is known.
-    pub fn closed(&self) -> Option<Closed> {
+    pub fn closed(&self) -> Option<StepBlock> {
         held(&self.closed).clone()
     }
 
     /// Records that the step is blocked. Returns whether that is new.
-    pub(crate) fn close(&self, by: ClosedBy, why: String, now: Timestamp) -> bool {
+    pub(crate) fn close(&self, by: BlockCause, why: String, now: Timestamp) -> bool {
         let mut closed = held(&self.closed);
         let since = closed.as_ref().map_or(now, |before| before.since);
         let news = closed
             .as_ref()
             .is_none_or(|before| !before.by.is_like(by) || by.is_trouble() && before.why != why);
-        *closed = Some(Closed { since, by, why });
+        *closed = Some(StepBlock { since, by, why });
         news
     }
 
     /// Records that a condition no longer blocks the step. Returns whether that is new.
-    pub(crate) fn open(&self, by: impl Fn(ClosedBy) -> bool) -> bool {
+    pub(crate) fn open(&self, by: impl Fn(BlockCause) -> bool) -> bool {
         let mut closed = held(&self.closed);
         let opens = closed.as_ref().is_some_and(|before| by(before.by));
         if opens {
@@ -168,23 +168,23 @@ impl StepStats {
     }
 
     /// Health of the step's gate or monitor.
-    pub fn answering(&self, whom: Asked) -> Answering {
+    pub fn answering(&self, whom: ProbeKind) -> ProbeHealth {
         held(self.answers(whom)).clone()
     }
 
-    pub(crate) fn ask(&self, whom: Asked, now: Timestamp) {
+    pub(crate) fn ask(&self, whom: ProbeKind, now: Timestamp) {
         held(self.answers(whom)).ask(now);
     }
 
     /// Records the end of a call, with its error if it failed. Returns whether the error is new.
-    pub(crate) fn answered(&self, whom: Asked, trouble: Option<String>, now: Timestamp) -> bool {
+    pub(crate) fn answered(&self, whom: ProbeKind, trouble: Option<String>, now: Timestamp) -> bool {
         held(self.answers(whom)).answered(trouble, now)
     }
 
-    fn answers(&self, whom: Asked) -> &Mutex<Answering> {
+    fn answers(&self, whom: ProbeKind) -> &Mutex<ProbeHealth> {
         match whom {
-            Asked::Gate => &self.gate,
-            Asked::Monitor => &self.monitor,
+            ProbeKind::Gate => &self.gate,
+            ProbeKind::Monitor => &self.monitor,
         }
     }
 

@@ -8,12 +8,12 @@ const LOOKED_BACK: i64 = 10;
 
 /// Jobs taken in each of the last seconds; older counts are overwritten.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct ThroughputWindow {
     /// Second since 1970, and the jobs taken in it.
     seconds: [(i64, u64); SECONDS],
 }
 
-impl Pace {
+impl ThroughputWindow {
     pub(crate) fn add(&mut self, jobs: u64, now: Timestamp) {
         let second = now.0.div_euclid(1000);
         let at = usize::try_from(second.rem_euclid(LOOKED_BACK)).unwrap_or(0);
@@ -44,8 +44,9 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_the_last_ten_seconds() {
-        let mut pace = Pace::default();
-        let told = |pace: &Pace, now: i64| pace.rate(Timestamp(1_000), Timestamp(now)).to_string();
+        let mut pace = ThroughputWindow::default();
+        let told =
+            |pace: &ThroughputWindow, now: i64| pace.rate(Timestamp(1_000), Timestamp(now)).to_string();
         assert_eq!(told(&pace, 1_000), "0");
         pace.add(40, Timestamp(1_100));
         // The window has no counts from before the start.

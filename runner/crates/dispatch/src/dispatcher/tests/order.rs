@@ -18,7 +18,7 @@ proptest! {
         let mut dispatcher = Dispatcher::new(vec![source()], vec![], Bounds { slots: 3, batches: 5, jobs: 1000, bytes: 100 }, false);
         let mut commands = Vec::new();
         dispatcher.start(Timestamp(0), &mut commands);
-        let (mut possible, mut committed, mut finished): (Vec<Event>, Vec<u64>, Option<End>) = Default::default();
+        let (mut possible, mut committed, mut finished): (Vec<Event>, Vec<u64>, Option<RunOutcome>) = Default::default();
         let (mut reads, mut spans) = (Vec::new(), BTreeMap::new());
         let (mut sizes, mut choices) = (sizes.into_iter(), choices.into_iter());
         let total: u64 = sizes.clone().map(|size| size as u64).sum();
@@ -41,7 +41,7 @@ proptest! {
                         let (first, jobs) = spans[&batch];
                         let halt = halt_at.filter(|at| (first..first + jobs as u64).contains(at));
                         let taken = halt.map_or(jobs, |at| usize::try_from(at - first).unwrap());
-                        let ending = if halt.is_some() { EndedBy::Halts } else { EndedBy::Whole };
+                        let ending = if halt.is_some() { BatchCut::Halts } else { BatchCut::Whole };
                         let ran = BatchEnd { ending, bytes: 9, ..BatchEnd::whole(taken) };
                         possible.push(Event::Ran { step: 0, batch, ran });
                     }
@@ -76,6 +76,6 @@ proptest! {
         let last = halt_at.map_or(total, |at| total.min(at - 1));
         prop_assert_eq!(committed, (1..=last).collect::<Vec<_>>());
         let halted = halt_at.is_some_and(|at| at <= total);
-        prop_assert_eq!(finished, Some(if halted { End::Halted } else { End::Drained }));
+        prop_assert_eq!(finished, Some(if halted { RunOutcome::Halted } else { RunOutcome::Drained }));
     }
 }

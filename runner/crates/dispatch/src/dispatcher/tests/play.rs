@@ -19,11 +19,11 @@ pub(crate) struct Play {
 }
 
 impl Play {
-    pub(crate) fn new(flows: &[Flow], heads: &[u64]) -> Self {
+    pub(crate) fn new(flows: &[StepPlan], heads: &[u64]) -> Self {
         Self::with(flows, heads, BOUNDS, false)
     }
 
-    pub(crate) fn with(flows: &[Flow], heads: &[u64], room: Bounds, until_idle: bool) -> Self {
+    pub(crate) fn with(flows: &[StepPlan], heads: &[u64], room: Bounds, until_idle: bool) -> Self {
         let dispatcher = Dispatcher::new(flows.to_vec(), heads.to_vec(), room, until_idle);
         let now = Timestamp(0);
         Self { dispatcher, now, commands: Vec::new(), reads: Vec::new(), batches: BTreeMap::new() }
@@ -46,7 +46,7 @@ impl Play {
     pub(crate) fn read_from(&mut self, step: usize, input: usize, first: u64, jobs: usize) -> String {
         let read = ReadId(self.reads.len() as u64);
         self.reads.push(first);
-        self.on(Event::Read { port: Port { step, input }, read, first, jobs, bytes: 10 })
+        self.on(Event::Read { port: InputPort { step, input }, read, first, jobs, bytes: 10 })
     }
 
     pub(crate) fn ran(&mut self, step: usize, batch: u64, taken: usize) -> String {
@@ -57,7 +57,7 @@ impl Play {
         self.on(Event::Ran {
             step,
             batch: BatchId(batch),
-            ran: BatchEnd { ending: EndedBy::Halts, ..BatchEnd::whole(taken) },
+            ran: BatchEnd { ending: BatchCut::Halts, ..BatchEnd::whole(taken) },
         })
     }
 
@@ -80,8 +80,10 @@ impl Play {
         let mut told = BTreeSet::new();
         let words = commands.into_iter().filter_map(|command| {
             Some(match command {
-                Command::Read { port: Port { step, input: 0 }, from } => format!("read {step}@{from}"),
-                Command::Read { port: Port { step, input }, from } => format!("read {step}.{input}@{from}"),
+                Command::Read { port: InputPort { step, input: 0 }, from } => format!("read {step}@{from}"),
+                Command::Read { port: InputPort { step, input }, from } => {
+                    format!("read {step}.{input}@{from}")
+                }
                 Command::Part { batch, .. } => {
                     let parts = &self.batches[&batch];
                     if parts.len() == 1 && parts[0].0 == 0 || !told.insert(batch) {
@@ -130,21 +132,28 @@ impl Play {
     }
 }
 
-pub(crate) fn flow(gather: Gather, feeds: &[Feed]) -> Flow {
-    let inputs = feeds.iter().map(|&feed| FlowInput { feed, next: 1, finished: Vec::new() }).collect();
-    Flow { gather, inputs, due: None, picking: None, before: Before::Nothing, redo: Vec::new() }
+pub(crate) fn flow(gather: BatchComposition, feeds: &[InputKind]) -> StepPlan {
+    let inputs = feeds.iter().map(|&feed| InputPlan { feed, next: 1, finished: Vec::new() }).collect();
+    StepPlan {
+        gather,
+        inputs,
+        due: None,
+        picking: None,
+        before: DurabilityBarrier::Nothing,
+        redo: Vec::new(),
+    }
 }
 
-pub(crate) fn source() -> Flow {
-    flow(Gather::Any, &[Feed::Source])
+pub(crate) fn source() -> StepPlan {
+    flow(BatchComposition::Any, &[InputKind::Source])
 }
 
-pub(crate) fn queue() -> Flow {
-    flow(Gather::Any, &[Feed::Queue(0)])
+pub(crate) fn queue() -> StepPlan {
+    flow(BatchComposition::Any, &[InputKind::Queue(0)])
 }
 
-pub(crate) fn join() -> Flow {
-    flow(Gather::Each, &[Feed::Queue(0), Feed::Queue(1)])
+pub(crate) fn join() -> StepPlan {
+    flow(BatchComposition::Each, &[InputKind::Queue(0), InputKind::Queue(1)])
 }
 
-pub(crate) const PORT: Port = Port { step: 0, input: 0 };
+pub(crate) const PORT: InputPort = InputPort { step: 0, input: 0 };

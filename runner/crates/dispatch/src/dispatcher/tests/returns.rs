@@ -10,7 +10,7 @@ fn none_due(next: Option<i64>) -> Event {
 
 #[test]
 fn jobs_that_come_again_are_a_batch_of_their_own() {
-    let mut play = Play::new(&[Flow { due: Some(Timestamp(0)), ..join() }], &[0, 0]);
+    let mut play = Play::new(&[StepPlan { due: Some(Timestamp(0)), ..join() }], &[0, 0]);
     assert_eq!(play.start(), "read 0.2@0");
     // There may be more jobs than one read can hold.
     assert_eq!(play.read_from(0, 2, 7, 2), "#0 = c7+2, read 0.2@9, run 0#0");
@@ -26,7 +26,7 @@ fn jobs_that_come_again_are_a_batch_of_their_own() {
 
 #[test]
 fn what_is_due_later_is_waited_for() {
-    let mut play = Play::new(&[Flow { due: Some(Timestamp(50)), ..queue() }], &[0]);
+    let mut play = Play::new(&[StepPlan { due: Some(Timestamp(50)), ..queue() }], &[0]);
     assert_eq!(play.start(), "");
     assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
     // A job with an earlier due time is written.
@@ -49,14 +49,14 @@ fn what_is_due_later_is_waited_for() {
 
 #[test]
 fn what_is_due_later_is_not_waited_for_until_idle() {
-    let flow = Flow { due: Some(Timestamp(50)), ..queue() };
+    let flow = StepPlan { due: Some(Timestamp(50)), ..queue() };
     let mut play = Play::with(&[flow], &[0], BOUNDS, true);
     assert_eq!(play.start(), "Drained");
 }
 
 #[test]
 fn a_step_that_stops_is_not_woken() {
-    let flow = Flow { due: Some(Timestamp(50)), ..queue() };
+    let flow = StepPlan { due: Some(Timestamp(50)), ..queue() };
     let mut play = Play::new(std::slice::from_ref(&flow), &[0]);
     play.start();
     assert_eq!(play.on(Event::Failed { step: 0 }), "Halted");

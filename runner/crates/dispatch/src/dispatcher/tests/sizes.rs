@@ -6,7 +6,7 @@ impl Play {
     /// Reports that `taken` jobs of the batch ran in `millis` milliseconds and the rest was not attempted.
     fn cut(&mut self, batch: u64, taken: usize, millis: u64) -> String {
         let took = Duration::from_millis(millis);
-        let ran = BatchEnd { ending: EndedBy::Cut, took, ..BatchEnd::whole(taken) };
+        let ran = BatchEnd { ending: BatchCut::Cut, took, ..BatchEnd::whole(taken) };
         self.on(Event::Ran { step: 0, batch: BatchId(batch), ran })
     }
 
@@ -44,7 +44,7 @@ fn the_first_batches_are_small_and_those_of_fast_jobs_are_as_large_as_they_were_
 
 #[test]
 fn what_has_effects_is_split_before_it_is_begun() {
-    let mut play = Play::new(&[Flow { before: Before::Snapshot, ..source() }], &[]);
+    let mut play = Play::new(&[StepPlan { before: DurabilityBarrier::Snapshot, ..source() }], &[]);
     play.start();
     assert_eq!(play.read(0, 1, 40), "split #0+16 #1, begin 0#0, split #1+16 #2, begin 0#1, read 0@41");
     play.begun(0, 0);
@@ -57,7 +57,7 @@ fn while_outputs_fill_the_room_only_the_first_batch_runs() {
     let mut play = Play::with(&[queue()], &[4], Bounds { slots: 2, bytes: 100, ..BOUNDS }, false);
     play.start();
     play.read(0, 1, 4);
-    let ran = BatchEnd { ending: EndedBy::Cut, bytes: 500, ..BatchEnd::whole(1) };
+    let ran = BatchEnd { ending: BatchCut::Cut, bytes: 500, ..BatchEnd::whole(1) };
     let run =
         |play: &mut Play, batch| play.on(Event::Ran { step: 0, batch: BatchId(batch), ran: ran.clone() });
     assert_eq!(run(&mut play, 0), "split #0+1 #1, commit 0@1+1, run 0#1");

@@ -13,10 +13,10 @@ fn parked(index: u64, due: i64) -> Event {
 impl Play {
     /// Reports that the job behind the first `taken` of the batch waits for its next attempt.
     fn waits(&mut self, batch: u64, taken: usize, due: i64) -> String {
-        self.ends(batch, taken, EndedBy::Waits(Timestamp(due)))
+        self.ends(batch, taken, BatchCut::Waits(Timestamp(due)))
     }
 
-    fn ends(&mut self, batch: u64, taken: usize, ending: EndedBy) -> String {
+    fn ends(&mut self, batch: u64, taken: usize, ending: BatchCut) -> String {
         let ran = BatchEnd { ending, ..BatchEnd::whole(taken) };
         self.on(Event::Ran { step: 0, batch: BatchId(batch), ran })
     }
@@ -117,8 +117,8 @@ fn a_job_that_was_moved_while_it_is_read_is_read_where_it_stands() {
 
 #[test]
 fn jobs_that_stepped_aside_in_an_earlier_run_come_one_after_the_other_and_first() {
-    let input = FlowInput { next: 5, ..source().inputs.remove(0) };
-    let mut play = Play::new(&[Flow { inputs: vec![input], ..source() }], &[]);
+    let input = InputPlan { next: 5, ..source().inputs.remove(0) };
+    let mut play = Play::new(&[StepPlan { inputs: vec![input], ..source() }], &[]);
     for (index, due) in [(4, 90), (2, 30)] {
         play.dispatcher.park(0, turn(index), Timestamp(due));
     }
@@ -165,7 +165,7 @@ fn a_job_that_halts_behind_one_that_waits_halts_after_it() {
     play.start();
     play.read(0, 1, 4);
     play.waits(0, 0, 50);
-    assert_eq!(play.ends(1, 1, EndedBy::Halts), "");
+    assert_eq!(play.ends(1, 1, BatchCut::Halts), "");
     play.on(parked(1, 50));
     play.committed(0, 0);
     assert_eq!(play.at(50), "return 0@1");
@@ -177,13 +177,13 @@ fn a_job_that_halts_behind_one_that_waits_halts_after_it() {
 
 #[test]
 fn a_job_whose_turn_it_is_is_begun_though_one_behind_it_halts() {
-    let mut play = Play::new(&[Flow { before: Before::Snapshot, ..source() }], &[]);
+    let mut play = Play::new(&[StepPlan { before: DurabilityBarrier::Snapshot, ..source() }], &[]);
     play.start();
     play.read(0, 1, 4);
     play.begun(0, 0);
     assert_eq!(play.waits(0, 0, 50), "split #0+1 #1, commit 0@1+1, run 0#1");
     assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(0) }), "read 0.1@0");
-    assert_eq!(play.ends(1, 1, EndedBy::Halts), "");
+    assert_eq!(play.ends(1, 1, BatchCut::Halts), "");
     play.on(parked(1, 50));
     play.committed(0, 0);
     // A job redelivered out of order waits for the next run.
@@ -202,7 +202,7 @@ fn a_closed_gate_holds_back_what_was_not_started() {
     play.start();
     play.read(0, 1, 4);
     assert_eq!(
-        play.ends(0, 1, EndedBy::Holds(Timestamp(50))),
+        play.ends(0, 1, BatchCut::Holds(Timestamp(50))),
         "split #0+1 #1, split #1+1 #2, commit 0@1+1, commit 0@2+1"
     );
     play.committed(0, 0);
@@ -211,7 +211,7 @@ fn a_closed_gate_holds_back_what_was_not_started() {
     assert_eq!(play.read(0, 5, 1), "read 0@6");
     assert_eq!(play.at(50), "return 0@2, run 0#2, run 0#3");
     // A clock that was set back ends the wait.
-    assert_eq!(play.ends(3, 0, EndedBy::Holds(Timestamp(90))), "");
+    assert_eq!(play.ends(3, 0, BatchCut::Holds(Timestamp(90))), "");
     play.ran(0, 2, 2);
     assert_eq!(play.read_from(0, 2, 2, 1), "#4 = c2+1");
     assert_eq!(play.at(-10), "run 0#4");
@@ -295,7 +295,7 @@ fn a_paused_step_does_not_try_again() {
 
 #[test]
 fn what_can_be_seen_outside_is_not_begun_behind_a_job_that_waits() {
-    let mut play = Play::new(&[Flow { before: Before::Snapshot, ..source() }], &[]);
+    let mut play = Play::new(&[StepPlan { before: DurabilityBarrier::Snapshot, ..source() }], &[]);
     play.start();
     play.read(0, 1, 4);
     assert_eq!(play.begun(0, 0), "run 0#0");
@@ -316,14 +316,14 @@ fn what_can_be_seen_outside_is_not_begun_behind_a_job_that_waits() {
 
 #[test]
 fn at_most_once_attempts_nothing_behind_a_job_that_may_find_the_gate_closed() {
-    let mut play = Play::new(&[Flow { before: Before::Progress, ..source() }], &[]);
+    let mut play = Play::new(&[StepPlan { before: DurabilityBarrier::Progress, ..source() }], &[]);
     play.start();
     play.read(0, 1, 4);
     play.read(0, 5, 2);
     assert_eq!(play.begun(0, 0), "run 0#0");
     assert_eq!(play.begun(0, 1), "");
     assert_eq!(
-        play.ends(0, 1, EndedBy::Holds(Timestamp(50))),
+        play.ends(0, 1, BatchCut::Holds(Timestamp(50))),
         "split #0+1 #2, split #2+1 #3, commit 0@1+1, commit 0@2+1"
     );
     play.committed(0, 0);

@@ -5,7 +5,7 @@ use super::*;
 
 #[test]
 fn however_many_say_that_there_is_more_it_costs_one_look_and_none_is_lost() {
-    let mut play = Play::new(Before::Nothing, picking());
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
     assert_eq!(play.start(), "read 1");
     let grew = |head| Event::Grew { queue: 0, head };
     // While a read is open, later heads change nothing.
@@ -24,20 +24,20 @@ fn however_many_say_that_there_is_more_it_costs_one_look_and_none_is_lost() {
 
 #[test]
 fn a_job_that_is_reported_again_late_or_unasked_changes_nothing() {
-    let mut play = Play::new(Before::Nothing, picking());
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
     play.start();
     play.read(1, 9);
     play.picked(0);
     play.picked(1);
     // This batch was never started.
-    assert_eq!(play.ran(7, &[JobEnd::Finished]), "");
+    assert_eq!(play.ran(7, &[JobOutcome::Finished]), "");
     assert_eq!(play.committed(7), "");
-    assert_eq!(play.ran(1, &[JobEnd::Finished]), "commit #1+1");
+    assert_eq!(play.ran(1, &[JobOutcome::Finished]), "commit #1+1");
     // A repeated report, and one with another outcome, change nothing.
-    assert_eq!(play.ran(1, &[JobEnd::Finished]), "");
-    assert_eq!(play.ran(1, &[JobEnd::Delayed(Timestamp(50))]), "");
+    assert_eq!(play.ran(1, &[JobOutcome::Finished]), "");
+    assert_eq!(play.ran(1, &[JobOutcome::Delayed(Timestamp(50))]), "");
     assert_eq!(play.committed(1), "pick #2 3");
-    assert_eq!(play.ran(1, &[JobEnd::Finished]), "");
+    assert_eq!(play.ran(1, &[JobOutcome::Finished]), "");
     assert_eq!(play.committed(1), "");
     // The watermark has not moved.
     assert_eq!(play.done(0), "passed 2, pick #3 4");
@@ -45,8 +45,8 @@ fn a_job_that_is_reported_again_late_or_unasked_changes_nothing() {
 
 #[test]
 fn without_a_bound_jobs_start_however_far_past_the_watermark() {
-    let rules = Rules { max_processing: None, ..picking().rules };
-    let mut play = Play::new(Before::Nothing, Picking { search_ahead: 0, rules, ..picking() });
+    let rules = QueuePolicy { max_processing: None, ..picking().rules };
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { search_ahead: 0, rules, ..picking() });
     play.start();
     let picked: Vec<String> = (0..9).map(|batch| format!("pick #{batch} {}", batch + 1)).collect();
     assert_eq!(play.read(1, 9), format!("forget 1, {}", picked.join(", ")));
@@ -54,7 +54,7 @@ fn without_a_bound_jobs_start_however_far_past_the_watermark() {
 
 #[test]
 fn a_job_that_failed_for_good_and_halts_is_not_passed_by_the_watermark() {
-    let mut play = Play::new(Before::Nothing, picking());
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
     play.start();
     play.read(1, 9);
     play.picked(0);
@@ -66,16 +66,16 @@ fn a_job_that_failed_for_good_and_halts_is_not_passed_by_the_watermark() {
 
 #[test]
 fn a_stop_waits_for_what_runs_and_what_finishes_meanwhile_counts() {
-    let mut play = Play::new(Before::Nothing, picking());
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
     play.start();
     play.read(1, 9);
     play.picked(0);
     play.picked(1);
     assert_eq!(play.on(Event::Stop), "");
-    assert_eq!(play.ran(1, &[JobEnd::Finished]), "commit #1+1");
+    assert_eq!(play.ran(1, &[JobOutcome::Finished]), "commit #1+1");
     // Nothing starts in its place, and nothing more is read.
     assert_eq!(play.committed(1), "");
     assert_eq!(play.on(Event::Grew { queue: 0, head: 20 }), "");
-    assert_eq!(play.ran(0, &[JobEnd::Finished]), "commit #0+1");
+    assert_eq!(play.ran(0, &[JobOutcome::Finished]), "commit #0+1");
     assert_eq!(play.committed(0), "passed 2, Stopped");
 }

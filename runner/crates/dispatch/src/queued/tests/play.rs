@@ -8,15 +8,15 @@ pub(crate) struct Play {
     pub(crate) now: Timestamp,
 }
 
-pub(crate) fn picking() -> Picking {
-    let rules = Rules {
-        strategy: Strategy::Fifo,
+pub(crate) fn picking() -> QueuePlan {
+    let rules = QueuePolicy {
+        strategy: StartOrder::Fifo,
         max_processing: std::num::NonZeroU32::new(2),
         max_per_lane: None,
         rate: None,
         lane_rate: None,
     };
-    Picking {
+    QueuePlan {
         rules,
         in_order: false,
         search_ahead: 0,
@@ -28,18 +28,18 @@ pub(crate) fn picking() -> Picking {
 }
 
 impl Play {
-    pub(crate) fn new(before: Before, picking: Picking) -> Self {
-        Self::of(Feed::Queue(0), before, picking)
+    pub(crate) fn new(before: DurabilityBarrier, picking: QueuePlan) -> Self {
+        Self::of(InputKind::Queue(0), before, picking)
     }
 
-    pub(crate) fn of(feed: Feed, before: Before, picking: Picking) -> Self {
+    pub(crate) fn of(feed: InputKind, before: DurabilityBarrier, picking: QueuePlan) -> Self {
         Self::with_head(9, feed, before, picking)
     }
 
     /// Creates a player with an empty queue at the start, so that the first round has whichever jobs come
     /// later.
-    pub(crate) fn started(before: Before, picking: Picking) -> Self {
-        let mut play = Self::with_head(0, Feed::Queue(0), before, picking);
+    pub(crate) fn started(before: DurabilityBarrier, picking: QueuePlan) -> Self {
+        let mut play = Self::with_head(0, InputKind::Queue(0), before, picking);
         play.dispatcher.expect(true);
         assert_eq!(play.start(), "");
         play.dispatcher.expect(false);
@@ -48,11 +48,16 @@ impl Play {
     }
 
     /// Creates a player with `head` jobs in the queue at the start.
-    pub(crate) fn with_head(head: u64, feed: Feed, before: Before, picking: Picking) -> Self {
+    pub(crate) fn with_head(
+        head: u64,
+        feed: InputKind,
+        before: DurabilityBarrier,
+        picking: QueuePlan,
+    ) -> Self {
         let next = picking.progress.watermark() + 1;
-        let flow = Flow {
-            gather: Gather::Any,
-            inputs: vec![FlowInput { feed, next, finished: Vec::new() }],
+        let flow = StepPlan {
+            gather: BatchComposition::Any,
+            inputs: vec![InputPlan { feed, next, finished: Vec::new() }],
             due: None,
             before,
             picking: Some(picking),
@@ -77,10 +82,10 @@ impl Play {
     /// Reports that `jobs` jobs from `first` on were read.
     pub(crate) fn read(&mut self, first: u64, jobs: u64) -> String {
         for index in first..first + jobs {
-            let card = Card::new(JobKey::fresh(index), i64::try_from(index).unwrap());
-            self.dispatcher.saw(0, &card, State::Waiting);
+            let card = JobAttributes::new(JobKey::fresh(index), i64::try_from(index).unwrap());
+            self.dispatcher.saw(0, &card, WaitingState::Waiting);
         }
-        let (port, read) = (Port { step: 0, input: 0 }, ReadId(first));
+        let (port, read) = (InputPort { step: 0, input: 0 }, ReadId(first));
         self.on(Event::Read { port, read, first, jobs: usize::try_from(jobs).unwrap(), bytes: 60 })
     }
 
@@ -88,7 +93,7 @@ impl Play {
         self.on(Event::Picked { step: 0, batch: BatchId(batch), bytes: 5 })
     }
 
-    pub(crate) fn ran(&mut self, batch: u64, ends: &[JobEnd]) -> String {
+    pub(crate) fn ran(&mut self, batch: u64, ends: &[JobOutcome]) -> String {
         let batch = BatchId(batch);
         let ran = BatchEnd { bytes: 5, ..BatchEnd::picked(ends) };
         self.on(Event::Ran { step: 0, batch, ran })
@@ -104,7 +109,7 @@ impl Play {
 
     pub(crate) fn halts(&mut self, batch: u64) -> String {
         let batch = BatchId(batch);
-        let ran = BatchEnd { ending: EndedBy::Halts, bytes: 0, ..BatchEnd::whole(0) };
+        let ran = BatchEnd { ending: BatchCut::Halts, bytes: 0, ..BatchEnd::whole(0) };
         self.on(Event::Ran { step: 0, batch, ran })
     }
 
@@ -114,7 +119,7 @@ impl Play {
 
     /// Runs and commits a batch of one job that finishes.
     pub(crate) fn done(&mut self, batch: u64) -> String {
-        let ran = self.ran(batch, &[JobEnd::Finished]);
+        let ran = self.ran(batch, &[JobOutcome::Finished]);
         assert_eq!(ran, format!("commit #{batch}+1"));
         self.committed(batch)
     }

@@ -9,18 +9,20 @@ const EVERY: Duration = Duration::from_secs(5);
 /// price.
 fn runs() -> Play {
     let max_per_lane = std::num::NonZeroU32::new(1);
-    let strategy = Strategy::Rounds { pause: EVERY };
-    let rules = Rules { strategy, max_per_lane, max_processing: None, ..picking().rules };
-    Play::started(Before::Nothing, Picking { rules, gate: Some(EVERY), ..picking() })
+    let strategy = StartOrder::Rounds { pause: EVERY };
+    let rules = QueuePolicy { strategy, max_per_lane, max_processing: None, ..picking().rules };
+    Play::started(DurabilityBarrier::Nothing, QueuePlan { rules, gate: Some(EVERY), ..picking() })
 }
 
 fn arrive(play: &mut Play, first: u64, pools: &[&str]) -> String {
     for (index, pool) in (first..).zip(pools) {
-        let card =
-            Card { lane: pool.as_bytes(), ..Card::new(JobKey::fresh(index), i64::try_from(index).unwrap()) };
-        play.dispatcher.saw(0, &card, State::Waiting);
+        let card = JobAttributes {
+            lane: pool.as_bytes(),
+            ..JobAttributes::new(JobKey::fresh(index), i64::try_from(index).unwrap())
+        };
+        play.dispatcher.saw(0, &card, WaitingState::Waiting);
     }
-    let (port, read) = (Port { step: 0, input: 0 }, ReadId(first));
+    let (port, read) = (InputPort { step: 0, input: 0 }, ReadId(first));
     play.on(Event::Read { port, read, first, jobs: pools.len(), bytes: 0 })
 }
 
@@ -62,7 +64,7 @@ fn a_run_ends_with_a_withdrawal_that_waits_for_another_attempt_too() {
     assert_eq!(gate(&mut play, true), "pick #0 1");
     play.picked(0);
     arrive(&mut play, 2, &["b"]);
-    assert_eq!(play.ran(0, &[JobEnd::Delayed(Timestamp(60_000))]), "commit #0+1");
+    assert_eq!(play.ran(0, &[JobOutcome::Delayed(Timestamp(60_000))]), "commit #0+1");
     assert_eq!(play.committed(0), "passed 1");
     play.now = Timestamp(5000);
     assert_eq!(play.on(Event::Tick), "look");
@@ -77,7 +79,7 @@ fn a_run_that_finds_gas_too_dear_is_tried_again_five_seconds_later_where_it_stop
     play.picked(0);
     play.now = Timestamp(5000);
     // The last check with a low price is too old.
-    assert_eq!(play.ran(0, &[JobEnd::Finished]), "commit #0+1, look");
+    assert_eq!(play.ran(0, &[JobOutcome::Finished]), "commit #0+1, look");
     assert_eq!(play.committed(0), "passed 1");
     assert_eq!(gate(&mut play, false), "");
     assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(10_000)));

@@ -3,7 +3,7 @@
 use super::play::{Play, key, names};
 use super::*;
 
-fn play(strategy: Strategy) -> Play {
+fn play(strategy: StartOrder) -> Play {
     Play::new(rules(strategy))
 }
 
@@ -13,10 +13,10 @@ fn until(seconds: i64) -> Timestamp {
 
 #[test]
 fn fifo_takes_the_oldest_up_to_max_processing() {
-    let mut play = Play::new(Rules { max_processing: most(2), ..rules(Strategy::Fifo) });
+    let mut play = Play::new(QueuePolicy { max_processing: most(2), ..rules(StartOrder::Fifo) });
     assert_eq!(play.on("+a2 +b1 +a3 go"), "b1 a2");
     assert_eq!(play.on("go"), "");
-    assert_eq!(play.why("a3"), Why::MaxProcessing);
+    assert_eq!(play.why("a3"), WaitReason::MaxProcessing);
     assert_eq!(play.room.next_wake(play.now), None);
     assert_eq!(play.on("a2✓ go"), "a3");
     // A pending job does not run.
@@ -25,43 +25,49 @@ fn fifo_takes_the_oldest_up_to_max_processing() {
 
 #[test]
 fn a_delayed_job_steps_aside_under_fifo_and_comes_back_at_its_age() {
-    let mut play = play(Strategy::Fifo);
+    let mut play = play(StartOrder::Fifo);
     assert_eq!(play.on("+a1 +a2 +a3 go1"), "a1");
     assert_eq!(play.on("a1✗15 go1"), "a2");
-    assert_eq!(play.why("a1"), Why::Delayed { until: until(15) });
+    assert_eq!(play.why("a1"), WaitReason::Delayed { until: until(15) });
     assert_eq!(play.on("15s go1"), "a1");
 }
 
 #[test]
 fn unknown_jobs_go_first_and_then_those_that_were_put_back() {
-    let mut play = play(Strategy::Fifo);
+    let mut play = play(StartOrder::Fifo);
     assert_eq!(play.on("+a1 +a2 +a3 +a4 go3"), "a1 a2 a3");
     assert_eq!(play.on("a1↩ a2↩ a3? go"), "a3 a1 a2 a4");
 }
 
 #[test]
 fn serial_runs_one_at_a_time_and_everything_waits_for_a_delayed_or_pending_one() {
-    let mut play = play(Strategy::Serial);
+    let mut play = play(StartOrder::Serial);
     assert_eq!(play.on("+a1 +b2 +c3 go"), "a1");
     assert_eq!(play.on("go"), "");
     assert_eq!(play.on("a1✗15 go"), "");
-    assert_eq!(play.why("b2"), Why::Lane { job: key("a1"), state: State::Delayed { until: until(15) } });
+    assert_eq!(
+        play.why("b2"),
+        WaitReason::Lane { job: key("a1"), state: WaitingState::Delayed { until: until(15) } }
+    );
     assert_eq!(play.room.next_wake(play.now), Some(until(15)));
     assert_eq!(play.on("15s go"), "a1");
     assert_eq!(play.on("a1… go"), "");
     assert_eq!(play.on("a1? go"), "a1");
     assert_eq!(play.on("a1↩ go"), "a1");
     assert_eq!(play.on("a1✓ go"), "b2");
-    assert_eq!(play.why("c3"), Why::Lane { job: key("b2"), state: State::Running });
+    assert_eq!(play.why("c3"), WaitReason::Lane { job: key("b2"), state: WaitingState::Running });
 }
 
 #[test]
 fn one_round_serial_takes_one_of_each_lane_and_none_of_a_lane_that_has_one_on_its_way() {
-    let mut play = play(Strategy::OneRoundSerial);
+    let mut play = play(StartOrder::OneRoundSerial);
     assert_eq!(play.on("+a1 +a2 +b3 +c4 +c5 go"), "a1 b3 c4");
     assert_eq!(play.on("c4… b3✓ a1✗15 +b6 go"), "b6");
-    assert_eq!(play.why("a2"), Why::Lane { job: key("a1"), state: State::Delayed { until: until(15) } });
-    assert_eq!(play.why("c5"), Why::Lane { job: key("c4"), state: State::Pending });
+    assert_eq!(
+        play.why("a2"),
+        WaitReason::Lane { job: key("a1"), state: WaitingState::Delayed { until: until(15) } }
+    );
+    assert_eq!(play.why("c5"), WaitReason::Lane { job: key("c4"), state: WaitingState::Pending });
     assert_eq!(play.on("c4? go"), "c4");
     assert_eq!(play.on("14s go"), "");
     assert_eq!(play.on("1s go"), "a1");
@@ -70,7 +76,7 @@ fn one_round_serial_takes_one_of_each_lane_and_none_of_a_lane_that_has_one_on_it
 
 #[test]
 fn a_round_takes_what_is_unknown_then_what_is_due_then_the_lanes() {
-    let mut play = play(Strategy::OneRoundSerial);
+    let mut play = play(StartOrder::OneRoundSerial);
     play.on("+a1 +b2 ~c3@5 ~d9@20 ?e8 ?f7 +f1 5s");
     assert_eq!(play.preview(9), "5s: f7 e8 c3 +2, 5s: f1, 20s: d9");
     assert_eq!(play.on("go"), "f7 e8 c3 a1 b2");
@@ -78,7 +84,7 @@ fn a_round_takes_what_is_unknown_then_what_is_due_then_the_lanes() {
 
 #[test]
 fn what_is_unknown_goes_before_what_is_due_of_its_lane_though_bounds_held_it() {
-    let mut play = Play::new(Rules { max_per_lane: most(2), ..rules(Strategy::OneRoundParallel) });
+    let mut play = Play::new(QueuePolicy { max_per_lane: most(2), ..rules(StartOrder::OneRoundParallel) });
     assert_eq!(play.on("+a1 +a2 +a3 +b4 go"), "a1 b4 a2");
     assert_eq!(play.on("a1… go"), "a3");
     // It has its turn in the list while the lane is full. The other jobs are due when the lane has room
@@ -90,18 +96,18 @@ fn what_is_unknown_goes_before_what_is_due_of_its_lane_though_bounds_held_it() {
 
 #[test]
 fn a_round_is_handed_out_before_the_next_begins() {
-    let mut play = play(Strategy::OneRoundSerial);
+    let mut play = play(StartOrder::OneRoundSerial);
     assert_eq!(play.on("+a1 +a2 +b3 +c4 go1"), "a1");
     // Lane a is free again and has the oldest job, but no second place in this round.
     assert_eq!(play.on("a1✓ go1"), "b3");
-    assert_eq!(play.why("a2"), Why::NextRound);
+    assert_eq!(play.why("a2"), WaitReason::NextRound);
     assert_eq!(play.on("b3✓ ?d9 go1"), "c4");
     assert_eq!(play.on("go"), "d9 a2");
 }
 
 #[test]
 fn a_lane_that_gets_an_unknown_job_loses_its_place_in_the_round() {
-    let mut play = play(Strategy::OneRoundSerial);
+    let mut play = play(StartOrder::OneRoundSerial);
     assert_eq!(play.on("+a1 +b2 +c3 go1"), "a1");
     assert_eq!(play.on("?b9 go"), "c3 b9");
     assert_eq!(play.on("b9✓ go"), "b2");
@@ -109,7 +115,7 @@ fn a_lane_that_gets_an_unknown_job_loses_its_place_in_the_round() {
 
 #[test]
 fn equally_old_jobs_go_by_id() {
-    let mut room = WaitingRoom::new(rules(Strategy::OneRoundSerial));
+    let mut room = WaitingRoom::new(rules(StartOrder::OneRoundSerial));
     let ids = [
         (1, JobId::Text("b".into())),
         (2, JobId::Text("ab".into())),
@@ -118,7 +124,7 @@ fn equally_old_jobs_go_by_id() {
         (5, JobId::None),
     ];
     for (key, id) in ids {
-        room.add(Card { id, ..Card::new(JobKey(key), 7) }, State::Waiting).unwrap();
+        room.add(JobAttributes { id, ..JobAttributes::new(JobKey(key), 7) }, WaitingState::Waiting).unwrap();
     }
     let mut started = Vec::new();
     for _ in 0..5 {
@@ -130,12 +136,12 @@ fn equally_old_jobs_go_by_id() {
 
 #[test]
 fn one_round_parallel_holds_what_is_in_conflict_with_earlier_jobs() {
-    let mut play = play(Strategy::OneRoundParallel);
+    let mut play = play(StartOrder::OneRoundParallel);
     // a2 writes a key that a1 reads. a3 reads a key that a2 would write, so a2 blocks it although a2 is
     // blocked.
     assert_eq!(play.on("+a1r1 +a2w1w2 +a3r2 +a4r1 +a5w3 +b6w1 go"), "a1 a5 b6");
-    assert_eq!(play.why("a2"), Why::Conflict { job: key("a1"), state: State::Running });
-    assert_eq!(play.why("a3"), Why::Conflict { job: key("a2"), state: State::Waiting });
+    assert_eq!(play.why("a2"), WaitReason::Conflict { job: key("a1"), state: WaitingState::Running });
+    assert_eq!(play.why("a3"), WaitReason::Conflict { job: key("a2"), state: WaitingState::Waiting });
     assert_eq!(play.on("a5✓ b6✓ a1✗9 go"), "");
     assert_eq!(play.on("9s go"), "a1");
     assert_eq!(play.on("a1… go"), "");
@@ -148,14 +154,14 @@ fn one_round_parallel_holds_what_is_in_conflict_with_earlier_jobs() {
 
 #[test]
 fn reads_go_together_and_a_cancelled_job_holds_nobody() {
-    let mut play = play(Strategy::OneRoundParallel);
+    let mut play = play(StartOrder::OneRoundParallel);
     assert_eq!(play.on("+a1r1 +a2r1 +a3w1 +a4r1 go"), "a1 a2");
     assert_eq!(play.on("a3× go"), "a4");
 }
 
 #[test]
 fn what_is_forgotten_goes_before_others_of_its_lane_that_have_a_place_in_the_round_already() {
-    let mut play = play(Strategy::OneRoundParallel);
+    let mut play = play(StartOrder::OneRoundParallel);
     assert_eq!(play.on("+a1w1 +a2w2 +a3w3 +b4w4 go1"), "a1");
     assert_eq!(play.on("a1… a1? go"), "a1 a2 a3 b4");
 }
@@ -176,12 +182,12 @@ fn aging_lets_the_old_overtake() {
 
 #[test]
 fn a_round_of_rounds_has_what_was_there_and_the_next_begins_after_the_pause() {
-    let mut play = Play::new(Rules { max_processing: most(1), ..rules(ROUNDS) });
+    let mut play = Play::new(QueuePolicy { max_processing: most(1), ..rules(ROUNDS) });
     assert_eq!(play.on("+a1 +a2 go"), "a1");
     assert_eq!(play.on("+a0 a1✓ go"), "a2");
-    assert_eq!(play.why("a0"), Why::NextRound);
+    assert_eq!(play.why("a0"), WaitReason::NextRound);
     assert_eq!(play.on("1s a2✗99 go"), "");
-    assert_eq!(play.why("a0"), Why::Pause { until: until(6) });
+    assert_eq!(play.why("a0"), WaitReason::Pause { until: until(6) });
     assert_eq!(play.room.next_wake(play.now), Some(until(6)));
     assert_eq!(play.on("4s +a3 go"), "");
     assert_eq!(play.preview(9), "6s: a0 a3, 100s: a2");
@@ -194,9 +200,9 @@ fn a_round_of_rounds_has_what_was_there_and_the_next_begins_after_the_pause() {
 
 #[test]
 fn withdrawals_run_one_at_a_time_per_pool_and_each_pool_on_its_own() {
-    let mut play = Play::new(Rules { max_per_lane: most(1), ..rules(ROUNDS) });
+    let mut play = Play::new(QueuePolicy { max_per_lane: most(1), ..rules(ROUNDS) });
     assert_eq!(play.on("+a1 +a2 +b3 go"), "a1 b3");
-    assert_eq!(play.why("a2"), Why::MaxPerLane);
+    assert_eq!(play.why("a2"), WaitReason::MaxPerLane);
     assert_eq!(play.on("b3✓ +b4 go"), "");
     assert_eq!(play.on("a1✓ go"), "a2");
     assert_eq!(play.on("a2✓ 4s go"), "");
@@ -212,10 +218,10 @@ fn a_clock_set_back_does_not_make_the_pause_longer() {
 
 #[test]
 fn a_rate_is_kept_in_any_time_of_its_length() {
-    let mut play = Play::new(Rules { rate: rate(2, 10_000), ..rules(Strategy::Fifo) });
+    let mut play = Play::new(QueuePolicy { rate: rate(2, 10_000), ..rules(StartOrder::Fifo) });
     assert_eq!(play.on("+a1 +a2 +a3 +a4 go1"), "a1");
     assert_eq!(play.on("4s go"), "a2");
-    assert_eq!(play.why("a3"), Why::Rate { until: until(10) });
+    assert_eq!(play.why("a3"), WaitReason::Rate { until: until(10) });
     assert_eq!(play.room.next_wake(play.now), Some(until(10)));
     assert_eq!(play.on("6s go"), "a3");
     assert_eq!(play.on("3s go"), "");
@@ -228,11 +234,11 @@ fn a_rate_is_kept_in_any_time_of_its_length() {
 
 #[test]
 fn a_lane_that_used_up_its_rate_does_not_slow_the_others() {
-    for strategy in [Strategy::Fifo, Strategy::OneRoundSerial, Strategy::OneRoundParallel] {
-        let mut play = Play::new(Rules { lane_rate: rate(1, 10_000), ..rules(strategy) });
+    for strategy in [StartOrder::Fifo, StartOrder::OneRoundSerial, StartOrder::OneRoundParallel] {
+        let mut play = Play::new(QueuePolicy { lane_rate: rate(1, 10_000), ..rules(strategy) });
         assert_eq!(play.on("+a1 +a2 +b3 go"), "a1 b3");
         assert_eq!(play.on("a1✓ b3✓ +c4 go"), "c4");
-        assert_eq!(play.why("a2"), Why::LaneRate { until: until(10) });
+        assert_eq!(play.why("a2"), WaitReason::LaneRate { until: until(10) });
         assert_eq!(play.room.next_wake(play.now), Some(until(10)));
         assert_eq!(play.on("10s go"), "a2");
     }
@@ -240,7 +246,7 @@ fn a_lane_that_used_up_its_rate_does_not_slow_the_others() {
 
 #[test]
 fn what_cannot_be_true_is_refused_and_has_no_effect() {
-    let mut play = play(Strategy::Fifo);
+    let mut play = play(StartOrder::Fifo);
     assert_eq!(play.on("a9✓"), "job `416611827721` is not in this step");
     assert_eq!(play.on("+a1 a1✓"), "job `416611827713` cannot finish: it is waiting");
     assert_eq!(play.on("go a1×"), "job `416611827713` cannot be cancelled: it is running");
@@ -253,12 +259,12 @@ fn what_cannot_be_true_is_refused_and_has_no_effect() {
     assert_eq!(play.on("a1×"), "job `416611827713` is not in this step");
     // A pending job can be cancelled, because its external system may be gone.
     assert_eq!(play.on("+a2 go a2… a2×"), "");
-    assert_eq!(play.room.counts(), Counts::default());
+    assert_eq!(play.room.counts(), StateCounts::default());
 }
 
 #[test]
 fn a_delay_can_be_moved() {
-    let mut play = play(Strategy::Fifo);
+    let mut play = play(StartOrder::Fifo);
     play.on("~a1@60");
     assert_eq!(play.room.reschedule(key("a1"), until(0)), Ok(()));
     assert_eq!(play.on("go"), "a1");
@@ -267,7 +273,7 @@ fn a_delay_can_be_moved() {
 
 #[test]
 fn a_preview_changes_nothing_and_tells_what_then_happens() {
-    let mut play = Play::new(Rules { max_processing: most(2), ..rules(Strategy::OneRoundSerial) });
+    let mut play = Play::new(QueuePolicy { max_processing: most(2), ..rules(StartOrder::OneRoundSerial) });
     play.on("+a1 +a2 +a3 +b4 +c5 +d6 go");
     assert_eq!(play.preview(2), "0s: c5 d6, 0s: a2");
     assert_eq!(play.preview(9), "0s: c5 d6, 0s: a2, 0s: a3");
@@ -276,38 +282,47 @@ fn a_preview_changes_nothing_and_tells_what_then_happens() {
 
 #[test]
 fn a_preview_tells_without_rounds_what_starts_at_once() {
-    let mut play = Play::new(Rules { rate: rate(2, 10_000), ..rules(Strategy::Fifo) });
+    let mut play = Play::new(QueuePolicy { rate: rate(2, 10_000), ..rules(StartOrder::Fifo) });
     play.on("+a1 +a2 +b3 +b4 +c5");
     assert_eq!(play.preview(9), "0s: a1 a2, 10s: b3 b4, 20s: c5");
-    let mut play =
-        Play::new(Rules { lane_rate: rate(1, 10_000), max_processing: most(2), ..rules(Strategy::Fifo) });
+    let mut play = Play::new(QueuePolicy {
+        lane_rate: rate(1, 10_000),
+        max_processing: most(2),
+        ..rules(StartOrder::Fifo)
+    });
     play.on("+a1 +b2 +c3 +a4 +b5 +c6");
     assert_eq!(play.preview(9), "0s: a1 b2, 0s: c3, 10s: a4 b5, 10s: c6");
-    play = Play::new(Rules { rate: rate(1, 10_000), max_processing: most(3), ..rules(Strategy::Fifo) });
+    play =
+        Play::new(QueuePolicy { rate: rate(1, 10_000), max_processing: most(3), ..rules(StartOrder::Fifo) });
     play.on("+a1 +b2 +c3 +a4");
     assert_eq!(play.preview(3), "0s: a1, 10s: b2, 20s: c3");
 }
 
 #[test]
 fn a_preview_ends_where_nobody_knows_a_time_and_after_as_many_jobs_as_wanted() {
-    let mut room = play(Strategy::Fifo);
+    let mut room = play(StartOrder::Fifo);
     room.on("+a1 +a2 +a3 +a4 +a5 +a6 +a7 +a8 +a9 +b1 +b2");
     assert_eq!(room.preview(2), "0s: a1 b1 a2 +6 …");
-    let mut serial = play(Strategy::Serial);
+    let mut serial = play(StartOrder::Serial);
     serial.on("+a1 +b2 go a1…");
     assert_eq!(serial.preview(2), "");
-    let mut delayed = WaitingRoom::new(rules(Strategy::Fifo));
-    delayed.add(Card::new(JobKey(1), 1), State::Delayed { until: Timestamp(i64::MAX) }).unwrap();
-    assert_eq!(delayed.preview(Timestamp(0), Reach { rounds: 1, told: 1, jobs: 1 }), (Vec::new(), false));
+    let mut delayed = WaitingRoom::new(rules(StartOrder::Fifo));
+    delayed
+        .add(JobAttributes::new(JobKey(1), 1), WaitingState::Delayed { until: Timestamp(i64::MAX) })
+        .unwrap();
+    assert_eq!(
+        delayed.preview(Timestamp(0), PreviewHorizon { rounds: 1, told: 1, jobs: 1 }),
+        (Vec::new(), false)
+    );
 }
 
 #[test]
 fn the_lanes_with_the_most_waiting_are_told_first() {
-    let mut play = play(Strategy::OneRoundSerial);
+    let mut play = play(StartOrder::OneRoundSerial);
     play.on("+a1 +b2 +b3 +c5 +c4 +c6 go");
     let top = |held: &[&str]| {
         let held = held.iter().map(|job| key(job)).collect();
-        let Survey { oldest, due, lanes } = play.room.survey(2, &held, Timestamp(7));
+        let LaneSummary { oldest, due, lanes } = play.room.survey(2, &held, Timestamp(7));
         assert_eq!(due, 0);
         let told = |lane: LaneCounts| {
             let oldest = names(&lane.oldest.into_iter().collect::<Vec<_>>());
@@ -320,18 +335,19 @@ fn the_lanes_with_the_most_waiting_are_told_first() {
     // The job is not begun yet.
     assert_eq!(top(&["a1"]), "a1: c 2/1 c5, b 1/1 b3");
     assert_eq!(play.room.survey(0, &[].into(), Timestamp(7)).lanes, []);
-    let counts = Counts { waiting: 3, running: 3, delayed: 0, pending: 0, lanes: 3 };
+    let counts = StateCounts { waiting: 3, running: 3, delayed: 0, pending: 0, lanes: 3 };
     assert_eq!(play.room.counts(), counts);
 }
 
 #[test]
 fn what_is_due_waits_though_nobody_has_looked_at_the_clock() {
-    let mut room = WaitingRoom::new(rules(Strategy::OneRoundSerial));
+    let mut room = WaitingRoom::new(rules(StartOrder::OneRoundSerial));
     for (key, until) in [(1, 5), (2, 9)] {
-        room.add(Card::new(JobKey(key), 1), State::Delayed { until: Timestamp(until) }).unwrap();
+        room.add(JobAttributes::new(JobKey(key), 1), WaitingState::Delayed { until: Timestamp(until) })
+            .unwrap();
     }
     let told = |now| {
-        let Survey { oldest, due, lanes } = room.survey(1, &[].into(), Timestamp(now));
+        let LaneSummary { oldest, due, lanes } = room.survey(1, &[].into(), Timestamp(now));
         (oldest.map(|key| key.0), due, lanes[0].waiting, lanes[0].delayed)
     };
     assert_eq!(told(4), (None, 0, 0, 2));

@@ -9,7 +9,11 @@ use super::*;
 fn fill(room: &mut WaitingRoom, key: u64, lane: u32) {
     let name = format!("lane-{lane:06}");
     let age = i64::try_from(key).unwrap();
-    room.add(Card { lane: name.as_bytes(), ..Card::new(JobKey(key), age) }, State::Waiting).unwrap();
+    room.add(
+        JobAttributes { lane: name.as_bytes(), ..JobAttributes::new(JobKey(key), age) },
+        WaitingState::Waiting,
+    )
+    .unwrap();
 }
 
 fn start(room: &mut WaitingRoom, most: usize) -> Vec<JobKey> {
@@ -20,7 +24,7 @@ fn start(room: &mut WaitingRoom, most: usize) -> Vec<JobKey> {
 
 #[test]
 fn a_waiting_job_of_a_hundred_thousand_lanes_costs_64_bytes_at_most() {
-    let mut room = WaitingRoom::new(rules(Strategy::OneRoundSerial));
+    let mut room = WaitingRoom::new(rules(StartOrder::OneRoundSerial));
     for key in 0..100_000 {
         fill(&mut room, key, u32::try_from(key % 10_000).unwrap());
     }
@@ -30,7 +34,7 @@ fn a_waiting_job_of_a_hundred_thousand_lanes_costs_64_bytes_at_most() {
 
 #[test]
 fn a_lane_with_many_jobs_takes_one_place_beside_those_with_one() {
-    let mut room = WaitingRoom::new(rules(Strategy::OneRoundSerial));
+    let mut room = WaitingRoom::new(rules(StartOrder::OneRoundSerial));
     for key in 0..50_000 {
         fill(&mut room, key, 0);
     }
@@ -40,13 +44,14 @@ fn a_lane_with_many_jobs_takes_one_place_beside_those_with_one() {
     let first = start(&mut room, 1000);
     assert_eq!(first[0], JobKey(0));
     assert_eq!(first[1..], (50_001..51_000).map(JobKey).collect::<Vec<_>>());
-    let (rounds, _) = room.preview(Timestamp(0), Reach { rounds: 1, told: 1000, jobs: 1000 });
+    let (rounds, _) = room.preview(Timestamp(0), PreviewHorizon { rounds: 1, told: 1000, jobs: 1000 });
     assert_eq!(rounds[0].jobs.len(), 1);
 }
 
 #[test]
 fn a_room_that_was_full_keeps_no_memory_of_jobs_that_left() {
-    let mut room = WaitingRoom::new(Rules { lane_rate: rate(1, 10), ..rules(Strategy::OneRoundSerial) });
+    let mut room =
+        WaitingRoom::new(QueuePolicy { lane_rate: rate(1, 10), ..rules(StartOrder::OneRoundSerial) });
     for key in 0..1000 {
         fill(&mut room, key, u32::try_from(key).unwrap());
     }
@@ -57,7 +62,7 @@ fn a_room_that_was_full_keeps_no_memory_of_jobs_that_left() {
     assert_eq!(room.lanes.all().iter().filter(|lane| !lane.name.is_empty()).count(), 1000);
     room.start(Timestamp(10), 1, &mut Vec::new());
     assert!(room.lanes.all().iter().all(|lane| lane.name.is_empty()));
-    assert_eq!(room.counts(), Counts::default());
+    assert_eq!(room.counts(), StateCounts::default());
 }
 
 proptest! {
@@ -66,7 +71,7 @@ proptest! {
     fn under_one_round_serial_no_lane_overtakes_another_twice(
         steps in prop::collection::vec((0_u32..6, 0_usize..4, 0_usize..6), 1..200),
     ) {
-        let mut room = WaitingRoom::new(rules(Strategy::OneRoundSerial));
+        let mut room = WaitingRoom::new(rules(StartOrder::OneRoundSerial));
         let mut running: Vec<JobKey> = Vec::new();
         let mut waiting: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         // Number of starts of other lanes since a lane could start.
@@ -103,7 +108,7 @@ proptest! {
             for key in [2 * second, 2 * second + 1] {
                 let since = Timestamp(second * 1000);
                 let key = JobKey(u64::try_from(key).unwrap());
-                room.add(Card { priority, since, ..Card::new(key, 0) }, State::Waiting).unwrap();
+                room.add(JobAttributes { priority, since, ..JobAttributes::new(key, 0) }, WaitingState::Waiting).unwrap();
             }
             room.start(Timestamp(second * 1000), 1, &mut started);
         }

@@ -17,7 +17,7 @@ pub(crate) struct Job {
     pub(crate) since: i64,
     pub(crate) reads: Vec<u64>,
     pub(crate) writes: Vec<u64>,
-    pub(crate) state: State,
+    pub(crate) state: WaitingState,
     /// It has started before.
     pub(crate) old: bool,
     /// It was put back, or its delay is over in a strategy that then places it before waiting jobs.
@@ -31,7 +31,7 @@ pub(crate) struct Job {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    pub(crate) rules: Rules,
+    pub(crate) rules: QueuePolicy,
     pub(crate) jobs: Vec<Job>,
     /// Starts that count for `rate`, and starts that count for `lane_rate`.
     starts: [Vec<(Timestamp, u8)>; 2],
@@ -42,7 +42,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: QueuePolicy) -> Self {
         Self {
             rules,
             jobs: Vec::new(),
@@ -54,10 +54,10 @@ impl Model {
     }
 
     pub(crate) fn add(&mut self, job: Job) {
-        self.open |= job.state == State::Running;
+        self.open |= job.state == WaitingState::Running;
         self.jobs.push(job);
         let at = self.jobs.len() - 1;
-        self.jobs[at].old = self.jobs[at].state != State::Waiting;
+        self.jobs[at].old = self.jobs[at].state != WaitingState::Waiting;
         self.settle(at);
     }
 
@@ -71,12 +71,12 @@ impl Model {
         self.end(now);
     }
 
-    pub(crate) fn change(&mut self, key: u64, state: State, now: Timestamp) {
+    pub(crate) fn change(&mut self, key: u64, state: WaitingState, now: Timestamp) {
         let at = self.find(key).unwrap();
         self.jobs[at].state = state;
-        self.jobs[at].put_back = state == State::Waiting;
+        self.jobs[at].put_back = state == WaitingState::Waiting;
         self.settle(at);
-        if matches!(state, State::Delayed { .. } | State::Pending) {
+        if matches!(state, WaitingState::Delayed { .. } | WaitingState::Pending) {
             self.end(now);
         }
     }
@@ -88,7 +88,7 @@ impl Model {
             && let Some(at) = self.next(now)
         {
             let job = &mut self.jobs[at];
-            job.state = State::Running;
+            job.state = WaitingState::Running;
             (job.old, job.due, job.put_back, job.parked, job.listed) = (true, false, false, false, false);
             started.push(job.key);
             let lane = job.lane;
@@ -103,14 +103,14 @@ impl Model {
     fn order(&self, at: usize) -> impl Ord {
         let job = &self.jobs[at];
         let class = match job {
-            Job { state: State::Unknown, .. } => 0,
+            Job { state: WaitingState::Unknown, .. } => 0,
             Job { put_back: true, .. } => 1,
             Job { due: true, .. } => 2,
             _ => 3,
         };
         let rank = match self.rules.strategy {
-            Strategy::Priority { aging: None } => -i128::from(job.priority),
-            Strategy::Priority { aging: Some(aging) } => {
+            StartOrder::Priority { aging: None } => -i128::from(job.priority),
+            StartOrder::Priority { aging: Some(aging) } => {
                 // Priority, plus the time of waiting until a fixed later time, in units of the time that is
                 // worth one priority.
                 let gained = i128::from(1_000_000 - job.since);
@@ -122,7 +122,7 @@ impl Model {
     }
 
     fn is_waiting(&self, at: usize) -> bool {
-        matches!(self.jobs[at].state, State::Waiting | State::Unknown)
+        matches!(self.jobs[at].state, WaitingState::Waiting | WaitingState::Unknown)
     }
 
     /// Jobs that wait, unknown ones included.
@@ -131,11 +131,12 @@ impl Model {
     }
 
     fn running(&self, lane: Option<u8>) -> usize {
-        let counts = |job: &&Job| job.state == State::Running && lane.is_none_or(|lane| job.lane == lane);
+        let counts =
+            |job: &&Job| job.state == WaitingState::Running && lane.is_none_or(|lane| job.lane == lane);
         self.jobs.iter().filter(counts).count()
     }
 
-    fn spent(&self, rate: Option<Rate>, lane: Option<u8>) -> bool {
+    fn spent(&self, rate: Option<StartRate>, lane: Option<u8>) -> bool {
         let starts = &self.starts[usize::from(lane.is_some())];
         let count = starts.iter().filter(|(_, of)| lane.is_none_or(|lane| *of == lane)).count();
         rate.is_some_and(|rate| count >= rate.jobs.get() as usize)
@@ -157,9 +158,9 @@ impl Model {
         }
         if !self.has_list() {
             for at in 0..self.jobs.len() {
-                if matches!(self.jobs[at].state, State::Delayed { until } if until <= now) {
-                    self.jobs[at].state = State::Waiting;
-                    self.jobs[at].due = self.rules.strategy == Strategy::Serial;
+                if matches!(self.jobs[at].state, WaitingState::Delayed { until } if until <= now) {
+                    self.jobs[at].state = WaitingState::Waiting;
+                    self.jobs[at].due = self.rules.strategy == StartOrder::Serial;
                     self.settle(at);
                 }
             }
@@ -175,15 +176,15 @@ impl Model {
         }
         let allowed = |model: &Self, at: usize| model.allows(model.jobs[at].lane);
         match self.rules.strategy {
-            Strategy::Fifo | Strategy::Priority { .. } => {
+            StartOrder::Fifo | StartOrder::Priority { .. } => {
                 self.waiting().filter(|&at| allowed(self, at)).min_by_key(|&at| self.order(at))
             }
-            Strategy::Serial => {
+            StartOrder::Serial => {
                 let first = self.waiting().min_by_key(|&at| self.order(at));
                 let alone = (0..self.jobs.len()).all(|at| self.is_waiting(at));
                 first.filter(|&at| alone && allowed(self, at))
             }
-            Strategy::Rounds { pause } => {
+            StartOrder::Rounds { pause } => {
                 let pause = i64::try_from(pause.as_millis()).unwrap();
                 let paused = self.ended.is_some_and(|ended| ended <= now && now.0 < ended.0 + pause);
                 if !self.open && !paused && self.waiting().next().is_some() {
@@ -193,7 +194,7 @@ impl Model {
                 let mine = |&at: &usize| self.jobs[at].listed && allowed(self, at);
                 self.waiting().filter(mine).min_by_key(|&at| self.order(at)).filter(|_| self.open)
             }
-            Strategy::OneRoundSerial | Strategy::OneRoundParallel => {
+            StartOrder::OneRoundSerial | StartOrder::OneRoundParallel => {
                 if let Some(at) = self.next_of_list() {
                     return Some(at);
                 }
@@ -208,14 +209,14 @@ impl Model {
         loop {
             let urgent = |&at: &usize| {
                 let job = &self.jobs[at];
-                job.listed && !job.parked && (job.state == State::Unknown || job.due)
+                job.listed && !job.parked && (job.state == WaitingState::Unknown || job.due)
             };
             let Some(at) = self.waiting().filter(urgent).min_by_key(|&at| self.order(at)) else { break };
             let lane = self.jobs[at].lane;
             if self.allows(lane) {
                 // An unknown job goes before all others of its lane, even if a limit blocked it before.
                 let unknown =
-                    |&at: &usize| self.jobs[at].lane == lane && self.jobs[at].state == State::Unknown;
+                    |&at: &usize| self.jobs[at].lane == lane && self.jobs[at].state == WaitingState::Unknown;
                 let parked = |&at: &usize| unknown(&at) && self.jobs[at].parked;
                 return Some(self.waiting().filter(parked).min_by_key(|&at| self.order(at)).unwrap_or(at));
             }
@@ -236,11 +237,11 @@ impl Model {
             let free = !self.is_held(at);
             let job = &mut self.jobs[at];
             match job.state {
-                State::Unknown => job.listed = true,
-                State::Delayed { until } if until <= now => {
-                    (job.state, job.due, job.listed) = (State::Waiting, true, true);
+                WaitingState::Unknown => job.listed = true,
+                WaitingState::Delayed { until } if until <= now => {
+                    (job.state, job.due, job.listed) = (WaitingState::Waiting, true, true);
                 }
-                State::Waiting if !job.parked => job.listed = free,
+                WaitingState::Waiting if !job.parked => job.listed = free,
                 _ => {}
             }
         }
@@ -252,13 +253,13 @@ impl Model {
 
     /// Whether the lane has a waiting job, and none that is running, pending, unknown or delayed.
     fn is_free(&self, lane: u8) -> bool {
-        let serial = self.rules.strategy == Strategy::OneRoundSerial;
+        let serial = self.rules.strategy == StartOrder::OneRoundSerial;
         let mut mine = self.jobs.iter().filter(|job| job.lane == lane);
         self.head(lane).is_some() && self.allows(lane) && (!serial || mine.all(Self::stands_in_lane))
     }
 
     fn head(&self, lane: u8) -> Option<usize> {
-        let parallel = self.rules.strategy == Strategy::OneRoundParallel;
+        let parallel = self.rules.strategy == StartOrder::OneRoundParallel;
         let mine = |&at: &usize| {
             let held = parallel && !self.jobs[at].parked && self.is_held(at);
             self.jobs[at].lane == lane && Self::stands_in_lane(&self.jobs[at]) && !held
@@ -268,8 +269,8 @@ impl Model {
 
     fn stands_in_lane(job: &Job) -> bool {
         match job.state {
-            State::Unknown => job.parked,
-            State::Waiting => !job.due || job.parked,
+            WaitingState::Unknown => job.parked,
+            WaitingState::Waiting => !job.due || job.parked,
             _ => false,
         }
     }
@@ -290,11 +291,11 @@ impl Model {
     /// Decides whether a job has a place in the current round. A new job has none. A job that has started
     /// before has one, and so has an unknown job if later ones of its lane may have one.
     fn settle(&mut self, at: usize) {
-        let again = self.jobs[at].state == State::Unknown || self.jobs[at].put_back;
-        let unknown = self.jobs[at].state == State::Unknown;
+        let again = self.jobs[at].state == WaitingState::Unknown || self.jobs[at].put_back;
+        let unknown = self.jobs[at].state == WaitingState::Unknown;
         self.jobs[at].listed = match self.rules.strategy {
-            Strategy::Rounds { .. } => self.open && again,
-            Strategy::OneRoundParallel => unknown,
+            StartOrder::Rounds { .. } => self.open && again,
+            StartOrder::OneRoundParallel => unknown,
             _ => false,
         };
         self.tidy();
@@ -303,9 +304,9 @@ impl Model {
     /// Removes the places of lanes and jobs that are blocked now.
     fn tidy(&mut self) {
         self.lanes = self.lanes.iter().copied().filter(|&lane| self.is_free(lane)).collect();
-        if self.rules.strategy == Strategy::OneRoundParallel {
+        if self.rules.strategy == StartOrder::OneRoundParallel {
             for at in 0..self.jobs.len() {
-                let urgent = self.jobs[at].due || self.jobs[at].state == State::Unknown;
+                let urgent = self.jobs[at].due || self.jobs[at].state == WaitingState::Unknown;
                 if self.jobs[at].listed && !urgent && self.is_held(at) {
                     self.jobs[at].listed = false;
                 }
@@ -315,7 +316,8 @@ impl Model {
 
     fn end(&mut self, now: Timestamp) {
         let left = |job: &Job| {
-            job.state == State::Running || job.listed && matches!(job.state, State::Waiting | State::Unknown)
+            job.state == WaitingState::Running
+                || job.listed && matches!(job.state, WaitingState::Waiting | WaitingState::Unknown)
         };
         if self.open && !self.jobs.iter().any(left) {
             self.open = false;
@@ -325,11 +327,11 @@ impl Model {
 
     fn has_places(&self) -> bool {
         let bounds = self.rules.max_per_lane.is_some() || self.rules.lane_rate.is_some();
-        self.has_list() && (bounds || self.rules.strategy == Strategy::OneRoundSerial)
+        self.has_list() && (bounds || self.rules.strategy == StartOrder::OneRoundSerial)
     }
 
     fn has_list(&self) -> bool {
-        matches!(self.rules.strategy, Strategy::OneRoundSerial | Strategy::OneRoundParallel)
+        matches!(self.rules.strategy, StartOrder::OneRoundSerial | StartOrder::OneRoundParallel)
     }
 
     pub(crate) fn waiting_by_lane(&self) -> BTreeMap<u8, (usize, i64)> {

@@ -15,7 +15,7 @@ pub(crate) struct Play {
 }
 
 impl Play {
-    pub(crate) fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: QueuePolicy) -> Self {
         Self { room: WaitingRoom::new(rules), now: Timestamp(0) }
     }
 
@@ -24,7 +24,7 @@ impl Play {
         words.split(' ').map(|word| self.word(word)).last().unwrap()
     }
 
-    pub(crate) fn why(&self, job: &str) -> Why {
+    pub(crate) fn why(&self, job: &str) -> WaitReason {
         self.room.why(key(job), self.now).unwrap()
     }
 
@@ -33,7 +33,7 @@ impl Play {
             let more = if round.more > 0 { format!(" +{}", round.more) } else { String::new() };
             format!("{}s: {}{more}", round.at.0 / 1000, names(&round.jobs))
         };
-        let (told, cut) = self.room.clone().preview(self.now, Reach { rounds, told: 3, jobs: 9 });
+        let (told, cut) = self.room.clone().preview(self.now, PreviewHorizon { rounds, told: 3, jobs: 9 });
         let told: Vec<String> = told.into_iter().map(round).collect();
         told.join(", ") + if cut { " …" } else { "" }
     }
@@ -80,17 +80,17 @@ impl Play {
         };
         let number = |mark: char| numbers(mark).first().map_or(0, |&number| i64::try_from(number).unwrap());
         let state = match kind {
-            "+" => State::Waiting,
-            "?" => State::Unknown,
-            _ => State::Delayed { until: Timestamp(number('@') * 1000) },
+            "+" => WaitingState::Waiting,
+            "?" => WaitingState::Unknown,
+            _ => WaitingState::Delayed { until: Timestamp(number('@') * 1000) },
         };
-        let card = Card {
+        let card = JobAttributes {
             lane: &job.as_bytes()[..1],
             priority: number('!'),
             since: self.now,
             reads: &numbers('r'),
             writes: &numbers('w'),
-            ..Card::new(key(job), job[1..].parse().unwrap())
+            ..JobAttributes::new(key(job), job[1..].parse().unwrap())
         };
         self.room.add(card, state).unwrap();
     }

@@ -36,7 +36,7 @@ fn job() -> impl Any<Value = Job> {
     (plain, -3_i64..3, 0_i64..5000, keys(), keys()).prop_map(
         |((lane, age, id), priority, since, reads, writes)| {
             let age = age.unwrap_or(i64::MAX);
-            let state = State::Waiting;
+            let state = WaitingState::Waiting;
             let (old, put_back, due, parked, listed) = (false, false, false, false, false);
             Job {
                 key: 0,
@@ -75,12 +75,12 @@ fn deed() -> impl Any<Value = Deed> {
     ]
 }
 
-fn any_rules() -> impl Any<Value = Rules> {
+fn any_rules() -> impl Any<Value = QueuePolicy> {
     let strategies = [
-        Strategy::Fifo,
-        Strategy::Serial,
-        Strategy::OneRoundSerial,
-        Strategy::OneRoundParallel,
+        StartOrder::Fifo,
+        StartOrder::Serial,
+        StartOrder::OneRoundSerial,
+        StartOrder::OneRoundParallel,
         PRIORITY,
         AGING,
         ROUNDS,
@@ -89,7 +89,7 @@ fn any_rules() -> impl Any<Value = Rules> {
     let rates =
         || prop_oneof![4 => Just(None), 1 => (1_u32..4, 1_u64..4000).prop_map(|(jobs, per)| rate(jobs, per))];
     (prop::sample::select(strategies.to_vec()), seldom(4), seldom(2), rates(), rates()).prop_map(
-        |(strategy, max_processing, max_per_lane, rate, lane_rate)| Rules {
+        |(strategy, max_processing, max_per_lane, rate, lane_rate)| QueuePolicy {
             strategy,
             max_processing,
             max_per_lane,
@@ -117,7 +117,7 @@ impl Both {
                 which,
                 |room, key| room.finished(key, now),
                 |model, key| {
-                    let told = matches!(state(model, key)?, State::Running | State::Pending);
+                    let told = matches!(state(model, key)?, WaitingState::Running | WaitingState::Pending);
                     told.then(|| model.remove(key, now))
                 },
             ),
@@ -125,13 +125,13 @@ impl Both {
                 which,
                 |room, key| room.cancel(key, now),
                 |model, key| {
-                    let told = state(model, key)? != State::Running;
+                    let told = state(model, key)? != WaitingState::Running;
                     told.then(|| model.remove(key, now))
                 },
             ),
             Deed::PutBack { which } => self.tell(which, WaitingRoom::put_back, |model, key| {
-                let told = state(model, key)? == State::Running;
-                told.then(|| model.change(key, State::Waiting, now))
+                let told = state(model, key)? == WaitingState::Running;
+                told.then(|| model.change(key, WaitingState::Waiting, now))
             }),
             Deed::Delay { which, by } => {
                 let until = Timestamp(now.0 + by);
@@ -139,8 +139,9 @@ impl Both {
                     which,
                     |room, key| room.delay(key, until, now),
                     |model, key| {
-                        let told = matches!(state(model, key)?, State::Running | State::Pending);
-                        told.then(|| model.change(key, State::Delayed { until }, now))
+                        let told =
+                            matches!(state(model, key)?, WaitingState::Running | WaitingState::Pending);
+                        told.then(|| model.change(key, WaitingState::Delayed { until }, now))
                     },
                 );
             }
@@ -150,8 +151,8 @@ impl Both {
                     which,
                     |room, key| room.reschedule(key, until),
                     |model, key| {
-                        let told = matches!(state(model, key)?, State::Delayed { .. });
-                        told.then(|| model.change(key, State::Delayed { until }, now))
+                        let told = matches!(state(model, key)?, WaitingState::Delayed { .. });
+                        told.then(|| model.change(key, WaitingState::Delayed { until }, now))
                     },
                 );
             }
@@ -159,13 +160,13 @@ impl Both {
                 which,
                 |room, key| room.pend(key, now),
                 |model, key| {
-                    let told = state(model, key)? == State::Running;
-                    told.then(|| model.change(key, State::Pending, now))
+                    let told = state(model, key)? == WaitingState::Running;
+                    told.then(|| model.change(key, WaitingState::Pending, now))
                 },
             ),
             Deed::Forget { which } => self.tell(which, WaitingRoom::forgot, |model, key| {
-                let told = matches!(state(model, key)?, State::Running | State::Pending);
-                told.then(|| model.change(key, State::Unknown, now))
+                let told = matches!(state(model, key)?, WaitingState::Running | WaitingState::Pending);
+                told.then(|| model.change(key, WaitingState::Unknown, now))
             }),
         }
     }
@@ -174,14 +175,14 @@ impl Both {
         job.key = self.next;
         job.age = if job.age == i64::MAX { i64::try_from(self.next).unwrap() } else { job.age };
         job.state = match state {
-            0 => State::Unknown,
-            1 => State::Pending,
-            2 => State::Running,
-            3 | 4 => State::Delayed { until: Timestamp(self.now.0 + until) },
-            _ => State::Waiting,
+            0 => WaitingState::Unknown,
+            1 => WaitingState::Pending,
+            2 => WaitingState::Running,
+            3 | 4 => WaitingState::Delayed { until: Timestamp(self.now.0 + until) },
+            _ => WaitingState::Waiting,
         };
         self.next += 1;
-        let card = Card {
+        let card = JobAttributes {
             key: JobKey(job.key),
             lane: &[job.lane],
             age: job.age,
@@ -192,7 +193,7 @@ impl Both {
             writes: &job.writes,
         };
         self.room.add(card.clone(), job.state).unwrap();
-        assert_eq!(self.room.add(card, job.state), Err(Refusal::Present(JobKey(job.key))));
+        assert_eq!(self.room.add(card, job.state), Err(InvalidTransition::Present(JobKey(job.key))));
         self.model.add(job);
     }
 
@@ -201,7 +202,7 @@ impl Both {
         let mut started = Vec::new();
         self.room.start(self.now, most, &mut started);
         for key in &started {
-            assert_eq!(self.room.why(*key, self.now), Some(Why::Running));
+            assert_eq!(self.room.why(*key, self.now), Some(WaitReason::Running));
             assert_eq!(
                 idle.why(*key, self.now).map(says_wait),
                 Some(false),
@@ -230,7 +231,7 @@ impl Both {
     fn tell(
         &mut self,
         which: usize,
-        room: impl FnOnce(&mut WaitingRoom, JobKey) -> Result<(), Refusal>,
+        room: impl FnOnce(&mut WaitingRoom, JobKey) -> Result<(), InvalidTransition>,
         model: impl FnOnce(&mut Model, u64) -> Option<()>,
     ) {
         // Jobs that are in the model, one that has left, and one that never came.
@@ -247,19 +248,23 @@ impl Both {
             assert_eq!(self.room.state(JobKey(job.key)), Some(job.state), "job {}", job.key);
             assert!(self.room.why(JobKey(job.key), self.now).is_some());
         }
-        let count = |is: fn(&State) -> bool| self.model.jobs.iter().filter(|job| is(&job.state)).count();
+        let count =
+            |is: fn(&WaitingState) -> bool| self.model.jobs.iter().filter(|job| is(&job.state)).count();
         let counts = self.room.counts();
-        assert_eq!(counts.running, count(|state| *state == State::Running));
-        assert_eq!(counts.pending, count(|state| *state == State::Pending));
-        assert_eq!(counts.delayed, count(|state| matches!(state, State::Delayed { .. })));
-        assert_eq!(counts.waiting, count(|state| matches!(state, State::Waiting | State::Unknown)));
+        assert_eq!(counts.running, count(|state| *state == WaitingState::Running));
+        assert_eq!(counts.pending, count(|state| *state == WaitingState::Pending));
+        assert_eq!(counts.delayed, count(|state| matches!(state, WaitingState::Delayed { .. })));
+        assert_eq!(
+            counts.waiting,
+            count(|state| matches!(state, WaitingState::Waiting | WaitingState::Unknown))
+        );
         let mut lanes: Vec<u8> = self.model.jobs.iter().map(|job| job.lane).collect();
         lanes.sort_unstable();
         lanes.dedup();
         assert_eq!(counts.lanes, lanes.len());
         let survey = self.room.survey(10, &HashSet::new(), Timestamp(i64::MIN));
         let sum = |of: fn(&LaneCounts) -> usize| survey.lanes.iter().map(of).sum::<usize>();
-        let sums = Counts {
+        let sums = StateCounts {
             waiting: sum(|lane| lane.waiting),
             running: sum(|lane| lane.running),
             delayed: sum(|lane| lane.delayed),
@@ -275,13 +280,20 @@ impl Both {
     }
 }
 
-fn state(model: &Model, key: u64) -> Option<State> {
+fn state(model: &Model, key: u64) -> Option<WaitingState> {
     model.find(key).map(|at| model.jobs[at].state)
 }
 
 /// Whether the reason excludes that the job could have started.
-fn says_wait(why: Why) -> bool {
-    matches!(why, Why::Running | Why::Pending | Why::Delayed { .. } | Why::Pause { .. } | Why::Rate { .. })
+fn says_wait(why: WaitReason) -> bool {
+    matches!(
+        why,
+        WaitReason::Running
+            | WaitReason::Pending
+            | WaitReason::Delayed { .. }
+            | WaitReason::Pause { .. }
+            | WaitReason::Rate { .. }
+    )
 }
 
 proptest! {

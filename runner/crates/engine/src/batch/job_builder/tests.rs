@@ -15,16 +15,16 @@ fn configuration(takes: &str) -> Configuration {
     load(folder.path(), &LoadOptions::default()).finish().unwrap().0
 }
 
-fn portion(input: usize, payload: &str) -> Portion {
+fn portion(input: usize, payload: &str) -> BatchSlice {
     let batch = Batch { form: Form::Unchecked, ..Batch::json(1, [payload.as_bytes()].into_iter().collect()) };
-    Portion { input, batch: Arc::new(batch), skip: 0, jobs: 1, returned: None }
+    BatchSlice { input, batch: Arc::new(batch), skip: 0, jobs: 1, returned: None }
 }
 
 /// Fault of the one job.
-fn fault(configuration: &Configuration, portions: Vec<Portion>) -> Option<String> {
-    let mut gatherer = Gatherer::new(configuration, &configuration.steps[0]);
-    let work = Work { jobs: 1, portions, ..Work::default() };
-    let mut walk = Walk::new(&work);
+fn fault(configuration: &Configuration, portions: Vec<BatchSlice>) -> Option<String> {
+    let mut gatherer = JobBuilder::new(configuration, &configuration.steps[0]);
+    let work = BatchInput { jobs: 1, portions, ..BatchInput::default() };
+    let mut walk = BatchCursor::new(&work);
     gatherer.next(&mut walk, false).unwrap().fault.map(Cow::into_owned)
 }
 
@@ -60,7 +60,7 @@ fn what_was_no_json_is_none_when_it_comes_again() {
     };
     let key = DelayedKey { step: configuration.steps[0].address.clone(), due: Timestamp(0), sequence: 1 };
     let batch = Arc::new(Batch::json(1, [&*job.payload].into_iter().collect()));
-    let returned = Some([Returned { key, job }].into_iter().collect());
-    let again = Portion { input: 2, batch, skip: 0, jobs: 1, returned };
+    let returned = Some([RedeliveredJob { key, job }].into_iter().collect());
+    let again = BatchSlice { input: 2, batch, skip: 0, jobs: 1, returned };
     assert_eq!(fault(&configuration, vec![again]).unwrap(), "the job is no JSON");
 }

@@ -2,113 +2,123 @@
 
 use tidegate_plugin::Failure;
 
-use super::result_builder::Yield;
-use super::setup::Setback;
+use super::result_builder::BatchResultBuilder;
+use super::setup::SetupFailure;
 use crate::batch::error_record;
 use crate::batch::error_record::Case;
-use crate::batch::job_builder::Item;
-use crate::batch::result::{Halts, Hindrance};
+use crate::batch::job_builder::JobInput;
+use crate::batch::result::{HaltReason, StartBlock};
 use crate::batch::retry;
-use crate::batch::retry::{Fate, Retrying, Why};
-use crate::step::stats::ClosedBy;
+use crate::batch::retry::{DropReason, FailureOutcome, RetryDecider};
+use crate::step::stats::BlockCause;
 use crate::step::turn;
 use tidegate_config::Take;
-use tidegate_dispatch::{Ending, Failed, FailedJob, FailureCause, JobEnd};
+use tidegate_dispatch::{Ending, Failed, FailedJob, FailureCause, JobOutcome};
 use tidegate_model::{Address, Timestamp};
 use tidegate_store::{Delayed, Outcome};
 
 /// Failure handling of one batch.
-pub(crate) struct Failing<'w> {
-    pub(crate) retrying: &'w Retrying,
+pub(crate) struct FailureHandler<'w> {
+    pub(crate) retrying: &'w RetryDecider,
     pub(crate) step: &'w Address,
     pub(crate) take: Take,
     pub(crate) generation: u64,
 }
 
 /// Disposition of a job after its attempt.
-pub(crate) enum After {
+pub(crate) enum JobDisposition {
     /// The job is finished, and its outcome is recorded.
     Through(Outcome),
     /// The job is parked in the store.
     Stays,
     /// The job keeps its place in the order and waits there for its next attempt.
-    Waits(Box<Delayed>, JobEnd),
+    Waits(Box<Delayed>, JobOutcome),
     /// The job halts the step.
-    Halts(Box<Failure>, Halts),
+    Halts(Box<Failure>, HaltReason),
 }
 
-impl Failing<'_> {
+impl FailureHandler<'_> {
     /// Handles a failed setup: the job waits, or it halts the step.
     pub(crate) fn sets_back(
         &self,
-        item: &Item<'_>,
-        setback: &Setback,
+        item: &JobInput<'_>,
+        setback: &SetupFailure,
         now: Timestamp,
-        made: &mut Yield,
-    ) -> After {
-        let Setback { failure, until } = setback;
+        made: &mut BatchResultBuilder,
+    ) -> JobDisposition {
+        let SetupFailure { failure, until } = setback;
         match *until {
             Some(until) => {
-                made.ran.held = Some(Hindrance::of_setup(failure, until));
+                made.ran.held = Some(StartBlock::of_setup(failure, until));
                 self.holds(item, until, now, made)
             }
-            None => After::Halts(Box::new(failure.clone()), Halts::Run),
+            None => JobDisposition::Halts(Box::new(failure.clone()), HaltReason::Run),
         }
     }
 
     /// Puts a job back that was not attempted.
-    fn holds(&self, item: &Item<'_>, until: Timestamp, now: Timestamp, made: &mut Yield) -> After {
+    fn holds(
+        &self,
+        item: &JobInput<'_>,
+        until: Timestamp,
+        now: Timestamp,
+        made: &mut BatchResultBuilder,
+    ) -> JobDisposition {
         // A queued step keeps its own time of the next start.
         let due = if made.sequential { now } else { until };
-        stays(made, retry::held(self.step, item, due), JobEnd::Held(until))
+        stays(made, retry::held(self.step, item, due), JobOutcome::Held(until))
     }
 
     /// `refused`: there was no attempt, and the external system reported the job as invalid.
     pub(crate) fn befalls(
         &self,
-        item: &Item<'_>,
+        item: &JobInput<'_>,
         mut failure: Failure,
         refused: bool,
         now: Timestamp,
-        made: &mut Yield,
-    ) -> After {
+        made: &mut BatchResultBuilder,
+    ) -> JobDisposition {
         let fate =
             if refused { self.retrying.refused() } else { self.retrying.fate(item, &mut failure, now) };
         match fate {
-            Fate::Again(at) => {
+            FailureOutcome::Again(at) => {
                 let row = retry::delayed(self.step, item, &failure, at, now);
-                return stays(made, row, JobEnd::Delayed(at));
+                return stays(made, row, JobOutcome::Delayed(at));
             }
-            Fate::Held(until) => {
-                made.ran.held = Some(Hindrance { by: ClosedBy::Job, why: failure.message });
+            FailureOutcome::Held(until) => {
+                made.ran.held = Some(StartBlock { by: BlockCause::Job, why: failure.message });
                 return self.holds(item, until, now, made);
             }
-            Fate::Pending => {
+            FailureOutcome::Pending => {
                 let row = retry::pending(self.step, item, &failure.message, now);
-                made.ran.stays(row, JobEnd::Pending);
-                return After::Stays;
+                made.ran.stays(row, JobOutcome::Pending);
+                return JobDisposition::Stays;
             }
-            Fate::Error => {
+            FailureOutcome::Error => {
                 let (step, take, generation) = (self.step, self.take, self.generation);
                 let case = Case { now, step, take, generation, item };
                 // Serialization to memory cannot fail; if it did, the step would stop.
                 if made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer)).is_err() {
-                    return After::Halts(Box::new(failure), Halts::Run);
+                    return JobDisposition::Halts(Box::new(failure), HaltReason::Run);
                 }
                 made.error_side.push(item, made.carries);
                 note(item, &failure, Ending::SetAside, made);
             }
-            Fate::Dropped(Why::AtMostOnce) => note(item, &failure, Ending::DroppedOnce, made),
-            Fate::Dropped(Why::Exhausted) => note(item, &failure, Ending::DroppedByPolicy, made),
-            Fate::Halts(halts) => return After::Halts(Box::new(failure), halts),
+            FailureOutcome::Dropped(DropReason::AtMostOnce) => {
+                note(item, &failure, Ending::DroppedOnce, made)
+            }
+            FailureOutcome::Dropped(DropReason::Exhausted) => {
+                note(item, &failure, Ending::DroppedByPolicy, made)
+            }
+            FailureOutcome::Halts(halts) => return JobDisposition::Halts(Box::new(failure), halts),
         }
         made.ran.counters.failed += 1;
-        After::Through(Outcome::Error)
+        JobDisposition::Through(Outcome::Error)
     }
 }
 
 /// Records the job for the log, which reports it once the batch is durable.
-fn note(item: &Item<'_>, failure: &Failure, ending: Ending, made: &mut Yield) {
+fn note(item: &JobInput<'_>, failure: &Failure, ending: Ending, made: &mut BatchResultBuilder) {
     let cause = FailureCause { kind: failure.word(), ending };
     let job = item.given().map(|(seen, index)| format!("{}/{index}", seen.address));
     let job = FailedJob { job: job.collect::<Vec<_>>().join(" + "), why: failure.to_string() };
@@ -116,10 +126,10 @@ fn note(item: &Item<'_>, failure: &Failure, ending: Ending, made: &mut Yield) {
 }
 
 /// Parks a job. In an ordered step a job that waits ends its batch, unless its order was given up before.
-fn stays(made: &mut Yield, row: Delayed, end: JobEnd) -> After {
+fn stays(made: &mut BatchResultBuilder, row: Delayed, end: JobOutcome) -> JobDisposition {
     if !made.sequential && turn::keeps(&row.job) {
-        return After::Waits(Box::new(row), end);
+        return JobDisposition::Waits(Box::new(row), end);
     }
     made.ran.stays(row, end);
-    After::Stays
+    JobDisposition::Stays
 }

@@ -2,23 +2,23 @@
 
 use tidegate_plugin::{Outputs, Payloads};
 
-use crate::batch::job_builder::Item;
-use crate::batch::result::Ran;
+use crate::batch::job_builder::JobInput;
+use crate::batch::result::BatchResult;
 use crate::batch::retry;
-use crate::commit::request::Made;
+use crate::commit::request::OutputBlock;
 use tidegate_config::Target;
-use tidegate_dispatch::JobEnd;
+use tidegate_dispatch::JobOutcome;
 use tidegate_model::{Address, Origins, Timestamp};
 use tidegate_store::Outcome;
 
 /// Results of the jobs so far.
-pub(crate) struct Yield {
-    pub(crate) ran: Ran,
+pub(crate) struct BatchResultBuilder {
+    pub(crate) ran: BatchResult,
     pub(crate) outputs: Outputs,
     /// Origins and provenance of the outputs, by binding to a queue. Sinks keep neither.
-    pub(crate) sides: Vec<Option<Side>>,
+    pub(crate) sides: Vec<Option<OutputColumns>>,
     pub(crate) errors: Payloads,
-    pub(crate) error_side: Side,
+    pub(crate) error_side: OutputColumns,
     pub(crate) carries: bool,
     /// Whether the jobs were picked.
     pub(crate) sequential: bool,
@@ -30,23 +30,23 @@ pub(crate) struct Yield {
     handed_on: usize,
 }
 
-pub(crate) struct Side {
+pub(crate) struct OutputColumns {
     origins: Origins,
     carried: Payloads,
 }
 
 #[derive(Debug)]
-pub(crate) struct Binding {
+pub(crate) struct OutputSpec {
     pub(crate) name: String,
     pub(crate) to_queue: bool,
 }
 
-impl Yield {
+impl BatchResultBuilder {
     /// `origins`: an empty list of origins.
-    pub(crate) fn new(bindings: &[Binding], origins: &Origins, carries: bool, sequential: bool) -> Self {
-        let side = || Side { origins: origins.clone(), carried: Payloads::new() };
+    pub(crate) fn new(bindings: &[OutputSpec], origins: &Origins, carries: bool, sequential: bool) -> Self {
+        let side = || OutputColumns { origins: origins.clone(), carried: Payloads::new() };
         Self {
-            ran: Ran::default(),
+            ran: BatchResult::default(),
             outputs: Outputs::new(bindings.iter().map(|binding| binding.name.as_str())),
             sides: bindings.iter().map(|binding| binding.to_queue.then(side)).collect(),
             errors: Payloads::new(),
@@ -74,7 +74,7 @@ impl Yield {
     }
 
     /// Records the outputs of `item`.
-    pub(crate) fn note(&mut self, step: &Address, bindings: &[Binding], item: &Item<'_>) -> Outcome {
+    pub(crate) fn note(&mut self, step: &Address, bindings: &[OutputSpec], item: &JobInput<'_>) -> Outcome {
         self.note_origins(item);
         for (position, due_ms, payload) in self.outputs.delayed().iter().skip(self.late) {
             let to = bindings.get(position).map_or("", |binding| &binding.name);
@@ -92,7 +92,7 @@ impl Yield {
     }
 
     /// Records a finished job.
-    pub(crate) fn through(&mut self, item: &Item<'_>, outcome: Outcome, keeps_records: bool) {
+    pub(crate) fn through(&mut self, item: &JobInput<'_>, outcome: Outcome, keeps_records: bool) {
         // A delayed output is recorded with its job.
         if keeps_records && item.to.is_none() {
             self.ran.outcomes.push((item.hash, outcome));
@@ -104,12 +104,12 @@ impl Yield {
     fn take(&mut self) {
         self.ran.taken += 1;
         if self.sequential {
-            self.ran.ends.push(JobEnd::Finished);
+            self.ran.ends.push(JobOutcome::Finished);
         }
     }
 
     /// Records the origin of all outputs of `item`.
-    fn note_origins(&mut self, item: &Item<'_>) {
+    fn note_origins(&mut self, item: &JobInput<'_>) {
         for (position, side) in self.sides.iter_mut().enumerate() {
             let Some(side) = side else { continue };
             let there = self.outputs.get(position).map_or(0, Payloads::len);
@@ -119,7 +119,7 @@ impl Yield {
         }
     }
 
-    pub(crate) fn finish(self) -> Ran {
+    pub(crate) fn finish(self) -> BatchResult {
         let mut ran = self.ran;
         // A redelivered job is counted when it is finished, and a delayed output with its job.
         ran.counters.taken = (ran.taken - ran.stayed - self.handed_on) as u64;
@@ -128,7 +128,7 @@ impl Yield {
         ran.outputs = made
             .map(|(payloads, side)| match side {
                 Some(side) => side.made(payloads, self.carries),
-                None => Made::for_sink(payloads),
+                None => OutputBlock::for_sink(payloads),
             })
             .collect();
         ran.errors = (!self.errors.is_empty()).then(|| self.error_side.made(self.errors, self.carries));
@@ -136,20 +136,20 @@ impl Yield {
     }
 }
 
-impl Side {
-    pub(crate) fn push(&mut self, item: &Item<'_>, carries: bool) {
+impl OutputColumns {
+    pub(crate) fn push(&mut self, item: &JobInput<'_>, carries: bool) {
         self.origins.push(item.indices);
         if carries {
             self.carried.push(item.carried.as_bytes());
         }
     }
 
-    fn made(self, payloads: Payloads, carries: bool) -> Made {
-        Made::for_queue(payloads, &self.origins, carries.then_some(self.carried))
+    fn made(self, payloads: Payloads, carries: bool) -> OutputBlock {
+        OutputBlock::for_queue(payloads, &self.origins, carries.then_some(self.carried))
     }
 }
 
-impl Binding {
+impl OutputSpec {
     pub(crate) fn new(output: &tidegate_config::OutputRef) -> Self {
         Self { name: output.binding.clone(), to_queue: matches!(output.target, Target::Queue(_)) }
     }

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_plugin::{Failure, FailureKind};
 
-use crate::batch::job_builder::Item;
-use crate::batch::retry::Retrying;
+use crate::batch::job_builder::JobInput;
+use crate::batch::retry::RetryDecider;
 use tidegate_model::Timestamp;
 
 /// State of the setup on one thread.
 #[derive(Debug)]
-pub(crate) struct Setup {
+pub(crate) struct SetupState {
     /// Whether the setup has succeeded in this run, on any thread.
     ever: Arc<AtomicBool>,
     /// Number of failures on this thread since the last success.
@@ -23,13 +23,13 @@ pub(crate) struct Setup {
 
 /// Failed setup.
 #[derive(Clone, Debug)]
-pub(crate) struct Setback {
+pub(crate) struct SetupFailure {
     pub(crate) failure: Failure,
     /// Time before which the step starts nothing; `None`: the step stops.
     pub(crate) until: Option<Timestamp>,
 }
 
-impl Setup {
+impl SetupState {
     pub(crate) fn new(ever: Arc<AtomicBool>) -> Self {
         Self { ever, setbacks: 0 }
     }
@@ -37,8 +37,8 @@ impl Setup {
     /// Whether `item` can be attempted: runs `set_up`, unless that has failed in this batch.
     pub(crate) fn ready(
         &mut self,
-        setback: Option<&Setback>,
-        item: &Item<'_>,
+        setback: Option<&SetupFailure>,
+        item: &JobInput<'_>,
         set_up: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         // The job fails on its own, or it is a delayed output.
@@ -58,14 +58,19 @@ impl Setup {
         }
     }
 
-    pub(crate) fn failed(&mut self, failure: Failure, retrying: &Retrying, now: Timestamp) -> Setback {
+    pub(crate) fn failed(
+        &mut self,
+        failure: Failure,
+        retrying: &RetryDecider,
+        now: Timestamp,
+    ) -> SetupFailure {
         let asks =
             matches!(failure.kind, FailureKind::Retry | FailureKind::RetryIn(_) | FailureKind::GateClosed);
         if !asks && !self.ever.load(Ordering::Acquire) {
-            return Setback { failure, until: None };
+            return SetupFailure { failure, until: None };
         }
         self.setbacks = self.setbacks.saturating_add(1);
         let until = Some(retrying.set_up_again(&failure, self.setbacks, now));
-        Setback { failure, until }
+        SetupFailure { failure, until }
     }
 }

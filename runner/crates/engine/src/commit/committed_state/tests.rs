@@ -5,7 +5,7 @@ use std::path::Path;
 use tidegate_plugin::Payloads;
 
 use super::*;
-use crate::commit::request::{Rewind, Span};
+use crate::commit::request::{InputSpan, Rewind};
 use tidegate_config::{LoadOptions, load};
 use tidegate_dispatch::BatchId;
 use tidegate_model::{Address, Counters, Origins};
@@ -13,7 +13,7 @@ use tidegate_model::{Address, Counters, Origins};
 const NOW: Timestamp = Timestamp(1_000_000);
 
 /// A pipeline `p`: `events` → step `first` → queue `middle` → step `second`.
-fn ledger(settings: &str) -> Ledger {
+fn ledger(settings: &str) -> CommittedState {
     let folder = tempfile::tempdir().unwrap();
     let toml = format!(
         "[pipeline]\nname = \"p\"\nerrors = \"failed\"\n[source.events]\ntype = \"file\"\npath = \"in\"\n\
@@ -27,11 +27,18 @@ fn ledger(settings: &str) -> Ledger {
     let snapshots = vec![BTreeSet::new(); configuration.steps.len()];
     let heads = vec![0; configuration.queues.len()];
     let configuration = Arc::new(configuration);
-    Ledger { configuration, progress, snapshots, heads, marks: BTreeMap::new(), segments: BTreeMap::new() }
+    CommittedState {
+        configuration,
+        progress,
+        snapshots,
+        heads,
+        marks: BTreeMap::new(),
+        segments: BTreeMap::new(),
+    }
 }
 
-fn delivery(step: usize, first: u64, taken: usize, output: &[&str]) -> Entry {
-    Entry::Delivery(Box::new(batch(step, first, taken, output)))
+fn delivery(step: usize, first: u64, taken: usize, output: &[&str]) -> StepChange {
+    StepChange::Delivery(Box::new(batch(step, first, taken, output)))
 }
 
 fn batch(step: usize, first: u64, taken: usize, output: &[&str]) -> Delivery {
@@ -45,7 +52,7 @@ fn batch(step: usize, first: u64, taken: usize, output: &[&str]) -> Delivery {
         step,
         id: BatchId(first),
         jobs: jobs(first, taken as u64),
-        outputs: if step == 0 { vec![Made::for_queue(payloads, &origins, None)] } else { Vec::new() },
+        outputs: if step == 0 { vec![OutputBlock::for_queue(payloads, &origins, None)] } else { Vec::new() },
         delayed: Vec::new(),
         errors: None,
         outcomes: Vec::new(),
@@ -57,13 +64,13 @@ fn batch(step: usize, first: u64, taken: usize, output: &[&str]) -> Delivery {
     }
 }
 
-fn jobs(first: u64, jobs: u64) -> Jobs {
-    let spans = if jobs > 0 { vec![Span { input: 0, first, jobs }] } else { Vec::new() };
-    Jobs { spans, returned: Vec::new() }
+fn jobs(first: u64, jobs: u64) -> BatchJobs {
+    let spans = if jobs > 0 { vec![InputSpan { input: 0, first, jobs }] } else { Vec::new() };
+    BatchJobs { spans, returned: Vec::new() }
 }
 
-fn placed(mark: Option<Mark>, segments: Vec<Segment>, delivery: Delivery) -> Entry {
-    Entry::Delivery(Box::new(Delivery { places: vec![(0, mark, segments)], ..delivery }))
+fn placed(mark: Option<Mark>, segments: Vec<Segment>, delivery: Delivery) -> StepChange {
+    StepChange::Delivery(Box::new(Delivery { places: vec![(0, mark, segments)], ..delivery }))
 }
 
 fn segment(ordinal: u32, end: Option<Mark>) -> Segment {
@@ -106,7 +113,7 @@ fn a_delivery_of_nothing_moves_nothing() {
 #[test]
 fn what_the_slowest_reader_has_accounted_for_may_go() {
     let mut ledger = ledger("[step.third]\nfrom = \"middle\"\n");
-    let trimmed = |ledger: &Ledger, group: &[Entry]| {
+    let trimmed = |ledger: &CommittedState, group: &[StepChange]| {
         let trims = ledger.enter(group, &Vec::new(), NOW).changes.trims;
         trims.iter().map(|trim| (trim.queue.to_string(), trim.up_to)).collect::<Vec<_>>()
     };
@@ -144,8 +151,8 @@ fn a_size_lets_go_of_what_nobody_needs_and_of_nothing_else() {
 fn what_was_begun_is_on_record_until_it_is_delivered() {
     let mut ledger = ledger("");
     let begin = |id, first| {
-        let before = Before::Snapshot;
-        Entry::Begin(Begin {
+        let before = DurabilityBarrier::Snapshot;
+        StepChange::Begin(BeginBatch {
             step: 1,
             id: BatchId(id),
             before,
@@ -162,7 +169,7 @@ fn what_was_begun_is_on_record_until_it_is_delivered() {
     assert_eq!(first.inputs[0].name, "p/middle");
     ledger.settle(&group, page);
     // The rest of a batch has a later number than the batches behind it: each is removed on its own.
-    let group = [Entry::Delivery(Box::new(Delivery { id: BatchId(5), ..batch(1, 3, 2, &[]) }))];
+    let group = [StepChange::Delivery(Box::new(Delivery { id: BatchId(5), ..batch(1, 3, 2, &[]) }))];
     let page = ledger.enter(&group, &Vec::new(), NOW);
     assert_eq!(page.changes.settled.iter().map(|key| key.number).collect::<Vec<_>>(), [5]);
     ledger.settle(&group, page);
@@ -173,19 +180,20 @@ fn what_was_begun_is_on_record_until_it_is_delivered() {
 fn what_is_left_of_a_batch_that_was_begun_stays_on_record() {
     let mut ledger = ledger("");
     let part = |id, first, taken, rest| {
-        Entry::Delivery(Box::new(Delivery { id: BatchId(id), rest, ..batch(1, first, taken, &[]) }))
+        StepChange::Delivery(Box::new(Delivery { id: BatchId(id), rest, ..batch(1, first, taken, &[]) }))
     };
-    let numbers = |page: &Page| page.changes.snapshots.iter().map(|one| one.number).collect::<Vec<_>>();
+    let numbers =
+        |page: &PendingCommit| page.changes.snapshots.iter().map(|one| one.number).collect::<Vec<_>>();
     let jobs = |first, count| jobs(first, count);
-    let begun = Begin {
+    let begun = BeginBatch {
         step: 1,
         id: BatchId(4),
-        before: Before::Snapshot,
+        before: DurabilityBarrier::Snapshot,
         jobs: jobs(1, 9),
         rows: Vec::new(),
         places: Vec::new(),
     };
-    let group = [Entry::Begin(begun)];
+    let group = [StepChange::Begin(begun)];
     let page = ledger.enter(&group, &Vec::new(), NOW);
     ledger.settle(&group, page);
     let group = [part(4, 1, 3, Some((BatchId(7), jobs(4, 6))))];
@@ -206,15 +214,15 @@ fn what_is_left_of_a_batch_that_was_begun_stays_on_record() {
 #[test]
 fn at_most_once_moves_progress_before_the_attempt_and_counts_after_it() {
     let mut ledger = ledger("");
-    let begin = Begin {
+    let begin = BeginBatch {
         step: 1,
         id: BatchId(3),
-        before: Before::Progress,
+        before: DurabilityBarrier::Progress,
         jobs: jobs(3, 2),
         rows: Vec::new(),
         places: Vec::new(),
     };
-    let group = [Entry::Begin(begin)];
+    let group = [StepChange::Begin(begin)];
     let page = ledger.enter(&group, &Vec::new(), NOW);
     let progress = &page.changes.progress[0].2;
     assert_eq!((progress.finished(), progress.counters.taken), (&[(3, 4)][..], 0));
@@ -236,11 +244,12 @@ fn putting_back_takes_everything_back_that_was_accounted_for_above() {
     let group = [delivery(1, 1, 9, &[])];
     let page = ledger.enter(&group, &Vec::new(), NOW);
     ledger.settle(&group, page);
-    let page = ledger.enter(&[Entry::Rewind(Rewind { step: 1, next: vec![4] })], &Vec::new(), NOW);
+    let page = ledger.enter(&[StepChange::Rewind(Rewind { step: 1, next: vec![4] })], &Vec::new(), NOW);
     assert_eq!(page.changes.progress[0].2.watermark(), 3);
     assert_eq!(page.changes.trims[0].up_to, 3);
     // An input without deliveries has no jobs to run again.
-    let page = ledger.enter(&[Entry::Rewind(Rewind { step: 1, next: vec![u64::MAX] })], &Vec::new(), NOW);
+    let page =
+        ledger.enter(&[StepChange::Rewind(Rewind { step: 1, next: vec![u64::MAX] })], &Vec::new(), NOW);
     assert_eq!(page.changes.progress[0].2.watermark(), 9);
 }
 
@@ -255,7 +264,7 @@ fn places_in_a_source_are_written_once() {
     let mut ledger = ledger("");
     let mark = Mark { index: 5, segment: 0, offset: 50, line: 5 };
     let told = placed(Some(mark), vec![segment(0, None)], batch(0, 1, 5, &[]));
-    let places = |ledger: &Ledger, delivery: &Entry| {
+    let places = |ledger: &CommittedState, delivery: &StepChange| {
         let changes = ledger.enter(std::slice::from_ref(delivery), &Vec::new(), NOW).changes;
         (changes.marks.len(), changes.segments.len())
     };
@@ -275,11 +284,11 @@ fn places_in_a_source_are_written_once() {
 
 #[test]
 fn what_was_begun_can_be_found_again_in_its_source() {
-    for before in [Before::Snapshot, Before::Progress] {
+    for before in [DurabilityBarrier::Snapshot, DurabilityBarrier::Progress] {
         let mut ledger = ledger("");
         let mark = Mark { index: 1, segment: 0, offset: 0, line: 1 };
         let places = vec![(0, Some(mark), vec![segment(0, None)])];
-        let group = [Entry::Begin(Begin {
+        let group = [StepChange::Begin(BeginBatch {
             step: 0,
             id: BatchId(1),
             before,
@@ -297,7 +306,7 @@ fn what_was_begun_can_be_found_again_in_its_source() {
 #[test]
 fn a_step_is_not_put_forward_when_it_is_put_back() {
     let mut ledger = ledger("");
-    let group = [delivery(1, 1, 9, &[]), Entry::Rewind(Rewind { step: 1, next: vec![u64::MAX] })];
+    let group = [delivery(1, 1, 9, &[]), StepChange::Rewind(Rewind { step: 1, next: vec![u64::MAX] })];
     let page = ledger.enter(&group, &Vec::new(), NOW);
     ledger.settle(&group, page);
     assert_eq!((ledger.next(1), ledger.next(0)), (vec![10], vec![1]));

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use super::Committer;
 use crate::error::{Chain, EngineError};
 use crate::operator::apply::amend;
-use crate::operator::effect::Amendment;
-use crate::operator::request::{Asked, Request};
-use crate::runtime::message::{Durable, Message};
+use crate::operator::effect::RequestEffect;
+use crate::operator::request::{PendingRequest, Request};
+use crate::runtime::message::{CommitNotice, Message};
 use tidegate_store::Changes;
 
 /// Completions of different jobs, so that none of them depends on another.
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
-    asked: Vec<Asked>,
+    asked: Vec<PendingRequest>,
     /// Tokens of the completed jobs, one a job.
     tokens: BTreeSet<String>,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Completions {
 impl Completions {
     /// Adds a completion. Returns the request if it is of another kind, or if the group has a completion of
     /// the job already.
-    pub(crate) fn add(&mut self, asked: Asked) -> Option<Asked> {
+    pub(crate) fn add(&mut self, asked: PendingRequest) -> Option<PendingRequest> {
         match &asked.request {
             Request::Complete { token, .. } if !self.tokens.contains(token) => {
                 self.tokens.insert(token.clone());
@@ -45,9 +45,9 @@ impl Committer {
         }
         let now = self.clock.now();
         let mut changes = Changes { now, ..Changes::default() };
-        let mut judge = |asked: &Asked| {
+        let mut judge = |asked: &PendingRequest| {
             let amendment = amend(&self.store, &self.ledger.configuration, &asked.request, now)?;
-            let Amendment { changes: its, granted, told, .. } = amendment;
+            let RequestEffect { changes: its, granted, told, .. } = amendment;
             let place = told.then_some(changes.delayed.len());
             changes.undelayed.extend(its.undelayed);
             changes.delayed.extend(its.delayed);
@@ -64,7 +64,7 @@ impl Committer {
                 return Err(error);
             }
         };
-        let mut durable = Durable::default();
+        let mut durable = CommitNotice::default();
         for (asked, judged) in completions.asked.iter().zip(&judged) {
             let place = judged.as_ref().ok().and_then(|(_, place)| *place);
             let taken =

@@ -9,7 +9,7 @@ use tidegate_model::log_target;
 use tidegate_store::{Changes, Committed, Delayed, DelayedKey};
 
 /// Result of a commit.
-pub(crate) struct Done {
+pub(crate) struct CommitOutcome {
     pub(crate) stamp: Stamp,
     /// Keys of the parked jobs, in the order of the changes.
     pub(crate) delayed: Vec<DelayedKey>,
@@ -21,14 +21,14 @@ impl Committer {
         &mut self,
         changes: &Changes,
         told: &mut bool,
-    ) -> Result<Option<Done>, EngineError> {
+    ) -> Result<Option<CommitOutcome>, EngineError> {
         let stamp = |transaction| Stamp { position: 0, time: changes.now, transaction };
         match self.writer.commit(changes) {
             Ok(Committed { transaction, delayed, .. }) => {
                 if *told {
                     self.stats.set_full(None);
                 }
-                Ok(Some(Done { stamp: stamp(transaction), delayed }))
+                Ok(Some(CommitOutcome { stamp: stamp(transaction), delayed }))
             }
             Err(error) if error.is_full() => {
                 let error = error.into();
@@ -40,7 +40,7 @@ impl Committer {
                 };
                 self.stats.set_full(None);
                 let delayed = self.delayed_last(changes)?;
-                Ok(Some(Done { stamp: stamp(transaction), delayed }))
+                Ok(Some(CommitOutcome { stamp: stamp(transaction), delayed }))
             }
             Err(error) => Err(error.into()),
         }

@@ -2,24 +2,25 @@
 //! notified.
 
 use super::Committer;
-use super::disk_full::Done;
+use super::disk_full::CommitOutcome;
 use crate::error::{Chain, EngineError};
 use crate::operator::apply::amend;
-use crate::operator::effect::{Amendment, Moving, Place};
-use crate::operator::request::{Asked, Request};
-use crate::runtime::message::{Durable, Message, Moves, Telling};
+use crate::operator::effect::{MovedRows, RequestEffect, RowAfter};
+use crate::operator::request::{PendingRequest, Request};
+use crate::runtime::message::{CommitNotice, CompletionNotice, Message, MoveNotice};
 use tidegate_store::{Delayed, DelayedJob, DelayedKey};
 
 impl Committer {
     /// Applies a request in a commit of its own.
-    pub(crate) fn amend(&mut self, asked: &Asked) -> Result<(), EngineError> {
+    pub(crate) fn amend(&mut self, asked: &PendingRequest) -> Result<(), EngineError> {
         let now = self.clock.now();
         let amendment = match amend(&self.store, &self.ledger.configuration, &asked.request, now) {
             Ok(amendment) => amendment,
             Err(why) => {
                 // Nothing was changed: the locked jobs are released unchanged.
                 let (moved, told) = (self.unmoved(&asked.request), self.telling(&asked.request, None));
-                let durable = Durable { moved, told: told.into_iter().collect(), ..Durable::default() };
+                let durable =
+                    CommitNotice { moved, told: told.into_iter().collect(), ..CommitNotice::default() };
                 let _ = self.messages.send(Message::Committed(durable));
                 asked.answer(Err(why));
                 return Ok(());
@@ -47,14 +48,19 @@ impl Committer {
     }
 
     /// Applies the durable effects of a request and returns the commit notice.
-    fn amended(&mut self, request: &Request, amendment: Amendment, committed: &Done) -> Durable {
+    fn amended(
+        &mut self,
+        request: &Request,
+        amendment: RequestEffect,
+        committed: &CommitOutcome,
+    ) -> CommitNotice {
         let rows = committed.delayed.iter().cloned().zip(amendment.changes.delayed.iter());
         let steps = &self.ledger.configuration.steps;
         let returned = rows.filter_map(|(key, delayed)| {
             let step = steps.iter().position(|step| step.address == delayed.step)?;
             Some((step, key, delayed.job.clone()))
         });
-        let mut durable = Durable { paused: amendment.paused, ..Durable::default() };
+        let mut durable = CommitNotice { paused: amendment.paused, ..CommitNotice::default() };
         let mut returned = returned.peekable();
         let taken = returned.next_if(|_| amendment.told).map(|(_, row, job)| (row, job));
         durable.told.extend(self.telling(request, taken));
@@ -82,16 +88,16 @@ impl Committer {
         &self,
         request: &Request,
         taken: Option<(DelayedKey, DelayedJob)>,
-    ) -> Option<Telling> {
+    ) -> Option<CompletionNotice> {
         // Without a row the coordinator has locked no job; another completion of the job may be in flight.
         let Request::Complete { step, index, row: Some(_), .. } = request else { return None };
         let steps = &self.ledger.configuration.steps;
         let step = steps.iter().position(|declared| declared.address == *step)?;
-        Some(Telling { step, index: *index, taken })
+        Some(CompletionNotice { step, index: *index, taken })
     }
 
     /// Unchanged jobs of a request that had no effect.
-    fn unmoved(&self, request: &Request) -> Option<Moves> {
+    fn unmoved(&self, request: &Request) -> Option<MoveNotice> {
         let (step, rows, left) = match request {
             Request::Hasten { step, rows } | Request::Shift { step, rows, .. } => (step, rows, Vec::new()),
             Request::Cancel { step, rows, jobs, .. } => (step, rows, jobs.clone()),
@@ -103,7 +109,7 @@ impl Committer {
         // The next reader of the store reports its error.
         let found = self.store.delayed(&keys).ok()?;
         let stands = |(key, job): (DelayedKey, Option<DelayedJob>)| (key.clone(), job.map(|job| (key, job)));
-        Some(Moves {
+        Some(MoveNotice {
             step: position,
             rows: keys.into_iter().zip(found).map(stands).collect(),
             jobs: Vec::new(),
@@ -113,17 +119,17 @@ impl Committer {
 }
 
 /// Old and new rows of the moved jobs.
-fn moved(moves: Moving, rows: &[DelayedKey], jobs: &[Delayed]) -> Moves {
-    let stands = |(was, place): (DelayedKey, Place)| {
+fn moved(moves: MovedRows, rows: &[DelayedKey], jobs: &[Delayed]) -> MoveNotice {
+    let stands = |(was, place): (DelayedKey, RowAfter)| {
         let now = match place {
-            Place::Gone => None,
-            Place::Same(job) => Some((was.clone(), *job)),
-            Place::Delayed(position) => {
+            RowAfter::Gone => None,
+            RowAfter::Same(job) => Some((was.clone(), *job)),
+            RowAfter::Delayed(position) => {
                 rows.get(position).cloned().zip(jobs.get(position).map(|delayed| delayed.job.clone()))
             }
         };
         (was, now)
     };
-    let Moving { step, rows, jobs, left } = moves;
-    Moves { step, rows: rows.into_iter().map(stands).collect(), jobs, left }
+    let MovedRows { step, rows, jobs, left } = moves;
+    MoveNotice { step, rows: rows.into_iter().map(stands).collect(), jobs, left }
 }

@@ -12,7 +12,7 @@ use tidegate_store::testing::FaultyDisk;
 use tidegate_store::{Writer, open_disk};
 
 /// A pipeline `p` with a source `requests`, and a queue `other` of a second pipeline.
-fn ledger() -> Ledger {
+fn ledger() -> CommittedState {
     let folder = tempfile::tempdir().unwrap();
     let toml = "[source.requests]\ntype = \"http\"\ndedupe = \"10s\"\n[source.other]\ntype = \"http\"\n\
                 [step.a]\nfrom = \"requests\"\n[step.b]\nfrom = \"other\"\n";
@@ -21,7 +21,7 @@ fn ledger() -> Ledger {
     let (configuration, _) = load(folder.path(), &LoadOptions::default()).finish().unwrap();
     let progress =
         configuration.steps.iter().map(|step| vec![Progress::default(); step.inputs.len()]).collect();
-    Ledger {
+    CommittedState {
         progress,
         snapshots: vec![BTreeSet::new(); configuration.steps.len()],
         heads: vec![0; configuration.queues.len()],
@@ -38,11 +38,11 @@ fn store() -> (Store, Writer) {
 /// A job: its key and its content.
 type Job = (u8, u8);
 
-fn key(of: u8, content: u64) -> Key {
-    Key { hash: DeliveryHash(u128::from(of) + 1), content, verbatim: content + 100 }
+fn key(of: u8, content: u64) -> IdempotencyKey {
+    IdempotencyKey { hash: DeliveryHash(u128::from(of) + 1), content, verbatim: content + 100 }
 }
 
-type Outcomes = Arc<Mutex<Vec<Result<Pushed, Conflict>>>>;
+type Outcomes = Arc<Mutex<Vec<Result<Pushed, KeyConflict>>>>;
 
 fn push(jobs: &[Job], whole: Option<u8>, outcomes: &Outcomes) -> Push {
     let outcomes = Arc::clone(outcomes);
@@ -63,11 +63,11 @@ fn content((of, more): Job) -> u64 {
 /// Commits a group like the committer does, and returns the answers.
 fn commit(
     pushes: Vec<Push>,
-    (ledger, store, writer): (&mut Ledger, &Store, &mut Writer),
+    (ledger, store, writer): (&mut CommittedState, &Store, &mut Writer),
     outcomes: &Outcomes,
     now: i64,
-) -> Vec<Result<Pushed, Conflict>> {
-    let mut arrivals = Arrivals::of(pushes, ledger, store).unwrap();
+) -> Vec<Result<Pushed, KeyConflict>> {
+    let mut arrivals = IngestGroup::of(pushes, ledger, store).unwrap();
     let mut changes = Changes { now: Timestamp(now), ..Changes::default() };
     arrivals.add_to(ledger, &mut changes);
     writer.commit(&changes).unwrap();
@@ -88,12 +88,12 @@ struct Model {
 }
 
 impl Model {
-    fn push(&mut self, jobs: &[Job], whole: Option<u8>) -> Result<Pushed, Conflict> {
+    fn push(&mut self, jobs: &[Job], whole: Option<u8>) -> Result<Pushed, KeyConflict> {
         if let Some((first, new, before)) = whole.and_then(|of| self.bodies.get(&of)) {
             return if before == jobs {
                 Ok(Pushed::Known { first: *first, jobs: *new })
             } else {
-                Err(Conflict { position: None, index: Some(*first) })
+                Err(KeyConflict { position: None, index: Some(*first) })
             };
         }
         let (mut keys, mut queue, mut known) = (self.keys.clone(), self.queue.clone(), Vec::new());
@@ -102,7 +102,7 @@ impl Model {
                 Some(&(index, before)) if before == job => known.push((position, index)),
                 Some(&(index, _)) => {
                     let index = Some(index).filter(|&index| index <= self.queue.len() as u64);
-                    return Err(Conflict { position: Some(position), index });
+                    return Err(KeyConflict { position: Some(position), index });
                 }
                 None => {
                     queue.push(job);
@@ -187,7 +187,7 @@ fn many_jobs_are_kept_for_readers_in_pieces() {
     let jobs: Vec<Job> = (0..25).flat_map(|one| (0..200).map(move |other| (other, one))).collect();
     let mut pushed = push(&jobs, None, &outcomes);
     pushed.each.clear();
-    let mut arrivals = Arrivals::of(vec![pushed], &ledger, &store).unwrap();
+    let mut arrivals = IngestGroup::of(vec![pushed], &ledger, &store).unwrap();
     let pieces = arrivals.take_pieces();
     assert!(pieces.iter().all(|(queue, piece)| *queue == QueueRef(1) && piece.len() <= PIECE_JOBS));
     assert_eq!(pieces.iter().map(|(_, piece)| piece.len()).sum::<usize>(), 5000);

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use crate::commit::queue_cache::Tails;
-use crate::commit::request::Order;
-use crate::coordinator::{Action, Plan};
-use crate::processor::monitor_protocol::{Asking, Seen, Word};
+use crate::commit::queue_cache::QueueCaches;
+use crate::commit::request::CommitRequest;
+use crate::coordinator::{Action, CoordinatorInit};
+use crate::processor::monitor_protocol::{JobVerdict, StatusQuery, StatusReport};
 use crate::recovery::start;
-use crate::recovery::start::Started;
-use crate::runtime::message::{Durable, Message, Telling};
+use crate::recovery::start::RecoveredState;
+use crate::runtime::message::{CommitNotice, CompletionNotice, Message};
 use crate::step::stats::Stats;
 use tidegate_components::source::BatchLimit;
 use tidegate_config::{LoadOptions, load};
@@ -22,7 +22,7 @@ const NOW: Timestamp = Timestamp(1000);
 
 /// Coordinator of one step with one delayed job.
 struct Play {
-    floor: Floor,
+    floor: Coordinator,
     store: Store,
     /// Keeps the store open.
     _writer: Writer,
@@ -61,13 +61,13 @@ impl Play {
         };
         let delayed = vec![Delayed { step: step(), due, job }];
         writer.commit(&Changes { delayed, ..Changes::default() }).unwrap();
-        let Started { flows, tickers, heads, .. } =
+        let RecoveredState { flows, tickers, heads, .. } =
             start::start(&configuration, &store, NOW, &AtomicBool::new(false)).unwrap().unwrap();
-        let mut floor = Floor::new(Plan {
+        let mut floor = Coordinator::new(CoordinatorInit {
             flows,
             tickers,
             heads,
-            tails: Arc::new(Tails::new(configuration.queues.len())),
+            tails: Arc::new(QueueCaches::new(configuration.queues.len())),
             workers: 1,
             batch: BatchLimit { jobs: 10, bytes: 1000 },
             until_idle: false,
@@ -87,25 +87,27 @@ impl Play {
     fn ask(&mut self, request: Request) -> (Request, u64) {
         let (reply, _) = crossbeam_channel::bounded(1);
         let mut actions = Vec::new();
-        self.floor.take_in(Message::Asked(Asked::new(request, reply)), NOW, &mut actions).unwrap();
+        self.floor.take_in(Message::Asked(PendingRequest::new(request, reply)), NOW, &mut actions).unwrap();
         let asked = actions.into_iter().find_map(|action| match action {
-            Action::Commit(Order::Amend(asked)) => Some((asked.request, asked.moved.busy + asked.moved.gone)),
+            Action::Commit(CommitRequest::Amend(asked)) => {
+                Some((asked.request, asked.moved.busy + asked.moved.gone))
+            }
             _ => None,
         });
         asked.unwrap()
     }
 
     fn hasten(&mut self) -> (Request, u64) {
-        let rows = vec![Row::of(&self.row())];
+        let rows = vec![ParkedJobRef::of(&self.row())];
         self.ask(Request::Hasten { step: step(), rows })
     }
 
-    fn cancel(&mut self, rows: Vec<Row>, jobs: Vec<u64>) -> (Request, u64) {
+    fn cancel(&mut self, rows: Vec<ParkedJobRef>, jobs: Vec<u64>) -> (Request, u64) {
         self.ask(Request::Cancel { step: step(), rows, jobs, drop: false, pending: true })
     }
 
     /// Completes the job externally; returns its row, as far as the coordinator knows it.
-    fn say(&mut self, status: Status) -> Option<Row> {
+    fn say(&mut self, status: Status) -> Option<ParkedJobRef> {
         let completion = Completion { status, result: None, reason: None };
         let token = String::new();
         match self.ask(Request::Complete { step: step(), index: 1, token, completion, row: None }) {
@@ -120,13 +122,13 @@ impl Play {
         let mut job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
         let Standing::Pending { handle, since } = job.standing else { panic!("{:?}", job.standing) };
         job.standing = Standing::Told { handle, since, completion };
-        let told = vec![Telling { step: 1, index: 1, taken: Some((row, job)) }];
-        let durable = Durable { told, ..Durable::default() };
+        let told = vec![CompletionNotice { step: 1, index: 1, taken: Some((row, job)) }];
+        let durable = CommitNotice { told, ..CommitNotice::default() };
         self.floor.take_in(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
     }
 
     /// Returns the next poll of the monitor.
-    fn asks(&mut self, now: Timestamp) -> Asking {
+    fn asks(&mut self, now: Timestamp) -> StatusQuery {
         let mut actions = Vec::new();
         self.floor.tick(now, &mut actions);
         let asking = actions.into_iter().find_map(|action| match action {
@@ -137,10 +139,11 @@ impl Play {
     }
 
     /// Answers a poll; returns whether that delivers anything.
-    fn answers(&mut self, asking: &Asking, status: Status, now: Timestamp) -> bool {
-        let word = Word { status, result: None, reason: None };
+    fn answers(&mut self, asking: &StatusQuery, status: Status, now: Timestamp) -> bool {
+        let word = JobVerdict { status, result: None, reason: None };
         let answers = asking.jobs.iter().map(|&(key, _)| (key, word.clone())).collect();
-        let (step, ask, seen) = (asking.step, asking.ask, Ok(Seen { answers, ..Seen::default() }));
+        let (step, ask, seen) =
+            (asking.step, asking.ask, Ok(StatusReport { answers, ..StatusReport::default() }));
         let mut actions = Vec::new();
         self.floor.take_in(Message::StatusSeen { step, ask, seen }, now, &mut actions).unwrap();
         actions.iter().any(|action| matches!(action, Action::ReadStore(_)))
@@ -155,8 +158,8 @@ impl Play {
 
     fn is_moved(&mut self, rows: Vec<(DelayedKey, Option<(DelayedKey, DelayedJob)>)>) {
         let position = 1;
-        let moves = Moves { step: position, rows, jobs: Vec::new(), left: Vec::new() };
-        let durable = Durable { moved: Some(moves), ..Durable::default() };
+        let moves = MoveNotice { step: position, rows, jobs: Vec::new(), left: Vec::new() };
+        let durable = CommitNotice { moved: Some(moves), ..CommitNotice::default() };
         self.floor.take_in(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
     }
 }
@@ -173,7 +176,7 @@ const QUEUERS: [&str; 2] = ["", "queuer = { strategy = \"serial\" }"];
 fn a_job_that_somebody_moves_is_left_alone_by_others_until_that_is_durable() {
     for queuer in QUEUERS {
         let mut play = Play::new(queuer);
-        let row = Row::of(&play.row());
+        let row = ParkedJobRef::of(&play.row());
         let hastened = play.hasten();
         assert!(matches!(hastened, (Request::Hasten { rows, .. }, 0) if rows == [row]), "{queuer}");
         // A cancelled job must not return with the answer to the first request.
@@ -197,7 +200,7 @@ fn a_job_that_somebody_takes_out_is_left_alone_by_others_though_it_was_not_read_
 #[test]
 fn a_pending_job_that_somebody_takes_out_is_nobodys_from_then_on() {
     let mut play = Play::pending(QUEUERS[1]);
-    let row = Row::of(&play.row());
+    let row = ParkedJobRef::of(&play.row());
     let asked = play.ask(Request::Cancel {
         step: step(),
         rows: vec![row],
@@ -220,7 +223,7 @@ fn a_pending_job_that_somebody_takes_out_is_nobodys_from_then_on() {
 fn a_pending_job_that_is_out_stays_out() {
     let mut play = Play::pending(QUEUERS[1]);
     let row = play.row();
-    play.cancel(vec![Row::of(&row)], Vec::new());
+    play.cancel(vec![ParkedJobRef::of(&row)], Vec::new());
     play.is_moved(vec![(row.clone(), None)]);
     assert_eq!(play.say(Status::Committed), None);
     assert_eq!(play.floor.dispatcher.state(1, JobKey::stored(row.sequence)), None);
@@ -231,7 +234,7 @@ fn a_pending_job_that_is_out_stays_out() {
 fn what_the_outside_says_of_a_job_goes_before_taking_it_out() {
     for status in [Status::Valid, Status::Committed] {
         let mut play = Play::pending(QUEUERS[1]);
-        let row = Row::of(&play.row());
+        let row = ParkedJobRef::of(&play.row());
         assert_eq!(play.say(status), Some(row));
         // The row changes as soon as the completion is durable.
         let cancelled = play.cancel(vec![row], Vec::new());
@@ -242,7 +245,7 @@ fn what_the_outside_says_of_a_job_goes_before_taking_it_out() {
 #[test]
 fn a_monitor_is_not_believed_while_what_somebody_has_said_is_on_its_way_to_the_store() {
     let mut play = Play::pending(MONITORED);
-    let row = Row::of(&play.row());
+    let row = ParkedJobRef::of(&play.row());
     let asking = play.asks(Timestamp(3000));
     assert_eq!(play.say(Status::Valid), Some(row));
     // The row to deliver is about to change.

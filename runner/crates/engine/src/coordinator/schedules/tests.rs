@@ -9,15 +9,15 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use super::*;
-use crate::commit::committed_state::Ledger;
+use crate::commit::committed_state::CommittedState;
 use crate::commit::committer::Committer;
 use crate::commit::inbox::Inbox;
-use crate::commit::queue_cache::Tails;
-use crate::commit::request::Order;
+use crate::commit::queue_cache::QueueCaches;
+use crate::commit::request::CommitRequest;
 use crate::commit::sinks::Sinks;
-use crate::coordinator::{Action, Floor, Plan};
+use crate::coordinator::{Action, Coordinator, CoordinatorInit};
 use crate::recovery::start;
-use crate::recovery::start::Started;
+use crate::recovery::start::RecoveredState;
 use crate::runtime::message::Message;
 use crate::step::stats::Stats;
 use tidegate_components::source::BatchLimit;
@@ -38,7 +38,7 @@ struct Place {
 /// A run whose steps do nothing.
 struct Running {
     clock: Arc<ManualClock>,
-    floor: Floor,
+    floor: Coordinator,
     committer: Committer,
     told: Receiver<Message>,
     finished: bool,
@@ -77,9 +77,10 @@ impl Place {
         let (store, writer) = open_disk(Box::new(self.disk.clone())).unwrap();
         let started =
             start::start(&configuration, &store, self.clock.now(), &AtomicBool::new(false)).unwrap().unwrap();
-        let Started { progress, snapshots, heads, flows, tickers, sinks, marks, segments, .. } = started;
-        let tails = Arc::new(Tails::new(configuration.queues.len()));
-        let floor = Floor::new(Plan {
+        let RecoveredState { progress, snapshots, heads, flows, tickers, sinks, marks, segments, .. } =
+            started;
+        let tails = Arc::new(QueueCaches::new(configuration.queues.len()));
+        let floor = Coordinator::new(CoordinatorInit {
             configuration: Arc::clone(&configuration),
             flows,
             tickers,
@@ -97,7 +98,7 @@ impl Place {
             store,
             attempts: Attempts::none(),
             opening: started.opening,
-            ledger: Ledger { configuration: configured, progress, snapshots, heads, marks, segments },
+            ledger: CommittedState { configuration: configured, progress, snapshots, heads, marks, segments },
             sinks: Sinks::new(Arc::clone(&configuration), sinks),
             broken_steps: BTreeSet::new(),
             inbox: Arc::new(Inbox::new(configuration.queues.len())),
@@ -145,10 +146,10 @@ impl Running {
         loop {
             for action in std::mem::take(&mut actions) {
                 match action {
-                    Action::Commit(Order::Ticked(ticked)) => {
+                    Action::Commit(CommitRequest::Ticked(ticked)) => {
                         self.failed |= self.committer.commit(Vec::new(), Vec::new(), vec![ticked]).is_err();
                     }
-                    Action::Commit(Order::LetGo) => self.committer.let_go().unwrap(),
+                    Action::Commit(CommitRequest::LetGo) => self.committer.let_go().unwrap(),
                     Action::Commit(order) => panic!("{order:?}"),
                     Action::Finish(_) => self.finished = true,
                     _ => {}

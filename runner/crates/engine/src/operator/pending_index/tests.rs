@@ -10,7 +10,7 @@ struct World {
     store: Store,
     writer: Writer,
     step: Step,
-    whereabouts: Whereabouts,
+    whereabouts: PendingIndex,
 }
 
 impl World {
@@ -21,7 +21,7 @@ impl World {
         let configuration = load(folder.path(), &LoadOptions::default()).finish().unwrap().0;
         let (store, writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
         let step = configuration.steps.into_iter().find(|step| step.inputs.len() == 2).unwrap();
-        Self { store, writer, step, whereabouts: Whereabouts::default() }
+        Self { store, writer, step, whereabouts: PendingIndex::default() }
     }
 
     /// Hands over jobs that are made of these pairs.

@@ -2,7 +2,7 @@
 
 use super::{Crash, Stage};
 use crate::commit::committer::Completions;
-use crate::commit::request::{Entry, Order};
+use crate::commit::request::{CommitRequest, StepChange};
 use crate::error::EngineError;
 use crate::runtime::message::Message;
 
@@ -15,29 +15,29 @@ impl Stage<'_> {
             orders += 1;
             let is_first = group.is_empty() && pushes.is_empty() && ticked.is_empty() && told.is_empty();
             match self.orders.pop_front() {
-                Some(Order::Enter(entry)) => group.push(entry),
-                Some(Order::Amend(asked)) => match told.add(asked) {
+                Some(CommitRequest::Enter(entry)) => group.push(entry),
+                Some(CommitRequest::Amend(asked)) => match told.add(asked) {
                     None => {}
                     Some(asked) if is_first => {
                         let amended = self.committer.amend(&asked);
                         return self.committed(amended);
                     }
                     Some(asked) => {
-                        self.orders.push_front(Order::Amend(asked));
+                        self.orders.push_front(CommitRequest::Amend(asked));
                         break;
                     }
                 },
-                Some(Order::LetGo) if is_first => {
+                Some(CommitRequest::LetGo) if is_first => {
                     let let_go = self.committer.let_go();
                     return self.committed(let_go);
                 }
-                Some(Order::Stopped(stop)) if is_first => {
+                Some(CommitRequest::Stopped(stop)) if is_first => {
                     let noted = self.committer.note_stopped(vec![stop]);
                     return self.committed(noted);
                 }
                 // The group takes all pushes of the inbox, like a committer does.
-                Some(Order::Arrived) => pushes.extend(self.committer.inbox.take(usize::MAX)),
-                Some(Order::Ticked(more)) => ticked.push(more),
+                Some(CommitRequest::Arrived) => pushes.extend(self.committer.inbox.take(usize::MAX)),
+                Some(CommitRequest::Ticked(more)) => ticked.push(more),
                 Some(order) => {
                     self.orders.push_front(order);
                     break;
@@ -46,11 +46,11 @@ impl Stage<'_> {
             }
         }
         for entry in &group {
-            if let Entry::Rewind(rewind) = entry {
+            if let StepChange::Rewind(rewind) = entry {
                 self.world.effects.forget(&self.configuration.steps[rewind.step].address);
             }
         }
-        let deliveries = group.iter().filter_map(Entry::as_delivery);
+        let deliveries = group.iter().filter_map(StepChange::as_delivery);
         let delivered: Vec<_> = deliveries.map(|delivery| (delivery.step, delivery.jobs.clone())).collect();
         let committed = self.committer.commit(group, pushes, ticked);
         self.committed(committed)?;

@@ -6,15 +6,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::{Crash, Stage};
-use crate::commit::committed_state::Ledger;
+use crate::commit::committed_state::CommittedState;
 use crate::commit::committer::Committer;
 use crate::commit::inbox::Inbox;
-use crate::commit::queue_cache::Tails;
+use crate::commit::queue_cache::QueueCaches;
 use crate::commit::sinks::Sinks;
-use crate::coordinator::{Floor, Plan};
+use crate::coordinator::{Coordinator, CoordinatorInit};
 use crate::error::EngineError;
 use crate::recovery::start;
-use crate::recovery::start::Started;
+use crate::recovery::start::RecoveredState;
 use crate::simulation::world::World;
 use crate::step::stats::Stats;
 use tidegate_components::sink::{Sink, StdoutWriter};
@@ -46,7 +46,7 @@ impl<'w> Stage<'w> {
         };
         assert!(started.halts.is_empty(), "{:?}", started.halts);
         world.print_to(&mut started);
-        let Started {
+        let RecoveredState {
             progress,
             snapshots,
             heads,
@@ -62,9 +62,9 @@ impl<'w> Stage<'w> {
         world.tally.again += flows.iter().map(|flow| flow.redo.len() as u64).sum::<u64>();
         let batch = BatchLimit { jobs: 1 + world.dice.below(8), bytes: 1 + world.dice.below(2000) };
         let workers = 1 + world.dice.below(3);
-        let tails = Arc::new(Tails::new(configuration.queues.len()));
+        let tails = Arc::new(QueueCaches::new(configuration.queues.len()));
         let stats = Arc::new(Stats::new(configuration.steps.len(), world.clock.now()));
-        let mut floor = Floor::new(Plan {
+        let mut floor = Coordinator::new(CoordinatorInit {
             configuration: Arc::clone(&configuration),
             flows,
             tickers,
@@ -86,7 +86,7 @@ impl<'w> Stage<'w> {
             store: store.clone(),
             attempts: Attempts::none(),
             opening: started.opening,
-            ledger: Ledger { configuration: configured, progress, snapshots, heads, marks, segments },
+            ledger: CommittedState { configuration: configured, progress, snapshots, heads, marks, segments },
             sinks: Sinks::new(Arc::clone(&configuration), sinks),
             broken_steps: BTreeSet::new(),
             inbox: Arc::new(Inbox::new(configuration.queues.len())),
@@ -129,7 +129,7 @@ impl<'w> Stage<'w> {
 
 impl World {
     /// Redirects standard output.
-    fn print_to(&mut self, started: &mut Started) {
+    fn print_to(&mut self, started: &mut RecoveredState) {
         for (sink, declared) in started.sinks.iter_mut().zip(&self.configuration.sinks) {
             if let SinkKind::Stdout(format) = declared.kind {
                 let printed = self.effects.printed.entry(declared.address.clone()).or_default();

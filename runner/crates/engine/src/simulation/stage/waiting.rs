@@ -1,7 +1,7 @@
 //! Simulated waits: let gates and monitors answer, add external events, and set the clock.
 
 use super::{Crash, Stage};
-use crate::commit::request::Order;
+use crate::commit::request::CommitRequest;
 use crate::coordinator::Action;
 use crate::runtime::message::Message;
 use crate::simulation::waiting::Coming;
@@ -161,7 +161,7 @@ impl Stage<'_> {
         }
         loop {
             if self.orders.is_empty() && !self.committer.inbox.is_empty() {
-                self.orders.push_back(Order::Arrived);
+                self.orders.push_back(CommitRequest::Arrived);
             }
             if self.orders.is_empty() {
                 return Ok(());

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use crossbeam_channel::{Receiver, TryRecvError};
 
 use super::standing::{At, Standings, Way};
-use crate::operator::request::{Asked, Granted, Moved, Request, Row};
+use crate::operator::request::{MoveSummary, ParkedJobRef, PendingRequest, Request, RequestOutcome};
 use crate::simulation::dice::Dice;
 use tidegate_model::Address;
 use tidegate_store::{ReadError, Store};
 
 #[derive(Debug, Default)]
 pub(crate) struct Callers {
-    asked: Vec<(Request, Receiver<Result<Granted, String>>)>,
+    asked: Vec<(Request, Receiver<Result<RequestOutcome, String>>)>,
     /// Rows of the last request.
-    last: Vec<Row>,
+    last: Vec<ParkedJobRef>,
     /// Rows by sequence, and indices, that were ever requested.
     pub(crate) hastened: BTreeSet<u64>,
     pub(crate) cancelled_rows: BTreeSet<u64>,
@@ -39,7 +39,7 @@ impl Callers {
         step: &Address,
         standings: &Standings,
         may_take_fresh: bool,
-    ) -> Option<Asked> {
+    ) -> Option<PendingRequest> {
         let step = step.clone();
         let request = match dice.below(6) {
             0 => Request::Pause { step, paused: true },
@@ -69,16 +69,16 @@ impl Callers {
     }
 
     /// Requests that a paused step resume, unless a pause request is open.
-    pub(crate) fn go_on(&mut self, step: &Address) -> Option<Asked> {
+    pub(crate) fn go_on(&mut self, step: &Address) -> Option<PendingRequest> {
         let is_about_that = |(request, _): &(Request, _)| matches!(request, Request::Pause { .. });
         let wanted = self.paused && !self.asked.iter().any(is_about_that);
         wanted.then(|| self.ask(Request::Pause { step: step.clone(), paused: false }))
     }
 
-    fn ask(&mut self, request: Request) -> Asked {
+    fn ask(&mut self, request: Request) -> PendingRequest {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.asked.push((request.clone(), answer));
-        Asked::new(request, reply)
+        PendingRequest::new(request, reply)
     }
 
     /// Reads the answers.
@@ -93,25 +93,26 @@ impl Callers {
         }
     }
 
-    fn granted(&mut self, request: &Request, granted: &Granted, standings: &Standings) {
+    fn granted(&mut self, request: &Request, granted: &RequestOutcome, standings: &Standings) {
         self.granted += 1;
         match (request, granted) {
-            (Request::Pause { paused, .. }, Granted::Paused { changed }) => {
+            (Request::Pause { paused, .. }, RequestOutcome::Paused { changed }) => {
                 assert!(self.in_doubt || *changed == (self.paused != *paused), "{request:?}: {granted:?}");
                 (self.paused, self.in_doubt) = (*paused, false);
             }
-            (Request::Hasten { rows, .. }, Granted::Hastened(moved)) => {
-                let Moved { jobs, busy, gone } = *moved;
+            (Request::Hasten { rows, .. }, RequestOutcome::Hastened(moved)) => {
+                let MoveSummary { jobs, busy, gone } = *moved;
                 self.moved += jobs;
                 assert_eq!(jobs + busy + gone, rows.len() as u64, "{request:?}: {granted:?}");
             }
-            (Request::Cancel { rows, jobs, drop, .. }, Granted::Cancelled(moved)) => {
-                let Moved { jobs: taken, busy, gone } = *moved;
+            (Request::Cancel { rows, jobs, drop, .. }, RequestOutcome::Cancelled(moved)) => {
+                let MoveSummary { jobs: taken, busy, gone } = *moved;
                 self.moved += taken;
                 assert_eq!(taken + busy + gone, (rows.len() + jobs.len()) as u64, "{request:?}: {granted:?}");
                 let way = if *drop { Way::Nothing } else { Way::Error };
                 let out = |index: &u64| standings.jobs.get(index) == Some(&At::Through(way));
-                let stands = |row: &&Row| standings.rows.keys().any(|key| key.sequence == row.sequence);
+                let stands =
+                    |row: &&ParkedJobRef| standings.rows.keys().any(|key| key.sequence == row.sequence);
                 let rows_out = rows.iter().filter(|row| !stands(row)).count();
                 let jobs_out = jobs.iter().filter(|index| out(index)).count();
                 assert!(rows_out + jobs_out >= usize::try_from(taken).unwrap(), "{request:?}: {granted:?}");
@@ -132,14 +133,17 @@ impl Callers {
     }
 
     /// Some parked jobs, present or past, or those of another open request.
-    fn rows(&mut self, dice: &mut Dice, standings: &Standings) -> Option<Vec<Row>> {
-        let all: Vec<Row> = standings.rows.keys().map(Row::of).collect();
+    fn rows(&mut self, dice: &mut Dice, standings: &Standings) -> Option<Vec<ParkedJobRef>> {
+        let all: Vec<ParkedJobRef> = standings.rows.keys().map(ParkedJobRef::of).collect();
         let count = 1 + dice.below(3);
         let mut rows = if dice.chance(40) { self.last.clone() } else { dice.several(&all, count) };
         if dice.chance(10) {
             let sequences: Vec<u64> = standings.sequences.keys().copied().collect();
             if !sequences.is_empty() {
-                rows.push(Row { due: tidegate_model::Timestamp(0), sequence: *dice.pick(&sequences) });
+                rows.push(ParkedJobRef {
+                    due: tidegate_model::Timestamp(0),
+                    sequence: *dice.pick(&sequences),
+                });
             }
         }
         rows.sort_unstable();

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use tidegate_plugin::{Failure, FailureKind};
 
 use crate::processor::monitor_protocol;
-use crate::processor::monitor_protocol::Asking;
+use crate::processor::monitor_protocol::StatusQuery;
 use crate::runtime::message::Message;
 use crate::simulation::dice::Dice;
 use tidegate_model::Status;
@@ -74,8 +74,8 @@ impl Outside {
     }
 
     /// Answers a monitor like a worker, for a ledger that makes mistakes.
-    pub(crate) fn answer(&mut self, dice: &mut Dice, store: &Store, asking: Asking) -> Message {
-        let Asking { step, ask, jobs } = asking;
+    pub(crate) fn answer(&mut self, dice: &mut Dice, store: &Store, asking: StatusQuery) -> Message {
+        let StatusQuery { step, ask, jobs } = asking;
         let (keys, rows): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
         let found = store.delayed(&rows).unwrap();
         let waits = |job: &DelayedJob| job.standing.status().is_some_and(Status::waits);
@@ -160,7 +160,7 @@ fn asked(job: &DelayedJob) -> (u64, String) {
 fn read(
     answer: &Value,
     jobs: &[(tidegate_dispatch::JobKey, DelayedJob)],
-) -> Result<monitor_protocol::Seen, Failure> {
+) -> Result<monitor_protocol::StatusReport, Failure> {
     monitor_protocol::read(answer.to_string().as_bytes(), jobs)
         .map_err(|why| Failure::new(FailureKind::Output, why))
 }

@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Waiting;
 use super::plan::Order;
 use super::standing::{At, position};
-use crate::commit::request::{Entry, Order as Ordered};
-use crate::coordinator::{Action, Floor};
+use crate::commit::request::{CommitRequest as Ordered, StepChange};
+use crate::coordinator::{Action, Coordinator};
 use crate::runtime::message::Message;
 use tidegate_config::Configuration;
-use tidegate_dispatch::{BatchId, State};
+use tidegate_dispatch::{BatchId, WaitingState};
 
 /// State that was reported to the run, and jobs that it has started.
 #[derive(Debug, Default)]
 pub(crate) struct Picking {
     /// State of each job when it was last reported.
-    stood: BTreeMap<u64, State>,
+    stood: BTreeMap<u64, WaitingState>,
     /// Picked jobs that did not run: they keep their turn.
     put_back: BTreeSet<u64>,
     /// Last answer of the gate, with its time.
@@ -67,22 +67,23 @@ impl Waiting {
     pub(crate) fn after(
         &mut self,
         configuration: &Configuration,
-        floor: &Floor,
+        floor: &Coordinator,
         delivered: &[(usize, BatchId)],
         now: i64,
     ) {
         let step = position(configuration, &self.step);
         let Some(sight) = floor.sight(step) else { return };
         let state = |index: u64| self.standings.keys(index).find_map(|key| sight.room.state(key));
-        let stands: BTreeMap<u64, State> =
+        let stands: BTreeMap<u64, WaitingState> =
             self.standings.jobs.keys().filter_map(|&index| Some((index, state(index)?))).collect();
-        let runs = |all: &BTreeMap<u64, State>, index: u64| all.get(&index) == Some(&State::Running);
+        let runs =
+            |all: &BTreeMap<u64, WaitingState>, index: u64| all.get(&index) == Some(&WaitingState::Running);
         for &index in stands.keys() {
             if runs(&stands, index) && !runs(&self.picking.stood, index) {
                 self.picked(index, &stands, now);
                 self.picking.put_back.remove(&index);
             }
-            if runs(&self.picking.stood, index) && stands[&index] == State::Waiting {
+            if runs(&self.picking.stood, index) && stands[&index] == WaitingState::Waiting {
                 self.picking.put_back.insert(index);
             }
         }
@@ -93,7 +94,7 @@ impl Waiting {
         }
     }
 
-    fn picked(&self, index: u64, stands: &BTreeMap<u64, State>, now: i64) {
+    fn picked(&self, index: u64, stands: &BTreeMap<u64, WaitingState>, now: i64) {
         let Picking { stood, gate, held_until, paused, stopping, set_back, .. } = &self.picking;
         let what = || format!("{index} is picked at {now}: {self:#?}");
         assert!(!paused && !stopping, "the step starts nothing: {}", what());
@@ -122,16 +123,16 @@ impl Waiting {
             && self.standings.jobs[&index] == At::Fresh
             && !self.picking.put_back.contains(&index);
         for (&other, state) in stands.range(..index).filter(|_| first_of_all) {
-            let waits = *state == State::Waiting && stood.get(&other) == Some(&State::Waiting);
+            let waits = *state == WaitingState::Waiting && stood.get(&other) == Some(&WaitingState::Waiting);
             assert!(!waits, "{other} waits and is older: {}", what());
         }
     }
 
     /// Whether the run knows that the outcome of an attempt is unknown, or that the ledger does not know the
     /// job.
-    fn is_unknown(&self, index: u64, stands: &BTreeMap<u64, State>) -> bool {
-        let busy = |all: &BTreeMap<u64, State>| {
-            matches!(all.get(&index), Some(State::Running | State::Pending) | None)
+    fn is_unknown(&self, index: u64, stands: &BTreeMap<u64, WaitingState>) -> bool {
+        let busy = |all: &BTreeMap<u64, WaitingState>| {
+            matches!(all.get(&index), Some(WaitingState::Running | WaitingState::Pending) | None)
         };
         matches!(self.standings.jobs[&index], At::Started(_))
             && !busy(stands)
@@ -168,7 +169,7 @@ impl Waiting {
         let step = position(configuration, &self.step);
         let Picking { paused, stopping, .. } = self.picking;
         match action {
-            Action::Commit(Ordered::Enter(Entry::Begin(begin))) if begin.step == step => {
+            Action::Commit(Ordered::Enter(StepChange::Begin(begin))) if begin.step == step => {
                 assert!(!paused && !stopping, "a batch is begun, and the step starts nothing: {self:#?}");
             }
             // A begun batch is finished in any case.

@@ -3,7 +3,7 @@
 use crossbeam_channel::{Receiver, TryRecvError};
 use tidegate_plugin::Payloads;
 
-use crate::commit::inbox::{Conflict, Key, Push, Pushed};
+use crate::commit::inbox::{IdempotencyKey, KeyConflict, Push, Pushed};
 use crate::simulation::dice::Dice;
 use crate::simulation::history::History;
 use tidegate_config::QueueRef;
@@ -32,7 +32,7 @@ struct Asked {
     letters: Vec<usize>,
     /// Whether the push has other content under a used key.
     forged: bool,
-    answer: Receiver<Result<Pushed, Conflict>>,
+    answer: Receiver<Result<Pushed, KeyConflict>>,
 }
 
 impl Pushers {
@@ -67,16 +67,16 @@ impl Pushers {
         let jobs: Vec<String> =
             all.map(|job| if forged { job.replace("\"id\"", "\"ID\"") } else { job.clone() }).collect();
         let contents = |text: &str| content_hash(text.as_bytes());
-        let each: Vec<Key> = if self.keyed {
+        let each: Vec<IdempotencyKey> = if self.keyed {
             letters
                 .iter()
                 .zip(&jobs)
-                .map(|(at, job)| Key { hash: hash(*at), content: contents(job), verbatim: 0 })
+                .map(|(at, job)| IdempotencyKey { hash: hash(*at), content: contents(job), verbatim: 0 })
                 .collect()
         } else {
             Vec::new()
         };
-        let whole = (!self.keyed).then(|| Key {
+        let whole = (!self.keyed).then(|| IdempotencyKey {
             hash: hash(first),
             content: contents(&jobs.join("\n")),
             verbatim: 0,
@@ -99,7 +99,7 @@ impl Pushers {
         }
     }
 
-    fn answered(&mut self, letters: &[usize], forged: bool, outcome: Result<Pushed, Conflict>) {
+    fn answered(&mut self, letters: &[usize], forged: bool, outcome: Result<Pushed, KeyConflict>) {
         let pushed = match (outcome, forged) {
             (Err(conflict), true) => {
                 let first = self.letters[letters[conflict.position.unwrap_or(0)]].first;

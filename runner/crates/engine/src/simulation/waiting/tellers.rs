@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use crossbeam_channel::{Receiver, TryRecvError};
 
 use super::standing::{At, Standings, Way};
-use crate::operator::request::{Asked, Completed, Granted, Request};
+use crate::operator::request::{CompletionOutcome, PendingRequest, Request, RequestOutcome};
 use crate::simulation::dice::Dice;
 use tidegate_model::{Address, Status};
 use tidegate_store::Completion;
 
 /// Channel of the answer to a completion.
-type Answer = Receiver<Result<Granted, String>>;
+type Answer = Receiver<Result<RequestOutcome, String>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Tellers {
@@ -29,7 +29,12 @@ pub(crate) struct Tellers {
 
 impl Tellers {
     /// Creates a random completion.
-    pub(crate) fn think(&mut self, dice: &mut Dice, step: &Address, standings: &Standings) -> Option<Asked> {
+    pub(crate) fn think(
+        &mut self,
+        dice: &mut Dice,
+        step: &Address,
+        standings: &Standings,
+    ) -> Option<PendingRequest> {
         let again = self.last.clone().filter(|_| dice.chance(30));
         let (index, completion) = match again {
             Some((index, completion)) if dice.chance(60) => (index, completion),
@@ -50,7 +55,7 @@ impl Tellers {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.asked.push((index, completion.status, answer));
         let (step, token) = (step.clone(), format!("token of {index}"));
-        Some(Asked::new(Request::Complete { step, index, token, completion, row: None }, reply))
+        Some(PendingRequest::new(Request::Complete { step, index, token, completion, row: None }, reply))
     }
 
     /// Whether this status was ever reported for a job.
@@ -62,7 +67,7 @@ impl Tellers {
     pub(crate) fn listen(&mut self) {
         for (index, status, answer) in std::mem::take(&mut self.asked) {
             match answer.try_recv() {
-                Ok(Ok(Granted::Completed(completed))) => self.answered(index, status, completed),
+                Ok(Ok(RequestOutcome::Completed(completed))) => self.answered(index, status, completed),
                 Ok(odd) => panic!("the completion of {index} as {status:?} was answered with {odd:?}"),
                 Err(TryRecvError::Empty) => self.asked.push((index, status, answer)),
                 Err(TryRecvError::Disconnected) => {}
@@ -70,18 +75,18 @@ impl Tellers {
         }
     }
 
-    fn answered(&mut self, index: u64, status: Status, completed: Completed) {
+    fn answered(&mut self, index: u64, status: Status, completed: CompletionOutcome) {
         let holds = match completed {
-            Completed::Taken => {
+            CompletionOutcome::Taken => {
                 let before = self.ends.get(&index);
                 assert!(before.is_none(), "{index} is {before:?}, and {status:?} was accepted");
                 self.taken += 1;
                 status
             }
             // It may have been accepted just before the process died.
-            Completed::Known => status,
-            Completed::Otherwise { status } => status,
-            Completed::Refused { .. } | Completed::NotPending => return,
+            CompletionOutcome::Known => status,
+            CompletionOutcome::Otherwise { status } => status,
+            CompletionOutcome::Refused { .. } | CompletionOutcome::NotPending => return,
         };
         if matches!(holds, Status::Committed | Status::Invalid) {
             let before = *self.ends.entry(index).or_insert(holds);

@@ -7,12 +7,12 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use super::*;
-use crate::commit::committed_state::Ledger;
+use crate::commit::committed_state::CommittedState;
 use crate::commit::inbox::Inbox;
-use crate::commit::queue_cache::Tails;
-use crate::commit::request::Order;
+use crate::commit::queue_cache::QueueCaches;
+use crate::commit::request::CommitRequest;
 use crate::commit::sinks::Sinks;
-use crate::operator::request::{Completed, Granted, Row};
+use crate::operator::request::{CompletionOutcome, ParkedJobRef, RequestOutcome};
 use crate::recovery::start;
 use crate::step::stats::Stats;
 use tidegate_config::{LoadOptions, load};
@@ -62,7 +62,7 @@ impl World {
             store: store.clone(),
             attempts: Attempts::none(),
             opening: None,
-            ledger: Ledger {
+            ledger: CommittedState {
                 configuration: Arc::clone(&configuration),
                 progress: started.progress,
                 snapshots: started.snapshots,
@@ -73,7 +73,7 @@ impl World {
             sinks: Sinks::new(Arc::clone(&configuration), started.sinks),
             broken_steps: BTreeSet::new(),
             inbox: Arc::new(Inbox::new(configuration.queues.len())),
-            tails: Arc::new(Tails::new(configuration.queues.len())),
+            tails: Arc::new(QueueCaches::new(configuration.queues.len())),
             stats: Arc::new(Stats::new(configuration.steps.len(), clock.now())),
             clock,
             coming: Arc::default(),
@@ -85,16 +85,16 @@ impl World {
     }
 
     /// Completion of the job at `index`, with the channel of its answer.
-    fn say(&self, index: usize, status: Status) -> (Order, Receiver<Result<Granted, String>>) {
+    fn say(&self, index: usize, status: Status) -> (CommitRequest, Receiver<Result<RequestOutcome, String>>) {
         let (reply, answer) = crossbeam_channel::bounded(1);
         let completion = Completion { status, result: None, reason: None };
-        let (token, row) = (format!("token of {index}"), self.rows.get(index - 1).map(Row::of));
+        let (token, row) = (format!("token of {index}"), self.rows.get(index - 1).map(ParkedJobRef::of));
         let request = Request::Complete { step: step(), index: index as u64, token, completion, row };
-        (Order::Amend(Asked::new(request, reply)), answer)
+        (CommitRequest::Amend(PendingRequest::new(request, reply)), answer)
     }
 
     /// Commits the completions; returns the answers and the number of commits.
-    fn commit(self, said: &[(usize, Status)]) -> (Vec<Result<Completed, String>>, u64) {
+    fn commit(self, said: &[(usize, Status)]) -> (Vec<Result<CompletionOutcome, String>>, u64) {
         let (sender, orders) = crossbeam_channel::unbounded();
         let answers: Vec<_> = said
             .iter()
@@ -110,7 +110,7 @@ impl World {
         // exists.
         let writer = self.committer.run(&orders);
         let answers = answers.iter().map(|answer| match answer.recv().unwrap() {
-            Ok(Granted::Completed(completed)) => Ok(completed),
+            Ok(RequestOutcome::Completed(completed)) => Ok(completed),
             Ok(other) => panic!("{other:?}"),
             Err(why) => Err(why),
         });
@@ -124,7 +124,7 @@ fn completions_that_wait_together_share_a_commit() {
     let world = World::new(&FaultyDisk::new(), 100);
     let told = world.told.clone();
     let said: Vec<_> = (1..=100).map(|index| (index, Status::Committed)).collect();
-    assert_eq!(world.commit(&said), (vec![Ok(Completed::Taken); 100], 1));
+    assert_eq!(world.commit(&said), (vec![Ok(CompletionOutcome::Taken); 100], 1));
     let Message::Committed(durable) = told.recv().unwrap() else { panic!("a commit notice") };
     let taken: Vec<u64> = durable.told.iter().map(|telling| telling.index).collect();
     assert_eq!(taken, (1..=100).collect::<Vec<_>>());
@@ -147,14 +147,14 @@ fn completions_of_one_commit_are_judged_as_if_they_had_come_one_by_one() {
         (3, Status::Pending),
     ];
     let (answers, _) = world.commit(&said);
-    let otherwise = Completed::Otherwise { status: Status::Committed };
+    let otherwise = CompletionOutcome::Otherwise { status: Status::Committed };
     let expected = [
-        Completed::Taken,
-        Completed::Taken,
-        Completed::NotPending,
-        Completed::Known,
+        CompletionOutcome::Taken,
+        CompletionOutcome::Taken,
+        CompletionOutcome::NotPending,
+        CompletionOutcome::Known,
         otherwise,
-        Completed::Known,
+        CompletionOutcome::Known,
     ];
     assert_eq!(answers, expected.map(Ok));
 }
@@ -163,7 +163,7 @@ fn completions_of_one_commit_are_judged_as_if_they_had_come_one_by_one() {
 fn a_completion_that_changes_nothing_is_not_committed() {
     let world = World::new(&FaultyDisk::new(), 2);
     let said = [(1, Status::Pending), (2, Status::Pending), (9, Status::Committed)];
-    let expected = [Completed::Known, Completed::Known, Completed::NotPending];
+    let expected = [CompletionOutcome::Known, CompletionOutcome::Known, CompletionOutcome::NotPending];
     assert_eq!(world.commit(&said), (expected.map(Ok).to_vec(), 0));
 }
 
