@@ -1,4 +1,5 @@
-//! Files of a crate import each other in one direction only: no circle leads from a file back to itself.
+//! Files of a crate import each other in one direction only: no circle leads from a file back to itself. Crates
+//! use only the crates that one table allows, which is also that of the documents.
 //!
 //! A module may use the modules inside it: `store.rs` with its folder `store/` is read as one. Every other arc
 //! counts, also that from a module up to the one that holds it, and re-exports are followed to the file that
@@ -234,4 +235,75 @@ fn a_circle_is_found_through_re_exports_and_named_with_its_lines() {
     let found: Vec<_> =
         circle.iter().map(|(from, arc)| (from.join("::"), arc.line, arc.to.join("::"))).collect();
     assert_eq!(found, [("a".into(), 3, "b".into()), ("b".into(), 3, "a".into())]);
+}
+
+/// The crates of the runner from the lowest one up, each with those that it may use. Siblings do not know each other:
+/// decisions, configuration and storage meet in the engine, and what touches the outside world has no store.
+const MAY_USE: [(&str, &[&str]); 7] = [
+    ("model", &[]),
+    ("dispatch", &["model"]),
+    ("config", &["model"]),
+    ("store", &["model"]),
+    ("components", &["model", "config"]),
+    ("engine", &["model", "dispatch", "config", "store", "components"]),
+    ("tidegate", &["model", "dispatch", "config", "store", "components", "engine"]),
+];
+
+#[test]
+fn each_crate_uses_only_those_below_it_and_the_plugin_interface() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the root");
+    for (name, may_use) in MAY_USE {
+        let folder = if name == "tidegate" { "runner".into() } else { format!("runner/crates/{name}") };
+        let used = used_crates(&root.join(&folder));
+        let allowed: BTreeSet<_> = may_use.iter().chain(&["plugin"]).map(|&name| name.to_owned()).collect();
+        let others: Vec<_> = used.difference(&allowed).collect();
+        assert!(others.is_empty(), "{folder}/Cargo.toml names {others:?}, which `{name}` must not use");
+    }
+    let named: BTreeSet<_> = MAY_USE.iter().map(|&(name, _)| name.to_owned()).collect();
+    for entry in fs::read_dir(root.join("runner/crates")).expect("a folder").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        assert!(named.contains(&name), "no rule says which crates `{name}` may use");
+    }
+    // The plugin interface is below all: its tests name only itself.
+    assert_eq!(used_crates(&root.join("plugin-api")), BTreeSet::from(["plugin".to_owned()]));
+    for entry in fs::read_dir(root.join("plugins")).expect("a folder").flatten() {
+        if entry.path().join("Cargo.toml").exists() {
+            let used = used_crates(&entry.path());
+            assert_eq!(used, BTreeSet::from(["plugin".to_owned()]), "{}", entry.path().display());
+        }
+    }
+}
+
+#[test]
+fn the_table_of_crates_in_the_documents_is_what_the_crates_may_use() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/architecture.md");
+    let page = fs::read_to_string(page).expect("the page on the architecture");
+    let rows = page.lines().skip_while(|line| !line.starts_with("| crate | holds | may use |")).skip(2);
+    let mut above = Vec::new();
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, _, may_use] = cells[..] else { panic!("{row}") };
+        let name = name.split('`').nth(1).expect("the name of a crate").to_owned();
+        let named = may_use.split('`').skip(1).step_by(2).map(str::to_owned);
+        let listed = if may_use == "all above" { above.clone() } else { named.collect::<Vec<_>>() };
+        let rule = MAY_USE.get(above.len()).expect("a rule for each row");
+        assert_eq!((name.as_str(), listed), (rule.0, rule.1.iter().map(|&name| name.to_owned()).collect()));
+        above.push(name);
+    }
+    assert_eq!(above.len(), MAY_USE.len(), "a row for each crate");
+}
+
+/// The crates of this workspace that the manifest names, also those that only its tests use.
+fn used_crates(package: &Path) -> BTreeSet<String> {
+    let manifest = fs::read_to_string(package.join("Cargo.toml")).expect("a manifest");
+    let mut used = BTreeSet::new();
+    let mut dependencies = false;
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            dependencies = line.ends_with("dependencies]");
+        } else if let Some(name) = line.strip_prefix("tidegate-").filter(|_| dependencies) {
+            used.insert(name.split(['.', ' ', '=']).next().unwrap_or(name).to_owned());
+        }
+    }
+    used
 }
