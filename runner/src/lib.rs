@@ -65,7 +65,7 @@ fn obey(command: Command) -> Exit {
         Command::Delayed(DelayedCommand::Now(command)) => crate::commands::delayed::now(&command),
         Command::Delayed(DelayedCommand::Cancel(command)) => crate::commands::delayed::cancel(&command),
         Command::Job(JobCommand::Show(command)) => crate::commands::job_show::show(&command),
-        Command::Job(JobCommand::Cancel(command)) => crate::commands::job_show::cancel(&command),
+        Command::Job(JobCommand::Cancel(command)) => crate::commands::job_cancel::cancel(&command),
         Command::Queuer(QueuerCommand::Preview(command)) => {
             crate::commands::queuer_preview::preview(&command)
         }

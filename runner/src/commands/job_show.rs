@@ -1,7 +1,5 @@
 //! `tidegate job`: what has become of one job, and taking it out.
 
-pub(crate) use super::job_cancel::cancel;
-
 use crate::cli::{Format, JobShow};
 use crate::client::{Place, Teller, other_question, print_json, print_text};
 use crate::output::exit;
