@@ -18,7 +18,7 @@ use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::query::{Answer, Query, answer};
 use tidegate_config::{Configuration, LoadOptions, shown};
-use tidegate_engine::amend;
+use tidegate_engine::apply;
 use tidegate_engine::{Chain, Generation, Request, RequestOutcome};
 pub(crate) use tidegate_model::plain::{json as plain_json, lines as plain};
 use tidegate_model::{Clock as _, SystemClock};
@@ -101,7 +101,7 @@ impl Place {
             Found::Runner(Told::Answer(_)) => Err(other_question()),
             Found::Store(store, mut writer) => {
                 let Question::Change(request) = &question else { return Err(other_question()) };
-                let amendment = amend(&store, &self.configuration, request, SystemClock.now());
+                let amendment = apply(&store, &self.configuration, request, SystemClock.now());
                 let outcome = match amendment {
                     Ok(amendment) => {
                         writer.commit(&amendment.changes).map_err(|error| exit::fail(Chain(&error)))?;

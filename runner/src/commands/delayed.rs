@@ -128,7 +128,7 @@ fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
         for some in rows.chunks(AT_ONCE) {
             let (step, rows) = (step.clone(), some.to_vec());
             let request = match how {
-                How::Now => Request::Hasten { step: step.clone(), rows },
+                How::Now => Request::MakeDue { step: step.clone(), rows },
                 How::Cancel { drop, pending } => {
                     Request::Cancel { step: step.clone(), rows, jobs: Vec::new(), drop, pending }
                 }

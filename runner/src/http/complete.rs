@@ -113,14 +113,14 @@ async fn take(
     match answer(desk, request).await? {
         Err(why) => Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
         Ok(RequestOutcome::Completed(CompletionOutcome::Taken)) => Ok(stands(false)),
-        Ok(RequestOutcome::Completed(CompletionOutcome::Known)) => Ok(stands(true)),
+        Ok(RequestOutcome::Completed(CompletionOutcome::Duplicate)) => Ok(stands(true)),
         // That does not hold for ever: it is there again in a while, or is through by another word.
-        Ok(RequestOutcome::Completed(CompletionOutcome::Otherwise { status: before }))
+        Ok(RequestOutcome::Completed(CompletionOutcome::Conflict { status: before }))
             if before.waits() || before == tidegate_model::Status::Unknown =>
         {
             not_now(desk, asked, name).await
         }
-        Ok(RequestOutcome::Completed(CompletionOutcome::Otherwise { status: before })) => {
+        Ok(RequestOutcome::Completed(CompletionOutcome::Conflict { status: before })) => {
             let before = before.as_str();
             refused(format!(
                 "something else was said of job {job} before, that it is {before}, and that holds"

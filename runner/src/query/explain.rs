@@ -6,7 +6,7 @@ use crate::output::times;
 use tidegate_config::{Configuration, GateRef, Input, Step};
 use tidegate_dispatch::{JobKey, WaitReason, WaitingState};
 use tidegate_engine::{
-    BlockCause, Handle, LOOKED_AT_MAX, ParkedJobRef, ProbeHealth, ProbeKind, QueueView, StepBlock, StepStats,
+    BlockCause, Handle, ParkedJobRef, ProbeHealth, ProbeKind, QueueView, SCAN_MAX, StepBlock, StepStats,
 };
 use tidegate_model::Timestamp;
 use tidegate_store::{DelayedJob, ReadError, Standing, Store};
@@ -47,7 +47,7 @@ impl<'a> Case<'a> {
         // A run that ends, or has not begun, answers nothing.
         let sight = match run.and_then(|run| run.sight(position)) {
             Some(sight) if !idle(&sight) => Some(sight),
-            _ => QueueView::of_store(store, configuration, step, now)?.map(Box::new),
+            _ => QueueView::from_store(store, configuration, step, now)?.map(Box::new),
         };
         let gate = step.gate.map_or("", |GateRef(gate)| configuration.gates[gate].name.as_str());
         let stats = run.and_then(|run| run.stats().steps.get(position));
@@ -72,7 +72,7 @@ impl<'a> Case<'a> {
 
     /// Whether a run has the job at `index` of the input, or where it stands by itself, in an attempt.
     pub(crate) fn runs(&self, index: u64, row: Option<ParkedJobRef>) -> bool {
-        self.sight.room.why(self.key(index, row), self.now) == Some(WaitReason::Running)
+        self.sight.room.explain(self.key(index, row), self.now) == Some(WaitReason::Running)
     }
 
     fn key(&self, index: u64, row: Option<ParkedJobRef>) -> JobKey {
@@ -89,7 +89,7 @@ impl<'a> Case<'a> {
     /// comes first.
     pub(crate) fn reasons(&self, index: u64, row: Option<ParkedJobRef>) -> Result<Vec<String>, ReadError> {
         let (sight, key) = (&self.sight, self.key(index, row));
-        let why = sight.room.why(key, self.now);
+        let why = sight.room.explain(key, self.now);
         // What holds others does not hold what was begun.
         if let Some(why @ (WaitReason::Running | WaitReason::Pending)) = why {
             let mut reasons = vec![self.sentence(key, why)?];
@@ -141,8 +141,8 @@ impl<'a> Case<'a> {
 
     /// Why what is behind the last job that the step looks at cannot start.
     pub(crate) fn unseen(&self) -> String {
-        match (self.sight.ahead, self.sight.cut) {
-            (_, true) => format!("only the first {} jobs that wait are looked at", grouped(LOOKED_AT_MAX)),
+        match (self.sight.ahead, self.sight.truncated) {
+            (_, true) => format!("only the first {} jobs that wait are looked at", grouped(SCAN_MAX)),
             (Some(ahead), _) if self.sight.read >= ahead => {
                 format!("past search-ahead: the step looks at jobs up to {ahead} for now")
             }

@@ -237,7 +237,7 @@ impl Look<'_> {
         if !self.has_lanes() {
             return Ok(());
         }
-        let Some(sight) = QueueView::of_store(self.store, self.configuration, self.step, self.now)? else {
+        let Some(sight) = QueueView::from_store(self.store, self.configuration, self.step, self.now)? else {
             return Ok(());
         };
         let survey = sight.room.survey(self.lanes, &std::collections::HashSet::new(), self.now);
@@ -246,7 +246,7 @@ impl Look<'_> {
             None => Ok(None),
         };
         let count = sight.room.counts().lanes as u64;
-        status.lanes = Some(LanesStatus { cut: sight.cut, ..lanes(&survey, count, false, oldest)? });
+        status.lanes = Some(LanesStatus { cut: sight.truncated, ..lanes(&survey, count, false, oldest)? });
         Ok(())
     }
 }

@@ -137,7 +137,7 @@ impl Dispatcher {
             }
         };
         let comes_home = matches!(event, StepEvent::Ran { .. } | StepEvent::PutBack { .. });
-        if comes_home && !self.steps[step].is_aside() {
+        if comes_home && !self.steps[step].uses_blocking_pool() {
             self.free_slots += 1;
         }
         self.steps[step].handle(event, &mut self.next_batch, now, commands);
@@ -152,12 +152,12 @@ impl Dispatcher {
 
     /// Adds a job to the waiting room of a queued step.
     pub fn saw(&mut self, step: usize, card: &JobAttributes<'_>, state: WaitingState) {
-        self.steps[step].saw(card, state);
+        self.steps[step].add_waiting(card, state);
     }
 
     /// Adds an output of a queued step that was made earlier and is due at `due`.
     pub fn saw_late(&mut self, step: usize, key: JobKey, due: Timestamp) {
-        self.steps[step].saw_late(key, due);
+        self.steps[step].add_delayed_output(key, due);
     }
 
     /// Delivers completed jobs of a queued step, which were pending, as a batch.
@@ -192,7 +192,7 @@ impl Dispatcher {
     /// Whether a job of the input is being cancelled.
     #[must_use]
     pub fn withholds(&self, step: usize, index: u64) -> bool {
-        self.steps[step].withholds(index)
+        self.steps[step].is_cancelling(index)
     }
 
     /// Ends the cancellation of a job of the input that was not cancelled: it is accounted for already, or it
@@ -203,7 +203,7 @@ impl Dispatcher {
 
     /// Marks a cancelled job of the input as accounted for.
     pub fn account(&mut self, step: usize, index: u64, now: Timestamp, commands: &mut Vec<Command>) {
-        self.steps[step].account(index, commands);
+        self.steps[step].mark_cancelled(index, commands);
         self.decide(now, commands);
     }
 
@@ -234,7 +234,7 @@ impl Dispatcher {
             return None;
         }
         let open = self.steps.iter().zip(&self.paused).filter(|(_, paused)| !**paused);
-        open.filter_map(|(step, _)| step.wakes(now)).min()
+        open.filter_map(|(step, _)| step.next_wakeup(now)).min()
     }
 
     /// Whether a job halted the step, so that it takes no more jobs in this run.
@@ -296,12 +296,12 @@ impl Dispatcher {
         }
         for (step, &paused) in self.steps.iter().zip(&self.paused) {
             let waits = (paused || step.is_held(now)) && self.until_idle;
-            let over = step.is_exhausted(&self.heads, self.until_idle, now) || waits;
+            let over = step.is_drained(&self.heads, self.until_idle, now) || waits;
             if !over {
                 return None;
             }
         }
-        let stuck = self.steps.iter().any(|step| step.is_stuck());
+        let stuck = self.steps.iter().any(|step| step.cannot_finish());
         Some(if stuck { RunOutcome::Halted } else { RunOutcome::Drained })
     }
 }

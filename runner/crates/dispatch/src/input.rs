@@ -88,8 +88,8 @@ impl InputState {
     fn unfinished(&mut self, mut left: UnusedRead) -> Vec<UnusedRead> {
         let mut pieces = Vec::new();
         while let Some(&(from, to)) = self.finished.front().filter(|(from, _)| *from < self.next) {
-            pieces.push(left.cut(from));
-            left.cut(to.saturating_add(1));
+            pieces.push(left.split_before(from));
+            left.split_before(to.saturating_add(1));
             if to >= self.next {
                 // The rest of the finished range is in the next read.
                 break;
@@ -146,7 +146,7 @@ impl InputState {
     }
 
     /// Whether the input is empty and stays empty unless another step or client adds jobs.
-    pub(crate) fn is_dry(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
+    pub(crate) fn is_drained(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
         self.reads.is_empty()
             && match (self.feed, self.reading) {
                 (_, ReaderState::Ended) | (None, ReaderState::Waiting) => true,
@@ -165,7 +165,7 @@ impl InputState {
     }
 
     /// Number of jobs up to the next gap.
-    pub(crate) fn in_one_piece(&self) -> usize {
+    pub(crate) fn contiguous_len(&self) -> usize {
         self.reads.front().map_or(0, |read| read.jobs)
     }
 
@@ -193,7 +193,7 @@ impl InputState {
             let used_up = self.reads.front().is_none_or(|next| next.read != whole.read);
             return Some((whole, used_up));
         }
-        let taken = front.cut(front.first + jobs as u64);
+        let taken = front.split_before(front.first + jobs as u64);
         Some((taken, false))
     }
 
@@ -228,7 +228,7 @@ impl InputState {
 
 impl UnusedRead {
     /// Splits off the jobs before `index` and returns them.
-    fn cut(&mut self, index: u64) -> Self {
+    fn split_before(&mut self, index: u64) -> Self {
         let jobs = usize::try_from(index.saturating_sub(self.first)).unwrap_or(usize::MAX).min(self.jobs);
         let bytes = (self.bytes * jobs).checked_div(self.jobs).unwrap_or(0);
         let taken = Self { jobs, bytes, ..*self };

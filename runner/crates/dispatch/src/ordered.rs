@@ -93,12 +93,12 @@ impl OrderedStep {
             self.held += remnant.bytes;
             if let Some((read, bytes)) = self.came.replace((remnant.read, remnant.bytes)) {
                 self.held = self.held.saturating_sub(bytes);
-                commands.push(Command::Forget { read });
+                commands.push(Command::ReleaseRead { read });
             }
         } else {
             match self.inputs[input].take_in(remnant) {
                 Some(bytes) => self.held += bytes,
-                None => commands.push(Command::Forget { read: remnant.read }),
+                None => commands.push(Command::ReleaseRead { read: remnant.read }),
             }
         }
         if self.halted {
@@ -152,7 +152,7 @@ impl OrderedStep {
             }
             for (read, bytes) in reads.into_iter().chain(came.filter(|_| position == returned)) {
                 self.held = self.held.saturating_sub(bytes);
-                commands.push(Command::Forget { read });
+                commands.push(Command::ReleaseRead { read });
             }
         }
     }
@@ -283,7 +283,7 @@ impl StepMachine for OrderedStep {
         self.halted
     }
 
-    fn is_stuck(&self) -> bool {
+    fn cannot_finish(&self) -> bool {
         self.halted || self.broken
     }
 
@@ -305,8 +305,8 @@ impl StepMachine for OrderedStep {
         self.batches.iter().any(OrderedBatch::is_moving)
     }
 
-    fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
-        let dry = |input: &InputState| input.is_dry(heads, until_idle, now);
+    fn is_drained(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
+        let dry = |input: &InputState| input.is_drained(heads, until_idle, now);
         let Some((returned, inputs)) = self.inputs.split_last() else { return true };
         if self.halted {
             return true;
@@ -316,8 +316,8 @@ impl StepMachine for OrderedStep {
             return until_idle && dry(returned) && self.wakes_line().is_some_and(|wakes| wakes > now);
         }
         let fresh = match self.gather {
-            BatchComposition::Any => inputs.iter().all(dry),
-            BatchComposition::Each => inputs.iter().any(dry),
+            BatchComposition::Merge => inputs.iter().all(dry),
+            BatchComposition::Zip => inputs.iter().any(dry),
         };
         fresh && dry(returned)
     }
@@ -326,7 +326,7 @@ impl StepMachine for OrderedStep {
         self.held_until.is_some_and(|(until, since)| since <= now && now < until)
     }
 
-    fn wakes(&self, _now: Timestamp) -> Option<Timestamp> {
+    fn next_wakeup(&self, _now: Timestamp) -> Option<Timestamp> {
         if self.halted || self.rewinding != Rewinding::No {
             return None;
         }

@@ -107,7 +107,7 @@ impl Poller {
 
     /// Creates the poller of a step without a monitor: external systems report completions on their own.
     #[must_use]
-    pub fn silent() -> Self {
+    pub fn disabled() -> Self {
         Self { asks: false, ..Self::new(1, Duration::ZERO) }
     }
 
@@ -119,10 +119,10 @@ impl Poller {
             PollerEvent::Answered { ask, answers } => self.answered(ask, answers, commands),
             PollerEvent::Failed { ask } => self.answered(ask, &[], commands),
             PollerEvent::Told { key, status } if self.jobs.contains_key(&key) => {
-                self.believe(key, status, commands);
+                self.apply(key, status, commands);
             }
             PollerEvent::Told { .. } => commands.push(PollerCommand::Discarded { answers: 1 }),
-            PollerEvent::Untold { key } => self.untold(key),
+            PollerEvent::Untold { key } => self.revert(key),
             PollerEvent::Poll => self.wanted = true,
             PollerEvent::Tick => {}
         }
@@ -207,7 +207,7 @@ impl Poller {
         }
     }
 
-    fn untold(&mut self, key: JobKey) {
+    fn revert(&mut self, key: JobKey) {
         let Some(watched) = self.jobs.get_mut(&key).filter(|watched| !watched.status.waits()) else { return };
         watched.status = Status::Pending;
         // A job in an open request is queued again when that is answered.
@@ -227,7 +227,7 @@ impl Poller {
         for &(key, status) in answers {
             // The first of two answers for one job counts.
             if open.remove(&key) {
-                self.believe(key, status, commands);
+                self.apply(key, status, commands);
             } else {
                 discarded += 1;
             }
@@ -242,7 +242,7 @@ impl Poller {
         }
     }
 
-    fn believe(&mut self, key: JobKey, to: Status, commands: &mut Vec<PollerCommand>) {
+    fn apply(&mut self, key: JobKey, to: Status, commands: &mut Vec<PollerCommand>) {
         let Some(watched) = self.jobs.get_mut(&key) else { return };
         let from = watched.status;
         // A repeated status changes nothing.

@@ -43,9 +43,9 @@ pub struct QueuePlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchComposition {
     /// Each batch has jobs of one input, whichever has some.
-    Any,
+    Merge,
     /// Each batch has the same number of jobs of every input.
-    Each,
+    Zip,
 }
 
 /// One input of a step: its origin and the step's position in it.
@@ -223,20 +223,20 @@ pub enum Command {
     /// `Read`, `NoneDue` or `Broken`.
     Read { port: InputPort, from: u64 },
     /// Add these jobs of a read to the batch, after its other jobs of the same input.
-    Part { batch: BatchId, port: InputPort, read: ReadId, skip: usize, jobs: usize },
+    AddToBatch { batch: BatchId, port: InputPort, read: ReadId, skip: usize, jobs: usize },
     /// Keep the first `jobs` jobs in the batch and move the others to the batch `rest`. If the batch was
     /// begun, the rest is begun too.
     Split { batch: BatchId, jobs: usize, rest: BatchId, begun: bool },
     /// Read a parked job again. Answered by `Read`, or by `Parked` or `Gone` if it was moved.
     Return { step: usize, turn: Turn },
     /// Load the jobs of the batch into memory. Answered by `Picked`.
-    Pick { step: usize, batch: BatchId, jobs: Vec<JobKey> },
+    FetchJobs { step: usize, batch: BatchId, jobs: Vec<JobKey> },
     /// The step has finished all jobs of its input up to this one.
-    Passed { step: usize, watermark: u64 },
+    WatermarkAdvanced { step: usize, watermark: u64 },
     /// Check whether the gate of the step is open. Answered by `Gate`.
-    LookAtGate { step: usize },
+    CheckGate { step: usize },
     /// Release the read; no batch needs more of it.
-    Forget { read: ReadId },
+    ReleaseRead { read: ReadId },
     /// Write the record that the batch needs before it runs. Answered by `Begun`.
     Begin { step: usize, batch: BatchId, before: DurabilityBarrier },
     /// Give the batch to a worker.

@@ -152,7 +152,7 @@ impl StepMachine for QueuedStep {
         }
     }
 
-    fn saw(&mut self, card: &JobAttributes<'_>, state: WaitingState) {
+    fn add_waiting(&mut self, card: &JobAttributes<'_>, state: WaitingState) {
         if card.key.is_fresh() && self.ahead().is_some_and(|ahead| card.key.0 > ahead) {
             self.beyond.push(card);
         } else {
@@ -160,7 +160,7 @@ impl StepMachine for QueuedStep {
         }
     }
 
-    fn saw_late(&mut self, key: JobKey, due: Timestamp) {
+    fn add_delayed_output(&mut self, key: JobKey, due: Timestamp) {
         self.late.insert((due, key));
     }
 
@@ -194,7 +194,7 @@ impl StepMachine for QueuedStep {
         let _ = self.room.cancel(key, now);
     }
 
-    fn withholds(&self, index: u64) -> bool {
+    fn is_cancelling(&self, index: u64) -> bool {
         self.withheld.contains(&index)
     }
 
@@ -202,12 +202,12 @@ impl StepMachine for QueuedStep {
         self.withheld.remove(&index);
     }
 
-    fn account(&mut self, index: u64, commands: &mut Vec<Command>) {
+    fn mark_cancelled(&mut self, index: u64, commands: &mut Vec<Command>) {
         self.withheld.remove(&index);
         self.progress.finish(index, index);
         self.let_go(index, commands);
         let (step, watermark) = (self.position, self.progress.watermark());
-        commands.push(Command::Passed { step, watermark });
+        commands.push(Command::WatermarkAdvanced { step, watermark });
     }
 
     fn look(&self) -> Option<QueueSnapshot<'_>> {
@@ -248,7 +248,7 @@ impl StepMachine for QueuedStep {
         false
     }
 
-    fn is_aside(&self) -> bool {
+    fn uses_blocking_pool(&self) -> bool {
         self.aside
     }
 
@@ -260,7 +260,7 @@ impl StepMachine for QueuedStep {
         self.end > Halting::No
     }
 
-    fn is_stuck(&self) -> bool {
+    fn cannot_finish(&self) -> bool {
         self.end > Halting::No || self.broken
     }
 
@@ -278,11 +278,11 @@ impl StepMachine for QueuedStep {
         self.batches.values().any(|batch| !batch.is_unbegun())
     }
 
-    fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
+    fn is_drained(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
         let counts = self.room.counts();
         let waits = counts.waiting + counts.running + counts.delayed + counts.pending > 0;
         let empty = !waits && self.late.is_empty() && self.beyond.len() == 0;
-        let is_read = self.input.is_dry(heads, until_idle, now)
+        let is_read = self.input.is_drained(heads, until_idle, now)
             || until_idle && self.is_full && self.input.reading == ReaderState::Ready;
         // All jobs that can start have been picked by now.
         self.end == Halting::Halted || is_read && (empty || until_idle)
@@ -293,7 +293,7 @@ impl StepMachine for QueuedStep {
         false
     }
 
-    fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
+    fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
         if self.end > Halting::No {
             return None;
         }

@@ -22,18 +22,18 @@ pub(crate) trait StepMachine: Debug + Send {
     fn has_left(&self) -> bool;
 
     /// Whether its batches run on the blocking pool and take no worker from other steps.
-    fn is_aside(&self) -> bool {
+    fn uses_blocking_pool(&self) -> bool {
         false
     }
 
     /// Adds a job to the waiting room.
-    fn saw(&mut self, _card: &JobAttributes<'_>, _state: WaitingState) {}
+    fn add_waiting(&mut self, _card: &JobAttributes<'_>, _state: WaitingState) {}
 
     /// Adds a job that waits in the store for its next attempt and goes before all others.
     fn park(&mut self, _turn: Turn, _due: Timestamp) {}
 
     /// Adds an output that was made earlier and is due at `due`.
-    fn saw_late(&mut self, _key: JobKey, _due: Timestamp) {}
+    fn add_delayed_output(&mut self, _key: JobKey, _due: Timestamp) {}
 
     /// Adds completed jobs, which were pending.
     fn settle(&mut self, _jobs: Vec<JobKey>) {}
@@ -50,7 +50,7 @@ pub(crate) trait StepMachine: Debug + Send {
     fn cancel(&mut self, _key: JobKey, _now: Timestamp) {}
 
     /// Whether a job of the input is being cancelled.
-    fn withholds(&self, _index: u64) -> bool {
+    fn is_cancelling(&self, _index: u64) -> bool {
         false
     }
 
@@ -58,7 +58,7 @@ pub(crate) trait StepMachine: Debug + Send {
     fn release(&mut self, _index: u64) {}
 
     /// Marks a cancelled job of the input as accounted for.
-    fn account(&mut self, _index: u64, _commands: &mut Vec<Command>) {}
+    fn mark_cancelled(&mut self, _index: u64, _commands: &mut Vec<Command>) {}
 
     /// Snapshot of the waiting room; `None` for an ordered step.
     fn look(&self) -> Option<QueueSnapshot<'_>> {
@@ -75,7 +75,7 @@ pub(crate) trait StepMachine: Debug + Send {
     fn is_halted(&self) -> bool;
 
     /// Whether the step cannot finish its jobs in this run.
-    fn is_stuck(&self) -> bool;
+    fn cannot_finish(&self) -> bool;
 
     /// Resumes the step at these indices of its inputs.
     fn rewound(&mut self, next: &[u64]);
@@ -87,13 +87,13 @@ pub(crate) trait StepMachine: Debug + Send {
     fn is_at_work(&self) -> bool;
 
     /// Whether the step has nothing to do until another step or client adds jobs.
-    fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool;
+    fn is_drained(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool;
 
     /// Whether the setup of the step failed and is retried later.
     fn is_held(&self, now: Timestamp) -> bool;
 
     /// Time of the next work, if the step waits for a time.
-    fn wakes(&self, now: Timestamp) -> Option<Timestamp>;
+    fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp>;
 }
 
 /// Snapshot of the waiting room of a queued step, and of the conditions that block the whole step.

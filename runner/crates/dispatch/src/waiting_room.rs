@@ -60,7 +60,7 @@ pub struct WaitingRoom {
     /// Number of jobs in each state.
     stands: [usize; 8],
     /// Parity of this round. Without rounds it never changes.
-    turn: bool,
+    parity: bool,
     round: u64,
     /// Whether a round of `rounds` is in progress.
     open: bool,
@@ -92,13 +92,13 @@ impl WaitingRoom {
             log: RateWindow::default(),
             lined_up: [0; 2],
             stands: [0; 8],
-            turn: false,
+            parity: false,
             round: 0,
             open: false,
             ended: None,
             latest: Timestamp(i64::MIN),
         };
-        room.make_lines(0);
+        room.ensure_lanes(0);
         room
     }
 
@@ -114,7 +114,7 @@ impl WaitingRoom {
             self.lanes.leave(lane);
             return Err(InvalidTransition::Full);
         };
-        self.make_lines(lane);
+        self.ensure_lanes(lane);
         let stand = match state {
             WaitingState::Waiting => JobState::Waiting,
             WaitingState::Unknown => JobState::Unknown,
@@ -130,8 +130,8 @@ impl WaitingRoom {
             let changes = self.conflicts.enter(slot, &self.jobs);
             self.apply(&changes);
         }
-        self.place(slot);
-        self.refresh(lane);
+        self.enlist(slot);
+        self.update_ready(lane);
         self.open |= stand == JobState::Running;
         Ok(())
     }
@@ -173,14 +173,14 @@ impl WaitingRoom {
     /// Changes the end of a delay.
     pub fn reschedule(&mut self, key: JobKey, until: Timestamp) -> Result<(), InvalidTransition> {
         let slot = self.told(key, "be rescheduled", &[JobState::Delayed])?;
-        self.step_out(slot);
+        self.delist(slot);
         self.jobs.set_until(slot, until);
-        self.place(slot);
+        self.enlist(slot);
         Ok(())
     }
 
     /// Marks a job as pending in an external system.
-    pub fn pend(&mut self, key: JobKey, now: Timestamp) -> Result<(), InvalidTransition> {
+    pub fn set_pending(&mut self, key: JobKey, now: Timestamp) -> Result<(), InvalidTransition> {
         let slot = self.told(key, "be pending", &[JobState::Running])?;
         self.change(slot, JobState::Pending);
         self.end_round(now);
@@ -188,7 +188,7 @@ impl WaitingRoom {
     }
 
     /// Marks a job as unknown to the external system: it goes before all other jobs of its lane.
-    pub fn forgot(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
+    pub fn set_unknown(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
         let slot = self.told(key, "be unknown", &[JobState::Running, JobState::Pending])?;
         self.change(slot, JobState::Unknown);
         Ok(())
@@ -259,23 +259,23 @@ impl WaitingRoom {
 
     /// Changes the state of a job and moves it to the list of that state.
     fn change(&mut self, slot: u32, stand: JobState) {
-        self.step_out(slot);
+        self.delist(slot);
         self.count_out(slot);
         self.count_in(slot, stand);
-        self.place(slot);
-        self.refresh(self.jobs.lane(slot));
+        self.enlist(slot);
+        self.update_ready(self.jobs.lane(slot));
     }
 
     fn remove(&mut self, slot: u32, now: Timestamp) {
         let lane = self.jobs.lane(slot);
         let changes =
             if self.has_conflicts() { self.conflicts.leave(slot, &self.jobs) } else { Changes::default() };
-        self.step_out(slot);
+        self.delist(slot);
         self.count_out(slot);
         self.jobs.remove(slot);
         self.lanes.leave(lane);
         self.apply(&changes);
-        self.refresh(lane);
+        self.update_ready(lane);
         self.end_round(now);
     }
 
@@ -286,7 +286,7 @@ impl WaitingRoom {
                 extra.blocked += 1;
             }
             if self.yields(slot) {
-                self.step_out(slot);
+                self.delist(slot);
             }
         }
         for &slot in &changes.freed {
@@ -294,7 +294,7 @@ impl WaitingRoom {
                 extra.blocked -= 1;
             }
             if self.yields(slot) && self.jobs.hall(slot).0 == ListKind::Nowhere {
-                self.place(slot);
+                self.enlist(slot);
             }
         }
     }
@@ -305,35 +305,35 @@ impl WaitingRoom {
     }
 
     /// Adds a job to the list of its state. The caller refreshes the lane.
-    fn place(&mut self, slot: u32) {
+    fn enlist(&mut self, slot: u32) {
         let stand = self.jobs.stand(slot);
         match stand {
             JobState::Running | JobState::Pending | JobState::Free => {}
             JobState::Delayed => self.delayed.insert(self.jobs.until(slot), slot),
             // Other jobs of its lane may have a place in this round; they must not go before it.
-            JobState::Unknown if self.has_conflicts() => self.hurry(slot, self.turn),
-            JobState::Unknown if self.has_lists() => self.hurry(slot, !self.turn),
+            JobState::Unknown if self.has_conflicts() => self.push_urgent(slot, self.parity),
+            JobState::Unknown if self.has_lists() => self.push_urgent(slot, !self.parity),
             JobState::Waiting | JobState::PutBack if self.jobs.is_blocked(slot) => {}
             JobState::Unknown | JobState::PutBack | JobState::Due | JobState::Waiting => {
                 let at_once = self.open && matches!(stand, JobState::Unknown | JobState::PutBack);
                 let turn = match self.rules.strategy {
-                    StartOrder::Rounds { .. } if at_once => self.turn,
-                    StartOrder::Rounds { .. } => !self.turn,
-                    StartOrder::OneRoundParallel => !self.has_places() && !self.turn,
+                    StartOrder::Rounds { .. } if at_once => self.parity,
+                    StartOrder::Rounds { .. } => !self.parity,
+                    StartOrder::OneRoundParallel => !self.has_places() && !self.parity,
                     _ => false,
                 };
-                self.line_up(slot, turn);
+                self.push_lane(slot, turn);
             }
         }
     }
 
     /// Adds a job to the list that a round takes before those of the lanes.
-    fn hurry(&mut self, slot: u32, turn: bool) {
+    fn push_urgent(&mut self, slot: u32, turn: bool) {
         self.urgent[usize::from(turn)].push(slot, &mut self.jobs);
         self.jobs.set_hall(slot, ListKind::Urgent, turn);
     }
 
-    fn line_up(&mut self, slot: u32, turn: bool) {
+    fn push_lane(&mut self, slot: u32, turn: bool) {
         let line = self.line(self.jobs.lane(slot), turn);
         self.lines[line as usize].push(slot, &mut self.jobs);
         self.lined_up[usize::from(turn)] += 1;
@@ -341,7 +341,7 @@ impl WaitingRoom {
     }
 
     /// Removes a job from its list. The caller refreshes the lane.
-    fn step_out(&mut self, slot: u32) {
+    fn delist(&mut self, slot: u32) {
         if self.jobs.stand(slot) == JobState::Delayed {
             self.delayed.remove(self.jobs.until(slot), slot, &self.jobs);
         }

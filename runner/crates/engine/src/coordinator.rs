@@ -94,7 +94,7 @@ pub(crate) mod schedules;
 pub(crate) mod timers;
 pub(crate) mod turns;
 
-use self::pending::{PendingJobs, watches};
+use self::pending::{PendingJobs, add};
 
 pub(crate) struct Coordinator {
     configuration: Arc<Configuration>,
@@ -162,7 +162,7 @@ impl Coordinator {
             returned: flows.iter().map(|_| BTreeSet::new()).collect(),
             moved: flows.iter().map(|_| BTreeMap::new()).collect(),
             shelves: shelves(&configuration),
-            watches: watches(&configuration),
+            watches: add(&configuration),
             dispatcher: Dispatcher::new(flows, heads, room, until_idle),
             configuration,
             reads: HashMap::new(),
@@ -195,23 +195,23 @@ impl Coordinator {
 
     /// Adds the first actions of the run.
     pub(crate) fn start(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
-        self.pass(now, actions);
+        self.run_timers(now, actions);
         // Completions from before this run are delivered before the run may end.
         self.dispatcher.expect(true);
         let mut commands = Vec::new();
         self.dispatcher.start(now, &mut commands);
-        self.carry_out(commands, now, actions);
-        self.look_after(now, actions);
+        self.execute_commands(commands, now, actions);
+        self.drive_monitors(now, actions);
         self.dispatcher.expect(self.ticks.are_behind());
         let mut commands = Vec::new();
         self.dispatcher.handle(Event::Tick, now, &mut commands);
-        self.carry_out(commands, now, actions);
+        self.execute_commands(commands, now, actions);
     }
 
     /// Time of the next [`Self::tick`].
     pub(crate) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
         let wakes = self.dispatcher.wakes(now).into_iter().chain(self.monitor_wakes(now));
-        wakes.chain(self.passes()).chain(self.failures.wakes()).min()
+        wakes.chain(self.next_timer()).chain(self.failures.wakes()).min()
     }
 
     /// Pauses a step before the run starts.
@@ -222,18 +222,18 @@ impl Coordinator {
     /// Handles the passing of time.
     pub(crate) fn tick(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         self.report_failures(now);
-        self.pass(now, actions);
+        self.run_timers(now, actions);
         let mut commands = Vec::new();
         self.dispatcher.handle(Event::Tick, now, &mut commands);
-        self.carry_out(commands, now, actions);
-        self.look_after(now, actions);
+        self.execute_commands(commands, now, actions);
+        self.drive_monitors(now, actions);
     }
 
     /// Handles one message.
     ///
     /// # Errors
     /// The committer has failed: the run is over.
-    pub(crate) fn take_in(
+    pub(crate) fn handle_message(
         &mut self,
         message: Message,
         now: Timestamp,
@@ -241,11 +241,11 @@ impl Coordinator {
     ) -> Result<(), EngineError> {
         let mut commands = Vec::new();
         self.report_failures(now);
-        self.pass(now, actions);
+        self.run_timers(now, actions);
         match message {
-            Message::Read { port, reader, fetched } if self.listens(port, reader) => {
-                let event = match self.without_moved(port, fetched) {
-                    Some(fetched) => Some(self.hold(port, fetched, now)),
+            Message::Read { port, reader, fetched } if self.is_current_reader(port, reader) => {
+                let event = match self.drop_moved_jobs(port, fetched) {
+                    Some(fetched) => Some(self.accept_read(port, fetched, now)),
                     // A commit notice will have the new state of the job.
                     None if self.is_turn(port) => None,
                     None => Some(Event::NoneDue { step: port.step, next: Some(now) }),
@@ -254,13 +254,13 @@ impl Coordinator {
                     self.dispatcher.handle(event, now, &mut commands);
                 }
             }
-            Message::Idle { port, reader } if self.listens(port, reader) => {
+            Message::Idle { port, reader } if self.is_current_reader(port, reader) => {
                 self.dispatcher.handle(Event::Idle { port }, now, &mut commands);
             }
-            Message::Ended { port, reader } if self.listens(port, reader) => {
+            Message::Ended { port, reader } if self.is_current_reader(port, reader) => {
                 self.dispatcher.handle(Event::Ended { port }, now, &mut commands);
             }
-            Message::Broken { port, reader, error } if self.listens(port, reader) => {
+            Message::Broken { port, reader, error } if self.is_current_reader(port, reader) => {
                 self.halt(port.step, Chain(&error).to_string(), now);
                 self.dispatcher.handle(Event::Broken { port }, now, &mut commands);
             }
@@ -273,7 +273,7 @@ impl Coordinator {
             | Message::Ended { .. }
             | Message::Broken { .. } => {}
             Message::Gathered { step, id, gathered } => {
-                if let Some(event) = self.gathered(step, id, gathered, now) {
+                if let Some(event) = self.on_jobs_fetched(step, id, gathered, now) {
                     self.dispatcher.handle(event, now, &mut commands);
                 }
             }
@@ -282,27 +282,27 @@ impl Coordinator {
                 if let Some(StartBlock { by: BlockCause::Setup { until }, .. }) = ran.held {
                     self.dispatcher.handle(Event::Hold { step, until }, now, &mut commands);
                 }
-                let event = self.take_ran(step, id, ran, now);
+                let event = self.on_batch_finished(step, id, ran, now);
                 self.dispatcher.handle(event, now, &mut commands);
             }
-            Message::GateSeen { step, seen } => {
+            Message::GateResult { step, seen } => {
                 let open = self.gate_seen(step, seen, now);
                 self.dispatcher.handle(Event::Gate { step, open }, now, &mut commands);
             }
-            Message::StatusSeen { step, ask, seen } => self.status_seen(step, ask, seen, now),
+            Message::StatusResult { step, ask, seen } => self.status_seen(step, ask, seen, now),
             Message::Committed(durable) => self.committed(durable, now, &mut commands, actions),
-            Message::Refused { step, error } => {
+            Message::SinkBroken { step, error } => {
                 self.halt(step, Chain(&*error).to_string(), now);
                 self.dispatcher.handle(Event::Failed { step }, now, &mut commands);
             }
             Message::CommitterFailed(error) => return Err(error),
-            Message::Arrived => actions.push(Action::Commit(CommitRequest::Arrived)),
+            Message::Arrived => actions.push(Action::Commit(CommitRequest::InboxReady)),
             // The caller may have gone away.
-            Message::Look { step, reply } => _ = reply.send(self.sight(step)),
+            Message::Inspect { step, reply } => _ = reply.send(self.inspect_queue(step)),
             Message::Payload { step, input, index, reply } => {
                 _ = reply.send(self.payload(step, input, index));
             }
-            Message::Glance { lanes, reply } => _ = reply.send(self.glances(lanes, now)),
+            Message::Count { lanes, reply } => _ = reply.send(self.count_all(lanes, now)),
             Message::Asked(asked) => match asked.request {
                 Request::Poll { .. } => self.poll(&asked, now),
                 Request::Complete { .. } => self.complete(asked, now, actions),
@@ -313,16 +313,16 @@ impl Coordinator {
                 self.dispatcher.handle(Event::Stop, now, &mut commands);
             }
         }
-        self.carry_out(commands, now, actions);
-        self.look_after(now, actions);
+        self.execute_commands(commands, now, actions);
+        self.drive_monitors(now, actions);
         Ok(())
     }
 
-    fn listens(&self, port: InputPort, reader: u64) -> bool {
+    fn is_current_reader(&self, port: InputPort, reader: u64) -> bool {
         self.readers[port.step][port.input] == reader
     }
 
-    fn hold(&mut self, port: InputPort, fetched: ReadBatch, now: Timestamp) -> Event {
+    fn accept_read(&mut self, port: InputPort, fetched: ReadBatch, now: Timestamp) -> Event {
         let read = ReadId(self.next_read);
         self.next_read += 1;
         let batch = &fetched.batch;
@@ -334,14 +334,20 @@ impl Coordinator {
         }
         let (first, jobs, bytes) = (batch.first, batch.len(), batch.payloads.byte_len());
         if self.shelves[port.step].is_some() {
-            self.shelve(port, read, fetched, now);
+            self.enqueue_read(port, read, fetched, now);
         } else {
             self.reads.insert(read, fetched);
         }
         Event::Read { port, read, first, jobs, bytes }
     }
 
-    fn take_ran(&mut self, step: usize, id: BatchId, ran: Box<BatchResult>, now: Timestamp) -> Event {
+    fn on_batch_finished(
+        &mut self,
+        step: usize,
+        id: BatchId,
+        ran: Box<BatchResult>,
+        now: Timestamp,
+    ) -> Event {
         if let Some(stumble) = &ran.halt {
             let (at, why) = describe(stumble);
             self.halt_at(step, Some((stumble.index, at)), why, now);
@@ -353,7 +359,7 @@ impl Coordinator {
         // The outcome of each job is needed for queued steps only.
         let ends = if self.shelves[step].is_some() { ran.ends.clone() } else { Vec::new() };
         // The batch may be blocked for long, and the committer must not wait for it.
-        self.comes(id, false);
+        self.track_pending_commit(id, false);
         if let Some(held) = self.held.get_mut(&id) {
             held.ends.clone_from(&ends);
             held.ran = Some(match *ran {

@@ -43,7 +43,7 @@ pub(crate) mod step;
 
 pub use crate::commit::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed};
 pub use crate::generation::source_files::SourceFiles;
-pub use crate::operator::apply::{amend, error_queue};
+pub use crate::operator::apply::{apply, error_queue};
 pub use crate::operator::cancel::{DropKind, dropped, may_cancel};
 pub use crate::operator::complete::{TokenClaim, check, claim, completion_of};
 pub use crate::operator::effect::RequestEffect;
@@ -54,7 +54,7 @@ pub use crate::operator::request::{
 pub use crate::recovery::start_position::progress;
 pub use crate::step::counts::{JobLocation, StepCounts};
 pub use crate::step::probe_health::{ProbeHealth, ProbeKind};
-pub use crate::step::queue_view::{LOOKED_AT_MAX, QueueView};
+pub use crate::step::queue_view::{QueueView, SCAN_MAX};
 pub use crate::step::stats::{BlockCause, Stats, StepBlock, StepStats};
 pub use crate::step::turn::first_in_line;
 pub use error::{Chain, EngineError};

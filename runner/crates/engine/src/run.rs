@@ -78,7 +78,7 @@ impl Handle {
     #[must_use]
     pub fn sight(&self, step: usize) -> Option<Box<QueueView>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
-        self.messages.send(Message::Look { step, reply }).ok()?;
+        self.messages.send(Message::Inspect { step, reply }).ok()?;
         answer.recv().ok().flatten()
     }
 
@@ -96,7 +96,7 @@ impl Handle {
     #[must_use]
     pub fn glances(&self, lanes: usize) -> Option<Vec<StepCounts>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
-        self.messages.send(Message::Glance { lanes, reply }).ok()?;
+        self.messages.send(Message::Count { lanes, reply }).ok()?;
         answer.recv().ok()
     }
 

@@ -158,7 +158,7 @@ impl Runtime {
             stats: Arc::clone(&stats),
         })
         .without(halts, clock.now());
-        start::recall(&mut floor, &configuration, &store, clock.now())?;
+        start::restore_parked_jobs(&mut floor, &configuration, &store, clock.now())?;
         let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (orders, for_committer) = crossbeam_channel::unbounded();
         let (stop_committer, stop) = crossbeam_channel::bounded(0);
@@ -177,7 +177,7 @@ impl Runtime {
             tails,
             stats,
             clock: Arc::clone(&clock),
-            coming: Arc::clone(&floor.coming),
+            batches_awaiting_commit: Arc::clone(&floor.coming),
             retry_after: options.retry_after,
             messages: messages.0.clone(),
             stop,
@@ -247,7 +247,7 @@ impl Runtime {
                 }
                 self.carry_out(action)?;
             }
-            let message = match self.patience() {
+            let message = match self.next_deadline() {
                 None => self.messages.1.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(until) => self.messages.1.recv_deadline(until),
             };
@@ -259,7 +259,7 @@ impl Runtime {
                         self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
                     }
                     let now = self.now()?;
-                    self.floor.take_in(message, now, &mut actions)?;
+                    self.floor.handle_message(message, now, &mut actions)?;
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
@@ -283,7 +283,7 @@ impl Runtime {
     }
 
     /// Time until which to wait for a message; `None`: without a limit.
-    fn patience(&self) -> Option<Instant> {
+    fn next_deadline(&self) -> Option<Instant> {
         let wakes = self.floor.wakes(self.clock.now()).map(|wakes| {
             let millis = wakes.0.saturating_sub(self.clock.now().0);
             let wait = Duration::from_millis(u64::try_from(millis).unwrap_or(0));

@@ -71,7 +71,7 @@ fn nothing_to_do_is_done_at_once() {
 
 #[test]
 fn a_queue_that_is_filled_from_outside_is_waited_for() {
-    let pushed = [flow(BatchComposition::Any, &[InputKind::Pushed(0)])];
+    let pushed = [flow(BatchComposition::Merge, &[InputKind::Pushed(0)])];
     let mut play = Play::new(&pushed, &[0]);
     assert_eq!(play.start(), "");
     assert_eq!(play.on(Event::Grew { queue: 0, head: 2 }), "read 0@1");
@@ -264,7 +264,7 @@ fn a_starving_input_is_read_though_the_others_have_filled_the_room() {
 #[test]
 fn alternatives_are_taken_as_they_come() {
     let mut play =
-        Play::new(&[flow(BatchComposition::Any, &[InputKind::Queue(0), InputKind::Queue(1)])], &[2, 1]);
+        Play::new(&[flow(BatchComposition::Merge, &[InputKind::Queue(0), InputKind::Queue(1)])], &[2, 1]);
     assert_eq!(play.start(), "read 0@1, read 0.1@1");
     assert_eq!(play.read_from(0, 1, 1, 1), "#0 = b1+1, run 0#0");
     assert_eq!(play.read_from(0, 0, 1, 2), "run 0#1");
@@ -303,7 +303,7 @@ fn what_is_begun_is_seen_through_when_the_run_is_stopped() {
 #[test]
 fn a_batch_that_was_begun_is_formed_again_just_as_it_was() {
     let redo = vec![RecoveredBatch { number: 4, inputs: vec![(1, 1)], jobs: 3 }];
-    let alts = flow(BatchComposition::Any, &[InputKind::Queue(0), InputKind::Queue(1)]);
+    let alts = flow(BatchComposition::Merge, &[InputKind::Queue(0), InputKind::Queue(1)]);
     let mut play = Play::new(&[StepPlan { before: DurabilityBarrier::Snapshot, redo, ..alts }], &[2, 5]);
     assert_eq!(play.start(), "read 0@1, read 0.1@1");
     assert_eq!(play.read_from(0, 0, 1, 2), "");

@@ -83,20 +83,20 @@ impl OrderedStep {
         }
         let returned = self.inputs.len() - 1;
         let alone = match self.gather {
-            BatchComposition::Any => 0..returned + 1,
-            BatchComposition::Each => returned..returned + 1,
+            BatchComposition::Merge => 0..returned + 1,
+            BatchComposition::Zip => returned..returned + 1,
         };
         for input in alone {
             while self.inputs[input].ahead() > 0 {
-                let jobs = self.inputs[input].in_one_piece();
+                let jobs = self.inputs[input].contiguous_len();
                 let kind = if input == returned { Kind::Beside } else { Kind::Line };
                 self.batch((number(next), kind), &[input], jobs, Phase::Formed, commands);
             }
         }
-        if self.gather == BatchComposition::Each {
+        if self.gather == BatchComposition::Zip {
             let inputs: Vec<usize> = (0..returned).collect();
             loop {
-                let jobs = inputs.iter().map(|&input| self.inputs[input].in_one_piece()).min().unwrap_or(0);
+                let jobs = inputs.iter().map(|&input| self.inputs[input].contiguous_len()).min().unwrap_or(0);
                 if jobs == 0 {
                     break;
                 }
@@ -142,9 +142,9 @@ impl OrderedStep {
                 let Some((taken, used_up)) = self.inputs[input].take(left) else { break };
                 let UnusedRead { read, skip, jobs, .. } = taken;
                 let port = InputPort { step: self.position, input };
-                commands.push(Command::Part { batch: id, port, read, skip, jobs });
+                commands.push(Command::AddToBatch { batch: id, port, read, skip, jobs });
                 if used_up {
-                    commands.push(Command::Forget { read });
+                    commands.push(Command::ReleaseRead { read });
                 }
                 left -= jobs;
                 bytes += taken.bytes;

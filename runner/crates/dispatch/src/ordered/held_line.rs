@@ -62,13 +62,13 @@ impl OrderedStep {
         let Some(mut first) = self.parked.first_entry().filter(|first| first.get().state == State::Asked)
         else {
             self.held = self.held.saturating_sub(bytes);
-            return commands.push(Command::Forget { read });
+            return commands.push(Command::ReleaseRead { read });
         };
         first.get_mut().state = State::Here;
         let batch = OrderedBatch::of_turn(next, bytes);
         let port = InputPort { step: self.position, input: self.inputs.len() };
-        commands.push(Command::Part { batch: batch.id, port, read, skip: 0, jobs: 1 });
-        commands.push(Command::Forget { read });
+        commands.push(Command::AddToBatch { batch: batch.id, port, read, skip: 0, jobs: 1 });
+        commands.push(Command::ReleaseRead { read });
         self.batches.push_front(batch);
     }
 

@@ -244,7 +244,7 @@ fn what_is_told_while_it_is_asked_for_holds_against_the_answer() {
 #[test]
 fn a_monitor_without_processors_asks_nothing() {
     let mut play = Play::new();
-    play.monitor = Poller::silent();
+    play.monitor = Poller::disabled();
     play.pend(1, "");
     play.now = Timestamp(-1);
     assert_eq!(play.wakes(), None);

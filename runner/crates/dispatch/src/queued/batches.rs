@@ -122,7 +122,7 @@ impl QueuedStep {
             content,
         };
         self.batches.insert(batch, state);
-        commands.push(Command::Pick { step, batch, jobs });
+        commands.push(Command::FetchJobs { step, batch, jobs });
     }
 
     /// Marks a batch as fetched.
@@ -215,8 +215,8 @@ impl QueuedStep {
             let _ = match end {
                 JobOutcome::Finished => self.room.finished(key, now),
                 JobOutcome::Delayed(until) => self.room.delay(key, until, now),
-                JobOutcome::Pending => self.room.pend(key, now),
-                JobOutcome::Forgotten => self.room.forgot(key),
+                JobOutcome::Pending => self.room.set_pending(key, now),
+                JobOutcome::Forgotten => self.room.set_unknown(key),
                 JobOutcome::Held(until) => {
                     self.hold(until, now);
                     self.room.put_back(key)
@@ -231,7 +231,7 @@ impl QueuedStep {
         self.progress.finish_all(&mut through);
         if self.progress.watermark() > watermark {
             let (step, watermark) = (self.position, self.progress.watermark());
-            commands.push(Command::Passed { step, watermark });
+            commands.push(Command::WatermarkAdvanced { step, watermark });
         }
         for &key in &batch.jobs[batch.ends.len()..] {
             let _ = self.room.put_back(key); // the waiting room gave it

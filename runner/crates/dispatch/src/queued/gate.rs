@@ -26,7 +26,7 @@ impl QueuedStep {
         let waits = counts.waiting > 0 || self.room.next_wake(now).is_some_and(|wake| wake <= now);
         if waits && !gate.asked {
             gate.asked = true;
-            commands.push(Command::LookAtGate { step: self.position });
+            commands.push(Command::CheckGate { step: self.position });
         }
         false
     }

@@ -36,7 +36,7 @@ impl QueuedStep {
                 return;
             }
         }
-        commands.push(Command::Forget { read });
+        commands.push(Command::ReleaseRead { read });
     }
 
     pub(crate) fn read(&mut self, around: &DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>) {
@@ -94,7 +94,7 @@ impl QueuedStep {
         state.left = state.left.saturating_sub(1);
         if state.left == 0 {
             self.held = self.held.saturating_sub(state.bytes);
-            commands.push(Command::Forget { read: state.read });
+            commands.push(Command::ReleaseRead { read: state.read });
             self.reads.remove(&first);
         }
     }

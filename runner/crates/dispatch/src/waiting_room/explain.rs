@@ -15,7 +15,7 @@ impl WaitingRoom {
     /// Reason for which a job does not run, with the time at which it may: the nearest reason. May walk all
     /// jobs.
     #[must_use]
-    pub fn why(&self, key: JobKey, now: Timestamp) -> Option<WaitReason> {
+    pub fn explain(&self, key: JobKey, now: Timestamp) -> Option<WaitReason> {
         let slot = self.jobs.find(key)?;
         Some(match self.jobs.stand(slot) {
             JobState::Running => WaitReason::Running,
@@ -106,7 +106,7 @@ impl WaitingRoom {
 
     /// Whether the current round has jobs left to start.
     fn is_under_way(&self) -> bool {
-        let turn = usize::from(self.turn);
+        let turn = usize::from(self.parity);
         match self.rules.strategy {
             StartOrder::Rounds { .. } => self.open,
             _ => !self.ready[turn].is_empty() || !self.urgent[turn].is_empty(),

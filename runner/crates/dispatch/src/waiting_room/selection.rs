@@ -26,7 +26,7 @@ impl WaitingRoom {
             StartOrder::Serial if first_due.is_some() => self.delayed.last(&self.jobs),
             StartOrder::Serial => self.next_of_serial().map(|_| now).or(lane_wake),
             _ if self.has_someone() => Some(now),
-            StartOrder::Rounds { .. } if self.lined_up[usize::from(!self.turn)] > 0 && !self.open => {
+            StartOrder::Rounds { .. } if self.lined_up[usize::from(!self.parity)] > 0 && !self.open => {
                 earlier(Some(self.paused_until(now).unwrap_or(now)), first_due)
             }
             _ => earlier(first_due, lane_wake),
@@ -56,7 +56,7 @@ impl WaitingRoom {
                 self.lanes.set_back(rate, now);
             }
             while let Some(lane) = self.lanes.wake(rate, now) {
-                self.refresh(lane);
+                self.update_ready(lane);
             }
         }
         if self.has_lists() {
@@ -96,7 +96,7 @@ impl WaitingRoom {
 
     fn next_of_round(&mut self, now: Timestamp) -> Option<u32> {
         if !self.open {
-            if self.lined_up[usize::from(!self.turn)] == 0 || self.paused_until(now).is_some() {
+            if self.lined_up[usize::from(!self.parity)] == 0 || self.paused_until(now).is_some() {
                 return None;
             }
             self.begin_round();
@@ -107,16 +107,16 @@ impl WaitingRoom {
 
     fn next_of_list(&mut self, now: Timestamp) -> Option<u32> {
         loop {
-            let turn = usize::from(self.turn);
+            let turn = usize::from(self.parity);
             if let Some(slot) = self.urgent[turn].head(&self.jobs) {
                 let lane = self.jobs.lane(slot);
                 if self.lanes.allows(lane, &self.rules) {
                     return Some(self.unknown_of(lane).unwrap_or(slot));
                 }
                 // A limit blocks its lane: it becomes the next job of the lane.
-                self.step_out(slot);
-                self.line_up(slot, false);
-                self.refresh(lane);
+                self.delist(slot);
+                self.push_lane(slot, false);
+                self.update_ready(lane);
             } else if let Some(slot) = self.first_ready() {
                 return Some(slot);
             } else {
@@ -126,10 +126,10 @@ impl WaitingRoom {
                 }
                 self.begin_round();
                 while let Some(slot) = self.pop_due(now) {
-                    self.step_out(slot);
+                    self.delist(slot);
                     self.count_out(slot);
                     self.count_in(slot, JobState::Due);
-                    self.hurry(slot, self.turn);
+                    self.push_urgent(slot, self.parity);
                 }
             }
         }
@@ -142,13 +142,13 @@ impl WaitingRoom {
     }
 
     fn begin_round(&mut self) {
-        self.turn = !self.turn;
+        self.parity = !self.parity;
         self.round += 1;
     }
 
     /// Ends a round of `rounds` without waiting or running jobs.
     pub(crate) fn end_round(&mut self, now: Timestamp) {
-        if self.open && self.lined_up[usize::from(self.turn)] == 0 && self.count(JobState::Running) == 0 {
+        if self.open && self.lined_up[usize::from(self.parity)] == 0 && self.count(JobState::Running) == 0 {
             self.open = false;
             self.ended = Some(now);
         }
@@ -168,14 +168,14 @@ impl WaitingRoom {
 
     /// First job of this round that no limit of its lane blocks.
     fn first_ready(&self) -> Option<u32> {
-        let line = self.ready[usize::from(self.turn)].first()?;
+        let line = self.ready[usize::from(self.parity)].first()?;
         self.lines[line as usize].head(&self.jobs)
     }
 
     /// Whether a job may start, apart from `rate` and the time.
     fn has_someone(&self) -> bool {
         if matches!(self.rules.strategy, StartOrder::Rounds { .. }) {
-            return self.open && !self.ready[usize::from(self.turn)].is_empty();
+            return self.open && !self.ready[usize::from(self.parity)].is_empty();
         }
         !self.ready.iter().all(super::Heap::is_empty) || !self.urgent.iter().all(LaneList::is_empty)
     }
@@ -210,7 +210,7 @@ impl WaitingRoom {
         }
     }
 
-    pub(crate) fn make_lines(&mut self, lane: u32) {
+    pub(crate) fn ensure_lanes(&mut self, lane: u32) {
         let lanes = if self.per_lane { lane as usize + 1 } else { 1 };
         let lines = lanes * self.lines_a_lane() as usize;
         if lines > self.lines.capacity() {
@@ -230,14 +230,14 @@ impl WaitingRoom {
     }
 
     /// Adds, moves or removes the lists of a lane in the heaps of ready lists.
-    pub(crate) fn refresh(&mut self, lane: u32) {
+    pub(crate) fn update_ready(&mut self, lane: u32) {
         let by_lane = self.has_places();
         for turn in [false, true].into_iter().take(self.lines_a_lane() as usize) {
             let line = self.line(lane, turn);
             let LaneList { at, .. } = self.lines[line as usize];
             let shall = !self.lines[line as usize].is_empty() && self.may_start(lane, line);
             if shall && at == NONE && by_lane {
-                self.lanes.get_mut(lane).turn = !self.turn;
+                self.lanes.get_mut(lane).turn = !self.parity;
             }
             let heap = if by_lane { self.lanes.get(lane).turn } else { turn };
             let heap = &mut self.ready[usize::from(heap)];
@@ -280,10 +280,10 @@ impl WaitingRoom {
             StartOrder::OneRoundSerial | StartOrder::OneRoundParallel
                 if self.has_places() && hall == ListKind::Lane =>
             {
-                self.lanes.get(self.jobs.lane(slot)).turn == self.turn
+                self.lanes.get(self.jobs.lane(slot)).turn == self.parity
             }
             StartOrder::OneRoundSerial | StartOrder::OneRoundParallel | StartOrder::Rounds { .. } => {
-                turn == self.turn
+                turn == self.parity
             }
             _ => true,
         }

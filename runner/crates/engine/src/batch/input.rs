@@ -31,9 +31,9 @@ pub(crate) struct BatchInput {
     /// Slices of reads; those of one input follow each other unless the jobs are sequential.
     pub(crate) portions: Vec<BatchSlice>,
     /// Whether the slices are one sequence of jobs, instead of the sides of a row.
-    pub(crate) sequential: bool,
+    pub(crate) is_picked: bool,
     /// Verdicts of the jobs, in their order, if they are completed and not attempted.
-    pub(crate) words: Option<Arc<[JobVerdict]>>,
+    pub(crate) verdicts: Option<Arc<[JobVerdict]>>,
     /// Last attempt of its one job, if it was made in this run and the job is not parked.
     pub(crate) before: Option<Arc<FailedAttempt>>,
 }
@@ -108,7 +108,7 @@ impl BatchInput {
         let mut jobs = BatchJobs::default();
         let mut left = Vec::new();
         for portion in &self.portions {
-            if left.last().is_none_or(|&(input, _)| input != portion.input && !self.sequential) {
+            if left.last().is_none_or(|&(input, _)| input != portion.input && !self.is_picked) {
                 left.push((portion.input, taken));
             }
             let Some((_, left)) = left.last_mut() else { continue };

@@ -21,7 +21,7 @@ pub(crate) struct JobBuilder {
     /// Common prefix of all delivery hashes of a step with `from`.
     prefix: HashPrefix,
     /// Whether a job is wrapped in a map with its binding (`alts`).
-    wraps: bool,
+    wraps_in_binding: bool,
     /// Buffer for the payload of a join or of an alternative.
     payload: Vec<u8>,
     carries: bool,
@@ -96,7 +96,8 @@ impl JobBuilder {
         let first = inputs.first().map_or("", |input| &input.name);
         Self {
             prefix: HashPrefix::new(&pipeline, &name, first),
-            wraps: step.take == Take::Alts && (!step.processors.is_empty() || !step.filter.is_empty()),
+            wraps_in_binding: step.take == Take::Alts
+                && (!step.processors.is_empty() || !step.filter.is_empty()),
             carries: inputs.iter().any(|input| !input.meta.is_empty()),
             pipeline,
             step: name,
@@ -107,7 +108,7 @@ impl JobBuilder {
     }
 
     /// Whether the jobs of `work` have provenance.
-    pub(crate) fn carries(&self, work: &BatchInput) -> bool {
+    pub(crate) fn has_provenance(&self, work: &BatchInput) -> bool {
         self.carries
             || work.portions.iter().any(|portion| {
                 portion.batch.carried.is_some()
@@ -190,7 +191,7 @@ impl JobBuilder {
         };
         let whole = match (self.take, &walk.row[..]) {
             (Take::From, [place]) => payload(place.batch, place.position),
-            (Take::Alts, [place]) if !self.wraps => payload(place.batch, place.position),
+            (Take::Alts, [place]) if !self.wraps_in_binding => payload(place.batch, place.position),
             _ => {
                 self.wrap(&walk.row);
                 &self.payload
@@ -241,7 +242,7 @@ impl JobBuilder {
             let is_json = returned.job.form == JobForm::Json;
             return (!is_json).then(|| "the job is no JSON".into());
         }
-        if self.take != Take::Join && !self.wraps {
+        if self.take != Take::Join && !self.wraps_in_binding {
             return None;
         }
         let unchecked = row.iter().filter(|place| place.batch.form == Form::Unchecked);
@@ -270,7 +271,7 @@ impl JobBuilder {
 
 impl<'w> BatchCursor<'w> {
     pub(crate) fn new(work: &'w BatchInput) -> Self {
-        let sides = work.portions.chunk_by(|one, other| work.sequential || one.input == other.input);
+        let sides = work.portions.chunk_by(|one, other| work.is_picked || one.input == other.input);
         Self { sides: sides.map(|portions| (portions, 0)).collect(), row: Vec::new(), indices: Vec::new() }
     }
 
@@ -328,7 +329,7 @@ impl<'a> JobInput<'a> {
     }
 
     /// External completion that is to be delivered now.
-    pub(crate) fn said(&self) -> Option<&Completion> {
+    pub(crate) fn completion(&self) -> Option<&Completion> {
         self.row.iter().find_map(|place| place.returned?.job.standing.outside()?.2)
     }
 

@@ -198,31 +198,31 @@ pub(crate) fn delayed(
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
         last_error: Some(failure.to_string()),
-        ..waiting(item)
+        ..parked(item)
     };
     Delayed { step: step.clone(), due: at, job }
 }
 
 /// Row of a job while it is being attempted.
-pub(crate) fn begun(step: &Address, item: &JobInput<'_>, now: Timestamp) -> Delayed {
+pub(crate) fn started(step: &Address, item: &JobInput<'_>, now: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
         to: item.to.map(str::to_owned),
         last_error: last_error(item),
         standing: Standing::Started,
-        ..waiting(item)
+        ..parked(item)
     };
     Delayed { step: step.clone(), due: now, job }
 }
 
 /// Row of a job that waits for a gate; its beginning does not count as an attempt.
-pub(crate) fn held(step: &Address, item: &JobInput<'_>, due: Timestamp) -> Delayed {
+pub(crate) fn requeue(step: &Address, item: &JobInput<'_>, due: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt.saturating_sub(1),
         first_attempt: item.first_attempt,
         last_error: last_error(item),
-        ..waiting(item)
+        ..parked(item)
     };
     Delayed { step: step.clone(), due, job }
 }
@@ -233,30 +233,36 @@ pub(crate) fn pending(step: &Address, item: &JobInput<'_>, handle: &str, now: Ti
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
         standing: Standing::Pending { handle: handle.to_owned(), since: now },
-        ..waiting(item)
+        ..parked(item)
     };
     Delayed { step: step.clone(), due: NEVER, job }
 }
 
 /// Row of a job that waits to be submitted again, because the external system does not know it.
-pub(crate) fn forgotten(step: &Address, item: &JobInput<'_>, now: Timestamp) -> Delayed {
+pub(crate) fn resubmit(step: &Address, item: &JobInput<'_>, now: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt,
         first_attempt: item.first_attempt,
         last_error: last_error(item),
         standing: Standing::Started,
-        ..waiting(item)
+        ..parked(item)
     };
     Delayed { step: step.clone(), due: now, job }
 }
 
 /// Row of an output that is due later.
-pub(crate) fn late(step: &Address, item: &JobInput<'_>, to: &str, due: Timestamp, payload: &[u8]) -> Delayed {
+pub(crate) fn delayed_output(
+    step: &Address,
+    item: &JobInput<'_>,
+    to: &str,
+    due: Timestamp,
+    payload: &[u8],
+) -> Delayed {
     let job = DelayedJob {
         to: Some(to.to_owned()),
         form: JobForm::Json,
         payload: payload.to_vec(),
-        ..waiting(item)
+        ..parked(item)
     };
     Delayed { step: step.clone(), due: in_time(due), job }
 }
@@ -266,7 +272,7 @@ fn last_error(item: &JobInput<'_>) -> Option<String> {
     item.last_error().map(str::to_owned)
 }
 
-fn waiting(item: &JobInput<'_>) -> DelayedJob {
+fn parked(item: &JobInput<'_>) -> DelayedJob {
     DelayedJob {
         inputs: item.given().map(|(seen, index)| (seen.name.clone(), index)).collect(),
         attempt: 0,

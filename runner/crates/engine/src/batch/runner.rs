@@ -128,7 +128,7 @@ impl BatchRunner {
     /// behind it until its next attempt. It also stops if the batch takes long or has many outputs.
     pub(crate) fn run(&mut self, work: &BatchInput, slot: &mut Slot, clock: &dyn Clock) -> BatchResult {
         let leash = self.leash.begin();
-        let carries = self.gatherer.carries(work);
+        let carries = self.gatherer.has_provenance(work);
         let ran = match (&self.runner, &work.portions[..]) {
             (StepProgram::Pass, [portion])
                 if portion.batch.form == Form::Json
@@ -138,11 +138,11 @@ impl BatchRunner {
                     && !carries
                     && !self.keeps_records =>
             {
-                self.pass_all(portion, work.sequential)
+                self.pass_all(portion, work.is_picked)
             }
             _ => match self.set_up_for(work, clock) {
                 Some(SetupFailure { failure, until: Some(until) })
-                    if self.starts_at_once && !work.sequential =>
+                    if self.starts_at_once && !work.is_picked =>
                 {
                     BatchResult {
                         held: Some(StartBlock::of_setup(&failure, until)),
@@ -159,7 +159,7 @@ impl BatchRunner {
     /// Sets up the step before the first job begins, and returns the setback if that fails. Redelivered jobs
     /// are set up one by one, because some need no setup.
     fn set_up_for(&mut self, work: &BatchInput, clock: &dyn Clock) -> Option<SetupFailure> {
-        let fresh = work.words.is_none() && work.portions.iter().all(|portion| portion.returned.is_none());
+        let fresh = work.verdicts.is_none() && work.portions.iter().all(|portion| portion.returned.is_none());
         if !fresh {
             return None;
         }
@@ -217,13 +217,13 @@ impl BatchRunner {
                 return BatchResult { halt, ..BatchResult::default() };
             }
         };
-        let mut made = BatchResultBuilder::new(&self.bindings, &self.origins(), carries, work.sequential);
-        if work.words.is_none() && setback.is_none() {
+        let mut made = BatchResultBuilder::new(&self.bindings, &self.origins(), carries, work.is_picked);
+        if work.verdicts.is_none() && setback.is_none() {
             self.prepare(work, carries, &made_before, now);
         }
         let mut checkpoint = Checkpoint::default();
         // Without an attempt no job can crash the process.
-        let crash_limit = self.crash_limit.filter(|_| work.words.is_none());
+        let crash_limit = self.crash_limit.filter(|_| work.verdicts.is_none());
         let mut watch = BatchCrashGuard::begin(slot, &self.address, &mut self.gatherer, work, crash_limit);
         let (mut walk, take) = (BatchCursor::new(work), self.gatherer.take);
         let (step, retrying) = (&self.address, &self.retrying);
@@ -232,8 +232,8 @@ impl BatchRunner {
             if let Some(before) = &work.before {
                 item.goes_on_after(before);
             }
-            let said = item.said().map(JobVerdict::of);
-            let word = work.words.as_ref().and_then(|words| words.get(made.ran.taken)).or(said.as_ref());
+            let said = item.completion().map(JobVerdict::of);
+            let word = work.verdicts.as_ref().and_then(|words| words.get(made.ran.taken)).or(said.as_ref());
             // The verdict belongs to the attempt that handed the job over, and is no attempt of its own.
             item.attempt -= u32::from(word.is_some());
             if made_before.get(made.ran.taken).is_some_and(|before| *before) {
@@ -250,7 +250,7 @@ impl BatchRunner {
                     Err(Failure::new(FailureKind::Rejected, why))
                 }
                 Some(JobVerdict { status: Status::Unknown, .. }) => {
-                    made.ran.stays(retry::forgotten(step, &item, now), JobOutcome::Forgotten);
+                    made.ran.stays(retry::resubmit(step, &item, now), JobOutcome::Forgotten);
                     continue;
                 }
                 Some(word) => word.settle(item.payload, &mut made.outputs),
@@ -271,7 +271,7 @@ impl BatchRunner {
                     made.outputs.roll_back(&checkpoint);
                     item.attempt = watch.crashes().unwrap_or(item.attempt);
                     // Delays count from this time, which is after the attempt.
-                    failing.befalls(&item, failure, word.is_some(), clock.now(), &mut made)
+                    failing.handle_failure(&item, failure, word.is_some(), clock.now(), &mut made)
                 }
             };
             match after {
@@ -289,7 +289,8 @@ impl BatchRunner {
                 }
             }
             watch.take(&item);
-            if work.words.is_none() && item.to.is_none() && is_over(&self.runner, leash, &made, work.jobs) {
+            if work.verdicts.is_none() && item.to.is_none() && is_over(&self.runner, leash, &made, work.jobs)
+            {
                 made.ran.cut = true;
                 break;
             }
@@ -309,8 +310,8 @@ impl BatchRunner {
             let made = made_before.get(position).is_some_and(|before| *before);
             let job = job(&item, now);
             let sound = item.form != Form::Unchecked || chain::check_form(&job).is_ok();
-            if !made && item.said().is_none() && item.fault.is_none() && sound {
-                links.prepare(&job);
+            if !made && item.completion().is_none() && item.fault.is_none() && sound {
+                links.prefetch(&job);
             }
             position += 1;
         }
@@ -381,7 +382,7 @@ fn attempt(
     }
     if let Some(cards) = cards {
         let lane = match cards.lane(job.payload) {
-            Lane::Missing => return Err(cards.lacks_lane(job.payload)),
+            Lane::Missing => return Err(cards.missing_lane_error(job.payload)),
             Lane::Shared => None,
             Lane::Named(lane) => Some(lane),
         };

@@ -41,7 +41,12 @@ pub(crate) type ByInput = BTreeMap<(usize, usize), Progress>;
 
 impl CommittedState {
     /// Prepares the changes of `group`, with the positions of the sinks that it was written to.
-    pub(crate) fn enter(&self, group: &[StepChange], positions: &Positions, now: Timestamp) -> PendingCommit {
+    pub(crate) fn prepare(
+        &self,
+        group: &[StepChange],
+        positions: &Positions,
+        now: Timestamp,
+    ) -> PendingCommit {
         let mut page =
             PendingCommit { changes: Changes { now, ..Changes::default() }, progress: BTreeMap::new() };
         for entry in group {
@@ -167,7 +172,7 @@ impl CommittedState {
     }
 
     /// Applies committed changes to the memory.
-    pub(crate) fn settle(&mut self, group: &[StepChange], page: PendingCommit) {
+    pub(crate) fn apply(&mut self, group: &[StepChange], page: PendingCommit) {
         for ((step, input), progress) in page.progress {
             self.progress[step][input] = progress;
         }
@@ -202,10 +207,10 @@ impl CommittedState {
     fn settle_places(&mut self, step: usize, places: &SourcePositions) {
         for (input, mark, segments) in places {
             let Some(source) = self.source_of(step, *input) else { continue };
-            if let Some(segment) = segments.last().filter(|segment| self.is_news(source, segment)) {
+            if let Some(segment) = segments.last().filter(|segment| self.is_newer_segment(source, segment)) {
                 self.segments.insert(source, segment.clone());
             }
-            if let Some(mark) = mark.filter(|mark| self.is_further(source, mark)) {
+            if let Some(mark) = mark.filter(|mark| self.is_newer_offset(source, mark)) {
                 self.marks.insert(source, mark);
             }
         }
@@ -217,7 +222,7 @@ impl CommittedState {
     }
 
     /// Adds `jobs` jobs to a queue and returns the index of the first.
-    pub(crate) fn grow(&mut self, QueueRef(queue): QueueRef, jobs: usize) -> u64 {
+    pub(crate) fn extend_queue(&mut self, QueueRef(queue): QueueRef, jobs: usize) -> u64 {
         let first = self.heads[queue] + 1;
         self.heads[queue] += jobs as u64;
         first
@@ -254,10 +259,10 @@ impl CommittedState {
         for (input, mark, segments) in places {
             let Some(source) = self.source_of(step, *input) else { continue };
             let address = &self.configuration.sources[source].address;
-            for segment in segments.iter().filter(|segment| self.is_news(source, segment)) {
+            for segment in segments.iter().filter(|segment| self.is_newer_segment(source, segment)) {
                 changes.segments.push((address.clone(), segment.clone()));
             }
-            if let Some(mark) = mark.filter(|mark| self.is_further(source, mark)) {
+            if let Some(mark) = mark.filter(|mark| self.is_newer_offset(source, mark)) {
                 changes.marks.push((address.clone(), mark));
             }
         }
@@ -298,7 +303,7 @@ impl CommittedState {
 
     /// Whether `segment` is newer than the last one or has more data about it: its end, a longer fingerprint,
     /// or a new file name.
-    fn is_news(&self, source: usize, segment: &Segment) -> bool {
+    fn is_newer_segment(&self, source: usize, segment: &Segment) -> bool {
         self.segments.get(&source).is_none_or(|last| {
             let says_no_less = segment.fingerprint_len >= last.fingerprint_len
                 && (segment.end.is_some() || last.end.is_none());
@@ -307,7 +312,7 @@ impl CommittedState {
         })
     }
 
-    fn is_further(&self, source: usize, mark: &Mark) -> bool {
+    fn is_newer_offset(&self, source: usize, mark: &Mark) -> bool {
         self.marks.get(&source).is_none_or(|last| mark.index > last.index)
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct Committer {
     pub(crate) stats: Arc<Stats>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Number of batches that will reach the committer without waiting for another batch.
-    pub(crate) coming: Arc<AtomicUsize>,
+    pub(crate) batches_awaiting_commit: Arc<AtomicUsize>,
     /// Time between two attempts to write to a full disk.
     pub(crate) retry_after: Duration,
     pub(crate) messages: Sender<Message>,
@@ -99,11 +99,11 @@ impl Committer {
         let mut last_commit = Instant::now();
         while let Some(first) = self.next(orders) {
             let CommitGroup { entries, pushes, ticked, lets_go, stopped, told, asked } =
-                self.collect(first, orders, last_commit);
+                self.collect_group(first, orders, last_commit);
             self.commit(entries, pushes, ticked)?;
             self.note_stopped(stopped)?;
             if lets_go {
-                self.let_go()?;
+                self.apply_retention()?;
             }
             self.complete(&told)?;
             if let Some(asked) = asked {
@@ -117,19 +117,19 @@ impl Committer {
     /// Next request; `None` if no work is left. The last group may have left pushes in the inbox.
     fn next(&self, orders: &Receiver<CommitRequest>) -> Option<CommitRequest> {
         if !self.inbox.is_empty() {
-            return Some(CommitRequest::Arrived);
+            return Some(CommitRequest::InboxReady);
         }
         // The last pushes may have come without a message.
-        orders.recv().ok().or_else(|| (!self.inbox.is_empty()).then_some(CommitRequest::Arrived))
+        orders.recv().ok().or_else(|| (!self.inbox.is_empty()).then_some(CommitRequest::InboxReady))
     }
 
     /// Commits the changes of the start of the run.
     pub(crate) fn open(&mut self) -> Result<(), EngineError> {
-        self.say_what_waits();
+        self.publish_backlog();
         let Some(opening) = self.opening.take() else { return Ok(()) };
         let mut told = false;
         while self.commit_changes(&opening, &mut told)?.is_none() {}
-        start_position::say(&opening);
+        start_position::log_starts(&opening);
         Ok(())
     }
 
@@ -141,7 +141,7 @@ impl Committer {
 
     /// Collects a group of the queued requests. It waits briefly if more batches are about to come and no
     /// client waits. An operator's request closes the group; external completions do not.
-    fn collect(
+    fn collect_group(
         &self,
         first: CommitRequest,
         orders: &Receiver<CommitRequest>,
@@ -158,7 +158,7 @@ impl Committer {
                         return group;
                     }
                 }
-                CommitRequest::Arrived => {
+                CommitRequest::InboxReady => {
                     let pushes = self.inbox.take(GROUP_BYTES.saturating_sub(bytes));
                     bytes += pushes.iter().map(Push::byte_len).sum::<usize>();
                     group.pushes.extend(pushes);
@@ -167,7 +167,7 @@ impl Committer {
                     bytes += ticked.jobs.byte_len();
                     group.ticked.push(ticked);
                 }
-                CommitRequest::LetGo => group.lets_go = true,
+                CommitRequest::ApplyRetention => group.lets_go = true,
                 CommitRequest::Stopped(stop) => group.stopped.push(stop),
                 CommitRequest::Enter(entry) => {
                     bytes += entry.byte_len();
@@ -179,7 +179,9 @@ impl Committer {
             }
             next = match orders.try_recv() {
                 Ok(more) => more,
-                Err(_) if self.coming.load(Ordering::Acquire) == 0 || group.is_waited_for() => {
+                Err(_)
+                    if self.batches_awaiting_commit.load(Ordering::Acquire) == 0 || group.is_waited_for() =>
+                {
                     return group;
                 }
                 Err(_) => match orders.recv_deadline(close) {
@@ -200,12 +202,12 @@ impl Committer {
         let mut told = false;
         let arrivals = IngestGroup::of(pushes, &self.ledger, &self.store)?.with_ticks(ticked);
         loop {
-            self.refuse_broken(&mut group);
+            self.reject_broken_steps(&mut group);
             if group.is_empty() && arrivals.is_empty() {
                 arrivals.answer();
                 return Ok(());
             }
-            self.keep_within_what_is_kept(&mut group)?;
+            self.cancel_rewinds_past_retention(&mut group)?;
             let positions = match self.write_sinks(&group)? {
                 Ok(positions) => positions,
                 Err((sink, error)) => {
@@ -218,7 +220,7 @@ impl Committer {
                     continue;
                 }
             };
-            let mut page = self.ledger.enter(&group, &positions, self.clock.now());
+            let mut page = self.ledger.prepare(&group, &positions, self.clock.now());
             arrivals.add_to(&self.ledger, &mut page.changes);
             let Some(committed) = self.commit_changes(&page.changes, &mut told)? else {
                 self.sinks.roll_back();
@@ -228,14 +230,14 @@ impl Committer {
                 tracing::info!(target: log_target::ENGINE, "the disk has room again; the run resumes");
             }
             self.sinks.committed(&positions);
-            self.ledger.settle(&group, page);
-            self.tell(group, arrivals, committed);
+            self.ledger.apply(&group, page);
+            self.notify_committed(group, arrivals, committed);
             return Ok(());
         }
     }
 
     /// Deletes jobs that are older than their queues' limit. If there are none, nothing is written.
-    pub(crate) fn let_go(&mut self) -> Result<(), EngineError> {
+    pub(crate) fn apply_retention(&mut self) -> Result<(), EngineError> {
         let now = self.clock.now();
         let mut changes = Changes { now, ..Changes::default() };
         for trim in trims_by_age(&self.ledger.configuration, &self.ledger.progress, now) {
@@ -260,7 +262,7 @@ impl Committer {
     }
 
     /// Rejects deliveries of steps with a broken sink.
-    fn refuse_broken(&mut self, group: &mut Vec<StepChange>) {
+    fn reject_broken_steps(&mut self, group: &mut Vec<StepChange>) {
         let Self { sinks, broken_steps, messages, .. } = self;
         group.retain(|entry| {
             let step = entry.step();
@@ -268,14 +270,14 @@ impl Committer {
                 && broken_steps.insert(step)
             {
                 // A run that is over receives no messages; the same holds for all messages.
-                let _ = messages.send(Message::Refused { step, error: Arc::clone(error) });
+                let _ = messages.send(Message::SinkBroken { step, error: Arc::clone(error) });
             }
             !broken_steps.contains(&step)
         });
     }
 
     /// Retention may have deleted jobs since their replay was requested: then the replay is cancelled.
-    fn keep_within_what_is_kept(&self, group: &mut [StepChange]) -> Result<(), EngineError> {
+    fn cancel_rewinds_past_retention(&self, group: &mut [StepChange]) -> Result<(), EngineError> {
         for entry in group {
             let StepChange::Rewind(rewind) = entry else { continue };
             let inputs = &self.ledger.configuration.steps[rewind.step].inputs;
@@ -316,7 +318,12 @@ impl Committer {
     }
 
     /// Notifies all parties that `group` is durable.
-    fn tell(&mut self, group: Vec<StepChange>, mut arrivals: IngestGroup, committed: CommitOutcome) {
+    fn notify_committed(
+        &mut self,
+        group: Vec<StepChange>,
+        mut arrivals: IngestGroup,
+        committed: CommitOutcome,
+    ) {
         let configuration = Arc::clone(&self.ledger.configuration);
         // The rows have the order of the entries.
         let mut rows = committed.delayed.into_iter();
@@ -352,25 +359,25 @@ impl Committer {
                 if made.payloads.is_empty() {
                     continue;
                 }
-                let first = self.ledger.grow(queue, made.payloads.len());
+                let first = self.ledger.extend_queue(queue, made.payloads.len());
                 grown.insert(queue.0);
                 self.keep_tail(queue, first, made.payloads, made.carried, &committed.stamp);
             }
         }
         durable.ticked = arrivals.ticked();
         for (queue, jobs) in arrivals.take_pieces() {
-            let first = self.ledger.grow(queue, jobs.len());
+            let first = self.ledger.extend_queue(queue, jobs.len());
             grown.insert(queue.0);
             self.keep_tail(queue, first, jobs, None, &committed.stamp);
         }
-        self.say_what_waits();
+        self.publish_backlog();
         durable.grown = grown.into_iter().map(|queue| (queue, self.ledger.heads[queue])).collect();
         let _ = self.messages.send(Message::Committed(durable));
         arrivals.answer();
     }
 
     /// Publishes the backlog of each queue for the sources that push.
-    pub(crate) fn say_what_waits(&self) {
+    pub(crate) fn publish_backlog(&self) {
         let queues = self.ledger.configuration.queues.iter().enumerate();
         for (queue, _) in queues.filter(|(_, queue)| queue.source.is_some()) {
             self.inbox.set_waiting(QueueRef(queue), self.ledger.waiting(QueueRef(queue)));

@@ -14,10 +14,10 @@ pub(crate) enum CommitRequest {
     Enter(StepChange),
     Amend(PendingRequest),
     /// The inbox has pushed jobs.
-    Arrived,
+    InboxReady,
     Ticked(FiredTicks),
     /// Jobs may be older than their queues' limit.
-    LetGo,
+    ApplyRetention,
     /// A step has stopped; the record is for later readers of the store.
     Stopped(Stop),
 }

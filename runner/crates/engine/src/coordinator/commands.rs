@@ -15,7 +15,12 @@ use tidegate_dispatch::{BatchId, Command, DurabilityBarrier, Event, InputPort, R
 use tidegate_model::Timestamp;
 
 impl Coordinator {
-    pub(crate) fn carry_out(&mut self, commands: Vec<Command>, now: Timestamp, actions: &mut Vec<Action>) {
+    pub(crate) fn execute_commands(
+        &mut self,
+        commands: Vec<Command>,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+    ) {
         self.note_stops(actions);
         let mut waiting = VecDeque::from(commands);
         let mut more = Vec::new();
@@ -27,29 +32,31 @@ impl Coordinator {
                         waiting.extend(more.drain(..));
                     }
                 }
-                Command::Part { batch, port, read, skip, jobs } => self.part(batch, port, read, skip, jobs),
-                Command::Pick { step, batch, jobs } => {
-                    if let Some(event) = self.pick(step, batch, jobs, now, actions) {
+                Command::AddToBatch { batch, port, read, skip, jobs } => {
+                    self.add_batch_part(batch, port, read, skip, jobs)
+                }
+                Command::FetchJobs { step, batch, jobs } => {
+                    if let Some(event) = self.build_picked_batch(step, batch, jobs, now, actions) {
                         self.dispatcher.handle(event, now, &mut more);
                         waiting.extend(more.drain(..));
                     }
                 }
-                Command::LookAtGate { step } => {
+                Command::CheckGate { step } => {
                     self.stats.steps[step].ask(ProbeKind::Gate, now);
                     actions.push(Action::LookAtGate(step));
                 }
-                Command::Passed { step, watermark } => {
+                Command::WatermarkAdvanced { step, watermark } => {
                     if let Some(shelf) = &mut self.shelves[step] {
                         shelf.forget_up_to(watermark);
                     }
                 }
-                Command::Forget { read } => {
+                Command::ReleaseRead { read } => {
                     if self.reads.remove(&read).is_none() {
-                        self.shelves.iter_mut().flatten().for_each(|shelf| shelf.forget(read));
+                        self.shelves.iter_mut().flatten().for_each(|shelf| shelf.release(read));
                     }
                 }
                 Command::Begin { step, batch, before } => {
-                    self.comes(batch, false);
+                    self.track_pending_commit(batch, false);
                     let Some(held) = self.held.get_mut(&batch) else { continue };
                     let jobs = held.work.first(held.work.jobs);
                     let places = std::mem::take(&mut held.places);
@@ -75,12 +82,12 @@ impl Coordinator {
                     let other = held.split(jobs, rest, begun);
                     let waits = other.ran.is_some();
                     self.held.insert(rest, other);
-                    self.comes(rest, !waits);
+                    self.track_pending_commit(rest, !waits);
                 }
                 Command::Return { step, turn } => self.read_turn(step, turn, actions),
                 Command::Commit { step, batch, taken } => self.commit(step, batch, taken, actions),
                 Command::Drop { batch } => {
-                    self.comes(batch, false);
+                    self.track_pending_commit(batch, false);
                     if let Some(held) = self.held.remove(&batch) {
                         self.forget_returned(&held.work);
                     }
@@ -114,7 +121,7 @@ impl Coordinator {
         first
     }
 
-    fn part(&mut self, batch: BatchId, port: InputPort, read: ReadId, skip: usize, jobs: usize) {
+    fn add_batch_part(&mut self, batch: BatchId, port: InputPort, read: ReadId, skip: usize, jobs: usize) {
         let Some(fetched) = self.reads.get_mut(&read) else { return };
         let held = self.held.entry(batch).or_default();
         held.step = port.step;
@@ -134,12 +141,12 @@ impl Coordinator {
         if mark.is_some() || !segments.is_empty() {
             held.places.push((port.input, mark, segments));
         }
-        self.comes(batch, true);
+        self.track_pending_commit(batch, true);
     }
 
     /// Records whether a batch is about to reach the committer. The committer waits for more batches while
     /// some are.
-    pub(crate) fn comes(&mut self, batch: BatchId, coming: bool) {
+    pub(crate) fn track_pending_commit(&mut self, batch: BatchId, coming: bool) {
         let Some(held) = self.held.get_mut(&batch) else { return };
         match (std::mem::replace(&mut held.coming, coming), coming) {
             (false, true) => _ = self.coming.fetch_add(1, Ordering::AcqRel),
@@ -150,7 +157,7 @@ impl Coordinator {
 
     fn commit(&mut self, step: usize, batch: BatchId, taken: usize, actions: &mut Vec<Action>) {
         // The count must change before the batch is sent.
-        self.comes(batch, false);
+        self.track_pending_commit(batch, false);
         let Some(held) = self.held.get_mut(&batch) else { return };
         let Some(ran) = held.ran.take() else { return };
         let rest = held.rest.take();
@@ -185,7 +192,7 @@ impl Coordinator {
         let step = &self.configuration.steps[port.step];
         let queue = match step.inputs.get(port.input).map(|input| input.input) {
             None => {
-                let (step, but) = (step.address.clone(), self.not_again(port.step));
+                let (step, but) = (step.address.clone(), self.in_flight_redeliveries(port.step));
                 let what = ReadAhead::Returned { step, but };
                 actions.push(Action::ReadStore(StoreRequest { port, reader, what, picks: false }));
                 return None;
@@ -204,7 +211,7 @@ impl Coordinator {
         };
         let end = batch.end();
         let fetched = ReadBatch { batch, mark: None, segments: Vec::new(), returned: None };
-        let event = self.hold(port, fetched, now);
+        let event = self.accept_read(port, fetched, now);
         self.forget_tail(queue, port, end);
         Some(event)
     }

@@ -20,21 +20,21 @@ impl Coordinator {
             for &(queue, jobs) in &ticked {
                 self.ticks.committed(queue, jobs);
             }
-            self.pass(now, actions);
+            self.run_timers(now, actions);
             self.dispatcher.expect(self.ticks.are_behind());
         }
         for (queue, head) in grown {
             self.dispatcher.handle(Event::Grew { queue, head }, now, commands);
         }
         for (step, row, job) in returned {
-            self.stands(step, &row, &job, now);
+            self.restore_parked_job(step, &row, &job, now);
             self.dispatcher.handle(Event::Returned { step, due: row.due }, now, commands);
         }
         for (step, batch, rows) in begun {
             if self.shelves[step].is_some() {
-                self.begun(step, batch, rows);
+                self.on_batch_begun(step, batch, rows);
             } else {
-                self.comes(batch, true);
+                self.track_pending_commit(batch, true);
             }
             self.dispatcher.handle(Event::Begun { step, batch }, now, commands);
         }
@@ -42,14 +42,14 @@ impl Coordinator {
             self.delivered((step, batch), stays, now, commands);
         }
         if let Some(moves) = moved {
-            self.moved(moves, now, commands);
+            self.on_jobs_moved(moves, now, commands);
         }
         if let Some((step, paused)) = paused {
             self.dispatcher.handle(Event::Pause { step, paused }, now, commands);
         }
         for telling in told {
             let step = telling.step;
-            if let Some(due) = self.told(telling, now) {
+            if let Some(due) = self.on_completion_committed(telling, now) {
                 self.dispatcher.handle(Event::Returned { step, due }, now, commands);
             }
         }
@@ -79,7 +79,7 @@ impl Coordinator {
         if self.shelves[step].is_none() {
             self.settle_taken(step, held.as_ref(), stays, now, commands);
         } else if let Some(held) = &held {
-            self.settle_picked(step, held, stays, now);
+            self.finish_picked_batch(step, held, stays, now);
         }
         self.dispatcher.handle(Event::Committed { step, batch }, now, commands);
     }

@@ -55,7 +55,11 @@ impl Coordinator {
     }
 
     /// Handles the result of a completion: it is durable, or it was refused.
-    pub(crate) fn told(&mut self, telling: CompletionNotice, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn on_completion_committed(
+        &mut self,
+        telling: CompletionNotice,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         let CompletionNotice { step, index, taken } = telling;
         let (Some(shelf), Some(watch)) = (&mut self.shelves[step], &mut self.watches[step]) else {
             // An ordered step reads the job when it is due.

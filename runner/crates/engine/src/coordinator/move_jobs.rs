@@ -27,7 +27,7 @@ enum MoveKind {
 impl Coordinator {
     /// Locks the jobs of the request that can be moved, and returns the request with these jobs only. Returns
     /// `None` if the request is answered already. The state here is newer than that in the store.
-    pub(crate) fn hold_back(
+    pub(crate) fn lock_rows_for_request(
         &mut self,
         mut asked: PendingRequest,
         now: Timestamp,
@@ -35,10 +35,10 @@ impl Coordinator {
     ) -> Option<PendingRequest> {
         let mut moved = MoveSummary::default();
         match &mut asked.request {
-            Request::Hasten { step, rows } | Request::Shift { step, rows, .. } => {
+            Request::MakeDue { step, rows } | Request::Shift { step, rows, .. } => {
                 let Some(step) = self.position(step) else { return Some(asked) };
                 let wanted = std::mem::take(rows);
-                *rows = self.hold_rows(step, MoveKind::Hasten, wanted, now, &mut moved);
+                *rows = self.lock_parked_rows(step, MoveKind::Hasten, wanted, now, &mut moved);
             }
             Request::Cancel { step, rows, jobs, drop, pending } => {
                 let Some(step) = self.position(step) else { return Some(asked) };
@@ -49,7 +49,7 @@ impl Coordinator {
                 }
                 let wanted = std::mem::take(rows);
                 let aim = MoveKind::Cancel { pending: *pending };
-                *rows = self.hold_rows(step, aim, wanted, now, &mut moved);
+                *rows = self.lock_parked_rows(step, aim, wanted, now, &mut moved);
                 jobs.retain(|&index| self.hold_job(step, index, now, &mut moved));
             }
             _ => return Some(asked),
@@ -61,7 +61,7 @@ impl Coordinator {
     }
 
     /// Applies the result of a committed request to the locked jobs.
-    pub(crate) fn moved(&mut self, moves: MoveNotice, now: Timestamp, commands: &mut Vec<Command>) {
+    pub(crate) fn on_jobs_moved(&mut self, moves: MoveNotice, now: Timestamp, commands: &mut Vec<Command>) {
         let MoveNotice { step, rows, jobs, left } = moves;
         for index in left {
             self.dispatcher.release(step, index);
@@ -104,7 +104,7 @@ impl Coordinator {
 
     /// Removes the moved jobs from a read. Parked jobs with a turn are removed, too, unless the read was for
     /// the turn: their new rows may not be known yet. Returns `None` if no job is left.
-    pub(crate) fn without_moved(&self, port: InputPort, fetched: ReadBatch) -> Option<ReadBatch> {
+    pub(crate) fn drop_moved_jobs(&self, port: InputPort, fetched: ReadBatch) -> Option<ReadBatch> {
         let Some(rows) = &fetched.returned else { return Some(fetched) };
         let (step, declared) = (port.step, &self.configuration.steps[port.step]);
         let picks = self.shelves[step].is_some();
@@ -121,14 +121,14 @@ impl Coordinator {
     }
 
     /// Keys of jobs that must not be read: they are in flight, or a request moves them.
-    pub(crate) fn not_again(&mut self, step: usize) -> BTreeSet<DelayedKey> {
+    pub(crate) fn in_flight_redeliveries(&mut self, step: usize) -> BTreeSet<DelayedKey> {
         // Reads from now on see the store after these moves.
         self.moved[step].retain(|_, over| !*over);
         let on_their_way = self.returned[step].iter().chain(self.turns[step].values());
         on_their_way.chain(self.moved[step].keys()).cloned().collect()
     }
 
-    fn hold_rows(
+    fn lock_parked_rows(
         &mut self,
         step: usize,
         aim: MoveKind,
@@ -148,7 +148,7 @@ impl Coordinator {
             }
             let held = known
                 .as_ref()
-                .is_none_or(|known| self.hold_picked(step, aim, known.get(row).copied(), now, moved));
+                .is_none_or(|known| self.lock_picked_job(step, aim, known.get(row).copied(), now, moved));
             if held {
                 self.moved[step].insert(key, false);
             }
@@ -161,7 +161,7 @@ impl Coordinator {
     }
 
     /// Whether the job of a queued step was locked.
-    fn hold_picked(
+    fn lock_picked_job(
         &mut self,
         step: usize,
         aim: MoveKind,
@@ -172,7 +172,7 @@ impl Coordinator {
         let state = key.and_then(|key| Some((key, self.dispatcher.state(step, key)?)));
         match (state, aim) {
             (Some((key, WaitingState::Pending)), MoveKind::Cancel { pending: true })
-                if self.watches[step].as_mut().is_some_and(|watch| watch.lets_go(key, now)) =>
+                if self.watches[step].as_mut().is_some_and(|watch| watch.release(key, now)) =>
             {
                 self.dispatcher.cancel(step, key, now);
                 true
@@ -238,7 +238,7 @@ impl Coordinator {
             // Delayed outputs that are moved together keep their order under their new numbers.
             self.dispatcher.cancel(step, key, now);
         }
-        self.stands(step, row, job, now);
+        self.restore_parked_job(step, row, job, now);
     }
 
     /// Position of a step. Without one the request goes to the store, which reports the unknown step.

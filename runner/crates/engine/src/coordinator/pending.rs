@@ -29,10 +29,10 @@ pub(crate) struct PendingJobs {
 }
 
 /// Pending jobs by step; `None` for an ordered step, which has no monitor.
-pub(crate) fn watches(configuration: &Configuration) -> Vec<Option<PendingJobs>> {
+pub(crate) fn add(configuration: &Configuration) -> Vec<Option<PendingJobs>> {
     let monitor = |step: &Step| match &step.monitor {
         Some(monitor) => Poller::new(monitor.batch, monitor.inquiry.every),
-        None => Poller::silent(),
+        None => Poller::disabled(),
     };
     let watch = |step: &Step| PendingJobs {
         monitor: monitor(step),
@@ -67,7 +67,7 @@ impl PendingJobs {
 
     /// Releases a pending job that a request cancels, and returns whether it could. A job with a completion
     /// that is in flight or being delivered is not released.
-    pub(crate) fn lets_go(&mut self, key: JobKey, now: Timestamp) -> bool {
+    pub(crate) fn release(&mut self, key: JobKey, now: Timestamp) -> bool {
         let waits = self.monitor.status(key).is_some_and(Status::waits);
         let lets_go = waits && !self.told.values().any(|&told| told == key);
         if lets_go {
@@ -85,12 +85,12 @@ impl PendingJobs {
     }
 
     /// Verdicts of these jobs, if all of them have one.
-    pub(crate) fn words(&self, jobs: &[JobKey]) -> Option<Arc<[JobVerdict]>> {
+    pub(crate) fn verdicts(&self, jobs: &[JobKey]) -> Option<Arc<[JobVerdict]>> {
         jobs.iter().map(|key| self.words.get(key).cloned()).collect()
     }
 
     /// Removes a job whose delivery is durable.
-    pub(crate) fn settled(&mut self, (key, index): (JobKey, u64), now: Timestamp) {
+    pub(crate) fn remove(&mut self, (key, index): (JobKey, u64), now: Timestamp) {
         if self.words.remove(&key).is_some() {
             self.by_index.remove(&index);
             self.handle(PollerEvent::Left { key }, now);
@@ -109,7 +109,7 @@ impl Coordinator {
     ) {
         let (address, stats) = (&self.configuration.steps[step].address, &self.stats.steps[step]);
         let Some(watch) = &mut self.watches[step] else { return };
-        let StatusReport { answers, unasked, nonsense } = match seen {
+        let StatusReport { answers, unexpected: unasked, malformed: nonsense } = match seen {
             Ok(seen) => seen,
             Err(failure) => {
                 let why = failure.to_string();
@@ -151,7 +151,7 @@ impl Coordinator {
     }
 
     /// Carries out the commands of the pollers.
-    pub(crate) fn look_after(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+    pub(crate) fn drive_monitors(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         let mut commands = Vec::new();
         for step in 0..self.watches.len() {
             if self.watches[step].is_none() || self.stopping || self.dispatcher.is_halted(step) {
@@ -188,7 +188,7 @@ impl Coordinator {
             }
         }
         if !commands.is_empty() {
-            self.carry_out(commands, now, actions);
+            self.execute_commands(commands, now, actions);
         }
     }
 

@@ -17,7 +17,13 @@ use tidegate_store::{Delayed, DelayedJob, DelayedKey};
 
 impl Coordinator {
     /// Restores a job that is parked in the store.
-    pub(crate) fn stands(&mut self, step: usize, row: &DelayedKey, job: &DelayedJob, now: Timestamp) {
+    pub(crate) fn restore_parked_job(
+        &mut self,
+        step: usize,
+        row: &DelayedKey,
+        job: &DelayedJob,
+        now: Timestamp,
+    ) {
         let Some(shelf) = &mut self.shelves[step] else { return self.recall_turn(step, row, job) };
         let key = JobKey::stored(row.sequence);
         shelf.stands(key, row);
@@ -32,11 +38,11 @@ impl Coordinator {
         }
         let Self { dispatcher, .. } = self;
         let card = (index, waiting_since);
-        shelf.cards.write(key, card, &job.payload, |card| dispatcher.saw(step, card, state));
+        shelf.cards.extract(key, card, &job.payload, |card| dispatcher.saw(step, card, state));
     }
 
     /// View of the waiting jobs of a queued step.
-    pub(crate) fn sight(&self, step: usize) -> Option<Box<QueueView>> {
+    pub(crate) fn inspect_queue(&self, step: usize) -> Option<Box<QueueView>> {
         let (look, shelf) = (self.dispatcher.look(step)?, self.shelves.get(step)?.as_ref()?);
         Some(Box::new(QueueView::new(&look, shelf.all_rows())))
     }
@@ -55,7 +61,7 @@ impl Coordinator {
     }
 
     /// Counts of all steps.
-    pub(crate) fn glances(&self, lanes: usize, now: Timestamp) -> Vec<StepCounts> {
+    pub(crate) fn count_all(&self, lanes: usize, now: Timestamp) -> Vec<StepCounts> {
         (0..self.shelves.len()).map(|step| self.glance(step, lanes, now)).collect()
     }
 
@@ -65,14 +71,14 @@ impl Coordinator {
         let oldest =
             survey.map(|survey| survey.lanes.iter().filter_map(|lane| lane.oldest).chain(survey.oldest));
         let spots = match (&self.shelves[step], oldest) {
-            (Some(shelf), Some(oldest)) => oldest.map(|key| shelf.spot(key)).collect(),
+            (Some(shelf), Some(oldest)) => oldest.map(|key| shelf.locate(key)).collect(),
             _ => Vec::new(),
         };
-        StepCounts { counts, returned: self.returned[step].len() as u64, spots }
+        StepCounts { counts, returned: self.returned[step].len() as u64, oldest: spots }
     }
 
     /// Adds the jobs of a read to the waiting room and to the job buffer.
-    pub(crate) fn shelve(&mut self, port: InputPort, read: ReadId, fetched: ReadBatch, now: Timestamp) {
+    pub(crate) fn enqueue_read(&mut self, port: InputPort, read: ReadId, fetched: ReadBatch, now: Timestamp) {
         let Self { dispatcher, shelves, .. } = self;
         let Some(shelf) = &mut shelves[port.step] else { return };
         let ReadBatch { batch, mark, segments, .. } = fetched;
@@ -84,18 +90,18 @@ impl Coordinator {
             }
             let index = batch.first + position as u64;
             let key = JobKey::fresh(index);
-            shelf.cards.write(key, (index, since), payload, |card| {
+            shelf.cards.extract(key, (index, since), payload, |card| {
                 dispatcher.saw(port.step, card, WaitingState::Waiting);
             });
         }
-        shelf.put(read, &batch, now);
+        shelf.insert(read, &batch, now);
         if mark.is_some() || !segments.is_empty() {
             shelf.places.push((port.input, mark, segments));
         }
     }
 
     /// Forms a batch of picked jobs, or requests the missing ones.
-    pub(crate) fn pick(
+    pub(crate) fn build_picked_batch(
         &mut self,
         step: usize,
         id: BatchId,
@@ -108,7 +114,7 @@ impl Coordinator {
         let places = std::mem::take(&mut shelf.places);
         self.held.insert(id, InFlightBatch { step, picked: jobs, places, ..InFlightBatch::default() });
         if missing.is_empty() {
-            return self.gathered(step, id, FetchedJobs::default(), now);
+            return self.on_jobs_fetched(step, id, FetchedJobs::default(), now);
         }
         let input = self.configuration.steps[step].inputs.first()?;
         let port = InputPort { step, input: 0 };
@@ -123,7 +129,7 @@ impl Coordinator {
     }
 
     /// Completes a batch with its missing jobs.
-    pub(crate) fn gathered(
+    pub(crate) fn on_jobs_fetched(
         &mut self,
         step: usize,
         id: BatchId,
@@ -132,17 +138,17 @@ impl Coordinator {
     ) -> Option<Event> {
         let shelf = self.shelves[step].as_mut()?;
         let held = self.held.get_mut(&id)?;
-        let Some(mut work) = shelf.work(&held.picked, gathered) else {
+        let Some(mut work) = shelf.build_batch(&held.picked, gathered) else {
             let verify = self.configuration.command("store verify");
             let why = format!("a waiting job is missing in the store: run `{verify}`");
             self.halt(step, why, now);
             return Some(Event::Failed { step });
         };
-        work.words = self.watches[step].as_ref().and_then(|watch| watch.words(&held.picked));
+        work.verdicts = self.watches[step].as_ref().and_then(|watch| watch.verdicts(&held.picked));
         let bytes = work.byte_len();
         held.work = work;
         if !shelf.aside {
-            self.comes(id, true);
+            self.track_pending_commit(id, true);
         }
         Some(Event::Picked { step, batch: id, bytes })
     }
@@ -151,16 +157,16 @@ impl Coordinator {
     pub(crate) fn begun_rows(&mut self, step: usize, work: &BatchInput, now: Timestamp) -> Vec<Delayed> {
         let Some(shelf) = &mut self.shelves[step] else { return Vec::new() };
         let address = &self.configuration.steps[step].address;
-        let carries = shelf.gatherer.carries(work);
+        let carries = shelf.gatherer.has_provenance(work);
         let (mut walk, mut rows) = (BatchCursor::new(work), Vec::with_capacity(work.jobs));
         while let Some(item) = shelf.gatherer.next(&mut walk, carries) {
-            rows.push(retry::begun(address, &item, now));
+            rows.push(retry::started(address, &item, now));
         }
         rows
     }
 
     /// Records the rows of a batch that may run.
-    pub(crate) fn begun(&mut self, step: usize, id: BatchId, rows: Vec<DelayedKey>) {
+    pub(crate) fn on_batch_begun(&mut self, step: usize, id: BatchId, rows: Vec<DelayedKey>) {
         let (Some(shelf), Some(held)) = (&mut self.shelves[step], self.held.get_mut(&id)) else { return };
         for (&key, row) in held.picked.iter().zip(&rows) {
             shelf.stands(key, row);
@@ -169,7 +175,7 @@ impl Coordinator {
     }
 
     /// Applies the delivery of a batch of picked jobs.
-    pub(crate) fn settle_picked(
+    pub(crate) fn finish_picked_batch(
         &mut self,
         step: usize,
         held: &InFlightBatch,
@@ -201,7 +207,7 @@ impl Coordinator {
         for (&key, end) in held.picked.iter().zip(&held.ends) {
             let Some(item) = shelf.gatherer.next(&mut walk, false) else { break };
             let job = (key, item.index());
-            watch.settled(job, now);
+            watch.remove(job, now);
             if *end == JobOutcome::Pending {
                 watch.pended(job, &shelf.cards.lane(item.payload), now, now);
             }

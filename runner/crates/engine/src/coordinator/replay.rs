@@ -18,7 +18,7 @@ impl Coordinator {
         actions: &mut Vec<Action>,
     ) {
         let Request::Replay { step: address, from } = &asked.request else {
-            if let Some(asked) = self.hold_back(asked, now, commands) {
+            if let Some(asked) = self.lock_rows_for_request(asked, now, commands) {
                 actions.push(Action::Commit(CommitRequest::Amend(asked)));
             }
             return;

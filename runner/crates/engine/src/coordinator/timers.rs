@@ -6,7 +6,7 @@ use tidegate_config::{Configuration, Retain};
 use tidegate_model::Timestamp;
 
 /// Time between two retention sweeps, in milliseconds.
-const LETTING_GO: i64 = 60_000;
+const RETENTION_INTERVAL: i64 = 60_000;
 
 /// Time of the first retention sweep; `None` if no queue has a maximum age.
 pub(crate) fn first_look(configuration: &Configuration) -> Option<Timestamp> {
@@ -16,22 +16,22 @@ pub(crate) fn first_look(configuration: &Configuration) -> Option<Timestamp> {
 
 impl Coordinator {
     /// Runs the timers that are due.
-    pub(crate) fn pass(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+    pub(crate) fn run_timers(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         if self.stopping {
             return;
         }
         let ticked = self.ticks.take(&self.configuration, now);
         actions.extend(ticked.into_iter().map(|ticked| Action::Commit(CommitRequest::Ticked(ticked))));
         // A clock that was set back makes a sweep due at once.
-        let next = now.0.saturating_add(LETTING_GO);
+        let next = now.0.saturating_add(RETENTION_INTERVAL);
         if self.lets_go.is_some_and(|due| due <= now || due.0 > next) {
             self.lets_go = Some(Timestamp(next));
-            actions.push(Action::Commit(CommitRequest::LetGo));
+            actions.push(Action::Commit(CommitRequest::ApplyRetention));
         }
     }
 
     /// Time of the next [`Self::pass`].
-    pub(crate) fn passes(&self) -> Option<Timestamp> {
+    pub(crate) fn next_timer(&self) -> Option<Timestamp> {
         if self.stopping {
             return None;
         }

@@ -10,7 +10,7 @@ use tidegate_plugin::Payloads;
 use super::cancel::{self, CancelTarget};
 use super::complete;
 use super::complete::ExternalCompletion;
-use super::effect::{MovedRows, RequestEffect, RowAfter, said};
+use super::effect::{MovedRows, RequestEffect, RowAfter, error_text};
 use super::request::{MoveSummary, ParkedJobRef, Request, RequestOutcome};
 use crate::batch::reason;
 use tidegate_components::script::json;
@@ -24,7 +24,7 @@ use tidegate_store::{
 
 /// # Errors
 /// The reason for a refusal, as a sentence; nothing is changed then.
-pub fn amend(
+pub fn apply(
     store: &Store,
     configuration: &Configuration,
     request: &Request,
@@ -37,10 +37,12 @@ pub fn amend(
         Request::Replace { queue, error, payload } => {
             retry(store, configuration, (queue, &[*error]), Some(payload), changes)
         }
-        Request::Drop { queue, errors } => take_off(store, configuration, queue, errors, changes),
+        Request::Drop { queue, errors } => drop_errors(store, configuration, queue, errors, changes),
         Request::Replay { step, from } => replay(store, configuration, step, from, changes),
         // Time 0 makes the jobs due even if the clock is set back later.
-        Request::Hasten { step, rows } => hasten(store, configuration, step, rows, |_| Timestamp(0), changes),
+        Request::MakeDue { step, rows } => {
+            hasten(store, configuration, step, rows, |_| Timestamp(0), changes)
+        }
         Request::Shift { step, rows, by } => {
             let earlier = |due: Timestamp| Timestamp(due.0.saturating_sub(*by));
             hasten(store, configuration, step, rows, earlier, changes)
@@ -147,7 +149,7 @@ fn retry(
         changes.delayed.push(delayed);
         handled.finish(index, index);
     }
-    dealt_with(configuration, queue, handled, &mut changes);
+    mark_handled(configuration, queue, handled, &mut changes);
     Ok(RequestEffect::new(changes, RequestOutcome::Retried { jobs: errors.len() as u64 }))
 }
 
@@ -204,7 +206,7 @@ fn failed_job(configuration: &Configuration, record: &[u8]) -> Result<(Address, 
     Ok((step.address.clone(), job))
 }
 
-fn take_off(
+fn drop_errors(
     store: &Store,
     configuration: &Configuration,
     queue: &Address,
@@ -219,7 +221,7 @@ fn take_off(
             .map_err(|error| format!("{queue}/{index} is not an error record: {error}"))?;
         handled.finish(index, index);
     }
-    dealt_with(configuration, queue, handled, &mut changes);
+    mark_handled(configuration, queue, handled, &mut changes);
     Ok(RequestEffect::new(changes, RequestOutcome::Dropped { jobs: errors.len() as u64 }))
 }
 
@@ -235,7 +237,7 @@ fn replay(
     let Some(declared) = declared else { return Err(format!("the configuration has no step `{step}`")) };
     let mut now_at = Vec::new();
     for input in &declared.inputs {
-        let progress = store.progress(step, &input.address).map_err(|error| said(&error))?;
+        let progress = store.progress(step, &input.address).map_err(|error| error_text(&error))?;
         let mut progress = progress.unwrap_or_default();
         if let Some((_, next)) = from.iter().find(|(address, _)| *address == input.address) {
             progress.rewind(next.saturating_sub(1));
@@ -243,7 +245,7 @@ fn replay(
         }
         now_at.push((input.address.clone(), progress.watermark() + 1));
     }
-    for snapshot in store.snapshots(step).map_err(|error| said(&error))? {
+    for snapshot in store.snapshots(step).map_err(|error| error_text(&error))? {
         let (step, number) = (step.clone(), snapshot.number);
         changes.settled.push(tidegate_store::SnapshotKey { step, number });
     }
@@ -261,7 +263,7 @@ fn hasten(
 ) -> Result<RequestEffect, String> {
     let position = position(configuration, step)?;
     let keys: Vec<DelayedKey> = rows.iter().map(|row| row.key(step)).collect();
-    let found = store.delayed(&keys).map_err(|error| said(&error))?;
+    let found = store.delayed(&keys).map_err(|error| error_text(&error))?;
     let (mut moved, mut places) = (MoveSummary::default(), Vec::with_capacity(keys.len()));
     for (key, job) in keys.into_iter().zip(found) {
         let place = match job {
@@ -298,7 +300,7 @@ fn pause(
     mut changes: Changes,
 ) -> Result<RequestEffect, String> {
     let position = position(configuration, step)?;
-    let before = store.pauses().map_err(|error| said(&error))?;
+    let before = store.pauses().map_err(|error| error_text(&error))?;
     let changed = before.iter().any(|pause| pause.step == *step) != paused;
     if changed {
         changes.pauses.push((step.clone(), paused));
@@ -319,7 +321,7 @@ fn position(configuration: &Configuration, step: &Address) -> Result<usize, Stri
 }
 
 /// Records the handled errors. If no step reads the queue, they can be deleted.
-fn dealt_with(configuration: &Configuration, queue: &Address, handled: Progress, changes: &mut Changes) {
+fn mark_handled(configuration: &Configuration, queue: &Address, handled: Progress, changes: &mut Changes) {
     let position = configuration.queues.iter().position(|declared| declared.address == *queue);
     if let Some(position) = position
         && configuration.queues[position].retain == Retain::Consumed
@@ -343,7 +345,7 @@ fn must_hold_errors(configuration: &Configuration, queue: &Address) -> Result<()
 
 /// Handled errors of a queue.
 fn handled(store: &Store, queue: &Address) -> Result<Progress, String> {
-    store.handled(queue).map(Option::unwrap_or_default).map_err(|error| said(&error))
+    store.handled(queue).map(Option::unwrap_or_default).map_err(|error| error_text(&error))
 }
 
 /// Error record at `index`, unless it is handled already.
@@ -351,7 +353,7 @@ fn error_at(store: &Store, queue: &Address, handled: &Progress, index: u64) -> R
     if handled.has(index) {
         return Err(format!("{queue}/{index} was retried or dropped already"));
     }
-    let batch = store.read(queue, index, 1, usize::MAX).map_err(|error| said(&error))?;
+    let batch = store.read(queue, index, 1, usize::MAX).map_err(|error| error_text(&error))?;
     let payload = batch.as_ref().and_then(|batch| batch.payloads.get(0));
     payload.map(<[u8]>::to_vec).ok_or_else(|| format!("the error {queue}/{index} does not exist"))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_plugin::{Failure, FailureKind, Payloads};
 
-use super::effect::{MovedRows, RequestEffect, RowAfter, said};
+use super::effect::{MovedRows, RequestEffect, RowAfter, error_text};
 use super::request::{MoveSummary, ParkedJobRef, RequestOutcome};
 use crate::batch::error_record;
 use crate::batch::error_record::Case;
@@ -60,7 +60,7 @@ pub(crate) fn cancel(
     may_cancel(step, !wanted.jobs.is_empty(), wanted.drop)?;
     let mut moves = MovedRows { step: wanted.step, rows: Vec::new(), jobs: Vec::new(), left: Vec::new() };
     let (mut moved, mut works) = (MoveSummary::default(), Vec::new());
-    let rows = of_rows(store, step, wanted, &mut moves, &mut moved).map_err(|error| said(&error))?;
+    let rows = of_rows(store, step, wanted, &mut moves, &mut moved).map_err(|error| error_text(&error))?;
     // A delayed output is not a job of the step, and leaves no error.
     let jobs: Vec<RedeliveredJob> = rows
         .into_iter()
@@ -77,12 +77,12 @@ pub(crate) fn cancel(
         works.push(work_of(jobs));
     }
     let mut progress = match step.inputs.first() {
-        Some(input) => start_position::progress(store, step, input).map_err(|error| said(&error))?,
+        Some(input) => start_position::progress(store, step, input).map_err(|error| error_text(&error))?,
         None => Progress::default(),
     };
     if let Some(input) = step.inputs.first() {
         let of_input = of_input(store, &input.address, wanted.jobs, &mut progress, &mut moved);
-        for (index, work) in of_input.map_err(|error| said(&error))? {
+        for (index, work) in of_input.map_err(|error| error_text(&error))? {
             if wanted.drop {
                 remember(step, &[(input.hash_name(), index)], JOB_DROPPED, &mut changes);
             }
@@ -104,7 +104,7 @@ pub(crate) fn cancel(
             amendment.changes.progress.push((address, input, progress.clone()));
             amendment.progress.push((wanted.step, 0, progress));
         }
-        let generation = store.generation().map_err(|error| said(&error))?;
+        let generation = store.generation().map_err(|error| error_text(&error))?;
         write_records(
             configuration,
             (wanted, generation.map_or(0, |one| one.number)),
@@ -214,7 +214,7 @@ fn work_of(rows: Vec<RedeliveredJob>) -> BatchInput {
     let payloads = rows.iter().map(|row| &*row.job.payload).collect();
     let (batch, jobs) = (Arc::new(Batch::json(1, payloads)), rows.len());
     let portion = BatchSlice { input: 0, batch, skip: 0, jobs, returned: Some(rows.into()) };
-    BatchInput { jobs, portions: vec![portion], sequential: true, ..BatchInput::default() }
+    BatchInput { jobs, portions: vec![portion], is_picked: true, ..BatchInput::default() }
 }
 
 /// Jobs of the input that were not accounted for; now they are.
@@ -242,7 +242,7 @@ fn of_input(
         let portion = BatchSlice { input: 0, batch: Arc::new(batch), skip: 0, jobs: 1, returned: None };
         works.push((
             index,
-            BatchInput { jobs: 1, portions: vec![portion], sequential: true, ..BatchInput::default() },
+            BatchInput { jobs: 1, portions: vec![portion], is_picked: true, ..BatchInput::default() },
         ));
         progress.finish(index, index);
         moved.jobs += 1;
@@ -264,7 +264,7 @@ fn write_records(
     let (names, take) = (gatherer.inputs.iter().map(|input| input.name.clone()).collect(), gatherer.take);
     let mut origins = Origins::new(step.address.clone(), names);
     let (mut records, mut carried) = (Payloads::new(), Payloads::new());
-    let carries = works.iter().any(|work| gatherer.carries(work));
+    let carries = works.iter().any(|work| gatherer.has_provenance(work));
     for work in works {
         let mut walk = BatchCursor::new(work);
         while let Some(mut item) = gatherer.next(&mut walk, carries) {

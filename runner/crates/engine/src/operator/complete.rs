@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tidegate_plugin::Outputs;
 
-use super::effect::{RequestEffect, said};
+use super::effect::{RequestEffect, error_text};
 use super::pending_index::PendingIndex;
 use super::request::{CompletionOutcome, ParkedJobRef, RequestOutcome};
 use crate::commit::committed_state::later;
@@ -134,22 +134,22 @@ pub(crate) fn complete(
     let ExternalCompletion { index, completion, .. } = *told;
     let (record, content) = (record(step, told.token), completion.content());
     let keys: Vec<DelayedKey> = told.row.iter().map(|row| row.key(&step.address)).collect();
-    let found = store.delayed(&keys).map_err(|error| said(&error))?.pop().flatten();
+    let found = store.delayed(&keys).map_err(|error| error_text(&error))?.pop().flatten();
     let is_it = |job: &DelayedJob| job.inputs.iter().any(|&(_, other)| other == index);
     let job = found.filter(is_it).filter(|job| job.standing.status().is_some_and(Status::waits));
     let done = |changes, completed| Ok(RequestEffect::new(changes, RequestOutcome::Completed(completed)));
     let Some(job) = job else {
-        let before = store.delivery(record).map_err(|error| said(&error))?;
+        let before = store.delivery(record).map_err(|error| error_text(&error))?;
         let completed = match before {
-            Some(Outcome::Told { content: before, .. }) if before == content => CompletionOutcome::Known,
-            Some(Outcome::Told { status, .. }) => CompletionOutcome::Otherwise { status },
+            Some(Outcome::Told { content: before, .. }) if before == content => CompletionOutcome::Duplicate,
+            Some(Outcome::Told { status, .. }) => CompletionOutcome::Conflict { status },
             _ => CompletionOutcome::NotPending,
         };
         return done(changes, completed);
     };
     let (from, status) = (job.standing.status().unwrap_or(Status::Pending), completion.status);
     if from == status {
-        return done(changes, CompletionOutcome::Known);
+        return done(changes, CompletionOutcome::Duplicate);
     }
     if !from.may_become(status) {
         return done(changes, CompletionOutcome::Refused { from });

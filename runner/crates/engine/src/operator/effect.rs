@@ -55,6 +55,6 @@ impl RequestEffect {
 }
 
 /// Text of a store error as a sentence.
-pub(crate) fn said(error: &ReadError) -> String {
+pub(crate) fn error_text(error: &ReadError) -> String {
     Chain(error).to_string()
 }

@@ -15,7 +15,7 @@ use tidegate_store::{DelayedJob, DelayedKey, NEVER, ReadError, Store};
 const PAGE: usize = 4096;
 const PAGE_BYTES: usize = 4 << 20;
 /// Number of rows below which the index is never rebuilt.
-const FEW: usize = 1024;
+const COMPACT_MIN: usize = 1024;
 
 /// Pending jobs of all ordered steps, shared by all requests.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ struct StepPendingIndex {
     /// Input, index of the input, and sequence of the row that was made of it.
     rows: BTreeSet<(usize, u64, u64)>,
     /// Number of rows after the last complete scan.
-    whole: usize,
+    len_after_scan: usize,
 }
 
 impl PendingIndex {
@@ -43,7 +43,7 @@ impl PendingIndex {
         // The data is consistent after every statement, so it is usable after a panic.
         let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let places = steps.entry(step.address.clone()).or_default();
-        places.look_on(store, step)?;
+        places.catch_up(store, step)?;
         let rows = places.rows.range((input, index, 0)..=(input, index, u64::MAX));
         // There is more than one only if a job was put back while an external system had it.
         for (.., sequence) in rows.copied().collect::<Vec<_>>() {
@@ -60,8 +60,8 @@ impl PendingIndex {
 
 impl StepPendingIndex {
     /// Scans the rows that were written since the last scan.
-    fn look_on(&mut self, store: &Store, step: &Step) -> Result<(), ReadError> {
-        if self.rows.len() > 2 * self.whole + FEW {
+    fn catch_up(&mut self, store: &Store, step: &Step) -> Result<(), ReadError> {
+        if self.rows.len() > 2 * self.len_after_scan + COMPACT_MIN {
             // Most rows may be gone, and only the store knows.
             *self = Self::default();
         }
@@ -78,7 +78,7 @@ impl StepPendingIndex {
             }
         }
         if anew {
-            self.whole = self.rows.len();
+            self.len_after_scan = self.rows.len();
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ pub enum Request {
     /// Run a step again from these indices of its inputs. An input without an index keeps its position.
     Replay { step: Address, from: Vec<(Address, u64)> },
     /// Make delayed jobs of a step due at once.
-    Hasten { step: Address, rows: Vec<ParkedJobRef> },
+    MakeDue { step: Address, rows: Vec<ParkedJobRef> },
     /// Make delayed jobs of a step due `by` milliseconds earlier, because the clock was set back.
     #[serde(skip)]
     Shift { step: Address, rows: Vec<ParkedJobRef>, by: i64 },
@@ -86,9 +86,9 @@ pub enum CompletionOutcome {
     /// It is accepted.
     Taken,
     /// The same completion was accepted before.
-    Known,
+    Duplicate,
     /// Another completion was accepted before.
-    Otherwise { status: Status },
+    Conflict { status: Status },
     /// The job has this status, which cannot become the reported one.
     Refused { from: Status },
     /// The job is not pending.

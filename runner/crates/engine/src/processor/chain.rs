@@ -25,7 +25,7 @@ use tidegate_config::{
 pub(crate) struct ProcessorChain {
     links: Vec<ProcessorStage>,
     /// Outputs of each processor except the last.
-    middles: Vec<Outputs>,
+    intermediate_outputs: Vec<Outputs>,
     /// Position of the first processor that runs in its own process and gains from batches.
     isolated: Option<usize>,
     /// Time limit that all processors share.
@@ -124,7 +124,7 @@ impl ProcessorChain {
             isolated: isolated(&links),
             counts: vec![0; links.len()],
             links,
-            middles,
+            intermediate_outputs: middles,
             allowance: AttemptDeadline::new(step.timeout),
             prepared: VecDeque::new(),
             services,
@@ -171,10 +171,12 @@ impl ProcessorChain {
     }
 
     /// Runs a job up to the isolated processor, where it waits with the others of its batch.
-    pub(crate) fn prepare(&mut self, job: &Job<'_>) {
+    pub(crate) fn prefetch(&mut self, job: &Job<'_>) {
         let Some(until) = self.isolated else { return };
-        let mut emitted =
-            self.middles.first().map_or_else(Outputs::default, |middle| Outputs::new(middle.names().skip(1)));
+        let mut emitted = self
+            .intermediate_outputs
+            .first()
+            .map_or_else(Outputs::default, |middle| Outputs::new(middle.names().skip(1)));
         let mut pieces = 0;
         self.counts.fill(0);
         self.allowance.begin(Duration::ZERO);
@@ -248,10 +250,10 @@ impl ProcessorChain {
     /// Reads the isolated processor's answer for one piece and runs the processors after it.
     fn answer(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         let Some(ProcessorStage::Isolated(isolated)) = self.links.get_mut(at) else { return Ok(()) };
-        if at == self.middles.len() {
+        if at == self.intermediate_outputs.len() {
             return isolated.next(outputs).map(drop);
         }
-        let mut middle = std::mem::take(&mut self.middles[at]);
+        let mut middle = std::mem::take(&mut self.intermediate_outputs[at]);
         // The wait for the whole batch does not count against the time of this job.
         let spent = self.allowance.spent();
         let answered = isolated.next(&mut middle);
@@ -260,7 +262,7 @@ impl ProcessorChain {
             self.hand_on(at, job, &middle, outputs)
         });
         middle.clear();
-        self.middles[at] = middle;
+        self.intermediate_outputs[at] = middle;
         answered
     }
 
@@ -283,14 +285,14 @@ impl ProcessorChain {
     fn run_from(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         let left = self.allowance.left()?;
         let job = &self.counted(at, job);
-        if at == self.middles.len() {
+        if at == self.intermediate_outputs.len() {
             return self.links[at].process(job, &mut self.pieces, outputs, left);
         }
-        let mut middle = std::mem::take(&mut self.middles[at]);
+        let mut middle = std::mem::take(&mut self.intermediate_outputs[at]);
         let ran = self.links[at].process(job, &mut self.pieces, &mut middle, left);
         let ran = ran.and_then(|()| self.hand_on(at, job, &middle, outputs));
         middle.clear();
-        self.middles[at] = middle;
+        self.intermediate_outputs[at] = middle;
         ran
     }
 
@@ -327,7 +329,7 @@ impl ProcessorChain {
             return Ok(());
         }
         let left = self.allowance.left()?;
-        let mut middle = std::mem::take(&mut self.middles[at]);
+        let mut middle = std::mem::take(&mut self.intermediate_outputs[at]);
         let mut ran = self.links[at].process(job, &mut self.pieces, &mut middle, left);
         for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
             let piece = job.with_piece(0, payload);
@@ -335,7 +337,7 @@ impl ProcessorChain {
         }
         append_named(&middle, emitted);
         middle.clear();
-        self.middles[at] = middle;
+        self.intermediate_outputs[at] = middle;
         ran
     }
 }

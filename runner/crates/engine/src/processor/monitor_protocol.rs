@@ -24,9 +24,9 @@ pub(crate) struct StatusQuery {
 pub(crate) struct StatusReport {
     pub(crate) answers: Vec<(JobKey, JobVerdict)>,
     /// Number of answers for jobs that were not polled.
-    pub(crate) unasked: usize,
+    pub(crate) unexpected: usize,
     /// Number of malformed answers, with the last error.
-    pub(crate) nonsense: Option<(usize, String)>,
+    pub(crate) malformed: Option<(usize, String)>,
 }
 
 /// Verdict of an external system about a job.
@@ -55,7 +55,7 @@ enum Job<'a> {
 }
 
 /// Encodes jobs for a monitor, as JSON. Jobs that are no longer pending are left out.
-pub(crate) fn question(jobs: &[(JobKey, DelayedJob)]) -> serde_json::Result<Vec<u8>> {
+pub(crate) fn encode_query(jobs: &[(JobKey, DelayedJob)]) -> serde_json::Result<Vec<u8>> {
     let question = |(_, job): &'_ (JobKey, DelayedJob)| {
         let (handle, since, _) = job.standing.outside()?;
         let text = String::from_utf8_lossy(&job.payload);
@@ -107,7 +107,7 @@ pub(crate) fn read(answer: &[u8], jobs: &[(JobKey, DelayedJob)]) -> Result<Statu
     for (handle, raw) in &map {
         match by_handle.get(handle.as_str()) {
             Some(keys) => keys.iter().for_each(|&key| seen.take(key, raw)),
-            None => seen.unasked += 1,
+            None => seen.unexpected += 1,
         }
     }
     Ok(seen)
@@ -118,7 +118,7 @@ impl StatusReport {
         match JobVerdict::read(raw) {
             Ok(Some(word)) => self.answers.push((key, word)),
             Ok(None) => {}
-            Err(why) => self.nonsense.get_or_insert((0, why)).0 += 1,
+            Err(why) => self.malformed.get_or_insert((0, why)).0 += 1,
         }
     }
 }
@@ -216,7 +216,7 @@ mod tests {
     fn told(answer: &str, handles: &[&str]) -> String {
         match read(answer.as_bytes(), &pending(handles)) {
             Err(why) => why,
-            Ok(StatusReport { answers, unasked, nonsense }) => {
+            Ok(StatusReport { answers, unexpected: unasked, malformed: nonsense }) => {
                 let answer = |(key, word): &(JobKey, JobVerdict)| {
                     let result = word.result.as_ref().map_or("-", |raw| raw.get());
                     let reason = word.reason.as_deref().unwrap_or("-");
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_monitor_is_asked_with_the_jobs_and_their_handles() {
-        let asked = String::from_utf8(question(&pending(&["a", "b"])).unwrap()).unwrap();
+        let asked = String::from_utf8(encode_query(&pending(&["a", "b"])).unwrap()).unwrap();
         assert_eq!(
             asked,
             r#"[{"handle":"a","job":{"id":1},"index":1,"since":7},{"handle":"b","job":{"id":2},"index":2,"since":7}]"#

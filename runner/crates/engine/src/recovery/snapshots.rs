@@ -13,18 +13,18 @@ use tidegate_store::{Changes, Snapshot, SnapshotKey, Store};
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum SnapshotVerdict {
     /// The attempt failed with the process: the same jobs are delivered again, under the same hashes.
-    Again(RecoveredBatch),
+    Redo(RecoveredBatch),
     /// The delivery is durable; no work is left.
     Delivered,
     /// The progress of `at-most-once` is past this input, and the delivery never came.
-    Forgone { input: usize },
+    AtMostOnceLost { input: usize },
     /// The batch cannot be formed again as it was. The reason is a sentence fragment about the step.
-    Lost(String),
+    Unrecoverable(String),
 }
 
 /// Batches to deliver again, and the number of lost jobs by input. Batches that cannot be recovered are
 /// logged and removed.
-pub(crate) fn take_up(
+pub(crate) fn recover(
     step: &Step,
     (progress, kept): (&[Progress], &[u64]),
     store: &Store,
@@ -34,13 +34,13 @@ pub(crate) fn take_up(
     let (mut again, mut forgone, mut lost) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for (snapshot, verdict) in snapshots.iter().zip(verdicts(step, progress, kept, &snapshots)) {
         match verdict {
-            SnapshotVerdict::Again(redo) => {
+            SnapshotVerdict::Redo(redo) => {
                 again.push(redo);
                 continue;
             }
             SnapshotVerdict::Delivered => {}
-            SnapshotVerdict::Forgone { input } => *forgone.entry(input).or_default() += snapshot.jobs,
-            SnapshotVerdict::Lost(why) => *lost.entry(why).or_insert(0) += snapshot.jobs,
+            SnapshotVerdict::AtMostOnceLost { input } => *forgone.entry(input).or_default() += snapshot.jobs,
+            SnapshotVerdict::Unrecoverable(why) => *lost.entry(why).or_insert(0) += snapshot.jobs,
         }
         changes.settled.push(SnapshotKey { step: step.address.clone(), number: snapshot.number });
     }
@@ -105,14 +105,17 @@ fn forgone(step: &Step, progress: &[Progress], snapshot: &Snapshot) -> SnapshotV
     let mut first = None;
     for taken in &snapshot.inputs {
         let Some(input) = step.inputs.iter().position(|input| input.address == taken.address) else {
-            return SnapshotVerdict::Lost(format!("it no longer reads `{}` in the same way", taken.address));
+            return SnapshotVerdict::Unrecoverable(format!(
+                "it no longer reads `{}` in the same way",
+                taken.address
+            ));
         };
         if !progress[input].has_all(taken.first, taken.first + taken.jobs - 1) {
-            return SnapshotVerdict::Lost("it no longer promises exactly-once".to_owned());
+            return SnapshotVerdict::Unrecoverable("it no longer promises exactly-once".to_owned());
         }
         first = first.or(Some(input));
     }
-    first.map_or(SnapshotVerdict::Delivered, |input| SnapshotVerdict::Forgone { input })
+    first.map_or(SnapshotVerdict::Delivered, |input| SnapshotVerdict::AtMostOnceLost { input })
 }
 
 /// Decision about another snapshot. `next` has, by input, the first index that no earlier decision covers.
@@ -125,7 +128,7 @@ fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> 
         match step.inputs.iter().position(same) {
             Some(input) => inputs.push((input, taken.first)),
             None => {
-                return SnapshotVerdict::Lost(format!(
+                return SnapshotVerdict::Unrecoverable(format!(
                     "it no longer reads `{}` in the same way",
                     taken.address
                 ));
@@ -134,28 +137,30 @@ fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> 
     }
     if (step.take == Take::Join) != (inputs.len() > 1) || step.take == Take::Join && inputs.len() < next.len()
     {
-        return SnapshotVerdict::Lost("it joins other inputs than before".to_owned());
+        return SnapshotVerdict::Unrecoverable("it joins other inputs than before".to_owned());
     }
     if step.delivery != Promise::ExactlyOnce {
-        return SnapshotVerdict::Lost("it no longer promises exactly-once".to_owned());
+        return SnapshotVerdict::Unrecoverable("it no longer promises exactly-once".to_owned());
     }
     if inputs.iter().all(|&(input, first)| first + snapshot.jobs <= next[input]) {
         return SnapshotVerdict::Delivered;
     }
     if inputs.iter().any(|&(input, first)| first < kept[input]) {
-        return SnapshotVerdict::Lost("retention has deleted some of its jobs".to_owned());
+        return SnapshotVerdict::Unrecoverable("retention has deleted some of its jobs".to_owned());
     }
     if inputs.iter().any(|&(input, first)| first != next[input]) {
-        return SnapshotVerdict::Lost("its progress was moved".to_owned());
+        return SnapshotVerdict::Unrecoverable("its progress was moved".to_owned());
     }
     let Ok(jobs) = usize::try_from(snapshot.jobs) else {
-        return SnapshotVerdict::Lost("the batch exceeds the address space of this machine".to_owned());
+        return SnapshotVerdict::Unrecoverable(
+            "the batch exceeds the address space of this machine".to_owned(),
+        );
     };
     for &(input, _) in &inputs {
         next[input] += snapshot.jobs;
     }
     inputs.sort_unstable();
-    SnapshotVerdict::Again(RecoveredBatch { number: snapshot.number, inputs, jobs })
+    SnapshotVerdict::Redo(RecoveredBatch { number: snapshot.number, inputs, jobs })
 }
 
 #[cfg(test)]
@@ -199,7 +204,7 @@ mod tests {
         let snapshots = [snapshot(7, &[("a", 4), ("b", 9)], 2), snapshot(8, &[("a", 6), ("b", 11)], 1)];
         let verdicts = verdicts(&configuration.steps[0], &[at(3), at(8)], &[1, 1], &snapshots);
         let again = |number, a, b, jobs| {
-            SnapshotVerdict::Again(RecoveredBatch { number, inputs: vec![(0, a), (1, b)], jobs })
+            SnapshotVerdict::Redo(RecoveredBatch { number, inputs: vec![(0, a), (1, b)], jobs })
         };
         assert_eq!(verdicts, [again(7, 4, 9, 2), again(8, 6, 11, 1)]);
     }
@@ -225,9 +230,9 @@ mod tests {
         };
         assert_eq!(verdict([5, 10], [6, 11]), SnapshotVerdict::Delivered);
         // While the step was removed, retention deleted its jobs: that is no delivery.
-        let SnapshotVerdict::Lost(why) = verdict([3, 8], [6, 9]) else { panic!("it is gone") };
+        let SnapshotVerdict::Unrecoverable(why) = verdict([3, 8], [6, 9]) else { panic!("it is gone") };
         assert_eq!(why, "retention has deleted some of its jobs");
-        let SnapshotVerdict::Lost(why) = verdict([0, 8], [1, 1]) else { panic!("it was put back") };
+        let SnapshotVerdict::Unrecoverable(why) = verdict([0, 8], [1, 1]) else { panic!("it was put back") };
         assert_eq!(why, "its progress was moved");
     }
 
@@ -238,9 +243,12 @@ mod tests {
         let verdicts = |a, b| verdicts(&configuration.steps[0], &[at(a), at(b)], &[1, 1], &begun);
         assert_eq!(
             verdicts(6, 11),
-            [SnapshotVerdict::Forgone { input: 0 }, SnapshotVerdict::Forgone { input: 0 }]
+            [SnapshotVerdict::AtMostOnceLost { input: 0 }, SnapshotVerdict::AtMostOnceLost { input: 0 }]
         );
-        assert!(matches!(verdicts(5, 10)[..], [SnapshotVerdict::Forgone { .. }, SnapshotVerdict::Lost(_)]));
+        assert!(matches!(
+            verdicts(5, 10)[..],
+            [SnapshotVerdict::AtMostOnceLost { .. }, SnapshotVerdict::Unrecoverable(_)]
+        ));
     }
 
     #[test]
@@ -254,7 +262,7 @@ mod tests {
         ] {
             let configuration = configuration(step);
             let verdicts = verdicts(&configuration.steps[0], &[at(3), at(8), at(0)], &[1, 1, 1], &begun);
-            assert!(matches!(verdicts[..], [SnapshotVerdict::Lost(_)]), "{step}: {verdicts:?}");
+            assert!(matches!(verdicts[..], [SnapshotVerdict::Unrecoverable(_)]), "{step}: {verdicts:?}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::snapshots::take_up;
+use super::snapshots::recover;
 use super::start_position;
 use crate::batch::retry::before;
 use crate::commit::committed_state::trims_by_age;
@@ -86,7 +86,9 @@ pub(crate) fn start(
         heads.push(state.as_ref().map_or(0, |state| state.head));
         firsts.insert(position, state.map_or(1, |state| state.first));
     }
-    let Some(ends) = start_position::ends(configuration, store, &sources, stopped)? else { return Ok(None) };
+    let Some(ends) = start_position::source_ends(configuration, store, &sources, stopped)? else {
+        return Ok(None);
+    };
     for (&position, end) in ends.iter().filter_map(|(position, end)| Some((position, end.as_ref().ok()?))) {
         let address = &configuration.sources[position].address;
         changes.marks.extend(end.mark.map(|mark| (address.clone(), mark)));
@@ -104,7 +106,7 @@ pub(crate) fn start(
             known.push(stored.is_some());
             let mut done = stored.unwrap_or_default();
             if step.begin_at != BeginAt::Oldest && start_position::is_new(store, step, declared)? {
-                match start_position::there(declared.input, (&firsts, &heads), &ends) {
+                match start_position::available(declared.input, (&firsts, &heads), &ends) {
                     Ok(there) => {
                         done = start_position::begin(step, declared, there);
                         let (step, input) = (step.address.clone(), declared.address.clone());
@@ -152,7 +154,7 @@ pub(crate) fn start(
             done_by_input.push(done);
         }
         start_position::warn_of_new_inputs(step, &known, &inputs);
-        let (redo, lost) = take_up(step, (&accounted, &kept), store, &mut changes)?;
+        let (redo, lost) = recover(step, (&accounted, &kept), store, &mut changes)?;
         for (input, jobs) in lost {
             accounted[input].counters.lost += jobs;
             done_by_input[input].counters.lost += jobs;
@@ -160,7 +162,7 @@ pub(crate) fn start(
             changes.progress.push((step.address.clone(), address, accounted[input].clone()));
         }
         snapshots.push(redo.iter().map(|redo| redo.number).collect());
-        let gather = if step.take == Take::Join { BatchComposition::Each } else { BatchComposition::Any };
+        let gather = if step.take == Take::Join { BatchComposition::Zip } else { BatchComposition::Merge };
         let picking = picking(configuration, step, done_by_input.first());
         // The parked jobs of a queued step are added one by one.
         let due = match picking {
@@ -232,7 +234,7 @@ fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progres
 }
 
 /// Adds the parked jobs of the store and the paused steps to the coordinator.
-pub(crate) fn recall(
+pub(crate) fn restore_parked_jobs(
     floor: &mut Coordinator,
     configuration: &Configuration,
     store: &Store,
@@ -241,7 +243,7 @@ pub(crate) fn recall(
     for (position, step) in configuration.steps.iter().enumerate() {
         for row in store.all_delayed(&step.address) {
             let (key, job) = row?;
-            floor.stands(position, &key, &job, now);
+            floor.restore_parked_job(position, &key, &job, now);
         }
     }
     pause(floor, configuration, store)

@@ -41,14 +41,14 @@ pub fn progress(store: &Store, step: &Step, input: &InputRef) -> Result<Progress
     if is_new(store, step, input)? {
         let queue = store.queue(&input.address)?;
         let there = queue.map_or((1, 0), |queue| (queue.first, queue.head));
-        progress.begin_behind(behind(step, there));
+        progress.begin_behind(last_skipped(step, there));
     }
     Ok(progress)
 }
 
 /// Last job that the step skips, if the jobs from `first` to `last` exist. Jobs that retention deleted before
 /// are skipped, too.
-fn behind(step: &Step, (first, last): (u64, u64)) -> u64 {
+fn last_skipped(step: &Step, (first, last): (u64, u64)) -> u64 {
     let wanted = match step.begin_at {
         BeginAt::Oldest => 0,
         BeginAt::Newest => last,
@@ -59,7 +59,7 @@ fn behind(step: &Step, (first, last): (u64, u64)) -> u64 {
 
 /// Reads the sources to their ends for the steps that start there. While too many files are open, the start
 /// of the run waits. Returns `None` if the run was `stopped` meanwhile.
-pub(crate) fn ends(
+pub(crate) fn source_ends(
     configuration: &Configuration,
     store: &Store,
     sources: &[Option<Source>],
@@ -109,7 +109,7 @@ fn end(source: &Source, mark: Option<Mark>, stopped: &AtomicBool) -> Option<Resu
 ///
 /// # Errors
 /// The reason for which the end is unknown.
-pub(crate) fn there(
+pub(crate) fn available(
     input: Input,
     (firsts, heads): (&BTreeMap<usize, u64>, &[u64]),
     ends: &SourceEnds,
@@ -127,7 +127,7 @@ pub(crate) fn there(
 /// Initial progress of `step` on an input that is new to it, with available jobs from `first` to `last`.
 pub(crate) fn begin(step: &Step, input: &InputRef, there: (u64, u64)) -> Progress {
     let mut progress = Progress::default();
-    let behind = behind(step, there);
+    let behind = last_skipped(step, there);
     progress.begin_behind(behind);
     let wanted = match step.begin_at {
         BeginAt::Index(index) => index,
@@ -145,7 +145,7 @@ pub(crate) fn begin(step: &Step, input: &InputRef, there: (u64, u64)) -> Progres
 }
 
 /// Logs the start positions, once they are durable.
-pub(crate) fn say(opening: &Changes) {
+pub(crate) fn log_starts(opening: &Changes) {
     let begun = opening.progress.iter().filter(|(.., progress)| progress.is_at_its_beginning());
     for (step, input, progress) in begun {
         let index = progress.watermark() + 1;

@@ -60,30 +60,30 @@ pub(crate) enum Message {
         ran: Box<BatchResult>,
     },
     /// Result of a check of the step's gate.
-    GateSeen {
+    GateResult {
         step: usize,
         seen: Result<bool, Failure>,
     },
     /// Answer of a monitor.
-    StatusSeen {
+    StatusResult {
         step: usize,
         ask: u64,
         seen: Result<StatusReport, Failure>,
     },
     Committed(CommitNotice),
-    Refused {
+    SinkBroken {
         step: usize,
         error: Arc<SinkError>,
     },
     CommitterFailed(EngineError),
     Asked(PendingRequest),
     /// Request for a view of the waiting jobs of a step; the reply is `None` for an ordered step.
-    Look {
+    Inspect {
         step: usize,
         reply: Sender<Option<Box<QueueView>>>,
     },
     /// Request for the counts of all steps, with at most `lanes` lanes each.
-    Glance {
+    Count {
         lanes: usize,
         reply: Sender<Vec<StepCounts>>,
     },

@@ -28,7 +28,7 @@ use tidegate_model::{Clock, Status, Timestamp, TokenKey};
 use tidegate_store::{Attempts, DelayedJob, DelayedKey, Slot, Store};
 
 /// Maximum number of workers that wait for external systems at the same time.
-const ASIDE_MAX: usize = 256;
+const BLOCKING_POOL_MAX: usize = 256;
 
 /// Context that all workers share.
 pub(crate) struct WorkerContext {
@@ -110,7 +110,7 @@ impl BlockingPool {
 
     /// Runs a task on an idle worker, or on a new one. Above [`ASIDE_MAX`] workers the task waits.
     pub(crate) fn give(&mut self, errand: WorkerTask) -> std::io::Result<()> {
-        if self.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers.len() < ASIDE_MAX {
+        if self.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers.len() < BLOCKING_POOL_MAX {
             let (shop, tasks, messages) =
                 (Arc::clone(&self.shop), self.tasks.1.clone(), self.messages.clone());
             let (free, alive) = (Arc::clone(&self.free), self.alive.0.clone());
@@ -176,9 +176,9 @@ impl<'s> WorkerThread<'s> {
                 }
                 WorkerTask::Status(asking) => {
                     let (step, ask, seen) = (asking.step, asking.ask, self.ask_status(asking));
-                    Message::StatusSeen { step, ask, seen }
+                    Message::StatusResult { step, ask, seen }
                 }
-                WorkerTask::Gate(step) => Message::GateSeen { step, seen: self.look_at_gate(step) },
+                WorkerTask::Gate(step) => Message::GateResult { step, seen: self.look_at_gate(step) },
             };
             done();
             if messages.send(message).is_err() {
@@ -221,7 +221,7 @@ impl<'s> WorkerThread<'s> {
         if jobs.is_empty() {
             return Ok(StatusReport::default());
         }
-        let question = monitor_protocol::question(&jobs).map_err(|error| failure(error.to_string()))?;
+        let question = monitor_protocol::encode_query(&jobs).map_err(|error| failure(error.to_string()))?;
         let declared = &configuration.steps[asking.step];
         let Some(monitor) = &declared.monitor else { return Ok(StatusReport::default()) };
         let answer = ask(&mut self.monitors[asking.step], &question, clock.now(), || {

@@ -212,7 +212,7 @@ impl Stage<'_> {
     fn hear(&mut self, message: Message) -> Result<(), Crash> {
         let (now, mut actions) = (self.world.clock.now(), Vec::new());
         let heard = self.before(Some(&message));
-        let taken_in = self.floor.take_in(message, now, &mut actions);
+        let taken_in = self.floor.handle_message(message, now, &mut actions);
         taken_in.map_err(|error| self.world.expected(&error))?;
         self.after(&heard);
         for halt in &self.floor.halts {

@@ -176,7 +176,7 @@ impl Waiting {
         now: i64,
     ) {
         let step = &configuration.steps[step];
-        if step.address != self.step || work.words.is_some() {
+        if step.address != self.step || work.verdicts.is_some() {
             return;
         }
         let mut gatherer = JobBuilder::new(configuration, step);

@@ -19,7 +19,7 @@ use super::requests::Requests;
 use super::tally::Tally;
 use super::waiting::Waiting;
 use super::workers::Workers;
-use crate::operator::apply::amend;
+use crate::operator::apply::apply;
 use crate::operator::request::Request;
 use tidegate_config::{Configuration, Promise, SinkKind};
 use tidegate_model::{Address, Clock as _, ManualClock};
@@ -196,7 +196,7 @@ impl World {
     pub(crate) fn amend_at_rest(&mut self, store: &Store, writer: &mut Writer) {
         let World { dice, requests, history, configuration, clock, .. } = self;
         let Some(request) = requests.think(dice, history, configuration) else { return };
-        let Ok(amendment) = amend(store, configuration, &request, clock.now()) else { return };
+        let Ok(amendment) = apply(store, configuration, &request, clock.now()) else { return };
         writer.commit(&amendment.changes).unwrap();
         if let Request::Replay { step, .. } = &request {
             history.replayed.insert(step.clone());

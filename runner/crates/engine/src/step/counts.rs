@@ -11,7 +11,7 @@ pub struct StepCounts {
     /// Number of parked jobs that are in flight in an ordered step.
     pub returned: u64,
     /// Locations of the oldest waiting job of a queued step, and of the oldest one of each listed lane.
-    pub spots: Vec<JobLocation>,
+    pub oldest: Vec<JobLocation>,
 }
 
 /// Location of a waiting job.
@@ -28,6 +28,6 @@ impl StepCounts {
     /// Location of this job, if it is listed.
     #[must_use]
     pub fn spot(&self, key: JobKey) -> Option<&JobLocation> {
-        self.spots.iter().find(|spot| spot.key == key)
+        self.oldest.iter().find(|spot| spot.key == key)
     }
 }

@@ -70,7 +70,7 @@ impl AttributeExtractor {
     }
 
     /// Failure of a job without a lane.
-    pub(crate) fn lacks_lane(&self, job: &[u8]) -> Failure {
+    pub(crate) fn missing_lane_error(&self, job: &[u8]) -> Failure {
         let path = self.queuer.lane.as_ref().map(|lane| &*lane.path).unwrap_or_default();
         let near = near_field(job, path).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         let path = path.join(".");
@@ -83,7 +83,7 @@ impl AttributeExtractor {
 
     /// Passes the attributes of a job to `take`. `index` is its index in the input, `since` the time of its
     /// arrival.
-    pub(crate) fn write<T>(
+    pub(crate) fn extract<T>(
         &self,
         key: JobKey,
         (index, since): (u64, Timestamp),
@@ -189,7 +189,7 @@ mod tests {
 
     fn told(queuer: &Queuer, job: &str) -> String {
         let cards = AttributeExtractor::new(queuer);
-        cards.write(JobKey::fresh(7), (7, Timestamp(5)), job.as_bytes(), |card| {
+        cards.extract(JobKey::fresh(7), (7, Timestamp(5)), job.as_bytes(), |card| {
             let lane = String::from_utf8_lossy(card.lane).into_owned();
             format!(
                 "{lane} {} {:?} {} {} {}",
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_job_without_a_lane_is_told_the_nearest_field() {
         let strict = queuer(Strategy::Fifo, LaneMissing::Error);
-        let said = |job: &str| AttributeExtractor::new(&strict).lacks_lane(job.as_bytes()).message;
+        let said = |job: &str| AttributeExtractor::new(&strict).missing_lane_error(job.as_bytes()).message;
         assert!(
             said(r#"{"order": {"pol": 1, "id": 2}}"#)
                 .contains("`order.pool`; did you mean `order.pol`? (`lane")
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(AttributeExtractor::new(&strict).lane(br#"{"order": {"pool": null}}"#), Lane::Missing);
         let lane = |key| {
             AttributeExtractor::new(&strict)
-                .write(JobKey::fresh(key), (key, Timestamp(0)), b"{}", |card| card.lane.to_vec())
+                .extract(JobKey::fresh(key), (key, Timestamp(0)), b"{}", |card| card.lane.to_vec())
         };
         assert_ne!(lane(1), lane(2));
     }

@@ -70,7 +70,7 @@ impl JobBuffer {
     }
 
     /// Buffers the jobs of a read, within the limit if they can be read again.
-    pub(crate) fn put(&mut self, read: ReadId, batch: &Arc<Batch>, now: Timestamp) {
+    pub(crate) fn insert(&mut self, read: ReadId, batch: &Arc<Batch>, now: Timestamp) {
         let bytes = batch.payloads.byte_len();
         if !self.from_queue {
             self.reads.insert(read, batch.first);
@@ -84,7 +84,7 @@ impl JobBuffer {
     }
 
     /// Releases a read.
-    pub(crate) fn forget(&mut self, read: ReadId) {
+    pub(crate) fn release(&mut self, read: ReadId) {
         let Some(first) = self.reads.remove(&read) else { return };
         if let Some(block) = self.blocks.remove(&first) {
             self.bytes -= block.batch.payloads.byte_len();
@@ -114,7 +114,7 @@ impl JobBuffer {
     }
 
     /// Location of a job. A queue records the time of arrival itself.
-    pub(crate) fn spot(&self, key: JobKey) -> JobLocation {
+    pub(crate) fn locate(&self, key: JobKey) -> JobLocation {
         let row = self.rows.get(key).map(|(due, sequence)| ParkedJobRef { due, sequence });
         let block = if self.from_queue || !key.is_fresh() { None } else { self.block(key.0) };
         JobLocation { key, row, read: block.map(|block| block.read) }
@@ -152,12 +152,12 @@ impl JobBuffer {
     }
 
     /// Builds a batch of these jobs with the ones that were read for it. Returns `None` if a job is missing.
-    pub(crate) fn work(&self, jobs: &[JobKey], gathered: FetchedJobs) -> Option<BatchInput> {
+    pub(crate) fn build_batch(&self, jobs: &[JobKey], gathered: FetchedJobs) -> Option<BatchInput> {
         let FetchedJobs { blocks, rows } = gathered;
         let returned: Arc<[RedeliveredJob]> = rows.into();
         let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
         let of_rows = Arc::new(Batch::json(1, payloads));
-        let mut work = BatchInput { sequential: true, ..BatchInput::default() };
+        let mut work = BatchInput { is_picked: true, ..BatchInput::default() };
         for &key in jobs {
             let portion = if let Some(row) = self.row(key) {
                 let skip = returned.iter().position(|returned| returned.key == row)?;

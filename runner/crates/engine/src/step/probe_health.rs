@@ -19,12 +19,12 @@ pub struct ProbeHealth {
 }
 
 impl ProbeHealth {
-    pub(crate) fn ask(&mut self, now: Timestamp) {
+    pub(crate) fn started(&mut self, now: Timestamp) {
         self.asked = Some(now);
     }
 
     /// Records the end of a call, with its error if it failed. Returns whether the error is new.
-    pub(crate) fn answered(&mut self, trouble: Option<String>, now: Timestamp) -> bool {
+    pub(crate) fn finished(&mut self, trouble: Option<String>, now: Timestamp) -> bool {
         self.asked = None;
         let before = self.trouble.take();
         let Some(why) = trouble else { return false };
@@ -44,10 +44,10 @@ mod tests {
     #[test]
     fn trouble_lasts_until_an_answer_is_good() {
         let mut answering = ProbeHealth::default();
-        answering.ask(Timestamp(1));
+        answering.started(Timestamp(1));
         assert_eq!(answering.asked, Some(Timestamp(1)));
         let mut answered = |why: Option<&str>, now| {
-            let news = answering.answered(why.map(str::to_owned), Timestamp(now));
+            let news = answering.finished(why.map(str::to_owned), Timestamp(now));
             (news, answering.clone().trouble.map(|(since, why)| (since.0, why)))
         };
         assert_eq!(answered(Some("busy"), 2), (true, Some((2, "busy".into()))));

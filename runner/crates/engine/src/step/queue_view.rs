@@ -15,7 +15,7 @@ use tidegate_store::{DelayedJob, ReadError, Standing, Store};
 const PAGE: usize = 4096;
 const PAGE_BYTES: usize = 4 << 20;
 /// Maximum number of jobs read from a stopped store.
-pub const LOOKED_AT_MAX: u64 = 1_000_000;
+pub const SCAN_MAX: u64 = 1_000_000;
 
 /// Waiting jobs of a queued step, at one moment.
 #[derive(Clone, Debug)]
@@ -36,13 +36,13 @@ pub struct QueueView {
     /// A job halted the step.
     pub halted: bool,
     /// Whether more jobs wait than were read.
-    pub cut: bool,
+    pub truncated: bool,
 }
 
 impl QueueView {
     pub(crate) fn new(look: &QueueSnapshot<'_>, rows: HashMap<JobKey, ParkedJobRef>) -> Self {
         let QueueSnapshot { room, paused, gate, held_until, ahead, read, halted } = *look;
-        Self { room: room.clone(), rows, paused, gate, held_until, ahead, read, halted, cut: false }
+        Self { room: room.clone(), rows, paused, gate, held_until, ahead, read, halted, truncated: false }
     }
 
     /// View of a step as the next run would find it; `None` for an ordered step. Reads the jobs within
@@ -50,7 +50,7 @@ impl QueueView {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn of_store(
+    pub fn from_store(
         store: &Store,
         configuration: &Configuration,
         step: &Step,
@@ -67,7 +67,7 @@ impl QueueView {
             ahead: None,
             read: 0,
             halted: false,
-            cut: false,
+            truncated: false,
         };
         sight.add_rows(store, &step.address, &cards, now)?;
         for input in &step.inputs {
@@ -95,8 +95,8 @@ impl QueueView {
         now: Timestamp,
     ) -> Result<(), ReadError> {
         for found in store.all_delayed(step) {
-            if self.rows.len() as u64 >= LOOKED_AT_MAX {
-                self.cut = true;
+            if self.rows.len() as u64 >= SCAN_MAX {
+                self.truncated = true;
                 break;
             }
             let (row, job) = found?;
@@ -106,7 +106,7 @@ impl QueueView {
                 let place = (index(&job), job.first_attempt.unwrap_or(now));
                 let state = state(&job, row.due);
                 // Each job has its own number.
-                let _ = cards.write(key, place, &job.payload, |card| self.room.add(card.clone(), state));
+                let _ = cards.extract(key, place, &job.payload, |card| self.room.add(card.clone(), state));
             }
         }
         Ok(())
@@ -122,8 +122,8 @@ impl QueueView {
         let Some(state) = store.queue(queue)? else { return Ok(()) };
         let first = state.first.max(progress.watermark() + 1);
         let in_reach = self.ahead.map_or(state.head, |ahead| state.head.min(ahead));
-        let last = in_reach.min(first.saturating_add(LOOKED_AT_MAX - 1));
-        self.cut |= last < in_reach;
+        let last = in_reach.min(first.saturating_add(SCAN_MAX - 1));
+        self.truncated |= last < in_reach;
         let mut next = first;
         while next <= last {
             let Some(batch) = store.read(queue, next, PAGE, PAGE_BYTES)? else { break };
@@ -135,7 +135,7 @@ impl QueueView {
                 let since = batch.stamp(position).map_or(Timestamp(0), |stamp| stamp.time);
                 let key = JobKey::fresh(index);
                 // Each job has its own number.
-                let _ = cards.write(key, (index, since), payload, |card| {
+                let _ = cards.extract(key, (index, since), payload, |card| {
                     self.room.add(card.clone(), WaitingState::Waiting)
                 });
             }

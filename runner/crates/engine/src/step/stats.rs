@@ -173,12 +173,12 @@ impl StepStats {
     }
 
     pub(crate) fn ask(&self, whom: ProbeKind, now: Timestamp) {
-        held(self.answers(whom)).ask(now);
+        held(self.answers(whom)).started(now);
     }
 
     /// Records the end of a call, with its error if it failed. Returns whether the error is new.
     pub(crate) fn answered(&self, whom: ProbeKind, trouble: Option<String>, now: Timestamp) -> bool {
-        held(self.answers(whom)).answered(trouble, now)
+        held(self.answers(whom)).finished(trouble, now)
     }
 
     fn answers(&self, whom: ProbeKind) -> &Mutex<ProbeHealth> {

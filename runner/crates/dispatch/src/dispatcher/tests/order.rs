@@ -33,7 +33,7 @@ proptest! {
                         }
                         None => possible.push(Event::Ended { port: PORT }),
                     },
-                    Command::Part { batch, read, skip, jobs, .. } => {
+                    Command::AddToBatch { batch, read, skip, jobs, .. } => {
                         let first: u64 = reads[usize::try_from(read.0).unwrap()];
                         spans.insert(batch, (first + skip as u64, jobs));
                     }
@@ -55,10 +55,10 @@ proptest! {
                     | Command::GiveBack { .. }
                     | Command::Split { .. }
                     | Command::Return { .. }
-                    | Command::Pick { .. }
-                    | Command::LookAtGate { .. }
-                    | Command::Passed { .. } => unreachable!(),
-                    Command::Drop { .. } | Command::Forget { .. } => {}
+                    | Command::FetchJobs { .. }
+                    | Command::CheckGate { .. }
+                    | Command::WatermarkAdvanced { .. } => unreachable!(),
+                    Command::Drop { .. } | Command::ReleaseRead { .. } => {}
                     Command::Finish(end) => finished = Some(end),
                 }
             }

@@ -72,7 +72,7 @@ impl Play {
     pub(crate) fn words(&mut self) -> String {
         let commands: Vec<Command> = self.commands.drain(..).collect();
         for command in &commands {
-            if let &Command::Part { batch, port, read, skip, jobs } = command {
+            if let &Command::AddToBatch { batch, port, read, skip, jobs } = command {
                 let first = self.reads[usize::try_from(read.0).unwrap()] + skip as u64;
                 self.batches.entry(batch).or_default().push((port.input, first, jobs));
             }
@@ -84,7 +84,7 @@ impl Play {
                 Command::Read { port: InputPort { step, input }, from } => {
                     format!("read {step}.{input}@{from}")
                 }
-                Command::Part { batch, .. } => {
+                Command::AddToBatch { batch, .. } => {
                     let parts = &self.batches[&batch];
                     if parts.len() == 1 && parts[0].0 == 0 || !told.insert(batch) {
                         return None;
@@ -95,7 +95,7 @@ impl Play {
                     };
                     format!("#{} = {}", batch.0, parts.iter().map(part).collect::<Vec<_>>().join(" "))
                 }
-                Command::Forget { .. } | Command::Passed { .. } => return None,
+                Command::ReleaseRead { .. } | Command::WatermarkAdvanced { .. } => return None,
                 Command::Begin { step, batch, .. } => format!("begin {step}#{}", batch.0),
                 Command::Run { step, batch } => format!("run {step}#{}", batch.0),
                 Command::Commit { step, batch, taken } => {
@@ -120,11 +120,11 @@ impl Play {
                 }
                 Command::Drop { batch } => format!("drop #{}", batch.0),
                 Command::Rewind { step } => format!("rewind {step}"),
-                Command::Pick { step, batch, jobs } => {
+                Command::FetchJobs { step, batch, jobs } => {
                     let keys: Vec<String> = jobs.iter().map(|key| key.0.to_string()).collect();
                     format!("pick {step}#{} {}", batch.0, keys.join("+"))
                 }
-                Command::LookAtGate { step } => format!("look {step}"),
+                Command::CheckGate { step } => format!("look {step}"),
                 Command::Finish(end) => format!("{end:?}"),
             })
         });
@@ -145,15 +145,15 @@ pub(crate) fn flow(gather: BatchComposition, feeds: &[InputKind]) -> StepPlan {
 }
 
 pub(crate) fn source() -> StepPlan {
-    flow(BatchComposition::Any, &[InputKind::Source])
+    flow(BatchComposition::Merge, &[InputKind::Source])
 }
 
 pub(crate) fn queue() -> StepPlan {
-    flow(BatchComposition::Any, &[InputKind::Queue(0)])
+    flow(BatchComposition::Merge, &[InputKind::Queue(0)])
 }
 
 pub(crate) fn join() -> StepPlan {
-    flow(BatchComposition::Each, &[InputKind::Queue(0), InputKind::Queue(1)])
+    flow(BatchComposition::Zip, &[InputKind::Queue(0), InputKind::Queue(1)])
 }
 
 pub(crate) const PORT: InputPort = InputPort { step: 0, input: 0 };

@@ -56,7 +56,7 @@ impl Play {
     ) -> Self {
         let next = picking.progress.watermark() + 1;
         let flow = StepPlan {
-            gather: BatchComposition::Any,
+            gather: BatchComposition::Merge,
             inputs: vec![InputPlan { feed, next, finished: Vec::new() }],
             due: None,
             before,
@@ -128,19 +128,19 @@ impl Play {
 pub(crate) fn words(commands: Vec<Command>) -> String {
     let words = commands.into_iter().map(|command| match command {
         Command::Read { from, .. } => format!("read {from}"),
-        Command::Pick { batch, jobs, .. } => {
+        Command::FetchJobs { batch, jobs, .. } => {
             let keys: Vec<String> = jobs.iter().map(|key| key.0.to_string()).collect();
             format!("pick #{} {}", batch.0, keys.join("+"))
         }
-        Command::Forget { read } => format!("forget {}", read.0),
+        Command::ReleaseRead { read } => format!("forget {}", read.0),
         Command::Begin { batch, .. } => format!("begin #{}", batch.0),
         Command::Run { batch, .. } => format!("run #{}", batch.0),
         Command::Commit { batch, taken, .. } => format!("commit #{}+{taken}", batch.0),
         Command::Drop { batch } => format!("drop #{}", batch.0),
-        Command::Passed { watermark, .. } => format!("passed {watermark}"),
-        Command::LookAtGate { .. } => "look".to_owned(),
+        Command::WatermarkAdvanced { watermark, .. } => format!("passed {watermark}"),
+        Command::CheckGate { .. } => "look".to_owned(),
         Command::Finish(end) => format!("{end:?}"),
-        Command::Part { .. }
+        Command::AddToBatch { .. }
         | Command::Rewind { .. }
         | Command::GiveBack { .. }
         | Command::Split { .. }

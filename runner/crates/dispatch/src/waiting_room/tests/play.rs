@@ -25,7 +25,7 @@ impl Play {
     }
 
     pub(crate) fn why(&self, job: &str) -> WaitReason {
-        self.room.why(key(job), self.now).unwrap()
+        self.room.explain(key(job), self.now).unwrap()
     }
 
     pub(crate) fn preview(&self, rounds: usize) -> String {
@@ -58,8 +58,8 @@ impl Play {
         let told = match told {
             "✓" => self.room.finished(key, now),
             "↩" => self.room.put_back(key),
-            "…" => self.room.pend(key, now),
-            "?" => self.room.forgot(key),
+            "…" => self.room.set_pending(key, now),
+            "?" => self.room.set_unknown(key),
             "×" => self.room.cancel(key, now),
             _ => {
                 let seconds: i64 = told.strip_prefix('✗').unwrap().parse().unwrap();

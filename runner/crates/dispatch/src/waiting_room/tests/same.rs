@@ -158,13 +158,13 @@ impl Both {
             }
             Deed::Pend { which } => self.tell(
                 which,
-                |room, key| room.pend(key, now),
+                |room, key| room.set_pending(key, now),
                 |model, key| {
                     let told = state(model, key)? == WaitingState::Running;
                     told.then(|| model.change(key, WaitingState::Pending, now))
                 },
             ),
-            Deed::Forget { which } => self.tell(which, WaitingRoom::forgot, |model, key| {
+            Deed::Forget { which } => self.tell(which, WaitingRoom::set_unknown, |model, key| {
                 let told = matches!(state(model, key)?, WaitingState::Running | WaitingState::Pending);
                 told.then(|| model.change(key, WaitingState::Unknown, now))
             }),
@@ -202,12 +202,12 @@ impl Both {
         let mut started = Vec::new();
         self.room.start(self.now, most, &mut started);
         for key in &started {
-            assert_eq!(self.room.why(*key, self.now), Some(WaitReason::Running));
+            assert_eq!(self.room.explain(*key, self.now), Some(WaitReason::Running));
             assert_eq!(
-                idle.why(*key, self.now).map(says_wait),
+                idle.explain(*key, self.now).map(says_wait),
                 Some(false),
                 "{key:?} {:?}",
-                idle.why(*key, self.now)
+                idle.explain(*key, self.now)
             );
         }
         let keys: Vec<u64> = started.iter().map(|key| key.0).collect();
@@ -246,7 +246,7 @@ impl Both {
     fn same(&self) {
         for job in &self.model.jobs {
             assert_eq!(self.room.state(JobKey(job.key)), Some(job.state), "job {}", job.key);
-            assert!(self.room.why(JobKey(job.key), self.now).is_some());
+            assert!(self.room.explain(JobKey(job.key), self.now).is_some());
         }
         let count =
             |is: fn(&WaitingState) -> bool| self.model.jobs.iter().filter(|job| is(&job.state)).count();

@@ -66,11 +66,11 @@ impl FailureHandler<'_> {
     ) -> JobDisposition {
         // A queued step keeps its own time of the next start.
         let due = if made.sequential { now } else { until };
-        stays(made, retry::held(self.step, item, due), JobOutcome::Held(until))
+        stays(made, retry::requeue(self.step, item, due), JobOutcome::Held(until))
     }
 
     /// `refused`: there was no attempt, and the external system reported the job as invalid.
-    pub(crate) fn befalls(
+    pub(crate) fn handle_failure(
         &self,
         item: &JobInput<'_>,
         mut failure: Failure,

@@ -78,7 +78,7 @@ impl BatchResultBuilder {
         self.note_origins(item);
         for (position, due_ms, payload) in self.outputs.delayed().iter().skip(self.late) {
             let to = bindings.get(position).map_or("", |binding| &binding.name);
-            self.ran.delayed.push(retry::late(step, item, to, Timestamp(due_ms), payload));
+            self.ran.delayed.push(retry::delayed_output(step, item, to, Timestamp(due_ms), payload));
         }
         let later = self.outputs.delayed().len() - self.late;
         self.late += later;

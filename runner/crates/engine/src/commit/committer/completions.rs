@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Committer;
 use crate::error::{Chain, EngineError};
-use crate::operator::apply::amend;
+use crate::operator::apply::apply;
 use crate::operator::effect::RequestEffect;
 use crate::operator::request::{PendingRequest, Request};
 use crate::runtime::message::{CommitNotice, Message};
@@ -46,7 +46,7 @@ impl Committer {
         let now = self.clock.now();
         let mut changes = Changes { now, ..Changes::default() };
         let mut judge = |asked: &PendingRequest| {
-            let amendment = amend(&self.store, &self.ledger.configuration, &asked.request, now)?;
+            let amendment = apply(&self.store, &self.ledger.configuration, &asked.request, now)?;
             let RequestEffect { changes: its, granted, told, .. } = amendment;
             let place = told.then_some(changes.delayed.len());
             changes.undelayed.extend(its.undelayed);

@@ -4,7 +4,7 @@
 use super::Committer;
 use super::disk_full::CommitOutcome;
 use crate::error::{Chain, EngineError};
-use crate::operator::apply::amend;
+use crate::operator::apply::apply;
 use crate::operator::effect::{MovedRows, RequestEffect, RowAfter};
 use crate::operator::request::{PendingRequest, Request};
 use crate::runtime::message::{CommitNotice, CompletionNotice, Message, MoveNotice};
@@ -14,7 +14,7 @@ impl Committer {
     /// Applies a request in a commit of its own.
     pub(crate) fn amend(&mut self, asked: &PendingRequest) -> Result<(), EngineError> {
         let now = self.clock.now();
-        let amendment = match amend(&self.store, &self.ledger.configuration, &asked.request, now) {
+        let amendment = match apply(&self.store, &self.ledger.configuration, &asked.request, now) {
             Ok(amendment) => amendment,
             Err(why) => {
                 // Nothing was changed: the locked jobs are released unchanged.
@@ -76,7 +76,7 @@ impl Committer {
             self.ledger.progress[step][input] = progress;
         }
         for (queue, payloads, carried) in amendment.appended {
-            let first = self.ledger.grow(queue, payloads.len());
+            let first = self.ledger.extend_queue(queue, payloads.len());
             self.keep_tail(queue, first, payloads, carried, &committed.stamp);
             durable.grown.push((queue.0, self.ledger.heads[queue.0]));
         }
@@ -99,7 +99,7 @@ impl Committer {
     /// Unchanged jobs of a request that had no effect.
     fn unmoved(&self, request: &Request) -> Option<MoveNotice> {
         let (step, rows, left) = match request {
-            Request::Hasten { step, rows } | Request::Shift { step, rows, .. } => (step, rows, Vec::new()),
+            Request::MakeDue { step, rows } | Request::Shift { step, rows, .. } => (step, rows, Vec::new()),
             Request::Cancel { step, rows, jobs, .. } => (step, rows, jobs.clone()),
             _ => return None,
         };

@@ -72,7 +72,7 @@ fn commit(
     arrivals.add_to(ledger, &mut changes);
     writer.commit(&changes).unwrap();
     for (queue, jobs) in arrivals.take_pieces() {
-        ledger.grow(queue, jobs.len());
+        ledger.extend_queue(queue, jobs.len());
     }
     assert!(outcomes.lock().unwrap().is_empty(), "no answer comes before the commit");
     arrivals.answer();
@@ -191,5 +191,5 @@ fn many_jobs_are_kept_for_readers_in_pieces() {
     let pieces = arrivals.take_pieces();
     assert!(pieces.iter().all(|(queue, piece)| *queue == QueueRef(1) && piece.len() <= PIECE_JOBS));
     assert_eq!(pieces.iter().map(|(_, piece)| piece.len()).sum::<usize>(), 5000);
-    assert_eq!(ledger.grow(QueueRef(1), 1), 1);
+    assert_eq!(ledger.extend_queue(QueueRef(1), 1), 1);
 }

@@ -74,7 +74,7 @@ impl Play {
             stats: Arc::new(Stats::new(configuration.steps.len(), NOW)),
             configuration: Arc::clone(&configuration),
         });
-        start::recall(&mut floor, &configuration, &store, NOW).unwrap();
+        start::restore_parked_jobs(&mut floor, &configuration, &store, NOW).unwrap();
         floor.start(NOW, &mut Vec::new());
         Self { floor, store, _writer: writer }
     }
@@ -87,7 +87,9 @@ impl Play {
     fn ask(&mut self, request: Request) -> (Request, u64) {
         let (reply, _) = crossbeam_channel::bounded(1);
         let mut actions = Vec::new();
-        self.floor.take_in(Message::Asked(PendingRequest::new(request, reply)), NOW, &mut actions).unwrap();
+        self.floor
+            .handle_message(Message::Asked(PendingRequest::new(request, reply)), NOW, &mut actions)
+            .unwrap();
         let asked = actions.into_iter().find_map(|action| match action {
             Action::Commit(CommitRequest::Amend(asked)) => {
                 Some((asked.request, asked.moved.busy + asked.moved.gone))
@@ -99,7 +101,7 @@ impl Play {
 
     fn hasten(&mut self) -> (Request, u64) {
         let rows = vec![ParkedJobRef::of(&self.row())];
-        self.ask(Request::Hasten { step: step(), rows })
+        self.ask(Request::MakeDue { step: step(), rows })
     }
 
     fn cancel(&mut self, rows: Vec<ParkedJobRef>, jobs: Vec<u64>) -> (Request, u64) {
@@ -124,7 +126,7 @@ impl Play {
         job.standing = Standing::Told { handle, since, completion };
         let told = vec![CompletionNotice { step: 1, index: 1, taken: Some((row, job)) }];
         let durable = CommitNotice { told, ..CommitNotice::default() };
-        self.floor.take_in(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
+        self.floor.handle_message(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
     }
 
     /// Returns the next poll of the monitor.
@@ -145,7 +147,7 @@ impl Play {
         let (step, ask, seen) =
             (asking.step, asking.ask, Ok(StatusReport { answers, ..StatusReport::default() }));
         let mut actions = Vec::new();
-        self.floor.take_in(Message::StatusSeen { step, ask, seen }, now, &mut actions).unwrap();
+        self.floor.handle_message(Message::StatusResult { step, ask, seen }, now, &mut actions).unwrap();
         actions.iter().any(|action| matches!(action, Action::ReadStore(_)))
     }
 
@@ -160,7 +162,7 @@ impl Play {
         let position = 1;
         let moves = MoveNotice { step: position, rows, jobs: Vec::new(), left: Vec::new() };
         let durable = CommitNotice { moved: Some(moves), ..CommitNotice::default() };
-        self.floor.take_in(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
+        self.floor.handle_message(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
     }
 }
 
@@ -178,7 +180,7 @@ fn a_job_that_somebody_moves_is_left_alone_by_others_until_that_is_durable() {
         let mut play = Play::new(queuer);
         let row = ParkedJobRef::of(&play.row());
         let hastened = play.hasten();
-        assert!(matches!(hastened, (Request::Hasten { rows, .. }, 0) if rows == [row]), "{queuer}");
+        assert!(matches!(hastened, (Request::MakeDue { rows, .. }, 0) if rows == [row]), "{queuer}");
         // A cancelled job must not return with the answer to the first request.
         let cancelled = play.cancel(vec![row], Vec::new());
         assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 1) if rows.is_empty()), "{queuer}");

@@ -105,7 +105,7 @@ impl Place {
             tails,
             stats: Arc::new(Stats::new(configuration.steps.len(), self.clock.now())),
             clock: Arc::clone(&self.clock) as Arc<_>,
-            coming: Arc::clone(&floor.coming),
+            batches_awaiting_commit: Arc::clone(&floor.coming),
             retry_after: Duration::ZERO,
             messages,
             stop: crossbeam_channel::bounded(0).1,
@@ -149,14 +149,16 @@ impl Running {
                     Action::Commit(CommitRequest::Ticked(ticked)) => {
                         self.failed |= self.committer.commit(Vec::new(), Vec::new(), vec![ticked]).is_err();
                     }
-                    Action::Commit(CommitRequest::LetGo) => self.committer.let_go().unwrap(),
+                    Action::Commit(CommitRequest::ApplyRetention) => {
+                        self.committer.apply_retention().unwrap()
+                    }
                     Action::Commit(order) => panic!("{order:?}"),
                     Action::Finish(_) => self.finished = true,
                     _ => {}
                 }
             }
             let Ok(message) = self.told.try_recv() else { return };
-            self.floor.take_in(message, self.clock.now(), &mut actions).unwrap();
+            self.floor.handle_message(message, self.clock.now(), &mut actions).unwrap();
         }
     }
 

@@ -103,5 +103,5 @@ fn places_of_jobs_that_are_through_do_not_gather() {
         assert_eq!(world.find(0, round * 100 + 100), Some(rows[99].sequence));
         world.take(&rows);
     }
-    assert!(world.known().1 <= FEW + 600, "{:?}", world.known());
+    assert!(world.known().1 <= COMPACT_MIN + 600, "{:?}", world.known());
 }

@@ -27,8 +27,8 @@ impl Stage<'_> {
                         break;
                     }
                 },
-                Some(CommitRequest::LetGo) if is_first => {
-                    let let_go = self.committer.let_go();
+                Some(CommitRequest::ApplyRetention) if is_first => {
+                    let let_go = self.committer.apply_retention();
                     return self.committed(let_go);
                 }
                 Some(CommitRequest::Stopped(stop)) if is_first => {
@@ -36,7 +36,7 @@ impl Stage<'_> {
                     return self.committed(noted);
                 }
                 // The group takes all pushes of the inbox, like a committer does.
-                Some(CommitRequest::Arrived) => pushes.extend(self.committer.inbox.take(usize::MAX)),
+                Some(CommitRequest::InboxReady) => pushes.extend(self.committer.inbox.take(usize::MAX)),
                 Some(CommitRequest::Ticked(more)) => ticked.push(more),
                 Some(order) => {
                     self.orders.push_front(order);

@@ -75,7 +75,7 @@ impl<'w> Stage<'w> {
             until_idle: false,
             stats: Arc::clone(&stats),
         });
-        let recalled = start::recall(&mut floor, &configuration, &store, world.clock.now());
+        let recalled = start::restore_parked_jobs(&mut floor, &configuration, &store, world.clock.now());
         if let Err(error) = recalled {
             return Err((world, error));
         }
@@ -94,7 +94,7 @@ impl<'w> Stage<'w> {
             stats,
             // The crash guard is tested with real processes.
             clock: Arc::clone(&world.clock) as Arc<_>,
-            coming: Arc::clone(&floor.coming),
+            batches_awaiting_commit: Arc::clone(&floor.coming),
             retry_after: Duration::ZERO,
             messages,
             // The disk stays full, so the run ends.

@@ -161,7 +161,7 @@ impl Stage<'_> {
         }
         loop {
             if self.orders.is_empty() && !self.committer.inbox.is_empty() {
-                self.orders.push_back(CommitRequest::Arrived);
+                self.orders.push_back(CommitRequest::InboxReady);
             }
             if self.orders.is_empty() {
                 return Ok(());

@@ -44,7 +44,7 @@ impl Callers {
         let request = match dice.below(6) {
             0 => Request::Pause { step, paused: true },
             1 | 2 => Request::Pause { step, paused: false },
-            3 | 4 => Request::Hasten { step, rows: self.rows(dice, standings)? },
+            3 | 4 => Request::MakeDue { step, rows: self.rows(dice, standings)? },
             _ => {
                 let rows = self.rows(dice, standings).unwrap_or_default();
                 let (drop, pending) = (dice.chance(40), dice.chance(50));
@@ -56,7 +56,7 @@ impl Callers {
             }
         };
         match &request {
-            Request::Hasten { rows, .. } => self.hastened.extend(rows.iter().map(|row| row.sequence)),
+            Request::MakeDue { rows, .. } => self.hastened.extend(rows.iter().map(|row| row.sequence)),
             Request::Cancel { rows, jobs, pending, .. } => {
                 let back = rows.iter().filter(|_| *pending);
                 self.taken_back.extend(back.map(|row| row.sequence));
@@ -100,7 +100,7 @@ impl Callers {
                 assert!(self.in_doubt || *changed == (self.paused != *paused), "{request:?}: {granted:?}");
                 (self.paused, self.in_doubt) = (*paused, false);
             }
-            (Request::Hasten { rows, .. }, RequestOutcome::Hastened(moved)) => {
+            (Request::MakeDue { rows, .. }, RequestOutcome::Hastened(moved)) => {
                 let MoveSummary { jobs, busy, gone } = *moved;
                 self.moved += jobs;
                 assert_eq!(jobs + busy + gone, rows.len() as u64, "{request:?}: {granted:?}");

@@ -39,7 +39,7 @@ impl Outside {
             1 if !self.calm && dice.chance(20) => closed(FailureKind::Limit, "it hung"),
             _ => Ok(self.gate_open),
         };
-        Message::GateSeen { step, seen }
+        Message::GateResult { step, seen }
     }
 
     /// Accepts a submitted job, perhaps not for the first time. `forgotten`: it was reported as unknown
@@ -82,7 +82,7 @@ impl Outside {
         let jobs = keys.into_iter().zip(found).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
         let jobs: Vec<_> = jobs.collect();
         let asked: Vec<(u64, String)> = jobs.iter().map(|(_, job)| asked(job)).collect();
-        let question = monitor_protocol::question(&jobs).unwrap();
+        let question = monitor_protocol::encode_query(&jobs).unwrap();
         let handles: Vec<Value> = serde_json::from_slice(&question).unwrap();
         assert_eq!(handles.len(), asked.len(), "only pending jobs are polled");
         let trouble = if self.calm { 9 } else { dice.below(10) };
@@ -103,7 +103,7 @@ impl Outside {
                 read(&map.into(), &jobs)
             }
         };
-        Message::StatusSeen { step, ask, seen }
+        Message::StatusResult { step, ask, seen }
     }
 
     /// Adds answers for jobs that were not polled.

@@ -47,7 +47,7 @@ impl Waiting {
             ticking.pass(now);
         }
         match message {
-            Some(Message::GateSeen { seen, .. }) => picking.gate = Some((matches!(seen, Ok(true)), now)),
+            Some(Message::GateResult { seen, .. }) => picking.gate = Some((matches!(seen, Ok(true)), now)),
             Some(Message::Committed(durable)) => {
                 if let Some((_, paused)) = durable.paused.filter(|(paused, _)| *paused == step) {
                     picking.paused = paused;
@@ -72,7 +72,7 @@ impl Waiting {
         now: i64,
     ) {
         let step = position(configuration, &self.step);
-        let Some(sight) = floor.sight(step) else { return };
+        let Some(sight) = floor.inspect_queue(step) else { return };
         let state = |index: u64| self.standings.keys(index).find_map(|key| sight.room.state(key));
         let stands: BTreeMap<u64, WaitingState> =
             self.standings.jobs.keys().filter_map(|&index| Some((index, state(index)?))).collect();
@@ -173,7 +173,7 @@ impl Waiting {
                 assert!(!paused && !stopping, "a batch is begun, and the step starts nothing: {self:#?}");
             }
             // A begun batch is finished in any case.
-            Action::Run(task) if task.step == step && task.work.words.is_none() => {
+            Action::Run(task) if task.step == step && task.work.verdicts.is_none() => {
                 let begun = configuration.steps[step].has_effects(configuration);
                 assert!(begun || !paused, "a batch runs, and the step is paused: {self:#?}");
             }

@@ -84,8 +84,8 @@ impl Tellers {
                 status
             }
             // It may have been accepted just before the process died.
-            CompletionOutcome::Known => status,
-            CompletionOutcome::Otherwise { status } => status,
+            CompletionOutcome::Duplicate => status,
+            CompletionOutcome::Conflict { status } => status,
             CompletionOutcome::Refused { .. } | CompletionOutcome::NotPending => return,
         };
         if matches!(holds, Status::Committed | Status::Invalid) {

@@ -76,7 +76,7 @@ impl World {
             tails: Arc::new(QueueCaches::new(configuration.queues.len())),
             stats: Arc::new(Stats::new(configuration.steps.len(), clock.now())),
             clock,
-            coming: Arc::default(),
+            batches_awaiting_commit: Arc::default(),
             retry_after: Duration::ZERO,
             messages,
             stop: crossbeam_channel::bounded(0).1,
@@ -147,14 +147,14 @@ fn completions_of_one_commit_are_judged_as_if_they_had_come_one_by_one() {
         (3, Status::Pending),
     ];
     let (answers, _) = world.commit(&said);
-    let otherwise = CompletionOutcome::Otherwise { status: Status::Committed };
+    let otherwise = CompletionOutcome::Conflict { status: Status::Committed };
     let expected = [
         CompletionOutcome::Taken,
         CompletionOutcome::Taken,
         CompletionOutcome::NotPending,
-        CompletionOutcome::Known,
+        CompletionOutcome::Duplicate,
         otherwise,
-        CompletionOutcome::Known,
+        CompletionOutcome::Duplicate,
     ];
     assert_eq!(answers, expected.map(Ok));
 }
@@ -163,7 +163,8 @@ fn completions_of_one_commit_are_judged_as_if_they_had_come_one_by_one() {
 fn a_completion_that_changes_nothing_is_not_committed() {
     let world = World::new(&FaultyDisk::new(), 2);
     let said = [(1, Status::Pending), (2, Status::Pending), (9, Status::Committed)];
-    let expected = [CompletionOutcome::Known, CompletionOutcome::Known, CompletionOutcome::NotPending];
+    let expected =
+        [CompletionOutcome::Duplicate, CompletionOutcome::Duplicate, CompletionOutcome::NotPending];
     assert_eq!(world.commit(&said), (expected.map(Ok).to_vec(), 0));
 }
 
