@@ -1,15 +1,16 @@
 //! Dispatcher: decides what each step reads, runs and commits next.
 //!
-//! Every step takes its jobs in batches. A batch has as many jobs as take about 50 ms ([`sizing`]).
+//! Every step takes its jobs in batches. A batch has as many jobs as take about 50 ms
+//! ([`crate::batch_size`]).
 //!
-//! Most steps take their jobs in order ([`stream`]). A batch is made of one input, of whichever input has
-//! jobs, or of the same number of jobs of each input. The batches run on any worker, at the same time and in
-//! any order. They are committed in the order of the inputs. A job behind one that waits for its next attempt
-//! may run; it is committed after that one. If a job halts its step, the jobs before it are committed and the
-//! jobs behind it are not.
+//! Most steps take their jobs in order ([`crate::ordered`]). A batch is made of one input, of whichever input
+//! has jobs, or of the same number of jobs of each input. The batches run on any worker, at the same time and
+//! in any order. They are committed in the order of the inputs. A job behind one that waits for its next
+//! attempt may run; it is committed after that one. If a job halts its step, the jobs before it are committed
+//! and the jobs behind it are not.
 //!
-//! The other steps pick their jobs by the rules of a queuer ([`picker`]). They commit each batch as soon as
-//! it has run.
+//! The other steps pick their jobs by the rules of a queuer ([`crate::queued`]). They commit each batch as
+//! soon as it has run.
 //!
 //! The dispatcher knows reads and batches by number and size only; the engine keeps their jobs. Every event
 //! carries the time.
@@ -82,8 +83,8 @@ impl Dispatcher {
         self.steps[step].exclude();
     }
 
-    /// Sets whether jobs are on their way to a queue from a client or a schedule. While they are, the run ends
-    /// only on [`Event::Stop`]. [`Event::Tick`] makes the dispatcher check this again.
+    /// Sets whether jobs are on their way to a queue from a client or a schedule. While they are, the run
+    /// ends only on [`Event::Stop`]. [`Event::Tick`] makes the dispatcher check this again.
     pub fn expect(&mut self, expecting: bool) {
         self.expecting = expecting;
     }

@@ -3,8 +3,8 @@
 //!
 //! This file has the state of the step, the handling of its events, and the requests to its readers.
 //!
-//! Failures do not change the order: a job that waits for its next attempt keeps its turn ([`line`]). The
-//! jobs behind it may run, and are delivered after it.
+//! Failures do not change the order: a job that waits for its next attempt keeps its turn ([`held_line`]).
+//! The jobs behind it may run, and are delivered after it.
 
 use std::collections::{BTreeMap, VecDeque};
 

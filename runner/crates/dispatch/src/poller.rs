@@ -50,7 +50,7 @@ pub enum PollerCommand {
     Refused { key: JobKey, from: Status, to: Status },
 }
 
-/// Pending jobs of one step: takes [`MonitorEvent`]s and answers with [`MonitorCommand`]s to carry out.
+/// Pending jobs of one step: takes [`PollerEvent`]s and answers with [`PollerCommand`]s to carry out.
 #[derive(Debug)]
 pub struct Poller {
     batch: usize,
@@ -132,7 +132,7 @@ impl Poller {
         }
     }
 
-    /// Time at which it needs [`MonitorEvent::Tick`].
+    /// Time at which it needs [`PollerEvent::Tick`].
     #[must_use]
     pub fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
         if self.asked.is_some() || self.order.is_empty() || !self.asks {

@@ -4,9 +4,14 @@
 //! that were not synced. After each run all queues and sinks must have the jobs that a plain evaluation of
 //! the graph gives.
 //!
-//! Everything follows from a seed. A failed seed is printed and can be repeated with
-//! `TIDEGATE_SIM_SEED=… cargo test -p tidegate-engine --lib simulation`. `TIDEGATE_SIM_SEEDS=…` sets the number
-//! of seeds, and `TIDEGATE_SIM_FIRST=…` the first one; many seeds run faster with `--release`.
+//! Everything follows from a seed. The test prints a seed that fails, and this command repeats it:
+//!
+//! ```sh
+//! TIDEGATE_SIM_SEED=4711 cargo test -p tidegate-engine --lib simulation
+//! ```
+//!
+//! `TIDEGATE_SIM_SEEDS` sets the number of seeds, and `TIDEGATE_SIM_FIRST` the first one. Many seeds run faster
+//! with `--release`.
 //!
 //! | module | content |
 //! | --- | --- |
