@@ -30,7 +30,7 @@ impl Coordinator {
         }
     }
 
-    /// Time of the next [`Self::pass`].
+    /// Time of the next [`Self::run_timers`].
     pub(crate) fn next_timer(&self) -> Option<Timestamp> {
         if self.stopping {
             return None;

@@ -108,7 +108,7 @@ impl BlockingPool {
         Self { shop, messages, tasks, free: Arc::default(), workers: Vec::new(), alive }
     }
 
-    /// Runs a task on an idle worker, or on a new one. Above [`ASIDE_MAX`] workers the task waits.
+    /// Runs a task on an idle worker, or on a new one. Above [`BLOCKING_POOL_MAX`] workers the task waits.
     pub(crate) fn give(&mut self, errand: WorkerTask) -> std::io::Result<()> {
         if self.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers.len() < BLOCKING_POOL_MAX {
             let (shop, tasks, messages) =

@@ -46,7 +46,7 @@ impl QueueView {
     }
 
     /// View of a step as the next run would find it; `None` for an ordered step. Reads the jobs within
-    /// search-ahead, at most [`LOOKED_AT_MAX`]. The jobs of a source are unknown before they are read.
+    /// search-ahead, at most [`SCAN_MAX`]. The jobs of a source are unknown before they are read.
     ///
     /// # Errors
     /// The store cannot be read.
