@@ -148,7 +148,7 @@ fn after(now: Timestamp, wait: Duration) -> Timestamp {
     in_time(Timestamp(now.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))))
 }
 
-/// Clamps to the last representable time: a job due at `NEVER` would never run again.
+/// Clamps to the last representable time: a job without a due time would never run again.
 fn in_time(due: Timestamp) -> Timestamp {
     due.min(Timestamp::LATEST)
 }
