@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_model::Address;
-use tidegate_store::{NEVER, Standing, Store, open_existing, verify};
+use tidegate_store::{NEVER, ParkReason, Store, open_existing, verify};
 
 use crate::running::Running;
 
@@ -167,7 +167,7 @@ impl Project {
         let step = Address::parse(step).expect("it is an address");
         self.look_into(|store| {
             let rows = store.due(&step, NEVER, None, 10_000, usize::MAX).expect("the store can be read");
-            rows.iter().filter(|(_, job)| job.standing == Standing::Started).count()
+            rows.iter().filter(|(_, job)| job.standing == ParkReason::Started).count()
         })
     }
 

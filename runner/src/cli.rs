@@ -98,7 +98,7 @@ pub(crate) struct PluginNew {
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueueCommand {
     /// List the queues and how many jobs wait in them
-    List(Look),
+    List(QueryOptions),
     /// Show the jobs of a queue
     Show(QueueShow),
     /// Put jobs on a queue: JSON from standard input, one a line
@@ -146,7 +146,7 @@ pub(crate) struct QueuerPreview {
     /// PIPELINE/STEP
     pub(crate) step: String,
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) look: QueryOptions,
     /// How many rounds; without rounds, what runs at once counts as one
     #[arg(long, default_value_t = 3, value_parser = limit())]
     pub(crate) rounds: usize,
@@ -163,7 +163,7 @@ pub(crate) enum StepCommand {
 #[derive(Debug, Args)]
 pub(crate) struct DelayedList {
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) look: QueryOptions,
     /// Only jobs of this step: PIPELINE/STEP
     #[arg(long)]
     pub(crate) step: Option<String>,
@@ -208,7 +208,7 @@ pub(crate) struct JobShow {
     /// PIPELINE/QUEUE/INDEX
     pub(crate) job: String,
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) look: QueryOptions,
 }
 
 #[derive(Debug, Args)]
@@ -216,7 +216,7 @@ pub(crate) struct JobCancel {
     /// PIPELINE/QUEUE/INDEX
     pub(crate) job: String,
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) look: QueryOptions,
     /// Only of this step: PIPELINE/STEP
     #[arg(long)]
     pub(crate) step: Option<String>,
@@ -233,15 +233,15 @@ pub(crate) struct StepChoice {
     /// PIPELINE/STEP
     pub(crate) step: String,
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) look: QueryOptions,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Read everything, and list what is wrong
-    Verify(Look),
+    Verify(QueryOptions),
     /// Give room that is not used back to the disk; only while no runner runs
-    Compact(Look),
+    Compact(QueryOptions),
     /// Write everything to a file, one thing a line, as JSON
     Export(StoreExport),
     /// Make the store of an export; only where there is none yet
@@ -292,7 +292,7 @@ pub(crate) struct Graph {
 
 /// Where to look, and how to tell.
 #[derive(Debug, Args)]
-pub(crate) struct Look {
+pub(crate) struct QueryOptions {
     #[command(flatten)]
     pub(crate) config: Config,
     /// Where state lives, instead of `.tidegate` in the configuration's folder
@@ -302,7 +302,7 @@ pub(crate) struct Look {
     pub(crate) format: Format,
 }
 
-impl Look {
+impl QueryOptions {
     /// How the operator has named the configuration.
     pub(crate) fn given(&self) -> Invocation {
         Invocation { config: self.config.to_path_buf(), data: self.data.clone() }
@@ -312,7 +312,7 @@ impl Look {
 #[derive(Debug, Args)]
 pub(crate) struct StatusCommand {
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) look: QueryOptions,
     /// Also tell the lanes with the most jobs waiting [default where it is said: 10]
     #[arg(long, value_name = "COUNT", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = limit())]
     pub(crate) lanes: Option<usize>,
@@ -323,7 +323,7 @@ pub(crate) struct QueueShow {
     /// PIPELINE/QUEUE
     pub(crate) queue: String,
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) look: QueryOptions,
     /// The index of the first job to show [default: the oldest that is kept; with --follow the last 20]
     #[arg(long, value_name = "INDEX", value_parser = index)]
     pub(crate) from: Option<u64>,
@@ -346,13 +346,13 @@ pub(crate) struct QueuePush {
     /// PIPELINE/QUEUE
     pub(crate) queue: String,
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) look: QueryOptions,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ErrorsList {
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) look: QueryOptions,
     /// Only this error queue: PIPELINE/QUEUE
     #[arg(long)]
     pub(crate) queue: Option<String>,
@@ -369,7 +369,7 @@ pub(crate) struct ErrorsShow {
     /// PIPELINE/QUEUE/INDEX, as `errors list` shows it
     pub(crate) error: String,
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) look: QueryOptions,
 }
 
 #[derive(Debug, Args)]
@@ -377,7 +377,7 @@ pub(crate) struct StoreFile {
     /// The file of the export; `-` for standard input or output
     pub(crate) file: PathBuf,
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) look: QueryOptions,
 }
 
 #[derive(Debug, Args)]
@@ -432,7 +432,7 @@ pub(crate) struct Replay {
     /// PIPELINE/STEP
     pub(crate) step: String,
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) look: QueryOptions,
     /// The index of the first job to run again
     #[arg(long, value_name = "INDEX", group = "start", value_parser = index)]
     pub(crate) from: Option<u64>,

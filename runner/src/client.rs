@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use self::ipc::{Question, Refusal, Told};
-use super::cli::Look;
+use self::ipc::{Question, IpcRefusal, IpcAnswer};
+use super::cli::QueryOptions;
 pub(crate) use crate::output::console::print;
 use crate::output::exit;
 use crate::output::exit::Exit;
@@ -36,30 +36,30 @@ pub(crate) fn options(data: Option<PathBuf>, plugins: &[PathBuf]) -> LoadOptions
 }
 
 /// The configuration that a command is about, and with it the state.
-pub(crate) struct Place {
+pub(crate) struct Target {
     pub(crate) configuration: Arc<Configuration>,
 }
 
 /// Who has told something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Teller {
+pub(crate) enum AnsweredBy {
     Runner,
     /// Nothing runs.
     Store,
 }
 
 /// Who can be asked.
-enum Found {
-    Runner(Told),
+enum Backend {
+    Runner(IpcAnswer),
     Store(Store, Writer),
 }
 
 /// Asks the running runner, or the store of one that is not running.
-pub(crate) fn ask(look: &Look, query: Query) -> Result<Answer, Exit> {
-    Place::of(&look.config, look.data.clone())?.ask(query)
+pub(crate) fn ask(look: &QueryOptions, query: Query) -> Result<Answer, Exit> {
+    Target::of(&look.config, look.data.clone())?.ask(query)
 }
 
-impl Place {
+impl Target {
     pub(crate) fn of(config: &Path, data: Option<PathBuf>) -> Result<Self, Exit> {
         match Generation::read(config, &options(data, &[])) {
             Ok(generation) => Ok(Self { configuration: generation.configuration }),
@@ -75,21 +75,21 @@ impl Place {
     }
 
     /// As [`Self::ask`]; also tells who has answered.
-    pub(crate) fn ask_whoever(&self, query: Query) -> Result<(Answer, Teller), Exit> {
+    pub(crate) fn ask_whoever(&self, query: Query) -> Result<(Answer, AnsweredBy), Exit> {
         let question = Question::Look(query);
         match self.find(&question, tidegate_store::open_existing)? {
-            Found::Runner(Told::Answer(answer)) => Ok((answer, Teller::Runner)),
-            Found::Runner(Told::Change(_)) => Err(other_question()),
-            Found::Store(store, _writer) => {
+            Backend::Runner(IpcAnswer::Answer(answer)) => Ok((answer, AnsweredBy::Runner)),
+            Backend::Runner(IpcAnswer::Change(_)) => Err(other_question()),
+            Backend::Store(store, _writer) => {
                 let Question::Look(query) = &question else { return Err(other_question()) };
                 let answer = answer(&store, &self.configuration, None, query);
-                answer.map(|answer| (answer, Teller::Store)).map_err(|error| exit::fail(Chain(&error)))
+                answer.map(|answer| (answer, AnsweredBy::Store)).map_err(|error| exit::fail(Chain(&error)))
             }
         }
     }
 
     /// Has a change made, by the runner or in the store. The inner error says why it was not.
-    pub(crate) fn change(&self, request: Request) -> Result<(Result<RequestOutcome, String>, Teller), Exit> {
+    pub(crate) fn change(&self, request: Request) -> Result<(Result<RequestOutcome, String>, AnsweredBy), Exit> {
         let question = Question::Change(request);
         // What is pushed may be the first that there is.
         let pushes = matches!(question, Question::Change(Request::Push { .. }));
@@ -97,9 +97,9 @@ impl Place {
             if pushes { tidegate_store::open(data).map(Some) } else { tidegate_store::open_existing(data) }
         };
         match self.find(&question, open)? {
-            Found::Runner(Told::Change(outcome)) => Ok((outcome, Teller::Runner)),
-            Found::Runner(Told::Answer(_)) => Err(other_question()),
-            Found::Store(store, mut writer) => {
+            Backend::Runner(IpcAnswer::Change(outcome)) => Ok((outcome, AnsweredBy::Runner)),
+            Backend::Runner(IpcAnswer::Answer(_)) => Err(other_question()),
+            Backend::Store(store, mut writer) => {
                 let Question::Change(request) = &question else { return Err(other_question()) };
                 let amendment = apply(&store, &self.configuration, request, SystemClock.now());
                 let outcome = match amendment {
@@ -109,7 +109,7 @@ impl Place {
                     }
                     Err(why) => Err(why),
                 };
-                Ok((outcome, Teller::Store))
+                Ok((outcome, AnsweredBy::Store))
             }
         }
     }
@@ -119,22 +119,22 @@ impl Place {
         &self,
         question: &Question,
         open: impl Fn(&Path) -> Result<Option<(Store, Writer)>, OpenError>,
-    ) -> Result<Found, Exit> {
+    ) -> Result<Backend, Exit> {
         let data = &self.configuration.data;
         let started = Instant::now();
         loop {
             match ipc::ask(data, question) {
-                Ok(Some(Ok(told))) => return Ok(Found::Runner(told)),
-                Ok(Some(Err(Refusal::Closed(_)))) if started.elapsed() < PATIENCE => {
+                Ok(Some(Ok(told))) => return Ok(Backend::Runner(told)),
+                Ok(Some(Err(IpcRefusal::Closed(_)))) if started.elapsed() < PATIENCE => {
                     thread::sleep(PAUSE);
                     continue;
                 }
-                Ok(Some(Err(Refusal::Closed(why) | Refusal::Other(why)))) => return Err(exit::fail(why)),
+                Ok(Some(Err(IpcRefusal::Closed(why) | IpcRefusal::Other(why)))) => return Err(exit::fail(why)),
                 Ok(None) => {}
                 Err(error) => return Err(no_answer(question, &error)),
             }
             match open(data) {
-                Ok(Some((store, writer))) => return Ok(Found::Store(store, writer)),
+                Ok(Some((store, writer))) => return Ok(Backend::Store(store, writer)),
                 Ok(None) => return Err(exit::fail(no_state(&self.configuration))),
                 // Somebody else looks, or a runner is just starting and will answer in a moment.
                 Err(OpenError::Locked { .. }) if started.elapsed() < PATIENCE => thread::sleep(PAUSE),

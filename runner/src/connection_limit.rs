@@ -25,7 +25,7 @@ const PACE_AFTER: Duration = Duration::from_secs(5);
 
 /// The places of one door. Its clones are one.
 #[derive(Clone, Debug)]
-pub(crate) struct Places(Arc<Shared>);
+pub(crate) struct ConnectionLimit(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -36,7 +36,7 @@ struct Shared {
 
 /// The place of a client. It is free when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPermit {
     shared: Arc<Shared>,
     id: u64,
     leave: Arc<Notify>,
@@ -81,7 +81,7 @@ struct Seat {
     leave: Arc<Notify>,
 }
 
-impl Places {
+impl ConnectionLimit {
     /// Room for `places` clients, of which `works` may have requests in work at a time.
     pub(crate) fn new(places: usize, works: usize) -> Self {
         let table = Table { places_max: places, works_max: works, seats: BTreeMap::new(), next: 0, works: 0 };
@@ -89,11 +89,11 @@ impl Places {
     }
 
     /// A place for a client that has come. Waits until one is free, or until another client has to give way.
-    pub(crate) async fn take(&self) -> Place {
+    pub(crate) async fn take(&self) -> ConnectionPermit {
         loop {
             let taken = self.0.table().take(Instant::now());
             match taken {
-                Ok((id, leave)) => return Place { shared: Arc::clone(&self.0), id, leave },
+                Ok((id, leave)) => return ConnectionPermit { shared: Arc::clone(&self.0), id, leave },
                 Err(Some(at)) => drop(timeout_at(at, self.0.changed.notified()).await),
                 Err(None) => self.0.changed.notified().await,
             }
@@ -113,7 +113,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// The client is there: its time begins.
     pub(crate) fn accepted(&self) {
         self.change(|seat, now| seat.enter(Phase::Head, now));
@@ -203,7 +203,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.shared.table().remove(self.id);
         self.shared.changed.notify_one();
@@ -283,19 +283,19 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn table(places: usize, works: usize) -> Places {
-        Places::new(places, works)
+    fn table(places: usize, works: usize) -> ConnectionLimit {
+        ConnectionLimit::new(places, works)
     }
 
-    fn seat(places: &Places, now: Instant) -> Result<u64, Option<Instant>> {
+    fn seat(places: &ConnectionLimit, now: Instant) -> Result<u64, Option<Instant>> {
         places.0.table().take(now).map(|(id, _)| id)
     }
 
-    fn set(places: &Places, id: u64, phase: Phase, since: Instant) {
+    fn set(places: &ConnectionLimit, id: u64, phase: Phase, since: Instant) {
         places.0.table().seats.get_mut(&id).unwrap().enter(phase, since);
     }
 
-    fn there(places: &Places) -> Vec<u64> {
+    fn there(places: &ConnectionLimit) -> Vec<u64> {
         places.0.table().seats.keys().copied().collect()
     }
 
@@ -358,7 +358,7 @@ mod tests {
         let places = table(4, 2);
         let place = || {
             let (id, leave) = places.0.table().take(Instant::now()).unwrap();
-            Place { shared: Arc::clone(&places.0), id, leave }
+            ConnectionPermit { shared: Arc::clone(&places.0), id, leave }
         };
         let (first, second, third) = (place(), place(), place());
         first.asks(false);
@@ -380,7 +380,7 @@ mod tests {
     fn half_a_body_makes_room_for_work() {
         let places = table(2, 1);
         let (half, next) = (seat(&places, Instant::now()).unwrap(), seat(&places, Instant::now()).unwrap());
-        let place = |id| Place { shared: Arc::clone(&places.0), id, leave: Arc::default() };
+        let place = |id| ConnectionPermit { shared: Arc::clone(&places.0), id, leave: Arc::default() };
         let (half, next) = (place(half), place(next));
         half.asks(true);
         assert!(half.begin());

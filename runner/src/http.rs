@@ -40,11 +40,11 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
 use self::host::Hosts;
-use self::response::{Refusal, Response};
-use self::route::{Asked, Route};
+use self::response::{HttpRefusal, Response};
+use self::route::{JobAddress, Route};
 use self::wire::Wire;
-use crate::client::ipc::Desk;
-use crate::connection_limit::{Place, Places};
+use crate::client::ipc::RunnerContext;
+use crate::connection_limit::{ConnectionPermit, ConnectionLimit};
 use tidegate_engine::PendingIndex;
 use tidegate_model::Address;
 use tidegate_model::log_target;
@@ -78,8 +78,8 @@ pub(crate) struct Server {
 
 /// What every request may need.
 #[derive(Clone)]
-pub(crate) struct Shop {
-    desk: Desk,
+pub(crate) struct HttpContext {
+    desk: RunnerContext,
     hosts: Arc<Hosts>,
     /// Bytes of bodies that there is room for.
     room: Arc<Semaphore>,
@@ -91,7 +91,7 @@ pub(crate) struct Shop {
 
 impl Server {
     /// Opens the port, and serves it on a thread of its own. So many `files` may be open.
-    pub(crate) fn start(listen: SocketAddr, desk: Desk, files: u64) -> io::Result<Self> {
+    pub(crate) fn start(listen: SocketAddr, desk: RunnerContext, files: u64) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -99,7 +99,7 @@ impl Server {
         let (stop, stopped) = watch::channel(());
         let (ended, over) = std::sync::mpsc::sync_channel(1);
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
-        let shop = Shop {
+        let shop = HttpContext {
             hosts: Arc::new(Hosts::new(address, &desk.configuration.settings.hosts)),
             desk,
             room: semaphore(BODIES_BYTES),
@@ -135,18 +135,18 @@ impl Server {
     }
 }
 
-fn places(files: u64) -> Places {
+fn places(files: u64) -> ConnectionLimit {
     let works = (files / FILES_PER_CONNECTION).clamp(WORKS_MIN, WORKS_MAX);
     let spare = (works / WORKS_PER_SPARE).max(WORKS_MIN);
     let count = |number| usize::try_from(number).unwrap_or(usize::MAX);
-    Places::new(count(works + spare), count(works))
+    ConnectionLimit::new(count(works + spare), count(works))
 }
 
 /// Accepts connections until it is stopped, and waits then until those that there are have ended.
 async fn serve(
     listener: tokio::net::TcpListener,
-    shop: Shop,
-    places: Places,
+    shop: HttpContext,
+    places: ConnectionLimit,
     mut stopped: watch::Receiver<()>,
 ) {
     loop {
@@ -172,7 +172,7 @@ async fn serve(
     places.empty().await;
 }
 
-async fn converse(stream: TcpStream, shop: Shop, place: Arc<Place>, mut stopped: watch::Receiver<()>) {
+async fn converse(stream: TcpStream, shop: HttpContext, place: Arc<ConnectionPermit>, mut stopped: watch::Receiver<()>) {
     // Answers are short, and are waited for.
     let _ = stream.set_nodelay(true);
     let wire = Wire::new(stream, Arc::clone(&place));
@@ -204,7 +204,7 @@ async fn converse(stream: TcpStream, shop: Shop, place: Arc<Place>, mut stopped:
     }
 }
 
-async fn answer(request: Request<Incoming>, shop: &Shop, place: &Arc<Place>) -> Response {
+async fn answer(request: Request<Incoming>, shop: &HttpContext, place: &Arc<ConnectionPermit>) -> Response {
     place.asks(!request.body().is_end_stream());
     let outcome = match admit(&request, shop) {
         // There is always a place for that.
@@ -213,7 +213,7 @@ async fn answer(request: Request<Incoming>, shop: &Shop, place: &Arc<Place>) -> 
         Ok(route) => carry_out(route, request, shop, place).await,
         Err(refusal) => Err(refusal),
     };
-    let mut response = outcome.unwrap_or_else(Refusal::into_response);
+    let mut response = outcome.unwrap_or_else(HttpRefusal::into_response);
     if place.is_sending() {
         // What still comes is not read as another request.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -223,7 +223,7 @@ async fn answer(request: Request<Incoming>, shop: &Shop, place: &Arc<Place>) -> 
 }
 
 /// What is asked for, if it may be.
-fn admit(request: &Request<Incoming>, shop: &Shop) -> Result<Route, Refusal> {
+fn admit(request: &Request<Incoming>, shop: &HttpContext) -> Result<Route, HttpRefusal> {
     shop.hosts.admit(request.uri(), request.headers())?;
     let route = Route::of(request.uri().path())?;
     route.check(request.uri().query())?;
@@ -233,9 +233,9 @@ fn admit(request: &Request<Incoming>, shop: &Shop) -> Result<Route, Refusal> {
 async fn carry_out(
     route: Route,
     request: Request<Incoming>,
-    shop: &Shop,
-    place: &Place,
-) -> Result<Response, Refusal> {
+    shop: &HttpContext,
+    place: &ConnectionPermit,
+) -> Result<Response, HttpRefusal> {
     match route {
         Route::Source(address) => push::take(request, &address, shop, place).await,
         Route::Job(asked) => look(&request, asked, shop).await,
@@ -245,16 +245,16 @@ async fn carry_out(
     }
 }
 
-fn health(shop: &Shop) -> Response {
+fn health(shop: &HttpContext) -> Response {
     response::health(shop.desk.handle.stats().full())
 }
 
-fn crowded() -> Refusal {
+fn crowded() -> HttpRefusal {
     let error = "the runner has as many requests in hand as it works on at a time; nothing was taken";
-    Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing()
+    HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing()
 }
 
-async fn look(request: &Request<Incoming>, asked: Asked, shop: &Shop) -> Result<Response, Refusal> {
+async fn look(request: &Request<Incoming>, asked: JobAddress, shop: &HttpContext) -> Result<Response, HttpRefusal> {
     only(request, &[Method::GET, Method::HEAD])?;
     let (_, source) = push::find(&asked.queue, &shop.desk.configuration)?;
     push::admit(request.headers(), source)?;
@@ -263,7 +263,7 @@ async fn look(request: &Request<Incoming>, asked: Asked, shop: &Shop) -> Result<
     aside(move || job_status::status(&asked, &desk)).await
 }
 
-async fn poll(request: &Request<Incoming>, step: Address, shop: &Shop) -> Result<Response, Refusal> {
+async fn poll(request: &Request<Incoming>, step: Address, shop: &HttpContext) -> Result<Response, HttpRefusal> {
     only(request, &[Method::POST])?;
     let desk = shop.desk.clone();
     aside(move || poll::poll(&step, &desk)).await
@@ -271,12 +271,12 @@ async fn poll(request: &Request<Incoming>, step: Address, shop: &Shop) -> Result
 
 /// Does what may take a while where no other request waits for it.
 async fn aside<T: Send + 'static>(
-    task: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
+    task: impl FnOnce() -> Result<T, HttpRefusal> + Send + 'static,
+) -> Result<T, HttpRefusal> {
     let done = tokio::task::spawn_blocking(task).await;
-    done.unwrap_or_else(|error| Err(Refusal::broken(&error.to_string())))
+    done.unwrap_or_else(|error| Err(HttpRefusal::broken(&error.to_string())))
 }
 
-fn only(request: &Request<Incoming>, methods: &[Method]) -> Result<(), Refusal> {
-    if methods.contains(request.method()) { Ok(()) } else { Err(Refusal::method(request.method(), methods)) }
+fn only(request: &Request<Incoming>, methods: &[Method]) -> Result<(), HttpRefusal> {
+    if methods.contains(request.method()) { Ok(()) } else { Err(HttpRefusal::method(request.method(), methods)) }
 }

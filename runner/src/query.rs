@@ -26,9 +26,9 @@ pub(crate) use self::age::Oldest;
 pub(crate) use self::explain::PAUSED;
 pub(crate) use self::parked::{DelayedPage, DelayedStatus, WaitsFor};
 pub(crate) use self::step_status::{
-    AskedStatus, ClosedStatus, Halted, HeldBehind, LaneStatus, LanesStatus, StepStatus,
+    ProbeStatus, BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, StepStatus,
 };
-pub(crate) use job::{JobStatus, Status, StepOutcome};
+pub(crate) use job::{JobStatus, JobState, StepOutcome};
 #[cfg(test)]
 pub(crate) use preview::Unseen;
 pub(crate) use preview::{Preview, PreviewedRound};
@@ -201,7 +201,7 @@ pub(crate) struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) transaction: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) origin: Option<Made>,
+    pub(crate) origin: Option<JobMaker>,
     /// The provenance that it carries along.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) meta: Option<Box<RawValue>>,
@@ -213,7 +213,7 @@ pub(crate) struct Job {
 
 /// The delivery that made a job.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Made {
+pub(crate) struct JobMaker {
     pub(crate) step: String,
     /// By input, as it enters the hash: the index.
     pub(crate) inputs: BTreeMap<String, u64>,
@@ -302,7 +302,7 @@ fn answer_from(
             Ok(Answer::Changed(changed.into_iter().map(shown).collect()))
         }
         Query::Verify => verify(store).map(|report| {
-            let tidegate_store::Report { queues, jobs, bytes, problems, .. } = report;
+            let tidegate_store::VerifyReport { queues, jobs, bytes, problems, .. } = report;
             Answer::Verify(Verified { queues, jobs, bytes, problems })
         }),
         Query::Export { file } => write_export(store, file),

@@ -13,7 +13,7 @@ use tidegate_config::LoadOptions;
 use tidegate_dispatch::RunOutcome;
 use tidegate_engine::{Generation, Run, RunOptions, Stats};
 use tidegate_model::SystemClock;
-use tidegate_store::{Attempts, Store};
+use tidegate_store::{CrashGuard, Store};
 
 use crate::{floor, paths, plugins, waiting};
 
@@ -81,7 +81,7 @@ pub(crate) fn prepare(folder: &Path) -> Result<(Run, Store), Box<dyn Error>> {
         .map_err(|diagnostics| diagnostics.render(false))?;
     let opened = tidegate_store::open(&generation.configuration.data)?;
     let store = opened.0.clone();
-    let attempts = Attempts::open(&generation.configuration.data);
+    let attempts = CrashGuard::open(&generation.configuration.data);
     let run = Run::new(generation.configuration, opened, Arc::new(SystemClock), RunOptions::default());
     Ok((run.with_attempts(attempts).with_plugins(generation.plugins), store))
 }

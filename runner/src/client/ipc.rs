@@ -14,7 +14,7 @@ use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use crate::connection_limit::{Place, Places};
+use crate::connection_limit::{ConnectionPermit, ConnectionLimit};
 use crate::query::{Answer, Query, answer};
 use tidegate_config::Configuration;
 use tidegate_engine::{Chain, Handle, Request, RequestOutcome};
@@ -55,7 +55,7 @@ pub(crate) enum Question {
 /// What it says to that.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Told {
+pub(crate) enum IpcAnswer {
     Answer(Answer),
     /// A change: what it came to, or why it was not made.
     Change(Result<RequestOutcome, String>),
@@ -64,14 +64,14 @@ pub(crate) enum Told {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reply {
-    Told(Told),
-    Refusal(Refusal),
+    Told(IpcAnswer),
+    Refusal(IpcRefusal),
 }
 
 /// Why a question has no answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Refusal {
+pub(crate) enum IpcRefusal {
     /// The store is closed just now: the runner is ending, or waits for room.
     Closed(String),
     Other(String),
@@ -79,7 +79,7 @@ pub(crate) enum Refusal {
 
 /// Who answers: what is needed for it.
 #[derive(Clone, Debug)]
-pub(crate) struct Desk {
+pub(crate) struct RunnerContext {
     pub(crate) store: Store,
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) handle: Handle,
@@ -87,7 +87,7 @@ pub(crate) struct Desk {
 
 /// The conversations that go on, and the socket that they began at.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Conversations(Arc<Open>);
+pub(crate) struct OpenConnections(Arc<Open>);
 
 #[derive(Debug, Default)]
 struct Open {
@@ -97,7 +97,7 @@ struct Open {
     socket: OnceLock<(u64, u64)>,
 }
 
-impl Conversations {
+impl OpenConnections {
     /// Waits a moment until all of them are over, so that nobody has to guess what became of a change.
     pub(crate) fn finish(&self) {
         let Open { count, over, .. } = &*self.0;
@@ -125,8 +125,8 @@ impl Conversations {
 /// is there belongs to no other runner. So many `files` may be open.
 pub(crate) fn serve(
     data: &Path,
-    desk: Desk,
-    conversations: Conversations,
+    desk: RunnerContext,
+    conversations: OpenConnections,
     files: u64,
 ) -> io::Result<impl Future<Output = ()> + use<>> {
     let path = data.join(NAME);
@@ -134,7 +134,7 @@ pub(crate) fn serve(
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let address = Short::of(data)?;
+    let address = SocketPath::of(data)?;
     let listener = UnixListener::bind(&address.path)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     if let Some(id) = socket_id(&path) {
@@ -142,7 +142,7 @@ pub(crate) fn serve(
     }
     let count = (files / FILES_PER_CONVERSATION).clamp(CONVERSATIONS_MIN, CONVERSATIONS_MAX);
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    let (places, room) = (Places::new(count, count), Arc::new(Semaphore::new(QUESTIONS_BYTES as usize)));
+    let (places, room) = (ConnectionLimit::new(count, count), Arc::new(Semaphore::new(QUESTIONS_BYTES as usize)));
     Ok(async move {
         let _address = address;
         loop {
@@ -173,8 +173,8 @@ pub(crate) fn serve(
 
 async fn converse(
     mut stream: tokio::net::UnixStream,
-    desk: Desk,
-    place: &Place,
+    desk: RunnerContext,
+    place: &ConnectionPermit,
     room: &Semaphore,
 ) -> io::Result<()> {
     let (reading, mut writing) = stream.split();
@@ -182,7 +182,7 @@ async fn converse(
     place.asks(false);
     // Neither the store nor the run is waited for on a thread that carries I/O.
     let reply = tokio::task::spawn_blocking(move || reply(&question, &desk)).await;
-    let reply = reply.unwrap_or_else(|error| Reply::Refusal(Refusal::Other(error.to_string())));
+    let reply = reply.unwrap_or_else(|error| Reply::Refusal(IpcRefusal::Other(error.to_string())));
     let mut text = serde_json::to_vec(&reply)?;
     text.push(b'\n');
     writing.write_all(&text).await
@@ -191,7 +191,7 @@ async fn converse(
 /// Reads a question, up to the end of its line, and takes the room for a long one.
 async fn listen<'r>(
     reading: impl AsyncRead + Unpin,
-    place: &Place,
+    place: &ConnectionPermit,
     room: &'r Semaphore,
 ) -> io::Result<(Vec<u8>, Option<SemaphorePermit<'r>>)> {
     let (mut reading, mut question, mut taken) =
@@ -214,19 +214,19 @@ async fn listen<'r>(
     }
 }
 
-fn reply(question: &[u8], desk: &Desk) -> Reply {
+fn reply(question: &[u8], desk: &RunnerContext) -> Reply {
     match serde_json::from_slice(question) {
         Ok(Question::Look(query)) => {
             match answer(&desk.store, &desk.configuration, Some(&desk.handle), &query) {
-                Ok(answer) => Reply::Told(Told::Answer(answer)),
-                Err(error @ ReadError::Interrupted) => Reply::Refusal(Refusal::Closed(error.to_string())),
-                Err(error) => Reply::Refusal(Refusal::Other(Chain(&error).to_string())),
+                Ok(answer) => Reply::Told(IpcAnswer::Answer(answer)),
+                Err(error @ ReadError::Interrupted) => Reply::Refusal(IpcRefusal::Closed(error.to_string())),
+                Err(error) => Reply::Refusal(IpcRefusal::Other(Chain(&error).to_string())),
             }
         }
         Ok(Question::Change(request)) => change(request, &desk.handle),
         Err(error) => {
             let what = format!("not a question that this version understands: {error}");
-            Reply::Refusal(Refusal::Other(what))
+            Reply::Refusal(IpcRefusal::Other(what))
         }
     }
 }
@@ -234,11 +234,11 @@ fn reply(question: &[u8], desk: &Desk) -> Reply {
 fn change(request: Request, run: &Handle) -> Reply {
     if let Some(why) = run.stats().full() {
         let what = format!("the disk is full, so nothing was changed: {why}");
-        return Reply::Refusal(Refusal::Other(what));
+        return Reply::Refusal(IpcRefusal::Other(what));
     }
     match run.ask_unless_it_ends(request) {
-        Some(outcome) => Reply::Told(Told::Change(outcome)),
-        None => Reply::Refusal(Refusal::Closed("the runner is just ending".to_owned())),
+        Some(outcome) => Reply::Told(IpcAnswer::Change(outcome)),
+        None => Reply::Refusal(IpcRefusal::Closed("the runner is just ending".to_owned())),
     }
 }
 
@@ -246,8 +246,8 @@ fn change(request: Request, run: &Handle) -> Reply {
 ///
 /// # Errors
 /// Where something listens and does not answer sensibly.
-pub(crate) fn ask(data: &Path, question: &Question) -> io::Result<Option<Result<Told, Refusal>>> {
-    let Ok(address) = Short::of(data) else { return Ok(None) };
+pub(crate) fn ask(data: &Path, question: &Question) -> io::Result<Option<Result<IpcAnswer, IpcRefusal>>> {
+    let Ok(address) = SocketPath::of(data) else { return Ok(None) };
     let Ok(stream) = UnixStream::connect(&address.path) else { return Ok(None) };
     match converse_with(stream, question) {
         // It was just ending; its store is free in a moment.
@@ -262,7 +262,7 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionReset | BrokenPipe | UnexpectedEof)
 }
 
-fn converse_with(mut stream: UnixStream, question: &Question) -> io::Result<Result<Told, Refusal>> {
+fn converse_with(mut stream: UnixStream, question: &Question) -> io::Result<Result<IpcAnswer, IpcRefusal>> {
     let patience = match question {
         Question::Look(Query::Verify | Query::Export { .. }) => PATIENCE_WITH_EVERYTHING,
         Question::Look(_) => PATIENCE,
@@ -285,13 +285,13 @@ fn converse_with(mut stream: UnixStream, question: &Question) -> io::Result<Resu
 }
 
 /// The socket's path in a form that fits a socket's address.
-struct Short {
+struct SocketPath {
     path: PathBuf,
     /// Keeps the short form alive.
     _folder: Option<std::fs::File>,
 }
 
-impl Short {
+impl SocketPath {
     fn of(data: &Path) -> io::Result<Self> {
         let path = data.join(NAME);
         if path.as_os_str().len() <= PATH_MAX {

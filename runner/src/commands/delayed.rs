@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::{Cancel, DelayedChoice, DelayedList, Format};
-use crate::client::{Place, ask, other_question, print_json, print_text};
+use crate::client::{Target, ask, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::moves::{How, Outcomes};
@@ -12,7 +12,7 @@ use crate::output::terminal::{confirm, cut, width};
 use crate::query::{Answer, DelayedPage, DelayedStatus, JOBS_MAX, Query, WaitsFor};
 use tidegate_engine::{ParkedJobRef, Request};
 use tidegate_model::suggest::did_you_mean;
-use tidegate_model::{Address, Status};
+use tidegate_model::{Address, ExternalStatus};
 
 /// How many jobs one change deals with.
 const AT_ONCE: usize = 1000;
@@ -79,7 +79,7 @@ fn columns_of(jobs: &[DelayedStatus], width: Option<usize>) -> [Column; 5] {
 fn due(job: &DelayedStatus, handle_max: Option<usize>) -> String {
     match (job.waits_for, &job.due, &job.handle, &job.output) {
         (WaitsFor::Outside, _, Some(handle), _) => {
-            let stands = job.told.unwrap_or(Status::Pending).as_str();
+            let stands = job.told.unwrap_or(ExternalStatus::Pending).as_str();
             let handle = on_one_line(handle);
             let handle = handle_max.map_or_else(|| handle.clone(), |most| cut(&handle, most));
             format!("{stands} as `{handle}`")
@@ -107,7 +107,7 @@ pub(crate) fn cancel(command: &Cancel) -> Exit {
 type Chosen = BTreeMap<Address, BTreeSet<ParkedJobRef>>;
 
 fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
-    let place = Place::of(&command.config, command.data.clone())?;
+    let place = Target::of(&command.config, command.data.clone())?;
     let (mut chosen, mut outcomes) = (Chosen::new(), Outcomes::new(&place, how));
     for text in &command.jobs {
         choose(&place, text, how, &mut chosen, &mut outcomes)?;
@@ -141,7 +141,7 @@ fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
 
 /// Adds the jobs that `text` means, as far as this can be done with them.
 fn choose(
-    place: &Place,
+    place: &Target,
     text: &str,
     how: How,
     chosen: &mut Chosen,
@@ -211,7 +211,7 @@ fn choose(
 }
 
 /// Nothing that waits was made of the job; perhaps its queue was mistyped.
-fn nothing_of(place: &Place, job: &str) -> Exit {
+fn nothing_of(place: &Target, job: &str) -> Exit {
     let queue = job.rsplit_once('/').map_or(job, |(queue, _)| queue);
     let inputs = place.configuration.steps.iter().flat_map(|step| &step.inputs);
     let names: Vec<String> = inputs.map(|input| input.address.to_string()).collect();

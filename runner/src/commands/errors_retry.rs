@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::{ErrorsChoice, ErrorsRetry, Format};
 use crate::client::where_filter::Where;
-use crate::client::{Place, Teller, other_question, print_json, print_text};
+use crate::client::{Target, AnsweredBy, other_question, print_json, print_text};
 use crate::output::error_record::Record;
 use crate::output::exit;
 use crate::output::exit::Exit;
@@ -52,7 +52,7 @@ fn replace(command: &ErrorsChoice, file: &Path) -> Result<Exit, Exit> {
         return Err(exit::misuse("`--payload` is for one error: name it as PIPELINE/QUEUE/INDEX"));
     };
     let payload = read_payload(file)?;
-    let place = Place::of(&command.config, command.data.clone())?;
+    let place = Target::of(&command.config, command.data.clone())?;
     let filter = Where::new(command.filter.as_deref(), "error")?;
     let (mut choice, mut chosen) =
         (Choice { command, filter, place: &place, steps: BTreeSet::new() }, Chosen::new());
@@ -97,7 +97,7 @@ pub(crate) fn handle(command: &ErrorsChoice, how: How) -> Exit {
 
 fn deal(command: &ErrorsChoice, how: How) -> Result<Exit, Exit> {
     let selectors = selectors(command)?;
-    let place = Place::of(&command.config, command.data.clone())?;
+    let place = Target::of(&command.config, command.data.clone())?;
     let filter = Where::new(command.filter.as_deref(), "error")?;
     let mut choice = Choice { command, filter, place: &place, steps: BTreeSet::new() };
     let chosen = choice.errors(&selectors)?;
@@ -129,7 +129,7 @@ fn deal(command: &ErrorsChoice, how: How) -> Result<Exit, Exit> {
 }
 
 /// A runner goes on with the files that it has read: a mended script would not be the one that runs.
-fn must_run_what_is_on_disk(place: &Place, steps: BTreeSet<Address>) -> Result<(), Exit> {
+fn must_run_what_is_on_disk(place: &Target, steps: BTreeSet<Address>) -> Result<(), Exit> {
     let query = Query::Changed { steps: steps.into_iter().collect() };
     let Answer::Changed(changed) = place.ask(query)? else { return Err(other_question()) };
     if changed.is_empty() {
@@ -142,7 +142,7 @@ fn must_run_what_is_on_disk(place: &Place, steps: BTreeSet<Address>) -> Result<(
 }
 
 /// Deals with some errors. Where one of them stands in the way, the others are dealt with all the same.
-fn change(place: &Place, how: How, queue: &Address, some: &[u64], done: &mut Done) -> Result<Teller, Exit> {
+fn change(place: &Target, how: How, queue: &Address, some: &[u64], done: &mut Done) -> Result<AnsweredBy, Exit> {
     let (queue, indices) = (queue.clone(), some.to_vec());
     let request = match how {
         How::Retry => Request::Retry { queue: queue.clone(), errors: indices },
@@ -184,7 +184,7 @@ struct Refused {
     why: String,
 }
 
-fn tell(command: &ErrorsChoice, how: How, done: &Done, teller: Option<Teller>) -> Exit {
+fn tell(command: &ErrorsChoice, how: How, done: &Done, teller: Option<AnsweredBy>) -> Exit {
     let exit = if done.refused.is_empty() { Exit::Done } else { Exit::Failed };
     if command.format == Format::Json {
         return print_json(done, exit);
@@ -192,7 +192,7 @@ fn tell(command: &ErrorsChoice, how: How, done: &Done, teller: Option<Teller>) -
     if done.errors > 0 {
         let count = errors(done.errors);
         print_text(&match (how, teller) {
-            (How::Retry, Some(Teller::Runner)) => format!("{count} put back: the jobs run again now"),
+            (How::Retry, Some(AnsweredBy::Runner)) => format!("{count} put back: the jobs run again now"),
             (How::Retry, _) => format!("{count} put back: the jobs run again with the next `tidegate run`"),
             (How::Drop, _) => format!("{count} dropped"),
         });
@@ -276,7 +276,7 @@ fn selectors(command: &ErrorsChoice) -> Result<Vec<Selector>, Exit> {
 struct Choice<'a> {
     command: &'a ErrorsChoice,
     filter: Where,
-    place: &'a Place,
+    place: &'a Target,
     /// Those that the chosen errors are of.
     steps: BTreeSet<Address>,
 }

@@ -1,6 +1,6 @@
 //! `tidegate graph`: what feeds what, drawn or told.
 
-use crate::cli::{Format, Graph, GraphFormat, Look};
+use crate::cli::{Format, Graph, GraphFormat, QueryOptions};
 use crate::client::{ask, options, print_json, print_text};
 use crate::graph::topology::{Depths, Topology};
 use crate::output::exit;
@@ -32,7 +32,7 @@ pub(crate) fn graph(command: &Graph) -> Exit {
 
 /// How many jobs wait, from the running runner or the store of one that is not running.
 fn depths(command: &Graph) -> Result<Depths, Exit> {
-    let look = Look { config: command.config.clone(), data: command.data.clone(), format: Format::Text };
+    let look = QueryOptions { config: command.config.clone(), data: command.data.clone(), format: Format::Text };
     match (ask(&look, Query::Status { lanes: 0 })?, ask(&look, Query::Queues)?) {
         (Answer::Status(steps), Answer::Queues(queues)) => Ok(Depths::of(&steps, &queues)),
         _ => Err(exit::fail("the runner answered another question; is it of another version?")),

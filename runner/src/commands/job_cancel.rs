@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::job_show::parse;
 use crate::cli::{Format, JobCancel};
-use crate::client::{Place, other_question, print_text};
+use crate::client::{Target, other_question, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::moves::{How, Outcomes};
 use crate::output::terminal::confirm;
 use crate::output::times;
-use crate::query::{Answer, DelayedStatus, JOBS_MAX, Query, Status, StepOutcome, WaitsFor};
+use crate::query::{Answer, DelayedStatus, JOBS_MAX, Query, JobState, StepOutcome, WaitsFor};
 use tidegate_config::Step;
 use tidegate_engine::{ParkedJobRef, Request, may_cancel};
 use tidegate_model::suggest::did_you_mean;
@@ -18,7 +18,7 @@ use tidegate_model::{Address, Clock as _, SystemClock, Timestamp, format_duratio
 
 /// How a job stands at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stands {
+enum JobStanding {
     Waits,
     Outside,
     /// An attempt at it was begun that may be seen outside.
@@ -32,7 +32,7 @@ enum Stands {
 /// A step that a job is taken out of, and what of it.
 struct Cut<'a> {
     step: &'a Step,
-    stands: Stands,
+    stands: JobStanding,
     /// Where it stands by itself.
     rows: Vec<ParkedJobRef>,
     /// Outputs that were made of it already, and are only due later.
@@ -49,13 +49,13 @@ pub(crate) fn cancel(command: &JobCancel) -> Exit {
 
 fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
     let (queue, index) = parse(&command.job)?;
-    let place = Place::of(&command.look.config, command.look.data.clone())?;
+    let place = Target::of(&command.look.config, command.look.data.clone())?;
     let cuts = cuts(&place, command, (&queue, index))?;
     // Before anything is changed, so that it is all or nothing.
     all_can(&cuts, command.drop)?;
     let names: Vec<String> = cuts.iter().map(|cut| cut.step.address.to_string()).collect();
     let end = if command.drop { "will be gone for good" } else { "will go to the error queue" };
-    let is_outside = cuts.iter().any(|cut| cut.stands == Stands::Outside);
+    let is_outside = cuts.iter().any(|cut| cut.stands == JobStanding::Outside);
     let but =
         if is_outside { " An outside system has it, and may finish it there all the same." } else { "" };
     confirm(&format!("The job {} of {} {end}.{but}", command.job, names.join(", ")), command.yes)?;
@@ -73,7 +73,7 @@ fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
 
 /// The steps that read the job and are not through with it; at least one.
 fn cuts<'a>(
-    place: &'a Place,
+    place: &'a Target,
     command: &JobCancel,
     (queue, index): (&Address, u64),
 ) -> Result<Vec<Cut<'a>>, Exit> {
@@ -88,7 +88,7 @@ fn cuts<'a>(
         },
         _ => return Err(other_question()),
     };
-    let waits = |(_, stands): &(String, Stands)| *stands != Stands::Through;
+    let waits = |(_, stands): &(String, JobStanding)| *stands != JobStanding::Through;
     let somewhere = stands.iter().any(waits);
     if let Some(wanted) = &command.step {
         stands = vec![only(place, wanted, queue, stands)?];
@@ -99,7 +99,7 @@ fn cuts<'a>(
     }
     let declared = |name: &str| place.configuration.steps.iter().find(|one| one.address.to_string() == name);
     let declared = stands.iter().filter_map(|(name, stands)| Some((declared(name)?, *stands)));
-    let cut = |(step, stands): (&'a Step, Stands)| {
+    let cut = |(step, stands): (&'a Step, JobStanding)| {
         let rows = rows(place, step, &command.job)?;
         let is_output = |row: &&DelayedStatus| row.waits_for == WaitsFor::Output;
         let begun = rows.iter().find(|row| row.waits_for == WaitsFor::Attempt);
@@ -118,19 +118,19 @@ fn cuts<'a>(
 }
 
 /// Adds the steps that read a source, for which nothing stands in the store.
-fn with_readers(place: &Place, source: &Address, mut stands: Vec<(String, Stands)>) -> Vec<(String, Stands)> {
+fn with_readers(place: &Target, source: &Address, mut stands: Vec<(String, JobStanding)>) -> Vec<(String, JobStanding)> {
     for step in &place.configuration.steps {
         let name = step.address.to_string();
         let reads = step.inputs.iter().any(|input| input.address == *source);
         if reads && stands.iter().all(|(known, _)| *known != name) {
-            stands.push((name, Stands::Through));
+            stands.push((name, JobStanding::Through));
         }
     }
     stands
 }
 
 /// Says that there is nothing to take out. It is no failure where only the step that was named has nothing of it.
-fn nothing(place: &Place, command: &JobCancel, somewhere: bool, is_source: bool) -> Exit {
+fn nothing(place: &Target, command: &JobCancel, somewhere: bool, is_source: bool) -> Exit {
     let job = &command.job;
     match &command.step {
         Some(step) if somewhere && command.look.format == Format::Text => {
@@ -150,23 +150,23 @@ fn nothing(place: &Place, command: &JobCancel, somewhere: bool, is_source: bool)
     }
 }
 
-fn how(step: &StepOutcome) -> Stands {
+fn how(step: &StepOutcome) -> JobStanding {
     match step.status {
-        Status::Waiting | Status::Delayed => Stands::Waits,
-        Status::Begun => Stands::Begun,
-        Status::Pending if step.told.is_some_and(|told| !told.waits()) => Stands::Said,
-        Status::Pending => Stands::Outside,
-        Status::Failed | Status::Cancelled | Status::Done | Status::Before => Stands::Through,
+        JobState::Waiting | JobState::Delayed => JobStanding::Waits,
+        JobState::Begun => JobStanding::Begun,
+        JobState::Pending if step.told.is_some_and(|told| !told.waits()) => JobStanding::Said,
+        JobState::Pending => JobStanding::Outside,
+        JobState::Failed | JobState::Cancelled | JobState::Done | JobState::Before => JobStanding::Through,
     }
 }
 
 /// The one step that is wanted, of those that read the job.
 fn only(
-    place: &Place,
+    place: &Target,
     wanted: &str,
     queue: &Address,
-    stands: Vec<(String, Stands)>,
-) -> Result<(String, Stands), Exit> {
+    stands: Vec<(String, JobStanding)>,
+) -> Result<(String, JobStanding), Exit> {
     let names: Vec<String> = stands.iter().map(|(name, _)| name.clone()).collect();
     if let Some(found) = stands.into_iter().find(|(name, _)| name == wanted) {
         return Ok(found);
@@ -182,7 +182,7 @@ fn only(
 }
 
 /// The steps for which a job stands in the store by itself, each with how.
-fn by_itself(place: &Place, job: &str) -> Result<Vec<(String, Stands)>, Exit> {
+fn by_itself(place: &Target, job: &str) -> Result<Vec<(String, JobStanding)>, Exit> {
     let job = Some(job.to_owned());
     let Answer::Delayed(page) =
         place.ask(Query::Delayed { step: None, job, after: None, limit: JOBS_MAX })?
@@ -192,9 +192,9 @@ fn by_itself(place: &Place, job: &str) -> Result<Vec<(String, Stands)>, Exit> {
     let mut steps = BTreeMap::new();
     for job in page.jobs.into_iter().filter(|job| job.configured) {
         let stands = match job.waits_for {
-            WaitsFor::Time | WaitsFor::Turn | WaitsFor::Output => Stands::Waits,
-            WaitsFor::Attempt => Stands::Begun,
-            WaitsFor::Outside => Stands::Outside,
+            WaitsFor::Time | WaitsFor::Turn | WaitsFor::Output => JobStanding::Waits,
+            WaitsFor::Attempt => JobStanding::Begun,
+            WaitsFor::Outside => JobStanding::Outside,
         };
         let worst = steps.entry(job.step).or_insert(stands);
         *worst = stands.max(*worst);
@@ -203,7 +203,7 @@ fn by_itself(place: &Place, job: &str) -> Result<Vec<(String, Stands)>, Exit> {
 }
 
 /// Where the job stands by itself for a step.
-fn rows(place: &Place, step: &Step, job: &str) -> Result<Vec<DelayedStatus>, Exit> {
+fn rows(place: &Target, step: &Step, job: &str) -> Result<Vec<DelayedStatus>, Exit> {
     let (step, job) = (Some(step.address.to_string()), Some(job.to_owned()));
     match place.ask(Query::Delayed { step, job, after: None, limit: JOBS_MAX })? {
         Answer::Delayed(page) => Ok(page.jobs),
@@ -237,8 +237,8 @@ fn all_can(cuts: &[Cut<'_>], drop: bool) -> Result<(), Exit> {
         }
         match (may_cancel(step, *fresh, drop), stands) {
             (Err(why), _) => obstacles.push(why),
-            (Ok(()), Stands::Begun) => obstacles.push(running(step, *since)),
-            (Ok(()), Stands::Said) => {
+            (Ok(()), JobStanding::Begun) => obstacles.push(running(step, *since)),
+            (Ok(()), JobStanding::Said) => {
                 obstacles.push(format!(
                     "at step `{name}`, an outside system is through with it, which is delivered"
                 ));

@@ -1,13 +1,13 @@
 //! `tidegate job`: what has become of one job, and taking it out.
 
 use crate::cli::{Format, JobShow};
-use crate::client::{Place, Teller, other_question, print_json, print_text};
+use crate::client::{Target, AnsweredBy, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::hint::with_command;
 use crate::output::table::{jobs, on_one_line};
 use crate::output::terminal::{cut, indented, width};
-use crate::query::{Answer, JobStatus, Query, Status, StepOutcome};
+use crate::query::{Answer, JobStatus, Query, JobState, StepOutcome};
 use tidegate_config::Invocation;
 use tidegate_model::Address;
 
@@ -20,7 +20,7 @@ pub(crate) fn show(command: &JobShow) -> Exit {
 
 fn look(command: &JobShow) -> Result<Exit, Exit> {
     let (queue, index) = parse(&command.job)?;
-    let place = Place::of(&command.look.config, command.look.data.clone())?;
+    let place = Target::of(&command.look.config, command.look.data.clone())?;
     let query = Query::Job { queue: queue.to_string(), index, why: true, whole: true };
     let (status, teller) = match place.ask_whoever(query)? {
         (Answer::Job(status), teller) => (status, teller),
@@ -40,7 +40,7 @@ pub(crate) fn parse(job: &str) -> Result<(Address, u64), Exit> {
     parts.ok_or_else(|| exit::misuse(format_args!("`{job}` is no job; write PIPELINE/QUEUE/INDEX")))
 }
 
-fn describe(status: &JobStatus, teller: Teller, given: &Invocation, width: Option<usize>) -> String {
+fn describe(status: &JobStatus, teller: AnsweredBy, given: &Invocation, width: Option<usize>) -> String {
     let told = status.time.as_ref().map(|time| format!("committed {time}"));
     let note = status.note.as_ref().map(|note| match &**note {
         "no longer kept (retain)" => {
@@ -60,14 +60,14 @@ fn describe(status: &JobStatus, teller: Teller, given: &Invocation, width: Optio
     }
     for step in &status.steps {
         lines.push(indented(&format!("{}: {}", step.step, headline(step)), 2, width));
-        let reason = step.reason.as_ref().filter(|_| step.status != Status::Cancelled);
+        let reason = step.reason.as_ref().filter(|_| step.status != JobState::Cancelled);
         lines.extend(
             reason
                 .map(|reason| format!("{}: {}", which_failed(step), on_one_line(&reason.replace('\n', " "))))
                 .map(|reason| indented(&reason, 4, width)),
         );
         if !step.joined_with.is_empty() {
-            let will = if step.status == Status::Waiting { "goes with" } else { "joined with" };
+            let will = if step.status == JobState::Waiting { "goes with" } else { "joined with" };
             lines.push(indented(&format!("{will} {}", step.joined_with.join(" and ")), 4, width));
         }
         let why = step.why.iter().map(|why| with_command(why, &step.step, given));
@@ -75,7 +75,7 @@ fn describe(status: &JobStatus, teller: Teller, given: &Invocation, width: Optio
         lines.extend(step.outputs.iter().map(|output| format!("    made {}", output.job)));
     }
     let is_over = |step: &StepOutcome| step.status.is_over();
-    if teller == Teller::Store && !status.steps.iter().all(is_over) {
+    if teller == AnsweredBy::Store && !status.steps.iter().all(is_over) {
         lines.push(indented("nothing runs now: this is how the next `tidegate run` finds it", 2, width));
     }
     lines.join("\n")
@@ -84,7 +84,7 @@ fn describe(status: &JobStatus, teller: Teller, given: &Invocation, width: Optio
 /// Of a job that was begun again, the reason is of the attempt before.
 fn which_failed(step: &StepOutcome) -> &'static str {
     match step.status {
-        Status::Begun => "the attempt before failed",
+        JobState::Begun => "the attempt before failed",
         _ => "its last attempt failed",
     }
 }
@@ -96,28 +96,28 @@ fn headline(step: &StepOutcome) -> String {
         Some(more) => format!(", after {more} attempts"),
     };
     match step.status {
-        Status::Waiting => match step.before {
+        JobState::Waiting => match step.before {
             None | Some(0) => "waiting, the first".to_owned(),
             Some(before) => format!("waiting, {} before it", jobs(before)),
         },
-        Status::Begun => format!("begun{attempts}"),
-        Status::Delayed => match &step.until {
+        JobState::Begun => format!("begun{attempts}"),
+        JobState::Delayed => match &step.until {
             Some(until) => format!("delayed until {until}{attempts}"),
             None => format!("due{attempts}"),
         },
-        Status::Pending => match step.told {
+        JobState::Pending => match step.told {
             None => format!("pending with an outside system{attempts}"),
             Some(told) if told.waits() => {
                 format!("pending with an outside system, which calls it `{}`{attempts}", told.as_str())
             }
             Some(told) => format!("`{}` outside, and not delivered yet{attempts}", told.as_str()),
         },
-        Status::Failed => match &step.error {
+        JobState::Failed => match &step.error {
             Some(error) => format!("failed{attempts}: {error}"),
             None => format!("failed{attempts}"),
         },
-        Status::Before => "came before the step began, and is none of its jobs".to_owned(),
-        Status::Cancelled => format!("cancelled: {}", step.reason.as_deref().unwrap_or("it was dropped")),
-        Status::Done => "done".to_owned(),
+        JobState::Before => "came before the step began, and is none of its jobs".to_owned(),
+        JobState::Cancelled => format!("cancelled: {}", step.reason.as_deref().unwrap_or("it was dropped")),
+        JobState::Done => "done".to_owned(),
     }
 }

@@ -1,6 +1,6 @@
 //! `tidegate queue`: what stands on queues.
 
-use crate::cli::{Format, Look};
+use crate::cli::{Format, QueryOptions};
 use crate::client::{ask, other_question, print_json, print_painted, print_text};
 use crate::output::console;
 use crate::output::console::{Paint, painted};
@@ -19,7 +19,7 @@ fn open_errors(queue: &QueueStatus) -> Option<String> {
     }
 }
 
-pub(crate) fn list(command: &Look) -> Exit {
+pub(crate) fn list(command: &QueryOptions) -> Exit {
     let queues = match ask(command, Query::Queues) {
         Ok(Answer::Queues(queues)) => queues,
         Ok(_) => return other_question(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::cli::{Format, QueuePush};
-use crate::client::{Place, Teller, other_question, print_json, print_text};
+use crate::client::{Target, AnsweredBy, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::table::{grouped, jobs};
@@ -30,7 +30,7 @@ const SILENCE: Duration = Duration::from_millis(200);
 const LINE_MAX: u64 = 16 << 20;
 
 pub(crate) fn push(command: &QueuePush) -> Exit {
-    let place = match Place::of(&command.look.config, command.look.data.clone()) {
+    let place = match Target::of(&command.look.config, command.look.data.clone()) {
         Ok(place) => place,
         Err(exit) => return exit,
     };
@@ -53,7 +53,7 @@ pub(crate) fn push(command: &QueuePush) -> Exit {
     tell(command, &pushing, exit, teller)
 }
 
-fn tell(command: &QueuePush, pushing: &Pushing, exit: Exit, teller: Option<Teller>) -> Exit {
+fn tell(command: &QueuePush, pushing: &Pushing, exit: Exit, teller: Option<AnsweredBy>) -> Exit {
     if command.look.format == Format::Json {
         #[derive(Serialize)]
         struct Pushed {
@@ -62,13 +62,13 @@ fn tell(command: &QueuePush, pushing: &Pushing, exit: Exit, teller: Option<Telle
         return print_json(&Pushed { pushed: pushing.pushed }, exit);
     }
     if exit == Exit::Done {
-        let later = if teller == Some(Teller::Store) { "; no runner runs, so they wait there" } else { "" };
+        let later = if teller == Some(AnsweredBy::Store) { "; no runner runs, so they wait there" } else { "" };
         print_text(&format!("{} pushed to {}{later}", jobs(pushing.pushed), pushing.queue));
     }
     exit
 }
 
-fn find(place: &Place, name: &str) -> Result<Address, String> {
+fn find(place: &Target, name: &str) -> Result<Address, String> {
     let queues = &place.configuration.queues;
     if let Some(queue) = queues.iter().find(|queue| queue.address.to_string() == name) {
         if queue.holds_errors {
@@ -106,7 +106,7 @@ fn read_lines(lines: &SyncSender<io::Result<Vec<u8>>>) {
 
 /// Where a push is.
 struct Pushing {
-    place: Place,
+    place: Target,
     queue: Address,
     /// Jobs that stand on the queue.
     pushed: u64,
@@ -120,7 +120,7 @@ struct Pushing {
 }
 
 impl Pushing {
-    fn push_all(&mut self, lines: &Receiver<io::Result<Vec<u8>>>) -> Result<Option<Teller>, Exit> {
+    fn push_all(&mut self, lines: &Receiver<io::Result<Vec<u8>>>) -> Result<Option<AnsweredBy>, Exit> {
         let mut teller = None;
         loop {
             let line = if self.piece.is_empty() {
@@ -162,7 +162,7 @@ impl Pushing {
         Ok(())
     }
 
-    fn push_piece(&mut self) -> Result<Teller, Exit> {
+    fn push_piece(&mut self) -> Result<AnsweredBy, Exit> {
         let jobs = std::mem::take(&mut self.piece);
         self.bytes = 0;
         let outcome = self.place.change(Request::Push { queue: self.queue.clone(), jobs });

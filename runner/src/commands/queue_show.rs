@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::cli::{Format, QueueShow};
 use crate::client::where_filter::Where;
-use crate::client::{Place, Teller, other_question, plain, plain_json, print};
+use crate::client::{Target, AnsweredBy, other_question, plain, plain_json, print};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::terminal::{cut, width};
@@ -21,7 +21,7 @@ const ROOM_MIN: usize = 20;
 const TIME_WIDTH: usize = 24;
 
 pub(crate) fn show(command: &QueueShow) -> Exit {
-    let place = match Place::of(&command.look.config, command.look.data.clone()) {
+    let place = match Target::of(&command.look.config, command.look.data.clone()) {
         Ok(place) => place,
         Err(exit) => return exit,
     };
@@ -50,7 +50,7 @@ pub(crate) fn show(command: &QueueShow) -> Exit {
 
 /// Asks for page after page. `print` answers how many jobs it has printed so far; `None`: nobody reads
 /// them any more.
-fn walk(command: &QueueShow, place: &Place, limit: u64, print: &mut dyn FnMut(Page) -> Option<u64>) -> Exit {
+fn walk(command: &QueueShow, place: &Target, limit: u64, print: &mut dyn FnMut(Page) -> Option<u64>) -> Exit {
     let (queue, to) = (&command.queue, command.to);
     let mut from = match command.from {
         None if command.follow => match last_jobs(place, queue) {
@@ -91,7 +91,7 @@ fn walk(command: &QueueShow, place: &Place, limit: u64, print: &mut dyn FnMut(Pa
         if !command.follow {
             return Exit::Done;
         }
-        if teller == Teller::Store {
+        if teller == AnsweredBy::Store {
             exit::note("that is all there is: no runner runs");
             return Exit::Done;
         }
@@ -100,7 +100,7 @@ fn walk(command: &QueueShow, place: &Place, limit: u64, print: &mut dyn FnMut(Pa
 }
 
 /// Where the last few jobs begin.
-fn last_jobs(place: &Place, queue: &str) -> Result<Option<u64>, Exit> {
+fn last_jobs(place: &Target, queue: &str) -> Result<Option<u64>, Exit> {
     let Answer::Queues(queues) = place.ask(Query::Queues)? else { return Err(other_question()) };
     let state = queues.into_iter().find(|state| state.queue == *queue);
     Ok(state.map(|state| state.first.max((state.head + 1).saturating_sub(LIMIT_DEFAULT))))

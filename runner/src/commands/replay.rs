@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::cli;
 use crate::cli::Format;
-use crate::client::{Place, Teller, other_question, print_json, print_text};
+use crate::client::{Target, AnsweredBy, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::table::jobs;
@@ -21,7 +21,7 @@ pub(crate) fn replay(command: &cli::Replay) -> Exit {
 
 fn run_again(command: &cli::Replay) -> Result<Exit, Exit> {
     let start = start(command)?;
-    let place = Place::of(&command.look.config, command.look.data.clone())?;
+    let place = Target::of(&command.look.config, command.look.data.clone())?;
     let query = Query::Replay { step: command.step.clone(), input: command.input.clone(), start };
     let plan = match place.ask(query)? {
         Answer::Replay(plan) => plan,
@@ -53,8 +53,8 @@ fn run_again(command: &cli::Replay) -> Result<Exit, Exit> {
         return Ok(print_json(&plan, Exit::Done));
     }
     let when = match teller {
-        Teller::Runner => "now",
-        Teller::Store => "with the next `tidegate run`",
+        AnsweredBy::Runner => "now",
+        AnsweredBy::Store => "with the next `tidegate run`",
     };
     print_text(&format!("{} runs {} again {when}", plan.step, jobs(plan.jobs)));
     Ok(Exit::Done)

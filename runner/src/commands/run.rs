@@ -23,7 +23,7 @@ use tidegate_dispatch::RunOutcome;
 use tidegate_engine::{Chain, Generation, RunOptions, RunReport, Stats};
 use tidegate_model::SystemClock;
 use tidegate_model::log_target;
-use tidegate_store::Attempts;
+use tidegate_store::CrashGuard;
 
 pub(crate) fn run(command: &cli::Run) -> Exit {
     let signals = match Signals::watch() {
@@ -49,12 +49,12 @@ pub(crate) fn run(command: &cli::Run) -> Exit {
     let run = tidegate_engine::Run::new(Arc::clone(&configuration), (store.clone(), writer), clock, options)
         .with_plugins(generation.plugins)
         .with_files(generation.files)
-        .with_attempts(Attempts::open(&configuration.data))
+        .with_attempts(CrashGuard::open(&configuration.data))
         .with_setups(Setups::open(&configuration.data));
     let guard = ExitGuard::new();
-    let conversations = ipc::Conversations::default();
+    let conversations = ipc::OpenConnections::default();
     let stats = run.stats();
-    let desk = ipc::Desk { store, configuration: Arc::clone(&configuration), handle: run.handle() };
+    let desk = ipc::RunnerContext { store, configuration: Arc::clone(&configuration), handle: run.handle() };
     let server = match listen(desk.clone(), files) {
         Ok(server) => server,
         Err(exit) => return exit,
@@ -122,7 +122,7 @@ fn sum_up(configuration: &Configuration, stats: &Stats, report: &RunReport, elap
 }
 
 /// Opens the port that the settings name, if they do.
-fn listen(desk: ipc::Desk, files: u64) -> Result<Option<Server>, Exit> {
+fn listen(desk: ipc::RunnerContext, files: u64) -> Result<Option<Server>, Exit> {
     let Some(address) = desk.configuration.settings.listen else { return Ok(None) };
     match Server::start(address, desk, files) {
         Ok(server) => {
@@ -151,7 +151,7 @@ fn listen(desk: ipc::Desk, files: u64) -> Result<Option<Server>, Exit> {
 }
 
 /// Answers questions on the local socket until the process ends.
-fn converse(signals: &Signals, desk: ipc::Desk, conversations: ipc::Conversations, files: u64) {
+fn converse(signals: &Signals, desk: ipc::RunnerContext, conversations: ipc::OpenConnections, files: u64) {
     let configuration = Arc::clone(&desk.configuration);
     let _inside = signals.runtime().enter();
     match ipc::serve(&configuration.data, desk, conversations, files) {

@@ -13,7 +13,7 @@ use crate::output::table::{Column, columns, grouped, on_one_line, short};
 use crate::output::terminal::{cut, indented, width};
 use crate::output::times;
 use crate::query::{
-    Answer, AskedStatus, ClosedStatus, Halted, HeldBehind, LaneStatus, Oldest, Query, StepStatus,
+    Answer, ProbeStatus, BlockStatus, Halted, HeldBehind, LaneStatus, Oldest, Query, StepStatus,
 };
 use tidegate_config::Invocation;
 use tidegate_model::{Clock as _, SystemClock, Timestamp, rfc3339};
@@ -178,7 +178,7 @@ fn remarks(step: &StepStatus, given: &Invocation, now: Timestamp) -> Vec<String>
     remarks.extend(step.closed.as_ref().map(|closed| held(closed, step.gate.as_ref(), now)));
     remarks.extend(step.gate.as_ref().and_then(|gate| silent(gate, now)));
     remarks.extend(step.monitor.as_ref().and_then(|monitor| silent(monitor, now)));
-    if let Some(AskedStatus { failing_since: Some(since), why: Some(why), .. }) = &step.monitor {
+    if let Some(ProbeStatus { failing_since: Some(since), why: Some(why), .. }) = &step.monitor {
         let ago = ago(since, now);
         remarks.push(format!("monitor fails {ago}, so that jobs stay pending: {}", on_one_line(why)));
     }
@@ -206,14 +206,14 @@ fn held_back(HeldBehind { job, until }: &HeldBehind, now: Timestamp) -> String {
 }
 
 /// One that has not answered for so long that it may never.
-fn silent(asked: &AskedStatus, now: Timestamp) -> Option<String> {
+fn silent(asked: &ProbeStatus, now: Timestamp) -> Option<String> {
     let since = asked.asked_since.as_ref()?;
     times::read(since).filter(|&since| times::is_long(since, now))?;
     let whom = asked.name.as_ref().map_or_else(|| "monitor".to_owned(), |name| format!("gate `{name}`"));
     Some(format!("{whom} has not answered {}", ago(since, now)))
 }
 
-fn held(closed: &ClosedStatus, gate: Option<&AskedStatus>, now: Timestamp) -> String {
+fn held(closed: &BlockStatus, gate: Option<&ProbeStatus>, now: Timestamp) -> String {
     let failing = gate.and_then(|gate| gate.failing_since.as_ref()).filter(|_| closed.by == "failure");
     let ago = ago(failing.unwrap_or(&closed.since), now);
     let why = if closed.why.is_empty() { String::new() } else { format!(": {}", on_one_line(&closed.why)) };
@@ -321,10 +321,10 @@ mod tests {
     fn steps() -> Vec<StepStatus> {
         let since = "2026-01-31T12:00:00.123Z".to_owned();
         let closed = |by: &str| {
-            Some(ClosedStatus { since: since.clone(), by: by.into(), why: "price 93 > 60".into() })
+            Some(BlockStatus { since: since.clone(), by: by.into(), why: "price 93 > 60".into() })
         };
         let top = vec![lane(Some("eu"), 1200, 1), lane(Some("a\nb"), 3, 0), lane(None, 1, 0)];
-        let gate = AskedStatus {
+        let gate = ProbeStatus {
             name: Some("gas".into()),
             asked_since: Some("2026-01-31T12:05:00.123Z".into()),
             failing_since: Some("2026-01-31T12:04:00.123Z".into()),
@@ -332,7 +332,7 @@ mod tests {
         };
         let at = Some("job 8 (in.ndjson:9)".into());
         let last = Halted { since: since.clone(), at, last_run: true, why: "no such order".into() };
-        let monitor = AskedStatus { name: None, why: Some("no\nledger".into()), ..gate.clone() };
+        let monitor = ProbeStatus { name: None, why: Some("no\nledger".into()), ..gate.clone() };
         vec![
             StepStatus {
                 read: Some(5),

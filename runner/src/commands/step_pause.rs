@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::cli::{Format, StepChoice};
-use crate::client::{Place, Teller, other_question, print_json, print_text};
+use crate::client::{Target, AnsweredBy, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use tidegate_engine::{Request, RequestOutcome};
@@ -25,7 +25,7 @@ fn change(command: &StepChoice, paused: bool) -> Result<Exit, Exit> {
     let Some(step) = Address::parse(&command.step) else {
         return Err(exit::misuse(format_args!("`{}` is no step; write PIPELINE/STEP", command.step)));
     };
-    let place = Place::of(&command.look.config, command.look.data.clone())?;
+    let place = Target::of(&command.look.config, command.look.data.clone())?;
     let (outcome, teller) = place.change(Request::Pause { step, paused })?;
     let changed = match outcome {
         Ok(RequestOutcome::Paused { changed }) => changed,
@@ -41,8 +41,8 @@ fn change(command: &StepChoice, paused: bool) -> Result<Exit, Exit> {
             let resume = place.configuration.command(&format!("step resume {step}"));
             format!("`{step}` is paused: it starts nothing until `{resume}`")
         }
-        (true, false, Teller::Runner) => format!("`{step}` goes on"),
-        (true, false, Teller::Store) => format!("`{step}` goes on with the next `tidegate run`"),
+        (true, false, AnsweredBy::Runner) => format!("`{step}` goes on"),
+        (true, false, AnsweredBy::Store) => format!("`{step}` goes on with the next `tidegate run`"),
         (false, true, _) => format!("`{step}` is paused already"),
         (false, false, _) => format!("`{step}` is not paused"),
     });

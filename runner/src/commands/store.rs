@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::cli::{Format, Look, StoreExport, StoreFile};
-use crate::client::{Place, ask, no_state, open_patiently, other_question, print_json, print_text};
+use crate::cli::{Format, QueryOptions, StoreExport, StoreFile};
+use crate::client::{Target, ask, no_state, open_patiently, other_question, print_json, print_text};
 use crate::output::console;
 use crate::output::exit;
 use crate::output::exit::Exit;
@@ -18,7 +18,7 @@ use tidegate_engine::Chain;
 use tidegate_model::{create_private, format_size};
 use tidegate_store::{Inventory, OpenError};
 
-pub(crate) fn verify(command: &Look) -> Exit {
+pub(crate) fn verify(command: &QueryOptions) -> Exit {
     let report = match ask(command, Query::Verify) {
         Ok(Answer::Verify(report)) => report,
         Ok(_) => return other_question(),
@@ -42,13 +42,13 @@ pub(crate) fn verify(command: &Look) -> Exit {
     exit
 }
 
-pub(crate) fn compact(command: &Look) -> Exit {
+pub(crate) fn compact(command: &QueryOptions) -> Exit {
     #[derive(Serialize)]
     struct Sizes {
         before: u64,
         after: u64,
     }
-    let place = match Place::of(&command.config, command.data.clone()) {
+    let place = match Target::of(&command.config, command.data.clone()) {
         Ok(place) => place,
         Err(exit) => return exit,
     };
@@ -81,7 +81,7 @@ pub(crate) fn export(command: &StoreExport) -> Exit {
 
 /// The file gets its name when it is whole. Also standard output gets nothing but what is whole.
 fn write_export(command: &StoreFile) -> Result<Exit, Exit> {
-    let place = Place::of(&command.look.config, command.look.data.clone())?;
+    let place = Target::of(&command.look.config, command.look.data.clone())?;
     let data = &place.configuration.data;
     if !data.exists() {
         return Err(exit::fail(no_state(&place.configuration)));
@@ -134,7 +134,7 @@ impl Drop for Unfinished {
 }
 
 pub(crate) fn import(command: &StoreFile) -> Exit {
-    let place = match Place::of(&command.look.config, command.look.data.clone()) {
+    let place = match Target::of(&command.look.config, command.look.data.clone()) {
         Ok(place) => place,
         Err(exit) => return exit,
     };

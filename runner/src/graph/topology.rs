@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::query::{QueueStatus, StepStatus};
-use tidegate_config::{Configuration, Input, OutputOrder, Promise, SinkKind, SourceKind, Step, Take, Target};
+use tidegate_config::{Configuration, Input, OutputOrder, DeliveryGuarantee, SinkKind, SourceKind, Step, InputMode, Target};
 use tidegate_model::Address;
 
 #[derive(Clone, Debug)]
@@ -252,7 +252,7 @@ fn implied_by(step: &Step, configuration: &Configuration) -> Option<usize> {
     let rest = step.address.name.as_str().strip_prefix(address.name.as_str())?;
     let filter = &step.filter;
     let is_plain = step.processors.is_empty()
-        && step.take == Take::From
+        && step.take == InputMode::From
         && filter.types.is_empty()
         && filter.topics.is_empty()
         && filter.when.is_none();
@@ -261,18 +261,18 @@ fn implied_by(step: &Step, configuration: &Configuration) -> Option<usize> {
         .then_some(sink.0)
 }
 
-fn take(take: Take) -> &'static str {
+fn take(take: InputMode) -> &'static str {
     match take {
-        Take::From => "",
-        Take::Join => "join",
-        Take::Alts => "alts",
+        InputMode::From => "",
+        InputMode::Join => "join",
+        InputMode::Alts => "alts",
     }
 }
 
-fn promise(promise: Promise) -> Option<&'static str> {
+fn promise(promise: DeliveryGuarantee) -> Option<&'static str> {
     match promise {
-        Promise::ExactlyOnce => None,
-        Promise::AtLeastOnce => Some("at-least-once"),
-        Promise::AtMostOnce => Some("at-most-once"),
+        DeliveryGuarantee::ExactlyOnce => None,
+        DeliveryGuarantee::AtLeastOnce => Some("at-least-once"),
+        DeliveryGuarantee::AtMostOnce => Some("at-most-once"),
     }
 }

@@ -9,8 +9,8 @@ use hyper::body::{Body as _, Bytes, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::response::Refusal;
-use crate::connection_limit::Place;
+use super::response::HttpRefusal;
+use crate::connection_limit::ConnectionPermit;
 use tidegate_model::format_size;
 
 /// How long more of a body may take to come …
@@ -32,8 +32,8 @@ pub(crate) async fn collect(
     mut body: Incoming,
     (whose, most): (&str, usize),
     room: &Arc<Semaphore>,
-    place: &Place,
-) -> Result<Whole, Refusal> {
+    place: &ConnectionPermit,
+) -> Result<Whole, HttpRefusal> {
     if body.size_hint().lower() > most as u64 {
         return Err(too_large(whose, most));
     }
@@ -45,12 +45,12 @@ pub(crate) async fn collect(
         let frame = match timeout_at(patience, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
             Ok(Some(Err(error))) => {
-                return Err(Refusal::wrong(format!("the body broke off: {error}")).closing());
+                return Err(HttpRefusal::wrong(format!("the body broke off: {error}")).closing());
             }
             Ok(None) => break,
             Err(_) => {
                 let error = "the body does not come; nothing was taken";
-                return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, error).closing());
+                return Err(HttpRefusal::new(StatusCode::REQUEST_TIMEOUT, error).closing());
             }
         };
         let Ok(piece) = frame.into_data() else { continue };
@@ -80,24 +80,24 @@ pub(crate) async fn collect(
 pub(crate) async fn reserve_parsed(
     parsed: &Arc<Semaphore>,
     bytes: usize,
-) -> Result<OwnedSemaphorePermit, Refusal> {
+) -> Result<OwnedSemaphorePermit, HttpRefusal> {
     let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
     let room = timeout(ROOM_PATIENCE, Arc::clone(parsed).acquire_many_owned(permits)).await;
     room.ok().and_then(Result::ok).ok_or_else(full)
 }
 
 /// Nobody waits for room with half a body, so that nobody waits for ever.
-fn reserve(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
+fn reserve(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, HttpRefusal> {
     let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
     Arc::clone(room).try_acquire_many_owned(permits).map_err(|_| full())
 }
 
-fn full() -> Refusal {
+fn full() -> HttpRefusal {
     let error = "the runner has as many bodies in hand as it has room for; nothing was taken";
-    Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing()
+    HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing()
 }
 
-fn too_large(whose: &str, most: usize) -> Refusal {
+fn too_large(whose: &str, most: usize) -> HttpRefusal {
     let error = format!("the body is longer than {} {whose}", format_size(most as u64));
-    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error).closing()
+    HttpRefusal::new(StatusCode::PAYLOAD_TOO_LARGE, error).closing()
 }

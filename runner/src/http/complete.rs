@@ -10,27 +10,27 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::push::{AT_ONCE_BYTES, committed, refuse_while_full};
-use super::response::{Refusal, Response, json};
-use super::route::Asked;
-use super::{Shop, aside, body, job_status, only};
-use crate::client::ipc::Desk;
-use crate::connection_limit::Place;
-use crate::query::{JobStatus, Status};
+use super::response::{HttpRefusal, Response, json};
+use super::route::JobAddress;
+use super::{HttpContext, aside, body, job_status, only};
+use crate::client::ipc::RunnerContext;
+use crate::connection_limit::ConnectionPermit;
+use crate::query::{JobStatus, JobState};
 use tidegate_components::script::json as text;
 use tidegate_config::Configuration;
 use tidegate_engine::{CompletionOutcome, Reply, RequestOutcome, TokenClaim, check, claim, completion_of};
 use tidegate_model::Address;
-use tidegate_store::Completion;
+use tidegate_store::CompletionRecord;
 
 /// The longest body, in bytes.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
 pub(crate) async fn complete(
     request: Request<Incoming>,
-    asked: Asked,
-    shop: &Shop,
-    place: &Place,
-) -> Result<Response, Refusal> {
+    asked: JobAddress,
+    shop: &HttpContext,
+    place: &ConnectionPermit,
+) -> Result<Response, HttpRefusal> {
     only(&request, &[Method::POST])?;
     let token = token(request.headers(), request.uri().query()).ok_or_else(stranger)?;
     let (desk, whereabouts, of) = (shop.desk.clone(), Arc::clone(&shop.whereabouts), asked.clone());
@@ -63,14 +63,14 @@ fn token(headers: &HeaderMap, query: Option<&str>) -> Option<String> {
 }
 
 /// The same for whatever is not there, so that nobody learns what is.
-fn stranger() -> Refusal {
-    Refusal::new(StatusCode::FORBIDDEN, "this is not the token of a job that was handed on here").closing()
+fn stranger() -> HttpRefusal {
+    HttpRefusal::new(StatusCode::FORBIDDEN, "this is not the token of a job that was handed on here").closing()
 }
 
 /// What a body says; nothing at all says that the job is through.
-fn read(body: &[u8]) -> Result<Completion, String> {
+fn read(body: &[u8]) -> Result<CompletionRecord, String> {
     if body.trim_ascii().is_empty() {
-        return Ok(Completion { status: tidegate_model::Status::Committed, result: None, reason: None });
+        return Ok(CompletionRecord { status: tidegate_model::ExternalStatus::Committed, result: None, reason: None });
     }
     text::check(body).map_err(|error| format!("this is no JSON: {error}; nothing was taken"))?;
     completion_of(body).map_err(|why| format!("{why}; nothing was taken"))
@@ -78,7 +78,7 @@ fn read(body: &[u8]) -> Result<Completion, String> {
 
 /// How the job stands.
 #[derive(Serialize)]
-struct Stands<'a> {
+struct CompletionState<'a> {
     job: String,
     step: String,
     status: &'a str,
@@ -88,35 +88,35 @@ struct Stands<'a> {
 }
 
 /// What the body says of a job of the step, if that can be.
-fn judge(configuration: &Configuration, step: &Address, body: &[u8]) -> Result<Completion, Refusal> {
-    let completion = read(body).map_err(Refusal::wrong)?;
+fn judge(configuration: &Configuration, step: &Address, body: &[u8]) -> Result<CompletionRecord, HttpRefusal> {
+    let completion = read(body).map_err(HttpRefusal::wrong)?;
     let declared = configuration.steps.iter().find(|declared| declared.address == *step);
     if let Some(declared) = declared {
-        check(declared, &completion).map_err(|why| Refusal::wrong(format!("{why}; nothing was taken")))?;
+        check(declared, &completion).map_err(|why| HttpRefusal::wrong(format!("{why}; nothing was taken")))?;
     }
     Ok(completion)
 }
 
 async fn take(
-    desk: &Desk,
-    asked: &Asked,
+    desk: &RunnerContext,
+    asked: &JobAddress,
     (claim, token): (TokenClaim, String),
-    completion: Completion,
-) -> Result<Response, Refusal> {
+    completion: CompletionRecord,
+) -> Result<Response, HttpRefusal> {
     let TokenClaim { step, index, row } = claim;
     let (job, status) = (format!("{}/{index}", asked.queue), completion.status.as_str());
     let name = step.to_string();
     let request = tidegate_engine::Request::Complete { step, index, token, completion, row };
     let stands =
-        |known| json(StatusCode::OK, &Stands { job: job.clone(), step: name.clone(), status, known });
-    let refused = |error: String| Err(Refusal::new(StatusCode::CONFLICT, error));
+        |known| json(StatusCode::OK, &CompletionState { job: job.clone(), step: name.clone(), status, known });
+    let refused = |error: String| Err(HttpRefusal::new(StatusCode::CONFLICT, error));
     match answer(desk, request).await? {
-        Err(why) => Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
+        Err(why) => Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
         Ok(RequestOutcome::Completed(CompletionOutcome::Taken)) => Ok(stands(false)),
         Ok(RequestOutcome::Completed(CompletionOutcome::Duplicate)) => Ok(stands(true)),
         // That does not hold for ever: it is there again in a while, or is through by another word.
         Ok(RequestOutcome::Completed(CompletionOutcome::Conflict { status: before }))
-            if before.waits() || before == tidegate_model::Status::Unknown =>
+            if before.waits() || before == tidegate_model::ExternalStatus::Unknown =>
         {
             not_now(desk, asked, name).await
         }
@@ -130,39 +130,39 @@ async fn take(
             refused(format!("job {job} is {}, and cannot become {status}", from.as_str()))
         }
         Ok(RequestOutcome::Completed(CompletionOutcome::NotPending)) => not_now(desk, asked, name).await,
-        Ok(_) => Err(Refusal::broken("an answer to another question")),
+        Ok(_) => Err(HttpRefusal::broken("an answer to another question")),
     }
 }
 
-async fn not_now(desk: &Desk, asked: &Asked, step: String) -> Result<Response, Refusal> {
+async fn not_now(desk: &RunnerContext, asked: &JobAddress, step: String) -> Result<Response, HttpRefusal> {
     let (desk, asked) = (desk.clone(), asked.clone());
     aside(move || Err(not_pending(&desk, &asked, &step))).await
 }
 
 /// What the run answers, for which no thread waits.
 async fn answer(
-    desk: &Desk,
+    desk: &RunnerContext,
     request: tidegate_engine::Request,
-) -> Result<Result<RequestOutcome, String>, Refusal> {
+) -> Result<Result<RequestOutcome, String>, HttpRefusal> {
     refuse_while_full(desk)?;
     let (sender, mut answered) = mpsc::unbounded_channel();
     // Whoever has gone away does not want the answer.
     if !desk.handle.ask_with(request, Reply::new(move |answer| _ = sender.send(answer))) {
-        return Err(Refusal::ending());
+        return Err(HttpRefusal::ending());
     }
     match committed(answered.recv(), desk).await {
         Some(Some(answer)) => Ok(answer),
-        Some(None) => Err(Refusal::ending()),
+        Some(None) => Err(HttpRefusal::ending()),
         // Too late to say no.
         None => {
             let error = "whether this was taken is not known yet; say it again";
-            Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
+            Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
         }
     }
 }
 
 /// A job that will be pending, perhaps, is worth another try.
-fn not_pending(desk: &Desk, asked: &Asked, step: &str) -> Refusal {
+fn not_pending(desk: &RunnerContext, asked: &JobAddress, step: &str) -> HttpRefusal {
     let (queue, index) = (&asked.queue, asked.index);
     let found = match job_status::look(asked, desk, false) {
         Ok(JobStatus { steps, .. }) => steps.into_iter().find(|outcome| outcome.step == step),
@@ -172,27 +172,27 @@ fn not_pending(desk: &Desk, asked: &Asked, step: &str) -> Refusal {
     let job = format!("job {queue}/{index}");
     let later = |what: &str| {
         let error = format!("{job} is {what} at step `{step}`, and not pending yet; say it again");
-        Refusal::later(StatusCode::CONFLICT, error)
+        HttpRefusal::later(StatusCode::CONFLICT, error)
     };
     match found.map(|outcome| outcome.status) {
-        Some(Status::Waiting) => later("waiting"),
-        Some(Status::Begun) => later("begun"),
-        Some(Status::Delayed) => later("delayed"),
-        Some(Status::Pending) => later("on its way"),
-        Some(Status::Failed) => through(&job, "failed", step),
-        Some(Status::Before) => through(&job, "none of the jobs", step),
-        Some(Status::Cancelled) => through(&job, "cancelled", step),
-        Some(Status::Done) => through(&job, "done", step),
+        Some(JobState::Waiting) => later("waiting"),
+        Some(JobState::Begun) => later("begun"),
+        Some(JobState::Delayed) => later("delayed"),
+        Some(JobState::Pending) => later("on its way"),
+        Some(JobState::Failed) => through(&job, "failed", step),
+        Some(JobState::Before) => through(&job, "none of the jobs", step),
+        Some(JobState::Cancelled) => through(&job, "cancelled", step),
+        Some(JobState::Done) => through(&job, "done", step),
         None => {
             let error = format!("{job} is not pending at step `{step}`; if it may become so, say it again");
-            Refusal::later(StatusCode::CONFLICT, error)
+            HttpRefusal::later(StatusCode::CONFLICT, error)
         }
     }
 }
 
-fn through(job: &str, what: &str, step: &str) -> Refusal {
+fn through(job: &str, what: &str, step: &str) -> HttpRefusal {
     let error = format!("{job} is {what} at step `{step}`, and nothing changes that");
-    Refusal::new(StatusCode::CONFLICT, error)
+    HttpRefusal::new(StatusCode::CONFLICT, error)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use hyper::header::{HOST, HeaderMap, ORIGIN};
 use hyper::http::uri::Authority;
 use hyper::{StatusCode, Uri};
 
-use super::response::Refusal;
+use super::response::HttpRefusal;
 
 /// The hosts that this port is.
 #[derive(Clone, Debug)]
@@ -26,14 +26,14 @@ impl Hosts {
 
     /// Refuses a request to another host, and one that a page of another origin makes. A client that names no
     /// host is no browser.
-    pub(crate) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(crate) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HttpRefusal> {
         let named = named(uri, headers)?;
         if let Some(host) = named.as_ref().map(host_of).filter(|host| !self.is_own(host)) {
             let error = format!(
                 "`{host}` is no host of this port: it answers for its own address, `localhost`, and what is listed \
                  in `[runner] hosts`"
             );
-            return Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, error).closing());
+            return Err(HttpRefusal::new(StatusCode::MISDIRECTED_REQUEST, error).closing());
         }
         let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
         if origin.to_str().is_ok_and(|origin| self.is_own_origin(origin, named.as_ref())) {
@@ -43,7 +43,7 @@ impl Hosts {
         let error = format!(
             "a page of `{origin}` asks: only pages of this port, or of a host in `[runner] hosts`, may"
         );
-        Err(Refusal::new(StatusCode::FORBIDDEN, error).closing())
+        Err(HttpRefusal::new(StatusCode::FORBIDDEN, error).closing())
     }
 
     fn is_own(&self, host: &str) -> bool {
@@ -76,7 +76,7 @@ impl Hosts {
 }
 
 /// What the request says that it is for: the address it asks for where that is whole, or else `Host`.
-fn named(uri: &Uri, headers: &HeaderMap) -> Result<Option<Authority>, Refusal> {
+fn named(uri: &Uri, headers: &HeaderMap) -> Result<Option<Authority>, HttpRefusal> {
     if let Some(authority) = uri.authority() {
         return Ok(Some(authority.clone()));
     }
@@ -98,8 +98,8 @@ fn host_of(authority: &Authority) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
-fn unclear() -> Refusal {
-    Refusal::wrong("the `Host` of the request is no host").closing()
+fn unclear() -> HttpRefusal {
+    HttpRefusal::wrong("the `Host` of the request is no host").closing()
 }
 
 #[cfg(test)]

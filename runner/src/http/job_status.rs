@@ -2,34 +2,34 @@
 
 use hyper::StatusCode;
 
-use super::response::{Refusal, Response, json};
-use super::route::Asked;
-use crate::client::ipc::Desk;
+use super::response::{HttpRefusal, Response, json};
+use super::route::JobAddress;
+use crate::client::ipc::RunnerContext;
 use crate::query::{Answer, JobStatus, Query, answer};
 use tidegate_engine::Chain;
 use tidegate_store::ReadError;
 
-pub(crate) fn status(asked: &Asked, desk: &Desk) -> Result<Response, Refusal> {
+pub(crate) fn status(asked: &JobAddress, desk: &RunnerContext) -> Result<Response, HttpRefusal> {
     look(asked, desk, true).map(|job| json(StatusCode::OK, &job))
 }
 
 /// What each step has made of a job; `whole`: with its payload.
-pub(crate) fn look(asked: &Asked, desk: &Desk, whole: bool) -> Result<JobStatus, Refusal> {
-    let Asked { queue, index } = asked;
+pub(crate) fn look(asked: &JobAddress, desk: &RunnerContext, whole: bool) -> Result<JobStatus, HttpRefusal> {
+    let JobAddress { queue, index } = asked;
     let query = Query::Job { queue: queue.to_string(), index: *index, why: false, whole };
     match answer(&desk.store, &desk.configuration, Some(&desk.handle), &query) {
         Ok(Answer::Job(job)) => Ok(job),
-        Ok(Answer::Missing(what)) => Err(Refusal::missing(what)),
-        Ok(_) => Err(Refusal::broken("an answer to another question")),
+        Ok(Answer::Missing(what)) => Err(HttpRefusal::missing(what)),
+        Ok(_) => Err(HttpRefusal::broken("an answer to another question")),
         Err(error) => Err(unreadable(&error)),
     }
 }
 
 /// Why the store does not tell.
-pub(crate) fn unreadable(error: &ReadError) -> Refusal {
+pub(crate) fn unreadable(error: &ReadError) -> HttpRefusal {
     if matches!(error, ReadError::Interrupted) {
         let error = "the store is closed just now: the runner is ending, or waits for room on the disk";
-        return Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error);
+        return HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, error);
     }
-    Refusal::broken(&Chain(error).to_string())
+    HttpRefusal::broken(&Chain(error).to_string())
 }

@@ -8,7 +8,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use tidegate_plugin::Payloads;
 
-use super::response::Refusal;
+use super::response::HttpRefusal;
 use tidegate_components::script::json;
 use tidegate_config::HttpSource;
 use tidegate_engine::IdempotencyKey;
@@ -70,10 +70,10 @@ pub(crate) fn read(
     form: Form,
     (queue, source): (&Address, &HttpSource),
     header: Option<&[u8]>,
-) -> Result<Intake, Refusal> {
+) -> Result<Intake, HttpRefusal> {
     let mut intake = Intake { jobs: Payloads::new(), whole: None, each: Vec::new(), lines: Vec::new() };
     match form {
-        Form::Json => intake.add(body, (queue, source)).map_err(Refusal::wrong)?,
+        Form::Json => intake.add(body, (queue, source)).map_err(HttpRefusal::wrong)?,
         Form::Ndjson => {
             for (line, number) in body.split(|&byte| byte == b'\n').zip(1_u32..) {
                 if line.trim_ascii().is_empty() {
@@ -81,11 +81,11 @@ pub(crate) fn read(
                 }
                 intake
                     .add(line, (queue, source))
-                    .map_err(|why| Refusal::wrong(format!("line {number}: {why}; no job was taken")))?;
+                    .map_err(|why| HttpRefusal::wrong(format!("line {number}: {why}; no job was taken")))?;
                 intake.lines.push(number);
             }
             if intake.jobs.is_empty() {
-                return Err(Refusal::wrong("the body has no job: it holds a JSON value a line"));
+                return Err(HttpRefusal::wrong("the body has no job: it holds a JSON value a line"));
             }
         }
     }

@@ -3,12 +3,12 @@
 use hyper::StatusCode;
 use serde::Serialize;
 
-use super::response::{Refusal, Response, json};
-use crate::client::ipc::Desk;
+use super::response::{HttpRefusal, Response, json};
+use crate::client::ipc::RunnerContext;
 use tidegate_config::Configuration;
 use tidegate_engine::{Request, RequestOutcome};
 use tidegate_model::suggest::nearest;
-use tidegate_model::{Address, Soon, format_duration};
+use tidegate_model::{Address, NextPoll, format_duration};
 
 /// What will be.
 #[derive(Serialize)]
@@ -19,35 +19,35 @@ struct Polls {
     polls: String,
 }
 
-pub(crate) fn poll(step: &Address, desk: &Desk) -> Result<Response, Refusal> {
+pub(crate) fn poll(step: &Address, desk: &RunnerContext) -> Result<Response, HttpRefusal> {
     find(step, &desk.configuration)?;
     match desk.handle.ask_unless_it_ends(Request::Poll { step: step.clone() }) {
-        None => Err(Refusal::ending()),
-        Some(Err(why)) => Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
+        None => Err(HttpRefusal::ending()),
+        Some(Err(why)) => Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
         Some(Ok(RequestOutcome::Polls { pending, soon })) => {
             let polls = Polls { step: step.to_string(), pending, polls: when(soon) };
             Ok(json(StatusCode::ACCEPTED, &polls))
         }
-        Some(Ok(_)) => Err(Refusal::broken("an answer to another question")),
+        Some(Ok(_)) => Err(HttpRefusal::broken("an answer to another question")),
     }
 }
 
-fn when(soon: Soon) -> String {
+fn when(soon: NextPoll) -> String {
     match soon {
-        Soon::Now => "now".to_owned(),
-        Soon::In { ms } => {
+        NextPoll::Now => "now".to_owned(),
+        NextPoll::In { ms } => {
             let wait = format_duration(std::time::Duration::from_millis(ms));
             format!("in {wait}, since a poll has just begun")
         }
-        Soon::AfterThis => "again after the poll that is under way".to_owned(),
-        Soon::WhenPending => "when a job is pending; none is now".to_owned(),
+        NextPoll::AfterThis => "again after the poll that is under way".to_owned(),
+        NextPoll::WhenPending => "when a job is pending; none is now".to_owned(),
     }
 }
 
 /// Whether there is such a step, and it has a monitor.
-fn find(step: &Address, configuration: &Configuration) -> Result<(), Refusal> {
+fn find(step: &Address, configuration: &Configuration) -> Result<(), HttpRefusal> {
     let steps = &configuration.steps;
-    let missing = |error: String| Err(Refusal::missing(error));
+    let missing = |error: String| Err(HttpRefusal::missing(error));
     match steps.iter().find(|declared| declared.address == *step) {
         Some(declared) if declared.monitor.is_some() => Ok(()),
         Some(_) => missing(format!("step `{step}` has no `monitor`, so that there is nobody to ask")),

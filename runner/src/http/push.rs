@@ -11,10 +11,10 @@ use tokio::time::timeout;
 
 use super::parse_body;
 use super::parse_body::{Form, Intake};
-use super::response::{Refusal, Response, at_job, json};
-use super::{PARSED_BYTES, Shop, body, only};
-use crate::client::ipc::Desk;
-use crate::connection_limit::Place;
+use super::response::{HttpRefusal, Response, at_job, json};
+use super::{PARSED_BYTES, HttpContext, body, only};
+use crate::client::ipc::RunnerContext;
+use crate::connection_limit::ConnectionPermit;
 use tidegate_config::{Configuration, HttpSource, PushSource, QueueRef};
 use tidegate_engine::{KeyConflict, Push, Pushed};
 use tidegate_model::Address;
@@ -34,9 +34,9 @@ const KEY_BYTES_MAX: usize = 1024;
 pub(crate) async fn take(
     request: Request<Incoming>,
     address: &Address,
-    shop: &Shop,
-    place: &Place,
-) -> Result<Response, Refusal> {
+    shop: &HttpContext,
+    place: &ConnectionPermit,
+) -> Result<Response, HttpRefusal> {
     let (queue, source) = find(address, &shop.desk.configuration)?;
     only(&request, &[Method::POST])?;
     admit(request.headers(), source)?;
@@ -61,7 +61,7 @@ pub(crate) async fn take(
         let reading = tokio::task::spawn_blocking(move || {
             parse_body::read(&bytes, form, (&address, &source), header.as_deref())
         });
-        reading.await.unwrap_or_else(|error| Err(Refusal::broken(&error.to_string())))?
+        reading.await.unwrap_or_else(|error| Err(HttpRefusal::broken(&error.to_string())))?
     };
     drop(body);
     push((intake, room), form, (address, queue), shop).await
@@ -71,7 +71,7 @@ pub(crate) async fn take(
 pub(crate) fn find<'c>(
     address: &Address,
     configuration: &'c Configuration,
-) -> Result<(QueueRef, &'c HttpSource), Refusal> {
+) -> Result<(QueueRef, &'c HttpSource), HttpRefusal> {
     let mut names = Vec::new();
     for (position, queue) in configuration.queues.iter().enumerate() {
         match &queue.source {
@@ -84,51 +84,51 @@ pub(crate) fn find<'c>(
     }
     let near = nearest(&address.to_string(), names.iter().map(String::as_str));
     let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-    Err(Refusal::missing(format!("there is no HTTP source `{address}`{near}")).closing())
+    Err(HttpRefusal::missing(format!("there is no HTTP source `{address}`{near}")).closing())
 }
 
 /// Whether a request may have to do with the source.
-pub(crate) fn admit(headers: &HeaderMap, source: &HttpSource) -> Result<(), Refusal> {
+pub(crate) fn admit(headers: &HeaderMap, source: &HttpSource) -> Result<(), HttpRefusal> {
     let Some(token) = &source.token else { return Ok(()) };
     let Some(shown) = headers.get(AUTHORIZATION) else {
-        return Err(Refusal::unknown_caller("the source asks for a token: `authorization: Bearer TOKEN`"));
+        return Err(HttpRefusal::unknown_caller("the source asks for a token: `authorization: Bearer TOKEN`"));
     };
     let shown = shown.as_bytes();
     match shown.split_at_checked(7) {
         Some((scheme, shown)) if scheme.eq_ignore_ascii_case(b"bearer ") && token.is(shown.trim_ascii()) => {
             Ok(())
         }
-        _ => Err(Refusal::unknown_caller("this is not the token of the source")),
+        _ => Err(HttpRefusal::unknown_caller("this is not the token of the source")),
     }
 }
 
-fn unknown_form() -> Refusal {
+fn unknown_form() -> HttpRefusal {
     let error = "say what the body is: `content-type: application/json` for one job, \
                  or `application/x-ndjson` for a job a line";
-    Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error).closing()
+    HttpRefusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error).closing()
 }
 
-fn header_key(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Refusal> {
+fn header_key(headers: &HeaderMap) -> Result<Option<Vec<u8>>, HttpRefusal> {
     let Some(key) = headers.get("idempotency-key").map(|key| key.as_bytes().trim_ascii()) else {
         return Ok(None);
     };
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
         let error = format!("`Idempotency-Key` should have 1 to {KEY_BYTES_MAX} bytes");
-        return Err(Refusal::wrong(error).closing());
+        return Err(HttpRefusal::wrong(error).closing());
     }
     Ok(Some(key.to_vec()))
 }
 
 /// While a disk is full, nothing is committed, so nothing more is taken.
-pub(crate) fn refuse_while_full(desk: &Desk) -> Result<(), Refusal> {
+pub(crate) fn refuse_while_full(desk: &RunnerContext) -> Result<(), HttpRefusal> {
     let Some(why) = desk.handle.stats().full() else { return Ok(()) };
     let error = format!("the disk is full, so nothing was taken: {why}");
-    Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
+    Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
 }
 
 /// Waits for the answer that comes with a commit; `None`: too long, or the disk is full, so that it is not known
 /// when there will be one.
-pub(crate) async fn committed<T>(answer: impl Future<Output = T>, desk: &Desk) -> Option<T> {
+pub(crate) async fn committed<T>(answer: impl Future<Output = T>, desk: &RunnerContext) -> Option<T> {
     let mut answer = std::pin::pin!(answer);
     let until = Instant::now() + COMMIT_PATIENCE;
     loop {
@@ -141,13 +141,13 @@ pub(crate) async fn committed<T>(answer: impl Future<Output = T>, desk: &Desk) -
 }
 
 /// Those who bring jobs are put off where the steps do not come after.
-fn have_room(queue: QueueRef, source: &HttpSource, shop: &Shop) -> Result<(), Refusal> {
+fn have_room(queue: QueueRef, source: &HttpSource, shop: &HttpContext) -> Result<(), HttpRefusal> {
     let waiting = shop.desk.handle.waiting(queue);
     match source.max_waiting {
         Some(most) if waiting >= most => {
             let error =
                 format!("{waiting} jobs of the source wait already (`max_waiting` is {most}); come again");
-            Err(Refusal::later(StatusCode::TOO_MANY_REQUESTS, error).closing())
+            Err(HttpRefusal::later(StatusCode::TOO_MANY_REQUESTS, error).closing())
         }
         _ => Ok(()),
     }
@@ -158,8 +158,8 @@ async fn push(
     (intake, room): (Intake, Option<OwnedSemaphorePermit>),
     form: Form,
     (address, queue): (&Address, QueueRef),
-    shop: &Shop,
-) -> Result<Response, Refusal> {
+    shop: &HttpContext,
+) -> Result<Response, HttpRefusal> {
     let (sender, answered) = oneshot::channel();
     let Intake { jobs, whole, each, lines } = intake;
     // Whoever has gone away does not want the answer.
@@ -168,7 +168,7 @@ async fn push(
         let _ = sender.send(outcome);
     });
     if !shop.desk.handle.push(Push { queue, jobs, whole, each, answer }) {
-        return Err(Refusal::ending());
+        return Err(HttpRefusal::ending());
     }
     match committed(answered, &shop.desk).await {
         Some(Ok(Ok(pushed))) => Ok(taken(&pushed, form, address, &lines)),
@@ -176,7 +176,7 @@ async fn push(
         // Too late to say no.
         Some(Err(_)) | None => {
             let error = "whether this was taken is not known; send it again, with the same key";
-            Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
+            Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
         }
     }
 }
@@ -243,7 +243,7 @@ fn taken(pushed: &Pushed, form: Form, address: &Address, lines: &[u32]) -> Respo
     json(status, &many)
 }
 
-fn other_content(conflict: KeyConflict, form: Form, address: &Address, lines: &[u32]) -> Refusal {
+fn other_content(conflict: KeyConflict, form: Form, address: &Address, lines: &[u32]) -> HttpRefusal {
     let job = conflict.index.map(|index| format!("{address}/{index}"));
     let error = match (conflict.position, form) {
         (None, _) => "another body came before with this `Idempotency-Key`; nothing was taken".to_owned(),
@@ -254,7 +254,7 @@ fn other_content(conflict: KeyConflict, form: Form, address: &Address, lines: &[
             format!("line {line}: another job came {place} with this key; no job was taken")
         }
     };
-    Refusal::conflict(error, job)
+    HttpRefusal::conflict(error, job)
 }
 
 /// The line that the job at `position` stood on.

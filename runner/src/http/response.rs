@@ -18,7 +18,7 @@ pub(crate) type Response = hyper::Response<Full<Bytes>>;
 
 /// Why a request is not carried out.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct HttpRefusal {
     status: StatusCode,
     error: String,
     /// The job that stands in the way.
@@ -39,7 +39,7 @@ enum Hint {
     Methods(String),
 }
 
-impl Refusal {
+impl HttpRefusal {
     pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
         Self { status, error: error.into(), job: None, hint: None, closes: false }
     }
@@ -112,7 +112,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for HttpRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.status.as_u16(), self.error)
     }

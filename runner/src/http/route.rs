@@ -1,6 +1,6 @@
 //! What a path asks for.
 
-use super::response::Refusal;
+use super::response::HttpRefusal;
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Address, Name};
 
@@ -9,9 +9,9 @@ pub(crate) enum Route {
     /// `/sources/PIPELINE/SOURCE`
     Source(Address),
     /// `/jobs/PIPELINE/SOURCE/INDEX`
-    Job(Asked),
+    Job(JobAddress),
     /// `/jobs/PIPELINE/QUEUE/INDEX/complete`
-    Complete(Asked),
+    Complete(JobAddress),
     /// `/monitor/PIPELINE/STEP`
     Monitor(Address),
     /// `/healthz`
@@ -20,19 +20,19 @@ pub(crate) enum Route {
 
 /// One job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct JobAddress {
     pub(crate) queue: Address,
     pub(crate) index: u64,
 }
 
 impl Route {
-    pub(crate) fn of(path: &str) -> Result<Self, Refusal> {
+    pub(crate) fn of(path: &str) -> Result<Self, HttpRefusal> {
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         let found = match parts[..] {
             ["sources", pipeline, source] => address(pipeline, source).map(Self::Source),
-            ["jobs", pipeline, queue, index] => Asked::of(pipeline, queue, index).map(Self::Job),
+            ["jobs", pipeline, queue, index] => JobAddress::of(pipeline, queue, index).map(Self::Job),
             ["jobs", pipeline, queue, index, "complete"] => {
-                Asked::of(pipeline, queue, index).map(Self::Complete)
+                JobAddress::of(pipeline, queue, index).map(Self::Complete)
             }
             ["monitor", pipeline, step] => address(pipeline, step).map(Self::Monitor),
             ["healthz"] => Some(Self::Health),
@@ -42,14 +42,14 @@ impl Route {
             let ways = "`POST /sources/PIPELINE/SOURCE`, `GET /jobs/PIPELINE/SOURCE/INDEX`, \
                         `POST /jobs/PIPELINE/QUEUE/INDEX/complete`, `POST /monitor/PIPELINE/STEP` and \
                         `GET /healthz`";
-            Refusal::missing(format!("nothing is at this path; there are {ways}"))
+            HttpRefusal::missing(format!("nothing is at this path; there are {ways}"))
         })
     }
 }
 
 impl Route {
     /// Refuses parameters that mean nothing here: a client that sends one expects something of it.
-    pub(crate) fn check(&self, query: Option<&str>) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, query: Option<&str>) -> Result<(), HttpRefusal> {
         let known: &[&str] = if let Self::Complete(_) = self { &["token"] } else { &[] };
         let names = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let names = names.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
@@ -58,13 +58,13 @@ impl Route {
             Some(unknown) => {
                 let near = did_you_mean(unknown, known.iter().copied());
                 let near = near.map_or_else(String::new, |near| format!("; {near}"));
-                Err(Refusal::wrong(format!("there is no parameter `{unknown}`{near}")).closing())
+                Err(HttpRefusal::wrong(format!("there is no parameter `{unknown}`{near}")).closing())
             }
         }
     }
 }
 
-impl Asked {
+impl JobAddress {
     fn of(pipeline: &str, queue: &str, index: &str) -> Option<Self> {
         // One job has one address: no sign, and no zeros before the number.
         let digits = index.bytes().all(|byte| byte.is_ascii_digit());
@@ -87,7 +87,7 @@ mod tests {
         let route = |path| Route::of(path).ok();
         let address = Address::parse("p/q").unwrap();
         assert_eq!(route("/sources/p/q"), Some(Route::Source(address.clone())));
-        let job = Asked { queue: address.clone(), index: 7 };
+        let job = JobAddress { queue: address.clone(), index: 7 };
         assert_eq!(route("/jobs/p/q/7"), Some(Route::Job(job.clone())));
         assert_eq!(route("/jobs/p/q/7/complete"), Some(Route::Complete(job)));
         assert_eq!(route("/monitor/p/q"), Some(Route::Monitor(address)));

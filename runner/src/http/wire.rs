@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::connection_limit::Place;
+use crate::connection_limit::ConnectionPermit;
 
 /// How much of a request that has its answer is read, at most, in bytes …
 const LEFTOVER_BYTES: usize = 64 << 20;
@@ -20,7 +20,7 @@ const LEFTOVER_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Wire {
     stream: TcpStream,
-    place: Arc<Place>,
+    place: Arc<ConnectionPermit>,
     /// What the client still sends is thrown away, until then.
     leftover: Option<Leftover>,
 }
@@ -31,7 +31,7 @@ struct Leftover {
 }
 
 impl Wire {
-    pub(crate) fn new(stream: TcpStream, place: Arc<Place>) -> Self {
+    pub(crate) fn new(stream: TcpStream, place: Arc<ConnectionPermit>) -> Self {
         Self { stream, place, leftover: None }
     }
 

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::table::{grouped, jobs, on_one_line};
-use crate::query::{ClosedStatus, StepStatus};
+use crate::query::{BlockStatus, StepStatus};
 use tidegate_config::{Configuration, GateRef};
 use tidegate_model::{Address, suggest};
 
@@ -94,7 +94,7 @@ fn stand(left: &[StepStatus]) -> String {
 }
 
 /// What keeps the step from starting anything.
-fn held(closed: &ClosedStatus, gate: &str) -> String {
+fn held(closed: &BlockStatus, gate: &str) -> String {
     let why = if closed.why.is_empty() { String::new() } else { format!(": {}", on_one_line(&closed.why)) };
     match &*closed.by {
         "failure" => format!("behind the gate `{gate}`, which cannot be asked{why}"),

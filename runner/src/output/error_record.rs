@@ -27,8 +27,8 @@ pub(crate) struct Record<'a> {
     pub(crate) message: String,
     #[serde(borrow)]
     context: Option<&'a RawValue>,
-    at: Option<Place>,
-    file: Option<Place>,
+    at: Option<RecordPlace>,
+    file: Option<RecordPlace>,
     hash: String,
     generation: Option<u64>,
     #[serde(borrow)]
@@ -47,7 +47,7 @@ struct Given {
 }
 
 #[derive(Debug, Deserialize)]
-struct Place {
+struct RecordPlace {
     path: String,
     line: u64,
     column: Option<u64>,
@@ -87,7 +87,7 @@ impl Record<'_> {
         };
         line("handled", error.handled.then(|| "it was retried or dropped".to_owned()));
         line("kind", Some(self.kind.clone()));
-        line("at", self.at.as_ref().map(Place::to_string));
+        line("at", self.at.as_ref().map(RecordPlace::to_string));
         line("step", Some(format!("{}/{}", self.pipeline, self.step)));
         match &self.inputs {
             Some(inputs) => {
@@ -98,7 +98,7 @@ impl Record<'_> {
             }
             None => line("job", Some(self.origin())),
         }
-        line("file", self.file.as_ref().map(Place::to_string));
+        line("file", self.file.as_ref().map(RecordPlace::to_string));
         line("context", self.context.map(|context| context.get().to_owned()));
         line("attempt", Some(self.attempt.to_string()));
         line("time", Some(self.time()));
@@ -122,7 +122,7 @@ impl Record<'_> {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RecordPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.path, self.line)?;
         self.column.map_or(Ok(()), |column| write!(f, ":{column}"))

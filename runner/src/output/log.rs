@@ -19,7 +19,7 @@ use tracing_subscriber::{EnvFilter, Layer as _, Registry};
 
 use super::console;
 use crate::query::rfc3339;
-use sparing::Sparing;
+use sparing::RateLimitedLog;
 pub(crate) use sparing::tell_rest;
 use tidegate_config::{LogFormat, LogSettings};
 use tidegate_model::plain;
@@ -40,7 +40,7 @@ pub(crate) fn start(settings: &LogSettings) {
         }
         LogFormat::Json => layer.json().flatten_event(true).with_writer(|| Line { json: true }).boxed(),
     };
-    let _ = tracing_subscriber::registry().with(layer).with(filter).with(Sparing).try_init();
+    let _ = tracing_subscriber::registry().with(layer).with(filter).with(RateLimitedLog).try_init();
 }
 
 /// Times as all commands tell them, so that what they list can be found in the log.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::exit::{self, Exit};
 use super::table::{grouped, jobs};
 use crate::cli::Format;
-use crate::client::{Place, Teller, other_question, print_json, print_text};
+use crate::client::{Target, AnsweredBy, other_question, print_json, print_text};
 use tidegate_engine::{MoveSummary, Request, RequestOutcome};
 use tidegate_model::Address;
 
@@ -20,9 +20,9 @@ pub(crate) enum How {
 
 /// What became of them.
 pub(crate) struct Outcomes<'a> {
-    place: &'a Place,
+    place: &'a Target,
     how: How,
-    teller: Teller,
+    teller: AnsweredBy,
     steps: BTreeMap<Address, Outcome>,
 }
 
@@ -41,18 +41,18 @@ pub(crate) struct Outcome {
 
 /// For programs.
 #[derive(Serialize)]
-struct Told {
+struct MoveReport {
     jobs: u64,
     /// Left alone.
     busy: u64,
     /// Those that do not wait, or not for a time.
     gone: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    steps: Vec<ToldOfStep>,
+    steps: Vec<StepMoveReport>,
 }
 
 #[derive(Serialize)]
-struct ToldOfStep {
+struct StepMoveReport {
     step: String,
     jobs: u64,
     busy: u64,
@@ -60,8 +60,8 @@ struct ToldOfStep {
 }
 
 impl<'a> Outcomes<'a> {
-    pub(crate) fn new(place: &'a Place, how: How) -> Self {
-        Self { place, how, teller: Teller::Store, steps: BTreeMap::new() }
+    pub(crate) fn new(place: &'a Target, how: How) -> Self {
+        Self { place, how, teller: AnsweredBy::Store, steps: BTreeMap::new() }
     }
 
     pub(crate) fn of(&mut self, step: &Address) -> &mut Outcome {
@@ -113,14 +113,14 @@ impl<'a> Outcomes<'a> {
         exit
     }
 
-    fn told(&self) -> Told {
+    fn told(&self) -> MoveReport {
         let of = |(step, outcome): (&Address, &Outcome)| {
             let (jobs, busy, gone) = (outcome.moved.jobs, outcome.left(), outcome.gone());
-            ToldOfStep { step: step.to_string(), jobs, busy, gone }
+            StepMoveReport { step: step.to_string(), jobs, busy, gone }
         };
-        let steps: Vec<ToldOfStep> = self.steps.iter().map(of).collect();
-        let sum = |count: fn(&ToldOfStep) -> u64| steps.iter().map(count).sum();
-        Told { jobs: sum(|step| step.jobs), busy: sum(|step| step.busy), gone: sum(|step| step.gone), steps }
+        let steps: Vec<StepMoveReport> = self.steps.iter().map(of).collect();
+        let sum = |count: fn(&StepMoveReport) -> u64| steps.iter().map(count).sum();
+        MoveReport { jobs: sum(|step| step.jobs), busy: sum(|step| step.busy), gone: sum(|step| step.gone), steps }
     }
 
     fn done(&self, step: &Address, outcome: &Outcome) -> Vec<String> {
@@ -128,8 +128,8 @@ impl<'a> Outcomes<'a> {
         if outcome.moved.jobs > 0 {
             let count = jobs(outcome.moved.jobs);
             lines.push(match (self.how, self.teller) {
-                (How::Now, Teller::Runner) => format!("{count} of {step} due now"),
-                (How::Now, Teller::Store) => format!("{count} of {step} due with the next `tidegate run`"),
+                (How::Now, AnsweredBy::Runner) => format!("{count} of {step} due now"),
+                (How::Now, AnsweredBy::Store) => format!("{count} of {step} due with the next `tidegate run`"),
                 (How::Cancel { drop: false, .. }, _) => {
                     format!("{count} of {step} cancelled: on the error queue{}", self.errors(step))
                 }

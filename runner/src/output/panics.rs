@@ -16,7 +16,7 @@ pub(crate) fn watch() {
 }
 
 /// A panic, in texts.
-struct Told {
+struct PanicReport {
     message: String,
     thread: String,
     place: String,
@@ -28,7 +28,7 @@ fn tell(panic: &PanicHookInfo<'_>) {
         return;
     }
     let backtrace = Backtrace::capture();
-    let told = Told {
+    let told = PanicReport {
         message: panic.payload_as_str().unwrap_or("no message").to_owned(),
         thread: thread::current().name().unwrap_or("without a name").to_owned(),
         place: panic.location().map(ToString::to_string).unwrap_or_default(),
@@ -38,7 +38,7 @@ fn tell(panic: &PanicHookInfo<'_>) {
     console::write_of_panic(&text);
 }
 
-impl Told {
+impl PanicReport {
     fn text(&self) -> String {
         let Self { message, thread, place, trace } = self;
         let trace = trace.as_deref().unwrap_or_default();
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_plain_text_or_one_line_of_json() {
-        let told = Told {
+        let told = PanicReport {
             message: "no \u{1b}[2J\nway".into(),
             thread: "worker-0".into(),
             place: "a.rs:1:2".into(),

@@ -6,7 +6,7 @@ use super::rfc3339;
 use tidegate_config::{Input, Step};
 use tidegate_engine::JobLocation;
 use tidegate_model::{Address, Timestamp};
-use tidegate_store::{DelayedKey, ReadError, Store};
+use tidegate_store::{ParkedKey, ReadError, Store};
 
 /// A job that has waited longer than others.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub(crate) fn of_spot(
     now: Timestamp,
 ) -> Result<Option<Oldest>, ReadError> {
     let Some(input) = step.inputs.first() else { return Ok(None) };
-    let keys: Vec<DelayedKey> = spot.row.iter().map(|row| row.key(&step.address)).collect();
+    let keys: Vec<ParkedKey> = spot.row.iter().map(|row| row.key(&step.address)).collect();
     let job = store.delayed(&keys)?.pop().flatten();
     let index = match &job {
         Some(job) => job.inputs.first().map(|&(_, index)| index),

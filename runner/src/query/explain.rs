@@ -9,7 +9,7 @@ use tidegate_engine::{
     BlockCause, Handle, ParkedJobRef, ProbeHealth, ProbeKind, QueueView, SCAN_MAX, StepBlock, StepStats,
 };
 use tidegate_model::Timestamp;
-use tidegate_store::{DelayedJob, ReadError, Standing, Store};
+use tidegate_store::{ParkedJob, ReadError, ParkReason, Store};
 
 /// The jobs of a step that picks them, and what holds them.
 pub(crate) struct Case<'a> {
@@ -275,7 +275,7 @@ impl<'a> Case<'a> {
             None => key.0,
         };
         let stands = match (state, job.map(|job| job.standing)) {
-            (WaitingState::Pending, Some(Standing::Pending { since, .. } | Standing::Told { since, .. })) => {
+            (WaitingState::Pending, Some(ParkReason::Pending { since, .. } | ParkReason::Told { since, .. })) => {
                 format!("pending since {}", times::since(since, self.now))
             }
             (WaitingState::Delayed { until }, _) => format!("due {}", self.until(until)),
@@ -296,7 +296,7 @@ pub(crate) fn stored(
     step: &Step,
     sight: &QueueView,
     key: JobKey,
-) -> Result<Option<DelayedJob>, ReadError> {
+) -> Result<Option<ParkedJob>, ReadError> {
     let Some(row) = sight.rows.get(&key) else { return Ok(None) };
     Ok(store.delayed(&[row.key(&step.address)])?.pop().flatten())
 }

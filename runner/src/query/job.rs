@@ -10,11 +10,11 @@ use super::job_outputs::Maker;
 use super::job_payload::{Subject, raw};
 use super::{Answer, join_partners, parked_payload, rfc3339, stopped};
 use crate::output::times;
-use tidegate_config::{Configuration, InputRef, Promise, Step, Take, Target};
+use tidegate_config::{Configuration, InputRef, DeliveryGuarantee, Step, InputMode, Target};
 use tidegate_dispatch::Turn;
 use tidegate_engine::{DropKind, Handle, ParkedJobRef};
 use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp, delivery_hash};
-use tidegate_store::{DelayedJob, DelayedKey, Made, Outcome, ReadError, Snapshot, Standing, Store};
+use tidegate_store::{ParkedJob, ParkedKey, StoredOutput, DedupeOutcome, ReadError, Snapshot, ParkReason, Store};
 
 /// So many delayed jobs are counted that wait before one.
 const LOOKED_THROUGH_MAX: usize = 20_000;
@@ -44,7 +44,7 @@ pub(crate) struct JobStatus {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepOutcome {
     pub(crate) step: String,
-    pub(crate) status: Status,
+    pub(crate) status: JobState,
     /// Attempts that were made, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) attempts: Option<u32>,
@@ -62,7 +62,7 @@ pub(crate) struct StepOutcome {
     pub(crate) since: Option<String>,
     /// … and what it has said of it unasked, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) told: Option<tidegate_model::Status>,
+    pub(crate) told: Option<tidegate_model::ExternalStatus>,
     /// Why it failed, last or for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
@@ -82,7 +82,7 @@ pub(crate) struct StepOutcome {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Status {
+pub(crate) enum JobState {
     /// It has not been attempted, as far as the store knows.
     Waiting,
     /// An attempt was begun that may be seen outside.
@@ -101,7 +101,7 @@ pub(crate) enum Status {
     Done,
 }
 
-impl Status {
+impl JobState {
     /// Nothing more comes of the job.
     pub(crate) fn is_over(self) -> bool {
         matches!(self, Self::Failed | Self::Before | Self::Cancelled | Self::Done)
@@ -109,7 +109,7 @@ impl Status {
 }
 
 impl StepOutcome {
-    fn new(step: &Address, status: Status) -> Self {
+    fn new(step: &Address, status: JobState) -> Self {
         Self {
             step: step.to_string(),
             status,
@@ -164,7 +164,7 @@ pub(crate) fn status(
     for (position, step) in configuration.steps.iter().enumerate() {
         for (at, input) in step.inputs.iter().enumerate().filter(|(_, input)| input.address == address) {
             let live = wanted.run.is_some();
-            let look = Look { store, configuration, run, live, step, input, index, first, time, now };
+            let look = JobQuery { store, configuration, run, live, step, input, index, first, time, now };
             let outcome = look.outcome()?;
             if wanted.whole && payload.is_none() {
                 payload = match &outcome.error {
@@ -202,7 +202,7 @@ fn removed(
     configuration: &Configuration,
     (input, index): (&Address, u64),
     now: Timestamp,
-) -> Result<Vec<(DelayedJob, StepOutcome)>, ReadError> {
+) -> Result<Vec<(ParkedJob, StepOutcome)>, ReadError> {
     let mut found = Vec::new();
     for (step, read, _) in store.all_progress()? {
         if read != *input || configuration.steps.iter().any(|one| one.address == step) {
@@ -218,23 +218,23 @@ fn removed(
 }
 
 /// What a row of the store says of the job. `runs`: an attempt at it is under way.
-fn of_row(step: &Address, key: &DelayedKey, job: &DelayedJob, runs: bool, now: Timestamp) -> StepOutcome {
+fn of_row(step: &Address, key: &ParkedKey, job: &ParkedJob, runs: bool, now: Timestamp) -> StepOutcome {
     let status = match job.standing {
-        Standing::Delayed if runs => Status::Begun,
-        Standing::Delayed if job.waits_for_turn(key.due, now) => Status::Waiting,
-        Standing::Delayed => Status::Delayed,
-        Standing::Started => Status::Begun,
-        Standing::Pending { .. } | Standing::Told { .. } => Status::Pending,
+        ParkReason::Delayed if runs => JobState::Begun,
+        ParkReason::Delayed if job.waits_for_turn(key.due, now) => JobState::Waiting,
+        ParkReason::Delayed => JobState::Delayed,
+        ParkReason::Started => JobState::Begun,
+        ParkReason::Pending { .. } | ParkReason::Told { .. } => JobState::Pending,
     };
     let outside = job.standing.outside();
     let since = match job.standing {
         // It was written down when the attempt was begun.
-        Standing::Started => Some(key.due),
+        ParkReason::Started => Some(key.due),
         _ => outside.map(|(_, since, _)| since),
     };
     StepOutcome {
         // An output may be due, and not be handed on yet.
-        until: (status == Status::Delayed && key.due > now).then(|| rfc3339(key.due)),
+        until: (status == JobState::Delayed && key.due > now).then(|| rfc3339(key.due)),
         attempts: Some(job.attempt),
         handle: outside.map(|(handle, ..)| handle.to_owned()),
         since: since.map(rfc3339),
@@ -251,7 +251,7 @@ fn some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Box<
 
 /// One step and one job of one of its inputs.
 #[expect(clippy::option_option, reason = "whether it is asked why, and whether there is a run to ask")]
-struct Look<'a> {
+struct JobQuery<'a> {
     store: &'a Store,
     configuration: &'a Configuration,
     /// Where it is asked why a job does not run: the run, if there is one.
@@ -267,7 +267,7 @@ struct Look<'a> {
     now: Timestamp,
 }
 
-impl Look<'_> {
+impl JobQuery<'_> {
     fn outcome(&self) -> Result<StepOutcome, ReadError> {
         let store = self.store;
         let progress = tidegate_engine::progress(store, self.step, self.input)?;
@@ -278,20 +278,20 @@ impl Look<'_> {
             let (mut why, runs) = self.why(None)?;
             if let Some(begun) = begun {
                 let joined_with = join_partners::begun(self.input, self.index, &begun);
-                return Ok(StepOutcome { joined_with, why, ..of_this(Status::Begun) });
+                return Ok(StepOutcome { joined_with, why, ..of_this(JobState::Begun) });
             }
             if runs {
-                return Ok(StepOutcome { why, ..of_this(Status::Begun) });
+                return Ok(StepOutcome { why, ..of_this(JobState::Begun) });
             }
             let before_it = progress.open(self.first, self.index - 1);
             let partners = join_partners::of_waiting(store, self.step, self.input, before_it)?;
             if self.run.is_some() {
                 why.extend(partners.why);
             }
-            return Ok(StepOutcome { why, joined_with: partners.with, ..of_this(Status::Waiting) });
+            return Ok(StepOutcome { why, joined_with: partners.with, ..of_this(JobState::Waiting) });
         }
         if self.index <= progress.before() {
-            return Ok(self.of(Status::Before));
+            return Ok(self.of(JobState::Before));
         }
         if let Some((key, job)) = self.delayed()? {
             let row = ParkedJobRef { due: key.due, sequence: key.sequence };
@@ -306,12 +306,12 @@ impl Look<'_> {
             });
         }
         // Its progress is ahead of what it does.
-        if self.step.delivery == Promise::AtMostOnce
+        if self.step.delivery == DeliveryGuarantee::AtMostOnce
             && self.live
             && let Some(begun) = self.begun()?
         {
             let joined_with = join_partners::begun(self.input, self.index, &begun);
-            return Ok(StepOutcome { joined_with, ..self.of(Status::Begun) });
+            return Ok(StepOutcome { joined_with, ..self.of(JobState::Begun) });
         }
         let errors = self.errors()?;
         if let Some(outcome) = self.error(&errors)? {
@@ -322,9 +322,9 @@ impl Look<'_> {
         let input = self.input.hash_name();
         let dropped = tidegate_engine::dropped(store, &self.step.address, (&input, self.index))?;
         let status = match (nowhere, dropped) {
-            (true, Some(_)) => Status::Cancelled,
-            (true, None) if self.on_record()? == Some(Outcome::Error) => Status::Failed,
-            _ => Status::Done,
+            (true, Some(_)) => JobState::Cancelled,
+            (true, None) if self.on_record()? == Some(DedupeOutcome::Error) => JobState::Failed,
+            _ => JobState::Done,
         };
         let reason = dropped.filter(|_| nowhere).map(|dropped| match dropped {
             DropKind::Job => "it was dropped".to_owned(),
@@ -345,9 +345,9 @@ impl Look<'_> {
     }
 
     /// How its delivery ended, where that is on record: longer than what it has made may be kept.
-    fn on_record(&self) -> Result<Option<Outcome>, ReadError> {
+    fn on_record(&self) -> Result<Option<DedupeOutcome>, ReadError> {
         // Only the other jobs that were joined with it would tell the hash.
-        if self.step.take == Take::Join {
+        if self.step.take == InputMode::Join {
             return Ok(None);
         }
         let (name, Address { pipeline, name: step, .. }) = (self.input.hash_name(), &self.step.address);
@@ -367,7 +367,7 @@ impl Look<'_> {
         Ok(before)
     }
 
-    fn of(&self, status: Status) -> StepOutcome {
+    fn of(&self, status: JobState) -> StepOutcome {
         StepOutcome::new(&self.step.address, status)
     }
 
@@ -401,24 +401,24 @@ impl Look<'_> {
         format!("it is held behind job {index}{of}, which is tried again {}", times::due(due, self.now))
     }
 
-    fn delayed(&self) -> Result<Option<(DelayedKey, DelayedJob)>, ReadError> {
+    fn delayed(&self) -> Result<Option<(ParkedKey, ParkedJob)>, ReadError> {
         self.store.delayed_of(&self.step.address, (&self.input.hash_name(), self.index))
     }
 
     /// What stands of it on the error queue.
-    fn errors(&self) -> Result<Vec<Made>, ReadError> {
+    fn errors(&self) -> Result<Vec<StoredOutput>, ReadError> {
         let queue = self.step.errors.map(|queue| &self.configuration.queues[queue.0].address);
         queue.map_or(Ok(Vec::new()), |queue| self.made_on(queue, usize::MAX))
     }
 
-    fn error(&self, errors: &[Made]) -> Result<Option<StepOutcome>, ReadError> {
+    fn error(&self, errors: &[StoredOutput]) -> Result<Option<StepOutcome>, ReadError> {
         #[derive(Deserialize)]
         struct Failed {
             attempt: u32,
             message: String,
         }
         // One that was retried may stand there more than once: the last one counts.
-        let (Some(queue), Some(Made { index, payload: record, origin })) = (self.step.errors, errors.last())
+        let (Some(queue), Some(StoredOutput { index, payload: record, origin })) = (self.step.errors, errors.last())
         else {
             return Ok(None);
         };
@@ -430,7 +430,7 @@ impl Look<'_> {
         let (attempts, reason) = record.map(|record| (record.attempt, record.message)).unzip();
         let error = Some(format!("{queue}/{index}"));
         let joined_with = join_partners::others(self.step, self.input, &origin.inputs);
-        Ok(Some(StepOutcome { attempts, reason, error, joined_with, ..self.of(Status::Failed) }))
+        Ok(Some(StepOutcome { attempts, reason, error, joined_with, ..self.of(JobState::Failed) }))
     }
 
     /// What was made of it, and what went into that with it.
@@ -439,7 +439,7 @@ impl Look<'_> {
         for output in &self.step.outputs {
             let Target::Queue(queue) = output.target else { continue };
             let queue = &self.configuration.queues[queue.0].address;
-            for Made { index, payload, origin } in self.made_on(queue, OUTPUTS_MAX - outputs.len())? {
+            for StoredOutput { index, payload, origin } in self.made_on(queue, OUTPUTS_MAX - outputs.len())? {
                 with = join_partners::others(self.step, self.input, &origin.inputs);
                 bytes += payload.len();
                 let result = String::from_utf8(payload).ok().filter(|_| bytes <= OUTPUT_BYTES);
@@ -450,7 +450,7 @@ impl Look<'_> {
         Ok((outputs, with))
     }
 
-    fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<Made>, ReadError> {
+    fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<StoredOutput>, ReadError> {
         let input = self.input.hash_name();
         let (store, step, index, since) = (self.store, &self.step.address, self.index, self.time);
         Maker { store, step, input: &input, index, since }.made_on(queue, most)

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tidegate_model::{Address, Timestamp};
-use tidegate_store::{Made, MadeOf, ReadError, Store};
+use tidegate_store::{StoredOutput, OutputOrigin, ReadError, Store};
 
 /// So many jobs are looked through from where the job was committed on, and so many about the place
 /// where its like were made.
@@ -23,7 +23,7 @@ pub(crate) struct Maker<'a> {
 
 impl Maker<'_> {
     /// What it has made of the job on `queue`, as far as that is found.
-    pub(crate) fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<Made>, ReadError> {
+    pub(crate) fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<StoredOutput>, ReadError> {
         let Some(state) = self.store.queue(queue)? else { return Ok(Vec::new()) };
         let from = match self.since {
             Some(time) => self.store.index_at(queue, time)?,
@@ -55,7 +55,7 @@ impl Maker<'_> {
         Ok(start)
     }
 
-    fn of(&self) -> MadeOf<'_> {
-        MadeOf { step: self.step, input: self.input, index: self.index }
+    fn of(&self) -> OutputOrigin<'_> {
+        OutputOrigin { step: self.step, input: self.input, index: self.index }
     }
 }

@@ -3,10 +3,10 @@
 use serde_json::value::RawValue;
 
 use super::{Answer, queue_jobs};
-use tidegate_components::source::{BatchLimit, Read, Source, SourceError};
+use tidegate_components::source::{BatchLimit, Read, SourceLog, SourceError};
 use tidegate_config::{Configuration, Source as Declared, SourceKind};
 use tidegate_engine::Chain;
-use tidegate_model::{Address, Mark, Timestamp};
+use tidegate_model::{Address, SourceOffset, Timestamp};
 use tidegate_store::{ReadError, Store};
 
 /// Why the payload of a job of a queue cannot be shown.
@@ -73,14 +73,14 @@ impl Subject {
         let address = declared.address.clone();
         let SourceKind::File(file) = &declared.kind;
         let mark = store.mark(&address, index)?;
-        let opened = Source::open(&address, file, store.segments(&address)?);
+        let opened = SourceLog::open(&address, file, store.segments(&address)?);
         let (payload, note) = match opened.and_then(|source| look(&source, mark, index)) {
-            Ok(Seen::Job(payload)) => (Some(payload), None),
-            Ok(Seen::Far) => (None, Some("not read yet".to_owned())),
-            Ok(Seen::Nothing) if is_known(store, configuration, &address, index)? => {
+            Ok(PayloadLookup::Job(payload)) => (Some(payload), None),
+            Ok(PayloadLookup::Far) => (None, Some("not read yet".to_owned())),
+            Ok(PayloadLookup::Nothing) if is_known(store, configuration, &address, index)? => {
                 (None, Some("no longer in the files of the source".to_owned()))
             }
-            Ok(Seen::Nothing) => {
+            Ok(PayloadLookup::Nothing) => {
                 let what = format!("source `{address}` has no job {index}, as far as its files go now");
                 return Ok(Err(Answer::Missing(what)));
             }
@@ -91,34 +91,34 @@ impl Subject {
 }
 
 /// What a look into a source has come to.
-enum Seen {
+enum PayloadLookup {
     Job(Box<RawValue>),
     Nothing,
     /// It is too far behind what any run has read.
     Far,
 }
 
-fn look(source: &Source, mark: Option<Mark>, index: u64) -> Result<Seen, SourceError> {
+fn look(source: &SourceLog, mark: Option<SourceOffset>, index: u64) -> Result<PayloadLookup, SourceError> {
     if index == 0 {
-        return Ok(Seen::Nothing);
+        return Ok(PayloadLookup::Nothing);
     }
     if let Some(batch) = source.at(index, mark)? {
-        return Ok(batch.payloads.get(0).map_or(Seen::Nothing, |job| Seen::Job(raw(job))));
+        return Ok(batch.payloads.get(0).map_or(PayloadLookup::Nothing, |job| PayloadLookup::Job(raw(job))));
     }
     // No run has come so far: on from where one has.
     let from = mark.map_or(1, |mark| mark.index);
     if index - from > READ_ON_MAX {
-        return Ok(Seen::Far);
+        return Ok(PayloadLookup::Far);
     }
     let mut reader = source.reader(from, mark);
     while let Read::Batch(read) = reader.read(LIMIT)? {
         if index < read.batch.end() {
             let place = index.checked_sub(read.batch.first).and_then(|place| usize::try_from(place).ok());
             let job = place.and_then(|place| read.batch.payloads.get(place));
-            return Ok(job.map_or(Seen::Nothing, |job| Seen::Job(raw(job))));
+            return Ok(job.map_or(PayloadLookup::Nothing, |job| PayloadLookup::Job(raw(job))));
         }
     }
-    Ok(Seen::Nothing)
+    Ok(PayloadLookup::Nothing)
 }
 
 /// Whether any step has accounted for it.

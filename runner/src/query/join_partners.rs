@@ -1,6 +1,6 @@
 //! What a job of a join goes with.
 
-use tidegate_config::{Input, InputRef, Step, Take};
+use tidegate_config::{Input, InputRef, Step, InputMode};
 use tidegate_model::Progress;
 use tidegate_store::{ReadError, Snapshot, Store};
 
@@ -41,7 +41,7 @@ pub(crate) fn of_waiting(
     before: u64,
 ) -> Result<Partners, ReadError> {
     let mut partners = Partners::default();
-    if step.take != Take::Join {
+    if step.take != InputMode::Join {
         return Ok(partners);
     }
     for input in step.inputs.iter().filter(|input| input.address != own.address) {

@@ -6,7 +6,7 @@ use super::{Answer, rfc3339, status};
 use tidegate_config::{Configuration, InputRef};
 use tidegate_engine::ParkedJobRef;
 use tidegate_model::{Address, Clock as _, SystemClock, Timestamp};
-use tidegate_store::{DelayedJob, DelayedKey, NEVER, ReadError, Standing, Store};
+use tidegate_store::{ParkedJob, ParkedKey, NEVER, ReadError, ParkReason, Store};
 
 /// As many delayed jobs as one answer brings.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub(crate) struct DelayedStatus {
     pub(crate) since: Option<String>,
     /// What it has said of the job unasked, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) told: Option<tidegate_model::Status>,
+    pub(crate) told: Option<tidegate_model::ExternalStatus>,
     /// The output that it was made for already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<String>,
@@ -129,8 +129,8 @@ fn of_step(
 impl DelayedStatus {
     fn of(
         (step, inputs): (&Address, Option<&[InputRef]>),
-        key: &DelayedKey,
-        job: DelayedJob,
+        key: &ParkedKey,
+        job: ParkedJob,
         now: Timestamp,
     ) -> Self {
         let jobs = job.inputs.iter().map(|(name, index)| {
@@ -139,19 +139,19 @@ impl DelayedStatus {
             input.map_or_else(|| format!("{name}/{index}"), |input| format!("{}/{index}", input.address))
         });
         let waits_for = match (&job.standing, &job.to) {
-            (Standing::Delayed, None) if job.waits_for_turn(key.due, now) => WaitsFor::Turn,
-            (Standing::Delayed, None) => WaitsFor::Time,
-            (Standing::Delayed, Some(_)) => WaitsFor::Output,
-            (Standing::Started, _) => WaitsFor::Attempt,
-            (Standing::Pending { .. } | Standing::Told { .. }, _) => WaitsFor::Outside,
+            (ParkReason::Delayed, None) if job.waits_for_turn(key.due, now) => WaitsFor::Turn,
+            (ParkReason::Delayed, None) => WaitsFor::Time,
+            (ParkReason::Delayed, Some(_)) => WaitsFor::Output,
+            (ParkReason::Started, _) => WaitsFor::Attempt,
+            (ParkReason::Pending { .. } | ParkReason::Told { .. }, _) => WaitsFor::Outside,
         };
-        let is_timed = job.standing == Standing::Delayed && key.due > now && key.due < NEVER;
+        let is_timed = job.standing == ParkReason::Delayed && key.due > now && key.due < NEVER;
         let told = job.standing.outside().and_then(|(.., said)| said).map(|said| said.status);
         let (handle, since) = match job.standing {
-            Standing::Pending { handle, since } | Standing::Told { handle, since, .. } => {
+            ParkReason::Pending { handle, since } | ParkReason::Told { handle, since, .. } => {
                 (Some(handle), Some(rfc3339(since)))
             }
-            Standing::Delayed | Standing::Started => (None, None),
+            ParkReason::Delayed | ParkReason::Started => (None, None),
         };
         Self {
             step: step.to_string(),

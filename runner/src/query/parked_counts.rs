@@ -3,7 +3,7 @@
 use tidegate_dispatch::JobKey;
 use tidegate_engine::{JobLocation, ParkedJobRef};
 use tidegate_model::{Address, Timestamp};
-use tidegate_store::{DelayedJob, DelayedKey, ReadError, Standing, Store};
+use tidegate_store::{ParkedJob, ParkedKey, ReadError, ParkReason, Store};
 
 /// How many there are of each kind.
 #[derive(Debug, Default)]
@@ -29,9 +29,9 @@ impl Rows {
             let (key, job) = row?;
             match job.standing {
                 _ if job.waits_for_turn(key.due, now) => rows.add_waiting(&key, &job),
-                Standing::Delayed => {}
-                Standing::Started => rows.begun += 1,
-                Standing::Pending { .. } | Standing::Told { .. } => rows.pending += 1,
+                ParkReason::Delayed => {}
+                ParkReason::Started => rows.begun += 1,
+                ParkReason::Pending { .. } | ParkReason::Told { .. } => rows.pending += 1,
             }
         }
         let others = rows.waiting + rows.begun + rows.pending;
@@ -39,7 +39,7 @@ impl Rows {
         Ok(rows)
     }
 
-    fn add_waiting(&mut self, key: &DelayedKey, job: &DelayedJob) {
+    fn add_waiting(&mut self, key: &ParkedKey, job: &ParkedJob) {
         self.waiting += 1;
         let index = job.inputs.first().map_or(u64::MAX, |&(_, index)| index);
         if self.first.is_none() || index < self.first_index {

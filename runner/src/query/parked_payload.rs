@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::job_payload::raw;
-use tidegate_config::{InputRef, Step, Take};
+use tidegate_config::{InputRef, Step, InputMode};
 use tidegate_model::Address;
 use tidegate_store::{ReadError, Store};
 
@@ -52,7 +52,7 @@ pub(crate) fn failed(
 
 /// What `input` has given to a job of the step.
 fn part(payload: &[u8], step: &Step, input: &InputRef) -> Option<Box<RawValue>> {
-    if step.take == Take::From {
+    if step.take == InputMode::From {
         return Some(raw(payload));
     }
     // It was wrapped under the name of its input.

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::value::RawValue;
 
-use super::{Answer, JOBS_MAX, Job, Made, Page, rfc3339};
+use super::{Answer, JOBS_MAX, Job, JobMaker, Page, rfc3339};
 use tidegate_config::{Configuration, Queue};
 use tidegate_model::suggest::nearest_address;
 use tidegate_model::{Address, Batch, Origin, Progress};
@@ -255,7 +255,7 @@ fn job(queue: &Address, batch: &Batch, position: usize, origin: Option<Origin>) 
         index,
         time: stamp.map(|stamp| rfc3339(stamp.time)),
         transaction: stamp.map(|stamp| stamp.transaction).filter(|&number| number > 0),
-        origin: origin.map(|origin| Made {
+        origin: origin.map(|origin| JobMaker {
             step: origin.step.to_string(),
             inputs: origin.inputs.into_iter().collect(),
             hash: origin.hash.to_string(),

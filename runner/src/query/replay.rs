@@ -1,7 +1,7 @@
 //! What it comes to when a step runs again from an earlier job on.
 
 use super::{Again, Answer, Replay, ReplayStart, rfc3339};
-use tidegate_config::{Configuration, Input, InputRef, Step, Take, Target};
+use tidegate_config::{Configuration, Input, InputRef, Step, InputMode, Target};
 use tidegate_model::Timestamp;
 use tidegate_model::suggest::{did_you_mean_address, listed};
 use tidegate_store::{ReadError, Store};
@@ -73,7 +73,7 @@ fn find(
     let mut inputs = Vec::new();
     // The parts of a join stay together.
     let together =
-        step.inputs.iter().filter(|input| step.take == Take::Join || input.address == chosen.address);
+        step.inputs.iter().filter(|input| step.take == InputMode::Join || input.address == chosen.address);
     for input in together {
         inputs.push(again(store, step, input, jobs)?);
     }

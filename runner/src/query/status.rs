@@ -7,10 +7,10 @@ use super::age::Oldest;
 use super::parked_counts::Rows;
 use super::queue_jobs::open_ranges;
 use super::{
-    Answer, AskedStatus, ClosedStatus, Halted, HeldBehind, LaneStatus, LanesStatus, QueueStatus,
+    Answer, ProbeStatus, BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, QueueStatus,
     ReaderStatus, StepStatus, rfc3339, stopped,
 };
-use tidegate_config::{Configuration, GateRef, Input, InputRef, Step, Take};
+use tidegate_config::{Configuration, GateRef, Input, InputRef, Step, InputMode};
 use tidegate_dispatch::{JobKey, LaneCounts, LaneSummary, Turn};
 use tidegate_engine::{BlockCause, Handle, ProbeKind, QueueView, StepCounts, StepStats};
 use tidegate_model::suggest::did_you_mean_address;
@@ -56,7 +56,7 @@ pub(crate) fn statuses(
     let stops = if run.is_some() { Vec::new() } else { store.stops()? };
     let mut steps = Vec::new();
     for (position, (step, glance)) in configuration.steps.iter().zip(glances).enumerate() {
-        let look = Look { store, configuration, step, glance, lanes, now };
+        let look = StatusQuery { store, configuration, step, glance, lanes, now };
         let first = steps.len();
         for (at, input) in step.inputs.iter().enumerate() {
             let progress =
@@ -112,14 +112,14 @@ fn note_run(
     status.rate = Some((stats.rate(run.stats().started, now) * 10.0).round() / 10.0);
     status.valid = stats.pending().1;
     status.closed = closed(stats);
-    status.gate = AskedStatus::of(stats.answering(ProbeKind::Gate), gate);
-    status.monitor = AskedStatus::of(stats.answering(ProbeKind::Monitor), None);
+    status.gate = ProbeStatus::of(stats.answering(ProbeKind::Gate), gate);
+    status.monitor = ProbeStatus::of(stats.answering(ProbeKind::Monitor), None);
     let halted = |(since, why)| Halted { since: rfc3339(since), at: None, last_run: false, why };
     status.halted = stats.halted().map(halted);
 }
 
 /// What keeps a step from starting anything.
-pub(crate) fn closed(stats: &StepStats) -> Option<ClosedStatus> {
+pub(crate) fn closed(stats: &StepStats) -> Option<BlockStatus> {
     stats.closed().map(|closed| {
         let by = match closed.by {
             BlockCause::Gate => "gate",
@@ -127,12 +127,12 @@ pub(crate) fn closed(stats: &StepStats) -> Option<ClosedStatus> {
             BlockCause::Job => "job",
             BlockCause::Setup { .. } => "setup",
         };
-        ClosedStatus { since: rfc3339(closed.since), by: by.to_owned(), why: closed.why }
+        BlockStatus { since: rfc3339(closed.since), by: by.to_owned(), why: closed.why }
     })
 }
 
 /// One step, and what a run knows of it.
-struct Look<'a> {
+struct StatusQuery<'a> {
     store: &'a Store,
     configuration: &'a Configuration,
     step: &'a Step,
@@ -141,7 +141,7 @@ struct Look<'a> {
     now: Timestamp,
 }
 
-impl Look<'_> {
+impl StatusQuery<'_> {
     fn input(
         &self,
         at: usize,
@@ -150,7 +150,7 @@ impl Look<'_> {
         pauses: &[Pause],
     ) -> Result<StepStatus, ReadError> {
         let mut status = StepStatus::new(&self.step.address, &input.address, progress);
-        status.joins = self.step.take == Take::Join;
+        status.joins = self.step.take == InputMode::Join;
         let paused = pauses.iter().find(|pause| pause.step == self.step.address);
         status.paused = paused.map(|pause| rfc3339(pause.since));
         let known = self.glance.as_ref().and_then(|glance| glance.counts.inputs.get(at));

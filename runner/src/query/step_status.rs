@@ -48,13 +48,13 @@ pub(crate) struct StepStatus {
     pub(crate) joins: bool,
     /// What keeps the step from starting anything; known only while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) closed: Option<ClosedStatus>,
+    pub(crate) closed: Option<BlockStatus>,
     /// Its gate, while an answer of it is waited for, or its last one was none; known only while it runs …
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) gate: Option<AskedStatus>,
+    pub(crate) gate: Option<ProbeStatus>,
     /// … and its monitor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) monitor: Option<AskedStatus>,
+    pub(crate) monitor: Option<ProbeStatus>,
     /// Since when the step is paused; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) paused: Option<String>,
@@ -84,7 +84,7 @@ pub(crate) struct HeldBehind {
 
 /// Since when a step starts nothing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct ClosedStatus {
+pub(crate) struct BlockStatus {
     /// RFC 3339.
     pub(crate) since: String,
     /// `gate`; `failure`, where the gate cannot be asked; `job`, where one of its jobs has said so; `setup`,
@@ -97,7 +97,7 @@ pub(crate) struct ClosedStatus {
 
 /// How a gate or a monitor answers, where there is anything to say of that. Times are RFC 3339.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct AskedStatus {
+pub(crate) struct ProbeStatus {
     /// Of a gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
@@ -152,7 +152,7 @@ pub(crate) struct LaneStatus {
     pub(crate) oldest: Option<Oldest>,
 }
 
-impl AskedStatus {
+impl ProbeStatus {
     /// `None` where there is nothing to say.
     pub(crate) fn of(answering: ProbeHealth, name: Option<String>) -> Option<Self> {
         let ProbeHealth { asked, trouble } = answering;

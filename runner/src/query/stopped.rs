@@ -2,15 +2,15 @@
 
 use tidegate_config::Step;
 use tidegate_engine::Handle;
-use tidegate_store::{ReadError, Stop, Store};
+use tidegate_store::{ReadError, StepStop, Store};
 
 /// Why the step stopped in the last run, unless something has gone past that since: a version that keeps no
 /// such notes may have run.
 pub(crate) fn in_last_run<'s>(
     store: &Store,
     step: &Step,
-    stops: &'s [Stop],
-) -> Result<Option<&'s Stop>, ReadError> {
+    stops: &'s [StepStop],
+) -> Result<Option<&'s StepStop>, ReadError> {
     let Some(stop) = stops.iter().find(|stop| stop.step == step.address) else { return Ok(None) };
     let Some((address, index)) = &stop.job else { return Ok(Some(stop)) };
     let Some(input) = step.inputs.iter().find(|input| input.address == *address) else { return Ok(None) };
@@ -36,7 +36,7 @@ pub(crate) fn sentence(
     }
     let stops = store.stops()?;
     let stop = in_last_run(store, step, &stops)?;
-    Ok(stop.map(|Stop { at, job, why, .. }| match at {
+    Ok(stop.map(|StepStop { at, job, why, .. }| match at {
         Some(_) if job.as_ref().map(|(_, index)| *index) == index => {
             format!("the step stopped at it in the last run: {why}")
         }

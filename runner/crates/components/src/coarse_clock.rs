@@ -11,7 +11,7 @@ pub const BATCH_BYTES: usize = 8 << 20;
 
 /// Nanoseconds since some moment, the same for both kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ticks {
+pub enum CoarseClock {
     /// Moves every few milliseconds; reading it takes some nanoseconds.
     Coarse,
     /// Exact; reading it takes some dozens.
@@ -21,7 +21,7 @@ pub enum Ticks {
 /// From here on a few milliseconds more or less do not matter.
 const COARSE_FROM: Duration = Duration::from_millis(100);
 
-impl Ticks {
+impl CoarseClock {
     /// What is good enough to hold `timeout` against.
     #[must_use]
     pub fn fit_for(timeout: Option<Duration>) -> Self {

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use tidegate_plugin::{Cause, Failure, FailureKind, Job, Outputs};
 
-use self::child::{Ended, Limits, Printed, Running};
-pub use self::running_commands::Leash;
+use self::child::{Ended, ChildLimits, Printed, Running};
+pub use self::running_commands::RunningCommands;
 use crate::outputs_from_json::give;
-use crate::redact::Scrub;
-use crate::render::{Encoding, Filling, key, of};
+use crate::redact::Redactor;
+use crate::render::{Encoding, TemplateContext, key, of};
 use tidegate_config::ExecCommand;
 use tidegate_model::log_target;
 use tidegate_model::template::Template;
@@ -36,7 +36,7 @@ pub struct ExecSpec<'a> {
     /// What the tokens of jobs are made with.
     pub token_key: &'a TokenKey,
     /// What it is killed by, once nobody wants to know any more what it prints.
-    pub leash: &'a Arc<Leash>,
+    pub leash: &'a Arc<RunningCommands>,
 }
 
 /// Runs commands. Lives on one thread.
@@ -48,8 +48,8 @@ pub struct ExecStep {
     timeout: Option<Duration>,
     memory: u64,
     token_key: TokenKey,
-    leash: Arc<Leash>,
-    scrub: Scrub,
+    leash: Arc<RunningCommands>,
+    scrub: Redactor,
     /// The command as messages name it.
     named: String,
 }
@@ -67,7 +67,7 @@ impl ExecStep {
         }
         command.folder = absolute(command.folder);
         let values = command.environment.iter().map(|(_, value)| value);
-        let scrub = Scrub::new(command.arguments.iter().chain(values).flat_map(Template::secrets));
+        let scrub = Redactor::new(command.arguments.iter().chain(values).flat_map(Template::secrets));
         Self {
             timeout: command.timeout.or(spec.timeout),
             memory: spec.memory,
@@ -88,7 +88,7 @@ impl ExecStep {
     /// What went wrong.
     pub fn process(&mut self, job: &Job<'_>, piece: u32, outputs: &mut Outputs) -> Result<(), Failure> {
         let mut command = self.prepared(job, piece)?;
-        let limits = Limits {
+        let limits = ChildLimits {
             until: self.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             leash: &self.leash,
             bytes: self.memory,
@@ -116,7 +116,7 @@ impl ExecStep {
     fn prepared(&self, job: &Job<'_>, piece: u32) -> Result<std::process::Command, Failure> {
         let key = key(job, piece);
         let Self { pipeline, step, token_key, .. } = self;
-        let filling = Filling { job, key: &key, pipeline, step, token_key };
+        let filling = TemplateContext { job, key: &key, pipeline, step, token_key };
         let mut command = std::process::Command::new(&self.command.program);
         command.current_dir(&self.command.folder);
         for argument in &self.command.arguments {

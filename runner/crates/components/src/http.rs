@@ -14,10 +14,10 @@ use ureq::Agent;
 use ureq::http::{HeaderName, HeaderValue, Request, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
 
-use self::response::Answer;
+use self::response::HttpResponse;
 use crate::outputs_from_json::give;
-use crate::redact::Scrub;
-use crate::render::{Encoding, Filling, key, of};
+use crate::redact::Redactor;
+use crate::render::{Encoding, TemplateContext, key, of};
 use tidegate_config::{Body, HttpRequest, Response};
 use tidegate_model::template::Part;
 use tidegate_model::{TokenKey, format_duration, format_size};
@@ -53,7 +53,7 @@ pub struct HttpStep {
     response_max: u64,
     token_key: TokenKey,
     agent: Agent,
-    scrub: Scrub,
+    scrub: Redactor,
 }
 
 impl HttpStep {
@@ -62,7 +62,7 @@ impl HttpStep {
         let request = spec.request.clone();
         let timeout = request.timeout.or(spec.timeout);
         let headers = request.headers.iter().flat_map(|(_, value)| value.secrets());
-        let scrub = Scrub::new(request.url.secrets().chain(headers).chain(request.body.secrets()));
+        let scrub = Redactor::new(request.url.secrets().chain(headers).chain(request.body.secrets()));
         Self {
             agent: agent(timeout),
             response_max: request.max_response.unwrap_or(spec.memory),
@@ -97,17 +97,17 @@ impl HttpStep {
         self.ask(job, piece, u64::MAX).map(drop)
     }
 
-    fn ask(&self, job: &Job<'_>, piece: u32, most: u64) -> Result<Answer, Failure> {
+    fn ask(&self, job: &Job<'_>, piece: u32, most: u64) -> Result<HttpResponse, Failure> {
         let request = self.request(job, piece)?;
         let unanswered = |error: ureq::Error| self.unanswered(&error, (job, piece));
         let response = self.agent.run(request).map_err(unanswered)?;
         let accepted = self.request.accept.iter().any(|range| range.contains(&response.status().as_u16()));
         let answer = if !accepted {
-            Ok(Answer::beginning(response))
+            Ok(HttpResponse::beginning(response))
         } else if most == u64::MAX {
-            Answer::without_body(response)
+            HttpResponse::without_body(response)
         } else {
-            Answer::whole(response, most)
+            HttpResponse::whole(response, most)
         };
         let answer = answer.map_err(unanswered)?;
         if accepted {
@@ -119,7 +119,7 @@ impl HttpStep {
     fn request(&self, job: &Job<'_>, piece: u32) -> Result<Request<Vec<u8>>, Failure> {
         let key = key(job, piece);
         let Self { pipeline, step, token_key, .. } = self;
-        let filling = Filling { job, key: &key, pipeline, step, token_key };
+        let filling = TemplateContext { job, key: &key, pipeline, step, token_key };
         let url = filling.text(&self.request.url, Encoding::Url).map_err(of("url"))?;
         let path = url.split('?').next().unwrap_or_default();
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
@@ -219,7 +219,7 @@ impl HttpStep {
     fn named(&self, (job, piece): (&Job<'_>, u32)) -> String {
         let key = key(job, piece);
         let Self { pipeline, step, token_key, .. } = self;
-        let filling = Filling { job, key: &key, pipeline, step, token_key };
+        let filling = TemplateContext { job, key: &key, pipeline, step, token_key };
         format!("{} {}", self.request.method.as_str(), filling.shown(&self.request.url))
     }
 }

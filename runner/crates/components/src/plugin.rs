@@ -24,7 +24,7 @@ pub use self::isolated::child::serve;
 pub use self::isolated::child_process::{ExitGuard, leave};
 pub use self::isolated::deaths::Deaths;
 pub use self::isolated::parent::COMMAND;
-pub use crate::coarse_clock::{BATCH_BYTES, BATCH_TIME, Ticks};
+pub use crate::coarse_clock::{BATCH_BYTES, BATCH_TIME, CoarseClock};
 pub use describe::Undescribed;
 pub use description::{Description, Offered};
 pub use find::{Search, near};

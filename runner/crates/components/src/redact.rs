@@ -24,7 +24,7 @@ const ESCAPED_MAX: usize = 36;
 
 /// The secrets that must not be shown.
 #[derive(Clone, Debug, Default)]
-pub struct Scrub {
+pub struct Redactor {
     /// `None`: there is none.
     patterns: Option<Box<Patterns>>,
 }
@@ -39,7 +39,7 @@ struct Patterns {
     overlap: usize,
 }
 
-impl Scrub {
+impl Redactor {
     #[must_use]
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
         let (mut texts, mut edges) = (Vec::new(), Vec::new());

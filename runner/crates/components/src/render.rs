@@ -18,7 +18,7 @@ use tidegate_model::{DeliveryHash, TokenKey};
 
 /// One attempt, as templates see it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Filling<'a> {
+pub(crate) struct TemplateContext<'a> {
     pub(crate) job: &'a Job<'a>,
     /// What the outside knows the attempt by.
     pub(crate) key: &'a str,
@@ -52,7 +52,7 @@ pub(crate) enum Encoding {
     Url,
 }
 
-impl Filling<'_> {
+impl TemplateContext<'_> {
     /// The text that `template` comes to.
     pub(crate) fn text(self, template: &Template, encoding: Encoding) -> Result<String, Failure> {
         let mut text = String::new();
@@ -174,7 +174,7 @@ impl Filling<'_> {
 
     fn value(&self, path: &[String]) -> Result<&RawValue, Failure> {
         let mut deserializer = serde_json::Deserializer::from_slice(self.job.payload);
-        let found = Seek(path).deserialize(&mut deserializer).map_err(|error| odd(path, &error))?;
+        let found = FieldSeek(path).deserialize(&mut deserializer).map_err(|error| odd(path, &error))?;
         found.ok_or_else(|| Failure::new(FailureKind::Payload, self.lacks(path)))
     }
 
@@ -196,7 +196,7 @@ impl Filling<'_> {
     /// The keys of the object that stands at the path.
     fn keys(&self, path: &[String]) -> Option<Vec<String>> {
         let mut deserializer = serde_json::Deserializer::from_slice(self.job.payload);
-        let object = Seek(path).deserialize(&mut deserializer).ok()??;
+        let object = FieldSeek(path).deserialize(&mut deserializer).ok()??;
         let entries: BTreeMap<String, &RawValue> = serde_json::from_str(object.get()).ok()?;
         Some(entries.into_keys().collect())
     }
@@ -234,9 +234,9 @@ fn write_text(text: &str, to: &mut Vec<u8>) {
 }
 
 /// Looks for the value at the end of a path, and makes nothing of the rest.
-struct Seek<'p>(&'p [String]);
+struct FieldSeek<'p>(&'p [String]);
 
-impl<'de> DeserializeSeed<'de> for Seek<'_> {
+impl<'de> DeserializeSeed<'de> for FieldSeek<'_> {
     type Value = Option<&'de RawValue>;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -247,7 +247,7 @@ impl<'de> DeserializeSeed<'de> for Seek<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Seek<'_> {
+impl<'de> Visitor<'de> for FieldSeek<'_> {
     type Value = Option<&'de RawValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -260,7 +260,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
         // Of a key that is given twice the last one counts.
         while let Some(key) = entries.next_key::<Cow<'de, str>>()? {
             if key == wanted.as_str() {
-                found = entries.next_value_seed(Seek(rest))?;
+                found = entries.next_value_seed(FieldSeek(rest))?;
             } else {
                 entries.next_value::<IgnoredAny>()?;
             }
@@ -273,7 +273,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
         let mut found = None;
         for at in 0.. {
             match wanted {
-                Some((place, rest)) if place == at => match elements.next_element_seed(Seek(rest))? {
+                Some((place, rest)) if place == at => match elements.next_element_seed(FieldSeek(rest))? {
                     Some(value) => found = value,
                     None => break,
                 },

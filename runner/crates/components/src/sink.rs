@@ -28,7 +28,7 @@ use tidegate_model::{Address, SinkPosition};
 
 /// Where jobs leave.
 #[derive(Debug)]
-pub enum Sink {
+pub enum SinkWriter {
     /// Exactly once, by a position that is part of the commit.
     File(FileSinkWriter),
     /// At least once: what a terminal or a pipe has taken cannot be taken back.
@@ -36,7 +36,7 @@ pub enum Sink {
     Null,
 }
 
-impl Sink {
+impl SinkWriter {
     /// `committed`: what the store holds for this sink, `None` on first use. Bytes past it that a
     /// runner left when it died are cut off here. A file that is not there is made when the first
     /// payload comes, so that a run with nothing to do changes nothing.

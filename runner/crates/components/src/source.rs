@@ -25,15 +25,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use self::batch_builder::BatchLimit;
 pub use error::SourceError;
 pub use reader::{Read, Reader, SourceBatch};
-pub use watch::{Wake, Watch, Watched};
+pub use watch::{Wake, SourceWatch, Watched};
 
 use segments::Segments;
 use tidegate_config::FileSource;
-use tidegate_model::{Address, Batch, Mark, Segment};
+use tidegate_model::{Address, Batch, SourceOffset, Segment};
 
 /// A file source; a cheap handle over what its readers share.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SourceLog {
     shared: Arc<Shared>,
 }
 
@@ -43,7 +43,7 @@ pub struct SourceEnd {
     /// The index of the last job; 0 where there is none.
     pub last: u64,
     /// The place of the job after it.
-    pub mark: Option<Mark>,
+    pub mark: Option<SourceOffset>,
     pub segments: Vec<Segment>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     segments: Mutex<Segments>,
 }
 
-impl Source {
+impl SourceLog {
     /// `segments`: what the store knows of the source, in order.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Source {
     /// greatest mark at or before `next`. Make all readers before the first of them reads, so that
     /// none finds an index that another one has delivered.
     #[must_use]
-    pub fn reader(&self, next: u64, mark: Option<Mark>) -> Reader {
+    pub fn reader(&self, next: u64, mark: Option<SourceOffset>) -> Reader {
         self.shared.segments().join(next);
         Reader::new(Arc::clone(&self.shared), next, mark)
     }
@@ -92,7 +92,7 @@ impl Source {
     /// A reader for a step that begins with the job at `next`, whatever is before it and whether it has
     /// come yet or not.
     #[must_use]
-    pub fn beginner(&self, next: u64, mark: Option<Mark>) -> Reader {
+    pub fn beginner(&self, next: u64, mark: Option<SourceOffset>) -> Reader {
         self.shared.segments().join(mark.map_or(1, |mark| mark.index));
         Reader::early(Arc::clone(&self.shared), next, mark)
     }
@@ -107,7 +107,7 @@ impl Source {
     ///
     /// # Errors
     /// What a reader would meet.
-    pub fn end(&self, mark: Option<Mark>) -> Result<SourceEnd, SourceError> {
+    pub fn end(&self, mark: Option<SourceOffset>) -> Result<SourceEnd, SourceError> {
         let mut reader = Reader::early(Arc::clone(&self.shared), u64::MAX, mark);
         while let Read::Batch(_) = reader.read(BatchLimit { jobs: 1, bytes: 1 })? {}
         let segments = self.shared.segments();
@@ -121,7 +121,7 @@ impl Source {
     ///
     /// # Errors
     /// What a reader would meet.
-    pub fn at(&self, index: u64, mark: Option<Mark>) -> Result<Option<Batch>, SourceError> {
+    pub fn at(&self, index: u64, mark: Option<SourceOffset>) -> Result<Option<Batch>, SourceError> {
         let mut reader = Reader::looking(Arc::clone(&self.shared), index, mark);
         match reader.read(BatchLimit { jobs: 1, bytes: 1 })? {
             Read::Batch(read) if read.batch.first == index => Ok(Some(read.batch)),

@@ -12,7 +12,7 @@ use crate::check::graph::Graph;
 use crate::check::resolve::{End, Wired, Wiring};
 use crate::sections::pipeline::PipelineDeclaration;
 use crate::sections::settings::SettingsFile;
-use crate::sections::shared_tables::Shelves;
+use crate::sections::shared_tables::SharedTables;
 use crate::sections::source::Supply;
 use tidegate_model::{Address, Name};
 
@@ -63,7 +63,7 @@ struct Lists {
 }
 
 impl Lists {
-    fn of(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>, shared: &Shelves) -> Self {
+    fn of(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>, shared: &SharedTables) -> Self {
         let (sources, sinks) = (BTreeMap::new(), BTreeMap::new());
         let mut lists = Self { sources, queues: queues(pipelines, wiring), sinks, gates: BTreeMap::new() };
         lists.add_gates(None, shared);
@@ -93,7 +93,7 @@ impl Lists {
         lists
     }
 
-    fn add_gates(&mut self, pipeline: Option<&Name>, shelves: &Shelves) {
+    fn add_gates(&mut self, pipeline: Option<&Name>, shelves: &SharedTables) {
         for entry in shelves.gates.entries() {
             let (pipeline, name) = (pipeline.cloned(), entry.name.value.clone());
             if let Some(inquiry) = entry.value.clone() {
@@ -109,7 +109,7 @@ impl Lists {
         at(Some(pipeline.clone())).or_else(|| at(None)).map(GateRef)
     }
 
-    fn step(&self, wired: &Wired<'_>, shared: &Shelves) -> Option<Step> {
+    fn step(&self, wired: &Wired<'_>, shared: &SharedTables) -> Option<Step> {
         let inputs = wired
             .inputs
             .iter()

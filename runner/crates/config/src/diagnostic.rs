@@ -29,7 +29,7 @@ pub enum Severity {
 
 /// Bytes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceSpan {
     pub file: Arc<Path>,
     pub span: Range<usize>,
 }
@@ -47,7 +47,7 @@ pub struct Diagnostic {
     /// Stands beside the marked place.
     pub label: Option<String>,
     /// Other places that explain this one, each with its label.
-    pub related: Vec<(Place, String)>,
+    pub related: Vec<(SourceSpan, String)>,
     pub notes: Vec<String>,
     /// What to do about it.
     pub help: Vec<String>,
@@ -95,11 +95,11 @@ impl Diagnostic {
         Self::new(Severity::Warning, file.into(), span.into(), message.into())
     }
 
-    pub(crate) fn error_at(place: &Place, message: impl Into<String>) -> Self {
+    pub(crate) fn error_at(place: &SourceSpan, message: impl Into<String>) -> Self {
         Self::error(&*place.file, place.span.clone(), message)
     }
 
-    pub(crate) fn warning_at(place: &Place, message: impl Into<String>) -> Self {
+    pub(crate) fn warning_at(place: &SourceSpan, message: impl Into<String>) -> Self {
         Self::warning(&*place.file, place.span.clone(), message)
     }
 
@@ -117,7 +117,7 @@ impl Diagnostic {
 
     /// With another place that explains this one.
     #[must_use]
-    pub fn related(mut self, place: Place, label: impl Into<String>) -> Self {
+    pub fn related(mut self, place: SourceSpan, label: impl Into<String>) -> Self {
         self.related.push((place, label.into()));
         self
     }

@@ -18,14 +18,14 @@ use crate::check::resolve::Wiring;
 use crate::check::shared;
 use crate::diagnostic::files::{Files, Lines, read_text};
 use crate::parse::absolute_path::absolute;
-use crate::parse::context::Reading;
+use crate::parse::context::ParseContext;
 use crate::parse::interpolate::Lookup;
 use crate::parse::syntax;
 use crate::sections::pipeline;
 use crate::sections::pipeline::PipelineDeclaration;
 use crate::sections::settings;
 use crate::sections::settings::SettingsFile;
-use crate::sections::shared_tables::Shelves;
+use crate::sections::shared_tables::SharedTables;
 use tidegate_model::suggest::nearest;
 
 const SETTINGS: &str = "tidegate.toml";
@@ -157,7 +157,7 @@ impl<'a> Loading<'a> {
     fn read<T>(
         &mut self,
         file: &Path,
-        interpret: impl FnOnce(&mut Reading<'_>, &mut Files, &toml::Spanned<toml::de::DeTable<'_>>) -> T,
+        interpret: impl FnOnce(&mut ParseContext<'_>, &mut Files, &toml::Spanned<toml::de::DeTable<'_>>) -> T,
     ) -> Option<T> {
         let text = match read_text(file) {
             Ok(text) => self.files.add(file, text),
@@ -167,7 +167,7 @@ impl<'a> Loading<'a> {
                 return None;
             }
         };
-        let mut reading = Reading::new(Arc::from(file), &text, self.env);
+        let mut reading = ParseContext::new(Arc::from(file), &text, self.env);
         let parsed = syntax::parse(&mut reading, &text);
         let syntax = reading.diagnostics.split_off(0);
         let interpreted = interpret(&mut reading, &mut self.files, &parsed.tree);
@@ -198,7 +198,7 @@ impl<'a> Loading<'a> {
         self.diagnostics.extend(shared::mistakes(&pipelines, &settings.shelves));
         if !self.names_missing {
             // The pipelines beside a single file are not read, and may use what is shared.
-            let none = Shelves::default();
+            let none = SharedTables::default();
             let shelves = if single { &none } else { &settings.shelves };
             self.diagnostics.extend(shared::unused(&pipelines, shelves));
             self.diagnostics.extend(pipelines.iter().filter_map(nothing_to_do));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tidegate_config::{
-    Configuration, Diagnostic, Input, LoadOptions, Place, Position, Processor, Severity, Take, Target,
+    Configuration, Diagnostic, Input, LoadOptions, SourceSpan, Position, Processor, Severity, InputMode, Target,
     check_disk, load,
 };
 
@@ -272,9 +272,9 @@ fn inputs_come_in_order_of_binding() {
         let bindings: Vec<_> = step.inputs.iter().map(|input| input.binding.as_str()).collect();
         (step.take, bindings)
     };
-    assert_eq!(inputs("match"), (Take::Join, vec!["order", "payment"]));
-    assert_eq!(inputs("newest"), (Take::Alts, vec!["0ld", "new-one"]));
-    assert_eq!(inputs("price"), (Take::From, vec![""]));
+    assert_eq!(inputs("match"), (InputMode::Join, vec!["order", "payment"]));
+    assert_eq!(inputs("newest"), (InputMode::Alts, vec!["0ld", "new-one"]));
+    assert_eq!(inputs("price"), (InputMode::From, vec![""]));
 }
 
 #[test]
@@ -444,7 +444,7 @@ fn a_crate_above_reports_into_scripts() {
     diagnostics.push(diagnostic.clone());
     diagnostics.push(
         diagnostic.related(
-            Place { file: folder.configs().join("orders.toml").into(), span: 418..434 },
+            SourceSpan { file: folder.configs().join("orders.toml").into(), span: 418..434 },
             "named here",
         ),
     );

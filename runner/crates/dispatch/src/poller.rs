@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::waiting_room::JobKey;
-use tidegate_model::{Soon, Status, Timestamp};
+use tidegate_model::{NextPoll, ExternalStatus, Timestamp};
 
 /// Minimum time between polls that clients request, unless the configured interval is shorter.
 const SOONEST: Duration = Duration::from_secs(1);
@@ -23,11 +23,11 @@ pub enum PollerEvent<'a> {
     /// A job is no longer pending.
     Left { key: JobKey },
     /// A poll batch was answered.
-    Answered { ask: u64, answers: &'a [(JobKey, Status)] },
+    Answered { ask: u64, answers: &'a [(JobKey, ExternalStatus)] },
     /// A poll batch failed.
     Failed { ask: u64 },
     /// An external system reported the status of a job on its own.
-    Told { key: JobKey, status: Status },
+    Told { key: JobKey, status: ExternalStatus },
     /// A reported completion was not committed: the job is pending as before.
     Untold { key: JobKey },
     /// A client requested a poll at once.
@@ -43,11 +43,11 @@ pub enum PollerCommand {
     /// then.
     Ask { ask: u64, jobs: Vec<JobKey> },
     /// Deliver the job: it is completed or unknown. Followed by `Left` when that is durable.
-    Settle { key: JobKey, status: Status },
+    Settle { key: JobKey, status: ExternalStatus },
     /// Number of discarded answers, for jobs that were not polled.
     Discarded { answers: usize },
     /// The table does not allow the change of status.
-    Refused { key: JobKey, from: Status, to: Status },
+    Refused { key: JobKey, from: ExternalStatus, to: ExternalStatus },
 }
 
 /// Pending jobs of one step: takes [`PollerEvent`]s and answers with [`PollerCommand`]s to carry out.
@@ -80,7 +80,7 @@ pub struct Poller {
 struct PolledJob {
     lane: Arc<[u8]>,
     turn: u64,
-    status: Status,
+    status: ExternalStatus,
 }
 
 impl Poller {
@@ -151,18 +151,18 @@ impl Poller {
 
     /// Start of the poll that a client requests now.
     #[must_use]
-    pub fn soon(&self, now: Timestamp) -> Soon {
+    pub fn soon(&self, now: Timestamp) -> NextPoll {
         match self.wakes(now) {
-            _ if !self.wanted => Soon::Now,
-            _ if self.asked.is_some() => Soon::AfterThis,
-            None => Soon::WhenPending,
-            Some(wakes) => Soon::In { ms: u64::try_from(wakes.0.saturating_sub(now.0)).unwrap_or(0) },
+            _ if !self.wanted => NextPoll::Now,
+            _ if self.asked.is_some() => NextPoll::AfterThis,
+            None => NextPoll::WhenPending,
+            Some(wakes) => NextPoll::In { ms: u64::try_from(wakes.0.saturating_sub(now.0)).unwrap_or(0) },
         }
     }
 
     /// Status of a pending job.
     #[must_use]
-    pub fn status(&self, key: JobKey) -> Option<Status> {
+    pub fn status(&self, key: JobKey) -> Option<ExternalStatus> {
         self.jobs.get(&key).map(|watched| watched.status)
     }
 
@@ -191,14 +191,14 @@ impl Poller {
             self.first = Some(since);
         }
         let lane = self.lanes.get_key_value(lane).map_or_else(|| lane.into(), |(lane, _)| Arc::clone(lane));
-        self.jobs.insert(key, PolledJob { lane, turn: 0, status: Status::Pending });
+        self.jobs.insert(key, PolledJob { lane, turn: 0, status: ExternalStatus::Pending });
         self.line_up(key);
     }
 
     fn left(&mut self, key: JobKey) {
         self.step_out(key);
         let left = self.jobs.remove(&key);
-        self.valid -= usize::from(left.is_some_and(|left| left.status == Status::Valid));
+        self.valid -= usize::from(left.is_some_and(|left| left.status == ExternalStatus::Valid));
         if let Some((_, asked)) = &mut self.asked {
             asked.remove(&key);
         }
@@ -209,14 +209,14 @@ impl Poller {
 
     fn revert(&mut self, key: JobKey) {
         let Some(watched) = self.jobs.get_mut(&key).filter(|watched| !watched.status.waits()) else { return };
-        watched.status = Status::Pending;
+        watched.status = ExternalStatus::Pending;
         // A job in an open request is queued again when that is answered.
         if !self.asked.as_ref().is_some_and(|(_, asked)| asked.contains(&key)) {
             self.line_up(key);
         }
     }
 
-    fn answered(&mut self, ask: u64, answers: &[(JobKey, Status)], commands: &mut Vec<PollerCommand>) {
+    fn answered(&mut self, ask: u64, answers: &[(JobKey, ExternalStatus)], commands: &mut Vec<PollerCommand>) {
         let Some((_, mut open)) = self.asked.take_if(|(number, _)| *number == ask) else {
             if !answers.is_empty() {
                 commands.push(PollerCommand::Discarded { answers: answers.len() });
@@ -242,7 +242,7 @@ impl Poller {
         }
     }
 
-    fn apply(&mut self, key: JobKey, to: Status, commands: &mut Vec<PollerCommand>) {
+    fn apply(&mut self, key: JobKey, to: ExternalStatus, commands: &mut Vec<PollerCommand>) {
         let Some(watched) = self.jobs.get_mut(&key) else { return };
         let from = watched.status;
         // A repeated status changes nothing.
@@ -254,8 +254,8 @@ impl Poller {
             return;
         }
         watched.status = to;
-        self.valid -= usize::from(from == Status::Valid);
-        self.valid += usize::from(to == Status::Valid);
+        self.valid -= usize::from(from == ExternalStatus::Valid);
+        self.valid += usize::from(to == ExternalStatus::Valid);
         if !to.waits() {
             self.step_out(key);
             commands.push(PollerCommand::Settle { key, status: to });

@@ -30,7 +30,7 @@ use tidegate_dispatch::{
 };
 use tidegate_model::Timestamp;
 use tidegate_model::log_target;
-use tidegate_store::{DelayedKey, Stop};
+use tidegate_store::{ParkedKey, StepStop};
 
 /// Maximum bytes of one step between reading and committing, inputs and outputs together.
 const STEP_BYTES: usize = 8 << 20;
@@ -107,12 +107,12 @@ pub(crate) struct Coordinator {
     /// Epoch of the current reader, by step and input.
     readers: Vec<Vec<u64>>,
     /// Keys of the parked jobs that keep their turn, by step.
-    turns: Vec<BTreeMap<Turn, DelayedKey>>,
+    turns: Vec<BTreeMap<Turn, ParkedKey>>,
     /// Keys of the redelivered jobs in flight, by step.
-    returned: Vec<BTreeSet<DelayedKey>>,
+    returned: Vec<BTreeSet<ParkedKey>>,
     /// Keys of redelivered jobs that a request moves, by step. The value is true once the move is over: an
     /// older read may still contain them.
-    moved: Vec<BTreeMap<DelayedKey, bool>>,
+    moved: Vec<BTreeMap<ParkedKey, bool>>,
     /// Job buffers of the queued steps; `None` for an ordered step.
     shelves: Vec<Option<JobBuffer>>,
     tails: Arc<QueueCaches>,
@@ -129,7 +129,7 @@ pub(crate) struct Coordinator {
     pub(crate) halts: Vec<Halt>,
     failures: FailureLog,
     /// Stopped steps whose stop is not recorded yet.
-    stops: Vec<Stop>,
+    stops: Vec<StepStop>,
     stats: Arc<Stats>,
     /// Pending jobs, by step; `None` for an ordered step.
     watches: Vec<Option<PendingJobs>>,
@@ -389,7 +389,7 @@ impl Coordinator {
         tracing::error!(target: log_target::ENGINE, step = %step, "the step stops: {whole}");
         let input = if let [input] = &inputs[..] { Some(input.address.clone()) } else { None };
         let (index, at) = at.unzip();
-        self.stops.push(Stop { step: step.clone(), since, at, job: input.zip(index), why });
+        self.stops.push(StepStop { step: step.clone(), since, at, job: input.zip(index), why });
         self.halts.push(Halt { step, why: whole });
     }
 

@@ -10,7 +10,7 @@ use tidegate_components::plugin::Plugins;
 use tidegate_components::script;
 use tidegate_components::script::{CompileError, Entry, Mentions};
 use tidegate_config::{
-    Configuration, Diagnostic, Diagnostics, Draft, Inquiry, Invocation, Limits, LoadOptions, Place, Position,
+    Configuration, Diagnostic, Diagnostics, Draft, ProbeConfig, Invocation, Limits, LoadOptions, SourceSpan, Position,
     Processor, Script, Step, read_text,
 };
 use tidegate_model::Address;
@@ -130,12 +130,12 @@ fn never_finished(
     diagnostics.add_file(&script.path, script.text.as_str());
     let span = diagnostics.files().span_at(&script.path, Position { line, column });
     let message = format!("jobs of the step `{name}` stay pending: it has no monitor, and {lacks}");
-    let named = Place { file: script.named_in.as_path().into(), span: script.named_at.clone() };
+    let named = SourceSpan { file: script.named_in.as_path().into(), span: script.named_at.clone() };
     Diagnostic::warning(&*script.path, span, message).related(named, "named here").help(help)
 }
 
 /// Checks a gate or monitor: its last processor gives the answer.
-fn check_inquiry(inquiry: &Inquiry, entry: Entry, diagnostics: &mut Diagnostics) {
+fn check_inquiry(inquiry: &ProbeConfig, entry: Entry, diagnostics: &mut Diagnostics) {
     let last = inquiry.run.len().saturating_sub(1);
     for (position, processor) in inquiry.run.iter().enumerate() {
         let entry = if position == last { entry } else { Entry::Process };
@@ -185,7 +185,7 @@ fn in_script(script: &Script, error: &CompileError, diagnostics: &mut Diagnostic
     }
     let position = error.line.map(|line| Position { line, column: error.column.unwrap_or(1) });
     let span = position.and_then(|position| diagnostics.files().span_at(&file, position));
-    let named = Place { file: script.named_in.as_path().into(), span: script.named_at.clone() };
+    let named = SourceSpan { file: script.named_in.as_path().into(), span: script.named_at.clone() };
     Diagnostic::error(file, span, error.message.clone())
         .related(named, "named here")
         .help_if(error.help.clone())

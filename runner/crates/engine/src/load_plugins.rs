@@ -10,7 +10,7 @@ use super::error::Chain;
 use tidegate_components::plugin::{LoadError, Pins, Plugins, Search};
 use tidegate_config::locate;
 use tidegate_config::{
-    Configuration, Diagnostic, Diagnostics, Gate, Monitor, Pin, Place, PluginStep, Processor, Settings, Step,
+    Configuration, Diagnostic, Diagnostics, Gate, Monitor, Pin, SourceSpan, PluginStep, Processor, Settings, Step,
 };
 use tidegate_model::suggest::did_you_mean;
 
@@ -129,7 +129,7 @@ fn check(
         let span = place(diagnostics, &plugin.named_in, &way, mistake.at_key);
         let named = way[section..way.len() - usize::from(mistake.at_key)].join(".");
         let message = format!("`{named}` {}", mistake.message);
-        let place = Place { file: plugin.named_in.as_path().into(), span: plugin.named_at.clone() };
+        let place = SourceSpan { file: plugin.named_in.as_path().into(), span: plugin.named_at.clone() };
         let label = format!("required by plugin `{}`", plugin.named());
         diagnostics.push(
             Diagnostic::error(&plugin.named_in, span, message)

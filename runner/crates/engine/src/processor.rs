@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use tidegate_plugin::{Failure, Job, Outputs};
 
-use tidegate_components::exec::{ExecSpec, ExecStep, Leash};
+use tidegate_components::exec::{ExecSpec, ExecStep, RunningCommands};
 use tidegate_components::http::{HttpSpec, HttpStep};
 use tidegate_components::plugin::{Custody, Deaths, Isolated, PluginRunner, PluginSpec, Plugins, Setups};
 use tidegate_components::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
-use tidegate_config::{ExecCommand, HttpRequest, Limits, PluginStep, Promise, Script, Step, StepFilter};
+use tidegate_config::{ExecCommand, HttpRequest, Limits, PluginStep, DeliveryGuarantee, Script, Step, StepFilter};
 use tidegate_model::{Address, Secret, TokenKey};
 
 /// Consecutive scripts, or one other processor.
@@ -46,7 +46,7 @@ pub(crate) struct StepContext<'c> {
     /// Key of the completion tokens.
     pub(crate) token_key: &'c TokenKey,
     /// Kills the commands.
-    pub(crate) leash: &'c Arc<Leash>,
+    pub(crate) leash: &'c Arc<RunningCommands>,
     /// Set when the run must end.
     pub(crate) ending: &'c Arc<AtomicBool>,
     /// Deaths of plugin processes.
@@ -67,7 +67,7 @@ pub(crate) struct SharedResources<'c> {
     pub(crate) plugins: &'c Plugins,
     pub(crate) token_key: &'c TokenKey,
     /// Kills the commands.
-    pub(crate) leash: &'c Arc<Leash>,
+    pub(crate) leash: &'c Arc<RunningCommands>,
     /// Set when the run must end.
     pub(crate) ending: &'c Arc<AtomicBool>,
     /// Deaths of plugin processes.
@@ -102,7 +102,7 @@ impl<'c> StepContext<'c> {
             setups: common.setups,
             isolate: step.isolate,
             // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
-            crash_limit: (step.delivery != Promise::AtMostOnce).then_some(step.crash_limit),
+            crash_limit: (step.delivery != DeliveryGuarantee::AtMostOnce).then_some(step.crash_limit),
         }
     }
 

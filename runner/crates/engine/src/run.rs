@@ -16,13 +16,13 @@ use crate::runtime::{Runtime, RuntimeParts};
 use crate::step::counts::StepCounts;
 use crate::step::queue_view::QueueView;
 use crate::step::stats::Stats;
-use tidegate_components::exec::Leash;
+use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::plugin::Setups;
 use tidegate_config::{Configuration, QueueRef};
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::{Address, Clock};
-use tidegate_store::{Attempts, Store, Writer};
+use tidegate_store::{CrashGuard, Store, Writer};
 
 /// A run that is ready to start.
 #[expect(missing_debug_implementations, reason = "a clock has no useful debug output")]
@@ -33,10 +33,10 @@ pub struct Run(RuntimeParts, Arc<SourceFiles>);
 pub struct Handle {
     messages: Sender<Message>,
     inbox: Arc<Inbox>,
-    attempts: Attempts,
+    attempts: CrashGuard,
     setups: Setups,
     stats: Arc<Stats>,
-    leash: Arc<Leash>,
+    leash: Arc<RunningCommands>,
     ending: Arc<AtomicBool>,
     files: Arc<SourceFiles>,
 }
@@ -145,7 +145,7 @@ impl Run {
     ) -> Self {
         let stats = Arc::new(Stats::new(configuration.steps.len(), clock.now()));
         let messages = crossbeam_channel::unbounded();
-        let (plugins, attempts) = (Arc::default(), Attempts::none());
+        let (plugins, attempts) = (Arc::default(), CrashGuard::none());
         let inbox = Arc::new(Inbox::new(configuration.queues.len()));
         let parts = RuntimeParts {
             configuration,
@@ -182,7 +182,7 @@ impl Run {
     /// Sets the crash guard, which records attempts so that the next run knows the jobs that crashed this
     /// one.
     #[must_use]
-    pub fn with_attempts(mut self, attempts: Attempts) -> Self {
+    pub fn with_attempts(mut self, attempts: CrashGuard) -> Self {
         self.0.attempts = attempts;
         self
     }

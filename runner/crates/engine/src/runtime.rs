@@ -32,15 +32,15 @@ use crate::recovery::start;
 use crate::recovery::start::RecoveredState;
 use crate::recovery::start_position;
 use crate::step::stats::Stats;
-use tidegate_components::exec::Leash;
+use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::plugin::{Setup, Setups};
-use tidegate_components::source::Source;
+use tidegate_components::source::SourceLog;
 use tidegate_config::{Configuration, Input, SourceRef};
 use tidegate_dispatch::{InputPort, RunOutcome};
 use tidegate_model::log_target;
 use tidegate_model::{Clock, Timestamp, format_duration};
-use tidegate_store::{Attempts, Store, Writer};
+use tidegate_store::{CrashGuard, Store, Writer};
 
 /// Extra time for the commit in progress when `shutdown_timeout` expires.
 const LAST_COMMIT: Duration = Duration::from_secs(1);
@@ -57,14 +57,14 @@ pub(crate) struct RuntimeParts {
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) store: Store,
     pub(crate) writer: Writer,
-    pub(crate) attempts: Attempts,
+    pub(crate) attempts: CrashGuard,
     pub(crate) setups: Setups,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: RunOptions,
     pub(crate) stats: Arc<Stats>,
     pub(crate) messages: (Sender<Message>, Receiver<Message>),
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) leash: Arc<Leash>,
+    pub(crate) leash: Arc<RunningCommands>,
     /// Set by a stop.
     pub(crate) ending: Arc<AtomicBool>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct RuntimeParts {
 pub(crate) struct Runtime {
     configuration: Arc<Configuration>,
     store: Store,
-    attempts: Attempts,
+    attempts: CrashGuard,
     setups: Setups,
     /// Record that plugins run in this process, if any do.
     plugged: Option<Setup>,
@@ -86,7 +86,7 @@ pub(crate) struct Runtime {
     orders: Sender<CommitRequest>,
     queues: StoreReader,
     /// Sources in the order of the configuration; `None` for a source that cannot be opened.
-    sources: Vec<Option<Source>>,
+    sources: Vec<Option<SourceLog>>,
     source_pool: SourcePool,
     readers: BTreeMap<InputPort, SourceReader>,
     /// Closed by a stop: the committer waits no longer for room on a full disk.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What the outside says of a job that was handed to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum ExternalStatus {
     Pending,
     /// It is in order, and not final.
     Valid,
@@ -18,7 +18,7 @@ pub enum Status {
 /// When a poll begins that somebody wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Soon {
+pub enum NextPoll {
     Now,
     /// In so many milliseconds, since polls do not begin more often.
     In {
@@ -30,7 +30,7 @@ pub enum Soon {
     WhenPending,
 }
 
-impl Status {
+impl ExternalStatus {
     /// The status of this name.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {

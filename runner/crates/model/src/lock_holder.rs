@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// The process that has a lock, as far as it is known from the system and the lock file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
+pub struct LockHolder {
     /// `None` if it is not known.
     pub pid: Option<u32>,
     /// RFC 3339; empty where only the system tells.
@@ -23,7 +23,7 @@ pub struct Holder {
     pub user: Option<u32>,
 }
 
-impl Holder {
+impl LockHolder {
     /// It is a runner, as far as its command tells, and not a command that only looks.
     #[must_use]
     pub fn runs(&self) -> bool {
@@ -48,7 +48,7 @@ impl Holder {
     }
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for LockHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pid {
             Some(pid) => write!(f, "process {pid}")?,

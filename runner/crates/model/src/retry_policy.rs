@@ -26,9 +26,9 @@ pub struct RetryPolicy {
     pub max_attempts: u32,
     /// No attempt starts later than so long after the first.
     pub ttl: Option<Duration>,
-    pub then: Then,
+    pub then: OnExhausted,
     /// What is tried again; empty = everything that may be.
-    pub on: Vec<Trouble>,
+    pub on: Vec<FailureClass>,
 }
 
 /// How delays grow from attempt to attempt.
@@ -58,7 +58,7 @@ pub enum Jitter {
 
 /// What becomes of a job that has no attempts or no time left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum OnExhausted {
     ErrorQueue,
     /// It is consumed, counted and logged.
     Drop,
@@ -68,7 +68,7 @@ pub enum Then {
 
 /// What went wrong in an attempt, as far as trying again depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum FailureClass {
     /// The code asked for another attempt: `retry`, `retry_in`.
     Asked,
     /// An error of a script, `throw` included.
@@ -101,13 +101,13 @@ pub enum Trouble {
 
 /// A failed attempt.
 #[derive(Clone, Copy, Debug)]
-pub struct Tried {
+pub struct FailedTry {
     /// Its number, from 1.
     pub attempt: u32,
     /// When the first attempt at the job began.
     pub first_attempt: Timestamp,
     pub now: Timestamp,
-    pub trouble: Trouble,
+    pub trouble: FailureClass,
     /// How long the code, or the other side, asks to wait.
     pub asked: Option<Duration>,
     /// The delivery hash.
@@ -144,7 +144,7 @@ impl RetryPolicy {
         jitter: Jitter::Full,
         max_attempts: 12,
         ttl: None,
-        then: Then::ErrorQueue,
+        then: OnExhausted::ErrorQueue,
         on: Vec::new(),
     };
 
@@ -153,7 +153,7 @@ impl RetryPolicy {
     /// The next attempt is never more than [`Self::max`] (or what was asked for) from `now`, wherever
     /// the clock has been set since the first one.
     #[must_use]
-    pub fn next(&self, tried: &Tried) -> Decision {
+    pub fn next(&self, tried: &FailedTry) -> Decision {
         if !self.retries(tried.trouble) {
             return Decision::NotRetried;
         }
@@ -194,10 +194,10 @@ impl RetryPolicy {
 
     /// Whether an attempt that failed so is made again at all.
     #[must_use]
-    pub fn retries(&self, trouble: Trouble) -> bool {
+    pub fn retries(&self, trouble: FailureClass) -> bool {
         match trouble {
-            Trouble::Rejected | Trouble::Payload | Trouble::Crashed => false,
-            Trouble::Asked => true,
+            FailureClass::Rejected | FailureClass::Payload | FailureClass::Crashed => false,
+            FailureClass::Asked => true,
             other => self.on.is_empty() || self.on.contains(&other),
         }
     }
@@ -233,7 +233,7 @@ impl Default for RetryPolicy {
 
 impl Jitter {
     /// What `delay` becomes; the same whenever it is asked about the same attempt at the same job.
-    fn of(self, delay: u64, tried: &Tried) -> u64 {
+    fn of(self, delay: u64, tried: &FailedTry) -> u64 {
         match self {
             Self::None => delay,
             Self::Full => drawn(delay, tried),
@@ -242,19 +242,19 @@ impl Jitter {
     }
 }
 
-impl Trouble {
+impl FailureClass {
     /// What `on` may name. The code that asks is always heard, and the last three never are.
-    pub const WORDS: [(&'static str, Trouble); 10] = [
-        ("script", Trouble::Script),
-        ("plugin", Trouble::Plugin),
-        ("panic", Trouble::Panic),
-        ("timeout", Trouble::Timeout),
-        ("limit", Trouble::Limit),
-        ("output", Trouble::Output),
-        ("connection", Trouble::Connection),
-        ("http 429", Trouble::Http429),
-        ("http 5xx", Trouble::Http5xx),
-        ("exit", Trouble::Exit),
+    pub const WORDS: [(&'static str, FailureClass); 10] = [
+        ("script", FailureClass::Script),
+        ("plugin", FailureClass::Plugin),
+        ("panic", FailureClass::Panic),
+        ("timeout", FailureClass::Timeout),
+        ("limit", FailureClass::Limit),
+        ("output", FailureClass::Output),
+        ("connection", FailureClass::Connection),
+        ("http 429", FailureClass::Http429),
+        ("http 5xx", FailureClass::Http5xx),
+        ("exit", FailureClass::Exit),
     ];
 
     /// What `failure` of a script, or of `native` code, comes to. `None` for what is no failure: a closed
@@ -316,7 +316,7 @@ fn fibonacci(position: u32) -> u64 {
 }
 
 /// Something from 0 to `most`, both included.
-fn drawn(most: u64, tried: &Tried) -> u64 {
+fn drawn(most: u64, tried: &FailedTry) -> u64 {
     let mut seed = [0; 20];
     seed[..16].copy_from_slice(&tried.hash.to_le_bytes());
     seed[16..].copy_from_slice(&tried.attempt.to_le_bytes());

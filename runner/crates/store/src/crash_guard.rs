@@ -33,7 +33,7 @@ pub(crate) mod cell;
 pub(crate) mod span;
 pub(crate) mod suspects;
 
-pub use span::Span;
+pub use span::AttemptSpan;
 
 const FILE: &str = "attempts";
 const FILE_IN_THE_MAKING: &str = "attempts.new";
@@ -53,7 +53,7 @@ const SLOTS_READY: usize = 64;
 
 /// The attempts of a process, and the suspects that the last one left. Its clones are one.
 #[derive(Clone, Debug)]
-pub struct Attempts(Arc<Shared>);
+pub struct CrashGuard(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -76,33 +76,33 @@ struct Shared {
 
 /// The place of one worker.
 #[derive(Debug)]
-pub struct Slot {
+pub struct WorkerSlot {
     shared: Arc<Shared>,
     offset: u64,
 }
 
 /// How a batch is to be run.
 #[derive(Debug)]
-pub enum Pace<'a> {
+pub enum BatchMode<'a> {
     /// As a whole, as long as the attempt lives.
-    Together(Attempt<'a>),
+    Together(AttemptGuard<'a>),
     /// Job by job, each with its own attempt.
-    OneByOne(Careful<'a>),
+    OneByOne(SuspectRun<'a>),
 }
 
 /// A batch that is run job by job.
 #[derive(Debug)]
-pub struct Careful<'a> {
-    slot: &'a Slot,
+pub struct SuspectRun<'a> {
+    slot: &'a WorkerSlot,
     crash_limit: u32,
-    _turn: Turn<'a>,
+    _turn: Exclusivity<'a>,
 }
 
 /// What becomes of a job.
 #[derive(Debug)]
-pub enum Verdict<'a> {
+pub enum SuspectVerdict<'a> {
     /// It is attempted, as long as the attempt lives.
-    Run(Attempt<'a>),
+    Run(AttemptGuard<'a>),
     /// The process died so many times in a row while it was attempted: it is not attempted again.
     SetAside { crashes: u32 },
 }
@@ -111,19 +111,19 @@ pub enum Verdict<'a> {
 /// process.
 #[derive(Debug)]
 #[must_use = "the attempt ends when this is dropped"]
-pub struct Attempt<'a> {
-    slot: &'a Slot,
+pub struct AttemptGuard<'a> {
+    slot: &'a WorkerSlot,
     /// How much of the slot it takes.
     bytes: usize,
     /// Is no suspect any more at the end.
-    absolves: Option<Span>,
-    _turn: Turn<'a>,
+    absolves: Option<AttemptSpan>,
+    _turn: Exclusivity<'a>,
 }
 
 /// Who else may run jobs meanwhile.
 #[derive(Debug)]
 #[expect(dead_code, reason = "guards are held, not read")]
-enum Turn<'a> {
+enum Exclusivity<'a> {
     /// Everybody, since there are no suspects, or an outer turn says it.
     Any,
     /// Everybody who does not want to be alone.
@@ -131,7 +131,7 @@ enum Turn<'a> {
     Alone(RwLockWriteGuard<'a, ()>),
 }
 
-impl Attempts {
+impl CrashGuard {
     /// Attempts in `folder`, which exists and belongs to this process, and what the last process
     /// was attempting when it died. Where the file cannot be read or made, that is said, and the
     /// run does without.
@@ -176,17 +176,17 @@ impl Attempts {
     /// first and the last index.
     #[must_use]
     pub fn suspects(&self, step: &Address, input: &str) -> Vec<(u64, u64)> {
-        let origin = Span::new(step, &[(input, 1)], 1).origin;
+        let origin = AttemptSpan::new(step, &[(input, 1)], 1).origin;
         let of_input =
-            |span: &Span| (span.origin == origin).then(|| (span.first, span.end().saturating_sub(1)));
+            |span: &AttemptSpan| (span.origin == origin).then(|| (span.first, span.end().saturating_sub(1)));
         self.0.suspects().cells().iter().flatten().filter_map(|suspect| of_input(&suspect.span)).collect()
     }
 
     /// A place for one more worker.
     #[must_use]
-    pub fn slot(&self) -> Slot {
+    pub fn slot(&self) -> WorkerSlot {
         let number = self.0.slots.fetch_add(1, Ordering::Relaxed);
-        Slot { shared: Arc::clone(&self.0), offset: slot_offset(number) }
+        WorkerSlot { shared: Arc::clone(&self.0), offset: slot_offset(number) }
     }
 
     /// The process ends on purpose, in the middle of whatever is attempted: no job is the cause.
@@ -200,28 +200,28 @@ impl Attempts {
 
     /// These jobs are accounted for, durably. Those that were set aside are forgotten, and attempted
     /// like any other where somebody puts them back.
-    pub fn settle(&self, span: &Span) {
+    pub fn settle(&self, span: &AttemptSpan) {
         self.0.absolve(span);
     }
 }
 
-impl Slot {
+impl WorkerSlot {
     /// Begins a batch that consists of these spans. Waits until others have come through theirs,
     /// where one of them, or this one, has suspects.
-    pub fn begin(&mut self, batch: &[Span], crash_limit: u32) -> Pace<'_> {
+    pub fn begin(&mut self, batch: &[AttemptSpan], crash_limit: u32) -> BatchMode<'_> {
         let shared = &*self.shared;
         let suspicious = shared.concerns(batch);
         let leaves_traces = shared.disk.is_some();
         let one_by_one = suspicious || leaves_traces && (crash_limit <= 1 || batch.len() > SLOT_CELLS);
         let turn = shared.turn(suspicious);
         if one_by_one {
-            return Pace::OneByOne(Careful { slot: self, crash_limit, _turn: turn });
+            return BatchMode::OneByOne(SuspectRun { slot: self, crash_limit, _turn: turn });
         }
-        Pace::Together(self.attempt(batch, 1, turn))
+        BatchMode::Together(self.attempt(batch, 1, turn))
     }
 
     /// Writes down what will have been attempted `crashes` times if the process dies now.
-    fn attempt<'a>(&'a self, spans: &[Span], crashes: u32, turn: Turn<'a>) -> Attempt<'a> {
+    fn attempt<'a>(&'a self, spans: &[AttemptSpan], crashes: u32, turn: Exclusivity<'a>) -> AttemptGuard<'a> {
         let mut cells = [0; SLOT_BYTES];
         let exact = spans.iter().map(|span| span.jobs).sum::<u64>() == 1;
         for (cell, &span) in cells.chunks_exact_mut(CELL_BYTES).zip(spans) {
@@ -231,31 +231,31 @@ impl Slot {
         if !self.shared.closed.load(Ordering::Acquire) {
             self.shared.write_cells(self.offset, &cells[..bytes]);
         }
-        Attempt { slot: self, bytes, absolves: None, _turn: turn }
+        AttemptGuard { slot: self, bytes, absolves: None, _turn: turn }
     }
 }
 
-impl<'a> Careful<'a> {
+impl<'a> SuspectRun<'a> {
     /// The next job of the batch. The attempt of the one before it has been dropped.
-    pub fn attempt(&mut self, job: &Span) -> Verdict<'a> {
+    pub fn attempt(&mut self, job: &AttemptSpan) -> SuspectVerdict<'a> {
         let (crashes, exact) = self.slot.shared.crashes(job);
         if exact && crashes >= self.crash_limit {
-            return Verdict::SetAside { crashes };
+            return SuspectVerdict::SetAside { crashes };
         }
-        let mut attempt = self.slot.attempt(&[*job], crashes.saturating_add(1), Turn::Any);
+        let mut attempt = self.slot.attempt(&[*job], crashes.saturating_add(1), Exclusivity::Any);
         attempt.absolves = (crashes > 0).then_some(*job);
-        Verdict::Run(attempt)
+        SuspectVerdict::Run(attempt)
     }
 }
 
-impl Careful<'_> {
+impl SuspectRun<'_> {
     /// This job halts its step, and so was answered: somebody looks at it before the next attempt.
-    pub fn forget(&self, job: &Span) {
+    pub fn forget(&self, job: &AttemptSpan) {
         self.slot.shared.absolve(job);
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for AttemptGuard<'_> {
     fn drop(&mut self) {
         let shared = &self.slot.shared;
         shared.write_cells(self.slot.offset, &[0; SLOT_BYTES][..self.bytes]);
@@ -266,15 +266,15 @@ impl Drop for Attempt<'_> {
 }
 
 impl Shared {
-    fn concerns(&self, batch: &[Span]) -> bool {
+    fn concerns(&self, batch: &[AttemptSpan]) -> bool {
         !self.is_unsuspicious() && batch.iter().any(|span| self.suspects().concern(span))
     }
 
-    fn crashes(&self, job: &Span) -> (u32, bool) {
+    fn crashes(&self, job: &AttemptSpan) -> (u32, bool) {
         if self.is_unsuspicious() { (0, false) } else { self.suspects().crashes(job) }
     }
 
-    fn absolve(&self, span: &Span) {
+    fn absolve(&self, span: &AttemptSpan) {
         if self.is_unsuspicious() {
             return;
         }
@@ -287,12 +287,12 @@ impl Shared {
         self.unsuspicious.store(suspects.is_empty(), Ordering::Release);
     }
 
-    fn turn(&self, alone: bool) -> Turn<'_> {
+    fn turn(&self, alone: bool) -> Exclusivity<'_> {
         // Nothing is behind the lock that a panic could have left half done.
         match (self.is_unsuspicious(), alone) {
-            (true, _) => Turn::Any,
-            (false, false) => Turn::Shared(self.alone.read().unwrap_or_else(PoisonError::into_inner)),
-            (false, true) => Turn::Alone(self.alone.write().unwrap_or_else(PoisonError::into_inner)),
+            (true, _) => Exclusivity::Any,
+            (false, false) => Exclusivity::Shared(self.alone.read().unwrap_or_else(PoisonError::into_inner)),
+            (false, true) => Exclusivity::Alone(self.alone.write().unwrap_or_else(PoisonError::into_inner)),
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::database::disk::Taken;
-use tidegate_model::{Address, Holder};
+use tidegate_model::{Address, LockHolder};
 
 /// The end of every message about a file that cannot be used as it is.
 const WAY_OUT: &str = "put back a copy of it, or move it away to begin anew (progress is then forgotten, and \
@@ -20,7 +20,7 @@ pub enum OpenError {
     #[error("cannot use the store `{}`", path.display())]
     Io { path: PathBuf, source: io::Error },
     #[error("the store `{}` is in use by {holder}; one runner at a time can have it", path.display())]
-    Locked { path: PathBuf, holder: Holder },
+    Locked { path: PathBuf, holder: LockHolder },
     #[error("{}", taken(path))]
     Taken { path: PathBuf },
     #[error("the store `{}` is empty, and a store never is; {WAY_OUT}", path.display())]

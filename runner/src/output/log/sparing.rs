@@ -30,12 +30,12 @@ const WINDOW: Duration = Duration::from_secs(10);
 static CAUSES: LazyLock<Mutex<Causes<Cause>>> = LazyLock::new(|| Mutex::new(Causes(HashMap::new())));
 
 /// Lets pass what is not too much. What is asked for at `debug` and below always passes.
-pub(crate) struct Sparing;
+pub(crate) struct RateLimitedLog;
 
 /// The place in the code, and a hash of what it speaks of.
 type Cause = (Identifier, u64);
 
-impl<S: Subscriber> Layer<S> for Sparing {
+impl<S: Subscriber> Layer<S> for RateLimitedLog {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
         let gravity = match *metadata.level() {

@@ -16,7 +16,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
 
-use super::running_commands::Leash;
+use super::running_commands::RunningCommands;
 use crate::open_files;
 
 /// So often it is looked whether it shall be given up.
@@ -30,10 +30,10 @@ const LAST_LOOKS: usize = 16;
 
 /// How far a process may go.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits<'q> {
+pub(crate) struct ChildLimits<'q> {
     pub(crate) until: Option<Instant>,
     /// What it is killed by, once nobody wants to know any more what it prints.
-    pub(crate) leash: &'q Leash,
+    pub(crate) leash: &'q RunningCommands,
     /// Of standard output.
     pub(crate) bytes: u64,
 }
@@ -72,12 +72,12 @@ pub(crate) struct Running {
     out: Option<ChildStdout>,
     said: Option<ChildStderr>,
     printed: Printed,
-    leash: Arc<Leash>,
+    leash: Arc<RunningCommands>,
     reaped: bool,
 }
 
 impl Running {
-    pub(crate) fn start(command: &mut Command, leash: &Arc<Leash>) -> io::Result<Self> {
+    pub(crate) fn start(command: &mut Command, leash: &Arc<RunningCommands>) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = leash.start(command)?;
         let pid = Pid::from_child(&child);
@@ -108,7 +108,7 @@ impl Running {
     }
 
     /// Hands it `input` and a line end, and waits for its end.
-    pub(crate) fn finish(&mut self, input: &[u8], limits: Limits<'_>) -> io::Result<Ended> {
+    pub(crate) fn finish(&mut self, input: &[u8], limits: ChildLimits<'_>) -> io::Result<Ended> {
         let mut rest: &[&[u8]] = &[input, b"\n"];
         let mut at = 0;
         loop {

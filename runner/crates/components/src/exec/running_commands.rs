@@ -10,14 +10,14 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Holds the processes that commands are, each the first of its group.
 #[derive(Debug, Default)]
-pub struct Leash {
+pub struct RunningCommands {
     given_up: AtomicBool,
     /// Whether none is started any more. Held while one is started.
     closed: RwLock<bool>,
     groups: Mutex<BTreeSet<i32>>,
 }
 
-impl Leash {
+impl RunningCommands {
     /// Nobody wants to know any more what the commands print: each is killed by the thread that waits for it.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::Release);

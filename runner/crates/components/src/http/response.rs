@@ -8,7 +8,7 @@ use ureq::http::header::{CONTENT_TYPE, DATE, LOCATION, RETRY_AFTER};
 use ureq::http::{HeaderMap, HeaderName, Response, StatusCode};
 
 use super::retry_after::retry_after;
-use crate::redact::Scrub;
+use crate::redact::Redactor;
 use crate::script::values::json;
 use tidegate_model::format_size;
 
@@ -22,13 +22,13 @@ const UNWANTED: u64 = 64 << 10;
 
 /// What a service answered.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpResponse {
     /// All of it, unless its body is larger than `most` bytes.
     pub(crate) fn whole(response: Response<Body>, most: u64) -> Result<Self, ureq::Error> {
         let answer = Self::read(response, most.saturating_add(1))?;
@@ -99,7 +99,7 @@ impl Answer {
     }
 
     /// The failure that this answer is. `named` is the request.
-    pub(crate) fn refusal(&self, named: &str, scrub: &Scrub, now_ms: i64) -> Failure {
+    pub(crate) fn refusal(&self, named: &str, scrub: &Redactor, now_ms: i64) -> Failure {
         let status = self.status.as_u16();
         let mut message = status.to_string();
         if let Some(reason) = self.status.canonical_reason() {

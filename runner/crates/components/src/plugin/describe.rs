@@ -17,8 +17,8 @@ use tidegate_plugin::Level;
 use super::description::Description;
 use super::image::Image;
 use super::in_process::Journal;
-use super::isolated::parent::{Seen, Server};
-use super::isolated::protocol::{Answer, Order};
+use super::isolated::parent::{ChildState, ChildProcess};
+use super::isolated::protocol::{ChildAnswer, ChildRole};
 use super::isolated::seal::random_key;
 use tidegate_config::shown;
 use tidegate_model::format_duration;
@@ -79,25 +79,25 @@ pub(crate) fn describe(image: &Image) -> Result<(Description, String), Undescrib
 }
 
 fn ask(image: &Image, prints: UnixStream) -> Result<Description, String> {
-    let order = Order::Describe { path: image.path().to_owned(), seal: random_key() };
+    let order = ChildRole::Describe { path: image.path().to_owned(), seal: random_key() };
     let journal: Arc<dyn Journal> = Arc::new(Nowhere);
-    let started = Server::start(&order, image, MEMORY, &journal, Stdio::from(OwnedFd::from(prints)));
+    let started = ChildProcess::start(&order, image, MEMORY, &journal, Stdio::from(OwnedFd::from(prints)));
     let mut server = started.map_err(|error| format!("no process can be started for it: {error}"))?;
     let (until, mut answers) = (Instant::now() + PATIENCE, VecDeque::new());
     loop {
         let seen = server.look();
         let took = server.take(&mut answers);
         match (answers.pop_front(), seen) {
-            (Some(Answer::Described(description)), _) => {
+            (Some(ChildAnswer::Described(description)), _) => {
                 // It ends by itself, and prints then what it has kept back.
                 let _ = server.dismiss(); // what it says at its end is no part of what it offers
                 return Ok(description);
             }
-            (Some(Answer::Failed(failure)), _) => return Err(failure.message),
-            (_, Seen::Gone) => {
+            (Some(ChildAnswer::Failed(failure)), _) => return Err(failure.message),
+            (_, ChildState::Gone) => {
                 return Err(format!("{} instead of saying what it offers", server.post_mortem()));
             }
-            (None, Seen::Working) if took.is_ok() => {}
+            (None, ChildState::Working) if took.is_ok() => {}
             _ => return Err("its process wrote what is no answer".to_owned()),
         }
         if Instant::now() > until {

@@ -13,9 +13,9 @@ use tidegate_plugin::host::{Ended, Host, Instance, Offer, Spec, ended_late};
 use tidegate_plugin::{Failure, FailureKind, Job, Level, Outputs, Step};
 
 use super::inside::{Act, Label, enter};
-use crate::coarse_clock::Ticks;
+use crate::coarse_clock::CoarseClock;
 use crate::plugin::Setups;
-use crate::redact::Scrub;
+use crate::redact::Redactor;
 use tidegate_model::log_target;
 use tidegate_model::{DeliveryHash, Secret, TokenKey, piece_hash};
 
@@ -47,7 +47,7 @@ pub struct PluginRunner {
     setups: Setups,
     /// `None` before the first job, and after a panic until the next one.
     instance: Option<Instance>,
-    watch: Arc<Watch>,
+    watch: Arc<AttemptWatch>,
     named: String,
     pipeline: String,
     step: String,
@@ -62,8 +62,8 @@ pub struct PluginRunner {
 }
 
 /// What an instance sees of the runner.
-struct Watch {
-    ticks: Ticks,
+struct AttemptWatch {
+    ticks: CoarseClock,
     /// When the attempt is over; `u64::MAX` for never.
     deadline: AtomicU64,
     journal: Box<dyn Journal>,
@@ -81,11 +81,11 @@ pub(crate) struct Tracing {
     plugin: String,
     pipeline: String,
     step: String,
-    scrub: Scrub,
+    scrub: Redactor,
 }
 
 /// The instance's end of it.
-struct Line(Arc<Watch>);
+struct LogLine(Arc<AttemptWatch>);
 
 impl PluginSpec<'_> {
     fn label(&self) -> Label {
@@ -120,8 +120,8 @@ impl PluginRunner {
         journal: Box<dyn Journal>,
         setups: &Setups,
     ) -> Self {
-        let watch = Arc::new(Watch {
-            ticks: Ticks::fit_for(spec.timeout),
+        let watch = Arc::new(AttemptWatch {
+            ticks: CoarseClock::fit_for(spec.timeout),
             deadline: AtomicU64::new(u64::MAX),
             journal,
             token_key: spec.token_key.clone(),
@@ -165,7 +165,7 @@ impl PluginRunner {
             timeout: self.timeout,
         };
         let (_setup, _stay) = (self.setups.begin(self.label.at(Act::Create)), enter(self.label, Act::Create));
-        let created = self.offer.create(&spec, Box::new(Line(Arc::clone(&self.watch))));
+        let created = self.offer.create(&spec, Box::new(LogLine(Arc::clone(&self.watch))));
         created.map_err(|failure| {
             let mut failure = failure;
             // There is no job that it could mean.
@@ -269,7 +269,7 @@ impl Drop for PluginRunner {
     }
 }
 
-impl Host for Line {
+impl Host for LogLine {
     fn log(&self, level: Level, message: &str) {
         self.0.journal.log(level, message);
     }
@@ -283,7 +283,7 @@ impl Host for Line {
     }
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for AttemptWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").field("ticks", &self.ticks).finish_non_exhaustive()
     }
@@ -292,7 +292,7 @@ impl fmt::Debug for Watch {
 impl Tracing {
     pub(crate) fn new(spec: &PluginSpec<'_>) -> Self {
         let [plugin, pipeline, step] = [spec.named, spec.pipeline, spec.step].map(str::to_owned);
-        Self { plugin, pipeline, step, scrub: Scrub::new(spec.secrets) }
+        Self { plugin, pipeline, step, scrub: Redactor::new(spec.secrets) }
     }
 }
 

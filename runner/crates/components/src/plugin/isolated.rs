@@ -32,8 +32,8 @@ use std::time::{Duration, Instant};
 use tidegate_plugin::{Cause, Failure, FailureKind, Job, Level, Outputs, Step};
 
 use self::deaths::{Culprit, Deaths};
-use self::parent::{Seen, Server};
-use self::protocol::{Answer, Jobs, Order, Setup};
+use self::parent::{ChildState, ChildProcess};
+use self::protocol::{ChildAnswer, Jobs, ChildRole, StepSetup};
 use self::seal::random_key;
 use super::description::Offered;
 use super::image::Image;
@@ -49,17 +49,17 @@ const SETUP: Duration = Duration::from_secs(30);
 /// Runs a plugin's step in a process of its own.
 #[derive(Debug)]
 pub struct Isolated {
-    setup: Setup,
+    setup: StepSetup,
     image: Arc<Image>,
     journal: Arc<dyn Journal>,
     custody: Custody,
     /// Step and plugin, for counting deaths.
     place: Arc<str>,
-    server: Option<Server>,
+    server: Option<ChildProcess>,
     /// Those of the batch, and how many of them have been answered to the caller.
     jobs: Jobs,
     answered: usize,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<ChildAnswer>,
     stops_at_failure: bool,
     /// A failure has ended the batch.
     stopped: bool,
@@ -93,7 +93,7 @@ impl Isolated {
     /// Starts no process yet.
     #[must_use]
     pub fn new(loaded: &Loaded, offered: &Offered, spec: &PluginSpec<'_>, custody: Custody) -> Self {
-        let setup = Setup {
+        let setup = StepSetup {
             path: loaded.image().path().to_owned(),
             offer: offered.name.clone(),
             named: spec.named.to_owned(),
@@ -170,11 +170,11 @@ impl Isolated {
         };
         self.answered += 1;
         let (made, took) = match answer {
-            Answer::Made(made, took) => {
+            ChildAnswer::Made(made, took) => {
                 self.forgive(self.answered - 1);
                 (made, took)
             }
-            Answer::Failed(failure) => {
+            ChildAnswer::Failed(failure) => {
                 self.stopped = self.stops_at_failure;
                 if failure.of_setup {
                     // What is left of the process is of no use.
@@ -184,7 +184,7 @@ impl Isolated {
                 }
                 return Err(failure);
             }
-            Answer::Described(_) => {
+            ChildAnswer::Described(_) => {
                 return Err(self.failure(FailureKind::Failed, "its process described itself"));
             }
         };
@@ -236,7 +236,7 @@ impl Isolated {
             }
             Ended::Missing(failure) => failure,
         };
-        self.answers.push_back(Answer::Failed(failure));
+        self.answers.push_back(ChildAnswer::Failed(failure));
     }
 
     /// The job at this position came to its end without taking a process down.
@@ -299,9 +299,9 @@ impl Isolated {
             self.send();
         }
         match self.wait(Self::time_left)? {
-            Seen::Gone => Err(Ended::Died(self.post_mortem())),
+            ChildState::Gone => Err(Ended::Died(self.post_mortem())),
             // The rest is sent when it is asked for.
-            Seen::Cut if !self.answers.is_empty() => Ok(()),
+            ChildState::Cut if !self.answers.is_empty() => Ok(()),
             _ if self.is_answered() => Ok(()),
             _ => Err(Ended::Died("its process left the job out, and was ended".to_owned())),
         }
@@ -310,7 +310,7 @@ impl Isolated {
     /// Whether all that were sent and had to be run have their answers.
     fn is_answered(&self) -> bool {
         let ends_here = match self.answers.back() {
-            Some(Answer::Failed(failure)) => self.stops_at_failure || failure.of_setup,
+            Some(ChildAnswer::Failed(failure)) => self.stops_at_failure || failure.of_setup,
             _ => false,
         };
         self.answered + self.answers.len() == self.until || ends_here
@@ -330,8 +330,8 @@ impl Isolated {
             .zip(&self.answers)
             .filter(|(position, _)| self.jobs.are_one(*position, running))
             .map(|(_, answer)| match answer {
-                Answer::Made(_, took) => *took,
-                Answer::Failed(_) | Answer::Described(_) => Duration::ZERO,
+                ChildAnswer::Made(_, took) => *took,
+                ChildAnswer::Failed(_) | ChildAnswer::Described(_) => Duration::ZERO,
             })
             .sum();
         Some(timeout.saturating_sub(self.jobs.spent(running) + earlier))
@@ -343,17 +343,17 @@ impl Isolated {
 
     /// Waits until the process is done, is gone, or has to be ended; takes in all answers on the way.
     /// `left` says how long what runs now may still take, from when it began.
-    fn wait(&mut self, left: fn(&Self) -> Option<Duration>) -> Result<Seen, Ended> {
+    fn wait(&mut self, left: fn(&Self) -> Option<Duration>) -> Result<ChildState, Ended> {
         let mut since = Instant::now();
         loop {
-            let Some(server) = &mut self.server else { return Ok(Seen::Gone) };
+            let Some(server) = &mut self.server else { return Ok(ChildState::Gone) };
             let seen = server.look();
             match (server.take(&mut self.answers), seen) {
-                (Err(_), _) | (_, Seen::Stray) => {
+                (Err(_), _) | (_, ChildState::Stray) => {
                     let why = "its process wrote what is no answer into its connection to the runner, and was ended";
                     return Err(Ended::Died(why.to_owned()));
                 }
-                (Ok(moved), Seen::Working) => {
+                (Ok(moved), ChildState::Working) => {
                     if moved {
                         since = Instant::now();
                     }
@@ -365,7 +365,7 @@ impl Isolated {
                 let why = format!("it ran for longer than `timeout` of {timeout}; its process was killed");
                 return Err(Ended::Killed(Some(Cause::Timeout), why));
             }
-            if let Some(weight) = self.server.as_mut().and_then(Server::overweight) {
+            if let Some(weight) = self.server.as_mut().and_then(ChildProcess::overweight) {
                 return Err(Ended::Killed(None, self.too_heavy(weight)));
             }
         }
@@ -392,22 +392,22 @@ impl Isolated {
 
     fn start(&mut self) -> Result<(), Failure> {
         self.setup.seal = random_key();
-        let order = Order::Run(Box::new(self.setup.clone()));
+        let order = ChildRole::Run(Box::new(self.setup.clone()));
         let (image, memory) = (&self.image, self.setup.memory);
-        let started = Server::start(&order, image, memory, &self.journal, Stdio::inherit());
+        let started = ChildProcess::start(&order, image, memory, &self.journal, Stdio::inherit());
         let started = started.map_err(|error| format!("a process for it cannot be started: {error}"));
         self.server = Some(started.map_err(|why| self.failure_of_setup(FailureKind::Failed, &why))?);
         let (kind, why) = match self.wait(Self::time_for_setup) {
-            Ok(Seen::Done) => {
+            Ok(ChildState::Done) => {
                 if let Some(server) = &mut self.server {
                     server.set_up(self.setup.memory);
                 }
                 return Ok(());
             }
-            Ok(Seen::Gone) => (FailureKind::Crashed, self.post_mortem()),
-            Ok(Seen::Refused | Seen::Cut | Seen::Working | Seen::Stray) => {
+            Ok(ChildState::Gone) => (FailureKind::Crashed, self.post_mortem()),
+            Ok(ChildState::Refused | ChildState::Cut | ChildState::Working | ChildState::Stray) => {
                 self.server = None;
-                if let Some(Answer::Failed(mut failure)) = self.answers.pop_back() {
+                if let Some(ChildAnswer::Failed(mut failure)) = self.answers.pop_back() {
                     failure.of_setup = true;
                     return Err(failure);
                 }
@@ -423,7 +423,7 @@ impl Isolated {
 
     /// What the process died of.
     fn post_mortem(&mut self) -> String {
-        self.server.take().map_or_else(|| "its process is gone".to_owned(), Server::post_mortem)
+        self.server.take().map_or_else(|| "its process is gone".to_owned(), ChildProcess::post_mortem)
     }
 
     fn failure_of_setup(&self, kind: FailureKind, why: &str) -> Failure {
@@ -445,7 +445,7 @@ impl Step for Isolated {
 
 impl Drop for Isolated {
     fn drop(&mut self) {
-        if let Some(why) = self.server.take().and_then(Server::dismiss) {
+        if let Some(why) = self.server.take().and_then(ChildProcess::dismiss) {
             self.journal.log(Level::Warn, &why);
         }
     }

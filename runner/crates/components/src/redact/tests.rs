@@ -6,7 +6,7 @@ use super::*;
 
 fn clean(secrets: &[&str], text: &str) -> String {
     let secrets: Vec<Secret> = secrets.iter().copied().map(Secret::new).collect();
-    Scrub::new(&secrets).clean(text)
+    Redactor::new(&secrets).clean(text)
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use tidegate_plugin::Job;
 
-use super::{Encoding, Filling, encode, key};
+use super::{Encoding, TemplateContext, encode, key};
 use tidegate_model::template::Template;
 use tidegate_model::{DeliveryHash, TokenKey};
 
@@ -12,7 +12,7 @@ const JOB: &str = r#"{"id": 7, "order": {"id": "a/b?c#d&é ..", "sum": 123456789
 fn fill(template: &str, encoding: Encoding) -> Result<String, String> {
     let job = Job::new(3, JOB.as_bytes()).attempted(2, 5).hashed(0xab);
     let (key, token_key) = (&key(&job, 1), &TokenKey::new(&[7; 32]).unwrap());
-    let filling = Filling { job: &job, key, pipeline: "p", step: "s", token_key };
+    let filling = TemplateContext { job: &job, key, pipeline: "p", step: "s", token_key };
     let template = Template::parse(template, &[]).unwrap();
     filling.text(&template, encoding).map_err(|failure| format!("{}: {failure}", failure.word()))
 }
@@ -69,7 +69,7 @@ fn a_job_that_is_no_map_has_no_fields() {
     for payload in ["7", "\"x\"", "null", "true", "1.5", "-3", "[]", "{", ""] {
         let job = Job::new(1, payload.as_bytes()).hashed(0);
         let token_key = &TokenKey::NONE;
-        let filling = Filling { job: &job, key: "", pipeline: "p", step: "s", token_key };
+        let filling = TemplateContext { job: &job, key: "", pipeline: "p", step: "s", token_key };
         assert!(filling.text(&Template::parse("{a.b}", &[]).unwrap(), Encoding::Plain).is_err(), "{payload}");
     }
 }

@@ -23,7 +23,7 @@ use tidegate_config::Limits;
 
 /// Shared by the engines of a step; an attempt at a time.
 #[derive(Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct ScriptAttempt {
     limits: Limits,
     context: Context,
     /// The jobs that it has emitted.
@@ -45,18 +45,18 @@ pub(crate) struct Attempt {
 
 thread_local! {
     /// The attempt that runs now; while none does, one that is like those of a step without settings.
-    static CURRENT: RefCell<Rc<Attempt>> = RefCell::new(Attempt::new(&Limits::default()));
+    static CURRENT: RefCell<Rc<ScriptAttempt>> = RefCell::new(ScriptAttempt::new(&Limits::default()));
 }
 
 /// The attempt that runs now on this thread, for functions of scripts.
-pub(crate) fn current() -> Rc<Attempt> {
+pub(crate) fn current() -> Rc<ScriptAttempt> {
     CURRENT.with_borrow(Rc::clone)
 }
 
 /// An attempt under way. What it holds is free once this is dropped.
 #[derive(Debug)]
-pub(crate) struct Running {
-    attempt: Rc<Attempt>,
+pub(crate) struct RunningAttempt {
+    attempt: Rc<ScriptAttempt>,
     outer: Outer,
     /// Dropped last: what is freed before is not charged to anything around it.
     _budget: Budget,
@@ -66,7 +66,7 @@ pub(crate) struct Running {
 #[derive(Debug)]
 struct Outer {
     /// The one that ran before on this thread.
-    current: Option<Rc<Attempt>>,
+    current: Option<Rc<ScriptAttempt>>,
     deadline: Option<Instant>,
     operations: u64,
     most: u64,
@@ -78,7 +78,7 @@ struct Outer {
 /// Unwinds the stack.
 struct Struck(Ended);
 
-impl Attempt {
+impl ScriptAttempt {
     pub(crate) fn new(limits: &Limits) -> Rc<Self> {
         Self::with(limits, Context::none())
     }
@@ -101,7 +101,7 @@ impl Attempt {
     }
 
     /// Begins an attempt, which has `left` of its time. Where one is under way it goes on afterwards.
-    pub(crate) fn begin(self: &Rc<Self>, left: Option<Duration>) -> Running {
+    pub(crate) fn begin(self: &Rc<Self>, left: Option<Duration>) -> RunningAttempt {
         let deadline = left.and_then(|left| Instant::now().checked_add(left));
         let outer = Outer {
             current: Some(CURRENT.replace(Rc::clone(self))),
@@ -112,7 +112,7 @@ impl Attempt {
             writing: self.writing.take(),
             captured: self.captured.take(),
         };
-        Running { attempt: Rc::clone(self), outer, _budget: Budget::new(self.limits.memory) }
+        RunningAttempt { attempt: Rc::clone(self), outer, _budget: Budget::new(self.limits.memory) }
     }
 
     /// Charges each operation that `engine` performs.
@@ -335,14 +335,14 @@ pub(crate) fn ended(why: Ended) -> Box<EvalAltResult> {
     EvalAltResult::ErrorTerminated(Dynamic::from(why), Position::NONE).into()
 }
 
-impl Running {
+impl RunningAttempt {
     /// What closures have captured stays after the attempt, as it is now.
     pub(crate) fn keep(&self) {
         self.attempt.captured.borrow_mut().keep(&mut self.attempt.kept.borrow_mut());
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningAttempt {
     fn drop(&mut self) {
         let Outer { current, deadline, operations, most, stop, writing, captured } = &mut self.outer;
         if let Some(outer) = current.take() {

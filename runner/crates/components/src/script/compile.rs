@@ -18,10 +18,10 @@ use rhai::module_resolvers::DummyModuleResolver;
 use rhai::{AST, Engine, EvalAltResult, LexError, OptimizationLevel, ParseErrorType, Position, Scope};
 
 use self::entry::Entry;
-use self::imports::Beside;
+use self::imports::FolderResolver;
 use self::mentions::Mentions;
 use self::top::TOP_MAX;
-use super::attempt::Attempt;
+use super::attempt::ScriptAttempt;
 use super::errors::explain;
 use super::errors::explain::lowercase;
 use super::errors::hints;
@@ -67,7 +67,7 @@ pub fn check_script(script: &Script, limits: &Limits, entry: Entry) -> Result<Me
 }
 
 fn check(script: &Script, limits: &Limits, entry: Entry) -> Result<Mentions, CompileError> {
-    let attempt = Attempt::new(limits);
+    let attempt = ScriptAttempt::new(limits);
     let mut engine = engine(limits, &attempt);
     let compiled = compile(&mut engine, script, entry, &attempt)?;
     match unknown_calls::unknown(&engine, &compiled.ast) {
@@ -97,12 +97,12 @@ fn on_a_stack<T: Send>(check: impl FnOnce() -> Result<T, CompileError> + Send) -
 /// # Errors
 /// What is wrong with it; the column is counted from the start of `text`.
 pub fn check_expression(text: &str, limits: &Limits) -> Result<(), CompileError> {
-    let attempt = Attempt::new(limits);
+    let attempt = ScriptAttempt::new(limits);
     compile_expression(&mut engine(limits, &attempt), text, "job", &attempt).map(drop)
 }
 
 /// An engine without access to files, network or clock. It is small: functions are shared by those of a thread.
-pub(crate) fn engine(limits: &Limits, attempt: &Rc<Attempt>) -> Engine {
+pub(crate) fn engine(limits: &Limits, attempt: &Rc<ScriptAttempt>) -> Engine {
     let mut engine = Engine::new_raw();
     modules::register(&mut engine);
     // It would hide code from `check`.
@@ -138,7 +138,7 @@ pub(crate) fn compile(
     engine: &mut Engine,
     script: &Script,
     entry: Entry,
-    attempt: &Rc<Attempt>,
+    attempt: &Rc<ScriptAttempt>,
 ) -> Result<Compiled, CompileError> {
     let ast =
         self_contained(engine, &script.path, &script.text, &Scope::new(), attempt).map_err(|error| {
@@ -163,15 +163,15 @@ pub(crate) fn self_contained(
     path: &Path,
     text: &str,
     scope: &Scope<'_>,
-    attempt: &Rc<Attempt>,
+    attempt: &Rc<ScriptAttempt>,
 ) -> Result<AST, Box<EvalAltResult>> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let unwatched = Rc::new(Cell::new(false));
-    engine.set_module_resolver(Beside::new(folder, attempt, Some(&unwatched)));
+    engine.set_module_resolver(FolderResolver::new(folder, attempt, Some(&unwatched)));
     let mut compiled = engine.compile_into_self_contained(scope, text);
     if unwatched.get() {
         attempt.watch_captured(engine);
-        engine.set_module_resolver(Beside::new(folder, attempt, None));
+        engine.set_module_resolver(FolderResolver::new(folder, attempt, None));
         compiled = engine.compile_into_self_contained(scope, text);
     }
     engine.set_module_resolver(DummyModuleResolver::new());
@@ -188,7 +188,7 @@ pub(crate) fn compile_expression(
     engine: &mut Engine,
     text: &str,
     variable: &str,
-    attempt: &Rc<Attempt>,
+    attempt: &Rc<ScriptAttempt>,
 ) -> Result<AST, CompileError> {
     let mut scope = Scope::new();
     scope.push(variable, rhai::Dynamic::UNIT);
@@ -296,7 +296,7 @@ fn outside_functions(name: &str, text: &str) -> Option<String> {
     }
 }
 
-fn from_evaluation(error: &EvalAltResult, text: &str, attempt: &Attempt) -> CompileError {
+fn from_evaluation(error: &EvalAltResult, text: &str, attempt: &ScriptAttempt) -> CompileError {
     match error {
         EvalAltResult::ErrorParsing(kind, position) => from_parsing(kind, *position, text),
         EvalAltResult::ErrorInModule(file, inner, _) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rhai::{AST, Engine, Scope};
 
-use super::attempt::{self, Attempt};
+use super::attempt::{self, ScriptAttempt};
 use super::compile::{CompileError, compile_expression, engine};
 use super::errors::explain;
 use super::errors::explain::{Circumstances, Known};
@@ -21,7 +21,7 @@ pub struct Expression {
     engine: Engine,
     ast: AST,
     variable: &'static str,
-    attempt: Rc<Attempt>,
+    attempt: Rc<ScriptAttempt>,
     scope: Scope<'static>,
 }
 
@@ -32,7 +32,7 @@ impl Expression {
     /// What is wrong with it; the column is counted from the start of `text`.
     pub fn new(text: &str, variable: &'static str) -> Result<Self, CompileError> {
         let limits = Limits::default();
-        let attempt = Attempt::new(&limits);
+        let attempt = ScriptAttempt::new(&limits);
         let mut engine = engine(&limits, &attempt);
         let ast = compile_expression(&mut engine, text, variable, &attempt)?;
         Ok(Self { engine, ast, variable, attempt, scope: Scope::new() })

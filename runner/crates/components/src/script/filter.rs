@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rhai::{AST, Dynamic, Engine, EvalAltResult, Scope};
 
-use super::attempt::{self, Attempt};
+use super::attempt::{self, ScriptAttempt};
 use super::compile::{CompileError, compile_expression};
 use tidegate_config::StepFilter;
 
@@ -25,7 +25,7 @@ impl Filter {
         engine: impl FnOnce() -> Engine,
         filter: &StepFilter,
         wrapped: bool,
-        attempt: &Rc<Attempt>,
+        attempt: &Rc<ScriptAttempt>,
     ) -> Result<Option<Self>, CompileError> {
         let StepFilter { types, topics, when } = filter;
         if types.is_empty() && topics.is_empty() && when.is_none() {

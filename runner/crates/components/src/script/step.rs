@@ -12,7 +12,7 @@ use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Payloads, Place, Step}
 use super::api::context::Context;
 use super::api::decided::Emit;
 use super::api::functions;
-use super::attempt::{self, Attempt};
+use super::attempt::{self, ScriptAttempt};
 use super::compile::entry::Entry;
 use super::compile::modules;
 use super::compile::top::Top;
@@ -75,7 +75,7 @@ pub struct ScriptStep {
     scripts: Vec<Loaded>,
     filter: Option<Filter>,
     context: Context,
-    attempt: Rc<Attempt>,
+    attempt: Rc<ScriptAttempt>,
     timeout: Option<Duration>,
     limits: Limits,
     /// How many bytes the job that runs now may still hand on.
@@ -112,7 +112,7 @@ impl ScriptStep {
             .and_then(|text| json::read(&text).ok())
             .unwrap_or(Dynamic::UNIT);
         let context = Context::new((spec.pipeline, spec.step), config, spec.secrets, spec.token_key);
-        let attempt = Attempt::with(spec.limits, context.clone());
+        let attempt = ScriptAttempt::with(spec.limits, context.clone());
         let mut scripts = Vec::with_capacity(spec.scripts.len());
         for (position, script) in spec.scripts.iter().enumerate() {
             let last = position + 1 == spec.scripts.len();

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tidegate_config::shown;
-use tidegate_model::{Address, Holder};
+use tidegate_model::{Address, LockHolder};
 
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
@@ -15,7 +15,7 @@ pub enum SinkError {
     )]
     Mismatch { address: Address, path: PathBuf, mismatch: Mismatch },
     #[error("sink `{address}` cannot write to `{}`: {} has it locked", shown(path), lock_holder(holder))]
-    Locked { address: Address, path: PathBuf, holder: Box<Holder> },
+    Locked { address: Address, path: PathBuf, holder: Box<LockHolder> },
     #[error("cannot make the folder `{}`", shown(path))]
     Folder { path: PathBuf, source: io::Error },
     #[error("cannot open `{}` for writing", shown(path))]
@@ -32,7 +32,7 @@ pub enum SinkError {
     Stdout { source: io::Error },
 }
 
-fn lock_holder(holder: &Holder) -> String {
+fn lock_holder(holder: &LockHolder) -> String {
     match holder.pid {
         Some(pid) if pid == std::process::id() => "another sink of this runner".to_owned(),
         Some(_) => holder.to_string(),

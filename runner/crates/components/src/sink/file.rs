@@ -22,7 +22,7 @@ use super::file_tail::Tail;
 use super::format::append_lines;
 use tidegate_config::{FileSink, OnMismatch};
 use tidegate_model::log_target;
-use tidegate_model::{Address, Holder, SinkPosition};
+use tidegate_model::{Address, LockHolder, SinkPosition};
 
 /// Memory for lines that is kept between writes.
 const KEPT_BYTES: usize = 4 << 20;
@@ -329,7 +329,7 @@ impl FileSinkWriter {
             match target.file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    let (address, holder) = (self.address.clone(), Box::new(Holder::of(&target.file)));
+                    let (address, holder) = (self.address.clone(), Box::new(LockHolder::of(&target.file)));
                     return Err(SinkError::Locked { address, path: path.clone(), holder });
                 }
                 Err(TryLockError::Error(error)) => {

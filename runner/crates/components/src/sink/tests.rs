@@ -43,31 +43,31 @@ impl World {
         OpenOptions::new().append(true).open(self.path()).unwrap().write_all(content.as_bytes()).unwrap();
     }
 
-    fn open(&self) -> Result<Sink, SinkError> {
+    fn open(&self) -> Result<SinkWriter, SinkError> {
         open(&self.path(), self.on_mismatch, self.stored.as_ref())
     }
 
-    fn commit(&mut self, sink: &mut Sink, position: Option<SinkPosition>) {
+    fn commit(&mut self, sink: &mut SinkWriter, position: Option<SinkPosition>) {
         if let Some(position) = position {
             self.stored = Some(position);
             sink.committed(&position);
         }
     }
 
-    fn write(&mut self, sink: &mut Sink, lines: &[&str]) -> Result<(), SinkError> {
+    fn write(&mut self, sink: &mut SinkWriter, lines: &[&str]) -> Result<(), SinkError> {
         let position = sink.needs_opening()?;
         self.commit(sink, position);
         sink.write(&payloads(lines))
     }
 
-    fn deliver(&mut self, sink: &mut Sink, lines: &[&str]) -> Result<(), SinkError> {
+    fn deliver(&mut self, sink: &mut SinkWriter, lines: &[&str]) -> Result<(), SinkError> {
         self.write(sink, lines)?;
         let position = sink.sync()?;
         self.commit(sink, position);
         Ok(())
     }
 
-    fn stop(&mut self, mut sink: Sink) {
+    fn stop(&mut self, mut sink: SinkWriter) {
         let position = sink.closing();
         self.commit(&mut sink, position);
     }
@@ -86,9 +86,9 @@ impl World {
     }
 }
 
-fn open(path: &Path, on_mismatch: OnMismatch, stored: Option<&SinkPosition>) -> Result<Sink, SinkError> {
+fn open(path: &Path, on_mismatch: OnMismatch, stored: Option<&SinkPosition>) -> Result<SinkWriter, SinkError> {
     let spec = FileSink { path: path.to_owned(), format: SinkFormat::Ndjson, on_mismatch };
-    Sink::open(&Address::parse("quakes/report").unwrap(), &SinkKind::File(spec), stored)
+    SinkWriter::open(&Address::parse("quakes/report").unwrap(), &SinkKind::File(spec), stored)
 }
 
 fn payloads(lines: &[&str]) -> Payloads {
@@ -359,7 +359,7 @@ impl Write for Pipe {
 #[test]
 fn standard_output_gets_what_is_synced() {
     let pipe = Pipe::default();
-    let mut sink = Sink::Stdout(StdoutWriter::new(Box::new(pipe.clone()), SinkFormat::Lines));
+    let mut sink = SinkWriter::Stdout(StdoutWriter::new(Box::new(pipe.clone()), SinkFormat::Lines));
     sink.write(&payloads(&["\"a\""])).unwrap();
     sink.roll_back().unwrap();
     sink.write(&payloads(&["\"b\"", "1"])).unwrap();

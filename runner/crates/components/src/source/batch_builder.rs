@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_plugin::Payloads;
 
 use super::codec::{Codec, head};
-use tidegate_model::{Batch, Fault, LineRun, Mark, Places};
+use tidegate_model::{Batch, Fault, LineRun, SourceOffset, LineNumbers};
 
 /// How much one batch may hold. It always holds one job, however large.
 #[derive(Clone, Copy, Debug)]
@@ -16,10 +16,10 @@ pub struct BatchLimit {
 }
 
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) struct BatchBuilder {
     limit: BatchLimit,
     /// Where the first job stands.
-    start: Option<Mark>,
+    start: Option<SourceOffset>,
     payloads: Payloads,
     runs: Vec<LineRun>,
     faults: Vec<Fault>,
@@ -27,7 +27,7 @@ pub(crate) struct Draft {
     next_line: u64,
 }
 
-impl Draft {
+impl BatchBuilder {
     pub(crate) fn new(limit: BatchLimit) -> Self {
         Self {
             limit,
@@ -39,7 +39,7 @@ impl Draft {
         }
     }
 
-    pub(crate) fn start(&self) -> Option<Mark> {
+    pub(crate) fn start(&self) -> Option<SourceOffset> {
         self.start
     }
 
@@ -58,7 +58,7 @@ impl Draft {
     }
 
     /// Adds the job of `record`, or a fault where it is none.
-    pub(crate) fn push(&mut self, at: Mark, codec: &mut Codec, record: &[u8]) {
+    pub(crate) fn push(&mut self, at: SourceOffset, codec: &mut Codec, record: &[u8]) {
         self.place(at);
         if let Err(message) = codec.encode(record, &mut self.payloads) {
             self.fault(record, message);
@@ -66,7 +66,7 @@ impl Draft {
     }
 
     /// Adds a job that is a fault, with the beginning of `record`.
-    pub(crate) fn push_fault(&mut self, at: Mark, record: &[u8], message: String) {
+    pub(crate) fn push_fault(&mut self, at: SourceOffset, record: &[u8], message: String) {
         self.place(at);
         self.fault(record, message);
     }
@@ -77,14 +77,14 @@ impl Draft {
             first: self.start?.index,
             payloads: self.payloads,
             form: codec.form(),
-            places: Some(Places { file, runs: self.runs }),
+            places: Some(LineNumbers { file, runs: self.runs }),
             faults: self.faults,
             stamps: Vec::new(),
             carried: None,
         })
     }
 
-    fn place(&mut self, at: Mark) {
+    fn place(&mut self, at: SourceOffset) {
         if self.start.is_none() {
             self.start = Some(at);
         }

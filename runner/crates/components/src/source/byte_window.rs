@@ -16,7 +16,7 @@ const BLOCK: usize = 256 << 10;
 const BLOCK_MIN: usize = 4 << 10;
 
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct ByteWindow {
     content: Content,
     /// Always filled to its length with initialised bytes; the window is `start..end`.
     buffer: Vec<u8>,
@@ -34,7 +34,7 @@ enum Content {
     Gzip(Box<MultiGzDecoder<BufReader<File>>>),
 }
 
-impl Stream {
+impl ByteWindow {
     /// The content of `file` from its start.
     pub(crate) fn new(file: File, id: FileId, gzip: bool) -> Self {
         let content = if gzip {

@@ -7,18 +7,18 @@ use std::path::Path;
 
 use memchr::memchr;
 
-use super::batch_builder::Draft;
-use super::byte_window::Stream;
+use super::batch_builder::BatchBuilder;
+use super::byte_window::ByteWindow;
 use super::codec::{Codec, head};
 use tidegate_config::FileSource;
-use tidegate_model::Mark;
+use tidegate_model::SourceOffset;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 #[derive(Debug)]
 pub(crate) struct Cursor {
     /// Where the next record starts, and the index that it has if it is a job.
-    at: Mark,
+    at: SourceOffset,
     /// Jobs before this index are passed over: they were delivered before.
     wanted: u64,
     codec: Codec,
@@ -29,19 +29,19 @@ pub(crate) struct Cursor {
 
 /// Why a cursor cannot be moved.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum CursorError {
     /// A sentence fragment that goes on after "the header …".
     Header(String),
     Read(io::Error),
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for CursorError {
     fn from(error: io::Error) -> Self {
         Self::Read(error)
     }
 }
 
-impl From<String> for Trouble {
+impl From<String> for CursorError {
     fn from(reason: String) -> Self {
         Self::Header(reason)
     }
@@ -54,12 +54,12 @@ struct Long {
 }
 
 impl Cursor {
-    pub(crate) fn new(spec: &FileSource, path: &Path, at: Mark, wanted: u64) -> Self {
+    pub(crate) fn new(spec: &FileSource, path: &Path, at: SourceOffset, wanted: u64) -> Self {
         Self { at, wanted, codec: Codec::new(spec, path), max_line: spec.max_line, long: None }
     }
 
     /// The place of the next record.
-    pub(crate) fn at(&self) -> Mark {
+    pub(crate) fn at(&self) -> SourceOffset {
         self.at
     }
 
@@ -78,7 +78,7 @@ impl Cursor {
     }
 
     /// The job at the present index cannot be had any more: passes it over with a fault.
-    pub(crate) fn lose(&mut self, draft: &mut Draft, message: &str) {
+    pub(crate) fn lose(&mut self, draft: &mut BatchBuilder, message: &str) {
         if self.at.index >= self.wanted {
             draft.push_fault(self.at, b"", message.to_owned());
         }
@@ -90,7 +90,7 @@ impl Cursor {
     ///
     /// # Errors
     /// Reading failed, or the header is none.
-    pub(crate) fn seek(&mut self, stream: &mut Stream) -> Result<bool, Trouble> {
+    pub(crate) fn seek(&mut self, stream: &mut ByteWindow) -> Result<bool, CursorError> {
         if self.at.offset > 0 && self.codec.wants_header() {
             let at = self.at;
             self.at.offset = 0;
@@ -103,7 +103,7 @@ impl Cursor {
         Ok(stream.skip_to(self.at.offset)?)
     }
 
-    fn read_header(&mut self, stream: &mut Stream) -> Result<bool, Trouble> {
+    fn read_header(&mut self, stream: &mut ByteWindow) -> Result<bool, CursorError> {
         while !self.take_header(stream, None)? {
             if stream.fill()? == 0 {
                 return Ok(false);
@@ -119,10 +119,10 @@ impl Cursor {
     /// The header is none.
     pub(crate) fn split(
         &mut self,
-        stream: &mut Stream,
-        draft: &mut Draft,
-        end: Option<Mark>,
-    ) -> Result<(), Trouble> {
+        stream: &mut ByteWindow,
+        draft: &mut BatchBuilder,
+        end: Option<SourceOffset>,
+    ) -> Result<(), CursorError> {
         if self.codec.wants_header() && !self.take_header(stream, end)? {
             return Ok(());
         }
@@ -159,7 +159,7 @@ impl Cursor {
     }
 
     /// Something stands before the end of the content that no newline ends.
-    pub(crate) fn has_unfinished(&self, stream: &Stream) -> bool {
+    pub(crate) fn has_unfinished(&self, stream: &ByteWindow) -> bool {
         self.long.is_some() || !stream.window().is_empty()
     }
 
@@ -169,10 +169,10 @@ impl Cursor {
     /// The header is none.
     pub(crate) fn finish(
         &mut self,
-        stream: &mut Stream,
-        draft: &mut Draft,
-        end: Option<Mark>,
-    ) -> Result<bool, Trouble> {
+        stream: &mut ByteWindow,
+        draft: &mut BatchBuilder,
+        end: Option<SourceOffset>,
+    ) -> Result<bool, CursorError> {
         let before = self.at.index;
         let window = visible(stream, end);
         let len = window.len();
@@ -195,12 +195,12 @@ impl Cursor {
         Ok(self.at.index > before)
     }
 
-    fn is_past(&self, end: Option<Mark>) -> bool {
+    fn is_past(&self, end: Option<SourceOffset>) -> bool {
         end.is_some_and(|end| self.at.index >= end.index)
     }
 
     /// Files of jobs are handed over as they are.
-    fn pass_byte_order_mark(&mut self, stream: &mut Stream) {
+    fn pass_byte_order_mark(&mut self, stream: &mut ByteWindow) {
         if stream.window().starts_with(BYTE_ORDER_MARK) && !matches!(self.codec, Codec::Bytes { .. }) {
             stream.consume(BYTE_ORDER_MARK.len());
             self.at.offset = stream.offset();
@@ -208,7 +208,7 @@ impl Cursor {
     }
 
     /// Takes the first record that is not blank as the header, if it is there.
-    fn take_header(&mut self, stream: &mut Stream, end: Option<Mark>) -> Result<bool, String> {
+    fn take_header(&mut self, stream: &mut ByteWindow, end: Option<SourceOffset>) -> Result<bool, String> {
         if self.at.offset == 0 {
             self.pass_byte_order_mark(stream);
         }
@@ -236,7 +236,7 @@ impl Cursor {
         }
     }
 
-    fn take(&mut self, record: &[u8], draft: &mut Draft) {
+    fn take(&mut self, record: &[u8], draft: &mut BatchBuilder) {
         if self.codec.is_blank(record) {
             return;
         }
@@ -251,7 +251,7 @@ impl Cursor {
     }
 
     /// Passes over the rest of a record that is too long; `false` where the window ends before it.
-    fn pass_long(&mut self, stream: &mut Stream, draft: &mut Draft, end: Option<Mark>) -> bool {
+    fn pass_long(&mut self, stream: &mut ByteWindow, draft: &mut BatchBuilder, end: Option<SourceOffset>) -> bool {
         let window = visible(stream, end);
         let newline = if matches!(self.codec, Codec::Bytes { .. }) { None } else { memchr(b'\n', window) };
         let passed = newline.map_or(window.len(), |newline| newline + 1);
@@ -267,7 +267,7 @@ impl Cursor {
         true
     }
 
-    fn give_long(&mut self, long: &Long, draft: &mut Draft) {
+    fn give_long(&mut self, long: &Long, draft: &mut BatchBuilder) {
         if self.at.index >= self.wanted {
             draft.push_fault(self.at, &long.head, self.codec.too_long(self.max_line));
         }
@@ -276,7 +276,7 @@ impl Cursor {
 }
 
 /// The part of the window that belongs to the segment.
-fn visible(stream: &Stream, end: Option<Mark>) -> &[u8] {
+fn visible(stream: &ByteWindow, end: Option<SourceOffset>) -> &[u8] {
     let window = stream.window();
     let Some(end) = end else { return window };
     let ahead = usize::try_from(end.offset.saturating_sub(stream.offset())).unwrap_or(usize::MAX);

@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Shared;
-use super::batch_builder::{BatchLimit, Draft};
-use super::byte_window::Stream;
-use super::cursor::{Cursor, Trouble};
+use super::batch_builder::{BatchLimit, BatchBuilder};
+use super::byte_window::ByteWindow;
+use super::cursor::{Cursor, CursorError};
 use super::error::SourceError;
 use super::files::{FileId, begins_like, find_again, goes_on_like, is_gzip};
 use tidegate_config::DataFormat;
 use tidegate_model::log_target;
-use tidegate_model::{Batch, Form, Mark, Segment};
+use tidegate_model::{Batch, Form, SourceOffset, Segment};
 
 /// A mark is worth a row in the store after so many jobs, or so many bytes.
 const MARK_JOBS: u64 = 1024;
@@ -37,7 +37,7 @@ pub struct SourceBatch {
     pub batch: Batch,
     /// Where the first job starts, if enough has passed since the last mark of this reader. A
     /// segment's own start needs no mark.
-    pub mark: Option<Mark>,
+    pub mark: Option<SourceOffset>,
     /// Segments that are new or changed. To be committed with the delivery of the batch, or before
     /// it; a row replaces an earlier one of the same ordinal.
     pub segments: Vec<Segment>,
@@ -52,13 +52,13 @@ pub struct Reader {
     /// The first job that is wanted may be still to come: where a file ends before it, nothing is lost.
     early: bool,
     /// `None` before the first file was found.
-    place: Option<Place>,
+    place: Option<ReaderPosition>,
     cursor: Cursor,
-    stream: Option<Stream>,
+    stream: Option<ByteWindow>,
     /// The file of the present segment, where it is open already.
     opened: Option<(File, Metadata)>,
     /// The place of the last mark.
-    marked: Mark,
+    marked: SourceOffset,
     /// Rows of earlier segments that no batch has carried yet.
     owed: Vec<Segment>,
     /// What struck after the last batch.
@@ -67,7 +67,7 @@ pub struct Reader {
 
 /// The segment that is being read.
 #[derive(Debug)]
-struct Place {
+struct ReaderPosition {
     ordinal: u32,
     path: Arc<Path>,
     /// The revision of its row that the last batch carried.
@@ -91,19 +91,19 @@ enum Stop {
 }
 
 impl Reader {
-    pub(crate) fn new(shared: Arc<Shared>, next: u64, mark: Option<Mark>) -> Self {
-        let nowhere = Mark { index: next, segment: 0, offset: 0, line: 1 };
+    pub(crate) fn new(shared: Arc<Shared>, next: u64, mark: Option<SourceOffset>) -> Self {
+        let nowhere = SourceOffset { index: next, segment: 0, offset: 0, line: 1 };
         Self::at(shared, nowhere, next, mark)
     }
 
     /// As [`Self::new`], where jobs before `next` were not delivered but are passed over, and may not all
     /// have come yet.
-    pub(crate) fn early(shared: Arc<Shared>, next: u64, mark: Option<Mark>) -> Self {
-        let nowhere = Mark { index: 1, segment: 0, offset: 0, line: 1 };
+    pub(crate) fn early(shared: Arc<Shared>, next: u64, mark: Option<SourceOffset>) -> Self {
+        let nowhere = SourceOffset { index: 1, segment: 0, offset: 0, line: 1 };
         Self { early: true, ..Self::at(shared, nowhere, next, mark) }
     }
 
-    fn at(shared: Arc<Shared>, nowhere: Mark, next: u64, mark: Option<Mark>) -> Self {
+    fn at(shared: Arc<Shared>, nowhere: SourceOffset, next: u64, mark: Option<SourceOffset>) -> Self {
         let mut reader = Self {
             looking: false,
             early: false,
@@ -125,7 +125,7 @@ impl Reader {
         reader
     }
 
-    pub(crate) fn looking(shared: Arc<Shared>, index: u64, mark: Option<Mark>) -> Self {
+    pub(crate) fn looking(shared: Arc<Shared>, index: u64, mark: Option<SourceOffset>) -> Self {
         Self { looking: true, ..Self::new(shared, index, mark) }
     }
 
@@ -160,7 +160,7 @@ impl Reader {
     }
 
     /// The place of the next job, or of the one that comes there; `None` before the first file was found.
-    pub(crate) fn stands_at(&self) -> Option<Mark> {
+    pub(crate) fn stands_at(&self) -> Option<SourceOffset> {
         self.place.as_ref().map(|_| self.cursor.at())
     }
 
@@ -180,7 +180,7 @@ impl Reader {
             self.open()?;
             return Ok(None);
         }
-        let mut draft = Draft::new(limit);
+        let mut draft = BatchBuilder::new(limit);
         let stop = self.fill(&mut draft, end)?;
         let batch = self.deliver(draft, end, stop);
         match (batch, stop) {
@@ -215,7 +215,7 @@ impl Reader {
         }
         let gzip = is_gzip(&segment.path) && self.shared.spec.format != DataFormat::Bytes;
         place.len = if gzip { 0 } else { metadata.len() };
-        let mut stream = Stream::new(file, id, gzip);
+        let mut stream = ByteWindow::new(file, id, gzip);
         match self.cursor.seek(&mut stream) {
             Ok(true) => self.stream = Some(stream),
             Ok(false) => place.lost = true,
@@ -225,7 +225,7 @@ impl Reader {
     }
 
     /// Fills the draft from the open file.
-    fn fill(&mut self, draft: &mut Draft, end: Option<Mark>) -> Result<Stop, SourceError> {
+    fn fill(&mut self, draft: &mut BatchBuilder, end: Option<SourceOffset>) -> Result<Stop, SourceError> {
         let (Some(place), Some(stream)) = (&mut self.place, &mut self.stream) else {
             return Ok(Stop::Dry { close: false });
         };
@@ -276,7 +276,7 @@ impl Reader {
 
     /// Makes a batch of the draft, and shares how far it goes. `None` where there is none, or where
     /// another reader has ended the segment before where this one has come to in the meantime.
-    fn deliver(&mut self, draft: Draft, end: Option<Mark>, stop: Stop) -> Option<SourceBatch> {
+    fn deliver(&mut self, draft: BatchBuilder, end: Option<SourceOffset>, stop: Stop) -> Option<SourceBatch> {
         let shared = Arc::clone(&self.shared);
         let mut segments = shared.segments();
         let place = self.place.as_mut()?;
@@ -303,7 +303,7 @@ impl Reader {
                 }
                 segments.close(place.ordinal, at);
             }
-            if let Some(file) = self.stream.as_ref().and_then(Stream::plain).filter(|_| !place.lost) {
+            if let Some(file) = self.stream.as_ref().and_then(ByteWindow::plain).filter(|_| !place.lost) {
                 segments.strengthen(place.ordinal, file, at.offset);
                 if far || stop != Stop::Full {
                     segments.note_tail(place.ordinal, file, at);
@@ -323,7 +323,7 @@ impl Reader {
     }
 
     /// The rest of the segment cannot be had: ends it, or gives faults up to its known end.
-    fn give_up(&mut self, limit: BatchLimit, end: Option<Mark>) -> Option<Read> {
+    fn give_up(&mut self, limit: BatchLimit, end: Option<SourceOffset>) -> Option<Read> {
         let place = self.place.as_ref()?;
         if self.looking {
             return Some(Read::End);
@@ -337,7 +337,7 @@ impl Reader {
             // A mark may stand far before the job that is next.
             let known = tail.map(|tail| tail.at).into_iter().chain([at]).find(|at| at.index == index);
             tell_loss(&self.shared, place, index, known);
-            let end = Mark { index, offset: known.unwrap_or(at).offset + 1, ..at };
+            let end = SourceOffset { index, offset: known.unwrap_or(at).offset + 1, ..at };
             segments.close(place.ordinal, end);
             return None;
         };
@@ -345,7 +345,7 @@ impl Reader {
             "the job was lost: `{}` was cut short, overwritten or removed before it was read",
             place.path.display()
         );
-        let mut draft = Draft::new(limit);
+        let mut draft = BatchBuilder::new(limit);
         while self.cursor.at().index < end.index && !draft.is_full() {
             self.cursor.lose(&mut draft, &message);
         }
@@ -362,7 +362,7 @@ impl Reader {
 }
 
 /// Whether a file that was read to its end is still the same, and not shorter.
-fn is_whole(shared: &Shared, place: &Place, stream: &Stream) -> Result<bool, SourceError> {
+fn is_whole(shared: &Shared, place: &ReaderPosition, stream: &ByteWindow) -> Result<bool, SourceError> {
     let Some(file) = stream.plain() else { return Ok(true) };
     let failed = |error: std::io::Error| explain(&place.path, stream, error.into());
     let len = file.metadata().map_err(failed)?.len();
@@ -379,9 +379,9 @@ fn is_whole(shared: &Shared, place: &Place, stream: &Stream) -> Result<bool, Sou
 }
 
 /// Warns that the bytes of a file from `at` to `len` cannot be had.
-fn tell_cut(shared: &Shared, place: &Place, at: Mark, len: u64) {
+fn tell_cut(shared: &Shared, place: &ReaderPosition, at: SourceOffset, len: u64) {
     let (source, path) = (&shared.address, place.path.display());
-    let Mark { offset: byte, line, index, .. } = at;
+    let SourceOffset { offset: byte, line, index, .. } = at;
     tracing::warn!(
         target: log_target::SOURCE,
         %source, %path, byte, line, index,
@@ -391,10 +391,10 @@ fn tell_cut(shared: &Shared, place: &Place, at: Mark, len: u64) {
 }
 
 /// Warns that a file is gone, with the jobs from `index` on, which stood at `at` if that is known.
-fn tell_loss(shared: &Shared, place: &Place, index: u64, at: Option<Mark>) {
+fn tell_loss(shared: &Shared, place: &ReaderPosition, index: u64, at: Option<SourceOffset>) {
     let (source, path) = (&shared.address, place.path.display());
     match at {
-        Some(Mark { offset: byte, line, .. }) => tracing::warn!(
+        Some(SourceOffset { offset: byte, line, .. }) => tracing::warn!(
             target: log_target::SOURCE,
             %source, %path, byte, line, index,
             "the file that was being read is not found again as it was: what stood in it from job {index} \
@@ -409,12 +409,12 @@ fn tell_loss(shared: &Shared, place: &Place, index: u64, at: Option<Mark>) {
     }
 }
 
-fn explain(path: &Path, stream: &Stream, trouble: Trouble) -> SourceError {
+fn explain(path: &Path, stream: &ByteWindow, trouble: CursorError) -> SourceError {
     let path = path.to_owned();
     let offset = stream.read_to();
     match trouble {
-        Trouble::Header(reason) => SourceError::Header { path, reason },
-        Trouble::Read(source) if stream.plain().is_some() => SourceError::Read { path, offset, source },
-        Trouble::Read(source) => SourceError::Gzip { path, offset, source },
+        CursorError::Header(reason) => SourceError::Header { path, reason },
+        CursorError::Read(source) if stream.plain().is_some() => SourceError::Read { path, offset, source },
+        CursorError::Read(source) => SourceError::Gzip { path, offset, source },
     }
 }

@@ -14,7 +14,7 @@ use super::files::{
     FINGERPRINT_BYTES, FileId, Found, Head, Written, begins_like, is_gzip, still_begins_like,
 };
 use tidegate_model::log_target;
-use tidegate_model::{Address, Mark, Segment, Tail};
+use tidegate_model::{Address, SourceOffset, Segment, TailFingerprint};
 
 pub(crate) mod copies;
 pub(crate) mod next;
@@ -23,9 +23,9 @@ use copies::LogName;
 
 /// Where a reader stands that has come to the end of the last segment.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct TailPosition {
     pub(crate) segment: u32,
-    pub(crate) at: Mark,
+    pub(crate) at: SourceOffset,
     /// The file it reads; `None` where it was lost.
     pub(crate) id: Option<FileId>,
     /// The file still has a name somewhere.
@@ -95,7 +95,7 @@ pub(crate) struct Segments {
     /// How long a file was when it was left before an unfinished line.
     left_at: HashMap<FileId, u64>,
     /// The furthest place that a reader of this run has come to.
-    furthest: Option<Mark>,
+    furthest: Option<SourceOffset>,
     /// No index below it may get another meaning.
     floor: u64,
     revision: u64,
@@ -165,11 +165,11 @@ impl Segments {
     }
 
     /// Where a segment ends, if that is known.
-    pub(crate) fn end_of(&self, ordinal: u32) -> Option<Mark> {
+    pub(crate) fn end_of(&self, ordinal: u32) -> Option<SourceOffset> {
         let segment = self.get(ordinal)?;
         segment.end.or_else(|| {
             let next = self.get(ordinal + 1)?;
-            Some(Mark { index: next.first, segment: ordinal, offset: u64::MAX, line: u64::MAX })
+            Some(SourceOffset { index: next.first, segment: ordinal, offset: u64::MAX, line: u64::MAX })
         })
     }
 
@@ -179,7 +179,7 @@ impl Segments {
     }
 
     /// A reader has given every job before `place`.
-    pub(crate) fn reach(&mut self, place: Mark) {
+    pub(crate) fn reach(&mut self, place: SourceOffset) {
         self.floor = self.floor.max(place.index);
         if self.furthest.is_none_or(|furthest| furthest.index < place.index) {
             self.furthest = Some(place);
@@ -187,7 +187,7 @@ impl Segments {
     }
 
     /// Ends the segment at the furthest place known, at least `at`. Ends stay where they are.
-    pub(crate) fn close(&mut self, ordinal: u32, at: Mark) {
+    pub(crate) fn close(&mut self, ordinal: u32, at: SourceOffset) {
         let furthest = self.furthest.filter(|place| place.segment == ordinal && place.index > at.index);
         let mut end = furthest.unwrap_or(at);
         end.index = end.index.max(self.floor);
@@ -213,13 +213,13 @@ impl Segments {
 
     /// Takes a second fingerprint before `at`, up to which `file` was read. One that cannot be had now is
     /// taken later.
-    pub(crate) fn note_tail(&mut self, ordinal: u32, file: &File, at: Mark) {
+    pub(crate) fn note_tail(&mut self, ordinal: u32, file: &File, at: SourceOffset) {
         let len = at.offset.min(FINGERPRINT_BYTES.into());
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
         if len == 0 || file.read_exact_at(&mut bytes, at.offset - len).is_err() {
             return;
         }
-        let tail = Tail { at, hash: XxHash3_64::oneshot(&bytes), len: u32::try_from(len).unwrap_or(0) };
+        let tail = TailFingerprint { at, hash: XxHash3_64::oneshot(&bytes), len: u32::try_from(len).unwrap_or(0) };
         self.change(ordinal, |segment| {
             let further = segment.tail.is_none_or(|known| known.at.offset < at.offset);
             if further {
@@ -290,7 +290,7 @@ impl Segments {
             self.revision += 1;
             let (ordinal, (fingerprint, fingerprint_len)) =
                 (self.next_ordinal(), head.fingerprint(FINGERPRINT_BYTES));
-            let end = Mark { index: self.floor, segment: ordinal, offset: found.len, line: 1 };
+            let end = SourceOffset { index: self.floor, segment: ordinal, offset: found.len, line: 1 };
             let segment = Segment {
                 ordinal,
                 first: self.floor,
@@ -369,13 +369,13 @@ impl Segments {
 }
 
 /// Says that a file repeats one that was read, and from where on it does not.
-fn tell_copy(address: &Address, found: &Found, original: &Path, from: Option<Mark>) {
+fn tell_copy(address: &Address, found: &Found, original: &Path, from: Option<SourceOffset>) {
     let (path, original) = (found.path.display(), original.display());
     match from {
         None => {
             tracing::info!(target: log_target::SOURCE, source = %address, %path, %original, "passes over a copy of a file that was read");
         }
-        Some(Mark { offset: byte, line, .. }) => tracing::info!(
+        Some(SourceOffset { offset: byte, line, .. }) => tracing::info!(
             target: log_target::SOURCE,
             source = %address, %path, %original, byte, line,
             "goes on in a copy of a file that was read, behind what was read of it",

@@ -26,7 +26,7 @@ pub(crate) struct World {
     folder: TempDir,
     spec: FileSource,
     segments: BTreeMap<u32, Segment>,
-    marks: BTreeMap<u64, Mark>,
+    marks: BTreeMap<u64, SourceOffset>,
 }
 
 /// One job as a step would see it.
@@ -92,16 +92,16 @@ impl World {
     }
 
     /// What a new run opens.
-    pub(crate) fn open(&self) -> Result<Source, SourceError> {
+    pub(crate) fn open(&self) -> Result<SourceLog, SourceError> {
         let address = Address::parse("quakes/events").unwrap();
-        Source::open(&address, &self.spec, self.segments.values().cloned().collect())
+        SourceLog::open(&address, &self.spec, self.segments.values().cloned().collect())
     }
 
-    pub(crate) fn mark(&self, next: u64) -> Option<Mark> {
+    pub(crate) fn mark(&self, next: u64) -> Option<SourceOffset> {
         self.marks.range(..=next).next_back().map(|(_, mark)| *mark)
     }
 
-    pub(crate) fn reader(&self, source: &Source, next: u64) -> Reader {
+    pub(crate) fn reader(&self, source: &SourceLog, next: u64) -> Reader {
         source.reader(next, self.mark(next))
     }
 
@@ -191,7 +191,7 @@ impl std::fmt::Debug for dyn Wake {
 }
 
 impl Rung {
-    pub(crate) fn at(watch: &Watch, path: &Path) -> Self {
+    pub(crate) fn at(watch: &SourceWatch, path: &Path) -> Self {
         let (ring, rings) = crossbeam_channel::unbounded();
         let wake: Arc<dyn Wake> = Arc::new(Ring(ring));
         watch.register(path, &wake);

@@ -32,7 +32,7 @@ pub enum Watched {
 }
 
 /// The watch of a run.
-pub struct Watch {
+pub struct SourceWatch {
     interests: Arc<Mutex<Interests>>,
     /// `None` where the system has no watches left.
     watcher: Mutex<Option<RecommendedWatcher>>,
@@ -58,7 +58,7 @@ struct Scope<'a> {
     recursive: bool,
 }
 
-impl Watch {
+impl SourceWatch {
     #[must_use]
     pub fn new() -> Self {
         let interests = Arc::new(Mutex::new(Interests::default()));
@@ -121,13 +121,13 @@ impl Watch {
     }
 }
 
-impl Default for Watch {
+impl Default for SourceWatch {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl std::fmt::Debug for Watch {
+impl std::fmt::Debug for SourceWatch {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Watch")

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::sections::pipeline::PipelineDeclaration;
 use crate::sections::source::Supply;
 use tidegate_model::{Address, Name};
@@ -30,7 +30,7 @@ impl What {
 /// The declared names. Queues that are only mentioned are not in it.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
-    pub(crate) names: BTreeMap<Address, (What, Place)>,
+    pub(crate) names: BTreeMap<Address, (What, SourceSpan)>,
     /// Whether the name may be shown.
     pub(crate) pipelines: BTreeMap<Name, bool>,
 }
@@ -91,7 +91,7 @@ pub(crate) fn without_namesakes(
     kept
 }
 
-fn taken(what: What, other: What, name: &Name, place: &Place, first: &Place) -> Diagnostic {
+fn taken(what: What, other: What, name: &Name, place: &SourceSpan, first: &SourceSpan) -> Diagnostic {
     let message = format!("the {} `{name}` has the name of a {}", what.as_str(), other.as_str());
     Diagnostic::error_at(place, message)
         .label(format!("a {}", what.as_str()))
@@ -101,7 +101,7 @@ fn taken(what: What, other: What, name: &Name, place: &Place, first: &Place) -> 
 
 /// Steps have names of their own, and a sink with `from` is a step too.
 fn check_steps(pipeline: &PipelineDeclaration, diagnostics: &mut Vec<Diagnostic>) {
-    let mut seen: BTreeMap<&Name, &Place> = BTreeMap::new();
+    let mut seen: BTreeMap<&Name, &SourceSpan> = BTreeMap::new();
     for step in &pipeline.steps {
         seen.insert(&step.name.value, &step.name.place);
     }

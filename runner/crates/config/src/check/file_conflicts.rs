@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::sections::pipeline::PipelineDeclaration;
 
 /// A mistake for every sink whose file another sink writes or a source reads.
 pub(crate) fn check(pipelines: &[PipelineDeclaration]) -> Vec<Diagnostic> {
-    let sources: Vec<(PathBuf, &Place)> = (pipelines.iter().flat_map(|pipeline| &pipeline.sources))
+    let sources: Vec<(PathBuf, &SourceSpan)> = (pipelines.iter().flat_map(|pipeline| &pipeline.sources))
         .filter_map(|source| source.path.as_ref())
         .map(|path| (plain(&path.value), &path.place))
         .collect();
-    let mut sinks: BTreeMap<PathBuf, &Place> = BTreeMap::new();
+    let mut sinks: BTreeMap<PathBuf, &SourceSpan> = BTreeMap::new();
     let mut diagnostics = Vec::new();
     for path in pipelines.iter().flat_map(|pipeline| &pipeline.sinks).filter_map(|sink| sink.path.as_ref()) {
         let file = plain(&path.value);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::catalog::{Catalog, What};
 use super::resolve::{End, Wired, Wiring, short};
-use crate::diagnostic::{Diagnostic, Place};
-use crate::model::Take;
+use crate::diagnostic::{Diagnostic, SourceSpan};
+use crate::model::InputMode;
 use crate::sections::pipeline::PipelineDeclaration;
 use tidegate_model::suggest::nearest;
 use tidegate_model::{Address, Name};
@@ -161,9 +161,9 @@ fn reach<'g>(next: &[Edges<'g>], start: usize) -> BTreeMap<usize, (usize, &'g Ad
 /// Who fills and who reads one queue.
 #[derive(Default)]
 struct Traffic<'g> {
-    declared: Option<&'g Place>,
-    filled: Option<&'g Place>,
-    read: Option<&'g Place>,
+    declared: Option<&'g SourceSpan>,
+    filled: Option<&'g SourceSpan>,
+    read: Option<&'g SourceSpan>,
     holds_errors: bool,
 }
 
@@ -269,8 +269,8 @@ pub(crate) fn never_begin(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnos
         let before = waiting.len();
         waiting.retain(|wired| {
             let begins = match wired.step.take {
-                Take::Join => wired.takes().all(|end| comes(&reached, end)),
-                Take::From | Take::Alts => wired.takes().any(|end| comes(&reached, end)),
+                InputMode::Join => wired.takes().all(|end| comes(&reached, end)),
+                InputMode::From | InputMode::Alts => wired.takes().any(|end| comes(&reached, end)),
             };
             if begins {
                 reached.extend(wired.gives().map(|end| &end.address));
@@ -281,7 +281,7 @@ pub(crate) fn never_begin(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnos
             break;
         }
     }
-    let joins = waiting.into_iter().filter(|wired| wired.step.take == Take::Join);
+    let joins = waiting.into_iter().filter(|wired| wired.step.take == InputMode::Join);
     let stuck = joins.filter_map(|wired| {
         let input = wired.takes().find(|end| !comes(&reached, end))?;
         let queue = wiring.quoted(&input.address, &wired.pipeline.name);
@@ -331,7 +331,7 @@ fn idle(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
 /// The nearest name of those that are `wanted`, as it is written in the file of `place`.
 fn suggest(
     address: &Address,
-    place: &Place,
+    place: &SourceSpan,
     catalog: &Catalog,
     wiring: &Wiring<'_>,
     queues: &BTreeMap<&Address, Traffic<'_>>,

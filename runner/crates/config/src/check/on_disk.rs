@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::diagnostic::span_of::locate;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::model::{Configuration, SinkKind, SourceKind};
-use crate::parse::context::{Placed, Reading};
+use crate::parse::context::{Placed, ParseContext};
 use tidegate_model::Address;
 use tidegate_model::suggest::nearest;
 
@@ -16,7 +16,7 @@ use tidegate_model::suggest::nearest;
 const COMPRESSED: [&str; 5] = ["gz", "zst", "bz2", "xz", "zip"];
 
 /// `$NAME`, which is a variable elsewhere, and here stands for itself.
-pub(crate) fn doubt_variable(reading: &mut Reading<'_>, path: &Placed<PathBuf>) {
+pub(crate) fn doubt_variable(reading: &mut ParseContext<'_>, path: &Placed<PathBuf>) {
     let Some(written) = reading.written(&path.place) else { return };
     let Some(name) = written.split('$').skip(1).map(variable).find(|name| !name.is_empty()) else { return };
     let message = format!("`${name}` in `path` is taken as it stands");
@@ -25,7 +25,7 @@ pub(crate) fn doubt_variable(reading: &mut Reading<'_>, path: &Placed<PathBuf>) 
 }
 
 /// A path that asks for what a sink does not do.
-pub(crate) fn doubt_name(reading: &mut Reading<'_>, path: &Placed<PathBuf>) {
+pub(crate) fn doubt_name(reading: &mut ParseContext<'_>, path: &Placed<PathBuf>) {
     let Some(written) = reading.written(&path.place).and_then(shown) else { return };
     let mut doubt = |message: String, help: &str| {
         reading.doubts.push(Diagnostic::warning_at(&path.place, message).help(help));

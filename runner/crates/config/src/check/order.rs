@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::diagnostic::span_of::locate;
-use crate::diagnostic::{Diagnostic, Diagnostics, Place};
-use crate::model::{Configuration, Input, OutputOrder, Step, Take, Target};
+use crate::diagnostic::{Diagnostic, Diagnostics, SourceSpan};
+use crate::model::{Configuration, Input, OutputOrder, Step, InputMode, Target};
 use tidegate_model::format_duration;
 
 /// A policy that waits longer than this in a step that keeps order is worth a word.
@@ -30,7 +30,7 @@ pub fn check(configuration: &Configuration, diagnostics: &mut Diagnostics) {
 
 /// The input of a join behind which jobs lose their order, and the step where they do.
 fn misjoined<'c>(configuration: &'c Configuration, join: &Step) -> Option<(usize, &'c Step)> {
-    if join.take != Take::Join {
+    if join.take != InputMode::Join {
         return None;
     }
     let mut lines = join.inputs.iter().map(|input| line(configuration, input.input));
@@ -51,7 +51,7 @@ fn line(configuration: &Configuration, input: Input) -> BTreeSet<Input> {
         // Several steps that fill one queue mix their jobs, and so does one of alternatives.
         if let [filler] = fillers(configuration, input)[..]
             && filler.order() == OutputOrder::AsInputs
-            && filler.take != Take::Alts
+            && filler.take != InputMode::Alts
         {
             waiting.extend(filler.inputs.iter().map(|input| input.input));
         }
@@ -103,7 +103,7 @@ fn misjoin(join: &Step, input: usize, behind: &Step, diagnostics: &Diagnostics) 
     ));
     match span(behind, &[]) {
         Some(span) => {
-            let place = Place { file: behind.file.as_path().into(), span };
+            let place = SourceSpan { file: behind.file.as_path().into(), span };
             diagnostic.related(place, "order ends here")
         }
         None => diagnostic,
@@ -120,7 +120,7 @@ fn long_wait(step: &Step, wait: Duration, diagnostics: &Diagnostics) -> Diagnost
     let message = format!(
         "the step `{name}` delivers in order, and a job that fails holds all later ones back for up to {wait}"
     );
-    let help = if step.take == Take::From {
+    let help = if step.take == InputMode::From {
         "write `queuer = { strategy = \"fifo\" }` to let failed jobs step aside, or a shorter `max` in `retry`"
     } else {
         "write a shorter `max` in `retry`"

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::catalog::{Catalog, What};
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::parse::reference::Reference;
 use crate::sections::pipeline::PipelineDeclaration;
 use crate::sections::step::StepDeclaration;
@@ -31,7 +31,7 @@ pub(crate) struct Wired<'d> {
 pub(crate) struct End {
     pub(crate) what: What,
     pub(crate) address: Address,
-    pub(crate) place: Place,
+    pub(crate) place: SourceSpan,
 }
 
 /// All steps, and what connects them.
@@ -157,7 +157,7 @@ pub(crate) fn short(address: &Address, home: &Name) -> String {
 }
 
 /// Progress belongs to a step and an input, so that there can be only one of each.
-fn taken_twice(from: &Reference, one: &Place, other: &Place) -> Diagnostic {
+fn taken_twice(from: &Reference, one: &SourceSpan, other: &SourceSpan) -> Diagnostic {
     let (first, second) = if one.span.start < other.span.start { (one, other) } else { (other, one) };
     let quoted = if from.secret { "what is named here".into() } else { format!("`{}`", from.as_written()) };
     Diagnostic::error_at(second, format!("the step takes {quoted} twice"))

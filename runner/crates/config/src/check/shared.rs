@@ -4,16 +4,16 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::diagnostic::{Diagnostic, Place};
-use crate::model::{Promise, Take};
-use crate::parse::named_table::{Chosen, Shelf, called};
+use crate::diagnostic::{Diagnostic, SourceSpan};
+use crate::model::{DeliveryGuarantee, InputMode};
+use crate::parse::named_table::{Chosen, NamedTables, called};
 use crate::sections::pipeline::PipelineDeclaration;
-use crate::sections::shared_tables::Shelves;
+use crate::sections::shared_tables::SharedTables;
 use crate::sections::step::StepDeclaration;
 use crate::sections::{probe, queuer, retry};
 
 /// Everything that cannot be.
-pub(crate) fn mistakes(pipelines: &[PipelineDeclaration], shared: &Shelves) -> Vec<Diagnostic> {
+pub(crate) fn mistakes(pipelines: &[PipelineDeclaration], shared: &SharedTables) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     for pipeline in pipelines {
         let own = &pipeline.shelves;
@@ -32,7 +32,7 @@ pub(crate) fn mistakes(pipelines: &[PipelineDeclaration], shared: &Shelves) -> V
 }
 
 /// A doubt for everything that no step uses.
-pub(crate) fn unused(pipelines: &[PipelineDeclaration], shared: &Shelves) -> Vec<Diagnostic> {
+pub(crate) fn unused(pipelines: &[PipelineDeclaration], shared: &SharedTables) -> Vec<Diagnostic> {
     let users = Users { pipelines, shared };
     let mut diagnostics = users.unused("retry", |shelves| &shelves.retries, |step| step.retry.as_ref());
     diagnostics.extend(users.unused("queuer", |shelves| &shelves.queuers, |step| step.queuer.as_ref()));
@@ -42,14 +42,14 @@ pub(crate) fn unused(pipelines: &[PipelineDeclaration], shared: &Shelves) -> Vec
 
 struct Users<'a> {
     pipelines: &'a [PipelineDeclaration],
-    shared: &'a Shelves,
+    shared: &'a SharedTables,
 }
 
 impl<'a> Users<'a> {
     fn unused<T: 'a>(
         &self,
         kind: &str,
-        shelf: impl Fn(&'a Shelves) -> &'a Shelf<T>,
+        shelf: impl Fn(&'a SharedTables) -> &'a NamedTables<T>,
         chosen: impl Fn(&'a StepDeclaration) -> Option<&'a Chosen<T>>,
     ) -> Vec<Diagnostic> {
         let mut used: BTreeSet<(&Path, usize)> = BTreeSet::new();
@@ -72,13 +72,13 @@ impl<'a> Users<'a> {
     }
 }
 
-fn spot(place: &Place) -> (&Path, usize) {
+fn spot(place: &SourceSpan) -> (&Path, usize) {
     (&place.file, place.span.start)
 }
 
 fn never_retried(pipeline: &PipelineDeclaration, step: &StepDeclaration) -> Option<Diagnostic> {
     let retry = step.retry.as_ref()?;
-    if step.delivery.unwrap_or(pipeline.delivery) != Promise::AtMostOnce {
+    if step.delivery.unwrap_or(pipeline.delivery) != DeliveryGuarantee::AtMostOnce {
         return None;
     }
     let message = "a step that delivers at most once never tries a job again";
@@ -88,14 +88,14 @@ fn never_retried(pipeline: &PipelineDeclaration, step: &StepDeclaration) -> Opti
 /// Of several inputs there is no one order in which jobs could be picked.
 fn picks_of_several(step: &StepDeclaration) -> Vec<Diagnostic> {
     let way = match step.take {
-        Take::From => return Vec::new(),
-        Take::Join => "join",
-        Take::Alts => "alts",
+        InputMode::From => return Vec::new(),
+        InputMode::Join => "join",
+        InputMode::Alts => "alts",
     };
     let queuer = step.queuer.as_ref().map(|chosen| ("queuer", &chosen.place));
     let gate = step.gate.as_ref().map(|chosen| ("gate", &chosen.place));
     let monitor = step.monitor.as_ref().map(|_| ("monitor", &step.name.place));
-    let refuse = |(key, place): (&str, &Place)| {
+    let refuse = |(key, place): (&str, &SourceSpan)| {
         let message = format!("`{key}` needs `from`, and this step has `{way}`");
         let help = "let this step hand on its jobs to a queue, and another one pick them there";
         Diagnostic::error_at(place, message).help(help)

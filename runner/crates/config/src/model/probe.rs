@@ -16,21 +16,21 @@ pub struct Gate {
     /// Where it is declared; `None`: in tidegate.toml, for all pipelines.
     pub pipeline: Option<Name>,
     /// The last one answers whether it is open.
-    pub inquiry: Inquiry,
+    pub inquiry: ProbeConfig,
 }
 
 /// `monitor = { … }` of a step: asks what became of its pending jobs.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     /// The last one answers with the status of each job.
-    pub inquiry: Inquiry,
+    pub inquiry: ProbeConfig,
     /// About so many jobs it asks at once.
     pub batch: usize,
 }
 
 /// Processors that are run every so often, without a job.
 #[derive(Clone, Debug)]
-pub struct Inquiry {
+pub struct ProbeConfig {
     /// One after the other, in memory; at least one.
     pub run: Vec<Processor>,
     pub every: Duration,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::HttpRequest;
-use crate::diagnostic::Place;
+use crate::diagnostic::SourceSpan;
 use crate::sections::exec::ExecCommand;
 
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ pub struct PluginStep {
 pub struct Pin {
     /// 64 lowercase hex digits.
     pub sha256: String,
-    pub place: Place,
+    pub place: SourceSpan,
 }
 
 /// A script as it was on disk when the configuration was read.

@@ -14,7 +14,7 @@ use tidegate_model::{Address, RetryPolicy, Secret};
 #[derive(Clone, Debug)]
 pub struct Step {
     pub address: Address,
-    pub take: Take,
+    pub take: InputMode,
     /// In order of binding; one, with an empty binding, for `from`.
     pub inputs: Vec<InputRef>,
     pub begin_at: BeginAt,
@@ -27,7 +27,7 @@ pub struct Step {
     /// Where jobs go that are rejected or fail. `None`: the step stops at the first one.
     pub errors: Option<QueueRef>,
     pub limits: Limits,
-    pub delivery: Promise,
+    pub delivery: DeliveryGuarantee,
     /// So many times in a row a job may take the process down before it is set aside; at least 1.
     pub crash_limit: u32,
     /// Longest run of one attempt.
@@ -53,7 +53,7 @@ pub struct Step {
 
 /// How a step takes jobs from its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Take {
+pub enum InputMode {
     /// `from`: the one input.
     From,
     /// `join`: one job of each, in pairs (triples, …) by order.
@@ -76,7 +76,7 @@ pub enum BeginAt {
 
 /// `delivery`: what a step promises about each job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Promise {
+pub enum DeliveryGuarantee {
     #[default]
     ExactlyOnce,
     /// No snapshot is recorded before an attempt that can be seen outside.
@@ -152,7 +152,7 @@ impl Step {
     /// is followed.
     #[must_use]
     pub fn retry_policy(&self) -> Option<&RetryPolicy> {
-        if self.delivery == Promise::AtMostOnce {
+        if self.delivery == DeliveryGuarantee::AtMostOnce {
             return None;
         }
         self.retry.as_ref().or_else(|| self.acts_outside().then_some(&RETRY_DEFAULT))
@@ -164,7 +164,7 @@ impl Step {
     #[must_use]
     pub fn picks(&self) -> Option<Queuer> {
         let one_by_one =
-            self.take == Take::From && (self.acts_outside() || self.gate.is_some() || self.monitor.is_some());
+            self.take == InputMode::From && (self.acts_outside() || self.gate.is_some() || self.monitor.is_some());
         self.queuer.clone().or_else(|| one_by_one.then(Queuer::for_outside))
     }
 

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::interpolate::{Lookup, Outside};
+use super::interpolate::{Lookup, ValueSources};
 use crate::diagnostic::files::Lines;
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::Secret;
 
 pub(crate) type Value<'t> = Spanned<DeValue<'t>>;
 
 /// One file while it is read.
-pub(crate) struct Reading<'a> {
+pub(crate) struct ParseContext<'a> {
     pub(crate) file: Arc<Path>,
     text: &'a str,
     pub(crate) lines: Lines,
@@ -35,21 +35,21 @@ pub(crate) struct Reading<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Placed<T> {
     pub(crate) value: T,
-    pub(crate) place: Place,
+    pub(crate) place: SourceSpan,
 }
 
 /// A text with its `${…}` put in.
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
     pub(crate) value: String,
-    pub(crate) place: Place,
+    pub(crate) place: SourceSpan,
     /// Some of it came from outside the file, so it must not be shown.
     pub(crate) secret: bool,
     /// Where in the value that is, in order.
     pub(crate) outside: Vec<Range<usize>>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> ParseContext<'a> {
     pub(crate) fn new(file: Arc<Path>, text: &'a str, env: &'a Lookup) -> Self {
         Self {
             file,
@@ -63,8 +63,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    pub(crate) fn place(&self, span: Range<usize>) -> Place {
-        Place { file: Arc::clone(&self.file), span }
+    pub(crate) fn place(&self, span: Range<usize>) -> SourceSpan {
+        SourceSpan { file: Arc::clone(&self.file), span }
     }
 
     pub(crate) fn report(&mut self, diagnostic: Diagnostic) {
@@ -82,12 +82,12 @@ impl<'a> Reading<'a> {
     }
 
     /// From 1.
-    pub(crate) fn line(&self, place: &Place) -> u64 {
+    pub(crate) fn line(&self, place: &SourceSpan) -> u64 {
         self.lines.line(place.span.start) as u64
     }
 
     /// What stands in the file at `place`.
-    pub(crate) fn written(&self, place: &Place) -> Option<&'a str> {
+    pub(crate) fn written(&self, place: &SourceSpan) -> Option<&'a str> {
         self.text.get(place.span.clone())
     }
 
@@ -112,7 +112,7 @@ impl<'a> Reading<'a> {
             self.wrong_type(name, value, expected);
             return None;
         };
-        let done = Outside { folder: self.folder(), env: self.env }.interpolate(raw);
+        let done = ValueSources { folder: self.folder(), env: self.env }.interpolate(raw);
         let place = self.place(value.span());
         if done.mistakes.is_empty() {
             let (value, outside) = (done.value, done.outside);
@@ -135,7 +135,7 @@ impl<'a> Reading<'a> {
 
 impl Text {
     /// A text that stands in the file as it is.
-    pub(crate) fn written(value: String, place: Place) -> Self {
+    pub(crate) fn written(value: String, place: SourceSpan) -> Self {
         Self { value, place, secret: false, outside: Vec::new() }
     }
 

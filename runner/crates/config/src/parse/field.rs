@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use toml::de::{DeTable, DeValue};
 
 use super::absolute_path::absolute;
-use super::context::{Placed, Reading, Text, Value};
+use super::context::{Placed, ParseContext, Text, Value};
 use super::keys::Kind;
 use super::not_yet_supported;
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::suggest::{did_you_mean, listed};
 
 /// One value, with the name that messages give it.
@@ -31,16 +31,16 @@ impl<'t> Field<'t> {
         self.value
     }
 
-    pub(crate) fn place(self, reading: &Reading<'_>) -> Place {
+    pub(crate) fn place(self, reading: &ParseContext<'_>) -> SourceSpan {
         reading.place(self.value.span())
     }
 
-    pub(crate) fn text(self, reading: &mut Reading<'_>) -> Option<Text> {
+    pub(crate) fn text(self, reading: &mut ParseContext<'_>) -> Option<Text> {
         reading.text(self.name, self.value, "a text")
     }
 
     /// A text that says something.
-    pub(crate) fn filled_text(self, reading: &mut Reading<'_>) -> Option<Text> {
+    pub(crate) fn filled_text(self, reading: &mut ParseContext<'_>) -> Option<Text> {
         let text = self.text(reading)?;
         if text.value.is_empty() {
             let message = format!("`{}` is empty", self.name);
@@ -51,13 +51,13 @@ impl<'t> Field<'t> {
     }
 
     /// A path, written relative to the file that names it; absolute from here on.
-    pub(crate) fn path(self, reading: &mut Reading<'_>) -> Option<Placed<PathBuf>> {
+    pub(crate) fn path(self, reading: &mut ParseContext<'_>) -> Option<Placed<PathBuf>> {
         let text = self.filled_text(reading)?;
         Some(Placed { value: absolute(&reading.folder().join(text.value)), place: text.place })
     }
 
     /// A list of texts with something in it.
-    pub(crate) fn texts(self, reading: &mut Reading<'_>) -> Option<Vec<Text>> {
+    pub(crate) fn texts(self, reading: &mut ParseContext<'_>) -> Option<Vec<Text>> {
         if !self.value.get_ref().is_array() {
             reading.wrong_type(self.name, self.value, "a list of texts");
             return None;
@@ -67,7 +67,7 @@ impl<'t> Field<'t> {
 
     /// One text, or a list of texts with something in it. What is wrong in the list is left out, so
     /// that the others can be looked at.
-    pub(crate) fn text_or_texts(self, reading: &mut Reading<'_>) -> Option<Vec<Text>> {
+    pub(crate) fn text_or_texts(self, reading: &mut ParseContext<'_>) -> Option<Vec<Text>> {
         match self.value.get_ref() {
             DeValue::Array(values) if values.is_empty() => {
                 let message = format!("`{}` is an empty list", self.name);
@@ -83,7 +83,7 @@ impl<'t> Field<'t> {
         }
     }
 
-    pub(crate) fn boolean(self, reading: &mut Reading<'_>) -> Option<bool> {
+    pub(crate) fn boolean(self, reading: &mut ParseContext<'_>) -> Option<bool> {
         let answer = self.value.get_ref().as_bool();
         if answer.is_none() {
             reading.wrong_type(self.name, self.value, "`true` or `false`");
@@ -92,7 +92,7 @@ impl<'t> Field<'t> {
     }
 
     /// A whole number of at least `min`.
-    pub(crate) fn count(self, reading: &mut Reading<'_>, min: u64) -> Option<u64> {
+    pub(crate) fn count(self, reading: &mut ParseContext<'_>, min: u64) -> Option<u64> {
         let Some(integer) = self.value.get_ref().as_integer() else {
             reading.wrong_type(self.name, self.value, "a whole number");
             return None;
@@ -116,7 +116,7 @@ impl<'t> Field<'t> {
     }
 
     /// A whole number of at least `min`, and not in the billions.
-    pub(crate) fn small_count(self, reading: &mut Reading<'_>, min: u64) -> Option<u32> {
+    pub(crate) fn small_count(self, reading: &mut ParseContext<'_>, min: u64) -> Option<u32> {
         let count = u32::try_from(self.count(reading, min)?);
         if count.is_err() {
             self.refuse(reading, format!("`{}` is too large", self.name));
@@ -125,7 +125,7 @@ impl<'t> Field<'t> {
     }
 
     /// A number, with a point or without.
-    pub(crate) fn number(self, reading: &mut Reading<'_>) -> Option<f64> {
+    pub(crate) fn number(self, reading: &mut ParseContext<'_>) -> Option<f64> {
         let number = match self.value.get_ref() {
             DeValue::Float(float) => float.as_str().parse().ok(),
             DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
@@ -138,7 +138,7 @@ impl<'t> Field<'t> {
     }
 
     /// The fields of a job on the way to a value: `id`, or `order.id`.
-    pub(crate) fn path_in_job(self, reading: &mut Reading<'_>) -> Option<Vec<String>> {
+    pub(crate) fn path_in_job(self, reading: &mut ParseContext<'_>) -> Option<Vec<String>> {
         let text = self.filled_text(reading)?;
         let path: Vec<String> = text.value.split('.').map(str::to_owned).collect();
         if path.iter().any(String::is_empty) {
@@ -162,7 +162,7 @@ impl<'t> Field<'t> {
     /// One of some words, each with what it means. `kind` is the table it stands in.
     pub(crate) fn choice<T: Copy>(
         self,
-        reading: &mut Reading<'_>,
+        reading: &mut ParseContext<'_>,
         kind: Kind,
         choices: &[(&'static str, T)],
     ) -> Option<T> {
@@ -173,7 +173,7 @@ impl<'t> Field<'t> {
     /// Some of the words, each at most once.
     pub(crate) fn choices<T: Copy>(
         self,
-        reading: &mut Reading<'_>,
+        reading: &mut ParseContext<'_>,
         kind: Kind,
         choices: &[(&'static str, T)],
     ) -> Option<Vec<T>> {
@@ -193,7 +193,7 @@ impl<'t> Field<'t> {
 
     fn chosen<T: Copy>(
         self,
-        reading: &mut Reading<'_>,
+        reading: &mut ParseContext<'_>,
         kind: Kind,
         choices: &[(&'static str, T)],
         text: &Text,
@@ -218,7 +218,7 @@ impl<'t> Field<'t> {
     /// A quantity like a duration or a size, which `parse` reads, and which must not be `zero`.
     pub(crate) fn quantity<T: PartialEq>(
         self,
-        reading: &mut Reading<'_>,
+        reading: &mut ParseContext<'_>,
         (what, example): (&str, &str),
         parse: impl Fn(&str) -> Result<T, String>,
         zero: Option<&T>,
@@ -245,7 +245,7 @@ impl<'t> Field<'t> {
     /// A list of quantities with something in it; `None` where one of them is none.
     pub(crate) fn quantities<T: PartialEq>(
         self,
-        reading: &mut Reading<'_>,
+        reading: &mut ParseContext<'_>,
         named: (&str, &str),
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<Vec<T>> {
@@ -260,7 +260,7 @@ impl<'t> Field<'t> {
         quantities.into_iter().collect()
     }
 
-    pub(crate) fn table(self, reading: &mut Reading<'_>) -> Option<&'t DeTable<'t>> {
+    pub(crate) fn table(self, reading: &mut ParseContext<'_>) -> Option<&'t DeTable<'t>> {
         let table = self.value.get_ref().as_table();
         if table.is_none() {
             reading.wrong_type(self.name, self.value, "a table");
@@ -268,7 +268,7 @@ impl<'t> Field<'t> {
         table
     }
 
-    pub(crate) fn refuse(self, reading: &mut Reading<'_>, message: String) {
+    pub(crate) fn refuse(self, reading: &mut ParseContext<'_>, message: String) {
         let place = self.place(reading);
         reading.report(Diagnostic::error_at(&place, message));
     }

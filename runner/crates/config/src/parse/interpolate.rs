@@ -33,12 +33,12 @@ pub(crate) struct Mistake {
 
 /// What values can be put in from: variables, and files relative to `folder`.
 #[derive(Clone, Copy)]
-pub(crate) struct Outside<'a> {
+pub(crate) struct ValueSources<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) env: &'a Lookup,
 }
 
-impl Outside<'_> {
+impl ValueSources<'_> {
     /// Puts everything in, or says everything that is wrong.
     pub(crate) fn interpolate(self, text: &str) -> Interpolated {
         let mut done = Interpolated::default();
@@ -63,7 +63,7 @@ impl Outside<'_> {
             };
             rest = start + length + 1;
             match self.answer(&text[start + 2..rest - 1]) {
-                Ok(Answer { value, from_outside }) => {
+                Ok(ValueLookup { value, from_outside }) => {
                     let start = done.value.len();
                     done.value.push_str(&value);
                     if from_outside {
@@ -78,7 +78,7 @@ impl Outside<'_> {
     }
 
     /// What stands for `inner`, or message and help.
-    fn answer(self, inner: &str) -> Result<Answer, (String, String)> {
+    fn answer(self, inner: &str) -> Result<ValueLookup, (String, String)> {
         if let Some(path) = inner.strip_prefix("file:") {
             return self.file(path);
         }
@@ -94,9 +94,9 @@ impl Outside<'_> {
         }
         // As in a shell, a default also stands in for a variable that is set to nothing.
         match ((self.env)(name), default) {
-            (Some(value), None) => Ok(Answer { value, from_outside: true }),
-            (Some(value), Some(_)) if !value.is_empty() => Ok(Answer { value, from_outside: true }),
-            (_, Some(default)) => Ok(Answer { value: default.into(), from_outside: false }),
+            (Some(value), None) => Ok(ValueLookup { value, from_outside: true }),
+            (Some(value), Some(_)) if !value.is_empty() => Ok(ValueLookup { value, from_outside: true }),
+            (_, Some(default)) => Ok(ValueLookup { value: default.into(), from_outside: false }),
             (None, None) => Err((
                 format!("the variable `{name}` is not set"),
                 format!("set it in the environment, or give a default: `${{{name}:-default}}`"),
@@ -105,7 +105,7 @@ impl Outside<'_> {
     }
 
     /// The text of a file without the line break at its end, which editors put there.
-    fn file(self, path: &str) -> Result<Answer, (String, String)> {
+    fn file(self, path: &str) -> Result<ValueLookup, (String, String)> {
         if path.is_empty() {
             return Err(("`${file:}` names no file".into(), "write `${file:PATH}`".into()));
         }
@@ -113,7 +113,7 @@ impl Outside<'_> {
             Ok(text) => {
                 let value = text.strip_suffix('\n').unwrap_or(&text);
                 let value = value.strip_suffix('\r').unwrap_or(value);
-                Ok(Answer { value: value.into(), from_outside: true })
+                Ok(ValueLookup { value: value.into(), from_outside: true })
             }
             Err(error) => Err((
                 format!("the file `{path}` {error}"),
@@ -123,7 +123,7 @@ impl Outside<'_> {
     }
 }
 
-struct Answer {
+struct ValueLookup {
     value: String,
     from_outside: bool,
 }
@@ -134,7 +134,7 @@ fn is_variable(name: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-impl fmt::Debug for Outside<'_> {
+impl fmt::Debug for ValueSources<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outside").field("folder", &self.folder).finish_non_exhaustive()
     }
@@ -151,7 +151,7 @@ mod tests {
             "TRICK" => Some("${WHO}\"]".to_owned()),
             _ => None,
         };
-        Outside { folder: Path::new("nowhere"), env: &env }.interpolate(text)
+        ValueSources { folder: Path::new("nowhere"), env: &env }.interpolate(text)
     }
 
     #[test]

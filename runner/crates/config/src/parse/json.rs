@@ -3,21 +3,21 @@
 use serde_json::{Map, Number, Value as Json};
 use toml::de::{DeInteger, DeTable, DeValue};
 
-use super::context::{Reading, Value};
+use super::context::{ParseContext, Value};
 use super::field::Field;
-use super::table::Section;
+use super::table::TableReader;
 use crate::diagnostic::Diagnostic;
 use tidegate_model::Secret;
 
 /// The table as a JSON object. What JSON cannot say is reported and becomes `null`.
-pub(crate) fn object(reading: &mut Reading<'_>, table: &DeTable<'_>) -> Json {
+pub(crate) fn object(reading: &mut ParseContext<'_>, table: &DeTable<'_>) -> Json {
     let entries = table.iter().map(|(key, value)| (key.get_ref().to_string(), json(reading, value)));
     Json::Object(entries.collect::<Map<_, _>>())
 }
 
 /// The field `config` of a step, gate or monitor, and what of it must not be shown; an empty object where there is
 /// none.
-pub(crate) fn config(reading: &mut Reading<'_>, section: &Section<'_>) -> (Json, Vec<Secret>) {
+pub(crate) fn config(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> (Json, Vec<Secret>) {
     let before = reading.secrets.len();
     let table = section.field("config").and_then(|field| field.table(reading));
     let config = table.map_or_else(|| Json::Object(Map::new()), |table| object(reading, table));
@@ -25,7 +25,7 @@ pub(crate) fn config(reading: &mut Reading<'_>, section: &Section<'_>) -> (Json,
 }
 
 /// The value as JSON, as [`object`] does it.
-pub(crate) fn json(reading: &mut Reading<'_>, value: &Value<'_>) -> Json {
+pub(crate) fn json(reading: &mut ParseContext<'_>, value: &Value<'_>) -> Json {
     match value.get_ref() {
         DeValue::String(_) => {
             let text = Field::of("config", value).text(reading);
@@ -53,7 +53,7 @@ fn number(integer: &DeInteger<'_>) -> Option<Number> {
     signed.or_else(|_| u64::from_str_radix(digits, radix).map(Number::from)).ok()
 }
 
-fn refuse(reading: &mut Reading<'_>, value: &Value<'_>, message: String) -> Json {
+fn refuse(reading: &mut ParseContext<'_>, value: &Value<'_>, message: String) -> Json {
     let place = reading.place(value.span());
     let help = "JSON cannot say it; write it as a text";
     reading.report(Diagnostic::error_at(&place, message).help(help));

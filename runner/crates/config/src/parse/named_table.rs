@@ -2,17 +2,17 @@
 //!
 //! A name of the pipeline's own file wins over the same one in tidegate.toml.
 
-use super::context::{Placed, Reading, Text, Value};
+use super::context::{Placed, ParseContext, Text, Value};
 use super::field::Field;
 use super::reference::name;
-use super::table::Section;
-use crate::diagnostic::{Diagnostic, Place};
+use super::table::TableReader;
+use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::Name;
 use tidegate_model::suggest::did_you_mean;
 
 /// All of one kind in one file.
 #[derive(Debug)]
-pub(crate) struct Shelf<T> {
+pub(crate) struct NamedTables<T> {
     entries: Vec<Entry<T>>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Entry<T> {
 /// What a step says about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen<T> {
-    pub(crate) place: Place,
+    pub(crate) place: SourceSpan,
     way: Way<T>,
 }
 
@@ -42,19 +42,19 @@ pub(crate) fn called(kind: &str) -> &str {
     if kind == "retry" { "retry policy" } else { kind }
 }
 
-impl<T> Default for Shelf<T> {
+impl<T> Default for NamedTables<T> {
     fn default() -> Self {
         Self { entries: Vec::new() }
     }
 }
 
-impl<T> Shelf<T> {
+impl<T> NamedTables<T> {
     /// Everything under `[KIND.NAME]`; `read` is given the title of each.
     pub(crate) fn read(
-        reading: &mut Reading<'_>,
-        root: &Section<'_>,
+        reading: &mut ParseContext<'_>,
+        root: &TableReader<'_>,
         kind: &'static str,
-        mut read: impl FnMut(&mut Reading<'_>, &str, &Value<'_>) -> Option<T>,
+        mut read: impl FnMut(&mut ParseContext<'_>, &str, &Value<'_>) -> Option<T>,
     ) -> Self {
         let mut shelf = Self::default();
         for (key, value) in root.named(reading, kind) {
@@ -77,9 +77,9 @@ impl<T> Shelf<T> {
 impl<T> Chosen<T> {
     /// A name, or a table that `read` reads.
     pub(crate) fn read(
-        reading: &mut Reading<'_>,
+        reading: &mut ParseContext<'_>,
         field: Field<'_>,
-        read: impl FnOnce(&mut Reading<'_>, &str, &Value<'_>) -> Option<T>,
+        read: impl FnOnce(&mut ParseContext<'_>, &str, &Value<'_>) -> Option<T>,
     ) -> Self {
         let place = field.place(reading);
         if field.value().get_ref().is_table() {
@@ -89,7 +89,7 @@ impl<T> Chosen<T> {
     }
 
     /// A name; `expected` says what else there might be.
-    pub(crate) fn named(reading: &mut Reading<'_>, field: Field<'_>, expected: &str) -> Self {
+    pub(crate) fn named(reading: &mut ParseContext<'_>, field: Field<'_>, expected: &str) -> Self {
         let place = field.place(reading);
         let way = match reading.text(field.name, field.value(), expected) {
             Some(name) if name.value.is_empty() => {
@@ -105,7 +105,7 @@ impl<T> Chosen<T> {
     }
 
     /// Where it stands, if that is on a shelf.
-    pub(crate) fn entry<'a>(&self, own: &'a Shelf<T>, shared: &'a Shelf<T>) -> Option<&'a Entry<T>> {
+    pub(crate) fn entry<'a>(&self, own: &'a NamedTables<T>, shared: &'a NamedTables<T>) -> Option<&'a Entry<T>> {
         match &self.way {
             Way::Named(name) => own.get(&name.value).or_else(|| shared.get(&name.value)),
             Way::Inline(_) => None,
@@ -113,7 +113,7 @@ impl<T> Chosen<T> {
     }
 
     /// What it comes to.
-    pub(crate) fn value<'a>(&'a self, own: &'a Shelf<T>, shared: &'a Shelf<T>) -> Option<&'a T> {
+    pub(crate) fn value<'a>(&'a self, own: &'a NamedTables<T>, shared: &'a NamedTables<T>) -> Option<&'a T> {
         match &self.way {
             Way::Named(_) => self.entry(own, shared)?.value.as_ref(),
             Way::Inline(value) => value.as_ref(),
@@ -126,8 +126,8 @@ impl<T> Chosen<T> {
         &self,
         kind: &str,
         meant: fn(&str) -> Option<String>,
-        own: &Shelf<T>,
-        shared: &Shelf<T>,
+        own: &NamedTables<T>,
+        shared: &NamedTables<T>,
     ) -> Option<Diagnostic> {
         let Way::Named(name) = &self.way else { return None };
         if self.entry(own, shared).is_some() {

@@ -4,7 +4,7 @@
 //! one of them takes it off this list, and nothing else refuses it.
 
 use super::keys::Kind;
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, SourceSpan};
 
 const KEYS: &[(Kind, &[&str])] = &[
     (Kind::PipelineFile, &["test"]),
@@ -26,6 +26,6 @@ pub(crate) fn value(kind: Kind, key: &str, value: &str) -> bool {
 }
 
 /// Says so. `what` is as the user wrote it, or nearly so.
-pub(crate) fn diagnostic(place: &Place, what: &str) -> Diagnostic {
+pub(crate) fn diagnostic(place: &SourceSpan, what: &str) -> Diagnostic {
     Diagnostic::error_at(place, format!("`{what}` is not supported yet in this version of Tidegate"))
 }

@@ -1,8 +1,8 @@
 //! Names where they are declared, and names that refer to them.
 
-use super::context::{Placed, Reading, Text};
+use super::context::{Placed, ParseContext, Text};
 use super::field::Field;
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::{Address, Name};
 
 const NAME_RULE: &str =
@@ -14,7 +14,7 @@ pub(crate) struct Reference {
     /// The pipeline, where one is written.
     pipeline: Option<Name>,
     pub(crate) name: Name,
-    pub(crate) place: Place,
+    pub(crate) place: SourceSpan,
     /// The name came from outside the file, so it must not be shown.
     pub(crate) secret: bool,
 }
@@ -43,7 +43,7 @@ impl Reference {
 }
 
 /// The name that `text` is; says so where it is none. `what` is the kind of thing that has it.
-pub(crate) fn name(reading: &mut Reading<'_>, what: &str, text: &Text) -> Option<Placed<Name>> {
+pub(crate) fn name(reading: &mut ParseContext<'_>, what: &str, text: &Text) -> Option<Placed<Name>> {
     let name = Name::new(&text.value);
     if name.is_none() {
         let message = format!("{} is no name for a {what}", text.quoted());
@@ -53,7 +53,7 @@ pub(crate) fn name(reading: &mut Reading<'_>, what: &str, text: &Text) -> Option
 }
 
 /// The one name in `field`.
-pub(crate) fn reference(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Reference> {
+pub(crate) fn reference(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Reference> {
     let text = field.text(reading);
     let reference = text.and_then(|text| parse(reading, field.name, &text));
     reading.names_missing |= reference.is_none();
@@ -61,7 +61,7 @@ pub(crate) fn reference(reading: &mut Reading<'_>, field: Field<'_>) -> Option<R
 }
 
 /// The name, or the list of names, in `field`.
-pub(crate) fn references(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<Reference> {
+pub(crate) fn references(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<Reference> {
     let before = reading.diagnostics.len();
     let texts = field.text_or_texts(reading).unwrap_or_default();
     let references = texts.iter().filter_map(|text| parse(reading, field.name, text)).collect();
@@ -69,7 +69,7 @@ pub(crate) fn references(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<Ref
     references
 }
 
-fn parse(reading: &mut Reading<'_>, key: &str, text: &Text) -> Option<Reference> {
+fn parse(reading: &mut ParseContext<'_>, key: &str, text: &Text) -> Option<Reference> {
     let (pipeline, name) = match text.value.split_once('/') {
         Some((pipeline, name)) => (Some(Name::new(pipeline)), Name::new(name)),
         None => (None, Name::new(&text.value)),

@@ -6,7 +6,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, Error};
 
-use super::context::Reading;
+use super::context::ParseContext;
 use crate::diagnostic::Diagnostic;
 
 /// A tree, and how far it can be trusted.
@@ -18,7 +18,7 @@ pub(crate) struct Parsed<'t> {
 }
 
 /// Parses `text`, the text of the file of `reading`, as far as it can be.
-pub(crate) fn parse<'t>(reading: &mut Reading<'_>, text: &'t str) -> Parsed<'t> {
+pub(crate) fn parse<'t>(reading: &mut ParseContext<'_>, text: &'t str) -> Parsed<'t> {
     let (tree, errors) = DeTable::parse_recoverable(text);
     let garbled = errors.iter().any(|error| !is_local(error));
     // A table that is given twice is taken for one, so that its keys seem to be given twice as well.
@@ -95,7 +95,7 @@ fn words(said: &str) -> (&str, Option<&str>) {
     (said, helps.iter().find(|(start, _)| said.starts_with(start)).map(|(_, help)| *help))
 }
 
-fn report_duplicate(reading: &mut Reading<'_>, text: &str, tree: &DeTable<'_>, span: Range<usize>) {
+fn report_duplicate(reading: &mut ParseContext<'_>, text: &str, tree: &DeTable<'_>, span: Range<usize>) {
     let written = text.get(span.clone()).unwrap_or_default();
     let diagnostic =
         Diagnostic::error_at(&reading.place(span.clone()), format!("`{written}` is given twice"));

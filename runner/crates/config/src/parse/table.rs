@@ -3,26 +3,26 @@
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::context::{Reading, Text, Value, shown};
+use super::context::{ParseContext, Text, Value, shown};
 use super::field::Field;
 use super::keys::{Kind, homes};
 use super::not_yet_supported;
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::suggest::{did_you_mean, listed};
 
 /// A table of a known kind.
-pub(crate) struct Section<'t> {
+pub(crate) struct TableReader<'t> {
     kind: Kind,
     /// As the user wrote it: `[step.price]`.
     pub(crate) title: String,
     /// The header, or the table in braces.
-    pub(crate) place: Place,
+    pub(crate) place: SourceSpan,
     table: &'t DeTable<'t>,
 }
 
-impl<'t> Section<'t> {
+impl<'t> TableReader<'t> {
     /// The whole file.
-    pub(crate) fn root(reading: &mut Reading<'_>, kind: Kind, table: &'t Spanned<DeTable<'t>>) -> Self {
+    pub(crate) fn root(reading: &mut ParseContext<'_>, kind: Kind, table: &'t Spanned<DeTable<'t>>) -> Self {
         let name = reading.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let place = reading.place(0..0);
         Self { kind, title: name, place, table: table.get_ref() }.opened(reading)
@@ -30,7 +30,7 @@ impl<'t> Section<'t> {
 
     /// The table that `value` is; an empty one where it is none, which is said.
     pub(crate) fn open(
-        reading: &mut Reading<'_>,
+        reading: &mut ParseContext<'_>,
         kind: Kind,
         title: &str,
         value: &'t Value<'t>,
@@ -44,7 +44,7 @@ impl<'t> Section<'t> {
     }
 
     /// Reports what a table of this kind does not know.
-    fn opened(self, reading: &mut Reading<'_>) -> Self {
+    fn opened(self, reading: &mut ParseContext<'_>) -> Self {
         for (key, value) in self.table {
             let name = &**key.get_ref();
             if self.kind.keys().contains(&name) {
@@ -72,7 +72,7 @@ impl<'t> Section<'t> {
         self
     }
 
-    fn unknown(&self, place: &Place, key: &str, value: &Value<'_>) -> Diagnostic {
+    fn unknown(&self, place: &SourceSpan, key: &str, value: &Value<'_>) -> Diagnostic {
         if self.kind == Kind::Step && key == "on" && self.table.contains_key("join") {
             let message = "`on` has no effect beside `join`: a join pairs jobs in order, by no field";
             let help = "pair jobs whose branches come from one queue, so that the n-th of one belongs to the n-th of the other";
@@ -96,7 +96,7 @@ impl<'t> Section<'t> {
     }
 
     /// Where the key itself stands.
-    pub(crate) fn key_place(&self, reading: &Reading<'_>, key: &str) -> Option<Place> {
+    pub(crate) fn key_place(&self, reading: &ParseContext<'_>, key: &str) -> Option<SourceSpan> {
         let (key, _) = self.table.get_key_value(key)?;
         Some(reading.place(key.span()))
     }
@@ -104,7 +104,7 @@ impl<'t> Section<'t> {
     /// As [`Self::field`], and says so where there is none.
     pub(crate) fn required(
         &self,
-        reading: &mut Reading<'_>,
+        reading: &mut ParseContext<'_>,
         key: &'static str,
         help: &str,
     ) -> Option<Field<'t>> {
@@ -117,7 +117,7 @@ impl<'t> Section<'t> {
     }
 
     /// The tables under `[KIND.NAME]`, by name; says so where one of them is no table.
-    pub(crate) fn named(&self, reading: &mut Reading<'_>, kind: &'static str) -> Vec<(Text, &'t Value<'t>)> {
+    pub(crate) fn named(&self, reading: &mut ParseContext<'_>, kind: &'static str) -> Vec<(Text, &'t Value<'t>)> {
         let Some(field) = self.field(kind) else { return Vec::new() };
         let before = reading.diagnostics.len();
         let Some(table) = field.table(reading) else {

@@ -1,12 +1,12 @@
 //! A text with `{path.to.field}` in it.
 
-use super::context::{Reading, Text};
+use super::context::{ParseContext, Text};
 use super::field::Field;
 use crate::diagnostic::Diagnostic;
 use tidegate_model::template::Template;
 
 /// The template that `text` is; says what is wrong with it.
-pub(crate) fn template(reading: &mut Reading<'_>, text: &Text) -> Option<Template> {
+pub(crate) fn template(reading: &mut ParseContext<'_>, text: &Text) -> Option<Template> {
     match Template::parse(&text.value, &text.outside) {
         Ok(template) => Some(template),
         Err(mistakes) => {
@@ -28,7 +28,7 @@ pub(crate) fn template(reading: &mut Reading<'_>, text: &Text) -> Option<Templat
 }
 
 /// The names and templates of a table like `headers` or `env`.
-pub(crate) fn templates(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<(Text, Template)> {
+pub(crate) fn templates(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<(Text, Template)> {
     let mut all = Vec::new();
     let Some(table) = field.table(reading) else { return all };
     for (key, value) in table {

@@ -3,15 +3,15 @@
 use toml::de::DeValue;
 
 use crate::diagnostic::Diagnostic;
-use crate::model::{BeginAt, Take};
-use crate::parse::context::Reading;
+use crate::model::{BeginAt, InputMode};
+use crate::parse::context::ParseContext;
 use crate::parse::keys::Kind;
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 
 const WORDS: [(&str, BeginAt); 2] = [("oldest", BeginAt::Oldest), ("newest", BeginAt::Newest)];
 
 /// Of a step, or of a sink that takes jobs; `take` says how many inputs it has.
-pub(crate) fn read(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>, take: Take) -> BeginAt {
+pub(crate) fn read(reading: &mut ParseContext<'_>, kind: Kind, section: &TableReader<'_>, take: InputMode) -> BeginAt {
     let Some(field) = section.field("begin_at") else { return BeginAt::default() };
     let begin_at = match field.value().get_ref() {
         DeValue::String(text) if text.parse::<u64>().is_ok() => {
@@ -21,7 +21,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>,
             None
         }
         DeValue::String(_) => field.choice(reading, kind, &WORDS),
-        DeValue::Integer(_) if take != Take::From => {
+        DeValue::Integer(_) if take != InputMode::From => {
             let message = "`begin_at` cannot be an index where there are several inputs: each counts its own";
             let diagnostic = Diagnostic::error_at(&field.place(reading), message);
             reading.report(diagnostic.help("use `\"oldest\"` or `\"newest\"`"));

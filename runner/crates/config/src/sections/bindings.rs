@@ -3,21 +3,21 @@
 use toml::de::DeTable;
 
 use crate::diagnostic::Diagnostic;
-use crate::model::Take;
-use crate::parse::context::{Reading, Text, shown};
+use crate::model::InputMode;
+use crate::parse::context::{ParseContext, Text, shown};
 use crate::parse::field::Field;
 use crate::parse::reference::{Reference, name, reference};
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 use tidegate_model::suggest::listed;
 
-const WAYS: [(&str, Take); 3] = [("from", Take::From), ("join", Take::Join), ("alts", Take::Alts)];
+const WAYS: [(&str, InputMode); 3] = [("from", InputMode::From), ("join", InputMode::Join), ("alts", InputMode::Alts)];
 
 /// What a step takes from or gives to, by binding; one with an empty binding where it is one name.
 pub(crate) type Bound = Vec<(String, Reference)>;
 
 /// How a step takes its jobs, and from what. Lacks what is wrong.
-pub(crate) fn inputs(reading: &mut Reading<'_>, section: &Section<'_>) -> (Take, Bound) {
-    let written: Vec<(Field<'_>, Take)> =
+pub(crate) fn inputs(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> (InputMode, Bound) {
+    let written: Vec<(Field<'_>, InputMode)> =
         WAYS.iter().filter_map(|(key, take)| Some((section.field(key)?, *take))).collect();
     let bound = match written[..] {
         [] => {
@@ -26,7 +26,7 @@ pub(crate) fn inputs(reading: &mut Reading<'_>, section: &Section<'_>) -> (Take,
             reading.names_missing = true;
             Vec::new()
         }
-        [(field, Take::From)] => one(reading, field),
+        [(field, InputMode::From)] => one(reading, field),
         [(field, take)] => several(reading, field, take),
         _ => {
             let diagnostic = two_ways(reading, section, &written);
@@ -35,11 +35,11 @@ pub(crate) fn inputs(reading: &mut Reading<'_>, section: &Section<'_>) -> (Take,
             Vec::new()
         }
     };
-    (written.first().map_or(Take::From, |(_, take)| *take), bound)
+    (written.first().map_or(InputMode::From, |(_, take)| *take), bound)
 }
 
 /// A name, or a table of bindings.
-pub(crate) fn outputs(reading: &mut Reading<'_>, field: Field<'_>) -> Bound {
+pub(crate) fn outputs(reading: &mut ParseContext<'_>, field: Field<'_>) -> Bound {
     let Some(table) = field.value().get_ref().as_table() else {
         if field.value().get_ref().is_array() {
             let help = "a fork gives each output a binding: `to = { a = \"a\", b = \"b\" }`";
@@ -55,12 +55,12 @@ pub(crate) fn outputs(reading: &mut Reading<'_>, field: Field<'_>) -> Bound {
     bindings(reading, field.name, table)
 }
 
-fn one(reading: &mut Reading<'_>, field: Field<'_>) -> Bound {
+fn one(reading: &mut ParseContext<'_>, field: Field<'_>) -> Bound {
     reference(reading, field).map(|name| (String::new(), name)).into_iter().collect()
 }
 
 /// `join` or `alts`.
-fn several(reading: &mut Reading<'_>, field: Field<'_>, take: Take) -> Bound {
+fn several(reading: &mut ParseContext<'_>, field: Field<'_>, take: InputMode) -> Bound {
     let key = field.name;
     let Some(table) = field.value().get_ref().as_table() else {
         let what = shown(field.value());
@@ -69,7 +69,7 @@ fn several(reading: &mut Reading<'_>, field: Field<'_>, take: Take) -> Bound {
         return Vec::new();
     };
     let bound = bindings(reading, key, table);
-    let does = if take == Take::Join { "waits for one job of each" } else { "takes whichever has one first" };
+    let does = if take == InputMode::Join { "waits for one job of each" } else { "takes whichever has one first" };
     match table.len() {
         0 => {
             let help = format!("it {does}: `{key} = {{ a = \"a\", b = \"b\" }}`");
@@ -87,7 +87,7 @@ fn several(reading: &mut Reading<'_>, field: Field<'_>, take: Take) -> Bound {
 }
 
 /// Everything in the table that can be read, in order of binding.
-fn bindings(reading: &mut Reading<'_>, key: &str, table: &DeTable<'_>) -> Bound {
+fn bindings(reading: &mut ParseContext<'_>, key: &str, table: &DeTable<'_>) -> Bound {
     let mut bound = Vec::new();
     for (binding, value) in table {
         let place = reading.place(binding.span());
@@ -103,7 +103,7 @@ fn bindings(reading: &mut Reading<'_>, key: &str, table: &DeTable<'_>) -> Bound 
     bound
 }
 
-fn two_ways(reading: &Reading<'_>, section: &Section<'_>, written: &[(Field<'_>, Take)]) -> Diagnostic {
+fn two_ways(reading: &ParseContext<'_>, section: &TableReader<'_>, written: &[(Field<'_>, InputMode)]) -> Diagnostic {
     let keys = listed(written.iter().map(|(field, _)| field.name), "and");
     let message = format!("`{}` takes its jobs in {} ways: {keys}", section.title, written.len());
     let mut places: Vec<_> = written.iter().map(|(field, _)| field.place(reading)).collect();
@@ -118,7 +118,7 @@ fn two_ways(reading: &Reading<'_>, section: &Section<'_>, written: &[(Field<'_>,
 }
 
 /// Says what is wrong where something of the graph cannot be known.
-fn refuse(reading: &mut Reading<'_>, field: Field<'_>, message: &str, help: &str) {
+fn refuse(reading: &mut ParseContext<'_>, field: Field<'_>, message: &str, help: &str) {
     let diagnostic = Diagnostic::error_at(&field.place(reading), message);
     reading.report(diagnostic.help(help));
     reading.names_missing = true;

@@ -6,8 +6,8 @@ use super::exec;
 use super::http;
 use crate::diagnostic::Diagnostic;
 use crate::model::Processor;
-use crate::parse::context::{Reading, Text};
-use crate::parse::table::Section;
+use crate::parse::context::{ParseContext, Text};
+use crate::parse::table::TableReader;
 use tidegate_model::format_duration;
 use tidegate_model::suggest::{did_you_mean, listed};
 
@@ -22,8 +22,8 @@ pub(crate) fn is_one(run: &str) -> bool {
 
 /// What a built-in means in the table `section`, whose attempts may take `timeout`.
 pub(crate) fn processor(
-    reading: &mut Reading<'_>,
-    section: &Section<'_>,
+    reading: &mut ParseContext<'_>,
+    section: &TableReader<'_>,
     run: &Text,
     timeout: Duration,
 ) -> Option<Processor> {
@@ -53,7 +53,7 @@ pub(crate) fn processor(
 }
 
 /// Says where a table stands beside a `run` that does not use it, or would use it twice.
-pub(crate) fn check(reading: &mut Reading<'_>, section: &Section<'_>, runs: &[Text]) {
+pub(crate) fn check(reading: &mut ParseContext<'_>, section: &TableReader<'_>, runs: &[Text]) {
     for (key, named) in [("http", HTTP), ("exec", EXEC)] {
         let mut uses = runs.iter().filter(|run| run.value == named);
         match (uses.next(), uses.next(), section.field(key)) {
@@ -75,8 +75,8 @@ pub(crate) fn check(reading: &mut Reading<'_>, section: &Section<'_>, runs: &[Te
 
 /// Refuses a `timeout` that would never be reached.
 fn shorter(
-    reading: &mut Reading<'_>,
-    section: &Section<'_>,
+    reading: &mut ParseContext<'_>,
+    section: &TableReader<'_>,
     key: &'static str,
     own: Option<Duration>,
     whole: Duration,

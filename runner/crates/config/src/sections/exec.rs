@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::diagnostic::Diagnostic;
-use crate::parse::context::{Reading, Text};
+use crate::parse::context::{ParseContext, Text};
 use crate::parse::field::Field;
 use crate::parse::keys::Kind;
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 use crate::parse::template::{template, templates};
 use tidegate_model::parse_duration;
 use tidegate_model::template::{Part, Template};
@@ -34,9 +34,9 @@ pub struct ExecCommand {
 }
 
 /// What `exec = { … }` says.
-pub(crate) fn options(reading: &mut Reading<'_>, field: Field<'_>) -> Option<ExecCommand> {
+pub(crate) fn options(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<ExecCommand> {
     let before = reading.diagnostics.len();
-    let section = Section::open(reading, Kind::Exec, "exec", field.value())?;
+    let section = TableReader::open(reading, Kind::Exec, "exec", field.value())?;
     let help = "write the command and its arguments: `command = [\"./charge.sh\", \"{id}\"]`";
     let texts = section.required(reading, "command", help).and_then(|field| words(reading, field));
     let command = texts.and_then(|texts| command(reading, &texts));
@@ -56,7 +56,7 @@ pub(crate) fn options(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Exe
 }
 
 /// A list, since a text would have to be taken apart as a shell does it.
-fn words(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Vec<Text>> {
+fn words(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Vec<Text>> {
     let value = field.value().get_ref();
     if value.is_str() {
         let place = field.place(reading);
@@ -69,7 +69,7 @@ fn words(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Vec<Text>> {
     field.texts(reading)
 }
 
-fn command(reading: &mut Reading<'_>, texts: &[Text]) -> Option<(PathBuf, Vec<Template>)> {
+fn command(reading: &mut ParseContext<'_>, texts: &[Text]) -> Option<(PathBuf, Vec<Template>)> {
     let templates: Vec<Option<Template>> = texts.iter().map(|text| template(reading, text)).collect();
     let (first, arguments) = texts.split_first()?;
     let (program, filled) = templates.split_first()?;
@@ -88,7 +88,7 @@ fn command(reading: &mut Reading<'_>, texts: &[Text]) -> Option<(PathBuf, Vec<Te
 }
 
 /// A command with a `/` is a path, relative to the file that names it, and has to be there.
-fn executable(reading: &mut Reading<'_>, text: &Text) -> Option<PathBuf> {
+fn executable(reading: &mut ParseContext<'_>, text: &Text) -> Option<PathBuf> {
     // Literal braces are doubled in a template, and what comes from outside has no template in it.
     let written = Template::parse(&text.value, &text.outside).ok()?;
     let written: String = written
@@ -127,7 +127,7 @@ fn executable(reading: &mut Reading<'_>, text: &Text) -> Option<PathBuf> {
 }
 
 /// That nothing in `PATH` has this name. It may come there later, or be there where the runner runs.
-fn nowhere(reading: &Reading<'_>, text: &Text, name: &str) -> Option<Diagnostic> {
+fn nowhere(reading: &ParseContext<'_>, text: &Text, name: &str) -> Option<Diagnostic> {
     let path = reading.variable("PATH").unwrap_or_else(|| PATH_DEFAULT.to_owned());
     if std::env::split_paths(&path).any(|folder| folder.join(name).is_file()) || text.secret {
         return None;
@@ -141,7 +141,7 @@ fn nowhere(reading: &Reading<'_>, text: &Text, name: &str) -> Option<Diagnostic>
     Some(Diagnostic::warning_at(&text.place, message).help(help))
 }
 
-fn environment(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<(String, Template)> {
+fn environment(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<(String, Template)> {
     let mut environment = Vec::new();
     for (key, template) in templates(reading, field) {
         if key.value.is_empty() || key.value.contains(['=', '\0']) {
@@ -158,7 +158,7 @@ fn environment(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<(String, Temp
     environment
 }
 
-fn folder(reading: &mut Reading<'_>, field: Field<'_>) -> Option<PathBuf> {
+fn folder(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<PathBuf> {
     let path = field.path(reading)?;
     if !path.value.is_dir() {
         let message = "`cwd` names no folder that is there";

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::diagnostic::Diagnostic;
 use crate::model::{Body, HttpRequest, METHODS, Method, Response, Shape};
-use crate::parse::context::{Reading, Text};
+use crate::parse::context::{ParseContext, Text};
 use crate::parse::field::Field;
 use crate::parse::keys::Kind;
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 use crate::parse::template::{template, templates};
 use tidegate_model::suggest::listed;
 use tidegate_model::template::Template;
@@ -23,13 +23,13 @@ const NOT_BY_HAND: [&str; 6] =
     ["connection", "content-length", "expect", "host", "transfer-encoding", "upgrade"];
 
 /// What `http = { … }` says.
-pub(crate) fn options(reading: &mut Reading<'_>, field: Field<'_>) -> Option<HttpRequest> {
-    let section = Section::open(reading, Kind::Http, "http", field.value())?;
+pub(crate) fn options(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<HttpRequest> {
+    let section = TableReader::open(reading, Kind::Http, "http", field.value())?;
     request(reading, Kind::Http, &section)
 }
 
 /// What a table says that describes a request.
-pub(crate) fn request(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) -> Option<HttpRequest> {
+pub(crate) fn request(reading: &mut ParseContext<'_>, kind: Kind, section: &TableReader<'_>) -> Option<HttpRequest> {
     let before = reading.diagnostics.len();
     let help = "say what to ask: `url = \"https://host/path/{field}\"`";
     let url = section.required(reading, "url", help).and_then(|field| url(reading, field));
@@ -61,7 +61,7 @@ pub(crate) fn request(reading: &mut Reading<'_>, kind: Kind, section: &Section<'
     })
 }
 
-fn url(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Template> {
+fn url(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Template> {
     let text = field.filled_text(reading)?;
     let template = template(reading, &text)?;
     let Err((message, help)) = url::check(&template) else { return Some(template) };
@@ -69,7 +69,7 @@ fn url(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Template> {
     None
 }
 
-fn headers(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<(String, Template)> {
+fn headers(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<(String, Template)> {
     let mut headers: Vec<(String, Template)> = Vec::new();
     for (key, template) in templates(reading, field) {
         let name = key.value.to_ascii_lowercase();
@@ -99,7 +99,7 @@ fn wrong_header(key: &Text, name: &str, others: &[(String, Template)]) -> Option
 }
 
 /// What is sent: the job where the method is one that sends something, unless `body` says otherwise.
-fn body(reading: &mut Reading<'_>, section: &Section<'_>, method: Option<Method>) -> Option<Body> {
+fn body(reading: &mut ParseContext<'_>, section: &TableReader<'_>, method: Option<Method>) -> Option<Body> {
     let Some(field) = section.field("body") else {
         return Some(if method?.sends_jobs() { Body::Job } else { Body::None });
     };
@@ -126,7 +126,7 @@ fn body(reading: &mut Reading<'_>, section: &Section<'_>, method: Option<Method>
 }
 
 /// `["2xx", "404"]`
-fn accept(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<RangeInclusive<u16>> {
+fn accept(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<RangeInclusive<u16>> {
     let texts = field.texts(reading).unwrap_or_default();
     let mut accepted = Vec::new();
     for text in texts {

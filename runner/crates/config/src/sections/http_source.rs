@@ -2,18 +2,18 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::model::push_source::{HttpSource, Token};
-use crate::parse::context::{Reading, Value};
+use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::Kind;
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 use tidegate_model::{parse_duration, parse_size};
 
 const BODY_BYTES_MAX_DEFAULT: usize = 16 << 20;
 const WAITING_MAX_DEFAULT: u64 = 1_000_000;
 
 /// `None` where something was wrong.
-pub(crate) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<HttpSource> {
-    let section = Section::open(reading, Kind::HttpSource, title, value)?;
+pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<HttpSource> {
+    let section = TableReader::open(reading, Kind::HttpSource, title, value)?;
     let before = reading.diagnostics.len();
     let key = section.field("key").and_then(|field| field.path_in_job(reading));
     let dedupe = section.field("dedupe").and_then(|field| {
@@ -34,7 +34,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) ->
     })
 }
 
-fn token(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Token> {
+fn token(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Token> {
     let text = field.filled_text(reading)?;
     // What a header cannot say, nobody could ever show.
     if !text.value.bytes().all(|byte| byte.is_ascii_graphic()) {

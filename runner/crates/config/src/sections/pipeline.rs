@@ -8,17 +8,17 @@ use toml::de::DeTable;
 
 use super::queue::{self, QueueDeclaration};
 use super::settings::{self, SettingsFile};
-use super::shared_tables::Shelves;
+use super::shared_tables::SharedTables;
 use super::sink::{self, SinkDeclaration};
 use super::source::{self, SourceDeclaration};
 use super::step::{self, StepDeclaration};
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
-use crate::model::Promise;
-use crate::parse::context::{Placed, Reading, Text};
+use crate::model::DeliveryGuarantee;
+use crate::parse::context::{Placed, ParseContext, Text};
 use crate::parse::keys::Kind;
 use crate::parse::reference::{Reference, name, reference};
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 use tidegate_model::Name;
 
 /// A pipeline as it was written.
@@ -30,12 +30,12 @@ pub(crate) struct PipelineDeclaration {
     pub(crate) named: Option<Text>,
     pub(crate) errors: Option<Reference>,
     /// Of the steps that say nothing else.
-    pub(crate) delivery: Promise,
+    pub(crate) delivery: DeliveryGuarantee,
     pub(crate) sources: Vec<SourceDeclaration>,
     pub(crate) queues: Vec<QueueDeclaration>,
     pub(crate) steps: Vec<StepDeclaration>,
     pub(crate) sinks: Vec<SinkDeclaration>,
-    pub(crate) shelves: Shelves,
+    pub(crate) shelves: SharedTables,
 }
 
 impl PipelineDeclaration {
@@ -47,25 +47,25 @@ impl PipelineDeclaration {
 
 /// Reads everything, and answers `None` where the pipeline has no name to go by.
 pub(crate) fn read(
-    reading: &mut Reading<'_>,
+    reading: &mut ParseContext<'_>,
     files: &mut Files,
     tree: &Spanned<DeTable<'_>>,
 ) -> Option<PipelineDeclaration> {
-    let root = Section::root(reading, Kind::PipelineFile, tree);
+    let root = TableReader::root(reading, Kind::PipelineFile, tree);
     declared(reading, files, &root)
 }
 
 /// As [`read`], of a file that is named alone and may hold settings too.
 pub(crate) fn read_single(
-    reading: &mut Reading<'_>,
+    reading: &mut ParseContext<'_>,
     files: &mut Files,
     tree: &Spanned<DeTable<'_>>,
 ) -> (SettingsFile, Option<PipelineDeclaration>) {
-    let root = Section::root(reading, Kind::SingleFile, tree);
+    let root = TableReader::root(reading, Kind::SingleFile, tree);
     (settings::in_place(reading, &root), declared(reading, files, &root))
 }
 
-fn declared(reading: &mut Reading<'_>, files: &mut Files, root: &Section<'_>) -> Option<PipelineDeclaration> {
+fn declared(reading: &mut ParseContext<'_>, files: &mut Files, root: &TableReader<'_>) -> Option<PipelineDeclaration> {
     let (named, errors, delivery) = header(reading, root);
     let name = match &named {
         Named::Good(named, _) => Some(named.value.clone()),
@@ -88,7 +88,7 @@ fn declared(reading: &mut Reading<'_>, files: &mut Files, root: &Section<'_>) ->
     for (key, value) in root.named(reading, "sink") {
         sinks.extend(sink::read(reading, &key, value));
     }
-    let shelves = Shelves::read(reading, files, root);
+    let shelves = SharedTables::read(reading, files, root);
     reading.names_missing |= name.is_none();
     let named = if let Named::Good(_, text) = named { Some(text) } else { None };
     let file = Arc::clone(&reading.file);
@@ -103,12 +103,12 @@ enum Named {
 }
 
 /// `[pipeline]`
-fn header(reading: &mut Reading<'_>, root: &Section<'_>) -> (Named, Option<Reference>, Promise) {
+fn header(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> (Named, Option<Reference>, DeliveryGuarantee) {
     let section = root
         .field("pipeline")
-        .and_then(|field| Section::open(reading, Kind::Pipeline, "[pipeline]", field.value()));
+        .and_then(|field| TableReader::open(reading, Kind::Pipeline, "[pipeline]", field.value()));
     let Some(section) = section else {
-        return (Named::ByFile, None, Promise::default());
+        return (Named::ByFile, None, DeliveryGuarantee::default());
     };
     let delivery = step::delivery(reading, Kind::Pipeline, &section).unwrap_or_default();
     let errors = section.field("errors").and_then(|field| reference(reading, field));
@@ -123,7 +123,7 @@ fn header(reading: &mut Reading<'_>, root: &Section<'_>) -> (Named, Option<Refer
     (named, errors, delivery)
 }
 
-fn name_of_file(reading: &mut Reading<'_>) -> Option<Name> {
+fn name_of_file(reading: &mut ParseContext<'_>) -> Option<Name> {
     let stem = reading.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let name = Name::new(&stem);
     if name.is_none() {

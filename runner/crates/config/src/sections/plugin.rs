@@ -2,10 +2,10 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::model::{Pin, PluginStep};
-use crate::parse::context::{Reading, Text};
+use crate::parse::context::{ParseContext, Text};
 use crate::parse::field::Field;
 use crate::parse::keys::Kind;
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 
 const PREFIX: &str = "plugin:";
 
@@ -15,7 +15,7 @@ pub(crate) fn is_one(run: &str) -> bool {
 }
 
 /// What a processor that is a plugin's means.
-pub(crate) fn processor(reading: &mut Reading<'_>, run: &Text) -> Option<PluginStep> {
+pub(crate) fn processor(reading: &mut ParseContext<'_>, run: &Text) -> Option<PluginStep> {
     let written = run.value.strip_prefix(PREFIX)?;
     let (plugin, step) = match written.split_once('/') {
         Some((plugin, step)) => (plugin, Some(step)),
@@ -44,7 +44,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// `isolate`: whether a step's plugins run in a process of their own.
-pub(crate) fn isolate(reading: &mut Reading<'_>, section: &Section<'_>) -> bool {
+pub(crate) fn isolate(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> bool {
     let field = section.field("isolate");
     field
         .and_then(|field| field.choice(reading, Kind::Step, &[("process", true), ("none", false)]))
@@ -52,10 +52,10 @@ pub(crate) fn isolate(reading: &mut Reading<'_>, section: &Section<'_>) -> bool 
 }
 
 /// All `[plugin.NAME]`.
-pub(crate) fn pins(reading: &mut Reading<'_>, root: &Section<'_>) -> Vec<(String, Pin)> {
+pub(crate) fn pins(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> Vec<(String, Pin)> {
     let mut pins = Vec::new();
     for (key, value) in root.named(reading, "plugin") {
-        let section = Section::open(reading, Kind::Plugin, &format!("[plugin.{}]", key.value), value);
+        let section = TableReader::open(reading, Kind::Plugin, &format!("[plugin.{}]", key.value), value);
         let field = section.as_ref().and_then(|section| section.field("sha256"));
         if let Some(pin) = field.and_then(|field| pin(reading, field)) {
             pins.push((key.value, pin));
@@ -64,7 +64,7 @@ pub(crate) fn pins(reading: &mut Reading<'_>, root: &Section<'_>) -> Vec<(String
     pins
 }
 
-fn pin(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Pin> {
+fn pin(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Pin> {
     let text = field.text(reading)?;
     if text.value.len() != 64 || !text.value.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         let message = "`sha256` should be 64 hexadecimal digits".to_owned();

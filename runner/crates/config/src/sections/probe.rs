@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::run::run;
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
-use crate::model::{Inquiry, Monitor};
-use crate::parse::context::{Reading, Value};
+use crate::model::{ProbeConfig, Monitor};
+use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::json;
 use crate::parse::keys::Kind;
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 use tidegate_model::parse_duration;
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -22,20 +22,20 @@ const BATCH_MAX: u64 = 100_000;
 
 /// What a gate asks; `None` where something was wrong.
 pub(crate) fn gate(
-    reading: &mut Reading<'_>,
+    reading: &mut ParseContext<'_>,
     files: &mut Files,
     title: &str,
     value: &Value<'_>,
-) -> Option<Inquiry> {
+) -> Option<ProbeConfig> {
     let before = reading.diagnostics.len();
-    let section = Section::open(reading, Kind::Gate, title, value)?;
+    let section = TableReader::open(reading, Kind::Gate, title, value)?;
     let help = "name the script that says whether the gate is open: `run = \"gas.rhai\"`";
     let inquiry = inquiry(reading, files, &section, help);
     inquiry.filter(|_| reading.diagnostics.len() == before)
 }
 
 /// `None` where something was wrong.
-pub(crate) fn monitor(reading: &mut Reading<'_>, files: &mut Files, field: Field<'_>) -> Option<Monitor> {
+pub(crate) fn monitor(reading: &mut ParseContext<'_>, files: &mut Files, field: Field<'_>) -> Option<Monitor> {
     let before = reading.diagnostics.len();
     if let Some(script) = field.value().get_ref().as_str() {
         let message = "`monitor` should be a table, but is a text";
@@ -44,7 +44,7 @@ pub(crate) fn monitor(reading: &mut Reading<'_>, files: &mut Files, field: Field
         reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
         return None;
     }
-    let section = Section::open(reading, Kind::Monitor, field.name, field.value())?;
+    let section = TableReader::open(reading, Kind::Monitor, field.name, field.value())?;
     let help = "name what asks for the status of pending jobs: `run = \"status.rhai\"`";
     let inquiry = inquiry(reading, files, &section, help);
     let batch = section.field("batch").and_then(|field| batch(reading, field)).unwrap_or(BATCH_DEFAULT);
@@ -53,11 +53,11 @@ pub(crate) fn monitor(reading: &mut Reading<'_>, files: &mut Files, field: Field
 }
 
 fn inquiry(
-    reading: &mut Reading<'_>,
+    reading: &mut ParseContext<'_>,
     files: &mut Files,
-    section: &Section<'_>,
+    section: &TableReader<'_>,
     help: &str,
-) -> Option<Inquiry> {
+) -> Option<ProbeConfig> {
     section.required(reading, "run", help);
     let every = section.required(reading, "every", "say how often: `every = \"5s\"`");
     let every = every.and_then(|field| duration(reading, field));
@@ -65,7 +65,7 @@ fn inquiry(
     let timeout = timeout.unwrap_or(TIMEOUT_DEFAULT);
     let run = run(reading, files, section, timeout);
     let (config, secrets) = json::config(reading, section);
-    Some(Inquiry { run, every: every?, timeout, config, secrets })
+    Some(ProbeConfig { run, every: every?, timeout, config, secrets })
 }
 
 /// What somebody means who writes a gate where its name belongs.
@@ -78,7 +78,7 @@ fn is_script(text: &str) -> bool {
     Path::new(text).extension().is_some_and(|ending| ending == "rhai")
 }
 
-fn batch(reading: &mut Reading<'_>, field: Field<'_>) -> Option<usize> {
+fn batch(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<usize> {
     let batch = field.count(reading, 1)?;
     if batch > BATCH_MAX {
         let diagnostic =
@@ -89,6 +89,6 @@ fn batch(reading: &mut Reading<'_>, field: Field<'_>) -> Option<usize> {
     usize::try_from(batch).ok()
 }
 
-fn duration(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Duration> {
+fn duration(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Duration> {
     field.quantity(reading, ("duration", "5s"), parse_duration, Some(&Duration::ZERO))
 }

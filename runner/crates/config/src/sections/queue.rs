@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use crate::diagnostic::Place;
+use crate::diagnostic::SourceSpan;
 use crate::model::{Meta, Retain};
-use crate::parse::context::{Placed, Reading, Text, Value};
+use crate::parse::context::{Placed, ParseContext, Text, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::Kind;
 use crate::parse::reference::name;
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 use tidegate_model::{Name, parse_duration, parse_size};
 
 /// What a job can be told about a queue.
 #[derive(Clone, Copy)]
-enum Told {
+enum MetaField {
     Index,
     Time,
     Transaction,
 }
 
-const TOLD: [(&str, Told); 3] = [("index", Told::Index), ("time", Told::Time), ("tx", Told::Transaction)];
+const TOLD: [(&str, MetaField); 3] = [("index", MetaField::Index), ("time", MetaField::Time), ("tx", MetaField::Transaction)];
 
 /// A queue as it was written.
 #[derive(Debug)]
@@ -31,13 +31,13 @@ pub(crate) struct QueueDeclaration {
     pub(crate) dedupe: Option<Duration>,
     pub(crate) allow_cycle: bool,
     /// What it says about jobs of steps.
-    pub(crate) of_steps: Vec<(&'static str, Place)>,
+    pub(crate) of_steps: Vec<(&'static str, SourceSpan)>,
 }
 
-pub(crate) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> Option<QueueDeclaration> {
+pub(crate) fn read(reading: &mut ParseContext<'_>, key: &Text, value: &Value<'_>) -> Option<QueueDeclaration> {
     let name = name(reading, "queue", key);
     reading.names_missing |= name.is_none();
-    let section = Section::open(reading, Kind::Queue, &format!("[queue.{}]", key.value), value)?;
+    let section = TableReader::open(reading, Kind::Queue, &format!("[queue.{}]", key.value), value)?;
     let retain = section.field("retain").and_then(|field| retain(reading, field));
     let max_size = section
         .field("max_size")
@@ -63,19 +63,19 @@ pub(crate) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
     })
 }
 
-fn meta(reading: &mut Reading<'_>, field: Field<'_>) -> Meta {
+fn meta(reading: &mut ParseContext<'_>, field: Field<'_>) -> Meta {
     let mut meta = Meta::default();
     for told in field.choices(reading, Kind::Queue, &TOLD).unwrap_or_default() {
         match told {
-            Told::Index => meta.index = true,
-            Told::Time => meta.time = true,
-            Told::Transaction => meta.transaction = true,
+            MetaField::Index => meta.index = true,
+            MetaField::Time => meta.time = true,
+            MetaField::Transaction => meta.transaction = true,
         }
     }
     meta
 }
 
-fn retain(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Retain> {
+fn retain(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Retain> {
     let parse = |text: &str| match text {
         "consumed" => Ok(Retain::Consumed),
         "forever" => Ok(Retain::Forever),

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::diagnostic::Diagnostic;
 use crate::model::{FieldPath, Lane, LaneMissing, Queuer, Strategy};
-use crate::parse::context::{Reading, Value};
+use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::Kind;
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 use tidegate_model::suggest::{listed, nearest};
 use tidegate_model::{Rate, parse_duration, parse_rate};
 
@@ -51,9 +51,9 @@ const NOT_SERIAL: [Word; 5] =
     [Word::Fifo, Word::OneRoundSerial, Word::OneRoundParallel, Word::Priority, Word::Rounds];
 
 /// `None` where something was wrong.
-pub(crate) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<Queuer> {
+pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<Queuer> {
     let before = reading.diagnostics.len();
-    let section = Section::open(reading, Kind::Queuer, title, value)?;
+    let section = TableReader::open(reading, Kind::Queuer, title, value)?;
     let help = format!("use {}", listed(STRATEGIES.iter().map(|(word, _)| *word), "or"));
     let word = section.required(reading, "strategy", &help);
     let word = word.and_then(|field| field.choice(reading, Kind::Queuer, &STRATEGIES));
@@ -91,7 +91,7 @@ pub(crate) fn meant(name: &str) -> Option<String> {
 }
 
 /// A key that changes nothing is a misunderstanding, and better cleared up.
-fn refuse_what_is_not_meant(reading: &mut Reading<'_>, section: &Section<'_>, word: Word) {
+fn refuse_what_is_not_meant(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Word) {
     let name = |word| STRATEGIES.iter().find(|(_, other)| *other == word).map_or("", |(name, _)| name);
     for (key, words) in MEANT_FOR {
         let Some(field) = section.field(key).filter(|_| !words.contains(&word)) else { continue };
@@ -106,7 +106,7 @@ fn refuse_what_is_not_meant(reading: &mut Reading<'_>, section: &Section<'_>, wo
 }
 
 /// Reads the keys of every strategy, so that all mistakes are told.
-fn strategy(reading: &mut Reading<'_>, section: &Section<'_>, word: Option<Word>) -> Option<Strategy> {
+fn strategy(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Option<Word>) -> Option<Strategy> {
     let delay_window = section.field("delay_window").and_then(|field| duration(reading, field));
     let (reads, writes) = (path(reading, section, "reads"), path(reading, section, "writes"));
     let priority = path(reading, section, "priority");
@@ -134,7 +134,7 @@ fn strategy(reading: &mut Reading<'_>, section: &Section<'_>, word: Option<Word>
     }
 }
 
-fn lane(reading: &mut Reading<'_>, section: &Section<'_>, word: Option<Word>) -> Option<Lane> {
+fn lane(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Option<Word>) -> Option<Lane> {
     let path = path(reading, section, "lane");
     let missing = section.field("lane_missing");
     let missing = missing.and_then(|field| field.choice(reading, Kind::Queuer, &LANE_MISSING));
@@ -155,18 +155,18 @@ fn lane(reading: &mut Reading<'_>, section: &Section<'_>, word: Option<Word>) ->
     Some(Lane { path: path?, missing: missing.unwrap_or(LaneMissing::Error), max_per_lane, rate })
 }
 
-fn path(reading: &mut Reading<'_>, section: &Section<'_>, key: &'static str) -> Option<FieldPath> {
+fn path(reading: &mut ParseContext<'_>, section: &TableReader<'_>, key: &'static str) -> Option<FieldPath> {
     section.field(key)?.path_in_job(reading)
 }
 
-fn at_least_one(reading: &mut Reading<'_>, field: Field<'_>) -> Option<NonZeroU32> {
+fn at_least_one(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<NonZeroU32> {
     field.small_count(reading, 1).and_then(NonZeroU32::new)
 }
 
-fn rate(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Rate> {
+fn rate(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Rate> {
     field.quantity(reading, ("rate", "100/s"), parse_rate, None)
 }
 
-fn duration(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Duration> {
+fn duration(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Duration> {
     field.quantity(reading, ("duration", "15s"), parse_duration, Some(&Duration::ZERO))
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::diagnostic::Diagnostic;
-use crate::parse::context::{Reading, Value};
+use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::Kind;
-use crate::parse::table::Section;
-use tidegate_model::{Backoff, Jitter, RetryPolicy, Then, Trouble, format_duration, parse_duration};
+use crate::parse::table::TableReader;
+use tidegate_model::{Backoff, Jitter, RetryPolicy, OnExhausted, FailureClass, format_duration, parse_duration};
 
 /// A backoff, before the delays of a list are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,8 +28,8 @@ const BACKOFFS: [(&str, Growth); 5] = [
 ];
 const JITTERS: [(&str, Jitter); 3] =
     [("none", Jitter::None), ("full", Jitter::Full), ("equal", Jitter::Equal)];
-const THENS: [(&str, Then); 3] =
-    [("error-queue", Then::ErrorQueue), ("drop", Then::Drop), ("halt", Then::Halt)];
+const THENS: [(&str, OnExhausted); 3] =
+    [("error-queue", OnExhausted::ErrorQueue), ("drop", OnExhausted::Drop), ("halt", OnExhausted::Halt)];
 
 /// The keys that mean something with some backoffs only.
 const MEANT_FOR: [(&str, &[Growth], &str); 4] = [
@@ -48,9 +48,9 @@ const MEANT_FOR: [(&str, &[Growth], &str); 4] = [
 ];
 
 /// `None` where something was wrong.
-pub(crate) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<RetryPolicy> {
+pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<RetryPolicy> {
     let before = reading.diagnostics.len();
-    let section = Section::open(reading, Kind::Retry, title, value)?;
+    let section = TableReader::open(reading, Kind::Retry, title, value)?;
     let mut policy = RetryPolicy::default();
     let growth = section.field("backoff").map(|field| field.choice(reading, Kind::Retry, &BACKOFFS));
     if let Some(growth) = growth.unwrap_or(Some(Growth::Exponential)) {
@@ -68,7 +68,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) ->
     }
     policy.ttl = section.field("ttl").and_then(|field| duration(reading, field));
     if let Some(on) =
-        section.field("on").and_then(|field| field.choices(reading, Kind::Retry, &Trouble::WORDS))
+        section.field("on").and_then(|field| field.choices(reading, Kind::Retry, &FailureClass::WORDS))
     {
         policy.on = on;
     }
@@ -86,7 +86,7 @@ pub(crate) fn meant(name: &str) -> Option<String> {
 }
 
 /// A key that changes nothing is a misunderstanding, and better cleared up.
-fn refuse_what_is_not_meant(reading: &mut Reading<'_>, section: &Section<'_>, growth: Growth) {
+fn refuse_what_is_not_meant(reading: &mut ParseContext<'_>, section: &TableReader<'_>, growth: Growth) {
     let word = BACKOFFS.iter().find(|(_, other)| *other == growth).map_or("", |(word, _)| word);
     for (key, growths, help) in MEANT_FOR {
         if let Some(field) = section.field(key).filter(|_| !growths.contains(&growth)) {
@@ -96,7 +96,7 @@ fn refuse_what_is_not_meant(reading: &mut Reading<'_>, section: &Section<'_>, gr
     }
 }
 
-fn delays(reading: &mut Reading<'_>, section: &Section<'_>, growth: Growth, policy: &mut RetryPolicy) {
+fn delays(reading: &mut ParseContext<'_>, section: &TableReader<'_>, growth: Growth, policy: &mut RetryPolicy) {
     if let Some(initial) = section.field("initial").and_then(|field| duration(reading, field)) {
         policy.initial = initial;
     }
@@ -137,13 +137,13 @@ fn delays(reading: &mut Reading<'_>, section: &Section<'_>, growth: Growth, poli
 }
 
 /// `delays`, where at once is as good as any.
-fn listed(reading: &mut Reading<'_>, section: &Section<'_>) -> Vec<Duration> {
+fn listed(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> Vec<Duration> {
     let help = "write them down: `delays = [\"1s\", \"10s\", \"1m\"]`";
     let Some(field) = section.required(reading, "delays", help) else { return Vec::new() };
     field.quantities(reading, ("duration", "10s"), parse_duration).unwrap_or_default()
 }
 
-fn factor(reading: &mut Reading<'_>, field: Field<'_>) -> Option<f64> {
+fn factor(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<f64> {
     let factor = field.number(reading)?;
     if !(1.0..=1000.0).contains(&factor) {
         let message = "`factor` should be from 1 to 1000".to_owned();
@@ -155,14 +155,14 @@ fn factor(reading: &mut Reading<'_>, field: Field<'_>) -> Option<f64> {
 }
 
 fn choice<T: Copy>(
-    reading: &mut Reading<'_>,
-    section: &Section<'_>,
+    reading: &mut ParseContext<'_>,
+    section: &TableReader<'_>,
     key: &'static str,
     choices: &[(&'static str, T)],
 ) -> Option<T> {
     section.field(key)?.choice(reading, Kind::Retry, choices)
 }
 
-fn duration(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Duration> {
+fn duration(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Duration> {
     field.quantity(reading, ("duration", "10s"), parse_duration, Some(&Duration::ZERO))
 }

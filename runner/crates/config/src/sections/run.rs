@@ -8,16 +8,16 @@ use super::plugin;
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::{Files, read_text};
 use crate::model::{Processor, Script};
-use crate::parse::context::{Reading, Text};
-use crate::parse::table::Section;
+use crate::parse::context::{ParseContext, Text};
+use crate::parse::table::TableReader;
 use tidegate_model::suggest::nearest;
 
 /// The processors that `run` names in `section`, whose attempts may take `timeout`; without those that
 /// are wrong.
 pub(crate) fn run(
-    reading: &mut Reading<'_>,
+    reading: &mut ParseContext<'_>,
     files: &mut Files,
-    section: &Section<'_>,
+    section: &TableReader<'_>,
     timeout: Duration,
 ) -> Vec<Processor> {
     let texts = section.field("run").and_then(|field| field.text_or_texts(reading)).unwrap_or_default();
@@ -26,9 +26,9 @@ pub(crate) fn run(
 }
 
 fn processor(
-    reading: &mut Reading<'_>,
+    reading: &mut ParseContext<'_>,
     files: &mut Files,
-    section: &Section<'_>,
+    section: &TableReader<'_>,
     run: &Text,
     timeout: Duration,
 ) -> Option<Processor> {

@@ -7,20 +7,20 @@ use serde_json::{Map, Value as Json};
 
 use crate::diagnostic::Diagnostic;
 use crate::model::push_source::{DUE, ScheduleSource};
-use crate::parse::context::{Reading, Value};
+use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::json::object;
 use crate::parse::keys::Kind;
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Cron, Missed, Schedule, parse_duration};
 
 const MISSED: [(&str, Missed); 3] = [("skip", Missed::Skip), ("once", Missed::Once), ("all", Missed::All)];
 
 /// `None` where something was wrong.
-pub(crate) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<ScheduleSource> {
+pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<ScheduleSource> {
     let before = reading.diagnostics.len();
-    let section = Section::open(reading, Kind::ScheduleSource, title, value)?;
+    let section = TableReader::open(reading, Kind::ScheduleSource, title, value)?;
     let schedule = schedule(reading, &section);
     let missed = section.field("missed");
     let missed = missed.and_then(|field| field.choice(reading, Kind::ScheduleSource, &MISSED));
@@ -32,7 +32,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) ->
     Some(ScheduleSource { schedule: schedule?, missed, payload: payload.unwrap_or_default() })
 }
 
-fn schedule(reading: &mut Reading<'_>, section: &Section<'_>) -> Option<Schedule> {
+fn schedule(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> Option<Schedule> {
     let zone = section.field("time_zone");
     match (section.field("cron"), section.field("every")) {
         (Some(cron), None) => {
@@ -64,7 +64,7 @@ fn schedule(reading: &mut Reading<'_>, section: &Section<'_>) -> Option<Schedule
     }
 }
 
-fn time_zone(reading: &mut Reading<'_>, field: Field<'_>) -> Option<TimeZone> {
+fn time_zone(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<TimeZone> {
     let text = field.filled_text(reading)?;
     let zone = TimeZone::get(&text.value).ok();
     if zone.is_none() {
@@ -78,7 +78,7 @@ fn time_zone(reading: &mut Reading<'_>, field: Field<'_>) -> Option<TimeZone> {
     zone
 }
 
-fn payload(reading: &mut Reading<'_>, field: Field<'_>) -> Map<String, Json> {
+fn payload(reading: &mut ParseContext<'_>, field: Field<'_>) -> Map<String, Json> {
     let Some(table) = field.table(reading) else { return Map::new() };
     if let Some((due, _)) = table.get_key_value(DUE) {
         let message = "`payload` has a `due`, and the due time of the tick has this name";

@@ -10,14 +10,14 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::plugin;
-use super::shared_tables::Shelves;
+use super::shared_tables::SharedTables;
 use crate::diagnostic::files::Files;
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::model::{LogFormat, LogSettings, Settings};
-use crate::parse::context::{Reading, Text};
+use crate::parse::context::{ParseContext, Text};
 use crate::parse::field::Field;
 use crate::parse::keys::Kind;
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 use tidegate_model::parse_duration;
 use tidegate_model::suggest::did_you_mean;
 
@@ -37,9 +37,9 @@ pub(crate) struct SettingsFile {
     /// It says where to listen, be it wrong.
     pub(crate) has_listen: bool,
     /// Where `[runner]` and `[log]` stand.
-    headers: Vec<(&'static str, Place)>,
+    headers: Vec<(&'static str, SourceSpan)>,
     /// For all pipelines.
-    pub(crate) shelves: Shelves,
+    pub(crate) shelves: SharedTables,
 }
 
 impl Default for LogSettings {
@@ -49,25 +49,25 @@ impl Default for LogSettings {
 }
 
 pub(crate) fn read(
-    reading: &mut Reading<'_>,
+    reading: &mut ParseContext<'_>,
     files: &mut Files,
     tree: &Spanned<DeTable<'_>>,
 ) -> SettingsFile {
-    let root = Section::root(reading, Kind::SettingsFile, tree);
+    let root = TableReader::root(reading, Kind::SettingsFile, tree);
     let mut file = in_place(reading, &root);
-    file.shelves = Shelves::read(reading, files, &root);
+    file.shelves = SharedTables::read(reading, files, &root);
     file.settings.pins = plugin::pins(reading, &root).into_iter().collect();
     file
 }
 
 /// The `[runner]` and `[log]` of a file that may hold other tables too.
-pub(crate) fn in_place(reading: &mut Reading<'_>, root: &Section<'_>) -> SettingsFile {
+pub(crate) fn in_place(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> SettingsFile {
     let mut file = SettingsFile::default();
     for key in ["runner", "log"] {
         file.headers.extend(root.key_place(reading, key).map(|place| (key, place)));
     }
     if let Some(field) = root.field("runner")
-        && let Some(runner) = Section::open(reading, Kind::Runner, "[runner]", field.value())
+        && let Some(runner) = TableReader::open(reading, Kind::Runner, "[runner]", field.value())
     {
         file.data = runner.field("data").and_then(|field| field.path(reading)).map(|path| path.value);
         file.has_listen = runner.field("listen").is_some();
@@ -86,7 +86,7 @@ pub(crate) fn in_place(reading: &mut Reading<'_>, root: &Section<'_>) -> Setting
         };
     }
     if let Some(field) = root.field("log")
-        && let Some(log) = Section::open(reading, Kind::Log, "[log]", field.value())
+        && let Some(log) = TableReader::open(reading, Kind::Log, "[log]", field.value())
     {
         if let Some(level) = log.field("level").and_then(|field| level(reading, field)) {
             file.log.level = level;
@@ -100,9 +100,9 @@ pub(crate) fn in_place(reading: &mut Reading<'_>, root: &Section<'_>) -> Setting
 /// A mistake for every table of settings in `own`, the file of a single pipeline, though the tidegate.toml at
 /// `path` stands beside it.
 pub(crate) fn refuse_both(own: &SettingsFile, beside: &SettingsFile, path: &Path) -> Vec<Diagnostic> {
-    let refuse = |(key, place): &(&'static str, Place)| {
+    let refuse = |(key, place): &(&'static str, SourceSpan)| {
         let there = beside.headers.iter().find(|(other, _)| other == key).map(|(_, place)| place.clone());
-        let there = there.unwrap_or_else(|| Place { file: Arc::from(path), span: 0..0 });
+        let there = there.unwrap_or_else(|| SourceSpan { file: Arc::from(path), span: 0..0 });
         let message = format!("`[{key}]` stands in this file, and a tidegate.toml stands beside it");
         Diagnostic::error_at(place, message)
             .related(there, "the settings beside it")
@@ -111,7 +111,7 @@ pub(crate) fn refuse_both(own: &SettingsFile, beside: &SettingsFile, path: &Path
     own.headers.iter().map(refuse).collect()
 }
 
-fn workers(reading: &mut Reading<'_>, field: Field<'_>) -> Option<usize> {
+fn workers(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<usize> {
     let count = field.count(reading, 0)?;
     if count > WORKERS_MAX {
         let message = format!("`workers` should be {WORKERS_MAX} or less");
@@ -123,7 +123,7 @@ fn workers(reading: &mut Reading<'_>, field: Field<'_>) -> Option<usize> {
 }
 
 /// An address and a port. No name, which could come to stand for another address.
-fn listen(reading: &mut Reading<'_>, field: Field<'_>) -> Option<SocketAddr> {
+fn listen(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<SocketAddr> {
     let text = field.filled_text(reading)?;
     let address = text.value.parse().ok();
     if address.is_none() {
@@ -135,7 +135,7 @@ fn listen(reading: &mut Reading<'_>, field: Field<'_>) -> Option<SocketAddr> {
 }
 
 /// Names or addresses, without ports: a proxy may listen on any.
-fn hosts(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<String> {
+fn hosts(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<String> {
     let texts = field.texts(reading).unwrap_or_default();
     let mut hosts = Vec::new();
     for text in texts {
@@ -157,12 +157,12 @@ fn is_host(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok() || text.split('.').all(is_name)
 }
 
-fn duration(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Duration> {
+fn duration(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Duration> {
     field.quantity(reading, ("duration", "30s"), parse_duration, None)
 }
 
 /// A level, or levels by part of the program: `info,tidegate_store=debug`.
-fn level(reading: &mut Reading<'_>, field: Field<'_>) -> Option<String> {
+fn level(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<String> {
     let text = field.filled_text(reading)?;
     let wrong = text.value.split(',').map(|directive| match directive.split_once('=') {
         Some((_, level)) => level.trim(),

@@ -4,27 +4,27 @@ use super::probe;
 use super::queuer;
 use super::retry;
 use crate::diagnostic::files::Files;
-use crate::model::{Inquiry, Queuer};
-use crate::parse::context::Reading;
-use crate::parse::named_table::Shelf;
-use crate::parse::table::Section;
+use crate::model::{ProbeConfig, Queuer};
+use crate::parse::context::ParseContext;
+use crate::parse::named_table::NamedTables;
+use crate::parse::table::TableReader;
 use tidegate_model::RetryPolicy;
 
 /// What one file offers to steps.
 #[derive(Debug, Default)]
-pub(crate) struct Shelves {
-    pub(crate) retries: Shelf<RetryPolicy>,
-    pub(crate) queuers: Shelf<Queuer>,
-    pub(crate) gates: Shelf<Inquiry>,
+pub(crate) struct SharedTables {
+    pub(crate) retries: NamedTables<RetryPolicy>,
+    pub(crate) queuers: NamedTables<Queuer>,
+    pub(crate) gates: NamedTables<ProbeConfig>,
 }
 
-impl Shelves {
+impl SharedTables {
     /// Everything that the file of `root` offers.
-    pub(crate) fn read(reading: &mut Reading<'_>, files: &mut Files, root: &Section<'_>) -> Self {
+    pub(crate) fn read(reading: &mut ParseContext<'_>, files: &mut Files, root: &TableReader<'_>) -> Self {
         Self {
-            retries: Shelf::read(reading, root, "retry", retry::read),
-            queuers: Shelf::read(reading, root, "queuer", queuer::read),
-            gates: Shelf::read(reading, root, "gate", |reading, title, value| {
+            retries: NamedTables::read(reading, root, "retry", retry::read),
+            queuers: NamedTables::read(reading, root, "queuer", queuer::read),
+            gates: NamedTables::read(reading, root, "gate", |reading, title, value| {
                 probe::gate(reading, files, title, value)
             }),
         }

@@ -9,13 +9,13 @@ use super::retry;
 use super::step::{self, StepDeclaration};
 use crate::check::on_disk;
 use crate::diagnostic::Diagnostic;
-use crate::model::{FileSink, OnMismatch, SinkFormat, SinkKind, Take};
-use crate::parse::context::{Placed, Reading, Text, Value};
+use crate::model::{FileSink, OnMismatch, SinkFormat, SinkKind, InputMode};
+use crate::parse::context::{Placed, ParseContext, Text, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::Kind;
 use crate::parse::named_table::Chosen;
 use crate::parse::reference::{Reference, name, reference, references};
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 use tidegate_model::Name;
 
 const TYPES: [(&str, Kind); 4] = [
@@ -39,7 +39,7 @@ pub(crate) struct SinkDeclaration {
     pub(crate) steps: Vec<StepDeclaration>,
 }
 
-pub(crate) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> Option<SinkDeclaration> {
+pub(crate) fn read(reading: &mut ParseContext<'_>, key: &Text, value: &Value<'_>) -> Option<SinkDeclaration> {
     let name = name(reading, "sink", key);
     reading.names_missing |= name.is_none();
     let title = format!("[sink.{}]", key.value);
@@ -48,12 +48,12 @@ pub(crate) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
         reading.names_missing = true;
         return Some(SinkDeclaration { name: name?, path: None, kind: None, steps: Vec::new() });
     };
-    let section = Section::open(reading, kind_of_table, &title, value)?;
+    let section = TableReader::open(reading, kind_of_table, &title, value)?;
     let line = reading.line(&section.place);
     let path = path(reading, kind_of_table, &section);
     let kind = what_it_does(reading, kind_of_table, &section, path.as_ref());
     let from = section.field("from").map(|field| references(reading, field)).unwrap_or_default();
-    let take = if from.len() > 1 { Take::Alts } else { Take::From };
+    let take = if from.len() > 1 { InputMode::Alts } else { InputMode::From };
     let begin_at = begin_at::read(reading, kind_of_table, &section, take);
     let delivery = step::delivery(reading, kind_of_table, &section);
     let errors = section.field("errors").and_then(|field| reference(reading, field));
@@ -83,7 +83,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
 }
 
 /// The type of the sink, which decides what else it knows.
-fn kind(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<Kind> {
+fn kind(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<Kind> {
     let table = value.get_ref().as_table()?;
     let Some(written) = table.get("type") else {
         let place = reading.place(value.span());
@@ -94,7 +94,7 @@ fn kind(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<Kin
     Field::of("type", written).choice(reading, Kind::FileSink, &TYPES)
 }
 
-fn path(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) -> Option<Placed<PathBuf>> {
+fn path(reading: &mut ParseContext<'_>, kind: Kind, section: &TableReader<'_>) -> Option<Placed<PathBuf>> {
     if kind != Kind::FileSink {
         return None;
     }
@@ -105,9 +105,9 @@ fn path(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) -> Option<
 }
 
 fn what_it_does(
-    reading: &mut Reading<'_>,
+    reading: &mut ParseContext<'_>,
     kind: Kind,
-    section: &Section<'_>,
+    section: &TableReader<'_>,
     path: Option<&Placed<PathBuf>>,
 ) -> Option<SinkKind> {
     let format = section.field("format").map(|field| field.choice(reading, kind, &FORMATS));
@@ -129,7 +129,7 @@ fn what_it_does(
 
 /// One name: a step of the sink's name. Several: `report-committed`, `report-refunded`, and so on.
 fn steps(
-    reading: &mut Reading<'_>,
+    reading: &mut ParseContext<'_>,
     sink: &Placed<Name>,
     line: u64,
     from: &[Reference],

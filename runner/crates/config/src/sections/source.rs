@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use super::http_source;
 use super::schedule_source;
 use crate::check::on_disk;
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::model::push_source::PushSource;
 use crate::model::{DataFormat, FileSource, SourceKind};
-use crate::parse::context::{Placed, Reading, Text, Value};
+use crate::parse::context::{Placed, ParseContext, Text, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::Kind;
 use crate::parse::reference::name;
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 use tidegate_model::{Name, parse_size};
 
 const TYPES: [(&str, Kind); 3] =
@@ -43,7 +43,7 @@ pub(crate) enum Supply {
     Push(Option<PushSource>),
 }
 
-pub(crate) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> Option<SourceDeclaration> {
+pub(crate) fn read(reading: &mut ParseContext<'_>, key: &Text, value: &Value<'_>) -> Option<SourceDeclaration> {
     let name = name(reading, "source", key);
     reading.names_missing |= name.is_none();
     let title = format!("[source.{}]", key.value);
@@ -62,7 +62,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
 }
 
 /// The type of the source, which decides what else it knows.
-fn kind(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<Kind> {
+fn kind(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<Kind> {
     let Some(table) = value.get_ref().as_table() else {
         reading.wrong_type(title.trim_matches(['[', ']']), value, "a table");
         return None;
@@ -76,8 +76,8 @@ fn kind(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<Kin
     Field::of("type", written).choice(reading, Kind::FileSource, &TYPES)
 }
 
-fn file(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> (Option<Placed<PathBuf>>, Supply) {
-    let Some(section) = Section::open(reading, Kind::FileSource, title, value) else {
+fn file(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> (Option<Placed<PathBuf>>, Supply) {
+    let Some(section) = TableReader::open(reading, Kind::FileSource, title, value) else {
         return (None, Supply::Pull(None));
     };
     let path = section.required(reading, "path", "name the file, folder or glob to read");
@@ -91,8 +91,8 @@ fn file(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> (Option<Pl
 }
 
 fn file_source(
-    reading: &mut Reading<'_>,
-    section: &Section<'_>,
+    reading: &mut ParseContext<'_>,
+    section: &TableReader<'_>,
     path: Option<&Placed<PathBuf>>,
 ) -> Option<FileSource> {
     let help = "say how it is read: `ndjson`, `lines`, `csv` or `bytes`";
@@ -122,7 +122,7 @@ fn file_source(
 }
 
 /// A file may have any name; what is no file (yet) and has a wildcard is a pattern.
-fn refuse_broken_pattern(reading: &mut Reading<'_>, path: &Placed<PathBuf>) {
+fn refuse_broken_pattern(reading: &mut ParseContext<'_>, path: &Placed<PathBuf>) {
     let Some(text) = path.value.to_str().filter(|text| text.contains(['*', '?', '['])) else { return };
     if let Err(error) = glob::Pattern::new(text)
         && !path.value.exists()
@@ -134,17 +134,17 @@ fn refuse_broken_pattern(reading: &mut Reading<'_>, path: &Placed<PathBuf>) {
 }
 
 /// A key that changes nothing is a misunderstanding, and better cleared up.
-fn refuse_outside_csv(reading: &mut Reading<'_>, section: &Section<'_>) {
+fn refuse_outside_csv(reading: &mut ParseContext<'_>, section: &TableReader<'_>) {
     for key in ["headers", "delimiter"] {
         if let Some(field) = section.field(key) {
-            let place: Place = field.place(reading);
+            let place: SourceSpan = field.place(reading);
             let message = format!("`{key}` means something with `format = \"csv\"` only");
             reading.report(Diagnostic::error_at(&place, message).help(format!("leave `{key}` out")));
         }
     }
 }
 
-fn delimiter(reading: &mut Reading<'_>, field: Field<'_>) -> Option<u8> {
+fn delimiter(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<u8> {
     let text = field.text(reading)?;
     match text.value.as_bytes() {
         [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Some(*byte),

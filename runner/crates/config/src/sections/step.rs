@@ -11,22 +11,22 @@ use super::retry;
 use super::run::run;
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
-use crate::model::{BeginAt, Inquiry, Limits, Monitor, Processor, Promise, Queuer, StepFilter, Take};
-use crate::parse::context::{Placed, Reading, Text, Value};
+use crate::model::{BeginAt, ProbeConfig, Limits, Monitor, Processor, DeliveryGuarantee, Queuer, StepFilter, InputMode};
+use crate::parse::context::{Placed, ParseContext, Text, Value};
 use crate::parse::field::Field;
 use crate::parse::json;
 use crate::parse::keys::Kind;
 use crate::parse::named_table::Chosen;
 use crate::parse::reference::{Reference, name, reference};
-use crate::parse::table::Section;
+use crate::parse::table::TableReader;
 use tidegate_model::{Name, RetryPolicy, Secret, parse_duration, parse_size};
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const CRASH_LIMIT_DEFAULT: u32 = 3;
-const PROMISES: [(&str, Promise); 3] = [
-    ("exactly-once", Promise::ExactlyOnce),
-    ("at-least-once", Promise::AtLeastOnce),
-    ("at-most-once", Promise::AtMostOnce),
+const PROMISES: [(&str, DeliveryGuarantee); 3] = [
+    ("exactly-once", DeliveryGuarantee::ExactlyOnce),
+    ("at-least-once", DeliveryGuarantee::AtLeastOnce),
+    ("at-most-once", DeliveryGuarantee::AtMostOnce),
 ];
 
 /// A step as it was written.
@@ -34,7 +34,7 @@ const PROMISES: [(&str, Promise); 3] = [
 pub(crate) struct StepDeclaration {
     pub(crate) name: Placed<Name>,
     pub(crate) line: u64,
-    pub(crate) take: Take,
+    pub(crate) take: InputMode,
     pub(crate) inputs: Bound,
     pub(crate) begin_at: BeginAt,
     pub(crate) to: Bound,
@@ -43,7 +43,7 @@ pub(crate) struct StepDeclaration {
     pub(crate) filter: StepFilter,
     pub(crate) limits: Limits,
     /// `None`: what the pipeline says.
-    pub(crate) delivery: Option<Promise>,
+    pub(crate) delivery: Option<DeliveryGuarantee>,
     pub(crate) crash_limit: u32,
     pub(crate) timeout: Duration,
     pub(crate) config: serde_json::Value,
@@ -52,7 +52,7 @@ pub(crate) struct StepDeclaration {
     pub(crate) isolate: bool,
     pub(crate) retry: Option<Chosen<RetryPolicy>>,
     pub(crate) queuer: Option<Chosen<Queuer>>,
-    pub(crate) gate: Option<Chosen<Inquiry>>,
+    pub(crate) gate: Option<Chosen<ProbeConfig>>,
     pub(crate) monitor: Option<Monitor>,
 }
 
@@ -62,7 +62,7 @@ impl StepDeclaration {
         Self {
             name,
             line,
-            take: Take::From,
+            take: InputMode::From,
             inputs: Vec::new(),
             begin_at: BeginAt::default(),
             to: Vec::new(),
@@ -85,20 +85,20 @@ impl StepDeclaration {
 }
 
 pub(crate) fn read(
-    reading: &mut Reading<'_>,
+    reading: &mut ParseContext<'_>,
     files: &mut Files,
     key: &Text,
     value: &Value<'_>,
 ) -> Option<StepDeclaration> {
     let name = name(reading, "step", key);
     reading.names_missing |= name.is_none();
-    let section = Section::open(reading, Kind::Step, &format!("[step.{}]", key.value), value)?;
+    let section = TableReader::open(reading, Kind::Step, &format!("[step.{}]", key.value), value)?;
     let (take, inputs) = bindings::inputs(reading, &section);
     let begin_at = begin_at::read(reading, Kind::Step, &section, take);
     let to = section.field("to").map(|field| bindings::outputs(reading, field));
     let errors = section.field("errors").and_then(|field| reference(reading, field));
     let filter = filter(reading, &section);
-    if take == Take::Join {
+    if take == InputMode::Join {
         refuse_fields(reading, &section, &inputs);
     }
     let limits = section.field("limits").and_then(|field| limits(reading, field));
@@ -141,11 +141,11 @@ pub(crate) fn read(
 }
 
 /// `delivery`, of a step or as the default of a pipeline.
-pub(crate) fn delivery(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) -> Option<Promise> {
+pub(crate) fn delivery(reading: &mut ParseContext<'_>, kind: Kind, section: &TableReader<'_>) -> Option<DeliveryGuarantee> {
     section.field("delivery")?.choice(reading, kind, &PROMISES)
 }
 
-fn filter(reading: &mut Reading<'_>, section: &Section<'_>) -> StepFilter {
+fn filter(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> StepFilter {
     let mut words = |key| {
         let texts = section.field(key).and_then(|field| field.texts(reading)).unwrap_or_default();
         texts.into_iter().map(|text| text.value).collect()
@@ -160,7 +160,7 @@ fn filter(reading: &mut Reading<'_>, section: &Section<'_>) -> StepFilter {
 }
 
 /// `types` and `topics` look at fields of the one job that there is, and a joined one is made of several.
-fn refuse_fields(reading: &mut Reading<'_>, section: &Section<'_>, inputs: &Bound) {
+fn refuse_fields(reading: &mut ParseContext<'_>, section: &TableReader<'_>, inputs: &Bound) {
     let job = match inputs.first() {
         Some((binding, _)) if binding.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_') => {
             format!("job.{binding}")
@@ -184,8 +184,8 @@ fn refuse_fields(reading: &mut Reading<'_>, section: &Section<'_>, inputs: &Boun
 /// Calls that nest deeper could fill a worker's stack.
 const DEPTH_MAX: u64 = 500;
 
-fn limits(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Limits> {
-    let section = Section::open(reading, Kind::Limits, "limits", field.value())?;
+fn limits(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Limits> {
+    let section = TableReader::open(reading, Kind::Limits, "limits", field.value())?;
     let mut limits = Limits::default();
     if let Some(operations) = section.field("operations").and_then(|field| field.count(reading, 1)) {
         limits.operations = operations;
@@ -207,7 +207,7 @@ fn limits(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Limits> {
 }
 
 /// The name of a gate; one that is written out here has no name yet.
-fn gate(reading: &mut Reading<'_>, field: Field<'_>) -> Chosen<Inquiry> {
+fn gate(reading: &mut ParseContext<'_>, field: Field<'_>) -> Chosen<ProbeConfig> {
     let written = field.value().get_ref().is_table();
     let before = reading.diagnostics.len();
     let chosen = Chosen::named(reading, field, "the name of a gate");

@@ -25,7 +25,7 @@ impl Play {
         self.on(PollerEvent::Pended { key: JobKey(key), lane: lane.as_bytes(), since })
     }
 
-    fn answer(&mut self, ask: u64, answers: &[(u64, Status)]) -> String {
+    fn answer(&mut self, ask: u64, answers: &[(u64, ExternalStatus)]) -> String {
         let answers: Vec<_> = answers.iter().map(|&(key, status)| (JobKey(key), status)).collect();
         self.on(PollerEvent::Answered { ask, answers: &answers })
     }
@@ -66,7 +66,7 @@ fn jobs_are_asked_for_lane_by_lane_and_the_longest_unasked_first() {
     assert_eq!(play.wakes(), None);
     // A job that comes during a poll waits for the next one.
     assert_eq!(play.pend(6, "b"), "");
-    let pending = |keys: &[u64]| keys.iter().map(|&key| (key, Status::Pending)).collect::<Vec<_>>();
+    let pending = |keys: &[u64]| keys.iter().map(|&key| (key, ExternalStatus::Pending)).collect::<Vec<_>>();
     assert_eq!(play.answer(0, &pending(&[1, 3])), "ask #1 2+4");
     assert_eq!(play.answer(1, &pending(&[2, 4])), "ask #2 5");
     assert_eq!(play.answer(2, &pending(&[5])), "");
@@ -81,16 +81,16 @@ fn an_answer_moves_a_job_as_the_table_says() {
     play.pend(1, "");
     play.pend(2, "");
     assert_eq!(play.at(5000), "ask #0 1+2");
-    assert_eq!(play.answer(0, &[(1, Status::Valid), (2, Status::Invalid)]), "2 invalid");
-    assert_eq!(play.monitor.status(JobKey(1)), Some(Status::Valid));
+    assert_eq!(play.answer(0, &[(1, ExternalStatus::Valid), (2, ExternalStatus::Invalid)]), "2 invalid");
+    assert_eq!(play.monitor.status(JobKey(1)), Some(ExternalStatus::Valid));
     assert_eq!(play.at(10_000), "ask #1 1");
-    assert_eq!(play.answer(1, &[(1, Status::Pending)]), "1 not pending from valid");
+    assert_eq!(play.answer(1, &[(1, ExternalStatus::Pending)]), "1 not pending from valid");
     assert_eq!(play.at(15_000), "ask #2 1");
-    assert_eq!(play.answer(2, &[(1, Status::Committed)]), "1 committed");
+    assert_eq!(play.answer(2, &[(1, ExternalStatus::Committed)]), "1 committed");
     // A completed job is polled no more, and no answer changes it.
     assert_eq!(play.at(20_000), "");
     assert_eq!(play.wakes(), None);
-    let told = PollerEvent::Told { key: JobKey(1), status: Status::Invalid };
+    let told = PollerEvent::Told { key: JobKey(1), status: ExternalStatus::Invalid };
     assert_eq!(play.on(told), "1 not invalid from committed");
     assert_eq!(play.on(PollerEvent::Left { key: JobKey(1) }), "");
     assert_eq!(play.monitor.len(), 1);
@@ -98,8 +98,8 @@ fn an_answer_moves_a_job_as_the_table_says() {
 
 #[test]
 fn no_transition_is_allowed_that_the_table_does_not_list() {
-    let allowed = Status::ALL.into_iter().flat_map(|from| {
-        let to = Status::ALL.into_iter().filter(move |&to| from.may_become(to));
+    let allowed = ExternalStatus::ALL.into_iter().flat_map(|from| {
+        let to = ExternalStatus::ALL.into_iter().filter(move |&to| from.may_become(to));
         to.map(move |to| format!("{} {}", from.as_str(), to.as_str()))
     });
     let allowed: Vec<String> = allowed.collect();
@@ -124,7 +124,7 @@ fn a_job_that_was_forgotten_can_be_pending_again() {
     let mut play = Play::new();
     play.pend(1, "");
     assert_eq!(play.at(5000), "ask #0 1");
-    assert_eq!(play.answer(0, &[(1, Status::Unknown)]), "1 unknown");
+    assert_eq!(play.answer(0, &[(1, ExternalStatus::Unknown)]), "1 unknown");
     play.on(PollerEvent::Left { key: JobKey(1) });
     assert!(play.monitor.is_empty());
     play.now = Timestamp(7000);
@@ -141,14 +141,14 @@ fn what_was_not_asked_for_is_discarded() {
     }
     assert_eq!(play.at(5000), "ask #0 1+2");
     let answers =
-        [(3, Status::Committed), (9, Status::Committed), (1, Status::Valid), (1, Status::Committed)];
+        [(3, ExternalStatus::Committed), (9, ExternalStatus::Committed), (1, ExternalStatus::Valid), (1, ExternalStatus::Committed)];
     assert_eq!(play.answer(0, &answers), "discarded 3, ask #1 3");
-    assert_eq!(play.monitor.status(JobKey(1)), Some(Status::Valid));
+    assert_eq!(play.monitor.status(JobKey(1)), Some(ExternalStatus::Valid));
     // Late answers are discarded.
-    assert_eq!(play.answer(0, &[(2, Status::Committed)]), "discarded 1");
+    assert_eq!(play.answer(0, &[(2, ExternalStatus::Committed)]), "discarded 1");
     // So are late answers for a job that has left since.
     play.on(PollerEvent::Left { key: JobKey(3) });
-    assert_eq!(play.answer(1, &[(3, Status::Committed)]), "discarded 1");
+    assert_eq!(play.answer(1, &[(3, ExternalStatus::Committed)]), "discarded 1");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn requested_polls_come_at_most_once_a_second() {
     play.pend(1, "");
     assert_eq!(play.on(PollerEvent::Poll), "ask #0 1");
     assert_eq!(play.on(PollerEvent::Poll), "");
-    assert_eq!(play.answer(0, &[(1, Status::Pending)]), "");
+    assert_eq!(play.answer(0, &[(1, ExternalStatus::Pending)]), "");
     assert_eq!(play.wakes(), Some(1000));
     assert_eq!(play.at(999), "");
     assert_eq!(play.at(1000), "ask #1 1");
@@ -193,17 +193,17 @@ fn a_requested_poll_comes_no_later_than_the_next_regular_one() {
 fn a_request_to_poll_is_answered_with_the_time_of_that_poll() {
     let mut play = Play::new();
     play.on(PollerEvent::Poll);
-    assert_eq!(play.monitor.soon(play.now), Soon::WhenPending);
+    assert_eq!(play.monitor.soon(play.now), NextPoll::WhenPending);
     // A poll that was requested while no job was pending is not lost.
     play.pend(1, "");
     assert_eq!(play.wakes(), Some(0));
     assert_eq!(play.at(0), "ask #0 1");
-    assert_eq!(play.monitor.soon(play.now), Soon::Now);
+    assert_eq!(play.monitor.soon(play.now), NextPoll::Now);
     play.on(PollerEvent::Poll);
-    assert_eq!(play.monitor.soon(play.now), Soon::AfterThis);
+    assert_eq!(play.monitor.soon(play.now), NextPoll::AfterThis);
     play.now = Timestamp(300);
     play.answer(0, &[]);
-    assert_eq!(play.monitor.soon(play.now), Soon::In { ms: 700 });
+    assert_eq!(play.monitor.soon(play.now), NextPoll::In { ms: 700 });
     assert_eq!(play.at(1000), "ask #1 1");
 }
 
@@ -212,14 +212,14 @@ fn what_is_told_unasked_settles_a_job_once() {
     let mut play = Play::new();
     play.pend(1, "");
     let told = |key, status| PollerEvent::Told { key: JobKey(key), status };
-    assert_eq!(play.on(told(1, Status::Committed)), "1 committed");
+    assert_eq!(play.on(told(1, ExternalStatus::Committed)), "1 committed");
     // A repeated status changes nothing, and neither does one from the monitor.
-    assert_eq!(play.on(told(1, Status::Committed)), "");
-    assert_eq!(play.on(told(1, Status::Invalid)), "1 not invalid from committed");
-    assert_eq!(play.on(told(2, Status::Committed)), "discarded 1");
+    assert_eq!(play.on(told(1, ExternalStatus::Committed)), "");
+    assert_eq!(play.on(told(1, ExternalStatus::Invalid)), "1 not invalid from committed");
+    assert_eq!(play.on(told(2, ExternalStatus::Committed)), "discarded 1");
     // The completion was not committed: the job is pending as before.
     play.on(PollerEvent::Untold { key: JobKey(1) });
-    assert_eq!(play.monitor.status(JobKey(1)), Some(Status::Pending));
+    assert_eq!(play.monitor.status(JobKey(1)), Some(ExternalStatus::Pending));
     assert_eq!(play.at(5000), "ask #0 1");
 }
 
@@ -229,12 +229,12 @@ fn what_is_told_while_it_is_asked_for_holds_against_the_answer() {
     play.pend(1, "");
     play.pend(2, "");
     assert_eq!(play.at(5000), "ask #0 1+2");
-    let told = PollerEvent::Told { key: JobKey(1), status: Status::Committed };
+    let told = PollerEvent::Told { key: JobKey(1), status: ExternalStatus::Committed };
     assert_eq!(play.on(told), "1 committed");
-    assert_eq!(play.answer(0, &[(1, Status::Invalid), (2, Status::Pending)]), "1 not invalid from committed");
+    assert_eq!(play.answer(0, &[(1, ExternalStatus::Invalid), (2, ExternalStatus::Pending)]), "1 not invalid from committed");
     assert_eq!(play.at(10_000), "ask #1 2");
     // A job that is reset meanwhile is polled with the others again.
-    assert_eq!(play.on(PollerEvent::Told { key: JobKey(2), status: Status::Unknown }), "2 unknown");
+    assert_eq!(play.on(PollerEvent::Told { key: JobKey(2), status: ExternalStatus::Unknown }), "2 unknown");
     play.on(PollerEvent::Untold { key: JobKey(2) });
     play.on(PollerEvent::Untold { key: JobKey(1) });
     assert_eq!(play.answer(1, &[]), "");
@@ -249,7 +249,7 @@ fn a_monitor_without_processors_asks_nothing() {
     play.now = Timestamp(-1);
     assert_eq!(play.wakes(), None);
     assert_eq!(play.at(1_000_000), "");
-    assert_eq!(play.on(PollerEvent::Told { key: JobKey(1), status: Status::Valid }), "");
+    assert_eq!(play.on(PollerEvent::Told { key: JobKey(1), status: ExternalStatus::Valid }), "");
     assert_eq!(play.monitor.valid(), 1);
 }
 

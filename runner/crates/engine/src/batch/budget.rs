@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidegate_components::plugin::{BATCH_BYTES, BATCH_TIME, Ticks};
+use tidegate_components::plugin::{BATCH_BYTES, BATCH_TIME, CoarseClock};
 
 /// Limits of each batch of one step.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl BatchBudget {
 
     pub(crate) fn begin(self) -> BudgetMeter {
         let nanos = u64::try_from(BATCH_TIME.as_nanos()).unwrap_or(u64::MAX);
-        let over_at = Ticks::Coarse.now().saturating_add(nanos);
+        let over_at = CoarseClock::Coarse.now().saturating_add(nanos);
         BudgetMeter { leash: self, begun: Instant::now(), over_at }
     }
 }
@@ -56,7 +56,7 @@ impl BudgetMeter {
         bytes > self.leash.bytes
             || match self.leash.played {
                 Some(played) => jobs >= played.jobs,
-                None => Ticks::Coarse.now() > self.over_at,
+                None => CoarseClock::Coarse.now() > self.over_at,
             }
     }
 

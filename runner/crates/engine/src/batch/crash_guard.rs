@@ -6,16 +6,16 @@ use tidegate_plugin::{Failure, FailureKind};
 use super::input::BatchInput;
 use super::job_builder::{BatchCursor, JobBuilder, JobInput};
 use tidegate_model::Address;
-use tidegate_store::{Pace, Slot, Span, Verdict};
+use tidegate_store::{BatchMode, WorkerSlot, AttemptSpan, SuspectVerdict};
 
 /// Crash guard of one batch while it runs.
 #[derive(Debug)]
 pub(crate) struct BatchCrashGuard<'a> {
     step: &'a Address,
     /// Mode of the attempts; `None` if no job is attempted twice.
-    pace: Option<Pace<'a>>,
+    pace: Option<BatchMode<'a>>,
     /// Possible suspects that are cleared by the delivery.
-    taken: Vec<Span>,
+    taken: Vec<AttemptSpan>,
     /// Number of process deaths caused by the last rejected job.
     crashes: Option<u32>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct BatchCrashGuard<'a> {
 impl<'a> BatchCrashGuard<'a> {
     /// `crash_limit` is `None` if a job is not attempted again after a crash.
     pub(crate) fn begin(
-        slot: &'a mut Slot,
+        slot: &'a mut WorkerSlot,
         step: &'a Address,
         gatherer: &mut JobBuilder,
         work: &BatchInput,
@@ -39,10 +39,10 @@ impl<'a> BatchCrashGuard<'a> {
         item: &JobInput<'_>,
         run: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let Some(Pace::OneByOne(careful)) = &mut self.pace else { return run() };
+        let Some(BatchMode::OneByOne(careful)) = &mut self.pace else { return run() };
         match careful.attempt(&job(self.step, item)) {
-            Verdict::Run(_attempt) => run(),
-            Verdict::SetAside { crashes } => {
+            SuspectVerdict::Run(_attempt) => run(),
+            SuspectVerdict::SetAside { crashes } => {
                 self.crashes = Some(crashes);
                 Err(crashed(crashes))
             }
@@ -56,15 +56,15 @@ impl<'a> BatchCrashGuard<'a> {
 
     /// Records that the delivery of this batch accounts for the job.
     pub(crate) fn take(&mut self, item: &JobInput<'_>) {
-        if let Some(Pace::OneByOne(_)) = self.pace {
+        if let Some(BatchMode::OneByOne(_)) = self.pace {
             self.taken.push(job(self.step, item));
         }
     }
 
     /// Suspects that are cleared by the delivery of a job that waits for its next attempt.
-    pub(crate) fn wait(&self, item: &JobInput<'_>) -> Vec<Span> {
+    pub(crate) fn wait(&self, item: &JobInput<'_>) -> Vec<AttemptSpan> {
         match self.pace {
-            Some(Pace::OneByOne(_)) => vec![job(self.step, item)],
+            Some(BatchMode::OneByOne(_)) => vec![job(self.step, item)],
             _ => Vec::new(),
         }
     }
@@ -72,13 +72,13 @@ impl<'a> BatchCrashGuard<'a> {
     /// Handles a job that halts the step. A rejected job is attempted again in the next run: by then its
     /// author may have fixed it.
     pub(crate) fn halt(&self, item: &JobInput<'_>, failure: &Failure) {
-        if let (Some(Pace::OneByOne(careful)), FailureKind::Crashed) = (&self.pace, failure.kind) {
+        if let (Some(BatchMode::OneByOne(careful)), FailureKind::Crashed) = (&self.pace, failure.kind) {
             careful.forget(&job(self.step, item));
         }
     }
 
     /// Suspects that are cleared by the delivery of the batch.
-    pub(crate) fn finish(self) -> Vec<Span> {
+    pub(crate) fn finish(self) -> Vec<AttemptSpan> {
         self.taken
     }
 }
@@ -90,17 +90,17 @@ fn crashed(crashes: u32) -> Failure {
     Failure::new(FailureKind::Crashed, message)
 }
 
-fn job(step: &Address, item: &JobInput<'_>) -> Span {
+fn job(step: &Address, item: &JobInput<'_>) -> AttemptSpan {
     let row: Vec<_> = item.given().map(|(seen, index)| (seen.name.as_str(), index)).collect();
-    Span::new(step, &row, 1)
+    AttemptSpan::new(step, &row, 1)
 }
 
 /// Jobs of a batch as one span, or as several if jobs were redelivered.
-fn spans(step: &Address, gatherer: &mut JobBuilder, work: &BatchInput) -> Vec<Span> {
+fn spans(step: &Address, gatherer: &mut JobBuilder, work: &BatchInput) -> Vec<AttemptSpan> {
     if let Some(span) = contiguous(step, gatherer, work) {
         return vec![span];
     }
-    let mut spans: Vec<Span> = Vec::new();
+    let mut spans: Vec<AttemptSpan> = Vec::new();
     let mut walk = BatchCursor::new(work);
     while let Some(item) = gatherer.next(&mut walk, false) {
         let job = job(step, &item);
@@ -112,7 +112,7 @@ fn spans(step: &Address, gatherer: &mut JobBuilder, work: &BatchInput) -> Vec<Sp
 }
 
 /// Jobs of a batch whose indices advance together on all inputs.
-fn contiguous(step: &Address, gatherer: &JobBuilder, work: &BatchInput) -> Option<Span> {
+fn contiguous(step: &Address, gatherer: &JobBuilder, work: &BatchInput) -> Option<AttemptSpan> {
     let mut row = Vec::new();
     let mut next = None;
     for portion in &work.portions {
@@ -127,7 +127,7 @@ fn contiguous(step: &Address, gatherer: &JobBuilder, work: &BatchInput) -> Optio
         }
         next = Some((portion.input, first + portion.jobs as u64));
     }
-    Some(Span::new(step, &row, work.jobs as u64))
+    Some(AttemptSpan::new(step, &row, work.jobs as u64))
 }
 
 #[cfg(test)]
@@ -140,7 +140,7 @@ mod tests {
     use crate::batch::input::{BatchSlice, RedeliveredJob};
     use tidegate_config::{Configuration, LoadOptions, load};
     use tidegate_model::{Batch, Timestamp};
-    use tidegate_store::{DelayedJob, DelayedKey, JobForm};
+    use tidegate_store::{ParkedJob, ParkedKey, JobForm};
 
     /// Steps with `left` and `right` as inputs of each kind.
     const PIPELINE: &str = "[pipeline]\nname = \"p\"\nerrors = \"failed\"\n\
@@ -166,8 +166,8 @@ mod tests {
     /// Portion of redelivered jobs with these rows.
     fn returned(step: &Address, input: usize, rows: &[&[(&str, u64)]]) -> BatchSlice {
         let returned = |row: &&[(&str, u64)]| RedeliveredJob {
-            key: DelayedKey { step: step.clone(), due: Timestamp(0), sequence: 1 },
-            job: DelayedJob {
+            key: ParkedKey { step: step.clone(), due: Timestamp(0), sequence: 1 },
+            job: ParkedJob {
                 inputs: row.iter().map(|&(name, index)| (name.to_owned(), index)).collect(),
                 attempt: 1,
                 first_attempt: None,
@@ -176,13 +176,13 @@ mod tests {
                 form: JobForm::Json,
                 payload: b"{}".to_vec(),
                 carried: None,
-                ..DelayedJob::default()
+                ..ParkedJob::default()
             },
         };
         BatchSlice { returned: Some(rows.iter().map(returned).collect()), ..portion(input, 1, 0, rows.len()) }
     }
 
-    fn seen(step: &str, portions: Vec<BatchSlice>) -> (Vec<Span>, Vec<Span>) {
+    fn seen(step: &str, portions: Vec<BatchSlice>) -> (Vec<AttemptSpan>, Vec<AttemptSpan>) {
         let configuration = configuration();
         let step =
             configuration.steps.iter().find(|declared| declared.address.name.as_str() == step).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     /// Asserts that the batch is the one span `expected`, with its jobs.
-    fn assert_is_one(step: &str, portions: Vec<BatchSlice>, expected: Span) {
+    fn assert_is_one(step: &str, portions: Vec<BatchSlice>, expected: AttemptSpan) {
         let (whole, jobs) = seen(step, portions);
         assert_eq!(whole, [expected]);
         let mut joined = jobs[0];
@@ -213,15 +213,15 @@ mod tests {
 
     #[test]
     fn a_batch_is_one_span_however_it_was_read() {
-        let alone = Span::new(&address("alone"), &[("p/right", 12)], 5);
+        let alone = AttemptSpan::new(&address("alone"), &[("p/right", 12)], 5);
         assert_is_one("alone", vec![portion(0, 10, 2, 3), portion(0, 15, 0, 2)], alone);
-        let either = Span::new(&address("either"), &[("new", 12)], 3);
+        let either = AttemptSpan::new(&address("either"), &[("new", 12)], 3);
         let configuration = configuration();
         let step = configuration.steps.iter().find(|step| step.address == address("either")).unwrap();
         let new = step.inputs.iter().position(|input| input.binding == "new").unwrap();
         assert_is_one("either", vec![portion(new, 10, 2, 3)], either);
         // By binding: `a` from `right`, `z` from `left`.
-        let both = Span::new(&address("both"), &[("z", 500), ("a", 12)], 4);
+        let both = AttemptSpan::new(&address("both"), &[("z", 500), ("a", 12)], 4);
         let portions = vec![portion(0, 10, 2, 1), portion(0, 13, 0, 3), portion(1, 500, 0, 4)];
         assert_is_one("both", portions, both);
     }
@@ -232,8 +232,8 @@ mod tests {
         let rows: [&[(&str, u64)]; 3] =
             [&[("a", 12), ("z", 500)], &[("z", 501), ("a", 13)], &[("z", 9), ("a", 9)]];
         let (whole, jobs) = seen("both", vec![returned(&step, 2, &rows)]);
-        let first = Span::new(&step, &[("a", 12), ("z", 500)], 2);
-        assert_eq!(whole, [first, Span::new(&step, &[("a", 9), ("z", 9)], 1)]);
+        let first = AttemptSpan::new(&step, &[("a", 12), ("z", 500)], 2);
+        assert_eq!(whole, [first, AttemptSpan::new(&step, &[("a", 9), ("z", 9)], 1)]);
         assert_eq!(jobs.len(), 3);
     }
 
@@ -241,6 +241,6 @@ mod tests {
     fn reads_with_a_gap_between_them_are_two_spans() {
         let (whole, _) = seen("alone", vec![portion(0, 1, 0, 2), portion(0, 7, 0, 1)]);
         let step = address("alone");
-        assert_eq!(whole, [Span::new(&step, &[("p/right", 1)], 2), Span::new(&step, &[("p/right", 7)], 1)]);
+        assert_eq!(whole, [AttemptSpan::new(&step, &[("p/right", 1)], 2), AttemptSpan::new(&step, &[("p/right", 7)], 1)]);
     }
 }

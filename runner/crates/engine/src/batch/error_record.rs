@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tidegate_plugin::Failure;
 
 use super::job_builder::JobInput;
-use tidegate_config::Take;
+use tidegate_config::InputMode;
 use tidegate_model::{Address, Timestamp, rfc3339};
 
 /// One failed job, as JSON on the error queue.
@@ -76,7 +76,7 @@ enum Job {
 pub(crate) struct Case<'a> {
     pub(crate) now: Timestamp,
     pub(crate) step: &'a Address,
-    pub(crate) take: Take,
+    pub(crate) take: InputMode,
     pub(crate) generation: u64,
     pub(crate) item: &'a JobInput<'a>,
 }
@@ -99,7 +99,7 @@ pub(crate) fn write(case: &Case<'_>, failure: &Failure, buffer: &mut Vec<u8>) ->
         step: case.step.name.as_str(),
         input: first.map_or_else(String::new, |(seen, _)| seen.address.to_string()),
         index: case.item.index(),
-        inputs: (case.take != Take::From).then(|| inputs.collect()),
+        inputs: (case.take != InputMode::From).then(|| inputs.collect()),
         attempt: case.item.attempt,
         kind: failure.word(),
         message: &failure.message,

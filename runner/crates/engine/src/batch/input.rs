@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::commit::request::{BatchJobs, InputSpan};
 use crate::processor::monitor_protocol::JobVerdict;
-use tidegate_model::{Batch, Mark, Segment, Timestamp};
-use tidegate_store::{DelayedJob, DelayedKey};
+use tidegate_model::{Batch, SourceOffset, Segment, Timestamp};
+use tidegate_store::{ParkedJob, ParkedKey};
 
 /// Jobs of one read.
 #[derive(Debug)]
 pub(crate) struct ReadBatch {
     pub(crate) batch: Arc<Batch>,
-    pub(crate) mark: Option<Mark>,
+    pub(crate) mark: Option<SourceOffset>,
     pub(crate) segments: Vec<Segment>,
     /// Rows of redelivered jobs, in the order of their payloads.
     pub(crate) returned: Option<Arc<[RedeliveredJob]>>,
@@ -20,8 +20,8 @@ pub(crate) struct ReadBatch {
 /// Redelivered job.
 #[derive(Debug)]
 pub(crate) struct RedeliveredJob {
-    pub(crate) key: DelayedKey,
-    pub(crate) job: DelayedJob,
+    pub(crate) key: ParkedKey,
+    pub(crate) job: ParkedJob,
 }
 
 /// Jobs of a batch, for a worker.

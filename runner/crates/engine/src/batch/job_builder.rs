@@ -7,16 +7,16 @@ use std::sync::Arc;
 use super::input::{BatchInput, BatchSlice, FailedAttempt, RedeliveredJob};
 use super::provenance;
 use tidegate_components::script::json;
-use tidegate_config::{Configuration, Input, Meta, Step, Take};
+use tidegate_config::{Configuration, Input, Meta, Step, InputMode};
 use tidegate_model::{Address, Batch, DeliveryHash, Form, HashPrefix, Timestamp, delivery_hash};
-use tidegate_store::{Completion, JobForm};
+use tidegate_store::{CompletionRecord, JobForm};
 
 /// Inputs of a step, as its attempts get them.
 #[derive(Debug)]
 pub(crate) struct JobBuilder {
     pipeline: String,
     step: String,
-    pub(crate) take: Take,
+    pub(crate) take: InputMode,
     pub(crate) inputs: Vec<StepInput>,
     /// Common prefix of all delivery hashes of a step with `from`.
     prefix: HashPrefix,
@@ -96,7 +96,7 @@ impl JobBuilder {
         let first = inputs.first().map_or("", |input| &input.name);
         Self {
             prefix: HashPrefix::new(&pipeline, &name, first),
-            wraps_in_binding: step.take == Take::Alts
+            wraps_in_binding: step.take == InputMode::Alts
                 && (!step.processors.is_empty() || !step.filter.is_empty()),
             carries: inputs.iter().any(|input| !input.meta.is_empty()),
             pipeline,
@@ -124,7 +124,7 @@ impl JobBuilder {
     ) -> Option<JobInput<'a>> {
         walk.advance(self.inputs.len())?;
         // Fast path: a single job without provenance, which is the most frequent case.
-        if let (Take::From, &[place @ InputCell { returned: None, batch, .. }]) = (self.take, &walk.row[..])
+        if let (InputMode::From, &[place @ InputCell { returned: None, batch, .. }]) = (self.take, &walk.row[..])
             && !carries
         {
             let index = place.index();
@@ -183,15 +183,15 @@ impl JobBuilder {
             walk.indices[place.input] = place.index();
         }
         let hash = match (self.take, &walk.row[..]) {
-            (Take::From, [place]) => self.prefix.hash(place.index()),
+            (InputMode::From, [place]) => self.prefix.hash(place.index()),
             _ => {
                 let inputs = self.inputs.iter().map(|input| input.name.as_str());
                 self.hash(inputs.zip(&walk.indices).filter(|&(_, &index)| index > 0))
             }
         };
         let whole = match (self.take, &walk.row[..]) {
-            (Take::From, [place]) => payload(place.batch, place.position),
-            (Take::Alts, [place]) if !self.wraps_in_binding => payload(place.batch, place.position),
+            (InputMode::From, [place]) => payload(place.batch, place.position),
+            (InputMode::Alts, [place]) if !self.wraps_in_binding => payload(place.batch, place.position),
             _ => {
                 self.wrap(&walk.row);
                 &self.payload
@@ -242,7 +242,7 @@ impl JobBuilder {
             let is_json = returned.job.form == JobForm::Json;
             return (!is_json).then(|| "the job is no JSON".into());
         }
-        if self.take != Take::Join && !self.wraps_in_binding {
+        if self.take != InputMode::Join && !self.wraps_in_binding {
             return None;
         }
         let unchecked = row.iter().filter(|place| place.batch.form == Form::Unchecked);
@@ -329,7 +329,7 @@ impl<'a> JobInput<'a> {
     }
 
     /// External completion that is to be delivered now.
-    pub(crate) fn completion(&self) -> Option<&Completion> {
+    pub(crate) fn completion(&self) -> Option<&CompletionRecord> {
         self.row.iter().find_map(|place| place.returned?.job.standing.outside()?.2)
     }
 

@@ -11,7 +11,7 @@ use crate::commit::request::OutputBlock;
 use crate::step::stats::BlockCause;
 use tidegate_dispatch::{BatchCut, Failed, JobOutcome};
 use tidegate_model::{Counters, DeliveryHash, Timestamp};
-use tidegate_store::{Delayed, Outcome, Span};
+use tidegate_store::{NewParkedJob, DedupeOutcome, AttemptSpan};
 
 /// Result of a batch.
 #[derive(Debug, Default)]
@@ -23,10 +23,10 @@ pub(crate) struct BatchResult {
     /// Error records.
     pub(crate) errors: Option<OutputBlock>,
     /// Jobs that run again, and outputs that are due later.
-    pub(crate) delayed: Vec<Delayed>,
-    pub(crate) outcomes: Vec<(DeliveryHash, Outcome)>,
+    pub(crate) delayed: Vec<NewParkedJob>,
+    pub(crate) outcomes: Vec<(DeliveryHash, DedupeOutcome)>,
     /// Suspects that are cleared by the delivery.
-    pub(crate) settles: Vec<Span>,
+    pub(crate) settles: Vec<AttemptSpan>,
     pub(crate) counters: Counters,
     pub(crate) halt: Option<HaltCause>,
     /// Number of taken jobs that will be redelivered.
@@ -86,7 +86,7 @@ pub(crate) enum HaltReason {
 
 impl BatchResult {
     /// Adds a taken job that stays parked in the store.
-    pub(crate) fn stays(&mut self, row: Delayed, end: JobOutcome) {
+    pub(crate) fn stays(&mut self, row: NewParkedJob, end: JobOutcome) {
         self.delayed.push(row);
         self.taken += 1;
         self.stayed += 1;
@@ -94,7 +94,7 @@ impl BatchResult {
     }
 
     /// Result of one job that waits for its next attempt.
-    pub(crate) fn waiting(row: Delayed, end: JobOutcome, settles: Vec<Span>) -> Box<Self> {
+    pub(crate) fn waiting(row: NewParkedJob, end: JobOutcome, settles: Vec<AttemptSpan>) -> Box<Self> {
         let mut ran = Self { settles, ..Self::default() };
         ran.stays(row, end);
         Box::new(ran)

@@ -7,10 +7,10 @@ use tidegate_plugin::{Cause, Failure, FailureKind};
 use super::job_builder::JobInput;
 use super::result::HaltReason;
 use tidegate_components::script::json;
-use tidegate_config::{Configuration, GateRef, Promise, Step};
+use tidegate_config::{Configuration, GateRef, DeliveryGuarantee, Step};
 use tidegate_dispatch::DurabilityBarrier;
-use tidegate_model::{Address, Decision, Form, RetryPolicy, Then, Timestamp, Tried, Trouble};
-use tidegate_store::{Delayed, DelayedJob, JobForm, NEVER, Standing};
+use tidegate_model::{Address, Decision, Form, RetryPolicy, OnExhausted, Timestamp, FailedTry, FailureClass};
+use tidegate_store::{NewParkedJob, ParkedJob, JobForm, NEVER, ParkReason};
 
 /// Time for which a step starts nothing if a job finds the gate closed and the step has no check interval.
 const GATE_EVERY: Duration = Duration::from_secs(5);
@@ -67,7 +67,7 @@ impl RetryDecider {
             policy: step.retry_policy().cloned(),
             plugs_in: step.processors.iter().any(|processor| processor.plugin().is_some()),
             has_errors: step.errors.is_some(),
-            only_once: step.delivery == Promise::AtMostOnce,
+            only_once: step.delivery == DeliveryGuarantee::AtMostOnce,
             gate_every: step.gate.map_or(GATE_EVERY, every),
             delay_window: step.picks().and_then(|queuer| queuer.delay_window()).unwrap_or_default(),
         }
@@ -103,13 +103,13 @@ impl RetryDecider {
             Decision::NotRetried => given_up,
             Decision::Exhausted(exhausted) => {
                 // The message of a halted step has this reason even after a single attempt.
-                if item.attempt > 1 || policy.then == Then::Halt {
+                if item.attempt > 1 || policy.then == OnExhausted::Halt {
                     failure.message = format!("{} ({exhausted})", failure.message);
                 }
                 match policy.then {
-                    Then::ErrorQueue => given_up,
-                    Then::Drop => FailureOutcome::Dropped(DropReason::Exhausted),
-                    Then::Halt => FailureOutcome::Halts(HaltReason::Policy),
+                    OnExhausted::ErrorQueue => given_up,
+                    OnExhausted::Drop => FailureOutcome::Dropped(DropReason::Exhausted),
+                    OnExhausted::Halt => FailureOutcome::Halts(HaltReason::Policy),
                 }
             }
         }
@@ -138,9 +138,9 @@ impl RetryDecider {
 /// Record that must be durable before a batch of the step may run.
 pub(crate) fn before(step: &Step, configuration: &Configuration) -> DurabilityBarrier {
     match step.delivery {
-        Promise::AtMostOnce => DurabilityBarrier::Progress,
-        Promise::ExactlyOnce if step.has_effects(configuration) => DurabilityBarrier::Snapshot,
-        Promise::ExactlyOnce | Promise::AtLeastOnce => DurabilityBarrier::Nothing,
+        DeliveryGuarantee::AtMostOnce => DurabilityBarrier::Progress,
+        DeliveryGuarantee::ExactlyOnce if step.has_effects(configuration) => DurabilityBarrier::Snapshot,
+        DeliveryGuarantee::ExactlyOnce | DeliveryGuarantee::AtLeastOnce => DurabilityBarrier::Nothing,
     }
 }
 
@@ -153,36 +153,36 @@ fn in_time(due: Timestamp) -> Timestamp {
     due.min(Timestamp::LATEST)
 }
 
-fn tried(item: &JobInput<'_>, failure: &Failure, plugs_in: bool, now: Timestamp) -> Tried {
+fn tried(item: &JobInput<'_>, failure: &Failure, plugs_in: bool, now: Timestamp) -> FailedTry {
     let asked = match failure.kind {
         FailureKind::RetryIn(delay) => Some(delay),
         _ => None,
     };
     let first_attempt = item.first_attempt.unwrap_or(now);
     let trouble = trouble(failure, plugs_in);
-    Tried { attempt: item.attempt, first_attempt, now, trouble, asked, hash: item.hash.0 }
+    FailedTry { attempt: item.attempt, first_attempt, now, trouble, asked, hash: item.hash.0 }
 }
 
 /// Class of a failure for the retry policy.
-fn trouble(failure: &Failure, plugs_in: bool) -> Trouble {
+fn trouble(failure: &Failure, plugs_in: bool) -> FailureClass {
     match failure.cause {
-        Some(Cause::Timeout) => return Trouble::Timeout,
-        Some(Cause::Connection) => return Trouble::Connection,
-        Some(Cause::Http(429)) => return Trouble::Http429,
-        Some(Cause::Http(500..)) => return Trouble::Http5xx,
-        Some(Cause::Exit(_)) => return Trouble::Exit,
+        Some(Cause::Timeout) => return FailureClass::Timeout,
+        Some(Cause::Connection) => return FailureClass::Connection,
+        Some(Cause::Http(429)) => return FailureClass::Http429,
+        Some(Cause::Http(500..)) => return FailureClass::Http5xx,
+        Some(Cause::Exit(_)) => return FailureClass::Exit,
         _ => {}
     }
     match failure.kind {
-        FailureKind::Payload => Trouble::Payload,
-        FailureKind::Rejected => Trouble::Rejected,
-        FailureKind::Limit => Trouble::Limit,
-        FailureKind::Output => Trouble::Output,
-        FailureKind::Retry | FailureKind::RetryIn(_) => Trouble::Asked,
-        FailureKind::Panicked => Trouble::Panic,
-        FailureKind::Crashed => Trouble::Crashed,
-        _ if plugs_in => Trouble::Plugin,
-        _ => Trouble::Script,
+        FailureKind::Payload => FailureClass::Payload,
+        FailureKind::Rejected => FailureClass::Rejected,
+        FailureKind::Limit => FailureClass::Limit,
+        FailureKind::Output => FailureClass::Output,
+        FailureKind::Retry | FailureKind::RetryIn(_) => FailureClass::Asked,
+        FailureKind::Panicked => FailureClass::Panic,
+        FailureKind::Crashed => FailureClass::Crashed,
+        _ if plugs_in => FailureClass::Plugin,
+        _ => FailureClass::Script,
     }
 }
 
@@ -193,61 +193,61 @@ pub(crate) fn delayed(
     failure: &Failure,
     at: Timestamp,
     now: Timestamp,
-) -> Delayed {
-    let job = DelayedJob {
+) -> NewParkedJob {
+    let job = ParkedJob {
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
         last_error: Some(failure.to_string()),
         ..parked(item)
     };
-    Delayed { step: step.clone(), due: at, job }
+    NewParkedJob { step: step.clone(), due: at, job }
 }
 
 /// Row of a job while it is being attempted.
-pub(crate) fn started(step: &Address, item: &JobInput<'_>, now: Timestamp) -> Delayed {
-    let job = DelayedJob {
+pub(crate) fn started(step: &Address, item: &JobInput<'_>, now: Timestamp) -> NewParkedJob {
+    let job = ParkedJob {
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
         to: item.to.map(str::to_owned),
         last_error: last_error(item),
-        standing: Standing::Started,
+        standing: ParkReason::Started,
         ..parked(item)
     };
-    Delayed { step: step.clone(), due: now, job }
+    NewParkedJob { step: step.clone(), due: now, job }
 }
 
 /// Row of a job that waits for a gate; its beginning does not count as an attempt.
-pub(crate) fn requeue(step: &Address, item: &JobInput<'_>, due: Timestamp) -> Delayed {
-    let job = DelayedJob {
+pub(crate) fn requeue(step: &Address, item: &JobInput<'_>, due: Timestamp) -> NewParkedJob {
+    let job = ParkedJob {
         attempt: item.attempt.saturating_sub(1),
         first_attempt: item.first_attempt,
         last_error: last_error(item),
         ..parked(item)
     };
-    Delayed { step: step.clone(), due, job }
+    NewParkedJob { step: step.clone(), due, job }
 }
 
 /// Row of a job that is pending in an external system under `handle`.
-pub(crate) fn pending(step: &Address, item: &JobInput<'_>, handle: &str, now: Timestamp) -> Delayed {
-    let job = DelayedJob {
+pub(crate) fn pending(step: &Address, item: &JobInput<'_>, handle: &str, now: Timestamp) -> NewParkedJob {
+    let job = ParkedJob {
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
-        standing: Standing::Pending { handle: handle.to_owned(), since: now },
+        standing: ParkReason::Pending { handle: handle.to_owned(), since: now },
         ..parked(item)
     };
-    Delayed { step: step.clone(), due: NEVER, job }
+    NewParkedJob { step: step.clone(), due: NEVER, job }
 }
 
 /// Row of a job that waits to be submitted again, because the external system does not know it.
-pub(crate) fn resubmit(step: &Address, item: &JobInput<'_>, now: Timestamp) -> Delayed {
-    let job = DelayedJob {
+pub(crate) fn resubmit(step: &Address, item: &JobInput<'_>, now: Timestamp) -> NewParkedJob {
+    let job = ParkedJob {
         attempt: item.attempt,
         first_attempt: item.first_attempt,
         last_error: last_error(item),
-        standing: Standing::Started,
+        standing: ParkReason::Started,
         ..parked(item)
     };
-    Delayed { step: step.clone(), due: now, job }
+    NewParkedJob { step: step.clone(), due: now, job }
 }
 
 /// Row of an output that is due later.
@@ -257,14 +257,14 @@ pub(crate) fn delayed_output(
     to: &str,
     due: Timestamp,
     payload: &[u8],
-) -> Delayed {
-    let job = DelayedJob {
+) -> NewParkedJob {
+    let job = ParkedJob {
         to: Some(to.to_owned()),
         form: JobForm::Json,
         payload: payload.to_vec(),
         ..parked(item)
     };
-    Delayed { step: step.clone(), due: in_time(due), job }
+    NewParkedJob { step: step.clone(), due: in_time(due), job }
 }
 
 /// Error of the last attempt.
@@ -272,15 +272,15 @@ fn last_error(item: &JobInput<'_>) -> Option<String> {
     item.last_error().map(str::to_owned)
 }
 
-fn parked(item: &JobInput<'_>) -> DelayedJob {
-    DelayedJob {
+fn parked(item: &JobInput<'_>) -> ParkedJob {
+    ParkedJob {
         inputs: item.given().map(|(seen, index)| (seen.name.clone(), index)).collect(),
         attempt: 0,
         first_attempt: None,
         last_error: None,
         from_error: item.put_back_from().cloned(),
         to: item.to.map(str::to_owned),
-        standing: Standing::Delayed,
+        standing: ParkReason::Delayed,
         form: form(item),
         payload: item.payload.to_vec(),
         carried: (!item.carried.is_empty()).then(|| item.carried.clone()),

@@ -20,12 +20,12 @@ use crate::processor::chain::{ProcessorChain, shown};
 use crate::processor::monitor_protocol::JobVerdict;
 use crate::processor::{ScriptGroup, SharedResources, StepContext};
 use crate::step::job_attributes::{AttributeExtractor, Lane};
-use tidegate_components::redact::Scrub;
+use tidegate_components::redact::Redactor;
 use tidegate_components::script::{Entry, Outlet, ScriptStep};
-use tidegate_config::{Configuration, Processor, Promise, Take};
+use tidegate_config::{Configuration, Processor, DeliveryGuarantee, InputMode};
 use tidegate_dispatch::{DurabilityBarrier, JobOutcome};
-use tidegate_model::{Address, Clock, Counters, Form, Origins, Status, Timestamp};
-use tidegate_store::{Outcome, Slot, Store};
+use tidegate_model::{Address, Clock, Counters, Form, Origins, ExternalStatus, Timestamp};
+use tidegate_store::{DedupeOutcome, WorkerSlot, Store};
 
 pub(crate) mod failures;
 pub(crate) mod result_builder;
@@ -54,7 +54,7 @@ pub(crate) struct BatchRunner {
     /// Store with the delivery hashes, if the step must not repeat an earlier delivery.
     made_before: Option<Store>,
     generation: u64,
-    scrub: Scrub,
+    scrub: Redactor,
     leash: BatchBudget,
 }
 
@@ -95,7 +95,7 @@ impl BatchRunner {
                     } else {
                         Outlet::Named
                     },
-                    wrapped: step.take == Take::Alts,
+                    wrapped: step.take == InputMode::Alts,
                     entry: Entry::Process,
                 },
             )?)
@@ -109,12 +109,12 @@ impl BatchRunner {
             cards: step.queuer.as_ref().map(AttributeExtractor::new).filter(AttributeExtractor::has_lanes),
             retrying: RetryDecider::new(configuration, step),
             // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
-            crash_limit: (step.delivery != Promise::AtMostOnce).then_some(step.crash_limit),
+            crash_limit: (step.delivery != DeliveryGuarantee::AtMostOnce).then_some(step.crash_limit),
             keeps_records: configuration.keeps_records(step).is_some(),
             made_before: configuration.dedupes(step).then(|| store.clone()),
             address: step.address.clone(),
             generation,
-            scrub: Scrub::new(&step.secrets),
+            scrub: Redactor::new(&step.secrets),
             leash: BatchBudget::new(),
         })
     }
@@ -126,7 +126,7 @@ impl BatchRunner {
 
     /// Runs the jobs of `work` in order. It stops at a job that halts the step, or that blocks the jobs
     /// behind it until its next attempt. It also stops if the batch takes long or has many outputs.
-    pub(crate) fn run(&mut self, work: &BatchInput, slot: &mut Slot, clock: &dyn Clock) -> BatchResult {
+    pub(crate) fn run(&mut self, work: &BatchInput, slot: &mut WorkerSlot, clock: &dyn Clock) -> BatchResult {
         let leash = self.leash.begin();
         let carries = self.gatherer.has_provenance(work);
         let ran = match (&self.runner, &work.portions[..]) {
@@ -204,7 +204,7 @@ impl BatchRunner {
     fn run_each(
         &mut self,
         work: &BatchInput,
-        slot: &mut Slot,
+        slot: &mut WorkerSlot,
         carries: bool,
         (leash, clock): (&budget::BudgetMeter, &dyn Clock),
         mut setback: Option<SetupFailure>,
@@ -244,12 +244,12 @@ impl BatchRunner {
             made.outputs.mark(&mut checkpoint);
             let (cards, runner) = (self.cards.as_ref(), &mut self.runner);
             let attempted = match word {
-                Some(JobVerdict { status: Status::Unknown, .. }) if retrying.is_only_once() => {
+                Some(JobVerdict { status: ExternalStatus::Unknown, .. }) if retrying.is_only_once() => {
                     let why =
                         "the external system does not know it, and `at-most-once` hands no job over again";
                     Err(Failure::new(FailureKind::Rejected, why))
                 }
-                Some(JobVerdict { status: Status::Unknown, .. }) => {
+                Some(JobVerdict { status: ExternalStatus::Unknown, .. }) => {
                     made.ran.stays(retry::resubmit(step, &item, now), JobOutcome::Forgotten);
                     continue;
                 }
@@ -331,7 +331,7 @@ impl BatchRunner {
             let message = format!("the store cannot be searched for earlier deliveries: {error}");
             Failure::new(FailureKind::Failed, message)
         })?;
-        let made = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Output { .. }));
+        let made = |outcome: &Option<DedupeOutcome>| matches!(outcome, Some(DedupeOutcome::Output { .. }));
         Ok(outcomes.iter().zip(handed_on).map(|(outcome, handed_on)| made(outcome) && !handed_on).collect())
     }
 

@@ -9,8 +9,8 @@ use super::request::{BatchJobs, BeginBatch, Delivery, InputSpan, OutputBlock, So
 use super::sinks::Positions;
 use tidegate_config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
 use tidegate_dispatch::DurabilityBarrier;
-use tidegate_model::{Mark, Progress, Segment, Timestamp};
-use tidegate_store::{Append, Changes, Delivered, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
+use tidegate_model::{SourceOffset, Progress, Segment, Timestamp};
+use tidegate_store::{Append, Changes, DedupeRecord, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
 
 /// Committed positions; lists follow the order of the configuration.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct CommittedState {
     /// Last index of each queue.
     pub(crate) heads: Vec<u64>,
     /// Last offset of each source that has one.
-    pub(crate) marks: BTreeMap<usize, Mark>,
+    pub(crate) marks: BTreeMap<usize, SourceOffset>,
     /// Last segment of each source that has one.
     pub(crate) segments: BTreeMap<usize, Segment>,
 }
@@ -139,7 +139,7 @@ impl CommittedState {
         let step = &self.configuration.steps[delivery.step];
         if let Some(keep) = self.configuration.keeps_records(step) {
             let keep_until = later(page.changes.now, keep);
-            let record = |&(hash, outcome)| Delivered { hash, outcome, keep_until };
+            let record = |&(hash, outcome)| DedupeRecord { hash, outcome, keep_until };
             page.changes.deliveries.extend(delivery.outcomes.iter().map(record));
         }
     }
@@ -312,7 +312,7 @@ impl CommittedState {
         })
     }
 
-    fn is_newer_offset(&self, source: usize, mark: &Mark) -> bool {
+    fn is_newer_offset(&self, source: usize, mark: &SourceOffset) -> bool {
         self.marks.get(&source).is_none_or(|last| mark.index > last.index)
     }
 }

@@ -34,7 +34,7 @@ use crate::step::turn;
 use tidegate_config::{Input, QueueRef, Target};
 use tidegate_model::log_target;
 use tidegate_model::{Batch, Clock, Stamp};
-use tidegate_store::{Attempts, Changes, Stop, Store, Writer};
+use tidegate_store::{CrashGuard, Changes, StepStop, Store, Writer};
 
 use self::disk_full::CommitOutcome;
 
@@ -47,7 +47,7 @@ const GROUP_AGE: Duration = Duration::from_millis(5);
 pub(crate) struct Committer {
     pub(crate) writer: Writer,
     pub(crate) store: Store,
-    pub(crate) attempts: Attempts,
+    pub(crate) attempts: CrashGuard,
     /// Changes of the start of the run, committed before all others.
     pub(crate) opening: Option<Changes>,
     pub(crate) ledger: CommittedState,
@@ -75,7 +75,7 @@ struct CommitGroup {
     ticked: Vec<FiredTicks>,
     /// Whether a retention sweep follows.
     lets_go: bool,
-    stopped: Vec<Stop>,
+    stopped: Vec<StepStop>,
     /// External completions, in a separate commit: they are independent of the deliveries.
     told: Completions,
     /// Operator's request, in a commit of its own at the end.
@@ -251,7 +251,7 @@ impl Committer {
     }
 
     /// Records the stops of steps.
-    pub(crate) fn note_stopped(&mut self, stops: Vec<Stop>) -> Result<(), EngineError> {
+    pub(crate) fn note_stopped(&mut self, stops: Vec<StepStop>) -> Result<(), EngineError> {
         if stops.is_empty() {
             return Ok(());
         }

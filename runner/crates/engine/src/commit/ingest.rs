@@ -10,7 +10,7 @@ use super::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed};
 use crate::coordinator::schedules::FiredTicks;
 use tidegate_config::{Configuration, PushSource, QueueRef, Retain};
 use tidegate_model::{DeliveryHash, Timestamp};
-use tidegate_store::{Append, Block, Changes, Delivered, Details, Outcome, ReadError, Store};
+use tidegate_store::{Append, Block, Changes, DedupeRecord, Details, DedupeOutcome, ReadError, Store};
 
 /// Maximum jobs of a piece that is kept in memory for readers …
 const PIECE_JOBS: usize = 1024;
@@ -23,7 +23,7 @@ pub(crate) struct IngestGroup {
     /// New jobs by queue.
     jobs: BTreeMap<QueueRef, Payloads>,
     /// Keys to record, with their queues.
-    keys: Vec<(QueueRef, DeliveryHash, Outcome)>,
+    keys: Vec<(QueueRef, DeliveryHash, DedupeOutcome)>,
     answers: Vec<(PushReply, Result<Pushed, KeyConflict>)>,
     /// Schedules with the number of their jobs and the time up to which their ticks are handled.
     ticked: Vec<(QueueRef, usize, Timestamp)>,
@@ -62,7 +62,7 @@ impl IngestGroup {
                 let first = ledger.heads[queue.0] + 1 + all.len() as u64;
                 let mut remember = |IdempotencyKey { hash, content, .. }: IdempotencyKey, first, jobs| {
                     known.insert(hash, KnownKey { first, jobs, content });
-                    self.keys.push((queue, hash, Outcome::Arrived { first, jobs, content }));
+                    self.keys.push((queue, hash, DedupeOutcome::Arrived { first, jobs, content }));
                 };
                 let start = all.len();
                 if before.is_empty() {
@@ -125,7 +125,7 @@ impl IngestGroup {
         let now = changes.now;
         changes.deliveries.extend(self.keys.iter().map(|&(queue, hash, outcome)| {
             let keep_until = keep_until(configuration, queue, now);
-            Delivered { hash, outcome, keep_until }
+            DedupeRecord { hash, outcome, keep_until }
         }));
     }
 
@@ -230,7 +230,7 @@ fn look_up(pushes: &[Push], store: &Store) -> Result<HashMap<DeliveryHash, Known
     }
     let found = store.deliveries(&hashes)?;
     let arrived = |(hash, outcome)| match outcome {
-        Some(Outcome::Arrived { first, jobs, content }) => Some((hash, KnownKey { first, jobs, content })),
+        Some(DedupeOutcome::Arrived { first, jobs, content }) => Some((hash, KnownKey { first, jobs, content })),
         _ => None,
     };
     Ok(hashes.into_iter().zip(found).filter_map(arrived).collect())

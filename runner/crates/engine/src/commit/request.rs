@@ -5,8 +5,8 @@ use tidegate_plugin::Payloads;
 use crate::coordinator::schedules::FiredTicks;
 use crate::operator::request::PendingRequest;
 use tidegate_dispatch::{BatchId, DurabilityBarrier};
-use tidegate_model::{Counters, DeliveryHash, Mark, Origins, Segment};
-use tidegate_store::{Block, Delayed, DelayedKey, Details, Outcome, Stop};
+use tidegate_model::{Counters, DeliveryHash, SourceOffset, Origins, Segment};
+use tidegate_store::{Block, NewParkedJob, ParkedKey, Details, DedupeOutcome, StepStop};
 
 /// Request to the committer.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) enum CommitRequest {
     /// Jobs may be older than their queues' limit.
     ApplyRetention,
     /// A step has stopped; the record is for later readers of the store.
-    Stopped(Stop),
+    Stopped(StepStop),
 }
 
 /// Durable change of a step. The changes of one step come in order.
@@ -38,7 +38,7 @@ pub(crate) struct BeginBatch {
     pub(crate) before: DurabilityBarrier,
     pub(crate) jobs: BatchJobs,
     /// Rows of its jobs while they are attempted; empty if a snapshot names the jobs.
-    pub(crate) rows: Vec<Delayed>,
+    pub(crate) rows: Vec<NewParkedJob>,
     /// Source positions of its jobs: a begun batch must be found again even if it is never delivered.
     pub(crate) places: SourcePositions,
 }
@@ -62,11 +62,11 @@ pub(crate) struct Delivery {
     pub(crate) outputs: Vec<OutputBlock>,
     pub(crate) errors: Option<OutputBlock>,
     /// Jobs that the step runs again, and outputs that are due later.
-    pub(crate) delayed: Vec<Delayed>,
+    pub(crate) delayed: Vec<NewParkedJob>,
     /// Outcome of each job, if the step keeps delivery records.
-    pub(crate) outcomes: Vec<(DeliveryHash, Outcome)>,
+    pub(crate) outcomes: Vec<(DeliveryHash, DedupeOutcome)>,
     /// Suspects that are cleared by the commit.
-    pub(crate) settles: Vec<tidegate_store::Span>,
+    pub(crate) settles: Vec<tidegate_store::AttemptSpan>,
     pub(crate) counters: Counters,
     /// Bytes of the jobs, as they were read.
     pub(crate) bytes: usize,
@@ -77,7 +77,7 @@ pub(crate) struct Delivery {
 }
 
 /// Source positions of the jobs of a batch, by input, as far as the reader knows them.
-pub(crate) type SourcePositions = Vec<(usize, Option<Mark>, Vec<Segment>)>;
+pub(crate) type SourcePositions = Vec<(usize, Option<SourceOffset>, Vec<Segment>)>;
 
 /// Identity of the jobs of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub(crate) struct BatchJobs {
     /// Ranges of indices, by input, in order.
     pub(crate) spans: Vec<InputSpan>,
     /// Keys of the redelivered jobs.
-    pub(crate) returned: Vec<DelayedKey>,
+    pub(crate) returned: Vec<ParkedKey>,
 }
 
 /// Contiguous jobs of one input.

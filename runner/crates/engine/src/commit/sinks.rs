@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::request::{Delivery, StepChange};
-use tidegate_components::sink::{Sink, SinkError};
+use tidegate_components::sink::{SinkWriter, SinkError};
 use tidegate_config::{Configuration, SinkRef, Target};
 use tidegate_model::SinkPosition;
 
@@ -18,7 +18,7 @@ pub(crate) type FailedSink = (usize, SinkError);
 pub(crate) struct Sinks {
     configuration: Arc<Configuration>,
     /// Sinks in the order of the configuration.
-    sinks: Vec<Sink>,
+    sinks: Vec<SinkWriter>,
     /// Sinks with writes since the last commit.
     dirty: BTreeSet<usize>,
     /// Sinks that accept no more writes in this run, with the errors.
@@ -26,7 +26,7 @@ pub(crate) struct Sinks {
 }
 
 impl Sinks {
-    pub(crate) fn new(configuration: Arc<Configuration>, sinks: Vec<Sink>) -> Self {
+    pub(crate) fn new(configuration: Arc<Configuration>, sinks: Vec<SinkWriter>) -> Self {
         Self { configuration, sinks, dirty: BTreeSet::new(), broken: BTreeMap::new() }
     }
 

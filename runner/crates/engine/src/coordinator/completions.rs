@@ -8,8 +8,8 @@ use crate::processor::monitor_protocol::JobVerdict;
 use crate::runtime::message::CompletionNotice;
 use crate::step::job_attributes::Lane;
 use tidegate_dispatch::{JobKey, PollerCommand, PollerEvent};
-use tidegate_model::{Status, Timestamp};
-use tidegate_store::Completion;
+use tidegate_model::{ExternalStatus, Timestamp};
+use tidegate_store::CompletionRecord;
 
 impl Coordinator {
     /// Requests a poll as soon as possible. All requests before the next poll begins lead to one poll; a
@@ -81,7 +81,7 @@ impl Coordinator {
 impl PendingJobs {
     /// The pending job at `index` that may get this status, or its status if the change is not allowed.
     /// Returns `None` if no job is pending there, or if it has a completion in flight.
-    fn may_tell(&self, index: u64, to: Status) -> Option<Result<JobKey, Status>> {
+    fn may_tell(&self, index: u64, to: ExternalStatus) -> Option<Result<JobKey, ExternalStatus>> {
         let key = *self.by_index.get(&index)?;
         let from = self.monitor.status(key).filter(|from| from.waits())?;
         if self.told.contains_key(&index) {
@@ -91,7 +91,7 @@ impl PendingJobs {
     }
 
     /// Applies a completion that is not durable yet; other answers for the job are ignored until then.
-    fn tell(&mut self, index: u64, status: Status, now: Timestamp) {
+    fn tell(&mut self, index: u64, status: ExternalStatus, now: Timestamp) {
         let Some(&key) = self.by_index.get(&index) else { return };
         self.told.insert(index, key);
         let mut commands = Vec::new();
@@ -106,7 +106,7 @@ impl PendingJobs {
         &mut self,
         job: (JobKey, u64),
         lane: &Lane<'_>,
-        (since, said): (Timestamp, Option<&Completion>),
+        (since, said): (Timestamp, Option<&CompletionRecord>),
         now: Timestamp,
     ) {
         let (key, _) = job;

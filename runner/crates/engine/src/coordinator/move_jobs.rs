@@ -12,7 +12,7 @@ use crate::step::job_buffer::JobBuffer;
 use crate::step::turn;
 use tidegate_dispatch::{Command, Event, InputPort, JobKey, WaitingState};
 use tidegate_model::Timestamp;
-use tidegate_store::DelayedKey;
+use tidegate_store::ParkedKey;
 
 /// Operation of a request on waiting jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Coordinator {
     }
 
     /// Keys of jobs that must not be read: they are in flight, or a request moves them.
-    pub(crate) fn in_flight_redeliveries(&mut self, step: usize) -> BTreeSet<DelayedKey> {
+    pub(crate) fn in_flight_redeliveries(&mut self, step: usize) -> BTreeSet<ParkedKey> {
         // Reads from now on see the store after these moves.
         self.moved[step].retain(|_, over| !*over);
         let on_their_way = self.returned[step].iter().chain(self.turns[step].values());
@@ -221,8 +221,8 @@ impl Coordinator {
     fn moved_picked(
         &mut self,
         step: usize,
-        was: &DelayedKey,
-        stands: Option<&(DelayedKey, tidegate_store::DelayedJob)>,
+        was: &ParkedKey,
+        stands: Option<&(ParkedKey, tidegate_store::ParkedJob)>,
         now: Timestamp,
     ) {
         let Some(shelf) = &mut self.shelves[step] else { return };

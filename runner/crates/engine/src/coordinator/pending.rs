@@ -12,7 +12,7 @@ use crate::step::probe_health::ProbeKind;
 use tidegate_config::{Configuration, Step};
 use tidegate_dispatch::{JobKey, Poller, PollerCommand, PollerEvent};
 use tidegate_model::log_target;
-use tidegate_model::{Address, Status, Timestamp};
+use tidegate_model::{Address, ExternalStatus, Timestamp};
 
 /// Pending jobs of one step.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl PendingJobs {
     /// Releases a pending job that a request cancels, and returns whether it could. A job with a completion
     /// that is in flight or being delivered is not released.
     pub(crate) fn release(&mut self, key: JobKey, now: Timestamp) -> bool {
-        let waits = self.monitor.status(key).is_some_and(Status::waits);
+        let waits = self.monitor.status(key).is_some_and(ExternalStatus::waits);
         let lets_go = waits && !self.told.values().any(|&told| told == key);
         if lets_go {
             self.handle(PollerEvent::Left { key }, now);
@@ -141,13 +141,13 @@ impl Coordinator {
         let statuses: Vec<_> = answers.iter().map(|(key, word)| (*key, word.status)).collect();
         for (key, word) in answers {
             // The first verdict is being made durable.
-            if watch.monitor.status(key).is_some_and(Status::waits) {
+            if watch.monitor.status(key).is_some_and(ExternalStatus::waits) {
                 watch.words.insert(key, word);
             }
         }
         watch.handle(PollerEvent::Answered { ask, answers: &statuses }, now);
         let PendingJobs { monitor, words, .. } = watch;
-        words.retain(|key, _| !monitor.status(*key).is_some_and(Status::waits));
+        words.retain(|key, _| !monitor.status(*key).is_some_and(ExternalStatus::waits));
     }
 
     /// Carries out the commands of the pollers.

@@ -13,15 +13,15 @@ use crate::step::queue_view;
 use crate::step::queue_view::QueueView;
 use tidegate_dispatch::{BatchId, Event, InputPort, JobKey, JobOutcome, ReadId, WaitingState};
 use tidegate_model::Timestamp;
-use tidegate_store::{Delayed, DelayedJob, DelayedKey};
+use tidegate_store::{NewParkedJob, ParkedJob, ParkedKey};
 
 impl Coordinator {
     /// Restores a job that is parked in the store.
     pub(crate) fn restore_parked_job(
         &mut self,
         step: usize,
-        row: &DelayedKey,
-        job: &DelayedJob,
+        row: &ParkedKey,
+        job: &ParkedJob,
         now: Timestamp,
     ) {
         let Some(shelf) = &mut self.shelves[step] else { return self.recall_turn(step, row, job) };
@@ -154,7 +154,7 @@ impl Coordinator {
     }
 
     /// Rows of the jobs of a batch for the time of their attempt.
-    pub(crate) fn begun_rows(&mut self, step: usize, work: &BatchInput, now: Timestamp) -> Vec<Delayed> {
+    pub(crate) fn begun_rows(&mut self, step: usize, work: &BatchInput, now: Timestamp) -> Vec<NewParkedJob> {
         let Some(shelf) = &mut self.shelves[step] else { return Vec::new() };
         let address = &self.configuration.steps[step].address;
         let carries = shelf.gatherer.has_provenance(work);
@@ -166,7 +166,7 @@ impl Coordinator {
     }
 
     /// Records the rows of a batch that may run.
-    pub(crate) fn on_batch_begun(&mut self, step: usize, id: BatchId, rows: Vec<DelayedKey>) {
+    pub(crate) fn on_batch_begun(&mut self, step: usize, id: BatchId, rows: Vec<ParkedKey>) {
         let (Some(shelf), Some(held)) = (&mut self.shelves[step], self.held.get_mut(&id)) else { return };
         for (&key, row) in held.picked.iter().zip(&rows) {
             shelf.stands(key, row);

@@ -6,11 +6,11 @@ use crate::runtime::readers::{ReadAhead, StoreRequest};
 use crate::step::turn;
 use tidegate_dispatch::{Command, Event, InputPort, Turn};
 use tidegate_model::Timestamp;
-use tidegate_store::{DelayedJob, DelayedKey};
+use tidegate_store::{ParkedJob, ParkedKey};
 
 impl Coordinator {
     /// Restores a parked job of an earlier run, if it keeps its place.
-    pub(crate) fn recall_turn(&mut self, step: usize, row: &DelayedKey, job: &DelayedJob) {
+    pub(crate) fn recall_turn(&mut self, step: usize, row: &ParkedKey, job: &ParkedJob) {
         if let Some(turn) = turn::of(&self.configuration.steps[step], job) {
             self.turns[step].insert(turn, row.clone());
             self.dispatcher.park(step, turn, row.due);
@@ -22,7 +22,7 @@ impl Coordinator {
         &mut self,
         step: usize,
         turn: Turn,
-        row: DelayedKey,
+        row: ParkedKey,
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
@@ -35,8 +35,8 @@ impl Coordinator {
     pub(crate) fn turn_moved(
         &mut self,
         step: usize,
-        was: &DelayedKey,
-        stands: Option<DelayedKey>,
+        was: &ParkedKey,
+        stands: Option<ParkedKey>,
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) -> bool {
@@ -66,7 +66,7 @@ impl Coordinator {
     /// Removes the redelivered jobs of a batch from those in flight.
     pub(crate) fn forget_returned(&mut self, work: &BatchInput) {
         let keys = work.portions.iter().flat_map(BatchSlice::returned);
-        let keys: Vec<DelayedKey> = keys.map(|returned| returned.key.clone()).collect();
+        let keys: Vec<ParkedKey> = keys.map(|returned| returned.key.clone()).collect();
         for key in keys {
             for rows in &mut self.returned {
                 rows.remove(&key);

@@ -14,11 +14,11 @@ use super::effect::{MovedRows, RequestEffect, RowAfter, error_text};
 use super::request::{MoveSummary, ParkedJobRef, Request, RequestOutcome};
 use crate::batch::reason;
 use tidegate_components::script::json;
-use tidegate_config::{Configuration, Input, PushSource, QueueRef, Retain, Take};
+use tidegate_config::{Configuration, Input, PushSource, QueueRef, Retain, InputMode};
 use tidegate_model::suggest::{did_you_mean_address, listed};
 use tidegate_model::{Address, Progress, Timestamp, on_one_line};
 use tidegate_store::{
-    Append, Block, Changes, Delayed, DelayedJob, DelayedKey, Details, JobForm, Standing, Store, Trim,
+    Append, Block, Changes, NewParkedJob, ParkedJob, ParkedKey, Details, JobForm, ParkReason, Store, Trim,
     TrimWhen,
 };
 
@@ -145,7 +145,7 @@ fn retry(
             job = with_payload(configuration, &step, job, payload)?;
         }
         // Time 0 makes the job due even if the clock is set back later.
-        let delayed = Delayed { step, due: Timestamp(0), job: DelayedJob { from_error, ..job } };
+        let delayed = NewParkedJob { step, due: Timestamp(0), job: ParkedJob { from_error, ..job } };
         changes.delayed.push(delayed);
         handled.finish(index, index);
     }
@@ -157,12 +157,12 @@ fn retry(
 fn with_payload(
     configuration: &Configuration,
     step: &Address,
-    job: DelayedJob,
+    job: ParkedJob,
     payload: &str,
-) -> Result<DelayedJob, String> {
+) -> Result<ParkedJob, String> {
     json::check(payload.as_bytes()).map_err(|error| format!("the payload is no JSON: {error}"))?;
     let declared = configuration.steps.iter().find(|declared| declared.address == *step);
-    if declared.is_some_and(|step| step.take != Take::From) {
+    if declared.is_some_and(|step| step.take != InputMode::From) {
         let parts: BTreeMap<String, &RawValue> = serde_json::from_str(payload).unwrap_or_default();
         let wanted = || job.inputs.iter().map(|(binding, _)| binding.as_str());
         if parts.len() != job.inputs.len() || !wanted().all(|binding| parts.contains_key(binding)) {
@@ -170,11 +170,11 @@ fn with_payload(
             return Err(format!("the payload of a job of `{step}` must be an object with {wanted}"));
         }
     }
-    Ok(DelayedJob { form: JobForm::Json, payload: on_one_line(payload.trim()).into_bytes(), ..job })
+    Ok(ParkedJob { form: JobForm::Json, payload: on_one_line(payload.trim()).into_bytes(), ..job })
 }
 
 /// Job of an error record, and the step that runs it again.
-fn failed_job(configuration: &Configuration, record: &[u8]) -> Result<(Address, DelayedJob), String> {
+fn failed_job(configuration: &Configuration, record: &[u8]) -> Result<(Address, ParkedJob), String> {
     let failed: FailedJobRecord<'_> =
         serde_json::from_slice(record).map_err(|error| format!("the error record is malformed: {error}"))?;
     let name = format!("{}/{}", failed.pipeline, failed.step);
@@ -194,14 +194,14 @@ fn failed_job(configuration: &Configuration, record: &[u8]) -> Result<(Address, 
     if let Some((lost, _)) = inputs.iter().find(|(name, _)| !known(name)) {
         return Err(format!("its step `{name}` no longer reads `{lost}`"));
     }
-    let job = DelayedJob {
+    let job = ParkedJob {
         inputs,
         attempt: failed.attempt,
         last_error: Some(reason::shortened(failed.message)),
         form,
         payload,
         carried: failed.meta.map(|meta| meta.get().to_owned()),
-        ..DelayedJob::default()
+        ..ParkedJob::default()
     };
     Ok((step.address.clone(), job))
 }
@@ -262,7 +262,7 @@ fn hasten(
     mut changes: Changes,
 ) -> Result<RequestEffect, String> {
     let position = position(configuration, step)?;
-    let keys: Vec<DelayedKey> = rows.iter().map(|row| row.key(step)).collect();
+    let keys: Vec<ParkedKey> = rows.iter().map(|row| row.key(step)).collect();
     let found = store.delayed(&keys).map_err(|error| error_text(&error))?;
     let (mut moved, mut places) = (MoveSummary::default(), Vec::with_capacity(keys.len()));
     for (key, job) in keys.into_iter().zip(found) {
@@ -271,16 +271,16 @@ fn hasten(
                 moved.gone += 1;
                 RowAfter::Gone
             }
-            Some(job) if job.standing == Standing::Delayed && key.due > changes.now => {
+            Some(job) if job.standing == ParkReason::Delayed && key.due > changes.now => {
                 moved.jobs += 1;
                 changes.undelayed.push(key.clone());
-                changes.delayed.push(Delayed { step: step.clone(), due: earlier(key.due), job });
+                changes.delayed.push(NewParkedJob { step: step.clone(), due: earlier(key.due), job });
                 RowAfter::Delayed(changes.delayed.len() - 1)
             }
             Some(job) => {
                 match job.standing {
-                    Standing::Pending { .. } | Standing::Told { .. } => moved.busy += 1,
-                    Standing::Delayed | Standing::Started => moved.gone += 1,
+                    ParkReason::Pending { .. } | ParkReason::Told { .. } => moved.busy += 1,
+                    ParkReason::Delayed | ParkReason::Started => moved.gone += 1,
                 }
                 RowAfter::Same(Box::new(job))
             }

@@ -17,15 +17,15 @@ use crate::commit::request::OutputBlock;
 use crate::recovery::start_position;
 use tidegate_config::{Configuration, Input, Step};
 use tidegate_model::{Address, Batch, DeliveryHash, Origins, Progress, key_hash};
-use tidegate_store::{Append, Changes, DelayedJob, Delivered, Outcome, ReadError, Store};
+use tidegate_store::{Append, Changes, ParkedJob, DedupeRecord, DedupeOutcome, ReadError, Store};
 
 /// Maximum length of a handle in a reason, in characters.
 const HANDLE_MAX: usize = 200;
 /// Time for which a drop is remembered …
 const REMEMBERED: Duration = Duration::from_hours(7 * 24);
 /// … and the outcomes that distinguish a dropped job from a dropped output.
-const JOB_DROPPED: Outcome = Outcome::Error;
-const OUTPUT_DROPPED: Outcome = Outcome::Nothing;
+const JOB_DROPPED: DedupeOutcome = DedupeOutcome::Error;
+const OUTPUT_DROPPED: DedupeOutcome = DedupeOutcome::Nothing;
 
 /// Kind of a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,11 +132,11 @@ pub fn dropped(
 }
 
 /// Records a drop, so that `job show` can report it later.
-fn remember(step: &Step, inputs: &[(String, u64)], outcome: Outcome, changes: &mut Changes) {
+fn remember(step: &Step, inputs: &[(String, u64)], outcome: DedupeOutcome, changes: &mut Changes) {
     let keep_until = later(changes.now, REMEMBERED);
     let records = inputs.iter().map(|(input, index)| {
         let hash = drop_hash(&step.address, input, *index);
-        Delivered { hash, outcome, keep_until }
+        DedupeRecord { hash, outcome, keep_until }
     });
     changes.deliveries.extend(records);
 }
@@ -201,7 +201,7 @@ fn of_rows(
     Ok(taken)
 }
 
-fn is_free(job: &DelayedJob, wanted: &CancelTarget<'_>) -> bool {
+fn is_free(job: &ParkedJob, wanted: &CancelTarget<'_>) -> bool {
     match job.standing.status() {
         // The external system has completed the job, and the completion must be delivered.
         Some(status) => wanted.pending && status.waits(),
@@ -270,8 +270,8 @@ fn write_records(
         while let Some(mut item) = gatherer.next(&mut walk, carries) {
             // The record has the number of attempts made, and not the number of the next one.
             item.attempt = item.attempt.saturating_sub(1);
-            let outcome = if errors.is_some() { Outcome::Error } else { Outcome::Nothing };
-            let record = |keep_until| Delivered { hash: item.hash, outcome, keep_until };
+            let outcome = if errors.is_some() { DedupeOutcome::Error } else { DedupeOutcome::Nothing };
+            let record = |keep_until| DedupeRecord { hash: item.hash, outcome, keep_until };
             amendment.changes.deliveries.extend(keep_until.map(record));
             if errors.is_none() {
                 continue;

@@ -14,10 +14,10 @@ use super::pending_index::PendingIndex;
 use super::request::{CompletionOutcome, ParkedJobRef, RequestOutcome};
 use crate::commit::committed_state::later;
 use crate::processor::monitor_protocol::JobVerdict;
-use tidegate_config::{Configuration, PluginStep, Processor, Step, Take};
-use tidegate_model::{Address, DeliveryHash, Status, Timestamp, delivery_hash, key_hash, piece_hash};
+use tidegate_config::{Configuration, PluginStep, Processor, Step, InputMode};
+use tidegate_model::{Address, DeliveryHash, ExternalStatus, Timestamp, delivery_hash, key_hash, piece_hash};
 use tidegate_store::{
-    Changes, Completion, Delayed, DelayedJob, DelayedKey, Delivered, NEVER, Outcome, ReadError, Standing,
+    Changes, CompletionRecord, NewParkedJob, ParkedJob, ParkedKey, DedupeRecord, NEVER, DedupeOutcome, ReadError, ParkReason,
     Store,
 };
 
@@ -41,7 +41,7 @@ pub(crate) struct ExternalCompletion<'a> {
     pub(crate) step: usize,
     pub(crate) index: u64,
     pub(crate) token: &'a str,
-    pub(crate) completion: &'a Completion,
+    pub(crate) completion: &'a CompletionRecord,
     pub(crate) row: Option<ParkedJobRef>,
 }
 
@@ -68,7 +68,7 @@ pub fn claim(
         let inputs = step.inputs.iter().enumerate();
         for (at, input) in inputs.filter(|(_, input)| input.address == *queue) {
             let name = input.hash_name();
-            if step.take != Take::Join {
+            if step.take != InputMode::Join {
                 if !accepts(hash_of(step, &[(name, index)])) {
                     continue;
                 }
@@ -80,7 +80,7 @@ pub fn claim(
                 return Ok(claim(row));
             }
             // Only the job itself has the other parts of its tuple.
-            let is_it = |job: &DelayedJob| accepts(hash_of(step, &job.inputs));
+            let is_it = |job: &ParkedJob| accepts(hash_of(step, &job.inputs));
             let row = whereabouts.find(store, step, (at, index), is_it)?;
             if row.is_some() || store.delivery(record(step, token))?.is_some() {
                 return Ok(claim(row));
@@ -104,19 +104,19 @@ fn pieces(step: &Step) -> (u32, u32) {
 ///
 /// # Errors
 /// The reason for which it is malformed, as a sentence fragment.
-pub fn completion_of(body: &[u8]) -> Result<Completion, String> {
+pub fn completion_of(body: &[u8]) -> Result<CompletionRecord, String> {
     let raw: &RawValue = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let word = JobVerdict::read(raw)?.ok_or("`null` is not a status of the job")?;
     let result = word.result.map(|result| result.get().to_owned());
-    Ok(Completion { status: word.status, result, reason: word.reason })
+    Ok(CompletionRecord { status: word.status, result, reason: word.reason })
 }
 
 /// Whether `step` can deliver the result.
 ///
 /// # Errors
 /// The reason for a refusal, as a sentence fragment.
-pub fn check(step: &Step, completion: &Completion) -> Result<(), String> {
-    if completion.status != Status::Committed || completion.result.is_none() {
+pub fn check(step: &Step, completion: &CompletionRecord) -> Result<(), String> {
+    if completion.status != ExternalStatus::Committed || completion.result.is_none() {
         return Ok(());
     }
     let mut outputs = Outputs::new(step.outputs.iter().map(|output| output.binding.as_str()));
@@ -133,21 +133,21 @@ pub(crate) fn complete(
     let step = &configuration.steps[told.step];
     let ExternalCompletion { index, completion, .. } = *told;
     let (record, content) = (record(step, told.token), completion.content());
-    let keys: Vec<DelayedKey> = told.row.iter().map(|row| row.key(&step.address)).collect();
+    let keys: Vec<ParkedKey> = told.row.iter().map(|row| row.key(&step.address)).collect();
     let found = store.delayed(&keys).map_err(|error| error_text(&error))?.pop().flatten();
-    let is_it = |job: &DelayedJob| job.inputs.iter().any(|&(_, other)| other == index);
-    let job = found.filter(is_it).filter(|job| job.standing.status().is_some_and(Status::waits));
+    let is_it = |job: &ParkedJob| job.inputs.iter().any(|&(_, other)| other == index);
+    let job = found.filter(is_it).filter(|job| job.standing.status().is_some_and(ExternalStatus::waits));
     let done = |changes, completed| Ok(RequestEffect::new(changes, RequestOutcome::Completed(completed)));
     let Some(job) = job else {
         let before = store.delivery(record).map_err(|error| error_text(&error))?;
         let completed = match before {
-            Some(Outcome::Told { content: before, .. }) if before == content => CompletionOutcome::Duplicate,
-            Some(Outcome::Told { status, .. }) => CompletionOutcome::Conflict { status },
+            Some(DedupeOutcome::Told { content: before, .. }) if before == content => CompletionOutcome::Duplicate,
+            Some(DedupeOutcome::Told { status, .. }) => CompletionOutcome::Conflict { status },
             _ => CompletionOutcome::NotPending,
         };
         return done(changes, completed);
     };
-    let (from, status) = (job.standing.status().unwrap_or(Status::Pending), completion.status);
+    let (from, status) = (job.standing.status().unwrap_or(ExternalStatus::Pending), completion.status);
     if from == status {
         return done(changes, CompletionOutcome::Duplicate);
     }
@@ -159,22 +159,22 @@ pub(crate) fn complete(
     let due = if status.waits() { NEVER } else { Timestamp(0) };
     let (step, keep_until) = (step.address.clone(), later(changes.now, KNOWN));
     changes.undelayed.extend(keys);
-    changes.delayed.push(Delayed { step, due, job: said_of(job, completion.clone()) });
-    let outcome = Outcome::Told { status, content };
-    changes.deliveries.push(Delivered { hash: record, outcome, keep_until });
+    changes.delayed.push(NewParkedJob { step, due, job: said_of(job, completion.clone()) });
+    let outcome = DedupeOutcome::Told { status, content };
+    changes.deliveries.push(DedupeRecord { hash: record, outcome, keep_until });
     let mut amendment = RequestEffect::new(changes, RequestOutcome::Completed(CompletionOutcome::Taken));
     amendment.told = true;
     Ok(amendment)
 }
 
-fn said_of(job: DelayedJob, completion: Completion) -> DelayedJob {
+fn said_of(job: ParkedJob, completion: CompletionRecord) -> ParkedJob {
     let standing = match job.standing {
-        Standing::Pending { handle, since } | Standing::Told { handle, since, .. } => {
-            Standing::Told { handle, since, completion }
+        ParkReason::Pending { handle, since } | ParkReason::Told { handle, since, .. } => {
+            ParkReason::Told { handle, since, completion }
         }
         other => other,
     };
-    DelayedJob { standing, ..job }
+    ParkedJob { standing, ..job }
 }
 
 fn hash_of(step: &Step, inputs: &[(String, u64)]) -> DeliveryHash {

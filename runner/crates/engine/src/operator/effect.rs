@@ -6,7 +6,7 @@ use super::request::RequestOutcome;
 use crate::error::Chain;
 use tidegate_config::QueueRef;
 use tidegate_model::Progress;
-use tidegate_store::{Changes, DelayedJob, DelayedKey, ReadError};
+use tidegate_store::{Changes, ParkedJob, ParkedKey, ReadError};
 
 /// Effect of a request.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct RequestEffect {
 #[derive(Debug)]
 pub(crate) struct MovedRows {
     pub(crate) step: usize,
-    pub(crate) rows: Vec<(DelayedKey, RowAfter)>,
+    pub(crate) rows: Vec<(ParkedKey, RowAfter)>,
     /// Indices of the input that are accounted for now.
     pub(crate) jobs: Vec<u64>,
     /// Indices that were accounted for before, or that do not exist.
@@ -42,7 +42,7 @@ pub(crate) enum RowAfter {
     /// The job left the store.
     Gone,
     /// The row is unchanged.
-    Same(Box<DelayedJob>),
+    Same(Box<ParkedJob>),
     /// The row is at this position of the newly parked jobs.
     Delayed(usize),
 }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use super::request::ParkedJobRef;
 use tidegate_config::Step;
 use tidegate_model::Address;
-use tidegate_store::{DelayedJob, DelayedKey, NEVER, ReadError, Store};
+use tidegate_store::{ParkedJob, ParkedKey, NEVER, ReadError, Store};
 
 /// Maximum number of rows scanned together, and of their bytes.
 const PAGE: usize = 4096;
@@ -38,7 +38,7 @@ impl PendingIndex {
         store: &Store,
         step: &Step,
         (input, index): (usize, u64),
-        is_it: impl Fn(&DelayedJob) -> bool,
+        is_it: impl Fn(&ParkedJob) -> bool,
     ) -> Result<Option<ParkedJobRef>, ReadError> {
         // The data is consistent after every statement, so it is usable after a panic.
         let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +67,7 @@ impl StepPendingIndex {
         }
         let anew = self.last == 0;
         loop {
-            let after = DelayedKey { step: step.address.clone(), due: NEVER, sequence: self.last };
+            let after = ParkedKey { step: step.address.clone(), due: NEVER, sequence: self.last };
             let found = store.due(&step.address, NEVER, Some(&after), PAGE, PAGE_BYTES)?;
             let Some((last, _)) = found.last() else { break };
             self.last = last.sequence;

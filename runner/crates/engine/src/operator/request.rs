@@ -5,8 +5,8 @@ use std::fmt;
 use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
-use tidegate_model::{Address, Soon, Status, Timestamp};
-use tidegate_store::{Completion, DelayedKey};
+use tidegate_model::{Address, NextPoll, ExternalStatus, Timestamp};
+use tidegate_store::{CompletionRecord, ParkedKey};
 
 /// Requested change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub enum Request {
     Poll { step: Address },
     /// Complete the pending job that the step made of the one at `index`. The external system has shown its
     /// token. `row` is the job's row, if the coordinator does not know it.
-    Complete { step: Address, index: u64, token: String, completion: Completion, row: Option<ParkedJobRef> },
+    Complete { step: Address, index: u64, token: String, completion: CompletionRecord, row: Option<ParkedJobRef> },
 }
 
 /// Key of a parked job of a known step.
@@ -74,7 +74,7 @@ pub enum RequestOutcome {
     Polls {
         /// Number of pending jobs.
         pending: u64,
-        soon: Soon,
+        soon: NextPoll,
     },
     Completed(CompletionOutcome),
 }
@@ -88,9 +88,9 @@ pub enum CompletionOutcome {
     /// The same completion was accepted before.
     Duplicate,
     /// Another completion was accepted before.
-    Conflict { status: Status },
+    Conflict { status: ExternalStatus },
     /// The job has this status, which cannot become the reported one.
-    Refused { from: Status },
+    Refused { from: ExternalStatus },
     /// The job is not pending.
     NotPending,
 }
@@ -119,14 +119,14 @@ pub(crate) struct PendingRequest {
 }
 
 impl ParkedJobRef {
-    pub(crate) fn of(key: &DelayedKey) -> Self {
+    pub(crate) fn of(key: &ParkedKey) -> Self {
         Self { due: key.due, sequence: key.sequence }
     }
 
     /// Store key of the row in `step`.
     #[must_use]
-    pub fn key(self, step: &Address) -> DelayedKey {
-        DelayedKey { step: step.clone(), due: self.due, sequence: self.sequence }
+    pub fn key(self, step: &Address) -> ParkedKey {
+        ParkedKey { step: step.clone(), due: self.due, sequence: self.sequence }
     }
 }
 

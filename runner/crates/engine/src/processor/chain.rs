@@ -16,7 +16,7 @@ use tidegate_components::http::HttpStep;
 use tidegate_components::script::json;
 use tidegate_components::script::{Entry, Outlet};
 use tidegate_config::{
-    Configuration, HttpRequest, PluginStep, Processor, Script, SinkKind, SinkRef, Step, StepFilter, Take,
+    Configuration, HttpRequest, PluginStep, Processor, Script, SinkKind, SinkRef, Step, StepFilter, InputMode,
     Target,
 };
 
@@ -77,7 +77,7 @@ impl ProcessorChain {
             owner.script(&ScriptGroup {
                 scripts,
                 filter: if first { &step.filter } else { &none },
-                wrapped: first && step.take == Take::Alts,
+                wrapped: first && step.take == InputMode::Alts,
                 outlet: match (last, named) {
                     (false, _) => Outlet::Next,
                     (true, true) => Outlet::Named,

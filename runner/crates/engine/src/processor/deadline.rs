@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use tidegate_plugin::{Cause, Failure, FailureKind};
 
-use tidegate_components::plugin::Ticks;
+use tidegate_components::plugin::CoarseClock;
 use tidegate_model::format_duration;
 
 /// Remaining time of the current attempt.
 #[derive(Debug)]
 pub(crate) struct AttemptDeadline {
     timeout: Option<Duration>,
-    ticks: Ticks,
+    ticks: CoarseClock,
     /// Time at which the attempt would have begun without pauses.
     begun_nanos: u64,
 }
 
 impl AttemptDeadline {
     pub(crate) fn new(timeout: Option<Duration>) -> Self {
-        Self { timeout, ticks: Ticks::fit_for(timeout), begun_nanos: 0 }
+        Self { timeout, ticks: CoarseClock::fit_for(timeout), begun_nanos: 0 }
     }
 
     /// Starts an attempt, or resumes one that has used `spent`.

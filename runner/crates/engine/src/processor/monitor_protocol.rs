@@ -8,15 +8,15 @@ use tidegate_plugin::{Failure, FailureKind, Outputs};
 
 use tidegate_components::outputs_from_json::give;
 use tidegate_dispatch::JobKey;
-use tidegate_model::Status;
-use tidegate_store::{Completion, DelayedJob, DelayedKey};
+use tidegate_model::ExternalStatus;
+use tidegate_store::{CompletionRecord, ParkedJob, ParkedKey};
 
 /// Pending jobs of a step to poll.
 #[derive(Debug)]
 pub(crate) struct StatusQuery {
     pub(crate) step: usize,
     pub(crate) ask: u64,
-    pub(crate) jobs: Vec<(JobKey, DelayedKey)>,
+    pub(crate) jobs: Vec<(JobKey, ParkedKey)>,
 }
 
 /// Decoded answer.
@@ -32,7 +32,7 @@ pub(crate) struct StatusReport {
 /// Verdict of an external system about a job.
 #[derive(Clone, Debug)]
 pub(crate) struct JobVerdict {
-    pub(crate) status: Status,
+    pub(crate) status: ExternalStatus,
     /// Result as JSON; `None`: the job itself.
     pub(crate) result: Option<Box<RawValue>>,
     pub(crate) reason: Option<String>,
@@ -55,8 +55,8 @@ enum Job<'a> {
 }
 
 /// Encodes jobs for a monitor, as JSON. Jobs that are no longer pending are left out.
-pub(crate) fn encode_query(jobs: &[(JobKey, DelayedJob)]) -> serde_json::Result<Vec<u8>> {
-    let question = |(_, job): &'_ (JobKey, DelayedJob)| {
+pub(crate) fn encode_query(jobs: &[(JobKey, ParkedJob)]) -> serde_json::Result<Vec<u8>> {
+    let question = |(_, job): &'_ (JobKey, ParkedJob)| {
         let (handle, since, _) = job.standing.outside()?;
         let text = String::from_utf8_lossy(&job.payload);
         let index = job.inputs.first().map_or(0, |&(_, index)| index);
@@ -80,7 +80,7 @@ pub(crate) fn encode_query(jobs: &[(JobKey, DelayedJob)]) -> serde_json::Result<
 ///
 /// # Errors
 /// The reason for which it is malformed, as a sentence fragment.
-pub(crate) fn read(answer: &[u8], jobs: &[(JobKey, DelayedJob)]) -> Result<StatusReport, String> {
+pub(crate) fn read(answer: &[u8], jobs: &[(JobKey, ParkedJob)]) -> Result<StatusReport, String> {
     let mut seen = StatusReport::default();
     if let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(answer) {
         if list.len() != jobs.len() {
@@ -146,8 +146,8 @@ impl JobVerdict {
                 .map_err(|error| format!("`{}` has no `status` that is a text: {error}", beginning(raw)))?,
             _ => return Err(format!("`{}` is neither a status nor a map with one", beginning(raw))),
         };
-        let Some(status) = Status::parse(&told.status) else {
-            let words = Status::ALL.map(|status| format!("`{}`", status.as_str())).join(", ");
+        let Some(status) = ExternalStatus::parse(&told.status) else {
+            let words = ExternalStatus::ALL.map(|status| format!("`{}`", status.as_str())).join(", ");
             return Err(format!("`{}` is an unknown status; use one of {words}", beginning(raw)));
         };
         let reason = told.reason.map(|reason| match reason {
@@ -158,8 +158,8 @@ impl JobVerdict {
     }
 
     /// Verdict of an external completion.
-    pub(crate) fn of(completion: &Completion) -> Self {
-        let Completion { status, result, reason } = completion.clone();
+    pub(crate) fn of(completion: &CompletionRecord) -> Self {
+        let CompletionRecord { status, result, reason } = completion.clone();
         // The completion was checked when it was accepted.
         let result = result.and_then(|result| RawValue::from_string(result).ok());
         Self { status, result, reason }
@@ -170,7 +170,7 @@ impl JobVerdict {
     /// # Errors
     /// The job was rejected.
     pub(crate) fn settle(&self, job: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
-        if self.status == Status::Invalid {
+        if self.status == ExternalStatus::Invalid {
             let reason = self
                 .reason
                 .as_deref()
@@ -201,14 +201,14 @@ fn beginning(raw: &RawValue) -> &str {
 mod tests {
     use super::*;
     use tidegate_model::Timestamp;
-    use tidegate_store::Standing;
+    use tidegate_store::ParkReason;
 
-    fn pending(handles: &[&str]) -> Vec<(JobKey, DelayedJob)> {
+    fn pending(handles: &[&str]) -> Vec<(JobKey, ParkedJob)> {
         let job = |(at, handle): (u64, &&str)| {
-            let standing = Standing::Pending { handle: (*handle).to_owned(), since: Timestamp(7) };
+            let standing = ParkReason::Pending { handle: (*handle).to_owned(), since: Timestamp(7) };
             let payload = format!("{{\"id\":{at}}}").into_bytes();
             let inputs = vec![("p/in".to_owned(), at)];
-            (JobKey(at), DelayedJob { inputs, standing, payload, ..DelayedJob::default() })
+            (JobKey(at), ParkedJob { inputs, standing, payload, ..ParkedJob::default() })
         };
         (1..).zip(handles).map(job).collect()
     }

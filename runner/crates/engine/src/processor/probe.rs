@@ -8,9 +8,9 @@ use tidegate_plugin::{Failure, Job, Outputs, Payloads};
 use super::chain::shown;
 use super::deadline::AttemptDeadline;
 use super::{ProcessorStage, ScriptGroup, SharedResources, StepContext};
-use tidegate_components::redact::Scrub;
+use tidegate_components::redact::Redactor;
 use tidegate_components::script::{Entry, Outlet};
-use tidegate_config::{Configuration, Inquiry, Limits, Processor, Step, StepFilter};
+use tidegate_config::{Configuration, ProbeConfig, Limits, Processor, Step, StepFilter};
 use tidegate_model::{Address, Timestamp, delivery_hash};
 
 /// Gate or monitor of a step.
@@ -21,7 +21,7 @@ pub(crate) struct Probe {
     allowance: AttemptDeadline,
     entry: Entry,
     outputs: Outputs,
-    scrub: Scrub,
+    scrub: Redactor,
 }
 
 impl Probe {
@@ -30,7 +30,7 @@ impl Probe {
     pub(crate) fn new(
         configuration: &Configuration,
         step: &Step,
-        (inquiry, entry): (&Inquiry, Entry),
+        (inquiry, entry): (&ProbeConfig, Entry),
         common: &SharedResources<'_>,
     ) -> Result<Self, String> {
         let (limits, filter, file) =
@@ -63,7 +63,7 @@ impl Probe {
             allowance: AttemptDeadline::new(Some(inquiry.timeout)),
             entry,
             outputs: Outputs::new([""]),
-            scrub: Scrub::new(&inquiry.secrets),
+            scrub: Redactor::new(&inquiry.secrets),
         })
     }
 

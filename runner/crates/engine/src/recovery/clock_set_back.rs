@@ -16,7 +16,7 @@ use crate::runtime::message::Message;
 use tidegate_config::Configuration;
 use tidegate_model::log_target;
 use tidegate_model::{Address, Clock, Timestamp, format_duration};
-use tidegate_store::{NEVER, ReadError, Standing, Store};
+use tidegate_store::{NEVER, ReadError, ParkReason, Store};
 
 /// Minimum jump that is corrected; after a smaller one, jobs wait that much longer.
 const SET_BACK_MIN: Duration = Duration::from_secs(1);
@@ -122,7 +122,7 @@ impl SetBack {
             let Some((end, _)) = page.last() else { return Ok(()) };
             after = Some(end.clone());
             let waits = page.iter().filter(|(key, job)| {
-                let is_timed = key.due < NEVER && job.standing == Standing::Delayed;
+                let is_timed = key.due < NEVER && job.standing == ParkReason::Delayed;
                 is_timed && key.due > self.last && key.sequence <= last
             });
             let rows: Vec<ParkedJobRef> = waits.map(|(key, _)| ParkedJobRef::of(key)).collect();

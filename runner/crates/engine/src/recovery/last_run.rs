@@ -1,14 +1,14 @@
 //! Last run: logs the plugin code that may have crashed the last run.
 
 use tidegate_components::plugin::{Setup, Setups};
-use tidegate_config::{Configuration, PluginStep, Processor, Step, Take};
+use tidegate_config::{Configuration, PluginStep, Processor, Step, InputMode};
 use tidegate_model::log_target;
 use tidegate_model::suggest::listed;
-use tidegate_store::Attempts;
+use tidegate_store::CrashGuard;
 
 /// Logs the work in progress when the last run died. Returns a record that lasts as long as plugins are in
 /// this process.
-pub(crate) fn tell(configuration: &Configuration, attempts: &Attempts, setups: &Setups) -> Option<Setup> {
+pub(crate) fn tell(configuration: &Configuration, attempts: &CrashGuard, setups: &Setups) -> Option<Setup> {
     let mut told = false;
     for step in configuration.steps.iter().filter(|step| !step.isolate) {
         let plugins: Vec<String> = plugins_of(step).collect();
@@ -35,12 +35,12 @@ pub(crate) fn tell(configuration: &Configuration, attempts: &Attempts, setups: &
 /// Beginning of the record while plugins are in the process.
 const LOADED: &str = "its process could run code of";
 
-fn tell_of_jobs(step: &Step, plugins: &str, attempts: &Attempts) -> bool {
+fn tell_of_jobs(step: &Step, plugins: &str, attempts: &CrashGuard) -> bool {
     // Jobs of a join are identified by the whole tuple.
-    let inputs = step.inputs.iter().filter(|_| step.take != Take::Join);
+    let inputs = step.inputs.iter().filter(|_| step.take != InputMode::Join);
     let mut told = false;
     for input in inputs {
-        let name = if step.take == Take::Alts { input.binding.clone() } else { input.address.to_string() };
+        let name = if step.take == InputMode::Alts { input.binding.clone() } else { input.address.to_string() };
         for (first, last) in attempts.suspects(&step.address, &name) {
             let jobs = if first == last { format!("job {first}") } else { format!("jobs {first} to {last}") };
             tracing::warn!(target: log_target::ENGINE, step = %step.address, "the last run was killed or crashed while {plugins} ran {jobs} of `{}`", input.address);

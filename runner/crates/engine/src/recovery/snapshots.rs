@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::EngineError;
-use tidegate_config::{Promise, Step, Take};
+use tidegate_config::{DeliveryGuarantee, Step, InputMode};
 use tidegate_dispatch::RecoveredBatch;
 use tidegate_model::Progress;
 use tidegate_model::log_target;
@@ -94,8 +94,8 @@ fn verdicts(
 ) -> Vec<SnapshotVerdict> {
     let mut next: Vec<u64> = progress.iter().map(|progress| progress.watermark() + 1).collect();
     let verdict = |snapshot| match step.delivery {
-        Promise::AtMostOnce => forgone(step, progress, snapshot),
-        Promise::ExactlyOnce | Promise::AtLeastOnce => verdict(step, &mut next, kept, snapshot),
+        DeliveryGuarantee::AtMostOnce => forgone(step, progress, snapshot),
+        DeliveryGuarantee::ExactlyOnce | DeliveryGuarantee::AtLeastOnce => verdict(step, &mut next, kept, snapshot),
     };
     snapshots.iter().map(verdict).collect()
 }
@@ -135,11 +135,11 @@ fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> 
             }
         }
     }
-    if (step.take == Take::Join) != (inputs.len() > 1) || step.take == Take::Join && inputs.len() < next.len()
+    if (step.take == InputMode::Join) != (inputs.len() > 1) || step.take == InputMode::Join && inputs.len() < next.len()
     {
         return SnapshotVerdict::Unrecoverable("it joins other inputs than before".to_owned());
     }
-    if step.delivery != Promise::ExactlyOnce {
+    if step.delivery != DeliveryGuarantee::ExactlyOnce {
         return SnapshotVerdict::Unrecoverable("it no longer promises exactly-once".to_owned());
     }
     if inputs.iter().all(|&(input, first)| first + snapshot.jobs <= next[input]) {

@@ -12,18 +12,18 @@ use crate::commit::committed_state::trims_by_age;
 use crate::coordinator::Coordinator;
 use crate::error::{Chain, EngineError};
 use crate::step::job_attributes::AttributeExtractor;
-use tidegate_components::sink::Sink;
-use tidegate_components::source::{Reader, Source};
+use tidegate_components::sink::SinkWriter;
+use tidegate_components::source::{Reader, SourceLog};
 use tidegate_config::{
     BeginAt, Configuration, GateRef, Input, OutputOrder, PushSource, QueueRef, SinkRef, SourceKind,
-    SourceRef, Step, Take, Target,
+    SourceRef, Step, InputMode, Target,
 };
 use tidegate_dispatch::{
     BatchComposition, DurabilityBarrier, InputKind, InputPlan, InputPort, QueuePlan, StepPlan, Ticker,
 };
 use tidegate_model::log_target;
-use tidegate_model::{Mark, Progress, Segment, Timestamp, TokenKey};
-use tidegate_store::{Changes, Generation, Store};
+use tidegate_model::{SourceOffset, Progress, Segment, Timestamp, TokenKey};
+use tidegate_store::{Changes, GenerationRecord, Store};
 
 /// Maximum number of jobs in a batch of a queued step.
 const PICKED_BATCH: usize = 256;
@@ -38,12 +38,12 @@ pub(crate) struct RecoveredState {
     pub(crate) heads: Vec<u64>,
     pub(crate) flows: Vec<StepPlan>,
     /// Sources; `None` for a source that cannot be opened.
-    pub(crate) sources: Vec<Option<Source>>,
+    pub(crate) sources: Vec<Option<SourceLog>>,
     /// Readers of the inputs that are sources.
     pub(crate) readers: Vec<(InputPort, Reader)>,
-    pub(crate) sinks: Vec<Sink>,
+    pub(crate) sinks: Vec<SinkWriter>,
     /// Last offset and last segment of each source.
-    pub(crate) marks: BTreeMap<usize, Mark>,
+    pub(crate) marks: BTreeMap<usize, SourceOffset>,
     pub(crate) segments: BTreeMap<usize, Segment>,
     /// Number of this configuration among all that ran on the store.
     pub(crate) generation: u64,
@@ -74,7 +74,7 @@ pub(crate) fn start(
         last_segments.extend(segments.last().map(|last| (position, last.clone())));
         marks.extend(store.mark(&source.address, u64::MAX)?.map(|mark| (position, mark)));
         let SourceKind::File(file) = &source.kind;
-        let opened = Source::open(&source.address, file, segments);
+        let opened = SourceLog::open(&source.address, file, segments);
         unopened.extend(opened.as_ref().err().map(|error| (position, Chain(error).to_string())));
         sources.push(opened.ok());
     }
@@ -162,7 +162,7 @@ pub(crate) fn start(
             changes.progress.push((step.address.clone(), address, accounted[input].clone()));
         }
         snapshots.push(redo.iter().map(|redo| redo.number).collect());
-        let gather = if step.take == Take::Join { BatchComposition::Zip } else { BatchComposition::Merge };
+        let gather = if step.take == InputMode::Join { BatchComposition::Zip } else { BatchComposition::Merge };
         let picking = picking(configuration, step, done_by_input.first());
         // The parked jobs of a queued step are added one by one.
         let due = match picking {
@@ -174,13 +174,13 @@ pub(crate) fn start(
     }
     let mut sinks = Vec::with_capacity(configuration.sinks.len());
     for (position, sink) in configuration.sinks.iter().enumerate() {
-        match Sink::open(&sink.address, &sink.kind, store.sink(&sink.address)?.as_ref()) {
+        match SinkWriter::open(&sink.address, &sink.kind, store.sink(&sink.address)?.as_ref()) {
             Ok(sink) => sinks.push(sink),
             Err(error) => {
                 let why = Chain(&error).to_string();
                 halts.extend(feeders(configuration, position).map(|step| (step, why.clone())));
                 // No step writes to it: its steps do not start.
-                sinks.push(Sink::Null);
+                sinks.push(SinkWriter::Null);
             }
         }
     }
@@ -308,7 +308,7 @@ fn generation(
         Some(last) => last.number + 1,
         None => 1,
     };
-    changes.generation = Some(Generation { number, fingerprint, time: changes.now });
+    changes.generation = Some(GenerationRecord { number, fingerprint, time: changes.now });
     Ok(number)
 }
 

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use crate::error::Chain;
-use tidegate_components::source::{Reader, Source, SourceEnd};
-use tidegate_config::{BeginAt, Configuration, Input, InputRef, QueueRef, SourceRef, Step, Take};
+use tidegate_components::source::{Reader, SourceLog, SourceEnd};
+use tidegate_config::{BeginAt, Configuration, Input, InputRef, QueueRef, SourceRef, Step, InputMode};
 use tidegate_dispatch::InputPlan;
 use tidegate_model::log_target;
-use tidegate_model::{Mark, Progress};
+use tidegate_model::{SourceOffset, Progress};
 use tidegate_store::{Changes, ReadError, Store};
 
 /// Ends of the sources that a step starts at, or the reason for which an end is unknown.
@@ -62,7 +62,7 @@ fn last_skipped(step: &Step, (first, last): (u64, u64)) -> u64 {
 pub(crate) fn source_ends(
     configuration: &Configuration,
     store: &Store,
-    sources: &[Option<Source>],
+    sources: &[Option<SourceLog>],
     stopped: &AtomicBool,
 ) -> Result<Option<SourceEnds>, ReadError> {
     let mut ends = BTreeMap::new();
@@ -87,7 +87,7 @@ pub(crate) fn source_ends(
     Ok(Some(ends))
 }
 
-fn end(source: &Source, mark: Option<Mark>, stopped: &AtomicBool) -> Option<Result<SourceEnd, String>> {
+fn end(source: &SourceLog, mark: Option<SourceOffset>, stopped: &AtomicBool) -> Option<Result<SourceEnd, String>> {
     let mut waits = false;
     loop {
         match source.end(mark) {
@@ -158,13 +158,13 @@ pub(crate) fn log_starts(opening: &Changes) {
 }
 
 /// Reader of a source for a step with this progress, from the job `next` on.
-pub(crate) fn reader(source: &Source, progress: &Progress, next: u64, mark: Option<Mark>) -> Reader {
+pub(crate) fn reader(source: &SourceLog, progress: &Progress, next: u64, mark: Option<SourceOffset>) -> Reader {
     if progress.is_at_its_beginning() { source.beginner(next, mark) } else { source.reader(next, mark) }
 }
 
 /// Warns of a join with a new input: it may pair jobs that do not belong together.
 pub(crate) fn warn_of_new_inputs(step: &Step, known: &[bool], inputs: &[InputPlan]) {
-    if step.take != Take::Join || !known.contains(&true) {
+    if step.take != InputMode::Join || !known.contains(&true) {
         return;
     }
     let with =

@@ -17,7 +17,7 @@ use tidegate_components::sink::SinkError;
 use tidegate_config::QueueRef;
 use tidegate_dispatch::{BatchId, InputPort, Turn};
 use tidegate_model::Timestamp;
-use tidegate_store::{DelayedJob, DelayedKey};
+use tidegate_store::{ParkedJob, ParkedKey};
 
 /// Result or request, with its data.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ pub(crate) enum Message {
 #[derive(Debug, Default)]
 pub(crate) struct CommitNotice {
     /// Batches that may run, with the keys of those jobs that are parked in the store now.
-    pub(crate) begun: Vec<(usize, BatchId, Vec<DelayedKey>)>,
+    pub(crate) begun: Vec<(usize, BatchId, Vec<ParkedKey>)>,
     /// Delivered batches, with those of their jobs that stay parked.
     pub(crate) delivered: Vec<(usize, BatchId, Vec<ParkedRow>)>,
     /// Steps that resume at these indices of their inputs.
@@ -111,7 +111,7 @@ pub(crate) struct CommitNotice {
     /// Queues with new jobs, and their last indices.
     pub(crate) grown: Vec<(usize, u64)>,
     /// Jobs that an operator wants steps to run again.
-    pub(crate) returned: Vec<(usize, DelayedKey, DelayedJob)>,
+    pub(crate) returned: Vec<(usize, ParkedKey, ParkedJob)>,
     /// Schedules with handled ticks, and the number of jobs that they made.
     pub(crate) ticked: Vec<(QueueRef, usize)>,
     /// Result for jobs that were locked for a request.
@@ -129,7 +129,7 @@ pub(crate) struct CompletionNotice {
     /// Index of the job in the input.
     pub(crate) index: u64,
     /// New row of the job; `None` if the completion was refused.
-    pub(crate) taken: Option<(DelayedKey, DelayedJob)>,
+    pub(crate) taken: Option<(ParkedKey, ParkedJob)>,
 }
 
 /// Result of a request that moved waiting jobs of a step.
@@ -137,7 +137,7 @@ pub(crate) struct CompletionNotice {
 pub(crate) struct MoveNotice {
     pub(crate) step: usize,
     /// Old key of each row, with its new row if it has one.
-    pub(crate) rows: Vec<(DelayedKey, Option<(DelayedKey, DelayedJob)>)>,
+    pub(crate) rows: Vec<(ParkedKey, Option<(ParkedKey, ParkedJob)>)>,
     /// Indices of the input that are accounted for now.
     pub(crate) jobs: Vec<u64>,
     /// Indices that are unchanged.
@@ -147,7 +147,7 @@ pub(crate) struct MoveNotice {
 /// Job that is parked in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct ParkedRow {
-    pub(crate) row: DelayedKey,
+    pub(crate) row: ParkedKey,
     /// Whether it is an output that is due later.
     pub(crate) is_late: bool,
     /// Turn of the job, if it keeps its place in an ordered step.

@@ -15,7 +15,7 @@ use crate::step::job_buffer::{FetchedJobs, MissingJobs};
 use tidegate_components::source::BatchLimit;
 use tidegate_dispatch::{BatchId, InputPort};
 use tidegate_model::{Address, Batch, Clock, Timestamp};
-use tidegate_store::{DelayedJob, DelayedKey, ReadError, Store};
+use tidegate_store::{ParkedJob, ParkedKey, ReadError, Store};
 
 /// Request for jobs in the store.
 #[derive(Debug)]
@@ -32,9 +32,9 @@ pub(crate) enum ReadAhead {
     /// Jobs of a queue, from an index on.
     Queue { queue: Address, from: u64 },
     /// Parked jobs of a step that are due out of order, except those that are in flight already.
-    Returned { step: Address, but: BTreeSet<DelayedKey> },
+    Returned { step: Address, but: BTreeSet<ParkedKey> },
     /// A parked job that is read again in its turn.
-    Turn { row: DelayedKey },
+    Turn { row: ParkedKey },
     /// Picked jobs.
     Picked { batch: BatchId, queue: Address, missing: MissingJobs },
 }
@@ -150,9 +150,9 @@ fn due(
     store: &Store,
     limit: BatchLimit,
     step: &Address,
-    but: &BTreeSet<DelayedKey>,
+    but: &BTreeSet<ParkedKey>,
     now: Timestamp,
-) -> Result<Vec<(DelayedKey, DelayedJob)>, ReadError> {
+) -> Result<Vec<(ParkedKey, ParkedJob)>, ReadError> {
     let mut after = None;
     loop {
         let mut due = store.due(step, now, after.as_ref(), limit.jobs, limit.bytes)?;
@@ -189,7 +189,7 @@ fn gather(
 }
 
 /// Makes a read of redelivered jobs.
-pub(crate) fn returned(due: Vec<(DelayedKey, DelayedJob)>) -> ReadBatch {
+pub(crate) fn returned(due: Vec<(ParkedKey, ParkedJob)>) -> ReadBatch {
     let returned: Vec<RedeliveredJob> =
         due.into_iter().map(|(key, job)| RedeliveredJob { key, job }).collect();
     let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
@@ -202,10 +202,10 @@ pub(crate) fn returned(due: Vec<(DelayedKey, DelayedJob)>) -> ReadBatch {
 mod tests {
     use super::*;
     use tidegate_store::testing::FaultyDisk;
-    use tidegate_store::{Changes, Delayed, JobForm, open_disk};
+    use tidegate_store::{Changes, NewParkedJob, JobForm, open_disk};
 
-    fn delayed(step: &Address, payload: &str) -> Delayed {
-        let job = DelayedJob {
+    fn delayed(step: &Address, payload: &str) -> NewParkedJob {
+        let job = ParkedJob {
             inputs: vec![("p/in".into(), 1)],
             attempt: 2,
             first_attempt: None,
@@ -214,9 +214,9 @@ mod tests {
             form: JobForm::Json,
             payload: payload.as_bytes().to_vec(),
             carried: None,
-            ..DelayedJob::default()
+            ..ParkedJob::default()
         };
-        Delayed { step: step.clone(), due: Timestamp(0), job }
+        NewParkedJob { step: step.clone(), due: Timestamp(0), job }
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
         let step = Address::parse("p/step").unwrap();
         let delayed = vec![delayed(&step, "[1, 2, 3]"), delayed(&step, "[4]")];
         let keys = writer.commit(&Changes { delayed, ..Changes::default() }).unwrap().delayed;
-        let found = |but: &[DelayedKey]| {
+        let found = |but: &[ParkedKey]| {
             let but = but.iter().cloned().collect();
             // The limit is smaller than the first job.
             let limit = BatchLimit { jobs: 1, bytes: 3 };

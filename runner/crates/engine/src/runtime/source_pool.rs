@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use super::message::Message;
 use crate::batch::input::ReadBatch;
 use crate::error::Chain;
-use tidegate_components::source::{BatchLimit, Read, Reader, Wake, Watch, Watched};
+use tidegate_components::source::{BatchLimit, Read, Reader, Wake, SourceWatch, Watched};
 use tidegate_dispatch::InputPort;
 use tidegate_model::log_target;
 
@@ -36,7 +36,7 @@ pub(crate) struct SourcePool {
 
 #[derive(Debug)]
 struct Shared {
-    watch: Watch,
+    watch: SourceWatch,
     /// Queue of readers to run; closed by `end`.
     ready: Mutex<Option<Sender<Arc<Task>>>>,
     /// All readers.
@@ -100,7 +100,7 @@ impl SourcePool {
         let (ready, tasks) = crossbeam_channel::unbounded::<Arc<Task>>();
         let (resting, rested) = crossbeam_channel::bounded(1);
         let shared = Arc::new(Shared {
-            watch: Watch::new(),
+            watch: SourceWatch::new(),
             ready: Mutex::new(Some(ready)),
             tasks: Mutex::default(),
             next_look: Mutex::default(),

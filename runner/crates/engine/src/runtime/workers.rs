@@ -19,13 +19,13 @@ use crate::processor::SharedResources;
 use crate::processor::monitor_protocol;
 use crate::processor::monitor_protocol::{StatusQuery, StatusReport};
 use crate::processor::probe::Probe;
-use tidegate_components::exec::Leash;
+use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::{Deaths, Plugins, Setups};
 use tidegate_components::script::{Entry, STACK};
 use tidegate_config::{Configuration, GateRef};
 use tidegate_dispatch::JobKey;
-use tidegate_model::{Clock, Status, Timestamp, TokenKey};
-use tidegate_store::{Attempts, DelayedJob, DelayedKey, Slot, Store};
+use tidegate_model::{Clock, ExternalStatus, Timestamp, TokenKey};
+use tidegate_store::{CrashGuard, ParkedJob, ParkedKey, WorkerSlot, Store};
 
 /// Maximum number of workers that wait for external systems at the same time.
 const BLOCKING_POOL_MAX: usize = 256;
@@ -39,11 +39,11 @@ pub(crate) struct WorkerContext {
     pub(crate) generation: u64,
     pub(crate) token_key: TokenKey,
     /// All running commands.
-    pub(crate) leash: Arc<Leash>,
+    pub(crate) leash: Arc<RunningCommands>,
     /// Set when the run must end.
     pub(crate) ending: Arc<AtomicBool>,
     pub(crate) deaths: Arc<Deaths>,
-    pub(crate) attempts: Attempts,
+    pub(crate) attempts: CrashGuard,
     /// Per step: whether its setup has succeeded at least once.
     pub(crate) ever_set_up: Vec<Arc<AtomicBool>>,
     pub(crate) setups: Setups,
@@ -148,7 +148,7 @@ impl BlockingPool {
 /// A worker thread, with the steps, gates and monitors that it has set up.
 struct WorkerThread<'s> {
     shop: &'s WorkerContext,
-    slot: Slot,
+    slot: WorkerSlot,
     /// Steps by position; `None` until the first batch.
     workers: Vec<Option<BatchRunner>>,
     gates: Vec<Option<Probe>>,
@@ -212,10 +212,10 @@ impl<'s> WorkerThread<'s> {
     fn ask_status(&mut self, asking: StatusQuery) -> Result<StatusReport, Failure> {
         let WorkerContext { configuration, store, clock, .. } = self.shop;
         let failure = |message: String| Failure::new(FailureKind::Failed, message);
-        let (keys, rows): (Vec<JobKey>, Vec<DelayedKey>) = asking.jobs.into_iter().unzip();
+        let (keys, rows): (Vec<JobKey>, Vec<ParkedKey>) = asking.jobs.into_iter().unzip();
         let jobs = store.delayed(&rows).map_err(|error| failure(error.to_string()))?;
         // A job that is completed meanwhile is not polled.
-        let waits = |job: &DelayedJob| job.standing.status().is_some_and(Status::waits);
+        let waits = |job: &ParkedJob| job.standing.status().is_some_and(ExternalStatus::waits);
         let jobs = keys.into_iter().zip(jobs).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
         let jobs: Vec<_> = jobs.collect();
         if jobs.is_empty() {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::twin;
-use tidegate_config::{Configuration, LoadOptions, Promise, Take};
+use tidegate_config::{Configuration, LoadOptions, DeliveryGuarantee, InputMode};
 use tidegate_model::Address;
 
 /// Graph of steps. Addresses are `pipeline/name`.
@@ -33,7 +33,7 @@ pub(crate) struct QueuePlan {
 pub(crate) struct StepPlan {
     pub(crate) pipeline: String,
     pub(crate) name: String,
-    pub(crate) take: Take,
+    pub(crate) take: InputMode,
     /// Bindings and addresses.
     pub(crate) inputs: Vec<(String, String)>,
     pub(crate) outputs: Vec<(String, String)>,
@@ -46,7 +46,7 @@ pub(crate) struct StepPlan {
     pub(crate) hash: bool,
     pub(crate) filter: Option<String>,
     pub(crate) errors: Option<String>,
-    pub(crate) delivery: Option<Promise>,
+    pub(crate) delivery: Option<DeliveryGuarantee>,
 }
 
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub(crate) struct SinkPlan {
     pub(crate) address: String,
     pub(crate) kind: &'static str,
     pub(crate) from: Vec<String>,
-    pub(crate) delivery: Option<Promise>,
+    pub(crate) delivery: Option<DeliveryGuarantee>,
 }
 
 impl Blueprint {
@@ -148,9 +148,9 @@ impl StepPlan {
             format!("{{ {} }}", all.join(", "))
         };
         match self.take {
-            Take::From => writeln!(text, "from = \"{}\"", self.inputs[0].1),
-            Take::Join => writeln!(text, "join = {}", bound(&self.inputs)),
-            Take::Alts => writeln!(text, "alts = {}", bound(&self.inputs)),
+            InputMode::From => writeln!(text, "from = \"{}\"", self.inputs[0].1),
+            InputMode::Join => writeln!(text, "join = {}", bound(&self.inputs)),
+            InputMode::Alts => writeln!(text, "alts = {}", bound(&self.inputs)),
         }
         .unwrap();
         match &self.outputs[..] {
@@ -163,9 +163,9 @@ impl StepPlan {
         }
         let outs: Vec<_> = self.outputs.iter().map(|(binding, _)| binding).collect();
         let take = match self.take {
-            Take::From => "from",
-            Take::Join => "join",
-            Take::Alts => "alts",
+            InputMode::From => "from",
+            InputMode::Join => "join",
+            InputMode::Alts => "alts",
         };
         writeln!(
             text,
@@ -206,11 +206,11 @@ impl SinkPlan {
     }
 }
 
-fn delivery(promise: Option<Promise>) -> Option<String> {
+fn delivery(promise: Option<DeliveryGuarantee>) -> Option<String> {
     let name = match promise? {
-        Promise::ExactlyOnce => "exactly-once",
-        Promise::AtLeastOnce => "at-least-once",
-        Promise::AtMostOnce => "at-most-once",
+        DeliveryGuarantee::ExactlyOnce => "exactly-once",
+        DeliveryGuarantee::AtLeastOnce => "at-least-once",
+        DeliveryGuarantee::AtMostOnce => "at-most-once",
     };
     Some(format!("delivery = \"{name}\""))
 }

@@ -10,7 +10,7 @@ use super::model::{Carried, Delivery, Inputs, deliveries, indices, merge, next};
 use super::outcome::Ended;
 use super::outlets::{Feed, check_file, check_printed, lines};
 use super::world::World;
-use tidegate_config::{Promise, QueueRef, Retain, SinkKind, SinkRef, Take, Target};
+use tidegate_config::{DeliveryGuarantee, QueueRef, Retain, SinkKind, SinkRef, InputMode, Target};
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::{Address, Counters};
 use tidegate_store::Store;
@@ -98,7 +98,7 @@ fn put_off(known: &Known, store: &Store, done: &mut Vec<Delivery>) -> Option<Del
 fn expect(known: &Known, delivery: &Delivery, targets: &mut Targets) {
     let step = &known.step;
     let Some(made) = &delivery.made else { return };
-    let most_once = step.delivery == Promise::AtMostOnce;
+    let most_once = step.delivery == DeliveryGuarantee::AtMostOnce;
     let input = delivery.indices.iter().position(|&index| index > 0).unwrap();
     let fresh = delivery.retried.is_none();
     let lost = if fresh {
@@ -174,7 +174,7 @@ fn error(known: &Known, delivery: &Delivery, kind: &str) -> Value {
         "kind": kind,
         "hash": delivery.hash.to_string(),
     });
-    if step.take != Take::From {
+    if step.take != InputMode::From {
         record["inputs"] = given.into();
     }
     let whole = &delivery.given.whole;
@@ -254,7 +254,7 @@ fn check_origins(history: &History) {
 
 fn check_counters(known: &Known, store: &Store, done: &[Delivery], waits: Option<&Delivery>) {
     let step = &known.step;
-    if step.delivery == Promise::AtMostOnce {
+    if step.delivery == DeliveryGuarantee::AtMostOnce {
         return;
     }
     let mut counted = Counters::default();
@@ -263,12 +263,12 @@ fn check_counters(known: &Known, store: &Store, done: &[Delivery], waits: Option
         counted.add(&progress.counters);
     }
     let mut wanted = Counters::default();
-    if waits.is_some() && step.take == Take::Join {
+    if waits.is_some() && step.take == InputMode::Join {
         // A finished join counts on its first input only: the other inputs have counted it.
         wanted.taken += step.inputs.len() as u64 - 1;
     }
     for delivery in done {
-        let joined = step.take == Take::Join && delivery.retried.is_none();
+        let joined = step.take == InputMode::Join && delivery.retried.is_none();
         wanted.taken += if joined { step.inputs.len() as u64 } else { 1 };
         match &delivery.made {
             Some(Err(_)) => wanted.failed += 1,
@@ -323,7 +323,7 @@ fn check_retention(world: &World, store: &Store, ended: Option<&Ended>) {
         let drained = ended.is_some_and(|ended| ended.end == RunOutcome::Drained && !ended.asked);
         // Jobs that a removed step held back are deleted with the next delivery.
         let none_gone = readers.len() == all.len();
-        let all_read = none_gone && readers.iter().all(|known| known.step.take != Take::Join);
+        let all_read = none_gone && readers.iter().all(|known| known.step.take != InputMode::Join);
         if drained && all_read && !readers.is_empty() && queue.retain == Retain::Consumed {
             assert_eq!(state.first, state.head + 1, "{} keeps consumed jobs", queue.address);
         }

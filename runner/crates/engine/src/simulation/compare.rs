@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::Known;
 use super::model::Carried;
-use tidegate_config::Take;
+use tidegate_config::InputMode;
 use tidegate_model::Address;
 
 /// Job of a queue or line of a sink, reduced to the fields that are compared.
@@ -48,7 +48,7 @@ pub(crate) fn in_order(known: &Known, queue: &Address, expected: &[Expected], ac
     let late = known.passes.len() > 1 && known.configuration.dedupes(&known.step);
     let again: BTreeSet<&Vec<u64>> =
         expected.iter().filter(|one| one.retried || late && one.lost).map(|one| &one.seen.indices).collect();
-    let takes = if known.step.take == Take::Join { 1 } else { known.step.inputs.len() };
+    let takes = if known.step.take == InputMode::Join { 1 } else { known.step.inputs.len() };
     for input in 0..takes {
         let of = |seen: &&Seen| seen.indices[input] > 0 && !again.contains(&seen.indices);
         let mut wanted = expected.iter().map(|one| &one.seen).filter(of);

@@ -2,7 +2,7 @@
 
 use super::blueprint::{Blueprint, QueuePlan, SinkPlan, StepPlan};
 use super::dice::Dice;
-use tidegate_config::{Promise, Take};
+use tidegate_config::{DeliveryGuarantee, InputMode};
 
 /// Graph under construction. Each target has its distance from the sources, so that no step feeds its own
 /// inputs.
@@ -52,11 +52,11 @@ impl Drawing<'_> {
     }
 
     fn step(&mut self, number: u64, pipeline: &str) {
-        let take = *self.dice.pick(&[Take::From, Take::From, Take::Join, Take::Alts]);
-        let wanted = if take == Take::From { 1 } else { 2 + self.dice.below(2) };
+        let take = *self.dice.pick(&[InputMode::From, InputMode::From, InputMode::Join, InputMode::Alts]);
+        let wanted = if take == InputMode::From { 1 } else { 2 + self.dice.below(2) };
         let outlets = self.outlets.clone();
         let taken = self.dice.several(&outlets, wanted);
-        let take = if taken.len() == 1 { Take::From } else { take };
+        let take = if taken.len() == 1 { InputMode::From } else { take };
         let level = taken.iter().map(|(_, level)| *level).max().unwrap();
         let mode = *self.dice.pick(&["mark", "mark", "split", "fork", "fork", "pass"]);
         let run: &[&str] = match mode {
@@ -94,7 +94,7 @@ impl Drawing<'_> {
             errors,
             delivery: promise(self.dice),
         };
-        if mode != "pass" && step.delivery != Some(Promise::AtMostOnce) && self.dice.chance(50) {
+        if mode != "pass" && step.delivery != Some(DeliveryGuarantee::AtMostOnce) && self.dice.chance(50) {
             step.retry = Some(*self.dice.pick(&RETRIES));
         }
         let halts = step.errors.is_none() && !self.plan.errors.contains_key(pipeline);
@@ -110,10 +110,10 @@ impl Drawing<'_> {
         }
         let fields = ["types = [\"x\", \"y\"]", "topics = [\"odd\"]", "types = [\"z\"]\ntopics = [\"any\"]"];
         let filter = match step.take {
-            Take::From if self.dice.chance(50) => "when = \"job.n % 2 == 0\"",
-            Take::Alts if self.dice.chance(50) => "when = '\"a\" in job'",
-            Take::Join => "when = \"job.a.n % 2 == 0\"",
-            Take::From | Take::Alts => self.dice.pick(&fields),
+            InputMode::From if self.dice.chance(50) => "when = \"job.n % 2 == 0\"",
+            InputMode::Alts if self.dice.chance(50) => "when = '\"a\" in job'",
+            InputMode::Join => "when = \"job.a.n % 2 == 0\"",
+            InputMode::From | InputMode::Alts => self.dice.pick(&fields),
         };
         Some(filter.into())
     }
@@ -157,7 +157,7 @@ impl Drawing<'_> {
         let feed = StepPlan {
             pipeline: "p".into(),
             name: "feed".into(),
-            take: Take::From,
+            take: InputMode::From,
             inputs: vec![("a".into(), from)],
             outputs: vec![(String::new(), "p/loop".into())],
             run: &["work.rhai"],
@@ -188,7 +188,7 @@ impl Drawing<'_> {
         self.plan.steps.push(StepPlan {
             pipeline: "p".into(),
             name: "handle".into(),
-            take: Take::From,
+            take: InputMode::From,
             inputs: vec![("a".into(), "p/failed".into())],
             outputs: vec![(String::new(), "p/handled".into())],
             run: &["work.rhai"],
@@ -276,11 +276,11 @@ fn source_line(dice: &mut Dice, source: u64, line: u64) -> String {
     }
 }
 
-fn promise(dice: &mut Dice) -> Option<Promise> {
+fn promise(dice: &mut Dice) -> Option<DeliveryGuarantee> {
     match dice.below(10) {
         0..=6 => None,
-        7 => Some(Promise::AtLeastOnce),
-        8 => Some(Promise::AtMostOnce),
-        _ => Some(Promise::ExactlyOnce),
+        7 => Some(DeliveryGuarantee::AtLeastOnce),
+        8 => Some(DeliveryGuarantee::AtMostOnce),
+        _ => Some(DeliveryGuarantee::ExactlyOnce),
     }
 }

@@ -9,9 +9,9 @@ use super::history::History;
 use crate::batch::input::BatchInput;
 use crate::batch::job_builder::{BatchCursor, JobBuilder};
 use crate::commit::request::BatchJobs;
-use tidegate_config::{Configuration, Promise};
+use tidegate_config::{Configuration, DeliveryGuarantee};
 use tidegate_model::{Address, DeliveryHash};
-use tidegate_store::{DelayedKey, SnapshotInput, Store};
+use tidegate_store::{ParkedKey, SnapshotInput, Store};
 
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
@@ -22,7 +22,7 @@ pub(crate) struct Effects {
     /// Jobs of `at-most-once` steps, from the possible commit of their progress until their delivery.
     promised: BTreeMap<Address, BTreeSet<Place>>,
     /// Redelivered jobs of these steps.
-    returned: BTreeMap<Address, BTreeSet<DelayedKey>>,
+    returned: BTreeMap<Address, BTreeSet<ParkedKey>>,
     /// Printed lines by sink.
     pub(crate) printed: BTreeMap<Address, Printed>,
 }
@@ -61,7 +61,7 @@ impl Effects {
             assert_eq!(before, item.payload, "{} has other jobs than before", item.hash);
             again += u64::from(item.put_back_from().is_none() && (item.attempt > 1 || work.before.is_some()));
         }
-        if work.is_picked || step.delivery != Promise::ExactlyOnce || !step.has_effects(configuration) {
+        if work.is_picked || step.delivery != DeliveryGuarantee::ExactlyOnce || !step.has_effects(configuration) {
             // Attempted jobs of a queued step have rows, and those of a pure step need no record.
             return again;
         }

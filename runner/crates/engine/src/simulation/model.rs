@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::history::{History, Known, Pass, Row};
 use super::twin::{self, Given, Made};
-use tidegate_config::{Input, Meta, QueueRef, Take};
+use tidegate_config::{Input, Meta, QueueRef, InputMode};
 use tidegate_model::{Address, DeliveryHash, delivery_hash, rfc3339};
 
 /// Provenance as JSON, by queue.
@@ -69,18 +69,18 @@ pub(crate) fn next(inputs: Inputs<'_>, known: &Known) -> Vec<Delivery> {
     let has = |at: usize| next[at] <= inputs.head(&known.step.inputs[at].address);
     let only = |at: usize| (0..next.len()).map(|input| if input == at { next[at] } else { 0 }).collect();
     let rows: Vec<Vec<u64>> = match known.step.take {
-        Take::Join if (0..next.len()).all(has) => vec![next.to_vec()],
-        Take::Join => Vec::new(),
-        Take::From | Take::Alts => (0..next.len()).filter(|&at| has(at)).map(only).collect(),
+        InputMode::Join if (0..next.len()).all(has) => vec![next.to_vec()],
+        InputMode::Join => Vec::new(),
+        InputMode::From | InputMode::Alts => (0..next.len()).filter(|&at| has(at)).map(only).collect(),
     };
     rows.into_iter().map(|indices| inputs.delivery(known, indices)).collect()
 }
 
 /// Indices of each delivery of a pass.
-fn rows(take: Take, pass: &Pass) -> Vec<Vec<u64>> {
+fn rows(take: InputMode, pass: &Pass) -> Vec<Vec<u64>> {
     let width = pass.start.len();
     let mut rows = Vec::new();
-    if take == Take::Join {
+    if take == InputMode::Join {
         let counts: BTreeSet<u64> =
             pass.start.iter().zip(&pass.next).map(|(start, next)| next - start).collect();
         assert_eq!(counts.len(), 1, "a join takes the same number of each input: {pass:?}");
@@ -125,9 +125,9 @@ impl Inputs<'_> {
         }
         let sound = parts.iter().all(|(_, payload)| serde_json::from_slice::<Value>(payload).is_ok());
         let wrapped = match step.take {
-            Take::From => false,
-            Take::Join => true,
-            Take::Alts => !step.processors.is_empty() || !step.filter.is_empty(),
+            InputMode::From => false,
+            InputMode::Join => true,
+            InputMode::Alts => !step.processors.is_empty() || !step.filter.is_empty(),
         };
         let whole = if wrapped { wrap(&parts) } else { parts[0].1.clone() };
         let hash = hash(known, &indices);

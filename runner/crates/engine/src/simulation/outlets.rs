@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::compare::{Expected, Seen, compare};
 use super::history::Known;
 use super::model::Carried;
-use tidegate_config::{Promise, Take, Target};
+use tidegate_config::{DeliveryGuarantee, InputMode, Target};
 use tidegate_model::Address;
 
 /// Deliveries of a step to one sink.
@@ -38,7 +38,7 @@ pub(crate) fn check_file(sink: &Address, lines: &[String], feeds: &[Feed<'_>]) {
     compare(&sink.to_string(), &expected, &actual, false);
     let [Feed { known, .. }] = feeds else { return };
     let into_it = known.step.outputs.iter().filter(|output| matches!(output.target, Target::Sink(_)));
-    if known.step.take != Take::Alts && into_it.count() == 1 && expected.iter().all(|line| !line.retried) {
+    if known.step.take != InputMode::Alts && into_it.count() == 1 && expected.iter().all(|line| !line.retried) {
         let mut wanted = expected.iter().map(|line| &line.seen);
         assert!(actual.iter().all(|line| wanted.any(|one| one == line)), "{sink} is out of order");
     }
@@ -48,7 +48,7 @@ pub(crate) fn check_file(sink: &Address, lines: &[String], feeds: &[Feed<'_>]) {
 pub(crate) fn check_printed(sink: &Address, lines: &[String], feeds: &[Feed<'_>], crashes: u64) {
     let expected = all_lines(feeds);
     let actual: Vec<Seen> = lines.iter().map(|line| plain(line)).collect();
-    let never_twice = feeds.iter().all(|feed| feed.known.step.delivery == Promise::AtMostOnce);
+    let never_twice = feeds.iter().all(|feed| feed.known.step.delivery == DeliveryGuarantee::AtMostOnce);
     if crashes == 0 || never_twice {
         compare(&sink.to_string(), &expected, &actual, false);
         return;

@@ -24,11 +24,11 @@ use crate::processor::monitor_protocol::StatusQuery;
 use crate::recovery::start_position;
 use crate::runtime::message::Message;
 use crate::runtime::readers::{StoreRequest, read_store};
-use tidegate_components::source::{BatchLimit, Read, Reader, Source};
+use tidegate_components::source::{BatchLimit, Read, Reader, SourceLog};
 use tidegate_config::{Configuration, Input, SourceRef};
 use tidegate_dispatch::{DurabilityBarrier, InputPort, RunOutcome};
 use tidegate_model::Clock as _;
-use tidegate_store::{Attempts, Store};
+use tidegate_store::{CrashGuard, Store};
 
 /// Maximum number of moves of a run.
 const MOVES_MAX: u64 = 200_000;
@@ -63,7 +63,7 @@ struct Stage<'w> {
     batch: BatchLimit,
     workers: usize,
     generation: u64,
-    sources: Vec<Option<Source>>,
+    sources: Vec<Option<SourceLog>>,
     readers: BTreeMap<InputPort, (u64, Reader)>,
     inbox: VecDeque<Message>,
     source_asks: Vec<InputPort>,
@@ -302,7 +302,7 @@ impl Stage<'_> {
         let leash = BatchBudget::played(jobs, Duration::from_millis(took));
         let worker = self.world.workers.get(&self.configuration, step, self.generation, &self.store);
         worker.set_leash(leash);
-        let ran = Box::new(worker.run(&work, &mut Attempts::none().slot(), &*clock));
+        let ran = Box::new(worker.run(&work, &mut CrashGuard::none().slot(), &*clock));
         self.ran.push(Message::Ran { step, id, ran });
     }
 

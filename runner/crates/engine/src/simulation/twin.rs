@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use tidegate_config::{Step, Take};
+use tidegate_config::{Step, InputMode};
 use tidegate_model::DeliveryHash;
 
 /// Script of every scripted step. The step's `config` controls its behaviour.
@@ -128,16 +128,16 @@ fn attempt(step: &Step, given: &Given, attempt: u32, hash: DeliveryHash) -> Made
         return Ok(nothing);
     }
     if step.processors.is_empty() {
-        let wrapped = step.take == Take::Alts && !step.filter.is_empty();
+        let wrapped = step.take == InputMode::Alts && !step.filter.is_empty();
         let job = if wrapped { parts(&job)[0].clone() } else { job };
         return Ok(vec![vec![job]; step.outputs.len()]);
     }
     let config = &step.config;
-    let parts = if step.take == Take::From { vec![&job] } else { parts(&job) };
+    let parts = if step.take == InputMode::From { vec![&job] } else { parts(&job) };
     let mut id: String = parts.iter().map(|part| id_of(part)).collect();
     let n: i64 = parts.iter().map(|part| part["n"].as_i64().unwrap_or(1)).sum();
     let fail = parts.iter().map(|part| part["fail"].as_i64().unwrap_or(0)).max().unwrap_or(0);
-    if step.take == Take::Join {
+    if step.take == InputMode::Join {
         id = format!("({id})");
     }
     id = format!("{id}/{}", config["tag"].as_str().unwrap());
@@ -214,7 +214,7 @@ fn passes(step: &Step, job: &Value) -> Result<bool, &'static str> {
     if filter.is_empty() {
         return Ok(true);
     }
-    let inner = if step.take == Take::Alts { parts(job)[0] } else { job };
+    let inner = if step.take == InputMode::Alts { parts(job)[0] } else { job };
     let has = |field: &str, wanted: &[String]| match &inner[field] {
         Value::String(text) => wanted.contains(text),
         Value::Array(all) => {
@@ -230,10 +230,10 @@ fn passes(step: &Step, job: &Value) -> Result<bool, &'static str> {
     let Some((when, _)) = &filter.when else { return Ok(true) };
     match step.take {
         // Same as `"a" in job`.
-        Take::Alts => Ok(job.get("a").is_some()),
+        InputMode::Alts => Ok(job.get("a").is_some()),
         // Same as `job.a.n % 2 == 0`, or without the binding.
-        Take::Join => even(&job["a"]["n"], when),
-        Take::From => even(&job["n"], when),
+        InputMode::Join => even(&job["a"]["n"], when),
+        InputMode::From => even(&job["n"], when),
     }
 }
 

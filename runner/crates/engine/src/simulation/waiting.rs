@@ -50,7 +50,7 @@ use crate::processor::monitor_protocol::StatusQuery;
 use crate::runtime::message::Message;
 use tidegate_config::{Configuration, QueueRef};
 use tidegate_dispatch::BatchId;
-use tidegate_model::{Address, Status};
+use tidegate_model::{Address, ExternalStatus};
 use tidegate_store::{ReadError, Store};
 
 /// Simulated step, with all observations.
@@ -206,7 +206,7 @@ impl Waiting {
             match &outcome {
                 Outcome::Held => _ = self.picking.holds.insert(id, now + self.plan.hold()),
                 Outcome::Pending(_) => {
-                    let forgotten = self.tellers.has_said(index, Status::Unknown);
+                    let forgotten = self.tellers.has_said(index, ExternalStatus::Unknown);
                     self.outside.submit(dice, job.id, forgotten);
                 }
                 _ => {}
@@ -304,7 +304,7 @@ impl Waiting {
         } else {
             Cancelled::No
         };
-        let all = Status::ALL.into_iter().filter(|status| self.tellers.has_said(index, *status));
+        let all = ExternalStatus::ALL.into_iter().filter(|status| self.tellers.has_said(index, *status));
         let told = all.chain(self.outside.told(self.jobs[&index].id)).collect();
         Causes {
             begins: self.plan.begins,

@@ -21,7 +21,7 @@ use super::waiting::Waiting;
 use super::workers::Workers;
 use crate::operator::apply::apply;
 use crate::operator::request::Request;
-use tidegate_config::{Configuration, Promise, SinkKind};
+use tidegate_config::{Configuration, DeliveryGuarantee, SinkKind};
 use tidegate_model::{Address, Clock as _, ManualClock};
 use tidegate_store::testing::{Failure, FaultyDisk};
 use tidegate_store::{Store, Writer, open_disk};
@@ -227,9 +227,9 @@ impl World {
                 let at = self.dice.below(number);
                 let step = &mut self.plan.steps[at];
                 step.delivery = match step.delivery {
-                    None | Some(Promise::ExactlyOnce) => Some(Promise::AtLeastOnce),
-                    Some(Promise::AtLeastOnce) => None,
-                    Some(Promise::AtMostOnce) => return,
+                    None | Some(DeliveryGuarantee::ExactlyOnce) => Some(DeliveryGuarantee::AtLeastOnce),
+                    Some(DeliveryGuarantee::AtLeastOnce) => None,
+                    Some(DeliveryGuarantee::AtMostOnce) => return,
                 };
                 self.effects.forget(&step.address());
             }

@@ -4,7 +4,7 @@ use crate::batch::input::BatchInput;
 use crate::batch::result::BatchResult;
 use crate::commit::request::{BatchJobs, SourcePositions};
 use tidegate_dispatch::{BatchId, Failed, JobKey, JobOutcome};
-use tidegate_store::DelayedKey;
+use tidegate_store::ParkedKey;
 
 /// A batch from its forming until its commit.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct InFlightBatch {
     /// Picked jobs of the batch, in order; empty for an ordered step.
     pub(crate) picked: Vec<JobKey>,
     /// Rows of its jobs, if its beginning parked them in the store.
-    pub(crate) begun: Vec<DelayedKey>,
+    pub(crate) begun: Vec<ParkedKey>,
     /// Outcome of each picked job that has run.
     pub(crate) ends: Vec<JobOutcome>,
     pub(crate) ran: Option<Box<BatchResult>>,

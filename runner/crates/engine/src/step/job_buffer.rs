@@ -13,7 +13,7 @@ use crate::operator::request::ParkedJobRef;
 use tidegate_config::{Configuration, Input, Queuer, Step};
 use tidegate_dispatch::{JobKey, ReadId};
 use tidegate_model::{Address, Batch, Timestamp};
-use tidegate_store::DelayedKey;
+use tidegate_store::ParkedKey;
 
 /// Maximum bytes of buffered jobs that can be read again.
 const KEPT_BYTES: usize = 8 << 20;
@@ -50,7 +50,7 @@ struct Block {
 pub(crate) struct MissingJobs {
     /// Indices, ascending.
     pub(crate) fresh: Vec<u64>,
-    pub(crate) rows: Vec<DelayedKey>,
+    pub(crate) rows: Vec<ParkedKey>,
 }
 
 impl JobBuffer {
@@ -103,13 +103,13 @@ impl JobBuffer {
         }
     }
 
-    pub(crate) fn row(&self, key: JobKey) -> Option<DelayedKey> {
+    pub(crate) fn row(&self, key: JobKey) -> Option<ParkedKey> {
         let (due, sequence) = self.rows.get(key)?;
-        Some(DelayedKey { step: self.step.clone(), due, sequence })
+        Some(ParkedKey { step: self.step.clone(), due, sequence })
     }
 
     /// Records the row of a parked job.
-    pub(crate) fn stands(&mut self, key: JobKey, row: &DelayedKey) {
+    pub(crate) fn stands(&mut self, key: JobKey, row: &ParkedKey) {
         self.rows.insert(key, (row.due, row.sequence));
     }
 

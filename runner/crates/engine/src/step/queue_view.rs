@@ -9,7 +9,7 @@ use crate::recovery::start_position;
 use tidegate_config::{Configuration, Input, Step};
 use tidegate_dispatch::{JobKey, QueueSnapshot, WaitingRoom, WaitingState};
 use tidegate_model::{Address, Progress, Timestamp};
-use tidegate_store::{DelayedJob, ReadError, Standing, Store};
+use tidegate_store::{ParkedJob, ReadError, ParkReason, Store};
 
 /// Maximum number of jobs read together, and of their bytes.
 const PAGE: usize = 4096;
@@ -147,15 +147,15 @@ impl QueueView {
 }
 
 /// State of a parked job.
-pub(crate) fn state(job: &DelayedJob, due: Timestamp) -> WaitingState {
+pub(crate) fn state(job: &ParkedJob, due: Timestamp) -> WaitingState {
     match job.standing {
-        Standing::Delayed => WaitingState::Delayed { until: due },
-        Standing::Started => WaitingState::Unknown,
-        Standing::Pending { .. } | Standing::Told { .. } => WaitingState::Pending,
+        ParkReason::Delayed => WaitingState::Delayed { until: due },
+        ParkReason::Started => WaitingState::Unknown,
+        ParkReason::Pending { .. } | ParkReason::Told { .. } => WaitingState::Pending,
     }
 }
 
 /// Index of a parked job in the input.
-pub(crate) fn index(job: &DelayedJob) -> u64 {
+pub(crate) fn index(job: &ParkedJob) -> u64 {
     job.inputs.first().map_or(0, |&(_, index)| index)
 }

@@ -4,14 +4,14 @@ use crate::recovery::start_position;
 use tidegate_config::{InputRef, Step};
 use tidegate_dispatch::Turn;
 use tidegate_model::Timestamp;
-use tidegate_store::{DelayedJob, ReadError, Standing, Store};
+use tidegate_store::{ParkedJob, ReadError, ParkReason, Store};
 
 /// Whether a parked job keeps its place, so that later jobs are delivered after it. A delayed output has no
 /// place. Neither has a job from an error queue, or a pending job.
-pub(crate) fn keeps(job: &DelayedJob) -> bool {
+pub(crate) fn keeps(job: &ParkedJob) -> bool {
     job.to.is_none()
         && job.from_error.is_none()
-        && matches!(job.standing, Standing::Delayed | Standing::Started)
+        && matches!(job.standing, ParkReason::Delayed | ParkReason::Started)
 }
 
 /// The parked job of an ordered `step` that blocks the deliveries behind it, with its due time. Returns
@@ -36,7 +36,7 @@ pub fn first_in_line(store: &Store, step: &Step) -> Result<Option<(Turn, Timesta
 }
 
 /// Turn of a job of an ordered `step`; `None` if it has none.
-pub(crate) fn of(step: &Step, job: &DelayedJob) -> Option<Turn> {
+pub(crate) fn of(step: &Step, job: &ParkedJob) -> Option<Turn> {
     let place = |(name, index): &(String, u64)| {
         let input = step.inputs.iter().position(|input: &InputRef| input.hash_name() == *name)?;
         Some((input, *index))

@@ -15,7 +15,7 @@ pub struct Batch {
     pub payloads: Payloads,
     pub form: Form,
     /// Where the jobs stood in a file, for messages; `None` for jobs from a queue.
-    pub places: Option<Places>,
+    pub places: Option<LineNumbers>,
     /// Jobs that the source could not make sense of, ascending by position. Their payload is what
     /// was there, cut to a length fit for an error record.
     pub faults: Vec<Fault>,
@@ -57,7 +57,7 @@ pub struct Fault {
 
 /// The lines of a file that the jobs of a batch came from.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct LineNumbers {
     pub file: Arc<Path>,
     /// Ascending by position; the first one has position 0. Jobs follow line by line within a run.
     pub runs: Vec<LineRun>,
@@ -143,7 +143,7 @@ impl Batch {
     }
 }
 
-impl Places {
+impl LineNumbers {
     /// The line of the job at `position`, from 1.
     #[must_use]
     pub fn line(&self, position: usize) -> u64 {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn lines_are_found_across_blank_ones() {
-        let places = Places {
+        let places = LineNumbers {
             file: Path::new("a.ndjson").into(),
             runs: vec![LineRun { position: 0, line: 1 }, LineRun { position: 2, line: 5 }],
         };

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Where the job at `index` starts. Marks are sparse: a reader starts at the last mark at or
 /// before the job that it wants, and reads forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct SourceOffset {
     pub index: u64,
     /// The segment that holds it.
     pub segment: u32,
@@ -39,22 +39,22 @@ pub struct Segment {
     pub line: u64,
     /// How it was read further on; stores of older runners have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tail: Option<Tail>,
+    pub tail: Option<TailFingerprint>,
     /// Each rotated file that stood beside it when it was found has a segment of its own. False in the
     /// stores of older runners.
     #[serde(default)]
     pub siblings_known: bool,
     /// The place after its last job, once nothing more is added to it. Only the last segment of a
     /// source may lack it.
-    pub end: Option<Mark>,
+    pub end: Option<SourceOffset>,
 }
 
 /// A second fingerprint, further on in a file. With that of the beginning it tells a copy of the file
 /// from another file that begins alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tail {
+pub struct TailFingerprint {
     /// A place up to which the file was read.
-    pub at: Mark,
+    pub at: SourceOffset,
     /// XXH3-64 of the `len` bytes before it.
     pub hash: u64,
     pub len: u32,
@@ -63,7 +63,7 @@ pub struct Tail {
 impl Segment {
     /// The place of its first job.
     #[must_use]
-    pub fn start(&self) -> Mark {
-        Mark { index: self.first, segment: self.ordinal, offset: self.offset, line: self.line }
+    pub fn start(&self) -> SourceOffset {
+        SourceOffset { index: self.first, segment: self.ordinal, offset: self.offset, line: self.line }
     }
 }

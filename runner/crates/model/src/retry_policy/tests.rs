@@ -8,8 +8,8 @@ use super::*;
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
-fn tried(attempt: u32) -> Tried {
-    Tried { attempt, first_attempt: NOW, now: NOW, trouble: Trouble::Script, asked: None, hash: 7 }
+fn tried(attempt: u32) -> FailedTry {
+    FailedTry { attempt, first_attempt: NOW, now: NOW, trouble: FailureClass::Script, asked: None, hash: 7 }
 }
 
 fn plain(backoff: Backoff) -> RetryPolicy {
@@ -21,7 +21,7 @@ fn waits(policy: &RetryPolicy) -> String {
     let mut text = String::new();
     let mut now = NOW;
     for attempt in 1.. {
-        match policy.next(&Tried { now, ..tried(attempt) }) {
+        match policy.next(&FailedTry { now, ..tried(attempt) }) {
             Decision::Again { at } => {
                 let wait = Duration::from_millis(u64::try_from(at.0 - now.0).unwrap());
                 let _ = write!(text, "{}, ", format_duration(wait)); // writing to a String cannot fail
@@ -60,7 +60,7 @@ fn what_is_asked_for_is_waited_and_counts_as_an_attempt() {
     let policy = RetryPolicy { ttl: Some(Duration::from_hours(24)), ..RetryPolicy::default() };
     let asked = |hours, attempt| {
         let asked = Some(Duration::from_hours(hours));
-        policy.next(&Tried { trouble: Trouble::Asked, asked, ..tried(attempt) })
+        policy.next(&FailedTry { trouble: FailureClass::Asked, asked, ..tried(attempt) })
     };
     assert_eq!(asked(5, 11), Decision::Again { at: Timestamp(NOW.0 + 5 * 3_600_000) });
     assert_eq!(asked(5, 12), Decision::Exhausted(Exhausted::Attempts(12)));
@@ -71,16 +71,16 @@ fn what_is_asked_for_is_waited_and_counts_as_an_attempt() {
 
 #[test]
 fn what_cannot_get_better_is_not_tried_again() {
-    let choosy = RetryPolicy { on: vec![Trouble::Timeout, Trouble::Http5xx], ..RetryPolicy::default() };
+    let choosy = RetryPolicy { on: vec![FailureClass::Timeout, FailureClass::Http5xx], ..RetryPolicy::default() };
     let everything = RetryPolicy::default();
-    for trouble in [Trouble::Rejected, Trouble::Payload, Trouble::Crashed] {
-        assert_eq!(everything.next(&Tried { trouble, ..tried(1) }), Decision::NotRetried, "{trouble:?}");
+    for trouble in [FailureClass::Rejected, FailureClass::Payload, FailureClass::Crashed] {
+        assert_eq!(everything.next(&FailedTry { trouble, ..tried(1) }), Decision::NotRetried, "{trouble:?}");
     }
-    for (_, trouble) in Trouble::WORDS {
+    for (_, trouble) in FailureClass::WORDS {
         assert!(everything.retries(trouble), "{trouble:?}");
         assert_eq!(choosy.retries(trouble), choosy.on.contains(&trouble), "{trouble:?}");
     }
-    assert!(choosy.retries(Trouble::Asked), "who asks is heard");
+    assert!(choosy.retries(FailureClass::Asked), "who asks is heard");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn jobs_that_failed_together_come_back_apart() {
         RetryPolicy { backoff: Backoff::Fixed, initial: Duration::from_secs(1000), ..RetryPolicy::default() };
     let mut tenths = [0; 10];
     for hash in 0..1000 {
-        let Decision::Again { at } = policy.next(&Tried { hash, ..tried(1) }) else {
+        let Decision::Again { at } = policy.next(&FailedTry { hash, ..tried(1) }) else {
             panic!("no attempt left")
         };
         let tenth = usize::try_from((at.0 - NOW.0) / 100_000).unwrap();
@@ -109,17 +109,17 @@ fn jobs_that_failed_together_come_back_apart() {
 
 #[test]
 fn failures_are_told_apart_by_what_they_came_from() {
-    let of = |failure: Failure| Trouble::of(&failure, false);
+    let of = |failure: Failure| FailureClass::of(&failure, false);
     let delay = Duration::from_secs(5);
     let busy = Failure::retry_in(delay, "busy");
-    assert_eq!(of(busy.clone()), Some(Trouble::Asked));
-    assert_eq!(of(busy.because(Cause::Http(429))), Some(Trouble::Http429));
-    assert_eq!(of(Failure::failed("503").because(Cause::Http(503))), Some(Trouble::Http5xx));
-    assert_eq!(of(Failure::reject("404").because(Cause::Http(404))), Some(Trouble::Rejected));
-    assert_eq!(of(Failure::new(FailureKind::Limit, "late").because(Cause::Timeout)), Some(Trouble::Timeout));
-    assert_eq!(of(Failure::new(FailureKind::Limit, "large")), Some(Trouble::Limit));
-    assert_eq!(of(Failure::failed("thrown")), Some(Trouble::Script));
-    assert_eq!(Trouble::of(&Failure::failed("given up"), true), Some(Trouble::Plugin));
+    assert_eq!(of(busy.clone()), Some(FailureClass::Asked));
+    assert_eq!(of(busy.because(Cause::Http(429))), Some(FailureClass::Http429));
+    assert_eq!(of(Failure::failed("503").because(Cause::Http(503))), Some(FailureClass::Http5xx));
+    assert_eq!(of(Failure::reject("404").because(Cause::Http(404))), Some(FailureClass::Rejected));
+    assert_eq!(of(Failure::new(FailureKind::Limit, "late").because(Cause::Timeout)), Some(FailureClass::Timeout));
+    assert_eq!(of(Failure::new(FailureKind::Limit, "large")), Some(FailureClass::Limit));
+    assert_eq!(of(Failure::failed("thrown")), Some(FailureClass::Script));
+    assert_eq!(FailureClass::of(&Failure::failed("given up"), true), Some(FailureClass::Plugin));
     assert_eq!(of(Failure::gate_closed("no")), None);
     assert_eq!(of(Failure::pending("tx")), None);
 }
@@ -159,7 +159,7 @@ proptest! {
         hash in any::<u128>(),
     ) {
         let first_attempt = Timestamp(first);
-        let tried = Tried { attempt, first_attempt, now: Timestamp(now), hash, ..tried(attempt) };
+        let tried = FailedTry { attempt, first_attempt, now: Timestamp(now), hash, ..tried(attempt) };
         let decision = policy.next(&tried);
         prop_assert_eq!(policy.next(&tried), decision);
         match decision {

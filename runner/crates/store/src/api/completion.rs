@@ -8,13 +8,13 @@
 use serde::{Deserialize, Serialize};
 
 use crate::codec::bytes::{Bytes, Wrong, put_bytes};
-use tidegate_model::{Status, content_hash};
+use tidegate_model::{ExternalStatus, content_hash};
 
 /// How the job stands, in the words of the outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Completion {
-    pub status: Status,
+pub struct CompletionRecord {
+    pub status: ExternalStatus,
     /// What it came to, as JSON text; `None`: itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
@@ -25,7 +25,7 @@ pub struct Completion {
 const FLAG_RESULT: u8 = 1;
 const FLAG_REASON: u8 = 2;
 
-impl Completion {
+impl CompletionRecord {
     /// A hash by which the same one is known again.
     #[must_use]
     pub fn content(&self) -> u64 {
@@ -53,10 +53,10 @@ impl Completion {
 }
 
 /// The number by which a status is stored.
-pub(crate) fn code(status: Status) -> u8 {
-    Status::ALL.iter().zip(0..).find(|(one, _)| **one == status).map_or(u8::MAX, |(_, code)| code)
+pub(crate) fn code(status: ExternalStatus) -> u8 {
+    ExternalStatus::ALL.iter().zip(0..).find(|(one, _)| **one == status).map_or(u8::MAX, |(_, code)| code)
 }
 
-pub(crate) fn status(code: u8) -> Option<Status> {
-    Status::ALL.get(usize::from(code)).copied()
+pub(crate) fn status(code: u8) -> Option<ExternalStatus> {
+    ExternalStatus::ALL.get(usize::from(code)).copied()
 }

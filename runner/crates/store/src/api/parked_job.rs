@@ -2,21 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::completion::Completion;
-use tidegate_model::{Address, Status, Timestamp};
+use super::completion::CompletionRecord;
+use tidegate_model::{Address, ExternalStatus, Timestamp};
 
 /// A job that shall wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delayed {
+pub struct NewParkedJob {
     /// The step that will run it.
     pub step: Address,
     pub due: Timestamp,
-    pub job: DelayedJob,
+    pub job: ParkedJob,
 }
 
 /// What is kept of a job while it waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DelayedJob {
+pub struct ParkedJob {
     /// The inputs that it was made of, as they enter the delivery hash, and their indices.
     pub inputs: Vec<(String, u64)>,
     /// The number of the last attempt; 0 where there was none.
@@ -27,7 +27,7 @@ pub struct DelayedJob {
     pub from_error: Option<(Address, u64)>,
     /// The output of the step that it is for: made already, and only due later. `None`: the step runs it.
     pub to: Option<String>,
-    pub standing: Standing,
+    pub standing: ParkReason,
     pub form: JobForm,
     pub payload: Vec<u8>,
     /// The provenance that it carries along, as JSON text.
@@ -37,7 +37,7 @@ pub struct DelayedJob {
 /// What a job that is not through waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum ParkReason {
     /// The time when it is due.
     #[default]
     Delayed,
@@ -47,14 +47,14 @@ pub enum Standing {
     Pending { handle: String, since: Timestamp },
     /// The same, and it has said how the job stands: it is in order and goes on to wait, or that is not
     /// delivered yet.
-    Told { handle: String, since: Timestamp, completion: Completion },
+    Told { handle: String, since: Timestamp, completion: CompletionRecord },
 }
 
-impl Standing {
+impl ParkReason {
     /// Where an outside system has the job: the handle by which it knows it, since when, and what it has
     /// said of it, if anything.
     #[must_use]
-    pub fn outside(&self) -> Option<(&str, Timestamp, Option<&Completion>)> {
+    pub fn outside(&self) -> Option<(&str, Timestamp, Option<&CompletionRecord>)> {
         match self {
             Self::Delayed | Self::Started => None,
             Self::Pending { handle, since } => Some((handle, *since, None)),
@@ -64,9 +64,9 @@ impl Standing {
 
     /// How the outside says that the job stands, where it has it.
     #[must_use]
-    pub fn status(&self) -> Option<Status> {
+    pub fn status(&self) -> Option<ExternalStatus> {
         let (_, _, said) = self.outside()?;
-        Some(said.map_or(Status::Pending, |said| said.status))
+        Some(said.map_or(ExternalStatus::Pending, |said| said.status))
     }
 }
 
@@ -82,18 +82,18 @@ pub enum JobForm {
 
 /// What a delayed job is called. In order of due time, for one step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DelayedKey {
+pub struct ParkedKey {
     pub step: Address,
     pub due: Timestamp,
     /// Given by the store, and never twice.
     pub sequence: u64,
 }
 
-impl DelayedJob {
+impl ParkedJob {
     /// Whether it waits for its turn at its step, and for no time any more. `due`: when it is due.
     #[must_use]
     pub fn waits_for_turn(&self, due: Timestamp, now: Timestamp) -> bool {
-        self.standing == Standing::Delayed && self.to.is_none() && due <= now
+        self.standing == ParkReason::Delayed && self.to.is_none() && due <= now
     }
 }
 

@@ -15,10 +15,10 @@
 //! The lowest two bits of the flags are the form: 0 JSON, 1 text, 2 bytes. A text is its length as
 //! varint and its bytes.
 
-use crate::api::completion::Completion;
-use crate::api::parked_job::{DelayedJob, JobForm, Standing};
+use crate::api::completion::CompletionRecord;
+use crate::api::parked_job::{ParkedJob, JobForm, ParkReason};
 use crate::codec::bytes::{Bytes, Wrong, put_bytes, put_varint};
-use crate::database::format::Place;
+use crate::database::format::RecordKey;
 use crate::error::Cause;
 use tidegate_model::{Address, Timestamp};
 
@@ -33,7 +33,7 @@ const STARTED: u8 = 1;
 const PENDING: u8 = 2;
 const TOLD: u8 = 3;
 
-pub(crate) fn seal((step, due, sequence): (u32, u64, u64), job: &DelayedJob) -> Vec<u8> {
+pub(crate) fn seal((step, due, sequence): (u32, u64, u64), job: &ParkedJob) -> Vec<u8> {
     let mut out = vec![match job.form {
         JobForm::Json => 0,
         JobForm::Text => 1,
@@ -67,18 +67,18 @@ pub(crate) fn seal((step, due, sequence): (u32, u64, u64), job: &DelayedJob) -> 
         put_bytes(&mut out, to.as_bytes());
     }
     match &job.standing {
-        Standing::Delayed => {}
-        Standing::Started => {
+        ParkReason::Delayed => {}
+        ParkReason::Started => {
             out[0] |= FLAG_STANDING;
             out.push(STARTED);
         }
-        Standing::Pending { handle, since } => {
+        ParkReason::Pending { handle, since } => {
             out[0] |= FLAG_STANDING;
             out.push(PENDING);
             out.extend_from_slice(&since.0.to_le_bytes());
             put_bytes(&mut out, handle.as_bytes());
         }
-        Standing::Told { handle, since, completion } => {
+        ParkReason::Told { handle, since, completion } => {
             out[0] |= FLAG_STANDING;
             out.push(TOLD);
             out.extend_from_slice(&since.0.to_le_bytes());
@@ -87,16 +87,16 @@ pub(crate) fn seal((step, due, sequence): (u32, u64, u64), job: &DelayedJob) -> 
         }
     }
     out.extend_from_slice(&job.payload);
-    Place::Delayed(step, due, sequence).seal(out)
+    RecordKey::Delayed(step, due, sequence).seal(out)
 }
 
-pub(crate) fn unseal(key: (u32, u64, u64), stored: &[u8]) -> Result<DelayedJob, Cause> {
+pub(crate) fn unseal(key: (u32, u64, u64), stored: &[u8]) -> Result<ParkedJob, Cause> {
     parse(record(key, stored)?)
         .map_err(|what| Cause::Damaged(format!("the delayed job {} cannot be read: {what}", key.2)))
 }
 
 pub(crate) fn record((step, due, sequence): (u32, u64, u64), stored: &[u8]) -> Result<&[u8], Cause> {
-    Place::Delayed(step, due, sequence).unseal(stored)
+    RecordKey::Delayed(step, due, sequence).unseal(stored)
 }
 
 /// Whether one of the inputs is this one. What cannot be read is none.
@@ -115,7 +115,7 @@ pub(crate) fn is_of(record: &[u8], input: &str, index: u64) -> bool {
     look().unwrap_or(false)
 }
 
-fn parse(record: &[u8]) -> Result<DelayedJob, Wrong> {
+fn parse(record: &[u8]) -> Result<ParkedJob, Wrong> {
     let mut rest = Bytes(record);
     let flags = rest.u8()?;
     let has = |flag| flags & flag != 0;
@@ -141,9 +141,9 @@ fn parse(record: &[u8]) -> Result<DelayedJob, Wrong> {
     };
     let carried = has(FLAG_CARRIED).then(|| rest.text()).transpose()?.map(str::to_owned);
     let to = has(FLAG_TO).then(|| rest.text()).transpose()?.map(str::to_owned);
-    let standing = if has(FLAG_STANDING) { standing(&mut rest)? } else { Standing::Delayed };
+    let standing = if has(FLAG_STANDING) { standing(&mut rest)? } else { ParkReason::Delayed };
     let payload = rest.0.to_vec();
-    Ok(DelayedJob {
+    Ok(ParkedJob {
         inputs,
         attempt,
         first_attempt,
@@ -157,17 +157,17 @@ fn parse(record: &[u8]) -> Result<DelayedJob, Wrong> {
     })
 }
 
-fn standing(rest: &mut Bytes<'_>) -> Result<Standing, Wrong> {
+fn standing(rest: &mut Bytes<'_>) -> Result<ParkReason, Wrong> {
     match rest.u8()? {
-        STARTED => Ok(Standing::Started),
+        STARTED => Ok(ParkReason::Started),
         PENDING => {
             let since = Timestamp(rest.u64()?.cast_signed());
-            Ok(Standing::Pending { handle: rest.text()?.to_owned(), since })
+            Ok(ParkReason::Pending { handle: rest.text()?.to_owned(), since })
         }
         TOLD => {
             let since = Timestamp(rest.u64()?.cast_signed());
             let handle = rest.text()?.to_owned();
-            Ok(Standing::Told { handle, since, completion: Completion::take(rest)? })
+            Ok(ParkReason::Told { handle, since, completion: CompletionRecord::take(rest)? })
         }
         _ => Err("what it waits for is unknown"),
     }

@@ -10,7 +10,7 @@
 
 use twox_hash::XxHash3_64;
 
-use super::span::Span;
+use super::span::AttemptSpan;
 
 pub(crate) const CELL_BYTES: usize = 64;
 
@@ -19,7 +19,7 @@ const VERSION: u64 = 1;
 /// Jobs that were being attempted when the process died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Suspect {
-    pub(crate) span: Span,
+    pub(crate) span: AttemptSpan,
     /// How often in a row the process died while they were attempted. In a cell of a worker: how
     /// often that will be if it dies now.
     pub(crate) crashes: u32,
@@ -28,7 +28,7 @@ pub(crate) struct Suspect {
 }
 
 pub(crate) fn encode(suspect: &Suspect) -> [u8; CELL_BYTES] {
-    let Suspect { span: Span { origin, first, jobs }, crashes, exact } = suspect;
+    let Suspect { span: AttemptSpan { origin, first, jobs }, crashes, exact } = suspect;
     let mut cell = [0; CELL_BYTES];
     cell[8..24].copy_from_slice(&origin.to_le_bytes());
     cell[24..32].copy_from_slice(&first.to_le_bytes());
@@ -56,7 +56,7 @@ fn decode(cell: &[u8; CELL_BYTES]) -> Option<Suspect> {
     let (jobs, rest) = rest.split_first_chunk()?;
     let (crashes, rest) = rest.split_first_chunk()?;
     let (exact, _) = rest.split_first_chunk()?;
-    let span = Span {
+    let span = AttemptSpan {
         origin: u128::from_le_bytes(*origin),
         first: u64::from_le_bytes(*first),
         jobs: u64::from_le_bytes(*jobs),
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     const SUSPECT: Suspect =
-        Suspect { span: Span { origin: u128::MAX - 3, first: 7, jobs: 1024 }, crashes: 2, exact: true };
+        Suspect { span: AttemptSpan { origin: u128::MAX - 3, first: 7, jobs: 1024 }, crashes: 2, exact: true };
 
     #[test]
     fn a_cell_gives_back_what_was_put_in() {

@@ -8,7 +8,7 @@ use tidegate_model::Address;
 /// that gives it a payload, and the index there. In a span the indices of all inputs move on
 /// together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct AttemptSpan {
     /// A hash of the step, the names of its inputs, and how far their indices are apart: jobs of two
     /// spans can be the same only where this is.
     pub(crate) origin: u128,
@@ -17,7 +17,7 @@ pub struct Span {
     pub(crate) jobs: u64,
 }
 
-impl Span {
+impl AttemptSpan {
     /// `jobs` jobs of `step`, of which the first has these indices on these inputs, in any order.
     #[must_use]
     pub fn new(step: &Address, inputs: &[(&str, u64)], jobs: u64) -> Self {
@@ -70,8 +70,8 @@ impl Span {
 mod tests {
     use super::*;
 
-    fn span(step: &str, inputs: &[(&str, u64)], jobs: u64) -> Span {
-        Span::new(&Address::parse(step).unwrap(), inputs, jobs)
+    fn span(step: &str, inputs: &[(&str, u64)], jobs: u64) -> AttemptSpan {
+        AttemptSpan::new(&Address::parse(step).unwrap(), inputs, jobs)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! changes are written to the file cell by cell.
 
 use super::cell::Suspect;
-use super::span::Span;
+use super::span::AttemptSpan;
 
 /// How many there can be. More need hundreds of crashes without one good run between them.
 pub(crate) const SUSPECTS_MAX: usize = 1024;
@@ -46,13 +46,13 @@ impl Suspects {
     }
 
     /// Whether one of these jobs is a suspect.
-    pub(crate) fn concern(&self, span: &Span) -> bool {
+    pub(crate) fn concern(&self, span: &AttemptSpan) -> bool {
         self.cells.iter().flatten().any(|suspect| suspect.span.overlaps(span))
     }
 
     /// How often in a row the process died while `job` was attempted, and whether it was attempted
     /// alone at least once. A job is not condemned for the company that it was in.
-    pub(crate) fn crashes(&self, job: &Span) -> (u32, bool) {
+    pub(crate) fn crashes(&self, job: &AttemptSpan) -> (u32, bool) {
         let known = self.cells.iter().flatten().filter(|suspect| suspect.span.overlaps(job));
         known.fold((0, false), |(crashes, exact), suspect| {
             (crashes.max(suspect.crashes), exact || suspect.exact)
@@ -61,7 +61,7 @@ impl Suspects {
 
     /// Takes these jobs off the list: an attempt of them has ended without the process, or they are
     /// accounted for.
-    pub(crate) fn absolve(&mut self, span: &Span) -> Changed {
+    pub(crate) fn absolve(&mut self, span: &AttemptSpan) -> Changed {
         let mut changed = Changed::new();
         for place in 0..self.cells.len() {
             let Some(suspect) = self.cells[place] else { continue };
@@ -97,8 +97,8 @@ mod tests {
     use super::*;
     use tidegate_model::Address;
 
-    fn span(first: u64, jobs: u64) -> Span {
-        Span::new(&Address::parse("a/step").unwrap(), &[("in", first)], jobs)
+    fn span(first: u64, jobs: u64) -> AttemptSpan {
+        AttemptSpan::new(&Address::parse("a/step").unwrap(), &[("in", first)], jobs)
     }
 
     fn suspect(first: u64, jobs: u64, crashes: u32) -> Suspect {

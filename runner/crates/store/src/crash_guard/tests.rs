@@ -8,14 +8,14 @@ use tidegate_model::Address;
 
 pub(crate) mod deaths;
 
-fn span(first: u64, jobs: u64) -> Span {
-    Span::new(&Address::parse("a/step").unwrap(), &[("a/in", first)], jobs)
+fn span(first: u64, jobs: u64) -> AttemptSpan {
+    AttemptSpan::new(&Address::parse("a/step").unwrap(), &[("a/in", first)], jobs)
 }
 
 /// A process that can die: what it wrote stays.
 struct Process {
     disk: FaultyDisk,
-    attempts: Attempts,
+    attempts: CrashGuard,
 }
 
 impl Process {
@@ -26,7 +26,7 @@ impl Process {
     fn after(bytes: &[u8]) -> Self {
         let suspects = Suspects::gather(cell::decode_all(bytes));
         let disk = FaultyDisk::with(first_bytes(&suspects));
-        let attempts = Attempts::on(Some(Box::new(disk.clone())), "attempts".into(), suspects);
+        let attempts = CrashGuard::on(Some(Box::new(disk.clone())), "attempts".into(), suspects);
         Self { disk, attempts }
     }
 
@@ -37,38 +37,38 @@ impl Process {
     }
 
     /// Dies in the middle of a batch.
-    fn die_together(&self, batch: &[Span]) -> Self {
+    fn die_together(&self, batch: &[AttemptSpan]) -> Self {
         let mut slot = self.attempts.slot();
-        let Pace::Together(attempt) = slot.begin(batch, 3) else { panic!("one by one") };
+        let BatchMode::Together(attempt) = slot.begin(batch, 3) else { panic!("one by one") };
         let next = self.next();
         drop(attempt);
         next
     }
 
     /// Dies in the middle of a job of a batch that has suspects.
-    fn die_alone(&self, job: &Span) -> Self {
+    fn die_alone(&self, job: &AttemptSpan) -> Self {
         let mut slot = self.attempts.slot();
-        let Verdict::Run(attempt) = careful(slot.begin(&[*job], 3)).attempt(job) else { panic!("set aside") };
+        let SuspectVerdict::Run(attempt) = careful(slot.begin(&[*job], 3)).attempt(job) else { panic!("set aside") };
         let next = self.next();
         drop(attempt);
         next
     }
 
-    fn pace(&self, batch: &[Span]) -> &'static str {
+    fn pace(&self, batch: &[AttemptSpan]) -> &'static str {
         match self.attempts.slot().begin(batch, 3) {
-            Pace::Together(_) => "together",
-            Pace::OneByOne(_) => "one by one",
+            BatchMode::Together(_) => "together",
+            BatchMode::OneByOne(_) => "one by one",
         }
     }
 
     /// What becomes of a job with a limit; if it is run, that goes well.
-    fn verdict(&self, job: &Span, crash_limit: u32) -> Option<u32> {
+    fn verdict(&self, job: &AttemptSpan, crash_limit: u32) -> Option<u32> {
         let mut slot = self.attempts.slot();
         match slot.begin(&[*job], crash_limit) {
-            Pace::Together(_) => None,
-            Pace::OneByOne(mut careful) => match careful.attempt(job) {
-                Verdict::Run(_) => None,
-                Verdict::SetAside { crashes } => Some(crashes),
+            BatchMode::Together(_) => None,
+            BatchMode::OneByOne(mut careful) => match careful.attempt(job) {
+                SuspectVerdict::Run(_) => None,
+                SuspectVerdict::SetAside { crashes } => Some(crashes),
             },
         }
     }
@@ -80,10 +80,10 @@ impl Process {
     }
 }
 
-fn careful(pace: Pace<'_>) -> Careful<'_> {
+fn careful(pace: BatchMode<'_>) -> SuspectRun<'_> {
     match pace {
-        Pace::OneByOne(careful) => careful,
-        Pace::Together(_) => panic!("together"),
+        BatchMode::OneByOne(careful) => careful,
+        BatchMode::Together(_) => panic!("together"),
     }
 }
 
@@ -153,7 +153,7 @@ fn a_limit_of_one_needs_one_crash() {
     let process = Process::first();
     let mut slot = process.attempts.slot();
     let mut batch = careful(slot.begin(&[span(1, 10)], 1));
-    assert!(matches!(batch.attempt(&span(1, 1)), Verdict::Run(_)));
+    assert!(matches!(batch.attempt(&span(1, 1)), SuspectVerdict::Run(_)));
     let attempt = batch.attempt(&span(2, 1));
     let next = process.next();
     drop(attempt);
@@ -250,20 +250,20 @@ fn what_cannot_be_written_stops_nothing() {
 
 #[test]
 fn without_a_file_everything_runs_together() {
-    let mut slot = Attempts::none().slot();
-    assert!(matches!(slot.begin(&[span(1, 10)], 1), Pace::Together(_)));
+    let mut slot = CrashGuard::none().slot();
+    assert!(matches!(slot.begin(&[span(1, 10)], 1), BatchMode::Together(_)));
 }
 
 #[test]
 fn a_file_in_a_folder_carries_suspects_over() {
     let folder = tempfile::tempdir().unwrap();
-    let attempts = Attempts::open(folder.path());
+    let attempts = CrashGuard::open(folder.path());
     let mut slot = attempts.slot();
     mem::forget(slot.begin(&[span(1, 10)], 3));
-    let attempts = Attempts::open(folder.path());
+    let attempts = CrashGuard::open(folder.path());
     assert!(attempts.0.concerns(&[span(10, 1)]));
     // Nothing was run, and still nothing is forgotten.
-    let attempts_again = Attempts::open(folder.path());
+    let attempts_again = CrashGuard::open(folder.path());
     assert!(attempts_again.0.concerns(&[span(10, 1)]));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
@@ -272,10 +272,10 @@ fn a_file_in_a_folder_carries_suspects_over() {
 fn a_file_that_is_something_else_is_no_reason_to_stop() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join(FILE)).unwrap();
-    let mut slot = Attempts::open(folder.path()).slot();
-    assert!(matches!(slot.begin(&[span(1, 10)], 3), Pace::Together(_)));
+    let mut slot = CrashGuard::open(folder.path()).slot();
+    assert!(matches!(slot.begin(&[span(1, 10)], 3), BatchMode::Together(_)));
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(FILE), vec![0xA5; 100_000]).unwrap();
-    assert!(Attempts::open(folder.path()).0.is_unsuspicious());
-    assert!(Attempts::open(&folder.path().join("nowhere")).0.disk.is_none());
+    assert!(CrashGuard::open(folder.path()).0.is_unsuspicious());
+    assert!(CrashGuard::open(&folder.path().join("nowhere")).0.disk.is_none());
 }

@@ -6,11 +6,11 @@
 use redb::{ReadableTable as _, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
-use super::format::{CommitRecord, DELIVERIES, EXPIRIES, Place, from_ordered, ordered, u32_at, u64_at};
+use super::format::{CommitRecord, DELIVERIES, EXPIRIES, RecordKey, from_ordered, ordered, u32_at, u64_at};
 use super::read::Store;
 use crate::api::completion;
 use crate::error::{Cause, ReadError};
-use tidegate_model::{DeliveryHash, Status, Timestamp};
+use tidegate_model::{DeliveryHash, ExternalStatus, Timestamp};
 
 /// How many deliveries a commit forgets at most, besides twice as many as it records.
 const FORGET_MAX: usize = 1024;
@@ -20,7 +20,7 @@ const PART_HASHES_MAX: usize = 1024;
 /// How a delivery ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum DedupeOutcome {
     /// So many jobs stand on the outputs.
     Output { jobs: u32 },
     /// The job stands on the error queue.
@@ -32,14 +32,14 @@ pub enum Outcome {
     Arrived { first: u64, jobs: u32, content: u64 },
     /// An outside system has said so of a job that was handed to it. `content` is a hash of all that it
     /// said, by which the same is known again.
-    Told { status: Status, content: u64 },
+    Told { status: ExternalStatus, content: u64 },
 }
 
 /// A delivery to remember.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Delivered {
+pub struct DedupeRecord {
     pub hash: DeliveryHash,
-    pub outcome: Outcome,
+    pub outcome: DedupeOutcome,
     /// It may be forgotten from then on; `i64::MAX`: never.
     pub keep_until: Timestamp,
 }
@@ -47,7 +47,7 @@ pub struct Delivered {
 /// What is stored of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: DedupeOutcome,
     /// Of the commit. 0 where a store of version 1 did not keep it.
     pub(crate) time: Timestamp,
     pub(crate) keep_until: Timestamp,
@@ -57,12 +57,12 @@ pub(crate) const FOR_EVER: Timestamp = Timestamp(i64::MAX);
 
 impl Store {
     /// How the delivery ended; `None` where it has not, or is no longer remembered.
-    pub fn delivery(&self, hash: DeliveryHash) -> Result<Option<Outcome>, ReadError> {
+    pub fn delivery(&self, hash: DeliveryHash) -> Result<Option<DedupeOutcome>, ReadError> {
         Ok(self.deliveries(&[hash])?.pop().flatten())
     }
 
     /// How each of the deliveries ended, all seen at one moment.
-    pub fn deliveries(&self, hashes: &[DeliveryHash]) -> Result<Vec<Option<Outcome>>, ReadError> {
+    pub fn deliveries(&self, hashes: &[DeliveryHash]) -> Result<Vec<Option<DedupeOutcome>>, ReadError> {
         self.view(|txn| {
             let table = txn.open_table(DELIVERIES)?;
             let find = |&hash: &DeliveryHash| {
@@ -77,7 +77,7 @@ impl Store {
 /// Forgets some deliveries whose time is over, and records those of this commit.
 pub(crate) fn write(
     txn: &WriteTransaction,
-    deliveries: &[Delivered],
+    deliveries: &[DedupeRecord],
     commit: CommitRecord,
 ) -> Result<(), Cause> {
     // More than come in, so that an old pile gets smaller.
@@ -85,8 +85,8 @@ pub(crate) fn write(
     if deliveries.is_empty() {
         return Ok(());
     }
-    let record = |delivered: &Delivered| {
-        let Delivered { hash, outcome, keep_until } = *delivered;
+    let record = |delivered: &DedupeRecord| {
+        let DedupeRecord { hash, outcome, keep_until } = *delivered;
         (hash, Record { outcome, time: commit.time, keep_until })
     };
     insert(txn, deliveries.iter().map(record).collect(), commit.number)
@@ -115,7 +115,7 @@ pub(crate) fn insert(
         for (part, hashes) in (0..).zip(group.chunks(PART_HASHES_MAX)) {
             let key = (ordered(group[0].0), number, part);
             let record = hashes.iter().flat_map(|(_, hash)| hash.0.to_le_bytes()).collect();
-            expiries.insert(key, &*Place::Expiry(key.0, key.1, key.2).seal(record))?;
+            expiries.insert(key, &*RecordKey::Expiry(key.0, key.1, key.2).seal(record))?;
         }
     }
     Ok(())
@@ -155,25 +155,25 @@ fn forget(txn: &WriteTransaction, now: Timestamp, most: usize) -> Result<(), Cau
 impl Record {
     pub(crate) fn seal(self, hash: DeliveryHash) -> Vec<u8> {
         let (kind, jobs) = match self.outcome {
-            Outcome::Output { jobs } => (0, jobs),
-            Outcome::Error => (1, 0),
-            Outcome::Nothing => (2, 0),
-            Outcome::Arrived { jobs, .. } => (3, jobs),
-            Outcome::Told { status, .. } => (4, u32::from(completion::code(status))),
+            DedupeOutcome::Output { jobs } => (0, jobs),
+            DedupeOutcome::Error => (1, 0),
+            DedupeOutcome::Nothing => (2, 0),
+            DedupeOutcome::Arrived { jobs, .. } => (3, jobs),
+            DedupeOutcome::Told { status, .. } => (4, u32::from(completion::code(status))),
         };
         let times = [self.time.0.to_le_bytes(), self.keep_until.0.to_le_bytes()].concat();
         let mut record = [&[kind][..], &u32::to_le_bytes(jobs), &times].concat();
-        if let Outcome::Arrived { first, content, .. } = self.outcome {
+        if let DedupeOutcome::Arrived { first, content, .. } = self.outcome {
             record.extend_from_slice(&[first.to_le_bytes(), content.to_le_bytes()].concat());
         }
-        if let Outcome::Told { content, .. } = self.outcome {
+        if let DedupeOutcome::Told { content, .. } = self.outcome {
             record.extend_from_slice(&content.to_le_bytes());
         }
-        Place::Delivery(hash).seal(record)
+        RecordKey::Delivery(hash).seal(record)
     }
 
     pub(crate) fn unseal(hash: DeliveryHash, stored: &[u8]) -> Result<Self, Cause> {
-        let place = Place::Delivery(hash);
+        let place = RecordKey::Delivery(hash);
         let record = place.unseal(stored)?;
         let time = |at| Timestamp(u64_at(record, at).cast_signed());
         let (time, keep_until) = match record.len() {
@@ -182,7 +182,7 @@ impl Record {
             21 => (time(5), time(13)),
             37 if record[0] == 3 => {
                 let (first, jobs, content) = (u64_at(record, 21), u32_at(record, 1), u64_at(record, 29));
-                let outcome = Outcome::Arrived { first, jobs, content };
+                let outcome = DedupeOutcome::Arrived { first, jobs, content };
                 return Ok(Self { outcome, time: time(5), keep_until: time(13) });
             }
             29 if record[0] == 4 => {
@@ -190,15 +190,15 @@ impl Record {
                     let what = format!("the record {place:?} has a status that is unknown");
                     return Err(Cause::Damaged(what));
                 };
-                let outcome = Outcome::Told { status, content: u64_at(record, 21) };
+                let outcome = DedupeOutcome::Told { status, content: u64_at(record, 21) };
                 return Ok(Self { outcome, time: time(5), keep_until: time(13) });
             }
             _ => return Err(Cause::Damaged(format!("the record {place:?} has the wrong length"))),
         };
         let outcome = match record[0] {
-            0 => Outcome::Output { jobs: u32_at(record, 1) },
-            1 => Outcome::Error,
-            2 => Outcome::Nothing,
+            0 => DedupeOutcome::Output { jobs: u32_at(record, 1) },
+            1 => DedupeOutcome::Error,
+            2 => DedupeOutcome::Nothing,
             kind => {
                 let what = format!("the delivery {hash} has an outcome of the unknown kind {kind}");
                 return Err(Cause::Damaged(what));
@@ -213,7 +213,7 @@ pub(crate) fn unseal_expiry(
     (until, commit, part): (u64, u64, u32),
     stored: &[u8],
 ) -> Result<impl Iterator<Item = DeliveryHash>, Cause> {
-    let record = Place::Expiry(until, commit, part).unseal(stored)?;
+    let record = RecordKey::Expiry(until, commit, part).unseal(stored)?;
     let (hashes, rest) = record.as_chunks();
     if !rest.is_empty() {
         let until = from_ordered(until).0;

@@ -42,7 +42,7 @@ use serde::de::DeserializeOwned;
 use twox_hash::XxHash3_64;
 
 use crate::error::Cause;
-use tidegate_model::{DeliveryHash, Mark, Timestamp};
+use tidegate_model::{DeliveryHash, SourceOffset, Timestamp};
 
 pub(crate) mod names;
 
@@ -70,7 +70,7 @@ pub(crate) const BY_HAND: u32 = 0;
 
 /// A record's table and key: what its checksum is seeded with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place<'a> {
+pub(crate) enum RecordKey<'a> {
     Meta(&'a str),
     Name(&'a str),
     Queue(u32),
@@ -106,28 +106,28 @@ pub(crate) struct CommitRecord {
     pub(crate) time: Timestamp,
 }
 
-impl Place<'_> {
+impl RecordKey<'_> {
     pub(crate) fn seed(self) -> u64 {
         let text = |text: &str| XxHash3_64::oneshot(text.as_bytes());
         let (table, a, b, c) = match self {
-            Place::Meta(key) => (0_u8, text(key), 0, 0),
-            Place::Name(name) => (1, text(name), 0, 0),
-            Place::Queue(id) => (2, u64::from(id), 0, 0),
-            Place::Log(id, first) => (3, u64::from(id), first, 0),
-            Place::Progress(step, input) => (4, u64::from(step), u64::from(input), 0),
-            Place::Mark(id, index) => (5, u64::from(id), index, 0),
-            Place::Segment(id, ordinal) => (6, u64::from(id), u64::from(ordinal), 0),
-            Place::Sink(id) => (7, u64::from(id), 0, 0),
-            Place::Delivery(DeliveryHash(hash)) => {
+            RecordKey::Meta(key) => (0_u8, text(key), 0, 0),
+            RecordKey::Name(name) => (1, text(name), 0, 0),
+            RecordKey::Queue(id) => (2, u64::from(id), 0, 0),
+            RecordKey::Log(id, first) => (3, u64::from(id), first, 0),
+            RecordKey::Progress(step, input) => (4, u64::from(step), u64::from(input), 0),
+            RecordKey::Mark(id, index) => (5, u64::from(id), index, 0),
+            RecordKey::Segment(id, ordinal) => (6, u64::from(id), u64::from(ordinal), 0),
+            RecordKey::Sink(id) => (7, u64::from(id), 0, 0),
+            RecordKey::Delivery(DeliveryHash(hash)) => {
                 let [low, high] = halves(hash);
                 (8, low, high, 0)
             }
-            Place::Expiry(until, commit, part) => (9, until, commit, u64::from(part)),
-            Place::Snapshot(step, number) => (10, u64::from(step), number, 0),
-            Place::Delayed(step, due, sequence) => (11, u64::from(step), due, sequence),
-            Place::DelayedCount(step) => (12, u64::from(step), 0, 0),
-            Place::Generation(number) => (13, number, 0, 0),
-            Place::Tick(source) => (14, u64::from(source), 0, 0),
+            RecordKey::Expiry(until, commit, part) => (9, until, commit, u64::from(part)),
+            RecordKey::Snapshot(step, number) => (10, u64::from(step), number, 0),
+            RecordKey::Delayed(step, due, sequence) => (11, u64::from(step), due, sequence),
+            RecordKey::DelayedCount(step) => (12, u64::from(step), 0, 0),
+            RecordKey::Generation(number) => (13, number, 0, 0),
+            RecordKey::Tick(source) => (14, u64::from(source), 0, 0),
         };
         let mut key = [0; 25];
         key[0] = table;
@@ -180,11 +180,11 @@ impl QueueRecord {
 
     pub(crate) fn seal(self, queue: u32) -> Vec<u8> {
         let numbers = [self.head, self.first, self.bytes];
-        Place::Queue(queue).seal(numbers.into_iter().flat_map(u64::to_le_bytes).collect())
+        RecordKey::Queue(queue).seal(numbers.into_iter().flat_map(u64::to_le_bytes).collect())
     }
 
     pub(crate) fn unseal(queue: u32, stored: &[u8]) -> Result<Self, Cause> {
-        let bytes: [u8; 24] = Place::Queue(queue).unseal_exact(stored)?;
+        let bytes: [u8; 24] = RecordKey::Queue(queue).unseal_exact(stored)?;
         Ok(Self { head: u64_at(&bytes, 0), first: u64_at(&bytes, 8), bytes: u64_at(&bytes, 16) })
     }
 }
@@ -194,26 +194,26 @@ impl CommitRecord {
 
     pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Self, Cause> {
         let stored = meta.get(Self::KEY)?.ok_or_else(|| Cause::Damaged("it counts no commits".into()))?;
-        let bytes: [u8; 16] = Place::Meta(Self::KEY).unseal_exact(stored.value())?;
+        let bytes: [u8; 16] = RecordKey::Meta(Self::KEY).unseal_exact(stored.value())?;
         Ok(Self { number: u64_at(&bytes, 0), time: Timestamp(u64_at(&bytes, 8).cast_signed()) })
     }
 
     pub(crate) fn write(self, txn: &WriteTransaction) -> Result<(), Cause> {
         let record = [self.number.to_le_bytes(), self.time.0.to_le_bytes()].concat();
-        txn.open_table(META)?.insert(Self::KEY, &*Place::Meta(Self::KEY).seal(record))?;
+        txn.open_table(META)?.insert(Self::KEY, &*RecordKey::Meta(Self::KEY).seal(record))?;
         Ok(())
     }
 }
 
-pub(crate) fn seal_mark(source: u32, mark: &Mark) -> Vec<u8> {
+pub(crate) fn seal_mark(source: u32, mark: &SourceOffset) -> Vec<u8> {
     let record =
         [&mark.segment.to_le_bytes()[..], &mark.offset.to_le_bytes(), &mark.line.to_le_bytes()].concat();
-    Place::Mark(source, mark.index).seal(record)
+    RecordKey::Mark(source, mark.index).seal(record)
 }
 
-pub(crate) fn unseal_mark(source: u32, index: u64, stored: &[u8]) -> Result<Mark, Cause> {
-    let bytes: [u8; 20] = Place::Mark(source, index).unseal_exact(stored)?;
-    Ok(Mark { index, segment: u32_at(&bytes, 0), offset: u64_at(&bytes, 4), line: u64_at(&bytes, 12) })
+pub(crate) fn unseal_mark(source: u32, index: u64, stored: &[u8]) -> Result<SourceOffset, Cause> {
+    let bytes: [u8; 20] = RecordKey::Mark(source, index).unseal_exact(stored)?;
+    Ok(SourceOffset { index, segment: u32_at(&bytes, 0), offset: u64_at(&bytes, 4), line: u64_at(&bytes, 12) })
 }
 
 /// An error where damage hides some of the records of a table.

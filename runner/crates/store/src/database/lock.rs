@@ -10,7 +10,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 
 use crate::error::OpenError;
-use tidegate_model::{Holder, Timestamp, is_alive, lock_owner, open_or_create_private, rfc3339};
+use tidegate_model::{LockHolder, Timestamp, is_alive, lock_owner, open_or_create_private, rfc3339};
 
 /// Held as long as it lives.
 #[derive(Debug)]
@@ -44,16 +44,16 @@ impl Drop for Lock {
 }
 
 /// The process that has written itself into the lock file, if it is the one that holds the lock.
-fn holder_of(file: &mut File) -> Holder {
+fn holder_of(file: &mut File) -> LockHolder {
     let written = read_holder(file).unwrap_or_default();
     match (lock_owner(file), written.pid) {
-        (Some(owner), pid) if pid != Some(owner) => Holder::running(owner),
-        (None, Some(pid)) if !is_alive(pid) => Holder::default(),
+        (Some(owner), pid) if pid != Some(owner) => LockHolder::running(owner),
+        (None, Some(pid)) if !is_alive(pid) => LockHolder::default(),
         _ => written,
     }
 }
 
-fn read_holder(file: &mut File) -> Option<Holder> {
+fn read_holder(file: &mut File) -> Option<LockHolder> {
     // Longer than any command line that is worth showing.
     const HOLDER_BYTES_MAX: u64 = 64 << 10;
     let mut text = String::new();
@@ -64,7 +64,7 @@ fn read_holder(file: &mut File) -> Option<Holder> {
 fn write_holder(file: &mut File, now: Timestamp) -> io::Result<()> {
     let command: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let since = rfc3339(now);
-    let holder = Holder { pid: Some(std::process::id()), since, command: command.join(" "), user: None };
+    let holder = LockHolder { pid: Some(std::process::id()), since, command: command.join(" "), user: None };
     let mut line = serde_json::to_vec(&holder)?;
     line.push(b'\n');
     file.set_len(0)?;
@@ -82,18 +82,18 @@ mod tests {
         let path = folder.path().join("lock");
         let mut file = open_or_create_private(&path).unwrap();
         // No process has the highest number there is.
-        let dead = Holder { pid: Some(i32::MAX as u32), since: "then".into(), ..a("tidegate run") };
+        let dead = LockHolder { pid: Some(i32::MAX as u32), since: "then".into(), ..a("tidegate run") };
         file.write_all(&serde_json::to_vec(&dead).unwrap()).unwrap();
         file.rewind().unwrap();
-        assert_eq!(holder_of(&mut file), Holder::default());
-        assert_eq!(Holder::default().to_string(), "another process");
+        assert_eq!(holder_of(&mut file), LockHolder::default());
+        assert_eq!(LockHolder::default().to_string(), "another process");
         assert_eq!(dead.to_string(), format!("process {}, `tidegate run`, since then", i32::MAX));
-        let found = Holder { pid: Some(7), user: Some(65534), ..a("flock lock sleep 9") };
+        let found = LockHolder { pid: Some(7), user: Some(65534), ..a("flock lock sleep 9") };
         assert_eq!(found.to_string(), "process 7 of user 65534, `flock lock sleep 9`");
-        assert_eq!(Holder { pid: Some(7), ..Holder::default() }.to_string(), "process 7");
+        assert_eq!(LockHolder { pid: Some(7), ..LockHolder::default() }.to_string(), "process 7");
     }
 
-    fn a(command: &str) -> Holder {
-        Holder { command: command.to_owned(), ..Holder::default() }
+    fn a(command: &str) -> LockHolder {
+        LockHolder { command: command.to_owned(), ..LockHolder::default() }
     }
 }

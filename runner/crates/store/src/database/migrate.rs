@@ -8,7 +8,7 @@ use redb::{
 
 use super::format::{
     Bytes, CommitRecord, DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES,
-    PROGRESS, Place, QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS, names, whole,
+    PROGRESS, RecordKey, QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS, names, whole,
 };
 use super::{pauses, token_key};
 use crate::error::Cause;
@@ -37,7 +37,7 @@ pub(crate) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), C
     {
         let mut meta = txn.open_table(META)?;
         meta.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
-        meta.insert(CREATED_KEY, &*Place::Meta(CREATED_KEY).seal(now.0.to_le_bytes().to_vec()))?;
+        meta.insert(CREATED_KEY, &*RecordKey::Meta(CREATED_KEY).seal(now.0.to_le_bytes().to_vec()))?;
     }
     CommitRecord { number: 0, time: now }.write(txn)
 }
@@ -80,7 +80,7 @@ fn version(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<u32, Cause>
 pub(crate) fn created(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Timestamp, Cause> {
     let stored = meta.get(CREATED_KEY)?;
     let stored = stored.ok_or_else(|| Cause::Damaged("it does not say when it was made".into()))?;
-    Ok(Timestamp(i64::from_le_bytes(Place::Meta(CREATED_KEY).unseal_exact(stored.value())?)))
+    Ok(Timestamp(i64::from_le_bytes(RecordKey::Meta(CREATED_KEY).unseal_exact(stored.value())?)))
 }
 
 /// Makes sure that the store is of this version, and that every record which recovery starts from
@@ -103,24 +103,24 @@ pub(crate) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
     count("queues", &queues, |id, stored| QueueRecord::unseal(id, stored).map(drop))?;
     let progress = txn.open_table(PROGRESS)?;
     count("progress", &progress, |(step, input), stored| {
-        Place::Progress(step, input).unseal(stored).map(drop)
+        RecordKey::Progress(step, input).unseal(stored).map(drop)
     })?;
     let segments = txn.open_table(SEGMENTS)?;
     count("segments", &segments, |(id, ordinal), stored| {
-        Place::Segment(id, ordinal).unseal(stored).map(drop)
+        RecordKey::Segment(id, ordinal).unseal(stored).map(drop)
     })?;
     let sinks = txn.open_table(SINKS)?;
-    count("sinks", &sinks, |id, stored| Place::Sink(id).unseal(stored).map(drop))?;
+    count("sinks", &sinks, |id, stored| RecordKey::Sink(id).unseal(stored).map(drop))?;
     let snapshots = txn.open_table(SNAPSHOTS)?;
     count("snapshots", &snapshots, |(step, number), stored| {
-        Place::Snapshot(step, number).unseal(stored).map(drop)
+        RecordKey::Snapshot(step, number).unseal(stored).map(drop)
     })?;
     let generations = txn.open_table(GENERATIONS)?;
-    count("generations", &generations, |number, stored| Place::Generation(number).unseal(stored).map(drop))?;
+    count("generations", &generations, |number, stored| RecordKey::Generation(number).unseal(stored).map(drop))?;
     let ticks = txn.open_table(TICKS)?;
-    count("ticks", &ticks, |source, stored| Place::Tick(source).unseal(stored).map(drop))?;
+    count("ticks", &ticks, |source, stored| RecordKey::Tick(source).unseal(stored).map(drop))?;
     let counts = txn.open_table(DELAYED_COUNTS)?;
-    count("delayed_counts", &counts, |step, stored| Place::DelayedCount(step).unseal(stored).map(drop))?;
+    count("delayed_counts", &counts, |step, stored| RecordKey::DelayedCount(step).unseal(stored).map(drop))?;
     pauses::read(&meta)?;
     token_key::read(&meta)?;
     CommitRecord::read(&meta)

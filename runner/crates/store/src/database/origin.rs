@@ -11,7 +11,7 @@ use super::disk::{FileDisk, Medium};
 use super::migrate;
 use super::overlay::Overlay;
 use crate::error::{Cause, OpenError};
-use tidegate_model::Holder;
+use tidegate_model::LockHolder;
 
 /// What redb may keep in memory of the file, in bytes; up to half of it are writes of a commit.
 const CACHE_BYTES: usize = 16 << 20;
@@ -42,7 +42,7 @@ impl Origin {
             Ok(()) => {}
             // The file `lock` was free: it is not the one that the other process has.
             Err(TryLockError::WouldBlock) => {
-                return Err(OpenError::Locked { holder: Holder::of(&file), path });
+                return Err(OpenError::Locked { holder: LockHolder::of(&file), path });
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }

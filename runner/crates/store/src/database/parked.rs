@@ -5,9 +5,9 @@ use std::ops::Bound;
 
 use redb::{ReadableTable, WriteTransaction};
 
-use super::format::{self, DELAYED, DELAYED_COUNTS, META, NAMES, Place, from_ordered, ordered};
+use super::format::{self, DELAYED, DELAYED_COUNTS, META, NAMES, RecordKey, from_ordered, ordered};
 use super::read::Store;
-use crate::api::parked_job::{Delayed, DelayedJob, DelayedKey, NEVER};
+use crate::api::parked_job::{NewParkedJob, ParkedJob, ParkedKey, NEVER};
 use crate::codec::parked_record::{is_of, record};
 pub(crate) use crate::codec::parked_record::{seal, unseal};
 use crate::error::{Cause, ReadError};
@@ -23,10 +23,10 @@ impl Store {
         &self,
         step: &Address,
         now: Timestamp,
-        after: Option<&DelayedKey>,
+        after: Option<&ParkedKey>,
         jobs: usize,
         bytes: usize,
-    ) -> Result<Vec<(DelayedKey, DelayedJob)>, ReadError> {
+    ) -> Result<Vec<(ParkedKey, ParkedJob)>, ReadError> {
         self.view(|txn| {
             let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(Vec::new()) };
             let start = match after {
@@ -47,20 +47,20 @@ impl Store {
                 if !found.is_empty() && (found.len() >= jobs || found_bytes > bytes) {
                     break;
                 }
-                found.push((DelayedKey { step: step.clone(), due: from_ordered(due), sequence }, job));
+                found.push((ParkedKey { step: step.clone(), due: from_ordered(due), sequence }, job));
             }
             Ok(found)
         })
     }
 
     /// The delayed jobs with these keys; `None` for those that are not there.
-    pub fn delayed(&self, keys: &[DelayedKey]) -> Result<Vec<Option<DelayedJob>>, ReadError> {
+    pub fn delayed(&self, keys: &[ParkedKey]) -> Result<Vec<Option<ParkedJob>>, ReadError> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
         self.view(|txn| {
             let (names, table) = (txn.open_table(NAMES)?, txn.open_table(DELAYED)?);
-            let find = |key: &DelayedKey| {
+            let find = |key: &ParkedKey| {
                 let Some(id) = format::find_id(&names, &key.step)? else { return Ok(None) };
                 let key = (id, ordered(key.due), key.sequence);
                 table.get(key)?.map(|stored| unseal(key, stored.value())).transpose()
@@ -74,7 +74,7 @@ impl Store {
         &self,
         step: &Address,
         (input, index): (&str, u64),
-    ) -> Result<Option<(DelayedKey, DelayedJob)>, ReadError> {
+    ) -> Result<Option<(ParkedKey, ParkedJob)>, ReadError> {
         self.view(|txn| {
             let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(None) };
             for entry in txn.open_table(DELAYED)?.range((id, 0, 0)..=(id, u64::MAX, u64::MAX))? {
@@ -83,7 +83,7 @@ impl Store {
                     let job = unseal(key.value(), stored.value())?;
                     let (_, due, sequence) = key.value();
                     return Ok(Some((
-                        DelayedKey { step: step.clone(), due: from_ordered(due), sequence },
+                        ParkedKey { step: step.clone(), due: from_ordered(due), sequence },
                         job,
                     )));
                 }
@@ -127,9 +127,9 @@ impl Store {
 /// First those go that need not wait any more, then the new ones come. Answers with their keys.
 pub(crate) fn write(
     txn: &WriteTransaction,
-    undelayed: &[DelayedKey],
-    delayed: &[Delayed],
-) -> Result<Vec<DelayedKey>, Cause> {
+    undelayed: &[ParkedKey],
+    delayed: &[NewParkedJob],
+) -> Result<Vec<ParkedKey>, Cause> {
     if undelayed.is_empty() && delayed.is_empty() {
         return Ok(Vec::new());
     }
@@ -145,12 +145,12 @@ pub(crate) fn write(
     let mut keys = Vec::with_capacity(delayed.len());
     let mut records = Vec::with_capacity(delayed.len());
     let mut sequence = last_sequence(&txn.open_table(META)?)?;
-    for Delayed { step, due, job } in delayed {
+    for NewParkedJob { step, due, job } in delayed {
         let id = ids.get(txn, step)?;
         sequence += 1;
         records.push(((id, ordered(*due), sequence), job));
         grown.entry(id).or_default().0 += 1;
-        keys.push(DelayedKey { step: step.clone(), due: *due, sequence });
+        keys.push(ParkedKey { step: step.clone(), due: *due, sequence });
     }
     // Neighbours in the table are written together.
     records.sort_unstable_by_key(|&(key, _)| key);
@@ -185,23 +185,23 @@ impl<'a> Ids<'a> {
 pub(crate) fn count(counts: &impl ReadableTable<u32, format::Bytes>, step: u32) -> Result<u64, Cause> {
     let stored = counts.get(step)?;
     let unseal = |stored: redb::AccessGuard<'_, format::Bytes>| {
-        Place::DelayedCount(step).unseal_exact(stored.value()).map(u64::from_le_bytes)
+        RecordKey::DelayedCount(step).unseal_exact(stored.value()).map(u64::from_le_bytes)
     };
     stored.map_or(Ok(0), unseal)
 }
 
 pub(crate) fn seal_count(step: u32, count: u64) -> Vec<u8> {
-    Place::DelayedCount(step).seal(count.to_le_bytes().to_vec())
+    RecordKey::DelayedCount(step).seal(count.to_le_bytes().to_vec())
 }
 
 /// The last sequence that a job was given; 0 where none ever was.
 pub(crate) fn last_sequence(meta: &impl ReadableTable<&'static str, format::Bytes>) -> Result<u64, Cause> {
     let Some(stored) = meta.get(SEQUENCE_KEY)? else { return Ok(0) };
-    Place::Meta(SEQUENCE_KEY).unseal_exact(stored.value()).map(u64::from_le_bytes)
+    RecordKey::Meta(SEQUENCE_KEY).unseal_exact(stored.value()).map(u64::from_le_bytes)
 }
 
 pub(crate) fn write_last_sequence(txn: &WriteTransaction, sequence: u64) -> Result<(), Cause> {
-    let record = Place::Meta(SEQUENCE_KEY).seal(sequence.to_le_bytes().to_vec());
+    let record = RecordKey::Meta(SEQUENCE_KEY).seal(sequence.to_le_bytes().to_vec());
     txn.open_table(META)?.insert(SEQUENCE_KEY, &*record)?;
     Ok(())
 }

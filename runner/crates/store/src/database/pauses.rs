@@ -4,7 +4,7 @@
 use redb::{ReadableTable, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
-use super::format::{Bytes, META, Place};
+use super::format::{Bytes, META, RecordKey};
 use super::read::Store;
 use crate::error::{Cause, ReadError};
 use tidegate_model::{Address, Timestamp};
@@ -30,7 +30,7 @@ impl Store {
 
 pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<Pause>, Cause> {
     let Some(stored) = meta.get(KEY)? else { return Ok(Vec::new()) };
-    Place::Meta(KEY).unseal_json(stored.value())
+    RecordKey::Meta(KEY).unseal_json(stored.value())
 }
 
 /// Pauses and resumes steps. One that is paused already stays so since it was.
@@ -62,6 +62,6 @@ pub(crate) fn restore(txn: &WriteTransaction, pause: Pause) -> Result<bool, Caus
 }
 
 fn put(meta: &mut redb::Table<'_, &'static str, Bytes>, paused: &[Pause]) -> Result<(), Cause> {
-    meta.insert(KEY, &*Place::Meta(KEY).seal_json(&paused)?)?;
+    meta.insert(KEY, &*RecordKey::Meta(KEY).seal_json(&paused)?)?;
     Ok(())
 }

@@ -13,16 +13,16 @@ use self::outputs::Pages;
 use self::parked_rows::Rows;
 use super::catch_panics::{close, guarded};
 use super::format::{
-    self, BY_HAND, CommitRecord, LOG, MARKS, META, NAMES, Names, PROGRESS, Place, QUEUES, QueueRecord,
+    self, BY_HAND, CommitRecord, LOG, MARKS, META, NAMES, Names, PROGRESS, RecordKey, QUEUES, QueueRecord,
     SEGMENTS, SINKS,
 };
 use crate::codec::block::{Jobs, Wanted};
 use crate::codec::bytes::Wrong;
 use crate::codec::log_record::Value;
 use crate::error::{Cause, ReadError};
-use tidegate_model::{Address, Batch, Mark, Origin, Progress, Segment, SinkPosition, Timestamp};
+use tidegate_model::{Address, Batch, SourceOffset, Origin, Progress, Segment, SinkPosition, Timestamp};
 
-pub use self::outputs::{Made, MadeOf};
+pub use self::outputs::{StoredOutput, OutputOrigin};
 
 /// Reads the store, from any thread. Cheap to clone.
 ///
@@ -193,7 +193,7 @@ impl Store {
                 return Ok(None);
             };
             let stored = txn.open_table(PROGRESS)?.get((step, input))?;
-            stored.map(|stored| Place::Progress(step, input).unseal_json(stored.value())).transpose()
+            stored.map(|stored| RecordKey::Progress(step, input).unseal_json(stored.value())).transpose()
         })
     }
 
@@ -202,7 +202,7 @@ impl Store {
         self.view(|txn| {
             let Some(id) = format::find_id(&txn.open_table(NAMES)?, queue)? else { return Ok(None) };
             let stored = txn.open_table(PROGRESS)?.get((BY_HAND, id))?;
-            stored.map(|stored| Place::Progress(BY_HAND, id).unseal_json(stored.value())).transpose()
+            stored.map(|stored| RecordKey::Progress(BY_HAND, id).unseal_json(stored.value())).transpose()
         })
     }
 
@@ -212,7 +212,7 @@ impl Store {
     }
 
     /// The last mark of `source` at or before the index.
-    pub fn mark(&self, source: &Address, at_or_before: u64) -> Result<Option<Mark>, ReadError> {
+    pub fn mark(&self, source: &Address, at_or_before: u64) -> Result<Option<SourceOffset>, ReadError> {
         self.view(|txn| {
             let Some(id) = format::find_id(&txn.open_table(NAMES)?, source)? else { return Ok(None) };
             let marks = txn.open_table(MARKS)?;
@@ -229,7 +229,7 @@ impl Store {
             let mut segments = Vec::new();
             for entry in txn.open_table(SEGMENTS)?.range((id, 0)..=(id, u32::MAX))? {
                 let (key, stored) = entry?;
-                segments.push(Place::Segment(id, key.value().1).unseal_json(stored.value())?);
+                segments.push(RecordKey::Segment(id, key.value().1).unseal_json(stored.value())?);
             }
             Ok(segments)
         })
@@ -240,7 +240,7 @@ impl Store {
         self.view(|txn| {
             let Some(id) = format::find_id(&txn.open_table(NAMES)?, sink)? else { return Ok(None) };
             let stored = txn.open_table(SINKS)?.get(id)?;
-            stored.map(|stored| Place::Sink(id).unseal_json(stored.value())).transpose()
+            stored.map(|stored| RecordKey::Sink(id).unseal_json(stored.value())).transpose()
         })
     }
 
@@ -331,7 +331,7 @@ pub(crate) fn all_progress(txn: &ReadTransaction) -> Result<Vec<(Address, Addres
         if step == BY_HAND {
             continue;
         }
-        let progress = Place::Progress(step, input).unseal_json(stored.value())?;
+        let progress = RecordKey::Progress(step, input).unseal_json(stored.value())?;
         all.push((names.get(step)?.clone(), names.get(input)?.clone(), progress));
     }
     all.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
@@ -386,7 +386,7 @@ fn read_jobs(
         let (key, stored) = entry?;
         let (_, first) = key.value();
         let next = from + jobs.payloads.len() as u64;
-        let value = Value::parse(stored.value(), Place::Log(queue, first).seed());
+        let value = Value::parse(stored.value(), RecordKey::Log(queue, first).seed());
         let value = value.map_err(|what| unreadable(first, what))?;
         // The first value may start before the first job that is asked for; the others follow each
         // other without gaps.
@@ -425,7 +425,7 @@ fn index_at(
         let entry = log.range((queue, low)..=(queue, middle))?.next_back().ok_or_else(|| missing(middle))?;
         let (key, stored) = entry?;
         let (_, first) = key.value();
-        let value = Value::parse(stored.value(), Place::Log(queue, first).seed());
+        let value = Value::parse(stored.value(), RecordKey::Log(queue, first).seed());
         let value = value.map_err(|what| unreadable(first, what))?;
         let end = first.checked_add(value.jobs).filter(|&end| end > middle).ok_or_else(|| missing(middle))?;
         if value.time < time {

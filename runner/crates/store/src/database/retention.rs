@@ -2,7 +2,7 @@
 
 use redb::{ReadableTable, WriteTransaction};
 
-use super::format::{Bytes, LOG, NAMES, Place, QUEUES, QueueRecord};
+use super::format::{Bytes, LOG, NAMES, RecordKey, QUEUES, QueueRecord};
 use super::read::Store;
 use crate::codec::log_record::Value;
 use crate::error::{Cause, ReadError};
@@ -110,7 +110,7 @@ fn going(
             return Ok(going);
         }
         let too_large = trim.max_bytes.is_some_and(|most| record.bytes.saturating_sub(going.bytes) > most);
-        if !too_large && !is_over(stored.value(), Place::Log(queue, first).seed(), trim.when) {
+        if !too_large && !is_over(stored.value(), RecordKey::Log(queue, first).seed(), trim.when) {
             return Ok(going);
         }
         candidate = Some((first, bytes));

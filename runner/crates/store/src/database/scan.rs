@@ -4,7 +4,7 @@
 use std::vec;
 
 use super::read::Store;
-use crate::api::parked_job::{DelayedJob, DelayedKey, NEVER};
+use crate::api::parked_job::{ParkedJob, ParkedKey, NEVER};
 use crate::error::ReadError;
 use tidegate_model::{Address, Timestamp};
 
@@ -15,48 +15,48 @@ const PAGE_BYTES: usize = 2 << 20;
 /// Delayed jobs one by one. What is written during the walk may be met or not; nothing is met twice, but
 /// what was put back behind the place where the walk is. Ends behind an error.
 #[derive(Debug)]
-pub struct DelayedJobs<'a> {
+pub struct ParkedJobs<'a> {
     store: &'a Store,
     step: &'a Address,
-    after: Option<DelayedKey>,
+    after: Option<ParkedKey>,
     until: Timestamp,
-    page: vec::IntoIter<(DelayedKey, DelayedJob)>,
+    page: vec::IntoIter<(ParkedKey, ParkedJob)>,
     over: bool,
 }
 
 impl Store {
     /// All delayed jobs of `step`, those that no time makes due last.
     #[must_use]
-    pub fn all_delayed<'a>(&'a self, step: &'a Address) -> DelayedJobs<'a> {
+    pub fn all_delayed<'a>(&'a self, step: &'a Address) -> ParkedJobs<'a> {
         self.walk(step, None, NEVER)
     }
 
     /// Those that are due by `now`.
     #[must_use]
-    pub fn delayed_by<'a>(&'a self, step: &'a Address, now: Timestamp) -> DelayedJobs<'a> {
+    pub fn delayed_by<'a>(&'a self, step: &'a Address, now: Timestamp) -> ParkedJobs<'a> {
         self.walk(step, None, now)
     }
 
     /// Those that are due later than `after`, or as soon and given their numbers later.
     #[must_use]
-    pub fn delayed_behind<'a>(&'a self, step: &'a Address, after: DelayedKey) -> DelayedJobs<'a> {
+    pub fn delayed_behind<'a>(&'a self, step: &'a Address, after: ParkedKey) -> ParkedJobs<'a> {
         self.walk(step, Some(after), NEVER)
     }
 
     /// Those that no time makes due.
     #[must_use]
-    pub fn untimed<'a>(&'a self, step: &'a Address) -> DelayedJobs<'a> {
+    pub fn untimed<'a>(&'a self, step: &'a Address) -> ParkedJobs<'a> {
         // Sequences begin behind 0.
-        self.walk(step, Some(DelayedKey { step: step.clone(), due: NEVER, sequence: 0 }), NEVER)
+        self.walk(step, Some(ParkedKey { step: step.clone(), due: NEVER, sequence: 0 }), NEVER)
     }
 
-    fn walk<'a>(&'a self, step: &'a Address, after: Option<DelayedKey>, until: Timestamp) -> DelayedJobs<'a> {
-        DelayedJobs { store: self, step, after, until, page: Vec::new().into_iter(), over: false }
+    fn walk<'a>(&'a self, step: &'a Address, after: Option<ParkedKey>, until: Timestamp) -> ParkedJobs<'a> {
+        ParkedJobs { store: self, step, after, until, page: Vec::new().into_iter(), over: false }
     }
 }
 
-impl Iterator for DelayedJobs<'_> {
-    type Item = Result<(DelayedKey, DelayedJob), ReadError>;
+impl Iterator for ParkedJobs<'_> {
+    type Item = Result<(ParkedKey, ParkedJob), ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.page.len() == 0 && !self.over {

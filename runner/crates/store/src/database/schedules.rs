@@ -2,7 +2,7 @@
 
 use redb::WriteTransaction;
 
-use super::format::{self, NAMES, Place, TICKS};
+use super::format::{self, NAMES, RecordKey, TICKS};
 use super::read::Store;
 use crate::error::{Cause, ReadError};
 use tidegate_model::{Address, Timestamp};
@@ -27,9 +27,9 @@ pub(crate) fn write(txn: &WriteTransaction, ticked: &[(Address, Timestamp)]) -> 
 }
 
 pub(crate) fn seal(source: u32, time: Timestamp) -> Vec<u8> {
-    Place::Tick(source).seal(time.0.to_le_bytes().to_vec())
+    RecordKey::Tick(source).seal(time.0.to_le_bytes().to_vec())
 }
 
 pub(crate) fn unseal(source: u32, stored: &[u8]) -> Result<Timestamp, Cause> {
-    Place::Tick(source).unseal_exact(stored).map(|bytes| Timestamp(i64::from_le_bytes(bytes)))
+    RecordKey::Tick(source).unseal_exact(stored).map(|bytes| Timestamp(i64::from_le_bytes(bytes)))
 }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use redb::{ReadableTable as _, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
-use super::format::{self, NAMES, Names, Place, SNAPSHOTS};
+use super::format::{self, NAMES, Names, RecordKey, SNAPSHOTS};
 use super::read::Store;
 use crate::error::{Cause, ReadError};
 use tidegate_model::{Address, Timestamp};
@@ -110,12 +110,12 @@ struct Record<'a> {
 pub(crate) fn seal(id: u32, snapshot: &Snapshot) -> Result<Vec<u8>, Cause> {
     let Snapshot { number, inputs, jobs, time, .. } = snapshot;
     let record = Record { inputs: inputs.into(), jobs: *jobs, time: time.0 };
-    Place::Snapshot(id, *number).seal_json(&record)
+    RecordKey::Snapshot(id, *number).seal_json(&record)
 }
 
 /// The snapshot of `step` with this key.
 pub(crate) fn unseal((id, number): (u32, u64), step: &Address, stored: &[u8]) -> Result<Snapshot, Cause> {
-    let Record { inputs, jobs, time } = Place::Snapshot(id, number).unseal_json(stored)?;
+    let Record { inputs, jobs, time } = RecordKey::Snapshot(id, number).unseal_json(stored)?;
     let inputs = inputs.into_owned();
     Ok(Snapshot { step: step.clone(), number, inputs, jobs, time: Timestamp(time) })
 }

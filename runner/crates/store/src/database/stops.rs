@@ -7,7 +7,7 @@
 use redb::{ReadableTable, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
-use super::format::{Bytes, META, Place};
+use super::format::{Bytes, META, RecordKey};
 use super::read::Store;
 use crate::error::{Cause, ReadError};
 use tidegate_model::{Address, Timestamp};
@@ -19,7 +19,7 @@ const WHY_MAX: usize = 4 << 10;
 
 /// A step that stopped before the end of its run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stop {
+pub struct StepStop {
     pub step: Address,
     pub since: Timestamp,
     /// The job that stopped it, as people know it: `job 52 (in.ndjson:52)`; `None` where it was none.
@@ -31,18 +31,18 @@ pub struct Stop {
 
 impl Store {
     /// The steps that stopped in the last run, in the order in which they did.
-    pub fn stops(&self) -> Result<Vec<Stop>, ReadError> {
+    pub fn stops(&self) -> Result<Vec<StepStop>, ReadError> {
         self.view(|txn| read(&txn.open_table(META)?))
     }
 }
 
-pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<Stop>, Cause> {
+pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<StepStop>, Cause> {
     let Some(stored) = meta.get(KEY)? else { return Ok(Vec::new()) };
-    Place::Meta(KEY).unseal_json(stored.value())
+    RecordKey::Meta(KEY).unseal_json(stored.value())
 }
 
 /// `anew`: forgets those of the run before. Of one step the first reason stays.
-pub(crate) fn write(txn: &WriteTransaction, anew: bool, stops: &[Stop]) -> Result<(), Cause> {
+pub(crate) fn write(txn: &WriteTransaction, anew: bool, stops: &[StepStop]) -> Result<(), Cause> {
     if stops.is_empty() && !anew {
         return Ok(());
     }
@@ -51,10 +51,10 @@ pub(crate) fn write(txn: &WriteTransaction, anew: bool, stops: &[Stop]) -> Resul
     let mut all = if anew { Vec::new() } else { read(&meta).unwrap_or_default() };
     for stop in stops {
         if all.iter().all(|known| known.step != stop.step) {
-            all.push(Stop { why: shortened(&stop.why), ..stop.clone() });
+            all.push(StepStop { why: shortened(&stop.why), ..stop.clone() });
         }
     }
-    meta.insert(KEY, &*Place::Meta(KEY).seal_json(&all)?)?;
+    meta.insert(KEY, &*RecordKey::Meta(KEY).seal_json(&all)?)?;
     Ok(())
 }
 

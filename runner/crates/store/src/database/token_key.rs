@@ -2,7 +2,7 @@
 
 use redb::{ReadableTable, WriteTransaction};
 
-use super::format::{Bytes, META, Place};
+use super::format::{Bytes, META, RecordKey};
 use super::read::Store;
 use crate::error::{Cause, ReadError};
 use tidegate_model::TokenKey;
@@ -19,7 +19,7 @@ impl Store {
 
 pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Option<TokenKey>, Cause> {
     let Some(stored) = meta.get(KEY)? else { return Ok(None) };
-    let key = TokenKey::new(Place::Meta(KEY).unseal(stored.value())?);
+    let key = TokenKey::new(RecordKey::Meta(KEY).unseal(stored.value())?);
     let key = key.ok_or_else(|| Cause::Damaged("the key of its tokens has the wrong length".into()))?;
     Ok(Some(key))
 }
@@ -30,7 +30,7 @@ pub(crate) fn write(txn: &WriteTransaction, key: Option<&TokenKey>) -> Result<bo
     let mut meta = txn.open_table(META)?;
     let is_new = read(&meta)?.is_none();
     if is_new {
-        meta.insert(KEY, &*Place::Meta(KEY).seal(key.reveal().to_vec()))?;
+        meta.insert(KEY, &*RecordKey::Meta(KEY).seal(key.reveal().to_vec()))?;
     }
     Ok(is_new)
 }

@@ -7,9 +7,9 @@ use redb::{ReadTransaction, ReadableTable as _};
 use super::dedupe;
 use super::format::{
     self, CommitRecord, DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES,
-    Place, QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
+    RecordKey, QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
 };
-use super::generations::Generation;
+use super::generations::GenerationRecord;
 use super::parked;
 use super::pauses;
 use super::read::{self, Store};
@@ -24,7 +24,7 @@ use tidegate_model::{Address, DeliveryHash, Segment, SinkPosition};
 
 /// What the walk found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct VerifyReport {
     pub queues: u64,
     /// Values in the log.
     pub values: u64,
@@ -42,9 +42,9 @@ pub struct Report {
 ///
 /// # Errors
 /// Where the store cannot be read at all.
-pub fn verify(store: &Store) -> Result<Report, ReadError> {
+pub fn verify(store: &Store) -> Result<VerifyReport, ReadError> {
     store.view(|txn| {
-        let mut report = Report::default();
+        let mut report = VerifyReport::default();
         let last = CommitRecord::read(&txn.open_table(META)?)?.number;
         let names: BTreeMap<u32, Address> = format::names(&txn.open_table(NAMES)?)?.into_iter().collect();
         let mut heads = BTreeMap::new();
@@ -73,7 +73,7 @@ pub fn verify(store: &Store) -> Result<Report, ReadError> {
     })
 }
 
-impl Report {
+impl VerifyReport {
     fn problem(&mut self, cause: Cause) {
         self.problems.push(ReadError::from(cause).to_string());
     }
@@ -96,7 +96,7 @@ impl Report {
                 self.problems.push(format!("queue `{name}`: job {next} should follow, and job {first} does"));
             }
             let mut jobs = Jobs::with_origins();
-            let value = Value::parse(stored.value(), Place::Log(id, first).seed());
+            let value = Value::parse(stored.value(), RecordKey::Log(id, first).seed());
             next = match value.and_then(|value| value.read(0, ALL, &mut jobs).map(|()| value)) {
                 Ok(value) => {
                     if value.transaction < transaction || value.transaction > last {
@@ -180,17 +180,17 @@ impl Report {
         for entry in txn.open_table(SEGMENTS)?.iter()? {
             let (key, stored) = entry?;
             let (id, ordinal) = key.value();
-            let segment = Place::Segment(id, ordinal).unseal_json::<Segment>(stored.value());
+            let segment = RecordKey::Segment(id, ordinal).unseal_json::<Segment>(stored.value());
             segment.map_or_else(|cause| self.problem(cause), drop);
         }
         for entry in txn.open_table(SINKS)?.iter()? {
             let (id, stored) = entry?;
-            let position = Place::Sink(id.value()).unseal_json::<SinkPosition>(stored.value());
+            let position = RecordKey::Sink(id.value()).unseal_json::<SinkPosition>(stored.value());
             position.map_or_else(|cause| self.problem(cause), drop);
         }
         for entry in txn.open_table(GENERATIONS)?.iter()? {
             let (number, stored) = entry?;
-            let generation = Generation::unseal(number.value(), stored.value());
+            let generation = GenerationRecord::unseal(number.value(), stored.value());
             generation.map_or_else(|cause| self.problem(cause), drop);
         }
         for entry in txn.open_table(TICKS)?.iter()? {

@@ -7,12 +7,12 @@ use redb::{Database, ReadableTable as _, WriteTransaction};
 
 use super::catch_panics::guarded;
 use super::dedupe;
-use super::dedupe::Delivered;
+use super::dedupe::DedupeRecord;
 use super::format::{
-    self, BY_HAND, CommitRecord, LOG, MARKS, PROGRESS, Place, QUEUES, QueueRecord, SEGMENTS, SINKS,
+    self, BY_HAND, CommitRecord, LOG, MARKS, PROGRESS, RecordKey, QUEUES, QueueRecord, SEGMENTS, SINKS,
 };
 use super::generations;
-use super::generations::Generation;
+use super::generations::GenerationRecord;
 use super::lock::Lock;
 use super::origin::{Opened, Origin};
 use super::parked;
@@ -23,13 +23,13 @@ use super::schedules;
 use super::snapshots;
 use super::snapshots::{Snapshot, SnapshotKey};
 use super::stops;
-use super::stops::Stop;
+use super::stops::StepStop;
 use super::token_key;
-use crate::api::parked_job::{Delayed, DelayedKey};
+use crate::api::parked_job::{NewParkedJob, ParkedKey};
 use crate::codec::block::{Block, Section, VALUE_RAW_BYTES_MAX};
 use crate::codec::log_record;
 use crate::error::{Cause, CommitError, OpenError};
-use tidegate_model::{Address, Mark, Progress, Segment, SinkPosition, Timestamp, TokenKey};
+use tidegate_model::{Address, SourceOffset, Progress, Segment, SinkPosition, Timestamp, TokenKey};
 
 /// From this size on, in bytes, each commit also records which pages of the file are free.
 ///
@@ -67,25 +67,25 @@ pub struct Changes {
     /// Error queue, and which of its jobs somebody has dealt with by hand.
     pub handled: Vec<(Address, Progress)>,
     pub sinks: Vec<(Address, SinkPosition)>,
-    pub marks: Vec<(Address, Mark)>,
+    pub marks: Vec<(Address, SourceOffset)>,
     pub segments: Vec<(Address, Segment)>,
-    pub deliveries: Vec<Delivered>,
+    pub deliveries: Vec<DedupeRecord>,
     /// Snapshots that are not needed any more.
     pub settled: Vec<SnapshotKey>,
     pub snapshots: Vec<Snapshot>,
     /// Delayed jobs that need not wait any more.
-    pub undelayed: Vec<DelayedKey>,
-    pub delayed: Vec<Delayed>,
+    pub undelayed: Vec<ParkedKey>,
+    pub delayed: Vec<NewParkedJob>,
     /// Steps that shall start nothing, or go on.
     pub pauses: Vec<(Address, bool)>,
     /// A run begins: what stopped in the one before is forgotten.
     pub begins_run: bool,
     /// Steps that have stopped.
-    pub stops: Vec<Stop>,
+    pub stops: Vec<StepStop>,
     /// The key of the store's tokens, where it has none yet.
     pub token_key: Option<TokenKey>,
     /// The generation that begins.
-    pub generation: Option<Generation>,
+    pub generation: Option<GenerationRecord>,
     /// Schedule, and up to where its ticks are handled now.
     pub ticked: Vec<(Address, Timestamp)>,
     /// Carried out after the appends.
@@ -106,7 +106,7 @@ pub struct Committed {
     /// One for each of [`Changes::appends`], in their order.
     pub appended: Vec<Appended>,
     /// What each of [`Changes::delayed`] is called, in their order.
-    pub delayed: Vec<DelayedKey>,
+    pub delayed: Vec<ParkedKey>,
     /// Of the queues that lost something.
     pub trimmed: Vec<Trimmed>,
 }
@@ -284,7 +284,7 @@ pub(crate) fn write_values(
     let mut log = txn.open_table(LOG)?;
     for sections in values(sections) {
         let first = record.head + 1;
-        let place = Place::Log(id, first).seed();
+        let place = RecordKey::Log(id, first).seed();
         let (header, len) = log_record::value_header(sections, commit.time, commit.number, place);
         let mut room = log.insert_reserve((id, first), len)?;
         log_record::write_value(&header, sections, room.as_mut());
@@ -312,15 +312,15 @@ fn values<'a, 'b>(mut sections: &'a [&'b Section]) -> impl Iterator<Item = &'a [
 fn write_records(txn: &WriteTransaction, changes: &Changes) -> Result<(), Cause> {
     for (step, input, progress) in &changes.progress {
         let key = (format::intern(txn, step)?, format::intern(txn, input)?);
-        txn.open_table(PROGRESS)?.insert(key, &*Place::Progress(key.0, key.1).seal_json(progress)?)?;
+        txn.open_table(PROGRESS)?.insert(key, &*RecordKey::Progress(key.0, key.1).seal_json(progress)?)?;
     }
     for (queue, handled) in &changes.handled {
         let key = (BY_HAND, format::intern(txn, queue)?);
-        txn.open_table(PROGRESS)?.insert(key, &*Place::Progress(key.0, key.1).seal_json(handled)?)?;
+        txn.open_table(PROGRESS)?.insert(key, &*RecordKey::Progress(key.0, key.1).seal_json(handled)?)?;
     }
     for (sink, position) in &changes.sinks {
         let id = format::intern(txn, sink)?;
-        txn.open_table(SINKS)?.insert(id, &*Place::Sink(id).seal_json(position)?)?;
+        txn.open_table(SINKS)?.insert(id, &*RecordKey::Sink(id).seal_json(position)?)?;
     }
     for (source, mark) in &changes.marks {
         let id = format::intern(txn, source)?;
@@ -328,7 +328,7 @@ fn write_records(txn: &WriteTransaction, changes: &Changes) -> Result<(), Cause>
     }
     for (source, segment) in &changes.segments {
         let key = (format::intern(txn, source)?, segment.ordinal);
-        txn.open_table(SEGMENTS)?.insert(key, &*Place::Segment(key.0, key.1).seal_json(segment)?)?;
+        txn.open_table(SEGMENTS)?.insert(key, &*RecordKey::Segment(key.0, key.1).seal_json(segment)?)?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::history::{COMMITS, commit, delayed, generation, run, snapshot};
 use super::*;
-use crate::Outcome;
+use crate::DedupeOutcome;
 use crate::verify;
 use tidegate_model::DeliveryHash;
 
@@ -77,7 +77,7 @@ fn assert_nothing_is_wrong(store: &Store, truth: &Store) {
     }
     for number in 1..=COMMITS {
         if let Ok(Some(outcome)) = store.delivery(DeliveryHash(number.into())) {
-            assert_eq!(outcome, Outcome::Output { jobs: u32::try_from(number).unwrap() });
+            assert_eq!(outcome, DedupeOutcome::Output { jobs: u32::try_from(number).unwrap() });
         }
         let _ = store.mark(&step, number * 10);
     }

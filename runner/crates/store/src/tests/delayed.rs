@@ -6,11 +6,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::verify;
-use crate::{Completion, Delayed, DelayedJob, DelayedKey, JobForm, NEVER, Standing};
-use tidegate_model::Status;
+use crate::{CompletionRecord, NewParkedJob, ParkedJob, ParkedKey, JobForm, NEVER, ParkReason};
+use tidegate_model::ExternalStatus;
 
-fn job(payload: &[u8]) -> DelayedJob {
-    DelayedJob {
+fn job(payload: &[u8]) -> ParkedJob {
+    ParkedJob {
         inputs: vec![("a/in".into(), 3), ("other".into(), u64::MAX)],
         attempt: 2,
         first_attempt: None,
@@ -19,19 +19,19 @@ fn job(payload: &[u8]) -> DelayedJob {
         form: JobForm::Bytes,
         payload: payload.to_vec(),
         carried: None,
-        ..DelayedJob::default()
+        ..ParkedJob::default()
     }
 }
 
-fn delay(step: &str, due: i64, payload: &str) -> Delayed {
-    Delayed { step: address(step), due: Timestamp(due), job: job(payload.as_bytes()) }
+fn delay(step: &str, due: i64, payload: &str) -> NewParkedJob {
+    NewParkedJob { step: address(step), due: Timestamp(due), job: job(payload.as_bytes()) }
 }
 
-fn delays(delayed: Vec<Delayed>) -> Changes {
+fn delays(delayed: Vec<NewParkedJob>) -> Changes {
     Changes { delayed, ..Changes::default() }
 }
 
-fn texts(found: &[(DelayedKey, DelayedJob)]) -> Vec<&str> {
+fn texts(found: &[(ParkedKey, ParkedJob)]) -> Vec<&str> {
     found.iter().map(|(_, job)| std::str::from_utf8(&job.payload).unwrap()).collect()
 }
 
@@ -44,7 +44,7 @@ fn delayed_jobs_come_in_order_of_due_time_and_then_of_arrival() {
     let committed = writer.commit(&delays(jobs)).unwrap();
     assert_eq!(committed.delayed.iter().map(|key| key.sequence).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
     let step = address("a/step");
-    let due = |now, after: Option<&DelayedKey>, jobs, bytes| {
+    let due = |now, after: Option<&ParkedKey>, jobs, bytes| {
         store.due(&step, Timestamp(now), after, jobs, bytes).unwrap()
     };
     let all = due(i64::MAX, None, 99, 999);
@@ -82,18 +82,18 @@ fn a_sequence_is_never_given_twice() {
     assert_eq!(store.delayed_count(&address("a/step")).unwrap(), 1);
 }
 
-fn any_job() -> impl Strategy<Value = DelayedJob> {
+fn any_job() -> impl Strategy<Value = ParkedJob> {
     let form = prop_oneof![Just(JobForm::Json), Just(JobForm::Text), Just(JobForm::Bytes)];
     let text = || prop::option::of(".{0,20}");
     let pending = (".{0,20}", any::<i64>());
-    let pending = pending.prop_map(|(handle, since)| Standing::Pending { handle, since: Timestamp(since) });
-    let status = (0..Status::ALL.len()).prop_map(|at| Status::ALL[at]);
+    let pending = pending.prop_map(|(handle, since)| ParkReason::Pending { handle, since: Timestamp(since) });
+    let status = (0..ExternalStatus::ALL.len()).prop_map(|at| ExternalStatus::ALL[at]);
     let told = (status, text(), text(), ".{0,20}", any::<i64>());
     let told = told.prop_map(|(status, result, reason, handle, since)| {
-        let completion = Completion { status, result, reason };
-        Standing::Told { handle, since: Timestamp(since), completion }
+        let completion = CompletionRecord { status, result, reason };
+        ParkReason::Told { handle, since: Timestamp(since), completion }
     });
-    let standing = prop_oneof![Just(Standing::Delayed), Just(Standing::Started), pending, told];
+    let standing = prop_oneof![Just(ParkReason::Delayed), Just(ParkReason::Started), pending, told];
     let origin = (
         prop::collection::vec(("[a-z/]{0,9}", any::<u64>()), 0..3),
         any::<u32>(),
@@ -108,7 +108,7 @@ fn any_job() -> impl Strategy<Value = DelayedJob> {
             carried,
             (to, standing, form),
             payload,
-        )| DelayedJob {
+        )| ParkedJob {
             inputs,
             attempt,
             first_attempt,
@@ -132,14 +132,14 @@ proptest! {
     ) {
         let steps = ["a/one", "b/two"].map(address);
         let (store, mut writer) = open_on(&FaultyDisk::new());
-        let mut model: BTreeMap<DelayedKey, DelayedJob> = BTreeMap::new();
+        let mut model: BTreeMap<ParkedKey, ParkedJob> = BTreeMap::new();
         for (new, gone) in commits {
             let waiting: Vec<_> = model.keys().cloned().collect();
             let undelayed: Vec<_> =
                 gone.iter().filter(|_| !waiting.is_empty()).map(|at| at.get(&waiting).clone()).collect();
             let delayed: Vec<_> = new
                 .into_iter()
-                .map(|(step, due, job)| Delayed { step: steps[step].clone(), due: Timestamp(due), job })
+                .map(|(step, due, job)| NewParkedJob { step: steps[step].clone(), due: Timestamp(due), job })
                 .collect();
             for key in &undelayed {
                 model.remove(key);
@@ -149,7 +149,7 @@ proptest! {
             model.extend(committed.delayed.into_iter().zip(delayed.into_iter().map(|delayed| delayed.job)));
             for step in &steps {
                 let expected: Vec<_> = model.iter().filter(|(key, _)| key.step == *step).collect();
-                let mut found: Vec<(DelayedKey, DelayedJob)> = Vec::new();
+                let mut found: Vec<(ParkedKey, ParkedJob)> = Vec::new();
                 loop {
                     let after = found.last().map(|(key, _)| key.clone());
                     let more = store.due(step, Timestamp(9), after.as_ref(), 3, 50).unwrap();
@@ -179,7 +179,7 @@ fn a_walk_meets_each_delayed_job_once_however_many_there_are() {
     jobs.extend((0..1_200).map(|_| delay("a/step", NEVER.0, "z")));
     jobs.push(delay("a/other", 3, "x"));
     writer.commit(&delays(jobs)).unwrap();
-    let all: Vec<DelayedKey> = store.all_delayed(&step).map(|row| row.unwrap().0).collect();
+    let all: Vec<ParkedKey> = store.all_delayed(&step).map(|row| row.unwrap().0).collect();
     assert_eq!(all.len(), 3_701);
     assert!(all.is_sorted());
     let (behind, after) = (&all[2_000..], all[1_999].clone());
@@ -195,10 +195,10 @@ fn a_delayed_job_is_found_by_the_inputs_it_was_made_of() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let of = |step: &str, due, inputs: &[(&str, u64)]| {
         let inputs = inputs.iter().map(|&(input, index)| (input.to_owned(), index)).collect();
-        let job = DelayedJob { inputs, last_error: Some("busy".into()), ..DelayedJob::default() };
-        Delayed { step: address(step), due: Timestamp(due), job }
+        let job = ParkedJob { inputs, last_error: Some("busy".into()), ..ParkedJob::default() };
+        NewParkedJob { step: address(step), due: Timestamp(due), job }
     };
-    let mut jobs: Vec<Delayed> = (1..=3000).map(|index| of("a/step", 9, &[("a/in", index)])).collect();
+    let mut jobs: Vec<NewParkedJob> = (1..=3000).map(|index| of("a/step", 9, &[("a/in", index)])).collect();
     jobs.extend([of("a/join", 9, &[("left", 7), ("right", 8)]), of("a/step", 1, &[("a/in", 3000)])]);
     writer.commit(&delays(jobs)).unwrap();
     let find = |step: &str, input: &str, index| {

@@ -2,18 +2,18 @@
 
 use super::*;
 use crate::verify;
-use crate::{Delivered, Outcome};
+use crate::{DedupeRecord, DedupeOutcome};
 use tidegate_model::DeliveryHash;
 
-fn delivered(hash: u128, outcome: Outcome, keep_until: i64) -> Delivered {
-    Delivered { hash: DeliveryHash(hash), outcome, keep_until: Timestamp(keep_until) }
+fn delivered(hash: u128, outcome: DedupeOutcome, keep_until: i64) -> DedupeRecord {
+    DedupeRecord { hash: DeliveryHash(hash), outcome, keep_until: Timestamp(keep_until) }
 }
 
-fn commit(writer: &mut Writer, now: i64, deliveries: Vec<Delivered>) {
+fn commit(writer: &mut Writer, now: i64, deliveries: Vec<DedupeRecord>) {
     writer.commit(&Changes { now: Timestamp(now), deliveries, ..Changes::default() }).unwrap();
 }
 
-fn remembered(store: &Store, hashes: impl IntoIterator<Item = u128>) -> Vec<Option<Outcome>> {
+fn remembered(store: &Store, hashes: impl IntoIterator<Item = u128>) -> Vec<Option<DedupeOutcome>> {
     assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
     store.deliveries(&hashes.into_iter().map(DeliveryHash).collect::<Vec<_>>()).unwrap()
 }
@@ -21,7 +21,7 @@ fn remembered(store: &Store, hashes: impl IntoIterator<Item = u128>) -> Vec<Opti
 #[test]
 fn an_arrival_is_remembered_with_what_it_was() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
-    let outcome = Outcome::Arrived { first: u64::MAX, jobs: u32::MAX, content: 7 };
+    let outcome = DedupeOutcome::Arrived { first: u64::MAX, jobs: u32::MAX, content: 7 };
     commit(&mut writer, 1, vec![delivered(1, outcome, 5), delivered(2, outcome, i64::MAX)]);
     assert_eq!(remembered(&store, [1, 2]), [Some(outcome), Some(outcome)]);
     commit(&mut writer, 5, Vec::new());
@@ -31,7 +31,7 @@ fn an_arrival_is_remembered_with_what_it_was() {
 #[test]
 fn a_delivery_is_forgotten_when_its_time_is_over() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
-    let kinds = [Outcome::Output { jobs: 3 }, Outcome::Error, Outcome::Nothing];
+    let kinds = [DedupeOutcome::Output { jobs: 3 }, DedupeOutcome::Error, DedupeOutcome::Nothing];
     let [output, error, nothing] = kinds;
     commit(
         &mut writer,
@@ -51,11 +51,11 @@ fn a_delivery_is_forgotten_when_its_time_is_over() {
 #[test]
 fn a_delivery_that_is_recorded_again_is_kept_for_its_later_time() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
-    commit(&mut writer, 1, vec![delivered(1, Outcome::Error, 5), delivered(2, Outcome::Error, 5)]);
-    commit(&mut writer, 2, vec![delivered(1, Outcome::Nothing, 10)]);
-    commit(&mut writer, 3, vec![delivered(2, Outcome::Nothing, 4)]);
+    commit(&mut writer, 1, vec![delivered(1, DedupeOutcome::Error, 5), delivered(2, DedupeOutcome::Error, 5)]);
+    commit(&mut writer, 2, vec![delivered(1, DedupeOutcome::Nothing, 10)]);
+    commit(&mut writer, 3, vec![delivered(2, DedupeOutcome::Nothing, 4)]);
     commit(&mut writer, 6, Vec::new());
-    assert_eq!(remembered(&store, [1, 2]), [Some(Outcome::Nothing), None]);
+    assert_eq!(remembered(&store, [1, 2]), [Some(DedupeOutcome::Nothing), None]);
     commit(&mut writer, 10, Vec::new());
     assert_eq!(remembered(&store, [1, 2]), [None, None]);
 }
@@ -63,8 +63,8 @@ fn a_delivery_that_is_recorded_again_is_kept_for_its_later_time() {
 #[test]
 fn of_one_hash_in_one_commit_the_last_record_stands() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
-    commit(&mut writer, 1, vec![delivered(1, Outcome::Error, 9), delivered(1, Outcome::Nothing, 5)]);
-    assert_eq!(remembered(&store, [1]), [Some(Outcome::Nothing)]);
+    commit(&mut writer, 1, vec![delivered(1, DedupeOutcome::Error, 9), delivered(1, DedupeOutcome::Nothing, 5)]);
+    assert_eq!(remembered(&store, [1]), [Some(DedupeOutcome::Nothing)]);
     commit(&mut writer, 5, Vec::new());
     assert_eq!(remembered(&store, [1]), [None]);
 }
@@ -72,7 +72,7 @@ fn of_one_hash_in_one_commit_the_last_record_stands() {
 #[test]
 fn many_deliveries_are_forgotten_a_few_at_a_time() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
-    let all = (0..5_000).map(|hash| delivered(hash, Outcome::Nothing, 2)).collect();
+    let all = (0..5_000).map(|hash| delivered(hash, DedupeOutcome::Nothing, 2)).collect();
     commit(&mut writer, 1, all);
     let mut left = vec![5_000];
     while left[left.len() - 1] > 0 {
@@ -88,7 +88,7 @@ fn an_endless_run_does_not_remember_more_and_more() {
     for now in 0..20_u64 {
         let hashes = (0..3_000).map(|hash| u128::from(now * 3_000 + hash));
         let keep_until = i64::try_from(now).unwrap() + 2;
-        let deliveries = hashes.map(|hash| delivered(hash, Outcome::Nothing, keep_until)).collect();
+        let deliveries = hashes.map(|hash| delivered(hash, DedupeOutcome::Nothing, keep_until)).collect();
         commit(&mut writer, keep_until - 2, deliveries);
     }
     assert_eq!(remembered(&store, 0..60_000).iter().flatten().count(), 6_000);

@@ -7,12 +7,12 @@ use proptest::prelude::*;
 use super::history::{COMMITS, assert_has_come_back, commit, run};
 use super::*;
 use crate::{
-    Completion, Delayed, DelayedJob, Delivered, Generation, ImportError, JobForm, Outcome, Snapshot,
-    SnapshotInput, Standing, Trim, TrimWhen,
+    CompletionRecord, NewParkedJob, ParkedJob, DedupeRecord, GenerationRecord, ImportError, JobForm, DedupeOutcome, Snapshot,
+    SnapshotInput, ParkReason, Trim, TrimWhen,
 };
 use crate::{export, import};
 use crate::{open, verify};
-use tidegate_model::{DeliveryHash, Origins, Progress, Status, TokenKey};
+use tidegate_model::{DeliveryHash, Origins, Progress, ExternalStatus, TokenKey};
 
 fn exported(store: &Store) -> Vec<u8> {
     let mut out = Vec::new();
@@ -70,7 +70,7 @@ fn a_history_comes_back_and_goes_on() {
 enum Thing {
     Jobs { queue: usize, step: Option<usize>, jobs: Vec<(Vec<u8>, Vec<u8>, [u64; 2])> },
     Progress { queue: usize, first: u64, by_hand: bool },
-    Delivery { hash: u8, outcome: Outcome, keep: Option<i64> },
+    Delivery { hash: u8, outcome: DedupeOutcome, keep: Option<i64> },
     Snapshot { number: u64 },
     Delayed { step: usize, due: i64, payload: Vec<u8>, rich: bool },
     Generation(u64),
@@ -92,11 +92,11 @@ fn thing() -> impl Strategy<Value = Thing> {
     let index = || prop_oneof![Just(0), 1_u64..50, any::<u64>()];
     let job = (bytes(), prop_oneof![3 => Just(Vec::new()), 1 => bytes()], [index(), index()]);
     let outcome = prop_oneof![
-        any::<u32>().prop_map(|jobs| Outcome::Output { jobs }),
-        Just(Outcome::Error),
-        Just(Outcome::Nothing),
-        any::<(u64, u32, u64)>().prop_map(|(first, jobs, content)| Outcome::Arrived { first, jobs, content }),
-        any::<u64>().prop_map(|content| Outcome::Told { status: Status::Invalid, content }),
+        any::<u32>().prop_map(|jobs| DedupeOutcome::Output { jobs }),
+        Just(DedupeOutcome::Error),
+        Just(DedupeOutcome::Nothing),
+        any::<(u64, u32, u64)>().prop_map(|(first, jobs, content)| DedupeOutcome::Arrived { first, jobs, content }),
+        any::<u64>().prop_map(|content| DedupeOutcome::Told { status: ExternalStatus::Invalid, content }),
     ];
     prop_oneof![
         4 => (0_usize..3, prop::option::of(0_usize..2), prop::collection::vec(job, 0..9))
@@ -114,9 +114,9 @@ fn thing() -> impl Strategy<Value = Thing> {
     ]
 }
 
-fn told() -> Standing {
-    let completion = Completion { status: Status::Committed, result: Some("[1.50]".into()), reason: None };
-    Standing::Told { handle: "h".into(), since: Timestamp(-7), completion }
+fn told() -> ParkReason {
+    let completion = CompletionRecord { status: ExternalStatus::Committed, result: Some("[1.50]".into()), reason: None };
+    ParkReason::Told { handle: "h".into(), since: Timestamp(-7), completion }
 }
 
 fn name(number: usize) -> Address {
@@ -153,7 +153,7 @@ impl Thing {
             }
             Self::Delivery { hash, outcome, keep } => {
                 let keep_until = keep.map_or(Timestamp(i64::MAX), |keep| Timestamp(now + keep));
-                changes.deliveries.push(Delivered { hash: DeliveryHash(hash.into()), outcome, keep_until });
+                changes.deliveries.push(DedupeRecord { hash: DeliveryHash(hash.into()), outcome, keep_until });
             }
             Self::Snapshot { number } => {
                 let input = SnapshotInput { name: "x".into(), address: name(1), first: 3, jobs: 1 << 40 };
@@ -167,23 +167,23 @@ impl Thing {
                 });
             }
             Self::Delayed { step, due, payload, rich } => {
-                let job = DelayedJob {
+                let job = ParkedJob {
                     inputs: vec![("x".into(), 7); usize::from(rich)],
                     attempt: 3,
                     first_attempt: rich.then_some(Timestamp(-1)),
                     last_error: rich.then(|| "no\n\"use\"".into()),
                     from_error: rich.then(|| (name(0), u64::MAX)),
                     to: rich.then(|| "late".into()),
-                    standing: if rich { told() } else { Standing::Delayed },
+                    standing: if rich { told() } else { ParkReason::Delayed },
                     form: [JobForm::Json, JobForm::Bytes][usize::from(rich)],
                     payload,
                     carried: rich.then(|| "{}".into()),
                 };
-                changes.delayed.push(Delayed { step: name(step), due: Timestamp(due), job });
+                changes.delayed.push(NewParkedJob { step: name(step), due: Timestamp(due), job });
             }
             Self::Generation(number) => {
                 let time = Timestamp(now);
-                changes.generation = Some(Generation { number, fingerprint: !number, time });
+                changes.generation = Some(GenerationRecord { number, fingerprint: !number, time });
                 changes.token_key = TokenKey::new(&[number.to_le_bytes()[0]; 32]);
             }
             Self::Ticked { source, time } => changes.ticked.push((name(source), Timestamp(time))),

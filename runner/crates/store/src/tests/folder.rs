@@ -9,7 +9,7 @@ use super::history::{assert_is_after, commit};
 use super::open_on;
 use crate::import;
 use crate::testing::FaultyDisk;
-use crate::{Attempts, CommitError, OpenError, open_existing};
+use crate::{CrashGuard, CommitError, OpenError, open_existing};
 use crate::{open, verify};
 
 fn store_at(folder: &Path) -> u64 {
@@ -184,7 +184,7 @@ fn only_the_owner_reaches_the_data_folder_and_what_is_in_it() {
     let parent = tempfile::tempdir().unwrap();
     let data = parent.path().join("deep/data");
     store_at(&data);
-    drop(Attempts::open(&data));
+    drop(CrashGuard::open(&data));
     let files = ["store.redb", "lock", "attempts"].map(|name| data.join(name));
     assert_eq!(mode(&data), 0o700);
     assert_eq!(files.each_ref().map(|file| mode(file)), [0o600; 3]);
@@ -194,7 +194,7 @@ fn only_the_owner_reaches_the_data_folder_and_what_is_in_it() {
         set_mode(file, 0o664);
     }
     store_at(&data);
-    drop(Attempts::open(&data));
+    drop(CrashGuard::open(&data));
     assert_eq!(mode(&data), 0o700);
     assert_eq!(files.each_ref().map(|file| mode(file)), [0o600; 3]);
 }
@@ -221,7 +221,7 @@ fn links_in_the_data_folder_are_not_followed() {
         symlink(&target, data.join(name)).unwrap();
     }
     store_at(&data);
-    drop(Attempts::open(&data));
+    drop(CrashGuard::open(&data));
     assert_eq!(mode(&data.join("attempts")), 0o600);
     fs::remove_file(data.join("store.redb")).unwrap();
     symlink(&target, data.join("store.redb.new")).unwrap();

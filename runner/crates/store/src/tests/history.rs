@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use super::*;
 use crate::verify;
 use crate::{
-    Delayed, DelayedJob, DelayedKey, Delivered, Generation, JobForm, Outcome, Snapshot, SnapshotInput,
-    Standing, Stop, Trim, TrimWhen,
+    NewParkedJob, ParkedJob, ParkedKey, DedupeRecord, GenerationRecord, JobForm, DedupeOutcome, Snapshot, SnapshotInput,
+    ParkReason, StepStop, Trim, TrimWhen,
 };
-use tidegate_model::{DeliveryHash, Mark, Origins, Progress, Segment, SinkPosition, TokenKey};
+use tidegate_model::{DeliveryHash, SourceOffset, Origins, Progress, Segment, SinkPosition, TokenKey};
 
 pub(crate) const COMMITS: u64 = 40;
 
@@ -66,7 +66,7 @@ fn changes(number: u64) -> Changes {
         pauses: vec![(step.clone(), number % 2 == 1)],
         begins_run: number.is_multiple_of(3),
         stops: vec![stop(number)],
-        undelayed: vec![DelayedKey {
+        undelayed: vec![ParkedKey {
             step: step.clone(),
             due: delayed(number / 2).due,
             sequence: number / 2,
@@ -97,8 +97,8 @@ fn out(number: u64) -> Append {
     Append { queue: address("a/out"), block: Block::encode(&payloads, details) }
 }
 
-fn stop(number: u64) -> Stop {
-    Stop {
+fn stop(number: u64) -> StepStop {
+    StepStop {
         step: address("a/step"),
         since: Timestamp(7),
         at: Some(format!("job {number}")),
@@ -112,10 +112,10 @@ fn carried(number: u64) -> String {
 }
 
 /// Kept until the third commit after it.
-fn delivered(number: u64) -> Delivered {
+fn delivered(number: u64) -> DedupeRecord {
     let now = i64::try_from(number).unwrap();
-    let outcome = Outcome::Output { jobs: u32::try_from(number).unwrap() };
-    Delivered { hash: DeliveryHash(number.into()), outcome, keep_until: Timestamp(now + 3) }
+    let outcome = DedupeOutcome::Output { jobs: u32::try_from(number).unwrap() };
+    DedupeRecord { hash: DeliveryHash(number.into()), outcome, keep_until: Timestamp(now + 3) }
 }
 
 pub(crate) fn snapshot(number: u64) -> Snapshot {
@@ -124,8 +124,8 @@ pub(crate) fn snapshot(number: u64) -> Snapshot {
 }
 
 /// The one with the sequence `number`: later ones are due earlier.
-pub(crate) fn delayed(number: u64) -> Delayed {
-    let job = DelayedJob {
+pub(crate) fn delayed(number: u64) -> NewParkedJob {
+    let job = ParkedJob {
         inputs: vec![("a/in".into(), number)],
         attempt: u32::try_from(number).unwrap(),
         first_attempt: Some(Timestamp(-1)),
@@ -133,19 +133,19 @@ pub(crate) fn delayed(number: u64) -> Delayed {
         from_error: number.is_multiple_of(3).then(|| (address("a/failed"), number)),
         to: number.is_multiple_of(4).then(|| "late".into()),
         standing: match number % 5 {
-            0 => Standing::Pending { handle: format!("handle {number}"), since: Timestamp(-3) },
-            1 => Standing::Started,
-            _ => Standing::Delayed,
+            0 => ParkReason::Pending { handle: format!("handle {number}"), since: Timestamp(-3) },
+            1 => ParkReason::Started,
+            _ => ParkReason::Delayed,
         },
         form: JobForm::Text,
         payload: format!("delayed {number}").into_bytes(),
         carried: number.is_multiple_of(2).then(|| carried(number)),
     };
-    Delayed { step: address("a/step"), due: Timestamp(-i64::try_from(number).unwrap()), job }
+    NewParkedJob { step: address("a/step"), due: Timestamp(-i64::try_from(number).unwrap()), job }
 }
 
-pub(crate) fn generation(number: u64) -> Generation {
-    Generation { number, fingerprint: number * 7, time: Timestamp(5) }
+pub(crate) fn generation(number: u64) -> GenerationRecord {
+    GenerationRecord { number, fingerprint: number * 7, time: Timestamp(5) }
 }
 
 /// Now and then the clock is set back.
@@ -157,8 +157,8 @@ fn position(number: u64) -> SinkPosition {
     SinkPosition { offset: number, tail_len: 1, tail_hash: 2, device: 3, inode: 4, path_hash: 5, open: true }
 }
 
-fn mark(number: u64) -> Mark {
-    Mark { index: number * 10, segment: 0, offset: number * 100, line: number }
+fn mark(number: u64) -> SourceOffset {
+    SourceOffset { index: number * 10, segment: 0, offset: number * 100, line: number }
 }
 
 fn segment(ordinal: u32) -> Segment {

@@ -5,7 +5,7 @@ use twox_hash::XxHash3_64;
 
 use super::*;
 use crate::verify;
-use crate::{Delivered, Outcome};
+use crate::{DedupeRecord, DedupeOutcome};
 use tidegate_model::{DeliveryHash, Stamp};
 
 type Records<K> = TableDefinition<'static, K, &'static [u8]>;
@@ -86,7 +86,7 @@ fn assert_is_whole(store: &Store) {
     let stamp = Stamp { position: 0, time: Timestamp(5), transaction: 0 };
     assert_eq!(batch.stamps.first(), Some(&stamp));
     assert_eq!(store.progress(&address("a/step"), &address("a/q")).unwrap().unwrap().watermark(), 2);
-    let outcome = Outcome::Output { jobs: 6 };
+    let outcome = DedupeOutcome::Output { jobs: 6 };
     assert_eq!(store.delivery(DeliveryHash(77)).unwrap(), Some(outcome));
 }
 
@@ -98,7 +98,7 @@ fn a_store_of_version_1_goes_on_as_one_of_this_version() {
         assert_is_whole(&store);
         assert_eq!(store.transaction().unwrap(), 1 + round);
         let keep_until = Timestamp(i64::MAX - 1);
-        let deliveries = vec![Delivered { hash: DeliveryHash(78), outcome: Outcome::Error, keep_until }];
+        let deliveries = vec![DedupeRecord { hash: DeliveryHash(78), outcome: DedupeOutcome::Error, keep_until }];
         let appends = vec![append("a/q", ["4"])];
         writer.commit(&Changes { now: Timestamp(9), appends, deliveries, ..Changes::default() }).unwrap();
         let batch = store.read(&address("a/q"), 3, 9, 99).unwrap().unwrap();
@@ -133,9 +133,9 @@ fn goes_on(version: u32) {
         let (store, mut writer) = crate::open(folder.path()).unwrap();
         assert_eq!(store.transaction().unwrap(), 1 + round);
         assert_eq!(store.queue(&address("a/q")).unwrap().unwrap().head, 2);
-        let outcome = Outcome::Arrived { first: 1, jobs: 2, content: u64::MAX };
+        let outcome = DedupeOutcome::Arrived { first: 1, jobs: 2, content: u64::MAX };
         let keep_until = Timestamp(i64::MAX);
-        let deliveries = vec![Delivered { hash: DeliveryHash(78), outcome, keep_until }];
+        let deliveries = vec![DedupeRecord { hash: DeliveryHash(78), outcome, keep_until }];
         let ticked = vec![(address("a/tick"), Timestamp(8))];
         assert_eq!(store.ticked(&address("a/tick")).unwrap(), (round > 0).then_some(Timestamp(8)));
         writer.commit(&Changes { now: Timestamp(9), deliveries, ticked, ..Changes::default() }).unwrap();

@@ -221,7 +221,7 @@ fn one_job_may_be_very_large() {
 fn marks_are_found_at_or_before_an_index() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let source = address("a/events");
-    let mark = |index| tidegate_model::Mark { index, segment: 1, offset: index * 7, line: index + 1 };
+    let mark = |index| tidegate_model::SourceOffset { index, segment: 1, offset: index * 7, line: index + 1 };
     let marks = [1, 100, 200].map(|index| (source.clone(), mark(index))).to_vec();
     writer.commit(&Changes { marks, ..Changes::default() }).unwrap();
     let found: Vec<_> =

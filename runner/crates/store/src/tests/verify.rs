@@ -124,7 +124,7 @@ fn records_in_the_wrong_place_are_told() {
 #[test]
 fn a_snapshot_of_nobody_is_told() {
     insta::assert_snapshot!(problems_after(|txn| {
-        let record = format::Place::Snapshot(77, 1).seal(b"{\"inputs\":[],\"jobs\":0,\"time\":0}".to_vec());
+        let record = format::RecordKey::Snapshot(77, 1).seal(b"{\"inputs\":[],\"jobs\":0,\"time\":0}".to_vec());
         txn.open_table(SNAPSHOTS).unwrap().insert((77, 1), &*record).unwrap();
     }), @"there are snapshots of an unknown step number 77");
 }

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use redb::{ReadTransaction, ReadableTable as _, ReadableTableMetadata as _};
 
 use super::export_format::{
-    Data, DelayedLine, DeliveryLine, GenerationLine, HandledLine, Header, Inventory, JobLine, Line, MarkLine,
+    Data, DelayedLine, DeliveryLine, GenerationLine, HandledLine, Header, Inventory, JobLine, ExportLine, MarkLine,
     OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine, TokenKeyLine,
     VERSION,
 };
@@ -19,10 +19,10 @@ use crate::database::dedupe;
 use crate::database::dedupe::FOR_EVER;
 use crate::database::format;
 use crate::database::format::{
-    BY_HAND, CommitRecord, DELAYED, DELIVERIES, GENERATIONS, LOG, MARKS, META, NAMES, PROGRESS, Place,
+    BY_HAND, CommitRecord, DELAYED, DELIVERIES, GENERATIONS, LOG, MARKS, META, NAMES, PROGRESS, RecordKey,
     QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS, from_ordered, whole,
 };
-use crate::database::generations::Generation;
+use crate::database::generations::GenerationRecord;
 use crate::database::migrate;
 use crate::database::parked;
 use crate::database::pauses;
@@ -62,7 +62,7 @@ struct Lines<W> {
 }
 
 impl<W: Write> Lines<W> {
-    fn put(&mut self, line: &Line<'_>) -> Result<(), Cause> {
+    fn put(&mut self, line: &ExportLine<'_>) -> Result<(), Cause> {
         self.inventory.count(line);
         self.buffer.clear();
         let written = serde_json::to_writer(&mut self.buffer, line).map_err(io::Error::from).and_then(|()| {
@@ -73,7 +73,7 @@ impl<W: Write> Lines<W> {
     }
 
     fn finish(&mut self) -> Result<(), Cause> {
-        self.put(&Line::End(self.inventory))?;
+        self.put(&ExportLine::End(self.inventory))?;
         let flushed = self.out.flush();
         self.noted(flushed)
     }
@@ -99,7 +99,7 @@ impl<W: Write> Walk<'_, W> {
     fn everything(mut self) -> Result<(), Cause> {
         let meta = self.txn.open_table(META)?;
         let commit = CommitRecord::read(&meta)?;
-        self.lines.put(&Line::Header(Header {
+        self.lines.put(&ExportLine::Header(Header {
             version: VERSION,
             created: migrate::created(&meta)?.0,
             transaction: commit.number,
@@ -116,11 +116,11 @@ impl<W: Write> Walk<'_, W> {
         self.generations()?;
         self.ticks()?;
         for pause in pauses::read(&meta)? {
-            self.lines.put(&Line::Pause(pause))?;
+            self.lines.put(&ExportLine::Pause(pause))?;
         }
         if let Some(key) = token_key::read(&meta)? {
             let bytes = Cow::Borrowed(key.reveal());
-            self.lines.put(&Line::TokenKey(TokenKeyLine { bytes }))?;
+            self.lines.put(&ExportLine::TokenKey(TokenKeyLine { bytes }))?;
         }
         self.lines.finish()
     }
@@ -131,7 +131,7 @@ impl<W: Write> Walk<'_, W> {
             let Some(stored) = queues.get(*id)? else { continue };
             let record = QueueRecord::unseal(*id, stored.value())?;
             let QueueRecord { first, head, .. } = record;
-            self.lines.put(&Line::Queue(QueueLine { queue: queue.clone(), first, head }))?;
+            self.lines.put(&ExportLine::Queue(QueueLine { queue: queue.clone(), first, head }))?;
             values += self.jobs(*id, queue, record)?;
         }
         whole("queues", self.lines.inventory.queues, queues.len()?)?;
@@ -146,7 +146,7 @@ impl<W: Write> Walk<'_, W> {
             let (key, stored) = entry?;
             let (_, first) = key.value();
             let mut jobs = Jobs::with_origins();
-            let value = Value::parse(stored.value(), Place::Log(id, first).seed());
+            let value = Value::parse(stored.value(), RecordKey::Log(id, first).seed());
             let value = value.and_then(|value| value.read(0, ALL, &mut jobs).map(|()| value));
             let value = value.map_err(|what| {
                 Cause::Damaged(format!("queue `{queue}`: the jobs from {first} on cannot be read: {what}"))
@@ -158,7 +158,7 @@ impl<W: Write> Walk<'_, W> {
             for (position, payload) in jobs.payloads.iter().enumerate() {
                 let carried = jobs.carried.as_ref().and_then(|carried| carried.get(position));
                 let origin = jobs.origins.as_mut().and_then(|origins| origins[position].take());
-                self.lines.put(&Line::Job(JobLine {
+                self.lines.put(&ExportLine::Job(JobLine {
                     queue: Cow::Borrowed(queue),
                     index: next,
                     time: value.time.0,
@@ -183,18 +183,18 @@ impl<W: Write> Walk<'_, W> {
         let read = |step, input| {
             let stored = table.get((step, input))?;
             let unseal = |stored: redb::AccessGuard<'_, _>| {
-                Place::Progress(step, input).unseal_json::<Progress>(stored.value())
+                RecordKey::Progress(step, input).unseal_json::<Progress>(stored.value())
             };
             stored.map(unseal).transpose()
         };
         for (input_id, input) in self.names {
             if let Some(progress) = read(BY_HAND, *input_id)? {
-                self.lines.put(&Line::Handled(HandledLine { queue: input.clone(), progress }))?;
+                self.lines.put(&ExportLine::Handled(HandledLine { queue: input.clone(), progress }))?;
             }
             for (step_id, step) in self.names {
                 let Some(progress) = read(*step_id, *input_id)? else { continue };
                 let (step, input) = (step.clone(), input.clone());
-                self.lines.put(&Line::Progress(ProgressLine { step, input, progress }))?;
+                self.lines.put(&ExportLine::Progress(ProgressLine { step, input, progress }))?;
             }
         }
         whole("progress", self.lines.inventory.progress, table.len()?)
@@ -205,13 +205,13 @@ impl<W: Write> Walk<'_, W> {
         for (id, source) in self.names {
             for entry in segments.range((*id, 0)..=(*id, u32::MAX))? {
                 let (key, stored) = entry?;
-                let segment = Place::Segment(*id, key.value().1).unseal_json(stored.value())?;
-                self.lines.put(&Line::Segment(SegmentLine { source: source.clone(), segment }))?;
+                let segment = RecordKey::Segment(*id, key.value().1).unseal_json(stored.value())?;
+                self.lines.put(&ExportLine::Segment(SegmentLine { source: source.clone(), segment }))?;
             }
             for entry in marks.range((*id, 0)..=(*id, u64::MAX))? {
                 let (key, stored) = entry?;
                 let mark = format::unseal_mark(*id, key.value().1, stored.value())?;
-                self.lines.put(&Line::Mark(MarkLine {
+                self.lines.put(&ExportLine::Mark(MarkLine {
                     source: source.clone(),
                     index: mark.index,
                     segment: mark.segment,
@@ -228,8 +228,8 @@ impl<W: Write> Walk<'_, W> {
         let sinks = self.txn.open_table(SINKS)?;
         for (id, sink) in self.names {
             let Some(stored) = sinks.get(*id)? else { continue };
-            let position = Place::Sink(*id).unseal_json(stored.value())?;
-            self.lines.put(&Line::Sink(SinkLine { sink: sink.clone(), position }))?;
+            let position = RecordKey::Sink(*id).unseal_json(stored.value())?;
+            self.lines.put(&ExportLine::Sink(SinkLine { sink: sink.clone(), position }))?;
         }
         whole("sinks", self.lines.inventory.sinks, sinks.len()?)
     }
@@ -241,7 +241,7 @@ impl<W: Write> Walk<'_, W> {
             let hash = DeliveryHash(hash.value());
             let dedupe::Record { outcome, time, keep_until } = dedupe::Record::unseal(hash, stored.value())?;
             let keep_until = (keep_until < FOR_EVER).then_some(keep_until.0);
-            self.lines.put(&Line::Delivery(DeliveryLine { hash, outcome, time: time.0, keep_until }))?;
+            self.lines.put(&ExportLine::Delivery(DeliveryLine { hash, outcome, time: time.0, keep_until }))?;
         }
         whole("deliveries", self.lines.inventory.deliveries, table.len()?)
     }
@@ -253,7 +253,7 @@ impl<W: Write> Walk<'_, W> {
                 let (key, stored) = entry?;
                 let snapshots::Snapshot { step, number, inputs, jobs, time } =
                     snapshots::unseal(key.value(), step, stored.value())?;
-                self.lines.put(&Line::Snapshot(SnapshotLine { step, number, inputs, jobs, time: time.0 }))?;
+                self.lines.put(&ExportLine::Snapshot(SnapshotLine { step, number, inputs, jobs, time: time.0 }))?;
             }
         }
         whole("snapshots", self.lines.inventory.snapshots, table.len()?)
@@ -266,7 +266,7 @@ impl<W: Write> Walk<'_, W> {
                 let (key, stored) = entry?;
                 let (_, due, sequence) = key.value();
                 let job = parked::unseal(key.value(), stored.value())?;
-                self.lines.put(&Line::Delayed(DelayedLine {
+                self.lines.put(&ExportLine::Delayed(DelayedLine {
                     step: Cow::Borrowed(step),
                     due: from_ordered(due).0,
                     sequence,
@@ -290,9 +290,9 @@ impl<W: Write> Walk<'_, W> {
         let table = self.txn.open_table(GENERATIONS)?;
         for entry in table.iter()? {
             let (number, stored) = entry?;
-            let Generation { number, fingerprint, time } =
-                Generation::unseal(number.value(), stored.value())?;
-            self.lines.put(&Line::Generation(GenerationLine { number, fingerprint, time: time.0 }))?;
+            let GenerationRecord { number, fingerprint, time } =
+                GenerationRecord::unseal(number.value(), stored.value())?;
+            self.lines.put(&ExportLine::Generation(GenerationLine { number, fingerprint, time: time.0 }))?;
         }
         whole("generations", self.lines.inventory.generations, table.len()?)
     }
@@ -302,7 +302,7 @@ impl<W: Write> Walk<'_, W> {
         for (id, source) in self.names {
             let Some(stored) = table.get(*id)? else { continue };
             let time = schedules::unseal(*id, stored.value())?.0;
-            self.lines.put(&Line::Ticked(TickedLine { source: source.clone(), time }))?;
+            self.lines.put(&ExportLine::Ticked(TickedLine { source: source.clone(), time }))?;
         }
         whole("ticks", self.lines.inventory.schedules, table.len()?)
     }

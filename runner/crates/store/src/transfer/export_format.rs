@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::api::parked_job::{JobForm, Standing};
-use crate::database::dedupe::Outcome;
+use crate::api::parked_job::{JobForm, ParkReason};
+use crate::database::dedupe::DedupeOutcome;
 use crate::database::pauses::Pause;
 use crate::database::snapshots::SnapshotInput;
 use tidegate_model::{Address, DeliveryHash, Progress, Segment, SinkPosition, base64};
@@ -21,7 +21,7 @@ pub(crate) const VERSION: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Line<'a> {
+pub(crate) enum ExportLine<'a> {
     Header(Header),
     Queue(QueueLine),
     #[serde(borrow)]
@@ -151,7 +151,7 @@ pub(crate) struct SinkLine {
 pub(crate) struct DeliveryLine {
     #[serde(serialize_with = "put_hash", deserialize_with = "take_hash")]
     pub(crate) hash: DeliveryHash,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: DedupeOutcome,
     pub(crate) time: i64,
     /// `None`: for ever.
     pub(crate) keep_until: Option<i64>,
@@ -184,7 +184,7 @@ pub(crate) struct DelayedLine<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) to: Option<String>,
     #[serde(default, skip_serializing_if = "is_delayed")]
-    pub(crate) standing: Standing,
+    pub(crate) standing: ParkReason,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) carried: Option<String>,
     pub(crate) form: JobForm,
@@ -256,22 +256,22 @@ impl Inventory {
     }
 
     /// Counts a line.
-    pub(crate) fn count(&mut self, line: &Line<'_>) {
+    pub(crate) fn count(&mut self, line: &ExportLine<'_>) {
         let count = match line {
-            Line::Header(_) | Line::End(_) => return,
-            Line::Queue(_) => &mut self.queues,
-            Line::Job(_) => &mut self.jobs,
-            Line::Progress(_) | Line::Handled(_) => &mut self.progress,
-            Line::Mark(_) => &mut self.marks,
-            Line::Segment(_) => &mut self.segments,
-            Line::Sink(_) => &mut self.sinks,
-            Line::Delivery(_) => &mut self.deliveries,
-            Line::Snapshot(_) => &mut self.snapshots,
-            Line::Delayed(_) => &mut self.delayed,
-            Line::Generation(_) => &mut self.generations,
-            Line::Ticked(_) => &mut self.schedules,
-            Line::Pause(_) => &mut self.pauses,
-            Line::TokenKey(_) => &mut self.token_keys,
+            ExportLine::Header(_) | ExportLine::End(_) => return,
+            ExportLine::Queue(_) => &mut self.queues,
+            ExportLine::Job(_) => &mut self.jobs,
+            ExportLine::Progress(_) | ExportLine::Handled(_) => &mut self.progress,
+            ExportLine::Mark(_) => &mut self.marks,
+            ExportLine::Segment(_) => &mut self.segments,
+            ExportLine::Sink(_) => &mut self.sinks,
+            ExportLine::Delivery(_) => &mut self.deliveries,
+            ExportLine::Snapshot(_) => &mut self.snapshots,
+            ExportLine::Delayed(_) => &mut self.delayed,
+            ExportLine::Generation(_) => &mut self.generations,
+            ExportLine::Ticked(_) => &mut self.schedules,
+            ExportLine::Pause(_) => &mut self.pauses,
+            ExportLine::TokenKey(_) => &mut self.token_keys,
         };
         *count += 1;
     }
@@ -333,6 +333,6 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-fn is_delayed(standing: &Standing) -> bool {
-    *standing == Standing::Delayed
+fn is_delayed(standing: &ParkReason) -> bool {
+    *standing == ParkReason::Delayed
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use redb::Database;
 
-use super::export_format::{Header, Inventory, Line, Start, VERSION};
+use super::export_format::{Header, Inventory, ExportLine, Start, VERSION};
 use super::import_writer::{Filling, Stop, wrong};
 use crate::database::catch_panics::{close, guarded};
 use crate::database::data_folder;
@@ -91,7 +91,7 @@ fn fill<R: BufRead>(database: &Database, reader: &mut LineReader<R>) -> Result<I
         };
         bytes += line.len();
         match parse(line)? {
-            Line::End(said) => break said,
+            ExportLine::End(said) => break said,
             line => filling.take(&txn, line)?,
         }
         if bytes >= COMMIT_BYTES {
@@ -121,12 +121,12 @@ fn read_header<R: BufRead>(reader: &mut LineReader<R>) -> Result<Header, Stop> {
         ));
     }
     match parse(line)? {
-        Line::Header(header) if header.transaction.max(header.sequence) < u64::MAX => Ok(header),
+        ExportLine::Header(header) if header.transaction.max(header.sequence) < u64::MAX => Ok(header),
         _ => wrong(NO_EXPORT),
     }
 }
 
-fn parse(line: &[u8]) -> Result<Line<'_>, Stop> {
+fn parse(line: &[u8]) -> Result<ExportLine<'_>, Stop> {
     serde_json::from_slice(line).map_err(|error| {
         let text = error.to_string();
         // It counts lines within this one.

@@ -7,18 +7,18 @@ use std::io;
 use redb::{Key, TableDefinition, WriteTransaction};
 
 use super::export_format::{
-    DelayedLine, DeliveryLine, GenerationLine, HandledLine, Header, Inventory, JobLine, Line, MarkLine,
+    DelayedLine, DeliveryLine, GenerationLine, HandledLine, Header, Inventory, JobLine, ExportLine, MarkLine,
     ProgressLine, SnapshotLine, TickedLine,
 };
-use crate::api::parked_job::DelayedJob;
+use crate::api::parked_job::ParkedJob;
 use crate::database::dedupe;
 use crate::database::dedupe::FOR_EVER;
 use crate::database::format;
 use crate::database::format::{
-    BY_HAND, Bytes, CommitRecord, DELAYED, DELAYED_COUNTS, GENERATIONS, MARKS, PROGRESS, Place, SEGMENTS,
+    BY_HAND, Bytes, CommitRecord, DELAYED, DELAYED_COUNTS, GENERATIONS, MARKS, PROGRESS, RecordKey, SEGMENTS,
     SINKS, SNAPSHOTS, TICKS, ordered,
 };
-use crate::database::generations::Generation;
+use crate::database::generations::GenerationRecord;
 use crate::database::parked;
 use crate::database::pauses;
 use crate::database::schedules;
@@ -26,7 +26,7 @@ use crate::database::snapshots;
 use crate::database::snapshots::Snapshot;
 use crate::database::token_key;
 use crate::error::Cause;
-use tidegate_model::{Counters, DeliveryHash, Mark, Progress, Timestamp, TokenKey};
+use tidegate_model::{Counters, DeliveryHash, SourceOffset, Progress, Timestamp, TokenKey};
 
 pub(crate) mod queue;
 
@@ -90,62 +90,62 @@ impl Filling {
     }
 
     /// Takes in a line between the header and the end.
-    pub(crate) fn take(&mut self, txn: &WriteTransaction, line: Line<'_>) -> Result<(), Stop> {
+    pub(crate) fn take(&mut self, txn: &WriteTransaction, line: ExportLine<'_>) -> Result<(), Stop> {
         self.inventory.count(&line);
         check_numbers(&line)?;
-        if let Line::Job(job) = line {
+        if let ExportLine::Job(job) = line {
             return self.take_job(txn, &job);
         }
         self.finish_queue(txn)?;
         match line {
-            Line::Header(_) => wrong("there is a second header"),
-            Line::End(_) => wrong("there is a second end"),
+            ExportLine::Header(_) => wrong("there is a second header"),
+            ExportLine::End(_) => wrong("there is a second end"),
             // Dealt with above.
-            Line::Job(_) => Ok(()),
-            Line::Queue(queue) => {
+            ExportLine::Job(_) => Ok(()),
+            ExportLine::Queue(queue) => {
                 self.queue = Some(QueueInTheMaking::new(txn, &queue)?);
                 Ok(())
             }
-            Line::Progress(line) => {
+            ExportLine::Progress(line) => {
                 let key = (format::intern(txn, &line.step)?, format::intern(txn, &line.input)?);
                 put_progress(txn, key, &line.progress)
             }
-            Line::Handled(line) => {
+            ExportLine::Handled(line) => {
                 put_progress(txn, (BY_HAND, format::intern(txn, &line.queue)?), &line.progress)
             }
-            Line::Mark(MarkLine { source, index, segment, offset, line }) => {
+            ExportLine::Mark(MarkLine { source, index, segment, offset, line }) => {
                 let id = format::intern(txn, &source)?;
-                let mark = Mark { index, segment, offset, line };
+                let mark = SourceOffset { index, segment, offset, line };
                 put(txn, MARKS, (id, index), &format::seal_mark(id, &mark))
             }
-            Line::Segment(line) => {
+            ExportLine::Segment(line) => {
                 let key = (format::intern(txn, &line.source)?, line.segment.ordinal);
-                put(txn, SEGMENTS, key, &Place::Segment(key.0, key.1).seal_json(&line.segment)?)
+                put(txn, SEGMENTS, key, &RecordKey::Segment(key.0, key.1).seal_json(&line.segment)?)
             }
-            Line::Sink(line) => {
+            ExportLine::Sink(line) => {
                 let id = format::intern(txn, &line.sink)?;
-                put(txn, SINKS, id, &Place::Sink(id).seal_json(&line.position)?)
+                put(txn, SINKS, id, &RecordKey::Sink(id).seal_json(&line.position)?)
             }
-            Line::Delivery(line) => self.take_delivery(txn, &line),
-            Line::Snapshot(SnapshotLine { step, number, inputs, jobs, time }) => {
+            ExportLine::Delivery(line) => self.take_delivery(txn, &line),
+            ExportLine::Snapshot(SnapshotLine { step, number, inputs, jobs, time }) => {
                 let id = format::intern(txn, &step)?;
                 let snapshot = Snapshot { step, number, inputs, jobs, time: Timestamp(time) };
                 put(txn, SNAPSHOTS, (id, number), &snapshots::seal(id, &snapshot)?)
             }
-            Line::Delayed(line) => self.take_delayed(txn, line),
-            Line::Generation(GenerationLine { number, fingerprint, time }) => {
-                let generation = Generation { number, fingerprint, time: Timestamp(time) };
+            ExportLine::Delayed(line) => self.take_delayed(txn, line),
+            ExportLine::Generation(GenerationLine { number, fingerprint, time }) => {
+                let generation = GenerationRecord { number, fingerprint, time: Timestamp(time) };
                 put(txn, GENERATIONS, number, &generation.seal())
             }
-            Line::Ticked(TickedLine { source, time }) => {
+            ExportLine::Ticked(TickedLine { source, time }) => {
                 let id = format::intern(txn, &source)?;
                 put(txn, TICKS, id, &schedules::seal(id, Timestamp(time)))
             }
-            Line::Pause(pause) => {
+            ExportLine::Pause(pause) => {
                 let is_new = pauses::restore(txn, pause)?;
                 if is_new { Ok(()) } else { wrong("the same thing stands in an earlier line") }
             }
-            Line::TokenKey(line) => {
+            ExportLine::TokenKey(line) => {
                 let Some(key) = TokenKey::new(&line.bytes) else { return wrong("this is no key") };
                 let is_new = token_key::write(txn, Some(&key))?;
                 if is_new { Ok(()) } else { wrong("the same thing stands in an earlier line") }
@@ -210,7 +210,7 @@ impl Filling {
         }
         let id = format::intern(txn, &line.step)?;
         let key = (id, ordered(Timestamp(line.due)), line.sequence);
-        let job = DelayedJob {
+        let job = ParkedJob {
             inputs: line.inputs,
             attempt: line.attempt,
             first_attempt: line.first_attempt.map(Timestamp),
@@ -229,22 +229,22 @@ impl Filling {
 }
 
 /// Refuses what no store counts up to.
-fn check_numbers(line: &Line<'_>) -> Result<(), Stop> {
+fn check_numbers(line: &ExportLine<'_>) -> Result<(), Stop> {
     let largest = match line {
-        Line::Queue(line) => line.head,
-        Line::Progress(ProgressLine { progress, .. }) | Line::Handled(HandledLine { progress, .. }) => {
+        ExportLine::Queue(line) => line.head,
+        ExportLine::Progress(ProgressLine { progress, .. }) | ExportLine::Handled(HandledLine { progress, .. }) => {
             let Counters { taken, given, filtered, failed, lost } = progress.counters;
             let last = progress.finished().last().map_or(0, |&(_, last)| last);
             [progress.watermark(), progress.before(), last, taken, given, filtered, failed, lost]
                 .into_iter()
                 .fold(0, u64::max)
         }
-        Line::Mark(line) => line.index.max(line.offset).max(line.line),
-        Line::Snapshot(line) => {
+        ExportLine::Mark(line) => line.index.max(line.offset).max(line.line),
+        ExportLine::Snapshot(line) => {
             let ends = line.inputs.iter().map(|input| input.first.saturating_add(input.jobs));
             ends.fold(line.jobs, u64::max)
         }
-        Line::Delayed(line) => line.inputs.iter().map(|&(_, index)| index).fold(0, u64::max),
+        ExportLine::Delayed(line) => line.inputs.iter().map(|&(_, index)| index).fold(0, u64::max),
         _ => 0,
     };
     if largest > NUMBER_MAX {
@@ -277,7 +277,7 @@ fn put_progress(txn: &WriteTransaction, key: (u32, u32), progress: &Progress) ->
     if again != *progress {
         return wrong("the finished ranges are not above the watermark, in order and apart from each other");
     }
-    put(txn, PROGRESS, key, &Place::Progress(key.0, key.1).seal_json(progress)?)
+    put(txn, PROGRESS, key, &RecordKey::Progress(key.0, key.1).seal_json(progress)?)
 }
 
 /// What `one` holds of those kinds of which it holds another number than `other`.

@@ -15,10 +15,10 @@ use tidegate_plugin::host::Plugin;
 use tidegate_plugin::{Failure, Level, Outputs};
 
 use super::protocol;
-use super::protocol::{Jobs, Order, Setup};
+use super::protocol::{Jobs, ChildRole, StepSetup};
 use super::seal::Seals;
 use super::{child_process, descriptor};
-use crate::coarse_clock::{BATCH_BYTES, BATCH_TIME, Ticks};
+use crate::coarse_clock::{BATCH_BYTES, BATCH_TIME, CoarseClock};
 use crate::plugin::Setups;
 use crate::plugin::description::Description;
 use crate::plugin::image::Image;
@@ -48,13 +48,13 @@ pub fn serve() -> io::Result<()> {
         seals: Seals::new(seal, protocol::BATCHES),
     };
     match order {
-        Order::Describe { path, .. } => {
+        ChildRole::Describe { path, .. } => {
             let described = open(&path, image).map(|plugin| Description::from(&plugin));
             let Some(description) = answers.unless_failed(described)? else { return Ok(()) };
             answers.described(&description)?;
             answers.say(protocol::DONE)
         }
-        Order::Run(setup) => {
+        ChildRole::Run(setup) => {
             let created = create(&setup, image, relay);
             let Some(mut runner) = answers.unless_failed(created)? else { return Ok(()) };
             answers.say(protocol::DONE)?;
@@ -69,14 +69,14 @@ fn open(path: &Path, image: Vec<u8>) -> Result<Plugin, Failure> {
 }
 
 /// Works off batches of jobs as long as some come.
-fn work(runner: &mut PluginRunner, setup: &Setup, answers: &mut Answers) -> io::Result<()> {
+fn work(runner: &mut PluginRunner, setup: &StepSetup, answers: &mut Answers) -> io::Result<()> {
     let mut outputs = Outputs::new(setup.bindings.iter().map(String::as_str));
     let mut jobs = Jobs::default();
-    let ticks = Ticks::fit_for(setup.timeout);
+    let ticks = CoarseClock::fit_for(setup.timeout);
     for batch in 1.. {
         let Some(stops) = jobs.receive(&mut answers.socket)? else { break };
         answers.begin(setup.seal, batch);
-        let (mut earlier, mut word, batch_begun) = (Duration::ZERO, protocol::DONE, Ticks::Coarse.now());
+        let (mut earlier, mut word, batch_begun) = (Duration::ZERO, protocol::DONE, CoarseClock::Coarse.now());
         for position in 0..jobs.len() {
             let Some(job) = jobs.get(position) else { continue };
             if position == 0 || !jobs.are_one(position - 1, position) {
@@ -98,7 +98,7 @@ fn work(runner: &mut PluginRunner, setup: &Setup, answers: &mut Answers) -> io::
                 break;
             }
             // The runner asks for the rest, or gives it to another process. Pieces of one job stay together.
-            let elapsed = Duration::from_nanos(Ticks::Coarse.now().saturating_sub(batch_begun));
+            let elapsed = Duration::from_nanos(CoarseClock::Coarse.now().saturating_sub(batch_begun));
             let is_over = elapsed > BATCH_TIME || answers.written > BATCH_BYTES;
             if is_over && position + 1 < jobs.len() && !jobs.are_one(position, position + 1) {
                 word = protocol::CUT;
@@ -110,7 +110,7 @@ fn work(runner: &mut PluginRunner, setup: &Setup, answers: &mut Answers) -> io::
     Ok(())
 }
 
-fn create(setup: &Setup, image: Vec<u8>, relay: Relay) -> Result<PluginRunner, Failure> {
+fn create(setup: &StepSetup, image: Vec<u8>, relay: Relay) -> Result<PluginRunner, Failure> {
     let plugin = open(&setup.path, image)?;
     let missing = || Failure::failed(format!("it offers no step `{}`", setup.offer));
     let offer = plugin.offer(&setup.offer).ok_or_else(missing)?;

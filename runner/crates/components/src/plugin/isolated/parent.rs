@@ -22,7 +22,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::descriptor;
 use super::protocol;
-use super::protocol::{Answer, Jobs, Order};
+use super::protocol::{ChildAnswer, Jobs, ChildRole};
 use super::seal::Seals;
 use crate::plugin::image::Image;
 use crate::plugin::in_process::Journal;
@@ -48,7 +48,7 @@ const STACK: usize = 128 << 10;
 
 /// A process, the first of its group. Killed with its group when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct ChildProcess {
     child: Child,
     pid: Pid,
     /// Can be read when the process has ended, also where another process holds its descriptors.
@@ -82,7 +82,7 @@ struct Log {
 }
 
 /// What a look at a process found.
-pub(crate) enum Seen {
+pub(crate) enum ChildState {
     Working,
     Done,
     /// It ended its batch early.
@@ -94,10 +94,10 @@ pub(crate) enum Seen {
     Stray,
 }
 
-impl Server {
+impl ChildProcess {
     /// Starts a process that may hold `memory` bytes. What it prints goes to `prints`.
     pub(crate) fn start(
-        order: &Order,
+        order: &ChildRole,
         image: &Image,
         memory: u64,
         journal: &Arc<dyn Journal>,
@@ -121,8 +121,8 @@ impl Server {
         let mut to = &socket;
         // A process that does not even read is not waited for longer than an attempt may take.
         let timeout = match order {
-            Order::Describe { .. } => None,
-            Order::Run(setup) => setup.timeout,
+            ChildRole::Describe { .. } => None,
+            ChildRole::Run(setup) => setup.timeout,
         };
         let unread = timeout.map_or(UNREAD, |timeout| timeout.clamp(LAST_BREATH, UNREAD));
         let begun = socket
@@ -176,17 +176,17 @@ impl Server {
     }
 
     /// Waits a moment for the process to say something.
-    pub(crate) fn look(&mut self) -> Seen {
+    pub(crate) fn look(&mut self) -> ChildState {
         if self.log.broken.load(Ordering::Acquire) {
-            return Seen::Stray;
+            return ChildState::Stray;
         }
         let (said, ended) = self.wait(LOOK);
         if said {
             self.hear()
         } else if ended {
-            Seen::Gone
+            ChildState::Gone
         } else {
-            Seen::Working
+            ChildState::Working
         }
     }
 
@@ -205,27 +205,27 @@ impl Server {
     }
 
     /// Reads what can be read of a word.
-    fn hear(&mut self) -> Seen {
+    fn hear(&mut self) -> ChildState {
         let mut bytes = [0; 9];
         let read = self.socket.read(&mut bytes[self.word.len()..]);
         match read {
-            Ok(0) => return Seen::Gone,
+            Ok(0) => return ChildState::Gone,
             Ok(read) => self.word.extend_from_slice(&bytes[self.word.len()..][..read]),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            Err(_) => return Seen::Gone,
+            Err(_) => return ChildState::Gone,
         }
-        let Ok(word) = <[u8; 9]>::try_from(&self.word[..]) else { return Seen::Working };
+        let Ok(word) = <[u8; 9]>::try_from(&self.word[..]) else { return ChildState::Working };
         self.word.clear();
         match self.words.kind(word) {
-            Ok(protocol::DONE) => Seen::Done,
-            Ok(protocol::CUT) => Seen::Cut,
-            Ok(protocol::REFUSED) => Seen::Refused,
-            _ => Seen::Stray,
+            Ok(protocol::DONE) => ChildState::Done,
+            Ok(protocol::CUT) => ChildState::Cut,
+            Ok(protocol::REFUSED) => ChildState::Refused,
+            _ => ChildState::Stray,
         }
     }
 
     /// Takes in what stands in the shared file, and answers whether there was anything.
-    pub(crate) fn take(&mut self, answers: &mut VecDeque<Answer>) -> io::Result<bool> {
+    pub(crate) fn take(&mut self, answers: &mut VecDeque<ChildAnswer>) -> io::Result<bool> {
         let bytes = unread(&self.shared, self.read)?;
         let mut at = 0;
         while let Some((answer, length)) = protocol::read(&bytes[at..], &mut self.frames)? {
@@ -308,7 +308,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         if !self.ended {
             let _ = self.end();

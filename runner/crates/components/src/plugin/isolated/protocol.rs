@@ -25,14 +25,14 @@ pub(crate) const BATCHES: u64 = 2;
 
 /// What a process is for.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub(crate) enum ChildRole {
     /// To say what the library at this path offers.
     Describe { path: PathBuf, seal: u64 },
     /// To run a step of it.
-    Run(Box<Setup>),
+    Run(Box<StepSetup>),
 }
 
-impl Order {
+impl ChildRole {
     /// What the frames of the process are sealed with.
     pub(crate) fn seal(&self) -> u64 {
         match self {
@@ -44,7 +44,7 @@ impl Order {
 
 /// What a process that runs a step is told first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Setup {
+pub(crate) struct StepSetup {
     pub(crate) path: PathBuf,
     pub(crate) offer: String,
     pub(crate) named: String,
@@ -73,11 +73,11 @@ pub(crate) const CUT: u8 = 3;
 /// That cannot be; a failure stands in the shared file.
 pub(crate) const REFUSED: u8 = 2;
 
-pub(crate) fn send_order(to: &mut impl Write, order: &Order, image: &[u8]) -> io::Result<()> {
+pub(crate) fn send_order(to: &mut impl Write, order: &ChildRole, image: &[u8]) -> io::Result<()> {
     let text = serde_json::to_vec(order).map_err(io::Error::other)?;
     let token_key = match order {
-        Order::Describe { .. } => &[][..],
-        Order::Run(setup) => setup.token_key.reveal(),
+        ChildRole::Describe { .. } => &[][..],
+        ChildRole::Run(setup) => setup.token_key.reveal(),
     };
     for part in [&text, token_key, image] {
         to.write_all(&(part.len() as u64).to_le_bytes())?;
@@ -86,11 +86,11 @@ pub(crate) fn send_order(to: &mut impl Write, order: &Order, image: &[u8]) -> io
     to.flush()
 }
 
-pub(crate) fn receive_order(from: &mut impl Read) -> io::Result<(Order, Vec<u8>)> {
+pub(crate) fn receive_order(from: &mut impl Read) -> io::Result<(ChildRole, Vec<u8>)> {
     let text = receive_part(from)?;
     let mut order = serde_json::from_slice(&text).map_err(io::Error::other)?;
     let token_key = receive_part(from)?;
-    if let Order::Run(setup) = &mut order {
+    if let ChildRole::Run(setup) = &mut order {
         setup.token_key = TokenKey::new(&token_key).unwrap_or(TokenKey::NONE);
     }
     Ok((order, receive_part(from)?))
@@ -212,7 +212,7 @@ impl Jobs {
 
 /// What a process writes into the shared file.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum ChildAnswer {
     /// What the next job came to: its outputs by binding, and how long it took.
     Made(Vec<Payloads>, Duration),
     Failed(Failure),
@@ -221,8 +221,8 @@ pub(crate) enum Answer {
 
 /// A failure on its way.
 #[derive(Serialize, Deserialize)]
-struct Told {
-    kind: Kind,
+struct FailureFrame {
+    kind: FailureKindCode,
     message: String,
     context: Option<Box<str>>,
     place: Option<(String, u64, Option<u64>)>,
@@ -233,7 +233,7 @@ struct Told {
 
 /// The kinds of failure that come out of a plugin's step; all others are `Failed`.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-enum Kind {
+enum FailureKindCode {
     Payload,
     Failed,
     Rejected,
@@ -270,7 +270,7 @@ pub(crate) fn write_failed(failure: &Failure, seals: &mut Seals, to: &mut Vec<u8
     let Failure { kind, message, context, place, cause, of_setup, .. } = failure.clone();
     let place = place.map(|Place { file, line, column }| (file, line, column));
     let cause = cause.map(|_| failure.word().into_owned());
-    let told = Told { kind: Kind::of(kind), message, context, place, cause, of_setup };
+    let told = FailureFrame { kind: FailureKindCode::of(kind), message, context, place, cause, of_setup };
     // Texts and numbers can always be written.
     let text = serde_json::to_vec(&told).unwrap_or_default();
     seals.frame(to, |to| {
@@ -308,7 +308,7 @@ pub(crate) fn receive_line(from: &mut impl Read, seals: &mut Seals) -> io::Resul
 }
 
 /// Reads the frame at the start of `bytes`, and says how long it is; `None` where it is not all there.
-pub(crate) fn read(bytes: &[u8], seals: &mut Seals) -> io::Result<Option<(Answer, usize)>> {
+pub(crate) fn read(bytes: &[u8], seals: &mut Seals) -> io::Result<Option<(ChildAnswer, usize)>> {
     let Some((body, whole)) = seals.open(bytes)? else { return Ok(None) };
     let mut body = Bytes(body);
     let answer = match body.array::<1>()? {
@@ -323,24 +323,24 @@ pub(crate) fn read(bytes: &[u8], seals: &mut Seals) -> io::Result<Option<(Answer
                 }
                 outputs.push(payloads);
             }
-            Answer::Made(outputs, took)
+            ChildAnswer::Made(outputs, took)
         }
         [FAILED] => {
-            let Told { kind, message, context, place, cause, of_setup } =
+            let FailureFrame { kind, message, context, place, cause, of_setup } =
                 serde_json::from_slice(body.0).map_err(io::Error::other)?;
             let mut failure = Failure::new(kind.into(), message);
             failure.place = place.map(|(file, line, column)| Place { file, line, column });
             failure.cause = cause.and_then(|word| Cause::of_word(&word));
             (failure.context, failure.of_setup) = (context, of_setup);
-            Answer::Failed(failure)
+            ChildAnswer::Failed(failure)
         }
-        [DESCRIBED] => Answer::Described(serde_json::from_slice(body.0).map_err(io::Error::other)?),
+        [DESCRIBED] => ChildAnswer::Described(serde_json::from_slice(body.0).map_err(io::Error::other)?),
         [other] => return Err(io::Error::other(format!("a frame of kind {other}"))),
     };
     Ok(Some((answer, whole)))
 }
 
-impl Kind {
+impl FailureKindCode {
     fn of(kind: FailureKind) -> Self {
         match kind {
             FailureKind::Payload => Self::Payload,
@@ -357,19 +357,19 @@ impl Kind {
     }
 }
 
-impl From<Kind> for FailureKind {
-    fn from(kind: Kind) -> Self {
+impl From<FailureKindCode> for FailureKind {
+    fn from(kind: FailureKindCode) -> Self {
         match kind {
-            Kind::Payload => Self::Payload,
-            Kind::Failed => Self::Failed,
-            Kind::Rejected => Self::Rejected,
-            Kind::Limit => Self::Limit,
-            Kind::Output => Self::Output,
-            Kind::Retry => Self::Retry,
-            Kind::RetryIn(delay) => Self::RetryIn(delay),
-            Kind::GateClosed => Self::GateClosed,
-            Kind::Pending => Self::Pending,
-            Kind::Panicked => Self::Panicked,
+            FailureKindCode::Payload => Self::Payload,
+            FailureKindCode::Failed => Self::Failed,
+            FailureKindCode::Rejected => Self::Rejected,
+            FailureKindCode::Limit => Self::Limit,
+            FailureKindCode::Output => Self::Output,
+            FailureKindCode::Retry => Self::Retry,
+            FailureKindCode::RetryIn(delay) => Self::RetryIn(delay),
+            FailureKindCode::GateClosed => Self::GateClosed,
+            FailureKindCode::Pending => Self::Pending,
+            FailureKindCode::Panicked => Self::Panicked,
         }
     }
 }

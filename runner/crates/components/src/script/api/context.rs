@@ -7,7 +7,7 @@ use rhai::{Dynamic, EvalAltResult, FuncRegistration, ImmutableString, Module, Po
 use tidegate_plugin::Job;
 
 use super::register::add_getter;
-use crate::redact::Scrub;
+use crate::redact::Redactor;
 use crate::script::values::frozen;
 use tidegate_model::{DeliveryHash, Secret, TokenKey};
 
@@ -29,7 +29,7 @@ struct Fixed {
     step: ImmutableString,
     config: Dynamic,
     token_key: TokenKey,
-    scrub: Scrub,
+    scrub: Redactor,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,7 +47,7 @@ impl Context {
         secrets: &[Secret],
         token_key: &TokenKey,
     ) -> Self {
-        let (token_key, scrub) = (token_key.clone(), Scrub::new(secrets));
+        let (token_key, scrub) = (token_key.clone(), Redactor::new(secrets));
         let config = frozen::freeze(config);
         let fixed = Fixed { pipeline: pipeline.into(), step: step.into(), config, token_key, scrub };
         Self { fixed: Rc::new(fixed), current: Rc::default(), lane: Rc::default(), messages: Rc::default() }

@@ -13,25 +13,25 @@ use rhai::{AST, Engine, EvalAltResult, Module, ModuleResolver, Position};
 use super::top::{self, TOP_MAX};
 use crate::memory;
 use crate::script::attempt;
-use crate::script::attempt::Attempt;
+use crate::script::attempt::ScriptAttempt;
 use crate::script::values::captured::captures;
 use tidegate_config::{ReadError, read_text};
 
 /// Finds `NAME.rhai` in one folder.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct FolderResolver {
     folder: PathBuf,
     /// What has been read, so that two imports of one script share it.
     done: RefCell<BTreeMap<PathBuf, Rc<Module>>>,
     /// The scripts that are being read now, each imported by the one before it.
     open: RefCell<Vec<PathBuf>>,
-    attempt: Rc<Attempt>,
+    attempt: Rc<ScriptAttempt>,
     /// Where captured variables are not watched yet: set once a script captures some.
     unwatched: Option<Rc<Cell<bool>>>,
 }
 
-impl Beside {
-    pub(crate) fn new(folder: &Path, attempt: &Rc<Attempt>, unwatched: Option<&Rc<Cell<bool>>>) -> Self {
+impl FolderResolver {
+    pub(crate) fn new(folder: &Path, attempt: &Rc<ScriptAttempt>, unwatched: Option<&Rc<Cell<bool>>>) -> Self {
         Self {
             folder: folder.to_owned(),
             done: RefCell::default(),
@@ -91,7 +91,7 @@ impl Beside {
     }
 }
 
-impl ModuleResolver for Beside {
+impl ModuleResolver for FolderResolver {
     fn resolve(
         &self,
         engine: &Engine,

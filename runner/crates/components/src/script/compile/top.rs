@@ -17,7 +17,7 @@ use rhai::{
 use super::made::{self, KEEP};
 use super::modules;
 use crate::script::attempt;
-use crate::script::attempt::Attempt;
+use crate::script::attempt::ScriptAttempt;
 use crate::script::values::frozen;
 
 /// How long the top of a script may take that runs once.
@@ -73,7 +73,7 @@ impl Top {
     pub(crate) fn run(
         engine: &Engine,
         quiet: impl FnOnce() -> Engine,
-        attempt: &Rc<Attempt>,
+        attempt: &Rc<ScriptAttempt>,
         ast: &AST,
     ) -> Option<Self> {
         if ast.statements().is_empty() {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rhai::{Dynamic, Engine, EvalAltResult, Position, Scope};
 
 use crate::script::attempt;
-use crate::script::attempt::Attempt;
+use crate::script::attempt::ScriptAttempt;
 use crate::script::compile;
 use crate::script::compile::scan::skipped;
 
@@ -35,7 +35,7 @@ pub(crate) fn place(
     (path, text, entry): (&Path, &str, &str),
     arguments: &dyn Fn() -> Option<[Dynamic; 2]>,
     error: &EvalAltResult,
-    (attempt, left): (&Rc<Attempt>, Duration),
+    (attempt, left): (&Rc<ScriptAttempt>, Duration),
 ) -> Option<Position> {
     let head = head(text, entry)?;
     let again = attempt.apart(|| {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use rhai::packages::{Package as _, StandardPackage};
 use rhai::{Dynamic, Engine, Scope};
 
-use crate::script::attempt::Attempt;
+use crate::script::attempt::ScriptAttempt;
 use crate::script::compile;
 use tidegate_config::Limits;
 
@@ -122,7 +122,7 @@ proptest! {
     ) {
         let mut theirs = Engine::new_raw();
         StandardPackage::new().register_into_engine(&mut theirs);
-        let attempt = Attempt::new(&Limits::default());
+        let attempt = ScriptAttempt::new(&Limits::default());
         let _running = attempt.begin(None);
         let ours = compile::engine(&Limits::default(), &attempt);
         let mut scope = Scope::new();

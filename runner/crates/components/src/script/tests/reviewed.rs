@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rhai::Engine;
 
-use crate::script::attempt::Attempt;
+use crate::script::attempt::ScriptAttempt;
 use crate::script::compile;
 use crate::script::compile::modules;
 use tidegate_config::Limits;
@@ -12,7 +12,7 @@ use tidegate_config::Limits;
 /// An engine as a step has it.
 fn engine() -> Engine {
     let limits = Limits::default();
-    let mut engine = compile::engine(&limits, &Attempt::new(&limits));
+    let mut engine = compile::engine(&limits, &ScriptAttempt::new(&limits));
     modules::register_control(&mut engine);
     engine
 }

@@ -4,14 +4,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Place, Read, Reader, explain};
-use crate::source::byte_window::Stream;
+use super::{ReaderPosition, Read, Reader, explain};
+use crate::source::byte_window::ByteWindow;
 use crate::source::cursor::Cursor;
 use crate::source::error::SourceError;
 use crate::source::files::list;
 use crate::source::files::written;
-use crate::source::segments::{Segments, Standing};
-use tidegate_model::{Mark, Segment};
+use crate::source::segments::{Segments, TailPosition};
+use tidegate_model::{SourceOffset, Segment};
 
 impl Reader {
     /// Goes to the segment after this one, which another reader may have found already.
@@ -61,13 +61,13 @@ impl Reader {
         Ok(None)
     }
 
-    fn standing(&self, segment: u32) -> Standing {
+    fn standing(&self, segment: u32) -> TailPosition {
         let stream = self.stream.as_ref();
-        let metadata = stream.and_then(Stream::plain).and_then(|file| file.metadata().ok());
-        Standing {
+        let metadata = stream.and_then(ByteWindow::plain).and_then(|file| file.metadata().ok());
+        TailPosition {
             segment,
             at: self.cursor.at(),
-            id: stream.map(Stream::id),
+            id: stream.map(ByteWindow::id),
             linked: metadata.as_ref().is_some_and(|metadata| metadata.nlink() > 0),
             written: metadata.as_ref().map(written),
         }
@@ -82,16 +82,16 @@ impl Reader {
         }
     }
 
-    pub(crate) fn enter(&mut self, segment: &Segment, at: Mark) {
+    pub(crate) fn enter(&mut self, segment: &Segment, at: SourceOffset) {
         let path = Arc::from(segment.path.as_path());
         self.place =
-            Some(Place { ordinal: segment.ordinal, path, carried: 0, len: 0, lost: false, over: false });
+            Some(ReaderPosition { ordinal: segment.ordinal, path, carried: 0, len: 0, lost: false, over: false });
         self.marked = at;
         self.start_again_at(at, self.cursor.next());
     }
 
     /// Forgets what was read past `at`. The next job to be given is the one at `wanted`.
-    pub(crate) fn start_again_at(&mut self, at: Mark, wanted: u64) {
+    pub(crate) fn start_again_at(&mut self, at: SourceOffset, wanted: u64) {
         let path = self.place.as_ref().map_or(Path::new(""), |place| &place.path);
         self.cursor = Cursor::new(&self.shared.spec, path, at, wanted);
         self.stream = None;

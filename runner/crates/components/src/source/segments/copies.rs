@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use twox_hash::XxHash3_64;
 
-use super::{Part, Segments, Standing, Why, tell_copy};
-use crate::source::byte_window::Stream;
+use super::{Part, Segments, TailPosition, Why, tell_copy};
+use crate::source::byte_window::ByteWindow;
 use crate::source::error::SourceError;
 use crate::source::files::{
     FINGERPRINT_BYTES, FileId, Found, Head, folder_of, is_gzip, list, open_if_there, settled_by_name,
@@ -22,7 +22,7 @@ use crate::source::files::{
 use crate::source::rotated::suffix;
 use tidegate_config::{DataFormat, FileSource};
 use tidegate_model::log_target;
-use tidegate_model::{Address, Mark, Segment};
+use tidegate_model::{Address, SourceOffset, Segment};
 
 /// A beginning that is shorter does not tell a copy from another file that begins alike.
 const RECOGNIZED_BYTES_MIN: u32 = 64;
@@ -59,7 +59,7 @@ impl Segments {
         spec: &FileSource,
         found: &Found,
         part: Part,
-        here: Option<&Standing>,
+        here: Option<&TailPosition>,
     ) -> Result<Copy, SourceError> {
         let other = Copy::Other { like: None };
         if spec.format == DataFormat::Bytes || part.why == Why::Grown || found.path == spec.path {
@@ -129,7 +129,7 @@ impl Segments {
         address: &Address,
         spec: &FileSource,
         ordinal: u32,
-        at: Mark,
+        at: SourceOffset,
     ) -> Result<Option<(File, Metadata)>, SourceError> {
         let Some(segment) = self.get(ordinal) else { return Ok(None) };
         if spec.format == DataFormat::Bytes || segment.fingerprint_len < RECOGNIZED_BYTES_MIN {
@@ -187,10 +187,10 @@ fn possible_copies(
 }
 
 /// Compares a file that begins as that of `segment` did with what was read of that one, up to `end`.
-fn compare(file: &File, id: FileId, packed: bool, segment: &Segment, end: Mark) -> io::Result<Compared> {
+fn compare(file: &File, id: FileId, packed: bool, segment: &Segment, end: SourceOffset) -> io::Result<Compared> {
     // The stream of a packed file moves the place in the file.
     file.try_clone()?.rewind()?;
-    match compare_content(Stream::new(file.try_clone()?, id, packed), segment, end) {
+    match compare_content(ByteWindow::new(file.try_clone()?, id, packed), segment, end) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Compared::Unfinished),
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => {
             Ok(Compared::Other)
@@ -199,7 +199,7 @@ fn compare(file: &File, id: FileId, packed: bool, segment: &Segment, end: Mark) 
     }
 }
 
-fn compare_content(mut stream: Stream, segment: &Segment, end: Mark) -> io::Result<Compared> {
+fn compare_content(mut stream: ByteWindow, segment: &Segment, end: SourceOffset) -> io::Result<Compared> {
     if let Some(tail) = segment.tail {
         // A store that is damaged may say anything.
         let Some(begin) = tail.at.offset.checked_sub(u64::from(tail.len)) else { return Ok(Compared::Other) };

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use super::copies::Copy;
-use super::{Fresh, Part, Segments, Standing, Why};
+use super::{Fresh, Part, Segments, TailPosition, Why};
 use crate::source::error::SourceError;
 use crate::source::files::{
     FINGERPRINT_BYTES, FileId, Found, Head, is_gzip, list, open_if_there, still_begins_like,
@@ -22,7 +22,7 @@ impl Segments {
         &mut self,
         address: &Address,
         spec: &FileSource,
-        here: Option<&Standing>,
+        here: Option<&TailPosition>,
     ) -> Result<Option<Fresh>, SourceError> {
         if self.single {
             // What stands at one path is rotated from under a list.
@@ -63,7 +63,7 @@ impl Segments {
         &mut self,
         address: &Address,
         spec: &FileSource,
-        here: Option<&Standing>,
+        here: Option<&TailPosition>,
     ) -> Result<(), SourceError> {
         let listing = list(address, &spec.path, spec.follow)?;
         self.single = listing.single;
@@ -108,7 +108,7 @@ impl Segments {
         &mut self,
         spec: &FileSource,
         found: &Found,
-        here: Option<&Standing>,
+        here: Option<&TailPosition>,
     ) -> Result<Option<Part>, SourceError> {
         let by_id = self.by_id.get(&found.id);
         let known = by_id.or_else(|| self.by_path.get(&found.path)).and_then(|&at| self.entries.get(at));

@@ -138,7 +138,7 @@ fn every_file_of_a_followed_folder_is_noticed() {
 fn a_change_wakes_the_readers_of_its_file_and_no_others() {
     let world = World::new("one").follow();
     world.put("one", "").put("other", "");
-    let watch = Watch::new();
+    let watch = SourceWatch::new();
     let [one, other, both] = ["one", "other", "."].map(|name| Rung::at(&watch, &world.path(name)));
     assert_eq!(watch.look_out(&world.path("one")), Watched::Since);
     assert_eq!(watch.look_out(&world.path("other")), Watched::Already);
@@ -154,7 +154,7 @@ fn a_change_wakes_the_readers_of_its_file_and_no_others() {
 fn a_folder_that_comes_back_is_watched_anew_and_a_link_is_polled() {
     let world = World::new("logs/log").follow();
     let path = world.path("logs/log");
-    let watch = Watch::new();
+    let watch = SourceWatch::new();
     let rung = Rung::at(&watch, &path);
     assert_eq!(watch.look_out(&path), Watched::Polled);
     world.put("logs/log", "1\n");

@@ -124,7 +124,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 /// A log that is written to, rotated, and read twice.
 struct Log {
     world: World,
-    source: Source,
+    source: SourceLog,
     readers: [Reader; 2],
     seen: [Vec<Seen>; 2],
     rotations: u64,

@@ -147,7 +147,7 @@ fn each_batch_carries_the_segments_it_stands_on() {
         seen.extend(world.see(&read.batch));
         // A crash here: what is committed suffices to go on.
         let stored: Vec<Segment> = world.segments.values().cloned().collect();
-        let again = Source::open(&Address::parse("a/b").unwrap(), &world.spec, stored).unwrap();
+        let again = SourceLog::open(&Address::parse("a/b").unwrap(), &world.spec, stored).unwrap();
         let next = seen.len() as u64 + 1;
         let mut reader = again.reader(next, None);
         let mut rest = Vec::new();

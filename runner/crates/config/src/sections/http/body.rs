@@ -3,14 +3,14 @@
 use toml::de::DeValue;
 
 use crate::model::Shape;
-use crate::parse::context::{Reading, Value};
+use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::json::json;
 use crate::parse::template::template;
 use tidegate_model::template::Part;
 
 /// The shape that `value` is, `name` being what messages call it.
-pub(crate) fn read(reading: &mut Reading<'_>, name: &str, value: &Value<'_>) -> Option<Shape> {
+pub(crate) fn read(reading: &mut ParseContext<'_>, name: &str, value: &Value<'_>) -> Option<Shape> {
     Some(match value.get_ref() {
         DeValue::String(_) => {
             let text = Field::of(name, value).text(reading)?;

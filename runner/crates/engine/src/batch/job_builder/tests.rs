@@ -3,7 +3,7 @@
 use super::*;
 use tidegate_config::{LoadOptions, load};
 use tidegate_model::Timestamp;
-use tidegate_store::{DelayedJob, DelayedKey};
+use tidegate_store::{ParkedJob, ParkedKey};
 
 /// Step with the sources `a` and `b` as inputs, in the form `takes`.
 fn configuration(takes: &str) -> Configuration {
@@ -47,7 +47,7 @@ fn a_line_that_is_no_json_becomes_no_second_alternative() {
 #[test]
 fn what_was_no_json_is_none_when_it_comes_again() {
     let configuration = configuration("join = { a = \"a\", b = \"b\" }");
-    let job = DelayedJob {
+    let job = ParkedJob {
         inputs: vec![("a".into(), 1), ("b".into(), 1)],
         attempt: 1,
         first_attempt: None,
@@ -56,9 +56,9 @@ fn what_was_no_json_is_none_when_it_comes_again() {
         form: JobForm::Text,
         payload: b"{\"a\":1,\"b\":2,\"b\":{}}".to_vec(),
         carried: None,
-        ..DelayedJob::default()
+        ..ParkedJob::default()
     };
-    let key = DelayedKey { step: configuration.steps[0].address.clone(), due: Timestamp(0), sequence: 1 };
+    let key = ParkedKey { step: configuration.steps[0].address.clone(), due: Timestamp(0), sequence: 1 };
     let batch = Arc::new(Batch::json(1, [&*job.payload].into_iter().collect()));
     let returned = Some([RedeliveredJob { key, job }].into_iter().collect());
     let again = BatchSlice { input: 2, batch, skip: 0, jobs: 1, returned };

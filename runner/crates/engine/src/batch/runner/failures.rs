@@ -12,27 +12,27 @@ use crate::batch::retry;
 use crate::batch::retry::{DropReason, FailureOutcome, RetryDecider};
 use crate::step::stats::BlockCause;
 use crate::step::turn;
-use tidegate_config::Take;
+use tidegate_config::InputMode;
 use tidegate_dispatch::{Ending, Failed, FailedJob, FailureCause, JobOutcome};
 use tidegate_model::{Address, Timestamp};
-use tidegate_store::{Delayed, Outcome};
+use tidegate_store::{NewParkedJob, DedupeOutcome};
 
 /// Failure handling of one batch.
 pub(crate) struct FailureHandler<'w> {
     pub(crate) retrying: &'w RetryDecider,
     pub(crate) step: &'w Address,
-    pub(crate) take: Take,
+    pub(crate) take: InputMode,
     pub(crate) generation: u64,
 }
 
 /// Disposition of a job after its attempt.
 pub(crate) enum JobDisposition {
     /// The job is finished, and its outcome is recorded.
-    Through(Outcome),
+    Through(DedupeOutcome),
     /// The job is parked in the store.
     Stays,
     /// The job keeps its place in the order and waits there for its next attempt.
-    Waits(Box<Delayed>, JobOutcome),
+    Waits(Box<NewParkedJob>, JobOutcome),
     /// The job halts the step.
     Halts(Box<Failure>, HaltReason),
 }
@@ -113,7 +113,7 @@ impl FailureHandler<'_> {
             FailureOutcome::Halts(halts) => return JobDisposition::Halts(Box::new(failure), halts),
         }
         made.ran.counters.failed += 1;
-        JobDisposition::Through(Outcome::Error)
+        JobDisposition::Through(DedupeOutcome::Error)
     }
 }
 
@@ -126,7 +126,7 @@ fn note(item: &JobInput<'_>, failure: &Failure, ending: Ending, made: &mut Batch
 }
 
 /// Parks a job. In an ordered step a job that waits ends its batch, unless its order was given up before.
-fn stays(made: &mut BatchResultBuilder, row: Delayed, end: JobOutcome) -> JobDisposition {
+fn stays(made: &mut BatchResultBuilder, row: NewParkedJob, end: JobOutcome) -> JobDisposition {
     if !made.sequential && turn::keeps(&row.job) {
         return JobDisposition::Waits(Box::new(row), end);
     }

@@ -9,7 +9,7 @@ use crate::commit::request::OutputBlock;
 use tidegate_config::Target;
 use tidegate_dispatch::JobOutcome;
 use tidegate_model::{Address, Origins, Timestamp};
-use tidegate_store::Outcome;
+use tidegate_store::DedupeOutcome;
 
 /// Results of the jobs so far.
 pub(crate) struct BatchResultBuilder {
@@ -74,7 +74,7 @@ impl BatchResultBuilder {
     }
 
     /// Records the outputs of `item`.
-    pub(crate) fn note(&mut self, step: &Address, bindings: &[OutputSpec], item: &JobInput<'_>) -> Outcome {
+    pub(crate) fn note(&mut self, step: &Address, bindings: &[OutputSpec], item: &JobInput<'_>) -> DedupeOutcome {
         self.note_origins(item);
         for (position, due_ms, payload) in self.outputs.delayed().iter().skip(self.late) {
             let to = bindings.get(position).map_or("", |binding| &binding.name);
@@ -86,13 +86,13 @@ impl BatchResultBuilder {
         self.given += jobs;
         self.ran.counters.filtered += u64::from(jobs + later == 0 && self.has_bindings);
         match u32::try_from(jobs + later) {
-            Ok(0) => Outcome::Nothing,
-            jobs => Outcome::Output { jobs: jobs.unwrap_or(u32::MAX) },
+            Ok(0) => DedupeOutcome::Nothing,
+            jobs => DedupeOutcome::Output { jobs: jobs.unwrap_or(u32::MAX) },
         }
     }
 
     /// Records a finished job.
-    pub(crate) fn through(&mut self, item: &JobInput<'_>, outcome: Outcome, keeps_records: bool) {
+    pub(crate) fn through(&mut self, item: &JobInput<'_>, outcome: DedupeOutcome, keeps_records: bool) {
         // A delayed output is recorded with its job.
         if keeps_records && item.to.is_none() {
             self.ran.outcomes.push((item.hash, outcome));

@@ -69,11 +69,11 @@ fn jobs(first: u64, jobs: u64) -> BatchJobs {
     BatchJobs { spans, returned: Vec::new() }
 }
 
-fn placed(mark: Option<Mark>, segments: Vec<Segment>, delivery: Delivery) -> StepChange {
+fn placed(mark: Option<SourceOffset>, segments: Vec<Segment>, delivery: Delivery) -> StepChange {
     StepChange::Delivery(Box::new(Delivery { places: vec![(0, mark, segments)], ..delivery }))
 }
 
-fn segment(ordinal: u32, end: Option<Mark>) -> Segment {
+fn segment(ordinal: u32, end: Option<SourceOffset>) -> Segment {
     let (path, device, inode) = (Path::new("in").to_owned(), 1, 1);
     Segment {
         ordinal,
@@ -262,7 +262,7 @@ fn a_queue_that_keeps_its_jobs_for_ever_lets_go_of_none() {
 #[test]
 fn places_in_a_source_are_written_once() {
     let mut ledger = ledger("");
-    let mark = Mark { index: 5, segment: 0, offset: 50, line: 5 };
+    let mark = SourceOffset { index: 5, segment: 0, offset: 50, line: 5 };
     let told = placed(Some(mark), vec![segment(0, None)], batch(0, 1, 5, &[]));
     let places = |ledger: &CommittedState, delivery: &StepChange| {
         let changes = ledger.prepare(std::slice::from_ref(delivery), &Vec::new(), NOW).changes;
@@ -286,7 +286,7 @@ fn places_in_a_source_are_written_once() {
 fn what_was_begun_can_be_found_again_in_its_source() {
     for before in [DurabilityBarrier::Snapshot, DurabilityBarrier::Progress] {
         let mut ledger = ledger("");
-        let mark = Mark { index: 1, segment: 0, offset: 0, line: 1 };
+        let mark = SourceOffset { index: 1, segment: 0, offset: 0, line: 1 };
         let places = vec![(0, Some(mark), vec![segment(0, None)])];
         let group = [StepChange::Begin(BeginBatch {
             step: 0,

@@ -80,7 +80,7 @@ impl Committer {
     }
 
     /// Commits the accepted completions, if there are any, and returns their rows.
-    fn put_down(&mut self, changes: &Changes) -> Result<Vec<tidegate_store::DelayedKey>, EngineError> {
+    fn put_down(&mut self, changes: &Changes) -> Result<Vec<tidegate_store::ParkedKey>, EngineError> {
         let mut told = false;
         while !changes.delayed.is_empty() {
             if let Some(committed) = self.commit_changes(changes, &mut told)? {

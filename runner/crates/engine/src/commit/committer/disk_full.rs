@@ -6,13 +6,13 @@ use super::Committer;
 use crate::error::{Chain, EngineError};
 use tidegate_model::Stamp;
 use tidegate_model::log_target;
-use tidegate_store::{Changes, Committed, Delayed, DelayedKey};
+use tidegate_store::{Changes, Committed, NewParkedJob, ParkedKey};
 
 /// Result of a commit.
 pub(crate) struct CommitOutcome {
     pub(crate) stamp: Stamp,
     /// Keys of the parked jobs, in the order of the changes.
-    pub(crate) delayed: Vec<DelayedKey>,
+    pub(crate) delayed: Vec<ParkedKey>,
 }
 
 impl Committer {
@@ -47,11 +47,11 @@ impl Committer {
     }
 
     /// Keys of the parked jobs of the last commit, if nothing else is known of it.
-    fn delayed_last(&self, changes: &Changes) -> Result<Vec<DelayedKey>, EngineError> {
+    fn delayed_last(&self, changes: &Changes) -> Result<Vec<ParkedKey>, EngineError> {
         let first = self.store.delayed_sequence()? + 1 - changes.delayed.len() as u64;
-        let key = |(delayed, sequence): (&Delayed, u64)| {
+        let key = |(delayed, sequence): (&NewParkedJob, u64)| {
             let (step, due) = (delayed.step.clone(), delayed.due);
-            DelayedKey { step, due, sequence }
+            ParkedKey { step, due, sequence }
         };
         Ok(changes.delayed.iter().zip(first..).map(key).collect())
     }

@@ -8,7 +8,7 @@ use crate::operator::apply::apply;
 use crate::operator::effect::{MovedRows, RequestEffect, RowAfter};
 use crate::operator::request::{PendingRequest, Request};
 use crate::runtime::message::{CommitNotice, CompletionNotice, Message, MoveNotice};
-use tidegate_store::{Delayed, DelayedJob, DelayedKey};
+use tidegate_store::{NewParkedJob, ParkedJob, ParkedKey};
 
 impl Committer {
     /// Applies a request in a commit of its own.
@@ -87,7 +87,7 @@ impl Committer {
     pub(crate) fn telling(
         &self,
         request: &Request,
-        taken: Option<(DelayedKey, DelayedJob)>,
+        taken: Option<(ParkedKey, ParkedJob)>,
     ) -> Option<CompletionNotice> {
         // Without a row the coordinator has locked no job; another completion of the job may be in flight.
         let Request::Complete { step, index, row: Some(_), .. } = request else { return None };
@@ -105,10 +105,10 @@ impl Committer {
         };
         let steps = &self.ledger.configuration.steps;
         let position = steps.iter().position(|declared| declared.address == *step)?;
-        let keys: Vec<DelayedKey> = rows.iter().map(|row| row.key(step)).collect();
+        let keys: Vec<ParkedKey> = rows.iter().map(|row| row.key(step)).collect();
         // The next reader of the store reports its error.
         let found = self.store.delayed(&keys).ok()?;
-        let stands = |(key, job): (DelayedKey, Option<DelayedJob>)| (key.clone(), job.map(|job| (key, job)));
+        let stands = |(key, job): (ParkedKey, Option<ParkedJob>)| (key.clone(), job.map(|job| (key, job)));
         Some(MoveNotice {
             step: position,
             rows: keys.into_iter().zip(found).map(stands).collect(),
@@ -119,8 +119,8 @@ impl Committer {
 }
 
 /// Old and new rows of the moved jobs.
-fn moved(moves: MovedRows, rows: &[DelayedKey], jobs: &[Delayed]) -> MoveNotice {
-    let stands = |(was, place): (DelayedKey, RowAfter)| {
+fn moved(moves: MovedRows, rows: &[ParkedKey], jobs: &[NewParkedJob]) -> MoveNotice {
+    let stands = |(was, place): (ParkedKey, RowAfter)| {
         let now = match place {
             RowAfter::Gone => None,
             RowAfter::Same(job) => Some((was.clone(), *job)),

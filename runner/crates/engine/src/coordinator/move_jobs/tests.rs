@@ -14,9 +14,9 @@ use crate::runtime::message::{CommitNotice, CompletionNotice, Message};
 use crate::step::stats::Stats;
 use tidegate_components::source::BatchLimit;
 use tidegate_config::{LoadOptions, load};
-use tidegate_model::{Address, Status};
+use tidegate_model::{Address, ExternalStatus};
 use tidegate_store::testing::FaultyDisk;
-use tidegate_store::{Changes, Completion, Delayed, DelayedJob, NEVER, Standing, Store, Writer, open_disk};
+use tidegate_store::{Changes, CompletionRecord, NewParkedJob, ParkedJob, NEVER, ParkReason, Store, Writer, open_disk};
 
 const NOW: Timestamp = Timestamp(1000);
 
@@ -31,15 +31,15 @@ struct Play {
 impl Play {
     /// Creates a step with the configuration lines `queuer`.
     fn new(queuer: &str) -> Self {
-        Self::with(queuer, Timestamp(5000), Standing::Delayed)
+        Self::with(queuer, Timestamp(5000), ParkReason::Delayed)
     }
 
     /// Creates a step with one job that is pending in an external system.
     fn pending(queuer: &str) -> Self {
-        Self::with(queuer, NEVER, Standing::Pending { handle: "h".to_owned(), since: NOW })
+        Self::with(queuer, NEVER, ParkReason::Pending { handle: "h".to_owned(), since: NOW })
     }
 
-    fn with(queuer: &str, due: Timestamp, standing: Standing) -> Self {
+    fn with(queuer: &str, due: Timestamp, standing: ParkReason) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let toml = format!(
             "[pipeline]\nname = \"p\"\nerrors = \"failed\"\n\
@@ -53,13 +53,13 @@ impl Play {
         }
         let configuration = Arc::new(load(folder.path(), &LoadOptions::default()).finish().unwrap().0);
         let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
-        let job = DelayedJob {
+        let job = ParkedJob {
             inputs: vec![("p/q".into(), 1)],
             payload: b"1".to_vec(),
             standing,
-            ..DelayedJob::default()
+            ..ParkedJob::default()
         };
-        let delayed = vec![Delayed { step: step(), due, job }];
+        let delayed = vec![NewParkedJob { step: step(), due, job }];
         writer.commit(&Changes { delayed, ..Changes::default() }).unwrap();
         let RecoveredState { flows, tickers, heads, .. } =
             start::start(&configuration, &store, NOW, &AtomicBool::new(false)).unwrap().unwrap();
@@ -79,7 +79,7 @@ impl Play {
         Self { floor, store, _writer: writer }
     }
 
-    fn row(&self) -> DelayedKey {
+    fn row(&self) -> ParkedKey {
         self.store.due(&step(), NEVER, None, 9, 999).unwrap().remove(0).0
     }
 
@@ -109,8 +109,8 @@ impl Play {
     }
 
     /// Completes the job externally; returns its row, as far as the coordinator knows it.
-    fn say(&mut self, status: Status) -> Option<ParkedJobRef> {
-        let completion = Completion { status, result: None, reason: None };
+    fn say(&mut self, status: ExternalStatus) -> Option<ParkedJobRef> {
+        let completion = CompletionRecord { status, result: None, reason: None };
         let token = String::new();
         match self.ask(Request::Complete { step: step(), index: 1, token, completion, row: None }) {
             (Request::Complete { row, .. }, _) => row,
@@ -119,11 +119,11 @@ impl Play {
     }
 
     /// Reports the completion as durable.
-    fn is_told(&mut self, completion: Completion) {
+    fn is_told(&mut self, completion: CompletionRecord) {
         let row = self.row();
         let mut job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
-        let Standing::Pending { handle, since } = job.standing else { panic!("{:?}", job.standing) };
-        job.standing = Standing::Told { handle, since, completion };
+        let ParkReason::Pending { handle, since } = job.standing else { panic!("{:?}", job.standing) };
+        job.standing = ParkReason::Told { handle, since, completion };
         let told = vec![CompletionNotice { step: 1, index: 1, taken: Some((row, job)) }];
         let durable = CommitNotice { told, ..CommitNotice::default() };
         self.floor.handle_message(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
@@ -141,7 +141,7 @@ impl Play {
     }
 
     /// Answers a poll; returns whether that delivers anything.
-    fn answers(&mut self, asking: &StatusQuery, status: Status, now: Timestamp) -> bool {
+    fn answers(&mut self, asking: &StatusQuery, status: ExternalStatus, now: Timestamp) -> bool {
         let word = JobVerdict { status, result: None, reason: None };
         let answers = asking.jobs.iter().map(|&(key, _)| (key, word.clone())).collect();
         let (step, ask, seen) =
@@ -158,7 +158,7 @@ impl Play {
         self.is_moved(vec![(row.clone(), Some((row, job)))]);
     }
 
-    fn is_moved(&mut self, rows: Vec<(DelayedKey, Option<(DelayedKey, DelayedJob)>)>) {
+    fn is_moved(&mut self, rows: Vec<(ParkedKey, Option<(ParkedKey, ParkedJob)>)>) {
         let position = 1;
         let moves = MoveNotice { step: position, rows, jobs: Vec::new(), left: Vec::new() };
         let durable = CommitNotice { moved: Some(moves), ..CommitNotice::default() };
@@ -213,12 +213,12 @@ fn a_pending_job_that_somebody_takes_out_is_nobodys_from_then_on() {
     assert!(matches!(asked, (Request::Cancel { rows, .. }, 1) if rows.is_empty()));
     let cancelled = play.cancel(vec![row], Vec::new());
     assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 0) if rows == [row]));
-    assert_eq!(play.say(Status::Committed), None);
+    assert_eq!(play.say(ExternalStatus::Committed), None);
     let watch = play.floor.watches[1].as_ref().unwrap();
     assert!(watch.monitor.is_empty() && watch.by_index.is_empty());
     // The request had no effect, so the job is pending as before.
     play.is_left();
-    assert_eq!(play.say(Status::Committed), Some(row));
+    assert_eq!(play.say(ExternalStatus::Committed), Some(row));
 }
 
 #[test]
@@ -227,14 +227,14 @@ fn a_pending_job_that_is_out_stays_out() {
     let row = play.row();
     play.cancel(vec![ParkedJobRef::of(&row)], Vec::new());
     play.is_moved(vec![(row.clone(), None)]);
-    assert_eq!(play.say(Status::Committed), None);
+    assert_eq!(play.say(ExternalStatus::Committed), None);
     assert_eq!(play.floor.dispatcher.state(1, JobKey::stored(row.sequence)), None);
     assert!(play.floor.shelves[1].as_ref().unwrap().row(JobKey::stored(row.sequence)).is_none());
 }
 
 #[test]
 fn what_the_outside_says_of_a_job_goes_before_taking_it_out() {
-    for status in [Status::Valid, Status::Committed] {
+    for status in [ExternalStatus::Valid, ExternalStatus::Committed] {
         let mut play = Play::pending(QUEUERS[1]);
         let row = ParkedJobRef::of(&play.row());
         assert_eq!(play.say(status), Some(row));
@@ -249,11 +249,11 @@ fn a_monitor_is_not_believed_while_what_somebody_has_said_is_on_its_way_to_the_s
     let mut play = Play::pending(MONITORED);
     let row = ParkedJobRef::of(&play.row());
     let asking = play.asks(Timestamp(3000));
-    assert_eq!(play.say(Status::Valid), Some(row));
+    assert_eq!(play.say(ExternalStatus::Valid), Some(row));
     // The row to deliver is about to change.
-    assert!(!play.answers(&asking, Status::Committed, Timestamp(3000)));
-    play.is_told(Completion { status: Status::Valid, result: None, reason: None });
+    assert!(!play.answers(&asking, ExternalStatus::Committed, Timestamp(3000)));
+    play.is_told(CompletionRecord { status: ExternalStatus::Valid, result: None, reason: None });
     // The monitor is polled again, and its answer counts.
     let asking = play.asks(Timestamp(5000));
-    assert!(play.answers(&asking, Status::Committed, Timestamp(5000)));
+    assert!(play.answers(&asking, ExternalStatus::Committed, Timestamp(5000)));
 }

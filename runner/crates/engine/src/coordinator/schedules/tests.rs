@@ -25,7 +25,7 @@ use tidegate_config::{LoadOptions, load};
 use tidegate_model::{Address, Clock as _, ManualClock};
 use tidegate_store::testing::{Failure, FaultyDisk};
 use tidegate_store::verify;
-use tidegate_store::{Append, Attempts, Block, Changes, Details, open_disk};
+use tidegate_store::{Append, CrashGuard, Block, Changes, Details, open_disk};
 
 /// A pipeline `p` between its runs.
 #[derive(Clone)]
@@ -96,7 +96,7 @@ impl Place {
         let committer = Committer {
             writer,
             store,
-            attempts: Attempts::none(),
+            attempts: CrashGuard::none(),
             opening: started.opening,
             ledger: CommittedState { configuration: configured, progress, snapshots, heads, marks, segments },
             sinks: Sinks::new(Arc::clone(&configuration), sinks),

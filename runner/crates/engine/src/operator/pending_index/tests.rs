@@ -4,7 +4,7 @@ use super::*;
 use tidegate_config::{LoadOptions, load};
 use tidegate_model::Timestamp;
 use tidegate_store::testing::FaultyDisk;
-use tidegate_store::{Changes, Delayed, Standing, Writer, open_disk};
+use tidegate_store::{Changes, NewParkedJob, ParkReason, Writer, open_disk};
 
 struct World {
     store: Store,
@@ -25,23 +25,23 @@ impl World {
     }
 
     /// Hands over jobs that are made of these pairs.
-    fn hand_on(&mut self, pairs: impl IntoIterator<Item = (u64, u64)>) -> Vec<DelayedKey> {
-        let standing = Standing::Pending { handle: "it".into(), since: Timestamp(0) };
-        let delayed = pairs.into_iter().map(|(a, b)| Delayed {
+    fn hand_on(&mut self, pairs: impl IntoIterator<Item = (u64, u64)>) -> Vec<ParkedKey> {
+        let standing = ParkReason::Pending { handle: "it".into(), since: Timestamp(0) };
+        let delayed = pairs.into_iter().map(|(a, b)| NewParkedJob {
             step: self.step.address.clone(),
             due: NEVER,
-            job: DelayedJob {
+            job: ParkedJob {
                 inputs: vec![("a".into(), a), ("b".into(), b)],
                 standing: standing.clone(),
                 payload: b"{}".to_vec(),
-                ..DelayedJob::default()
+                ..ParkedJob::default()
             },
         });
         let delayed = delayed.collect();
         self.writer.commit(&Changes { delayed, ..Changes::default() }).unwrap().delayed
     }
 
-    fn take(&mut self, undelayed: &[DelayedKey]) {
+    fn take(&mut self, undelayed: &[ParkedKey]) {
         let undelayed = undelayed.to_vec();
         self.writer.commit(&Changes { undelayed, ..Changes::default() }).unwrap();
     }
@@ -75,7 +75,7 @@ fn of_two_that_were_made_of_one_job_the_one_is_found_that_is_meant() {
     let mut world = World::new();
     let rows = world.hand_on([(1, 7), (1, 8)]);
     let of = |b| {
-        let is_it = |job: &DelayedJob| job.inputs[1].1 == b;
+        let is_it = |job: &ParkedJob| job.inputs[1].1 == b;
         world.whereabouts.find(&world.store, &world.step, (0, 1), is_it).unwrap().map(|row| row.sequence)
     };
     assert_eq!((of(7), of(8), of(9)), (Some(rows[0].sequence), Some(rows[1].sequence), None));
@@ -91,7 +91,7 @@ fn what_was_looked_at_is_not_looked_at_again() {
     let last = rows.last().unwrap().sequence;
     assert_eq!(world.known(), (last, 200));
     // No further row is scanned behind it.
-    let after = DelayedKey { sequence: last, ..rows[0].clone() };
+    let after = ParkedKey { sequence: last, ..rows[0].clone() };
     assert!(world.store.due(&world.step.address, NEVER, Some(&after), 1, 1).unwrap().is_empty());
 }
 

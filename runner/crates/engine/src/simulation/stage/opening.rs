@@ -17,11 +17,11 @@ use crate::recovery::start;
 use crate::recovery::start::RecoveredState;
 use crate::simulation::world::World;
 use crate::step::stats::Stats;
-use tidegate_components::sink::{Sink, StdoutWriter};
+use tidegate_components::sink::{SinkWriter, StdoutWriter};
 use tidegate_components::source::BatchLimit;
 use tidegate_config::SinkKind;
 use tidegate_model::Clock as _;
-use tidegate_store::{Attempts, open_disk};
+use tidegate_store::{CrashGuard, open_disk};
 
 impl<'w> Stage<'w> {
     pub(crate) fn open(world: &'w mut World) -> Result<Self, Crash> {
@@ -84,7 +84,7 @@ impl<'w> Stage<'w> {
         let committer = Committer {
             writer,
             store: store.clone(),
-            attempts: Attempts::none(),
+            attempts: CrashGuard::none(),
             opening: started.opening,
             ledger: CommittedState { configuration: configured, progress, snapshots, heads, marks, segments },
             sinks: Sinks::new(Arc::clone(&configuration), sinks),
@@ -133,7 +133,7 @@ impl World {
         for (sink, declared) in started.sinks.iter_mut().zip(&self.configuration.sinks) {
             if let SinkKind::Stdout(format) = declared.kind {
                 let printed = self.effects.printed.entry(declared.address.clone()).or_default();
-                *sink = Sink::Stdout(StdoutWriter::new(Box::new(printed.clone()), format));
+                *sink = SinkWriter::Stdout(StdoutWriter::new(Box::new(printed.clone()), format));
             }
         }
     }

@@ -9,8 +9,8 @@ use crate::processor::monitor_protocol;
 use crate::processor::monitor_protocol::StatusQuery;
 use crate::runtime::message::Message;
 use crate::simulation::dice::Dice;
-use tidegate_model::Status;
-use tidegate_store::{DelayedJob, Store};
+use tidegate_model::ExternalStatus;
+use tidegate_store::{ParkedJob, Store};
 
 #[derive(Debug, Default)]
 pub(crate) struct Outside {
@@ -25,9 +25,9 @@ pub(crate) struct Outside {
 #[derive(Debug)]
 struct Entry {
     /// Next statuses, in order.
-    ahead: Vec<Status>,
-    stands: Status,
-    told: Option<Status>,
+    ahead: Vec<ExternalStatus>,
+    stands: ExternalStatus,
+    told: Option<ExternalStatus>,
 }
 
 impl Outside {
@@ -47,24 +47,24 @@ impl Outside {
     pub(crate) fn submit(&mut self, dice: &mut Dice, id: u64, forgotten: bool) {
         let told = self.told(id);
         assert!(
-            forgotten || !matches!(told, Some(Status::Committed | Status::Invalid)),
+            forgotten || !matches!(told, Some(ExternalStatus::Committed | ExternalStatus::Invalid)),
             "job {id} is {told:?}, and is submitted again"
         );
-        if self.ledger.contains_key(&id) && told != Some(Status::Unknown) {
+        if self.ledger.contains_key(&id) && told != Some(ExternalStatus::Unknown) {
             // The ledger knows the job by its key.
             return;
         }
         let mut ahead = Vec::new();
-        ahead.resize(dice.below(3), Status::Pending);
-        ahead.resize(ahead.len() + dice.below(2), Status::Valid);
-        let end = [Status::Committed, Status::Committed, Status::Committed, Status::Invalid, Status::Unknown];
+        ahead.resize(dice.below(3), ExternalStatus::Pending);
+        ahead.resize(ahead.len() + dice.below(2), ExternalStatus::Valid);
+        let end = [ExternalStatus::Committed, ExternalStatus::Committed, ExternalStatus::Committed, ExternalStatus::Invalid, ExternalStatus::Unknown];
         ahead.push(*dice.pick(&end));
         ahead.reverse();
-        self.ledger.insert(id, Entry { ahead, stands: Status::Pending, told: None });
+        self.ledger.insert(id, Entry { ahead, stands: ExternalStatus::Pending, told: None });
     }
 
     /// Last well-formed status of a job.
-    pub(crate) fn told(&self, id: u64) -> Option<Status> {
+    pub(crate) fn told(&self, id: u64) -> Option<ExternalStatus> {
         self.ledger.get(&id)?.told
     }
 
@@ -78,7 +78,7 @@ impl Outside {
         let StatusQuery { step, ask, jobs } = asking;
         let (keys, rows): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
         let found = store.delayed(&rows).unwrap();
-        let waits = |job: &DelayedJob| job.standing.status().is_some_and(Status::waits);
+        let waits = |job: &ParkedJob| job.standing.status().is_some_and(ExternalStatus::waits);
         let jobs = keys.into_iter().zip(found).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
         let jobs: Vec<_> = jobs.collect();
         let asked: Vec<(u64, String)> = jobs.iter().map(|(_, job)| asked(job)).collect();
@@ -124,7 +124,7 @@ impl Outside {
                 1 => return json!("vaild"),
                 2 => return json!(["committed"]),
                 // The table does not allow this change of a valid job.
-                3 if entry.told == Some(Status::Valid) => return json!("pending"),
+                3 if entry.told == Some(ExternalStatus::Valid) => return json!("pending"),
                 _ => {}
             }
         }
@@ -136,10 +136,10 @@ impl Outside {
         entry.told = Some(entry.stands);
         let word = entry.stands.as_str();
         match entry.stands {
-            Status::Committed if dice.chance(50) => {
+            ExternalStatus::Committed if dice.chance(50) => {
                 json!({ "status": word, "result": { "out": { "id": id, "tx": 1 } } })
             }
-            Status::Invalid => json!({ "status": word, "reason": "no" }),
+            ExternalStatus::Invalid => json!({ "status": word, "reason": "no" }),
             _ => json!(word),
         }
     }
@@ -150,7 +150,7 @@ pub(crate) fn handle(id: u64, attempt: u32) -> String {
     format!("h{id}.{attempt}")
 }
 
-fn asked(job: &DelayedJob) -> (u64, String) {
+fn asked(job: &ParkedJob) -> (u64, String) {
     let Some((handle, ..)) = job.standing.outside() else { panic!("{job:?} is not pending") };
     let id = handle[1..].split('.').next().unwrap().parse().unwrap();
     (id, handle.to_owned())
@@ -159,7 +159,7 @@ fn asked(job: &DelayedJob) -> (u64, String) {
 /// Decodes the answer like a worker.
 fn read(
     answer: &Value,
-    jobs: &[(tidegate_dispatch::JobKey, DelayedJob)],
+    jobs: &[(tidegate_dispatch::JobKey, ParkedJob)],
 ) -> Result<monitor_protocol::StatusReport, Failure> {
     monitor_protocol::read(answer.to_string().as_bytes(), jobs)
         .map_err(|why| Failure::new(FailureKind::Output, why))

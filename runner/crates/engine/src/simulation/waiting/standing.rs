@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::simulation::history::History;
 use tidegate_config::Configuration;
 use tidegate_dispatch::JobKey;
-use tidegate_model::{Address, Status};
-use tidegate_store::{DelayedKey, NEVER, ReadError, Standing, Store};
+use tidegate_model::{Address, ExternalStatus};
+use tidegate_store::{ParkedKey, NEVER, ReadError, ParkReason, Store};
 
 /// Durable state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(crate) struct Causes {
     pub(crate) begins: bool,
     pub(crate) attempt: Option<Attempt>,
     /// Statuses that the ledger reported: the last answer to the monitor, and all external completions.
-    pub(crate) told: Vec<Status>,
+    pub(crate) told: Vec<ExternalStatus>,
     /// Whether the job was ever made due.
     pub(crate) hastened: bool,
     pub(crate) cancelled: Cancelled,
@@ -90,9 +90,9 @@ impl Causes {
         if let (At::Pending { attempts, .. }, is) = (was, is) {
             return match is {
                 At::Through(Way::Error | Way::Nothing) if self.cancelled == Cancelled::AlsoPending => true,
-                At::Through(Way::Output) => self.told.contains(&Status::Committed),
-                At::Through(Way::Error) => self.told.contains(&Status::Invalid),
-                At::Started(number) => self.told.contains(&Status::Unknown) && number == attempts,
+                At::Through(Way::Output) => self.told.contains(&ExternalStatus::Committed),
+                At::Through(Way::Error) => self.told.contains(&ExternalStatus::Invalid),
+                At::Started(number) => self.told.contains(&ExternalStatus::Unknown) && number == attempts,
                 _ => false,
             };
         }
@@ -148,7 +148,7 @@ pub(crate) struct Standings {
     /// States by index of the input, from 1 on.
     pub(crate) jobs: BTreeMap<u64, At>,
     /// Rows of parked jobs and of delayed outputs, each with its index.
-    pub(crate) rows: BTreeMap<DelayedKey, (u64, bool)>,
+    pub(crate) rows: BTreeMap<ParkedKey, (u64, bool)>,
     /// Indices of all rows that ever existed, by sequence.
     pub(crate) sequences: BTreeMap<u64, u64>,
     /// Jobs whose delayed output was delivered.
@@ -182,9 +182,9 @@ impl Standings {
                 continue;
             }
             let at = match job.standing {
-                Standing::Started => At::Started(job.attempt),
-                Standing::Delayed => At::Delayed { attempts: job.attempt, due },
-                Standing::Pending { handle, .. } | Standing::Told { handle, .. } => {
+                ParkReason::Started => At::Started(job.attempt),
+                ParkReason::Delayed => At::Delayed { attempts: job.attempt, due },
+                ParkReason::Pending { handle, .. } | ParkReason::Told { handle, .. } => {
                     At::Pending { attempts: job.attempt, handle }
                 }
             };

@@ -8,21 +8,21 @@ use crossbeam_channel::{Receiver, TryRecvError};
 use super::standing::{At, Standings, Way};
 use crate::operator::request::{CompletionOutcome, PendingRequest, Request, RequestOutcome};
 use crate::simulation::dice::Dice;
-use tidegate_model::{Address, Status};
-use tidegate_store::Completion;
+use tidegate_model::{Address, ExternalStatus};
+use tidegate_store::CompletionRecord;
 
 /// Channel of the answer to a completion.
 type Answer = Receiver<Result<RequestOutcome, String>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Tellers {
-    asked: Vec<(u64, Status, Answer)>,
+    asked: Vec<(u64, ExternalStatus, Answer)>,
     /// Last completion.
-    last: Option<(u64, Completion)>,
+    last: Option<(u64, CompletionRecord)>,
     /// All reported statuses, by index.
-    said: BTreeMap<u64, Vec<Status>>,
+    said: BTreeMap<u64, Vec<ExternalStatus>>,
     /// Final status of a job, by index, once it was accepted.
-    ends: BTreeMap<u64, Status>,
+    ends: BTreeMap<u64, ExternalStatus>,
     /// Number of accepted completions.
     pub(crate) taken: u64,
 }
@@ -59,7 +59,7 @@ impl Tellers {
     }
 
     /// Whether this status was ever reported for a job.
-    pub(crate) fn has_said(&self, index: u64, status: Status) -> bool {
+    pub(crate) fn has_said(&self, index: u64, status: ExternalStatus) -> bool {
         self.said.get(&index).is_some_and(|said| said.contains(&status))
     }
 
@@ -75,7 +75,7 @@ impl Tellers {
         }
     }
 
-    fn answered(&mut self, index: u64, status: Status, completed: CompletionOutcome) {
+    fn answered(&mut self, index: u64, status: ExternalStatus, completed: CompletionOutcome) {
         let holds = match completed {
             CompletionOutcome::Taken => {
                 let before = self.ends.get(&index);
@@ -88,7 +88,7 @@ impl Tellers {
             CompletionOutcome::Conflict { status } => status,
             CompletionOutcome::Refused { .. } | CompletionOutcome::NotPending => return,
         };
-        if matches!(holds, Status::Committed | Status::Invalid) {
+        if matches!(holds, ExternalStatus::Committed | ExternalStatus::Invalid) {
             let before = *self.ends.entry(index).or_insert(holds);
             assert_eq!(before, holds, "{index} ends in two ways");
         }
@@ -97,7 +97,7 @@ impl Tellers {
     /// Checks accepted completions: the job waits for the delivery of that status, or has ended with it.
     pub(crate) fn check(&self, standings: &Standings) {
         for (index, end) in &self.ends {
-            let way = if *end == Status::Committed { Way::Output } else { Way::Error };
+            let way = if *end == ExternalStatus::Committed { Way::Output } else { Way::Error };
             let at = &standings.jobs[index];
             let holds = matches!(at, At::Pending { .. }) || *at == At::Through(way);
             assert!(holds, "{index} is {at:?}, but was accepted as {end:?}: {self:?}");
@@ -110,18 +110,18 @@ impl Tellers {
     }
 }
 
-fn completion(dice: &mut Dice, index: u64) -> Completion {
+fn completion(dice: &mut Dice, index: u64) -> CompletionRecord {
     let all = [
-        Status::Pending,
-        Status::Valid,
-        Status::Committed,
-        Status::Committed,
-        Status::Invalid,
-        Status::Unknown,
+        ExternalStatus::Pending,
+        ExternalStatus::Valid,
+        ExternalStatus::Committed,
+        ExternalStatus::Committed,
+        ExternalStatus::Invalid,
+        ExternalStatus::Unknown,
     ];
     let status = *dice.pick(&all);
     let result = format!("{{\"out\":{{\"id\":{index},\"tx\":2}}}}");
-    let result = (status == Status::Committed && dice.chance(50)).then_some(result);
-    let reason = (status == Status::Invalid).then(|| "no".to_owned());
-    Completion { status, result, reason }
+    let result = (status == ExternalStatus::Committed && dice.chance(50)).then_some(result);
+    let reason = (status == ExternalStatus::Invalid).then(|| "no".to_owned());
+    CompletionRecord { status, result, reason }
 }

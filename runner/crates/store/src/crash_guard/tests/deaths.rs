@@ -57,9 +57,9 @@ struct Work {
     end: u64,
     /// The job that is attempted, or comes next.
     at: u64,
-    pace: Pace<'static>,
+    pace: BatchMode<'static>,
     /// Of that job alone.
-    attempt: Option<Attempt<'static>>,
+    attempt: Option<AttemptGuard<'static>>,
 }
 
 /// What came of an act.
@@ -114,9 +114,9 @@ impl Life {
         world.deaths += 1;
         for work in self.workers.iter().flatten() {
             let attempted = match (&work.pace, &work.attempt) {
-                (Pace::Together(_), _) => work.first..work.end,
-                (Pace::OneByOne(_), Some(_)) => work.at..work.at + 1,
-                (Pace::OneByOne(_), None) => continue,
+                (BatchMode::Together(_), _) => work.first..work.end,
+                (BatchMode::OneByOne(_), Some(_)) => work.at..work.at + 1,
+                (BatchMode::OneByOne(_), None) => continue,
             };
             attempted.for_each(|job| *world.crashes.entry(job).or_default() += 1);
         }
@@ -147,7 +147,7 @@ impl Life {
             Outcome::Dies => return true,
         }
         if work.at == work.end {
-            if let Pace::Together(_) = work.pace {
+            if let BatchMode::Together(_) = work.pace {
                 world.survived(work.first..work.end);
             }
             batch.finished = true;
@@ -171,7 +171,7 @@ impl Life {
         Some(Work { first, end, at: first, pace, attempt: None })
     }
 
-    fn would_wait(&self, batch: &Span) -> bool {
+    fn would_wait(&self, batch: &AttemptSpan) -> bool {
         let shared = &self.process.attempts.0;
         match (shared.is_unsuspicious(), shared.concerns(&[*batch])) {
             (true, _) => false,
@@ -184,17 +184,17 @@ impl Life {
 impl Work {
     fn go_on(&mut self, world: &mut World) -> Outcome {
         let job = self.at;
-        if let Pace::OneByOne(careful) = &mut self.pace
+        if let BatchMode::OneByOne(careful) = &mut self.pace
             && self.attempt.is_none()
         {
             let crashes = world.crashes(job);
             match careful.attempt(&span(job, 1)) {
-                Verdict::Run(attempt) => {
+                SuspectVerdict::Run(attempt) => {
                     assert!(crashes < world.crash_limit, "job {job} runs after {crashes} crashes");
                     self.attempt = Some(attempt);
                     return Outcome::GoesOn;
                 }
-                Verdict::SetAside { crashes: counted } => {
+                SuspectVerdict::SetAside { crashes: counted } => {
                     assert!(counted >= world.crash_limit, "job {job} is set aside after {counted} crashes");
                     assert_eq!(counted, crashes, "job {job}");
                     self.at += 1;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use redb::{ReadableTable, ReadableTableMetadata as _, WriteTransaction};
 
-use super::{Bytes, NAMES, Place};
+use super::{Bytes, NAMES, RecordKey};
 use crate::error::Cause;
 use tidegate_model::Address;
 
@@ -28,7 +28,7 @@ pub(crate) fn intern(txn: &WriteTransaction, address: &Address) -> Result<u32, C
     let id =
         u32::try_from(names.len()? + 1).map_err(|_| Cause::Damaged("there are too many names".into()))?;
     let name = address.to_string();
-    names.insert(&*name, &*Place::Name(&name).seal(id.to_le_bytes().to_vec()))?;
+    names.insert(&*name, &*RecordKey::Name(&name).seal(id.to_le_bytes().to_vec()))?;
     Ok(id)
 }
 
@@ -59,5 +59,5 @@ pub(crate) fn names(names: &impl ReadableTable<&'static str, Bytes>) -> Result<V
 }
 
 fn unseal_id(name: &str, stored: &[u8]) -> Result<u32, Cause> {
-    Place::Name(name).unseal_exact(stored).map(u32::from_le_bytes)
+    RecordKey::Name(name).unseal_exact(stored).map(u32::from_le_bytes)
 }

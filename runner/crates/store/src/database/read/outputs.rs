@@ -13,7 +13,7 @@ use redb::ReadTransaction;
 use super::{Store, find_queue, in_queue, missing, unreadable};
 use crate::codec::block::Sought;
 use crate::codec::log_record::Value;
-use crate::database::format::{LOG, Place};
+use crate::database::format::{LOG, RecordKey};
 use crate::error::{Cause, ReadError};
 use tidegate_model::{Address, Origin};
 
@@ -29,7 +29,7 @@ const PAGES_MAX: usize = 1 << 16;
 
 /// What stands on a queue, and how it came there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct StoredOutput {
     pub index: u64,
     pub payload: Vec<u8>,
     pub origin: Origin,
@@ -37,7 +37,7 @@ pub struct Made {
 
 /// A step, and a job of one of its inputs.
 #[derive(Clone, Copy, Debug)]
-pub struct MadeOf<'a> {
+pub struct OutputOrigin<'a> {
     pub step: &'a Address,
     /// The input, as delivery hashes name it.
     pub input: &'a str,
@@ -74,9 +74,9 @@ impl Store {
         &self,
         queue: &Address,
         range: Range<u64>,
-        of: MadeOf<'_>,
+        of: OutputOrigin<'_>,
         most: usize,
-    ) -> Result<Vec<Made>, ReadError> {
+    ) -> Result<Vec<StoredOutput>, ReadError> {
         let mut found = Vec::new();
         let Some(state) = self.queue(queue)? else { return Ok(found) };
         let (start, end) = (range.start.max(state.first), range.end.min(state.head + 1));
@@ -99,7 +99,7 @@ impl Store {
 
     /// The least index that the step came from with what it has made about there; `None` where others have made
     /// all of that.
-    pub fn made_about(&self, queue: &Address, at: u64, of: MadeOf<'_>) -> Result<Option<u64>, ReadError> {
+    pub fn made_about(&self, queue: &Address, at: u64, of: OutputOrigin<'_>) -> Result<Option<u64>, ReadError> {
         let Some(state) = self.queue(queue)? else { return Ok(None) };
         for page in at / PAGE..at / PAGE + PAGES_ABOUT {
             self.may_hold(queue, page, of, (state.first, state.head))?;
@@ -116,7 +116,7 @@ impl Store {
         &self,
         queue: &Address,
         page: u64,
-        of: MadeOf<'_>,
+        of: OutputOrigin<'_>,
         (first, head): (u64, u64),
     ) -> Result<bool, ReadError> {
         if let Some(may) = self.pages().known().may_hold(queue, page, of) {
@@ -157,8 +157,8 @@ impl Store {
         &self,
         queue: &Address,
         range: Range<u64>,
-        of: MadeOf<'_>,
-        found: &mut Vec<Made>,
+        of: OutputOrigin<'_>,
+        found: &mut Vec<StoredOutput>,
     ) -> Result<(), ReadError> {
         self.view(|txn| {
             let Some((id, record)) = find_queue(txn, queue)? else { return Ok(()) };
@@ -177,8 +177,8 @@ fn find(
     txn: &ReadTransaction,
     queue: u32,
     range: Range<u64>,
-    of: MadeOf<'_>,
-    found: &mut Vec<Made>,
+    of: OutputOrigin<'_>,
+    found: &mut Vec<StoredOutput>,
 ) -> Result<(), Cause> {
     let log = txn.open_table(LOG)?;
     let start = match log.range((queue, 0)..=(queue, range.start))?.next_back() {
@@ -191,13 +191,13 @@ fn find(
         let (key, stored) = entry?;
         let (_, first) = key.value();
         let wrong = |what| unreadable(first, what);
-        let value = Value::parse(stored.value(), Place::Log(queue, first).seed()).map_err(wrong)?;
+        let value = Value::parse(stored.value(), RecordKey::Log(queue, first).seed()).map_err(wrong)?;
         // The values follow each other without gaps.
         let start =
             next.checked_sub(first).filter(|&start| start < value.jobs).ok_or_else(|| missing(next))?;
         let end = value.jobs.min(range.end - first);
         let mut add = |(position, payload, origin): (usize, &[u8], Origin)| {
-            found.push(Made { index: first + position as u64, payload: payload.to_vec(), origin });
+            found.push(StoredOutput { index: first + position as u64, payload: payload.to_vec(), origin });
         };
         value.find(start..end, sought, &mut add).map_err(wrong)?;
         next = first + end;
@@ -205,7 +205,7 @@ fn find(
     if next < range.end { Err(missing(next)) } else { Ok(()) }
 }
 
-impl MadeOf<'_> {
+impl OutputOrigin<'_> {
     /// Of what the step has made, the index in the input.
     #[must_use]
     pub fn index_in(&self, origin: &Origin) -> Option<u64> {
@@ -229,13 +229,13 @@ impl Pages {
 
 impl Known {
     /// `None` where nothing is known of the page.
-    fn may_hold(&self, queue: &Address, page: u64, of: MadeOf<'_>) -> Option<bool> {
+    fn may_hold(&self, queue: &Address, page: u64, of: OutputOrigin<'_>) -> Option<bool> {
         let spans = self.pages.get(queue)?.get(&page)?;
         Some(holds(spans, self.maker(of), of))
     }
 
     /// The first of these pages that may hold it, or of which nothing is known; the end where there is none.
-    fn next(&self, queue: &Address, pages: Range<u64>, of: MadeOf<'_>) -> u64 {
+    fn next(&self, queue: &Address, pages: Range<u64>, of: OutputOrigin<'_>) -> u64 {
         let Some(known) = self.pages.get(queue) else { return pages.start };
         let maker = self.maker(of);
         let mut next = pages.start;
@@ -249,12 +249,12 @@ impl Known {
     }
 
     /// The least index that something on the page came from; `None` also where nothing is known of it.
-    fn first(&self, queue: &Address, page: u64, of: MadeOf<'_>) -> Option<u64> {
+    fn first(&self, queue: &Address, page: u64, of: OutputOrigin<'_>) -> Option<u64> {
         let (spans, maker) = (self.pages.get(queue)?.get(&page)?, self.maker(of)?);
         spans.iter().find(|span| span.maker == maker).map(|span| span.first)
     }
 
-    fn maker(&self, of: MadeOf<'_>) -> Option<usize> {
+    fn maker(&self, of: OutputOrigin<'_>) -> Option<usize> {
         self.makers.iter().position(|(step, input)| step == of.step && input == of.input)
     }
 
@@ -287,7 +287,7 @@ impl Known {
     }
 }
 
-fn holds(spans: &[Span], maker: Option<usize>, of: MadeOf<'_>) -> bool {
+fn holds(spans: &[Span], maker: Option<usize>, of: OutputOrigin<'_>) -> bool {
     spans.iter().any(|span| Some(span.maker) == maker && (span.first..=span.last).contains(&of.index))
 }
 
@@ -325,7 +325,7 @@ mod tests {
     }
 
     fn made(store: &Store, index: u64, range: Range<u64>) -> Vec<u64> {
-        let of = MadeOf { step: &address("p/step"), input: INPUT, index };
+        let of = OutputOrigin { step: &address("p/step"), input: INPUT, index };
         let made = store.made(&address("p/out"), range, of, 10).unwrap();
         assert!(made.iter().all(|made| made.payload == index.to_string().as_bytes()));
         made.iter().map(|made| made.index).collect()
@@ -348,7 +348,7 @@ mod tests {
             assert_eq!(made(&store, index, 1..jobs + 1), expected);
         }
         let about = |at, step| {
-            let of = MadeOf { step: &address(step), input: INPUT, index: 1 };
+            let of = OutputOrigin { step: &address(step), input: INPUT, index: 1 };
             store.made_about(&address("p/out"), at, of).unwrap()
         };
         assert_eq!((about(30_000, "p/step"), about(30_000, "p/other")), (Some(30_000 / PAGE * PAGE), None));

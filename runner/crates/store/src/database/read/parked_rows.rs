@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use twox_hash::XxHash3_64;
 
 use super::Store;
-use crate::api::parked_job::{Delayed, DelayedJob, DelayedKey};
+use crate::api::parked_job::{NewParkedJob, ParkedJob, ParkedKey};
 use crate::error::ReadError;
 use tidegate_model::{Address, Timestamp};
 
@@ -38,7 +38,7 @@ impl Store {
         &self,
         step: &Address,
         (input, index): (&str, u64),
-    ) -> Result<Option<(DelayedKey, DelayedJob)>, ReadError> {
+    ) -> Result<Option<(ParkedKey, ParkedJob)>, ReadError> {
         let count = self.delayed_count(step)?;
         if count == 0 {
             return Ok(None);
@@ -54,9 +54,9 @@ impl Store {
             rows.map(|&(_, due, sequence)| (due, sequence)).collect()
         };
         for (due, sequence) in places {
-            let key = DelayedKey { step: step.clone(), due, sequence };
+            let key = ParkedKey { step: step.clone(), due, sequence };
             let found = self.delayed(std::slice::from_ref(&key))?.pop().flatten();
-            let is_it = |job: &DelayedJob| job.inputs.iter().any(|(name, at)| name == input && *at == index);
+            let is_it = |job: &ParkedJob| job.inputs.iter().any(|(name, at)| name == input && *at == index);
             if let Some(job) = found.filter(is_it) {
                 return Ok(Some((key, job)));
             }
@@ -99,7 +99,7 @@ impl Store {
 
 impl Rows {
     /// Adds the rows of a commit that is durable.
-    pub(crate) fn add(&self, delayed: &[Delayed], keys: &[DelayedKey]) {
+    pub(crate) fn add(&self, delayed: &[NewParkedJob], keys: &[ParkedKey]) {
         if delayed.is_empty() {
             return;
         }
@@ -107,7 +107,7 @@ impl Rows {
         if steps.is_empty() {
             return;
         }
-        for (Delayed { job, .. }, key) in delayed.iter().zip(keys) {
+        for (NewParkedJob { job, .. }, key) in delayed.iter().zip(keys) {
             if let Some(known) = steps.get_mut(&key.step) {
                 known.rows.extend(entries(job, key.due, key.sequence));
             }
@@ -126,7 +126,7 @@ impl Rows {
 }
 
 fn entries(
-    job: &DelayedJob,
+    job: &ParkedJob,
     due: Timestamp,
     sequence: u64,
 ) -> impl Iterator<Item = (u64, Timestamp, u64)> + '_ {
@@ -147,15 +147,15 @@ mod tests {
         Address::parse("p/step").unwrap()
     }
 
-    fn delayed(index: u64, due: i64) -> Delayed {
-        let job = DelayedJob {
+    fn delayed(index: u64, due: i64) -> NewParkedJob {
+        let job = ParkedJob {
             inputs: vec![("p/in".into(), index), ("p/other".into(), 1)],
-            ..DelayedJob::default()
+            ..ParkedJob::default()
         };
-        Delayed { step: step(), due: Timestamp(due), job }
+        NewParkedJob { step: step(), due: Timestamp(due), job }
     }
 
-    fn commit(writer: &mut Writer, delayed: Vec<Delayed>, undelayed: Vec<DelayedKey>) -> Vec<DelayedKey> {
+    fn commit(writer: &mut Writer, delayed: Vec<NewParkedJob>, undelayed: Vec<ParkedKey>) -> Vec<ParkedKey> {
         writer.commit(&Changes { undelayed, delayed, ..Changes::default() }).unwrap().delayed
     }
 

@@ -48,10 +48,10 @@ proptest! {
         write_failed(&Failure::reject(&message).with_context("{}"), &mut theirs, &mut bytes);
         let (frame, length) = read(&bytes, &mut ours).unwrap().unwrap();
         prop_assert_eq!(length, first);
-        let Answer::Made(made, as_long) = frame else { panic!("{frame:?}") };
+        let ChildAnswer::Made(made, as_long) = frame else { panic!("{frame:?}") };
         prop_assert_eq!((made, as_long), (all.into_payloads(), took));
         let (frame, _) = read(&bytes[first..], &mut ours).unwrap().unwrap();
-        let Answer::Failed(failure) = frame else { panic!("{frame:?}") };
+        let ChildAnswer::Failed(failure) = frame else { panic!("{frame:?}") };
         prop_assert_eq!(failure, Failure::reject(&message).with_context("{}"));
     }
 
@@ -89,7 +89,7 @@ fn every_ending_arrives_as_it_was_sent() {
         let mut bytes = Vec::new();
         write_failed(&sent, &mut Seals::new(1, BATCHES), &mut bytes);
         let (frame, _) = read(&bytes, &mut Seals::new(1, BATCHES)).unwrap().unwrap();
-        let Answer::Failed(arrived) = frame else { panic!("{frame:?}") };
+        let ChildAnswer::Failed(arrived) = frame else { panic!("{frame:?}") };
         assert_eq!(arrived, sent);
     }
 }

@@ -4,7 +4,7 @@ use rhai::{Array, Dynamic, FnPtr, Module, NativeCallContext};
 
 use super::equality::equal;
 use super::{Answer, changes};
-use crate::script::attempt::{Attempt, current};
+use crate::script::attempt::{ScriptAttempt, current};
 
 pub(crate) fn register(module: &mut Module) {
     changes(module, "pad", |array: &mut Array, length: i64, with: Dynamic| {
@@ -28,7 +28,7 @@ pub(crate) fn register(module: &mut Module) {
     });
 }
 
-fn pad(attempt: &Attempt, array: &mut Array, length: i64, with: &Dynamic) -> Answer<()> {
+fn pad(attempt: &ScriptAttempt, array: &mut Array, length: i64, with: &Dynamic) -> Answer<()> {
     const NAME: &str = "pad";
     let Ok(length) = usize::try_from(length) else { return Ok(()) };
     let Some(lacking) = length.checked_sub(array.len()).filter(|lacking| *lacking > 0) else { return Ok(()) };

@@ -3,7 +3,7 @@
 use rhai::{Array, Blob, Dynamic, Module};
 
 use super::{Answer, changes, reads};
-use crate::script::attempt::{Attempt, current};
+use crate::script::attempt::{ScriptAttempt, current};
 
 pub(crate) fn register(module: &mut Module) {
     reads(module, "blob", |length: i64| blob(&current(), length, 0));
@@ -28,7 +28,7 @@ pub(crate) fn register(module: &mut Module) {
     });
 }
 
-fn blob(attempt: &Attempt, length: i64, value: i64) -> Answer<Blob> {
+fn blob(attempt: &ScriptAttempt, length: i64, value: i64) -> Answer<Blob> {
     let length = usize::try_from(length).unwrap_or(0);
     attempt.room("blob", length)?;
     Ok(vec![byte(value); length])

@@ -4,7 +4,7 @@
 use rhai::{Array, Dynamic, EvalAltResult, Map, Module, NativeCallContext, Position};
 
 use super::{Answer, reads};
-use crate::script::attempt::{Attempt, current};
+use crate::script::attempt::{ScriptAttempt, current};
 
 /// How deep values may nest that are compared.
 const DEPTH_MAX: usize = 1000;
@@ -28,7 +28,7 @@ pub(crate) fn register(module: &mut Module) {
 }
 
 fn arrays(
-    attempt: &Attempt,
+    attempt: &ScriptAttempt,
     call: &NativeCallContext<'_>,
     a: &mut Array,
     b: &mut Array,
@@ -46,7 +46,7 @@ fn arrays(
 }
 
 fn maps(
-    attempt: &Attempt,
+    attempt: &ScriptAttempt,
     call: &NativeCallContext<'_>,
     a: &mut Map,
     b: &mut Map,
@@ -66,7 +66,7 @@ fn maps(
 
 /// Whether two values are equal, as `==` has it; values of kinds that nothing compares are not.
 pub(crate) fn equal(
-    attempt: &Attempt,
+    attempt: &ScriptAttempt,
     call: &NativeCallContext<'_>,
     a: &mut Dynamic,
     b: &mut Dynamic,

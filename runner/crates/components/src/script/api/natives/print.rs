@@ -7,7 +7,7 @@ use rhai::{
 use std::fmt::{self, Write};
 
 use super::{Answer, reads};
-use crate::script::attempt::{Attempt, current};
+use crate::script::attempt::{ScriptAttempt, current};
 
 /// How deep values may nest that are written as text.
 const DEPTH_MAX: usize = 1000;
@@ -35,7 +35,7 @@ pub(crate) fn register(module: &mut Module) {
 
 /// A text that grows while there is room for it.
 struct Text<'a> {
-    attempt: &'a Attempt,
+    attempt: &'a ScriptAttempt,
     text: String,
     /// Why it grows no more.
     failure: Option<Box<EvalAltResult>>,
@@ -43,7 +43,7 @@ struct Text<'a> {
 
 impl<'a> Text<'a> {
     /// The text that `write` makes. Rhai takes an error for a reason to try it otherwise.
-    fn of(attempt: &'a Attempt, write: impl FnOnce(&mut Self) -> Answer<()>) -> ImmutableString {
+    fn of(attempt: &'a ScriptAttempt, write: impl FnOnce(&mut Self) -> Answer<()>) -> ImmutableString {
         let mut text = Self { attempt, text: String::new(), failure: None };
         let written = attempt.or_strike(|| write(&mut text));
         written.map_or_else(ImmutableString::new, |()| text.text.into())

@@ -6,7 +6,7 @@ use std::any::TypeId;
 use std::cmp::Ordering;
 
 use super::{Answer, changes, reads};
-use crate::script::attempt::{Attempt, current};
+use crate::script::attempt::{ScriptAttempt, current};
 
 pub(crate) fn register(module: &mut Module) {
     for name in ["sort", "sort_by"] {
@@ -35,7 +35,7 @@ pub(crate) fn register(module: &mut Module) {
 }
 
 /// An array for `order` to sort.
-fn copy(attempt: &Attempt, array: &Array) -> Answer<Array> {
+fn copy(attempt: &ScriptAttempt, array: &Array) -> Answer<Array> {
     attempt.room("order", size_of_val(array.as_slice()))?;
     let mut copied = Array::with_capacity(array.len());
     for element in array {
@@ -47,7 +47,7 @@ fn copy(attempt: &Attempt, array: &Array) -> Answer<Array> {
 
 /// By what `by` makes of two elements: a number below, at or above 0, or whether the first comes first.
 fn compare(
-    attempt: &Attempt,
+    attempt: &ScriptAttempt,
     call: &NativeCallContext<'_>,
     by: &FnPtr,
     a: &Dynamic,
@@ -67,7 +67,7 @@ fn compare(
 }
 
 /// By the values themselves, which must be of one kind.
-fn natural(attempt: &Attempt, array: &mut Array, descending: bool) -> Answer<()> {
+fn natural(attempt: &ScriptAttempt, array: &mut Array, descending: bool) -> Answer<()> {
     let Some(kind) = array.first().map(Dynamic::type_id).filter(|_| array.len() > 1) else { return Ok(()) };
     let refused = |what: String| -> Answer<()> {
         Err(EvalAltResult::ErrorFunctionNotFound(what, Position::NONE).into())

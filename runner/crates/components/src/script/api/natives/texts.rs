@@ -3,7 +3,7 @@
 use rhai::{Array, Dynamic, ImmutableString, Module};
 
 use super::{Answer, changes, reads};
-use crate::script::attempt::{Attempt, current};
+use crate::script::attempt::{ScriptAttempt, current};
 
 type Exclusive = std::ops::Range<i64>;
 type Inclusive = std::ops::RangeInclusive<i64>;
@@ -32,7 +32,7 @@ fn register_replace(module: &mut Module) {
     });
 }
 
-fn replace(attempt: &Attempt, text: &mut ImmutableString, find: &str, with: &str) -> Answer<()> {
+fn replace(attempt: &ScriptAttempt, text: &mut ImmutableString, find: &str, with: &str) -> Answer<()> {
     const NAME: &str = "replace";
     if text.is_empty() {
         return Ok(());
@@ -73,7 +73,7 @@ fn register_pad(module: &mut Module) {
 }
 
 /// Makes `text` as many characters long, with `with` again and again.
-fn pad(attempt: &Attempt, text: &mut ImmutableString, length: i64, with: &str) -> Answer<()> {
+fn pad(attempt: &ScriptAttempt, text: &mut ImmutableString, length: i64, with: &str) -> Answer<()> {
     const NAME: &str = "pad";
     let Ok(length) = usize::try_from(length) else { return Ok(()) };
     let lacking = length.saturating_sub(text.chars().count());
@@ -132,7 +132,7 @@ fn register_split(module: &mut Module) {
 
 /// The parts of `text`; the whole of it, shared, where it is the only one.
 fn gather<'t>(
-    attempt: &Attempt,
+    attempt: &ScriptAttempt,
     name: &'static str,
     text: &'t ImmutableString,
     parts: impl Iterator<Item = &'t str>,
@@ -251,7 +251,7 @@ fn register_case(module: &mut Module) {
     });
 }
 
-fn upper(attempt: &Attempt, name: &'static str, text: &ImmutableString) -> Answer<ImmutableString> {
+fn upper(attempt: &ScriptAttempt, name: &'static str, text: &ImmutableString) -> Answer<ImmutableString> {
     if all(attempt, name, text, char::is_uppercase)? {
         return Ok(text.clone());
     }
@@ -264,7 +264,7 @@ fn upper(attempt: &Attempt, name: &'static str, text: &ImmutableString) -> Answe
     Ok(made.into())
 }
 
-fn lower(attempt: &Attempt, name: &'static str, text: &ImmutableString) -> Answer<ImmutableString> {
+fn lower(attempt: &ScriptAttempt, name: &'static str, text: &ImmutableString) -> Answer<ImmutableString> {
     if all(attempt, name, text, char::is_lowercase)? {
         return Ok(text.clone());
     }
@@ -281,7 +281,7 @@ fn lower(attempt: &Attempt, name: &'static str, text: &ImmutableString) -> Answe
     Ok(made.into())
 }
 
-fn all(attempt: &Attempt, name: &'static str, text: &str, is: impl Fn(char) -> bool) -> Answer<bool> {
+fn all(attempt: &ScriptAttempt, name: &'static str, text: &str, is: impl Fn(char) -> bool) -> Answer<bool> {
     for character in text.chars() {
         attempt.go_on(name)?;
         if !is(character) {
@@ -295,7 +295,7 @@ fn all(attempt: &Attempt, name: &'static str, text: &str, is: impl Fn(char) -> b
 const SIGMA: char = 'Σ';
 
 /// Whether the sigma at `at` is the last letter of a word, and not its only one: marks between letters do not count.
-fn ends_word(attempt: &Attempt, name: &'static str, text: &str, at: usize) -> Answer<bool> {
+fn ends_word(attempt: &ScriptAttempt, name: &'static str, text: &str, at: usize) -> Answer<bool> {
     let is_letter = |characters: &mut dyn Iterator<Item = char>| -> Answer<bool> {
         for character in characters {
             attempt.go_on(name)?;

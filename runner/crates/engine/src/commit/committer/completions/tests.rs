@@ -16,10 +16,10 @@ use crate::operator::request::{CompletionOutcome, ParkedJobRef, RequestOutcome};
 use crate::recovery::start;
 use crate::step::stats::Stats;
 use tidegate_config::{LoadOptions, load};
-use tidegate_model::{Address, Clock as _, ManualClock, Status, Timestamp};
+use tidegate_model::{Address, Clock as _, ManualClock, ExternalStatus, Timestamp};
 use tidegate_store::testing::{Failure, FaultyDisk};
 use tidegate_store::{
-    Attempts, Completion, Delayed, DelayedJob, DelayedKey, NEVER, Standing, Store, open_disk,
+    CrashGuard, CompletionRecord, NewParkedJob, ParkedJob, ParkedKey, NEVER, ParkReason, Store, open_disk,
 };
 
 /// Run with a step that has handed jobs to an external system.
@@ -27,7 +27,7 @@ struct World {
     committer: Committer,
     store: Store,
     told: Receiver<Message>,
-    rows: Vec<DelayedKey>,
+    rows: Vec<ParkedKey>,
 }
 
 fn step() -> Address {
@@ -43,12 +43,12 @@ impl World {
         let configuration = Arc::new(load(folder.path(), &LoadOptions::default()).finish().unwrap().0);
         let (store, mut writer) = open_disk(Box::new(disk.clone())).unwrap();
         let delayed = (1..=jobs).map(|index| {
-            let standing = Standing::Pending { handle: index.to_string(), since: Timestamp(0) };
+            let standing = ParkReason::Pending { handle: index.to_string(), since: Timestamp(0) };
             let (inputs, payload) = (vec![("p/in".into(), index)], b"{}".to_vec());
-            Delayed {
+            NewParkedJob {
                 step: step(),
                 due: NEVER,
-                job: DelayedJob { inputs, standing, payload, ..DelayedJob::default() },
+                job: ParkedJob { inputs, standing, payload, ..ParkedJob::default() },
             }
         });
         let delayed = delayed.collect();
@@ -60,7 +60,7 @@ impl World {
         let committer = Committer {
             writer,
             store: store.clone(),
-            attempts: Attempts::none(),
+            attempts: CrashGuard::none(),
             opening: None,
             ledger: CommittedState {
                 configuration: Arc::clone(&configuration),
@@ -85,16 +85,16 @@ impl World {
     }
 
     /// Completion of the job at `index`, with the channel of its answer.
-    fn say(&self, index: usize, status: Status) -> (CommitRequest, Receiver<Result<RequestOutcome, String>>) {
+    fn say(&self, index: usize, status: ExternalStatus) -> (CommitRequest, Receiver<Result<RequestOutcome, String>>) {
         let (reply, answer) = crossbeam_channel::bounded(1);
-        let completion = Completion { status, result: None, reason: None };
+        let completion = CompletionRecord { status, result: None, reason: None };
         let (token, row) = (format!("token of {index}"), self.rows.get(index - 1).map(ParkedJobRef::of));
         let request = Request::Complete { step: step(), index: index as u64, token, completion, row };
         (CommitRequest::Amend(PendingRequest::new(request, reply)), answer)
     }
 
     /// Commits the completions; returns the answers and the number of commits.
-    fn commit(self, said: &[(usize, Status)]) -> (Vec<Result<CompletionOutcome, String>>, u64) {
+    fn commit(self, said: &[(usize, ExternalStatus)]) -> (Vec<Result<CompletionOutcome, String>>, u64) {
         let (sender, orders) = crossbeam_channel::unbounded();
         let answers: Vec<_> = said
             .iter()
@@ -123,7 +123,7 @@ impl World {
 fn completions_that_wait_together_share_a_commit() {
     let world = World::new(&FaultyDisk::new(), 100);
     let told = world.told.clone();
-    let said: Vec<_> = (1..=100).map(|index| (index, Status::Committed)).collect();
+    let said: Vec<_> = (1..=100).map(|index| (index, ExternalStatus::Committed)).collect();
     assert_eq!(world.commit(&said), (vec![Ok(CompletionOutcome::Taken); 100], 1));
     let Message::Committed(durable) = told.recv().unwrap() else { panic!("a commit notice") };
     let taken: Vec<u64> = durable.told.iter().map(|telling| telling.index).collect();
@@ -138,16 +138,16 @@ fn completions_that_wait_together_share_a_commit() {
 fn completions_of_one_commit_are_judged_as_if_they_had_come_one_by_one() {
     let world = World::new(&FaultyDisk::new(), 3);
     let said = [
-        (1, Status::Committed),
-        (2, Status::Valid),
+        (1, ExternalStatus::Committed),
+        (2, ExternalStatus::Valid),
         // This job is not pending.
-        (4, Status::Committed),
-        (1, Status::Committed),
-        (1, Status::Invalid),
-        (3, Status::Pending),
+        (4, ExternalStatus::Committed),
+        (1, ExternalStatus::Committed),
+        (1, ExternalStatus::Invalid),
+        (3, ExternalStatus::Pending),
     ];
     let (answers, _) = world.commit(&said);
-    let otherwise = CompletionOutcome::Conflict { status: Status::Committed };
+    let otherwise = CompletionOutcome::Conflict { status: ExternalStatus::Committed };
     let expected = [
         CompletionOutcome::Taken,
         CompletionOutcome::Taken,
@@ -162,7 +162,7 @@ fn completions_of_one_commit_are_judged_as_if_they_had_come_one_by_one() {
 #[test]
 fn a_completion_that_changes_nothing_is_not_committed() {
     let world = World::new(&FaultyDisk::new(), 2);
-    let said = [(1, Status::Pending), (2, Status::Pending), (9, Status::Committed)];
+    let said = [(1, ExternalStatus::Pending), (2, ExternalStatus::Pending), (9, ExternalStatus::Committed)];
     let expected =
         [CompletionOutcome::Duplicate, CompletionOutcome::Duplicate, CompletionOutcome::NotPending];
     assert_eq!(world.commit(&said), (expected.map(Ok).to_vec(), 0));
@@ -173,7 +173,7 @@ fn where_the_disk_fails_nobody_is_told_that_it_was_taken() {
     let disk = FaultyDisk::new();
     let world = World::new(&disk, 2);
     disk.fail(Failure::From(0));
-    let (answers, _) = world.commit(&[(1, Status::Committed), (2, Status::Committed)]);
+    let (answers, _) = world.commit(&[(1, ExternalStatus::Committed), (2, ExternalStatus::Committed)]);
     for answer in answers {
         let why = answer.unwrap_err();
         assert!(why.starts_with("the run ends, and the outcome of the request is unknown: "), "{why}");
