@@ -106,6 +106,8 @@ mod replay;
 
 mod store;
 
+mod old_stores;
+
 mod possession;
 
 mod command_line;
