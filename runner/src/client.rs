@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use self::ipc::{Question, IpcRefusal, IpcAnswer};
+use self::ipc::{IpcAnswer, IpcRefusal, Question};
 use super::cli::QueryOptions;
 pub(crate) use crate::output::console::print;
 use crate::output::exit;
@@ -89,7 +89,10 @@ impl Target {
     }
 
     /// Has a change made, by the runner or in the store. The inner error says why it was not.
-    pub(crate) fn change(&self, request: Request) -> Result<(Result<RequestOutcome, String>, AnsweredBy), Exit> {
+    pub(crate) fn change(
+        &self,
+        request: Request,
+    ) -> Result<(Result<RequestOutcome, String>, AnsweredBy), Exit> {
         let question = Question::Change(request);
         // What is pushed may be the first that there is.
         let pushes = matches!(question, Question::Change(Request::Push { .. }));
@@ -129,7 +132,9 @@ impl Target {
                     thread::sleep(PAUSE);
                     continue;
                 }
-                Ok(Some(Err(IpcRefusal::Closed(why) | IpcRefusal::Other(why)))) => return Err(exit::fail(why)),
+                Ok(Some(Err(IpcRefusal::Closed(why) | IpcRefusal::Other(why)))) => {
+                    return Err(exit::fail(why));
+                }
                 Ok(None) => {}
                 Err(error) => return Err(no_answer(question, &error)),
             }

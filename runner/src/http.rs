@@ -44,7 +44,7 @@ use self::response::{HttpRefusal, Response};
 use self::route::{JobAddress, Route};
 use self::wire::Wire;
 use crate::client::ipc::RunnerContext;
-use crate::connection_limit::{ConnectionPermit, ConnectionLimit};
+use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
 use tidegate_engine::PendingIndex;
 use tidegate_model::Address;
 use tidegate_model::log_target;
@@ -172,7 +172,12 @@ async fn serve(
     places.empty().await;
 }
 
-async fn converse(stream: TcpStream, shop: HttpContext, place: Arc<ConnectionPermit>, mut stopped: watch::Receiver<()>) {
+async fn converse(
+    stream: TcpStream,
+    shop: HttpContext,
+    place: Arc<ConnectionPermit>,
+    mut stopped: watch::Receiver<()>,
+) {
     // Answers are short, and are waited for.
     let _ = stream.set_nodelay(true);
     let wire = Wire::new(stream, Arc::clone(&place));
@@ -254,7 +259,11 @@ fn crowded() -> HttpRefusal {
     HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing()
 }
 
-async fn look(request: &Request<Incoming>, asked: JobAddress, shop: &HttpContext) -> Result<Response, HttpRefusal> {
+async fn look(
+    request: &Request<Incoming>,
+    asked: JobAddress,
+    shop: &HttpContext,
+) -> Result<Response, HttpRefusal> {
     only(request, &[Method::GET, Method::HEAD])?;
     let (_, source) = push::find(&asked.queue, &shop.desk.configuration)?;
     push::admit(request.headers(), source)?;
@@ -263,7 +272,11 @@ async fn look(request: &Request<Incoming>, asked: JobAddress, shop: &HttpContext
     aside(move || job_status::status(&asked, &desk)).await
 }
 
-async fn poll(request: &Request<Incoming>, step: Address, shop: &HttpContext) -> Result<Response, HttpRefusal> {
+async fn poll(
+    request: &Request<Incoming>,
+    step: Address,
+    shop: &HttpContext,
+) -> Result<Response, HttpRefusal> {
     only(request, &[Method::POST])?;
     let desk = shop.desk.clone();
     aside(move || poll::poll(&step, &desk)).await
@@ -278,5 +291,9 @@ async fn aside<T: Send + 'static>(
 }
 
 fn only(request: &Request<Incoming>, methods: &[Method]) -> Result<(), HttpRefusal> {
-    if methods.contains(request.method()) { Ok(()) } else { Err(HttpRefusal::method(request.method(), methods)) }
+    if methods.contains(request.method()) {
+        Ok(())
+    } else {
+        Err(HttpRefusal::method(request.method(), methods))
+    }
 }

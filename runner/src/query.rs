@@ -26,9 +26,9 @@ pub(crate) use self::age::Oldest;
 pub(crate) use self::explain::PAUSED;
 pub(crate) use self::parked::{DelayedPage, DelayedStatus, WaitsFor};
 pub(crate) use self::step_status::{
-    ProbeStatus, BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, StepStatus,
+    BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, ProbeStatus, StepStatus,
 };
-pub(crate) use job::{JobStatus, JobState, StepOutcome};
+pub(crate) use job::{JobState, JobStatus, StepOutcome};
 #[cfg(test)]
 pub(crate) use preview::Unseen;
 pub(crate) use preview::{Preview, PreviewedRound};

@@ -14,7 +14,7 @@ use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use crate::connection_limit::{ConnectionPermit, ConnectionLimit};
+use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::query::{Answer, Query, answer};
 use tidegate_config::Configuration;
 use tidegate_engine::{Chain, Handle, Request, RequestOutcome};
@@ -142,7 +142,8 @@ pub(crate) fn serve(
     }
     let count = (files / FILES_PER_CONVERSATION).clamp(CONVERSATIONS_MIN, CONVERSATIONS_MAX);
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    let (places, room) = (ConnectionLimit::new(count, count), Arc::new(Semaphore::new(QUESTIONS_BYTES as usize)));
+    let (places, room) =
+        (ConnectionLimit::new(count, count), Arc::new(Semaphore::new(QUESTIONS_BYTES as usize)));
     Ok(async move {
         let _address = address;
         loop {

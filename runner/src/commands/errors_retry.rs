@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::{ErrorsChoice, ErrorsRetry, Format};
 use crate::client::where_filter::Where;
-use crate::client::{Target, AnsweredBy, other_question, print_json, print_text};
+use crate::client::{AnsweredBy, Target, other_question, print_json, print_text};
 use crate::output::error_record::Record;
 use crate::output::exit;
 use crate::output::exit::Exit;
@@ -142,7 +142,13 @@ fn must_run_what_is_on_disk(place: &Target, steps: BTreeSet<Address>) -> Result<
 }
 
 /// Deals with some errors. Where one of them stands in the way, the others are dealt with all the same.
-fn change(place: &Target, how: How, queue: &Address, some: &[u64], done: &mut Done) -> Result<AnsweredBy, Exit> {
+fn change(
+    place: &Target,
+    how: How,
+    queue: &Address,
+    some: &[u64],
+    done: &mut Done,
+) -> Result<AnsweredBy, Exit> {
     let (queue, indices) = (queue.clone(), some.to_vec());
     let request = match how {
         How::Retry => Request::Retry { queue: queue.clone(), errors: indices },

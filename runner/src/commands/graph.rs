@@ -32,7 +32,8 @@ pub(crate) fn graph(command: &Graph) -> Exit {
 
 /// How many jobs wait, from the running runner or the store of one that is not running.
 fn depths(command: &Graph) -> Result<Depths, Exit> {
-    let look = QueryOptions { config: command.config.clone(), data: command.data.clone(), format: Format::Text };
+    let look =
+        QueryOptions { config: command.config.clone(), data: command.data.clone(), format: Format::Text };
     match (ask(&look, Query::Status { lanes: 0 })?, ask(&look, Query::Queues)?) {
         (Answer::Status(steps), Answer::Queues(queues)) => Ok(Depths::of(&steps, &queues)),
         _ => Err(exit::fail("the runner answered another question; is it of another version?")),

@@ -10,7 +10,7 @@ use crate::output::exit::Exit;
 use crate::output::moves::{How, Outcomes};
 use crate::output::terminal::confirm;
 use crate::output::times;
-use crate::query::{Answer, DelayedStatus, JOBS_MAX, Query, JobState, StepOutcome, WaitsFor};
+use crate::query::{Answer, DelayedStatus, JOBS_MAX, JobState, Query, StepOutcome, WaitsFor};
 use tidegate_config::Step;
 use tidegate_engine::{ParkedJobRef, Request, may_cancel};
 use tidegate_model::suggest::did_you_mean;
@@ -118,7 +118,11 @@ fn cuts<'a>(
 }
 
 /// Adds the steps that read a source, for which nothing stands in the store.
-fn with_readers(place: &Target, source: &Address, mut stands: Vec<(String, JobStanding)>) -> Vec<(String, JobStanding)> {
+fn with_readers(
+    place: &Target,
+    source: &Address,
+    mut stands: Vec<(String, JobStanding)>,
+) -> Vec<(String, JobStanding)> {
     for step in &place.configuration.steps {
         let name = step.address.to_string();
         let reads = step.inputs.iter().any(|input| input.address == *source);

@@ -1,13 +1,13 @@
 //! `tidegate job`: what has become of one job, and taking it out.
 
 use crate::cli::{Format, JobShow};
-use crate::client::{Target, AnsweredBy, other_question, print_json, print_text};
+use crate::client::{AnsweredBy, Target, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::hint::with_command;
 use crate::output::table::{jobs, on_one_line};
 use crate::output::terminal::{cut, indented, width};
-use crate::query::{Answer, JobStatus, Query, JobState, StepOutcome};
+use crate::query::{Answer, JobState, JobStatus, Query, StepOutcome};
 use tidegate_config::Invocation;
 use tidegate_model::Address;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::cli::{Format, QueuePush};
-use crate::client::{Target, AnsweredBy, other_question, print_json, print_text};
+use crate::client::{AnsweredBy, Target, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::table::{grouped, jobs};
@@ -62,7 +62,8 @@ fn tell(command: &QueuePush, pushing: &Pushing, exit: Exit, teller: Option<Answe
         return print_json(&Pushed { pushed: pushing.pushed }, exit);
     }
     if exit == Exit::Done {
-        let later = if teller == Some(AnsweredBy::Store) { "; no runner runs, so they wait there" } else { "" };
+        let later =
+            if teller == Some(AnsweredBy::Store) { "; no runner runs, so they wait there" } else { "" };
         print_text(&format!("{} pushed to {}{later}", jobs(pushing.pushed), pushing.queue));
     }
     exit

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::cli::{Format, QueueShow};
 use crate::client::where_filter::Where;
-use crate::client::{Target, AnsweredBy, other_question, plain, plain_json, print};
+use crate::client::{AnsweredBy, Target, other_question, plain, plain_json, print};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::terminal::{cut, width};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::cli;
 use crate::cli::Format;
-use crate::client::{Target, AnsweredBy, other_question, print_json, print_text};
+use crate::client::{AnsweredBy, Target, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::table::jobs;

@@ -13,7 +13,7 @@ use crate::output::table::{Column, columns, grouped, on_one_line, short};
 use crate::output::terminal::{cut, indented, width};
 use crate::output::times;
 use crate::query::{
-    Answer, ProbeStatus, BlockStatus, Halted, HeldBehind, LaneStatus, Oldest, Query, StepStatus,
+    Answer, BlockStatus, Halted, HeldBehind, LaneStatus, Oldest, ProbeStatus, Query, StepStatus,
 };
 use tidegate_config::Invocation;
 use tidegate_model::{Clock as _, SystemClock, Timestamp, rfc3339};
@@ -320,9 +320,8 @@ mod tests {
 
     fn steps() -> Vec<StepStatus> {
         let since = "2026-01-31T12:00:00.123Z".to_owned();
-        let closed = |by: &str| {
-            Some(BlockStatus { since: since.clone(), by: by.into(), why: "price 93 > 60".into() })
-        };
+        let closed =
+            |by: &str| Some(BlockStatus { since: since.clone(), by: by.into(), why: "price 93 > 60".into() });
         let top = vec![lane(Some("eu"), 1200, 1), lane(Some("a\nb"), 3, 0), lane(None, 1, 0)];
         let gate = ProbeStatus {
             name: Some("gas".into()),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::cli::{Format, StepChoice};
-use crate::client::{Target, AnsweredBy, other_question, print_json, print_text};
+use crate::client::{AnsweredBy, Target, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use tidegate_engine::{Request, RequestOutcome};

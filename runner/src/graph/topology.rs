@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::query::{QueueStatus, StepStatus};
-use tidegate_config::{Configuration, Input, OutputOrder, DeliveryGuarantee, SinkKind, SourceKind, Step, InputMode, Target};
+use tidegate_config::{
+    Configuration, DeliveryGuarantee, Input, InputMode, OutputOrder, SinkKind, SourceKind, Step, Target,
+};
 use tidegate_model::Address;
 
 #[derive(Clone, Debug)]

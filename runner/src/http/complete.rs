@@ -15,7 +15,7 @@ use super::route::JobAddress;
 use super::{HttpContext, aside, body, job_status, only};
 use crate::client::ipc::RunnerContext;
 use crate::connection_limit::ConnectionPermit;
-use crate::query::{JobStatus, JobState};
+use crate::query::{JobState, JobStatus};
 use tidegate_components::script::json as text;
 use tidegate_config::Configuration;
 use tidegate_engine::{CompletionOutcome, Reply, RequestOutcome, TokenClaim, check, claim, completion_of};
@@ -64,13 +64,18 @@ fn token(headers: &HeaderMap, query: Option<&str>) -> Option<String> {
 
 /// The same for whatever is not there, so that nobody learns what is.
 fn stranger() -> HttpRefusal {
-    HttpRefusal::new(StatusCode::FORBIDDEN, "this is not the token of a job that was handed on here").closing()
+    HttpRefusal::new(StatusCode::FORBIDDEN, "this is not the token of a job that was handed on here")
+        .closing()
 }
 
 /// What a body says; nothing at all says that the job is through.
 fn read(body: &[u8]) -> Result<CompletionRecord, String> {
     if body.trim_ascii().is_empty() {
-        return Ok(CompletionRecord { status: tidegate_model::ExternalStatus::Committed, result: None, reason: None });
+        return Ok(CompletionRecord {
+            status: tidegate_model::ExternalStatus::Committed,
+            result: None,
+            reason: None,
+        });
     }
     text::check(body).map_err(|error| format!("this is no JSON: {error}; nothing was taken"))?;
     completion_of(body).map_err(|why| format!("{why}; nothing was taken"))
@@ -88,11 +93,16 @@ struct CompletionState<'a> {
 }
 
 /// What the body says of a job of the step, if that can be.
-fn judge(configuration: &Configuration, step: &Address, body: &[u8]) -> Result<CompletionRecord, HttpRefusal> {
+fn judge(
+    configuration: &Configuration,
+    step: &Address,
+    body: &[u8],
+) -> Result<CompletionRecord, HttpRefusal> {
     let completion = read(body).map_err(HttpRefusal::wrong)?;
     let declared = configuration.steps.iter().find(|declared| declared.address == *step);
     if let Some(declared) = declared {
-        check(declared, &completion).map_err(|why| HttpRefusal::wrong(format!("{why}; nothing was taken")))?;
+        check(declared, &completion)
+            .map_err(|why| HttpRefusal::wrong(format!("{why}; nothing was taken")))?;
     }
     Ok(completion)
 }
@@ -107,8 +117,9 @@ async fn take(
     let (job, status) = (format!("{}/{index}", asked.queue), completion.status.as_str());
     let name = step.to_string();
     let request = tidegate_engine::Request::Complete { step, index, token, completion, row };
-    let stands =
-        |known| json(StatusCode::OK, &CompletionState { job: job.clone(), step: name.clone(), status, known });
+    let stands = |known| {
+        json(StatusCode::OK, &CompletionState { job: job.clone(), step: name.clone(), status, known })
+    };
     let refused = |error: String| Err(HttpRefusal::new(StatusCode::CONFLICT, error));
     match answer(desk, request).await? {
         Err(why) => Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),

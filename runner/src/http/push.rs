@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::parse_body;
 use super::parse_body::{Form, Intake};
 use super::response::{HttpRefusal, Response, at_job, json};
-use super::{PARSED_BYTES, HttpContext, body, only};
+use super::{HttpContext, PARSED_BYTES, body, only};
 use crate::client::ipc::RunnerContext;
 use crate::connection_limit::ConnectionPermit;
 use tidegate_config::{Configuration, HttpSource, PushSource, QueueRef};
@@ -91,7 +91,9 @@ pub(crate) fn find<'c>(
 pub(crate) fn admit(headers: &HeaderMap, source: &HttpSource) -> Result<(), HttpRefusal> {
     let Some(token) = &source.token else { return Ok(()) };
     let Some(shown) = headers.get(AUTHORIZATION) else {
-        return Err(HttpRefusal::unknown_caller("the source asks for a token: `authorization: Bearer TOKEN`"));
+        return Err(HttpRefusal::unknown_caller(
+            "the source asks for a token: `authorization: Bearer TOKEN`",
+        ));
     };
     let shown = shown.as_bytes();
     match shown.split_at_checked(7) {

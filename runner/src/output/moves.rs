@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::exit::{self, Exit};
 use super::table::{grouped, jobs};
 use crate::cli::Format;
-use crate::client::{Target, AnsweredBy, other_question, print_json, print_text};
+use crate::client::{AnsweredBy, Target, other_question, print_json, print_text};
 use tidegate_engine::{MoveSummary, Request, RequestOutcome};
 use tidegate_model::Address;
 
@@ -120,7 +120,12 @@ impl<'a> Outcomes<'a> {
         };
         let steps: Vec<StepMoveReport> = self.steps.iter().map(of).collect();
         let sum = |count: fn(&StepMoveReport) -> u64| steps.iter().map(count).sum();
-        MoveReport { jobs: sum(|step| step.jobs), busy: sum(|step| step.busy), gone: sum(|step| step.gone), steps }
+        MoveReport {
+            jobs: sum(|step| step.jobs),
+            busy: sum(|step| step.busy),
+            gone: sum(|step| step.gone),
+            steps,
+        }
     }
 
     fn done(&self, step: &Address, outcome: &Outcome) -> Vec<String> {
@@ -129,7 +134,9 @@ impl<'a> Outcomes<'a> {
             let count = jobs(outcome.moved.jobs);
             lines.push(match (self.how, self.teller) {
                 (How::Now, AnsweredBy::Runner) => format!("{count} of {step} due now"),
-                (How::Now, AnsweredBy::Store) => format!("{count} of {step} due with the next `tidegate run`"),
+                (How::Now, AnsweredBy::Store) => {
+                    format!("{count} of {step} due with the next `tidegate run`")
+                }
                 (How::Cancel { drop: false, .. }, _) => {
                     format!("{count} of {step} cancelled: on the error queue{}", self.errors(step))
                 }

@@ -9,7 +9,7 @@ use tidegate_engine::{
     BlockCause, Handle, ParkedJobRef, ProbeHealth, ProbeKind, QueueView, SCAN_MAX, StepBlock, StepStats,
 };
 use tidegate_model::Timestamp;
-use tidegate_store::{ParkedJob, ReadError, ParkReason, Store};
+use tidegate_store::{ParkReason, ParkedJob, ReadError, Store};
 
 /// The jobs of a step that picks them, and what holds them.
 pub(crate) struct Case<'a> {
@@ -200,7 +200,7 @@ impl<'a> Case<'a> {
             WaitReason::Running => "it runs now".to_owned(),
             WaitReason::Pending => {
                 let job = stored(self.store, self.step, &self.sight, key)?;
-                match job.as_ref().and_then(|job| job.standing.outside()) {
+                match job.as_ref().and_then(|job| job.reason.outside()) {
                     Some((.., Some(said))) if !said.status.waits() => {
                         "the outside is through with it; that is delivered as soon as the step goes on"
                             .to_owned()
@@ -274,8 +274,11 @@ impl<'a> Case<'a> {
             Some(job) => job.inputs.first().map_or(0, |&(_, index)| index),
             None => key.0,
         };
-        let stands = match (state, job.map(|job| job.standing)) {
-            (WaitingState::Pending, Some(ParkReason::Pending { since, .. } | ParkReason::Told { since, .. })) => {
+        let stands = match (state, job.map(|job| job.reason)) {
+            (
+                WaitingState::Pending,
+                Some(ParkReason::Pending { since, .. } | ParkReason::Completed { since, .. }),
+            ) => {
                 format!("pending since {}", times::since(since, self.now))
             }
             (WaitingState::Delayed { until }, _) => format!("due {}", self.until(until)),

@@ -10,11 +10,13 @@ use super::job_outputs::Maker;
 use super::job_payload::{Subject, raw};
 use super::{Answer, join_partners, parked_payload, rfc3339, stopped};
 use crate::output::times;
-use tidegate_config::{Configuration, InputRef, DeliveryGuarantee, Step, InputMode, Target};
+use tidegate_config::{Configuration, DeliveryGuarantee, InputMode, InputRef, Step, Target};
 use tidegate_dispatch::Turn;
 use tidegate_engine::{DropKind, Handle, ParkedJobRef};
 use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp, delivery_hash};
-use tidegate_store::{ParkedJob, ParkedKey, StoredOutput, DedupeOutcome, ReadError, Snapshot, ParkReason, Store};
+use tidegate_store::{
+    DedupeOutcome, ParkReason, ParkedJob, ParkedKey, ReadError, Snapshot, Store, StoredOutput,
+};
 
 /// So many delayed jobs are counted that wait before one.
 const LOOKED_THROUGH_MAX: usize = 20_000;
@@ -219,15 +221,15 @@ fn removed(
 
 /// What a row of the store says of the job. `runs`: an attempt at it is under way.
 fn of_row(step: &Address, key: &ParkedKey, job: &ParkedJob, runs: bool, now: Timestamp) -> StepOutcome {
-    let status = match job.standing {
-        ParkReason::Delayed if runs => JobState::Begun,
-        ParkReason::Delayed if job.waits_for_turn(key.due, now) => JobState::Waiting,
-        ParkReason::Delayed => JobState::Delayed,
+    let status = match job.reason {
+        ParkReason::Due if runs => JobState::Begun,
+        ParkReason::Due if job.waits_for_turn(key.due, now) => JobState::Waiting,
+        ParkReason::Due => JobState::Delayed,
         ParkReason::Started => JobState::Begun,
-        ParkReason::Pending { .. } | ParkReason::Told { .. } => JobState::Pending,
+        ParkReason::Pending { .. } | ParkReason::Completed { .. } => JobState::Pending,
     };
-    let outside = job.standing.outside();
-    let since = match job.standing {
+    let outside = job.reason.outside();
+    let since = match job.reason {
         // It was written down when the attempt was begun.
         ParkReason::Started => Some(key.due),
         _ => outside.map(|(_, since, _)| since),
@@ -271,7 +273,7 @@ impl JobQuery<'_> {
     fn outcome(&self) -> Result<StepOutcome, ReadError> {
         let store = self.store;
         let progress = tidegate_engine::progress(store, self.step, self.input)?;
-        if !progress.has(self.index) {
+        if !progress.is_done(self.index) {
             let begun = self.begun()?;
             let before = self.before(&progress)?;
             let of_this = |status| StepOutcome { before: Some(before), ..self.of(status) };
@@ -283,14 +285,14 @@ impl JobQuery<'_> {
             if runs {
                 return Ok(StepOutcome { why, ..of_this(JobState::Begun) });
             }
-            let before_it = progress.open(self.first, self.index - 1);
+            let before_it = progress.count_open(self.first, self.index - 1);
             let partners = join_partners::of_waiting(store, self.step, self.input, before_it)?;
             if self.run.is_some() {
                 why.extend(partners.why);
             }
             return Ok(StepOutcome { why, joined_with: partners.with, ..of_this(JobState::Waiting) });
         }
-        if self.index <= progress.before() {
+        if self.index <= progress.skipped_up_to() {
             return Ok(self.of(JobState::Before));
         }
         if let Some((key, job)) = self.delayed()? {
@@ -359,7 +361,7 @@ impl JobQuery<'_> {
     fn before(&self, progress: &Progress) -> Result<u64, ReadError> {
         let (name, step) = (self.input.hash_name(), &self.step.address);
         let is_before = |(input, index): &(String, u64)| *input == name && *index < self.index;
-        let mut before = progress.open(self.first, self.index - 1);
+        let mut before = progress.count_open(self.first, self.index - 1);
         for row in self.store.delayed_by(step, self.now).take(LOOKED_THROUGH_MAX) {
             let (key, job) = row?;
             before += u64::from(job.waits_for_turn(key.due, self.now) && job.inputs.iter().any(is_before));
@@ -418,12 +420,13 @@ impl JobQuery<'_> {
             message: String,
         }
         // One that was retried may stand there more than once: the last one counts.
-        let (Some(queue), Some(StoredOutput { index, payload: record, origin })) = (self.step.errors, errors.last())
+        let (Some(queue), Some(StoredOutput { index, payload: record, origin })) =
+            (self.step.errors, errors.last())
         else {
             return Ok(None);
         };
         let queue = &self.configuration.queues[queue.0].address;
-        if self.store.handled(queue)?.unwrap_or_default().has(*index) {
+        if self.store.handled(queue)?.unwrap_or_default().is_done(*index) {
             return Ok(None);
         }
         let record: Option<Failed> = serde_json::from_slice(record).ok();

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tidegate_model::{Address, Timestamp};
-use tidegate_store::{StoredOutput, OutputOrigin, ReadError, Store};
+use tidegate_store::{OutputOrigin, ReadError, Store, StoredOutput};
 
 /// So many jobs are looked through from where the job was committed on, and so many about the place
 /// where its like were made.

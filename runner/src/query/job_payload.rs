@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::{Answer, queue_jobs};
-use tidegate_components::source::{BatchLimit, Read, SourceLog, SourceError};
+use tidegate_components::source::{BatchLimit, Read, SourceError, SourceLog};
 use tidegate_config::{Configuration, Source as Declared, SourceKind};
 use tidegate_engine::Chain;
 use tidegate_model::{Address, SourceOffset, Timestamp};
@@ -129,7 +129,8 @@ fn is_known(
     index: u64,
 ) -> Result<bool, ReadError> {
     for step in &configuration.steps {
-        if index > 0 && store.progress(&step.address, source)?.is_some_and(|progress| progress.has(index)) {
+        if index > 0 && store.progress(&step.address, source)?.is_some_and(|progress| progress.is_done(index))
+        {
             return Ok(true);
         }
     }

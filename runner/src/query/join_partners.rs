@@ -1,6 +1,6 @@
 //! What a job of a join goes with.
 
-use tidegate_config::{Input, InputRef, Step, InputMode};
+use tidegate_config::{Input, InputMode, InputRef, Step};
 use tidegate_model::Progress;
 use tidegate_store::{ReadError, Snapshot, Store};
 

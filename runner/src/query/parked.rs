@@ -6,7 +6,7 @@ use super::{Answer, rfc3339, status};
 use tidegate_config::{Configuration, InputRef};
 use tidegate_engine::ParkedJobRef;
 use tidegate_model::{Address, Clock as _, SystemClock, Timestamp};
-use tidegate_store::{ParkedJob, ParkedKey, NEVER, ReadError, ParkReason, Store};
+use tidegate_store::{NO_DUE_TIME, ParkReason, ParkedJob, ParkedKey, ReadError, Store};
 
 /// As many delayed jobs as one answer brings.
 #[derive(Debug, Serialize, Deserialize)]
@@ -108,7 +108,7 @@ fn of_step(
     let mut left = limit;
     let now = SystemClock.now();
     let rows = match after {
-        Some(row) => store.delayed_behind(address, row.key(address)),
+        Some(row) => store.parked_after(address, row.key(address)),
         None => store.all_delayed(address),
     };
     for row in rows {
@@ -138,20 +138,20 @@ impl DelayedStatus {
             // The step may have read something else then.
             input.map_or_else(|| format!("{name}/{index}"), |input| format!("{}/{index}", input.address))
         });
-        let waits_for = match (&job.standing, &job.to) {
-            (ParkReason::Delayed, None) if job.waits_for_turn(key.due, now) => WaitsFor::Turn,
-            (ParkReason::Delayed, None) => WaitsFor::Time,
-            (ParkReason::Delayed, Some(_)) => WaitsFor::Output,
+        let waits_for = match (&job.reason, &job.to) {
+            (ParkReason::Due, None) if job.waits_for_turn(key.due, now) => WaitsFor::Turn,
+            (ParkReason::Due, None) => WaitsFor::Time,
+            (ParkReason::Due, Some(_)) => WaitsFor::Output,
             (ParkReason::Started, _) => WaitsFor::Attempt,
-            (ParkReason::Pending { .. } | ParkReason::Told { .. }, _) => WaitsFor::Outside,
+            (ParkReason::Pending { .. } | ParkReason::Completed { .. }, _) => WaitsFor::Outside,
         };
-        let is_timed = job.standing == ParkReason::Delayed && key.due > now && key.due < NEVER;
-        let told = job.standing.outside().and_then(|(.., said)| said).map(|said| said.status);
-        let (handle, since) = match job.standing {
-            ParkReason::Pending { handle, since } | ParkReason::Told { handle, since, .. } => {
+        let is_timed = job.reason == ParkReason::Due && key.due > now && key.due < NO_DUE_TIME;
+        let told = job.reason.outside().and_then(|(.., said)| said).map(|said| said.status);
+        let (handle, since) = match job.reason {
+            ParkReason::Pending { handle, since } | ParkReason::Completed { handle, since, .. } => {
                 (Some(handle), Some(rfc3339(since)))
             }
-            ParkReason::Delayed | ParkReason::Started => (None, None),
+            ParkReason::Due | ParkReason::Started => (None, None),
         };
         Self {
             step: step.to_string(),

@@ -3,7 +3,7 @@
 use tidegate_dispatch::JobKey;
 use tidegate_engine::{JobLocation, ParkedJobRef};
 use tidegate_model::{Address, Timestamp};
-use tidegate_store::{ParkedJob, ParkedKey, ReadError, ParkReason, Store};
+use tidegate_store::{ParkReason, ParkedJob, ParkedKey, ReadError, Store};
 
 /// How many there are of each kind.
 #[derive(Debug, Default)]
@@ -25,13 +25,13 @@ impl Rows {
     /// Counts them. Does not look at those that are due later, however many.
     pub(crate) fn count(store: &Store, step: &Address, now: Timestamp) -> Result<Self, ReadError> {
         let mut rows = Self::default();
-        for row in store.delayed_by(step, now).chain(store.untimed(step)) {
+        for row in store.delayed_by(step, now).chain(store.pending_jobs(step)) {
             let (key, job) = row?;
-            match job.standing {
+            match job.reason {
                 _ if job.waits_for_turn(key.due, now) => rows.add_waiting(&key, &job),
-                ParkReason::Delayed => {}
+                ParkReason::Due => {}
                 ParkReason::Started => rows.begun += 1,
-                ParkReason::Pending { .. } | ParkReason::Told { .. } => rows.pending += 1,
+                ParkReason::Pending { .. } | ParkReason::Completed { .. } => rows.pending += 1,
             }
         }
         let others = rows.waiting + rows.begun + rows.pending;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::job_payload::raw;
-use tidegate_config::{InputRef, Step, InputMode};
+use tidegate_config::{InputMode, InputRef, Step};
 use tidegate_model::Address;
 use tidegate_store::{ReadError, Store};
 

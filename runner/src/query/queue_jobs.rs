@@ -83,7 +83,7 @@ pub(crate) fn error(
             None => missing(store, configuration, queue),
         };
     };
-    let handled = store.handled(&address)?.unwrap_or_default().has(index);
+    let handled = store.handled(&address)?.unwrap_or_default().is_done(index);
     if index < state.first || index > state.head {
         let what = if handled && index < state.first {
             format!("{queue}/{index} was retried or dropped already, and is no longer kept")
@@ -157,7 +157,7 @@ fn last_errors(
             from = end;
             for error in more {
                 bytes += error.job.get().len();
-                last.push_back(Job { handled: handled.has(error.index), ..error });
+                last.push_back(Job { handled: handled.is_done(error.index), ..error });
             }
             // Of large ones the oldest give way, so that an answer has an end.
             while bytes > ERRORS_BYTES && last.len() > 1 {

@@ -1,7 +1,7 @@
 //! What it comes to when a step runs again from an earlier job on.
 
 use super::{Again, Answer, Replay, ReplayStart, rfc3339};
-use tidegate_config::{Configuration, Input, InputRef, Step, InputMode, Target};
+use tidegate_config::{Configuration, Input, InputMode, InputRef, Step, Target};
 use tidegate_model::Timestamp;
 use tidegate_model::suggest::{did_you_mean_address, listed};
 use tidegate_store::{ReadError, Store};

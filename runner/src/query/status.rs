@@ -7,10 +7,10 @@ use super::age::Oldest;
 use super::parked_counts::Rows;
 use super::queue_jobs::open_ranges;
 use super::{
-    Answer, ProbeStatus, BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, QueueStatus,
-    ReaderStatus, StepStatus, rfc3339, stopped,
+    Answer, BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, ProbeStatus, QueueStatus, ReaderStatus,
+    StepStatus, rfc3339, stopped,
 };
-use tidegate_config::{Configuration, GateRef, Input, InputRef, Step, InputMode};
+use tidegate_config::{Configuration, GateRef, Input, InputMode, InputRef, Step};
 use tidegate_dispatch::{JobKey, LaneCounts, LaneSummary, Turn};
 use tidegate_engine::{BlockCause, Handle, ProbeKind, QueueView, StepCounts, StepStats};
 use tidegate_model::suggest::did_you_mean_address;
@@ -351,7 +351,7 @@ fn name(lane: &LaneCounts) -> Option<String> {
 
 /// The jobs that a step has not accounted for and that are still kept.
 fn waiting(queue: &QueueState, progress: &Progress) -> u64 {
-    progress.open(queue.first, queue.head)
+    progress.count_open(queue.first, queue.head)
 }
 
 /// The first of them.

@@ -17,7 +17,7 @@ pub(crate) fn in_last_run<'s>(
     let progress = store.progress(&step.address, address)?.unwrap_or_default();
     // What was tried before stands in the store by itself, and is accounted for in its input.
     let stands = || store.delayed_of(&step.address, (&input.hash_name(), *index));
-    let is_open = !progress.has(*index) || stands()?.is_some();
+    let is_open = !progress.is_done(*index) || stands()?.is_some();
     Ok(is_open.then_some(stop))
 }
 

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use tidegate_plugin::{Cause, Failure, FailureKind, Job, Outputs};
 
-use self::child::{Ended, ChildLimits, Printed, Running};
+use self::child::{ChildLimits, Ended, Printed, Running};
 pub use self::running_commands::RunningCommands;
-use crate::outputs_from_json::give;
+use crate::outputs_from_json::outputs_from_json;
 use crate::redact::Redactor;
 use crate::render::{Encoding, TemplateContext, key, of};
 use tidegate_config::ExecCommand;
@@ -107,7 +107,7 @@ impl ExecStep {
         for (number, line) in (1..).zip(printed.out.split(|byte| *byte == b'\n')) {
             if !line.iter().all(u8::is_ascii_whitespace) {
                 let whose = format!("line {number} of what {} printed", self.named);
-                give(line, outputs, &whose)?;
+                outputs_from_json(line, outputs, &whose)?;
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use ureq::http::{HeaderName, HeaderValue, Request, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
 
 use self::response::HttpResponse;
-use crate::outputs_from_json::give;
+use crate::outputs_from_json::outputs_from_json;
 use crate::redact::Redactor;
 use crate::render::{Encoding, TemplateContext, key, of};
 use tidegate_config::{Body, HttpRequest, Response};
@@ -84,8 +84,8 @@ impl HttpStep {
         let answer = self.ask(job, piece, self.response_max)?;
         let body = answer.json().map_err(|why| self.failure(FailureKind::Output, &why, (job, piece)))?;
         match self.request.response {
-            Response::Body => give(&body, outputs, "the answer"),
-            Response::Full => give(&answer.full(job.payload, &body), outputs, "the answer"),
+            Response::Body => outputs_from_json(&body, outputs, "the answer"),
+            Response::Full => outputs_from_json(&answer.full(job.payload, &body), outputs, "the answer"),
         }
     }
 

@@ -13,7 +13,7 @@ use tidegate_model::suggest::{listed, nearest};
 /// Gives `value`, which is JSON, to the one output of the step; or, where it has several, what stands at
 /// their names in the map that it has to be: one output, one an element of a list, none for `null`.
 /// `whose` it is, messages say.
-pub fn give(value: &[u8], outputs: &mut Outputs, whose: &str) -> Result<(), Failure> {
+pub fn outputs_from_json(value: &[u8], outputs: &mut Outputs, whose: &str) -> Result<(), Failure> {
     if outputs.bindings() == 0 {
         return Ok(());
     }
@@ -98,7 +98,8 @@ mod tests {
 
     fn given(value: &str, names: &[&str]) -> Result<Vec<Vec<String>>, String> {
         let mut outputs = Outputs::new(names.iter().copied());
-        give(value.as_bytes(), &mut outputs, "what it printed").map_err(|failure| failure.message)?;
+        outputs_from_json(value.as_bytes(), &mut outputs, "what it printed")
+            .map_err(|failure| failure.message)?;
         let texts = |payloads: Payloads| {
             payloads.iter().map(|payload| String::from_utf8(payload.to_vec()).unwrap()).collect()
         };

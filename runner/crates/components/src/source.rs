@@ -25,11 +25,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use self::batch_builder::BatchLimit;
 pub use error::SourceError;
 pub use reader::{Read, Reader, SourceBatch};
-pub use watch::{Wake, SourceWatch, Watched};
+pub use watch::{SourceWatch, Wake, Watched};
 
 use segments::Segments;
 use tidegate_config::FileSource;
-use tidegate_model::{Address, Batch, SourceOffset, Segment};
+use tidegate_model::{Address, Batch, Segment, SourceOffset};
 
 /// A file source; a cheap handle over what its readers share.
 #[derive(Clone, Debug)]

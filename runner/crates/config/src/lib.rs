@@ -25,12 +25,12 @@ pub use crate::model::push_source::{HttpSource, PushSource, ScheduleSource, Toke
 pub use crate::parse::absolute_path::{absolute, shown};
 pub use crate::parse::interpolate::Lookup;
 pub use crate::sections::exec::ExecCommand;
-pub use diagnostic::{Diagnostic, Diagnostics, SourceSpan, Record, Severity};
+pub use diagnostic::{Diagnostic, Diagnostics, Record, Severity, SourceSpan};
 pub use load::{Draft, LoadOptions, load};
 pub use model::{
-    BeginAt, Body, Configuration, DataFormat, FieldPath, FileSink, FileSource, Gate, GateRef, HttpRequest,
-    Input, InputRef, ProbeConfig, Invocation, Lane, LaneMissing, Limits, LogFormat, LogSettings, Meta, Method,
-    Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStep, Processor, DeliveryGuarantee, Queue,
-    QueueRef, Queuer, Response, Retain, Script, Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, Source,
-    SourceKind, SourceRef, Step, StepFilter, Strategy, InputMode, Target,
+    BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FieldPath, FileSink, FileSource, Gate,
+    GateRef, HttpRequest, Input, InputMode, InputRef, Invocation, Lane, LaneMissing, Limits, LogFormat,
+    LogSettings, Meta, Method, Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStep,
+    ProbeConfig, Processor, Queue, QueueRef, Queuer, Response, Retain, Script, Settings, Shape, Sink,
+    SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy, Target,
 };

@@ -22,13 +22,15 @@ use self::push_source::PushSource;
 use crate::parse::absolute_path::absolute;
 use tidegate_model::{Address, Name};
 
-pub use self::probe::{Gate, GateRef, ProbeConfig, Monitor};
+pub use self::probe::{Gate, GateRef, Monitor, ProbeConfig};
 pub(crate) use http_request::METHODS;
 pub use http_request::{Body, HttpRequest, Method, Response, Shape};
 pub use invocation::Invocation;
 pub use processor::{Limits, Pin, PluginStep, Processor, Script, StepFilter};
 pub use queuer::{FieldPath, Lane, LaneMissing, Queuer, Strategy};
-pub use step::{BeginAt, Input, InputRef, OutputOrder, OutputRef, DeliveryGuarantee, Step, InputMode, Target};
+pub use step::{
+    BeginAt, DeliveryGuarantee, Input, InputMode, InputRef, OutputOrder, OutputRef, Step, Target,
+};
 
 /// A configuration without mistakes.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use tidegate_config::{
-    Configuration, Diagnostic, Input, LoadOptions, SourceSpan, Position, Processor, Severity, InputMode, Target,
-    check_disk, load,
+    Configuration, Diagnostic, Input, InputMode, LoadOptions, Position, Processor, Severity, SourceSpan,
+    Target, check_disk, load,
 };
 
 use super::{Folder, options};
@@ -442,12 +442,10 @@ fn a_crate_above_reports_into_scripts() {
     let span = diagnostics.files().span_at(&file, Position { line: 1, column: 19 });
     let diagnostic = Diagnostic::error(&file, span, "unexpected `job`").label("here").note("a note");
     diagnostics.push(diagnostic.clone());
-    diagnostics.push(
-        diagnostic.related(
-            SourceSpan { file: folder.configs().join("orders.toml").into(), span: 418..434 },
-            "named here",
-        ),
-    );
+    diagnostics.push(diagnostic.related(
+        SourceSpan { file: folder.configs().join("orders.toml").into(), span: 418..434 },
+        "named here",
+    ));
     diagnostics.push(Diagnostic::warning(&file, None, "it is all wrong"));
     diagnostics.push(Diagnostic::warning(&file, None, "it is all wrong"));
     insta::assert_snapshot!(folder.plain(&diagnostics.render(false)));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::waiting_room::JobKey;
-use tidegate_model::{NextPoll, ExternalStatus, Timestamp};
+use tidegate_model::{ExternalStatus, NextPoll, Timestamp};
 
 /// Minimum time between polls that clients request, unless the configured interval is shorter.
 const SOONEST: Duration = Duration::from_secs(1);
@@ -216,7 +216,12 @@ impl Poller {
         }
     }
 
-    fn answered(&mut self, ask: u64, answers: &[(JobKey, ExternalStatus)], commands: &mut Vec<PollerCommand>) {
+    fn answered(
+        &mut self,
+        ask: u64,
+        answers: &[(JobKey, ExternalStatus)],
+        commands: &mut Vec<PollerCommand>,
+    ) {
         let Some((_, mut open)) = self.asked.take_if(|(number, _)| *number == ask) else {
             if !answers.is_empty() {
                 commands.push(PollerCommand::Discarded { answers: answers.len() });

@@ -186,7 +186,7 @@ impl StepMachine for QueuedStep {
 
     fn cancel(&mut self, key: JobKey, now: Timestamp) {
         self.late.retain(|&(_, late)| late != key);
-        if key.is_fresh() && !self.progress.has(key.0) {
+        if key.is_fresh() && !self.progress.is_done(key.0) {
             self.withheld.insert(key.0);
         }
         self.beyond.remove(key);

@@ -10,8 +10,8 @@ use tidegate_components::plugin::Plugins;
 use tidegate_components::script;
 use tidegate_components::script::{CompileError, Entry, Mentions};
 use tidegate_config::{
-    Configuration, Diagnostic, Diagnostics, Draft, ProbeConfig, Invocation, Limits, LoadOptions, SourceSpan, Position,
-    Processor, Script, Step, read_text,
+    Configuration, Diagnostic, Diagnostics, Draft, Invocation, Limits, LoadOptions, Position, ProbeConfig,
+    Processor, Script, SourceSpan, Step, read_text,
 };
 use tidegate_model::Address;
 

@@ -10,7 +10,8 @@ use super::error::Chain;
 use tidegate_components::plugin::{LoadError, Pins, Plugins, Search};
 use tidegate_config::locate;
 use tidegate_config::{
-    Configuration, Diagnostic, Diagnostics, Gate, Monitor, Pin, SourceSpan, PluginStep, Processor, Settings, Step,
+    Configuration, Diagnostic, Diagnostics, Gate, Monitor, Pin, PluginStep, Processor, Settings, SourceSpan,
+    Step,
 };
 use tidegate_model::suggest::did_you_mean;
 

@@ -15,7 +15,9 @@ use tidegate_components::exec::{ExecSpec, ExecStep, RunningCommands};
 use tidegate_components::http::{HttpSpec, HttpStep};
 use tidegate_components::plugin::{Custody, Deaths, Isolated, PluginRunner, PluginSpec, Plugins, Setups};
 use tidegate_components::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
-use tidegate_config::{ExecCommand, HttpRequest, Limits, PluginStep, DeliveryGuarantee, Script, Step, StepFilter};
+use tidegate_config::{
+    DeliveryGuarantee, ExecCommand, HttpRequest, Limits, PluginStep, Script, Step, StepFilter,
+};
 use tidegate_model::{Address, Secret, TokenKey};
 
 /// Consecutive scripts, or one other processor.

@@ -21,15 +21,15 @@ pub mod template;
 pub(crate) mod time;
 mod units;
 
-pub use crate::job::batch::{Batch, Fault, Form, LineRun, LineNumbers, Stamp};
+pub use crate::job::batch::{Batch, Fault, Form, LineNumbers, LineRun, Stamp};
 pub use crate::job::delivery_hash::{
     DeliveryHash, HashPrefix, content_hash, delivery_hash, key_hash, piece_hash,
 };
 pub use crate::job::origin::{Origin, Origins};
 pub use crate::job::progress::{Counters, Progress};
-pub use crate::job::source_position::{SourceOffset, Segment, TailFingerprint};
+pub use crate::job::source_position::{Segment, SourceOffset, TailFingerprint};
 pub use crate::time::clock::{Clock, ManualClock, SystemClock, Timestamp, rfc3339};
-pub use external_status::{NextPoll, ExternalStatus};
+pub use external_status::{ExternalStatus, NextPoll};
 pub use json::{on_one_line, value_hash};
 pub use lock_holder::{LockHolder, is_alive, lock_owner};
 pub use name::{Address, Name};
@@ -40,5 +40,7 @@ pub use crate::job::sink_position::SinkPosition;
 pub use crate::time::schedule::{Cron, LATE, Missed, Schedule};
 pub use crate::units::{format_duration, format_size, grouped, parse_duration, parse_size};
 pub use rate::{Rate, format_rate, parse_rate};
-pub use retry_policy::{Backoff, Decision, Exhausted, Jitter, RetryPolicy, OnExhausted, FailedTry, FailureClass};
+pub use retry_policy::{
+    Backoff, Decision, Exhausted, FailedTry, FailureClass, Jitter, OnExhausted, RetryPolicy,
+};
 pub use secret::Secret;

@@ -201,7 +201,7 @@ impl CrashGuard {
     /// These jobs are accounted for, durably. Those that were set aside are forgotten, and attempted
     /// like any other where somebody puts them back.
     pub fn settle(&self, span: &AttemptSpan) {
-        self.0.absolve(span);
+        self.0.clear(span);
     }
 }
 
@@ -251,7 +251,7 @@ impl<'a> SuspectRun<'a> {
 impl SuspectRun<'_> {
     /// This job halts its step, and so was answered: somebody looks at it before the next attempt.
     pub fn forget(&self, job: &AttemptSpan) {
-        self.slot.shared.absolve(job);
+        self.slot.shared.clear(job);
     }
 }
 
@@ -260,7 +260,7 @@ impl Drop for AttemptGuard<'_> {
         let shared = &self.slot.shared;
         shared.write_cells(self.slot.offset, &[0; SLOT_BYTES][..self.bytes]);
         if let Some(job) = &self.absolves {
-            shared.absolve(job);
+            shared.clear(job);
         }
     }
 }
@@ -274,7 +274,7 @@ impl Shared {
         if self.is_unsuspicious() { (0, false) } else { self.suspects().crashes(job) }
     }
 
-    fn absolve(&self, span: &AttemptSpan) {
+    fn clear(&self, span: &AttemptSpan) {
         if self.is_unsuspicious() {
             return;
         }

@@ -44,18 +44,20 @@ mod faulty_disk;
 pub(crate) mod transfer;
 
 pub use crate::api::completion::CompletionRecord;
-pub use crate::api::parked_job::{NewParkedJob, ParkedJob, ParkedKey, JobForm, NEVER, ParkReason};
+pub use crate::api::parked_job::{JobForm, NO_DUE_TIME, NewParkedJob, ParkReason, ParkedJob, ParkedKey};
 pub use crate::codec::block::Block;
 pub use crate::codec::job_metadata::Details;
-pub use crate::crash_guard::{AttemptGuard, CrashGuard, SuspectRun, BatchMode, WorkerSlot, AttemptSpan, SuspectVerdict};
+pub use crate::crash_guard::{
+    AttemptGuard, AttemptSpan, BatchMode, CrashGuard, SuspectRun, SuspectVerdict, WorkerSlot,
+};
 pub use crate::database::catch_panics::answers_panics;
 pub use crate::database::compact::{Compacted, compact};
-pub use crate::database::dedupe::{DedupeRecord, DedupeOutcome};
+pub use crate::database::dedupe::{DedupeOutcome, DedupeRecord};
 pub use crate::database::disk::Disk;
 pub use crate::database::generations::GenerationRecord;
 pub use crate::database::open::{open, open_disk, open_existing};
 pub use crate::database::pauses::Pause;
-pub use crate::database::read::{DetailedBatch, StoredOutput, OutputOrigin, QueueState, Store};
+pub use crate::database::read::{DetailedBatch, OutputOrigin, QueueState, Store, StoredOutput};
 pub use crate::database::retention::{Trim, TrimWhen, Trimmed};
 pub use crate::database::scan::ParkedJobs;
 pub use crate::database::snapshots::{Snapshot, SnapshotInput, SnapshotKey};

@@ -17,7 +17,7 @@ use tidegate_plugin::Level;
 use super::description::Description;
 use super::image::Image;
 use super::in_process::Journal;
-use super::isolated::parent::{ChildState, ChildProcess};
+use super::isolated::parent::{ChildProcess, ChildState};
 use super::isolated::protocol::{ChildAnswer, ChildRole};
 use super::isolated::seal::random_key;
 use tidegate_config::shown;

@@ -32,8 +32,8 @@ use std::time::{Duration, Instant};
 use tidegate_plugin::{Cause, Failure, FailureKind, Job, Level, Outputs, Step};
 
 use self::deaths::{Culprit, Deaths};
-use self::parent::{ChildState, ChildProcess};
-use self::protocol::{ChildAnswer, Jobs, ChildRole, StepSetup};
+use self::parent::{ChildProcess, ChildState};
+use self::protocol::{ChildAnswer, ChildRole, Jobs, StepSetup};
 use self::seal::random_key;
 use super::description::Offered;
 use super::image::Image;

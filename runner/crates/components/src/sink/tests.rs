@@ -86,7 +86,11 @@ impl World {
     }
 }
 
-fn open(path: &Path, on_mismatch: OnMismatch, stored: Option<&SinkPosition>) -> Result<SinkWriter, SinkError> {
+fn open(
+    path: &Path,
+    on_mismatch: OnMismatch,
+    stored: Option<&SinkPosition>,
+) -> Result<SinkWriter, SinkError> {
     let spec = FileSink { path: path.to_owned(), format: SinkFormat::Ndjson, on_mismatch };
     SinkWriter::open(&Address::parse("quakes/report").unwrap(), &SinkKind::File(spec), stored)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_plugin::Payloads;
 
 use super::codec::{Codec, head};
-use tidegate_model::{Batch, Fault, LineRun, SourceOffset, LineNumbers};
+use tidegate_model::{Batch, Fault, LineNumbers, LineRun, SourceOffset};
 
 /// How much one batch may hold. It always holds one job, however large.
 #[derive(Clone, Copy, Debug)]

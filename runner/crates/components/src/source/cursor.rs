@@ -251,7 +251,12 @@ impl Cursor {
     }
 
     /// Passes over the rest of a record that is too long; `false` where the window ends before it.
-    fn pass_long(&mut self, stream: &mut ByteWindow, draft: &mut BatchBuilder, end: Option<SourceOffset>) -> bool {
+    fn pass_long(
+        &mut self,
+        stream: &mut ByteWindow,
+        draft: &mut BatchBuilder,
+        end: Option<SourceOffset>,
+    ) -> bool {
         let window = visible(stream, end);
         let newline = if matches!(self.codec, Codec::Bytes { .. }) { None } else { memchr(b'\n', window) };
         let passed = newline.map_or(window.len(), |newline| newline + 1);

@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Shared;
-use super::batch_builder::{BatchLimit, BatchBuilder};
+use super::batch_builder::{BatchBuilder, BatchLimit};
 use super::byte_window::ByteWindow;
 use super::cursor::{Cursor, CursorError};
 use super::error::SourceError;
 use super::files::{FileId, begins_like, find_again, goes_on_like, is_gzip};
 use tidegate_config::DataFormat;
 use tidegate_model::log_target;
-use tidegate_model::{Batch, Form, SourceOffset, Segment};
+use tidegate_model::{Batch, Form, Segment, SourceOffset};
 
 /// A mark is worth a row in the store after so many jobs, or so many bytes.
 const MARK_JOBS: u64 = 1024;

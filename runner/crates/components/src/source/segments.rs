@@ -14,7 +14,7 @@ use super::files::{
     FINGERPRINT_BYTES, FileId, Found, Head, Written, begins_like, is_gzip, still_begins_like,
 };
 use tidegate_model::log_target;
-use tidegate_model::{Address, SourceOffset, Segment, TailFingerprint};
+use tidegate_model::{Address, Segment, SourceOffset, TailFingerprint};
 
 pub(crate) mod copies;
 pub(crate) mod next;
@@ -219,7 +219,8 @@ impl Segments {
         if len == 0 || file.read_exact_at(&mut bytes, at.offset - len).is_err() {
             return;
         }
-        let tail = TailFingerprint { at, hash: XxHash3_64::oneshot(&bytes), len: u32::try_from(len).unwrap_or(0) };
+        let tail =
+            TailFingerprint { at, hash: XxHash3_64::oneshot(&bytes), len: u32::try_from(len).unwrap_or(0) };
         self.change(ordinal, |segment| {
             let further = segment.tail.is_none_or(|known| known.at.offset < at.offset);
             if further {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::diagnostic::span_of::locate;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::model::{Configuration, SinkKind, SourceKind};
-use crate::parse::context::{Placed, ParseContext};
+use crate::parse::context::{ParseContext, Placed};
 use tidegate_model::Address;
 use tidegate_model::suggest::nearest;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::diagnostic::span_of::locate;
 use crate::diagnostic::{Diagnostic, Diagnostics, SourceSpan};
-use crate::model::{Configuration, Input, OutputOrder, Step, InputMode, Target};
+use crate::model::{Configuration, Input, InputMode, OutputOrder, Step, Target};
 use tidegate_model::format_duration;
 
 /// A policy that waits longer than this in a step that keeps order is worth a word.

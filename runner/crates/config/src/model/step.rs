@@ -163,8 +163,8 @@ impl Step {
     /// that waits for a gate, or for somebody to finish its jobs.
     #[must_use]
     pub fn picks(&self) -> Option<Queuer> {
-        let one_by_one =
-            self.take == InputMode::From && (self.acts_outside() || self.gate.is_some() || self.monitor.is_some());
+        let one_by_one = self.take == InputMode::From
+            && (self.acts_outside() || self.gate.is_some() || self.monitor.is_some());
         self.queuer.clone().or_else(|| one_by_one.then(Queuer::for_outside))
     }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use toml::de::{DeTable, DeValue};
 
 use super::absolute_path::absolute;
-use super::context::{Placed, ParseContext, Text, Value};
+use super::context::{ParseContext, Placed, Text, Value};
 use super::keys::Kind;
 use super::not_yet_supported;
 use crate::diagnostic::{Diagnostic, SourceSpan};

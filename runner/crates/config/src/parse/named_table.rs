@@ -2,7 +2,7 @@
 //!
 //! A name of the pipeline's own file wins over the same one in tidegate.toml.
 
-use super::context::{Placed, ParseContext, Text, Value};
+use super::context::{ParseContext, Placed, Text, Value};
 use super::field::Field;
 use super::reference::name;
 use super::table::TableReader;
@@ -105,7 +105,11 @@ impl<T> Chosen<T> {
     }
 
     /// Where it stands, if that is on a shelf.
-    pub(crate) fn entry<'a>(&self, own: &'a NamedTables<T>, shared: &'a NamedTables<T>) -> Option<&'a Entry<T>> {
+    pub(crate) fn entry<'a>(
+        &self,
+        own: &'a NamedTables<T>,
+        shared: &'a NamedTables<T>,
+    ) -> Option<&'a Entry<T>> {
         match &self.way {
             Way::Named(name) => own.get(&name.value).or_else(|| shared.get(&name.value)),
             Way::Inline(_) => None,

@@ -1,6 +1,6 @@
 //! Names where they are declared, and names that refer to them.
 
-use super::context::{Placed, ParseContext, Text};
+use super::context::{ParseContext, Placed, Text};
 use super::field::Field;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::{Address, Name};

@@ -117,7 +117,11 @@ impl<'t> TableReader<'t> {
     }
 
     /// The tables under `[KIND.NAME]`, by name; says so where one of them is no table.
-    pub(crate) fn named(&self, reading: &mut ParseContext<'_>, kind: &'static str) -> Vec<(Text, &'t Value<'t>)> {
+    pub(crate) fn named(
+        &self,
+        reading: &mut ParseContext<'_>,
+        kind: &'static str,
+    ) -> Vec<(Text, &'t Value<'t>)> {
         let Some(field) = self.field(kind) else { return Vec::new() };
         let before = reading.diagnostics.len();
         let Some(table) = field.table(reading) else {

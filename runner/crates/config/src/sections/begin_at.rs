@@ -11,7 +11,12 @@ use crate::parse::table::TableReader;
 const WORDS: [(&str, BeginAt); 2] = [("oldest", BeginAt::Oldest), ("newest", BeginAt::Newest)];
 
 /// Of a step, or of a sink that takes jobs; `take` says how many inputs it has.
-pub(crate) fn read(reading: &mut ParseContext<'_>, kind: Kind, section: &TableReader<'_>, take: InputMode) -> BeginAt {
+pub(crate) fn read(
+    reading: &mut ParseContext<'_>,
+    kind: Kind,
+    section: &TableReader<'_>,
+    take: InputMode,
+) -> BeginAt {
     let Some(field) = section.field("begin_at") else { return BeginAt::default() };
     let begin_at = match field.value().get_ref() {
         DeValue::String(text) if text.parse::<u64>().is_ok() => {

@@ -10,7 +10,8 @@ use crate::parse::reference::{Reference, name, reference};
 use crate::parse::table::TableReader;
 use tidegate_model::suggest::listed;
 
-const WAYS: [(&str, InputMode); 3] = [("from", InputMode::From), ("join", InputMode::Join), ("alts", InputMode::Alts)];
+const WAYS: [(&str, InputMode); 3] =
+    [("from", InputMode::From), ("join", InputMode::Join), ("alts", InputMode::Alts)];
 
 /// What a step takes from or gives to, by binding; one with an empty binding where it is one name.
 pub(crate) type Bound = Vec<(String, Reference)>;
@@ -69,7 +70,8 @@ fn several(reading: &mut ParseContext<'_>, field: Field<'_>, take: InputMode) ->
         return Vec::new();
     };
     let bound = bindings(reading, key, table);
-    let does = if take == InputMode::Join { "waits for one job of each" } else { "takes whichever has one first" };
+    let does =
+        if take == InputMode::Join { "waits for one job of each" } else { "takes whichever has one first" };
     match table.len() {
         0 => {
             let help = format!("it {does}: `{key} = {{ a = \"a\", b = \"b\" }}`");
@@ -103,7 +105,11 @@ fn bindings(reading: &mut ParseContext<'_>, key: &str, table: &DeTable<'_>) -> B
     bound
 }
 
-fn two_ways(reading: &ParseContext<'_>, section: &TableReader<'_>, written: &[(Field<'_>, InputMode)]) -> Diagnostic {
+fn two_ways(
+    reading: &ParseContext<'_>,
+    section: &TableReader<'_>,
+    written: &[(Field<'_>, InputMode)],
+) -> Diagnostic {
     let keys = listed(written.iter().map(|(field, _)| field.name), "and");
     let message = format!("`{}` takes its jobs in {} ways: {keys}", section.title, written.len());
     let mut places: Vec<_> = written.iter().map(|(field, _)| field.place(reading)).collect();

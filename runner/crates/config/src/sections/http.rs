@@ -29,7 +29,11 @@ pub(crate) fn options(reading: &mut ParseContext<'_>, field: Field<'_>) -> Optio
 }
 
 /// What a table says that describes a request.
-pub(crate) fn request(reading: &mut ParseContext<'_>, kind: Kind, section: &TableReader<'_>) -> Option<HttpRequest> {
+pub(crate) fn request(
+    reading: &mut ParseContext<'_>,
+    kind: Kind,
+    section: &TableReader<'_>,
+) -> Option<HttpRequest> {
     let before = reading.diagnostics.len();
     let help = "say what to ask: `url = \"https://host/path/{field}\"`";
     let url = section.required(reading, "url", help).and_then(|field| url(reading, field));

@@ -15,7 +15,7 @@ use super::step::{self, StepDeclaration};
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
 use crate::model::DeliveryGuarantee;
-use crate::parse::context::{Placed, ParseContext, Text};
+use crate::parse::context::{ParseContext, Placed, Text};
 use crate::parse::keys::Kind;
 use crate::parse::reference::{Reference, name, reference};
 use crate::parse::table::TableReader;
@@ -65,7 +65,11 @@ pub(crate) fn read_single(
     (settings::in_place(reading, &root), declared(reading, files, &root))
 }
 
-fn declared(reading: &mut ParseContext<'_>, files: &mut Files, root: &TableReader<'_>) -> Option<PipelineDeclaration> {
+fn declared(
+    reading: &mut ParseContext<'_>,
+    files: &mut Files,
+    root: &TableReader<'_>,
+) -> Option<PipelineDeclaration> {
     let (named, errors, delivery) = header(reading, root);
     let name = match &named {
         Named::Good(named, _) => Some(named.value.clone()),
@@ -103,7 +107,10 @@ enum Named {
 }
 
 /// `[pipeline]`
-fn header(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> (Named, Option<Reference>, DeliveryGuarantee) {
+fn header(
+    reading: &mut ParseContext<'_>,
+    root: &TableReader<'_>,
+) -> (Named, Option<Reference>, DeliveryGuarantee) {
     let section = root
         .field("pipeline")
         .and_then(|field| TableReader::open(reading, Kind::Pipeline, "[pipeline]", field.value()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::run::run;
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
-use crate::model::{ProbeConfig, Monitor};
+use crate::model::{Monitor, ProbeConfig};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::json;
@@ -35,7 +35,11 @@ pub(crate) fn gate(
 }
 
 /// `None` where something was wrong.
-pub(crate) fn monitor(reading: &mut ParseContext<'_>, files: &mut Files, field: Field<'_>) -> Option<Monitor> {
+pub(crate) fn monitor(
+    reading: &mut ParseContext<'_>,
+    files: &mut Files,
+    field: Field<'_>,
+) -> Option<Monitor> {
     let before = reading.diagnostics.len();
     if let Some(script) = field.value().get_ref().as_str() {
         let message = "`monitor` should be a table, but is a text";

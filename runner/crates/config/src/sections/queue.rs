@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::diagnostic::SourceSpan;
 use crate::model::{Meta, Retain};
-use crate::parse::context::{Placed, ParseContext, Text, Value};
+use crate::parse::context::{ParseContext, Placed, Text, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::Kind;
 use crate::parse::reference::name;
@@ -19,7 +19,8 @@ enum MetaField {
     Transaction,
 }
 
-const TOLD: [(&str, MetaField); 3] = [("index", MetaField::Index), ("time", MetaField::Time), ("tx", MetaField::Transaction)];
+const TOLD: [(&str, MetaField); 3] =
+    [("index", MetaField::Index), ("time", MetaField::Time), ("tx", MetaField::Transaction)];
 
 /// A queue as it was written.
 #[derive(Debug)]
@@ -34,7 +35,11 @@ pub(crate) struct QueueDeclaration {
     pub(crate) of_steps: Vec<(&'static str, SourceSpan)>,
 }
 
-pub(crate) fn read(reading: &mut ParseContext<'_>, key: &Text, value: &Value<'_>) -> Option<QueueDeclaration> {
+pub(crate) fn read(
+    reading: &mut ParseContext<'_>,
+    key: &Text,
+    value: &Value<'_>,
+) -> Option<QueueDeclaration> {
     let name = name(reading, "queue", key);
     reading.names_missing |= name.is_none();
     let section = TableReader::open(reading, Kind::Queue, &format!("[queue.{}]", key.value), value)?;

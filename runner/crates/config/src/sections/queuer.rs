@@ -106,7 +106,11 @@ fn refuse_what_is_not_meant(reading: &mut ParseContext<'_>, section: &TableReade
 }
 
 /// Reads the keys of every strategy, so that all mistakes are told.
-fn strategy(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Option<Word>) -> Option<Strategy> {
+fn strategy(
+    reading: &mut ParseContext<'_>,
+    section: &TableReader<'_>,
+    word: Option<Word>,
+) -> Option<Strategy> {
     let delay_window = section.field("delay_window").and_then(|field| duration(reading, field));
     let (reads, writes) = (path(reading, section, "reads"), path(reading, section, "writes"));
     let priority = path(reading, section, "priority");

@@ -7,7 +7,9 @@ use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::Kind;
 use crate::parse::table::TableReader;
-use tidegate_model::{Backoff, Jitter, RetryPolicy, OnExhausted, FailureClass, format_duration, parse_duration};
+use tidegate_model::{
+    Backoff, FailureClass, Jitter, OnExhausted, RetryPolicy, format_duration, parse_duration,
+};
 
 /// A backoff, before the delays of a list are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,7 +98,12 @@ fn refuse_what_is_not_meant(reading: &mut ParseContext<'_>, section: &TableReade
     }
 }
 
-fn delays(reading: &mut ParseContext<'_>, section: &TableReader<'_>, growth: Growth, policy: &mut RetryPolicy) {
+fn delays(
+    reading: &mut ParseContext<'_>,
+    section: &TableReader<'_>,
+    growth: Growth,
+    policy: &mut RetryPolicy,
+) {
     if let Some(initial) = section.field("initial").and_then(|field| duration(reading, field)) {
         policy.initial = initial;
     }

@@ -8,7 +8,7 @@ use crate::check::on_disk;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::model::push_source::PushSource;
 use crate::model::{DataFormat, FileSource, SourceKind};
-use crate::parse::context::{Placed, ParseContext, Text, Value};
+use crate::parse::context::{ParseContext, Placed, Text, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::Kind;
 use crate::parse::reference::name;
@@ -43,7 +43,11 @@ pub(crate) enum Supply {
     Push(Option<PushSource>),
 }
 
-pub(crate) fn read(reading: &mut ParseContext<'_>, key: &Text, value: &Value<'_>) -> Option<SourceDeclaration> {
+pub(crate) fn read(
+    reading: &mut ParseContext<'_>,
+    key: &Text,
+    value: &Value<'_>,
+) -> Option<SourceDeclaration> {
     let name = name(reading, "source", key);
     reading.names_missing |= name.is_none();
     let title = format!("[source.{}]", key.value);

@@ -11,8 +11,10 @@ use super::retry;
 use super::run::run;
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
-use crate::model::{BeginAt, ProbeConfig, Limits, Monitor, Processor, DeliveryGuarantee, Queuer, StepFilter, InputMode};
-use crate::parse::context::{Placed, ParseContext, Text, Value};
+use crate::model::{
+    BeginAt, DeliveryGuarantee, InputMode, Limits, Monitor, ProbeConfig, Processor, Queuer, StepFilter,
+};
+use crate::parse::context::{ParseContext, Placed, Text, Value};
 use crate::parse::field::Field;
 use crate::parse::json;
 use crate::parse::keys::Kind;
@@ -141,7 +143,11 @@ pub(crate) fn read(
 }
 
 /// `delivery`, of a step or as the default of a pipeline.
-pub(crate) fn delivery(reading: &mut ParseContext<'_>, kind: Kind, section: &TableReader<'_>) -> Option<DeliveryGuarantee> {
+pub(crate) fn delivery(
+    reading: &mut ParseContext<'_>,
+    kind: Kind,
+    section: &TableReader<'_>,
+) -> Option<DeliveryGuarantee> {
     section.field("delivery")?.choice(reading, kind, &PROMISES)
 }
 

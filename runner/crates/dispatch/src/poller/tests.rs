@@ -140,8 +140,12 @@ fn what_was_not_asked_for_is_discarded() {
         play.pend(key, "");
     }
     assert_eq!(play.at(5000), "ask #0 1+2");
-    let answers =
-        [(3, ExternalStatus::Committed), (9, ExternalStatus::Committed), (1, ExternalStatus::Valid), (1, ExternalStatus::Committed)];
+    let answers = [
+        (3, ExternalStatus::Committed),
+        (9, ExternalStatus::Committed),
+        (1, ExternalStatus::Valid),
+        (1, ExternalStatus::Committed),
+    ];
     assert_eq!(play.answer(0, &answers), "discarded 3, ask #1 3");
     assert_eq!(play.monitor.status(JobKey(1)), Some(ExternalStatus::Valid));
     // Late answers are discarded.
@@ -231,7 +235,10 @@ fn what_is_told_while_it_is_asked_for_holds_against_the_answer() {
     assert_eq!(play.at(5000), "ask #0 1+2");
     let told = PollerEvent::Told { key: JobKey(1), status: ExternalStatus::Committed };
     assert_eq!(play.on(told), "1 committed");
-    assert_eq!(play.answer(0, &[(1, ExternalStatus::Invalid), (2, ExternalStatus::Pending)]), "1 not invalid from committed");
+    assert_eq!(
+        play.answer(0, &[(1, ExternalStatus::Invalid), (2, ExternalStatus::Pending)]),
+        "1 not invalid from committed"
+    );
     assert_eq!(play.at(10_000), "ask #1 2");
     // A job that is reset meanwhile is polled with the others again.
     assert_eq!(play.on(PollerEvent::Told { key: JobKey(2), status: ExternalStatus::Unknown }), "2 unknown");

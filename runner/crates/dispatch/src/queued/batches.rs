@@ -223,7 +223,7 @@ impl QueuedStep {
                 }
             };
             // An unfinished job is in the store as a parked job, and is not read again.
-            if key.is_fresh() && !self.progress.has(key.0) {
+            if key.is_fresh() && !self.progress.is_done(key.0) {
                 through.push((key.0, key.0));
                 self.let_go(key.0, commands);
             }

@@ -47,6 +47,6 @@ impl QueuedStep {
 
     /// Number of jobs of the queue, up to its last index `head`, that are neither read nor finished.
     fn unread(&self, head: u64) -> u64 {
-        self.progress.open(self.input.next, head)
+        self.progress.count_open(self.input.next, head)
     }
 }

@@ -29,7 +29,7 @@ impl QueuedStep {
         self.input.skip_to(first + jobs as u64);
         if self.feed == Some(InputKind::Source) && self.end < Halting::Halted {
             let end = first + jobs as u64;
-            let through = (first..end).filter(|&index| self.progress.has(index)).count();
+            let through = (first..end).filter(|&index| self.progress.is_done(index)).count();
             if through < jobs {
                 self.held += bytes;
                 self.reads.insert(first, ReadState { read, bytes, end, left: jobs - through });
@@ -79,7 +79,7 @@ impl QueuedStep {
 
     pub(crate) fn let_in(&mut self, card: &JobAttributes<'_>, state: WaitingState) {
         let index = card.key.0;
-        if !(card.key.is_fresh() && (self.progress.has(index) || self.withheld.contains(&index))) {
+        if !(card.key.is_fresh() && (self.progress.is_done(index) || self.withheld.contains(&index))) {
             // A job that is in the waiting room already stays unchanged.
             let _ = self.room.add(card.clone(), state);
         }

@@ -6,7 +6,7 @@ use tidegate_plugin::{Failure, FailureKind};
 use super::input::BatchInput;
 use super::job_builder::{BatchCursor, JobBuilder, JobInput};
 use tidegate_model::Address;
-use tidegate_store::{BatchMode, WorkerSlot, AttemptSpan, SuspectVerdict};
+use tidegate_store::{AttemptSpan, BatchMode, SuspectVerdict, WorkerSlot};
 
 /// Crash guard of one batch while it runs.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ mod tests {
     use crate::batch::input::{BatchSlice, RedeliveredJob};
     use tidegate_config::{Configuration, LoadOptions, load};
     use tidegate_model::{Batch, Timestamp};
-    use tidegate_store::{ParkedJob, ParkedKey, JobForm};
+    use tidegate_store::{JobForm, ParkedJob, ParkedKey};
 
     /// Steps with `left` and `right` as inputs of each kind.
     const PIPELINE: &str = "[pipeline]\nname = \"p\"\nerrors = \"failed\"\n\
@@ -241,6 +241,9 @@ mod tests {
     fn reads_with_a_gap_between_them_are_two_spans() {
         let (whole, _) = seen("alone", vec![portion(0, 1, 0, 2), portion(0, 7, 0, 1)]);
         let step = address("alone");
-        assert_eq!(whole, [AttemptSpan::new(&step, &[("p/right", 1)], 2), AttemptSpan::new(&step, &[("p/right", 7)], 1)]);
+        assert_eq!(
+            whole,
+            [AttemptSpan::new(&step, &[("p/right", 1)], 2), AttemptSpan::new(&step, &[("p/right", 7)], 1)]
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::commit::request::{BatchJobs, InputSpan};
 use crate::processor::monitor_protocol::JobVerdict;
-use tidegate_model::{Batch, SourceOffset, Segment, Timestamp};
+use tidegate_model::{Batch, Segment, SourceOffset, Timestamp};
 use tidegate_store::{ParkedJob, ParkedKey};
 
 /// Jobs of one read.

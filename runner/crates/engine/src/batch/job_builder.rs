@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::input::{BatchInput, BatchSlice, FailedAttempt, RedeliveredJob};
 use super::provenance;
 use tidegate_components::script::json;
-use tidegate_config::{Configuration, Input, Meta, Step, InputMode};
+use tidegate_config::{Configuration, Input, InputMode, Meta, Step};
 use tidegate_model::{Address, Batch, DeliveryHash, Form, HashPrefix, Timestamp, delivery_hash};
 use tidegate_store::{CompletionRecord, JobForm};
 
@@ -124,7 +124,8 @@ impl JobBuilder {
     ) -> Option<JobInput<'a>> {
         walk.advance(self.inputs.len())?;
         // Fast path: a single job without provenance, which is the most frequent case.
-        if let (InputMode::From, &[place @ InputCell { returned: None, batch, .. }]) = (self.take, &walk.row[..])
+        if let (InputMode::From, &[place @ InputCell { returned: None, batch, .. }]) =
+            (self.take, &walk.row[..])
             && !carries
         {
             let index = place.index();
@@ -325,12 +326,12 @@ impl<'a> JobInput<'a> {
 
     /// Handle under which an external system has it.
     pub(crate) fn handle(&self) -> Option<&str> {
-        self.row.iter().find_map(|place| Some(place.returned?.job.standing.outside()?.0))
+        self.row.iter().find_map(|place| Some(place.returned?.job.reason.outside()?.0))
     }
 
     /// External completion that is to be delivered now.
     pub(crate) fn completion(&self) -> Option<&CompletionRecord> {
-        self.row.iter().find_map(|place| place.returned?.job.standing.outside()?.2)
+        self.row.iter().find_map(|place| place.returned?.job.reason.outside()?.2)
     }
 
     /// Inputs that have a job here, each with the index.

@@ -11,7 +11,7 @@ use crate::commit::request::OutputBlock;
 use crate::step::stats::BlockCause;
 use tidegate_dispatch::{BatchCut, Failed, JobOutcome};
 use tidegate_model::{Counters, DeliveryHash, Timestamp};
-use tidegate_store::{NewParkedJob, DedupeOutcome, AttemptSpan};
+use tidegate_store::{AttemptSpan, DedupeOutcome, NewParkedJob};
 
 /// Result of a batch.
 #[derive(Debug, Default)]

@@ -7,10 +7,10 @@ use tidegate_plugin::{Cause, Failure, FailureKind};
 use super::job_builder::JobInput;
 use super::result::HaltReason;
 use tidegate_components::script::json;
-use tidegate_config::{Configuration, GateRef, DeliveryGuarantee, Step};
+use tidegate_config::{Configuration, DeliveryGuarantee, GateRef, Step};
 use tidegate_dispatch::DurabilityBarrier;
-use tidegate_model::{Address, Decision, Form, RetryPolicy, OnExhausted, Timestamp, FailedTry, FailureClass};
-use tidegate_store::{NewParkedJob, ParkedJob, JobForm, NEVER, ParkReason};
+use tidegate_model::{Address, Decision, FailedTry, FailureClass, Form, OnExhausted, RetryPolicy, Timestamp};
+use tidegate_store::{JobForm, NO_DUE_TIME, NewParkedJob, ParkReason, ParkedJob};
 
 /// Time for which a step starts nothing if a job finds the gate closed and the step has no check interval.
 const GATE_EVERY: Duration = Duration::from_secs(5);
@@ -210,7 +210,7 @@ pub(crate) fn started(step: &Address, item: &JobInput<'_>, now: Timestamp) -> Ne
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
         to: item.to.map(str::to_owned),
         last_error: last_error(item),
-        standing: ParkReason::Started,
+        reason: ParkReason::Started,
         ..parked(item)
     };
     NewParkedJob { step: step.clone(), due: now, job }
@@ -232,10 +232,10 @@ pub(crate) fn pending(step: &Address, item: &JobInput<'_>, handle: &str, now: Ti
     let job = ParkedJob {
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
-        standing: ParkReason::Pending { handle: handle.to_owned(), since: now },
+        reason: ParkReason::Pending { handle: handle.to_owned(), since: now },
         ..parked(item)
     };
-    NewParkedJob { step: step.clone(), due: NEVER, job }
+    NewParkedJob { step: step.clone(), due: NO_DUE_TIME, job }
 }
 
 /// Row of a job that waits to be submitted again, because the external system does not know it.
@@ -244,7 +244,7 @@ pub(crate) fn resubmit(step: &Address, item: &JobInput<'_>, now: Timestamp) -> N
         attempt: item.attempt,
         first_attempt: item.first_attempt,
         last_error: last_error(item),
-        standing: ParkReason::Started,
+        reason: ParkReason::Started,
         ..parked(item)
     };
     NewParkedJob { step: step.clone(), due: now, job }
@@ -258,12 +258,8 @@ pub(crate) fn delayed_output(
     due: Timestamp,
     payload: &[u8],
 ) -> NewParkedJob {
-    let job = ParkedJob {
-        to: Some(to.to_owned()),
-        form: JobForm::Json,
-        payload: payload.to_vec(),
-        ..parked(item)
-    };
+    let job =
+        ParkedJob { to: Some(to.to_owned()), form: JobForm::Json, payload: payload.to_vec(), ..parked(item) };
     NewParkedJob { step: step.clone(), due: in_time(due), job }
 }
 
@@ -280,7 +276,7 @@ fn parked(item: &JobInput<'_>) -> ParkedJob {
         last_error: None,
         from_error: item.put_back_from().cloned(),
         to: item.to.map(str::to_owned),
-        standing: ParkReason::Delayed,
+        reason: ParkReason::Due,
         form: form(item),
         payload: item.payload.to_vec(),
         carried: (!item.carried.is_empty()).then(|| item.carried.clone()),

@@ -22,10 +22,10 @@ use crate::processor::{ScriptGroup, SharedResources, StepContext};
 use crate::step::job_attributes::{AttributeExtractor, Lane};
 use tidegate_components::redact::Redactor;
 use tidegate_components::script::{Entry, Outlet, ScriptStep};
-use tidegate_config::{Configuration, Processor, DeliveryGuarantee, InputMode};
+use tidegate_config::{Configuration, DeliveryGuarantee, InputMode, Processor};
 use tidegate_dispatch::{DurabilityBarrier, JobOutcome};
-use tidegate_model::{Address, Clock, Counters, Form, Origins, ExternalStatus, Timestamp};
-use tidegate_store::{DedupeOutcome, WorkerSlot, Store};
+use tidegate_model::{Address, Clock, Counters, ExternalStatus, Form, Origins, Timestamp};
+use tidegate_store::{DedupeOutcome, Store, WorkerSlot};
 
 pub(crate) mod failures;
 pub(crate) mod result_builder;

@@ -9,7 +9,7 @@ use super::request::{BatchJobs, BeginBatch, Delivery, InputSpan, OutputBlock, So
 use super::sinks::Positions;
 use tidegate_config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
 use tidegate_dispatch::DurabilityBarrier;
-use tidegate_model::{SourceOffset, Progress, Segment, Timestamp};
+use tidegate_model::{Progress, Segment, SourceOffset, Timestamp};
 use tidegate_store::{Append, Changes, DedupeRecord, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
 
 /// Committed positions; lists follow the order of the configuration.
@@ -79,7 +79,7 @@ impl CommittedState {
             DurabilityBarrier::Nothing => {}
             DurabilityBarrier::Snapshot if !begin.rows.is_empty() => {
                 self.account(begin.step, &begin.jobs, page);
-                page.changes.delayed.extend(begin.rows.iter().cloned());
+                page.changes.parked.extend(begin.rows.iter().cloned());
             }
             DurabilityBarrier::Snapshot => {
                 let now = page.changes.now;
@@ -123,7 +123,7 @@ impl CommittedState {
         self.add_appends(delivery, &mut page.changes);
         self.add_places(delivery.step, &delivery.places, &mut page.changes);
         self.account(delivery.step, &delivery.jobs, page);
-        page.changes.delayed.extend(delivery.delayed.iter().cloned());
+        page.changes.parked.extend(delivery.delayed.iter().cloned());
         // Counters are stored with the first input of the batch.
         let Delivery { jobs, counters, .. } = delivery;
         let first = jobs.spans.first().map_or(0, |span| span.input);
@@ -140,7 +140,7 @@ impl CommittedState {
         if let Some(keep) = self.configuration.keeps_records(step) {
             let keep_until = later(page.changes.now, keep);
             let record = |&(hash, outcome)| DedupeRecord { hash, outcome, keep_until };
-            page.changes.deliveries.extend(delivery.outcomes.iter().map(record));
+            page.changes.dedupe_records.extend(delivery.outcomes.iter().map(record));
         }
     }
 
@@ -152,7 +152,7 @@ impl CommittedState {
         page.changes.snapshots.retain(|one| one.step != *address || !is_settled(one.number));
         let settled = self.snapshots[step].iter().filter(|one| is_settled(**one));
         let keys = settled.map(|&number| SnapshotKey { step: address.clone(), number });
-        page.changes.settled.extend(keys);
+        page.changes.done_snapshots.extend(keys);
     }
 
     fn account(&self, step: usize, jobs: &BatchJobs, page: &mut PendingCommit) {
@@ -161,7 +161,7 @@ impl CommittedState {
             let mut ranges: Vec<(u64, u64)> = spans.iter().map(range).collect();
             page.progress(self, step, spans[0].input).finish_all(&mut ranges);
         }
-        page.changes.undelayed.extend(jobs.returned.iter().cloned());
+        page.changes.unparked.extend(jobs.returned.iter().cloned());
     }
 
     /// Adds the positions of sinks.

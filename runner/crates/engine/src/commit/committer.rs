@@ -34,7 +34,7 @@ use crate::step::turn;
 use tidegate_config::{Input, QueueRef, Target};
 use tidegate_model::log_target;
 use tidegate_model::{Batch, Clock, Stamp};
-use tidegate_store::{CrashGuard, Changes, StepStop, Store, Writer};
+use tidegate_store::{Changes, CrashGuard, StepStop, Store, Writer};
 
 use self::disk_full::CommitOutcome;
 

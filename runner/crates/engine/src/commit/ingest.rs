@@ -10,7 +10,7 @@ use super::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed};
 use crate::coordinator::schedules::FiredTicks;
 use tidegate_config::{Configuration, PushSource, QueueRef, Retain};
 use tidegate_model::{DeliveryHash, Timestamp};
-use tidegate_store::{Append, Block, Changes, DedupeRecord, Details, DedupeOutcome, ReadError, Store};
+use tidegate_store::{Append, Block, Changes, DedupeOutcome, DedupeRecord, Details, ReadError, Store};
 
 /// Maximum jobs of a piece that is kept in memory for readers …
 const PIECE_JOBS: usize = 1024;
@@ -62,7 +62,7 @@ impl IngestGroup {
                 let first = ledger.heads[queue.0] + 1 + all.len() as u64;
                 let mut remember = |IdempotencyKey { hash, content, .. }: IdempotencyKey, first, jobs| {
                     known.insert(hash, KnownKey { first, jobs, content });
-                    self.keys.push((queue, hash, DedupeOutcome::Arrived { first, jobs, content }));
+                    self.keys.push((queue, hash, DedupeOutcome::Ingested { first, jobs, content }));
                 };
                 let start = all.len();
                 if before.is_empty() {
@@ -121,9 +121,9 @@ impl IngestGroup {
         let ticked = self.ticked.iter();
         let ticked =
             ticked.map(|&(queue, _, handled)| (configuration.queues[queue.0].address.clone(), handled));
-        changes.ticked.extend(ticked);
+        changes.schedule_positions.extend(ticked);
         let now = changes.now;
-        changes.deliveries.extend(self.keys.iter().map(|&(queue, hash, outcome)| {
+        changes.dedupe_records.extend(self.keys.iter().map(|&(queue, hash, outcome)| {
             let keep_until = keep_until(configuration, queue, now);
             DedupeRecord { hash, outcome, keep_until }
         }));
@@ -230,7 +230,9 @@ fn look_up(pushes: &[Push], store: &Store) -> Result<HashMap<DeliveryHash, Known
     }
     let found = store.deliveries(&hashes)?;
     let arrived = |(hash, outcome)| match outcome {
-        Some(DedupeOutcome::Arrived { first, jobs, content }) => Some((hash, KnownKey { first, jobs, content })),
+        Some(DedupeOutcome::Ingested { first, jobs, content }) => {
+            Some((hash, KnownKey { first, jobs, content }))
+        }
         _ => None,
     };
     Ok(hashes.into_iter().zip(found).filter_map(arrived).collect())

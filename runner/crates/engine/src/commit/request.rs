@@ -5,8 +5,8 @@ use tidegate_plugin::Payloads;
 use crate::coordinator::schedules::FiredTicks;
 use crate::operator::request::PendingRequest;
 use tidegate_dispatch::{BatchId, DurabilityBarrier};
-use tidegate_model::{Counters, DeliveryHash, SourceOffset, Origins, Segment};
-use tidegate_store::{Block, NewParkedJob, ParkedKey, Details, DedupeOutcome, StepStop};
+use tidegate_model::{Counters, DeliveryHash, Origins, Segment, SourceOffset};
+use tidegate_store::{Block, DedupeOutcome, Details, NewParkedJob, ParkedKey, StepStop};
 
 /// Request to the committer.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::request::{Delivery, StepChange};
-use tidegate_components::sink::{SinkWriter, SinkError};
+use tidegate_components::sink::{SinkError, SinkWriter};
 use tidegate_config::{Configuration, SinkRef, Target};
 use tidegate_model::SinkPosition;
 

@@ -71,7 +71,7 @@ impl Coordinator {
             return None;
         };
         shelf.stands(key, &row);
-        if let Some((.., Some(completion))) = job.standing.outside() {
+        if let Some((.., Some(completion))) = job.reason.outside() {
             watch.settle(key, JobVerdict::of(completion));
         }
         None

@@ -33,7 +33,7 @@ impl Coordinator {
         }
         let (state, index) = (queue_view::state(job, row.due), queue_view::index(job));
         let waiting_since = job.first_attempt.unwrap_or(now);
-        if let (Some((_, since, said)), Some(watch)) = (job.standing.outside(), &mut self.watches[step]) {
+        if let (Some((_, since, said)), Some(watch)) = (job.reason.outside(), &mut self.watches[step]) {
             watch.recall((key, index), &shelf.cards.lane(&job.payload), (since, said), now);
         }
         let Self { dispatcher, .. } = self;

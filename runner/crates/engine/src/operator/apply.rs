@@ -14,11 +14,11 @@ use super::effect::{MovedRows, RequestEffect, RowAfter, error_text};
 use super::request::{MoveSummary, ParkedJobRef, Request, RequestOutcome};
 use crate::batch::reason;
 use tidegate_components::script::json;
-use tidegate_config::{Configuration, Input, PushSource, QueueRef, Retain, InputMode};
+use tidegate_config::{Configuration, Input, InputMode, PushSource, QueueRef, Retain};
 use tidegate_model::suggest::{did_you_mean_address, listed};
 use tidegate_model::{Address, Progress, Timestamp, on_one_line};
 use tidegate_store::{
-    Append, Block, Changes, NewParkedJob, ParkedJob, ParkedKey, Details, JobForm, ParkReason, Store, Trim,
+    Append, Block, Changes, Details, JobForm, NewParkedJob, ParkReason, ParkedJob, ParkedKey, Store, Trim,
     TrimWhen,
 };
 
@@ -146,7 +146,7 @@ fn retry(
         }
         // Time 0 makes the job due even if the clock is set back later.
         let delayed = NewParkedJob { step, due: Timestamp(0), job: ParkedJob { from_error, ..job } };
-        changes.delayed.push(delayed);
+        changes.parked.push(delayed);
         handled.finish(index, index);
     }
     mark_handled(configuration, queue, handled, &mut changes);
@@ -247,7 +247,7 @@ fn replay(
     }
     for snapshot in store.snapshots(step).map_err(|error| error_text(&error))? {
         let (step, number) = (step.clone(), snapshot.number);
-        changes.settled.push(tidegate_store::SnapshotKey { step, number });
+        changes.done_snapshots.push(tidegate_store::SnapshotKey { step, number });
     }
     Ok(RequestEffect::new(changes, RequestOutcome::Replayed { from: now_at }))
 }
@@ -271,16 +271,16 @@ fn hasten(
                 moved.gone += 1;
                 RowAfter::Gone
             }
-            Some(job) if job.standing == ParkReason::Delayed && key.due > changes.now => {
+            Some(job) if job.reason == ParkReason::Due && key.due > changes.now => {
                 moved.jobs += 1;
-                changes.undelayed.push(key.clone());
-                changes.delayed.push(NewParkedJob { step: step.clone(), due: earlier(key.due), job });
-                RowAfter::Delayed(changes.delayed.len() - 1)
+                changes.unparked.push(key.clone());
+                changes.parked.push(NewParkedJob { step: step.clone(), due: earlier(key.due), job });
+                RowAfter::Delayed(changes.parked.len() - 1)
             }
             Some(job) => {
-                match job.standing {
-                    ParkReason::Pending { .. } | ParkReason::Told { .. } => moved.busy += 1,
-                    ParkReason::Delayed | ParkReason::Started => moved.gone += 1,
+                match job.reason {
+                    ParkReason::Pending { .. } | ParkReason::Completed { .. } => moved.busy += 1,
+                    ParkReason::Due | ParkReason::Started => moved.gone += 1,
                 }
                 RowAfter::Same(Box::new(job))
             }
@@ -331,7 +331,7 @@ fn mark_handled(configuration: &Configuration, queue: &Address, handled: Progres
         let (up_to, when) = (handled.watermark(), TrimWhen::Always);
         changes.trims.push(Trim { queue: queue.clone(), up_to, when, max_bytes: None });
     }
-    changes.handled.push((queue.clone(), handled));
+    changes.handled_errors.push((queue.clone(), handled));
 }
 
 /// Other queues have no failed jobs, so nothing may be removed from them. An unknown queue may have been an
@@ -350,7 +350,7 @@ fn handled(store: &Store, queue: &Address) -> Result<Progress, String> {
 
 /// Error record at `index`, unless it is handled already.
 fn error_at(store: &Store, queue: &Address, handled: &Progress, index: u64) -> Result<Vec<u8>, String> {
-    if handled.has(index) {
+    if handled.is_done(index) {
         return Err(format!("{queue}/{index} was retried or dropped already"));
     }
     let batch = store.read(queue, index, 1, usize::MAX).map_err(|error| error_text(&error))?;

@@ -17,7 +17,7 @@ use crate::commit::request::OutputBlock;
 use crate::recovery::start_position;
 use tidegate_config::{Configuration, Input, Step};
 use tidegate_model::{Address, Batch, DeliveryHash, Origins, Progress, key_hash};
-use tidegate_store::{Append, Changes, ParkedJob, DedupeRecord, DedupeOutcome, ReadError, Store};
+use tidegate_store::{Append, Changes, DedupeOutcome, DedupeRecord, ParkedJob, ReadError, Store};
 
 /// Maximum length of a handle in a reason, in characters.
 const HANDLE_MAX: usize = 200;
@@ -65,7 +65,7 @@ pub(crate) fn cancel(
     let jobs: Vec<RedeliveredJob> = rows
         .into_iter()
         .filter_map(|row| {
-            changes.undelayed.push(row.key.clone());
+            changes.unparked.push(row.key.clone());
             if wanted.drop {
                 let outcome = if row.job.to.is_some() { OUTPUT_DROPPED } else { JOB_DROPPED };
                 remember(step, &row.job.inputs, outcome, &mut changes);
@@ -138,7 +138,7 @@ fn remember(step: &Step, inputs: &[(String, u64)], outcome: DedupeOutcome, chang
         let hash = drop_hash(&step.address, input, *index);
         DedupeRecord { hash, outcome, keep_until }
     });
-    changes.deliveries.extend(records);
+    changes.dedupe_records.extend(records);
 }
 
 /// Key of the record of a drop. It is not the hash of a delivery.
@@ -202,7 +202,7 @@ fn of_rows(
 }
 
 fn is_free(job: &ParkedJob, wanted: &CancelTarget<'_>) -> bool {
-    match job.standing.status() {
+    match job.reason.status() {
         // The external system has completed the job, and the completion must be delivered.
         Some(status) => wanted.pending && status.waits(),
         // A delayed output is not a job that could run again.
@@ -227,7 +227,7 @@ fn of_input(
 ) -> Result<Vec<(u64, BatchInput)>, ReadError> {
     let mut works = Vec::new();
     for &index in indices {
-        let batch = if index == 0 || progress.has(index) {
+        let batch = if index == 0 || progress.is_done(index) {
             None
         } else {
             match store.read(input, index, 1, usize::MAX) {
@@ -272,7 +272,7 @@ fn write_records(
             item.attempt = item.attempt.saturating_sub(1);
             let outcome = if errors.is_some() { DedupeOutcome::Error } else { DedupeOutcome::Nothing };
             let record = |keep_until| DedupeRecord { hash: item.hash, outcome, keep_until };
-            amendment.changes.deliveries.extend(keep_until.map(record));
+            amendment.changes.dedupe_records.extend(keep_until.map(record));
             if errors.is_none() {
                 continue;
             }

@@ -14,11 +14,11 @@ use super::pending_index::PendingIndex;
 use super::request::{CompletionOutcome, ParkedJobRef, RequestOutcome};
 use crate::commit::committed_state::later;
 use crate::processor::monitor_protocol::JobVerdict;
-use tidegate_config::{Configuration, PluginStep, Processor, Step, InputMode};
+use tidegate_config::{Configuration, InputMode, PluginStep, Processor, Step};
 use tidegate_model::{Address, DeliveryHash, ExternalStatus, Timestamp, delivery_hash, key_hash, piece_hash};
 use tidegate_store::{
-    Changes, CompletionRecord, NewParkedJob, ParkedJob, ParkedKey, DedupeRecord, NEVER, DedupeOutcome, ReadError, ParkReason,
-    Store,
+    Changes, CompletionRecord, DedupeOutcome, DedupeRecord, NO_DUE_TIME, NewParkedJob, ParkReason, ParkedJob,
+    ParkedKey, ReadError, Store,
 };
 
 /// Time for which a completion is remembered.
@@ -136,18 +136,20 @@ pub(crate) fn complete(
     let keys: Vec<ParkedKey> = told.row.iter().map(|row| row.key(&step.address)).collect();
     let found = store.delayed(&keys).map_err(|error| error_text(&error))?.pop().flatten();
     let is_it = |job: &ParkedJob| job.inputs.iter().any(|&(_, other)| other == index);
-    let job = found.filter(is_it).filter(|job| job.standing.status().is_some_and(ExternalStatus::waits));
+    let job = found.filter(is_it).filter(|job| job.reason.status().is_some_and(ExternalStatus::waits));
     let done = |changes, completed| Ok(RequestEffect::new(changes, RequestOutcome::Completed(completed)));
     let Some(job) = job else {
         let before = store.delivery(record).map_err(|error| error_text(&error))?;
         let completed = match before {
-            Some(DedupeOutcome::Told { content: before, .. }) if before == content => CompletionOutcome::Duplicate,
-            Some(DedupeOutcome::Told { status, .. }) => CompletionOutcome::Conflict { status },
+            Some(DedupeOutcome::CompletedExternally { content: before, .. }) if before == content => {
+                CompletionOutcome::Duplicate
+            }
+            Some(DedupeOutcome::CompletedExternally { status, .. }) => CompletionOutcome::Conflict { status },
             _ => CompletionOutcome::NotPending,
         };
         return done(changes, completed);
     };
-    let (from, status) = (job.standing.status().unwrap_or(ExternalStatus::Pending), completion.status);
+    let (from, status) = (job.reason.status().unwrap_or(ExternalStatus::Pending), completion.status);
     if from == status {
         return done(changes, CompletionOutcome::Duplicate);
     }
@@ -156,25 +158,25 @@ pub(crate) fn complete(
     }
     // A job that stays pending has no due time. A completed job is due at once, even if the clock is set
     // back.
-    let due = if status.waits() { NEVER } else { Timestamp(0) };
+    let due = if status.waits() { NO_DUE_TIME } else { Timestamp(0) };
     let (step, keep_until) = (step.address.clone(), later(changes.now, KNOWN));
-    changes.undelayed.extend(keys);
-    changes.delayed.push(NewParkedJob { step, due, job: said_of(job, completion.clone()) });
-    let outcome = DedupeOutcome::Told { status, content };
-    changes.deliveries.push(DedupeRecord { hash: record, outcome, keep_until });
+    changes.unparked.extend(keys);
+    changes.parked.push(NewParkedJob { step, due, job: said_of(job, completion.clone()) });
+    let outcome = DedupeOutcome::CompletedExternally { status, content };
+    changes.dedupe_records.push(DedupeRecord { hash: record, outcome, keep_until });
     let mut amendment = RequestEffect::new(changes, RequestOutcome::Completed(CompletionOutcome::Taken));
     amendment.told = true;
     Ok(amendment)
 }
 
 fn said_of(job: ParkedJob, completion: CompletionRecord) -> ParkedJob {
-    let standing = match job.standing {
-        ParkReason::Pending { handle, since } | ParkReason::Told { handle, since, .. } => {
-            ParkReason::Told { handle, since, completion }
+    let standing = match job.reason {
+        ParkReason::Pending { handle, since } | ParkReason::Completed { handle, since, .. } => {
+            ParkReason::Completed { handle, since, completion }
         }
         other => other,
     };
-    ParkedJob { standing, ..job }
+    ParkedJob { reason: standing, ..job }
 }
 
 fn hash_of(step: &Step, inputs: &[(String, u64)]) -> DeliveryHash {

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use super::request::ParkedJobRef;
 use tidegate_config::Step;
 use tidegate_model::Address;
-use tidegate_store::{ParkedJob, ParkedKey, NEVER, ReadError, Store};
+use tidegate_store::{NO_DUE_TIME, ParkedJob, ParkedKey, ReadError, Store};
 
 /// Maximum number of rows scanned together, and of their bytes.
 const PAGE: usize = 4096;
@@ -47,7 +47,7 @@ impl PendingIndex {
         let rows = places.rows.range((input, index, 0)..=(input, index, u64::MAX));
         // There is more than one only if a job was put back while an external system had it.
         for (.., sequence) in rows.copied().collect::<Vec<_>>() {
-            let row = ParkedJobRef { due: NEVER, sequence };
+            let row = ParkedJobRef { due: NO_DUE_TIME, sequence };
             match store.delayed(&[row.key(&step.address)])?.pop().flatten() {
                 Some(job) if is_it(&job) => return Ok(Some(row)),
                 Some(_) => {}
@@ -67,11 +67,11 @@ impl StepPendingIndex {
         }
         let anew = self.last == 0;
         loop {
-            let after = ParkedKey { step: step.address.clone(), due: NEVER, sequence: self.last };
-            let found = store.due(&step.address, NEVER, Some(&after), PAGE, PAGE_BYTES)?;
+            let after = ParkedKey { step: step.address.clone(), due: NO_DUE_TIME, sequence: self.last };
+            let found = store.due(&step.address, NO_DUE_TIME, Some(&after), PAGE, PAGE_BYTES)?;
             let Some((last, _)) = found.last() else { break };
             self.last = last.sequence;
-            for (key, job) in found.iter().filter(|(_, job)| job.standing.outside().is_some()) {
+            for (key, job) in found.iter().filter(|(_, job)| job.reason.outside().is_some()) {
                 let of = |name: &str| step.inputs.iter().position(|input| input.hash_name() == name);
                 let made_of = job.inputs.iter().filter_map(|(name, index)| Some((of(name)?, *index)));
                 self.rows.extend(made_of.map(|(input, index)| (input, index, key.sequence)));

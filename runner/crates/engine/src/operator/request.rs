@@ -5,7 +5,7 @@ use std::fmt;
 use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
-use tidegate_model::{Address, NextPoll, ExternalStatus, Timestamp};
+use tidegate_model::{Address, ExternalStatus, NextPoll, Timestamp};
 use tidegate_store::{CompletionRecord, ParkedKey};
 
 /// Requested change.
@@ -36,7 +36,13 @@ pub enum Request {
     Poll { step: Address },
     /// Complete the pending job that the step made of the one at `index`. The external system has shown its
     /// token. `row` is the job's row, if the coordinator does not know it.
-    Complete { step: Address, index: u64, token: String, completion: CompletionRecord, row: Option<ParkedJobRef> },
+    Complete {
+        step: Address,
+        index: u64,
+        token: String,
+        completion: CompletionRecord,
+        row: Option<ParkedJobRef>,
+    },
 }
 
 /// Key of a parked job of a known step.

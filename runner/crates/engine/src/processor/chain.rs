@@ -16,8 +16,8 @@ use tidegate_components::http::HttpStep;
 use tidegate_components::script::json;
 use tidegate_components::script::{Entry, Outlet};
 use tidegate_config::{
-    Configuration, HttpRequest, PluginStep, Processor, Script, SinkKind, SinkRef, Step, StepFilter, InputMode,
-    Target,
+    Configuration, HttpRequest, InputMode, PluginStep, Processor, Script, SinkKind, SinkRef, Step,
+    StepFilter, Target,
 };
 
 /// Processors of a step, set up for one thread.

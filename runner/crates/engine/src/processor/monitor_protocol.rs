@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate_plugin::{Failure, FailureKind, Outputs};
 
-use tidegate_components::outputs_from_json::give;
+use tidegate_components::outputs_from_json::outputs_from_json;
 use tidegate_dispatch::JobKey;
 use tidegate_model::ExternalStatus;
 use tidegate_store::{CompletionRecord, ParkedJob, ParkedKey};
@@ -57,7 +57,7 @@ enum Job<'a> {
 /// Encodes jobs for a monitor, as JSON. Jobs that are no longer pending are left out.
 pub(crate) fn encode_query(jobs: &[(JobKey, ParkedJob)]) -> serde_json::Result<Vec<u8>> {
     let question = |(_, job): &'_ (JobKey, ParkedJob)| {
-        let (handle, since, _) = job.standing.outside()?;
+        let (handle, since, _) = job.reason.outside()?;
         let text = String::from_utf8_lossy(&job.payload);
         let index = job.inputs.first().map_or(0, |&(_, index)| index);
         Some((handle.to_owned(), text.into_owned(), index, since.0))
@@ -100,7 +100,7 @@ pub(crate) fn read(answer: &[u8], jobs: &[(JobKey, ParkedJob)]) -> Result<Status
     };
     let mut by_handle: HashMap<&str, Vec<JobKey>> = HashMap::new();
     for (key, job) in jobs {
-        if let Some((handle, ..)) = job.standing.outside() {
+        if let Some((handle, ..)) = job.reason.outside() {
             by_handle.entry(handle).or_default().push(*key);
         }
     }
@@ -178,7 +178,7 @@ impl JobVerdict {
             return Err(Failure::new(FailureKind::Rejected, reason));
         }
         if let Some(result) = &self.result {
-            let given = give(result.get().as_bytes(), outputs, "the `result`");
+            let given = outputs_from_json(result.get().as_bytes(), outputs, "the `result`");
             // The external system has finished the job, so it must not be submitted again.
             return given.map_err(|failure| Failure::new(FailureKind::Rejected, failure.message));
         }
@@ -208,7 +208,7 @@ mod tests {
             let standing = ParkReason::Pending { handle: (*handle).to_owned(), since: Timestamp(7) };
             let payload = format!("{{\"id\":{at}}}").into_bytes();
             let inputs = vec![("p/in".to_owned(), at)];
-            (JobKey(at), ParkedJob { inputs, standing, payload, ..ParkedJob::default() })
+            (JobKey(at), ParkedJob { inputs, reason: standing, payload, ..ParkedJob::default() })
         };
         (1..).zip(handles).map(job).collect()
     }

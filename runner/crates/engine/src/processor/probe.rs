@@ -10,7 +10,7 @@ use super::deadline::AttemptDeadline;
 use super::{ProcessorStage, ScriptGroup, SharedResources, StepContext};
 use tidegate_components::redact::Redactor;
 use tidegate_components::script::{Entry, Outlet};
-use tidegate_config::{Configuration, ProbeConfig, Limits, Processor, Step, StepFilter};
+use tidegate_config::{Configuration, Limits, ProbeConfig, Processor, Step, StepFilter};
 use tidegate_model::{Address, Timestamp, delivery_hash};
 
 /// Gate or monitor of a step.

@@ -16,7 +16,7 @@ use crate::runtime::message::Message;
 use tidegate_config::Configuration;
 use tidegate_model::log_target;
 use tidegate_model::{Address, Clock, Timestamp, format_duration};
-use tidegate_store::{NEVER, ReadError, ParkReason, Store};
+use tidegate_store::{NO_DUE_TIME, ParkReason, ReadError, Store};
 
 /// Minimum jump that is corrected; after a smaller one, jobs wait that much longer.
 const SET_BACK_MIN: Duration = Duration::from_secs(1);
@@ -118,11 +118,11 @@ impl SetBack {
         let last = store.delayed_sequence()?;
         let mut after = None;
         loop {
-            let page = store.due(step, NEVER, after.as_ref(), PAGE, usize::MAX)?;
+            let page = store.due(step, NO_DUE_TIME, after.as_ref(), PAGE, usize::MAX)?;
             let Some((end, _)) = page.last() else { return Ok(()) };
             after = Some(end.clone());
             let waits = page.iter().filter(|(key, job)| {
-                let is_timed = key.due < NEVER && job.standing == ParkReason::Delayed;
+                let is_timed = key.due < NO_DUE_TIME && job.reason == ParkReason::Due;
                 is_timed && key.due > self.last && key.sequence <= last
             });
             let rows: Vec<ParkedJobRef> = waits.map(|(key, _)| ParkedJobRef::of(key)).collect();

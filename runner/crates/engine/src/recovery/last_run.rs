@@ -1,7 +1,7 @@
 //! Last run: logs the plugin code that may have crashed the last run.
 
 use tidegate_components::plugin::{Setup, Setups};
-use tidegate_config::{Configuration, PluginStep, Processor, Step, InputMode};
+use tidegate_config::{Configuration, InputMode, PluginStep, Processor, Step};
 use tidegate_model::log_target;
 use tidegate_model::suggest::listed;
 use tidegate_store::CrashGuard;
@@ -40,7 +40,8 @@ fn tell_of_jobs(step: &Step, plugins: &str, attempts: &CrashGuard) -> bool {
     let inputs = step.inputs.iter().filter(|_| step.take != InputMode::Join);
     let mut told = false;
     for input in inputs {
-        let name = if step.take == InputMode::Alts { input.binding.clone() } else { input.address.to_string() };
+        let name =
+            if step.take == InputMode::Alts { input.binding.clone() } else { input.address.to_string() };
         for (first, last) in attempts.suspects(&step.address, &name) {
             let jobs = if first == last { format!("job {first}") } else { format!("jobs {first} to {last}") };
             tracing::warn!(target: log_target::ENGINE, step = %step.address, "the last run was killed or crashed while {plugins} ran {jobs} of `{}`", input.address);

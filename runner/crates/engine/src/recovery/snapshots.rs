@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::EngineError;
-use tidegate_config::{DeliveryGuarantee, Step, InputMode};
+use tidegate_config::{DeliveryGuarantee, InputMode, Step};
 use tidegate_dispatch::RecoveredBatch;
 use tidegate_model::Progress;
 use tidegate_model::log_target;
@@ -42,7 +42,7 @@ pub(crate) fn recover(
             SnapshotVerdict::AtMostOnceLost { input } => *forgone.entry(input).or_default() += snapshot.jobs,
             SnapshotVerdict::Unrecoverable(why) => *lost.entry(why).or_insert(0) += snapshot.jobs,
         }
-        changes.settled.push(SnapshotKey { step: step.address.clone(), number: snapshot.number });
+        changes.done_snapshots.push(SnapshotKey { step: step.address.clone(), number: snapshot.number });
     }
     for (why, jobs) in lost {
         tracing::warn!(
@@ -95,7 +95,9 @@ fn verdicts(
     let mut next: Vec<u64> = progress.iter().map(|progress| progress.watermark() + 1).collect();
     let verdict = |snapshot| match step.delivery {
         DeliveryGuarantee::AtMostOnce => forgone(step, progress, snapshot),
-        DeliveryGuarantee::ExactlyOnce | DeliveryGuarantee::AtLeastOnce => verdict(step, &mut next, kept, snapshot),
+        DeliveryGuarantee::ExactlyOnce | DeliveryGuarantee::AtLeastOnce => {
+            verdict(step, &mut next, kept, snapshot)
+        }
     };
     snapshots.iter().map(verdict).collect()
 }
@@ -135,7 +137,8 @@ fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> 
             }
         }
     }
-    if (step.take == InputMode::Join) != (inputs.len() > 1) || step.take == InputMode::Join && inputs.len() < next.len()
+    if (step.take == InputMode::Join) != (inputs.len() > 1)
+        || step.take == InputMode::Join && inputs.len() < next.len()
     {
         return SnapshotVerdict::Unrecoverable("it joins other inputs than before".to_owned());
     }

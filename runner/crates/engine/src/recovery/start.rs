@@ -15,14 +15,14 @@ use crate::step::job_attributes::AttributeExtractor;
 use tidegate_components::sink::SinkWriter;
 use tidegate_components::source::{Reader, SourceLog};
 use tidegate_config::{
-    BeginAt, Configuration, GateRef, Input, OutputOrder, PushSource, QueueRef, SinkRef, SourceKind,
-    SourceRef, Step, InputMode, Target,
+    BeginAt, Configuration, GateRef, Input, InputMode, OutputOrder, PushSource, QueueRef, SinkRef,
+    SourceKind, SourceRef, Step, Target,
 };
 use tidegate_dispatch::{
     BatchComposition, DurabilityBarrier, InputKind, InputPlan, InputPort, QueuePlan, StepPlan, Ticker,
 };
 use tidegate_model::log_target;
-use tidegate_model::{SourceOffset, Progress, Segment, Timestamp, TokenKey};
+use tidegate_model::{Progress, Segment, SourceOffset, Timestamp, TokenKey};
 use tidegate_store::{Changes, GenerationRecord, Store};
 
 /// Maximum number of jobs in a batch of a queued step.
@@ -141,7 +141,7 @@ pub(crate) fn start(
                     kept.push(firsts.get(&queue.0).copied().unwrap_or(1));
                     let let_go = firsts.get(&queue.0).map_or(0, |first| first - 1);
                     match known.last() {
-                        Some(false) => done.begin_behind(let_go),
+                        Some(false) => done.start_after(let_go),
                         _ => done.skip_to(let_go),
                     }
                     match configuration.queues[queue.0].source {
@@ -162,7 +162,8 @@ pub(crate) fn start(
             changes.progress.push((step.address.clone(), address, accounted[input].clone()));
         }
         snapshots.push(redo.iter().map(|redo| redo.number).collect());
-        let gather = if step.take == InputMode::Join { BatchComposition::Zip } else { BatchComposition::Merge };
+        let gather =
+            if step.take == InputMode::Join { BatchComposition::Zip } else { BatchComposition::Merge };
         let picking = picking(configuration, step, done_by_input.first());
         // The parked jobs of a queued step are added one by one.
         let due = match picking {
@@ -196,10 +197,10 @@ pub(crate) fn start(
     let news = changes.generation.is_some()
         || changes.begins_run
         || changes.token_key.is_some()
-        || !changes.settled.is_empty()
+        || !changes.done_snapshots.is_empty()
         || !changes.progress.is_empty()
         || !changes.trims.is_empty()
-        || !changes.ticked.is_empty();
+        || !changes.schedule_positions.is_empty();
     Ok(Some(RecoveredState {
         progress,
         snapshots,
@@ -262,7 +263,7 @@ fn tickers(
         let last = store.ticked(&queue.address)?;
         let ticker = Ticker::new(source.schedule.clone(), source.missed, last, changes.now);
         if last != Some(ticker.handled()) {
-            changes.ticked.push((queue.address.clone(), ticker.handled()));
+            changes.schedule_positions.push((queue.address.clone(), ticker.handled()));
         }
         tickers.push((QueueRef(position), ticker));
     }

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use crate::error::Chain;
-use tidegate_components::source::{Reader, SourceLog, SourceEnd};
-use tidegate_config::{BeginAt, Configuration, Input, InputRef, QueueRef, SourceRef, Step, InputMode};
+use tidegate_components::source::{Reader, SourceEnd, SourceLog};
+use tidegate_config::{BeginAt, Configuration, Input, InputMode, InputRef, QueueRef, SourceRef, Step};
 use tidegate_dispatch::InputPlan;
 use tidegate_model::log_target;
-use tidegate_model::{SourceOffset, Progress};
+use tidegate_model::{Progress, SourceOffset};
 use tidegate_store::{Changes, ReadError, Store};
 
 /// Ends of the sources that a step starts at, or the reason for which an end is unknown.
@@ -41,7 +41,7 @@ pub fn progress(store: &Store, step: &Step, input: &InputRef) -> Result<Progress
     if is_new(store, step, input)? {
         let queue = store.queue(&input.address)?;
         let there = queue.map_or((1, 0), |queue| (queue.first, queue.head));
-        progress.begin_behind(last_skipped(step, there));
+        progress.start_after(last_skipped(step, there));
     }
     Ok(progress)
 }
@@ -78,7 +78,7 @@ pub(crate) fn source_ends(
         if !wanted {
             continue;
         }
-        known.iter().filter(|known| !known.is_at_its_beginning()).for_each(|known| {
+        known.iter().filter(|known| !known.is_untouched()).for_each(|known| {
             source.join(known.watermark() + 1);
         });
         let Some(end) = end(source, store.mark(address, u64::MAX)?, stopped) else { return Ok(None) };
@@ -87,7 +87,11 @@ pub(crate) fn source_ends(
     Ok(Some(ends))
 }
 
-fn end(source: &SourceLog, mark: Option<SourceOffset>, stopped: &AtomicBool) -> Option<Result<SourceEnd, String>> {
+fn end(
+    source: &SourceLog,
+    mark: Option<SourceOffset>,
+    stopped: &AtomicBool,
+) -> Option<Result<SourceEnd, String>> {
     let mut waits = false;
     loop {
         match source.end(mark) {
@@ -128,7 +132,7 @@ pub(crate) fn available(
 pub(crate) fn begin(step: &Step, input: &InputRef, there: (u64, u64)) -> Progress {
     let mut progress = Progress::default();
     let behind = last_skipped(step, there);
-    progress.begin_behind(behind);
+    progress.start_after(behind);
     let wanted = match step.begin_at {
         BeginAt::Index(index) => index,
         BeginAt::Oldest | BeginAt::Newest => behind + 1,
@@ -146,7 +150,7 @@ pub(crate) fn begin(step: &Step, input: &InputRef, there: (u64, u64)) -> Progres
 
 /// Logs the start positions, once they are durable.
 pub(crate) fn log_starts(opening: &Changes) {
-    let begun = opening.progress.iter().filter(|(.., progress)| progress.is_at_its_beginning());
+    let begun = opening.progress.iter().filter(|(.., progress)| progress.is_untouched());
     for (step, input, progress) in begun {
         let index = progress.watermark() + 1;
         tracing::info!(
@@ -158,8 +162,13 @@ pub(crate) fn log_starts(opening: &Changes) {
 }
 
 /// Reader of a source for a step with this progress, from the job `next` on.
-pub(crate) fn reader(source: &SourceLog, progress: &Progress, next: u64, mark: Option<SourceOffset>) -> Reader {
-    if progress.is_at_its_beginning() { source.beginner(next, mark) } else { source.reader(next, mark) }
+pub(crate) fn reader(
+    source: &SourceLog,
+    progress: &Progress,
+    next: u64,
+    mark: Option<SourceOffset>,
+) -> Reader {
+    if progress.is_untouched() { source.beginner(next, mark) } else { source.reader(next, mark) }
 }
 
 /// Warns of a join with a new input: it may pair jobs that do not belong together.

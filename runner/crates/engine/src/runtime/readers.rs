@@ -202,7 +202,7 @@ pub(crate) fn returned(due: Vec<(ParkedKey, ParkedJob)>) -> ReadBatch {
 mod tests {
     use super::*;
     use tidegate_store::testing::FaultyDisk;
-    use tidegate_store::{Changes, NewParkedJob, JobForm, open_disk};
+    use tidegate_store::{Changes, JobForm, NewParkedJob, open_disk};
 
     fn delayed(step: &Address, payload: &str) -> NewParkedJob {
         let job = ParkedJob {
@@ -224,7 +224,7 @@ mod tests {
         let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
         let step = Address::parse("p/step").unwrap();
         let delayed = vec![delayed(&step, "[1, 2, 3]"), delayed(&step, "[4]")];
-        let keys = writer.commit(&Changes { delayed, ..Changes::default() }).unwrap().delayed;
+        let keys = writer.commit(&Changes { parked: delayed, ..Changes::default() }).unwrap().delayed;
         let found = |but: &[ParkedKey]| {
             let but = but.iter().cloned().collect();
             // The limit is smaller than the first job.

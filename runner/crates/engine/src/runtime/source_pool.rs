@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use super::message::Message;
 use crate::batch::input::ReadBatch;
 use crate::error::Chain;
-use tidegate_components::source::{BatchLimit, Read, Reader, Wake, SourceWatch, Watched};
+use tidegate_components::source::{BatchLimit, Read, Reader, SourceWatch, Wake, Watched};
 use tidegate_dispatch::InputPort;
 use tidegate_model::log_target;
 

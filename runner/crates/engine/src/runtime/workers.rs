@@ -25,7 +25,7 @@ use tidegate_components::script::{Entry, STACK};
 use tidegate_config::{Configuration, GateRef};
 use tidegate_dispatch::JobKey;
 use tidegate_model::{Clock, ExternalStatus, Timestamp, TokenKey};
-use tidegate_store::{CrashGuard, ParkedJob, ParkedKey, WorkerSlot, Store};
+use tidegate_store::{CrashGuard, ParkedJob, ParkedKey, Store, WorkerSlot};
 
 /// Maximum number of workers that wait for external systems at the same time.
 const BLOCKING_POOL_MAX: usize = 256;
@@ -215,7 +215,7 @@ impl<'s> WorkerThread<'s> {
         let (keys, rows): (Vec<JobKey>, Vec<ParkedKey>) = asking.jobs.into_iter().unzip();
         let jobs = store.delayed(&rows).map_err(|error| failure(error.to_string()))?;
         // A job that is completed meanwhile is not polled.
-        let waits = |job: &ParkedJob| job.standing.status().is_some_and(ExternalStatus::waits);
+        let waits = |job: &ParkedJob| job.reason.status().is_some_and(ExternalStatus::waits);
         let jobs = keys.into_iter().zip(jobs).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
         let jobs: Vec<_> = jobs.collect();
         if jobs.is_empty() {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::twin;
-use tidegate_config::{Configuration, LoadOptions, DeliveryGuarantee, InputMode};
+use tidegate_config::{Configuration, DeliveryGuarantee, InputMode, LoadOptions};
 use tidegate_model::Address;
 
 /// Graph of steps. Addresses are `pipeline/name`.

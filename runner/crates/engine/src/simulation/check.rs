@@ -10,7 +10,7 @@ use super::model::{Carried, Delivery, Inputs, deliveries, indices, merge, next};
 use super::outcome::Ended;
 use super::outlets::{Feed, check_file, check_printed, lines};
 use super::world::World;
-use tidegate_config::{DeliveryGuarantee, QueueRef, Retain, SinkKind, SinkRef, InputMode, Target};
+use tidegate_config::{DeliveryGuarantee, InputMode, QueueRef, Retain, SinkKind, SinkRef, Target};
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::{Address, Counters};
 use tidegate_store::Store;

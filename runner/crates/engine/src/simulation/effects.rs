@@ -61,7 +61,10 @@ impl Effects {
             assert_eq!(before, item.payload, "{} has other jobs than before", item.hash);
             again += u64::from(item.put_back_from().is_none() && (item.attempt > 1 || work.before.is_some()));
         }
-        if work.is_picked || step.delivery != DeliveryGuarantee::ExactlyOnce || !step.has_effects(configuration) {
+        if work.is_picked
+            || step.delivery != DeliveryGuarantee::ExactlyOnce
+            || !step.has_effects(configuration)
+        {
             // Attempted jobs of a queued step have rows, and those of a pure step need no record.
             return again;
         }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::history::{History, Known, Pass, Row};
 use super::twin::{self, Given, Made};
-use tidegate_config::{Input, Meta, QueueRef, InputMode};
+use tidegate_config::{Input, InputMode, Meta, QueueRef};
 use tidegate_model::{Address, DeliveryHash, delivery_hash, rfc3339};
 
 /// Provenance as JSON, by queue.

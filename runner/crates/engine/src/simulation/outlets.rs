@@ -38,7 +38,8 @@ pub(crate) fn check_file(sink: &Address, lines: &[String], feeds: &[Feed<'_>]) {
     compare(&sink.to_string(), &expected, &actual, false);
     let [Feed { known, .. }] = feeds else { return };
     let into_it = known.step.outputs.iter().filter(|output| matches!(output.target, Target::Sink(_)));
-    if known.step.take != InputMode::Alts && into_it.count() == 1 && expected.iter().all(|line| !line.retried) {
+    if known.step.take != InputMode::Alts && into_it.count() == 1 && expected.iter().all(|line| !line.retried)
+    {
         let mut wanted = expected.iter().map(|line| &line.seen);
         assert!(actual.iter().all(|line| wanted.any(|one| one == line)), "{sink} is out of order");
     }

@@ -183,7 +183,7 @@ impl Requests {
                     let handled = store.handled(queue).unwrap().unwrap_or_default();
                     let before =
                         |index| self.all.iter().any(|wish| wish.granted && wish.deals_with(queue, index));
-                    errors.iter().all(|&index| handled.has(index) && !before(index))
+                    errors.iter().all(|&index| handled.is_done(index) && !before(index))
                 }
                 // There are no other requests.
                 _ => false,
@@ -200,7 +200,7 @@ impl Requests {
         }
         for ((queue, index), times) in times {
             assert_eq!(times, 1, "{queue}/{index} was handled twice");
-            assert!(store.handled(queue).unwrap().unwrap().has(index), "{queue}/{index} was handled");
+            assert!(store.handled(queue).unwrap().unwrap().is_done(index), "{queue}/{index} was handled");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use tidegate_config::{Step, InputMode};
+use tidegate_config::{InputMode, Step};
 use tidegate_model::DeliveryHash;
 
 /// Script of every scripted step. The step's `config` controls its behaviour.

@@ -9,7 +9,7 @@ use crate::recovery::start_position;
 use tidegate_config::{Configuration, Input, Step};
 use tidegate_dispatch::{JobKey, QueueSnapshot, WaitingRoom, WaitingState};
 use tidegate_model::{Address, Progress, Timestamp};
-use tidegate_store::{ParkedJob, ReadError, ParkReason, Store};
+use tidegate_store::{ParkReason, ParkedJob, ReadError, Store};
 
 /// Maximum number of jobs read together, and of their bytes.
 const PAGE: usize = 4096;
@@ -129,7 +129,7 @@ impl QueueView {
             let Some(batch) = store.read(queue, next, PAGE, PAGE_BYTES)? else { break };
             for (position, payload) in batch.payloads.iter().enumerate() {
                 let index = batch.first + position as u64;
-                if progress.has(index) || index > last {
+                if progress.is_done(index) || index > last {
                     continue;
                 }
                 let since = batch.stamp(position).map_or(Timestamp(0), |stamp| stamp.time);
@@ -148,10 +148,10 @@ impl QueueView {
 
 /// State of a parked job.
 pub(crate) fn state(job: &ParkedJob, due: Timestamp) -> WaitingState {
-    match job.standing {
-        ParkReason::Delayed => WaitingState::Delayed { until: due },
+    match job.reason {
+        ParkReason::Due => WaitingState::Delayed { until: due },
         ParkReason::Started => WaitingState::Unknown,
-        ParkReason::Pending { .. } | ParkReason::Told { .. } => WaitingState::Pending,
+        ParkReason::Pending { .. } | ParkReason::Completed { .. } => WaitingState::Pending,
     }
 }
 

@@ -4,14 +4,14 @@ use crate::recovery::start_position;
 use tidegate_config::{InputRef, Step};
 use tidegate_dispatch::Turn;
 use tidegate_model::Timestamp;
-use tidegate_store::{ParkedJob, ReadError, ParkReason, Store};
+use tidegate_store::{ParkReason, ParkedJob, ReadError, Store};
 
 /// Whether a parked job keeps its place, so that later jobs are delivered after it. A delayed output has no
 /// place. Neither has a job from an error queue, or a pending job.
 pub(crate) fn keeps(job: &ParkedJob) -> bool {
     job.to.is_none()
         && job.from_error.is_none()
-        && matches!(job.standing, ParkReason::Delayed | ParkReason::Started)
+        && matches!(job.reason, ParkReason::Due | ParkReason::Started)
 }
 
 /// The parked job of an ordered `step` that blocks the deliveries behind it, with its due time. Returns

@@ -54,7 +54,7 @@ impl Progress {
 
     /// Whether the job at `index` is accounted for.
     #[must_use]
-    pub fn has(&self, index: u64) -> bool {
+    pub fn is_done(&self, index: u64) -> bool {
         if index <= self.watermark {
             return true;
         }
@@ -64,7 +64,7 @@ impl Progress {
 
     /// How many jobs from `first` to `last`, both included, are not accounted for.
     #[must_use]
-    pub fn open(&self, first: u64, last: u64) -> u64 {
+    pub fn count_open(&self, first: u64, last: u64) -> u64 {
         let first = first.max(self.watermark + 1);
         let finished = self.finished.iter().map(|&(from, to)| (from.max(first), to.min(last)));
         let finished: u64 = finished.map(|(from, to)| (to + 1).saturating_sub(from)).sum();
@@ -77,20 +77,20 @@ impl Progress {
     }
 
     /// Begins behind `index`: jobs up to it are accounted for, since they are none of the step's.
-    pub fn begin_behind(&mut self, index: u64) {
+    pub fn start_after(&mut self, index: u64) {
         self.skip_to(index);
         self.before = self.before.max(index);
     }
 
     /// The last job that came before the step began; 0 where it began with the first.
     #[must_use]
-    pub fn before(&self) -> u64 {
+    pub fn skipped_up_to(&self) -> u64 {
         self.before
     }
 
     /// Whether the step began behind jobs, and the next one after those is still to come.
     #[must_use]
-    pub fn is_at_its_beginning(&self) -> bool {
+    pub fn is_untouched(&self) -> bool {
         self.before > 0 && self.before == self.watermark
     }
 
@@ -218,17 +218,17 @@ mod tests {
     #[test]
     fn what_came_before_the_beginning_is_accounted_for_until_it_is_wanted_after_all() {
         let mut progress = Progress::default();
-        progress.begin_behind(10);
-        assert_eq!((progress.watermark(), progress.before(), progress.open(1, 12)), (10, 10, 2));
-        assert!(progress.is_at_its_beginning());
+        progress.start_after(10);
+        assert_eq!((progress.watermark(), progress.skipped_up_to(), progress.count_open(1, 12)), (10, 10, 2));
+        assert!(progress.is_untouched());
         progress.finish(12, 12);
-        assert!(progress.is_at_its_beginning());
+        assert!(progress.is_untouched());
         progress.finish(11, 11);
-        assert!(!progress.is_at_its_beginning());
+        assert!(!progress.is_untouched());
         progress.rewind(10);
-        assert!(progress.is_at_its_beginning());
+        assert!(progress.is_untouched());
         progress.rewind(4);
-        assert_eq!((progress.watermark(), progress.before()), (4, 4));
+        assert_eq!((progress.watermark(), progress.skipped_up_to()), (4, 4));
         let stored = serde_json::to_string(&progress).unwrap();
         assert_eq!(serde_json::from_str::<Progress>(&stored).unwrap(), progress);
         assert!(!serde_json::to_string(&Progress::default()).unwrap().contains("before"));
@@ -262,10 +262,10 @@ mod tests {
                 model.extend(first..=first + more);
                 let watermark = (1..100).find(|index| !model.contains(index)).map_or(0, |gap| gap - 1);
                 let open = (7..50).filter(|index| !model.contains(index)).count();
-                prop_assert_eq!(progress.open(7, 49), open as u64);
+                prop_assert_eq!(progress.count_open(7, 49), open as u64);
                 prop_assert_eq!(progress.watermark(), watermark);
                 for index in 1..60 {
-                    prop_assert_eq!(progress.has(index), model.contains(&index));
+                    prop_assert_eq!(progress.is_done(index), model.contains(&index));
                 }
                 let mut end = watermark;
                 for &(first, last) in progress.finished() {

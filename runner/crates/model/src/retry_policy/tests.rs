@@ -71,7 +71,8 @@ fn what_is_asked_for_is_waited_and_counts_as_an_attempt() {
 
 #[test]
 fn what_cannot_get_better_is_not_tried_again() {
-    let choosy = RetryPolicy { on: vec![FailureClass::Timeout, FailureClass::Http5xx], ..RetryPolicy::default() };
+    let choosy =
+        RetryPolicy { on: vec![FailureClass::Timeout, FailureClass::Http5xx], ..RetryPolicy::default() };
     let everything = RetryPolicy::default();
     for trouble in [FailureClass::Rejected, FailureClass::Payload, FailureClass::Crashed] {
         assert_eq!(everything.next(&FailedTry { trouble, ..tried(1) }), Decision::NotRetried, "{trouble:?}");
@@ -116,7 +117,10 @@ fn failures_are_told_apart_by_what_they_came_from() {
     assert_eq!(of(busy.because(Cause::Http(429))), Some(FailureClass::Http429));
     assert_eq!(of(Failure::failed("503").because(Cause::Http(503))), Some(FailureClass::Http5xx));
     assert_eq!(of(Failure::reject("404").because(Cause::Http(404))), Some(FailureClass::Rejected));
-    assert_eq!(of(Failure::new(FailureKind::Limit, "late").because(Cause::Timeout)), Some(FailureClass::Timeout));
+    assert_eq!(
+        of(Failure::new(FailureKind::Limit, "late").because(Cause::Timeout)),
+        Some(FailureClass::Timeout)
+    );
     assert_eq!(of(Failure::new(FailureKind::Limit, "large")), Some(FailureClass::Limit));
     assert_eq!(of(Failure::failed("thrown")), Some(FailureClass::Script));
     assert_eq!(FailureClass::of(&Failure::failed("given up"), true), Some(FailureClass::Plugin));

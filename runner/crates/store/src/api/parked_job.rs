@@ -27,7 +27,7 @@ pub struct ParkedJob {
     pub from_error: Option<(Address, u64)>,
     /// The output of the step that it is for: made already, and only due later. `None`: the step runs it.
     pub to: Option<String>,
-    pub standing: ParkReason,
+    pub reason: ParkReason,
     pub form: JobForm,
     pub payload: Vec<u8>,
     /// The provenance that it carries along, as JSON text.
@@ -40,14 +40,16 @@ pub struct ParkedJob {
 pub enum ParkReason {
     /// The time when it is due.
     #[default]
-    Delayed,
+    #[serde(rename = "delayed")]
+    Due,
     /// An attempt was begun, and nothing is known of its end.
     Started,
     /// An outside system finishes it, which knows it by the handle.
     Pending { handle: String, since: Timestamp },
     /// The same, and it has said how the job stands: it is in order and goes on to wait, or that is not
     /// delivered yet.
-    Told { handle: String, since: Timestamp, completion: CompletionRecord },
+    #[serde(rename = "told")]
+    Completed { handle: String, since: Timestamp, completion: CompletionRecord },
 }
 
 impl ParkReason {
@@ -56,9 +58,9 @@ impl ParkReason {
     #[must_use]
     pub fn outside(&self) -> Option<(&str, Timestamp, Option<&CompletionRecord>)> {
         match self {
-            Self::Delayed | Self::Started => None,
+            Self::Due | Self::Started => None,
             Self::Pending { handle, since } => Some((handle, *since, None)),
-            Self::Told { handle, since, completion } => Some((handle, *since, Some(completion))),
+            Self::Completed { handle, since, completion } => Some((handle, *since, Some(completion))),
         }
     }
 
@@ -93,9 +95,9 @@ impl ParkedJob {
     /// Whether it waits for its turn at its step, and for no time any more. `due`: when it is due.
     #[must_use]
     pub fn waits_for_turn(&self, due: Timestamp, now: Timestamp) -> bool {
-        self.standing == ParkReason::Delayed && self.to.is_none() && due <= now
+        self.reason == ParkReason::Due && self.to.is_none() && due <= now
     }
 }
 
 /// When those are due that no time makes due.
-pub const NEVER: Timestamp = Timestamp(i64::MAX);
+pub const NO_DUE_TIME: Timestamp = Timestamp(i64::MAX);

@@ -16,7 +16,7 @@
 //! varint and its bytes.
 
 use crate::api::completion::CompletionRecord;
-use crate::api::parked_job::{ParkedJob, JobForm, ParkReason};
+use crate::api::parked_job::{JobForm, ParkReason, ParkedJob};
 use crate::codec::bytes::{Bytes, Wrong, put_bytes, put_varint};
 use crate::database::format::RecordKey;
 use crate::error::Cause;
@@ -66,8 +66,8 @@ pub(crate) fn seal((step, due, sequence): (u32, u64, u64), job: &ParkedJob) -> V
         out[0] |= FLAG_TO;
         put_bytes(&mut out, to.as_bytes());
     }
-    match &job.standing {
-        ParkReason::Delayed => {}
+    match &job.reason {
+        ParkReason::Due => {}
         ParkReason::Started => {
             out[0] |= FLAG_STANDING;
             out.push(STARTED);
@@ -78,7 +78,7 @@ pub(crate) fn seal((step, due, sequence): (u32, u64, u64), job: &ParkedJob) -> V
             out.extend_from_slice(&since.0.to_le_bytes());
             put_bytes(&mut out, handle.as_bytes());
         }
-        ParkReason::Told { handle, since, completion } => {
+        ParkReason::Completed { handle, since, completion } => {
             out[0] |= FLAG_STANDING;
             out.push(TOLD);
             out.extend_from_slice(&since.0.to_le_bytes());
@@ -141,7 +141,7 @@ fn parse(record: &[u8]) -> Result<ParkedJob, Wrong> {
     };
     let carried = has(FLAG_CARRIED).then(|| rest.text()).transpose()?.map(str::to_owned);
     let to = has(FLAG_TO).then(|| rest.text()).transpose()?.map(str::to_owned);
-    let standing = if has(FLAG_STANDING) { standing(&mut rest)? } else { ParkReason::Delayed };
+    let standing = if has(FLAG_STANDING) { standing(&mut rest)? } else { ParkReason::Due };
     let payload = rest.0.to_vec();
     Ok(ParkedJob {
         inputs,
@@ -150,7 +150,7 @@ fn parse(record: &[u8]) -> Result<ParkedJob, Wrong> {
         last_error,
         from_error,
         to,
-        standing,
+        reason: standing,
         form,
         payload,
         carried,
@@ -167,7 +167,7 @@ fn standing(rest: &mut Bytes<'_>) -> Result<ParkReason, Wrong> {
         TOLD => {
             let since = Timestamp(rest.u64()?.cast_signed());
             let handle = rest.text()?.to_owned();
-            Ok(ParkReason::Told { handle, since, completion: CompletionRecord::take(rest)? })
+            Ok(ParkReason::Completed { handle, since, completion: CompletionRecord::take(rest)? })
         }
         _ => Err("what it waits for is unknown"),
     }

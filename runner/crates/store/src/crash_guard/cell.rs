@@ -68,8 +68,11 @@ fn decode(cell: &[u8; CELL_BYTES]) -> Option<Suspect> {
 mod tests {
     use super::*;
 
-    const SUSPECT: Suspect =
-        Suspect { span: AttemptSpan { origin: u128::MAX - 3, first: 7, jobs: 1024 }, crashes: 2, exact: true };
+    const SUSPECT: Suspect = Suspect {
+        span: AttemptSpan { origin: u128::MAX - 3, first: 7, jobs: 1024 },
+        crashes: 2,
+        exact: true,
+    };
 
     #[test]
     fn a_cell_gives_back_what_was_put_in() {

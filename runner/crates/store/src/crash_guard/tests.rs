@@ -48,7 +48,9 @@ impl Process {
     /// Dies in the middle of a job of a batch that has suspects.
     fn die_alone(&self, job: &AttemptSpan) -> Self {
         let mut slot = self.attempts.slot();
-        let SuspectVerdict::Run(attempt) = careful(slot.begin(&[*job], 3)).attempt(job) else { panic!("set aside") };
+        let SuspectVerdict::Run(attempt) = careful(slot.begin(&[*job], 3)).attempt(job) else {
+            panic!("set aside")
+        };
         let next = self.next();
         drop(attempt);
         next

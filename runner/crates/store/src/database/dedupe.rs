@@ -29,10 +29,12 @@ pub enum DedupeOutcome {
     Nothing,
     /// Jobs came from outside under a key, of which this is the hash: so many from the index `first`
     /// on. `content` is a hash of what they were, by which the same ones are known again.
-    Arrived { first: u64, jobs: u32, content: u64 },
+    #[serde(rename = "arrived")]
+    Ingested { first: u64, jobs: u32, content: u64 },
     /// An outside system has said so of a job that was handed to it. `content` is a hash of all that it
     /// said, by which the same is known again.
-    Told { status: ExternalStatus, content: u64 },
+    #[serde(rename = "told")]
+    CompletedExternally { status: ExternalStatus, content: u64 },
 }
 
 /// A delivery to remember.
@@ -158,15 +160,15 @@ impl Record {
             DedupeOutcome::Output { jobs } => (0, jobs),
             DedupeOutcome::Error => (1, 0),
             DedupeOutcome::Nothing => (2, 0),
-            DedupeOutcome::Arrived { jobs, .. } => (3, jobs),
-            DedupeOutcome::Told { status, .. } => (4, u32::from(completion::code(status))),
+            DedupeOutcome::Ingested { jobs, .. } => (3, jobs),
+            DedupeOutcome::CompletedExternally { status, .. } => (4, u32::from(completion::code(status))),
         };
         let times = [self.time.0.to_le_bytes(), self.keep_until.0.to_le_bytes()].concat();
         let mut record = [&[kind][..], &u32::to_le_bytes(jobs), &times].concat();
-        if let DedupeOutcome::Arrived { first, content, .. } = self.outcome {
+        if let DedupeOutcome::Ingested { first, content, .. } = self.outcome {
             record.extend_from_slice(&[first.to_le_bytes(), content.to_le_bytes()].concat());
         }
-        if let DedupeOutcome::Told { content, .. } = self.outcome {
+        if let DedupeOutcome::CompletedExternally { content, .. } = self.outcome {
             record.extend_from_slice(&content.to_le_bytes());
         }
         RecordKey::Delivery(hash).seal(record)
@@ -182,7 +184,7 @@ impl Record {
             21 => (time(5), time(13)),
             37 if record[0] == 3 => {
                 let (first, jobs, content) = (u64_at(record, 21), u32_at(record, 1), u64_at(record, 29));
-                let outcome = DedupeOutcome::Arrived { first, jobs, content };
+                let outcome = DedupeOutcome::Ingested { first, jobs, content };
                 return Ok(Self { outcome, time: time(5), keep_until: time(13) });
             }
             29 if record[0] == 4 => {
@@ -190,7 +192,7 @@ impl Record {
                     let what = format!("the record {place:?} has a status that is unknown");
                     return Err(Cause::Damaged(what));
                 };
-                let outcome = DedupeOutcome::Told { status, content: u64_at(record, 21) };
+                let outcome = DedupeOutcome::CompletedExternally { status, content: u64_at(record, 21) };
                 return Ok(Self { outcome, time: time(5), keep_until: time(13) });
             }
             _ => return Err(Cause::Damaged(format!("the record {place:?} has the wrong length"))),

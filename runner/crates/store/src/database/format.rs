@@ -213,7 +213,12 @@ pub(crate) fn seal_mark(source: u32, mark: &SourceOffset) -> Vec<u8> {
 
 pub(crate) fn unseal_mark(source: u32, index: u64, stored: &[u8]) -> Result<SourceOffset, Cause> {
     let bytes: [u8; 20] = RecordKey::Mark(source, index).unseal_exact(stored)?;
-    Ok(SourceOffset { index, segment: u32_at(&bytes, 0), offset: u64_at(&bytes, 4), line: u64_at(&bytes, 12) })
+    Ok(SourceOffset {
+        index,
+        segment: u32_at(&bytes, 0),
+        offset: u64_at(&bytes, 4),
+        line: u64_at(&bytes, 12),
+    })
 }
 
 /// An error where damage hides some of the records of a table.

@@ -8,7 +8,7 @@ use redb::{
 
 use super::format::{
     Bytes, CommitRecord, DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES,
-    PROGRESS, RecordKey, QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS, names, whole,
+    PROGRESS, QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS, names, whole,
 };
 use super::{pauses, token_key};
 use crate::error::Cause;
@@ -116,7 +116,9 @@ pub(crate) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
         RecordKey::Snapshot(step, number).unseal(stored).map(drop)
     })?;
     let generations = txn.open_table(GENERATIONS)?;
-    count("generations", &generations, |number, stored| RecordKey::Generation(number).unseal(stored).map(drop))?;
+    count("generations", &generations, |number, stored| {
+        RecordKey::Generation(number).unseal(stored).map(drop)
+    })?;
     let ticks = txn.open_table(TICKS)?;
     count("ticks", &ticks, |source, stored| RecordKey::Tick(source).unseal(stored).map(drop))?;
     let counts = txn.open_table(DELAYED_COUNTS)?;

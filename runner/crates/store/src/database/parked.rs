@@ -7,7 +7,7 @@ use redb::{ReadableTable, WriteTransaction};
 
 use super::format::{self, DELAYED, DELAYED_COUNTS, META, NAMES, RecordKey, from_ordered, ordered};
 use super::read::Store;
-use crate::api::parked_job::{NewParkedJob, ParkedJob, ParkedKey, NEVER};
+use crate::api::parked_job::{NO_DUE_TIME, NewParkedJob, ParkedJob, ParkedKey};
 use crate::codec::parked_record::{is_of, record};
 pub(crate) use crate::codec::parked_record::{seal, unseal};
 use crate::error::{Cause, ReadError};
@@ -106,7 +106,7 @@ impl Store {
                 Some(after) => Bound::Excluded((id, ordered(after), u64::MAX)),
                 None => Bound::Included((id, 0, 0)),
             };
-            let end = Bound::Excluded((id, ordered(NEVER), 0));
+            let end = Bound::Excluded((id, ordered(NO_DUE_TIME), 0));
             if matches!((start, end), (Bound::Excluded(start), Bound::Excluded(end)) if start >= end) {
                 return Ok(None);
             }

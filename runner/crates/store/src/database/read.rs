@@ -13,16 +13,16 @@ use self::outputs::Pages;
 use self::parked_rows::Rows;
 use super::catch_panics::{close, guarded};
 use super::format::{
-    self, BY_HAND, CommitRecord, LOG, MARKS, META, NAMES, Names, PROGRESS, RecordKey, QUEUES, QueueRecord,
+    self, BY_HAND, CommitRecord, LOG, MARKS, META, NAMES, Names, PROGRESS, QUEUES, QueueRecord, RecordKey,
     SEGMENTS, SINKS,
 };
 use crate::codec::block::{Jobs, Wanted};
 use crate::codec::bytes::Wrong;
 use crate::codec::log_record::Value;
 use crate::error::{Cause, ReadError};
-use tidegate_model::{Address, Batch, SourceOffset, Origin, Progress, Segment, SinkPosition, Timestamp};
+use tidegate_model::{Address, Batch, Origin, Progress, Segment, SinkPosition, SourceOffset, Timestamp};
 
-pub use self::outputs::{StoredOutput, OutputOrigin};
+pub use self::outputs::{OutputOrigin, StoredOutput};
 
 /// Reads the store, from any thread. Cheap to clone.
 ///

@@ -2,7 +2,7 @@
 
 use redb::{ReadableTable, WriteTransaction};
 
-use super::format::{Bytes, LOG, NAMES, RecordKey, QUEUES, QueueRecord};
+use super::format::{Bytes, LOG, NAMES, QUEUES, QueueRecord, RecordKey};
 use super::read::Store;
 use crate::codec::log_record::Value;
 use crate::error::{Cause, ReadError};

@@ -4,7 +4,7 @@
 use std::vec;
 
 use super::read::Store;
-use crate::api::parked_job::{ParkedJob, ParkedKey, NEVER};
+use crate::api::parked_job::{NO_DUE_TIME, ParkedJob, ParkedKey};
 use crate::error::ReadError;
 use tidegate_model::{Address, Timestamp};
 
@@ -28,7 +28,7 @@ impl Store {
     /// All delayed jobs of `step`, those that no time makes due last.
     #[must_use]
     pub fn all_delayed<'a>(&'a self, step: &'a Address) -> ParkedJobs<'a> {
-        self.walk(step, None, NEVER)
+        self.walk(step, None, NO_DUE_TIME)
     }
 
     /// Those that are due by `now`.
@@ -39,15 +39,15 @@ impl Store {
 
     /// Those that are due later than `after`, or as soon and given their numbers later.
     #[must_use]
-    pub fn delayed_behind<'a>(&'a self, step: &'a Address, after: ParkedKey) -> ParkedJobs<'a> {
-        self.walk(step, Some(after), NEVER)
+    pub fn parked_after<'a>(&'a self, step: &'a Address, after: ParkedKey) -> ParkedJobs<'a> {
+        self.walk(step, Some(after), NO_DUE_TIME)
     }
 
     /// Those that no time makes due.
     #[must_use]
-    pub fn untimed<'a>(&'a self, step: &'a Address) -> ParkedJobs<'a> {
+    pub fn pending_jobs<'a>(&'a self, step: &'a Address) -> ParkedJobs<'a> {
         // Sequences begin behind 0.
-        self.walk(step, Some(ParkedKey { step: step.clone(), due: NEVER, sequence: 0 }), NEVER)
+        self.walk(step, Some(ParkedKey { step: step.clone(), due: NO_DUE_TIME, sequence: 0 }), NO_DUE_TIME)
     }
 
     fn walk<'a>(&'a self, step: &'a Address, after: Option<ParkedKey>, until: Timestamp) -> ParkedJobs<'a> {

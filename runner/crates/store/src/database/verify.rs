@@ -7,7 +7,7 @@ use redb::{ReadTransaction, ReadableTable as _};
 use super::dedupe;
 use super::format::{
     self, CommitRecord, DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES,
-    RecordKey, QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
+    QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
 };
 use super::generations::GenerationRecord;
 use super::parked;
@@ -162,7 +162,7 @@ impl VerifyReport {
             let Some(&head) = heads.get(&input) else { continue };
             let last = progress.finished().last().map_or(progress.watermark(), |&(_, last)| last);
             // A step may begin with a job that is still to come.
-            if last > head.max(progress.before()) {
+            if last > head.max(progress.skipped_up_to()) {
                 self.problems.push(format!(
                     "step `{step}` has accounted for job {last} of `{input}`, which ends at {head}"
                 ));

@@ -9,7 +9,7 @@ use super::catch_panics::guarded;
 use super::dedupe;
 use super::dedupe::DedupeRecord;
 use super::format::{
-    self, BY_HAND, CommitRecord, LOG, MARKS, PROGRESS, RecordKey, QUEUES, QueueRecord, SEGMENTS, SINKS,
+    self, BY_HAND, CommitRecord, LOG, MARKS, PROGRESS, QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS,
 };
 use super::generations;
 use super::generations::GenerationRecord;
@@ -29,7 +29,7 @@ use crate::api::parked_job::{NewParkedJob, ParkedKey};
 use crate::codec::block::{Block, Section, VALUE_RAW_BYTES_MAX};
 use crate::codec::log_record;
 use crate::error::{Cause, CommitError, OpenError};
-use tidegate_model::{Address, SourceOffset, Progress, Segment, SinkPosition, Timestamp, TokenKey};
+use tidegate_model::{Address, Progress, Segment, SinkPosition, SourceOffset, Timestamp, TokenKey};
 
 /// From this size on, in bytes, each commit also records which pages of the file are free.
 ///
@@ -65,17 +65,17 @@ pub struct Changes {
     /// Step, input, and how far the one is with the other.
     pub progress: Vec<(Address, Address, Progress)>,
     /// Error queue, and which of its jobs somebody has dealt with by hand.
-    pub handled: Vec<(Address, Progress)>,
+    pub handled_errors: Vec<(Address, Progress)>,
     pub sinks: Vec<(Address, SinkPosition)>,
     pub marks: Vec<(Address, SourceOffset)>,
     pub segments: Vec<(Address, Segment)>,
-    pub deliveries: Vec<DedupeRecord>,
+    pub dedupe_records: Vec<DedupeRecord>,
     /// Snapshots that are not needed any more.
-    pub settled: Vec<SnapshotKey>,
+    pub done_snapshots: Vec<SnapshotKey>,
     pub snapshots: Vec<Snapshot>,
     /// Delayed jobs that need not wait any more.
-    pub undelayed: Vec<ParkedKey>,
-    pub delayed: Vec<NewParkedJob>,
+    pub unparked: Vec<ParkedKey>,
+    pub parked: Vec<NewParkedJob>,
     /// Steps that shall start nothing, or go on.
     pub pauses: Vec<(Address, bool)>,
     /// A run begins: what stopped in the one before is forgotten.
@@ -87,7 +87,7 @@ pub struct Changes {
     /// The generation that begins.
     pub generation: Option<GenerationRecord>,
     /// Schedule, and up to where its ticks are handled now.
-    pub ticked: Vec<(Address, Timestamp)>,
+    pub schedule_positions: Vec<(Address, Timestamp)>,
     /// Carried out after the appends.
     pub trims: Vec<Trim>,
 }
@@ -163,7 +163,7 @@ impl Writer {
         if !self.origin.medium.disk().is_in_place() {
             return Err(CommitError::Missing { path: path.clone() });
         }
-        self.shared.rows().add(&changes.delayed, &committed.delayed);
+        self.shared.rows().add(&changes.parked, &committed.delayed);
         self.in_doubt = false;
         self.transaction = number;
         Ok(committed)
@@ -219,14 +219,14 @@ fn commit(
     let record = CommitRecord { number, time: changes.now };
     let appended = append(&txn, &changes.appends, record)?;
     write_records(&txn, changes)?;
-    snapshots::write(&txn, &changes.settled, &changes.snapshots)?;
-    let delayed = parked::write(&txn, &changes.undelayed, &changes.delayed)?;
-    dedupe::write(&txn, &changes.deliveries, record)?;
+    snapshots::write(&txn, &changes.done_snapshots, &changes.snapshots)?;
+    let delayed = parked::write(&txn, &changes.unparked, &changes.parked)?;
+    dedupe::write(&txn, &changes.dedupe_records, record)?;
     pauses::write(&txn, &changes.pauses, changes.now)?;
     stops::write(&txn, changes.begins_run, &changes.stops)?;
     token_key::write(&txn, changes.token_key.as_ref())?;
     generations::write(&txn, changes.generation)?;
-    schedules::write(&txn, &changes.ticked)?;
+    schedules::write(&txn, &changes.schedule_positions)?;
     let mut trimmed = Vec::new();
     for wanted in &changes.trims {
         trimmed.extend(trim(&txn, wanted)?);
@@ -314,7 +314,7 @@ fn write_records(txn: &WriteTransaction, changes: &Changes) -> Result<(), Cause>
         let key = (format::intern(txn, step)?, format::intern(txn, input)?);
         txn.open_table(PROGRESS)?.insert(key, &*RecordKey::Progress(key.0, key.1).seal_json(progress)?)?;
     }
-    for (queue, handled) in &changes.handled {
+    for (queue, handled) in &changes.handled_errors {
         let key = (BY_HAND, format::intern(txn, queue)?);
         txn.open_table(PROGRESS)?.insert(key, &*RecordKey::Progress(key.0, key.1).seal_json(handled)?)?;
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::verify;
-use crate::{CompletionRecord, NewParkedJob, ParkedJob, ParkedKey, JobForm, NEVER, ParkReason};
+use crate::{CompletionRecord, JobForm, NO_DUE_TIME, NewParkedJob, ParkReason, ParkedJob, ParkedKey};
 use tidegate_model::ExternalStatus;
 
 fn job(payload: &[u8]) -> ParkedJob {
@@ -28,7 +28,7 @@ fn delay(step: &str, due: i64, payload: &str) -> NewParkedJob {
 }
 
 fn delays(delayed: Vec<NewParkedJob>) -> Changes {
-    Changes { delayed, ..Changes::default() }
+    Changes { parked: delayed, ..Changes::default() }
 }
 
 fn texts(found: &[(ParkedKey, ParkedJob)]) -> Vec<&str> {
@@ -60,7 +60,7 @@ fn delayed_jobs_come_in_order_of_due_time_and_then_of_arrival() {
     assert_eq!(store.next_due(&step, Some(Timestamp(-7))).unwrap(), Some(Timestamp(0)));
     // What no time makes due is not due next.
     assert_eq!(store.next_due(&step, Some(Timestamp(5))).unwrap(), None);
-    assert_eq!(store.next_due(&step, Some(NEVER)).unwrap(), None);
+    assert_eq!(store.next_due(&step, Some(NO_DUE_TIME)).unwrap(), None);
     assert_eq!(store.next_due(&address("a/none"), None).unwrap(), None);
     assert_eq!(store.delayed_count(&step).unwrap(), 5);
 }
@@ -70,7 +70,7 @@ fn a_sequence_is_never_given_twice() {
     let disk = FaultyDisk::new();
     let (_, mut writer) = open_on(&disk);
     let committed = writer.commit(&delays(vec![delay("a/step", 1, "1"), delay("a/step", 2, "2")])).unwrap();
-    let undelayed = Changes { undelayed: committed.delayed, ..Changes::default() };
+    let undelayed = Changes { unparked: committed.delayed, ..Changes::default() };
     writer.commit(&undelayed).unwrap();
     drop(writer);
     let (store, mut writer) = open_on(&disk);
@@ -91,9 +91,9 @@ fn any_job() -> impl Strategy<Value = ParkedJob> {
     let told = (status, text(), text(), ".{0,20}", any::<i64>());
     let told = told.prop_map(|(status, result, reason, handle, since)| {
         let completion = CompletionRecord { status, result, reason };
-        ParkReason::Told { handle, since: Timestamp(since), completion }
+        ParkReason::Completed { handle, since: Timestamp(since), completion }
     });
-    let standing = prop_oneof![Just(ParkReason::Delayed), Just(ParkReason::Started), pending, told];
+    let standing = prop_oneof![Just(ParkReason::Due), Just(ParkReason::Started), pending, told];
     let origin = (
         prop::collection::vec(("[a-z/]{0,9}", any::<u64>()), 0..3),
         any::<u32>(),
@@ -115,7 +115,7 @@ fn any_job() -> impl Strategy<Value = ParkedJob> {
             last_error,
             from_error,
             to,
-            standing,
+            reason: standing,
             form,
             payload,
             carried,
@@ -145,7 +145,7 @@ proptest! {
                 model.remove(key);
             }
             let committed =
-                writer.commit(&Changes { undelayed, delayed: delayed.clone(), ..Changes::default() }).unwrap();
+                writer.commit(&Changes { unparked: undelayed, parked: delayed.clone(), ..Changes::default() }).unwrap();
             model.extend(committed.delayed.into_iter().zip(delayed.into_iter().map(|delayed| delayed.job)));
             for step in &steps {
                 let expected: Vec<_> = model.iter().filter(|(key, _)| key.step == *step).collect();
@@ -176,18 +176,18 @@ fn a_walk_meets_each_delayed_job_once_however_many_there_are() {
     // More than one page of them, and one that fills a page by itself.
     let mut jobs: Vec<_> = (0..2_500).map(|due| delay("a/step", due % 7, "x")).collect();
     jobs.push(delay("a/step", 3, &"y".repeat(3 << 20)));
-    jobs.extend((0..1_200).map(|_| delay("a/step", NEVER.0, "z")));
+    jobs.extend((0..1_200).map(|_| delay("a/step", NO_DUE_TIME.0, "z")));
     jobs.push(delay("a/other", 3, "x"));
     writer.commit(&delays(jobs)).unwrap();
     let all: Vec<ParkedKey> = store.all_delayed(&step).map(|row| row.unwrap().0).collect();
     assert_eq!(all.len(), 3_701);
     assert!(all.is_sorted());
     let (behind, after) = (&all[2_000..], all[1_999].clone());
-    assert!(store.delayed_behind(&step, after).map(|row| row.unwrap().0).eq(behind.iter().cloned()));
+    assert!(store.parked_after(&step, after).map(|row| row.unwrap().0).eq(behind.iter().cloned()));
     assert!(store.delayed_by(&step, Timestamp(3)).all(|row| row.unwrap().0.due <= Timestamp(3)));
     assert_eq!(store.delayed_by(&step, Timestamp(3)).count(), 1_430);
-    assert!(store.untimed(&step).map(|row| row.unwrap().0).eq(all[2_501..].iter().cloned()));
-    assert!(store.delayed_behind(&step, all[3_700].clone()).next().is_none());
+    assert!(store.pending_jobs(&step).map(|row| row.unwrap().0).eq(all[2_501..].iter().cloned()));
+    assert!(store.parked_after(&step, all[3_700].clone()).next().is_none());
 }
 
 #[test]

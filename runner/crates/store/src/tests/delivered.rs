@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::verify;
-use crate::{DedupeRecord, DedupeOutcome};
+use crate::{DedupeOutcome, DedupeRecord};
 use tidegate_model::DeliveryHash;
 
 fn delivered(hash: u128, outcome: DedupeOutcome, keep_until: i64) -> DedupeRecord {
@@ -10,7 +10,9 @@ fn delivered(hash: u128, outcome: DedupeOutcome, keep_until: i64) -> DedupeRecor
 }
 
 fn commit(writer: &mut Writer, now: i64, deliveries: Vec<DedupeRecord>) {
-    writer.commit(&Changes { now: Timestamp(now), deliveries, ..Changes::default() }).unwrap();
+    writer
+        .commit(&Changes { now: Timestamp(now), dedupe_records: deliveries, ..Changes::default() })
+        .unwrap();
 }
 
 fn remembered(store: &Store, hashes: impl IntoIterator<Item = u128>) -> Vec<Option<DedupeOutcome>> {
@@ -21,7 +23,7 @@ fn remembered(store: &Store, hashes: impl IntoIterator<Item = u128>) -> Vec<Opti
 #[test]
 fn an_arrival_is_remembered_with_what_it_was() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
-    let outcome = DedupeOutcome::Arrived { first: u64::MAX, jobs: u32::MAX, content: 7 };
+    let outcome = DedupeOutcome::Ingested { first: u64::MAX, jobs: u32::MAX, content: 7 };
     commit(&mut writer, 1, vec![delivered(1, outcome, 5), delivered(2, outcome, i64::MAX)]);
     assert_eq!(remembered(&store, [1, 2]), [Some(outcome), Some(outcome)]);
     commit(&mut writer, 5, Vec::new());
@@ -51,7 +53,11 @@ fn a_delivery_is_forgotten_when_its_time_is_over() {
 #[test]
 fn a_delivery_that_is_recorded_again_is_kept_for_its_later_time() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
-    commit(&mut writer, 1, vec![delivered(1, DedupeOutcome::Error, 5), delivered(2, DedupeOutcome::Error, 5)]);
+    commit(
+        &mut writer,
+        1,
+        vec![delivered(1, DedupeOutcome::Error, 5), delivered(2, DedupeOutcome::Error, 5)],
+    );
     commit(&mut writer, 2, vec![delivered(1, DedupeOutcome::Nothing, 10)]);
     commit(&mut writer, 3, vec![delivered(2, DedupeOutcome::Nothing, 4)]);
     commit(&mut writer, 6, Vec::new());
@@ -63,7 +69,11 @@ fn a_delivery_that_is_recorded_again_is_kept_for_its_later_time() {
 #[test]
 fn of_one_hash_in_one_commit_the_last_record_stands() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
-    commit(&mut writer, 1, vec![delivered(1, DedupeOutcome::Error, 9), delivered(1, DedupeOutcome::Nothing, 5)]);
+    commit(
+        &mut writer,
+        1,
+        vec![delivered(1, DedupeOutcome::Error, 9), delivered(1, DedupeOutcome::Nothing, 5)],
+    );
     assert_eq!(remembered(&store, [1]), [Some(DedupeOutcome::Nothing)]);
     commit(&mut writer, 5, Vec::new());
     assert_eq!(remembered(&store, [1]), [None]);

@@ -7,12 +7,12 @@ use proptest::prelude::*;
 use super::history::{COMMITS, assert_has_come_back, commit, run};
 use super::*;
 use crate::{
-    CompletionRecord, NewParkedJob, ParkedJob, DedupeRecord, GenerationRecord, ImportError, JobForm, DedupeOutcome, Snapshot,
-    SnapshotInput, ParkReason, Trim, TrimWhen,
+    CompletionRecord, DedupeOutcome, DedupeRecord, GenerationRecord, ImportError, JobForm, NewParkedJob,
+    ParkReason, ParkedJob, Snapshot, SnapshotInput, Trim, TrimWhen,
 };
 use crate::{export, import};
 use crate::{open, verify};
-use tidegate_model::{DeliveryHash, Origins, Progress, ExternalStatus, TokenKey};
+use tidegate_model::{DeliveryHash, ExternalStatus, Origins, Progress, TokenKey};
 
 fn exported(store: &Store) -> Vec<u8> {
     let mut out = Vec::new();
@@ -95,8 +95,15 @@ fn thing() -> impl Strategy<Value = Thing> {
         any::<u32>().prop_map(|jobs| DedupeOutcome::Output { jobs }),
         Just(DedupeOutcome::Error),
         Just(DedupeOutcome::Nothing),
-        any::<(u64, u32, u64)>().prop_map(|(first, jobs, content)| DedupeOutcome::Arrived { first, jobs, content }),
-        any::<u64>().prop_map(|content| DedupeOutcome::Told { status: ExternalStatus::Invalid, content }),
+        any::<(u64, u32, u64)>().prop_map(|(first, jobs, content)| DedupeOutcome::Ingested {
+            first,
+            jobs,
+            content
+        }),
+        any::<u64>().prop_map(|content| DedupeOutcome::CompletedExternally {
+            status: ExternalStatus::Invalid,
+            content
+        }),
     ];
     prop_oneof![
         4 => (0_usize..3, prop::option::of(0_usize..2), prop::collection::vec(job, 0..9))
@@ -115,8 +122,9 @@ fn thing() -> impl Strategy<Value = Thing> {
 }
 
 fn told() -> ParkReason {
-    let completion = CompletionRecord { status: ExternalStatus::Committed, result: Some("[1.50]".into()), reason: None };
-    ParkReason::Told { handle: "h".into(), since: Timestamp(-7), completion }
+    let completion =
+        CompletionRecord { status: ExternalStatus::Committed, result: Some("[1.50]".into()), reason: None };
+    ParkReason::Completed { handle: "h".into(), since: Timestamp(-7), completion }
 }
 
 fn name(number: usize) -> Address {
@@ -145,7 +153,7 @@ impl Thing {
                 progress.finish(first, first + 1);
                 progress.counters.taken += 2;
                 if by_hand {
-                    changes.handled.push((name(queue), progress.clone()));
+                    changes.handled_errors.push((name(queue), progress.clone()));
                 } else {
                     // A source, whose jobs the store does not know.
                     changes.progress.push((name(0), address("c/source"), progress.clone()));
@@ -153,7 +161,11 @@ impl Thing {
             }
             Self::Delivery { hash, outcome, keep } => {
                 let keep_until = keep.map_or(Timestamp(i64::MAX), |keep| Timestamp(now + keep));
-                changes.deliveries.push(DedupeRecord { hash: DeliveryHash(hash.into()), outcome, keep_until });
+                changes.dedupe_records.push(DedupeRecord {
+                    hash: DeliveryHash(hash.into()),
+                    outcome,
+                    keep_until,
+                });
             }
             Self::Snapshot { number } => {
                 let input = SnapshotInput { name: "x".into(), address: name(1), first: 3, jobs: 1 << 40 };
@@ -174,19 +186,19 @@ impl Thing {
                     last_error: rich.then(|| "no\n\"use\"".into()),
                     from_error: rich.then(|| (name(0), u64::MAX)),
                     to: rich.then(|| "late".into()),
-                    standing: if rich { told() } else { ParkReason::Delayed },
+                    reason: if rich { told() } else { ParkReason::Due },
                     form: [JobForm::Json, JobForm::Bytes][usize::from(rich)],
                     payload,
                     carried: rich.then(|| "{}".into()),
                 };
-                changes.delayed.push(NewParkedJob { step: name(step), due: Timestamp(due), job });
+                changes.parked.push(NewParkedJob { step: name(step), due: Timestamp(due), job });
             }
             Self::Generation(number) => {
                 let time = Timestamp(now);
                 changes.generation = Some(GenerationRecord { number, fingerprint: !number, time });
                 changes.token_key = TokenKey::new(&[number.to_le_bytes()[0]; 32]);
             }
-            Self::Ticked { source, time } => changes.ticked.push((name(source), Timestamp(time))),
+            Self::Ticked { source, time } => changes.schedule_positions.push((name(source), Timestamp(time))),
             Self::Trim { queue, up_to } => {
                 let when = TrimWhen::Always;
                 changes.trims.push(Trim { queue: name(queue), up_to, when, max_bytes: None });

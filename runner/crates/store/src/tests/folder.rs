@@ -9,7 +9,7 @@ use super::history::{assert_is_after, commit};
 use super::open_on;
 use crate::import;
 use crate::testing::FaultyDisk;
-use crate::{CrashGuard, CommitError, OpenError, open_existing};
+use crate::{CommitError, CrashGuard, OpenError, open_existing};
 use crate::{open, verify};
 
 fn store_at(folder: &Path) -> u64 {

@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use super::*;
 use crate::verify;
 use crate::{
-    NewParkedJob, ParkedJob, ParkedKey, DedupeRecord, GenerationRecord, JobForm, DedupeOutcome, Snapshot, SnapshotInput,
-    ParkReason, StepStop, Trim, TrimWhen,
+    DedupeOutcome, DedupeRecord, GenerationRecord, JobForm, NewParkedJob, ParkReason, ParkedJob, ParkedKey,
+    Snapshot, SnapshotInput, StepStop, Trim, TrimWhen,
 };
-use tidegate_model::{DeliveryHash, SourceOffset, Origins, Progress, Segment, SinkPosition, TokenKey};
+use tidegate_model::{DeliveryHash, Origins, Progress, Segment, SinkPosition, SourceOffset, TokenKey};
 
 pub(crate) const COMMITS: u64 = 40;
 
@@ -56,26 +56,22 @@ fn changes(number: u64) -> Changes {
             Append { queue: address("a/in"), block: block(first.1.iter().map(|job| &job[..])) },
         ],
         progress: vec![(step.clone(), address("a/in"), progress)],
-        handled: Vec::new(),
+        handled_errors: Vec::new(),
         sinks: vec![(step.clone(), position(number))],
         marks: vec![(step.clone(), mark(number))],
         segments: vec![(step.clone(), segment(number32))],
-        deliveries: vec![delivered(number)],
-        settled: vec![Snapshot { number: number.saturating_sub(2), ..snapshot(number) }.key()],
+        dedupe_records: vec![delivered(number)],
+        done_snapshots: vec![Snapshot { number: number.saturating_sub(2), ..snapshot(number) }.key()],
         snapshots: vec![snapshot(number)],
         pauses: vec![(step.clone(), number % 2 == 1)],
         begins_run: number.is_multiple_of(3),
         stops: vec![stop(number)],
-        undelayed: vec![ParkedKey {
-            step: step.clone(),
-            due: delayed(number / 2).due,
-            sequence: number / 2,
-        }],
-        delayed: vec![delayed(number)],
+        unparked: vec![ParkedKey { step: step.clone(), due: delayed(number / 2).due, sequence: number / 2 }],
+        parked: vec![delayed(number)],
         // The first one stays.
         token_key: TokenKey::new(&[u8::try_from(number).unwrap(); 32]),
         generation: Some(generation(number)),
-        ticked: vec![(step.clone(), ticked(number))],
+        schedule_positions: vec![(step.clone(), ticked(number))],
         trims: vec![Trim {
             queue: address("a/in"),
             up_to: head_in(number / 2),
@@ -132,10 +128,10 @@ pub(crate) fn delayed(number: u64) -> NewParkedJob {
         last_error: Some("busy".into()),
         from_error: number.is_multiple_of(3).then(|| (address("a/failed"), number)),
         to: number.is_multiple_of(4).then(|| "late".into()),
-        standing: match number % 5 {
+        reason: match number % 5 {
             0 => ParkReason::Pending { handle: format!("handle {number}"), since: Timestamp(-3) },
             1 => ParkReason::Started,
-            _ => ParkReason::Delayed,
+            _ => ParkReason::Due,
         },
         form: JobForm::Text,
         payload: format!("delayed {number}").into_bytes(),

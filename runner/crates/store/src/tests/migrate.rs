@@ -5,7 +5,7 @@ use twox_hash::XxHash3_64;
 
 use super::*;
 use crate::verify;
-use crate::{DedupeRecord, DedupeOutcome};
+use crate::{DedupeOutcome, DedupeRecord};
 use tidegate_model::{DeliveryHash, Stamp};
 
 type Records<K> = TableDefinition<'static, K, &'static [u8]>;
@@ -98,9 +98,12 @@ fn a_store_of_version_1_goes_on_as_one_of_this_version() {
         assert_is_whole(&store);
         assert_eq!(store.transaction().unwrap(), 1 + round);
         let keep_until = Timestamp(i64::MAX - 1);
-        let deliveries = vec![DedupeRecord { hash: DeliveryHash(78), outcome: DedupeOutcome::Error, keep_until }];
+        let deliveries =
+            vec![DedupeRecord { hash: DeliveryHash(78), outcome: DedupeOutcome::Error, keep_until }];
         let appends = vec![append("a/q", ["4"])];
-        writer.commit(&Changes { now: Timestamp(9), appends, deliveries, ..Changes::default() }).unwrap();
+        writer
+            .commit(&Changes { now: Timestamp(9), appends, dedupe_records: deliveries, ..Changes::default() })
+            .unwrap();
         let batch = store.read(&address("a/q"), 3, 9, 99).unwrap().unwrap();
         assert_eq!(batch.stamps[1], Stamp { position: 1, time: Timestamp(9), transaction: 2 });
     }
@@ -133,12 +136,19 @@ fn goes_on(version: u32) {
         let (store, mut writer) = crate::open(folder.path()).unwrap();
         assert_eq!(store.transaction().unwrap(), 1 + round);
         assert_eq!(store.queue(&address("a/q")).unwrap().unwrap().head, 2);
-        let outcome = DedupeOutcome::Arrived { first: 1, jobs: 2, content: u64::MAX };
+        let outcome = DedupeOutcome::Ingested { first: 1, jobs: 2, content: u64::MAX };
         let keep_until = Timestamp(i64::MAX);
         let deliveries = vec![DedupeRecord { hash: DeliveryHash(78), outcome, keep_until }];
         let ticked = vec![(address("a/tick"), Timestamp(8))];
         assert_eq!(store.ticked(&address("a/tick")).unwrap(), (round > 0).then_some(Timestamp(8)));
-        writer.commit(&Changes { now: Timestamp(9), deliveries, ticked, ..Changes::default() }).unwrap();
+        writer
+            .commit(&Changes {
+                now: Timestamp(9),
+                dedupe_records: deliveries,
+                schedule_positions: ticked,
+                ..Changes::default()
+            })
+            .unwrap();
         assert_eq!(store.delivery(DeliveryHash(78)).unwrap(), Some(outcome));
         assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
     }

@@ -9,9 +9,9 @@ use std::io::{self, Write};
 use redb::{ReadTransaction, ReadableTable as _, ReadableTableMetadata as _};
 
 use super::export_format::{
-    Data, DelayedLine, DeliveryLine, GenerationLine, HandledLine, Header, Inventory, JobLine, ExportLine, MarkLine,
-    OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine, TokenKeyLine,
-    VERSION,
+    Data, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory, JobLine,
+    MarkLine, OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine,
+    TokenKeyLine, VERSION,
 };
 use crate::codec::block::{Jobs, Wanted};
 use crate::codec::log_record::Value;
@@ -19,8 +19,8 @@ use crate::database::dedupe;
 use crate::database::dedupe::FOR_EVER;
 use crate::database::format;
 use crate::database::format::{
-    BY_HAND, CommitRecord, DELAYED, DELIVERIES, GENERATIONS, LOG, MARKS, META, NAMES, PROGRESS, RecordKey,
-    QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS, from_ordered, whole,
+    BY_HAND, CommitRecord, DELAYED, DELIVERIES, GENERATIONS, LOG, MARKS, META, NAMES, PROGRESS, QUEUES,
+    QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS, from_ordered, whole,
 };
 use crate::database::generations::GenerationRecord;
 use crate::database::migrate;
@@ -241,7 +241,12 @@ impl<W: Write> Walk<'_, W> {
             let hash = DeliveryHash(hash.value());
             let dedupe::Record { outcome, time, keep_until } = dedupe::Record::unseal(hash, stored.value())?;
             let keep_until = (keep_until < FOR_EVER).then_some(keep_until.0);
-            self.lines.put(&ExportLine::Delivery(DeliveryLine { hash, outcome, time: time.0, keep_until }))?;
+            self.lines.put(&ExportLine::Delivery(DeliveryLine {
+                hash,
+                outcome,
+                time: time.0,
+                keep_until,
+            }))?;
         }
         whole("deliveries", self.lines.inventory.deliveries, table.len()?)
     }
@@ -253,7 +258,13 @@ impl<W: Write> Walk<'_, W> {
                 let (key, stored) = entry?;
                 let snapshots::Snapshot { step, number, inputs, jobs, time } =
                     snapshots::unseal(key.value(), step, stored.value())?;
-                self.lines.put(&ExportLine::Snapshot(SnapshotLine { step, number, inputs, jobs, time: time.0 }))?;
+                self.lines.put(&ExportLine::Snapshot(SnapshotLine {
+                    step,
+                    number,
+                    inputs,
+                    jobs,
+                    time: time.0,
+                }))?;
             }
         }
         whole("snapshots", self.lines.inventory.snapshots, table.len()?)
@@ -276,7 +287,7 @@ impl<W: Write> Walk<'_, W> {
                     last_error: job.last_error,
                     from_error: job.from_error,
                     to: job.to,
-                    standing: job.standing,
+                    standing: job.reason,
                     carried: job.carried,
                     form: job.form,
                     payload: Data::of(&job.payload),

@@ -334,5 +334,5 @@ fn is_zero(count: &u64) -> bool {
 }
 
 fn is_delayed(standing: &ParkReason) -> bool {
-    *standing == ParkReason::Delayed
+    *standing == ParkReason::Due
 }

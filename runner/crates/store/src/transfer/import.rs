@@ -9,7 +9,7 @@ use std::path::Path;
 
 use redb::Database;
 
-use super::export_format::{Header, Inventory, ExportLine, Start, VERSION};
+use super::export_format::{ExportLine, Header, Inventory, Start, VERSION};
 use super::import_writer::{Filling, Stop, wrong};
 use crate::database::catch_panics::{close, guarded};
 use crate::database::data_folder;

@@ -7,7 +7,7 @@ use std::io;
 use redb::{Key, TableDefinition, WriteTransaction};
 
 use super::export_format::{
-    DelayedLine, DeliveryLine, GenerationLine, HandledLine, Header, Inventory, JobLine, ExportLine, MarkLine,
+    DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory, JobLine, MarkLine,
     ProgressLine, SnapshotLine, TickedLine,
 };
 use crate::api::parked_job::ParkedJob;
@@ -26,7 +26,7 @@ use crate::database::snapshots;
 use crate::database::snapshots::Snapshot;
 use crate::database::token_key;
 use crate::error::Cause;
-use tidegate_model::{Counters, DeliveryHash, SourceOffset, Progress, Timestamp, TokenKey};
+use tidegate_model::{Counters, DeliveryHash, Progress, SourceOffset, Timestamp, TokenKey};
 
 pub(crate) mod queue;
 
@@ -217,7 +217,7 @@ impl Filling {
             last_error: line.last_error,
             from_error: line.from_error,
             to: line.to,
-            standing: line.standing,
+            reason: line.standing,
             form: line.form,
             payload: line.payload.bytes().to_vec(),
             carried: line.carried,
@@ -232,10 +232,11 @@ impl Filling {
 fn check_numbers(line: &ExportLine<'_>) -> Result<(), Stop> {
     let largest = match line {
         ExportLine::Queue(line) => line.head,
-        ExportLine::Progress(ProgressLine { progress, .. }) | ExportLine::Handled(HandledLine { progress, .. }) => {
+        ExportLine::Progress(ProgressLine { progress, .. })
+        | ExportLine::Handled(HandledLine { progress, .. }) => {
             let Counters { taken, given, filtered, failed, lost } = progress.counters;
             let last = progress.finished().last().map_or(0, |&(_, last)| last);
-            [progress.watermark(), progress.before(), last, taken, given, filtered, failed, lost]
+            [progress.watermark(), progress.skipped_up_to(), last, taken, given, filtered, failed, lost]
                 .into_iter()
                 .fold(0, u64::max)
         }
@@ -269,7 +270,7 @@ fn put<K: Key + 'static>(
 fn put_progress(txn: &WriteTransaction, key: (u32, u32), progress: &Progress) -> Result<(), Stop> {
     let mut again = Progress::default();
     again.counters = progress.counters;
-    again.begin_behind(progress.before().min(progress.watermark()));
+    again.start_after(progress.skipped_up_to().min(progress.watermark()));
     again.skip_to(progress.watermark());
     for &(first, last) in progress.finished() {
         again.finish(first, last);

@@ -15,7 +15,7 @@ use tidegate_plugin::host::Plugin;
 use tidegate_plugin::{Failure, Level, Outputs};
 
 use super::protocol;
-use super::protocol::{Jobs, ChildRole, StepSetup};
+use super::protocol::{ChildRole, Jobs, StepSetup};
 use super::seal::Seals;
 use super::{child_process, descriptor};
 use crate::coarse_clock::{BATCH_BYTES, BATCH_TIME, CoarseClock};
@@ -76,7 +76,8 @@ fn work(runner: &mut PluginRunner, setup: &StepSetup, answers: &mut Answers) -> 
     for batch in 1.. {
         let Some(stops) = jobs.receive(&mut answers.socket)? else { break };
         answers.begin(setup.seal, batch);
-        let (mut earlier, mut word, batch_begun) = (Duration::ZERO, protocol::DONE, CoarseClock::Coarse.now());
+        let (mut earlier, mut word, batch_begun) =
+            (Duration::ZERO, protocol::DONE, CoarseClock::Coarse.now());
         for position in 0..jobs.len() {
             let Some(job) = jobs.get(position) else { continue };
             if position == 0 || !jobs.are_one(position - 1, position) {

@@ -22,7 +22,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::descriptor;
 use super::protocol;
-use super::protocol::{ChildAnswer, Jobs, ChildRole};
+use super::protocol::{ChildAnswer, ChildRole, Jobs};
 use super::seal::Seals;
 use crate::plugin::image::Image;
 use crate::plugin::in_process::Journal;

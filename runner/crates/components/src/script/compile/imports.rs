@@ -31,7 +31,11 @@ pub(crate) struct FolderResolver {
 }
 
 impl FolderResolver {
-    pub(crate) fn new(folder: &Path, attempt: &Rc<ScriptAttempt>, unwatched: Option<&Rc<Cell<bool>>>) -> Self {
+    pub(crate) fn new(
+        folder: &Path,
+        attempt: &Rc<ScriptAttempt>,
+        unwatched: Option<&Rc<Cell<bool>>>,
+    ) -> Self {
         Self {
             folder: folder.to_owned(),
             done: RefCell::default(),

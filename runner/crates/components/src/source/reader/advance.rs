@@ -4,14 +4,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{ReaderPosition, Read, Reader, explain};
+use super::{Read, Reader, ReaderPosition, explain};
 use crate::source::byte_window::ByteWindow;
 use crate::source::cursor::Cursor;
 use crate::source::error::SourceError;
 use crate::source::files::list;
 use crate::source::files::written;
 use crate::source::segments::{Segments, TailPosition};
-use tidegate_model::{SourceOffset, Segment};
+use tidegate_model::{Segment, SourceOffset};
 
 impl Reader {
     /// Goes to the segment after this one, which another reader may have found already.
@@ -84,8 +84,14 @@ impl Reader {
 
     pub(crate) fn enter(&mut self, segment: &Segment, at: SourceOffset) {
         let path = Arc::from(segment.path.as_path());
-        self.place =
-            Some(ReaderPosition { ordinal: segment.ordinal, path, carried: 0, len: 0, lost: false, over: false });
+        self.place = Some(ReaderPosition {
+            ordinal: segment.ordinal,
+            path,
+            carried: 0,
+            len: 0,
+            lost: false,
+            over: false,
+        });
         self.marked = at;
         self.start_again_at(at, self.cursor.next());
     }

@@ -22,7 +22,7 @@ use crate::source::files::{
 use crate::source::rotated::suffix;
 use tidegate_config::{DataFormat, FileSource};
 use tidegate_model::log_target;
-use tidegate_model::{Address, SourceOffset, Segment};
+use tidegate_model::{Address, Segment, SourceOffset};
 
 /// A beginning that is shorter does not tell a copy from another file that begins alike.
 const RECOGNIZED_BYTES_MIN: u32 = 64;
@@ -187,7 +187,13 @@ fn possible_copies(
 }
 
 /// Compares a file that begins as that of `segment` did with what was read of that one, up to `end`.
-fn compare(file: &File, id: FileId, packed: bool, segment: &Segment, end: SourceOffset) -> io::Result<Compared> {
+fn compare(
+    file: &File,
+    id: FileId,
+    packed: bool,
+    segment: &Segment,
+    end: SourceOffset,
+) -> io::Result<Compared> {
     // The stream of a packed file moves the place in the file.
     file.try_clone()?.rewind()?;
     match compare_content(ByteWindow::new(file.try_clone()?, id, packed), segment, end) {

@@ -15,7 +15,7 @@ use crate::step::turn;
 use tidegate_config::InputMode;
 use tidegate_dispatch::{Ending, Failed, FailedJob, FailureCause, JobOutcome};
 use tidegate_model::{Address, Timestamp};
-use tidegate_store::{NewParkedJob, DedupeOutcome};
+use tidegate_store::{DedupeOutcome, NewParkedJob};
 
 /// Failure handling of one batch.
 pub(crate) struct FailureHandler<'w> {

@@ -74,7 +74,12 @@ impl BatchResultBuilder {
     }
 
     /// Records the outputs of `item`.
-    pub(crate) fn note(&mut self, step: &Address, bindings: &[OutputSpec], item: &JobInput<'_>) -> DedupeOutcome {
+    pub(crate) fn note(
+        &mut self,
+        step: &Address,
+        bindings: &[OutputSpec],
+        item: &JobInput<'_>,
+    ) -> DedupeOutcome {
         self.note_origins(item);
         for (position, due_ms, payload) in self.outputs.delayed().iter().skip(self.late) {
             let to = bindings.get(position).map_or("", |binding| &binding.name);

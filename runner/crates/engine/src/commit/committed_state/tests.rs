@@ -171,7 +171,7 @@ fn what_was_begun_is_on_record_until_it_is_delivered() {
     // The rest of a batch has a later number than the batches behind it: each is removed on its own.
     let group = [StepChange::Delivery(Box::new(Delivery { id: BatchId(5), ..batch(1, 3, 2, &[]) }))];
     let page = ledger.prepare(&group, &Vec::new(), NOW);
-    assert_eq!(page.changes.settled.iter().map(|key| key.number).collect::<Vec<_>>(), [5]);
+    assert_eq!(page.changes.done_snapshots.iter().map(|key| key.number).collect::<Vec<_>>(), [5]);
     ledger.apply(&group, page);
     assert!(ledger.snapshots[1].iter().eq(&[4]));
 }
@@ -200,7 +200,7 @@ fn what_is_left_of_a_batch_that_was_begun_stays_on_record() {
     let page = ledger.prepare(&group, &Vec::new(), NOW);
     assert_eq!(numbers(&page), [7]);
     assert_eq!((page.changes.snapshots[0].inputs[0].first, page.changes.snapshots[0].jobs), (4, 6));
-    assert_eq!(page.changes.settled.iter().map(|key| key.number).collect::<Vec<_>>(), [4]);
+    assert_eq!(page.changes.done_snapshots.iter().map(|key| key.number).collect::<Vec<_>>(), [4]);
     ledger.apply(&group, page);
     // If two parts are delivered together, the snapshot between them is never written.
     let group =
@@ -235,7 +235,7 @@ fn at_most_once_moves_progress_before_the_attempt_and_counts_after_it() {
     let page = ledger.prepare(&[delivery(1, 3, 2, &[])], &Vec::new(), NOW);
     let progress = &page.changes.progress[0].2;
     assert_eq!((progress.finished(), progress.counters.taken), (&[(3, 4)][..], 2));
-    assert_eq!(page.changes.settled.iter().map(|key| key.number).collect::<Vec<_>>(), [3]);
+    assert_eq!(page.changes.done_snapshots.iter().map(|key| key.number).collect::<Vec<_>>(), [3]);
 }
 
 #[test]

@@ -48,10 +48,10 @@ impl Committer {
         let mut judge = |asked: &PendingRequest| {
             let amendment = apply(&self.store, &self.ledger.configuration, &asked.request, now)?;
             let RequestEffect { changes: its, granted, told, .. } = amendment;
-            let place = told.then_some(changes.delayed.len());
-            changes.undelayed.extend(its.undelayed);
-            changes.delayed.extend(its.delayed);
-            changes.deliveries.extend(its.deliveries);
+            let place = told.then_some(changes.parked.len());
+            changes.unparked.extend(its.unparked);
+            changes.parked.extend(its.parked);
+            changes.dedupe_records.extend(its.dedupe_records);
             Ok((granted, place))
         };
         let judged: Vec<Result<_, String>> = completions.asked.iter().map(&mut judge).collect();
@@ -68,7 +68,7 @@ impl Committer {
         for (asked, judged) in completions.asked.iter().zip(&judged) {
             let place = judged.as_ref().ok().and_then(|(_, place)| *place);
             let taken =
-                place.and_then(|at| Some((rows.get(at)?.clone(), changes.delayed.get(at)?.job.clone())));
+                place.and_then(|at| Some((rows.get(at)?.clone(), changes.parked.get(at)?.job.clone())));
             durable.told.extend(self.telling(&asked.request, taken));
         }
         // A run that is over receives no messages.
@@ -82,7 +82,7 @@ impl Committer {
     /// Commits the accepted completions, if there are any, and returns their rows.
     fn put_down(&mut self, changes: &Changes) -> Result<Vec<tidegate_store::ParkedKey>, EngineError> {
         let mut told = false;
-        while !changes.delayed.is_empty() {
+        while !changes.parked.is_empty() {
             if let Some(committed) = self.commit_changes(changes, &mut told)? {
                 return Ok(committed.delayed);
             }

@@ -48,12 +48,12 @@ impl Committer {
 
     /// Keys of the parked jobs of the last commit, if nothing else is known of it.
     fn delayed_last(&self, changes: &Changes) -> Result<Vec<ParkedKey>, EngineError> {
-        let first = self.store.delayed_sequence()? + 1 - changes.delayed.len() as u64;
+        let first = self.store.delayed_sequence()? + 1 - changes.parked.len() as u64;
         let key = |(delayed, sequence): (&NewParkedJob, u64)| {
             let (step, due) = (delayed.step.clone(), delayed.due);
             ParkedKey { step, due, sequence }
         };
-        Ok(changes.delayed.iter().zip(first..).map(key).collect())
+        Ok(changes.parked.iter().zip(first..).map(key).collect())
     }
 
     /// Reopens the store after a commit on a full disk. Returns the number of the commit if it became durable

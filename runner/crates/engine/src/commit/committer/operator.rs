@@ -54,7 +54,7 @@ impl Committer {
         amendment: RequestEffect,
         committed: &CommitOutcome,
     ) -> CommitNotice {
-        let rows = committed.delayed.iter().cloned().zip(amendment.changes.delayed.iter());
+        let rows = committed.delayed.iter().cloned().zip(amendment.changes.parked.iter());
         let steps = &self.ledger.configuration.steps;
         let returned = rows.filter_map(|(key, delayed)| {
             let step = steps.iter().position(|step| step.address == delayed.step)?;
@@ -67,7 +67,7 @@ impl Committer {
         match amendment.moves {
             // The notice has both the old and the new rows.
             Some(moves) => {
-                let jobs = &amendment.changes.delayed;
+                let jobs = &amendment.changes.parked;
                 durable.moved = Some(moved(moves, &committed.delayed, jobs));
             }
             None => durable.returned = returned.collect(),

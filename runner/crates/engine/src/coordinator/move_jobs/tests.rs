@@ -16,7 +16,9 @@ use tidegate_components::source::BatchLimit;
 use tidegate_config::{LoadOptions, load};
 use tidegate_model::{Address, ExternalStatus};
 use tidegate_store::testing::FaultyDisk;
-use tidegate_store::{Changes, CompletionRecord, NewParkedJob, ParkedJob, NEVER, ParkReason, Store, Writer, open_disk};
+use tidegate_store::{
+    Changes, CompletionRecord, NO_DUE_TIME, NewParkedJob, ParkReason, ParkedJob, Store, Writer, open_disk,
+};
 
 const NOW: Timestamp = Timestamp(1000);
 
@@ -31,12 +33,12 @@ struct Play {
 impl Play {
     /// Creates a step with the configuration lines `queuer`.
     fn new(queuer: &str) -> Self {
-        Self::with(queuer, Timestamp(5000), ParkReason::Delayed)
+        Self::with(queuer, Timestamp(5000), ParkReason::Due)
     }
 
     /// Creates a step with one job that is pending in an external system.
     fn pending(queuer: &str) -> Self {
-        Self::with(queuer, NEVER, ParkReason::Pending { handle: "h".to_owned(), since: NOW })
+        Self::with(queuer, NO_DUE_TIME, ParkReason::Pending { handle: "h".to_owned(), since: NOW })
     }
 
     fn with(queuer: &str, due: Timestamp, standing: ParkReason) -> Self {
@@ -56,11 +58,11 @@ impl Play {
         let job = ParkedJob {
             inputs: vec![("p/q".into(), 1)],
             payload: b"1".to_vec(),
-            standing,
+            reason: standing,
             ..ParkedJob::default()
         };
         let delayed = vec![NewParkedJob { step: step(), due, job }];
-        writer.commit(&Changes { delayed, ..Changes::default() }).unwrap();
+        writer.commit(&Changes { parked: delayed, ..Changes::default() }).unwrap();
         let RecoveredState { flows, tickers, heads, .. } =
             start::start(&configuration, &store, NOW, &AtomicBool::new(false)).unwrap().unwrap();
         let mut floor = Coordinator::new(CoordinatorInit {
@@ -80,7 +82,7 @@ impl Play {
     }
 
     fn row(&self) -> ParkedKey {
-        self.store.due(&step(), NEVER, None, 9, 999).unwrap().remove(0).0
+        self.store.due(&step(), NO_DUE_TIME, None, 9, 999).unwrap().remove(0).0
     }
 
     /// Request that reaches the committer, with the number of jobs that it leaves alone.
@@ -122,8 +124,8 @@ impl Play {
     fn is_told(&mut self, completion: CompletionRecord) {
         let row = self.row();
         let mut job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
-        let ParkReason::Pending { handle, since } = job.standing else { panic!("{:?}", job.standing) };
-        job.standing = ParkReason::Told { handle, since, completion };
+        let ParkReason::Pending { handle, since } = job.reason else { panic!("{:?}", job.reason) };
+        job.reason = ParkReason::Completed { handle, since, completion };
         let told = vec![CompletionNotice { step: 1, index: 1, taken: Some((row, job)) }];
         let durable = CommitNotice { told, ..CommitNotice::default() };
         self.floor.handle_message(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();

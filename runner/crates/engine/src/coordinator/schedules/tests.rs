@@ -25,7 +25,7 @@ use tidegate_config::{LoadOptions, load};
 use tidegate_model::{Address, Clock as _, ManualClock};
 use tidegate_store::testing::{Failure, FaultyDisk};
 use tidegate_store::verify;
-use tidegate_store::{Append, CrashGuard, Block, Changes, Details, open_disk};
+use tidegate_store::{Append, Block, Changes, CrashGuard, Details, open_disk};
 
 /// A pipeline `p` between its runs.
 #[derive(Clone)]

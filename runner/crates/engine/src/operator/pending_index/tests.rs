@@ -29,21 +29,21 @@ impl World {
         let standing = ParkReason::Pending { handle: "it".into(), since: Timestamp(0) };
         let delayed = pairs.into_iter().map(|(a, b)| NewParkedJob {
             step: self.step.address.clone(),
-            due: NEVER,
+            due: NO_DUE_TIME,
             job: ParkedJob {
                 inputs: vec![("a".into(), a), ("b".into(), b)],
-                standing: standing.clone(),
+                reason: standing.clone(),
                 payload: b"{}".to_vec(),
                 ..ParkedJob::default()
             },
         });
         let delayed = delayed.collect();
-        self.writer.commit(&Changes { delayed, ..Changes::default() }).unwrap().delayed
+        self.writer.commit(&Changes { parked: delayed, ..Changes::default() }).unwrap().delayed
     }
 
     fn take(&mut self, undelayed: &[ParkedKey]) {
         let undelayed = undelayed.to_vec();
-        self.writer.commit(&Changes { undelayed, ..Changes::default() }).unwrap();
+        self.writer.commit(&Changes { unparked: undelayed, ..Changes::default() }).unwrap();
     }
 
     fn find(&self, input: usize, index: u64) -> Option<u64> {
@@ -92,7 +92,7 @@ fn what_was_looked_at_is_not_looked_at_again() {
     assert_eq!(world.known(), (last, 200));
     // No further row is scanned behind it.
     let after = ParkedKey { sequence: last, ..rows[0].clone() };
-    assert!(world.store.due(&world.step.address, NEVER, Some(&after), 1, 1).unwrap().is_empty());
+    assert!(world.store.due(&world.step.address, NO_DUE_TIME, Some(&after), 1, 1).unwrap().is_empty());
 }
 
 #[test]

@@ -57,7 +57,13 @@ impl Outside {
         let mut ahead = Vec::new();
         ahead.resize(dice.below(3), ExternalStatus::Pending);
         ahead.resize(ahead.len() + dice.below(2), ExternalStatus::Valid);
-        let end = [ExternalStatus::Committed, ExternalStatus::Committed, ExternalStatus::Committed, ExternalStatus::Invalid, ExternalStatus::Unknown];
+        let end = [
+            ExternalStatus::Committed,
+            ExternalStatus::Committed,
+            ExternalStatus::Committed,
+            ExternalStatus::Invalid,
+            ExternalStatus::Unknown,
+        ];
         ahead.push(*dice.pick(&end));
         ahead.reverse();
         self.ledger.insert(id, Entry { ahead, stands: ExternalStatus::Pending, told: None });
@@ -78,7 +84,7 @@ impl Outside {
         let StatusQuery { step, ask, jobs } = asking;
         let (keys, rows): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
         let found = store.delayed(&rows).unwrap();
-        let waits = |job: &ParkedJob| job.standing.status().is_some_and(ExternalStatus::waits);
+        let waits = |job: &ParkedJob| job.reason.status().is_some_and(ExternalStatus::waits);
         let jobs = keys.into_iter().zip(found).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
         let jobs: Vec<_> = jobs.collect();
         let asked: Vec<(u64, String)> = jobs.iter().map(|(_, job)| asked(job)).collect();
@@ -151,7 +157,7 @@ pub(crate) fn handle(id: u64, attempt: u32) -> String {
 }
 
 fn asked(job: &ParkedJob) -> (u64, String) {
-    let Some((handle, ..)) = job.standing.outside() else { panic!("{job:?} is not pending") };
+    let Some((handle, ..)) = job.reason.outside() else { panic!("{job:?} is not pending") };
     let id = handle[1..].split('.').next().unwrap().parse().unwrap();
     (id, handle.to_owned())
 }

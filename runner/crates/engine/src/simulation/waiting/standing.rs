@@ -6,7 +6,7 @@ use crate::simulation::history::History;
 use tidegate_config::Configuration;
 use tidegate_dispatch::JobKey;
 use tidegate_model::{Address, ExternalStatus};
-use tidegate_store::{ParkedKey, NEVER, ReadError, ParkReason, Store};
+use tidegate_store::{NO_DUE_TIME, ParkReason, ParkedKey, ReadError, Store};
 
 /// Durable state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,7 +170,7 @@ impl Standings {
         self.look_at_ends(history);
         self.rows.clear();
         let mut standing = BTreeMap::new();
-        for (key, job) in store.due(step, NEVER, None, usize::MAX, usize::MAX)? {
+        for (key, job) in store.due(step, NO_DUE_TIME, None, usize::MAX, usize::MAX)? {
             let index = job.inputs[0].1;
             self.sequences.insert(key.sequence, index);
             let is_late = job.to.is_some();
@@ -181,10 +181,10 @@ impl Standings {
                 assert!(!self.late.contains(&index), "the late output of {index} comes again");
                 continue;
             }
-            let at = match job.standing {
+            let at = match job.reason {
                 ParkReason::Started => At::Started(job.attempt),
-                ParkReason::Delayed => At::Delayed { attempts: job.attempt, due },
-                ParkReason::Pending { handle, .. } | ParkReason::Told { handle, .. } => {
+                ParkReason::Due => At::Delayed { attempts: job.attempt, due },
+                ParkReason::Pending { handle, .. } | ParkReason::Completed { handle, .. } => {
                     At::Pending { attempts: job.attempt, handle }
                 }
             };
@@ -194,7 +194,7 @@ impl Standings {
         let mut was = BTreeMap::new();
         for index in 1..=head {
             let ended = self.ended.get(&index).copied();
-            let at = match (standing.remove(&index), ended, progress.has(index)) {
+            let at = match (standing.remove(&index), ended, progress.is_done(index)) {
                 (Some(at), None, true) => at,
                 (None, Some(way), true) => At::Through(way),
                 (None, None, true) => At::Through(Way::Nothing),

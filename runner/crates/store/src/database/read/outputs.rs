@@ -99,7 +99,12 @@ impl Store {
 
     /// The least index that the step came from with what it has made about there; `None` where others have made
     /// all of that.
-    pub fn made_about(&self, queue: &Address, at: u64, of: OutputOrigin<'_>) -> Result<Option<u64>, ReadError> {
+    pub fn made_about(
+        &self,
+        queue: &Address,
+        at: u64,
+        of: OutputOrigin<'_>,
+    ) -> Result<Option<u64>, ReadError> {
         let Some(state) = self.queue(queue)? else { return Ok(None) };
         for page in at / PAGE..at / PAGE + PAGES_ABOUT {
             self.may_hold(queue, page, of, (state.first, state.head))?;

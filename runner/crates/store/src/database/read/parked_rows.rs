@@ -148,15 +148,16 @@ mod tests {
     }
 
     fn delayed(index: u64, due: i64) -> NewParkedJob {
-        let job = ParkedJob {
-            inputs: vec![("p/in".into(), index), ("p/other".into(), 1)],
-            ..ParkedJob::default()
-        };
+        let job =
+            ParkedJob { inputs: vec![("p/in".into(), index), ("p/other".into(), 1)], ..ParkedJob::default() };
         NewParkedJob { step: step(), due: Timestamp(due), job }
     }
 
     fn commit(writer: &mut Writer, delayed: Vec<NewParkedJob>, undelayed: Vec<ParkedKey>) -> Vec<ParkedKey> {
-        writer.commit(&Changes { undelayed, delayed, ..Changes::default() }).unwrap().delayed
+        writer
+            .commit(&Changes { unparked: undelayed, parked: delayed, ..Changes::default() })
+            .unwrap()
+            .delayed
     }
 
     fn find(store: &Store, index: u64) -> Option<i64> {

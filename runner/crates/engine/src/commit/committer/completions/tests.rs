@@ -16,10 +16,11 @@ use crate::operator::request::{CompletionOutcome, ParkedJobRef, RequestOutcome};
 use crate::recovery::start;
 use crate::step::stats::Stats;
 use tidegate_config::{LoadOptions, load};
-use tidegate_model::{Address, Clock as _, ManualClock, ExternalStatus, Timestamp};
+use tidegate_model::{Address, Clock as _, ExternalStatus, ManualClock, Timestamp};
 use tidegate_store::testing::{Failure, FaultyDisk};
 use tidegate_store::{
-    CrashGuard, CompletionRecord, NewParkedJob, ParkedJob, ParkedKey, NEVER, ParkReason, Store, open_disk,
+    CompletionRecord, CrashGuard, NO_DUE_TIME, NewParkedJob, ParkReason, ParkedJob, ParkedKey, Store,
+    open_disk,
 };
 
 /// Run with a step that has handed jobs to an external system.
@@ -47,12 +48,12 @@ impl World {
             let (inputs, payload) = (vec![("p/in".into(), index)], b"{}".to_vec());
             NewParkedJob {
                 step: step(),
-                due: NEVER,
-                job: ParkedJob { inputs, standing, payload, ..ParkedJob::default() },
+                due: NO_DUE_TIME,
+                job: ParkedJob { inputs, reason: standing, payload, ..ParkedJob::default() },
             }
         });
         let delayed = delayed.collect();
-        let rows = writer.commit(&Changes { delayed, ..Changes::default() }).unwrap().delayed;
+        let rows = writer.commit(&Changes { parked: delayed, ..Changes::default() }).unwrap().delayed;
         let clock = Arc::new(ManualClock::at(1000));
         let started =
             start::start(&configuration, &store, clock.now(), &AtomicBool::new(false)).unwrap().unwrap();
@@ -85,7 +86,11 @@ impl World {
     }
 
     /// Completion of the job at `index`, with the channel of its answer.
-    fn say(&self, index: usize, status: ExternalStatus) -> (CommitRequest, Receiver<Result<RequestOutcome, String>>) {
+    fn say(
+        &self,
+        index: usize,
+        status: ExternalStatus,
+    ) -> (CommitRequest, Receiver<Result<RequestOutcome, String>>) {
         let (reply, answer) = crossbeam_channel::bounded(1);
         let completion = CompletionRecord { status, result: None, reason: None };
         let (token, row) = (format!("token of {index}"), self.rows.get(index - 1).map(ParkedJobRef::of));
