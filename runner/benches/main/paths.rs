@@ -12,7 +12,7 @@ const FORK: &str = "fn process(job) { job.added = job.id * 2; #{ one: job, two: 
 
 const JOIN: &str = "fn process(job) { job.left.added = job.right.id * 2; job.left }";
 
-/// The function of the floor, with a look into a table that another script exports.
+/// The function of the floor, with a look-up in a table that another script exports.
 const LOOK_UP_CONSTANT: &str =
     "import \"table\" as t; fn process(job) { job.added = t::TABLE[job.name].factor * job.id; job }";
 
@@ -23,11 +23,23 @@ const LOOK_UP_CONFIG: &str =
 /// The same without a table.
 const NO_TABLE: &str = "fn process(job) { job.added = 2 * job.id; job }";
 
-/// How many entries a table has that a script exports. Rhai compares each key of a literal with all before it.
-const CONSTANT_ENTRIES: u32 = 10_000;
+/// A path whose script finds the name of each job in a table, by the name of the path.
+pub(crate) struct Table {
+    pub(crate) path: &'static str,
+    /// As many as the names of its jobs: each entry is read.
+    pub(crate) entries: u64,
+    /// It is in the `config` of the step, and not in a script that the script imports.
+    in_config: bool,
+}
 
-/// How many entries a table of a step's `config` has.
-const CONFIG_ENTRIES: u32 = 100_000;
+/// The large tables, and a small one beside each. Rhai compares each key of a literal with all before it, so that
+/// the constant is the smaller one.
+pub(crate) const TABLES: [Table; 4] = [
+    Table { path: "constant-10", entries: 10, in_config: false },
+    Table { path: "constant", entries: 10_000, in_config: false },
+    Table { path: "config-10", entries: 10, in_config: true },
+    Table { path: "config", entries: 100_000, in_config: true },
+];
 
 /// The pipelines by name, as their TOML.
 pub(crate) fn pipeline(path: &str) -> Option<String> {
@@ -71,15 +83,7 @@ pub(crate) fn pipeline(path: &str) -> Option<String> {
             }
             let _ = write!(toml, "[step.out]\nfrom = \"queue10\"\nto = \"out\"\n");
         }
-        "constant" | "config" | "bare" => {
-            toml += &step("add", "events", "out").replace("add.rhai", &format!("{path}-step.rhai"));
-            if path == "config" {
-                toml += "[step.add.config.table]\n";
-                for number in 0..CONFIG_ENTRIES {
-                    let _ = writeln!(toml, "sensor-{number} = {{ factor = 2, site = \"site {number}\" }}");
-                }
-            }
-        }
+        "bare" => toml += &step("add", "events", "out").replace("add.rhai", "bare-step.rhai"),
         "isolated" => {
             toml += &step("pass", "events", "out")
                 .replace("\"add.rhai\"", "\"plugin:measure/pass\"\nisolate = \"process\"");
@@ -109,12 +113,27 @@ pub(crate) fn pipeline(path: &str) -> Option<String> {
                  [sink.none]\ntype = \"null\"\n"
             );
         }
-        _ => return None,
+        _ => {
+            toml +=
+                &looking_up(TABLES.iter().find(|table| table.path == path)?, &step("add", "events", "out"))
+        }
     }
     if !["fill", "fork", "fifo", "lanes"].contains(&path) {
         toml += sink;
     }
     Some(toml)
+}
+
+/// The step of a path with a table.
+fn looking_up(table: &Table, step: &str) -> String {
+    if !table.in_config {
+        return step.replace("add.rhai", "constant-step.rhai");
+    }
+    let mut toml = step.replace("add.rhai", "config-step.rhai") + "[step.add.config.table]\n";
+    for number in 0..table.entries {
+        let _ = writeln!(toml, "sensor-{number} = {{ factor = 2, site = \"site {number}\" }}");
+    }
+    toml
 }
 
 /// Writes `jobs` jobs of about 105 bytes.
@@ -130,18 +149,33 @@ pub(crate) fn write_input(path: &Path, jobs: u64) -> io::Result<()> {
 pub(crate) fn write_lanes(path: &Path, jobs: u64, lanes: u64) -> io::Result<()> {
     let mut file = BufWriter::with_capacity(1 << 18, fs::File::create(path)?);
     for id in 1..=jobs {
-        // Neighbours are of different lanes, and no lane is more regular than another.
-        let lane = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let job = job(id);
-        writeln!(file, "{{\"lane\":\"l{}\",{}", lane % lanes, &job[1..])?;
+        writeln!(file, "{{\"lane\":\"l{}\",{}", scattered(id) % lanes, &job[1..])?;
     }
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
+/// Writes `jobs` jobs of about 105 bytes, over so many names.
+pub(crate) fn write_names(path: &Path, jobs: u64, names: u64) -> io::Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 18, fs::File::create(path)?);
+    for id in 1..=jobs {
+        writeln!(file, "{}", named(id, scattered(id) % names))?;
+    }
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+}
+
+/// Neighbours are far apart, and none is more regular than another.
+fn scattered(id: u64) -> u64 {
+    id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
+}
+
 pub(crate) fn job(id: u64) -> String {
+    named(id, id % 1000)
+}
+
+fn named(id: u64, sensor: u64) -> String {
     format!(
-        r#"{{"id":{id},"name":"sensor-{}","time":1517363399650,"mag":{}.31,"type":"earthquake","ok":true,"net":"uw"}}"#,
-        id % 1000,
+        r#"{{"id":{id},"name":"sensor-{sensor}","time":1517363399650,"mag":{}.31,"type":"earthquake","ok":true,"net":"uw"}}"#,
         id % 7
     )
 }
@@ -153,18 +187,18 @@ pub(crate) fn write_configuration(folder: &Path, path: &str) -> io::Result<()> {
     fs::write(folder.join("fork.rhai"), FORK)?;
     fs::write(folder.join("join.rhai"), JOIN)?;
     fs::write(folder.join("config-step.rhai"), LOOK_UP_CONFIG)?;
-    if path == "constant" {
-        fs::write(folder.join("constant-step.rhai"), LOOK_UP_CONSTANT)?;
-        fs::write(folder.join("table.rhai"), table())?;
+    fs::write(folder.join("constant-step.rhai"), LOOK_UP_CONSTANT)?;
+    if let Some(table) = TABLES.iter().find(|table| table.path == path) {
+        fs::write(folder.join("table.rhai"), exported(table.entries))?;
     }
     fs::write(folder.join("bare-step.rhai"), NO_TABLE)?;
     fs::write(folder.join("add.rhai"), SCRIPT)
 }
 
 /// A script that exports a table, in which each job finds its name.
-fn table() -> String {
+fn exported(entries: u64) -> String {
     let mut script = "export const TABLE = #{\n".to_owned();
-    for number in 0..CONSTANT_ENTRIES {
+    for number in 0..entries {
         let _ = writeln!(script, "\"sensor-{number}\": #{{ factor: 2, site: \"site {number}\" }},");
     }
     script + "};\n"

@@ -52,6 +52,16 @@ pub(crate) struct Compiled {
     pub(crate) entry: &'static str,
     /// `fn process(job, ctx)` instead of `fn process(job)`.
     pub(crate) wants_context: bool,
+    /// It may have `+=`, itself or in an import.
+    pub(crate) adds: bool,
+}
+
+/// A script with everything that it imports.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) ast: AST,
+    /// As in [`Compiled`].
+    pub(crate) adds: bool,
 }
 
 /// What each thread that compiles or runs scripts should have: they may build values that nest deeply, and
@@ -140,8 +150,8 @@ pub(crate) fn compile(
     entry: Entry,
     attempt: &Rc<ScriptAttempt>,
 ) -> Result<Compiled, CompileError> {
-    let ast =
-        self_contained(engine, &script.path, &script.text, &Scope::new(), attempt).map_err(|error| {
+    let Whole { ast, adds } = self_contained(engine, &script.path, &script.text, &Scope::new(), attempt)
+        .map_err(|error| {
             let error = from_evaluation(&error, &script.text, attempt);
             // The first level of imports is resolved apart from the statement, and has no place.
             if error.line.is_none() { error.at_import_in(&script.text) } else { error }
@@ -153,7 +163,7 @@ pub(crate) fn compile(
     if !wants_context && !takes(1) {
         return Err(no_entry(entry, &functions, &script.text));
     }
-    Ok(Compiled { ast, entry: entry.name(), wants_context })
+    Ok(Compiled { ast, entry: entry.name(), wants_context, adds })
 }
 
 /// Compiles a script together with everything that it imports, so that a generation does not
@@ -164,14 +174,15 @@ pub(crate) fn self_contained(
     text: &str,
     scope: &Scope<'_>,
     attempt: &Rc<ScriptAttempt>,
-) -> Result<AST, Box<EvalAltResult>> {
+) -> Result<Whole, Box<EvalAltResult>> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let unwatched = Rc::new(Cell::new(false));
-    engine.set_module_resolver(FolderResolver::new(folder, attempt, Some(&unwatched)));
+    let adds = Rc::new(Cell::new(imports::adds(text)));
+    engine.set_module_resolver(FolderResolver::new(folder, attempt, Some(&unwatched), &adds));
     let mut compiled = engine.compile_into_self_contained(scope, text);
     if unwatched.get() {
         attempt.watch_captured(engine);
-        engine.set_module_resolver(FolderResolver::new(folder, attempt, None));
+        engine.set_module_resolver(FolderResolver::new(folder, attempt, None, &adds));
         compiled = engine.compile_into_self_contained(scope, text);
     }
     engine.set_module_resolver(DummyModuleResolver::new());
@@ -180,7 +191,7 @@ pub(crate) fn self_contained(
         attempt.watch_captured(engine);
     }
     ast.set_source(path.to_string_lossy().as_ref());
-    Ok(ast)
+    Ok(Whole { ast, adds: adds.get() })
 }
 
 /// Compiles an expression over one variable.

@@ -126,7 +126,7 @@ impl ScriptStep {
             scripts.push(Loaded { engine, compiled, top, path, text, scope: Scope::new() });
         }
         if frozen::made() != tables_before {
-            for script in scripts.iter_mut().filter(|script| adds(&script.text)) {
+            for script in scripts.iter_mut().filter(|script| script.compiled.adds) {
                 script.engine.set_fast_operators(false);
             }
         }
@@ -423,11 +423,6 @@ impl Loaded {
             engine.call_fn_with_options(options, scope, &compiled.ast, compiled.entry, (value,))
         }
     }
-}
-
-/// Whether a script may have `+=`, itself or in an import.
-fn adds(text: &str) -> bool {
-    text.contains("+=") || text.contains("import")
 }
 
 /// What can be called in the scripts, by name.

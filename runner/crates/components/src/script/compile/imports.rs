@@ -1,6 +1,6 @@
 //! `import "name"`: other scripts, looked for beside the script.
 //!
-//! They are read while a generation is made, and never while it runs: [`Beside`] serves the
+//! They are read while a generation is made, and never while it runs: [`FolderResolver`] serves the
 //! compiler, and an engine that runs has no resolver at all.
 
 use std::cell::{Cell, RefCell};
@@ -28,6 +28,8 @@ pub(crate) struct FolderResolver {
     attempt: Rc<ScriptAttempt>,
     /// Where captured variables are not watched yet: set once a script captures some.
     unwatched: Option<Rc<Cell<bool>>>,
+    /// Set once a script that is read may have `+=`.
+    adds: Rc<Cell<bool>>,
 }
 
 impl FolderResolver {
@@ -35,6 +37,7 @@ impl FolderResolver {
         folder: &Path,
         attempt: &Rc<ScriptAttempt>,
         unwatched: Option<&Rc<Cell<bool>>>,
+        adds: &Rc<Cell<bool>>,
     ) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -42,6 +45,7 @@ impl FolderResolver {
             open: RefCell::default(),
             attempt: Rc::clone(attempt),
             unwatched: unwatched.cloned(),
+            adds: Rc::clone(adds),
         }
     }
 
@@ -57,6 +61,9 @@ impl FolderResolver {
             ReadError::Missing => EvalAltResult::ErrorModuleNotFound(name.to_owned(), at),
             error => EvalAltResult::ErrorRuntime(format!("`{name}.rhai` {error}").into(), at),
         })?;
+        if adds(&text) {
+            self.adds.set(true);
+        }
         let source = path.display().to_string();
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let mut ast = engine.compile(text).map_err(|error| in_module(&source, error.into(), at))?;
@@ -93,6 +100,11 @@ impl FolderResolver {
         running.keep();
         Ok(module.into())
     }
+}
+
+/// Whether a script may have `+=`, which a text or a comment with it also says.
+pub(crate) fn adds(text: &str) -> bool {
+    text.contains("+=")
 }
 
 impl ModuleResolver for FolderResolver {

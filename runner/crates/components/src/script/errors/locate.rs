@@ -47,7 +47,7 @@ pub(crate) fn place(
             scope
         };
         let (unset, statements) = (scope([Dynamic::UNIT, Dynamic::UNIT]), without(text, &head));
-        let ast = compile::self_contained(engine, path, &statements, &unset, attempt).ok()?;
+        let ast = compile::self_contained(engine, path, &statements, &unset, attempt).ok()?.ast;
         let run = |stop: Option<u64>| {
             // The last run does what the one before did, and so needs no bound of its own.
             let _running = attempt.begin(stop.is_none().then_some(left / 2));

@@ -244,3 +244,15 @@ fn a_constant_itself_cannot_be_changed() {
         }
     }
 }
+
+#[test]
+fn the_function_of_an_import_adds_a_table_to_a_list_element_by_element() {
+    for entries in [10, 200] {
+        let list = list(entries);
+        let tables =
+            format!("const LIST = {list};\nfn all() {{ let all = [1]; all += global::LIST; all.len() }}\n");
+        let made =
+            script("import \"tables\" as t;\nfn process(job) { t::all() }").beside("tables.rhai", &tables);
+        assert_eq!(made.run("1"), format!("-> {}", entries + 1));
+    }
+}
