@@ -1,5 +1,6 @@
 //! What a step asks beside its jobs: whether it may start any, and what became of those outside.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Processor;
@@ -37,7 +38,7 @@ pub struct ProbeConfig {
     /// Longest run.
     pub timeout: Duration,
     /// Seen as `ctx.config`.
-    pub config: serde_json::Value,
+    pub config: Arc<serde_json::Value>,
     /// What of it must not be shown.
     pub secrets: Vec<Secret>,
 }

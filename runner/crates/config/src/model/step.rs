@@ -1,6 +1,7 @@
 //! `[step.NAME]`: what it takes, what it hands on, and how it goes about it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
@@ -32,8 +33,8 @@ pub struct Step {
     pub crash_limit: u32,
     /// Longest run of one attempt.
     pub timeout: Option<Duration>,
-    /// `config = { … }` as JSON; seen as `ctx.config`.
-    pub config: serde_json::Value,
+    /// `config = { … }` as JSON; seen as `ctx.config`. It can be large.
+    pub config: Arc<serde_json::Value>,
     /// What of it must not be shown.
     pub secrets: Vec<Secret>,
     /// Its plugins run in a process of their own.

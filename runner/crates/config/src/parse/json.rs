@@ -1,5 +1,7 @@
 //! A TOML value as JSON, for `config = { … }`.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Number, Value as Json};
 use toml::de::{DeInteger, DeTable, DeValue};
 
@@ -17,11 +19,11 @@ pub(crate) fn object(reading: &mut ParseContext<'_>, table: &DeTable<'_>) -> Jso
 
 /// The field `config` of a step, gate or monitor, and what of it must not be shown; an empty object where there is
 /// none.
-pub(crate) fn config(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> (Json, Vec<Secret>) {
+pub(crate) fn config(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> (Arc<Json>, Vec<Secret>) {
     let before = reading.secrets.len();
     let table = section.field("config").and_then(|field| field.table(reading));
     let config = table.map_or_else(|| Json::Object(Map::new()), |table| object(reading, table));
-    (config, reading.secrets.split_off(before))
+    (Arc::new(config), reading.secrets.split_off(before))
 }
 
 /// The value as JSON, as [`object`] does it.

@@ -1,5 +1,6 @@
 //! `[step.NAME]`
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::begin_at;
@@ -48,7 +49,7 @@ pub(crate) struct StepDeclaration {
     pub(crate) delivery: Option<DeliveryGuarantee>,
     pub(crate) crash_limit: u32,
     pub(crate) timeout: Duration,
-    pub(crate) config: serde_json::Value,
+    pub(crate) config: Arc<serde_json::Value>,
     /// Of `config`.
     pub(crate) secrets: Vec<Secret>,
     pub(crate) isolate: bool,
@@ -75,7 +76,7 @@ impl StepDeclaration {
             delivery: None,
             crash_limit: CRASH_LIMIT_DEFAULT,
             timeout: TIMEOUT_DEFAULT,
-            config: serde_json::Value::Object(serde_json::Map::new()),
+            config: Arc::new(serde_json::Value::Object(serde_json::Map::new())),
             secrets: Vec::new(),
             isolate: false,
             retry: None,
