@@ -1,8 +1,11 @@
 //! Jobs that fail for good: in the log, at a bounded rate, and in `status`.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::Value;
 
-use crate::project::{Outcome, Project, jobs};
+use crate::project::{Outcome, Project, ids, jobs};
 
 const FAILING: &str = "[pipeline]\nerrors = \"failed\"\n\
     [step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"done\"\n\
@@ -64,6 +67,37 @@ fn status_counts_the_errors_of_each_step_that_are_open() {
     assert!(head.ends_with("failed  errors"), "{text}");
     project.tidegate(&["errors", "drop", "p/failed", "--yes"]).done();
     assert!(!project.tidegate(&["status"]).done().stdout.contains("errors"));
+}
+
+#[test]
+fn the_summary_says_how_many_errors_of_the_run_are_still_open() {
+    for (retried, said) in [
+        ("p/failed/1", "2 failed → p/failed, 1 still open (see `"),
+        ("p/failed", "2 failed → p/failed, none still open\n"),
+    ] {
+        let project = Project::new()
+            .file(
+                "p.toml",
+                "[pipeline]\nerrors = \"failed\"\n\
+                 [source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
+                 [step.work]\nfrom = \"in\"\nto = \"out\"\nrun = \"builtin:exec\"\n\
+                 retry = { max_attempts = 1 }\nexec = { command = [\"./work.sh\"] }\n\
+                 [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n",
+            )
+            .file("work.sh", "#!/bin/sh\ntest -e mended && cat\n")
+            .file("in.ndjson", jobs(1..=2));
+        let executable = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(project.path().join("work.sh"), executable).expect("it is our own");
+        let mut running = project.started();
+        let errors = || project.json(&["errors", "list"]);
+        running
+            .wait_until("both have failed", || errors().as_array().is_some_and(|errors| errors.len() == 2));
+        project.write("mended", "");
+        project.tidegate(&["errors", "retry", retried, "--yes"]).done();
+        let expected = if retried == "p/failed/1" { 1 } else { 2 };
+        running.wait_until("it runs well", || ids(&project.read_if_there("out.ndjson")).len() == expected);
+        running.stop().done().says(said);
+    }
 }
 
 #[test]

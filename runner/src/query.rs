@@ -41,7 +41,7 @@ use tidegate_model::Address;
 pub(crate) use tidegate_model::rfc3339;
 use tidegate_store::export;
 use tidegate_store::verify;
-use tidegate_store::{ExportError, Inventory, ReadError, Store, open_existing};
+use tidegate_store::{ExportError, Inventory, ReadError, Store, Writer, open_existing};
 
 /// The most jobs that one answer brings.
 pub(crate) const JOBS_MAX: usize = 10_000;
@@ -309,11 +309,37 @@ fn answer_from(
     }
 }
 
+/// The store after a run.
+pub(crate) struct Afterwards(Store, #[expect(dead_code, reason = "it keeps others out")] Writer);
+
+impl Afterwards {
+    /// `None` where another process has the store by now, or the run could not end all it had begun.
+    pub(crate) fn open(configuration: &Configuration) -> Option<Self> {
+        open_existing(&configuration.data).ok()?.map(|(store, writer)| Self(store, writer))
+    }
+}
+
+/// Of each error queue, by its place in the configuration: how many of the errors that a run has put there are
+/// open. `failed`: how many those are.
+pub(crate) fn still_open(
+    configuration: &Configuration,
+    failed: &BTreeMap<usize, u64>,
+    Afterwards(store, _): &Afterwards,
+) -> Option<BTreeMap<usize, u64>> {
+    let open = |(&queue, &failed): (&usize, &u64)| {
+        let open = status::open_of_last(store, &configuration.queues[queue].address, failed).ok()?;
+        Some((queue, open))
+    };
+    failed.iter().map(open).collect()
+}
+
 /// The inputs of steps that still have jobs after a run that has nothing left to do now, or may have.
-/// `None` where somebody else has the store by now, since it is only said.
-pub(crate) fn left(configuration: &Configuration, stats: &Stats) -> Option<Vec<StepStatus>> {
-    let (store, _writer) = open_existing(&configuration.data).ok()??;
-    let mut steps = status::statuses(&store, configuration, None, 0).ok()?;
+pub(crate) fn left(
+    configuration: &Configuration,
+    stats: &Stats,
+    Afterwards(store, _): &Afterwards,
+) -> Option<Vec<StepStatus>> {
+    let mut steps = status::statuses(store, configuration, None, 0).ok()?;
     for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
         let name = step.address.to_string();
         let own = steps.iter_mut().filter(|status| status.configured && status.step == name);

@@ -111,8 +111,16 @@ fn options(command: &cli::Run, configuration: &Configuration) -> RunOptions {
 /// Says what the run has done, in the form of its log.
 fn sum_up(configuration: &Configuration, stats: &Stats, report: &RunReport, elapsed: Duration) {
     let drained = report.end == RunOutcome::Drained;
-    let left = if drained { query::left(configuration, stats) } else { Some(Vec::new()) };
-    let run = summary::Ended { configuration, stats, report, elapsed, left: left.as_deref() };
+    let failed = summary::failed(configuration, stats);
+    let is_asked = drained || !failed.is_empty();
+    let store = is_asked.then(|| query::Afterwards::open(configuration)).flatten();
+    let left = match &store {
+        Some(store) if drained => query::left(configuration, stats, store),
+        _ => (!drained).then(Vec::new),
+    };
+    let open = store.and_then(|store| query::still_open(configuration, &failed, &store)).unwrap_or_default();
+    let failed = (&failed, &open);
+    let run = summary::Ended { configuration, stats, report, elapsed, left: left.as_deref(), failed };
     if console::speaks_json() {
         let (message, fields) = run.record();
         console::record(console::Gravity::Info, log_target::SUMMARY, &message, &fields);

@@ -1,5 +1,6 @@
 //! What a run says at its end.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use crate::query::StepStatus;
 use tidegate_config::{Configuration, QueueRef, SinkKind, SinkRef, Step, Target, shown};
 use tidegate_dispatch::RunOutcome;
 use tidegate_engine::{Halt, RunReport, Stats, StepStats};
-use tidegate_model::Counters;
 use tidegate_model::log_target;
+use tidegate_model::{Address, Counters};
 
 /// How much of the reason why a step stopped is said again where no terminal is narrower, in columns: the log
 /// has said all of it.
@@ -28,6 +29,8 @@ pub(crate) struct Ended<'r> {
     pub(crate) elapsed: Duration,
     /// The steps that still have jobs, where that is known.
     pub(crate) left: Option<&'r [StepStatus]>,
+    /// The errors that the run has put on each error queue, and those of them that are open, where that is known.
+    pub(crate) failed: (&'r BTreeMap<usize, u64>, &'r BTreeMap<usize, u64>),
 }
 
 impl Ended<'_> {
@@ -40,7 +43,7 @@ impl Ended<'_> {
             return format!("{headline}\n{left}");
         }
         let mut text = format!("{headline}\n\n{}", steps(configuration, stats));
-        let outputs = outputs(configuration, stats);
+        let outputs = self.outputs();
         if !outputs.is_empty() {
             text.push('\n');
             text.push_str(&outputs);
@@ -60,7 +63,7 @@ impl Ended<'_> {
 
     /// For programs: a message, and what it stands for.
     pub(crate) fn record(self) -> (String, Map<String, Value>) {
-        let Self { configuration, stats, report, elapsed, left } = self;
+        let Self { configuration, stats, report, elapsed, left, .. } = self;
         let count = jobs_in(configuration, stats);
         let step = |(step, stats): (&Step, &StepStats)| {
             let Counters { taken, given, filtered, failed, .. } = stats.counters();
@@ -89,7 +92,7 @@ impl Ended<'_> {
     }
 
     fn headline(self) -> String {
-        let Self { configuration, stats, report, elapsed, left } = self;
+        let Self { configuration, stats, report, elapsed, left, .. } = self;
         if self.did_nothing() {
             let told = |left| backlog::headline(configuration, left);
             return left.map_or_else(|| "nothing to do now".to_owned(), told);
@@ -102,6 +105,43 @@ impl Ended<'_> {
             RunOutcome::Halted => "ended early, a step had to stop",
         };
         format!("{how}: {} in {}, {} jobs/s", jobs(count), seconds_text(elapsed), grouped(rate))
+    }
+
+    /// Where the outputs of this run are.
+    fn outputs(self) -> String {
+        let Self { configuration, stats, failed: (failed, open), .. } = self;
+        let is_fed = |target: Target| {
+            let mut steps = configuration.steps.iter().zip(&stats.steps);
+            steps.any(|(step, stats)| {
+                stats.counters().given > 0 && step.outputs.iter().any(|output| output.target == target)
+            })
+        };
+        let mut text = String::new();
+        for (position, sink) in configuration.sinks.iter().enumerate() {
+            let SinkKind::File(file) = &sink.kind else { continue };
+            if is_fed(Target::Sink(SinkRef(position))) {
+                let path = on_one_line(&shown(&file.path).to_string());
+                let _ = writeln!(text, "{} → {path}", sink.address.name);
+            }
+        }
+        for (position, queue) in configuration.queues.iter().enumerate() {
+            if is_fed(Target::Queue(QueueRef(position))) && !backlog::is_read(configuration, &queue.address) {
+                let show = configuration.command(&format!("queue show {}", queue.address));
+                let _ = writeln!(text, "{} → a queue that no step reads (see `{show}`)", queue.address);
+            }
+            if let Some(&failed) = failed.get(&position) {
+                let errors = errors_on(configuration, &queue.address, failed, open.get(&position).copied());
+                let _ = writeln!(text, "{errors}");
+            }
+        }
+        for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
+            let dropped = stats.dropped();
+            if dropped > 0 {
+                let is = if dropped == 1 { "is" } else { "are" };
+                let _ = writeln!(text, "{} of {} failed and {is} dropped", jobs(dropped), step.address);
+            }
+        }
+        text
     }
 }
 
@@ -139,47 +179,27 @@ fn steps(configuration: &Configuration, stats: &Stats) -> String {
     table(&["step", "in", "out", "filtered", "failed"], &[1, 2, 3, 4], &rows.collect::<Vec<_>>())
 }
 
-/// Where the outputs of this run are.
-fn outputs(configuration: &Configuration, stats: &Stats) -> String {
-    let is_fed = |target: Target| {
-        let mut steps = configuration.steps.iter().zip(&stats.steps);
-        steps.any(|(step, stats)| {
-            stats.counters().given > 0 && step.outputs.iter().any(|output| output.target == target)
-        })
-    };
-    let mut text = String::new();
-    for (position, sink) in configuration.sinks.iter().enumerate() {
-        let SinkKind::File(file) = &sink.kind else { continue };
-        if is_fed(Target::Sink(SinkRef(position))) {
-            let path = on_one_line(&shown(&file.path).to_string());
-            let _ = writeln!(text, "{} → {path}", sink.address.name);
-        }
-    }
-    for (position, queue) in configuration.queues.iter().enumerate() {
-        if is_fed(Target::Queue(QueueRef(position))) && !backlog::is_read(configuration, &queue.address) {
-            let show = configuration.command(&format!("queue show {}", queue.address));
-            let _ = writeln!(text, "{} → a queue that no step reads (see `{show}`)", queue.address);
-        }
-        let failed: u64 = configuration
-            .steps
-            .iter()
-            .zip(&stats.steps)
-            .filter(|(step, _)| step.errors.is_some_and(|errors| errors.0 == position))
-            .map(|(_, stats)| stats.counters().failed.saturating_sub(stats.dropped()))
-            .sum();
-        if failed > 0 {
-            let (failed, list) = (grouped(failed), configuration.command("errors list"));
-            let _ = writeln!(text, "{failed} failed → {} (see `{list}`)", queue.address);
-        }
-    }
+/// By error queue: how many errors the run has put there.
+pub(crate) fn failed(configuration: &Configuration, stats: &Stats) -> BTreeMap<usize, u64> {
+    let mut failed = BTreeMap::new();
     for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
-        let dropped = stats.dropped();
-        if dropped > 0 {
-            let is = if dropped == 1 { "is" } else { "are" };
-            let _ = writeln!(text, "{} of {} failed and {is} dropped", jobs(dropped), step.address);
+        let errors = stats.counters().failed.saturating_sub(stats.dropped());
+        if let Some(QueueRef(queue)) = step.errors.filter(|_| errors > 0) {
+            *failed.entry(queue).or_default() += errors;
         }
     }
-    text
+    failed
+}
+
+/// The errors of a run on one error queue. What is open may have become less since.
+fn errors_on(configuration: &Configuration, queue: &Address, failed: u64, open: Option<u64>) -> String {
+    let list = configuration.command("errors list");
+    let (failed, open) = (grouped(failed), open.filter(|&open| open < failed));
+    match open {
+        None => format!("{failed} failed → {queue} (see `{list}`)"),
+        Some(0) => format!("{failed} failed → {queue}, none still open"),
+        Some(open) => format!("{failed} failed → {queue}, {} still open (see `{list}`)", grouped(open)),
+    }
 }
 
 fn seconds_text(elapsed: Duration) -> String {

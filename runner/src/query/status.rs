@@ -319,8 +319,20 @@ fn open_by_step(store: &Store, configuration: &Configuration) -> Result<BTreeMap
 
 /// The errors that nobody has dealt with and that are still kept.
 fn open(store: &Store, queue: &QueueState) -> Result<u64, ReadError> {
+    open_from(store, queue, queue.first)
+}
+
+/// As [`open`], of the errors from `first` on.
+fn open_from(store: &Store, queue: &QueueState, first: u64) -> Result<u64, ReadError> {
     let handled = store.handled(&queue.address)?.unwrap_or_default();
-    Ok(open_ranges(&handled, queue.first, queue.head).map(|(first, last)| last - first + 1).sum())
+    let open = open_ranges(&handled, queue.first.max(first), queue.head);
+    Ok(open.map(|(first, last)| last - first + 1).sum())
+}
+
+/// The errors that are open among the last `count` of an error queue.
+pub(crate) fn open_of_last(store: &Store, queue: &Address, count: u64) -> Result<u64, ReadError> {
+    let Some(queue) = store.queue(queue)? else { return Ok(0) };
+    open_from(store, &queue, queue.head.saturating_sub(count) + 1)
 }
 
 fn lanes(
