@@ -292,6 +292,48 @@ fn a_source_that_finds_too_many_files_open_at_the_start_waits_and_goes_on_too() 
     in_a_process("doors::a_source_waits_where_the_process_has_too_many_files_open_at_its_start");
 }
 
+/// In a process of its own, which has no file left to open: see the test below.
+#[test]
+#[ignore = "is run by another test"]
+fn a_sink_waits_where_the_process_has_too_many_files_open_at_its_start() {
+    let own = rustix::process::getrlimit(Resource::Nofile);
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..own }).expect("it is less");
+    let (lines, said) = mpsc::channel();
+    let lines = Lines(lines);
+    tracing_subscriber::fmt().with_writer(move || lines.clone()).init();
+    let waits = || said.try_iter().any(|line| line.contains("the sink waits until fewer files are open"));
+    let filled = "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+                  [step.fill]\nfrom = \"in\"\nto = \"middle\"\n[queue.middle]\nretain = \"forever\"\n";
+    let drained = "[queue.middle]\nretain = \"forever\"\n\
+                   [step.drain]\nfrom = \"middle\"\nto = \"out\"\nbegin_at = \"oldest\"\n\
+                   [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n";
+    let project = Project::new().file("in.ndjson", jobs([1, 2]));
+    let disk = FaultyDisk::new();
+    let prepared = |toml: &str| {
+        project.write("p.toml", toml);
+        let loaded = Generation::load(project.path(), &LoadOptions::default());
+        let configuration = loaded.expect("the configuration is right").configuration;
+        let opened = open_disk(Box::new(disk.clone())).expect("the store opens");
+        Run::new(configuration, opened, Arc::new(SystemClock), RunOptions::default())
+    };
+    prepared(filled).run().expect("the run goes well");
+    let run = prepared(drained);
+    let others: Vec<fs::File> = (0..200).map_while(|_| fs::File::open("/dev/null").ok()).collect();
+    let running = thread::spawn(move || run.run());
+    while !running.is_finished() && !waits() {
+        thread::yield_now();
+    }
+    drop(others);
+    let report = running.join().expect("it does not panic").expect("the run goes well");
+    assert!(report.halts.is_empty(), "{:?}", report.halts);
+    assert_eq!(project.read("out.ndjson"), jobs([1, 2]));
+}
+
+#[test]
+fn a_sink_that_finds_too_many_files_open_at_the_start_waits_and_goes_on() {
+    in_a_process("doors::a_sink_waits_where_the_process_has_too_many_files_open_at_its_start");
+}
+
 #[test]
 fn silent_clients_of_the_local_socket_keep_no_command_out() {
     let project = project("");

@@ -43,7 +43,7 @@ impl SinkWriter {
     ///
     /// # Errors
     /// The file is not as it was left (unless `on_mismatch = "append"`), is in use, or cannot be
-    /// opened.
+    /// opened, but for too many open files: it is opened with the first write then.
     pub fn open(
         address: &Address,
         kind: &SinkKind,
@@ -60,7 +60,8 @@ impl SinkWriter {
     /// To be asked before every write: a position that must be committed first, or `None`.
     ///
     /// # Errors
-    /// The file was changed or taken away (unless `on_mismatch = "append"`), or cannot be made.
+    /// The file was changed or taken away (unless `on_mismatch = "append"`), or cannot be made; because of too many
+    /// open files for now alone ([`SinkError::is_short_of_files`]).
     pub fn needs_opening(&mut self) -> Result<Option<SinkPosition>, SinkError> {
         match self {
             Self::File(file) => file.needs_opening(),

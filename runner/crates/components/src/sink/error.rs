@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::open_files;
 use tidegate_config::shown;
 use tidegate_model::{Address, LockHolder};
 
@@ -126,6 +127,15 @@ impl SinkError {
             | Self::CutBack { .. }
             | Self::Look { .. }
             | Self::Closed => false,
+        }
+    }
+
+    /// Too many files are open just now: the same may succeed later.
+    #[must_use]
+    pub fn is_short_of_files(&self) -> bool {
+        match self {
+            Self::Folder { source, .. } | Self::Open { source, .. } => open_files::are_short(source),
+            _ => false,
         }
     }
 

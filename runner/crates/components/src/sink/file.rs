@@ -42,6 +42,8 @@ pub struct FileSinkWriter {
     committed: Option<SinkPosition>,
     path_hash: u64,
     lines: Vec<u8>,
+    /// At the start too many files were open: what the store held then. It is opened before the first write.
+    unopened: Option<Option<SinkPosition>>,
 }
 
 #[derive(Debug)]
@@ -53,12 +55,22 @@ struct Target {
 }
 
 impl FileSinkWriter {
+    /// Where too many files are open, that is tried again before the first write.
     pub(crate) fn open(
         address: &Address,
         spec: &FileSink,
         committed: Option<&SinkPosition>,
     ) -> Result<Self, SinkError> {
-        let mut writer = Self {
+        match Self::open_now(address, spec, committed) {
+            Err(error) if error.is_short_of_files() => {
+                Ok(Self { unopened: Some(committed.copied()), ..Self::new(address, spec) })
+            }
+            opened => opened,
+        }
+    }
+
+    fn new(address: &Address, spec: &FileSink) -> Self {
+        Self {
             address: address.clone(),
             spec: spec.clone(),
             target: None,
@@ -67,7 +79,16 @@ impl FileSinkWriter {
             committed: None,
             path_hash: path_hash(&spec.path),
             lines: Vec::new(),
-        };
+            unopened: None,
+        }
+    }
+
+    fn open_now(
+        address: &Address,
+        spec: &FileSink,
+        committed: Option<&SinkPosition>,
+    ) -> Result<Self, SinkError> {
+        let mut writer = Self::new(address, spec);
         let opened = writer.open_file(false)?;
         // A sink that was given another path begins anew there, unless its file went with it.
         let elsewhere = committed;
@@ -94,6 +115,9 @@ impl FileSinkWriter {
     }
 
     pub(crate) fn needs_opening(&mut self) -> Result<Option<SinkPosition>, SinkError> {
+        if let Some(committed) = &self.unopened {
+            *self = Self::open_now(&self.address, &self.spec, committed.as_ref())?;
+        }
         match self.mismatch_now()? {
             None => {}
             Some(mismatch) => {

@@ -199,7 +199,7 @@ impl Committer {
         pushes: Vec<Push>,
         ticked: Vec<FiredTicks>,
     ) -> Result<(), EngineError> {
-        let mut told = false;
+        let (mut told, mut short) = (false, false);
         let arrivals = IngestGroup::of(pushes, &self.ledger, &self.store)?.with_ticks(ticked);
         loop {
             self.reject_broken_steps(&mut group);
@@ -214,6 +214,8 @@ impl Committer {
                     self.sinks.roll_back();
                     if error.is_full() {
                         self.wait_for_room(error.into(), &mut told)?;
+                    } else if error.is_short_of_files() {
+                        self.wait_for_files(sink, error.into(), &mut short)?;
                     } else {
                         self.sinks.give_up(sink, error);
                     }

@@ -71,6 +71,27 @@ impl Committer {
     /// Logs once that the disk is full, and waits for a while.
     pub(crate) fn wait_for_room(&self, error: EngineError, told: &mut bool) -> Result<(), EngineError> {
         self.say_full(&error, told);
+        self.wait_or(error)
+    }
+
+    /// Logs once that a sink lacks open files, and waits for a while.
+    pub(crate) fn wait_for_files(
+        &self,
+        sink: usize,
+        error: EngineError,
+        told: &mut bool,
+    ) -> Result<(), EngineError> {
+        if !*told {
+            let sink = &self.ledger.configuration.sinks[sink].address;
+            let why = Chain(&error).to_string();
+            tracing::warn!(target: log_target::ENGINE, %sink, error = %why, "the sink waits until fewer files are open");
+            *told = true;
+        }
+        self.wait_or(error)
+    }
+
+    /// Waits a while, unless the run ends with `error` meanwhile.
+    fn wait_or(&self, error: EngineError) -> Result<(), EngineError> {
         match self.stop.recv_timeout(self.retry_after) {
             Err(RecvTimeoutError::Timeout) => Ok(()),
             _ => Err(error),
