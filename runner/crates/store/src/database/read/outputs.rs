@@ -2,7 +2,8 @@
 //!
 //! The log has no row a job, so it has no index by origin. Instead each page of a queue is read once. The least
 //! and the greatest index are kept that its jobs came from, by step and input. A page whose jobs came from
-//! elsewhere is not read again. Jobs in the log do not change, so neither do pages.
+//! elsewhere is not read again. Jobs in the log do not change, so neither do pages. The last page of a queue is read
+//! again once jobs were added to it. Chapters of many pages are passed over together.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,6 +23,8 @@ const PAGE: u64 = 128;
 /// So many jobs are read together where pages are not known yet, and so many bytes of them.
 const READ: usize = 1024;
 const READ_BYTES: usize = 2 << 20;
+/// So many pages are a chapter: those whose numbers begin at a multiple of it.
+const CHAPTER: u64 = 64;
 /// So many pages in a row are about one place.
 const PAGES_ABOUT: u64 = 2;
 /// So many pages are known at a time, of together about 8 million jobs; then all are forgotten.
@@ -52,12 +55,30 @@ pub(crate) struct Pages(Mutex<Known>);
 struct Known {
     /// Steps and their inputs, by number.
     makers: Vec<(Address, String)>,
-    /// By queue and the number of the page.
-    pages: BTreeMap<Address, BTreeMap<u64, Box<[Span]>>>,
+    queues: BTreeMap<Address, Queue>,
+    /// How many whole pages are known.
     count: usize,
     /// How many pages were read to be known.
     #[cfg(test)]
     learnt: u64,
+}
+
+/// What is known of the pages of a queue.
+#[derive(Debug, Default)]
+struct Queue {
+    /// Whole ones, by number.
+    pages: BTreeMap<u64, Box<[Span]>>,
+    /// What their pages have together, by number.
+    chapters: BTreeMap<u64, Chapter>,
+    /// The last one, which is not whole, as it was when the queue reached up to an index.
+    tail: Option<(u64, u64, Box<[Span]>)>,
+}
+
+/// The pages of a chapter that are known.
+#[derive(Debug, Default)]
+struct Chapter {
+    pages: u64,
+    spans: Vec<Span>,
 }
 
 /// All jobs of a page that a maker made came from one of these indices.
@@ -116,7 +137,8 @@ impl Store {
         Ok(None)
     }
 
-    /// Whether the page may hold what is looked for. One that is whole, and not known, is read for it.
+    /// Whether the page may hold what is looked for. One that is not known is read for it, unless some of its jobs are
+    /// gone.
     fn may_hold(
         &self,
         queue: &Address,
@@ -124,25 +146,23 @@ impl Store {
         of: OutputOrigin<'_>,
         (first, head): (u64, u64),
     ) -> Result<bool, ReadError> {
-        if let Some(may) = self.pages().known().may_hold(queue, page, of) {
+        if let Some(may) = self.pages().known().may_hold(queue, (page, head), of) {
             return Ok(may);
         }
         let start = (page * PAGE).max(1);
-        if start < first || (page + 1) * PAGE > head + 1 {
+        if start < first {
             return Ok(true);
         }
         self.learn(queue, page, start)?;
-        Ok(self.pages().known().may_hold(queue, page, of).unwrap_or(true))
+        Ok(self.pages().known().may_hold(queue, (page, head), of).unwrap_or(true))
     }
 
-    /// Reads a page that is whole, and those behind it that come with it.
+    /// Reads a page, and those behind it that come with it.
     fn learn(&self, queue: &Address, page: u64, mut at: u64) -> Result<(), ReadError> {
         let mut drafts: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
         let end = (page + 1) * PAGE;
         while at < end {
-            let Some((batch, origins)) = self.read_details(queue, at, READ, READ_BYTES)? else {
-                return Ok(());
-            };
+            let Some((batch, origins)) = self.read_details(queue, at, READ, READ_BYTES)? else { break };
             let mut known = self.pages().known();
             for (index, origin) in (at..).zip(&origins) {
                 let spans = drafts.entry(index / PAGE).or_default();
@@ -152,9 +172,7 @@ impl Store {
             }
             at = batch.end();
         }
-        // The last one goes on.
-        drafts.retain(|&page, _| (page + 1) * PAGE <= at);
-        self.pages().known().keep(queue, drafts);
+        self.pages().known().keep(queue, drafts, at);
         Ok(())
     }
 
@@ -233,29 +251,34 @@ impl Pages {
 }
 
 impl Known {
-    /// `None` where nothing is known of the page.
-    fn may_hold(&self, queue: &Address, page: u64, of: OutputOrigin<'_>) -> Option<bool> {
-        let spans = self.pages.get(queue)?.get(&page)?;
+    /// `None` where nothing is known of the page, of a queue that reaches up to `head`.
+    fn may_hold(&self, queue: &Address, (page, head): (u64, u64), of: OutputOrigin<'_>) -> Option<bool> {
+        let Queue { pages, tail, .. } = self.queues.get(queue)?;
+        let tail = || tail.as_ref().filter(|(last, end, _)| (*last, *end) == (page, head));
+        let spans = pages.get(&page).or_else(|| tail().map(|(.., spans)| spans))?;
         Some(holds(spans, self.maker(of), of))
     }
 
     /// The first of these pages that may hold it, or of which nothing is known; the end where there is none.
     fn next(&self, queue: &Address, pages: Range<u64>, of: OutputOrigin<'_>) -> u64 {
-        let Some(known) = self.pages.get(queue) else { return pages.start };
+        let Some(known) = self.queues.get(queue) else { return pages.start };
         let maker = self.maker(of);
         let mut next = pages.start;
-        for (&page, spans) in known.range(pages) {
-            if page != next || holds(spans, maker, of) {
-                break;
+        while next < pages.end {
+            let chapter = known.chapters.get(&(next / CHAPTER)).filter(|chapter| chapter.pages == CHAPTER);
+            let whole = chapter.filter(|_| next.is_multiple_of(CHAPTER));
+            match known.pages.get(&next) {
+                _ if whole.is_some_and(|chapter| !holds(&chapter.spans, maker, of)) => next += CHAPTER,
+                Some(spans) if !holds(spans, maker, of) => next += 1,
+                _ => break,
             }
-            next += 1;
         }
-        next
+        next.min(pages.end)
     }
 
     /// The least index that something on the page came from; `None` also where nothing is known of it.
     fn first(&self, queue: &Address, page: u64, of: OutputOrigin<'_>) -> Option<u64> {
-        let (spans, maker) = (self.pages.get(queue)?.get(&page)?, self.maker(of)?);
+        let (spans, maker) = (self.queues.get(queue)?.pages.get(&page)?, self.maker(of)?);
         spans.iter().find(|span| span.maker == maker).map(|span| span.first)
     }
 
@@ -270,25 +293,39 @@ impl Known {
                 self.makers.push((origin.step.clone(), input.clone()));
                 self.makers.len() - 1
             });
-            match spans.iter_mut().find(|span| span.maker == maker) {
-                Some(span) => (span.first, span.last) = (span.first.min(*index), span.last.max(*index)),
-                None => spans.push(Span { maker, first: *index, last: *index }),
-            }
+            widen(spans, Span { maker, first: *index, last: *index });
         }
     }
 
-    fn keep(&mut self, queue: &Address, pages: BTreeMap<u64, Vec<Span>>) {
+    /// Notes what was read of a queue up to `end`.
+    fn keep(&mut self, queue: &Address, mut pages: BTreeMap<u64, Vec<Span>>, end: u64) {
+        let tail = pages.split_off(&(end / PAGE)).pop_first();
         if self.count + pages.len() > PAGES_MAX {
-            (self.pages, self.count) = (BTreeMap::new(), 0);
+            (self.queues, self.count) = (BTreeMap::new(), 0);
         }
         #[cfg(test)]
         {
             self.learnt += pages.len() as u64;
         }
-        let of_queue = self.pages.entry(queue.clone()).or_default();
+        let known = self.queues.entry(queue.clone()).or_default();
+        let (before, tail) = (known.tail.take(), tail.map(|(page, spans)| (page, end - 1, spans.into())));
+        // It may be one that has only not been read to its end.
+        known.tail = before.into_iter().chain(tail).max_by_key(|(_, head, _)| *head);
         for (page, spans) in pages {
-            self.count += usize::from(of_queue.insert(page, spans.into()).is_none());
+            let chapter = known.chapters.entry(page / CHAPTER).or_default();
+            spans.iter().for_each(|&span| widen(&mut chapter.spans, span));
+            if known.pages.insert(page, spans.into()).is_none() {
+                (self.count, chapter.pages) = (self.count + 1, chapter.pages + 1);
+            }
         }
+    }
+}
+
+/// Has `spans` reach over `other` too.
+fn widen(spans: &mut Vec<Span>, other: Span) {
+    match spans.iter_mut().find(|span| span.maker == other.maker) {
+        Some(span) => (span.first, span.last) = (span.first.min(other.first), span.last.max(other.last)),
+        None => spans.push(other),
     }
 }
 
@@ -368,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_at_one_job_copies_that_job_alone_and_unpacks_four_sections_at_most() {
+    fn a_look_at_one_job_copies_that_job_alone_and_unpacks_two_sections_at_most() {
         for jobs in [10, 60_000] {
             let (store, _writer) = history([(1..=jobs).collect()]);
             // Pages are learnt once.
@@ -381,8 +418,8 @@ mod tests {
                 assert_eq!((read.sections, read.jobs), (1, 1), "{index} of {jobs}");
                 let found = unpacked(|| assert_eq!(made(&store, index, 1..jobs + 1), [index]));
                 assert_eq!(found.jobs, 1, "{index} of {jobs}");
-                // A page lies on two sections at most. The last one is not whole yet, and is read each time.
-                let most = if jobs > 10 { 4 } else { 1 };
+                // A page lies on two sections at most.
+                let most = if jobs > 10 { 2 } else { 1 };
                 assert!(found.sections <= most, "{index} of {jobs}: {found:?}");
                 assert!(
                     found.bytes <= found.sections * SECTION_RAW_BYTES_MAX,
@@ -414,5 +451,31 @@ mod tests {
         let appends = vec![Append { queue: address("p/out"), block }];
         writer.commit(&Changes { appends, ..Changes::default() }).unwrap();
         assert_eq!(made(&store, 9, 1..1000), [4]);
+    }
+
+    #[test]
+    fn chapters_and_a_last_page_without_the_job_are_passed_over() {
+        let last = CHAPTER * PAGE * 3 + 50;
+        // The first job is made again late, and job 5 of the second chapter early.
+        let mut indices: Vec<u64> = (1..=last).collect();
+        indices[20] = CHAPTER * PAGE + 5;
+        indices.push(1);
+        let (store, mut writer) = history([indices]);
+        let end = last + 2;
+        assert_eq!(made(&store, last, 1..end), [last]);
+        for (index, expected) in
+            [(1, vec![1, last + 1]), (CHAPTER * PAGE + 5, vec![21, CHAPTER * PAGE + 5]), (last + 1, vec![])]
+        {
+            assert_eq!(made(&store, index, 1..end), expected);
+        }
+        let unread = unpacked(|| assert_eq!(made(&store, last + 1, 1..end), [0; 0]));
+        assert_eq!(unread, Unpacked::NOTHING);
+        let mut origins = Origins::new(address("p/step"), vec![INPUT.to_owned()]);
+        origins.push(&[last + 1]);
+        let jobs: Payloads = [(last + 1).to_string().as_bytes()].into_iter().collect();
+        let block = Block::encode(&jobs, Details { origins: Some(&origins), carried: None });
+        let appends = vec![Append { queue: address("p/out"), block }];
+        writer.commit(&Changes { appends, ..Changes::default() }).unwrap();
+        assert_eq!(made(&store, last + 1, 1..end + 1), [last + 2]);
     }
 }
