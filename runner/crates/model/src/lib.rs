@@ -16,6 +16,7 @@ mod private_file;
 mod rate;
 mod retry_policy;
 mod secret;
+mod shortened;
 pub mod suggest;
 pub mod template;
 pub(crate) mod time;
@@ -44,3 +45,4 @@ pub use retry_policy::{
     Backoff, Decision, Exhausted, FailedTry, FailureClass, Jitter, OnExhausted, RetryPolicy,
 };
 pub use secret::Secret;
+pub use shortened::{leave_out, shortened};

@@ -16,7 +16,7 @@ use crate::batch::reason;
 use tidegate_components::script::json;
 use tidegate_config::{Configuration, Input, InputMode, PushSource, QueueRef, Retain};
 use tidegate_model::suggest::{did_you_mean_address, listed};
-use tidegate_model::{Address, Progress, Timestamp, on_one_line};
+use tidegate_model::{Address, Progress, Timestamp, on_one_line, shortened};
 use tidegate_store::{
     Append, Block, Changes, Details, JobForm, NewParkedJob, ParkReason, ParkedJob, ParkedKey, Store, Trim,
     TrimWhen,
@@ -197,7 +197,7 @@ fn failed_job(configuration: &Configuration, record: &[u8]) -> Result<(Address, 
     let job = ParkedJob {
         inputs,
         attempt: failed.attempt,
-        last_error: Some(reason::shortened(failed.message)),
+        last_error: Some(shortened(failed.message, reason::BYTES_MAX)),
         form,
         payload,
         carried: failed.meta.map(|meta| meta.get().to_owned()),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::format::{Bytes, META, RecordKey};
 use super::read::Store;
 use crate::error::{Cause, ReadError};
-use tidegate_model::{Address, Timestamp};
+use tidegate_model::{Address, Timestamp, shortened};
 
 /// Where they stand in `meta`.
 const KEY: &str = "stopped";
@@ -51,28 +51,9 @@ pub(crate) fn write(txn: &WriteTransaction, anew: bool, stops: &[StepStop]) -> R
     let mut all = if anew { Vec::new() } else { read(&meta).unwrap_or_default() };
     for stop in stops {
         if all.iter().all(|known| known.step != stop.step) {
-            all.push(StepStop { why: shortened(&stop.why), ..stop.clone() });
+            all.push(StepStop { why: shortened(stop.why.clone(), WHY_MAX), ..stop.clone() });
         }
     }
     meta.insert(KEY, &*RecordKey::Meta(KEY).seal_json(&all)?)?;
     Ok(())
-}
-
-fn shortened(why: &str) -> String {
-    match why.char_indices().find(|(at, character)| at + character.len_utf8() > WHY_MAX) {
-        Some((end, _)) => format!("{}…", &why[..end]),
-        None => why.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_reason_is_cut_between_characters() {
-        assert_eq!(shortened("as it is"), "as it is");
-        let cut = shortened(&"é".repeat(WHY_MAX));
-        assert_eq!((cut.len(), cut.ends_with("é…")), (WHY_MAX + "…".len(), true));
-    }
 }

@@ -1,7 +1,5 @@
 //! The functions that a script has beyond Rhai's own: control and logging.
 
-use std::fmt::Write as _;
-
 use rhai::{Dynamic, Engine, Module};
 use tracing::Level;
 
@@ -10,8 +8,7 @@ use super::control;
 use super::register::add;
 use crate::script::attempt::current;
 use crate::script::values::thrown;
-use tidegate_model::grouped;
-use tidegate_model::log_target;
+use tidegate_model::{grouped, leave_out, log_target};
 
 /// How many messages of one attempt at a job are written.
 const MESSAGES_MAX: u64 = 100;
@@ -72,8 +69,7 @@ fn shortened(of: &Context, message: &str) -> String {
     let left_out = shown.len() - end + rest.len();
     if left_out > 0 {
         shown.truncate(end);
-        let left_out = grouped(left_out as u64);
-        let _ = write!(shown, "… {left_out} more bytes left out"); // writing to a String cannot fail
+        leave_out(&mut shown, left_out);
     }
     shown
 }
