@@ -95,6 +95,24 @@ impl FailureKind {
             Self::Crashed => "crashed",
         }
     }
+
+    /// The kind that this word means, as [`Self::as_str`] says it; `retry` is without a time.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        let kinds = [
+            Self::Payload,
+            Self::Failed,
+            Self::Rejected,
+            Self::Limit,
+            Self::Output,
+            Self::Retry,
+            Self::GateClosed,
+            Self::Pending,
+            Self::Panicked,
+            Self::Crashed,
+        ];
+        kinds.into_iter().find(|kind| kind.as_str() == word)
+    }
 }
 
 /// A place in a file of the user.

@@ -222,28 +222,16 @@ pub(crate) enum ChildAnswer {
 /// A failure on its way.
 #[derive(Serialize, Deserialize)]
 struct FailureFrame {
-    kind: FailureKindCode,
+    /// Its word.
+    kind: String,
+    /// Of one that asks for another attempt at a time.
+    delay: Option<Duration>,
     message: String,
     context: Option<Box<str>>,
     place: Option<(String, u64, Option<u64>)>,
     /// What it came from, in a word.
     cause: Option<String>,
     of_setup: bool,
-}
-
-/// The kinds of failure that come out of a plugin's step; all others are `Failed`.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-enum FailureKindCode {
-    Payload,
-    Failed,
-    Rejected,
-    Limit,
-    Output,
-    Retry,
-    RetryIn(Duration),
-    GateClosed,
-    Pending,
-    Panicked,
 }
 
 const MADE: u8 = 1;
@@ -270,7 +258,9 @@ pub(crate) fn write_failed(failure: &Failure, seals: &mut Seals, to: &mut Vec<u8
     let Failure { kind, message, context, place, cause, of_setup, .. } = failure.clone();
     let place = place.map(|Place { file, line, column }| (file, line, column));
     let cause = cause.map(|_| failure.word().into_owned());
-    let told = FailureFrame { kind: FailureKindCode::of(kind), message, context, place, cause, of_setup };
+    let delay = if let FailureKind::RetryIn(delay) = kind { Some(delay) } else { None };
+    let kind = kind.as_str().to_owned();
+    let told = FailureFrame { kind, delay, message, context, place, cause, of_setup };
     // Texts and numbers can always be written.
     let text = serde_json::to_vec(&told).unwrap_or_default();
     seals.frame(to, |to| {
@@ -326,9 +316,9 @@ pub(crate) fn read(bytes: &[u8], seals: &mut Seals) -> io::Result<Option<(ChildA
             ChildAnswer::Made(outputs, took)
         }
         [FAILED] => {
-            let FailureFrame { kind, message, context, place, cause, of_setup } =
+            let FailureFrame { kind, delay, message, context, place, cause, of_setup } =
                 serde_json::from_slice(body.0).map_err(io::Error::other)?;
-            let mut failure = Failure::new(kind.into(), message);
+            let mut failure = Failure::new(kind_of_word(&kind, delay), message);
             failure.place = place.map(|(file, line, column)| Place { file, line, column });
             failure.cause = cause.and_then(|word| Cause::of_word(&word));
             (failure.context, failure.of_setup) = (context, of_setup);
@@ -340,37 +330,12 @@ pub(crate) fn read(bytes: &[u8], seals: &mut Seals) -> io::Result<Option<(ChildA
     Ok(Some((answer, whole)))
 }
 
-impl FailureKindCode {
-    fn of(kind: FailureKind) -> Self {
-        match kind {
-            FailureKind::Payload => Self::Payload,
-            FailureKind::Rejected => Self::Rejected,
-            FailureKind::Limit => Self::Limit,
-            FailureKind::Output => Self::Output,
-            FailureKind::Retry => Self::Retry,
-            FailureKind::RetryIn(delay) => Self::RetryIn(delay),
-            FailureKind::GateClosed => Self::GateClosed,
-            FailureKind::Pending => Self::Pending,
-            FailureKind::Panicked => Self::Panicked,
-            _ => Self::Failed,
-        }
-    }
-}
-
-impl From<FailureKindCode> for FailureKind {
-    fn from(kind: FailureKindCode) -> Self {
-        match kind {
-            FailureKindCode::Payload => Self::Payload,
-            FailureKindCode::Failed => Self::Failed,
-            FailureKindCode::Rejected => Self::Rejected,
-            FailureKindCode::Limit => Self::Limit,
-            FailureKindCode::Output => Self::Output,
-            FailureKindCode::Retry => Self::Retry,
-            FailureKindCode::RetryIn(delay) => Self::RetryIn(delay),
-            FailureKindCode::GateClosed => Self::GateClosed,
-            FailureKindCode::Pending => Self::Pending,
-            FailureKindCode::Panicked => Self::Panicked,
-        }
+/// The kind that this word means. A process that has died cannot say so itself.
+fn kind_of_word(word: &str, delay: Option<Duration>) -> FailureKind {
+    match (FailureKind::of_word(word), delay) {
+        (Some(FailureKind::Retry), Some(delay)) => FailureKind::RetryIn(delay),
+        (Some(FailureKind::Crashed) | None, _) => FailureKind::Failed,
+        (Some(kind), _) => kind,
     }
 }
 
