@@ -1,15 +1,23 @@
 //! Both sides of the boundary, against each other.
 
 use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use serde::Deserialize;
 
+use super::answer::{Target, call, push};
+use super::line::Line;
 use super::*;
+use crate::abi::{
+    TIDEGATE_FAILED, TIDEGATE_OK, TIDEGATE_TOKEN_LEN, TidegateAnswer, TidegateBytes, TidegateJob,
+    TidegatePlugin, TidegateSetup, TidegateStep,
+};
 use crate::export::{self, Exported};
 use crate::testing::{self, Harness};
-use crate::{Context, Outlet, PluginStep};
+use crate::{Cause, Context, Failure, FailureKind, Job, Level, Outlet, Outputs, PluginStep, borrowed};
 
 /// Does what its config says.
 struct Puppet {
