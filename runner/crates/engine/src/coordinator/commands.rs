@@ -33,7 +33,7 @@ impl Coordinator {
                     }
                 }
                 Command::AddToBatch { batch, port, read, skip, jobs } => {
-                    self.add_batch_part(batch, port, read, skip, jobs)
+                    self.add_batch_part(batch, port, read, skip, jobs);
                 }
                 Command::FetchJobs { step, batch, jobs } => {
                     if let Some(event) = self.build_picked_batch(step, batch, jobs, now, actions) {

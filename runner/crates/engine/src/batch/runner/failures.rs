@@ -105,10 +105,10 @@ impl FailureHandler<'_> {
                 note(item, &failure, Ending::SetAside, made);
             }
             FailureOutcome::Dropped(DropReason::AtMostOnce) => {
-                note(item, &failure, Ending::DroppedOnce, made)
+                note(item, &failure, Ending::DroppedOnce, made);
             }
             FailureOutcome::Dropped(DropReason::Exhausted) => {
-                note(item, &failure, Ending::DroppedByPolicy, made)
+                note(item, &failure, Ending::DroppedByPolicy, made);
             }
             FailureOutcome::Halts(halts) => return JobDisposition::Halts(Box::new(failure), halts),
         }

@@ -150,7 +150,7 @@ impl Running {
                         self.failed |= self.committer.commit(Vec::new(), Vec::new(), vec![ticked]).is_err();
                     }
                     Action::Commit(CommitRequest::ApplyRetention) => {
-                        self.committer.apply_retention().unwrap()
+                        self.committer.apply_retention().unwrap();
                     }
                     Action::Commit(order) => panic!("{order:?}"),
                     Action::Finish(_) => self.finished = true,
