@@ -104,11 +104,11 @@ impl Target {
             Backend::Runner(IpcAnswer::Answer(_)) => Err(other_question()),
             Backend::Store(store, mut writer) => {
                 let Question::Change(request) = &question else { return Err(other_question()) };
-                let amendment = apply(&store, &self.configuration, request, SystemClock.now());
-                let outcome = match amendment {
-                    Ok(amendment) => {
-                        writer.commit(&amendment.changes).map_err(|error| exit::fail(Chain(&error)))?;
-                        Ok(amendment.granted)
+                let effect = apply(&store, &self.configuration, request, SystemClock.now());
+                let outcome = match effect {
+                    Ok(effect) => {
+                        writer.commit(&effect.changes).map_err(|error| exit::fail(Chain(&error)))?;
+                        Ok(effect.request_outcome)
                     }
                     Err(why) => Err(why),
                 };

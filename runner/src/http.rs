@@ -79,7 +79,7 @@ pub(crate) struct Server {
 /// What every request may need.
 #[derive(Clone)]
 pub(crate) struct HttpContext {
-    desk: RunnerContext,
+    context: RunnerContext,
     hosts: Arc<Hosts>,
     /// Bytes of bodies that there is room for.
     room: Arc<Semaphore>,
@@ -91,7 +91,7 @@ pub(crate) struct HttpContext {
 
 impl Server {
     /// Opens the port, and serves it on a thread of its own. So many `files` may be open.
-    pub(crate) fn start(listen: SocketAddr, desk: RunnerContext, files: u64) -> io::Result<Self> {
+    pub(crate) fn start(listen: SocketAddr, context: RunnerContext, files: u64) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -99,9 +99,9 @@ impl Server {
         let (stop, stopped) = watch::channel(());
         let (ended, over) = std::sync::mpsc::sync_channel(1);
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
-        let shop = HttpContext {
-            hosts: Arc::new(Hosts::new(address, &desk.configuration.settings.hosts)),
-            desk,
+        let http = HttpContext {
+            hosts: Arc::new(Hosts::new(address, &context.configuration.settings.hosts)),
+            context,
             room: semaphore(BODIES_BYTES),
             parsed: semaphore(PARSED_BYTES),
             looks: semaphore(LOOKS),
@@ -111,7 +111,7 @@ impl Server {
         thread::Builder::new().name("http".into()).spawn(move || {
             runtime.block_on(async {
                 match tokio::net::TcpListener::from_std(listener) {
-                    Ok(listener) => serve(listener, shop, places, stopped).await,
+                    Ok(listener) => serve(listener, http, places, stopped).await,
                     Err(error) => {
                         tracing::error!(target: log_target::HTTP, %error, "the port cannot be served");
                     }
@@ -145,7 +145,7 @@ fn places(files: u64) -> ConnectionLimit {
 /// Accepts connections until it is stopped, and waits then until those that there are have ended.
 async fn serve(
     listener: tokio::net::TcpListener,
-    shop: HttpContext,
+    http: HttpContext,
     places: ConnectionLimit,
     mut stopped: watch::Receiver<()>,
 ) {
@@ -166,7 +166,7 @@ async fn serve(
             continue;
         };
         place.accepted();
-        tokio::spawn(converse(stream, shop.clone(), Arc::new(place), stopped.clone()));
+        tokio::spawn(converse(stream, http.clone(), Arc::new(place), stopped.clone()));
     }
     drop(listener);
     places.empty().await;
@@ -174,7 +174,7 @@ async fn serve(
 
 async fn converse(
     stream: TcpStream,
-    shop: HttpContext,
+    http: HttpContext,
     place: Arc<ConnectionPermit>,
     mut stopped: watch::Receiver<()>,
 ) {
@@ -183,8 +183,8 @@ async fn converse(
     let wire = Wire::new(stream, Arc::clone(&place));
     let asked = Arc::clone(&place);
     let service = service_fn(move |request| {
-        let (shop, place) = (shop.clone(), Arc::clone(&asked));
-        async move { Ok::<_, Infallible>(response::dated(answer(request, &shop, &place).await)) }
+        let (http, place) = (http.clone(), Arc::clone(&asked));
+        async move { Ok::<_, Infallible>(response::dated(answer(request, &http, &place).await)) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -209,13 +209,13 @@ async fn converse(
     }
 }
 
-async fn answer(request: Request<Incoming>, shop: &HttpContext, place: &Arc<ConnectionPermit>) -> Response {
+async fn answer(request: Request<Incoming>, http: &HttpContext, place: &Arc<ConnectionPermit>) -> Response {
     place.asks(!request.body().is_end_stream());
-    let outcome = match admit(&request, shop) {
+    let outcome = match admit(&request, http) {
         // There is always a place for that.
-        Ok(Route::Health) => only(&request, &[Method::GET, Method::HEAD]).map(|()| health(shop)),
+        Ok(Route::Health) => only(&request, &[Method::GET, Method::HEAD]).map(|()| health(http)),
         Ok(_) if !place.begin() => Err(crowded()),
-        Ok(route) => carry_out(route, request, shop, place).await,
+        Ok(route) => carry_out(route, request, http, place).await,
         Err(refusal) => Err(refusal),
     };
     let mut response = outcome.unwrap_or_else(HttpRefusal::into_response);
@@ -228,8 +228,8 @@ async fn answer(request: Request<Incoming>, shop: &HttpContext, place: &Arc<Conn
 }
 
 /// What is asked for, if it may be.
-fn admit(request: &Request<Incoming>, shop: &HttpContext) -> Result<Route, HttpRefusal> {
-    shop.hosts.admit(request.uri(), request.headers())?;
+fn admit(request: &Request<Incoming>, http: &HttpContext) -> Result<Route, HttpRefusal> {
+    http.hosts.admit(request.uri(), request.headers())?;
     let route = Route::of(request.uri().path())?;
     route.check(request.uri().query())?;
     Ok(route)
@@ -238,20 +238,20 @@ fn admit(request: &Request<Incoming>, shop: &HttpContext) -> Result<Route, HttpR
 async fn carry_out(
     route: Route,
     request: Request<Incoming>,
-    shop: &HttpContext,
+    http: &HttpContext,
     place: &ConnectionPermit,
 ) -> Result<Response, HttpRefusal> {
     match route {
-        Route::Source(address) => push::take(request, &address, shop, place).await,
-        Route::Job(asked) => look(&request, asked, shop).await,
-        Route::Complete(asked) => complete::complete(request, asked, shop, place).await,
-        Route::Monitor(step) => poll(&request, step, shop).await,
-        Route::Health => only(&request, &[Method::GET, Method::HEAD]).map(|()| health(shop)),
+        Route::Source(address) => push::take(request, &address, http, place).await,
+        Route::Job(asked) => look(&request, asked, http).await,
+        Route::Complete(asked) => complete::complete(request, asked, http, place).await,
+        Route::Monitor(step) => poll(&request, step, http).await,
+        Route::Health => only(&request, &[Method::GET, Method::HEAD]).map(|()| health(http)),
     }
 }
 
-fn health(shop: &HttpContext) -> Response {
-    response::health(shop.desk.handle.stats().full())
+fn health(http: &HttpContext) -> Response {
+    response::health(http.context.handle.stats().full())
 }
 
 fn crowded() -> HttpRefusal {
@@ -262,24 +262,24 @@ fn crowded() -> HttpRefusal {
 async fn look(
     request: &Request<Incoming>,
     asked: JobAddress,
-    shop: &HttpContext,
+    http: &HttpContext,
 ) -> Result<Response, HttpRefusal> {
     only(request, &[Method::GET, Method::HEAD])?;
-    let (_, source) = push::find(&asked.queue, &shop.desk.configuration)?;
+    let (_, source) = push::find(&asked.queue, &http.context.configuration)?;
     push::admit(request.headers(), source)?;
-    let desk = shop.desk.clone();
-    let _turn = shop.looks.acquire().await;
-    aside(move || job_status::status(&asked, &desk)).await
+    let context = http.context.clone();
+    let _turn = http.looks.acquire().await;
+    aside(move || job_status::status(&asked, &context)).await
 }
 
 async fn poll(
     request: &Request<Incoming>,
     step: Address,
-    shop: &HttpContext,
+    http: &HttpContext,
 ) -> Result<Response, HttpRefusal> {
     only(request, &[Method::POST])?;
-    let desk = shop.desk.clone();
-    aside(move || poll::poll(&step, &desk)).await
+    let context = http.context.clone();
+    aside(move || poll::poll(&step, &context)).await
 }
 
 /// Does what may take a while where no other request waits for it.

@@ -162,7 +162,7 @@ pub(crate) fn view(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn E
     let backlog = Address::parse("bench/backlog").ok_or("this is an address")?;
     let head = store.queue(&backlog)?.map_or(0, |queue| queue.head);
     thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));
-    while handle.sight(last).is_none_or(|sight| sight.read < head) {
+    while handle.view(last).is_none_or(|sight| sight.read < head) {
         if started.elapsed() > Duration::from_mins(1) {
             return Err("not all jobs came into view".into());
         }

@@ -125,7 +125,7 @@ impl OpenConnections {
 /// is there belongs to no other runner. So many `files` may be open.
 pub(crate) fn serve(
     data: &Path,
-    desk: RunnerContext,
+    context: RunnerContext,
     conversations: OpenConnections,
     files: u64,
 ) -> io::Result<impl Future<Output = ()> + use<>> {
@@ -156,11 +156,11 @@ pub(crate) fn serve(
                 continue;
             };
             place.accepted();
-            let (desk, conversations, room) = (desk.clone(), conversations.clone(), Arc::clone(&room));
+            let (context, conversations, room) = (context.clone(), conversations.clone(), Arc::clone(&room));
             conversations.count(|open| *open += 1);
             tokio::spawn(async move {
                 let outcome = tokio::select! {
-                    outcome = converse(stream, desk, &place, &room) => outcome,
+                    outcome = converse(stream, context, &place, &room) => outcome,
                     () = place.has_to_leave() => Err(io::ErrorKind::TimedOut.into()),
                 };
                 if let Err(error) = outcome {
@@ -174,7 +174,7 @@ pub(crate) fn serve(
 
 async fn converse(
     mut stream: tokio::net::UnixStream,
-    desk: RunnerContext,
+    context: RunnerContext,
     place: &ConnectionPermit,
     room: &Semaphore,
 ) -> io::Result<()> {
@@ -182,7 +182,7 @@ async fn converse(
     let (question, _room) = listen(reading, place, room).await?;
     place.asks(false);
     // Neither the store nor the run is waited for on a thread that carries I/O.
-    let reply = tokio::task::spawn_blocking(move || reply(&question, &desk)).await;
+    let reply = tokio::task::spawn_blocking(move || reply(&question, &context)).await;
     let reply = reply.unwrap_or_else(|error| Reply::Refusal(IpcRefusal::Other(error.to_string())));
     let mut text = serde_json::to_vec(&reply)?;
     text.push(b'\n');
@@ -215,16 +215,16 @@ async fn listen<'r>(
     }
 }
 
-fn reply(question: &[u8], desk: &RunnerContext) -> Reply {
+fn reply(question: &[u8], context: &RunnerContext) -> Reply {
     match serde_json::from_slice(question) {
         Ok(Question::Look(query)) => {
-            match answer(&desk.store, &desk.configuration, Some(&desk.handle), &query) {
+            match answer(&context.store, &context.configuration, Some(&context.handle), &query) {
                 Ok(answer) => Reply::Told(IpcAnswer::Answer(answer)),
                 Err(error @ ReadError::Interrupted) => Reply::Refusal(IpcRefusal::Closed(error.to_string())),
                 Err(error) => Reply::Refusal(IpcRefusal::Other(Chain(&error).to_string())),
             }
         }
-        Ok(Question::Change(request)) => change(request, &desk.handle),
+        Ok(Question::Change(request)) => change(request, &context.handle),
         Err(error) => {
             let what = format!("not a question that this version understands: {error}");
             Reply::Refusal(IpcRefusal::Other(what))

@@ -54,13 +54,14 @@ pub(crate) fn run(command: &cli::Run) -> Exit {
     let guard = ExitGuard::new();
     let conversations = ipc::OpenConnections::default();
     let stats = run.stats();
-    let desk = ipc::RunnerContext { store, configuration: Arc::clone(&configuration), handle: run.handle() };
-    let server = match listen(desk.clone(), files) {
+    let context =
+        ipc::RunnerContext { store, configuration: Arc::clone(&configuration), handle: run.handle() };
+    let server = match listen(context.clone(), files) {
         Ok(server) => server,
         Err(exit) => return exit,
     };
     signals.runs(run.handle());
-    converse(&signals, desk, conversations.clone(), files);
+    converse(&signals, context, conversations.clone(), files);
     let progress = Progress::start(&configuration, Arc::clone(&stats));
     let started = Instant::now();
     let outcome = run.run();
@@ -130,9 +131,9 @@ fn sum_up(configuration: &Configuration, stats: &Stats, report: &RunReport, elap
 }
 
 /// Opens the port that the settings name, if they do.
-fn listen(desk: ipc::RunnerContext, files: u64) -> Result<Option<Server>, Exit> {
-    let Some(address) = desk.configuration.settings.listen else { return Ok(None) };
-    match Server::start(address, desk, files) {
+fn listen(context: ipc::RunnerContext, files: u64) -> Result<Option<Server>, Exit> {
+    let Some(address) = context.configuration.settings.listen else { return Ok(None) };
+    match Server::start(address, context, files) {
         Ok(server) => {
             tracing::info!(target: log_target::RUNNER, address = %server.address(), "listening");
             Ok(Some(server))
@@ -159,10 +160,10 @@ fn listen(desk: ipc::RunnerContext, files: u64) -> Result<Option<Server>, Exit> 
 }
 
 /// Answers questions on the local socket until the process ends.
-fn converse(signals: &Signals, desk: ipc::RunnerContext, conversations: ipc::OpenConnections, files: u64) {
-    let configuration = Arc::clone(&desk.configuration);
+fn converse(signals: &Signals, context: ipc::RunnerContext, conversations: ipc::OpenConnections, files: u64) {
+    let configuration = Arc::clone(&context.configuration);
     let _inside = signals.runtime().enter();
-    match ipc::serve(&configuration.data, desk, conversations, files) {
+    match ipc::serve(&configuration.data, context, conversations, files) {
         Ok(serve) => drop(signals.runtime().spawn(serve)),
         // A file system without sockets should not keep jobs from running.
         Err(error) => say_without_socket(&configuration.data, &error),

@@ -28,14 +28,15 @@ const BODY_BYTES_MAX: usize = 16 << 20;
 pub(crate) async fn complete(
     request: Request<Incoming>,
     asked: JobAddress,
-    shop: &HttpContext,
+    http: &HttpContext,
     place: &ConnectionPermit,
 ) -> Result<Response, HttpRefusal> {
     only(&request, &[Method::POST])?;
     let token = token(request.headers(), request.uri().query()).ok_or_else(stranger)?;
-    let (desk, whereabouts, of) = (shop.desk.clone(), Arc::clone(&shop.whereabouts), asked.clone());
+    let (context, whereabouts, of) = (http.context.clone(), Arc::clone(&http.whereabouts), asked.clone());
     let claim = aside(move || {
-        let found = claim(&desk.store, &desk.configuration, &whereabouts, (&of.queue, of.index), &token);
+        let found =
+            claim(&context.store, &context.configuration, &whereabouts, (&of.queue, of.index), &token);
         match found {
             Ok(Some(claim)) => Ok((claim, token)),
             Ok(None) => Err(stranger()),
@@ -44,12 +45,12 @@ pub(crate) async fn complete(
     });
     let (claim, token) = claim.await?;
     let limit = ("(the most that can be said of a job)", BODY_BYTES_MAX);
-    let body = body::collect(request.into_body(), limit, &shop.room, place).await?;
-    let (configuration, step) = (Arc::clone(&shop.desk.configuration), claim.step.clone());
+    let body = body::collect(request.into_body(), limit, &http.room, place).await?;
+    let (configuration, step) = (Arc::clone(&http.context.configuration), claim.step.clone());
     let at_once = body.bytes.len() <= AT_ONCE_BYTES;
     let judge = move || judge(&configuration, &step, &body.bytes);
     let completion = if at_once { judge()? } else { aside(judge).await? };
-    take(&shop.desk, &asked, (claim, token), completion).await
+    take(&http.context, &asked, (claim, token), completion).await
 }
 
 /// `Authorization: Bearer TOKEN`, or `?token=TOKEN` for those who can only be given an address.
@@ -108,7 +109,7 @@ fn judge(
 }
 
 async fn take(
-    desk: &RunnerContext,
+    context: &RunnerContext,
     asked: &JobAddress,
     (claim, token): (TokenClaim, String),
     completion: CompletionRecord,
@@ -121,7 +122,7 @@ async fn take(
         json(StatusCode::OK, &CompletionState { job: job.clone(), step: name.clone(), status, known })
     };
     let refused = |error: String| Err(HttpRefusal::new(StatusCode::CONFLICT, error));
-    match answer(desk, request).await? {
+    match answer(context, request).await? {
         Err(why) => Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
         Ok(RequestOutcome::Completed(CompletionOutcome::Taken)) => Ok(stands(false)),
         Ok(RequestOutcome::Completed(CompletionOutcome::Duplicate)) => Ok(stands(true)),
@@ -129,7 +130,7 @@ async fn take(
         Ok(RequestOutcome::Completed(CompletionOutcome::Conflict { status: before }))
             if before.waits() || before == tidegate_model::ExternalStatus::Unknown =>
         {
-            not_now(desk, asked, name).await
+            not_now(context, asked, name).await
         }
         Ok(RequestOutcome::Completed(CompletionOutcome::Conflict { status: before })) => {
             let before = before.as_str();
@@ -140,28 +141,28 @@ async fn take(
         Ok(RequestOutcome::Completed(CompletionOutcome::Refused { from })) => {
             refused(format!("job {job} is {}, and cannot become {status}", from.as_str()))
         }
-        Ok(RequestOutcome::Completed(CompletionOutcome::NotPending)) => not_now(desk, asked, name).await,
+        Ok(RequestOutcome::Completed(CompletionOutcome::NotPending)) => not_now(context, asked, name).await,
         Ok(_) => Err(HttpRefusal::broken("an answer to another question")),
     }
 }
 
-async fn not_now(desk: &RunnerContext, asked: &JobAddress, step: String) -> Result<Response, HttpRefusal> {
-    let (desk, asked) = (desk.clone(), asked.clone());
-    aside(move || Err(not_pending(&desk, &asked, &step))).await
+async fn not_now(context: &RunnerContext, asked: &JobAddress, step: String) -> Result<Response, HttpRefusal> {
+    let (context, asked) = (context.clone(), asked.clone());
+    aside(move || Err(not_pending(&context, &asked, &step))).await
 }
 
 /// What the run answers, for which no thread waits.
 async fn answer(
-    desk: &RunnerContext,
+    context: &RunnerContext,
     request: tidegate_engine::Request,
 ) -> Result<Result<RequestOutcome, String>, HttpRefusal> {
-    refuse_while_full(desk)?;
+    refuse_while_full(context)?;
     let (sender, mut answered) = mpsc::unbounded_channel();
     // Whoever has gone away does not want the answer.
-    if !desk.handle.ask_with(request, Reply::new(move |answer| _ = sender.send(answer))) {
+    if !context.handle.ask_with(request, Reply::new(move |answer| _ = sender.send(answer))) {
         return Err(HttpRefusal::ending());
     }
-    match committed(answered.recv(), desk).await {
+    match committed(answered.recv(), context).await {
         Some(Some(answer)) => Ok(answer),
         Some(None) => Err(HttpRefusal::ending()),
         // Too late to say no.
@@ -173,9 +174,9 @@ async fn answer(
 }
 
 /// A job that will be pending, perhaps, is worth another try.
-fn not_pending(desk: &RunnerContext, asked: &JobAddress, step: &str) -> HttpRefusal {
+fn not_pending(context: &RunnerContext, asked: &JobAddress, step: &str) -> HttpRefusal {
     let (queue, index) = (&asked.queue, asked.index);
-    let found = match job_status::look(asked, desk, false) {
+    let found = match job_status::look(asked, context, false) {
         Ok(JobStatus { steps, .. }) => steps.into_iter().find(|outcome| outcome.step == step),
         // A source that is never copied knows nothing of its jobs.
         Err(_) => None,

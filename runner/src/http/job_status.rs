@@ -9,15 +9,19 @@ use crate::query::{Answer, JobStatus, Query, answer};
 use tidegate_engine::Chain;
 use tidegate_store::ReadError;
 
-pub(crate) fn status(asked: &JobAddress, desk: &RunnerContext) -> Result<Response, HttpRefusal> {
-    look(asked, desk, true).map(|job| json(StatusCode::OK, &job))
+pub(crate) fn status(asked: &JobAddress, context: &RunnerContext) -> Result<Response, HttpRefusal> {
+    look(asked, context, true).map(|job| json(StatusCode::OK, &job))
 }
 
 /// What each step has made of a job; `whole`: with its payload.
-pub(crate) fn look(asked: &JobAddress, desk: &RunnerContext, whole: bool) -> Result<JobStatus, HttpRefusal> {
+pub(crate) fn look(
+    asked: &JobAddress,
+    context: &RunnerContext,
+    whole: bool,
+) -> Result<JobStatus, HttpRefusal> {
     let JobAddress { queue, index } = asked;
     let query = Query::Job { queue: queue.to_string(), index: *index, why: false, whole };
-    match answer(&desk.store, &desk.configuration, Some(&desk.handle), &query) {
+    match answer(&context.store, &context.configuration, Some(&context.handle), &query) {
         Ok(Answer::Job(job)) => Ok(job),
         Ok(Answer::Missing(what)) => Err(HttpRefusal::missing(what)),
         Ok(_) => Err(HttpRefusal::broken("an answer to another question")),

@@ -19,9 +19,9 @@ struct Polls {
     polls: String,
 }
 
-pub(crate) fn poll(step: &Address, desk: &RunnerContext) -> Result<Response, HttpRefusal> {
-    find(step, &desk.configuration)?;
-    match desk.handle.ask_unless_it_ends(Request::Poll { step: step.clone() }) {
+pub(crate) fn poll(step: &Address, context: &RunnerContext) -> Result<Response, HttpRefusal> {
+    find(step, &context.configuration)?;
+    match context.handle.ask_unless_it_ends(Request::Poll { step: step.clone() }) {
         None => Err(HttpRefusal::ending()),
         Some(Err(why)) => Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
         Some(Ok(RequestOutcome::Polls { pending, soon })) => {

@@ -34,21 +34,21 @@ const KEY_BYTES_MAX: usize = 1024;
 pub(crate) async fn take(
     request: Request<Incoming>,
     address: &Address,
-    shop: &HttpContext,
+    http: &HttpContext,
     place: &ConnectionPermit,
 ) -> Result<Response, HttpRefusal> {
-    let (queue, source) = find(address, &shop.desk.configuration)?;
+    let (queue, source) = find(address, &http.context.configuration)?;
     only(&request, &[Method::POST])?;
     admit(request.headers(), source)?;
     let form = Form::of(request.headers().get(CONTENT_TYPE)).ok_or_else(unknown_form)?;
     let header = header_key(request.headers())?;
-    refuse_while_full(&shop.desk)?;
-    have_room(queue, source, shop)?;
+    refuse_while_full(&http.context)?;
+    have_room(queue, source, http)?;
     let limit = ("(`max_body` of the source); send fewer jobs at a time", source.max_body);
-    let body = body::collect(request.into_body(), limit, &shop.room, place).await?;
+    let body = body::collect(request.into_body(), limit, &http.room, place).await?;
     let cost = parse_body::cost(&body.bytes, form, source);
     let room = match cost.checked_sub(PARSED_FREE_BYTES) {
-        Some(_) => Some(body::reserve_parsed(&shop.parsed, cost.min(PARSED_BYTES)).await?),
+        Some(_) => Some(body::reserve_parsed(&http.parsed, cost.min(PARSED_BYTES)).await?),
         None => None,
     };
     let read =
@@ -64,7 +64,7 @@ pub(crate) async fn take(
         reading.await.unwrap_or_else(|error| Err(HttpRefusal::broken(&error.to_string())))?
     };
     drop(body);
-    push((intake, room), form, (address, queue), shop).await
+    push((intake, room), form, (address, queue), http).await
 }
 
 /// The source at `address`, and the queue that it fills.
@@ -122,29 +122,29 @@ fn header_key(headers: &HeaderMap) -> Result<Option<Vec<u8>>, HttpRefusal> {
 }
 
 /// While a disk is full, nothing is committed, so nothing more is taken.
-pub(crate) fn refuse_while_full(desk: &RunnerContext) -> Result<(), HttpRefusal> {
-    let Some(why) = desk.handle.stats().full() else { return Ok(()) };
+pub(crate) fn refuse_while_full(context: &RunnerContext) -> Result<(), HttpRefusal> {
+    let Some(why) = context.handle.stats().full() else { return Ok(()) };
     let error = format!("the disk is full, so nothing was taken: {why}");
     Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
 }
 
 /// Waits for the answer that comes with a commit; `None`: too long, or the disk is full, so that it is not known
 /// when there will be one.
-pub(crate) async fn committed<T>(answer: impl Future<Output = T>, desk: &RunnerContext) -> Option<T> {
+pub(crate) async fn committed<T>(answer: impl Future<Output = T>, context: &RunnerContext) -> Option<T> {
     let mut answer = std::pin::pin!(answer);
     let until = Instant::now() + COMMIT_PATIENCE;
     loop {
         match timeout(LOOKS, &mut answer).await {
             Ok(answer) => return Some(answer),
-            Err(_) if desk.handle.stats().full().is_some() || Instant::now() >= until => return None,
+            Err(_) if context.handle.stats().full().is_some() || Instant::now() >= until => return None,
             Err(_) => {}
         }
     }
 }
 
 /// Those who bring jobs are put off where the steps do not come after.
-fn have_room(queue: QueueRef, source: &HttpSource, shop: &HttpContext) -> Result<(), HttpRefusal> {
-    let waiting = shop.desk.handle.waiting(queue);
+fn have_room(queue: QueueRef, source: &HttpSource, http: &HttpContext) -> Result<(), HttpRefusal> {
+    let waiting = http.context.handle.waiting(queue);
     match source.max_waiting {
         Some(most) if waiting >= most => {
             let error =
@@ -160,7 +160,7 @@ async fn push(
     (intake, room): (Intake, Option<OwnedSemaphorePermit>),
     form: Form,
     (address, queue): (&Address, QueueRef),
-    shop: &HttpContext,
+    http: &HttpContext,
 ) -> Result<Response, HttpRefusal> {
     let (sender, answered) = oneshot::channel();
     let Intake { jobs, whole, each, lines } = intake;
@@ -169,10 +169,10 @@ async fn push(
         drop(room);
         let _ = sender.send(outcome);
     });
-    if !shop.desk.handle.push(Push { queue, jobs, whole, each, answer }) {
+    if !http.context.handle.push(Push { queue, jobs, whole, each, answer }) {
         return Err(HttpRefusal::ending());
     }
-    match committed(answered, &shop.desk).await {
+    match committed(answered, &http.context).await {
         Some(Ok(Ok(pushed))) => Ok(taken(&pushed, form, address, &lines)),
         Some(Ok(Err(conflict))) => Err(other_content(conflict, form, address, &lines)),
         // Too late to say no.

@@ -15,7 +15,7 @@ use tidegate_store::{ParkReason, ParkedJob, ReadError, Store};
 pub(crate) struct Case<'a> {
     pub(crate) store: &'a Store,
     pub(crate) step: &'a Step,
-    pub(crate) sight: Box<QueueView>,
+    pub(crate) view: Box<QueueView>,
     /// Its gate has a name.
     gate: &'a str,
     /// Nothing runs, and the next run asks its gate before anything starts.
@@ -43,10 +43,10 @@ impl<'a> Case<'a> {
         let step = &configuration.steps[position];
         let from_queue = step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_)));
         // A run does not read for a step that is paused; where nothing of it runs, the store knows more.
-        let idle = |sight: &QueueView| sight.paused && from_queue && sight.room.counts().running == 0;
+        let idle = |view: &QueueView| view.paused && from_queue && view.room.counts().running == 0;
         // A run that ends, or has not begun, answers nothing.
-        let sight = match run.and_then(|run| run.sight(position)) {
-            Some(sight) if !idle(&sight) => Some(sight),
+        let view = match run.and_then(|run| run.view(position)) {
+            Some(view) if !idle(&view) => Some(view),
             _ => QueueView::from_store(store, configuration, step, now)?.map(Box::new),
         };
         let gate = step.gate.map_or("", |GateRef(gate)| configuration.gates[gate].name.as_str());
@@ -56,10 +56,10 @@ impl<'a> Case<'a> {
         let (gate_answers, monitor_answers) = (answers(ProbeKind::Gate), answers(ProbeKind::Monitor));
         let stopped = stopped::sentence(store, run, (position, step), index)?;
         let asks_gate = run.is_none() && step.gate.is_some();
-        Ok(sight.map(|sight| Self {
+        Ok(view.map(|view| Self {
             store,
             step,
-            sight,
+            view,
             gate,
             asks_gate,
             closed,
@@ -72,11 +72,11 @@ impl<'a> Case<'a> {
 
     /// Whether a run has the job at `index` of the input, or where it stands by itself, in an attempt.
     pub(crate) fn runs(&self, index: u64, row: Option<ParkedJobRef>) -> bool {
-        self.sight.room.explain(self.key(index, row), self.now) == Some(WaitReason::Running)
+        self.view.room.explain(self.key(index, row), self.now) == Some(WaitReason::Running)
     }
 
     fn key(&self, index: u64, row: Option<ParkedJobRef>) -> JobKey {
-        let stored = || self.sight.rows.iter().find(|(_, one)| Some(**one) == row).map(|(&key, _)| key);
+        let stored = || self.view.rows.iter().find(|(_, one)| Some(**one) == row).map(|(&key, _)| key);
         // Jobs that were begun in this run keep the number of their place in the input.
         stored().unwrap_or(JobKey::fresh(index))
     }
@@ -88,8 +88,8 @@ impl<'a> Case<'a> {
     /// What holds the job at `index` of the input, or where it stands by itself, there. The widest reason
     /// comes first.
     pub(crate) fn reasons(&self, index: u64, row: Option<ParkedJobRef>) -> Result<Vec<String>, ReadError> {
-        let (sight, key) = (&self.sight, self.key(index, row));
-        let why = sight.room.explain(key, self.now);
+        let (view, key) = (&self.view, self.key(index, row));
+        let why = view.room.explain(key, self.now);
         // What holds others does not hold what was begun.
         if let Some(why @ (WaitReason::Running | WaitReason::Pending)) = why {
             let mut reasons = vec![self.sentence(key, why)?];
@@ -101,7 +101,7 @@ impl<'a> Case<'a> {
             // It is its turn, and what holds all jobs of the step is named.
             Some(WaitReason::Turn) if !reasons.is_empty() => {}
             Some(why) => reasons.push(self.sentence(key, why)?),
-            None if row.is_none() && index > sight.read => reasons.extend(self.unseen_at(index)),
+            None if row.is_none() && index > view.read => reasons.extend(self.unseen_at(index)),
             None => {}
         }
         Ok(reasons)
@@ -109,22 +109,22 @@ impl<'a> Case<'a> {
 
     /// What holds all jobs of the step.
     pub(crate) fn reasons_for_all(&self) -> Vec<String> {
-        let (sight, mut reasons) = (&self.sight, Vec::new());
+        let (view, mut reasons) = (&self.view, Vec::new());
         reasons.extend(self.stopped.clone());
-        if sight.paused {
+        if view.paused {
             reasons.push(PAUSED.to_owned());
         }
         let closed = self.closed.as_ref();
-        if let Some(again) = sight.gate {
+        if let Some(again) = view.gate {
             let by_gate = |closed: &&StepBlock| matches!(closed.by, BlockCause::Gate | BlockCause::Failure);
             reasons.push(self.gate_closed(closed.filter(by_gate), again));
         }
         if let Some(since) = self.gate_answers.asked
-            && (sight.gate.is_none() || times::is_long(since, self.now))
+            && (view.gate.is_none() || times::is_long(since, self.now))
         {
             reasons.push(silent(&format!("the gate `{}`", self.gate), since, self.now));
         }
-        if let Some(until) = sight.held_until.filter(|&until| until > self.now) {
+        if let Some(until) = view.held_until.filter(|&until| until > self.now) {
             let until = self.until(until);
             reasons.push(match closed.filter(|closed| matches!(closed.by, BlockCause::Setup { .. })) {
                 Some(closed) => {
@@ -141,23 +141,23 @@ impl<'a> Case<'a> {
 
     /// Why what is behind the last job that the step looks at cannot start.
     pub(crate) fn unseen(&self) -> String {
-        match (self.sight.ahead, self.sight.truncated) {
+        match (self.view.ahead, self.view.truncated) {
             (_, true) => format!("only the first {} jobs that wait are looked at", grouped(SCAN_MAX)),
-            (Some(ahead), _) if self.sight.read >= ahead => {
+            (Some(ahead), _) if self.view.read >= ahead => {
                 format!("past search-ahead: the step looks at jobs up to {ahead} for now")
             }
-            _ => format!("the step has read up to job {} so far", self.sight.read),
+            _ => format!("the step has read up to job {} so far", self.view.read),
         }
     }
 
     /// Why this job, which the step has not looked at, cannot start; nothing where it could be looked at.
     fn unseen_at(&self, index: u64) -> Option<String> {
-        match self.sight.ahead {
+        match self.view.ahead {
             Some(ahead) if index > ahead => {
                 Some(format!("past search-ahead: the step looks at jobs up to {ahead} for now"))
             }
             // Nobody reads a source while nothing runs.
-            _ if self.sight.read == 0 => None,
+            _ if self.view.read == 0 => None,
             _ => Some(self.unseen()),
         }
     }
@@ -199,7 +199,7 @@ impl<'a> Case<'a> {
         Ok(match why {
             WaitReason::Running => "it runs now".to_owned(),
             WaitReason::Pending => {
-                let job = stored(self.store, self.step, &self.sight, key)?;
+                let job = stored(self.store, self.step, &self.view, key)?;
                 match job.as_ref().and_then(|job| job.reason.outside()) {
                     Some((.., Some(said))) if !said.status.waits() => {
                         "the outside is through with it; that is delivered as soon as the step goes on"
@@ -241,7 +241,7 @@ impl<'a> Case<'a> {
 
     /// ``lane `x`: 1 of 1 runs (job 1), as `max_per_lane` says``
     fn full_lane(&self, key: JobKey) -> Result<String, ReadError> {
-        let found = self.sight.room.running_in_lane_of(key);
+        let found = self.view.room.running_in_lane_of(key);
         let (lane, running) = found.map_or((String::new(), Vec::new()), |(lane, running)| {
             (on_one_line(&String::from_utf8_lossy(lane)), running)
         });
@@ -263,13 +263,13 @@ impl<'a> Case<'a> {
 
     /// The index in the input of a job that the step looks at.
     fn index(&self, key: JobKey) -> Result<u64, ReadError> {
-        let job = stored(self.store, self.step, &self.sight, key)?;
+        let job = stored(self.store, self.step, &self.view, key)?;
         Ok(job.map_or(key.0, |job| job.inputs.first().map_or(0, |&(_, index)| index)))
     }
 
     /// `job 17 (pending since 3s)`
     fn other(&self, key: JobKey, state: WaitingState) -> Result<String, ReadError> {
-        let job = stored(self.store, self.step, &self.sight, key)?;
+        let job = stored(self.store, self.step, &self.view, key)?;
         let index = match &job {
             Some(job) => job.inputs.first().map_or(0, |&(_, index)| index),
             None => key.0,
@@ -297,10 +297,10 @@ impl<'a> Case<'a> {
 pub(crate) fn stored(
     store: &Store,
     step: &Step,
-    sight: &QueueView,
+    view: &QueueView,
     key: JobKey,
 ) -> Result<Option<ParkedJob>, ReadError> {
-    let Some(row) = sight.rows.get(&key) else { return Ok(None) };
+    let Some(row) = view.rows.get(&key) else { return Ok(None) };
     Ok(store.delayed(&[row.key(&step.address)])?.pop().flatten())
 }
 

@@ -76,11 +76,11 @@ pub(crate) fn preview(
         )));
     };
     let (why, unseen) = (case.reasons_for_all(), unseen(&case)?);
-    let StateCounts { waiting, running, delayed, pending, lanes } = case.sight.room.counts();
+    let StateCounts { waiting, running, delayed, pending, lanes } = case.view.room.counts();
     // As `status` says.
-    let due = case.sight.room.survey(0, &HashSet::new(), now).due;
+    let due = case.view.room.summary(0, &HashSet::new(), now).due;
     let input = case.step.inputs.first().map(|input| input.address.to_string()).unwrap_or_default();
-    let (played, cut) = case.sight.room.clone().preview(now, PreviewHorizon { rounds, told, jobs: JOBS_MAX });
+    let (played, cut) = case.view.room.clone().preview(now, PreviewHorizon { rounds, told, jobs: JOBS_MAX });
     let mut rounds = Vec::with_capacity(played.len());
     for round in played {
         rounds.push(PreviewedRound {
@@ -108,7 +108,7 @@ pub(crate) fn preview(
 fn indices(case: &Case<'_>, jobs: &[JobKey]) -> Result<Vec<u64>, ReadError> {
     let mut indices = Vec::with_capacity(jobs.len());
     for &key in jobs {
-        let stored = explain::stored(case.store, case.step, &case.sight, key)?;
+        let stored = explain::stored(case.store, case.step, &case.view, key)?;
         match stored.and_then(|job| Some(job.inputs.first()?.1)) {
             Some(index) => indices.push(index),
             None if key.is_fresh() => indices.push(key.0),
@@ -126,7 +126,7 @@ fn unseen(case: &Case<'_>) -> Result<Option<Unseen>, ReadError> {
         return Ok(Some(Unseen { jobs: None, why }));
     }
     let head = case.store.queue(&input.address)?.map_or(0, |queue| queue.head);
-    let jobs = head.saturating_sub(case.sight.read);
+    let jobs = head.saturating_sub(case.view.read);
     let unseen = || Unseen { jobs: Some(jobs), why: case.unseen() };
     Ok((jobs > 0).then(unseen))
 }

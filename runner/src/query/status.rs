@@ -46,17 +46,17 @@ pub(crate) fn statuses(
     run: Option<&Handle>,
     lanes: usize,
 ) -> Result<Vec<StepStatus>, ReadError> {
-    let glances = run.and_then(|run| run.glances(lanes));
-    let glances: Vec<Option<StepCounts>> = match glances {
-        Some(glances) => glances.into_iter().map(Some).collect(),
+    let all_counts = run.and_then(|run| run.all_counts(lanes));
+    let all_counts: Vec<Option<StepCounts>> = match all_counts {
+        Some(all_counts) => all_counts.into_iter().map(Some).collect(),
         None => configuration.steps.iter().map(|_| None).collect(),
     };
     let (known, pauses, now) = (store.all_progress()?, store.pauses()?, SystemClock.now());
     // A run knows better.
     let stops = if run.is_some() { Vec::new() } else { store.stops()? };
     let mut steps = Vec::new();
-    for (position, (step, glance)) in configuration.steps.iter().zip(glances).enumerate() {
-        let look = StatusQuery { store, configuration, step, glance, lanes, now };
+    for (position, (step, step_counts)) in configuration.steps.iter().zip(all_counts).enumerate() {
+        let look = StatusQuery { store, configuration, step, step_counts, lanes, now };
         let first = steps.len();
         for (at, input) in step.inputs.iter().enumerate() {
             let progress =
@@ -136,7 +136,7 @@ struct StatusQuery<'a> {
     store: &'a Store,
     configuration: &'a Configuration,
     step: &'a Step,
-    glance: Option<StepCounts>,
+    step_counts: Option<StepCounts>,
     lanes: usize,
     now: Timestamp,
 }
@@ -153,7 +153,7 @@ impl StatusQuery<'_> {
         status.joins = self.step.take == InputMode::Join;
         let paused = pauses.iter().find(|pause| pause.step == self.step.address);
         status.paused = paused.map(|pause| rfc3339(pause.since));
-        let known = self.glance.as_ref().and_then(|glance| glance.counts.inputs.get(at));
+        let known = self.step_counts.as_ref().and_then(|step_counts| step_counts.counts.inputs.get(at));
         let queue = match input.input {
             Input::Source(_) => {
                 status.read = known.map(|known| known.jobs);
@@ -163,7 +163,8 @@ impl StatusQuery<'_> {
         };
         let stored = || queue.as_ref().map_or(0, |queue| waiting(queue, progress));
         status.waiting = Some(known.map_or_else(stored, |known| known.jobs));
-        let is_picked = self.glance.as_ref().is_some_and(|glance| glance.counts.picked.is_some());
+        let is_picked =
+            self.step_counts.as_ref().is_some_and(|step_counts| step_counts.counts.picked.is_some());
         let first = match known {
             Some(known) => known.first,
             None => queue.as_ref().and_then(|queue| first_waiting(queue, progress)),
@@ -179,7 +180,7 @@ impl StatusQuery<'_> {
         let address = &self.step.address;
         let snapshots = self.store.snapshots(address)?;
         status.begun = snapshots.iter().map(|snapshot| snapshot.jobs).sum();
-        let Some(glance) = &self.glance else {
+        let Some(step_counts) = &self.step_counts else {
             let rows = Rows::count(self.store, address, self.now)?;
             status.begun += rows.begun;
             let first = tidegate_engine::first_in_line(self.store, self.step)?;
@@ -187,20 +188,20 @@ impl StatusQuery<'_> {
             self.add_rows(status, &rows, 0)?;
             return self.add_stored_lanes(status);
         };
-        status.running = Some(glance.counts.running);
-        status.held_behind = glance.counts.first_in_line.map(|first| self.held_behind(first));
-        let Some(picked) = &glance.counts.picked else {
+        status.running = Some(step_counts.counts.running);
+        status.held_behind = step_counts.counts.first_in_line.map(|first| self.held_behind(first));
+        let Some(picked) = &step_counts.counts.picked else {
             let rows = Rows::count(self.store, address, self.now)?;
-            return self.add_rows(status, &rows, glance.returned);
+            return self.add_rows(status, &rows, step_counts.returned);
         };
         (status.delayed, status.pending) = (picked.delayed, picked.pending);
-        let oldest = |key: Option<JobKey>| match key.and_then(|key| glance.spot(key)) {
+        let oldest = |key: Option<JobKey>| match key.and_then(|key| step_counts.spot(key)) {
             Some(spot) => age::of_spot(self.store, self.step, spot, self.now),
             None => Ok(None),
         };
-        status.oldest = oldest(picked.survey.oldest)?;
+        status.oldest = oldest(picked.summary.oldest)?;
         if self.has_lanes() {
-            status.lanes = Some(lanes(&picked.survey, picked.lanes, true, oldest)?);
+            status.lanes = Some(lanes(&picked.summary, picked.lanes, true, oldest)?);
         }
         Ok(())
     }
@@ -237,16 +238,16 @@ impl StatusQuery<'_> {
         if !self.has_lanes() {
             return Ok(());
         }
-        let Some(sight) = QueueView::from_store(self.store, self.configuration, self.step, self.now)? else {
+        let Some(view) = QueueView::from_store(self.store, self.configuration, self.step, self.now)? else {
             return Ok(());
         };
-        let survey = sight.room.survey(self.lanes, &std::collections::HashSet::new(), self.now);
+        let summary = view.room.summary(self.lanes, &std::collections::HashSet::new(), self.now);
         let oldest = |key: Option<JobKey>| match key {
-            Some(key) => age::of_spot(self.store, self.step, &sight.spot(key), self.now),
+            Some(key) => age::of_spot(self.store, self.step, &view.spot(key), self.now),
             None => Ok(None),
         };
-        let count = sight.room.counts().lanes as u64;
-        status.lanes = Some(LanesStatus { cut: sight.truncated, ..lanes(&survey, count, false, oldest)? });
+        let count = view.room.counts().lanes as u64;
+        status.lanes = Some(LanesStatus { cut: view.truncated, ..lanes(&summary, count, false, oldest)? });
         Ok(())
     }
 }
@@ -336,13 +337,13 @@ pub(crate) fn open_of_last(store: &Store, queue: &Address, count: u64) -> Result
 }
 
 fn lanes(
-    survey: &LaneSummary,
+    summary: &LaneSummary,
     count: u64,
     runs: bool,
     oldest: impl Fn(Option<JobKey>) -> Result<Option<Oldest>, ReadError>,
 ) -> Result<LanesStatus, ReadError> {
-    let mut top = Vec::with_capacity(survey.lanes.len());
-    for lane in &survey.lanes {
+    let mut top = Vec::with_capacity(summary.lanes.len());
+    for lane in &summary.lanes {
         top.push(LaneStatus {
             lane: name(lane),
             waiting: lane.waiting as u64,

@@ -36,7 +36,7 @@ pub struct ExecSpec<'a> {
     /// What the tokens of jobs are made with.
     pub token_key: &'a TokenKey,
     /// What it is killed by, once nobody wants to know any more what it prints.
-    pub leash: &'a Arc<RunningCommands>,
+    pub running_commands: &'a Arc<RunningCommands>,
 }
 
 /// Runs commands. Lives on one thread.
@@ -48,7 +48,7 @@ pub struct ExecStep {
     timeout: Option<Duration>,
     memory: u64,
     token_key: TokenKey,
-    leash: Arc<RunningCommands>,
+    running_commands: Arc<RunningCommands>,
     scrub: Redactor,
     /// The command as messages name it.
     named: String,
@@ -72,7 +72,7 @@ impl ExecStep {
             timeout: command.timeout.or(spec.timeout),
             memory: spec.memory,
             token_key: spec.token_key.clone(),
-            leash: Arc::clone(spec.leash),
+            running_commands: Arc::clone(spec.running_commands),
             pipeline: spec.pipeline.to_owned(),
             step: spec.step.to_owned(),
             command,
@@ -90,10 +90,10 @@ impl ExecStep {
         let mut command = self.prepared(job, piece)?;
         let limits = ChildLimits {
             until: self.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
-            leash: &self.leash,
+            running_commands: &self.running_commands,
             bytes: self.memory,
         };
-        let running = Running::start(&mut command, &self.leash);
+        let running = Running::start(&mut command, &self.running_commands);
         let mut running = running
             .map_err(|error| self.failure(FailureKind::Failed, &format!("cannot be started: {error}")))?;
         let ended = running.finish(job.payload, limits);

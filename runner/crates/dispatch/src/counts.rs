@@ -31,5 +31,5 @@ pub struct QueuedCounts {
     pub pending: u64,
     /// Number of lanes with at least one job.
     pub lanes: u64,
-    pub survey: LaneSummary,
+    pub summary: LaneSummary,
 }

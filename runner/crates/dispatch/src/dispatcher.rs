@@ -152,8 +152,8 @@ impl Dispatcher {
     }
 
     /// Adds a job to the waiting room of a queued step.
-    pub fn saw(&mut self, step: usize, card: &JobAttributes<'_>, state: WaitingState) {
-        self.steps[step].add_waiting(card, state);
+    pub fn saw(&mut self, step: usize, attributes: &JobAttributes<'_>, state: WaitingState) {
+        self.steps[step].add_waiting(attributes, state);
     }
 
     /// Adds an output of a queued step that was made earlier and is due at `due`.
@@ -218,8 +218,8 @@ impl Dispatcher {
     /// Counts the jobs of a step by state. `lanes` is the maximum number of lanes listed, those with the most
     /// waiting jobs first. For a queued step the count walks every job in its waiting room.
     #[must_use]
-    pub fn glance(&self, step: usize, lanes: usize, now: Timestamp) -> JobCounts {
-        self.steps[step].glance(&self.heads, lanes, now)
+    pub fn job_counts(&self, step: usize, lanes: usize, now: Timestamp) -> JobCounts {
+        self.steps[step].job_counts(&self.heads, lanes, now)
     }
 
     /// Resumes a step at these indices of its inputs, after its progress was put back or could not be.

@@ -234,26 +234,26 @@ impl StepMachine for OrderedStep {
         self.parked.insert(turn, Parked::until(due));
     }
 
-    fn advance(&mut self, around: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+    fn advance(&mut self, context: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>) {
         self.tell_time(now);
         // A clock that was set back ends the wait.
         if self.held_until.is_some_and(|(until, since)| until <= now || now < since) {
             self.held_until = None;
         }
-        match around.mode {
+        match context.mode {
             Mode::Stopping => self.drop_waiting(commands),
             _ if self.rewinding == Rewinding::Wanted => self.drop_waiting(commands),
             Mode::Paused => {}
             Mode::Open => {
-                self.form(around.next_batch, commands);
-                self.begin(around.next_batch, commands);
+                self.form(context.next_batch, commands);
+                self.begin(context.next_batch, commands);
             }
         }
         self.commit_in_order(commands);
         self.rewind(commands);
-        if around.mode == Mode::Open {
+        if context.mode == Mode::Open {
             self.return_first(commands);
-            self.read(around.bounds, around.heads, commands);
+            self.read(context.bounds, context.heads, commands);
         }
     }
 
@@ -265,7 +265,7 @@ impl StepMachine for OrderedStep {
         !self.halted && !self.batches.is_empty()
     }
 
-    fn glance(&self, heads: &[u64], _lanes: usize, _now: Timestamp) -> JobCounts {
+    fn job_counts(&self, heads: &[u64], _lanes: usize, _now: Timestamp) -> JobCounts {
         JobCounts {
             // The last input has redelivered jobs.
             inputs: (0..self.inputs.len() - 1).map(|input| self.waiting(input, heads)).collect(),

@@ -32,7 +32,7 @@ pub struct QueuePlan {
     /// Maximum number of jobs in a batch.
     pub batch: usize,
     /// Whether its batches run on the blocking pool and take no worker from other steps.
-    pub aside: bool,
+    pub uses_pool: bool,
     /// Maximum age of the gate's last "open"; an older answer is asked for again before anything starts.
     pub gate: Option<Duration>,
     /// Jobs of the input that are accounted for.

@@ -49,7 +49,7 @@ pub(crate) struct QueuedStep {
     /// Maximum number of jobs in a batch.
     batch: usize,
     sizing: Sizing,
-    aside: bool,
+    uses_pool: bool,
     gate: Option<GateState>,
     /// Time before which nothing starts, because a job reported its gate closed.
     held_until: Option<Timestamp>,
@@ -80,7 +80,7 @@ enum Halting {
 
 impl QueuedStep {
     pub(crate) fn new(position: usize, flow: &StepPlan, picking: QueuePlan) -> Self {
-        let QueuePlan { rules, in_order, search_ahead, batch, aside, gate, progress } = picking;
+        let QueuePlan { rules, in_order, search_ahead, batch, uses_pool, gate, progress } = picking;
         let feed = flow.inputs.first().map(|input| input.feed);
         let next = flow.inputs.first().map_or(1, |input| input.next);
         Self {
@@ -99,7 +99,7 @@ impl QueuedStep {
             first_head: None,
             batch,
             sizing: Sizing::default(),
-            aside,
+            uses_pool,
             gate: gate.map(GateState::new),
             held_until: None,
             held_since: Timestamp(0),
@@ -152,11 +152,11 @@ impl StepMachine for QueuedStep {
         }
     }
 
-    fn add_waiting(&mut self, card: &JobAttributes<'_>, state: WaitingState) {
-        if card.key.is_fresh() && self.ahead().is_some_and(|ahead| card.key.0 > ahead) {
-            self.beyond.push(card);
+    fn add_waiting(&mut self, attributes: &JobAttributes<'_>, state: WaitingState) {
+        if attributes.key.is_fresh() && self.ahead().is_some_and(|ahead| attributes.key.0 > ahead) {
+            self.beyond.push(attributes);
         } else {
-            self.let_in(card, state);
+            self.let_in(attributes, state);
         }
     }
 
@@ -214,15 +214,15 @@ impl StepMachine for QueuedStep {
         Some(self.seen())
     }
 
-    fn glance(&self, heads: &[u64], lanes: usize, now: Timestamp) -> JobCounts {
+    fn job_counts(&self, heads: &[u64], lanes: usize, now: Timestamp) -> JobCounts {
         self.counted(heads, lanes, now)
     }
 
-    fn advance(&mut self, around: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+    fn advance(&mut self, context: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>) {
         if self.end == Halting::Halted {
             return;
         }
-        match around.mode {
+        match context.mode {
             Mode::Paused => {}
             _ if self.end > Halting::No => {
                 self.drop_unbegun(commands);
@@ -231,11 +231,11 @@ impl StepMachine for QueuedStep {
             Mode::Stopping => self.drop_unbegun(commands),
             Mode::Open => {
                 self.admit();
-                self.pick_late(around, now, commands);
-                self.settle_pending(around, commands);
-                self.pick(around, now, commands);
+                self.pick_late(context, now, commands);
+                self.settle_pending(context, commands);
+                self.pick(context, now, commands);
                 self.begin(commands);
-                self.read(around, now, commands);
+                self.read(context, now, commands);
             }
         }
     }
@@ -249,7 +249,7 @@ impl StepMachine for QueuedStep {
     }
 
     fn uses_blocking_pool(&self) -> bool {
-        self.aside
+        self.uses_pool
     }
 
     fn exclude(&mut self) {

@@ -13,7 +13,7 @@ pub(crate) trait StepMachine: Debug + Send {
     fn handle(&mut self, event: StepEvent, next_batch: &mut u64, now: Timestamp, commands: &mut Vec<Command>);
 
     /// Makes all progress that is possible now, except for starting batches on workers.
-    fn advance(&mut self, around: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>);
+    fn advance(&mut self, context: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>);
 
     /// Starts batches on free workers. A paused step starts only the batches that were begun before.
     fn run(&mut self, hands: &mut WorkerCapacity<'_>, commands: &mut Vec<Command>);
@@ -66,7 +66,7 @@ pub(crate) trait StepMachine: Debug + Send {
     }
 
     /// Counts the jobs by state, and lists at most `lanes` lanes.
-    fn glance(&self, heads: &[u64], lanes: usize, now: Timestamp) -> JobCounts;
+    fn job_counts(&self, heads: &[u64], lanes: usize, now: Timestamp) -> JobCounts;
 
     /// Excludes the step before the run starts.
     fn exclude(&mut self);

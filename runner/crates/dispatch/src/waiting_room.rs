@@ -103,19 +103,23 @@ impl WaitingRoom {
     }
 
     /// Adds a job that is new, or that had this state before a restart or a change of the rules.
-    pub fn add(&mut self, card: JobAttributes<'_>, state: WaitingState) -> Result<(), InvalidTransition> {
-        let (key, age) = (card.key, card.age);
+    pub fn add(
+        &mut self,
+        attributes: JobAttributes<'_>,
+        state: WaitingState,
+    ) -> Result<(), InvalidTransition> {
+        let (key, age) = (attributes.key, attributes.age);
         if self.jobs.find(key).is_some() {
             return Err(InvalidTransition::Present(key));
         }
-        let lane = self.lanes.enter(card.lane);
-        let extra = self.extra(card);
+        let lane = self.lanes.enter(attributes.lane);
+        let extra = self.extra(attributes);
         let Some(slot) = self.jobs.insert(key, age, lane, extra) else {
             self.lanes.leave(lane);
             return Err(InvalidTransition::Full);
         };
         self.ensure_lanes(lane);
-        let stand = match state {
+        let job_state = match state {
             WaitingState::Waiting => JobState::Waiting,
             WaitingState::Unknown => JobState::Unknown,
             WaitingState::Running => JobState::Running,
@@ -125,14 +129,14 @@ impl WaitingRoom {
                 JobState::Delayed
             }
         };
-        self.count_in(slot, stand);
+        self.count_in(slot, job_state);
         if self.has_conflicts() {
             let changes = self.conflicts.enter(slot, &self.jobs);
             self.apply(&changes);
         }
         self.enlist(slot);
         self.update_ready(lane);
-        self.open |= stand == JobState::Running;
+        self.open |= job_state == JobState::Running;
         Ok(())
     }
 
@@ -209,32 +213,39 @@ impl WaitingRoom {
         Ok(())
     }
 
-    fn extra(&self, card: JobAttributes<'_>) -> Option<Extra> {
+    fn extra(&self, attributes: JobAttributes<'_>) -> Option<Extra> {
         let rank = match self.rules.strategy {
-            StartOrder::Priority { aging: None } => -i128::from(card.priority),
+            StartOrder::Priority { aging: None } => -i128::from(attributes.priority),
             // All waiting jobs age at the same rate, so the order of two jobs never changes.
             StartOrder::Priority { aging: Some(aging) } => {
-                i128::from(card.since.0) - i128::from(card.priority) * i128::from(millis(aging).max(1))
+                i128::from(attributes.since.0)
+                    - i128::from(attributes.priority) * i128::from(millis(aging).max(1))
             }
             _ => 0,
         };
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         if self.has_conflicts() {
-            writes.extend_from_slice(card.writes);
+            writes.extend_from_slice(attributes.writes);
             writes.sort_unstable();
             writes.dedup();
-            reads.extend(card.reads.iter().filter(|&key| writes.binary_search(key).is_err()));
+            reads.extend(attributes.reads.iter().filter(|&key| writes.binary_search(key).is_err()));
             reads.sort_unstable();
             reads.dedup();
         }
-        let needed = rank != 0 || card.id != JobId::None || !reads.is_empty() || !writes.is_empty();
-        needed.then(|| Extra { rank, id: card.id, reads: reads.into(), writes: writes.into(), blocked: 0 })
+        let needed = rank != 0 || attributes.id != JobId::None || !reads.is_empty() || !writes.is_empty();
+        needed.then(|| Extra {
+            rank,
+            id: attributes.id,
+            reads: reads.into(),
+            writes: writes.into(),
+            blocked: 0,
+        })
     }
 
     /// Finds the slot of a job and checks that its state allows the transition.
     fn told(&self, key: JobKey, deed: &'static str, from: &[JobState]) -> Result<u32, InvalidTransition> {
         let slot = self.jobs.find(key).ok_or(InvalidTransition::Absent(key))?;
-        if from.contains(&self.jobs.stand(slot)) {
+        if from.contains(&self.jobs.job_state(slot)) {
             return Ok(slot);
         }
         Err(InvalidTransition::Transition { key, state: self.jobs.state(slot), deed })
@@ -242,7 +253,7 @@ impl WaitingRoom {
 
     fn claim(&mut self, slot: u32, now: Timestamp) {
         let lane = self.jobs.lane(slot);
-        if self.has_conflicts() && self.jobs.stand(slot) == JobState::Waiting {
+        if self.has_conflicts() && self.jobs.job_state(slot) == JobState::Waiting {
             self.conflicts.starts(slot, &self.jobs);
         }
         if self.rules.rate.is_some() {
@@ -258,10 +269,10 @@ impl WaitingRoom {
     }
 
     /// Changes the state of a job and moves it to the list of that state.
-    fn change(&mut self, slot: u32, stand: JobState) {
+    fn change(&mut self, slot: u32, job_state: JobState) {
         self.delist(slot);
         self.count_out(slot);
-        self.count_in(slot, stand);
+        self.count_in(slot, job_state);
         self.enlist(slot);
         self.update_ready(self.jobs.lane(slot));
     }
@@ -293,7 +304,7 @@ impl WaitingRoom {
             if let Some(extra) = self.jobs.extra_mut(slot) {
                 extra.blocked -= 1;
             }
-            if self.yields(slot) && self.jobs.hall(slot).0 == ListKind::Nowhere {
+            if self.yields(slot) && self.jobs.list(slot).0 == ListKind::Nowhere {
                 self.enlist(slot);
             }
         }
@@ -301,13 +312,13 @@ impl WaitingRoom {
 
     /// Whether a conflict keeps a job of this state out of its list.
     fn yields(&self, slot: u32) -> bool {
-        matches!(self.jobs.stand(slot), JobState::Waiting | JobState::PutBack)
+        matches!(self.jobs.job_state(slot), JobState::Waiting | JobState::PutBack)
     }
 
     /// Adds a job to the list of its state. The caller refreshes the lane.
     fn enlist(&mut self, slot: u32) {
-        let stand = self.jobs.stand(slot);
-        match stand {
+        let job_state = self.jobs.job_state(slot);
+        match job_state {
             JobState::Running | JobState::Pending | JobState::Free => {}
             JobState::Delayed => self.delayed.insert(self.jobs.until(slot), slot),
             // Other jobs of its lane may have a place in this round; they must not go before it.
@@ -315,7 +326,7 @@ impl WaitingRoom {
             JobState::Unknown if self.has_lists() => self.push_urgent(slot, !self.parity),
             JobState::Waiting | JobState::PutBack if self.jobs.is_blocked(slot) => {}
             JobState::Unknown | JobState::PutBack | JobState::Due | JobState::Waiting => {
-                let at_once = self.open && matches!(stand, JobState::Unknown | JobState::PutBack);
+                let at_once = self.open && matches!(job_state, JobState::Unknown | JobState::PutBack);
                 let turn = match self.rules.strategy {
                     StartOrder::Rounds { .. } if at_once => self.parity,
                     StartOrder::Rounds { .. } => !self.parity,
@@ -342,11 +353,11 @@ impl WaitingRoom {
 
     /// Removes a job from its list. The caller refreshes the lane.
     fn delist(&mut self, slot: u32) {
-        if self.jobs.stand(slot) == JobState::Delayed {
+        if self.jobs.job_state(slot) == JobState::Delayed {
             self.delayed.remove(self.jobs.until(slot), slot, &self.jobs);
         }
-        let (hall, turn) = self.jobs.hall(slot);
-        match hall {
+        let (list, turn) = self.jobs.list(slot);
+        match list {
             ListKind::Nowhere => {}
             ListKind::Lane => {
                 let line = self.line(self.jobs.lane(slot), turn);
@@ -358,20 +369,20 @@ impl WaitingRoom {
         self.jobs.set_hall(slot, ListKind::Nowhere, false);
     }
 
-    fn count_in(&mut self, slot: u32, stand: JobState) {
-        self.jobs.set_stand(slot, stand);
-        self.stands[stand as usize] += 1;
-        self.lanes.get_mut(self.jobs.lane(slot)).running += u32::from(stand == JobState::Running);
+    fn count_in(&mut self, slot: u32, job_state: JobState) {
+        self.jobs.set_stand(slot, job_state);
+        self.stands[job_state as usize] += 1;
+        self.lanes.get_mut(self.jobs.lane(slot)).running += u32::from(job_state == JobState::Running);
     }
 
     fn count_out(&mut self, slot: u32) {
-        let stand = self.jobs.stand(slot);
-        self.stands[stand as usize] -= 1;
-        self.lanes.get_mut(self.jobs.lane(slot)).running -= u32::from(stand == JobState::Running);
+        let job_state = self.jobs.job_state(slot);
+        self.stands[job_state as usize] -= 1;
+        self.lanes.get_mut(self.jobs.lane(slot)).running -= u32::from(job_state == JobState::Running);
     }
 
-    fn count(&self, stand: JobState) -> usize {
-        self.stands[stand as usize]
+    fn count(&self, job_state: JobState) -> usize {
+        self.stands[job_state as usize]
     }
 
     /// Bytes of plain waiting jobs: all except stray, delayed and conflicting ones.

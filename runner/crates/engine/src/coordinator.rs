@@ -64,7 +64,7 @@ pub(crate) struct BatchTask {
     pub(crate) id: BatchId,
     pub(crate) work: BatchInput,
     /// Whether it runs on the blocking pool, because it may block.
-    pub(crate) aside: bool,
+    pub(crate) pool: bool,
 }
 
 /// Initial state of a coordinator.
@@ -114,7 +114,7 @@ pub(crate) struct Coordinator {
     /// older read may still contain them.
     moved: Vec<BTreeMap<ParkedKey, bool>>,
     /// Job buffers of the queued steps; `None` for an ordered step.
-    shelves: Vec<Option<JobBuffer>>,
+    buffers: Vec<Option<JobBuffer>>,
     tails: Arc<QueueCaches>,
     /// Number of batches that will reach the committer without waiting for another batch.
     pub(crate) coming: Arc<AtomicUsize>,
@@ -161,7 +161,7 @@ impl Coordinator {
             turns: flows.iter().map(|_| BTreeMap::new()).collect(),
             returned: flows.iter().map(|_| BTreeSet::new()).collect(),
             moved: flows.iter().map(|_| BTreeMap::new()).collect(),
-            shelves: shelves(&configuration),
+            buffers: buffers(&configuration),
             watches: add(&configuration),
             dispatcher: Dispatcher::new(flows, heads, room, until_idle),
             configuration,
@@ -333,7 +333,7 @@ impl Coordinator {
             None => self.read_up_to[port.step][port.input] = batch.end(),
         }
         let (first, jobs, bytes) = (batch.first, batch.len(), batch.payloads.byte_len());
-        if self.shelves[port.step].is_some() {
+        if self.buffers[port.step].is_some() {
             self.enqueue_read(port, read, fetched, now);
         } else {
             self.reads.insert(read, fetched);
@@ -348,16 +348,16 @@ impl Coordinator {
         ran: Box<BatchResult>,
         now: Timestamp,
     ) -> Event {
-        if let Some(stumble) = &ran.halt {
-            let (at, why) = describe(stumble);
-            self.halt_at(step, Some((stumble.index, at)), why, now);
+        if let Some(halt_cause) = &ran.halt {
+            let (at, why) = describe(halt_cause);
+            self.halt_at(step, Some((halt_cause.index, at)), why, now);
         }
         if ran.goes_back {
             return Event::PutBack { step, batch: id };
         }
         let (taken, ending, bytes, took) = (ran.taken, ran.ending(), ran.byte_len(), ran.took);
         // The outcome of each job is needed for queued steps only.
-        let ends = if self.shelves[step].is_some() { ran.ends.clone() } else { Vec::new() };
+        let ends = if self.buffers[step].is_some() { ran.ends.clone() } else { Vec::new() };
         // The batch may be blocked for long, and the committer must not wait for it.
         self.track_pending_commit(id, false);
         if let Some(held) = self.held.get_mut(&id) {
@@ -401,8 +401,8 @@ impl Coordinator {
 }
 
 /// Description of the halting job, and the reason for the halt as a sentence fragment.
-fn describe(stumble: &HaltCause) -> (String, String) {
-    let HaltCause { index, failure, halts, file } = stumble;
+fn describe(halt_cause: &HaltCause) -> (String, String) {
+    let HaltCause { index, failure, halts, file } = halt_cause;
     let place = |(path, line): &(Arc<Path>, u64)| format!(" ({}:{line})", path.display());
     let file = file.as_ref().map_or_else(String::new, place);
     let (why, way_out) = match halts {
@@ -419,7 +419,7 @@ fn describe(stumble: &HaltCause) -> (String, String) {
     (format!("job {index}{file}"), format!("{failure}; {why} ({way_out})"))
 }
 
-fn shelves(configuration: &Configuration) -> Vec<Option<JobBuffer>> {
-    let shelf = |step: &Step| step.picks().map(|queuer| JobBuffer::new(configuration, step, &queuer));
-    configuration.steps.iter().map(shelf).collect()
+fn buffers(configuration: &Configuration) -> Vec<Option<JobBuffer>> {
+    let buffer = |step: &Step| step.picks().map(|queuer| JobBuffer::new(configuration, step, &queuer));
+    configuration.steps.iter().map(buffer).collect()
 }

@@ -48,7 +48,7 @@ pub(crate) struct StepContext<'c> {
     /// Key of the completion tokens.
     pub(crate) token_key: &'c TokenKey,
     /// Kills the commands.
-    pub(crate) leash: &'c Arc<RunningCommands>,
+    pub(crate) running_commands: &'c Arc<RunningCommands>,
     /// Set when the run must end.
     pub(crate) ending: &'c Arc<AtomicBool>,
     /// Deaths of plugin processes.
@@ -69,7 +69,7 @@ pub(crate) struct SharedResources<'c> {
     pub(crate) plugins: &'c Plugins,
     pub(crate) token_key: &'c TokenKey,
     /// Kills the commands.
-    pub(crate) leash: &'c Arc<RunningCommands>,
+    pub(crate) running_commands: &'c Arc<RunningCommands>,
     /// Set when the run must end.
     pub(crate) ending: &'c Arc<AtomicBool>,
     /// Deaths of plugin processes.
@@ -98,7 +98,7 @@ impl<'c> StepContext<'c> {
             secrets: &step.secrets,
             file,
             token_key: common.token_key,
-            leash: common.leash,
+            running_commands: common.running_commands,
             ending: common.ending,
             deaths: common.deaths,
             setups: common.setups,
@@ -147,7 +147,7 @@ impl<'c> StepContext<'c> {
             timeout: self.timeout,
             memory: self.limits.memory,
             token_key: self.token_key,
-            leash: self.leash,
+            running_commands: self.running_commands,
         })
     }
 

@@ -36,7 +36,7 @@ pub struct Handle {
     attempts: CrashGuard,
     setups: Setups,
     stats: Arc<Stats>,
-    leash: Arc<RunningCommands>,
+    running_commands: Arc<RunningCommands>,
     ending: Arc<AtomicBool>,
     files: Arc<SourceFiles>,
 }
@@ -69,14 +69,14 @@ impl Handle {
     /// Commands are killed now.
     pub fn abandon(&self) {
         self.attempts.close();
-        self.leash.kill();
+        self.running_commands.kill();
         self.setups.close();
     }
 
     /// View of the waiting jobs of the step at this position. Returns `None` for an ordered step, or if the
     /// run has ended.
     #[must_use]
-    pub fn sight(&self, step: usize) -> Option<Box<QueueView>> {
+    pub fn view(&self, step: usize) -> Option<Box<QueueView>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.messages.send(Message::Inspect { step, reply }).ok()?;
         answer.recv().ok().flatten()
@@ -94,7 +94,7 @@ impl Handle {
     /// Counts of all steps, in the order of the configuration, with at most `lanes` lanes each. Returns
     /// `None` if the run has ended. For a queued step the count walks every waiting job.
     #[must_use]
-    pub fn glances(&self, lanes: usize) -> Option<Vec<StepCounts>> {
+    pub fn all_counts(&self, lanes: usize) -> Option<Vec<StepCounts>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.messages.send(Message::Count { lanes, reply }).ok()?;
         answer.recv().ok()
@@ -159,7 +159,7 @@ impl Run {
             stats,
             messages,
             inbox,
-            leash: Arc::default(),
+            running_commands: Arc::default(),
             ending: Arc::default(),
         };
         Self(parts, Arc::default())
@@ -196,14 +196,14 @@ impl Run {
 
     #[must_use]
     pub fn handle(&self) -> Handle {
-        let RuntimeParts { messages, inbox, attempts, setups, stats, leash, ending, .. } = &self.0;
+        let RuntimeParts { messages, inbox, attempts, setups, stats, running_commands, ending, .. } = &self.0;
         Handle {
             messages: messages.0.clone(),
             inbox: Arc::clone(inbox),
             attempts: attempts.clone(),
             setups: setups.clone(),
             stats: Arc::clone(stats),
-            leash: Arc::clone(leash),
+            running_commands: Arc::clone(running_commands),
             ending: Arc::clone(ending),
             files: Arc::clone(&self.1),
         }
@@ -220,7 +220,7 @@ impl Run {
     /// # Errors
     /// The run cannot start, or the store fails. Jobs that were not committed are delivered in the next run.
     pub fn run(self) -> Result<RunReport, EngineError> {
-        let Some(mut crew) = Runtime::start(self.0)? else {
+        let Some(mut runtime) = Runtime::start(self.0)? else {
             return Ok(RunReport {
                 end: RunOutcome::Stopped,
                 halts: vec![],
@@ -228,7 +228,7 @@ impl Run {
                 left_behind: false,
             });
         };
-        let outcome = crew.work();
-        crew.close(outcome)
+        let outcome = runtime.work();
+        runtime.close(outcome)
     }
 }

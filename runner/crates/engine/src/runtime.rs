@@ -64,7 +64,7 @@ pub(crate) struct RuntimeParts {
     pub(crate) stats: Arc<Stats>,
     pub(crate) messages: (Sender<Message>, Receiver<Message>),
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) leash: Arc<RunningCommands>,
+    pub(crate) running_commands: Arc<RunningCommands>,
     /// Set by a stop.
     pub(crate) ending: Arc<AtomicBool>,
 }
@@ -80,7 +80,7 @@ pub(crate) struct Runtime {
     inbox: Arc<Inbox>,
     options: RunOptions,
     clock: WatchedClock,
-    floor: Coordinator,
+    coordinator: Coordinator,
     messages: (Sender<Message>, Receiver<Message>),
     tasks: Sender<WorkerTask>,
     orders: Sender<CommitRequest>,
@@ -96,7 +96,7 @@ pub(crate) struct Runtime {
     committed: Receiver<()>,
     workers: Vec<JoinHandle<()>>,
     /// Pool for batches that may block.
-    aside: BlockingPool,
+    pool: BlockingPool,
     /// Pool for gates and monitors, whose results are not needed at the end of a run.
     askers: BlockingPool,
     /// Time at which a stop gives up waiting.
@@ -119,7 +119,7 @@ impl Runtime {
             stats,
             messages,
             inbox,
-            leash,
+            running_commands,
             ending,
         } = parts;
         let plugged = last_run::tell(&configuration, &attempts, &setups);
@@ -146,7 +146,7 @@ impl Runtime {
         } = started;
         let workers = worker_count(&options);
         let tails = Arc::new(QueueCaches::new(configuration.queues.len()));
-        let mut floor = Coordinator::new(CoordinatorInit {
+        let mut coordinator = Coordinator::new(CoordinatorInit {
             configuration: Arc::clone(&configuration),
             flows,
             tickers,
@@ -158,52 +158,52 @@ impl Runtime {
             stats: Arc::clone(&stats),
         })
         .without(halts, clock.now());
-        start::restore_parked_jobs(&mut floor, &configuration, &store, clock.now())?;
+        start::restore_parked_jobs(&mut coordinator, &configuration, &store, clock.now())?;
         let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (orders, for_committer) = crossbeam_channel::unbounded();
         let (stop_committer, stop) = crossbeam_channel::bounded(0);
         let configured = Arc::clone(&configuration);
-        let ledger =
+        let committed_state =
             CommittedState { configuration: configured, progress, snapshots, heads, marks, segments };
         let committer = Committer {
             writer,
             store: store.clone(),
             attempts: attempts.clone(),
             opening,
-            ledger,
+            committed_state,
             sinks: Sinks::new(Arc::clone(&configuration), sinks),
             broken_steps: BTreeSet::new(),
             inbox: Arc::clone(&inbox),
             tails,
             stats,
             clock: Arc::clone(&clock),
-            batches_awaiting_commit: Arc::clone(&floor.coming),
+            batches_awaiting_commit: Arc::clone(&coordinator.coming),
             retry_after: options.retry_after,
             messages: messages.0.clone(),
             stop,
         };
         let (ends, committed) = crossbeam_channel::bounded(0);
         let committer = start_committer(committer, for_committer, messages.0.clone(), ends)?;
-        let shop = Arc::new(workers::WorkerContext {
+        let context = Arc::new(workers::WorkerContext {
             configuration: Arc::clone(&configuration),
             plugins,
             store: store.clone(),
             clock: Arc::clone(&clock),
             generation,
             token_key,
-            leash,
+            running_commands,
             ending,
             deaths: Arc::default(),
             attempts: attempts.clone(),
             ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
             setups: setups.clone(),
         });
-        let [aside, askers] = [(); 2].map(|()| BlockingPool::new(Arc::clone(&shop), messages.0.clone()));
-        let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;
+        let [pool, askers] = [(); 2].map(|()| BlockingPool::new(Arc::clone(&context), messages.0.clone()));
+        let workers = workers::start(workers, &context, &for_workers, &messages.0)?;
         let queues =
             StoreReader::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
         let source_pool = SourcePool::start(readers.len(), options.batch, &messages.0)?;
-        let mut crew = Self {
+        let mut runtime = Self {
             clock: WatchedClock::new(clock, store.committed_at()?),
             configuration,
             store,
@@ -212,7 +212,7 @@ impl Runtime {
             plugged,
             inbox,
             options,
-            floor,
+            coordinator,
             messages,
             tasks,
             orders,
@@ -224,22 +224,22 @@ impl Runtime {
             committer,
             committed,
             workers,
-            aside,
+            pool,
             askers,
             deadline: None,
         };
         for (port, reader) in readers {
-            let reader = crew.source_pool.add(port, 0, reader);
-            crew.readers.insert(port, reader);
+            let reader = runtime.source_pool.add(port, 0, reader);
+            runtime.readers.insert(port, reader);
         }
-        Ok(Some(crew))
+        Ok(Some(runtime))
     }
 
     /// Handles messages until the coordinator ends the run. Returns `None` if `shutdown_timeout` expired.
     pub(crate) fn work(&mut self) -> Result<Option<RunOutcome>, EngineError> {
         let mut actions = Vec::new();
         let now = self.now()?;
-        self.floor.start(now, &mut actions);
+        self.coordinator.start(now, &mut actions);
         loop {
             for action in std::mem::take(&mut actions) {
                 if let Action::Finish(end) = action {
@@ -259,14 +259,14 @@ impl Runtime {
                         self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
                     }
                     let now = self.now()?;
-                    self.floor.handle_message(message, now, &mut actions)?;
+                    self.coordinator.handle_message(message, now, &mut actions)?;
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                         return Ok(None);
                     }
                     let now = self.now()?;
-                    self.floor.tick(now, &mut actions);
+                    self.coordinator.tick(now, &mut actions);
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(EngineError::Died),
             }
@@ -284,7 +284,7 @@ impl Runtime {
 
     /// Time until which to wait for a message; `None`: without a limit.
     fn next_deadline(&self) -> Option<Instant> {
-        let wakes = self.floor.wakes(self.clock.now()).map(|wakes| {
+        let wakes = self.coordinator.wakes(self.clock.now()).map(|wakes| {
             let millis = wakes.0.saturating_sub(self.clock.now().0);
             let wait = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
             Instant::now() + wait.min(LONGEST_WAIT)
@@ -303,7 +303,7 @@ impl Runtime {
             }
             Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next)?,
             Action::ReadStore(ask) => self.queues.ask(ask),
-            Action::Run(task) if task.aside => self.aside.give(WorkerTask::Batch(task))?,
+            Action::Run(task) if task.pool => self.pool.give(WorkerTask::Batch(task))?,
             Action::Run(task) => _ = self.tasks.send(WorkerTask::Batch(task)),
             Action::AskStatus(asking) => self.askers.give(WorkerTask::Status(asking))?,
             Action::LookAtGate(step) => self.askers.give(WorkerTask::Gate(step))?,
@@ -341,7 +341,7 @@ impl Runtime {
             setups,
             plugged,
             inbox,
-            mut floor,
+            mut coordinator,
             clock,
             tasks,
             orders,
@@ -352,14 +352,14 @@ impl Runtime {
             committer,
             committed,
             workers,
-            aside,
+            pool,
             askers,
             messages,
             options,
             deadline,
             ..
         } = self;
-        floor.report_last_failures(clock.now());
+        coordinator.report_last_failures(clock.now());
         if !matches!(outcome, Ok(Some(_))) {
             // Attempts that still run end with the process; no job is blamed for that.
             attempts.close();
@@ -371,18 +371,18 @@ impl Runtime {
         source_pool.end();
         queues.end();
         let abandoned = matches!(outcome, Ok(None));
-        let aside = if abandoned {
+        let pool = if abandoned {
             // Jobs in the pool run again in the next run, so their commands must be dead by then.
-            aside.abandon(LAST_KILLS);
+            pool.abandon(LAST_KILLS);
             Vec::new()
         } else {
-            aside.close()
+            pool.close()
         };
         // A sink may write to a pipe without a reader. Jobs that are not committed run again.
         if abandoned && committed.recv_timeout(LAST_COMMIT) == Err(RecvTimeoutError::Timeout) {
             return Ok(RunReport {
                 end: RunOutcome::Stopped,
-                halts: floor.halts,
+                halts: coordinator.halts,
                 abandoned,
                 left_behind: true,
             });
@@ -396,7 +396,7 @@ impl Runtime {
         if end.is_some() {
             askers.abandon(LAST_ANSWERS);
             let deadline = deadline.unwrap_or_else(|| Instant::now() + options.shutdown_timeout);
-            left_behind = !end_by(deadline, workers.into_iter().chain(aside).collect());
+            left_behind = !end_by(deadline, workers.into_iter().chain(pool).collect());
             if left_behind {
                 drop(plugged);
                 let timeout = format_duration(options.shutdown_timeout);
@@ -413,7 +413,12 @@ impl Runtime {
             });
             return Err(reason.unwrap_or(EngineError::Died));
         }
-        Ok(RunReport { end: end.unwrap_or(RunOutcome::Stopped), halts: floor.halts, abandoned, left_behind })
+        Ok(RunReport {
+            end: end.unwrap_or(RunOutcome::Stopped),
+            halts: coordinator.halts,
+            abandoned,
+            left_behind,
+        })
     }
 }
 

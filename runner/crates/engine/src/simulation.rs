@@ -69,8 +69,8 @@ const STACK: usize = 16 << 20;
 #[test]
 fn whole_graphs_keep_their_promise_whatever_crashes_when() {
     let (tally, count) = play_all(play::play, SEEDS);
-    let Tally { crashes, again, retries, granted, jobs, lost, .. } = tally;
-    let all_happened = [crashes, again, retries, granted, jobs, lost].iter().all(|&times| times > 0);
+    let Tally { crashes, again, retries, request_outcome, jobs, lost, .. } = tally;
+    let all_happened = [crashes, again, retries, request_outcome, jobs, lost].iter().all(|&times| times > 0);
     assert!(all_happened || count < 100, "{count} seeds should cause every event");
 }
 
@@ -83,8 +83,8 @@ fn jobs_that_are_retried_delayed_and_picked_end_exactly_once_whatever_crashes_wh
 #[test]
 fn jobs_that_wait_for_the_outside_end_exactly_once_whatever_crashes_when() {
     let (tally, count) = play_all(play::play_waiting, WAITING_SEEDS);
-    let Tally { crashes, granted, jobs, held, forgotten, told, moved, ticks, .. } = tally;
-    let all = [crashes, granted, jobs, held, forgotten, told, moved, ticks];
+    let Tally { crashes, request_outcome, jobs, held, forgotten, told, moved, ticks, .. } = tally;
+    let all = [crashes, request_outcome, jobs, held, forgotten, told, moved, ticks];
     let all_happened = all.iter().all(|&times| times > 0);
     assert!(all_happened || count < 100, "{count} seeds should cause every event");
 }

@@ -33,7 +33,7 @@ const LAST_LOOKS: usize = 16;
 pub(crate) struct ChildLimits<'q> {
     pub(crate) until: Option<Instant>,
     /// What it is killed by, once nobody wants to know any more what it prints.
-    pub(crate) leash: &'q RunningCommands,
+    pub(crate) running_commands: &'q RunningCommands,
     /// Of standard output.
     pub(crate) bytes: u64,
 }
@@ -72,14 +72,14 @@ pub(crate) struct Running {
     out: Option<ChildStdout>,
     said: Option<ChildStderr>,
     printed: Printed,
-    leash: Arc<RunningCommands>,
+    running_commands: Arc<RunningCommands>,
     reaped: bool,
 }
 
 impl Running {
-    pub(crate) fn start(command: &mut Command, leash: &Arc<RunningCommands>) -> io::Result<Self> {
+    pub(crate) fn start(command: &mut Command, running_commands: &Arc<RunningCommands>) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = leash.start(command)?;
+        let mut child = running_commands.start(command)?;
         let pid = Pid::from_child(&child);
         open_files::restore(pid);
         let (input, out, said) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -95,12 +95,12 @@ impl Running {
         });
         match opened {
             Ok(end) => {
-                let (printed, leash) = (Printed::default(), Arc::clone(leash));
-                Ok(Self { child, pid, end, input, out, said, printed, leash, reaped: false })
+                let (printed, running_commands) = (Printed::default(), Arc::clone(running_commands));
+                Ok(Self { child, pid, end, input, out, said, printed, running_commands, reaped: false })
             }
             Err(error) => {
                 let _ = kill_process_group(pid, Signal::KILL); // it may have ended already
-                leash.ended(pid);
+                running_commands.ended(pid);
                 let _ = child.wait();
                 Err(error.into())
             }
@@ -116,7 +116,7 @@ impl Running {
             if wait.is_some_and(|wait| wait.is_zero()) {
                 return self.kill(Ended::Late);
             }
-            if limits.leash.is_given_up() {
+            if limits.running_commands.is_given_up() {
                 return self.kill(Ended::GivenUp);
             }
             let ready = self.wait(wait.map_or(LOOKS, |wait| wait.min(LOOKS)))?;
@@ -244,7 +244,7 @@ impl Running {
 
     /// From here on the number may be that of another process.
     fn reap(&mut self) -> io::Result<ExitStatus> {
-        self.leash.ended(self.pid);
+        self.running_commands.ended(self.pid);
         let status = self.child.wait()?;
         self.reaped = true;
         Ok(status)

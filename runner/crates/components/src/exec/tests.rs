@@ -37,7 +37,7 @@ fn run_with(command: &ExecCommand, payload: &str, timeout: Duration) -> Result<V
         timeout,
         memory: 2 << 20,
         token_key: &TokenKey::NONE,
-        leash: &Arc::default(),
+        running_commands: &Arc::default(),
     };
     let job = Job::new(3, payload.as_bytes()).attempted(2, 0).hashed(0xab);
     let mut outputs = Outputs::new([""]);

@@ -350,22 +350,22 @@ fn what_was_to_be_formed_again_is_formed_anew_when_progress_was_put_back() {
 #[test]
 fn a_glance_counts_what_is_read_and_what_is_behind_it() {
     let mut play = Play::with(&[queue()], &[20], Bounds { slots: 1, ..BOUNDS }, false);
-    let glance = |play: &Play| {
-        let JobCounts { inputs, running, picked, .. } = play.dispatcher.glance(0, 9, Timestamp(0));
+    let job_counts = |play: &Play| {
+        let JobCounts { inputs, running, picked, .. } = play.dispatcher.job_counts(0, 9, Timestamp(0));
         assert_eq!(picked, None);
         (inputs[0].jobs, inputs[0].first, running)
     };
     play.start();
-    assert_eq!(glance(&play), (20, Some(1), 0));
+    assert_eq!(job_counts(&play), (20, Some(1), 0));
     play.read(0, 1, 3);
-    assert_eq!(glance(&play), (17, Some(4), 3));
+    assert_eq!(job_counts(&play), (17, Some(4), 3));
     // No worker is free for it.
     play.read(0, 4, 5);
-    assert_eq!(glance(&play), (17, Some(4), 3));
+    assert_eq!(job_counts(&play), (17, Some(4), 3));
     play.ran(0, 0, 3);
-    assert_eq!(glance(&play), (12, Some(9), 8));
+    assert_eq!(job_counts(&play), (12, Some(9), 8));
     play.committed(0, 0);
-    assert_eq!(glance(&play), (12, Some(9), 5));
+    assert_eq!(job_counts(&play), (12, Some(9), 5));
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl QueuedStep {
     /// one such batch is in flight.
     pub(crate) fn pick_late(
         &mut self,
-        around: &mut DispatchContext<'_>,
+        context: &mut DispatchContext<'_>,
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
@@ -62,22 +62,22 @@ impl QueuedStep {
                 self.late.remove(&first);
                 jobs.push(first.1);
             }
-            self.add_batch(jobs, Content::Late, around, commands);
+            self.add_batch(jobs, Content::Late, context, commands);
         }
     }
 
     /// Delivers completed jobs; gates and rules do not apply.
-    pub(crate) fn settle_pending(&mut self, around: &mut DispatchContext<'_>, commands: &mut Vec<Command>) {
+    pub(crate) fn settle_pending(&mut self, context: &mut DispatchContext<'_>, commands: &mut Vec<Command>) {
         let jobs = std::mem::take(&mut self.settling);
         for jobs in jobs.chunks(LATE_BATCH) {
-            self.add_batch(jobs.to_vec(), Content::Settled, around, commands);
+            self.add_batch(jobs.to_vec(), Content::Settled, context, commands);
         }
     }
 
     /// Picks the jobs that may start.
     pub(crate) fn pick(
         &mut self,
-        around: &mut DispatchContext<'_>,
+        context: &mut DispatchContext<'_>,
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
@@ -85,18 +85,18 @@ impl QueuedStep {
         if self.held_until.is_some_and(|until| until <= now) || now < self.held_since {
             self.held_until = None;
         }
-        if self.held_until.is_some() || self.catches_up(around.heads) || !self.passes_gate(now, commands) {
+        if self.held_until.is_some() || self.catches_up(context.heads) || !self.passes_gate(now, commands) {
             return;
         }
         let most = self.batch.min(self.sizing.jobs());
         let made: usize = self.batches.values().map(|batch| batch.made).sum();
-        while made < around.bounds.bytes && (self.aside || self.batches.len() < around.bounds.batches) {
+        while made < context.bounds.bytes && (self.uses_pool || self.batches.len() < context.bounds.batches) {
             self.room.start(now, most, &mut self.picked);
             if self.picked.is_empty() {
                 return;
             }
             let jobs = std::mem::take(&mut self.picked);
-            self.add_batch(jobs, Content::Attempts, around, commands);
+            self.add_batch(jobs, Content::Attempts, context, commands);
         }
     }
 
@@ -109,10 +109,10 @@ impl QueuedStep {
         &mut self,
         jobs: Vec<JobKey>,
         content: Content,
-        around: &mut DispatchContext<'_>,
+        context: &mut DispatchContext<'_>,
         commands: &mut Vec<Command>,
     ) {
-        let (step, batch) = (self.position, number(around.next_batch));
+        let (step, batch) = (self.position, number(context.next_batch));
         let state = QueuedBatch {
             jobs: jobs.clone(),
             ends: Vec::new(),
@@ -158,12 +158,12 @@ impl QueuedStep {
         for (&batch, state) in &mut self.batches {
             let at_once = (self.before == DurabilityBarrier::Nothing || state.settles()) && !paused;
             let first = if at_once { Phase::Ready } else { Phase::Begun };
-            if *free_slots == 0 && !self.aside {
+            if *free_slots == 0 && !self.uses_pool {
                 return;
             }
             if state.phase == first && self.end < Halting::Halted {
                 state.phase = Phase::Running;
-                *free_slots -= usize::from(!self.aside);
+                *free_slots -= usize::from(!self.uses_pool);
                 commands.push(Command::Run { step: self.position, batch });
             }
         }

@@ -29,18 +29,18 @@ impl QueuedStep {
     pub(crate) fn counted(&self, heads: &[u64], lanes: usize, now: Timestamp) -> JobCounts {
         let counts = self.room.counts();
         let held: HashSet<JobKey> = self.unbegun().collect();
-        let survey = self.room.survey(lanes, &held, now);
-        let waiting = counts.waiting + survey.due + held.len() + self.beyond.len();
+        let summary = self.room.summary(lanes, &held, now);
+        let waiting = counts.waiting + summary.due + held.len() + self.beyond.len();
         let behind = self.input.behind(heads).map_or(0, |(_, head)| self.unread(head));
         JobCounts {
             inputs: vec![InputCounts { jobs: waiting as u64 + behind, first: None }],
             running: (counts.running - held.len()) as u64,
             first_in_line: None,
             picked: Some(QueuedCounts {
-                delayed: (counts.delayed - survey.due + self.late.len()) as u64,
+                delayed: (counts.delayed - summary.due + self.late.len()) as u64,
                 pending: counts.pending as u64,
                 lanes: counts.lanes as u64,
-                survey,
+                summary,
             }),
         }
     }

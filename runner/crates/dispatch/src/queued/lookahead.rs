@@ -24,10 +24,10 @@ pub(crate) struct OwnedAttributes {
 }
 
 impl LookaheadBuffer {
-    pub(crate) fn push(&mut self, card: &JobAttributes<'_>) {
+    pub(crate) fn push(&mut self, attributes: &JobAttributes<'_>) {
         // A job that is read again is in the buffer already.
-        if self.0.back().is_none_or(|last| last.key < card.key) {
-            self.0.push_back(OwnedAttributes::of(card));
+        if self.0.back().is_none_or(|last| last.key < attributes.key) {
+            self.0.push_back(OwnedAttributes::of(attributes));
         }
     }
 
@@ -55,20 +55,20 @@ impl LookaheadBuffer {
 }
 
 impl OwnedAttributes {
-    fn of(card: &JobAttributes<'_>) -> Self {
+    fn of(attributes: &JobAttributes<'_>) -> Self {
         Self {
-            key: card.key,
-            lane: card.lane.into(),
-            age: card.age,
-            id: card.id.clone(),
-            priority: card.priority,
-            since: card.since,
-            reads: card.reads.into(),
-            writes: card.writes.into(),
+            key: attributes.key,
+            lane: attributes.lane.into(),
+            age: attributes.age,
+            id: attributes.id.clone(),
+            priority: attributes.priority,
+            since: attributes.since,
+            reads: attributes.reads.into(),
+            writes: attributes.writes.into(),
         }
     }
 
-    pub(crate) fn card(&self) -> JobAttributes<'_> {
+    pub(crate) fn attributes(&self) -> JobAttributes<'_> {
         JobAttributes {
             key: self.key,
             lane: &self.lane,

@@ -39,15 +39,20 @@ impl QueuedStep {
         commands.push(Command::ReleaseRead { read });
     }
 
-    pub(crate) fn read(&mut self, around: &DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+    pub(crate) fn read(
+        &mut self,
+        context: &DispatchContext<'_>,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
         // Jobs that earlier runs finished need no read, and retention may have deleted them.
         if self.input.reading == ReaderState::Ready && self.input.next <= self.progress.watermark() {
             self.input.skip_to(self.progress.watermark() + 1);
         }
         let ahead = self.ahead().is_none_or(|ahead| self.input.next <= ahead);
-        let fits = self.held < around.bounds.bytes || self.reads.is_empty();
+        let fits = self.held < context.bounds.bytes || self.reads.is_empty();
         self.is_full = !(ahead && fits);
-        if !self.is_full && self.input.may_read(around.heads, now) {
+        if !self.is_full && self.input.may_read(context.heads, now) {
             self.input.ask();
             let port = InputPort { step: self.position, input: 0 };
             commands.push(Command::Read { port, from: self.input.next });
@@ -73,15 +78,15 @@ impl QueuedStep {
     pub(crate) fn admit(&mut self) {
         let ahead = self.ahead().unwrap_or(u64::MAX);
         while let Some(kept) = self.beyond.pop(ahead) {
-            self.let_in(&kept.card(), WaitingState::Waiting);
+            self.let_in(&kept.attributes(), WaitingState::Waiting);
         }
     }
 
-    pub(crate) fn let_in(&mut self, card: &JobAttributes<'_>, state: WaitingState) {
-        let index = card.key.0;
-        if !(card.key.is_fresh() && (self.progress.is_done(index) || self.withheld.contains(&index))) {
+    pub(crate) fn let_in(&mut self, attributes: &JobAttributes<'_>, state: WaitingState) {
+        let index = attributes.key.0;
+        if !(attributes.key.is_fresh() && (self.progress.is_done(index) || self.withheld.contains(&index))) {
             // A job that is in the waiting room already stays unchanged.
-            let _ = self.room.add(card.clone(), state);
+            let _ = self.room.add(attributes.clone(), state);
         }
     }
 

@@ -144,7 +144,7 @@ impl Touches {
 
 fn touch(slot: u32, jobs: &Slab) -> Touch {
     let id = jobs.extra(slot).map_or(JobId::None, |extra| extra.id.clone());
-    Touch { fresh: jobs.stand(slot) == JobState::Waiting, age: jobs.age(slot), id, key: jobs.key(slot).0 }
+    Touch { fresh: jobs.job_state(slot) == JobState::Waiting, age: jobs.age(slot), id, key: jobs.key(slot).0 }
 }
 
 /// Content keys of a job, each once, with whether the job writes the key.

@@ -53,7 +53,7 @@ impl Delays {
 }
 
 fn is_delayed((until, slot): (Timestamp, u32), jobs: &Slab) -> bool {
-    jobs.stand(slot) == JobState::Delayed && jobs.until(slot) == until
+    jobs.job_state(slot) == JobState::Delayed && jobs.until(slot) == until
 }
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
                 (0..30).map(|key| jobs.insert(JobKey(key), 0, 0, None).unwrap()).collect();
             for (key, until) in steps {
                 let slot = slots[usize::try_from(key).unwrap()];
-                if jobs.stand(slot) == JobState::Delayed {
+                if jobs.job_state(slot) == JobState::Delayed {
                     delays.remove(jobs.until(slot), slot, &jobs);
                     model.remove(&(jobs.until(slot), slot));
                     jobs.set_stand(slot, JobState::Waiting);

@@ -17,7 +17,7 @@ impl WaitingRoom {
     #[must_use]
     pub fn explain(&self, key: JobKey, now: Timestamp) -> Option<WaitReason> {
         let slot = self.jobs.find(key)?;
-        Some(match self.jobs.stand(slot) {
+        Some(match self.jobs.job_state(slot) {
             JobState::Running => WaitReason::Running,
             JobState::Pending => WaitReason::Pending,
             JobState::Delayed if self.jobs.until(slot) > now => {
@@ -35,7 +35,8 @@ impl WaitingRoom {
     #[must_use]
     pub fn running_in_lane_of(&self, key: JobKey) -> Option<(&[u8], Vec<JobKey>)> {
         let lane = self.jobs.lane(self.jobs.find(key)?);
-        let runs = |&slot: &u32| self.jobs.lane(slot) == lane && self.jobs.stand(slot) == JobState::Running;
+        let runs =
+            |&slot: &u32| self.jobs.lane(slot) == lane && self.jobs.job_state(slot) == JobState::Running;
         let keys = self.jobs.slots().filter(runs).map(|slot| self.jobs.key(slot)).collect();
         Some((&self.lanes.get(lane).name, keys))
     }
@@ -43,22 +44,22 @@ impl WaitingRoom {
     /// Job that this one waits for by the rules of the strategy.
     fn why_others(&self, slot: u32) -> Option<WaitReason> {
         let lane = self.jobs.lane(slot);
-        let (hall, _) = self.jobs.hall(slot);
+        let (list, _) = self.jobs.list(slot);
         let other = match self.rules.strategy {
-            StartOrder::OneRoundSerial if hall == ListKind::Lane => {
+            StartOrder::OneRoundSerial if list == ListKind::Lane => {
                 let line = self.line(lane, false);
                 let held = self.lanes.get(lane).jobs > self.lines[line as usize].len();
                 let holder =
-                    |&other: &u32| self.jobs.lane(other) == lane && self.jobs.hall(other).0 != ListKind::Lane;
+                    |&other: &u32| self.jobs.lane(other) == lane && self.jobs.list(other).0 != ListKind::Lane;
                 let head = || self.lines[line as usize].head(&self.jobs);
                 if held { self.first(holder) } else { head() }
             }
-            StartOrder::OneRoundParallel if self.jobs.is_blocked(slot) && hall == ListKind::Nowhere => {
+            StartOrder::OneRoundParallel if self.jobs.is_blocked(slot) && list == ListKind::Nowhere => {
                 let job = self.conflicts.holder(slot, &self.jobs)?;
                 return Some(WaitReason::Conflict { job: self.jobs.key(job), state: self.jobs.state(job) });
             }
             StartOrder::Serial => {
-                let holder = |&other: &u32| self.jobs.stand(other) > JobState::Waiting;
+                let holder = |&other: &u32| self.jobs.job_state(other) > JobState::Waiting;
                 let head = || self.lines[0].head(&self.jobs);
                 self.first(holder).or_else(head)
             }

@@ -43,11 +43,11 @@ impl WaitingRoom {
     /// The jobs of `held` are started and not begun: they count as waiting, and so do delayed jobs that are
     /// due. The cost is a walk over all jobs, and over all lanes if lanes are requested.
     #[must_use]
-    pub fn survey(&self, most: usize, held: &HashSet<JobKey>, now: Timestamp) -> LaneSummary {
+    pub fn summary(&self, most: usize, held: &HashSet<JobKey>, now: Timestamp) -> LaneSummary {
         let (mut all, mut due) = (EMPTY, 0);
         let mut lanes = vec![EMPTY; if most > 0 { self.lanes.all().len() } else { 0 }];
         for slot in self.jobs.slots() {
-            let stand = match self.jobs.stand(slot) {
+            let job_state = match self.jobs.job_state(slot) {
                 JobState::Running if !held.is_empty() && held.contains(&self.jobs.key(slot)) => {
                     JobState::Waiting
                 }
@@ -55,20 +55,20 @@ impl WaitingRoom {
                     due += 1;
                     JobState::Due
                 }
-                stand => stand,
+                job_state => job_state,
             };
-            self.count_one(slot, stand, &mut all);
+            self.count_one(slot, job_state, &mut all);
             if let Some(lane) = lanes.get_mut(self.jobs.lane(slot) as usize) {
-                self.count_one(slot, stand, lane);
+                self.count_one(slot, job_state, lane);
             }
         }
         let oldest = Some(all.oldest).filter(|&slot| slot != NONE).map(|slot| self.jobs.key(slot));
         LaneSummary { oldest, due, lanes: self.top(lanes, most) }
     }
 
-    fn count_one(&self, slot: u32, stand: JobState, tally: &mut Tally) {
+    fn count_one(&self, slot: u32, job_state: JobState, tally: &mut Tally) {
         tally.any = slot;
-        match stand {
+        match job_state {
             JobState::Running => tally.running += 1,
             JobState::Delayed => tally.delayed += 1,
             JobState::Pending => tally.pending += 1,

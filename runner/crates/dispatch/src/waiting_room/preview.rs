@@ -23,9 +23,9 @@ impl WaitingRoom {
     /// start later, because of a rate or a delay, are in the next one. Jobs without a known time, such as
     /// pending ones, stay.
     #[must_use]
-    pub fn preview(mut self, mut now: Timestamp, reach: PreviewHorizon) -> (Vec<Round>, bool) {
+    pub fn preview(mut self, mut now: Timestamp, horizon: PreviewHorizon) -> (Vec<Round>, bool) {
         let running: Vec<_> =
-            self.jobs.slots().filter(|&slot| self.jobs.stand(slot) == JobState::Running).collect();
+            self.jobs.slots().filter(|&slot| self.jobs.job_state(slot) == JobState::Running).collect();
         for slot in running {
             self.remove(slot, now);
         }
@@ -44,17 +44,17 @@ impl WaitingRoom {
             };
             let number = self.number_of_round(now, total - earlier);
             if last != Some(number) {
-                if told.len() == reach.rounds {
+                if told.len() == horizon.rounds {
                     return (told, false);
                 }
                 told.push(Round { at: now, jobs: Vec::new(), more: 0 });
                 last = Some(number);
             }
-            if total == reach.jobs {
+            if total == horizon.jobs {
                 return (told, true);
             }
             if let Some(round) = told.last_mut() {
-                if round.jobs.len() < reach.told {
+                if round.jobs.len() < horizon.told {
                     round.jobs.push(key);
                 } else {
                     round.more += 1;

@@ -62,9 +62,10 @@ impl WaitingRoom {
         if self.has_lists() {
             return;
         }
-        let stand = if self.rules.strategy == StartOrder::Serial { JobState::Due } else { JobState::Waiting };
+        let job_state =
+            if self.rules.strategy == StartOrder::Serial { JobState::Due } else { JobState::Waiting };
         while let Some(slot) = self.pop_due(now) {
-            self.change(slot, stand);
+            self.change(slot, job_state);
         }
     }
 
@@ -87,7 +88,7 @@ impl WaitingRoom {
     fn next_of_serial(&self) -> Option<u32> {
         if [JobState::Running, JobState::Pending, JobState::Delayed]
             .iter()
-            .any(|&stand| self.count(stand) > 0)
+            .any(|&job_state| self.count(job_state) > 0)
         {
             return None;
         }
@@ -138,7 +139,7 @@ impl WaitingRoom {
     /// Unknown job in the list of a lane that a limit blocked: it still goes before due jobs.
     fn unknown_of(&self, lane: u32) -> Option<u32> {
         let head = self.lines[self.line(lane, false) as usize].head(&self.jobs);
-        head.filter(|&slot| self.jobs.stand(slot) == JobState::Unknown)
+        head.filter(|&slot| self.jobs.job_state(slot) == JobState::Unknown)
     }
 
     fn begin_round(&mut self) {
@@ -275,10 +276,10 @@ impl WaitingRoom {
 
     /// Whether the job has a place in the current round.
     pub(crate) fn is_of_this_round(&self, slot: u32) -> bool {
-        let (hall, turn) = self.jobs.hall(slot);
+        let (list, turn) = self.jobs.list(slot);
         match self.rules.strategy {
             StartOrder::OneRoundSerial | StartOrder::OneRoundParallel
-                if self.has_places() && hall == ListKind::Lane =>
+                if self.has_places() && list == ListKind::Lane =>
             {
                 self.lanes.get(self.jobs.lane(slot)).turn == self.parity
             }

@@ -42,8 +42,8 @@ pub(crate) enum ListKind {
 
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    stand: JobState,
-    hall: ListKind,
+    job_state: JobState,
+    list: ListKind,
     /// Parity of the list.
     turn: bool,
     /// Whether it came out of order and is in the heap of its list.
@@ -108,7 +108,7 @@ impl Slab {
     pub(crate) fn insert(&mut self, key: JobKey, age: i64, lane: u32, extra: Option<Extra>) -> Option<u32> {
         let extra = extra.map_or(NONE, |extra| self.keep(extra));
         let job = Job { key: key.0, age, place: 0, lane, extra };
-        let mark = Mark { stand: JobState::Waiting, hall: ListKind::Nowhere, turn: false, stray: false };
+        let mark = Mark { job_state: JobState::Waiting, list: ListKind::Nowhere, turn: false, stray: false };
         let slot = if self.free == NONE {
             let slot = u32::try_from(self.jobs.len()).ok().filter(|&slot| slot < MOST)?;
             self.jobs.push(job);
@@ -139,14 +139,14 @@ impl Slab {
             *self = Self::new(self.ranked);
             return;
         }
-        self.marks[slot].stand = JobState::Free;
+        self.marks[slot].job_state = JobState::Free;
         self.set_links(slot, NONE, self.free);
         self.free = slot;
     }
 
     /// Slots that have a job.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
-        let taken = |&(_, mark): &(u32, &Mark)| mark.stand != JobState::Free;
+        let taken = |&(_, mark): &(u32, &Mark)| mark.job_state != JobState::Free;
         (0..).zip(self.marks.iter()).filter(taken).map(|(slot, _)| slot)
     }
 
@@ -162,22 +162,22 @@ impl Slab {
         self.jobs[slot].lane
     }
 
-    pub(crate) fn stand(&self, slot: u32) -> JobState {
-        self.marks[slot].stand
+    pub(crate) fn job_state(&self, slot: u32) -> JobState {
+        self.marks[slot].job_state
     }
 
-    pub(crate) fn set_stand(&mut self, slot: u32, stand: JobState) {
-        self.marks[slot].stand = stand;
+    pub(crate) fn set_stand(&mut self, slot: u32, job_state: JobState) {
+        self.marks[slot].job_state = job_state;
     }
 
-    pub(crate) fn hall(&self, slot: u32) -> (ListKind, bool) {
+    pub(crate) fn list(&self, slot: u32) -> (ListKind, bool) {
         let mark = self.marks[slot];
-        (mark.hall, mark.turn)
+        (mark.list, mark.turn)
     }
 
-    pub(crate) fn set_hall(&mut self, slot: u32, hall: ListKind, turn: bool) {
+    pub(crate) fn set_hall(&mut self, slot: u32, list: ListKind, turn: bool) {
         let mark = &mut self.marks[slot];
-        (mark.hall, mark.turn) = (hall, turn);
+        (mark.list, mark.turn) = (list, turn);
     }
 
     pub(crate) fn is_stray(&self, slot: u32) -> bool {
@@ -213,7 +213,7 @@ impl Slab {
     }
 
     pub(crate) fn state(&self, slot: u32) -> WaitingState {
-        match self.stand(slot) {
+        match self.job_state(slot) {
             JobState::Unknown => WaitingState::Unknown,
             JobState::PutBack | JobState::Due | JobState::Waiting | JobState::Free => WaitingState::Waiting,
             JobState::Delayed => WaitingState::Delayed { until: self.until(slot) },
@@ -238,7 +238,7 @@ impl Slab {
     /// Order of two jobs. No two jobs are equal.
     pub(crate) fn compare(&self, a: u32, b: u32) -> Ordering {
         let (left, right) = (&self.jobs[a], &self.jobs[b]);
-        let by_stand = self.stand(a).cmp(&self.stand(b));
+        let by_stand = self.job_state(a).cmp(&self.job_state(b));
         if left.extra == NONE && right.extra == NONE {
             return by_stand.then(left.age.cmp(&right.age)).then(left.key.cmp(&right.key));
         }
@@ -259,7 +259,7 @@ impl Slab {
             0 if !self.ranked => age,
             rank => rank.clamp(i64::MIN.into(), i64::MAX.into()).try_into().unwrap_or(i64::MAX),
         };
-        (self.stand(slot), hint)
+        (self.job_state(slot), hint)
     }
 
     #[cfg(test)]

@@ -22,7 +22,7 @@ struct TestTime {
 /// Measures a running batch.
 #[derive(Debug)]
 pub(crate) struct BudgetMeter {
-    leash: BatchBudget,
+    budget: BatchBudget,
     begun: Instant,
     /// Deadline by the coarse clock, which is cheap enough to read for each job.
     over_at: u64,
@@ -42,7 +42,7 @@ impl BatchBudget {
     pub(crate) fn begin(self) -> BudgetMeter {
         let nanos = u64::try_from(BATCH_TIME.as_nanos()).unwrap_or(u64::MAX);
         let over_at = CoarseClock::Coarse.now().saturating_add(nanos);
-        BudgetMeter { leash: self, begun: Instant::now(), over_at }
+        BudgetMeter { budget: self, begun: Instant::now(), over_at }
     }
 }
 
@@ -51,10 +51,10 @@ impl BudgetMeter {
     /// have run already, whose work would be lost.
     pub(crate) fn is_over(&self, jobs: usize, bytes: usize, ahead: bool) -> bool {
         if ahead {
-            return bytes > 2 * self.leash.bytes;
+            return bytes > 2 * self.budget.bytes;
         }
-        bytes > self.leash.bytes
-            || match self.leash.played {
+        bytes > self.budget.bytes
+            || match self.budget.played {
                 Some(played) => jobs >= played.jobs,
                 None => CoarseClock::Coarse.now() > self.over_at,
             }
@@ -62,7 +62,7 @@ impl BudgetMeter {
 
     /// Time that the batch took.
     pub(crate) fn took(&self) -> Duration {
-        self.leash.played.map_or_else(|| self.begun.elapsed(), |played| played.took)
+        self.budget.played.map_or_else(|| self.begun.elapsed(), |played| played.took)
     }
 }
 

@@ -84,7 +84,12 @@ impl RetryDecider {
     }
 
     /// Decides about `item`. If it has no attempts or time left, that is added to `failure`.
-    pub(crate) fn fate(&self, item: &JobInput<'_>, failure: &mut Failure, now: Timestamp) -> FailureOutcome {
+    pub(crate) fn outcome(
+        &self,
+        item: &JobInput<'_>,
+        failure: &mut Failure,
+        now: Timestamp,
+    ) -> FailureOutcome {
         match failure.kind {
             FailureKind::GateClosed => return FailureOutcome::Held(after(now, self.gate_every)),
             FailureKind::Pending => return FailureOutcome::Pending,

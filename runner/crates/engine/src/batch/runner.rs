@@ -47,7 +47,7 @@ pub(crate) struct BatchRunner {
     bindings: Vec<OutputSpec>,
     retrying: RetryDecider,
     /// Extracts the lane of a job, if the step has lanes.
-    cards: Option<AttributeExtractor>,
+    attributes: Option<AttributeExtractor>,
     /// Maximum number of process deaths a job may cause; `None` if no job is attempted twice.
     crash_limit: Option<u32>,
     keeps_records: bool,
@@ -55,7 +55,7 @@ pub(crate) struct BatchRunner {
     made_before: Option<Store>,
     generation: u64,
     scrub: Redactor,
-    leash: BatchBudget,
+    budget: BatchBudget,
 }
 
 #[derive(Debug)]
@@ -106,7 +106,11 @@ impl BatchRunner {
             starts_at_once: before(step, configuration) == DurabilityBarrier::Nothing,
             gatherer: JobBuilder::new(configuration, step),
             bindings: step.outputs.iter().map(OutputSpec::new).collect(),
-            cards: step.queuer.as_ref().map(AttributeExtractor::new).filter(AttributeExtractor::has_lanes),
+            attributes: step
+                .queuer
+                .as_ref()
+                .map(AttributeExtractor::new)
+                .filter(AttributeExtractor::has_lanes),
             retrying: RetryDecider::new(configuration, step),
             // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
             crash_limit: (step.delivery != DeliveryGuarantee::AtMostOnce).then_some(step.crash_limit),
@@ -115,19 +119,19 @@ impl BatchRunner {
             address: step.address.clone(),
             generation,
             scrub: Redactor::new(&step.secrets),
-            leash: BatchBudget::new(),
+            budget: BatchBudget::new(),
         })
     }
 
     #[cfg(test)]
-    pub(crate) fn set_leash(&mut self, leash: BatchBudget) {
-        self.leash = leash;
+    pub(crate) fn set_budget(&mut self, budget: BatchBudget) {
+        self.budget = budget;
     }
 
     /// Runs the jobs of `work` in order. It stops at a job that halts the step, or that blocks the jobs
     /// behind it until its next attempt. It also stops if the batch takes long or has many outputs.
     pub(crate) fn run(&mut self, work: &BatchInput, slot: &mut WorkerSlot, clock: &dyn Clock) -> BatchResult {
-        let leash = self.leash.begin();
+        let budget = self.budget.begin();
         let carries = self.gatherer.has_provenance(work);
         let ran = match (&self.runner, &work.portions[..]) {
             (StepProgram::Pass, [portion])
@@ -150,10 +154,10 @@ impl BatchRunner {
                         ..BatchResult::default()
                     }
                 }
-                setback => self.run_each(work, slot, carries, (&leash, clock), setback),
+                setback => self.run_each(work, slot, carries, (&budget, clock), setback),
             },
         };
-        BatchResult { took: leash.took(), ..ran }
+        BatchResult { took: budget.took(), ..ran }
     }
 
     /// Sets up the step before the first job begins, and returns the setback if that fails. Redelivered jobs
@@ -206,7 +210,7 @@ impl BatchRunner {
         work: &BatchInput,
         slot: &mut WorkerSlot,
         carries: bool,
-        (leash, clock): (&budget::BudgetMeter, &dyn Clock),
+        (budget, clock): (&budget::BudgetMeter, &dyn Clock),
         mut setback: Option<SetupFailure>,
     ) -> BatchResult {
         let now = clock.now();
@@ -242,7 +246,7 @@ impl BatchRunner {
                 continue;
             }
             made.outputs.mark(&mut checkpoint);
-            let (cards, runner) = (self.cards.as_ref(), &mut self.runner);
+            let (attributes, runner) = (self.attributes.as_ref(), &mut self.runner);
             let attempted = match word {
                 Some(JobVerdict { status: ExternalStatus::Unknown, .. }) if retrying.is_only_once() => {
                     let why =
@@ -255,7 +259,7 @@ impl BatchRunner {
                 }
                 Some(word) => word.settle(item.payload, &mut made.outputs),
                 None => self.setup.ready(setback.as_ref(), &item, || runner.set_up()).and_then(|()| {
-                    watch.attempt(&item, || attempt(runner, cards, &item, now, &mut made.outputs))
+                    watch.attempt(&item, || attempt(runner, attributes, &item, now, &mut made.outputs))
                 }),
             };
             let after = match attempted {
@@ -289,7 +293,7 @@ impl BatchRunner {
                 }
             }
             watch.take(&item);
-            if work.verdicts.is_none() && item.to.is_none() && is_over(&self.runner, leash, &made, work.jobs)
+            if work.verdicts.is_none() && item.to.is_none() && is_over(&self.runner, budget, &made, work.jobs)
             {
                 made.ran.cut = true;
                 break;
@@ -300,18 +304,18 @@ impl BatchRunner {
 
     /// Passes all jobs of the batch to processors that are faster on batches.
     fn prepare(&mut self, work: &BatchInput, carries: bool, made_before: &[bool], now: Timestamp) {
-        let StepProgram::Links(links) = &mut self.runner else { return };
-        if !links.wants_batches() {
+        let StepProgram::Links(processors) = &mut self.runner else { return };
+        if !processors.wants_batches() {
             return;
         }
-        links.begin(self.retrying.may_halt());
+        processors.begin(self.retrying.may_halt());
         let (mut walk, mut position) = (BatchCursor::new(work), 0);
         while let Some(item) = self.gatherer.next(&mut walk, carries) {
             let made = made_before.get(position).is_some_and(|before| *before);
             let job = job(&item, now);
             let sound = item.form != Form::Unchecked || chain::check_form(&job).is_ok();
             if !made && item.completion().is_none() && item.fault.is_none() && sound {
-                links.prefetch(&job);
+                processors.prefetch(&job);
             }
             position += 1;
         }
@@ -345,7 +349,7 @@ impl StepProgram {
     /// Sets up the plugins that are not set up.
     fn set_up(&mut self) -> Result<(), Failure> {
         match self {
-            Self::Links(links) => links.set_up(),
+            Self::Links(processors) => processors.set_up(),
             Self::Script(_) | Self::Pass => Ok(()),
         }
     }
@@ -355,17 +359,17 @@ impl StepProgram {
 /// and are in memory already.
 fn is_over(
     runner: &StepProgram,
-    leash: &budget::BudgetMeter,
+    budget: &budget::BudgetMeter,
     made: &BatchResultBuilder,
     jobs: usize,
 ) -> bool {
-    let ahead = matches!(runner, StepProgram::Links(links) if links.is_ahead());
-    made.ran.taken < jobs && leash.is_over(made.ran.taken, made.byte_len(), ahead)
+    let ahead = matches!(runner, StepProgram::Links(processors) if processors.is_ahead());
+    made.ran.taken < jobs && budget.is_over(made.ran.taken, made.byte_len(), ahead)
 }
 
 fn attempt(
     runner: &mut StepProgram,
-    cards: Option<&AttributeExtractor>,
+    attributes: Option<&AttributeExtractor>,
     item: &JobInput<'_>,
     now: Timestamp,
     outputs: &mut Outputs,
@@ -380,21 +384,21 @@ fn attempt(
     if item.form == Form::Unchecked && !matches!(runner, StepProgram::Script(_)) {
         chain::check_form(&job)?;
     }
-    if let Some(cards) = cards {
-        let lane = match cards.lane(job.payload) {
-            Lane::Missing => return Err(cards.missing_lane_error(job.payload)),
+    if let Some(attributes) = attributes {
+        let lane = match attributes.lane(job.payload) {
+            Lane::Missing => return Err(attributes.missing_lane_error(job.payload)),
             Lane::Shared => None,
             Lane::Named(lane) => Some(lane),
         };
         match runner {
             StepProgram::Script(script) => script.set_lane(lane.as_deref()),
-            StepProgram::Links(links) => links.set_lane(lane.as_deref()),
+            StepProgram::Links(processors) => processors.set_lane(lane.as_deref()),
             StepProgram::Pass => {}
         }
     }
     match runner {
         StepProgram::Script(script) => script.process(&job, outputs),
-        StepProgram::Links(links) => links.process(&job, outputs),
+        StepProgram::Links(processors) => processors.process(&job, outputs),
         StepProgram::Pass => {
             for position in 0..outputs.bindings() {
                 if let Some(payloads) = outputs.get_mut(position) {
@@ -409,7 +413,8 @@ fn attempt(
 /// Delivers an output that an earlier attempt made.
 fn hand_on(runner: &StepProgram, to: &str, payload: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
     let position = outputs.position(to);
-    if matches!((runner, position), (StepProgram::Links(links), Some(position)) if links.sends(position)) {
+    if matches!((runner, position), (StepProgram::Links(processors), Some(position)) if processors.sends(position))
+    {
         return Err(chain::late_request(to));
     }
     let place = position.and_then(|position| outputs.get_mut(position));

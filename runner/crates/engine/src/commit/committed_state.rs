@@ -318,8 +318,8 @@ impl CommittedState {
 }
 
 impl PendingCommit {
-    fn progress(&mut self, ledger: &CommittedState, step: usize, input: usize) -> &mut Progress {
-        self.progress.entry((step, input)).or_insert_with(|| ledger.progress[step][input].clone())
+    fn progress(&mut self, committed_state: &CommittedState, step: usize, input: usize) -> &mut Progress {
+        self.progress.entry((step, input)).or_insert_with(|| committed_state.progress[step][input].clone())
     }
 }
 

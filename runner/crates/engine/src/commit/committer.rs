@@ -50,7 +50,7 @@ pub(crate) struct Committer {
     pub(crate) attempts: CrashGuard,
     /// Changes of the start of the run, committed before all others.
     pub(crate) opening: Option<Changes>,
-    pub(crate) ledger: CommittedState,
+    pub(crate) committed_state: CommittedState,
     pub(crate) sinks: Sinks,
     /// Steps with a refused delivery: a later one would leave a gap.
     pub(crate) broken_steps: BTreeSet<usize>,
@@ -200,11 +200,11 @@ impl Committer {
         ticked: Vec<FiredTicks>,
     ) -> Result<(), EngineError> {
         let (mut told, mut short) = (false, false);
-        let arrivals = IngestGroup::of(pushes, &self.ledger, &self.store)?.with_ticks(ticked);
+        let ingest = IngestGroup::of(pushes, &self.committed_state, &self.store)?.with_ticks(ticked);
         loop {
             self.reject_broken_steps(&mut group);
-            if group.is_empty() && arrivals.is_empty() {
-                arrivals.answer();
+            if group.is_empty() && ingest.is_empty() {
+                ingest.answer();
                 return Ok(());
             }
             self.cancel_rewinds_past_retention(&mut group)?;
@@ -222,8 +222,8 @@ impl Committer {
                     continue;
                 }
             };
-            let mut page = self.ledger.prepare(&group, &positions, self.clock.now());
-            arrivals.add_to(&self.ledger, &mut page.changes);
+            let mut page = self.committed_state.prepare(&group, &positions, self.clock.now());
+            ingest.add_to(&self.committed_state, &mut page.changes);
             let Some(committed) = self.commit_changes(&page.changes, &mut told)? else {
                 self.sinks.roll_back();
                 continue;
@@ -232,8 +232,8 @@ impl Committer {
                 tracing::info!(target: log_target::ENGINE, "the disk has room again; the run resumes");
             }
             self.sinks.committed(&positions);
-            self.ledger.apply(&group, page);
-            self.notify_committed(group, arrivals, committed);
+            self.committed_state.apply(&group, page);
+            self.notify_committed(group, ingest, committed);
             return Ok(());
         }
     }
@@ -242,7 +242,7 @@ impl Committer {
     pub(crate) fn apply_retention(&mut self) -> Result<(), EngineError> {
         let now = self.clock.now();
         let mut changes = Changes { now, ..Changes::default() };
-        for trim in trims_by_age(&self.ledger.configuration, &self.ledger.progress, now) {
+        for trim in trims_by_age(&self.committed_state.configuration, &self.committed_state.progress, now) {
             if self.store.would_trim(&trim)? {
                 changes.trims.push(trim);
             }
@@ -282,7 +282,7 @@ impl Committer {
     fn cancel_rewinds_past_retention(&self, group: &mut [StepChange]) -> Result<(), EngineError> {
         for entry in group {
             let StepChange::Rewind(rewind) = entry else { continue };
-            let inputs = &self.ledger.configuration.steps[rewind.step].inputs;
+            let inputs = &self.committed_state.configuration.steps[rewind.step].inputs;
             let mut gone = false;
             for (input, &next) in inputs.iter().zip(&rewind.next) {
                 if let Input::Queue(_) = input.input {
@@ -312,7 +312,7 @@ impl Committer {
             return Ok(());
         }
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
-        self.ledger.add_sinks(positions, &mut changes);
+        self.committed_state.add_sinks(positions, &mut changes);
         let mut told = false;
         while self.commit_changes(&changes, &mut told)?.is_none() {}
         self.sinks.committed(positions);
@@ -323,10 +323,10 @@ impl Committer {
     fn notify_committed(
         &mut self,
         group: Vec<StepChange>,
-        mut arrivals: IngestGroup,
+        mut ingest: IngestGroup,
         committed: CommitOutcome,
     ) {
-        let configuration = Arc::clone(&self.ledger.configuration);
+        let configuration = Arc::clone(&self.committed_state.configuration);
         // The rows have the order of the entries.
         let mut rows = committed.delayed.into_iter();
         let (mut durable, mut grown) = (CommitNotice::default(), BTreeSet::new());
@@ -338,7 +338,7 @@ impl Committer {
                     continue;
                 }
                 StepChange::Rewind(rewind) => {
-                    durable.rewound.push((rewind.step, self.ledger.next(rewind.step)));
+                    durable.rewound.push((rewind.step, self.committed_state.next(rewind.step)));
                     continue;
                 }
                 StepChange::Delivery(delivery) => delivery,
@@ -361,28 +361,28 @@ impl Committer {
                 if made.payloads.is_empty() {
                     continue;
                 }
-                let first = self.ledger.extend_queue(queue, made.payloads.len());
+                let first = self.committed_state.extend_queue(queue, made.payloads.len());
                 grown.insert(queue.0);
                 self.keep_tail(queue, first, made.payloads, made.carried, &committed.stamp);
             }
         }
-        durable.ticked = arrivals.ticked();
-        for (queue, jobs) in arrivals.take_pieces() {
-            let first = self.ledger.extend_queue(queue, jobs.len());
+        durable.ticked = ingest.ticked();
+        for (queue, jobs) in ingest.take_pieces() {
+            let first = self.committed_state.extend_queue(queue, jobs.len());
             grown.insert(queue.0);
             self.keep_tail(queue, first, jobs, None, &committed.stamp);
         }
         self.publish_backlog();
-        durable.grown = grown.into_iter().map(|queue| (queue, self.ledger.heads[queue])).collect();
+        durable.grown = grown.into_iter().map(|queue| (queue, self.committed_state.heads[queue])).collect();
         let _ = self.messages.send(Message::Committed(durable));
-        arrivals.answer();
+        ingest.answer();
     }
 
     /// Publishes the backlog of each queue for the sources that push.
     pub(crate) fn publish_backlog(&self) {
-        let queues = self.ledger.configuration.queues.iter().enumerate();
+        let queues = self.committed_state.configuration.queues.iter().enumerate();
         for (queue, _) in queues.filter(|(_, queue)| queue.source.is_some()) {
-            self.inbox.set_waiting(QueueRef(queue), self.ledger.waiting(QueueRef(queue)));
+            self.inbox.set_waiting(QueueRef(queue), self.committed_state.waiting(QueueRef(queue)));
         }
     }
 
@@ -395,7 +395,7 @@ impl Committer {
         carried: Option<Payloads>,
         committed: &Stamp,
     ) {
-        if self.ledger.configuration.readers(Input::Queue(queue)).next().is_some() {
+        if self.committed_state.configuration.readers(Input::Queue(queue)).next().is_some() {
             let stamps = vec![*committed];
             self.tails.push(queue.0, Batch { stamps, carried, ..Batch::json(first, payloads) });
         }
@@ -405,7 +405,7 @@ impl Committer {
     /// not wait for room. Without it the next run treats the files as after a crash.
     fn close_sinks(&mut self) -> Result<(), EngineError> {
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
-        self.ledger.add_sinks(&self.sinks.closing(), &mut changes);
+        self.committed_state.add_sinks(&self.sinks.closing(), &mut changes);
         if changes.sinks.is_empty() {
             return Ok(());
         }

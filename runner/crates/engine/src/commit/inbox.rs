@@ -65,7 +65,7 @@ pub struct KeyConflict {
 /// Queue of pushes for the committer.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    letters: Mutex<PendingPushes>,
+    queued_pushes: Mutex<PendingPushes>,
     /// Backlog of each queue: jobs that its slowest step has not accounted for.
     waiting: Vec<AtomicU64>,
 }
@@ -78,32 +78,32 @@ struct PendingPushes {
 
 impl Inbox {
     pub(crate) fn new(queues: usize) -> Self {
-        Self { letters: Mutex::default(), waiting: (0..queues).map(|_| AtomicU64::new(0)).collect() }
+        Self { queued_pushes: Mutex::default(), waiting: (0..queues).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// Adds a push. Returns whether it is the first, so that the committer must be notified, or `None` if the
     /// inbox is closed.
     pub(crate) fn put(&self, push: Push) -> Option<bool> {
-        let mut letters = self.lock();
-        if letters.closed {
+        let mut queued_pushes = self.lock();
+        if queued_pushes.closed {
             return None;
         }
-        letters.pushes.push(push);
-        Some(letters.pushes.len() == 1)
+        queued_pushes.pushes.push(push);
+        Some(queued_pushes.pushes.len() == 1)
     }
 
     /// Removes the oldest pushes, up to about `bytes_max` bytes.
     pub(crate) fn take(&self, bytes_max: usize) -> Vec<Push> {
-        let mut letters = self.lock();
+        let mut queued_pushes = self.lock();
         let mut bytes = 0;
         let fits = |push: &&Push| {
             let room = bytes < bytes_max;
             bytes += push.byte_len();
             room
         };
-        let count = letters.pushes.iter().take_while(fits).count();
-        let rest = letters.pushes.split_off(count);
-        std::mem::replace(&mut letters.pushes, rest)
+        let count = queued_pushes.pushes.iter().take_while(fits).count();
+        let rest = queued_pushes.pushes.split_off(count);
+        std::mem::replace(&mut queued_pushes.pushes, rest)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -117,7 +117,7 @@ impl Inbox {
 
     fn lock(&self) -> MutexGuard<'_, PendingPushes> {
         // The data is consistent after every statement, so it is usable after a panic.
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queued_pushes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn waiting(&self, QueueRef(queue): QueueRef) -> u64 {

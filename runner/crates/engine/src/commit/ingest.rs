@@ -40,17 +40,26 @@ struct KnownKey {
 impl IngestGroup {
     /// # Errors
     /// The store cannot be read.
-    pub(crate) fn of(pushes: Vec<Push>, ledger: &CommittedState, store: &Store) -> Result<Self, ReadError> {
+    pub(crate) fn of(
+        pushes: Vec<Push>,
+        committed_state: &CommittedState,
+        store: &Store,
+    ) -> Result<Self, ReadError> {
         let mut known = look_up(&pushes, store)?;
-        let mut arrivals = Self::default();
+        let mut ingest = Self::default();
         for push in pushes {
-            arrivals.add(push, ledger, &mut known);
+            ingest.add(push, committed_state, &mut known);
         }
-        Ok(arrivals)
+        Ok(ingest)
     }
 
     /// Adds a push. Later pushes of a group see the keys of earlier ones.
-    fn add(&mut self, push: Push, ledger: &CommittedState, known: &mut HashMap<DeliveryHash, KnownKey>) {
+    fn add(
+        &mut self,
+        push: Push,
+        committed_state: &CommittedState,
+        known: &mut HashMap<DeliveryHash, KnownKey>,
+    ) {
         let Push { queue, jobs, whole, each, answer } = push;
         let outcome = match before(whole.as_ref(), &each, known) {
             DuplicateCheck::All(KnownKey { first, jobs, .. }) => {
@@ -59,7 +68,7 @@ impl IngestGroup {
             DuplicateCheck::Other(conflict) => Err(conflict),
             DuplicateCheck::Some(before) => {
                 let all = self.jobs.entry(queue).or_default();
-                let first = ledger.heads[queue.0] + 1 + all.len() as u64;
+                let first = committed_state.heads[queue.0] + 1 + all.len() as u64;
                 let mut remember = |IdempotencyKey { hash, content, .. }: IdempotencyKey, first, jobs| {
                     known.insert(hash, KnownKey { first, jobs, content });
                     self.keys.push((queue, hash, DedupeOutcome::Ingested { first, jobs, content }));
@@ -107,15 +116,15 @@ impl IngestGroup {
         self.ticked.is_empty() && self.jobs.values().all(Payloads::is_empty)
     }
 
-    pub(crate) fn add_to(&self, ledger: &CommittedState, changes: &mut Changes) {
-        let configuration = &ledger.configuration;
+    pub(crate) fn add_to(&self, committed_state: &CommittedState, changes: &mut Changes) {
+        let configuration = &committed_state.configuration;
         for (&queue, jobs) in self.jobs.iter().filter(|(_, jobs)| !jobs.is_empty()) {
             let settings = &configuration.queues[queue.0];
             let block = Block::encode(jobs, Details::default());
             changes.appends.push(Append { queue: settings.address.clone(), block });
             // A queue with a maximum age or size deletes jobs even without steps.
             if settings.retain != Retain::Consumed || settings.max_size.is_some() {
-                changes.trims.extend(ledger.trim(queue, &BTreeMap::new(), changes.now));
+                changes.trims.extend(committed_state.trim(queue, &BTreeMap::new(), changes.now));
             }
         }
         let ticked = self.ticked.iter();

@@ -46,13 +46,13 @@ impl Coordinator {
                     actions.push(Action::LookAtGate(step));
                 }
                 Command::WatermarkAdvanced { step, watermark } => {
-                    if let Some(shelf) = &mut self.shelves[step] {
-                        shelf.forget_up_to(watermark);
+                    if let Some(buffer) = &mut self.buffers[step] {
+                        buffer.forget_up_to(watermark);
                     }
                 }
                 Command::ReleaseRead { read } => {
                     if self.reads.remove(&read).is_none() {
-                        self.shelves.iter_mut().flatten().for_each(|shelf| shelf.release(read));
+                        self.buffers.iter_mut().flatten().for_each(|buffer| buffer.release(read));
                     }
                 }
                 Command::Begin { step, batch, before } => {
@@ -60,7 +60,7 @@ impl Coordinator {
                     let Some(held) = self.held.get_mut(&batch) else { continue };
                     let jobs = held.work.first(held.work.jobs);
                     let places = std::mem::take(&mut held.places);
-                    let rows = if self.shelves[step].is_some() && before == DurabilityBarrier::Snapshot {
+                    let rows = if self.buffers[step].is_some() && before == DurabilityBarrier::Snapshot {
                         let work = held.work.clone();
                         self.begun_rows(step, &work, now)
                     } else {
@@ -74,8 +74,8 @@ impl Coordinator {
                     let mut work = held.work.clone();
                     // A job that waits in memory is retried.
                     work.before = held.ran.as_ref().and_then(|ran| ran.attempt()).map(Arc::new);
-                    let aside = self.shelves[step].as_ref().is_some_and(|shelf| shelf.aside);
-                    actions.push(Action::Run(BatchTask { step, id: batch, work, aside }));
+                    let pool = self.buffers[step].as_ref().is_some_and(|buffer| buffer.pool);
+                    actions.push(Action::Run(BatchTask { step, id: batch, work, pool }));
                 }
                 Command::Split { batch, jobs, rest, begun } => {
                     let Some(held) = self.held.get_mut(&batch) else { continue };
@@ -205,7 +205,7 @@ impl Coordinator {
         };
         let Some(batch) = self.tails.read(queue.0, from, self.batch.jobs, self.batch.bytes) else {
             let queue = self.configuration.queues[queue.0].address.clone();
-            let (what, picks) = (ReadAhead::Queue { queue, from }, self.shelves[port.step].is_some());
+            let (what, picks) = (ReadAhead::Queue { queue, from }, self.buffers[port.step].is_some());
             actions.push(Action::ReadStore(StoreRequest { port, reader, what, picks }));
             return None;
         };

@@ -31,7 +31,7 @@ impl Coordinator {
             self.dispatcher.handle(Event::Returned { step, due: row.due }, now, commands);
         }
         for (step, batch, rows) in begun {
-            if self.shelves[step].is_some() {
+            if self.buffers[step].is_some() {
                 self.on_batch_begun(step, batch, rows);
             } else {
                 self.track_pending_commit(batch, true);
@@ -76,7 +76,7 @@ impl Coordinator {
             self.note_failed(step, std::mem::take(&mut held.failed), now);
             held
         });
-        if self.shelves[step].is_none() {
+        if self.buffers[step].is_none() {
             self.settle_taken(step, held.as_ref(), stays, now, commands);
         } else if let Some(held) = &held {
             self.finish_picked_batch(step, held, stays, now);

@@ -36,8 +36,8 @@ impl Coordinator {
     pub(crate) fn complete(&mut self, mut asked: PendingRequest, now: Timestamp, actions: &mut Vec<Action>) {
         let Request::Complete { step, index, completion, row, .. } = &mut asked.request else { return };
         let step = self.configuration.steps.iter().position(|declared| declared.address == *step);
-        let known = step.and_then(|step| Some((self.shelves[step].as_ref()?, self.watches[step].as_mut()?)));
-        if let Some((shelf, watch)) = known {
+        let known = step.and_then(|step| Some((self.buffers[step].as_ref()?, self.watches[step].as_mut()?)));
+        if let Some((buffer, watch)) = known {
             *row = None;
             match watch.may_tell(*index, completion.status) {
                 // The store decides about jobs that are not pending, or that have a completion in flight.
@@ -46,7 +46,7 @@ impl Coordinator {
                     return asked.answer(Ok(RequestOutcome::Completed(CompletionOutcome::Refused { from })));
                 }
                 Some(Ok(key)) => {
-                    *row = shelf.row(key).map(|row| ParkedJobRef::of(&row));
+                    *row = buffer.row(key).map(|row| ParkedJobRef::of(&row));
                     watch.tell(*index, completion.status, now);
                 }
             }
@@ -61,7 +61,7 @@ impl Coordinator {
         now: Timestamp,
     ) -> Option<Timestamp> {
         let CompletionNotice { step, index, taken } = telling;
-        let (Some(shelf), Some(watch)) = (&mut self.shelves[step], &mut self.watches[step]) else {
+        let (Some(buffer), Some(watch)) = (&mut self.buffers[step], &mut self.watches[step]) else {
             // An ordered step reads the job when it is due.
             return taken.map(|(row, _)| row.due);
         };
@@ -70,7 +70,7 @@ impl Coordinator {
             watch.handle(PollerEvent::Untold { key }, now);
             return None;
         };
-        shelf.stands(key, &row);
+        buffer.stands(key, &row);
         if let Some((.., Some(completion))) = job.reason.outside() {
             watch.settle(key, JobVerdict::of(completion));
         }

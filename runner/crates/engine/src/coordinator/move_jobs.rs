@@ -71,7 +71,7 @@ impl Coordinator {
         }
         let mut due = None;
         for (was, stands) in rows {
-            if self.shelves[step].is_some() {
+            if self.buffers[step].is_some() {
                 self.moved[step].remove(&was);
                 self.moved_picked(step, &was, stands.as_ref(), now);
             } else if self.turns[step].values().any(|row| *row == was) {
@@ -107,7 +107,7 @@ impl Coordinator {
     pub(crate) fn drop_moved_jobs(&self, port: InputPort, fetched: ReadBatch) -> Option<ReadBatch> {
         let Some(rows) = &fetched.returned else { return Some(fetched) };
         let (step, declared) = (port.step, &self.configuration.steps[port.step]);
-        let picks = self.shelves[step].is_some();
+        let picks = self.buffers[step].is_some();
         let comes = |row: &&RedeliveredJob| {
             let has_turn = || !picks && turn::of(declared, &row.job).is_some();
             !self.moved[step].contains_key(&row.key) && (self.is_turn(port) || !has_turn())
@@ -137,7 +137,7 @@ impl Coordinator {
         moved: &mut MoveSummary,
     ) -> Vec<ParkedJobRef> {
         let address = self.configuration.steps[step].address.clone();
-        let known = self.shelves[step].as_ref().map(|shelf| shelf.find(&rows));
+        let known = self.buffers[step].as_ref().map(|buffer| buffer.find(&rows));
         rows.retain(|row| {
             let key = row.key(&address);
             // Another request moves it now.
@@ -201,13 +201,13 @@ impl Coordinator {
     fn hold_job(&mut self, step: usize, index: u64, now: Timestamp, moved: &mut MoveSummary) -> bool {
         let key = JobKey::fresh(index);
         let state = self.dispatcher.state(step, key);
-        let stands = |shelf: &JobBuffer| shelf.row(key).is_some();
+        let stands = |buffer: &JobBuffer| buffer.row(key).is_some();
         // Another request may cancel it now.
         if matches!(state, Some(WaitingState::Running | WaitingState::Pending))
             || self.dispatcher.withholds(step, index)
         {
             moved.busy += 1;
-        } else if state.is_some() && self.shelves[step].as_ref().is_some_and(stands) {
+        } else if state.is_some() && self.buffers[step].as_ref().is_some_and(stands) {
             // The job is accounted for and parked in the store.
             moved.gone += 1;
         } else {
@@ -225,15 +225,15 @@ impl Coordinator {
         stands: Option<&(ParkedKey, tidegate_store::ParkedJob)>,
         now: Timestamp,
     ) {
-        let Some(shelf) = &mut self.shelves[step] else { return };
-        let Some(key) = shelf.find(&[ParkedJobRef::of(was)]).into_values().next() else { return };
-        let Some((row, job)) = stands else { return shelf.leaves(key) };
+        let Some(buffer) = &mut self.buffers[step] else { return };
+        let Some(key) = buffer.find(&[ParkedJobRef::of(was)]).into_values().next() else { return };
+        let Some((row, job)) = stands else { return buffer.leaves(key) };
         let is_known = self.dispatcher.state(step, key).is_some();
         if is_known && job.to.is_none() {
-            shelf.stands(key, row);
+            buffer.stands(key, row);
             return self.dispatcher.reschedule(step, key, row.due);
         }
-        shelf.leaves(key);
+        buffer.leaves(key);
         if is_known {
             // Delayed outputs that are moved together keep their order under their new numbers.
             self.dispatcher.cancel(step, key, now);

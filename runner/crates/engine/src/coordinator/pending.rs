@@ -167,8 +167,8 @@ impl Coordinator {
             for command in wanted {
                 match command {
                     PollerCommand::Ask { ask, jobs } => {
-                        let Some(shelf) = &self.shelves[step] else { continue };
-                        let jobs = jobs.into_iter().filter_map(|key| Some((key, shelf.row(key)?))).collect();
+                        let Some(buffer) = &self.buffers[step] else { continue };
+                        let jobs = jobs.into_iter().filter_map(|key| Some((key, buffer.row(key)?))).collect();
                         self.stats.steps[step].ask(ProbeKind::Monitor, now);
                         actions.push(Action::AskStatus(StatusQuery { step, ask, jobs }));
                     }

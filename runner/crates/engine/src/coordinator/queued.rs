@@ -24,9 +24,9 @@ impl Coordinator {
         job: &ParkedJob,
         now: Timestamp,
     ) {
-        let Some(shelf) = &mut self.shelves[step] else { return self.recall_turn(step, row, job) };
+        let Some(buffer) = &mut self.buffers[step] else { return self.recall_turn(step, row, job) };
         let key = JobKey::stored(row.sequence);
-        shelf.stands(key, row);
+        buffer.stands(key, row);
         if job.to.is_some() {
             self.dispatcher.saw_late(step, key, row.due);
             return;
@@ -34,17 +34,17 @@ impl Coordinator {
         let (state, index) = (queue_view::state(job, row.due), queue_view::index(job));
         let waiting_since = job.first_attempt.unwrap_or(now);
         if let (Some((_, since, said)), Some(watch)) = (job.reason.outside(), &mut self.watches[step]) {
-            watch.recall((key, index), &shelf.cards.lane(&job.payload), (since, said), now);
+            watch.recall((key, index), &buffer.attributes.lane(&job.payload), (since, said), now);
         }
         let Self { dispatcher, .. } = self;
         let card = (index, waiting_since);
-        shelf.cards.extract(key, card, &job.payload, |card| dispatcher.saw(step, card, state));
+        buffer.attributes.extract(key, card, &job.payload, |card| dispatcher.saw(step, card, state));
     }
 
     /// View of the waiting jobs of a queued step.
     pub(crate) fn inspect_queue(&self, step: usize) -> Option<Box<QueueView>> {
-        let (look, shelf) = (self.dispatcher.look(step)?, self.shelves.get(step)?.as_ref()?);
-        Some(Box::new(QueueView::new(&look, shelf.all_rows())))
+        let (look, buffer) = (self.dispatcher.look(step)?, self.buffers.get(step)?.as_ref()?);
+        Some(Box::new(QueueView::new(&look, buffer.all_rows())))
     }
 
     /// Payload of a job that was begun and is not delivered.
@@ -62,16 +62,16 @@ impl Coordinator {
 
     /// Counts of all steps.
     pub(crate) fn count_all(&self, lanes: usize, now: Timestamp) -> Vec<StepCounts> {
-        (0..self.shelves.len()).map(|step| self.glance(step, lanes, now)).collect()
+        (0..self.buffers.len()).map(|step| self.step_counts(step, lanes, now)).collect()
     }
 
-    fn glance(&self, step: usize, lanes: usize, now: Timestamp) -> StepCounts {
-        let counts = self.dispatcher.glance(step, lanes, now);
-        let survey = counts.picked.as_ref().map(|picked| &picked.survey);
+    fn step_counts(&self, step: usize, lanes: usize, now: Timestamp) -> StepCounts {
+        let counts = self.dispatcher.job_counts(step, lanes, now);
+        let summary = counts.picked.as_ref().map(|picked| &picked.summary);
         let oldest =
-            survey.map(|survey| survey.lanes.iter().filter_map(|lane| lane.oldest).chain(survey.oldest));
-        let spots = match (&self.shelves[step], oldest) {
-            (Some(shelf), Some(oldest)) => oldest.map(|key| shelf.locate(key)).collect(),
+            summary.map(|summary| summary.lanes.iter().filter_map(|lane| lane.oldest).chain(summary.oldest));
+        let spots = match (&self.buffers[step], oldest) {
+            (Some(buffer), Some(oldest)) => oldest.map(|key| buffer.locate(key)).collect(),
             _ => Vec::new(),
         };
         StepCounts { counts, returned: self.returned[step].len() as u64, oldest: spots }
@@ -79,8 +79,8 @@ impl Coordinator {
 
     /// Adds the jobs of a read to the waiting room and to the job buffer.
     pub(crate) fn enqueue_read(&mut self, port: InputPort, read: ReadId, fetched: ReadBatch, now: Timestamp) {
-        let Self { dispatcher, shelves, .. } = self;
-        let Some(shelf) = &mut shelves[port.step] else { return };
+        let Self { dispatcher, buffers, .. } = self;
+        let Some(buffer) = &mut buffers[port.step] else { return };
         let ReadBatch { batch, mark, segments, .. } = fetched;
         let mut stamps = batch.stamps.iter().peekable();
         let mut since = now;
@@ -90,13 +90,13 @@ impl Coordinator {
             }
             let index = batch.first + position as u64;
             let key = JobKey::fresh(index);
-            shelf.cards.extract(key, (index, since), payload, |card| {
+            buffer.attributes.extract(key, (index, since), payload, |card| {
                 dispatcher.saw(port.step, card, WaitingState::Waiting);
             });
         }
-        shelf.insert(read, &batch, now);
+        buffer.insert(read, &batch, now);
         if mark.is_some() || !segments.is_empty() {
-            shelf.places.push((port.input, mark, segments));
+            buffer.places.push((port.input, mark, segments));
         }
     }
 
@@ -109,9 +109,9 @@ impl Coordinator {
         now: Timestamp,
         actions: &mut Vec<Action>,
     ) -> Option<Event> {
-        let shelf = self.shelves[step].as_mut()?;
-        let missing = shelf.missing(&jobs);
-        let places = std::mem::take(&mut shelf.places);
+        let buffer = self.buffers[step].as_mut()?;
+        let missing = buffer.missing(&jobs);
+        let places = std::mem::take(&mut buffer.places);
         self.held.insert(id, InFlightBatch { step, picked: jobs, places, ..InFlightBatch::default() });
         if missing.is_empty() {
             return self.on_jobs_fetched(step, id, FetchedJobs::default(), now);
@@ -136,9 +136,9 @@ impl Coordinator {
         gathered: FetchedJobs,
         now: Timestamp,
     ) -> Option<Event> {
-        let shelf = self.shelves[step].as_mut()?;
+        let buffer = self.buffers[step].as_mut()?;
         let held = self.held.get_mut(&id)?;
-        let Some(mut work) = shelf.build_batch(&held.picked, gathered) else {
+        let Some(mut work) = buffer.build_batch(&held.picked, gathered) else {
             let verify = self.configuration.command("store verify");
             let why = format!("a waiting job is missing in the store: run `{verify}`");
             self.halt(step, why, now);
@@ -147,7 +147,7 @@ impl Coordinator {
         work.verdicts = self.watches[step].as_ref().and_then(|watch| watch.verdicts(&held.picked));
         let bytes = work.byte_len();
         held.work = work;
-        if !shelf.aside {
+        if !buffer.pool {
             self.track_pending_commit(id, true);
         }
         Some(Event::Picked { step, batch: id, bytes })
@@ -155,11 +155,11 @@ impl Coordinator {
 
     /// Rows of the jobs of a batch for the time of their attempt.
     pub(crate) fn begun_rows(&mut self, step: usize, work: &BatchInput, now: Timestamp) -> Vec<NewParkedJob> {
-        let Some(shelf) = &mut self.shelves[step] else { return Vec::new() };
+        let Some(buffer) = &mut self.buffers[step] else { return Vec::new() };
         let address = &self.configuration.steps[step].address;
-        let carries = shelf.gatherer.has_provenance(work);
+        let carries = buffer.gatherer.has_provenance(work);
         let (mut walk, mut rows) = (BatchCursor::new(work), Vec::with_capacity(work.jobs));
-        while let Some(item) = shelf.gatherer.next(&mut walk, carries) {
+        while let Some(item) = buffer.gatherer.next(&mut walk, carries) {
             rows.push(retry::started(address, &item, now));
         }
         rows
@@ -167,9 +167,9 @@ impl Coordinator {
 
     /// Records the rows of a batch that may run.
     pub(crate) fn on_batch_begun(&mut self, step: usize, id: BatchId, rows: Vec<ParkedKey>) {
-        let (Some(shelf), Some(held)) = (&mut self.shelves[step], self.held.get_mut(&id)) else { return };
+        let (Some(buffer), Some(held)) = (&mut self.buffers[step], self.held.get_mut(&id)) else { return };
         for (&key, row) in held.picked.iter().zip(&rows) {
-            shelf.stands(key, row);
+            buffer.stands(key, row);
         }
         held.begun = rows;
     }
@@ -182,13 +182,13 @@ impl Coordinator {
         stays: Vec<ParkedRow>,
         now: Timestamp,
     ) {
-        let Self { dispatcher, shelves, watches, .. } = self;
-        let Some(shelf) = &mut shelves[step] else { return };
+        let Self { dispatcher, buffers, watches, .. } = self;
+        let Some(buffer) = &mut buffers[step] else { return };
         let mut rows = Vec::with_capacity(stays.len());
         for ParkedRow { row, is_late, .. } in stays {
             if is_late {
                 let key = JobKey::stored(row.sequence);
-                shelf.stands(key, &row);
+                buffer.stands(key, &row);
                 dispatcher.saw_late(step, key, row.due);
             } else {
                 rows.push(row);
@@ -197,19 +197,19 @@ impl Coordinator {
         let mut rows = rows.iter();
         for (&key, end) in held.picked.iter().zip(&held.ends) {
             match (end, (*end != JobOutcome::Finished).then(|| rows.next()).flatten()) {
-                (JobOutcome::Finished, _) => shelf.leaves(key),
-                (_, Some(row)) => shelf.stands(key, row),
+                (JobOutcome::Finished, _) => buffer.leaves(key),
+                (_, Some(row)) => buffer.stands(key, row),
                 (_, None) => {}
             }
         }
         let Some(watch) = &mut watches[step] else { return };
         let mut walk = BatchCursor::new(&held.work);
         for (&key, end) in held.picked.iter().zip(&held.ends) {
-            let Some(item) = shelf.gatherer.next(&mut walk, false) else { break };
+            let Some(item) = buffer.gatherer.next(&mut walk, false) else { break };
             let job = (key, item.index());
             watch.remove(job, now);
             if *end == JobOutcome::Pending {
-                watch.pended(job, &shelf.cards.lane(item.payload), now, now);
+                watch.pended(job, &buffer.attributes.lane(item.payload), now, now);
             }
         }
     }

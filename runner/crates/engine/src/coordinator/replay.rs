@@ -34,7 +34,7 @@ impl Coordinator {
         });
         match next {
             None => asked.answer(Err(format!("the runner has no step `{address}`"))),
-            Some((step, _)) if self.shelves[step].is_some() => {
+            Some((step, _)) if self.buffers[step].is_some() => {
                 asked.answer(Err(format!(
                     "step `{address}` has a queuer and cannot be replayed while a runner is running: stop the runner, replay, and start it again"
                 )));

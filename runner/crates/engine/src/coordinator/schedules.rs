@@ -34,11 +34,11 @@ struct ActiveSchedule {
 
 impl Schedules {
     pub(crate) fn new(tickers: Vec<(QueueRef, Ticker)>) -> Self {
-        let ticking = |(queue, ticker): (QueueRef, Ticker)| {
+        let active = |(queue, ticker): (QueueRef, Ticker)| {
             let is_behind = ticker.is_behind();
             ActiveSchedule { queue, ticker, on_their_way: 0, is_behind }
         };
-        Self(tickers.into_iter().map(ticking).collect())
+        Self(tickers.into_iter().map(active).collect())
     }
 
     /// Takes the due ticks as jobs, within the limit.

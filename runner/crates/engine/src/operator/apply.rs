@@ -94,10 +94,10 @@ fn push(
     }
     let block = Block::encode(&payloads, Details::default());
     changes.appends.push(Append { queue: queue.clone(), block });
-    let granted = RequestOutcome::Pushed { jobs: payloads.len() as u64 };
-    let mut amendment = RequestEffect::new(changes, granted);
-    amendment.appended.push((QueueRef(position), payloads, None));
-    Ok(amendment)
+    let request_outcome = RequestOutcome::Pushed { jobs: payloads.len() as u64 };
+    let mut effect = RequestEffect::new(changes, request_outcome);
+    effect.appended.push((QueueRef(position), payloads, None));
+    Ok(effect)
 }
 
 /// Fields of an error record that are needed to run its job again.
@@ -287,9 +287,9 @@ fn hasten(
         };
         places.push((key, place));
     }
-    let mut amendment = RequestEffect::new(changes, RequestOutcome::Hastened(moved));
-    amendment.moves = Some(MovedRows { step: position, rows: places, jobs: Vec::new(), left: Vec::new() });
-    Ok(amendment)
+    let mut effect = RequestEffect::new(changes, RequestOutcome::Hastened(moved));
+    effect.moves = Some(MovedRows { step: position, rows: places, jobs: Vec::new(), left: Vec::new() });
+    Ok(effect)
 }
 
 fn pause(
@@ -305,9 +305,9 @@ fn pause(
     if changed {
         changes.pauses.push((step.clone(), paused));
     }
-    let mut amendment = RequestEffect::new(changes, RequestOutcome::Paused { changed });
-    amendment.paused = Some((position, paused));
-    Ok(amendment)
+    let mut effect = RequestEffect::new(changes, RequestOutcome::Paused { changed });
+    effect.paused = Some((position, paused));
+    Ok(effect)
 }
 
 fn position(configuration: &Configuration, step: &Address) -> Result<usize, String> {

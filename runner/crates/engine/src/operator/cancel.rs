@@ -93,26 +93,21 @@ pub(crate) fn cancel(
     let is_left = |index: &&u64| !moves.jobs.contains(index);
     moves.left = wanted.jobs.iter().filter(is_left).copied().collect();
     let count = works.iter().map(|work| work.jobs as u64).sum::<u64>();
-    let mut amendment = RequestEffect::new(changes, RequestOutcome::Cancelled(moved));
-    amendment.moves = Some(moves);
+    let mut effect = RequestEffect::new(changes, RequestOutcome::Cancelled(moved));
+    effect.moves = Some(moves);
     if count > 0 {
         progress.counters.taken += count;
         progress.counters.failed += count;
         // Every step has an input.
         if let Some(input) = step.inputs.first() {
             let (address, input) = (step.address.clone(), input.address.clone());
-            amendment.changes.progress.push((address, input, progress.clone()));
-            amendment.progress.push((wanted.step, 0, progress));
+            effect.changes.progress.push((address, input, progress.clone()));
+            effect.progress.push((wanted.step, 0, progress));
         }
         let generation = store.generation().map_err(|error| error_text(&error))?;
-        write_records(
-            configuration,
-            (wanted, generation.map_or(0, |one| one.number)),
-            &works,
-            &mut amendment,
-        )?;
+        write_records(configuration, (wanted, generation.map_or(0, |one| one.number)), &works, &mut effect)?;
     }
-    Ok(amendment)
+    Ok(effect)
 }
 
 /// Recorded drop of the job at `index` of an input of `step`, or of a delayed output of it.
@@ -255,9 +250,9 @@ fn write_records(
     configuration: &Configuration,
     (wanted, generation): (&CancelTarget<'_>, u64),
     works: &[BatchInput],
-    amendment: &mut RequestEffect,
+    effect: &mut RequestEffect,
 ) -> Result<(), String> {
-    let (step, now) = (&configuration.steps[wanted.step], amendment.changes.now);
+    let (step, now) = (&configuration.steps[wanted.step], effect.changes.now);
     let errors = step.errors.filter(|_| !wanted.drop);
     let keep_until = configuration.keeps_records(step).map(|keep| later(now, keep));
     let mut gatherer = JobBuilder::new(configuration, step);
@@ -272,7 +267,7 @@ fn write_records(
             item.attempt = item.attempt.saturating_sub(1);
             let outcome = if errors.is_some() { DedupeOutcome::Error } else { DedupeOutcome::Nothing };
             let record = |keep_until| DedupeRecord { hash: item.hash, outcome, keep_until };
-            amendment.changes.dedupe_records.extend(keep_until.map(record));
+            effect.changes.dedupe_records.extend(keep_until.map(record));
             if errors.is_none() {
                 continue;
             }
@@ -292,9 +287,9 @@ fn write_records(
         OutputBlock::for_queue(records, &origins, carries.then_some(carried));
     if let Some(block) = block {
         let queue = configuration.queues[queue.0].address.clone();
-        amendment.changes.appends.push(Append { queue, block });
+        effect.changes.appends.push(Append { queue, block });
     }
-    amendment.appended.push((queue, payloads, carried));
+    effect.appended.push((queue, payloads, carried));
     Ok(())
 }
 

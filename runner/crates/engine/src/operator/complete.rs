@@ -52,7 +52,7 @@ pub(crate) struct ExternalCompletion<'a> {
 pub fn claim(
     store: &Store,
     configuration: &Configuration,
-    whereabouts: &PendingIndex,
+    pending_index: &PendingIndex,
     (queue, index): (&Address, u64),
     token: &str,
 ) -> Result<Option<TokenClaim>, ReadError> {
@@ -75,13 +75,13 @@ pub fn claim(
                 // For a queued step, the running engine knows the rows of the jobs.
                 let row = match step.picks() {
                     Some(_) => None,
-                    None => whereabouts.find(store, step, (at, index), |_| true)?,
+                    None => pending_index.find(store, step, (at, index), |_| true)?,
                 };
                 return Ok(claim(row));
             }
             // Only the job itself has the other parts of its tuple.
             let is_it = |job: &ParkedJob| accepts(hash_of(step, &job.inputs));
-            let row = whereabouts.find(store, step, (at, index), is_it)?;
+            let row = pending_index.find(store, step, (at, index), is_it)?;
             if row.is_some() || store.delivery(record(step, token))?.is_some() {
                 return Ok(claim(row));
             }
@@ -164,9 +164,9 @@ pub(crate) fn complete(
     changes.parked.push(NewParkedJob { step, due, job: said_of(job, completion.clone()) });
     let outcome = DedupeOutcome::CompletedExternally { status, content };
     changes.dedupe_records.push(DedupeRecord { hash: record, outcome, keep_until });
-    let mut amendment = RequestEffect::new(changes, RequestOutcome::Completed(CompletionOutcome::Taken));
-    amendment.told = true;
-    Ok(amendment)
+    let mut effect = RequestEffect::new(changes, RequestOutcome::Completed(CompletionOutcome::Taken));
+    effect.told = true;
+    Ok(effect)
 }
 
 fn said_of(job: ParkedJob, completion: CompletionRecord) -> ParkedJob {

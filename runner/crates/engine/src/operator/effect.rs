@@ -22,7 +22,7 @@ pub struct RequestEffect {
     pub(crate) paused: Option<(usize, bool)>,
     /// Whether an external completion was accepted, with its job as the one parked row.
     pub(crate) told: bool,
-    pub granted: RequestOutcome,
+    pub request_outcome: RequestOutcome,
 }
 
 /// Moved jobs of a step.
@@ -48,9 +48,9 @@ pub(crate) enum RowAfter {
 }
 
 impl RequestEffect {
-    pub(crate) fn new(changes: Changes, granted: RequestOutcome) -> Self {
+    pub(crate) fn new(changes: Changes, request_outcome: RequestOutcome) -> Self {
         let (appended, progress) = (Vec::new(), Vec::new());
-        Self { changes, appended, progress, moves: None, paused: None, told: false, granted }
+        Self { changes, appended, progress, moves: None, paused: None, told: false, request_outcome }
     }
 }
 

@@ -23,13 +23,13 @@ use tidegate_config::{
 /// Processors of a step, set up for one thread.
 #[derive(Debug)]
 pub(crate) struct ProcessorChain {
-    links: Vec<ProcessorStage>,
+    processors: Vec<ProcessorStage>,
     /// Outputs of each processor except the last.
     intermediate_outputs: Vec<Outputs>,
     /// Position of the first processor that runs in its own process and gains from batches.
     isolated: Option<usize>,
     /// Time limit that all processors share.
-    allowance: AttemptDeadline,
+    deadline: AttemptDeadline,
     /// Results of the processors before that one, for the jobs of a batch.
     prepared: VecDeque<Prefetched>,
     /// Outputs that are HTTP services, by position.
@@ -89,16 +89,16 @@ impl ProcessorChain {
         let groups = step
             .processors
             .chunk_by(|a, b| matches!(a, Processor::Script(_)) && matches!(b, Processor::Script(_)));
-        let (mut links, mut named_before) = (Vec::new(), Vec::new());
+        let (mut processors, mut named_before) = (Vec::new(), Vec::new());
         if !step.filter.is_empty() && !matches!(step.processors.first(), Some(Processor::Script(_))) {
-            links.push(ProcessorStage::Filter(script(&[], true, false)?, Outputs::new([""])));
+            processors.push(ProcessorStage::Filter(script(&[], true, false)?, Outputs::new([""])));
         }
-        let count = links.len() + groups.clone().count();
+        let count = processors.len() + groups.clone().count();
         if count == 0 {
-            links.push(ProcessorStage::Pass);
+            processors.push(ProcessorStage::Pass);
         }
         for group in groups {
-            let last = links.len() + 1 == count;
+            let last = processors.len() + 1 == count;
             let link = match group {
                 [Processor::Plugin(plugin)] => {
                     let bindings = if last { &bindings[..] } else { &[""] };
@@ -109,23 +109,23 @@ impl ProcessorChain {
                 scripts => {
                     let scripts: Vec<Script> =
                         scripts.iter().filter_map(Processor::script).cloned().collect();
-                    ProcessorStage::Script(script(&scripts, links.is_empty(), last)?)
+                    ProcessorStage::Script(script(&scripts, processors.is_empty(), last)?)
                 }
             };
-            links.push(link);
+            processors.push(link);
         }
         let emits = if named { &bindings[..] } else { &[] };
         let middle = || Outputs::new(std::iter::once("").chain(emits.iter().copied()));
-        let middles = (1..links.len()).map(|_| middle()).collect();
+        let middles = (1..processors.len()).map(|_| middle()).collect();
         let services = requests(configuration, step)
             .map(|(position, request)| (position, owner.http(request)))
             .collect();
         Ok(Self {
-            isolated: isolated(&links),
-            counts: vec![0; links.len()],
-            links,
+            isolated: isolated(&processors),
+            counts: vec![0; processors.len()],
+            processors,
             intermediate_outputs: middles,
-            allowance: AttemptDeadline::new(step.timeout),
+            deadline: AttemptDeadline::new(step.timeout),
             prepared: VecDeque::new(),
             services,
             pieces: 0,
@@ -135,7 +135,7 @@ impl ProcessorChain {
 
     /// Sets the lane of the next job.
     pub(crate) fn set_lane(&self, lane: Option<&str>) {
-        for link in &self.links {
+        for link in &self.processors {
             if let ProcessorStage::Script(script) | ProcessorStage::Filter(script, _) = link {
                 script.set_lane(lane);
             }
@@ -147,7 +147,7 @@ impl ProcessorChain {
     /// # Errors
     /// The error of the plugin, or the reason for which it cannot be reached.
     pub(crate) fn set_up(&mut self) -> Result<(), Failure> {
-        self.links.iter_mut().try_for_each(ProcessorStage::set_up)
+        self.processors.iter_mut().try_for_each(ProcessorStage::set_up)
     }
 
     /// Whether jobs of a batch should be passed to the isolated processor before they run.
@@ -157,14 +157,15 @@ impl ProcessorChain {
 
     /// Whether the isolated processor has finished jobs behind the current one.
     pub(crate) fn is_ahead(&self) -> bool {
-        let isolated = self.isolated.and_then(|at| self.links.get(at));
+        let isolated = self.isolated.and_then(|at| self.processors.get(at));
         matches!(isolated, Some(ProcessorStage::Isolated(isolated)) if isolated.is_ahead())
     }
 
     /// Discards the prefetched jobs, and the outcome of the last batch.
     pub(crate) fn begin(&mut self, stops_at_failure: bool) {
         self.prepared.clear();
-        if let Some(ProcessorStage::Isolated(isolated)) = self.isolated.and_then(|at| self.links.get_mut(at))
+        if let Some(ProcessorStage::Isolated(isolated)) =
+            self.isolated.and_then(|at| self.processors.get_mut(at))
         {
             isolated.begin(stops_at_failure);
         }
@@ -179,9 +180,9 @@ impl ProcessorChain {
             .map_or_else(Outputs::default, |middle| Outputs::new(middle.names().skip(1)));
         let mut pieces = 0;
         self.counts.fill(0);
-        self.allowance.begin(Duration::ZERO);
+        self.deadline.begin(Duration::ZERO);
         let failed = self.run_until(until, 0, job, &mut emitted, &mut pieces).err();
-        let spent = self.allowance.spent();
+        let spent = self.deadline.spent();
         self.prepared.push_back(Prefetched { index: job.index, pieces, spent, emitted, failed });
     }
 
@@ -227,7 +228,7 @@ impl ProcessorChain {
                 None => return self.run_all(job, outputs),
             }
         };
-        self.allowance.begin(prepared.spent);
+        self.deadline.begin(prepared.spent);
         let mut result = Ok(());
         for _ in 0..prepared.pieces {
             // Answers come in order, so those of a failed job must be read, too.
@@ -241,7 +242,7 @@ impl ProcessorChain {
 
     /// Reads and drops the isolated processor's answers for a job that is not needed.
     fn discard(&mut self, at: usize, pieces: usize) {
-        let Some(ProcessorStage::Isolated(isolated)) = self.links.get_mut(at) else { return };
+        let Some(ProcessorStage::Isolated(isolated)) = self.processors.get_mut(at) else { return };
         for _ in 0..pieces {
             let _ = isolated.next(&mut Outputs::default()); // the result is not needed
         }
@@ -249,16 +250,16 @@ impl ProcessorChain {
 
     /// Reads the isolated processor's answer for one piece and runs the processors after it.
     fn answer(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        let Some(ProcessorStage::Isolated(isolated)) = self.links.get_mut(at) else { return Ok(()) };
+        let Some(ProcessorStage::Isolated(isolated)) = self.processors.get_mut(at) else { return Ok(()) };
         if at == self.intermediate_outputs.len() {
             return isolated.next(outputs).map(drop);
         }
         let mut middle = std::mem::take(&mut self.intermediate_outputs[at]);
         // The wait for the whole batch does not count against the time of this job.
-        let spent = self.allowance.spent();
+        let spent = self.deadline.spent();
         let answered = isolated.next(&mut middle);
         let answered = answered.and_then(|took| {
-            self.allowance.begin(spent + took);
+            self.deadline.begin(spent + took);
             self.hand_on(at, job, &middle, outputs)
         });
         middle.clear();
@@ -267,10 +268,10 @@ impl ProcessorChain {
     }
 
     fn run_all(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        if let [ProcessorStage::Plugin(only)] = &mut self.links[..] {
+        if let [ProcessorStage::Plugin(only)] = &mut self.processors[..] {
             return only.process(job, outputs);
         }
-        self.allowance.begin(Duration::ZERO);
+        self.deadline.begin(Duration::ZERO);
         self.run_from(0, job, outputs)
     }
 
@@ -283,13 +284,13 @@ impl ProcessorChain {
     }
 
     fn run_from(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        let left = self.allowance.left()?;
+        let left = self.deadline.left()?;
         let job = &self.counted(at, job);
         if at == self.intermediate_outputs.len() {
-            return self.links[at].process(job, &mut self.pieces, outputs, left);
+            return self.processors[at].process(job, &mut self.pieces, outputs, left);
         }
         let mut middle = std::mem::take(&mut self.intermediate_outputs[at]);
-        let ran = self.links[at].process(job, &mut self.pieces, &mut middle, left);
+        let ran = self.processors[at].process(job, &mut self.pieces, &mut middle, left);
         let ran = ran.and_then(|()| self.hand_on(at, job, &middle, outputs));
         middle.clear();
         self.intermediate_outputs[at] = middle;
@@ -321,16 +322,16 @@ impl ProcessorChain {
     ) -> Result<(), Failure> {
         let job = &self.counted(at, job);
         if at == until {
-            let spent = self.allowance.spent();
-            if let Some(ProcessorStage::Isolated(isolated)) = self.links.get_mut(at) {
+            let spent = self.deadline.spent();
+            if let Some(ProcessorStage::Isolated(isolated)) = self.processors.get_mut(at) {
                 isolated.queue(job, spent);
                 *pieces += 1;
             }
             return Ok(());
         }
-        let left = self.allowance.left()?;
+        let left = self.deadline.left()?;
         let mut middle = std::mem::take(&mut self.intermediate_outputs[at]);
-        let mut ran = self.links[at].process(job, &mut self.pieces, &mut middle, left);
+        let mut ran = self.processors[at].process(job, &mut self.pieces, &mut middle, left);
         for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
             let piece = job.with_piece(0, payload);
             ran = ran.and_then(|()| self.run_until(until, at + 1, &piece, emitted, pieces));
@@ -359,11 +360,11 @@ fn earlier(before: &mut Vec<String>, plugin: &PluginStep) -> u32 {
 
 /// First isolated processor, if no processor before it has external effects: effects belong to an attempt,
 /// and not to its preparation.
-fn isolated(links: &[ProcessorStage]) -> Option<usize> {
+fn isolated(processors: &[ProcessorStage]) -> Option<usize> {
     let outside = |link: &ProcessorStage| {
         matches!(link, ProcessorStage::Isolated(_) | ProcessorStage::Http(_) | ProcessorStage::Exec(_))
     };
-    links.iter().position(outside).filter(|&at| matches!(links[at], ProcessorStage::Isolated(_)))
+    processors.iter().position(outside).filter(|&at| matches!(processors[at], ProcessorStage::Isolated(_)))
 }
 
 /// Outputs of `step` that are HTTP services, by position.

@@ -55,12 +55,12 @@ mod tests {
 
     #[test]
     fn time_used_before_counts_against_the_timeout_of_an_attempt() {
-        let mut allowance = AttemptDeadline::new(Some(Duration::from_mins(1)));
-        allowance.begin(Duration::from_secs(20));
-        let left = allowance.left().unwrap().unwrap();
+        let mut deadline = AttemptDeadline::new(Some(Duration::from_mins(1)));
+        deadline.begin(Duration::from_secs(20));
+        let left = deadline.left().unwrap().unwrap();
         assert!(left <= Duration::from_secs(40) && left > Duration::from_secs(30), "{left:?}");
-        allowance.begin(Duration::from_mins(1));
-        let failure = allowance.left().unwrap_err();
+        deadline.begin(Duration::from_mins(1));
+        let failure = deadline.left().unwrap_err();
         assert_eq!(
             (failure.kind, &*failure.message),
             (FailureKind::Limit, "the processors of the step together exceeded its `timeout` (1m)")
@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn an_attempt_without_a_timeout_never_runs_out_of_time() {
-        let mut allowance = AttemptDeadline::new(None);
-        allowance.begin(Duration::from_hours(1000));
-        assert_eq!(allowance.left(), Ok(None));
+        let mut deadline = AttemptDeadline::new(None);
+        deadline.begin(Duration::from_hours(1000));
+        assert_eq!(deadline.left(), Ok(None));
     }
 }

@@ -17,8 +17,8 @@ use tidegate_model::{Address, Timestamp, delivery_hash};
 #[derive(Debug)]
 pub(crate) struct Probe {
     step: Address,
-    links: Vec<ProcessorStage>,
-    allowance: AttemptDeadline,
+    processors: Vec<ProcessorStage>,
+    deadline: AttemptDeadline,
     entry: Entry,
     outputs: Outputs,
     scrub: Redactor,
@@ -59,8 +59,8 @@ impl Probe {
         };
         Ok(Self {
             step: step.address.clone(),
-            links: inquiry.run.iter().enumerate().map(link).collect::<Result<_, _>>()?,
-            allowance: AttemptDeadline::new(Some(inquiry.timeout)),
+            processors: inquiry.run.iter().enumerate().map(link).collect::<Result<_, _>>()?,
+            deadline: AttemptDeadline::new(Some(inquiry.timeout)),
             entry,
             outputs: Outputs::new([""]),
             scrub: Redactor::new(&inquiry.secrets),
@@ -81,10 +81,10 @@ impl Probe {
         let time = now.0.cast_unsigned();
         let (pipeline, step) = (self.step.pipeline.as_str(), self.step.name.as_str());
         let hash = delivery_hash(pipeline, step, std::iter::once((what, std::slice::from_ref(&time))));
-        self.allowance.begin(std::time::Duration::ZERO);
+        self.deadline.begin(std::time::Duration::ZERO);
         let (mut answer, mut pieces) = (given.to_vec(), 0);
-        for link in &mut self.links {
-            let left = self.allowance.left()?;
+        for link in &mut self.processors {
+            let left = self.deadline.left()?;
             let job = Job::new(0, &answer).attempted(1, now.0).hashed(hash.0);
             self.outputs.clear();
             let asked = link.process(&job, &mut pieces, &mut self.outputs, left);

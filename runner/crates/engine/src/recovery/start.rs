@@ -228,7 +228,7 @@ fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progres
         in_order: step.order() == OutputOrder::AsInputs,
         search_ahead: queuer.max_search_ahead.unwrap_or(0),
         batch: if effects || step.acts_outside() { 1 } else { PICKED_BATCH },
-        aside: step.acts_outside(),
+        uses_pool: step.acts_outside(),
         gate: step.gate.map(|GateRef(gate)| configuration.gates[gate].inquiry.every),
         progress: progress.cloned().unwrap_or_default(),
     })
@@ -236,7 +236,7 @@ fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progres
 
 /// Adds the parked jobs of the store and the paused steps to the coordinator.
 pub(crate) fn restore_parked_jobs(
-    floor: &mut Coordinator,
+    coordinator: &mut Coordinator,
     configuration: &Configuration,
     store: &Store,
     now: Timestamp,
@@ -244,10 +244,10 @@ pub(crate) fn restore_parked_jobs(
     for (position, step) in configuration.steps.iter().enumerate() {
         for row in store.all_delayed(&step.address) {
             let (key, job) = row?;
-            floor.restore_parked_job(position, &key, &job, now);
+            coordinator.restore_parked_job(position, &key, &job, now);
         }
     }
-    pause(floor, configuration, store)
+    pause(coordinator, configuration, store)
 }
 
 /// Schedules, each from its last tick on. The start of a schedule that never ticked is recorded, so that
@@ -285,13 +285,17 @@ fn token_key(store: &Store, changes: &mut Changes) -> Result<TokenKey, EngineErr
 }
 
 /// Pauses the steps that an operator has paused.
-fn pause(floor: &mut Coordinator, configuration: &Configuration, store: &Store) -> Result<(), EngineError> {
+fn pause(
+    coordinator: &mut Coordinator,
+    configuration: &Configuration,
+    store: &Store,
+) -> Result<(), EngineError> {
     for pause in store.pauses()? {
         let position = configuration.steps.iter().position(|step| step.address == pause.step);
         if let Some(position) = position {
             let resume = configuration.command(&format!("step resume {}", pause.step));
             tracing::warn!(target: log_target::ENGINE, step = %pause.step, "the step is paused; `{resume}` resumes it");
-            floor.pause(position);
+            coordinator.pause(position);
         }
     }
     Ok(())

@@ -39,7 +39,7 @@ pub(crate) struct WorkerContext {
     pub(crate) generation: u64,
     pub(crate) token_key: TokenKey,
     /// All running commands.
-    pub(crate) leash: Arc<RunningCommands>,
+    pub(crate) running_commands: Arc<RunningCommands>,
     /// Set when the run must end.
     pub(crate) ending: Arc<AtomicBool>,
     pub(crate) deaths: Arc<Deaths>,
@@ -54,7 +54,7 @@ impl WorkerContext {
         SharedResources {
             plugins: &self.plugins,
             token_key: &self.token_key,
-            leash: &self.leash,
+            running_commands: &self.running_commands,
             ending: &self.ending,
             deaths: &self.deaths,
             setups: &self.setups,
@@ -75,24 +75,24 @@ pub(crate) enum WorkerTask {
 /// Starts `count` workers; they end when `tasks` is closed.
 pub(crate) fn start(
     count: usize,
-    shop: &Arc<WorkerContext>,
+    context: &Arc<WorkerContext>,
     tasks: &Receiver<WorkerTask>,
     messages: &Sender<Message>,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     (0..count)
         .map(|number| {
-            let (shop, tasks, messages) = (Arc::clone(shop), tasks.clone(), messages.clone());
+            let (context, tasks, messages) = (Arc::clone(context), tasks.clone(), messages.clone());
             thread::Builder::new()
                 .name(format!("worker-{number}"))
                 .stack_size(STACK)
-                .spawn(move || WorkerThread::new(&shop).work(&tasks, &messages, &|| {}))
+                .spawn(move || WorkerThread::new(&context).work(&tasks, &messages, &|| {}))
         })
         .collect()
 }
 
 /// Elastic pool for blocking calls: it has as many workers as there are calls at the same time.
 pub(crate) struct BlockingPool {
-    shop: Arc<WorkerContext>,
+    context: Arc<WorkerContext>,
     messages: Sender<Message>,
     tasks: (Sender<WorkerTask>, Receiver<WorkerTask>),
     /// Number of idle workers, minus the number of queued tasks.
@@ -103,38 +103,38 @@ pub(crate) struct BlockingPool {
 }
 
 impl BlockingPool {
-    pub(crate) fn new(shop: Arc<WorkerContext>, messages: Sender<Message>) -> Self {
+    pub(crate) fn new(context: Arc<WorkerContext>, messages: Sender<Message>) -> Self {
         let (tasks, alive) = (crossbeam_channel::unbounded(), crossbeam_channel::bounded(0));
-        Self { shop, messages, tasks, free: Arc::default(), workers: Vec::new(), alive }
+        Self { context, messages, tasks, free: Arc::default(), workers: Vec::new(), alive }
     }
 
     /// Runs a task on an idle worker, or on a new one. Above [`BLOCKING_POOL_MAX`] workers the task waits.
-    pub(crate) fn give(&mut self, errand: WorkerTask) -> std::io::Result<()> {
+    pub(crate) fn give(&mut self, task: WorkerTask) -> std::io::Result<()> {
         if self.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers.len() < BLOCKING_POOL_MAX {
-            let (shop, tasks, messages) =
-                (Arc::clone(&self.shop), self.tasks.1.clone(), self.messages.clone());
+            let (context, tasks, messages) =
+                (Arc::clone(&self.context), self.tasks.1.clone(), self.messages.clone());
             let (free, alive) = (Arc::clone(&self.free), self.alive.0.clone());
             let worker = thread::Builder::new()
                 .name(format!("aside-{}", self.workers.len()))
                 .stack_size(STACK)
                 .spawn(move || {
                     let done = || _ = free.fetch_add(1, Ordering::AcqRel);
-                    WorkerThread::new(&shop).work(&tasks, &messages, &done);
+                    WorkerThread::new(&context).work(&tasks, &messages, &done);
                     drop(alive);
                 })?;
             self.free.fetch_add(1, Ordering::AcqRel);
             self.workers.push(worker);
         }
         // This side holds the receiver, too, so the send cannot fail.
-        let _ = self.tasks.0.send(errand);
+        let _ = self.tasks.0.send(task);
         Ok(())
     }
 
     /// Cancels the running calls, and waits at most `patience` for the workers to end. Their results are not
     /// needed.
     pub(crate) fn abandon(self, patience: Duration) {
-        let Self { shop, tasks, alive, .. } = self;
-        shop.leash.give_up();
+        let Self { context, tasks, alive, .. } = self;
+        context.running_commands.give_up();
         drop((tasks, alive.0));
         let _ = alive.1.recv_timeout(patience);
     }
@@ -147,7 +147,7 @@ impl BlockingPool {
 
 /// A worker thread, with the steps, gates and monitors that it has set up.
 struct WorkerThread<'s> {
-    shop: &'s WorkerContext,
+    context: &'s WorkerContext,
     slot: WorkerSlot,
     /// Steps by position; `None` until the first batch.
     workers: Vec<Option<BatchRunner>>,
@@ -156,20 +156,20 @@ struct WorkerThread<'s> {
 }
 
 impl<'s> WorkerThread<'s> {
-    fn new(shop: &'s WorkerContext) -> Self {
-        let steps = &shop.configuration.steps;
+    fn new(context: &'s WorkerContext) -> Self {
+        let steps = &context.configuration.steps;
         Self {
-            shop,
-            slot: shop.attempts.slot(),
+            context,
+            slot: context.attempts.slot(),
             workers: steps.iter().map(|_| None).collect(),
             gates: steps.iter().map(|_| None).collect(),
             monitors: steps.iter().map(|_| None).collect(),
         }
     }
 
-    fn work(&mut self, errands: &Receiver<WorkerTask>, messages: &Sender<Message>, done: &dyn Fn()) {
-        for errand in errands {
-            let message = match errand {
+    fn work(&mut self, worker_tasks: &Receiver<WorkerTask>, messages: &Sender<Message>, done: &dyn Fn()) {
+        for task in worker_tasks {
+            let message = match task {
                 // The jobs are freed here, because the event loop's thread has more to do.
                 WorkerTask::Batch(BatchTask { step, id, work, .. }) => {
                     Message::Ran { step, id, ran: Box::new(self.run(step, &work)) }
@@ -188,13 +188,13 @@ impl<'s> WorkerThread<'s> {
     }
 
     fn run(&mut self, step: usize, work: &BatchInput) -> BatchResult {
-        let WorkerContext { configuration, store, clock, generation, .. } = self.shop;
+        let WorkerContext { configuration, store, clock, generation, .. } = self.context;
         let slot = &mut self.slot;
         let worker = match &mut self.workers[step] {
             Some(worker) => worker,
             empty => {
                 let declared = &configuration.steps[step];
-                let (common, ever) = (self.shop.common(), &self.shop.ever_set_up[step]);
+                let (common, ever) = (self.context.common(), &self.context.ever_set_up[step]);
                 match BatchRunner::new(configuration, declared, *generation, store, &common, ever) {
                     Ok(made) => empty.insert(made),
                     Err(why) => return failed(work, why),
@@ -210,7 +210,7 @@ impl<'s> WorkerThread<'s> {
     }
 
     fn ask_status(&mut self, asking: StatusQuery) -> Result<StatusReport, Failure> {
-        let WorkerContext { configuration, store, clock, .. } = self.shop;
+        let WorkerContext { configuration, store, clock, .. } = self.context;
         let failure = |message: String| Failure::new(FailureKind::Failed, message);
         let (keys, rows): (Vec<JobKey>, Vec<ParkedKey>) = asking.jobs.into_iter().unzip();
         let jobs = store.delayed(&rows).map_err(|error| failure(error.to_string()))?;
@@ -225,7 +225,7 @@ impl<'s> WorkerThread<'s> {
         let declared = &configuration.steps[asking.step];
         let Some(monitor) = &declared.monitor else { return Ok(StatusReport::default()) };
         let answer = ask(&mut self.monitors[asking.step], &question, clock.now(), || {
-            Probe::new(configuration, declared, (&monitor.inquiry, Entry::Status), &self.shop.common())
+            Probe::new(configuration, declared, (&monitor.inquiry, Entry::Status), &self.context.common())
         })?;
         monitor_protocol::read(&answer, &jobs).map_err(|why| {
             Failure::new(FailureKind::Output, format!("{why}: the answer is {}", beginning(&answer)))
@@ -233,12 +233,12 @@ impl<'s> WorkerThread<'s> {
     }
 
     fn look_at_gate(&mut self, step: usize) -> Result<bool, Failure> {
-        let WorkerContext { configuration, clock, .. } = self.shop;
+        let WorkerContext { configuration, clock, .. } = self.context;
         let declared = &configuration.steps[step];
         let Some(GateRef(gate)) = declared.gate else { return Ok(true) };
         let inquiry = &configuration.gates[gate].inquiry;
         let answer = ask(&mut self.gates[step], b"null", clock.now(), || {
-            Probe::new(configuration, declared, (inquiry, Entry::Open), &self.shop.common())
+            Probe::new(configuration, declared, (inquiry, Entry::Open), &self.context.common())
         })?;
         serde_json::from_slice(&answer).map_err(|_| {
             let message = format!("the answer must be `true` or `false`: it is {}", beginning(&answer));
@@ -251,20 +251,20 @@ const PANICKED: &str = "the step panicked: please report this bug of Tidegate";
 
 /// Calls a gate or monitor, and sets it up first if needed.
 fn ask(
-    asker: &mut Option<Probe>,
+    probe: &mut Option<Probe>,
     given: &[u8],
     now: Timestamp,
     make: impl FnOnce() -> Result<Probe, String>,
 ) -> Result<Vec<u8>, Failure> {
     let failure = |message: String| Failure::new(FailureKind::Failed, message);
     // An instance that panicked is not put back.
-    let mut ready = match asker.take() {
+    let mut ready = match probe.take() {
         Some(ready) => ready,
         None => make().map_err(failure)?,
     };
     let answer =
         catch_unwind(AssertUnwindSafe(|| ready.ask(given, now))).map_err(|_| failure(PANICKED.to_owned()))?;
-    *asker = Some(ready);
+    *probe = Some(ready);
     answer
 }
 

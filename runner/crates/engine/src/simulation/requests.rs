@@ -23,7 +23,7 @@ pub(crate) struct Wish {
     pub(crate) request: Request,
     /// Channel of the answer.
     reply: Option<Receiver<Result<RequestOutcome, String>>>,
-    pub(crate) granted: bool,
+    pub(crate) request_outcome: bool,
 }
 
 impl Requests {
@@ -146,13 +146,13 @@ impl Requests {
 
     pub(crate) fn ask(&mut self, request: Request) -> PendingRequest {
         let (reply, answer) = crossbeam_channel::bounded(1);
-        self.all.push(Wish { request: request.clone(), reply: Some(answer), granted: false });
+        self.all.push(Wish { request: request.clone(), reply: Some(answer), request_outcome: false });
         PendingRequest::new(request, reply)
     }
 
     /// Records a request that was applied to a stopped store.
     pub(crate) fn done(&mut self, request: Request) {
-        self.all.push(Wish { request, reply: None, granted: true });
+        self.all.push(Wish { request, reply: None, request_outcome: true });
     }
 
     /// Reads the answers.
@@ -160,7 +160,7 @@ impl Requests {
         for wish in &mut self.all {
             match wish.reply.as_ref().map(Receiver::try_recv) {
                 Some(Ok(answer)) => {
-                    wish.granted = answer.is_ok();
+                    wish.request_outcome = answer.is_ok();
                     wish.reply = None;
                 }
                 None | Some(Err(TryRecvError::Empty | TryRecvError::Disconnected)) => {}
@@ -174,24 +174,25 @@ impl Requests {
             if self.all[at].reply.take().is_none() {
                 continue;
             }
-            let granted = match &self.all[at].request {
+            let request_outcome = match &self.all[at].request {
                 Request::Push { queue, jobs } => history
                     .rows
                     .get(queue)
                     .is_some_and(|rows| rows.iter().flatten().any(|row| row.payload == jobs[0].as_bytes())),
                 Request::Retry { queue, errors } | Request::Drop { queue, errors } => {
                     let handled = store.handled(queue).unwrap().unwrap_or_default();
-                    let before =
-                        |index| self.all.iter().any(|wish| wish.granted && wish.deals_with(queue, index));
+                    let before = |index| {
+                        self.all.iter().any(|wish| wish.request_outcome && wish.deals_with(queue, index))
+                    };
                     errors.iter().all(|&index| handled.is_done(index) && !before(index))
                 }
                 // There are no other requests.
                 _ => false,
             };
-            self.all[at].granted = granted;
+            self.all[at].request_outcome = request_outcome;
         }
         let mut times: BTreeMap<(&Address, u64), u32> = BTreeMap::new();
-        for wish in self.all.iter().filter(|wish| wish.granted) {
+        for wish in self.all.iter().filter(|wish| wish.request_outcome) {
             if let Request::Retry { queue, errors } | Request::Drop { queue, errors } = &wish.request {
                 for &index in errors {
                     *times.entry((queue, index)).or_default() += 1;
@@ -207,7 +208,7 @@ impl Requests {
     /// Errors that were retried.
     pub(crate) fn retried(&self) -> Vec<(&Address, u64)> {
         let mut all = Vec::new();
-        for wish in self.all.iter().filter(|wish| wish.granted) {
+        for wish in self.all.iter().filter(|wish| wish.request_outcome) {
             if let Request::Retry { queue, errors } = &wish.request {
                 all.extend(errors.iter().map(|&index| (queue, index)));
             }
@@ -221,7 +222,7 @@ impl Requests {
             let loose = rows.iter().flatten().filter(|row| row.origin.is_none());
             let found: Vec<Value> = loose.map(|row| serde_json::from_slice(&row.payload).unwrap()).collect();
             let mut wanted = Vec::new();
-            for wish in self.all.iter().filter(|wish| wish.granted) {
+            for wish in self.all.iter().filter(|wish| wish.request_outcome) {
                 match &wish.request {
                     Request::Push { queue: to, jobs } if to == queue => {
                         wanted.extend(jobs.iter().map(|job| serde_json::from_str::<Value>(job).unwrap()));

@@ -57,7 +57,7 @@ struct Stage<'w> {
     world: &'w mut World,
     configuration: Arc<Configuration>,
     store: Store,
-    floor: Coordinator,
+    coordinator: Coordinator,
     committer: Committer,
     told: Receiver<Message>,
     batch: BatchLimit,
@@ -83,7 +83,7 @@ struct Stage<'w> {
 pub(crate) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
     let mut stage = Stage::open(world)?;
     let outcome = stage.play(perils);
-    let Stage { world, committer, floor, .. } = stage;
+    let Stage { world, committer, coordinator, .. } = stage;
     // The disk is checked before the stage closes, because closing writes.
     let Ok(end) = outcome else {
         world.die();
@@ -98,10 +98,10 @@ pub(crate) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
         return Err(Crash);
     }
     world.rest();
-    for halt in &floor.halts {
+    for halt in &coordinator.halts {
         assert!(halt.why.contains("no error queue"), "{}: {}", halt.step, halt.why);
     }
-    let halted = floor.halts.iter().map(|halt| halt.step.clone()).collect();
+    let halted = coordinator.halts.iter().map(|halt| halt.step.clone()).collect();
     Ok(Ended { end, halted, asked: perils.requests > 0 })
 }
 
@@ -155,7 +155,8 @@ impl Stage<'_> {
         if !self.inbox.is_empty() {
             moves.extend([Move::Hear, Move::Hear]);
         }
-        if self.floor.wakes(self.world.clock.now()).is_some_and(|wakes| wakes <= self.world.clock.now()) {
+        if self.coordinator.wakes(self.world.clock.now()).is_some_and(|wakes| wakes <= self.world.clock.now())
+        {
             moves.push(Move::Tick);
         }
         moves.extend((0..self.source_asks.len()).map(Move::ReadSource));
@@ -176,7 +177,7 @@ impl Stage<'_> {
 
     /// Advances the clock to the next due time.
     fn sleep(&mut self) -> Vec<Move> {
-        let Some(wakes) = self.floor.wakes(self.world.clock.now()) else { return self.idle() };
+        let Some(wakes) = self.coordinator.wakes(self.world.clock.now()) else { return self.idle() };
         self.world.clock.advance((wakes.0 - self.world.clock.now().0).max(0));
         vec![Move::Tick]
     }
@@ -212,10 +213,10 @@ impl Stage<'_> {
     fn hear(&mut self, message: Message) -> Result<(), Crash> {
         let (now, mut actions) = (self.world.clock.now(), Vec::new());
         let heard = self.before(Some(&message));
-        let taken_in = self.floor.handle_message(message, now, &mut actions);
+        let taken_in = self.coordinator.handle_message(message, now, &mut actions);
         taken_in.map_err(|error| self.world.expected(&error))?;
         self.after(&heard);
-        for halt in &self.floor.halts {
+        for halt in &self.coordinator.halts {
             self.world.effects.forget(&halt.step);
         }
         self.carry_out(actions);
@@ -225,7 +226,7 @@ impl Stage<'_> {
     fn tick(&mut self) {
         let mut actions = Vec::new();
         let heard = self.before(None);
-        self.floor.tick(self.world.clock.now(), &mut actions);
+        self.coordinator.tick(self.world.clock.now(), &mut actions);
         self.after(&heard);
         self.carry_out(actions);
     }
@@ -299,9 +300,9 @@ impl Stage<'_> {
             waiting.attempt(&mut self.world.dice, &self.configuration, (step, id, &work), jobs, now.0);
         }
         let clock = Arc::clone(&self.world.clock);
-        let leash = BatchBudget::played(jobs, Duration::from_millis(took));
+        let budget = BatchBudget::played(jobs, Duration::from_millis(took));
         let worker = self.world.workers.get(&self.configuration, step, self.generation, &self.store);
-        worker.set_leash(leash);
+        worker.set_budget(budget);
         let ran = Box::new(worker.run(&work, &mut CrashGuard::none().slot(), &*clock));
         self.ran.push(Message::Ran { step, id, ran });
     }

@@ -9,7 +9,7 @@ pub(crate) struct Tally {
     /// Retries of failed jobs, without retried errors.
     pub(crate) retries: u64,
     /// Granted requests.
-    pub(crate) granted: u64,
+    pub(crate) request_outcome: u64,
     /// Jobs on queues.
     pub(crate) jobs: u64,
     /// Jobs that `at-most-once` steps have lost in crashes.
@@ -30,7 +30,7 @@ impl Tally {
         self.crashes += more.crashes;
         self.again += more.again;
         self.retries += more.retries;
-        self.granted += more.granted;
+        self.request_outcome += more.request_outcome;
         self.jobs += more.jobs;
         self.lost += more.lost;
         self.held += more.held;

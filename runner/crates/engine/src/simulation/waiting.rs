@@ -154,9 +154,9 @@ impl Waiting {
     /// Counts of the events.
     pub(crate) fn tally(&self) -> Tally {
         let ticks = self.ticking.as_ref().map_or(0, Ticking::count);
-        let (granted, moved) = (self.callers.granted, self.callers.moved);
+        let (request_outcome, moved) = (self.callers.request_outcome, self.callers.moved);
         Tally {
-            granted,
+            request_outcome,
             moved,
             ticks,
             held: self.held,

@@ -27,13 +27,13 @@ impl Workers {
         let step = &configuration.steps[step];
         let version = (generation, configuration.fingerprint());
         if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
-            let (plugins, leash) = (Plugins::default(), Arc::default());
+            let (plugins, running_commands) = (Plugins::default(), Arc::default());
             let (ending, deaths) = (Arc::default(), Arc::default());
             let token_key = &TokenKey::NONE;
             let common = SharedResources {
                 plugins: &plugins,
                 token_key,
-                leash: &leash,
+                running_commands: &running_commands,
                 ending: &ending,
                 deaths: &deaths,
                 setups: &Setups::none(),

@@ -122,9 +122,9 @@ impl World {
 
     pub(crate) fn tally(&self) -> Tally {
         let jobs = self.history.rows.values().map(|rows| rows.len() as u64).sum();
-        let granted = self.requests.all.iter().filter(|wish| wish.granted).count() as u64;
+        let request_outcome = self.requests.all.iter().filter(|wish| wish.request_outcome).count() as u64;
         let lost = self.history.steps.values().map(|known| known.lost.fresh.len() as u64).sum();
-        let mut tally = Tally { granted, jobs, lost, ..self.tally };
+        let mut tally = Tally { request_outcome, jobs, lost, ..self.tally };
         if let Some(waiting) = &self.waiting {
             tally.add(&waiting.tally());
         }
@@ -196,8 +196,8 @@ impl World {
     pub(crate) fn amend_at_rest(&mut self, store: &Store, writer: &mut Writer) {
         let World { dice, requests, history, configuration, clock, .. } = self;
         let Some(request) = requests.think(dice, history, configuration) else { return };
-        let Ok(amendment) = apply(store, configuration, &request, clock.now()) else { return };
-        writer.commit(&amendment.changes).unwrap();
+        let Ok(effect) = apply(store, configuration, &request, clock.now()) else { return };
+        writer.commit(&effect.changes).unwrap();
         if let Request::Replay { step, .. } = &request {
             history.replayed.insert(step.clone());
             self.effects.forget(step);

@@ -188,8 +188,8 @@ mod tests {
     }
 
     fn told(queuer: &Queuer, job: &str) -> String {
-        let cards = AttributeExtractor::new(queuer);
-        cards.extract(JobKey::fresh(7), (7, Timestamp(5)), job.as_bytes(), |card| {
+        let attributes = AttributeExtractor::new(queuer);
+        attributes.extract(JobKey::fresh(7), (7, Timestamp(5)), job.as_bytes(), |card| {
             let lane = String::from_utf8_lossy(card.lane).into_owned();
             format!(
                 "{lane} {} {:?} {} {} {}",

@@ -21,7 +21,7 @@ const KEPT_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(crate) struct JobBuffer {
     step: Address,
-    pub(crate) cards: AttributeExtractor,
+    pub(crate) attributes: AttributeExtractor,
     /// Whether each job can be read again: a queue allows that, a source does not.
     from_queue: bool,
     /// Blocks by the index of the first job.
@@ -35,7 +35,7 @@ pub(crate) struct JobBuffer {
     pub(crate) places: SourcePositions,
     pub(crate) gatherer: JobBuilder,
     /// Whether its batches run on the blocking pool, because they may block.
-    pub(crate) aside: bool,
+    pub(crate) pool: bool,
 }
 
 /// Jobs of one read.
@@ -57,7 +57,7 @@ impl JobBuffer {
     pub(crate) fn new(configuration: &Configuration, step: &Step, queuer: &Queuer) -> Self {
         Self {
             step: step.address.clone(),
-            cards: AttributeExtractor::new(queuer),
+            attributes: AttributeExtractor::new(queuer),
             from_queue: step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_))),
             blocks: BTreeMap::new(),
             bytes: 0,
@@ -65,7 +65,7 @@ impl JobBuffer {
             rows: RowIndex::default(),
             places: Vec::new(),
             gatherer: JobBuilder::new(configuration, step),
-            aside: step.acts_outside(),
+            pool: step.acts_outside(),
         }
     }
 

@@ -57,9 +57,9 @@ impl QueueView {
         now: Timestamp,
     ) -> Result<Option<Self>, ReadError> {
         let Some(queuer) = step.picks() else { return Ok(None) };
-        let cards = AttributeExtractor::new(&queuer);
-        let mut sight = Self {
-            room: WaitingRoom::new(cards.rules()),
+        let attributes = AttributeExtractor::new(&queuer);
+        let mut view = Self {
+            room: WaitingRoom::new(attributes.rules()),
             rows: HashMap::new(),
             paused: store.pauses()?.iter().any(|pause| pause.step == step.address),
             gate: None,
@@ -69,16 +69,16 @@ impl QueueView {
             halted: false,
             truncated: false,
         };
-        sight.add_rows(store, &step.address, &cards, now)?;
+        view.add_rows(store, &step.address, &attributes, now)?;
         for input in &step.inputs {
             let progress = start_position::progress(store, step, input)?;
             let ahead = queuer.max_search_ahead.filter(|&ahead| ahead > 0);
-            sight.ahead = ahead.map(|ahead| progress.watermark().saturating_add(ahead));
+            view.ahead = ahead.map(|ahead| progress.watermark().saturating_add(ahead));
             let Input::Queue(queue) = input.input else { continue };
             let queue = &configuration.queues[queue.0].address;
-            sight.add_jobs(store, queue, &cards, &progress)?;
+            view.add_jobs(store, queue, &attributes, &progress)?;
         }
-        Ok(Some(sight))
+        Ok(Some(view))
     }
 
     /// Location of a job.
@@ -91,7 +91,7 @@ impl QueueView {
         &mut self,
         store: &Store,
         step: &Address,
-        cards: &AttributeExtractor,
+        attributes: &AttributeExtractor,
         now: Timestamp,
     ) -> Result<(), ReadError> {
         for found in store.all_delayed(step) {
@@ -106,7 +106,8 @@ impl QueueView {
                 let place = (index(&job), job.first_attempt.unwrap_or(now));
                 let state = state(&job, row.due);
                 // Each job has its own number.
-                let _ = cards.extract(key, place, &job.payload, |card| self.room.add(card.clone(), state));
+                let _ =
+                    attributes.extract(key, place, &job.payload, |card| self.room.add(card.clone(), state));
             }
         }
         Ok(())
@@ -116,7 +117,7 @@ impl QueueView {
         &mut self,
         store: &Store,
         queue: &Address,
-        cards: &AttributeExtractor,
+        attributes: &AttributeExtractor,
         progress: &Progress,
     ) -> Result<(), ReadError> {
         let Some(state) = store.queue(queue)? else { return Ok(()) };
@@ -135,7 +136,7 @@ impl QueueView {
                 let since = batch.stamp(position).map_or(Timestamp(0), |stamp| stamp.time);
                 let key = JobKey::fresh(index);
                 // Each job has its own number.
-                let _ = cards.extract(key, (index, since), payload, |card| {
+                let _ = attributes.extract(key, (index, since), payload, |card| {
                     self.room.add(card.clone(), WaitingState::Waiting)
                 });
             }

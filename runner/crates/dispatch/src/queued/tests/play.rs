@@ -21,7 +21,7 @@ pub(crate) fn picking() -> QueuePlan {
         in_order: false,
         search_ahead: 0,
         batch: 1,
-        aside: true,
+        uses_pool: true,
         gate: None,
         progress: Progress::default(),
     }
@@ -82,8 +82,8 @@ impl Play {
     /// Reports that `jobs` jobs from `first` on were read.
     pub(crate) fn read(&mut self, first: u64, jobs: u64) -> String {
         for index in first..first + jobs {
-            let card = JobAttributes::new(JobKey::fresh(index), i64::try_from(index).unwrap());
-            self.dispatcher.saw(0, &card, WaitingState::Waiting);
+            let attributes = JobAttributes::new(JobKey::fresh(index), i64::try_from(index).unwrap());
+            self.dispatcher.saw(0, &attributes, WaitingState::Waiting);
         }
         let (port, read) = (InputPort { step: 0, input: 0 }, ReadId(first));
         self.on(Event::Read { port, read, first, jobs: usize::try_from(jobs).unwrap(), bytes: 60 })

@@ -19,9 +19,9 @@ fn arrive(play: &mut Play, jobs: &[(u64, &str)]) -> String {
 }
 
 fn see(play: &mut Play, key: JobKey, index: u64, lane: &str, state: WaitingState) {
-    let card =
+    let attributes =
         JobAttributes { lane: lane.as_bytes(), ..JobAttributes::new(key, i64::try_from(index).unwrap()) };
-    play.dispatcher.saw(0, &card, state);
+    play.dispatcher.saw(0, &attributes, state);
 }
 
 /// Submits the batch with this outcome, and returns the commands that follow.

@@ -16,11 +16,11 @@ fn runs() -> Play {
 
 fn arrive(play: &mut Play, first: u64, pools: &[&str]) -> String {
     for (index, pool) in (first..).zip(pools) {
-        let card = JobAttributes {
+        let attributes = JobAttributes {
             lane: pool.as_bytes(),
             ..JobAttributes::new(JobKey::fresh(index), i64::try_from(index).unwrap())
         };
-        play.dispatcher.saw(0, &card, WaitingState::Waiting);
+        play.dispatcher.saw(0, &attributes, WaitingState::Waiting);
     }
     let (port, read) = (InputPort { step: 0, input: 0 }, ReadId(first));
     play.on(Event::Read { port, read, first, jobs: pools.len(), bytes: 0 })

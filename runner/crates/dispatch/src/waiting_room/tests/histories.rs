@@ -322,7 +322,7 @@ fn the_lanes_with_the_most_waiting_are_told_first() {
     play.on("+a1 +b2 +b3 +c5 +c4 +c6 go");
     let top = |held: &[&str]| {
         let held = held.iter().map(|job| key(job)).collect();
-        let LaneSummary { oldest, due, lanes } = play.room.survey(2, &held, Timestamp(7));
+        let LaneSummary { oldest, due, lanes } = play.room.summary(2, &held, Timestamp(7));
         assert_eq!(due, 0);
         let told = |lane: LaneCounts| {
             let oldest = names(&lane.oldest.into_iter().collect::<Vec<_>>());
@@ -334,7 +334,7 @@ fn the_lanes_with_the_most_waiting_are_told_first() {
     assert_eq!(top(&[]), "b3: c 2/1 c5, b 1/1 b3");
     // The job is not begun yet.
     assert_eq!(top(&["a1"]), "a1: c 2/1 c5, b 1/1 b3");
-    assert_eq!(play.room.survey(0, &[].into(), Timestamp(7)).lanes, []);
+    assert_eq!(play.room.summary(0, &[].into(), Timestamp(7)).lanes, []);
     let counts = StateCounts { waiting: 3, running: 3, delayed: 0, pending: 0, lanes: 3 };
     assert_eq!(play.room.counts(), counts);
 }
@@ -347,7 +347,7 @@ fn what_is_due_waits_though_nobody_has_looked_at_the_clock() {
             .unwrap();
     }
     let told = |now| {
-        let LaneSummary { oldest, due, lanes } = room.survey(1, &[].into(), Timestamp(now));
+        let LaneSummary { oldest, due, lanes } = room.summary(1, &[].into(), Timestamp(now));
         (oldest.map(|key| key.0), due, lanes[0].waiting, lanes[0].delayed)
     };
     assert_eq!(told(4), (None, 0, 0, 2));

@@ -49,8 +49,8 @@ impl Play {
             self.now.0 += seconds.parse::<i64>().unwrap() * 1000;
             return String::new();
         }
-        if let Some(card) = word.strip_prefix(['+', '?', '~']) {
-            self.add(&word[..1], card);
+        if let Some(attributes) = word.strip_prefix(['+', '?', '~']) {
+            self.add(&word[..1], attributes);
             return String::new();
         }
         let at = word.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap();
@@ -69,8 +69,9 @@ impl Play {
         told.err().map(|refusal| refusal.to_string()).unwrap_or_default()
     }
 
-    fn add(&mut self, kind: &str, card: &str) {
-        let (job, rest) = card.split_at(card.find(['@', '!', 'r', 'w']).unwrap_or(card.len()));
+    fn add(&mut self, kind: &str, attributes: &str) {
+        let (job, rest) =
+            attributes.split_at(attributes.find(['@', '!', 'r', 'w']).unwrap_or(attributes.len()));
         let numbers = |mark: char| {
             let number = |part: &str| {
                 let digits = part.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(part.len());
@@ -84,7 +85,7 @@ impl Play {
             "?" => WaitingState::Unknown,
             _ => WaitingState::Delayed { until: Timestamp(number('@') * 1000) },
         };
-        let card = JobAttributes {
+        let attributes = JobAttributes {
             lane: &job.as_bytes()[..1],
             priority: number('!'),
             since: self.now,
@@ -92,7 +93,7 @@ impl Play {
             writes: &numbers('w'),
             ..JobAttributes::new(key(job), job[1..].parse().unwrap())
         };
-        self.room.add(card, state).unwrap();
+        self.room.add(attributes, state).unwrap();
     }
 }
 

@@ -182,7 +182,7 @@ impl Both {
             _ => WaitingState::Waiting,
         };
         self.next += 1;
-        let card = JobAttributes {
+        let attributes = JobAttributes {
             key: JobKey(job.key),
             lane: &[job.lane],
             age: job.age,
@@ -192,8 +192,8 @@ impl Both {
             reads: &job.reads,
             writes: &job.writes,
         };
-        self.room.add(card.clone(), job.state).unwrap();
-        assert_eq!(self.room.add(card, job.state), Err(InvalidTransition::Present(JobKey(job.key))));
+        self.room.add(attributes.clone(), job.state).unwrap();
+        assert_eq!(self.room.add(attributes, job.state), Err(InvalidTransition::Present(JobKey(job.key))));
         self.model.add(job);
     }
 
@@ -262,21 +262,21 @@ impl Both {
         lanes.sort_unstable();
         lanes.dedup();
         assert_eq!(counts.lanes, lanes.len());
-        let survey = self.room.survey(10, &HashSet::new(), Timestamp(i64::MIN));
-        let sum = |of: fn(&LaneCounts) -> usize| survey.lanes.iter().map(of).sum::<usize>();
+        let summary = self.room.summary(10, &HashSet::new(), Timestamp(i64::MIN));
+        let sum = |of: fn(&LaneCounts) -> usize| summary.lanes.iter().map(of).sum::<usize>();
         let sums = StateCounts {
             waiting: sum(|lane| lane.waiting),
             running: sum(|lane| lane.running),
             delayed: sum(|lane| lane.delayed),
             pending: sum(|lane| lane.pending),
-            lanes: survey.lanes.len(),
+            lanes: summary.lanes.len(),
         };
         assert_eq!(sums, counts);
         let age = |key: JobKey| self.model.jobs[self.model.find(key.0).unwrap()].age;
         let of_lane = |lane: &LaneCounts| Some((lane.lane[0], (lane.waiting, age(lane.oldest?))));
-        let top: BTreeMap<_, _> = survey.lanes.iter().filter_map(of_lane).collect();
+        let top: BTreeMap<_, _> = summary.lanes.iter().filter_map(of_lane).collect();
         assert_eq!(top, self.model.waiting_by_lane());
-        assert_eq!(survey.oldest.map(age), top.values().map(|&(_, oldest)| oldest).min());
+        assert_eq!(summary.oldest.map(age), top.values().map(|&(_, oldest)| oldest).min());
     }
 }
 

@@ -78,9 +78,9 @@ impl FailureHandler<'_> {
         now: Timestamp,
         made: &mut BatchResultBuilder,
     ) -> JobDisposition {
-        let fate =
-            if refused { self.retrying.refused() } else { self.retrying.fate(item, &mut failure, now) };
-        match fate {
+        let outcome =
+            if refused { self.retrying.refused() } else { self.retrying.outcome(item, &mut failure, now) };
+        match outcome {
             FailureOutcome::Again(at) => {
                 let row = retry::delayed(self.step, item, &failure, at, now);
                 return stays(made, row, JobOutcome::Delayed(at));

@@ -13,7 +13,7 @@ use tidegate_model::{Address, Counters, Origins};
 const NOW: Timestamp = Timestamp(1_000_000);
 
 /// A pipeline `p`: `events` → step `first` → queue `middle` → step `second`.
-fn ledger(settings: &str) -> CommittedState {
+fn committed_state(settings: &str) -> CommittedState {
     let folder = tempfile::tempdir().unwrap();
     let toml = format!(
         "[pipeline]\nname = \"p\"\nerrors = \"failed\"\n[source.events]\ntype = \"file\"\npath = \"in\"\n\
@@ -93,9 +93,9 @@ fn segment(ordinal: u32, end: Option<SourceOffset>) -> Segment {
 
 #[test]
 fn deliveries_of_one_step_move_its_progress_together() {
-    let ledger = ledger("");
+    let committed_state = committed_state("");
     let group = [delivery(0, 1, 3, &["1", "2"]), delivery(0, 4, 2, &["3"])];
-    let page = ledger.prepare(&group, &Vec::new(), NOW);
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
     let [(step, input, progress)] = &page.changes.progress[..] else { panic!("{:?}", page.changes) };
     assert_eq!((step.to_string(), input.to_string()), ("p/first".into(), "p/events".into()));
     assert_eq!((progress.watermark(), progress.counters.taken), (5, 5));
@@ -104,30 +104,31 @@ fn deliveries_of_one_step_move_its_progress_together() {
 
 #[test]
 fn a_delivery_of_nothing_moves_nothing() {
-    let ledger = ledger("");
-    let page = ledger.prepare(&[delivery(0, 1, 0, &[])], &Vec::new(), NOW);
+    let committed_state = committed_state("");
+    let page = committed_state.prepare(&[delivery(0, 1, 0, &[])], &Vec::new(), NOW);
     assert_eq!(page.changes.progress[0].2.watermark(), 0);
     assert!(page.changes.appends.is_empty());
 }
 
 #[test]
 fn what_the_slowest_reader_has_accounted_for_may_go() {
-    let mut ledger = ledger("[step.third]\nfrom = \"middle\"\n");
-    let trimmed = |ledger: &CommittedState, group: &[StepChange]| {
-        let trims = ledger.prepare(group, &Vec::new(), NOW).changes.trims;
+    let mut committed_state = committed_state("[step.third]\nfrom = \"middle\"\n");
+    let trimmed = |committed_state: &CommittedState, group: &[StepChange]| {
+        let trims = committed_state.prepare(group, &Vec::new(), NOW).changes.trims;
         trims.iter().map(|trim| (trim.queue.to_string(), trim.up_to)).collect::<Vec<_>>()
     };
-    assert_eq!(trimmed(&ledger, &[delivery(1, 1, 7, &[])]), []);
+    assert_eq!(trimmed(&committed_state, &[delivery(1, 1, 7, &[])]), []);
     let group = [delivery(1, 1, 7, &[])];
-    let page = ledger.prepare(&group, &Vec::new(), NOW);
-    ledger.apply(&group, page);
-    assert_eq!(trimmed(&ledger, &[delivery(2, 1, 4, &[])]), [("p/middle".to_owned(), 4)]);
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
+    committed_state.apply(&group, page);
+    assert_eq!(trimmed(&committed_state, &[delivery(2, 1, 4, &[])]), [("p/middle".to_owned(), 4)]);
 }
 
 #[test]
 fn a_queue_that_keeps_its_jobs_for_a_time_lets_go_of_older_ones_only() {
-    let ledger = ledger("[queue.middle]\nretain = \"10s\"\n[queue.failed]\nretain = \"1s\"\n");
-    let trims = ledger.prepare(&[delivery(1, 1, 7, &[])], &Vec::new(), NOW).changes.trims;
+    let committed_state =
+        committed_state("[queue.middle]\nretain = \"10s\"\n[queue.failed]\nretain = \"1s\"\n");
+    let trims = committed_state.prepare(&[delivery(1, 1, 7, &[])], &Vec::new(), NOW).changes.trims;
     let of = |name: &str| trims.iter().find(|trim| trim.queue.name.as_str() == name).unwrap();
     assert_eq!((of("middle").up_to, of("middle").when), (7, TrimWhen::OlderThan(Timestamp(990_000))));
     // No step reads the queue, so age alone decides.
@@ -136,10 +137,10 @@ fn a_queue_that_keeps_its_jobs_for_a_time_lets_go_of_older_ones_only() {
 
 #[test]
 fn a_size_lets_go_of_what_nobody_needs_and_of_nothing_else() {
-    let ledger = ledger(
+    let committed_state = committed_state(
         "[queue.middle]\nretain = \"forever\"\nmax_size = \"1MiB\"\n[queue.failed]\nmax_size = \"1KiB\"\n",
     );
-    let trims = ledger.prepare(&[delivery(1, 1, 7, &[])], &Vec::new(), NOW).changes.trims;
+    let trims = committed_state.prepare(&[delivery(1, 1, 7, &[])], &Vec::new(), NOW).changes.trims;
     let of = |name: &str| trims.iter().find(|trim| trim.queue.name.as_str() == name).unwrap();
     let middle = of("middle");
     assert_eq!((middle.up_to, middle.when, middle.max_bytes), (7, TrimWhen::Never, Some(1 << 20)));
@@ -149,7 +150,7 @@ fn a_size_lets_go_of_what_nobody_needs_and_of_nothing_else() {
 
 #[test]
 fn what_was_begun_is_on_record_until_it_is_delivered() {
-    let mut ledger = ledger("");
+    let mut committed_state = committed_state("");
     let begin = |id, first| {
         let before = DurabilityBarrier::Snapshot;
         StepChange::Begin(BeginBatch {
@@ -162,23 +163,23 @@ fn what_was_begun_is_on_record_until_it_is_delivered() {
         })
     };
     let group = [begin(4, 1), begin(5, 3)];
-    let page = ledger.prepare(&group, &Vec::new(), NOW);
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
     assert!(page.changes.progress.is_empty());
     let [first, _] = &page.changes.snapshots[..] else { panic!("{:?}", page.changes) };
     assert_eq!((first.number, first.jobs, first.inputs[0].first), (4, 2, 1));
     assert_eq!(first.inputs[0].name, "p/middle");
-    ledger.apply(&group, page);
+    committed_state.apply(&group, page);
     // The rest of a batch has a later number than the batches behind it: each is removed on its own.
     let group = [StepChange::Delivery(Box::new(Delivery { id: BatchId(5), ..batch(1, 3, 2, &[]) }))];
-    let page = ledger.prepare(&group, &Vec::new(), NOW);
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
     assert_eq!(page.changes.done_snapshots.iter().map(|key| key.number).collect::<Vec<_>>(), [5]);
-    ledger.apply(&group, page);
-    assert!(ledger.snapshots[1].iter().eq(&[4]));
+    committed_state.apply(&group, page);
+    assert!(committed_state.snapshots[1].iter().eq(&[4]));
 }
 
 #[test]
 fn what_is_left_of_a_batch_that_was_begun_stays_on_record() {
-    let mut ledger = ledger("");
+    let mut committed_state = committed_state("");
     let part = |id, first, taken, rest| {
         StepChange::Delivery(Box::new(Delivery { id: BatchId(id), rest, ..batch(1, first, taken, &[]) }))
     };
@@ -194,26 +195,26 @@ fn what_is_left_of_a_batch_that_was_begun_stays_on_record() {
         places: Vec::new(),
     };
     let group = [StepChange::Begin(begun)];
-    let page = ledger.prepare(&group, &Vec::new(), NOW);
-    ledger.apply(&group, page);
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
+    committed_state.apply(&group, page);
     let group = [part(4, 1, 3, Some((BatchId(7), jobs(4, 6))))];
-    let page = ledger.prepare(&group, &Vec::new(), NOW);
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
     assert_eq!(numbers(&page), [7]);
     assert_eq!((page.changes.snapshots[0].inputs[0].first, page.changes.snapshots[0].jobs), (4, 6));
     assert_eq!(page.changes.done_snapshots.iter().map(|key| key.number).collect::<Vec<_>>(), [4]);
-    ledger.apply(&group, page);
+    committed_state.apply(&group, page);
     // If two parts are delivered together, the snapshot between them is never written.
     let group =
         [part(7, 4, 1, Some((BatchId(8), jobs(5, 5)))), part(8, 5, 1, Some((BatchId(9), jobs(6, 4))))];
-    let page = ledger.prepare(&group, &Vec::new(), NOW);
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
     assert_eq!(numbers(&page), [9]);
-    ledger.apply(&group, page);
-    assert!(ledger.snapshots[1].iter().eq(&[9]));
+    committed_state.apply(&group, page);
+    assert!(committed_state.snapshots[1].iter().eq(&[9]));
 }
 
 #[test]
 fn at_most_once_moves_progress_before_the_attempt_and_counts_after_it() {
-    let mut ledger = ledger("");
+    let mut committed_state = committed_state("");
     let begin = BeginBatch {
         step: 1,
         id: BatchId(3),
@@ -223,7 +224,7 @@ fn at_most_once_moves_progress_before_the_attempt_and_counts_after_it() {
         places: Vec::new(),
     };
     let group = [StepChange::Begin(begin)];
-    let page = ledger.prepare(&group, &Vec::new(), NOW);
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
     let progress = &page.changes.progress[0].2;
     assert_eq!((progress.finished(), progress.counters.taken), (&[(3, 4)][..], 0));
     // A crash before the delivery leaves the record of the lost jobs.
@@ -231,8 +232,8 @@ fn at_most_once_moves_progress_before_the_attempt_and_counts_after_it() {
         page.changes.snapshots.iter().map(|begun| (begun.number, begun.jobs)).collect::<Vec<_>>(),
         [(3, 2)]
     );
-    ledger.apply(&group, page);
-    let page = ledger.prepare(&[delivery(1, 3, 2, &[])], &Vec::new(), NOW);
+    committed_state.apply(&group, page);
+    let page = committed_state.prepare(&[delivery(1, 3, 2, &[])], &Vec::new(), NOW);
     let progress = &page.changes.progress[0].2;
     assert_eq!((progress.finished(), progress.counters.taken), (&[(3, 4)][..], 2));
     assert_eq!(page.changes.done_snapshots.iter().map(|key| key.number).collect::<Vec<_>>(), [3]);
@@ -240,52 +241,56 @@ fn at_most_once_moves_progress_before_the_attempt_and_counts_after_it() {
 
 #[test]
 fn putting_back_takes_everything_back_that_was_accounted_for_above() {
-    let mut ledger = ledger("");
+    let mut committed_state = committed_state("");
     let group = [delivery(1, 1, 9, &[])];
-    let page = ledger.prepare(&group, &Vec::new(), NOW);
-    ledger.apply(&group, page);
-    let page = ledger.prepare(&[StepChange::Rewind(Rewind { step: 1, next: vec![4] })], &Vec::new(), NOW);
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
+    committed_state.apply(&group, page);
+    let page =
+        committed_state.prepare(&[StepChange::Rewind(Rewind { step: 1, next: vec![4] })], &Vec::new(), NOW);
     assert_eq!(page.changes.progress[0].2.watermark(), 3);
     assert_eq!(page.changes.trims[0].up_to, 3);
     // An input without deliveries has no jobs to run again.
-    let page =
-        ledger.prepare(&[StepChange::Rewind(Rewind { step: 1, next: vec![u64::MAX] })], &Vec::new(), NOW);
+    let page = committed_state.prepare(
+        &[StepChange::Rewind(Rewind { step: 1, next: vec![u64::MAX] })],
+        &Vec::new(),
+        NOW,
+    );
     assert_eq!(page.changes.progress[0].2.watermark(), 9);
 }
 
 #[test]
 fn a_queue_that_keeps_its_jobs_for_ever_lets_go_of_none() {
-    let ledger = ledger("[queue.middle]\nretain = \"forever\"\n");
-    assert_eq!(ledger.prepare(&[delivery(1, 1, 7, &[])], &Vec::new(), NOW).changes.trims, []);
+    let committed_state = committed_state("[queue.middle]\nretain = \"forever\"\n");
+    assert_eq!(committed_state.prepare(&[delivery(1, 1, 7, &[])], &Vec::new(), NOW).changes.trims, []);
 }
 
 #[test]
 fn places_in_a_source_are_written_once() {
-    let mut ledger = ledger("");
+    let mut committed_state = committed_state("");
     let mark = SourceOffset { index: 5, segment: 0, offset: 50, line: 5 };
     let told = placed(Some(mark), vec![segment(0, None)], batch(0, 1, 5, &[]));
-    let places = |ledger: &CommittedState, delivery: &StepChange| {
-        let changes = ledger.prepare(std::slice::from_ref(delivery), &Vec::new(), NOW).changes;
+    let places = |committed_state: &CommittedState, delivery: &StepChange| {
+        let changes = committed_state.prepare(std::slice::from_ref(delivery), &Vec::new(), NOW).changes;
         (changes.marks.len(), changes.segments.len())
     };
-    assert_eq!(places(&ledger, &told), (1, 1));
+    assert_eq!(places(&committed_state, &told), (1, 1));
     let group = [told];
-    let page = ledger.prepare(&group, &Vec::new(), NOW);
-    ledger.apply(&group, page);
-    assert_eq!(places(&ledger, &group[0]), (0, 0));
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
+    committed_state.apply(&group, page);
+    assert_eq!(places(&committed_state, &group[0]), (0, 0));
     // A slow reader must not undo the positions of a faster one; the end of a segment is new.
     let ended = placed(None, vec![segment(0, Some(mark))], batch(0, 6, 1, &[]));
-    assert_eq!(places(&ledger, &ended), (0, 1));
+    assert_eq!(places(&committed_state, &ended), (0, 1));
     // A file that was short at first gets a longer fingerprint later.
     let longer = Segment { fingerprint_len: 100, fingerprint: 7, ..segment(0, None) };
     let strengthened = placed(None, vec![longer], batch(0, 6, 1, &[]));
-    assert_eq!(places(&ledger, &strengthened), (0, 1));
+    assert_eq!(places(&committed_state, &strengthened), (0, 1));
 }
 
 #[test]
 fn what_was_begun_can_be_found_again_in_its_source() {
     for before in [DurabilityBarrier::Snapshot, DurabilityBarrier::Progress] {
-        let mut ledger = ledger("");
+        let mut committed_state = committed_state("");
         let mark = SourceOffset { index: 1, segment: 0, offset: 0, line: 1 };
         let places = vec![(0, Some(mark), vec![segment(0, None)])];
         let group = [StepChange::Begin(BeginBatch {
@@ -296,26 +301,26 @@ fn what_was_begun_can_be_found_again_in_its_source() {
             rows: Vec::new(),
             places,
         })];
-        let page = ledger.prepare(&group, &Vec::new(), NOW);
+        let page = committed_state.prepare(&group, &Vec::new(), NOW);
         assert_eq!((page.changes.marks.len(), page.changes.segments.len()), (1, 1));
-        ledger.apply(&group, page);
-        assert_eq!((ledger.marks[&0], ledger.segments[&0].ordinal), (mark, 0));
+        committed_state.apply(&group, page);
+        assert_eq!((committed_state.marks[&0], committed_state.segments[&0].ordinal), (mark, 0));
     }
 }
 
 #[test]
 fn a_step_is_not_put_forward_when_it_is_put_back() {
-    let mut ledger = ledger("");
+    let mut committed_state = committed_state("");
     let group = [delivery(1, 1, 9, &[]), StepChange::Rewind(Rewind { step: 1, next: vec![u64::MAX] })];
-    let page = ledger.prepare(&group, &Vec::new(), NOW);
-    ledger.apply(&group, page);
-    assert_eq!((ledger.next(1), ledger.next(0)), (vec![10], vec![1]));
+    let page = committed_state.prepare(&group, &Vec::new(), NOW);
+    committed_state.apply(&group, page);
+    assert_eq!((committed_state.next(1), committed_state.next(0)), (vec![10], vec![1]));
 }
 
 #[test]
 fn an_index_is_given_once() {
-    let mut ledger = ledger("");
-    assert_eq!(ledger.extend_queue(QueueRef(0), 3), 1);
-    assert_eq!(ledger.extend_queue(QueueRef(0), 1), 4);
-    assert_eq!(ledger.heads[0], 4);
+    let mut committed_state = committed_state("");
+    assert_eq!(committed_state.extend_queue(QueueRef(0), 3), 1);
+    assert_eq!(committed_state.extend_queue(QueueRef(0), 1), 4);
+    assert_eq!(committed_state.heads[0], 4);
 }

@@ -46,13 +46,13 @@ impl Committer {
         let now = self.clock.now();
         let mut changes = Changes { now, ..Changes::default() };
         let mut judge = |asked: &PendingRequest| {
-            let amendment = apply(&self.store, &self.ledger.configuration, &asked.request, now)?;
-            let RequestEffect { changes: its, granted, told, .. } = amendment;
+            let effect = apply(&self.store, &self.committed_state.configuration, &asked.request, now)?;
+            let RequestEffect { changes: its, request_outcome, told, .. } = effect;
             let place = told.then_some(changes.parked.len());
             changes.unparked.extend(its.unparked);
             changes.parked.extend(its.parked);
             changes.dedupe_records.extend(its.dedupe_records);
-            Ok((granted, place))
+            Ok((request_outcome, place))
         };
         let judged: Vec<Result<_, String>> = completions.asked.iter().map(&mut judge).collect();
         let rows = match self.put_down(&changes) {
@@ -74,7 +74,7 @@ impl Committer {
         // A run that is over receives no messages.
         let _ = self.messages.send(Message::Committed(durable));
         for (asked, judged) in completions.asked.iter().zip(judged) {
-            asked.answer(judged.map(|(granted, _)| granted));
+            asked.answer(judged.map(|(request_outcome, _)| request_outcome));
         }
         Ok(())
     }

@@ -14,8 +14,8 @@ impl Committer {
     /// Applies a request in a commit of its own.
     pub(crate) fn amend(&mut self, asked: &PendingRequest) -> Result<(), EngineError> {
         let now = self.clock.now();
-        let amendment = match apply(&self.store, &self.ledger.configuration, &asked.request, now) {
-            Ok(amendment) => amendment,
+        let effect = match apply(&self.store, &self.committed_state.configuration, &asked.request, now) {
+            Ok(effect) => effect,
             Err(why) => {
                 // Nothing was changed: the locked jobs are released unchanged.
                 let (moved, told) = (self.unmoved(&asked.request), self.telling(&asked.request, None));
@@ -28,7 +28,7 @@ impl Committer {
         };
         let mut told = false;
         let committed = loop {
-            match self.commit_changes(&amendment.changes, &mut told) {
+            match self.commit_changes(&effect.changes, &mut told) {
                 Ok(Some(committed)) => break committed,
                 Ok(None) => {}
                 Err(error) => {
@@ -40,10 +40,10 @@ impl Committer {
                 }
             }
         };
-        let granted = amendment.granted.clone();
-        let durable = self.amended(&asked.request, amendment, &committed);
+        let request_outcome = effect.request_outcome.clone();
+        let durable = self.amended(&asked.request, effect, &committed);
         let _ = self.messages.send(Message::Committed(durable));
-        asked.answer(Ok(granted.and(asked.moved)));
+        asked.answer(Ok(request_outcome.and(asked.moved)));
         Ok(())
     }
 
@@ -51,34 +51,34 @@ impl Committer {
     fn amended(
         &mut self,
         request: &Request,
-        amendment: RequestEffect,
+        effect: RequestEffect,
         committed: &CommitOutcome,
     ) -> CommitNotice {
-        let rows = committed.delayed.iter().cloned().zip(amendment.changes.parked.iter());
-        let steps = &self.ledger.configuration.steps;
+        let rows = committed.delayed.iter().cloned().zip(effect.changes.parked.iter());
+        let steps = &self.committed_state.configuration.steps;
         let returned = rows.filter_map(|(key, delayed)| {
             let step = steps.iter().position(|step| step.address == delayed.step)?;
             Some((step, key, delayed.job.clone()))
         });
-        let mut durable = CommitNotice { paused: amendment.paused, ..CommitNotice::default() };
+        let mut durable = CommitNotice { paused: effect.paused, ..CommitNotice::default() };
         let mut returned = returned.peekable();
-        let taken = returned.next_if(|_| amendment.told).map(|(_, row, job)| (row, job));
+        let taken = returned.next_if(|_| effect.told).map(|(_, row, job)| (row, job));
         durable.told.extend(self.telling(request, taken));
-        match amendment.moves {
+        match effect.moves {
             // The notice has both the old and the new rows.
             Some(moves) => {
-                let jobs = &amendment.changes.parked;
+                let jobs = &effect.changes.parked;
                 durable.moved = Some(moved(moves, &committed.delayed, jobs));
             }
             None => durable.returned = returned.collect(),
         }
-        for (step, input, progress) in amendment.progress {
-            self.ledger.progress[step][input] = progress;
+        for (step, input, progress) in effect.progress {
+            self.committed_state.progress[step][input] = progress;
         }
-        for (queue, payloads, carried) in amendment.appended {
-            let first = self.ledger.extend_queue(queue, payloads.len());
+        for (queue, payloads, carried) in effect.appended {
+            let first = self.committed_state.extend_queue(queue, payloads.len());
             self.keep_tail(queue, first, payloads, carried, &committed.stamp);
-            durable.grown.push((queue.0, self.ledger.heads[queue.0]));
+            durable.grown.push((queue.0, self.committed_state.heads[queue.0]));
         }
         durable
     }
@@ -91,7 +91,7 @@ impl Committer {
     ) -> Option<CompletionNotice> {
         // Without a row the coordinator has locked no job; another completion of the job may be in flight.
         let Request::Complete { step, index, row: Some(_), .. } = request else { return None };
-        let steps = &self.ledger.configuration.steps;
+        let steps = &self.committed_state.configuration.steps;
         let step = steps.iter().position(|declared| declared.address == *step)?;
         Some(CompletionNotice { step, index: *index, taken })
     }
@@ -103,7 +103,7 @@ impl Committer {
             Request::Cancel { step, rows, jobs, .. } => (step, rows, jobs.clone()),
             _ => return None,
         };
-        let steps = &self.ledger.configuration.steps;
+        let steps = &self.committed_state.configuration.steps;
         let position = steps.iter().position(|declared| declared.address == *step)?;
         let keys: Vec<ParkedKey> = rows.iter().map(|row| row.key(step)).collect();
         // The next reader of the store reports its error.

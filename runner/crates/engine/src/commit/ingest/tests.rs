@@ -12,7 +12,7 @@ use tidegate_store::testing::FaultyDisk;
 use tidegate_store::{Writer, open_disk};
 
 /// A pipeline `p` with a source `requests`, and a queue `other` of a second pipeline.
-fn ledger() -> CommittedState {
+fn committed_state() -> CommittedState {
     let folder = tempfile::tempdir().unwrap();
     let toml = "[source.requests]\ntype = \"http\"\ndedupe = \"10s\"\n[source.other]\ntype = \"http\"\n\
                 [step.a]\nfrom = \"requests\"\n[step.b]\nfrom = \"other\"\n";
@@ -63,19 +63,19 @@ fn content((of, more): Job) -> u64 {
 /// Commits a group like the committer does, and returns the answers.
 fn commit(
     pushes: Vec<Push>,
-    (ledger, store, writer): (&mut CommittedState, &Store, &mut Writer),
+    (committed_state, store, writer): (&mut CommittedState, &Store, &mut Writer),
     outcomes: &Outcomes,
     now: i64,
 ) -> Vec<Result<Pushed, KeyConflict>> {
-    let mut arrivals = IngestGroup::of(pushes, ledger, store).unwrap();
+    let mut ingest = IngestGroup::of(pushes, committed_state, store).unwrap();
     let mut changes = Changes { now: Timestamp(now), ..Changes::default() };
-    arrivals.add_to(ledger, &mut changes);
+    ingest.add_to(committed_state, &mut changes);
     writer.commit(&changes).unwrap();
-    for (queue, jobs) in arrivals.take_pieces() {
-        ledger.extend_queue(queue, jobs.len());
+    for (queue, jobs) in ingest.take_pieces() {
+        committed_state.extend_queue(queue, jobs.len());
     }
     assert!(outcomes.lock().unwrap().is_empty(), "no answer comes before the commit");
-    arrivals.answer();
+    ingest.answer();
     std::mem::take(&mut outcomes.lock().unwrap())
 }
 
@@ -132,16 +132,16 @@ proptest! {
             1..8,
         )
     ) {
-        let (mut ledger, (store, mut writer), outcomes) = (ledger(), store(), Outcomes::default());
+        let (mut committed_state, (store, mut writer), outcomes) = (committed_state(), store(), Outcomes::default());
         let mut model = Model::default();
         for group in groups {
             let pushes = group.iter().map(|(jobs, whole)| push(jobs, *whole, &outcomes)).collect();
-            let told = commit(pushes, (&mut ledger, &store, &mut writer), &outcomes, 1);
+            let told = commit(pushes, (&mut committed_state, &store, &mut writer), &outcomes, 1);
             let expected: Vec<_> =
                 group.iter().map(|(jobs, whole)| model.push(jobs, *whole)).collect();
             prop_assert_eq!(told, expected);
         }
-        let address = &ledger.configuration.queues[1].address;
+        let address = &committed_state.configuration.queues[1].address;
         let batch = store.read(address, 1, usize::MAX, usize::MAX).unwrap();
         let stands: Vec<String> = batch.iter().flat_map(|batch| {
             batch.payloads.iter().map(|job| String::from_utf8(job.to_vec()).unwrap())
@@ -153,10 +153,11 @@ proptest! {
 
 #[test]
 fn a_key_is_forgotten_after_its_time() {
-    let (mut ledger, (store, mut writer), outcomes) = (ledger(), store(), Outcomes::default());
+    let (mut committed_state, (store, mut writer), outcomes) =
+        (committed_state(), store(), Outcomes::default());
     let mut at = |now| {
         let pushes = vec![push(&[(1, 0)], None, &outcomes)];
-        commit(pushes, (&mut ledger, &store, &mut writer), &outcomes, now).remove(0)
+        commit(pushes, (&mut committed_state, &store, &mut writer), &outcomes, now).remove(0)
     };
     let new = |first| Ok(Pushed::Appended { first, jobs: 1, known: Vec::new() });
     let known = |first| Ok(Pushed::Appended { first, jobs: 0, known: vec![(0, 1)] });
@@ -169,27 +170,32 @@ fn a_key_is_forgotten_after_its_time() {
 
 #[test]
 fn jobs_wait_for_the_slowest_reader_and_for_nobody_where_nobody_reads() {
-    let mut ledger = ledger();
-    ledger.heads = vec![5, 7];
-    assert_eq!((ledger.waiting(QueueRef(0)), ledger.waiting(QueueRef(1))), (5, 7));
-    let step = ledger.configuration.steps.iter().position(|step| step.address.name.as_str() == "a").unwrap();
-    ledger.progress[step][0].finish(1, 4);
-    assert_eq!((ledger.waiting(QueueRef(0)), ledger.waiting(QueueRef(1))), (5, 3));
-    let mut configuration = (*ledger.configuration).clone();
+    let mut committed_state = committed_state();
+    committed_state.heads = vec![5, 7];
+    assert_eq!((committed_state.waiting(QueueRef(0)), committed_state.waiting(QueueRef(1))), (5, 7));
+    let step = committed_state
+        .configuration
+        .steps
+        .iter()
+        .position(|step| step.address.name.as_str() == "a")
+        .unwrap();
+    committed_state.progress[step][0].finish(1, 4);
+    assert_eq!((committed_state.waiting(QueueRef(0)), committed_state.waiting(QueueRef(1))), (5, 3));
+    let mut configuration = (*committed_state.configuration).clone();
     configuration.steps.clear();
-    ledger.configuration = Arc::new(configuration);
-    assert_eq!((ledger.waiting(QueueRef(0)), ledger.waiting(QueueRef(1))), (0, 0));
+    committed_state.configuration = Arc::new(configuration);
+    assert_eq!((committed_state.waiting(QueueRef(0)), committed_state.waiting(QueueRef(1))), (0, 0));
 }
 
 #[test]
 fn many_jobs_are_kept_for_readers_in_pieces() {
-    let (mut ledger, (store, _writer), outcomes) = (ledger(), store(), Outcomes::default());
+    let (mut committed_state, (store, _writer), outcomes) = (committed_state(), store(), Outcomes::default());
     let jobs: Vec<Job> = (0..25).flat_map(|one| (0..200).map(move |other| (other, one))).collect();
     let mut pushed = push(&jobs, None, &outcomes);
     pushed.each.clear();
-    let mut arrivals = IngestGroup::of(vec![pushed], &ledger, &store).unwrap();
-    let pieces = arrivals.take_pieces();
+    let mut ingest = IngestGroup::of(vec![pushed], &committed_state, &store).unwrap();
+    let pieces = ingest.take_pieces();
     assert!(pieces.iter().all(|(queue, piece)| *queue == QueueRef(1) && piece.len() <= PIECE_JOBS));
     assert_eq!(pieces.iter().map(|(_, piece)| piece.len()).sum::<usize>(), 5000);
-    assert_eq!(ledger.extend_queue(QueueRef(1), 1), 1);
+    assert_eq!(committed_state.extend_queue(QueueRef(1), 1), 1);
 }

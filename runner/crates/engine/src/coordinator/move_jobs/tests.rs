@@ -24,7 +24,7 @@ const NOW: Timestamp = Timestamp(1000);
 
 /// Coordinator of one step with one delayed job.
 struct Play {
-    floor: Coordinator,
+    coordinator: Coordinator,
     store: Store,
     /// Keeps the store open.
     _writer: Writer,
@@ -65,7 +65,7 @@ impl Play {
         writer.commit(&Changes { parked: delayed, ..Changes::default() }).unwrap();
         let RecoveredState { flows, tickers, heads, .. } =
             start::start(&configuration, &store, NOW, &AtomicBool::new(false)).unwrap().unwrap();
-        let mut floor = Coordinator::new(CoordinatorInit {
+        let mut coordinator = Coordinator::new(CoordinatorInit {
             flows,
             tickers,
             heads,
@@ -76,9 +76,9 @@ impl Play {
             stats: Arc::new(Stats::new(configuration.steps.len(), NOW)),
             configuration: Arc::clone(&configuration),
         });
-        start::restore_parked_jobs(&mut floor, &configuration, &store, NOW).unwrap();
-        floor.start(NOW, &mut Vec::new());
-        Self { floor, store, _writer: writer }
+        start::restore_parked_jobs(&mut coordinator, &configuration, &store, NOW).unwrap();
+        coordinator.start(NOW, &mut Vec::new());
+        Self { coordinator, store, _writer: writer }
     }
 
     fn row(&self) -> ParkedKey {
@@ -89,7 +89,7 @@ impl Play {
     fn ask(&mut self, request: Request) -> (Request, u64) {
         let (reply, _) = crossbeam_channel::bounded(1);
         let mut actions = Vec::new();
-        self.floor
+        self.coordinator
             .handle_message(Message::Asked(PendingRequest::new(request, reply)), NOW, &mut actions)
             .unwrap();
         let asked = actions.into_iter().find_map(|action| match action {
@@ -128,13 +128,13 @@ impl Play {
         job.reason = ParkReason::Completed { handle, since, completion };
         let told = vec![CompletionNotice { step: 1, index: 1, taken: Some((row, job)) }];
         let durable = CommitNotice { told, ..CommitNotice::default() };
-        self.floor.handle_message(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
+        self.coordinator.handle_message(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
     }
 
     /// Returns the next poll of the monitor.
     fn asks(&mut self, now: Timestamp) -> StatusQuery {
         let mut actions = Vec::new();
-        self.floor.tick(now, &mut actions);
+        self.coordinator.tick(now, &mut actions);
         let asking = actions.into_iter().find_map(|action| match action {
             Action::AskStatus(asking) => Some(asking),
             _ => None,
@@ -149,7 +149,9 @@ impl Play {
         let (step, ask, seen) =
             (asking.step, asking.ask, Ok(StatusReport { answers, ..StatusReport::default() }));
         let mut actions = Vec::new();
-        self.floor.handle_message(Message::StatusResult { step, ask, seen }, now, &mut actions).unwrap();
+        self.coordinator
+            .handle_message(Message::StatusResult { step, ask, seen }, now, &mut actions)
+            .unwrap();
         actions.iter().any(|action| matches!(action, Action::ReadStore(_)))
     }
 
@@ -164,7 +166,7 @@ impl Play {
         let position = 1;
         let moves = MoveNotice { step: position, rows, jobs: Vec::new(), left: Vec::new() };
         let durable = CommitNotice { moved: Some(moves), ..CommitNotice::default() };
-        self.floor.handle_message(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
+        self.coordinator.handle_message(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
     }
 }
 
@@ -216,7 +218,7 @@ fn a_pending_job_that_somebody_takes_out_is_nobodys_from_then_on() {
     let cancelled = play.cancel(vec![row], Vec::new());
     assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 0) if rows == [row]));
     assert_eq!(play.say(ExternalStatus::Committed), None);
-    let watch = play.floor.watches[1].as_ref().unwrap();
+    let watch = play.coordinator.watches[1].as_ref().unwrap();
     assert!(watch.monitor.is_empty() && watch.by_index.is_empty());
     // The request had no effect, so the job is pending as before.
     play.is_left();
@@ -230,8 +232,8 @@ fn a_pending_job_that_is_out_stays_out() {
     play.cancel(vec![ParkedJobRef::of(&row)], Vec::new());
     play.is_moved(vec![(row.clone(), None)]);
     assert_eq!(play.say(ExternalStatus::Committed), None);
-    assert_eq!(play.floor.dispatcher.state(1, JobKey::stored(row.sequence)), None);
-    assert!(play.floor.shelves[1].as_ref().unwrap().row(JobKey::stored(row.sequence)).is_none());
+    assert_eq!(play.coordinator.dispatcher.state(1, JobKey::stored(row.sequence)), None);
+    assert!(play.coordinator.buffers[1].as_ref().unwrap().row(JobKey::stored(row.sequence)).is_none());
 }
 
 #[test]

@@ -38,7 +38,7 @@ struct Place {
 /// A run whose steps do nothing.
 struct Running {
     clock: Arc<ManualClock>,
-    floor: Coordinator,
+    coordinator: Coordinator,
     committer: Committer,
     told: Receiver<Message>,
     finished: bool,
@@ -80,7 +80,7 @@ impl Place {
         let RecoveredState { progress, snapshots, heads, flows, tickers, sinks, marks, segments, .. } =
             started;
         let tails = Arc::new(QueueCaches::new(configuration.queues.len()));
-        let floor = Coordinator::new(CoordinatorInit {
+        let coordinator = Coordinator::new(CoordinatorInit {
             configuration: Arc::clone(&configuration),
             flows,
             tickers,
@@ -98,21 +98,28 @@ impl Place {
             store,
             attempts: CrashGuard::none(),
             opening: started.opening,
-            ledger: CommittedState { configuration: configured, progress, snapshots, heads, marks, segments },
+            committed_state: CommittedState {
+                configuration: configured,
+                progress,
+                snapshots,
+                heads,
+                marks,
+                segments,
+            },
             sinks: Sinks::new(Arc::clone(&configuration), sinks),
             broken_steps: BTreeSet::new(),
             inbox: Arc::new(Inbox::new(configuration.queues.len())),
             tails,
             stats: Arc::new(Stats::new(configuration.steps.len(), self.clock.now())),
             clock: Arc::clone(&self.clock) as Arc<_>,
-            batches_awaiting_commit: Arc::clone(&floor.coming),
+            batches_awaiting_commit: Arc::clone(&coordinator.coming),
             retry_after: Duration::ZERO,
             messages,
             stop: crossbeam_channel::bounded(0).1,
         };
         let mut running = Running {
             clock: Arc::clone(&self.clock),
-            floor,
+            coordinator,
             committer,
             told,
             finished: false,
@@ -120,7 +127,7 @@ impl Place {
         };
         running.committer.open().unwrap();
         let mut actions = Vec::new();
-        running.floor.start(self.clock.now(), &mut actions);
+        running.coordinator.start(self.clock.now(), &mut actions);
         running.carry_out(actions);
         running
     }
@@ -158,14 +165,14 @@ impl Running {
                 }
             }
             let Ok(message) = self.told.try_recv() else { return };
-            self.floor.handle_message(message, self.clock.now(), &mut actions).unwrap();
+            self.coordinator.handle_message(message, self.clock.now(), &mut actions).unwrap();
         }
     }
 
     /// Advances the clock and calls the coordinator at each of its timers.
     fn pass(&mut self, duration: i64) {
         let until = self.clock.now().0 + duration;
-        while let Some(wakes) = self.floor.wakes(self.clock.now()).filter(|wakes| wakes.0 <= until)
+        while let Some(wakes) = self.coordinator.wakes(self.clock.now()).filter(|wakes| wakes.0 <= until)
             && !self.failed
         {
             self.clock.advance((wakes.0 - self.clock.now().0).max(0));
@@ -176,7 +183,7 @@ impl Running {
 
     fn tick(&mut self) {
         let mut actions = Vec::new();
-        self.floor.tick(self.clock.now(), &mut actions);
+        self.coordinator.tick(self.clock.now(), &mut actions);
         self.carry_out(actions);
     }
 
@@ -202,7 +209,7 @@ fn each_tick_is_a_job_at_its_time_and_once_over_many_runs() {
     let place = Place::ticking("every = \"10s\"\nmissed = \"all\"", "2024-05-01T12:00:05Z");
     for _ in 0..3 {
         let mut running = place.run(false);
-        assert_eq!(running.floor.wakes(place.clock.now()).unwrap().0 % (10 * SECOND), 0);
+        assert_eq!(running.coordinator.wakes(place.clock.now()).unwrap().0 % (10 * SECOND), 0);
         running.pass(15 * SECOND);
         drop(running);
         // No runner is running.
@@ -308,7 +315,7 @@ fn a_run_that_only_ticks_does_not_end_and_makes_no_more_when_it_is_stopped() {
     running.committer.messages.send(Message::Stop).unwrap();
     running.carry_out(Vec::new());
     assert!(running.finished);
-    assert_eq!(running.floor.wakes(place.clock.now()), None);
+    assert_eq!(running.coordinator.wakes(place.clock.now()), None);
     place.clock.advance(5 * SECOND);
     running.tick();
     drop(running);

@@ -10,7 +10,7 @@ struct World {
     store: Store,
     writer: Writer,
     step: Step,
-    whereabouts: PendingIndex,
+    pending_index: PendingIndex,
 }
 
 impl World {
@@ -21,7 +21,7 @@ impl World {
         let configuration = load(folder.path(), &LoadOptions::default()).finish().unwrap().0;
         let (store, writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
         let step = configuration.steps.into_iter().find(|step| step.inputs.len() == 2).unwrap();
-        Self { store, writer, step, whereabouts: PendingIndex::default() }
+        Self { store, writer, step, pending_index: PendingIndex::default() }
     }
 
     /// Hands over jobs that are made of these pairs.
@@ -47,12 +47,12 @@ impl World {
     }
 
     fn find(&self, input: usize, index: u64) -> Option<u64> {
-        let found = self.whereabouts.find(&self.store, &self.step, (input, index), |_| true);
+        let found = self.pending_index.find(&self.store, &self.step, (input, index), |_| true);
         found.unwrap().map(|row| row.sequence)
     }
 
     fn known(&self) -> (u64, usize) {
-        let steps = self.whereabouts.0.lock().unwrap();
+        let steps = self.pending_index.0.lock().unwrap();
         steps.values().next().map_or((0, 0), |places| (places.last, places.rows.len()))
     }
 }
@@ -76,7 +76,7 @@ fn of_two_that_were_made_of_one_job_the_one_is_found_that_is_meant() {
     let rows = world.hand_on([(1, 7), (1, 8)]);
     let of = |b| {
         let is_it = |job: &ParkedJob| job.inputs[1].1 == b;
-        world.whereabouts.find(&world.store, &world.step, (0, 1), is_it).unwrap().map(|row| row.sequence)
+        world.pending_index.find(&world.store, &world.step, (0, 1), is_it).unwrap().map(|row| row.sequence)
     };
     assert_eq!((of(7), of(8), of(9)), (Some(rows[0].sequence), Some(rows[1].sequence), None));
 }

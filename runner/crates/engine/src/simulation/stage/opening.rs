@@ -64,7 +64,7 @@ impl<'w> Stage<'w> {
         let workers = 1 + world.dice.below(3);
         let tails = Arc::new(QueueCaches::new(configuration.queues.len()));
         let stats = Arc::new(Stats::new(configuration.steps.len(), world.clock.now()));
-        let mut floor = Coordinator::new(CoordinatorInit {
+        let mut coordinator = Coordinator::new(CoordinatorInit {
             configuration: Arc::clone(&configuration),
             flows,
             tickers,
@@ -75,7 +75,8 @@ impl<'w> Stage<'w> {
             until_idle: false,
             stats: Arc::clone(&stats),
         });
-        let recalled = start::restore_parked_jobs(&mut floor, &configuration, &store, world.clock.now());
+        let recalled =
+            start::restore_parked_jobs(&mut coordinator, &configuration, &store, world.clock.now());
         if let Err(error) = recalled {
             return Err((world, error));
         }
@@ -86,7 +87,14 @@ impl<'w> Stage<'w> {
             store: store.clone(),
             attempts: CrashGuard::none(),
             opening: started.opening,
-            ledger: CommittedState { configuration: configured, progress, snapshots, heads, marks, segments },
+            committed_state: CommittedState {
+                configuration: configured,
+                progress,
+                snapshots,
+                heads,
+                marks,
+                segments,
+            },
             sinks: Sinks::new(Arc::clone(&configuration), sinks),
             broken_steps: BTreeSet::new(),
             inbox: Arc::new(Inbox::new(configuration.queues.len())),
@@ -94,7 +102,7 @@ impl<'w> Stage<'w> {
             stats,
             // The crash guard is tested with real processes.
             clock: Arc::clone(&world.clock) as Arc<_>,
-            batches_awaiting_commit: Arc::clone(&floor.coming),
+            batches_awaiting_commit: Arc::clone(&coordinator.coming),
             retry_after: Duration::ZERO,
             messages,
             // The disk stays full, so the run ends.
@@ -106,7 +114,7 @@ impl<'w> Stage<'w> {
             world,
             configuration,
             store,
-            floor,
+            coordinator,
             committer,
             told,
             batch,

@@ -29,7 +29,7 @@ impl Stage<'_> {
     pub(crate) fn start(&mut self) {
         let mut actions = Vec::new();
         let heard = self.before(None);
-        self.floor.start(self.world.clock.now(), &mut actions);
+        self.coordinator.start(self.world.clock.now(), &mut actions);
         self.after(&heard);
         self.carry_out(actions);
     }
@@ -49,7 +49,7 @@ impl Stage<'_> {
     /// Checks the state after it was handled.
     pub(crate) fn after(&mut self, heard: &Heard) {
         if let Some(waiting) = &mut self.world.waiting {
-            waiting.after(&self.configuration, &self.floor, heard, self.world.clock.now().0);
+            waiting.after(&self.configuration, &self.coordinator, heard, self.world.clock.now().0);
         }
     }
 

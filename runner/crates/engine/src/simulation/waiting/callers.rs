@@ -26,7 +26,7 @@ pub(crate) struct Callers {
     /// Whether the outcome of the last pause request is unknown.
     in_doubt: bool,
     /// Number of granted requests.
-    pub(crate) granted: u64,
+    pub(crate) request_outcome: u64,
     /// Number of moved or cancelled jobs.
     pub(crate) moved: u64,
 }
@@ -85,7 +85,7 @@ impl Callers {
     pub(crate) fn listen(&mut self, standings: &Standings) {
         for (request, answer) in std::mem::take(&mut self.asked) {
             match answer.try_recv() {
-                Ok(Ok(granted)) => self.granted(&request, &granted, standings),
+                Ok(Ok(request_outcome)) => self.request_outcome(&request, &request_outcome, standings),
                 Ok(Err(why)) => panic!("{request:?} was refused: {why}"),
                 Err(TryRecvError::Empty) => self.asked.push((request, answer)),
                 Err(TryRecvError::Disconnected) => {}
@@ -93,29 +93,44 @@ impl Callers {
         }
     }
 
-    fn granted(&mut self, request: &Request, granted: &RequestOutcome, standings: &Standings) {
-        self.granted += 1;
-        match (request, granted) {
+    fn request_outcome(
+        &mut self,
+        request: &Request,
+        request_outcome: &RequestOutcome,
+        standings: &Standings,
+    ) {
+        self.request_outcome += 1;
+        match (request, request_outcome) {
             (Request::Pause { paused, .. }, RequestOutcome::Paused { changed }) => {
-                assert!(self.in_doubt || *changed == (self.paused != *paused), "{request:?}: {granted:?}");
+                assert!(
+                    self.in_doubt || *changed == (self.paused != *paused),
+                    "{request:?}: {request_outcome:?}"
+                );
                 (self.paused, self.in_doubt) = (*paused, false);
             }
             (Request::MakeDue { rows, .. }, RequestOutcome::Hastened(moved)) => {
                 let MoveSummary { jobs, busy, gone } = *moved;
                 self.moved += jobs;
-                assert_eq!(jobs + busy + gone, rows.len() as u64, "{request:?}: {granted:?}");
+                assert_eq!(jobs + busy + gone, rows.len() as u64, "{request:?}: {request_outcome:?}");
             }
             (Request::Cancel { rows, jobs, drop, .. }, RequestOutcome::Cancelled(moved)) => {
                 let MoveSummary { jobs: taken, busy, gone } = *moved;
                 self.moved += taken;
-                assert_eq!(taken + busy + gone, (rows.len() + jobs.len()) as u64, "{request:?}: {granted:?}");
+                assert_eq!(
+                    taken + busy + gone,
+                    (rows.len() + jobs.len()) as u64,
+                    "{request:?}: {request_outcome:?}"
+                );
                 let way = if *drop { Way::Nothing } else { Way::Error };
                 let out = |index: &u64| standings.jobs.get(index) == Some(&At::Through(way));
                 let stands =
                     |row: &&ParkedJobRef| standings.rows.keys().any(|key| key.sequence == row.sequence);
                 let rows_out = rows.iter().filter(|row| !stands(row)).count();
                 let jobs_out = jobs.iter().filter(|index| out(index)).count();
-                assert!(rows_out + jobs_out >= usize::try_from(taken).unwrap(), "{request:?}: {granted:?}");
+                assert!(
+                    rows_out + jobs_out >= usize::try_from(taken).unwrap(),
+                    "{request:?}: {request_outcome:?}"
+                );
             }
             odd => panic!("{odd:?}"),
         }

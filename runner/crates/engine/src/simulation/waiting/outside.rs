@@ -16,7 +16,7 @@ use tidegate_store::{ParkedJob, Store};
 pub(crate) struct Outside {
     gate_open: bool,
     /// Jobs by number.
-    ledger: BTreeMap<u64, Entry>,
+    committed_state: BTreeMap<u64, Entry>,
     /// Whether all calls succeed and the gate is open.
     pub(crate) calm: bool,
 }
@@ -50,7 +50,7 @@ impl Outside {
             forgotten || !matches!(told, Some(ExternalStatus::Committed | ExternalStatus::Invalid)),
             "job {id} is {told:?}, and is submitted again"
         );
-        if self.ledger.contains_key(&id) && told != Some(ExternalStatus::Unknown) {
+        if self.committed_state.contains_key(&id) && told != Some(ExternalStatus::Unknown) {
             // The ledger knows the job by its key.
             return;
         }
@@ -66,17 +66,17 @@ impl Outside {
         ];
         ahead.push(*dice.pick(&end));
         ahead.reverse();
-        self.ledger.insert(id, Entry { ahead, stands: ExternalStatus::Pending, told: None });
+        self.committed_state.insert(id, Entry { ahead, stands: ExternalStatus::Pending, told: None });
     }
 
     /// Last well-formed status of a job.
     pub(crate) fn told(&self, id: u64) -> Option<ExternalStatus> {
-        self.ledger.get(&id)?.told
+        self.committed_state.get(&id)?.told
     }
 
     /// Whether a job was ever submitted.
     pub(crate) fn knows(&self, id: u64) -> bool {
-        self.ledger.contains_key(&id)
+        self.committed_state.contains_key(&id)
     }
 
     /// Answers a monitor like a worker, for a ledger that makes mistakes.
@@ -114,7 +114,7 @@ impl Outside {
 
     /// Adds answers for jobs that were not polled.
     fn say_of_others(&self, dice: &mut Dice, asked: &[(u64, String)], map: &mut Map<String, Value>) {
-        let others = self.ledger.keys().filter(|id| !asked.iter().any(|(one, _)| one == *id));
+        let others = self.committed_state.keys().filter(|id| !asked.iter().any(|(one, _)| one == *id));
         for id in others {
             let word = *dice.pick(&["committed", "invalid", "unknown"]);
             map.insert(handle(*id, 1), word.into());
@@ -123,7 +123,7 @@ impl Outside {
     }
 
     fn say(&mut self, dice: &mut Dice, id: u64) -> Value {
-        let entry = self.ledger.get_mut(&id).unwrap_or_else(|| panic!("{id} was never handed over"));
+        let entry = self.committed_state.get_mut(&id).unwrap_or_else(|| panic!("{id} was never handed over"));
         if !self.calm {
             match dice.below(12) {
                 0 => return Value::Null,

@@ -67,13 +67,13 @@ impl Waiting {
     pub(crate) fn after(
         &mut self,
         configuration: &Configuration,
-        floor: &Coordinator,
+        coordinator: &Coordinator,
         delivered: &[(usize, BatchId)],
         now: i64,
     ) {
         let step = position(configuration, &self.step);
-        let Some(sight) = floor.inspect_queue(step) else { return };
-        let state = |index: u64| self.standings.keys(index).find_map(|key| sight.room.state(key));
+        let Some(view) = coordinator.inspect_queue(step) else { return };
+        let state = |index: u64| self.standings.keys(index).find_map(|key| view.room.state(key));
         let stands: BTreeMap<u64, WaitingState> =
             self.standings.jobs.keys().filter_map(|&index| Some((index, state(index)?))).collect();
         let runs =

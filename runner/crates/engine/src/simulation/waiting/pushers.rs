@@ -13,7 +13,7 @@ use tidegate_model::{Address, content_hash, key_hash};
 pub(crate) struct Pushers {
     /// Whether each job has its own key; otherwise a push has one.
     keyed: bool,
-    letters: Vec<Letter>,
+    queued_pushes: Vec<Letter>,
     asked: Vec<Asked>,
 }
 
@@ -29,7 +29,7 @@ struct Letter {
 #[derive(Debug)]
 struct Asked {
     /// Positions of the letters, in order.
-    letters: Vec<usize>,
+    queued_pushes: Vec<usize>,
     /// Whether the push has other content under a used key.
     forged: bool,
     answer: Receiver<Result<Pushed, KeyConflict>>,
@@ -37,38 +37,43 @@ struct Asked {
 
 impl Pushers {
     pub(crate) fn new(dice: &mut Dice, keyed: bool, jobs: Vec<String>) -> Self {
-        let mut letters = Vec::new();
+        let mut queued_pushes = Vec::new();
         let mut jobs = jobs.into_iter().peekable();
         while jobs.peek().is_some() {
             let count = if keyed { 1 } else { 1 + dice.below(3) };
-            letters.push(Letter { jobs: jobs.by_ref().take(count).collect(), first: None, sent: false });
+            queued_pushes.push(Letter {
+                jobs: jobs.by_ref().take(count).collect(),
+                first: None,
+                sent: false,
+            });
         }
-        Self { keyed, letters, asked: Vec::new() }
+        Self { keyed, queued_pushes, asked: Vec::new() }
     }
 
     /// Creates a push; with `needed` only of jobs without an answer. Returns `None` if none is left.
     pub(crate) fn think(&mut self, dice: &mut Dice, queue: QueueRef, needed: bool) -> Option<Push> {
-        let waited_for = |at: usize| self.asked.iter().any(|asked| asked.letters.contains(&at));
-        let open = |at: &usize| self.letters[*at].first.is_none() && !(needed && waited_for(*at));
-        let open: Vec<usize> = (0..self.letters.len()).filter(open).collect();
+        let waited_for = |at: usize| self.asked.iter().any(|asked| asked.queued_pushes.contains(&at));
+        let open = |at: &usize| self.queued_pushes[*at].first.is_none() && !(needed && waited_for(*at));
+        let open: Vec<usize> = (0..self.queued_pushes.len()).filter(open).collect();
         let count = if self.keyed { 1 + dice.below(3) } else { 1 };
-        let mut letters: Vec<usize> = open.into_iter().take(count).collect();
-        let sent: Vec<usize> = (0..self.letters.len()).filter(|&at| self.letters[at].sent).collect();
+        let mut queued_pushes: Vec<usize> = open.into_iter().take(count).collect();
+        let sent: Vec<usize> =
+            (0..self.queued_pushes.len()).filter(|&at| self.queued_pushes[at].sent).collect();
         if !needed && !sent.is_empty() && dice.chance(40) {
             let again = *dice.pick(&sent);
-            if self.keyed { letters.push(again) } else { letters = vec![again] }
+            if self.keyed { queued_pushes.push(again) } else { queued_pushes = vec![again] }
         }
-        let (&first, known) = (letters.first()?, |at: &usize| self.letters[*at].first.is_some());
-        let forged = !needed && letters.iter().all(known) && dice.chance(30);
-        for &at in &letters {
-            self.letters[at].sent = true;
+        let (&first, known) = (queued_pushes.first()?, |at: &usize| self.queued_pushes[*at].first.is_some());
+        let forged = !needed && queued_pushes.iter().all(known) && dice.chance(30);
+        for &at in &queued_pushes {
+            self.queued_pushes[at].sent = true;
         }
-        let all = letters.iter().flat_map(|&at| &self.letters[at].jobs);
+        let all = queued_pushes.iter().flat_map(|&at| &self.queued_pushes[at].jobs);
         let jobs: Vec<String> =
             all.map(|job| if forged { job.replace("\"id\"", "\"ID\"") } else { job.clone() }).collect();
         let contents = |text: &str| content_hash(text.as_bytes());
         let each: Vec<IdempotencyKey> = if self.keyed {
-            letters
+            queued_pushes
                 .iter()
                 .zip(&jobs)
                 .map(|(at, job)| IdempotencyKey { hash: hash(*at), content: contents(job), verbatim: 0 })
@@ -82,7 +87,7 @@ impl Pushers {
             verbatim: 0,
         });
         let (reply, answer) = crossbeam_channel::bounded(1);
-        self.asked.push(Asked { letters, forged, answer });
+        self.asked.push(Asked { queued_pushes, forged, answer });
         let jobs: Payloads = jobs.iter().map(String::as_bytes).collect();
         let answer = Box::new(move |outcome| _ = reply.send(outcome));
         Some(Push { queue, jobs, whole, each, answer })
@@ -90,25 +95,25 @@ impl Pushers {
 
     /// Reads the answers.
     pub(crate) fn listen(&mut self) {
-        for Asked { letters, forged, answer } in std::mem::take(&mut self.asked) {
+        for Asked { queued_pushes, forged, answer } in std::mem::take(&mut self.asked) {
             match answer.try_recv() {
-                Ok(outcome) => self.answered(&letters, forged, outcome),
-                Err(TryRecvError::Empty) => self.asked.push(Asked { letters, forged, answer }),
+                Ok(outcome) => self.answered(&queued_pushes, forged, outcome),
+                Err(TryRecvError::Empty) => self.asked.push(Asked { queued_pushes, forged, answer }),
                 Err(TryRecvError::Disconnected) => {}
             }
         }
     }
 
-    fn answered(&mut self, letters: &[usize], forged: bool, outcome: Result<Pushed, KeyConflict>) {
+    fn answered(&mut self, queued_pushes: &[usize], forged: bool, outcome: Result<Pushed, KeyConflict>) {
         let pushed = match (outcome, forged) {
             (Err(conflict), true) => {
-                let first = self.letters[letters[conflict.position.unwrap_or(0)]].first;
+                let first = self.queued_pushes[queued_pushes[conflict.position.unwrap_or(0)]].first;
                 return assert_eq!(conflict.index, first, "the index differs");
             }
             (Ok(pushed), false) => pushed,
-            (outcome, _) => panic!("{letters:?}, forged {forged}: {outcome:?}"),
+            (outcome, _) => panic!("{queued_pushes:?}, forged {forged}: {outcome:?}"),
         };
-        let jobs: usize = letters.iter().map(|&at| self.letters[at].jobs.len()).sum();
+        let jobs: usize = queued_pushes.iter().map(|&at| self.queued_pushes[at].jobs.len()).sum();
         let (mut next, known) = match pushed {
             Pushed::Appended { first, jobs: new, known } => {
                 assert_eq!(new + known.len() as u64, jobs as u64);
@@ -119,11 +124,11 @@ impl Pushers {
                 (first, Vec::new())
             }
         };
-        for (position, &at) in letters.iter().enumerate() {
+        for (position, &at) in queued_pushes.iter().enumerate() {
             let before = known.iter().find(|(one, _)| *one == position).map(|(_, index)| *index);
             let first = before.unwrap_or(next);
-            next += if before.is_none() { self.letters[at].jobs.len() as u64 } else { 0 };
-            let letter = &mut self.letters[at];
+            next += if before.is_none() { self.queued_pushes[at].jobs.len() as u64 } else { 0 };
+            let letter = &mut self.queued_pushes[at];
             assert!(letter.first.is_none_or(|one| one == first), "{letter:?} is answered for with {first}");
             letter.first = Some(first);
         }
@@ -135,13 +140,13 @@ impl Pushers {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.letters.iter().all(|letter| letter.first.is_some())
+        self.queued_pushes.iter().all(|letter| letter.first.is_some())
     }
 
     /// Checks that answered pushes are at their indices, and that no job is appended twice.
     pub(crate) fn check(&self, history: &History) {
         let queue = Address::parse("p/s0").unwrap();
-        for letter in &self.letters {
+        for letter in &self.queued_pushes {
             for (job, index) in letter.jobs.iter().zip(letter.first.into_iter().flat_map(|first| first..)) {
                 assert!(index <= history.head(&queue), "{queue}/{index} was answered for, and is lost");
                 assert_eq!(history.row(&queue, index).payload, job.as_bytes(), "{queue}/{index}");
@@ -152,7 +157,7 @@ impl Pushers {
         all.sort_unstable();
         assert!(all.windows(2).all(|two| two[0] != two[1]), "a push was accepted twice");
         let known = |job: &[u8]| {
-            self.letters.iter().any(|letter| letter.jobs.iter().any(|one| one.as_bytes() == job))
+            self.queued_pushes.iter().any(|letter| letter.jobs.iter().any(|one| one.as_bytes() == job))
         };
         assert!(all.iter().all(|job| known(job)), "other content was accepted");
     }

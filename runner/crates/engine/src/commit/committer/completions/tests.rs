@@ -63,7 +63,7 @@ impl World {
             store: store.clone(),
             attempts: CrashGuard::none(),
             opening: None,
-            ledger: CommittedState {
+            committed_state: CommittedState {
                 configuration: Arc::clone(&configuration),
                 progress: started.progress,
                 snapshots: started.snapshots,
