@@ -1,15 +1,15 @@
 //! Where jobs leave: files and standard output.
 //!
 //! The order of a commit, for every sink alike:
-//! 1. [`Sink::needs_opening`]: if it answers a position, that is committed first, and then
-//!    [`Sink::committed`].
-//! 2. [`Sink::write`], as often as needed.
-//! 3. [`Sink::sync`]: the position it answers is committed with the deliveries, and then
-//!    [`Sink::committed`].
+//! 1. [`SinkWriter::needs_opening`]: if it answers a position, that is committed first, and then
+//!    [`SinkWriter::committed`].
+//! 2. [`SinkWriter::write`], as often as needed.
+//! 3. [`SinkWriter::sync`]: the position it answers is committed with the deliveries, and then
+//!    [`SinkWriter::committed`].
 //!
-//! If a write, a sync or the commit fails, [`Sink::roll_back`] makes the sink as it was at the last
+//! If a write, a sync or the commit fails, [`SinkWriter::roll_back`] makes the sink as it was at the last
 //! commit, so that the same payloads can be written again. A clean stop commits
-//! [`Sink::closing`], if it answers a position.
+//! [`SinkWriter::closing`], if it answers a position.
 
 pub(crate) mod error;
 pub(crate) mod file;

@@ -2,7 +2,7 @@
 //!
 //! A poll covers all pending jobs at a fixed interval, in batches, one batch after the other. Jobs of one
 //! lane go together, and those with the oldest check go first. An answer changes the status of a job if the
-//! table allows it ([`Status::may_become`]). Other answers, and answers that were not requested, are rejected
+//! table allows it ([`ExternalStatus::may_become`]). Other answers, and answers that were not requested, are rejected
 //! without effect.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

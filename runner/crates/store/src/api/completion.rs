@@ -1,7 +1,7 @@
 //! What an outside system has said, without being asked, of a job that was handed to it.
 //!
 //! ```text
-//! completion    status u8, its place in [`Status::ALL`] | flags u8 | (where flag 1 is set) result, as text
+//! completion    status u8, its place in [`ExternalStatus::ALL`] | flags u8 | (where flag 1 is set) result, as text
 //!               | (where flag 2 is set) reason, as text
 //! ```
 

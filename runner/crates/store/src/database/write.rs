@@ -105,7 +105,7 @@ pub struct Committed {
     pub transaction: u64,
     /// One for each of [`Changes::appends`], in their order.
     pub appended: Vec<Appended>,
-    /// What each of [`Changes::delayed`] is called, in their order.
+    /// What each of [`Changes::parked`] is called, in their order.
     pub delayed: Vec<ParkedKey>,
     /// Of the queues that lost something.
     pub trimmed: Vec<Trimmed>,

@@ -82,7 +82,7 @@ impl Committer {
         told: &mut bool,
     ) -> Result<(), EngineError> {
         if !*told {
-            let sink = &self.ledger.configuration.sinks[sink].address;
+            let sink = &self.committed_state.configuration.sinks[sink].address;
             let why = Chain(&error).to_string();
             tracing::warn!(target: log_target::ENGINE, %sink, error = %why, "the sink waits until fewer files are open");
             *told = true;
