@@ -1,6 +1,7 @@
-/* Generated from plugin-api/src/abi.rs, whose first lines hold too:
- * nothing is freed by the other side; bytes are borrowed until the call returns; an instance stays on one
- * thread; `TidegateHost` may be called from any thread, `TidegateAnswer` only within its call. */
+/* C header: declares the plugin interface of Tidegate. Generated from plugin-api/src/abi.rs.
+ * Neither side frees memory of the other. Bytes are borrowed until the call returns.
+ * An instance stays on one thread. `TidegateHost` may be called from any thread,
+ * `TidegateAnswer` only within its call. */
 
 #ifndef TIDEGATE_PLUGIN_H
 #define TIDEGATE_PLUGIN_H
@@ -12,47 +13,47 @@
 #include <stdlib.h>
 
 /*
- The version of this interface. It changes when a library that was built before cannot be used.
+ The version of this interface. It changes when older libraries become unusable.
  */
 #define TIDEGATE_ABI_VERSION 1
 
 /*
- It is done: outputs that were pushed are delivered, together.
+ The attempt succeeded: the pushed outputs are delivered, together.
  */
 #define TIDEGATE_OK 0
 
 /*
- The attempt failed; `say` tells why. What happens next is for the step's retry policy.
+ The attempt failed; `say` gives the reason. The step's retry policy decides on a retry.
  */
 #define TIDEGATE_FAILED 1
 
 /*
- Try again, when the retry policy says so.
+ Retry, by the retry policy.
  */
 #define TIDEGATE_RETRY 2
 
 /*
- Try again after the time that `delay` was given.
+ Retry after the time given to `delay`.
  */
 #define TIDEGATE_RETRY_IN 3
 
 /*
- Never try this job again.
+ Never retry this job.
  */
 #define TIDEGATE_REJECT 4
 
 /*
- The step cannot start anything now; the job keeps its place, and this was no attempt.
+ The step cannot start jobs now; the job keeps its place, and this was no attempt.
  */
 #define TIDEGATE_GATE_CLOSED 5
 
 /*
- An outside system finishes the job; `say` gives the handle that a monitor asks for.
+ The job is pending in an external system; `say` gives the handle that a monitor asks for.
  */
 #define TIDEGATE_PENDING 6
 
 /*
- The code panicked and was caught. The instance is destroyed, and a new one is created.
+ The code panicked, and the panic was caught. The instance is destroyed, and a new one is created.
  */
 #define TIDEGATE_PANICKED 7
 
@@ -62,7 +63,7 @@
 #define TIDEGATE_TOKEN_LEN 32
 
 /*
- `flags` of a step: attempts can be seen from outside (it sends, writes or pays).
+ `flags` of a step: attempts have external effects (they send, write or pay).
  */
 #define TIDEGATE_HAS_EFFECTS 1
 
@@ -85,7 +86,7 @@ typedef struct TidegateBytes {
 } TidegateBytes;
 
 /*
- How one call answers, beside its status.
+ The answer of one call, in addition to its status.
  */
 typedef struct TidegateAnswer {
   /*
@@ -93,44 +94,44 @@ typedef struct TidegateAnswer {
    */
   size_t size;
   /*
-   Handed to each function.
+   The first argument of each function.
    */
   void *target;
   /*
-   In `process`: adds an output (JSON) to the binding at this position, from 0. Returns
-   `TIDEGATE_OK`, or `TIDEGATE_FAILED` where there is no such binding or where all outputs of the job
-   together exceed `limits.memory`; the attempt fails then. A step without outputs drops what is pushed
-   to binding 0.
+   In `process`: adds an output (JSON) to the binding at this position, from 0. Returns `TIDEGATE_OK`. It
+   returns `TIDEGATE_FAILED` if the binding does not exist, or the outputs of the job together exceed
+   `limits.memory`; the attempt then fails. A step without outputs drops the outputs of binding 0.
    */
   int32_t (*push)(void *target, uint32_t binding, struct TidegateBytes payload);
   /*
-   Why it is not done, the handle of a pending job, or (in `schema`) the schema. The last call counts.
+   The reason of a failure, the handle of a pending job, or (in `schema`) the schema. The last call
+   counts.
    */
   void (*say)(void *target, struct TidegateBytes text);
   /*
-   Where in the plugin's code it happened, from line 1; `column` may be 0.
+   The place in the plugin's code, from line 1; `column` may be 0.
    */
   void (*place)(void *target, struct TidegateBytes file, uint32_t line, uint32_t column);
   /*
-   What stands beside the reason on an error queue: the circumstances, as JSON.
+   The circumstances of a failure as JSON, which are stored beside the reason on the error queue.
    */
   void (*context)(void *target, struct TidegateBytes json);
   /*
-   How long to wait, for `TIDEGATE_RETRY_IN`.
+   The delay for `TIDEGATE_RETRY_IN`.
    */
   void (*delay)(void *target, uint64_t delay_ms);
   /*
-   Says what kind of failure it is, beside a status that is `TIDEGATE_FAILED`: `payload` (the job is not
-   what it should be, and is not tried again), `limit`, `output`, `timeout`, `connection`, `http 503`,
-   `exit 3`. Beside `TIDEGATE_RETRY` and `TIDEGATE_RETRY_IN` the last four count. Retry policies and error
-   records know these words; another one says nothing. A runner whose `size` ends before this field does
-   not have it.
+   The class of a failure, in addition to the status `TIDEGATE_FAILED`: `payload` (the job is invalid,
+   and is not retried), `limit`, `output`, `timeout`, `connection`, `http 503`, `exit 3`. With
+   `TIDEGATE_RETRY` and `TIDEGATE_RETRY_IN` only the last four count. Retry policies and error records
+   use these words; another word has no effect. A runner whose `size` ends before this field does not
+   have it.
    */
   void (*word)(void *target, struct TidegateBytes word);
 } TidegateAnswer;
 
 /*
- What the runner does for an instance at any time, from any thread.
+ The runner's services for an instance, at any time and from any thread.
  */
 typedef struct TidegateHost {
   /*
@@ -138,7 +139,7 @@ typedef struct TidegateHost {
    */
   size_t size;
   /*
-   Handed to each function.
+   The first argument of each function.
    */
   const void *context;
   /*
@@ -146,29 +147,29 @@ typedef struct TidegateHost {
    */
   void (*log)(const void *context, int32_t level, struct TidegateBytes text);
   /*
-   1 when what runs should end soon: the attempt is past its timeout, or the instance is gone.
+   1 if running code should end soon: the attempt is past its timeout, or the instance is gone.
    */
   int32_t (*stopping)(const void *context);
   /*
-   Keeps the host (and the library loaded) past `destroy`, for each call once, until `release`.
+   Keeps the host (and the library loaded) past `destroy`; each call needs one `release`.
    */
   void (*retain)(const void *context);
   /*
-   Gives back what `retain` took. The library stays loaded all the same where this comes after
-   `destroy`, since the runner cannot know when the caller has left it.
+   Releases one `retain`. After `destroy` the library stays loaded nevertheless, since the runner cannot
+   know when the caller has left its code.
    */
   void (*release)(const void *context);
   /*
-   Writes the token of the job with this delivery hash to `token`, which has room for
-   `TIDEGATE_TOKEN_LEN` bytes, without a final zero. An outside system shows it when it says what
-   became of the job. Anything but `TIDEGATE_OK` says that there is none, and writes nothing. A runner
-   whose `size` ends before this field does not have it.
+   Writes the token of the job with this delivery hash to `token`, which has space for
+   `TIDEGATE_TOKEN_LEN` bytes, without a final zero. An external system sends it with the completion of
+   the job. On any status except `TIDEGATE_OK` no token exists, and nothing is written. A runner whose
+   `size` ends before this field does not have it.
    */
   int32_t (*token)(const void *context, uint64_t hash_high, uint64_t hash_low, uint8_t *token);
 } TidegateHost;
 
 /*
- What an instance is made from.
+ The setup of an instance.
  */
 typedef struct TidegateSetup {
   /*
@@ -176,7 +177,7 @@ typedef struct TidegateSetup {
    */
   size_t size;
   /*
-   Valid until `destroy` returns, and beyond that for as long as it is retained.
+   Valid until `destroy` returns, and longer while it is retained.
    */
   const struct TidegateHost *host;
   struct TidegateBytes pipeline;
@@ -191,13 +192,13 @@ typedef struct TidegateSetup {
   const struct TidegateBytes *bindings;
   size_t binding_count;
   /*
-   How long an attempt may take, all processors of the step together; 0 for no limit.
+   Maximum time of an attempt, for all processors of the step together; 0 for no limit.
    */
   uint64_t timeout_ms;
 } TidegateSetup;
 
 /*
- One job, as one attempt sees it.
+ One job in one attempt.
  */
 typedef struct TidegateJob {
   /*
@@ -226,57 +227,58 @@ typedef struct TidegateJob {
    */
   uint32_t attempt;
   /*
-   Which piece it is of those that processors before this one made of one job: 0 for the first one, and
-   for a job that is whole. Index and attempt are those of the job; each piece has its own hash, and so
-   its own token. A runner that knows no pieces says 0.
+   The number of this piece among those that earlier processors made from one job: 0 for the first one,
+   and for a whole job. Index and attempt are those of the job. Each piece has its own hash, and so its
+   own token. A runner without pieces passes 0.
    */
   uint32_t piece;
 } TidegateJob;
 
 /*
- A step that a plugin offers. Functions must not be null unless it says so.
+ A step of a plugin. Functions must not be null unless documented.
  */
 typedef struct TidegateStep {
   struct TidegateBytes name;
   /*
-   A line for people; may be empty.
+   One line for people; may be empty.
    */
   struct TidegateBytes description;
   /*
-   `TIDEGATE_HAS_EFFECTS`, or 0. A runner refuses bits that it does not know.
+   `TIDEGATE_HAS_EFFECTS`, or 0. A runner refuses unknown bits.
    */
   uint64_t flags;
   /*
-   May be null: then any `config` will do. Says (`say`) the JSON Schema of the step's `config`. It
-   must answer without having been set up, as a check does not run anything.
+   May be null: then any `config` is valid. Returns (with `say`) the JSON Schema of the step's `config`.
+   It must work without a setup, since a check runs no code of the step.
    */
   int32_t (*schema)(const struct TidegateAnswer *answer);
   /*
-   Makes an instance, on each thread before its first job and again after a panic, and puts it into `*instance`, which the runner hands back and never looks
-   into; it may be null. What `setup` points to is gone when the call returns, but for its `host`.
-   On anything but `TIDEGATE_OK` nothing was made, and the reason is what it says. If no instance of the step
-   was ever made in this run, the step stops; otherwise, and on `TIDEGATE_RETRY`, `TIDEGATE_RETRY_IN` and
+   Creates an instance, on each thread before its first job and again after a panic, and stores it in
+   `*instance`. The runner passes the pointer back and never dereferences it; it may be null. `setup` and
+   its contents are valid only during the call, except for its `host`. On any status except `TIDEGATE_OK`
+   no instance was created, and the text of `say` is the reason. If no instance of the step was ever
+   created in this run, the step stops. Otherwise, and on `TIDEGATE_RETRY`, `TIDEGATE_RETRY_IN` and
    `TIDEGATE_GATE_CLOSED`, it waits, and `create` is called again.
    */
   int32_t (*create)(const struct TidegateSetup *setup,
                     const struct TidegateAnswer *answer,
                     void **instance);
   /*
-   Runs one attempt on one job, pushes its outputs, and returns a status. Outputs of anything but
-   `TIDEGATE_OK` are dropped.
+   Runs one attempt on one job, pushes its outputs, and returns a status. On any status except
+   `TIDEGATE_OK` the outputs are dropped.
    */
   int32_t (*process)(void *instance,
                      const struct TidegateJob *job,
                      const struct TidegateAnswer *answer);
   /*
-   Ends an instance; it is not used again, whatever the status is. Threads that it started must
-   have ended when this returns, or hold the host with `retain`.
+   Ends an instance; it is not used again, with any status. Threads that it started must have ended when
+   this returns, or hold the host with `retain`.
    */
   int32_t (*destroy)(void *instance, const struct TidegateAnswer *answer);
 } TidegateStep;
 
 /*
- What a library is and offers.
+ The description of a library.
  */
 typedef struct TidegatePlugin {
   /*
@@ -293,12 +295,12 @@ typedef struct TidegatePlugin {
    */
   struct TidegateBytes version;
   /*
-   May be null. Called once after loading, before anything else is used; anything but
-   `TIDEGATE_OK` refuses the library, with what it says as the reason.
+   May be null. Called once after loading, before any other function. Any status except `TIDEGATE_OK`
+   refuses the library, with the text of `say` as the reason.
    */
   int32_t (*init)(const struct TidegateAnswer *answer);
   /*
-   `step_count` steps in a row, each `step_size` bytes after the one before.
+   `step_count` steps in an array, each `step_size` bytes after the one before.
    */
   const struct TidegateStep *steps;
   size_t step_count;
@@ -328,7 +330,7 @@ extern "C" {
 #endif
 
 /*
- What a plugin defines and exports, also where it is compiled with `-fvisibility=hidden`.
+ The function that a plugin defines and exports, also if it is compiled with `-fvisibility=hidden`.
  */
 TIDEGATE_EXPORT const struct TidegatePlugin *tidegate_plugin(void);
 

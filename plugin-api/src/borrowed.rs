@@ -1,4 +1,4 @@
-//! Borrowed bytes as they come across the boundary.
+//! Borrowed bytes: are read from the other side of the boundary.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -8,11 +8,11 @@ use crate::abi::{self, TidegateBytes};
 /// Nothing in memory is longer.
 pub(crate) const BYTES_MAX: usize = isize::MAX as usize;
 
-/// What cannot be that long is nothing.
+/// A greater length gives an empty slice.
 ///
 /// # Safety
-/// As the ABI says of [`TidegateBytes`]: `bytes` points to `len` bytes that stay as they are for `'a`,
-/// or `len` is 0.
+/// The contract of [`TidegateBytes`]: `bytes` points to `len` bytes that do not change during `'a`, or `len`
+/// is 0.
 pub(crate) unsafe fn slice<'a>(bytes: TidegateBytes) -> &'a [u8] {
     if bytes.len == 0 || bytes.len > BYTES_MAX || bytes.bytes.is_null() {
         return &[];
@@ -21,7 +21,7 @@ pub(crate) unsafe fn slice<'a>(bytes: TidegateBytes) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(bytes.bytes, bytes.len) }
 }
 
-/// The same as a text of its own; what is not UTF-8 in it is replaced.
+/// The same as an owned text; invalid UTF-8 in it is replaced.
 ///
 /// # Safety
 /// As [`slice`].
@@ -30,7 +30,8 @@ pub(crate) unsafe fn text(bytes: TidegateBytes) -> String {
     String::from_utf8_lossy(unsafe { slice(bytes) }).into_owned()
 }
 
-/// A struct of the boundary: of integers, pointers and functions that may be missing, so that zeros are one.
+/// A struct of the boundary, made of integers, pointers and optional functions, so that zeros are a valid
+/// value.
 ///
 /// # Safety
 /// It is `repr(C)`, and a value of it may be all zeros.
@@ -49,8 +50,8 @@ unsafe impl Plain for abi::TidegateJob {}
 // SAFETY: as above.
 unsafe impl Plain for abi::TidegateAnswer {}
 
-/// The first `size` bytes of a struct of the other side, which may know fewer fields than this one, or more:
-/// what it does not know is zero.
+/// The first `size` bytes of a struct of the other side, which may have fewer fields than this version, or
+/// more. Missing fields are zero.
 ///
 /// # Safety
 /// `from` points to `size` bytes.
@@ -60,11 +61,11 @@ pub(crate) unsafe fn prefix<T: Plain>(from: *const T, size: usize) -> T {
     unsafe {
         ptr::copy_nonoverlapping(from.cast::<u8>(), whole.as_mut_ptr().cast(), size.min(size_of::<T>()));
     }
-    // SAFETY: zeros are a value, and what stands in their place is one of the other side's.
+    // SAFETY: zeros are a valid value, and the bytes that replace them are valid values of the other side.
     unsafe { whole.assume_init() }
 }
 
-/// The same of a struct that begins with its size.
+/// As [`prefix`], for a struct that begins with its size.
 ///
 /// # Safety
 /// `from` points to a struct of the boundary that begins with its size as a `size_t`.

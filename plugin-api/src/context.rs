@@ -1,7 +1,7 @@
-//! What the runner does for a step beside its jobs: logging, making tokens, and saying when to stop.
+//! `Context`: the runner's services for a step, which are logging, tokens, and the signal to stop.
 //!
-//! The host is that of a runner which may be older than this: its fields are read one by one, never as a
-//! whole, and those that were added later only where its size says that they are there.
+//! The host belongs to a runner that may be older than this crate. Its fields are read one by one, never as a
+//! whole. Later fields are read only if its size includes them.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::abi::{TIDEGATE_OK, TIDEGATE_TOKEN_LEN, TidegateBytes, TidegateHost, TidegateSetup};
 use crate::{Job, Level, borrowed};
 
-/// An instance's line to the runner. Clones may be handed to other threads; one that outlives its step
-/// keeps the plugin's library loaded until the runner ends, which the runner warns of.
+/// An instance's handle of the runner. Clones may be passed to other threads. A clone that outlives its step
+/// keeps the plugin's library loaded until the runner ends, and the runner logs a warning.
 pub struct Context {
     host: *const TidegateHost,
     facts: std::sync::Arc<Facts>,
@@ -25,21 +25,21 @@ struct Facts {
     timeout: Option<Duration>,
 }
 
-// SAFETY: the functions of a host may be called from any thread, and the host lives for as long as it
-// is retained, which each context does for itself. Nothing else is shared but immutable texts.
+// SAFETY: the functions of a host may be called from any thread, and the host lives while it is retained,
+// which each context does for itself. All other shared data are immutable texts.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
 impl Context {
     /// # Safety
-    /// `setup` is as the ABI says: it and all that it points to live for this call, the host until it
-    /// is released.
+    /// `setup` fulfils the ABI: it and all its pointers are valid during this call, the host until it is
+    /// released.
     pub(crate) unsafe fn new(setup: *const TidegateSetup) -> Self {
         // SAFETY: the caller vouches for it. The runner may know fewer fields, or more.
         let setup = unsafe { borrowed::sized(setup) };
         let bindings = (0..setup.binding_count).map(|position| {
-            // SAFETY: there are `binding_count` of them in a row.
+            // SAFETY: `binding_count` of them are in an array.
             unsafe { borrowed::text(*setup.bindings.add(position)) }
         });
         // SAFETY: texts that live for this call.
@@ -51,7 +51,7 @@ impl Context {
         context
     }
 
-    /// The pipeline that the step stands in.
+    /// The pipeline of the step.
     #[must_use]
     pub fn pipeline(&self) -> &str {
         &self.facts.pipeline
@@ -69,7 +69,7 @@ impl Context {
         &self.facts.bindings
     }
 
-    /// How long an attempt may take, all processors of the step together.
+    /// Maximum time of an attempt, for all processors of the step together.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         self.facts.timeout
@@ -106,9 +106,9 @@ impl Context {
         self.log(Level::Trace, message);
     }
 
-    /// Whether what runs should end soon: the attempt is past its timeout, or the step is gone. An
-    /// attempt that waits or loops asks this now and then: inside the runner's process nobody else can
-    /// end it.
+    /// Whether running code should end soon: the attempt is past its timeout, or the step is gone. An attempt
+    /// that waits or loops should check it regularly, since code in the runner's process cannot be ended
+    /// otherwise.
     #[must_use]
     pub fn stopping(&self) -> bool {
         // SAFETY: as in `log`.
@@ -117,10 +117,10 @@ impl Context {
         stopping.is_some_and(|stopping| unsafe { stopping(context) } != 0)
     }
 
-    /// The token of `job`: an outside system that the job is handed to ([`Failure::pending`]) shows it when
-    /// it says what became of the job, with `POST /jobs/…/complete`. It is the same on every attempt, and
-    /// is made when it is asked for. Each of the first 256 pieces of a job has its own, and all of them speak
-    /// for the job. `None` where the runner is older than this, and has none.
+    /// The token of `job`. An external system to which the job was submitted ([`Failure::pending`]) sends it
+    /// with the completion, by `POST /jobs/…/complete`. The token is the same on every attempt, and is
+    /// computed on request. Each of the first 256 pieces of a job has its own, and each of them completes the
+    /// job. `None` if the runner is too old to have tokens.
     ///
     /// [`Failure::pending`]: crate::Failure::pending
     #[must_use]
@@ -130,19 +130,19 @@ impl Context {
         if size <= offset_of!(TidegateHost, token) {
             return None;
         }
-        // SAFETY: the size says that it is there.
+        // SAFETY: the size includes it.
         let make = unsafe { (*self.host).token }?;
         let mut token = [0; TIDEGATE_TOKEN_LEN];
         #[expect(clippy::cast_possible_truncation, reason = "the upper and the lower half")]
         let (high, low) = ((job.hash >> 64) as u64, job.hash as u64);
-        // SAFETY: as the ABI asks: there is room for a token.
+        // SAFETY: the contract of the ABI: `token` has space for a token.
         let status = unsafe { make(context, high, low, token.as_mut_ptr()) };
         if status == TIDEGATE_OK { String::from_utf8(token.to_vec()).ok() } else { None }
     }
 
     fn retain(&self) {
-        // SAFETY: the host is alive: it is retained already, or belongs to the call that sets up. It has
-        // had these fields from the first version on.
+        // SAFETY: the host is alive: it is already retained, or belongs to the call that sets up. It has had
+        // these fields from the first version on.
         let (context, retain) = unsafe { ((*self.host).context, (*self.host).retain) };
         if let Some(retain) = retain {
             // SAFETY: as the ABI asks.

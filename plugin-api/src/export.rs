@@ -1,5 +1,5 @@
-//! From a [`PluginStep`] to the functions of the ABI; what [`export_plugin!`](crate::export_plugin) is
-//! made of.
+//! Exported functions: turn a [`PluginStep`] into the functions of the ABI, for
+//! [`export_plugin!`](crate::export_plugin).
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -34,7 +34,7 @@ macro_rules! export_plugin {
         #[cfg(panic = "abort")]
         compile_error!("a plugin must not be built with `panic = \"abort\"`: a panic would end the runner");
 
-        /// What this library offers to Tidegate.
+        /// The description of this library for Tidegate.
         #[allow(unsafe_code, missing_docs)]
         #[unsafe(no_mangle)]
         pub extern "C" fn tidegate_plugin() -> *const $crate::abi::TidegatePlugin {
@@ -54,7 +54,7 @@ macro_rules! export_plugin {
 #[derive(Debug)]
 pub struct Exported<T>(T);
 
-// SAFETY: never written to, and the pointers in it are to what lives as long as the library does.
+// SAFETY: never written to, and its pointers are valid while the library is loaded.
 unsafe impl<T> Sync for Exported<T> {}
 
 impl<T> Exported<T> {
@@ -78,7 +78,7 @@ pub const fn plugin(
 ) -> TidegatePlugin {
     TidegatePlugin {
         abi_version: abi::TIDEGATE_ABI_VERSION,
-        #[expect(clippy::cast_possible_truncation, reason = "some dozens of bytes")]
+        #[expect(clippy::cast_possible_truncation, reason = "less than 100 bytes")]
         size: size_of::<TidegatePlugin>() as u32,
         name: TidegateBytes::of(name.as_bytes()),
         version: TidegateBytes::of(version.as_bytes()),
@@ -104,7 +104,7 @@ pub const fn step<S: PluginStep>() -> TidegateStep {
     }
 }
 
-/// Whether a runner takes it as the name of a step.
+/// Whether a runner accepts it as the name of a step.
 const fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let mut position = 0;
@@ -117,7 +117,7 @@ const fn is_name(name: &str) -> bool {
     !bytes.is_empty()
 }
 
-/// A step with its line to the runner. The context is dropped last.
+/// A step with its context, which is dropped last.
 struct Slot<S> {
     step: S,
     /// See [`Outlet`].
@@ -126,12 +126,12 @@ struct Slot<S> {
 }
 
 thread_local! {
-    /// This thread runs a call of the runner, which tells of a panic by itself.
+    /// This thread runs a call of the runner, which reports a panic itself.
     static IN_CALL: Cell<bool> = const { Cell::new(false) };
     static LAST_PANIC: RefCell<Option<Place>> = const { RefCell::new(None) };
 }
 
-/// Panics within a call are not printed but answered, with their place; others go their usual way.
+/// Panics within a call are not printed but returned, with their place; other panics are printed.
 unsafe extern "C" fn init(_: *const TidegateAnswer) -> i32 {
     type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
     static BEFORE: OnceLock<Hook> = OnceLock::new();
@@ -151,7 +151,7 @@ unsafe extern "C" fn init(_: *const TidegateAnswer) -> i32 {
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let _ = BEFORE.set(panic::take_hook()); // it is empty: nobody else fills it
+        let _ = BEFORE.set(panic::take_hook()); // it is empty: only this function fills it
         panic::set_hook(Box::new(hook));
     });
     TIDEGATE_OK
@@ -181,7 +181,7 @@ unsafe extern "C" fn create<S: PluginStep>(
         let config = serde_json::from_slice(config).map_err(|error| unfit(&error))?;
         let step = S::create(config, &context)?;
         let slot = Box::into_raw(Box::new(Slot { step, scratch: Vec::new(), context }));
-        // SAFETY: the runner gives a place for one pointer.
+        // SAFETY: the runner passes space for one pointer.
         unsafe { *instance = slot.cast() };
         Ok(())
     };
@@ -229,24 +229,24 @@ unsafe extern "C" fn destroy<S: PluginStep>(instance: *mut c_void, answer: *cons
     unsafe { guard(answer, call) }
 }
 
-/// Why a config cannot be read. What serde says of a text shows it, and it may be a secret.
+/// The error of an unreadable config. Serde's messages contain the text, which may be a secret.
 fn unfit(error: &serde_json::Error) -> Failure {
     let said = error.to_string();
     let shows = ["invalid type: string ", "invalid value: string ", "unknown variant "];
     let why = match said.rsplit_once(", expected ") {
         Some((_, expected)) if shows.iter().any(|shows| said.starts_with(shows)) => {
-            format!("a text is there where it expects {expected}")
+            format!("it has a text instead of {expected}")
         }
         _ => said,
     };
-    Failure::failed(format!("`config` is not what the step needs: {why}"))
+    Failure::failed(format!("`config` does not match the step: {why}"))
 }
 
-/// Runs what may panic, and tells the runner what became of it. A panic is a failure with its message
-/// and place.
+/// Runs code that may panic, and reports its result to the runner. A panic is a failure with its message and
+/// place.
 ///
 /// # Safety
-/// `answer` is that of the call which runs.
+/// `answer` is that of the running call.
 #[inline]
 unsafe fn guard(answer: *const TidegateAnswer, call: impl FnOnce() -> Result<(), Failure>) -> i32 {
     let status = || match call() {
@@ -268,7 +268,7 @@ unsafe fn guard(answer: *const TidegateAnswer, call: impl FnOnce() -> Result<(),
 #[cold]
 fn panicked(thrown: Box<dyn Any + Send>) -> Failure {
     let failure = Failure::new(FailureKind::Panicked, message(&*thrown));
-    // What was thrown may panic again when it is dropped; there is nobody left to tell.
+    // The payload of a panic may panic again when it is dropped; that panic is not reported.
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
         std::mem::forget(again);
     }
@@ -283,10 +283,10 @@ fn message(thrown: &(dyn Any + Send)) -> String {
     text.or_else(|| thrown.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".into())
 }
 
-/// Tells the runner why a call failed, and answers with the status for it.
+/// Reports the reason of a failure to the runner, and returns its status.
 ///
 /// # Safety
-/// `answer` is that of the call which runs.
+/// `answer` is that of the running call.
 #[cold]
 unsafe fn explain(answer: *const TidegateAnswer, failure: &Failure) -> i32 {
     // SAFETY: the caller vouches for it, here and below.
@@ -372,11 +372,11 @@ mod tests {
             told(r#"{"hunter": 2}"#),
         ];
         assert_eq!(
-            told.map(|told| told.replace("`config` is not what the step needs: ", "")),
+            told.map(|told| told.replace("`config` does not match the step: ", "")),
             [
-                "a text is there where it expects u64 at line 1 column 29",
-                "a text is there where it expects `fast` or `slow` at line 1 column 18",
-                "a text is there where it expects a character at line 1 column 20",
+                "it has a text instead of u64 at line 1 column 29",
+                "it has a text instead of `fast` or `slow` at line 1 column 18",
+                "it has a text instead of a character at line 1 column 20",
                 "unknown field `hunter`, expected one of `count`, `mode`, `letter` at line 1 column 9",
             ]
         );

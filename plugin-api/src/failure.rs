@@ -1,4 +1,4 @@
-//! Why an attempt did not succeed, in words for the person who reads it at night.
+//! `Failure`: why an attempt did not succeed, in words for operators.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,24 +11,24 @@ pub struct Failure {
     pub kind: FailureKind,
     /// A sentence fragment without a final stop.
     pub message: String,
-    /// What the author of the code says about the circumstances, as JSON.
+    /// The circumstances, as the author of the code describes them, as JSON.
     pub context: Option<Box<str>>,
-    /// Where in the user's code it happened, where that is known.
+    /// The place in the user's code, if it is known.
     pub place: Option<Place>,
-    /// What outside of the code it came from, where that is known.
+    /// The external cause, if it is known.
     pub cause: Option<Cause>,
-    /// The step itself could not be set up, so that no job is at fault. The runner says so.
+    /// The setup of the step failed, so that no job is at fault. Set by the runner.
     #[doc(hidden)]
     pub of_setup: bool,
 }
 
-/// What a failure came from, for those who tell one such failure from another: a timeout from a refusal.
+/// The external cause of a failure, which distinguishes for example a timeout from a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// It took longer than it may.
+    /// It exceeded its time.
     Timeout,
-    /// Nothing answered: there was no connection, or it broke.
+    /// No answer: the connection failed or was lost.
     Connection,
     /// An HTTP answer with this status.
     Http(u16),
@@ -36,36 +36,36 @@ pub enum Cause {
     Exit(i32),
 }
 
-/// What kind of failure it is; decides whether another attempt can help.
+/// The kind of a failure, which decides whether a retry can help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// The payload is not what it should be (not JSON, not UTF-8, too long).
+    /// The payload is invalid (not JSON, not UTF-8, too long).
     Payload,
     /// The code gave up on this attempt (`throw`, an error while it ran).
     Failed,
-    /// The code said that this job shall not be tried again.
+    /// The code excluded a retry of this job.
     Rejected,
-    /// A limit on operations, memory or time struck.
+    /// A limit on operations, memory or time was exceeded.
     Limit,
-    /// What the step returned cannot be an output.
+    /// The step returned a value that cannot be an output.
     Output,
-    /// The code asks for another attempt, when the retry policy says so.
+    /// The code asks for a retry, by the retry policy.
     Retry,
-    /// The code asks for another attempt after this time.
+    /// The code asks for a retry after this time.
     RetryIn(Duration),
-    /// The step cannot start anything now; the job keeps its place, and this was no attempt.
+    /// The step cannot start jobs now; the job keeps its place, and this was no attempt.
     GateClosed,
-    /// An outside system finishes the job; the message is the handle that a monitor asks for.
+    /// The job is pending in an external system; the message is the handle that a monitor asks for.
     Pending,
-    /// Native code panicked, and was caught.
+    /// Native code panicked, and the panic was caught.
     Panicked,
-    /// The process that ran the attempt died of it; where that was the runner itself, again and again.
+    /// The process of the attempt died from it; for the runner's own process, repeatedly.
     Crashed,
 }
 
 impl Cause {
-    /// The cause that this word means, as [`Failure::word`] says it.
+    /// The cause for a word of [`Failure::word`].
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         match word.split_once(' ') {
@@ -79,7 +79,7 @@ impl Cause {
 }
 
 impl FailureKind {
-    /// The word for it in error records and commands.
+    /// Its word in error records and commands.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -96,7 +96,7 @@ impl FailureKind {
         }
     }
 
-    /// The kind that this word means, as [`Self::as_str`] says it; `retry` is without a time.
+    /// The kind of a word of [`Self::as_str`]; `retry` is without a time.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         let kinds = [
@@ -121,7 +121,7 @@ pub struct Place {
     pub file: String,
     /// From 1.
     pub line: u64,
-    /// From 1; `None` where only the line is known.
+    /// From 1; `None` if only the line is known.
     pub column: Option<u64>,
 }
 
@@ -131,8 +131,8 @@ impl Failure {
         Self { kind, message: message.into(), context: None, place: None, cause: None, of_setup: false }
     }
 
-    /// The word for it in error records, and in what a retry policy says it is for: that of its cause
-    /// (`timeout`, `connection`, `http 503`, `exit 3`), otherwise that of its kind.
+    /// Its word in error records and in `on` of a retry policy: that of its cause (`timeout`, `connection`,
+    /// `http 503`, `exit 3`), otherwise that of its kind.
     #[must_use]
     pub fn word(&self) -> Cow<'static, str> {
         match self.cause {
@@ -144,52 +144,52 @@ impl Failure {
         }
     }
 
-    /// Says what it came from: error records show it, and `on = ["connection", "http 5xx"]` of a retry policy
-    /// matches it. A rejected job stays rejected.
+    /// Sets the cause: error records show it, and `on = ["connection", "http 5xx"]` of a retry policy matches
+    /// it. A rejected job stays rejected.
     #[must_use]
     pub fn because(mut self, cause: Cause) -> Self {
         self.cause = Some(cause);
         self
     }
 
-    /// Adds what shall stand beside the message on the error queue; JSON.
+    /// Adds the circumstances that are stored beside the message on the error queue; JSON.
     #[must_use]
     pub fn with_context(mut self, context: impl Into<Box<str>>) -> Self {
         self.context = Some(context.into());
         self
     }
 
-    /// A failed attempt: an error that another attempt may or may not repeat.
+    /// A failed attempt, with an error that a retry may or may not repeat.
     #[must_use]
     pub fn failed(why: impl fmt::Display) -> Self {
         Self::new(FailureKind::Failed, why.to_string())
     }
 
-    /// Asks for another attempt, when the step's retry policy says so.
+    /// Asks for a retry, by the step's retry policy.
     #[must_use]
     pub fn retry(why: impl fmt::Display) -> Self {
         Self::new(FailureKind::Retry, why.to_string())
     }
 
-    /// Asks for another attempt after `delay`.
+    /// Asks for a retry after `delay`.
     #[must_use]
     pub fn retry_in(delay: Duration, why: impl fmt::Display) -> Self {
         Self::new(FailureKind::RetryIn(delay), why.to_string())
     }
 
-    /// Sets the job aside for good.
+    /// Rejects the job permanently.
     #[must_use]
     pub fn reject(why: impl fmt::Display) -> Self {
         Self::new(FailureKind::Rejected, why.to_string())
     }
 
-    /// Holds the step back without failing the job.
+    /// Holds the step without a failure of the job.
     #[must_use]
     pub fn gate_closed(why: impl fmt::Display) -> Self {
         Self::new(FailureKind::GateClosed, why.to_string())
     }
 
-    /// Hands the job to an outside system, which knows it by `handle`.
+    /// Leaves the job pending in an external system, which identifies it by `handle`.
     #[must_use]
     pub fn pending(handle: impl fmt::Display) -> Self {
         Self::new(FailureKind::Pending, handle.to_string())
@@ -244,7 +244,7 @@ impl From<std::io::Error> for Failure {
 
 impl From<std::str::Utf8Error> for Failure {
     fn from(error: std::str::Utf8Error) -> Self {
-        Self::new(FailureKind::Payload, format!("the payload is no text: {error}"))
+        Self::new(FailureKind::Payload, format!("the payload is not a text: {error}"))
     }
 }
 

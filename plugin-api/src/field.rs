@@ -1,20 +1,20 @@
-//! Finds one field of a JSON object without reading the others: for steps that want to know one thing
+//! Field access: finds one field of a JSON object without parsing the others, for steps that need one field
 //! of a job.
 //!
-//! What is passed over is not held against the grammar: that a payload is JSON, the runner has seen to.
+//! Skipped parts are not validated, since the runner has verified that the payload is JSON.
 
-/// It is no JSON object.
+/// The text is not a JSON object.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoObject;
 
-/// The text of the value of the field `name` of the object `json`, if it has one; of several, the last
-/// one, as everywhere in Tidegate.
+/// The text of the value of the field `name` in the object `json`, if it has one. The last one counts if it
+/// is repeated, as everywhere in Tidegate.
 pub(crate) fn find<'a>(json: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, NoObject> {
     let mut found = None;
     walk(json, name, &mut found).map(|()| found).ok_or(NoObject)
 }
 
-/// `None` where it is no object.
+/// `None` if it is not an object.
 fn walk<'a>(json: &'a [u8], name: &str, found: &mut Option<&'a [u8]>) -> Option<()> {
     let mut at = blanks(json, 0);
     if *json.get(at)? != b'{' {
@@ -45,13 +45,13 @@ fn walk<'a>(json: &'a [u8], name: &str, found: &mut Option<&'a [u8]>) -> Option<
     }
 }
 
-/// Whether a text in quotes says `name`, with its escapes read.
+/// Whether a text in quotes equals `name`, with its escapes decoded.
 #[cold]
 fn reads(quoted: &[u8], name: &str) -> bool {
     serde_json::from_slice::<String>(quoted).is_ok_and(|key| key == name)
 }
 
-/// The next place from `at` on that is not blank.
+/// The next non-blank position from `at` on.
 #[inline]
 fn blanks(json: &[u8], mut at: usize) -> usize {
     while json.get(at).is_some_and(|byte| *byte <= b' ') {
@@ -60,7 +60,7 @@ fn blanks(json: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Where the quote stands that ends the text which begins at `at`, and whether there is an escape in it.
+/// The position of the closing quote of the text that begins at `at`, and whether it has an escape.
 #[inline]
 fn text(json: &[u8], mut at: usize) -> Option<(usize, bool)> {
     let mut escaped = false;
@@ -69,12 +69,12 @@ fn text(json: &[u8], mut at: usize) -> Option<(usize, bool)> {
         if json[at] == b'"' {
             return Some((at, escaped));
         }
-        // What comes after a backslash belongs to it, be it a quote.
+        // The character after a backslash belongs to it, even a quote.
         (at, escaped) = (at + 2, true);
     }
 }
 
-/// Where the next quote or backslash stands; looks at eight bytes at a time.
+/// The position of the next quote or backslash; scans eight bytes at a time.
 #[inline]
 fn special(json: &[u8], mut at: usize) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
@@ -93,7 +93,7 @@ fn special(json: &[u8], mut at: usize) -> Option<usize> {
     Some(at + rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?)
 }
 
-/// Where the value ends that begins at `at`.
+/// The end of the value that begins at `at`.
 #[inline]
 fn value(json: &[u8], mut at: usize) -> Option<usize> {
     match json.get(at)? {
@@ -109,7 +109,7 @@ fn value(json: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Where the object or array ends that begins at `at`.
+/// The end of the object or array that begins at `at`.
 fn nested(json: &[u8], mut at: usize) -> Option<usize> {
     let mut depth = 0_usize;
     loop {
@@ -169,7 +169,7 @@ mod tests {
 
         #[test]
         fn a_search_for_fields_ends_for_any_text(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
-            let _ = find(&bytes, "a"); // must not panic, whatever it answers
+            let _ = find(&bytes, "a"); // must not panic, with any result
         }
 
         #[test]

@@ -1,4 +1,4 @@
-//! Finds the number that JSON has no form for: `serde_json` writes `null` in its place, and says nothing.
+//! Finite numbers: finds the number without a JSON form, for which `serde_json` silently writes `null`.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::ser::{
 };
 
 /// # Errors
-/// Which number it is, and the way to it, as a sentence fragment.
+/// The number, and the path to it, as a sentence fragment.
 pub(crate) fn check(value: &impl Serialize) -> Result<(), String> {
     let mut path = Vec::new();
     value.serialize(Walk { path: &mut path }).map_err(|Found(what)| match &path[..] {
@@ -18,13 +18,13 @@ pub(crate) fn check(value: &impl Serialize) -> Result<(), String> {
     })
 }
 
-/// Walks through a value, and stops at the first number that is not finite.
+/// Visits a value, and stops at the first number that is not finite.
 struct Walk<'w> {
-    /// The way to where it is.
+    /// The path to the number.
     path: &'w mut Vec<String>,
 }
 
-/// What it has stopped at.
+/// The message about the number.
 #[derive(Debug)]
 struct Found(String);
 
@@ -42,12 +42,12 @@ impl serde::ser::Error for Found {
     }
 }
 
-/// What stands in a list or a table.
+/// The content of a list or a table.
 struct Inside<'w> {
     path: &'w mut Vec<String>,
     position: usize,
     key: String,
-    /// What it stands under by itself: the name of a variant.
+    /// The name of the variant that contains it.
     outer: bool,
 }
 
@@ -217,7 +217,7 @@ impl SerializeMap for Inside<'_> {
     type Error = Found;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Found> {
-        // A key that is no text was refused before, when the value was written.
+        // A key that is not a text was refused before, when the value was written.
         self.key = key.serialize(Key).unwrap_or_default();
         Ok(())
     }
@@ -233,7 +233,7 @@ impl SerializeMap for Inside<'_> {
     }
 }
 
-/// A key as it is written.
+/// A key in its written form.
 struct Key;
 
 macro_rules! shown {
@@ -244,7 +244,7 @@ macro_rules! shown {
 
 macro_rules! no_key {
     ($($name:ident($($argument:ty),*) -> $answer:ty),+ $(,)?) => {
-        $(fn $name(self, $(_: $argument),*) -> Result<$answer, Found> { Err(Found("it is no key".into())) })+
+        $(fn $name(self, $(_: $argument),*) -> Result<$answer, Found> { Err(Found("it is not a key".into())) })+
     };
 }
 
@@ -302,7 +302,7 @@ impl Serializer for Key {
         _: &'static str,
         _: &T,
     ) -> Result<String, Found> {
-        Err(Found("it is no key".into()))
+        Err(Found("it is not a key".into()))
     }
 }
 

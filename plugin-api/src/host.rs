@@ -1,7 +1,6 @@
-//! The other side of the boundary, for whoever runs plugins: a description made safe.
+//! Host side of the boundary: validates a description, and gives the runner safe functions.
 //!
-//! [`Plugin::attach`] is the one function that has to trust a pointer. Everything that it gives out
-//! keeps the library loaded.
+//! [`Plugin::attach`] is the one function that must trust a pointer. All its results keep the library loaded.
 
 mod answer;
 mod description;

@@ -1,4 +1,4 @@
-//! Whether a text is JSON that a runner takes, and what is wrong with it otherwise.
+//! JSON check: decides whether a text is JSON that a runner accepts, or returns the error.
 
 mod mistake;
 
@@ -8,19 +8,19 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 pub use mistake::{FULL, ReadError};
 
-/// How deep values may nest.
+/// Maximum nesting of values.
 pub const MAX_DEPTH: usize = 120;
 
 /// Whether `text` is exactly one JSON value, nested no deeper than [`MAX_DEPTH`].
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// The error, and its position.
 pub fn check(text: &[u8]) -> Result<(), ReadError> {
     let Err(error) = look(text) else { return Ok(()) };
     if !error.to_string().starts_with("number out of range") {
         return Err(ReadError::new(&error, text));
     }
-    // JSON knows numbers that are too large for a double, and they are handed on as they are written.
+    // JSON allows numbers that are too large for a double, and they are passed on unchanged.
     serde_json::from_slice::<IgnoredAny>(text).map_err(|error| ReadError::new(&error, text))?;
     if depth(text) > MAX_DEPTH {
         return Err(ReadError { message: too_deep(), line: 1, column: 1 });
@@ -34,7 +34,7 @@ fn look(text: &[u8]) -> serde_json::Result<()> {
     deserializer.end()
 }
 
-/// How deep the values of a JSON text nest.
+/// The nesting of a JSON text.
 fn depth(text: &[u8]) -> usize {
     let (mut depth, mut deepest, mut quoted, mut escaped) = (0_usize, 0, false, false);
     for byte in text {
@@ -56,7 +56,7 @@ fn depth(text: &[u8]) -> usize {
 /// One level deeper than `depth`.
 ///
 /// # Errors
-/// Where that is too deep.
+/// The nesting exceeds the limit.
 pub fn deeper<E: serde::de::Error>(depth: usize) -> Result<usize, E> {
     if depth == MAX_DEPTH { Err(E::custom(too_deep())) } else { Ok(depth + 1) }
 }
@@ -136,7 +136,7 @@ mod tests {
         }
         for text in [&b"\xff"[..], b"a\0\0b", b"\xe9t\xe9"] {
             let told = check(text).unwrap_err().to_string();
-            assert!(told.contains("is no JSON value"), "{told}");
+            assert!(told.contains("is not a JSON value"), "{told}");
         }
     }
 

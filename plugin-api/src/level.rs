@@ -1,4 +1,4 @@
-//! How important a line of the log is.
+//! `Level`: the severity of a log line.
 
 use crate::abi;
 
@@ -23,7 +23,7 @@ impl Level {
         }
     }
 
-    /// Out-of-range numbers count as the nearest level.
+    /// Numbers out of range become the nearest level.
     pub(crate) fn from_abi(level: i32) -> Self {
         match level {
             ..=abi::TIDEGATE_LOG_ERROR => Self::Error,

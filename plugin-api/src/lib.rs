@@ -1,8 +1,8 @@
-//! Tidegate's steps: what a step is, and how to write one as a native plugin.
+//! `tidegate-plugin`: the interface of steps, and the means to write one as a native plugin.
 //!
-//! A step takes one [`Job`] at a time and hands on what it makes of it. Payloads are JSON texts (UTF-8).
-//! A native plugin implements [`PluginStep`], and [`export_plugin!`] makes a shared library of it that any
-//! Tidegate with the same version of the [interface](abi) can load, whatever compiler either was built with.
+//! A step receives one [`Job`] at a time and returns its outputs. Payloads are JSON texts (UTF-8). A native
+//! plugin implements [`PluginStep`], and [`export_plugin!`] makes a shared library of it. Any Tidegate with
+//! the same version of the [interface](abi) can load it, built with any compilers.
 //!
 //! # Writing a plugin
 //!
@@ -30,7 +30,7 @@
 //!     rate: f64,
 //! }
 //!
-//! /// What `config = { … }` of a step may say; `tidegate check` tells what it may not.
+//! /// The keys of `config = { … }` of a step; `tidegate check` reports invalid ones.
 //! #[derive(Deserialize, JsonSchema)]
 //! #[serde(deny_unknown_fields)]
 //! struct Config {
@@ -78,53 +78,53 @@
 //! # Ok::<(), Failure>(())
 //! ```
 //!
-//! Put the library (`cargo build --release`) into the folder that `[runner] plugins` names, and write
-//! `run = "plugin:CRATE/convert"`; where a plugin offers one step, `plugin:CRATE` will do. A gate and a monitor
-//! may run one too: it is given what they give a script, and pushes one answer.
+//! Copy the library (`cargo build --release`) to the folder of `[runner] plugins`, and write `run =
+//! "plugin:CRATE/convert"`. If a plugin has only one step, `plugin:CRATE` suffices. A gate and a monitor may
+//! run one too: it receives the input of their scripts, and pushes one answer.
 //!
-//! # What to know
+//! # Rules
 //!
-//! - **Threads.** An instance is created, used and dropped on one thread; there is an instance for each
-//!   of the runner's threads. A [`Context`] may be cloned and handed to threads of the plugin. Threads
-//!   must have ended when the instance is dropped: one that still holds a context is detected, warned of,
-//!   and keeps the library loaded until the runner ends; one that holds none is not detected, and runs
-//!   into nothing when the library is closed.
-//! - **Time.** A step's `timeout` cannot end code inside the runner's process. An attempt that comes
-//!   back late has failed; one that loops or waits asks [`Context::stopping`] now and then. With
-//!   `isolate = "process"` the step runs in a process of its own, which is killed.
-//! - **Config.** It is that of the whole step; all of its plugins are given it. `tidegate check` holds it against
-//!   [`PluginStep::schema`]; `create` is called with what passed. A `type Config = ()` cannot be read from `{}`: use
-//!   an empty struct.
-//! - **Setting up.** [`PluginStep::create`] is called on each thread before its first job, and again after a panic.
-//!   If it fails where it never succeeded, the step stops. If it answers [`Failure::retry`],
-//!   [`Failure::retry_in`] or [`Failure::gate_closed`], or succeeded before, the step waits and tries again, and no
-//!   job is at fault.
-//! - **Jobs.** [`Job::parse`] reads all of a payload; [`Job::field`] reads one field of it, in a fraction of
-//!   the time. Reading all of it into a [`Value`] is about as fast as a script.
-//! - **Failures.** A job that cannot be read is not tried again. A retry policy knows [`Failure::because`]:
+//! - **Threads.** An instance is created, used and dropped on one thread; each of the runner's threads has an
+//!   instance. A [`Context`] may be cloned and passed to threads of the plugin. Threads must have ended when
+//!   the instance is dropped. One that still holds a context is detected: it causes a warning, and keeps the
+//!   library loaded until the runner ends. One that holds none is not detected, and crashes when the library
+//!   is closed.
+//! - **Time.** A step's `timeout` cannot end code inside the runner's process. An attempt that returns late
+//!   has failed; one that loops or waits should check [`Context::stopping`] regularly. With `isolate =
+//!   "process"` the step runs in a process of its own, which is killed.
+//! - **Config.** It belongs to the whole step; all of its plugins receive it. `tidegate check` validates it
+//!   against [`PluginStep::schema`]; `create` receives a valid one. A `type Config = ()` cannot be read from
+//!   `{}`: use an empty struct.
+//! - **Setup.** [`PluginStep::create`] is called on each thread before its first job, and again after a
+//!   panic. If it fails and never succeeded, the step stops. If it returns [`Failure::retry`],
+//!   [`Failure::retry_in`] or [`Failure::gate_closed`], or succeeded before, the step waits and retries, and
+//!   no job is at fault.
+//! - **Jobs.** [`Job::parse`] reads the whole payload; [`Job::field`] reads one field of it, in a fraction of
+//!   the time. Reading the whole payload into a [`Value`] is about as fast as a script.
+//! - **Failures.** An unreadable job is not retried. A retry policy matches [`Failure::because`]:
 //!   [`Cause::Connection`], [`Cause::Http`], [`Cause::Timeout`] and [`Cause::Exit`].
-//! - **Memory.** All outputs of a job come to `limits.memory` at most: [`Outlet::push`] refuses more, and the attempt
-//!   fails.
-//! - **Pieces.** Where processors before this one made several jobs of one, [`Job::piece`] tells them apart, and each
-//!   has its own [`Job::hash`].
+//! - **Memory.** The outputs of a job are limited to `limits.memory` together: [`Outlet::push`] refuses more,
+//!   and the attempt fails.
+//! - **Pieces.** If earlier processors made several jobs from one, [`Job::piece`] distinguishes them, and
+//!   each has its own [`Job::hash`].
 //! - **Panics** are failed attempts, with message and place. The instance is dropped and a new one is
 //!   created. `panic = "abort"` is refused at compile time.
-//! - **Effects.** A step that sends, writes or pays says so with [`PluginStep::EFFECTS`], which costs a record of
-//!   each attempt on disk, and hands
-//!   [`Job::hash`] to the other side, where it makes repeated attempts recognizable.
-//! - **Handing on.** An attempt that ends with [`Failure::pending`] leaves the job to an outside system. A
-//!   monitor asks what became of it, or the other side says so by itself: it is given [`Context::token`] then.
+//! - **Effects.** A step that sends, writes or pays declares it with [`PluginStep::EFFECTS`], which costs a
+//!   record of each attempt on disk. It passes [`Job::hash`] to the external system, where it identifies
+//!   repeated attempts.
+//! - **Pending jobs.** An attempt that ends with [`Failure::pending`] leaves the job to an external system. A
+//!   monitor asks for its outcome, or the external system sends it with [`Context::token`].
 //!
 //! # Features
 //!
 //! `json` (on): [`PluginStep`], [`export_plugin!`] and [`testing`], with serde and `serde_json`. `schema`:
-//! `schema_of`, with schemars. Without any, the crate is the [ABI](abi), and depends on nothing. What else is
-//! in it is for the runner, and changes with it.
+//! `schema_of`, with schemars. Without any, the crate is the [ABI](abi), and has no dependency. All other
+//! items are for the runner, and change with it.
 
 pub mod abi;
 
 #[cfg(feature = "json")]
-#[expect(unsafe_code, reason = "reads what comes across the boundary")]
+#[expect(unsafe_code, reason = "reads data from across the boundary")]
 mod borrowed;
 
 mod failure;
@@ -197,6 +197,6 @@ pub use outlet::Outlet;
 pub use plugin_step::PluginStep;
 #[cfg(feature = "schema")]
 pub use plugin_step::schema_of;
-/// Any JSON value, for steps that do not know what their jobs look like.
+/// Any JSON value, for steps without a fixed type of jobs.
 #[cfg(feature = "json")]
 pub use serde_json::Value;

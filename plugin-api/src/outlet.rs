@@ -1,21 +1,21 @@
-//! Where a plugin's step puts its outputs.
+//! `Outlet`: receives the outputs of a plugin's step.
 
 use crate::abi::{TIDEGATE_OK, TidegateAnswer, TidegateBytes};
 use crate::{Failure, FailureKind, borrowed, finite};
 
-/// Takes the outputs of one attempt. They are delivered together when the attempt succeeds, and dropped
+/// Receives the outputs of one attempt. They are delivered together when the attempt succeeds, and dropped
 /// when it fails.
 #[derive(Debug)]
 pub struct Outlet<'a> {
     answer: TidegateAnswer,
     bindings: &'a [String],
-    /// Where values are written before they are pushed; kept from job to job.
+    /// The buffer for values before they are pushed; reused for each job.
     scratch: &'a mut Vec<u8>,
 }
 
 impl<'a> Outlet<'a> {
     /// # Safety
-    /// `answer` is as the ABI says, and is not used past the call that it belongs to.
+    /// `answer` fulfils the ABI, and is not used after the call that it belongs to.
     pub(crate) unsafe fn new(
         answer: *const TidegateAnswer,
         bindings: &'a [String],
@@ -26,10 +26,10 @@ impl<'a> Outlet<'a> {
         Self { answer, bindings, scratch }
     }
 
-    /// Adds an output, a JSON text, to the one output of the step. A step without `to` drops it.
+    /// Adds an output, a JSON text, to the only output of the step. A step without `to` drops it.
     ///
     /// # Errors
-    /// Where the step has several outputs, or where all outputs of the job exceed `limits.memory`.
+    /// The step has several outputs, or the outputs of the job together exceed `limits.memory`.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), Failure> {
         match self.bindings.len() {
             0 => Ok(()),
@@ -45,7 +45,7 @@ impl<'a> Outlet<'a> {
     /// Adds an output, a JSON text, to the output called `binding`.
     ///
     /// # Errors
-    /// Where the step has no output of this name.
+    /// The step has no output of this name.
     pub fn push_to(&mut self, binding: &str, payload: &[u8]) -> Result<(), Failure> {
         match self.bindings.iter().position(|name| name == binding) {
             Some(position) => self.push_at(position, payload),
@@ -53,11 +53,11 @@ impl<'a> Outlet<'a> {
         }
     }
 
-    /// Adds `value` as JSON to the one output of the step.
+    /// Adds `value` as JSON to the only output of the step.
     ///
     /// # Errors
-    /// As [`Self::push`], and where it cannot be written as JSON: `NaN` and the infinite numbers have no form
-    /// there, and the failure names their field.
+    /// As [`Self::push`], and if it has no JSON form: `NaN` and the infinite numbers have none, and the
+    /// failure names their field.
     pub fn give(&mut self, value: &impl serde::Serialize) -> Result<(), Failure> {
         self.written(value, Self::push)
     }
@@ -65,7 +65,7 @@ impl<'a> Outlet<'a> {
     /// Adds `value` as JSON to the output called `binding`.
     ///
     /// # Errors
-    /// As [`Self::push_to`], and where it cannot be written as JSON.
+    /// As [`Self::push_to`], and if it has no JSON form.
     pub fn give_to(&mut self, binding: &str, value: &impl serde::Serialize) -> Result<(), Failure> {
         self.written(value, |outlet, payload| outlet.push_to(binding, payload))
     }
@@ -78,10 +78,10 @@ impl<'a> Outlet<'a> {
         let mut payload = std::mem::take(self.scratch);
         payload.clear();
         let written = serde_json::to_writer(&mut payload, value).map_err(|error| error.to_string());
-        // What JSON has no form for is written as `null`.
+        // A number without a JSON form is written as `null`.
         let nulls = payload.windows(4).any(|bytes| bytes == b"null");
         let written = written.and_then(|()| if nulls { finite::check(value) } else { Ok(()) });
-        let no_json = |why| Failure::new(FailureKind::Output, format!("the output is no JSON: {why}"));
+        let no_json = |why| Failure::new(FailureKind::Output, format!("the output is not JSON: {why}"));
         let written = written.map_err(no_json);
         let pushed = written.and_then(|()| push(self, &payload));
         *self.scratch = payload;
@@ -100,6 +100,6 @@ impl<'a> Outlet<'a> {
         if status == TIDEGATE_OK {
             return Ok(());
         }
-        Err(Failure::new(FailureKind::Output, "the runner does not take the output"))
+        Err(Failure::new(FailureKind::Output, "the runner refuses the output"))
     }
 }

@@ -1,25 +1,25 @@
-//! Where a step puts what it makes: one list of payloads a binding.
+//! `Outputs`: the outputs of a step, as one list of payloads per binding.
 
 use crate::Payloads;
 
-/// The outputs of one or more jobs, by binding. A step with one output has one binding, and its
-/// name does not matter.
+/// The outputs of one or more jobs, by binding. A step with one output has one binding, and its name does not
+/// matter.
 #[derive(Debug, Default)]
 pub struct Outputs {
     bindings: Vec<(Box<str>, Payloads)>,
     delayed: Delayed,
 }
 
-/// Outputs that wait until they are due, in the order in which they were given. Takes no memory while
-/// there are none.
+/// Outputs that wait until they are due, in the order in which they were given. Takes no memory while it is
+/// empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delayed {
-    /// For each payload its binding and when it is due, in milliseconds since 1970.
+    /// The binding and the due time of each payload, in milliseconds since 1970.
     places: Vec<(usize, i64)>,
     payloads: Payloads,
 }
 
-/// A point to go back to, so that an attempt that fails half-way leaves no output behind.
+/// A point to return to, so that a failed attempt leaves no output.
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoint {
     lengths: Vec<usize>,
@@ -27,7 +27,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// How many payloads each binding had.
+    /// Number of payloads of each binding.
     #[must_use]
     pub fn lengths(&self) -> &[usize] {
         &self.lengths
@@ -42,7 +42,7 @@ impl Outputs {
         Self { bindings, delayed: Delayed::default() }
     }
 
-    /// How many bindings there are.
+    /// Number of bindings.
     #[must_use]
     pub fn bindings(&self) -> usize {
         self.bindings.len()
@@ -59,7 +59,7 @@ impl Outputs {
         self.bindings.iter().position(|(binding, _)| **binding == *name)
     }
 
-    /// What stands at the binding at `position` so far.
+    /// The payloads of the binding at `position` so far.
     #[must_use]
     pub fn get(&self, position: usize) -> Option<&Payloads> {
         self.bindings.get(position).map(|(_, payloads)| payloads)
@@ -70,19 +70,19 @@ impl Outputs {
         self.bindings.get_mut(position).map(|(_, payloads)| payloads)
     }
 
-    /// What waits until it is due.
+    /// The outputs that wait until they are due.
     #[must_use]
     pub fn delayed(&self) -> &Delayed {
         &self.delayed
     }
 
-    /// Where to push what waits until it is due.
+    /// The list for outputs that wait until they are due.
     pub fn delayed_mut(&mut self) -> &mut Delayed {
         &mut self.delayed
     }
 
-    /// Appends what is delayed in `other`, each to the binding that has the same name here. What has
-    /// no such binding is left out.
+    /// Appends the delayed outputs of `other`, each to the binding of the same name. Outputs without such a
+    /// binding are left out.
     pub fn append_delayed(&mut self, other: &Outputs) {
         for (position, due_ms, payload) in other.delayed.iter() {
             let name = other.bindings.get(position).map(|(name, _)| &**name);
@@ -92,13 +92,13 @@ impl Outputs {
         }
     }
 
-    /// How many payloads all bindings hold together, without those that are delayed.
+    /// Number of payloads of all bindings, without delayed ones.
     #[must_use]
     pub fn total(&self) -> usize {
         self.bindings.iter().map(|(_, payloads)| payloads.len()).sum()
     }
 
-    /// Remembers how much there is now, reusing `checkpoint`'s memory.
+    /// Records the present lengths, reusing `checkpoint`'s memory.
     pub fn mark(&self, checkpoint: &mut Checkpoint) {
         checkpoint.lengths.clear();
         checkpoint.lengths.extend(self.bindings.iter().map(|(_, payloads)| payloads.len()));
@@ -119,14 +119,14 @@ impl Outputs {
         self.delayed.truncate(0);
     }
 
-    /// Takes out all payloads, in the order of the bindings. What is delayed is lost, so that it has to
-    /// be taken first (see [`Self::into_parts`]).
+    /// Removes and returns all payloads, in the order of the bindings. Delayed outputs are lost, and must be
+    /// taken first (see [`Self::into_parts`]).
     #[must_use]
     pub fn into_payloads(self) -> Vec<Payloads> {
         self.into_parts().0
     }
 
-    /// Takes out all payloads, in the order of the bindings, and what is delayed.
+    /// Removes and returns all payloads, in the order of the bindings, and the delayed ones.
     #[must_use]
     pub fn into_parts(self) -> (Vec<Payloads>, Delayed) {
         (self.bindings.into_iter().map(|(_, payloads)| payloads).collect(), self.delayed)
@@ -134,7 +134,7 @@ impl Outputs {
 }
 
 impl Delayed {
-    /// How many payloads there are.
+    /// Number of payloads.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
@@ -151,8 +151,7 @@ impl Delayed {
         &self.payloads
     }
 
-    /// Each payload with the position of its binding before it, and when it is due, in milliseconds
-    /// since 1970.
+    /// Each payload after the position of its binding, and its due time in milliseconds since 1970.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (usize, i64, &[u8])> {
         self.places
             .iter()
@@ -160,17 +159,17 @@ impl Delayed {
             .map(|(&(position, due_ms), payload)| (position, due_ms, payload))
     }
 
-    /// Adds a payload that goes to the binding at `position` when it is due.
+    /// Adds a payload for the binding at `position`, due at `due_ms`.
     pub fn push(&mut self, position: usize, due_ms: i64, payload: &[u8]) {
         self.payloads.push(payload);
         self.places.push((position, due_ms));
     }
 
-    /// As [`Self::push`], with a payload that `write` puts at the end of the buffer. If it fails, nothing
-    /// of it stays.
+    /// As [`Self::push`], with a payload that `write` appends to the buffer. If it fails, no part of it
+    /// stays.
     ///
     /// # Errors
-    /// What `write` answers.
+    /// The error of `write`.
     pub fn push_with<E>(
         &mut self,
         position: usize,

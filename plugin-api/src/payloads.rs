@@ -1,10 +1,10 @@
-//! Many payloads in one buffer: no allocation a job, and one piece to hand between threads.
+//! `Payloads`: many payloads in one buffer, without an allocation per job, and cheap to move between threads.
 
 /// The payloads of several jobs, back to back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Payloads {
     bytes: Vec<u8>,
-    /// Where each payload ends in `bytes`; ascending.
+    /// The end of each payload in `bytes`; ascending.
     ends: Vec<usize>,
 }
 
@@ -19,7 +19,7 @@ impl Payloads {
         Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(jobs) }
     }
 
-    /// How many payloads there are.
+    /// Number of payloads.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -36,7 +36,7 @@ impl Payloads {
         self.bytes.len()
     }
 
-    /// All payloads back to back; [`Self::lengths`] says where each one stops.
+    /// All payloads back to back; [`Self::lengths`] has the length of each.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -88,11 +88,10 @@ impl Payloads {
         self.ends.push(self.bytes.len());
     }
 
-    /// Appends one payload that `write` puts at the end of the buffer. If it fails, nothing of it
-    /// stays.
+    /// Appends one payload that `write` appends to the buffer. If it fails, no part of it stays.
     ///
     /// # Errors
-    /// What `write` answers.
+    /// The error of `write`.
     pub fn push_with<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
         let start = self.bytes.len();
         match write(&mut self.bytes) {

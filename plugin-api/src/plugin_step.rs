@@ -1,53 +1,53 @@
-//! The trait that a plugin in Rust implements.
+//! `PluginStep`: the trait that a plugin in Rust implements.
 
 use serde::de::DeserializeOwned;
 
 use crate::{Context, Failure, Job, Outlet};
 
-/// A step that a plugin offers under a name; [`export_plugin!`](crate::export_plugin) makes a plugin of
-/// one or several.
+/// A step of a plugin, with its name; [`export_plugin!`](crate::export_plugin) makes a plugin of one or
+/// several.
 ///
-/// An instance lives on one thread and sees its jobs one after another; the runner makes one for each
-/// of its threads. It must not rely on state between jobs for its results: after a crash a fresh
-/// instance sees the same job again. A panic is a failed attempt, after which the instance is dropped
-/// and a new one is created.
+/// An instance lives on one thread and receives its jobs one after another; the runner creates one for each
+/// of its threads. Its results must not depend on state between jobs: after a crash a fresh instance receives
+/// the same job again. A panic is a failed attempt, after which the instance is dropped and a new one is
+/// created.
 pub trait PluginStep: Sized + 'static {
     /// The name in `run = "plugin:PLUGIN/NAME"`; letters, digits, `-` and `_`.
     const NAME: &'static str;
 
-    /// A line for people, shown by `tidegate plugin inspect`.
+    /// One line for people, shown by `tidegate plugin inspect`.
     const DESCRIPTION: &'static str = "";
 
-    /// Whether attempts can be seen from outside: it sends, writes, or pays. A step with effects is
-    /// tried again under other rules, and should carry [`Job::hash`] to whatever it talks to.
+    /// Whether attempts have external effects: they send, write, or pay. Such a step has other rules for
+    /// retries, and should pass [`Job::hash`] to the external system.
     const EFFECTS: bool = false;
 
-    /// What `config = { … }` of the step is read into: a struct. Where there is nothing to set, an empty one
-    /// with `#[serde(deny_unknown_fields)]`; `()` cannot be read from an empty table.
+    /// The type of `config = { … }` of the step: a struct. Without settings, an empty one with
+    /// `#[serde(deny_unknown_fields)]`; `()` cannot be read from an empty table.
     type Config: DeserializeOwned;
 
-    /// The JSON Schema of the config, which `tidegate check` holds a configuration against. With the
-    /// feature `schema` and `#[derive(JsonSchema)]`, `tidegate_plugin::schema_of::<Self::Config>()`.
-    /// Without one any config passes the check, and is read when the step is created.
+    /// The JSON Schema of the config, against which `tidegate check` validates a configuration. With the
+    /// feature `schema` and `#[derive(JsonSchema)]`, `tidegate_plugin::schema_of::<Self::Config>()`. Without
+    /// a schema any config passes the check, and is read when the step is created.
     #[must_use]
     fn schema() -> Option<String> {
         None
     }
 
-    /// Makes an instance: on each thread before its first job, and again after a panic. The context may be
+    /// Creates an instance: on each thread before its first job, and again after a panic. The context may be
     /// kept.
     ///
     /// # Errors
-    /// Why it cannot. If no instance of the step was ever made in this run, the step stops. Otherwise, and where
-    /// it is [`Failure::retry`], [`Failure::retry_in`] or [`Failure::gate_closed`], the step waits, and it is tried
-    /// again; no job fails of it.
+    /// The failure of the setup. If no instance of the step was ever created in this run, the step stops.
+    /// Otherwise, and on [`Failure::retry`], [`Failure::retry_in`] or [`Failure::gate_closed`], the step
+    /// waits and retries; no job fails.
     fn create(config: Self::Config, context: &Context) -> Result<Self, Failure>;
 
     /// Runs one attempt. Outputs that were pushed before a failure are dropped.
     ///
     /// # Errors
-    /// A [`Failure`] says why there is no output: [`Failure::failed`], [`Failure::retry`],
-    /// [`Failure::retry_in`], [`Failure::reject`], [`Failure::gate_closed`] or [`Failure::pending`].
+    /// A [`Failure`] with the reason: [`Failure::failed`], [`Failure::retry`], [`Failure::retry_in`],
+    /// [`Failure::reject`], [`Failure::gate_closed`] or [`Failure::pending`].
     fn process(&mut self, job: &Job<'_>, outlet: &mut Outlet<'_>) -> Result<(), Failure>;
 }
 

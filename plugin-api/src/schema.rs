@@ -1,9 +1,14 @@
-//! Holds a `config` against the JSON Schema that a plugin says: what passes here, `create` can read.
+//! Schema check: validates a `config` against the JSON Schema of a plugin, so that `create` can read every
+//! accepted one.
 //!
-//! It knows what schemars writes and people commonly use: types and the formats of integers, `enum` and
-//! `const`, bounds of numbers, texts and lists, `pattern`, `properties`, `required`, `additionalProperties`,
-//! `items`, `prefixItems`, `allOf`, `anyOf`, `oneOf`, and `$ref` within the schema. What else a schema may say
-//! holds nothing back here, nor does a `pattern` that looks ahead or back.
+//! It supports the keywords that schemars writes and people commonly use:
+//!
+//! - types and the formats of integers, `enum` and `const`;
+//! - bounds of numbers, texts and lists, and `pattern`;
+//! - `properties`, `required`, `additionalProperties`, `items` and `prefixItems`;
+//! - `allOf`, `anyOf`, `oneOf`, and `$ref` within the schema.
+//!
+//! Other keywords have no effect here, nor does a `pattern` with look-around.
 
 use regex_lite::Regex;
 use serde_json::{Map, Number, Value};
@@ -14,38 +19,38 @@ mod keys;
 
 pub use keys::{Key, keys, takes};
 
-/// One thing that is wrong with a config.
+/// One error in a config.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mistake {
-    /// The way to it: keys, and positions in lists.
+    /// The path to it: keys, and positions in lists.
     pub path: Vec<String>,
-    /// The last part of the path is a key that should not be there, not a value.
+    /// The last part of the path is an unexpected key, not a value.
     pub at_key: bool,
     pub message: String,
-    /// What was written, and what might have been meant.
+    /// The written word, and the candidates for its meaning.
     pub typed: Option<(String, Vec<String>)>,
-    /// What to do, where nothing of that is near.
+    /// The fix, if no candidate is near.
     pub help: Option<String>,
 }
 
-/// Reads the schema that a plugin says.
+/// Parses the schema of a plugin.
 ///
 /// # Errors
-/// Why it is none, as a sentence fragment.
+/// Why it is invalid, as a sentence fragment.
 pub fn read(text: &str) -> Result<Value, String> {
-    let schema = serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))?;
+    let schema = serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
     match fault(&schema, &schema) {
         Some(fault) => Err(fault),
         None => Ok(schema),
     }
 }
 
-/// What makes it no schema.
+/// The error of an invalid schema.
 fn fault(root: &Value, schema: &Value) -> Option<String> {
     let rules = match schema {
         Value::Bool(_) => return None,
         Value::Object(rules) => rules,
-        other => return Some(format!("should be a table of rules, but is {}", in_words(name(other)))),
+        other => return Some(format!("must be a table of rules, but is {}", in_words(name(other)))),
     };
     if let Some(Value::String(reference)) = rules.get("$ref")
         && reference.starts_with('#')
@@ -64,7 +69,7 @@ fn fault(root: &Value, schema: &Value) -> Option<String> {
     inner.find_map(|schema| fault(root, schema))
 }
 
-/// What a reference within the schema means: a JSON pointer in a fragment of a URI.
+/// The target of a reference within the schema: a JSON pointer in a fragment of a URI.
 fn resolve<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
     let mut pointer = Vec::new();
     let mut bytes = reference.strip_prefix('#')?.bytes();
@@ -80,7 +85,7 @@ fn resolve<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
     root.pointer(&String::from_utf8(pointer).ok()?)
 }
 
-/// All that is wrong with `config`.
+/// All errors of `config`.
 #[must_use]
 pub fn mistakes(schema: &Value, config: &Value) -> Vec<Mistake> {
     let mut checker = Checker { root: schema, path: Vec::new(), found: Vec::new(), depth: 0 };
@@ -88,7 +93,7 @@ pub fn mistakes(schema: &Value, config: &Value) -> Vec<Mistake> {
     checker.found
 }
 
-/// Schemas that refer to each other in a circle end here.
+/// Circular references of schemas end here.
 const DEPTH_MAX: usize = 64;
 
 struct Checker<'s> {
@@ -105,7 +110,7 @@ impl<'s> Checker<'s> {
         }
         self.depth += 1;
         match schema {
-            Value::Bool(false) => self.report("nothing may stand here".into()),
+            Value::Bool(false) => self.report("no value is allowed here".into()),
             Value::Object(rules) => self.check_rules(rules, value),
             _ => {}
         }
@@ -154,7 +159,8 @@ impl<'s> Checker<'s> {
         };
         let fits = types.iter().any(|kind| match (*kind, value) {
             ("integer", Value::Number(number)) => {
-                // A whole number that is written as a float is one to JSON Schema, and to no code that reads it.
+                // A whole number that is written as a float is an integer for JSON Schema, and for no code
+                // that reads it.
                 number.is_i64() || number.is_u64()
             }
             (kind, value) => kind == name(value),
@@ -166,7 +172,7 @@ impl<'s> Checker<'s> {
             let whole =
                 value.as_f64().filter(|float| wanted.contains(&in_words("integer")) && float.fract() == 0.0);
             let help = whole.map(|float| format!("write `{float}`"));
-            self.report_with(format!("should be {}, but is {found}", wanted.join(" or ")), help);
+            self.report_with(format!("must be {}, but is {found}", wanted.join(" or ")), help);
         }
         fits
     }
@@ -175,7 +181,7 @@ impl<'s> Checker<'s> {
         if let Some(constant) = rules.get("const")
             && constant != value
         {
-            self.report(format!("should be `{constant}`"));
+            self.report(format!("must be `{constant}`"));
         }
         if let Some(Value::Array(choices)) = rules.get("enum")
             && !choices.contains(value)
@@ -183,7 +189,7 @@ impl<'s> Checker<'s> {
             let words: Vec<String> = choices.iter().map(plain).collect();
             let help = format!("use {}", listed(words.iter().map(String::as_str), "or"));
             // The value itself may be a secret.
-            self.report_with("is none of the words that may stand here".to_owned(), Some(help));
+            self.report_with("is not one of the allowed words".to_owned(), Some(help));
             if let Some(mistake) = self.found.last_mut() {
                 mistake.typed = Some((plain(value), words));
             }
@@ -195,26 +201,26 @@ impl<'s> Checker<'s> {
         if let Some(least) = bound("minimum")
             && number < least
         {
-            self.report(format!("should be {least} or more"));
+            self.report(format!("must be {least} or more"));
         }
         if let Some(most) = bound("maximum")
             && number > most
         {
-            self.report(format!("should be {most} or less"));
+            self.report(format!("must be {most} or less"));
         }
         if let Some(least) = bound("exclusiveMinimum")
             && number <= least
         {
-            self.report(format!("should be more than {least}"));
+            self.report(format!("must be more than {least}"));
         }
         if let Some(most) = bound("exclusiveMaximum")
             && number >= most
         {
-            self.report(format!("should be less than {most}"));
+            self.report(format!("must be less than {most}"));
         }
     }
 
-    /// The number has to fit the integer that it is read into.
+    /// The number must fit the integer type that it is read into.
     fn check_format(&mut self, rules: &Map<String, Value>, number: &Number) {
         let (least, most): (i128, i128) = match rules.get("format").and_then(Value::as_str) {
             Some("int8") => (i8::MIN.into(), i8::MAX.into()),
@@ -230,13 +236,13 @@ impl<'s> Checker<'s> {
         let Some(number) = number.as_i64().map(i128::from).or(number.as_u64().map(i128::from)) else {
             return;
         };
-        // Said already where the schema has bounds of its own.
+        // Already reported if the schema has bounds of its own.
         let said = |key: &str| rules.get(key).is_some_and(Value::is_number);
         if number < least && !said("minimum") {
-            self.report(format!("should be {least} or more"));
+            self.report(format!("must be {least} or more"));
         }
         if number > most && !said("maximum") {
-            self.report(format!("should be {most} or less"));
+            self.report(format!("must be {most} or less"));
         }
     }
 
@@ -270,12 +276,12 @@ impl<'s> Checker<'s> {
         if let Some(least) = bound(least)
             && (length as u64) < least
         {
-            self.report(format!("should have {least} {} or more", of(least)));
+            self.report(format!("must have {least} {} or more", of(least)));
         }
         if let Some(most) = bound(most)
             && length as u64 > most
         {
-            self.report(format!("should have {most} {} or fewer", of(most)));
+            self.report(format!("must have {most} {} or fewer", of(most)));
         }
     }
 
@@ -297,8 +303,8 @@ impl<'s> Checker<'s> {
                 }
                 (None, Some(Value::Bool(false))) => {
                     let help = match known_keys().next() {
-                        Some(_) => format!("it knows {}", listed(known_keys(), "and")),
-                        None => "there is nothing to set".to_owned(),
+                        Some(_) => format!("its keys are {}", listed(known_keys(), "and")),
+                        None => "it has no keys".to_owned(),
                     };
                     let message = format!("has an unknown key `{key}`");
                     let mut path = self.path.clone();
@@ -317,7 +323,7 @@ impl<'s> Checker<'s> {
         }
         for key in ["anyOf", "oneOf"] {
             let Some(Value::Array(schemas)) = rules.get(key) else { continue };
-            // Of those that do not fit, the one that comes nearest tells what is wrong.
+            // The errors of the alternative that matches best are reported.
             let tried = schemas.iter().map(|schema| {
                 let mut checker = Checker {
                     root: self.root,
@@ -351,7 +357,7 @@ impl<'s> Checker<'s> {
     }
 }
 
-/// As JSON Schema calls it.
+/// The name in JSON Schema.
 fn name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -363,7 +369,7 @@ fn name(value: &Value) -> &'static str {
     }
 }
 
-/// As people call it.
+/// The name in messages.
 fn in_words(kind: &str) -> &str {
     match kind {
         "boolean" => "`true` or `false`",
@@ -419,17 +425,17 @@ mod tests {
         assert_eq!(
             told(&schema, &wrong),
             [
-                "inner.deep: should be `1`",
-                "list: should have 3 elements or fewer",
-                "list.1: should be a whole number, but is a text",
-                "list.2: should be a whole number, but is 3.5",
-                "mode: is none of the words that may stand here (use `fast` or `slow`)",
-                "name: should have 2 characters or more",
-                "rat: has an unknown key `rat` (it knows `inner`, `list`, `mode`, `name` and `rate`)",
-                "rate: should be more than 0",
+                "inner.deep: must be `1`",
+                "list: must have 3 elements or fewer",
+                "list.1: must be a whole number, but is a text",
+                "list.2: must be a whole number, but is 3.5",
+                "mode: is not one of the allowed words (use `fast` or `slow`)",
+                "name: must have 2 characters or more",
+                "rat: has an unknown key `rat` (its keys are `inner`, `list`, `mode`, `name` and `rate`)",
+                "rate: must be more than 0",
             ]
         );
-        assert_eq!(told(&schema, &json!({"rate": "1"})), ["rate: should be a number, but is a text"]);
+        assert_eq!(told(&schema, &json!({"rate": "1"})), ["rate: must be a number, but is a text"]);
         assert_eq!(told(&schema, &json!({})), [": lacks `rate`"]);
     }
 
@@ -437,14 +443,14 @@ mod tests {
     fn of_several_forms_the_nearest_tells_what_is_wrong() {
         let schema = json!({"anyOf": [{"type": "null"}, {"type": "object", "properties": {"a": {"type": "integer"}}}]});
         assert_eq!(told(&schema, &json!(null)), Vec::<String>::new());
-        assert_eq!(told(&schema, &json!({"a": "x"})), ["a: should be a whole number, but is a text"]);
+        assert_eq!(told(&schema, &json!({"a": "x"})), ["a: must be a whole number, but is a text"]);
     }
 
     #[test]
     fn a_schema_that_goes_in_a_circle_ends() {
         let schema = json!({"$ref": "#"});
         assert_eq!(told(&schema, &json!(1)), Vec::<String>::new());
-        assert_eq!(told(&json!(false), &json!(1)), [": nothing may stand here"]);
+        assert_eq!(told(&json!(false), &json!(1)), [": no value is allowed here"]);
     }
 
     #[test]
@@ -458,16 +464,13 @@ mod tests {
         assert_eq!(
             told(&schema, &json!({"count": 5.0, "wide": 1e2, "rate": 5.0})),
             [
-                "count: should be a whole number, but is 5.0 (write `5`)",
-                "wide: should be a whole number, but is 100.0 (write `100`)"
+                "count: must be a whole number, but is 5.0 (write `5`)",
+                "wide: must be a whole number, but is 100.0 (write `100`)"
             ]
         );
-        assert_eq!(told(&schema, &json!({"count": 256})), ["count: should be 255 or less"]);
-        assert_eq!(told(&schema, &json!({"count": -1})), ["count: should be 0 or more"]);
-        assert_eq!(
-            told(&schema, &json!({"wide": u64::MAX})),
-            ["wide: should be 9223372036854775807 or less"]
-        );
+        assert_eq!(told(&schema, &json!({"count": 256})), ["count: must be 255 or less"]);
+        assert_eq!(told(&schema, &json!({"count": -1})), ["count: must be 0 or more"]);
+        assert_eq!(told(&schema, &json!({"wide": u64::MAX})), ["wide: must be 9223372036854775807 or less"]);
     }
 
     #[test]
@@ -475,8 +478,8 @@ mod tests {
         let pair = json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer", "format": "uint8"}],
             "minItems": 2, "maxItems": 2});
         assert_eq!(told(&pair, &json!(["b", 7])), [""; 0]);
-        assert_eq!(told(&pair, &json!(["b", 700])), ["1: should be 255 or less"]);
-        assert_eq!(told(&pair, &json!([1, 7])), ["0: should be a text, but is 1"]);
+        assert_eq!(told(&pair, &json!(["b", 700])), ["1: must be 255 or less"]);
+        assert_eq!(told(&pair, &json!([1, 7])), ["0: must be a text, but is 1"]);
         let code = json!({"type": "string", "pattern": "^[A-Z]{3}$"});
         assert_eq!(told(&code, &json!("EUR")), [""; 0]);
         assert_eq!(told(&code, &json!("!!")), [": does not match the pattern `^[A-Z]{3}$`"]);
@@ -490,11 +493,11 @@ mod tests {
             "a b": {"properties": {"next": {"$ref": "#/$defs/c~1d"}}}, "c/d": {"type": "boolean"},
         }});
         assert!(read(&schema.to_string()).is_ok());
-        assert_eq!(told(&schema, &json!({"next": 1})), ["next: should be `true` or `false`, but is 1"]);
+        assert_eq!(told(&schema, &json!({"next": 1})), ["next: must be `true` or `false`, but is 1"]);
         let refused = |schema: &str| read(schema).unwrap_err();
-        assert_eq!(refused("[1]"), "should be a table of rules, but is a list");
-        assert_eq!(refused(r#"{"items": [1]}"#), "should be a table of rules, but is a list");
+        assert_eq!(refused("[1]"), "must be a table of rules, but is a list");
+        assert_eq!(refused(r#"{"items": [1]}"#), "must be a table of rules, but is a list");
         assert_eq!(refused(r##"{"allOf": [{"$ref": "#/nope"}]}"##), "refers to `#/nope`, which is not in it");
-        assert!(refused("{nope").starts_with("is no JSON: "));
+        assert!(refused("{nope").starts_with("is not JSON: "));
     }
 }

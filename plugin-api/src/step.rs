@@ -1,10 +1,10 @@
-//! The one trait of a step, and the job it is given.
+//! `Step` and `Job`: the trait of a step, and its input.
 
 #[cfg(feature = "json")]
 use crate::field;
 use crate::{Failure, Outputs};
 
-/// One job, as one attempt of a step sees it.
+/// One job in one attempt of a step.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Job<'a> {
@@ -16,10 +16,10 @@ pub struct Job<'a> {
     pub attempt: u32,
     /// The time of the attempt, milliseconds since the Unix epoch.
     pub now_ms: i64,
-    /// The delivery hash: the same on every attempt and after every restart. Where processors before this
-    /// one made several pieces of the job, each piece has its own; the first one has that of the job.
+    /// The delivery hash: the same on every attempt and after every restart. If earlier processors made
+    /// several pieces of the job, each piece has its own; the first one has that of the job.
     pub hash: u128,
-    /// Which of these pieces it is, from 0.
+    /// The number of this piece, from 0.
     pub piece: u32,
 }
 
@@ -55,28 +55,27 @@ impl<'a> Job<'a> {
     /// The payload, read as a `T`.
     ///
     /// # Errors
-    /// [`FailureKind::Payload`](crate::FailureKind::Payload), which is not tried again, where it is not what a
-    /// `T` needs.
+    /// [`FailureKind::Payload`](crate::FailureKind::Payload), which is not retried, if it is not a `T`.
     pub fn parse<T: serde::Deserialize<'a>>(&self) -> Result<T, Failure> {
-        // Looking once whether it is UTF-8 is faster than doing so for each text in it.
+        // One UTF-8 check of the whole payload is faster than one per text.
         serde_json::from_str(std::str::from_utf8(self.payload)?).map_err(|error| {
-            Failure::new(crate::FailureKind::Payload, format!("the job is not what it should be: {error}"))
+            Failure::new(crate::FailureKind::Payload, format!("the job does not match its type: {error}"))
         })
     }
 
-    /// One field of the payload, read as a `T`, without reading the others: a fraction of the time that
-    /// [`Self::parse`] takes. For a `T` that may be absent (`Option`), an absent field is null; of a key
-    /// given twice the last one counts.
+    /// One field of the payload, read as a `T` without parsing the others: a fraction of the time of
+    /// [`Self::parse`]. For an optional `T` (`Option`), an absent field is null. The last value of a repeated
+    /// key counts.
     ///
     /// # Errors
-    /// [`FailureKind::Payload`](crate::FailureKind::Payload), which is not tried again, where the payload is no
-    /// object, or the field is not what a `T` needs.
+    /// [`FailureKind::Payload`](crate::FailureKind::Payload), which is not retried, if the payload is not an
+    /// object, or the field is not a `T`.
     pub fn field<T: serde::Deserialize<'a>>(&self, name: &str) -> Result<T, Failure> {
         let wrong = |why: String| Failure::new(crate::FailureKind::Payload, why);
-        let found = field::find(self.payload, name).map_err(|_| wrong("the job is no object".into()))?;
+        let found = field::find(self.payload, name).map_err(|_| wrong("the job is not an object".into()))?;
         match found {
             Some(value) => serde_json::from_slice(value)
-                .map_err(|error| wrong(format!("the job's `{name}` is not what it should be: {error}"))),
+                .map_err(|error| wrong(format!("the job's `{name}` does not match its type: {error}"))),
             None => {
                 serde_json::from_slice(b"null").map_err(|_| wrong(format!("the job has no field `{name}`")))
             }
@@ -86,13 +85,13 @@ impl<'a> Job<'a> {
 
 /// Turns one job into outputs.
 ///
-/// An instance lives on one thread and sees its jobs one after another. It must not rely on state
-/// between jobs for its results: after a crash a fresh instance sees the same job again.
+/// An instance lives on one thread and receives its jobs one after another. Its results must not depend on
+/// state between jobs: after a crash a fresh instance receives the same job again.
 pub trait Step {
-    /// Runs one attempt. Outputs pushed before a failure are dropped by the caller.
+    /// Runs one attempt. The caller drops outputs that were pushed before a failure.
     ///
     /// # Errors
-    /// A [`Failure`] says why there is no output, and whether the job is rejected for good.
+    /// A [`Failure`] with the reason, and whether the job is rejected permanently.
     fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure>;
 }
 
@@ -123,8 +122,8 @@ mod tests {
         assert_eq!(told(read.field::<u64>("no").unwrap_err()), "the job has no field `no`");
         assert_eq!(
             told(read.field::<u64>("id").unwrap_err()),
-            "the job's `id` is not what it should be: invalid type: string \"7\", expected u64 at line 1 column 3"
+            "the job's `id` does not match its type: invalid type: string \"7\", expected u64 at line 1 column 3"
         );
-        assert_eq!(told(job("[7]").field::<u64>("id").unwrap_err()), "the job is no object");
+        assert_eq!(told(job("[7]").field::<u64>("id").unwrap_err()), "the job is not an object");
     }
 }

@@ -1,8 +1,8 @@
-//! Runs a step inside a test, without the runner.
+//! `Harness`: runs a step in a test, without the runner.
 //!
-//! It goes through the functions of the ABI as the runner does, and looks with the runner's own code at configs,
-//! jobs and outputs: what is refused there is refused here. What it cannot show is what a runner does about it:
-//! other attempts, other threads, other processes.
+//! It calls the functions of the ABI as the runner does, and validates configs, jobs and outputs with the
+//! runner's own code. So it refuses all that the runner refuses. It does not cover the runner's reaction:
+//! retries, other threads, other processes.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -25,8 +25,8 @@ pub struct Harness<S> {
     _step: PhantomData<S>,
 }
 
-/// What a step in a test is given beside its config. Begins as what a configuration says that says nothing: one
-/// output, no `timeout` but 10 s, and 64 MiB for the outputs of a job.
+/// The settings of a step in a test, beside its config. The defaults are those of a configuration: one
+/// output, a `timeout` of 10 s, and 64 MiB for the outputs of a job.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Settings {
@@ -39,18 +39,18 @@ pub struct Settings {
 struct Seen {
     log: Mutex<Vec<(Level, String)>>,
     stop: AtomicBool,
-    /// When the attempt is over that runs.
+    /// The end of the running attempt.
     deadline: Mutex<Option<Instant>>,
 }
 
-/// What [`Context::token`](crate::Context::token) says of a job with this delivery hash in a [`Harness`]; of
-/// the first job that is run it is 1, of the second one 2.
+/// The token that [`Context::token`](crate::Context::token) returns for a job with this delivery hash in a
+/// [`Harness`]. The hash of the first job is 1, that of the second one 2.
 #[must_use]
 pub fn token(hash: u128) -> String {
     format!("{:032x}", !hash)
 }
 
-/// What the instance sees of the test.
+/// The instance's view of the test.
 struct Watcher(Arc<Seen>);
 
 impl Default for Settings {
@@ -65,19 +65,19 @@ impl Settings {
         Self::default()
     }
 
-    /// A step with `to = { … }`, with these names; none for a step without `to`.
+    /// A step with `to = { … }`, with these names; empty for a step without `to`.
     pub fn outputs(mut self, bindings: &[&str]) -> Self {
         self.bindings = bindings.iter().map(|&binding| binding.to_owned()).collect();
         self
     }
 
-    /// How long an attempt may take; `None` for as long as it takes.
+    /// Maximum time of an attempt; `None` for no limit.
     pub fn timeout(mut self, timeout: Option<Duration>) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// `limits.memory` in bytes: what the outputs of a job may come to.
+    /// `limits.memory` in bytes: the maximum of a job's outputs.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = bytes;
         self
@@ -88,7 +88,7 @@ impl<S: PluginStep> Harness<S> {
     /// A step with `to = "…"`; `config` is a JSON object.
     ///
     /// # Errors
-    /// Why the config does not fit the schema or cannot be read, or what [`PluginStep::create`] answers.
+    /// The config does not match the schema or cannot be read, or [`PluginStep::create`] failed.
     pub fn new(config: &str) -> Result<Self, Failure> {
         Self::with(Settings::new(), config)
     }
@@ -117,15 +117,15 @@ impl<S: PluginStep> Harness<S> {
         Ok(Self { instance, settings, seen, index: 0, _step: PhantomData })
     }
 
-    /// Runs a job, and answers with its outputs.
+    /// Runs a job, and returns its outputs.
     ///
     /// # Errors
-    /// What the step answers, or what is wrong with the job or an output.
+    /// The failure of the step, or the error of the job or an output.
     pub fn run(&mut self, payload: &str) -> Result<Vec<String>, Failure> {
         Ok(self.run_to(payload)?.into_iter().map(|(_, output)| output).collect())
     }
 
-    /// Runs a job, and answers with its outputs, each with the name of its binding.
+    /// Runs a job, and returns its outputs, each with the name of its binding.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -134,13 +134,13 @@ impl<S: PluginStep> Harness<S> {
         self.run_job(&Job::new(self.index, payload.as_bytes()))
     }
 
-    /// Runs one attempt of your making.
+    /// Runs one attempt with a given job.
     ///
     /// # Errors
     /// As [`Self::run`].
     pub fn run_job(&mut self, job: &Job<'_>) -> Result<Vec<(String, String)>, Failure> {
         json::check(job.payload)
-            .map_err(|error| Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}")))?;
+            .map_err(|error| Failure::new(FailureKind::Payload, format!("the job is not JSON: {error}")))?;
         let Settings { bindings, timeout, memory } = &self.settings;
         let mut outputs = Outputs::new(bindings.iter().map(String::as_str));
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -156,33 +156,33 @@ impl<S: PluginStep> Harness<S> {
         Ok(all)
     }
 
-    /// What the step has logged so far.
+    /// The log of the step so far.
     #[must_use]
     pub fn log(&self) -> Vec<(Level, String)> {
         held(&self.seen.log).clone()
     }
 
-    /// Lets [`Context::stopping`](crate::Context::stopping) say that the attempt should end.
+    /// Makes [`Context::stopping`](crate::Context::stopping) return true.
     pub fn stop(&self) {
         self.seen.stop.store(true, Ordering::Release);
     }
 
-    /// Drops the instance, and answers whether nothing of it is left.
+    /// Drops the instance, and returns whether any part of it is left.
     ///
     /// # Errors
-    /// What a panic in its `drop` said.
+    /// The message of a panic in its `drop`.
     pub fn close(self) -> Result<Ended, Failure> {
         self.instance.close()
     }
 }
 
-/// Holds a config against the schema of the step, as `tidegate check` does.
+/// Validates a config against the schema of the step, as `tidegate check` does.
 fn hold_against(schema: Option<&str>, config: &str) -> Result<(), Failure> {
     let Some(text) = schema else { return Ok(()) };
     let schema =
         schema::read(text).map_err(|fault| Failure::failed(format!("the schema of the config {fault}")))?;
     let config = serde_json::from_str(config)
-        .map_err(|error| Failure::failed(format!("the config is no JSON: {error}")))?;
+        .map_err(|error| Failure::failed(format!("the config is not JSON: {error}")))?;
     let mistakes = schema::mistakes(&schema, &config);
     if mistakes.is_empty() {
         return Ok(());
@@ -206,7 +206,7 @@ fn plugin<S: PluginStep>() -> Result<Plugin, Failure> {
     attached.map_err(Failure::failed)
 }
 
-/// What a lock guards; nothing that could panic is done with it.
+/// The value of a lock, which no code that may panic holds.
 fn held<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

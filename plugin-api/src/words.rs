@@ -1,9 +1,9 @@
-//! Quantities and lists as a person reads them, in what a runner and a test say alike.
+//! Words: format quantities and lists, for the runner and for tests.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// A duration as a person reads it: `250ms`, `15s`, `1h30m`.
+/// A duration for people: `250ms`, `15s`, `1h30m`.
 #[must_use]
 pub fn format_duration(duration: Duration) -> String {
     let mut millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -22,7 +22,7 @@ pub fn format_duration(duration: Duration) -> String {
     text
 }
 
-/// A size as a person reads it, to one decimal: `17 B`, `1.5 MiB`.
+/// A size for people, to one decimal: `17 B`, `1.5 MiB`.
 #[must_use]
 pub fn format_size(bytes: u64) -> String {
     let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -33,11 +33,11 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
-/// What to do about bytes that look like text in UTF-16, which is not read; `None` where they do not.
+/// The fix for bytes that appear to be UTF-16, which is not supported; `None` for other bytes.
 #[must_use]
 pub fn utf16_help(bytes: &[u8]) -> Option<&'static str> {
     let head = &bytes[..bytes.len().min(64)];
-    // Of what most texts are made of, every second byte is 0.
+    // In most such texts every second byte is 0.
     let zeros = |from: usize| head.iter().skip(from).step_by(2).filter(|&&byte| byte == 0).count();
     let many = head.len().div_ceil(8) * 3;
     let looks = matches!(head, [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..])

@@ -1,4 +1,4 @@
-//! The C header says what this file says.
+//! Tests of the ABI: the C header equals this crate's declarations.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ extern \"C\" {
 #endif
 
 /*
- What a plugin defines and exports, also where it is compiled with `-fvisibility=hidden`.
+ The function that a plugin defines and exports, also if it is compiled with `-fvisibility=hidden`.
  */
 TIDEGATE_EXPORT const struct TidegatePlugin *tidegate_plugin(void);
 
@@ -34,7 +34,7 @@ TIDEGATE_EXPORT const struct TidegatePlugin *tidegate_plugin(void);
 
 #endif  /* TIDEGATE_PLUGIN_H */";
 
-/// `TIDEGATE_WRITE_HEADER=1 cargo test -p tidegate-plugin` writes it anew.
+/// `TIDEGATE_WRITE_HEADER=1 cargo test -p tidegate-plugin` writes it again.
 #[test]
 fn the_header_is_up_to_date() {
     let config = cbindgen::Config {
@@ -44,9 +44,9 @@ fn the_header_is_up_to_date() {
         documentation_style: cbindgen::DocumentationStyle::C,
         documentation_length: cbindgen::DocumentationLength::Full,
         header: Some(
-            "/* Generated from plugin-api/src/abi.rs, whose first lines hold too:\n * nothing is freed by the other \
-             side; bytes are borrowed until the call returns; an instance stays on one\n * thread; `TidegateHost` \
-             may be called from any thread, `TidegateAnswer` only within its call. */\n\n#ifndef TIDEGATE_PLUGIN_H\n\
+            "/* C header: declares the plugin interface of Tidegate. Generated from plugin-api/src/abi.rs.\n * Neither \
+             side frees memory of the other. Bytes are borrowed until the call returns.\n * An instance stays on one \
+             thread. `TidegateHost` may be called from any thread,\n * `TidegateAnswer` only within its call. */\n\n#ifndef TIDEGATE_PLUGIN_H\n\
              #define TIDEGATE_PLUGIN_H"
                 .into(),
         ),

@@ -1,4 +1,4 @@
-//! Contexts of runners that are as old as the first version of the interface, or nearly so.
+//! Tests of `Context`: it works with runners of the first version of the interface.
 
 use std::ffi::c_void;
 use std::mem::size_of;
@@ -6,7 +6,7 @@ use std::ptr::null;
 
 use super::*;
 
-/// What a host was before there were tokens. Behind it stands whatever comes next in memory.
+/// A host from before tokens, followed by unrelated memory.
 #[repr(C)]
 struct Before {
     size: usize,
@@ -47,17 +47,17 @@ fn a_runner_from_before_there_were_tokens_has_none() {
     };
     assert_eq!(before.size, offset_of!(TidegateHost, token));
     let setup = setup((&raw const before).cast());
-    // SAFETY: the host lives for as long as the context, and no more of it is read than its size says.
+    // SAFETY: the host outlives the context, and no more of it is read than its size includes.
     let context = unsafe { Context::new(&raw const setup) };
     assert_eq!(context.token(&JOB), None);
     assert!(!context.clone().stopping());
-    context.info("nobody listens");
+    context.info("no listener");
     assert_eq!(before.rubbish, usize::MAX);
 }
 
 unsafe extern "C" fn tell(_: *const c_void, high: u64, low: u64, token: *mut u8) -> i32 {
     let made = format!("{high:016x}{low:016x}");
-    // SAFETY: there is room for a token.
+    // SAFETY: `token` has space for a token.
     unsafe { token.copy_from(made.as_ptr(), TIDEGATE_TOKEN_LEN) };
     TIDEGATE_OK
 }
@@ -79,7 +79,7 @@ fn a_runner_tells_the_token_of_the_job_or_that_there_is_none() {
             token,
         };
         let setup = setup(&raw const host);
-        // SAFETY: the host lives for as long as the context.
+        // SAFETY: the host outlives the context.
         unsafe { Context::new(&raw const setup) }.token(&JOB)
     });
     assert_eq!(told, [Some("00000000000000070000000000000009".to_owned()), None, None]);

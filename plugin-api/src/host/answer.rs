@@ -8,21 +8,21 @@ use crate::abi::{self, TIDEGATE_FAILED, TIDEGATE_OK, TidegateAnswer, TidegateByt
 use crate::words::format_duration;
 use crate::{Cause, Failure, FailureKind, Outputs, Place, borrowed, json};
 
-/// Where the answers of one call go.
+/// The answer of one call.
 pub(super) struct Target<'a> {
     pub(super) outputs: Option<&'a mut Outputs>,
     pub(super) said: String,
     pub(super) place: Option<Place>,
     pub(super) context: Option<Box<str>>,
     pub(super) delay_ms: u64,
-    /// What kind of failure it is, in a word.
+    /// The class of the failure, as a word.
     pub(super) word: Option<String>,
-    /// An output went to a binding that is none.
+    /// The invalid binding of an output.
     pub(super) astray: Option<u32>,
-    /// Bytes that the outputs may come to, and how many of them are left.
+    /// Maximum bytes of the outputs, and the bytes that are left.
     pub(super) memory: u64,
     pub(super) room: u64,
-    /// An output was refused since there was no room.
+    /// An output was refused because of the limit.
     pub(super) full: bool,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Target<'a> {
         let said = std::mem::take(&mut self.said);
         let tries =
             matches!(status, TIDEGATE_OK | TIDEGATE_FAILED | abi::TIDEGATE_RETRY | abi::TIDEGATE_RETRY_IN);
-        // What was pushed after that is lost, whatever the plugin made of the refusal.
+        // Later outputs are lost, even if the plugin ignores the refusal.
         if self.full && tries {
             return output::too_much(self.memory);
         }
@@ -90,7 +90,7 @@ impl<'a> Target<'a> {
             (abi::TIDEGATE_PENDING, _) => (FailureKind::Pending, ""),
             (abi::TIDEGATE_PANICKED, _) => (FailureKind::Panicked, "without a message"),
             (unknown, _) => {
-                let message = format!("it returned the status {unknown}, which does not exist");
+                let message = format!("it returned the unknown status {unknown}");
                 return Failure::new(FailureKind::Failed, message);
             }
         };
@@ -110,13 +110,13 @@ impl<'a> Target<'a> {
     }
 }
 
-/// An output went to a binding that the step does not have.
+/// An output with an invalid binding.
 fn astray(binding: u32) -> Failure {
-    let message = format!("it gave an output to binding {binding}, which the step does not have");
+    let message = format!("it gave an output to the unknown binding {binding}");
     Failure::new(FailureKind::Output, message)
 }
 
-/// The kind of a failed attempt of which the plugin says this word.
+/// The kind of a failed attempt with this word.
 fn kind_of_word(word: &str, cause: Option<Cause>) -> FailureKind {
     match (word, cause) {
         ("payload", _) => FailureKind::Payload,
@@ -126,7 +126,7 @@ fn kind_of_word(word: &str, cause: Option<Cause>) -> FailureKind {
     }
 }
 
-/// What is no JSON, as a text.
+/// A text that is not JSON, as a JSON text.
 fn as_json(context: Box<str>) -> Box<str> {
     match json::check(context.as_bytes()) {
         Ok(()) => context,
@@ -134,17 +134,17 @@ fn as_json(context: Box<str>) -> Box<str> {
     }
 }
 
-/// What an attempt with this `timeout` came to that ended after its time was over: it has failed, and one
-/// that was asked to stop and obeyed is no other than one that was not asked.
+/// The result of an attempt with this `timeout` that ended too late: it has failed. An attempt that obeyed
+/// the request to stop is treated the same.
 ///
 /// # Errors
-/// Why it does not count. What asks for something by itself is left as it is.
+/// The failure. A failure with a request of its own is left unchanged.
 pub fn ended_late(processed: Result<(), Failure>, timeout: Option<Duration>) -> Result<(), Failure> {
     match processed {
         Ok(()) => {
             let timeout = format_duration(timeout.unwrap_or_default());
             let message =
-                format!("it came back after the `timeout` of {timeout}, so what it gave does not count");
+                format!("it returned after the `timeout` of {timeout}, so its outputs do not count");
             Err(Failure::new(FailureKind::Limit, message).because(Cause::Timeout))
         }
         Err(failure) if failure.kind == FailureKind::Failed && failure.cause.is_none() => {
@@ -155,7 +155,7 @@ pub fn ended_late(processed: Result<(), Failure>, timeout: Option<Duration>) -> 
 }
 
 pub(super) unsafe extern "C" fn push(target: *mut c_void, binding: u32, payload: TidegateBytes) -> i32 {
-    // SAFETY: it is the target of the call that runs, on its thread, and nobody else touches it meanwhile.
+    // SAFETY: it is the target of the running call, on its thread, and has no other user meanwhile.
     let target = unsafe { &mut *target.cast::<Target<'_>>() };
     let len = payload.len;
     // SAFETY: the payload lives for this call.
@@ -164,7 +164,7 @@ pub(super) unsafe extern "C" fn push(target: *mut c_void, binding: u32, payload:
         target.astray = Some(binding);
         return TIDEGATE_FAILED;
     };
-    // A step without `to` drops what it is given.
+    // A step without `to` drops its outputs.
     if outputs.bindings() == 0 && binding == 0 {
         return TIDEGATE_OK;
     }

@@ -13,7 +13,7 @@ use crate::abi::{
 };
 use crate::{Checkpoint, Failure, borrowed};
 
-/// A library whose description has been read and found in order.
+/// A library with a valid description.
 #[derive(Clone)]
 pub struct Plugin {
     name: String,
@@ -22,7 +22,7 @@ pub struct Plugin {
     offers: Vec<Offer>,
 }
 
-/// A step that a plugin offers.
+/// A step of a plugin.
 #[derive(Clone)]
 pub struct Offer {
     name: String,
@@ -43,11 +43,11 @@ pub enum Unusable {
     Version(u32),
     /// It is shorter than this version's.
     Size(usize),
-    /// A function or a list is missing; says which.
+    /// A function or a list is missing; its name.
     Missing(String),
-    /// Texts that should say something, or steps of one name; says which.
+    /// A text is invalid, or two steps share a name; the error.
     Wrong(String),
-    /// The plugin itself refuses.
+    /// The plugin itself refuses to start.
     Init(String),
 }
 
@@ -55,20 +55,20 @@ impl Plugin {
     /// Reads a description, and initializes the plugin.
     ///
     /// # Errors
-    /// Why it cannot be used; nothing was called then, but for `Init`.
+    /// Why it cannot be used; no function was called, except for `Init`.
     ///
     /// # Safety
-    /// `description` is null, or what a plugin's entry returned, and its library stays loaded for as
-    /// long as `keep` lives.
+    /// `description` is null, or the result of a plugin's entry, and its library stays loaded while `keep`
+    /// lives.
     pub unsafe fn attach(description: *const TidegatePlugin, keep: &Keep) -> Result<Self, Unusable> {
         if description.is_null() {
             return Err(Unusable::Null);
         }
         if !description.is_aligned() {
-            return Err(Unusable::Wrong("it does not stand at an address that is a multiple of 8".into()));
+            return Err(Unusable::Wrong("its address is not a multiple of 8".into()));
         }
-        // SAFETY: of every version, these two come first. They are read alone, as nothing else is known
-        // to be there yet.
+        // SAFETY: these two come first in every version. They are read alone, since no other field is known
+        // to exist yet.
         let (version, size) = unsafe {
             ((&raw const (*description).abi_version).read(), (&raw const (*description).size).read())
         };
@@ -78,7 +78,7 @@ impl Plugin {
         if (size as usize) < PLUGIN_BYTES_MIN {
             return Err(Unusable::Size(size as usize));
         }
-        // SAFETY: it has so many bytes.
+        // SAFETY: it has `size` bytes.
         let about = unsafe { borrowed::prefix(description, size as usize) };
         if about.step_size < STEP_BYTES_MIN || about.step_size % align_of::<TidegateStep>() != 0 {
             return Err(Unusable::Size(about.step_size));
@@ -88,10 +88,10 @@ impl Plugin {
         }
         if about.step_count > STEPS_MAX {
             let count = about.step_count;
-            return Err(Unusable::Wrong(format!("it has {count} steps, and {STEPS_MAX} are the most")));
+            return Err(Unusable::Wrong(format!("it has {count} steps, which exceeds {STEPS_MAX}")));
         }
         if !about.steps.is_aligned() {
-            let wrong = "its steps do not stand at an address that is a multiple of 8";
+            let wrong = "the address of its steps is not a multiple of 8";
             return Err(Unusable::Wrong(wrong.into()));
         }
         // SAFETY: texts of a description live as long as the library.
@@ -101,7 +101,7 @@ impl Plugin {
         }
         let steps: Vec<TidegateStep> = (0..about.step_count)
             .map(|position| {
-                // SAFETY: `step_count` steps of `step_size` bytes stand in a row.
+                // SAFETY: `step_count` steps of `step_size` bytes are in an array.
                 unsafe { borrowed::prefix(about.steps.byte_add(position * about.step_size), about.step_size) }
             })
             .collect();
@@ -115,7 +115,7 @@ impl Plugin {
             // SAFETY: the step is of a description that lives as long as `keep`.
             let offer = unsafe { Offer::of(&step, keep) }?;
             if offers.iter().any(|other| other.name == offer.name) {
-                return Err(Unusable::Wrong(format!("it offers `{}` twice", offer.name)));
+                return Err(Unusable::Wrong(format!("its step `{}` occurs twice", offer.name)));
             }
             offers.push(offer);
         }
@@ -144,10 +144,10 @@ impl Plugin {
     }
 }
 
-/// More steps than that are a mistake.
+/// More steps than this are an error.
 const STEPS_MAX: usize = 4096;
 
-/// A longer name, version or description is a mistake, in bytes.
+/// Maximum bytes of a name, version or description.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// A text of a description, which messages show: one line.
@@ -157,9 +157,7 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 unsafe fn line(bytes: TidegateBytes, what: &str) -> Result<String, Unusable> {
     if bytes.len > LINE_BYTES_MAX {
         let len = bytes.len;
-        return Err(Unusable::Wrong(format!(
-            "the {what} has {len} bytes, and {LINE_BYTES_MAX} are the most"
-        )));
+        return Err(Unusable::Wrong(format!("the {what} has {len} bytes, which exceeds {LINE_BYTES_MAX}")));
     }
     // SAFETY: the caller vouches for it.
     let text = unsafe { borrowed::text(bytes) };
@@ -179,7 +177,7 @@ impl Offer {
         let (name, description) =
             unsafe { (line(step.name, "name of a step")?, line(step.description, "description of a step")?) };
         if name.is_empty() || name.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_') {
-            return Err(Unusable::Wrong(format!("`{name}` is no name for a step")));
+            return Err(Unusable::Wrong(format!("`{name}` is not a valid name of a step")));
         }
         let missing = |function| Unusable::Missing(format!("function `{function}` of its step `{name}`"));
         let functions = Functions {
@@ -198,7 +196,7 @@ impl Offer {
         let unknown = step.flags & !abi::TIDEGATE_HAS_EFFECTS;
         if unknown != 0 {
             let wrong =
-                format!("its step `{name}` has flags that this Tidegate does not know ({unknown:#x})");
+                format!("its step `{name}` has flags that are unknown to this version ({unknown:#x})");
             return Err(Unusable::Wrong(wrong));
         }
         let has_effects = step.flags & abi::TIDEGATE_HAS_EFFECTS != 0;
@@ -215,22 +213,22 @@ impl Offer {
         &self.description
     }
 
-    /// Whether attempts can be seen from outside.
+    /// Whether attempts have external effects.
     #[must_use]
     pub fn has_effects(&self) -> bool {
         self.has_effects
     }
 
-    /// The JSON Schema of the step's config, as the plugin says it.
+    /// The JSON Schema of the step's config, as the plugin returns it.
     #[must_use]
     pub fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }
 
-    /// Makes an instance for this thread.
+    /// Creates an instance for this thread.
     ///
     /// # Errors
-    /// What the plugin says.
+    /// The failure of the plugin.
     pub fn create(&self, spec: &Spec<'_>, host: Box<dyn Host>) -> Result<Instance, Failure> {
         self.keep.entered();
         let line = Line::open(host);
@@ -249,7 +247,7 @@ impl Offer {
                 .map_or(0, |timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1)),
         };
         let mut raw = std::ptr::null_mut();
-        // SAFETY: as the ABI asks; all that `setup` points to lives past the call.
+        // SAFETY: the contract of the ABI; all data of `setup` outlive the call.
         let created =
             call(None, |answer| unsafe { (self.functions.create)(&raw const setup, answer, &raw mut raw) });
         if let Err(failure) = created {
@@ -265,14 +263,14 @@ impl Offer {
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Null => f.write_str("it describes nothing"),
+            Self::Null => f.write_str("its description is missing"),
             Self::Version(version) => write!(
                 f,
-                "it was built for version {version} of the plugin interface; this Tidegate speaks version \
+                "it was built for version {version} of the plugin interface; this Tidegate has version \
                  {TIDEGATE_ABI_VERSION}"
             ),
             Self::Size(size) => {
-                write!(f, "its description has {size} bytes, which is no size of this version's")
+                write!(f, "its description has {size} bytes, which does not match this version")
             }
             Self::Missing(what) => write!(f, "its description lacks {what}"),
             Self::Wrong(what) => write!(f, "its description is wrong: {what}"),

@@ -21,7 +21,7 @@ pub(super) struct Functions {
     pub(super) destroy: unsafe extern "C" fn(*mut c_void, *const TidegateAnswer) -> i32,
 }
 
-/// What an instance is made from.
+/// The settings of an instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec<'a> {
     pub pipeline: &'a str,
@@ -39,19 +39,19 @@ pub struct Instance {
     /// `None` when it has ended.
     pub(super) line: Option<Arc<Line>>,
     pub(super) keep: Keep,
-    /// What stood in the outputs before the job that runs.
+    /// The outputs before the running job.
     pub(super) before: Checkpoint,
     /// Neither sent nor shared.
     pub(super) _thread: PhantomData<*mut ()>,
 }
 
 impl Instance {
-    /// Runs one attempt, whose outputs may come to `memory` bytes, and looks at what it gave. Outputs of a
-    /// failed one are left for the caller to take back.
+    /// Runs one attempt, whose outputs are limited to `memory` bytes, and validates its outputs. The caller
+    /// must remove the outputs of a failed attempt.
     ///
     /// # Errors
-    /// What the plugin says, or what is wrong with an output. After [`FailureKind::Panicked`] the instance
-    /// should be dropped.
+    /// The failure of the plugin, or of an output. After [`FailureKind::Panicked`] the instance should be
+    /// dropped.
     pub fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs, memory: u64) -> Result<(), Failure> {
         outputs.mark(&mut self.before);
         let raw_job = TidegateJob {
@@ -75,7 +75,7 @@ impl Instance {
     /// Ends the instance.
     ///
     /// # Errors
-    /// What the plugin says; the instance is gone all the same.
+    /// The failure of the plugin; the instance is gone nevertheless.
     pub fn close(mut self) -> Result<Ended, Failure> {
         self.end()
     }
@@ -94,7 +94,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let _ = self.end(); // whoever wants to know calls `close`
+        let _ = self.end(); // a caller that needs the result calls `close`
     }
 }
 

@@ -1,4 +1,4 @@
-//! Host line: what a plugin holds of its host, counted, so that threads of the plugin may outlive an instance.
+//! Host line: is the plugin's handle of its host, counted, since threads of the plugin may outlive an instance.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,10 +8,10 @@ use std::sync::{Arc, Weak};
 use crate::abi::{TIDEGATE_FAILED, TIDEGATE_OK, TIDEGATE_TOKEN_LEN, TidegateBytes, TidegateHost};
 use crate::{Level, borrowed};
 
-/// What keeps a library loaded.
+/// The handle that keeps a library loaded.
 pub type Keep = Arc<dyn KeepsLoaded>;
 
-/// Keeps a library loaded until it is dropped, and longer where threads that ran its code are left.
+/// Keeps a library loaded until it is dropped, and longer while threads that ran its code exist.
 pub trait KeepsLoaded: Send + Sync + 'static {
     /// This thread runs code of the library from now on.
     fn entered(&self);
@@ -22,19 +22,19 @@ impl KeepsLoaded for () {
     fn entered(&self) {}
 }
 
-/// What an instance asks of whoever runs it; called from any thread.
+/// The runner's services for an instance; called from any thread.
 pub trait Host: Send + Sync {
     fn log(&self, level: Level, message: &str);
 
-    /// Whether what runs should end.
+    /// Whether running code should end.
     fn stopping(&self) -> bool;
 
-    /// The token of the job with this delivery hash, where there are tokens.
+    /// The token of the job with this delivery hash, if the runner has tokens.
     fn token(&self, hash: u128) -> Option<[u8; TIDEGATE_TOKEN_LEN]>;
 }
 
-/// What a plugin holds on to of the runner. It is counted (each `retain` is one `Arc` more), since the
-/// plugin's threads may outlive the instance.
+/// The plugin's handle of the runner. It is counted (each `retain` is one more `Arc`), since the plugin's
+/// threads may outlive the instance.
 pub(super) struct Line {
     pub(super) host: TidegateHost,
     serves: Box<dyn Host>,
@@ -48,13 +48,12 @@ unsafe impl Send for Line {}
 // SAFETY: as above.
 unsafe impl Sync for Line {}
 
-/// How an instance ended.
+/// The state after the end of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Nothing of it is left.
+    /// No part of it is left.
     Clean,
-    /// Something of the plugin, perhaps a thread, still holds on to the runner; the library stays loaded
-    /// for good.
+    /// A part of the plugin, perhaps a thread, still holds the runner; the library stays loaded for ever.
     LeftBehind,
 }
 
@@ -75,8 +74,8 @@ impl Line {
         })
     }
 
-    /// Takes leave of it. Where the plugin still holds it, its library must never be closed: nobody
-    /// knows when the code that will let go has run to its end.
+    /// Releases the runner's reference. If the plugin still holds one, its library must never be closed,
+    /// since the end of the code that releases it is unknown.
     pub(super) fn end(self: Arc<Self>, keep: &Keep) -> Ended {
         self.ended.store(true, Ordering::Release);
         if Arc::strong_count(&self) == 1 {
@@ -106,7 +105,7 @@ unsafe extern "C" fn retain(context: *const c_void) {
 }
 
 unsafe extern "C" fn release(context: *const c_void) {
-    // SAFETY: it gives back one `retain`.
+    // SAFETY: it releases one `retain`.
     unsafe { Arc::decrement_strong_count(context.cast::<Line>()) };
 }
 
@@ -117,7 +116,7 @@ unsafe extern "C" fn token(context: *const c_void, hash_high: u64, hash_low: u64
     // A panic here would have to cross the plugin.
     let made = catch_unwind(AssertUnwindSafe(|| line.serves.token(hash)));
     let Ok(Some(token)) = made else { return TIDEGATE_FAILED };
-    // SAFETY: the plugin gives room for so many bytes, which need no alignment.
+    // SAFETY: the plugin passes space for this many bytes, which need no alignment.
     unsafe { to.cast::<[u8; TIDEGATE_TOKEN_LEN]>().write(token) };
     TIDEGATE_OK
 }

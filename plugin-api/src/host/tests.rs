@@ -1,4 +1,4 @@
-//! Both sides of the boundary, against each other.
+//! Tests of the boundary: both sides call each other.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -19,7 +19,7 @@ use crate::export::{self, Exported};
 use crate::testing::{self, Harness};
 use crate::{Cause, Context, Failure, FailureKind, Job, Level, Outlet, Outputs, PluginStep, borrowed};
 
-/// Does what its config says.
+/// Behaves as its config requests.
 struct Puppet {
     config: Config,
     context: Context,
@@ -37,7 +37,7 @@ const SCHEMA: &str = r#"{"type":"object","properties":{"act":{"type":"string"},"
 type Seen = (u64, u32, i64, u128, u32, Vec<u8>);
 
 thread_local! {
-    /// What the last job looked like from inside.
+    /// The last job, as the step received it.
     static SEEN: Cell<Option<Seen>> = const { Cell::new(None) };
 }
 
@@ -75,7 +75,7 @@ impl PluginStep for Puppet {
             "panic with a value" => std::panic::panic_any(7),
             "token" => Err(Failure::pending(self.context.token(job).unwrap_or_default())),
             "payload" => job.field::<u32>("id").map(drop),
-            "connection" => Err(Failure::retry("nobody answers").because(Cause::Connection)),
+            "connection" => Err(Failure::retry("no answer").because(Cause::Connection)),
             "http" => Err(Failure::failed("unwell").because(Cause::Http(503))),
             "exit" => Err(Failure::failed("ended").because(Cause::Exit(-3))),
             "timeout" => Err(Failure::failed("too slow").because(Cause::Timeout)),
@@ -91,7 +91,7 @@ impl PluginStep for Puppet {
                 while !self.context.stopping() {
                     std::thread::yield_now();
                 }
-                Err(Failure::failed("stopped, as told"))
+                Err(Failure::failed("stopped on request"))
             }
             "long handle" => Err(Failure::pending("x".repeat(1 << 17))),
             "astray" => outlet.push_to("nowhere", b"1"),
@@ -186,7 +186,7 @@ fn what_a_failure_came_from_crosses() {
     assert_eq!(told("timeout"), (FailureKind::Limit, "timeout".into()));
     assert_eq!(told("limit"), (FailureKind::Limit, "limit".into()));
     assert_eq!(told("astray"), (FailureKind::Output, "output".into()));
-    // What is rejected is not tried again, whatever it came from.
+    // A rejected job is not retried, for any cause.
     assert_eq!(told("reject for a cause"), (FailureKind::Rejected, "rejected".into()));
     assert_eq!(told("fail"), (FailureKind::Failed, "failed".into()));
 }
@@ -198,22 +198,19 @@ fn a_test_refuses_what_a_runner_refuses() {
         (failure.kind, failure.message)
     };
     let output = |why: &str| (FailureKind::Output, why.to_owned());
-    assert_eq!(
-        told("garble"),
-        output("its output is no JSON: the text ends where a value should stand, at column 5")
-    );
-    assert_eq!(told("not a number"), output("the output is no JSON: it has no form for `NaN` (in `0`)"));
-    let handle = "the handle of the pending job has 128.0 KiB, and 64.0 KiB is the most";
+    assert_eq!(told("garble"), output("its output is not JSON: the text ends before a value, at column 5"));
+    assert_eq!(told("not a number"), output("the output is not JSON: it has no form for `NaN` (in `0`)"));
+    let handle = "the handle of the pending job has 128.0 KiB, which exceeds 64.0 KiB";
     assert_eq!(told("long handle"), (FailureKind::Limit, handle.to_owned()));
     assert_eq!(failure("plain context").context.as_deref(), Some(r#""not JSON""#));
     assert_eq!(puppet("pretty").unwrap().run("1").unwrap(), ["1", "1", "{ \"a\": 1}"]);
     let job = puppet("").unwrap().run("{nope").unwrap_err();
     assert_eq!(job.kind, FailureKind::Payload);
-    assert!(job.message.starts_with("the job is no JSON: "), "{job}");
+    assert!(job.message.starts_with("the job is not JSON: "), "{job}");
     let config = Harness::<Puppet>::new(r#"{"act": "", "time": 1.0, "tim": 2}"#).unwrap_err();
     assert_eq!(
         config.message,
-        "`config` has an unknown key `tim`; `config.time` should be a whole number, but is 1.0"
+        "`config` has an unknown key `tim`; `config.time` must be a whole number, but is 1.0"
     );
 }
 
@@ -223,9 +220,9 @@ fn outputs_past_the_limit_are_refused_when_they_are_pushed() {
     let mut puppet = Harness::<Puppet>::with(settings, r#"{"act": ""}"#).unwrap();
     assert_eq!(puppet.run("[1,2]").unwrap(), ["[1,2]", "[1,2]"]);
     let failure = puppet.run("[1,23]").unwrap_err();
-    let why = "all outputs of the job come to more than `limits.memory` of 10 B";
+    let why = "the outputs of the job together exceed `limits.memory` of 10 B";
     assert_eq!((failure.kind, &*failure.message), (FailureKind::Limit, why));
-    // What was refused is not there.
+    // The refused output is not there.
     let plugin = plugin();
     let mut instance = plugin.offers()[0].create(&SPEC, Box::new(Quiet)).unwrap();
     let mut outputs = Outputs::new([""]);
@@ -237,9 +234,9 @@ fn outputs_past_the_limit_are_refused_when_they_are_pushed() {
 fn an_attempt_that_stops_when_it_is_asked_to_is_as_late_as_one_that_does_not() {
     let settings = testing::Settings::new().timeout(Some(Duration::from_millis(1)));
     let failure = Harness::<Puppet>::with(settings, r#"{"act": "obey"}"#).unwrap().run("1").unwrap_err();
-    assert_eq!((failure.word().as_ref(), &*failure.message), ("timeout", "stopped, as told"));
+    assert_eq!((failure.word().as_ref(), &*failure.message), ("timeout", "stopped on request"));
     let late = ended_late(Ok(()), Some(Duration::from_secs(90))).unwrap_err();
-    let why = "it came back after the `timeout` of 1m30s, so what it gave does not count";
+    let why = "it returned after the `timeout` of 1m30s, so its outputs do not count";
     assert_eq!((late.word().as_ref(), &*late.message), ("timeout", why));
     assert_eq!(ended_late(Err(Failure::reject("no")), None), Err(Failure::reject("no")));
 }
@@ -257,7 +254,7 @@ fn a_step_without_outputs_drops_what_it_is_given() {
     assert_eq!(push_to(&mut dropped, 0), TIDEGATE_OK);
     assert_eq!(push_to(&mut dropped, 1), TIDEGATE_FAILED);
     assert_eq!(push_to(&mut none, 0), TIDEGATE_FAILED);
-    let why = "it gave an output to binding 1, which the step does not have";
+    let why = "it gave an output to the unknown binding 1";
     assert_eq!(dropped.failure(TIDEGATE_FAILED).message, why);
 }
 
@@ -278,7 +275,7 @@ fn a_library_that_was_built_for_more_fields_is_read_as_far_as_they_are_known() {
     known.step_size = size_of::<Longer<TidegateStep>>();
     known.size = size_of::<Longer<TidegatePlugin>>().try_into().unwrap();
     let description = Box::leak(Box::new(Longer { known, more: [usize::MAX; 3] }));
-    // SAFETY: the description is never freed, and is as large as it says.
+    // SAFETY: the description is never freed, and has its declared size.
     let plugin = unsafe { Plugin::attach((&raw const *description).cast(), &(Arc::new(()) as Keep)) };
     let plugin = plugin.unwrap();
     let names: Vec<&str> = plugin.offers().iter().map(Offer::name).collect();
@@ -288,7 +285,7 @@ fn a_library_that_was_built_for_more_fields_is_read_as_far_as_they_are_known() {
 
 #[test]
 fn a_runner_that_knows_fewer_fields_or_more_is_read_as_far_as_they_are_known() {
-    /// An answer of the first version, and behind it what stands in memory next.
+    /// An answer of the first version, followed by unrelated memory.
     #[repr(C)]
     struct Before {
         answer: [usize; 7],
@@ -437,7 +434,7 @@ fn descriptions_that_are_wrong_are_refused() {
     let refused = |change: &dyn Fn(&mut TidegatePlugin)| {
         let mut wrong = right;
         change(&mut wrong);
-        // SAFETY: what is changed is told apart before anything else is read, or is right by itself.
+        // SAFETY: changed fields are rejected before any other is read, or are valid.
         unsafe { Plugin::attach(&raw const wrong, &(Arc::new(()) as Keep)) }.unwrap_err().to_string()
     };
     let told = [
@@ -474,28 +471,28 @@ fn descriptions_that_are_wrong_are_refused() {
         unsafe { Plugin::attach((&raw const right).wrapping_byte_add(4), &(Arc::new(()) as Keep)) }
             .unwrap_err()
             .to_string(),
-        // SAFETY: null is what is asked about.
+        // SAFETY: the test passes null.
         unsafe { Plugin::attach(std::ptr::null(), &(Arc::new(()) as Keep)) }.unwrap_err().to_string(),
     ];
     assert_eq!(
         told,
         [
-            "it was built for version 9 of the plugin interface; this Tidegate speaks version 1",
-            "its description has 8 bytes, which is no size of this version's",
-            "its description has 71 bytes, which is no size of this version's",
+            "it was built for version 9 of the plugin interface; this Tidegate has version 1",
+            "its description has 8 bytes, which does not match this version",
+            "its description has 71 bytes, which does not match this version",
             "its description lacks steps",
             "its description is wrong: its name is empty",
             "it cannot be initialized: not today",
             "its description lacks function `process` of its step `puppet`",
-            "its description is wrong: it offers `puppet` twice",
-            "its description is wrong: it has 18446744073709551615 steps, and 4096 are the most",
-            "its description is wrong: the name has 18446744073709551615 bytes, and 65536 are the most",
+            "its description is wrong: its step `puppet` occurs twice",
+            "its description is wrong: it has 18446744073709551615 steps, which exceeds 4096",
+            "its description is wrong: the name has 18446744073709551615 bytes, which exceeds 65536",
             "its description is wrong: the version holds a control character, perhaps the end of a line",
-            "its description is wrong: its steps do not stand at an address that is a multiple of 8",
-            "its description is wrong: its step `puppet` has flags that this Tidegate does not know (0x6)",
+            "its description is wrong: the address of its steps is not a multiple of 8",
+            "its description is wrong: its step `puppet` has flags that are unknown to this version (0x6)",
             "its description is wrong: the description of a step holds a control character, perhaps the end of a line",
-            "its description is wrong: it does not stand at an address that is a multiple of 8",
-            "it describes nothing",
+            "its description is wrong: its address is not a multiple of 8",
+            "its description is missing",
         ]
     );
 }
@@ -507,7 +504,7 @@ fn texts_that_cannot_be_that_long_are_refused_and_read_nowhere() {
         // SAFETY: the answer is that of this call.
         let answer = unsafe { *answer };
         let Some(say) = answer.say else { return TIDEGATE_OK };
-        // SAFETY: what has such a length is not read.
+        // SAFETY: bytes of such a length are not read.
         unsafe { say(answer.target, bytes) };
         TIDEGATE_FAILED
     });
@@ -528,10 +525,7 @@ fn texts_that_cannot_be_that_long_are_refused_and_read_nowhere() {
 #[test]
 fn a_status_that_does_not_exist_is_a_failure() {
     let failure = call(None, |_| 42).unwrap_err();
-    assert_eq!(
-        (failure.kind, &*failure.message),
-        (FailureKind::Failed, "it returned the status 42, which does not exist")
-    );
+    assert_eq!((failure.kind, &*failure.message), (FailureKind::Failed, "it returned the unknown status 42"));
     let failure = call(None, |_| TIDEGATE_FAILED).unwrap_err();
     assert_eq!(failure.message, "it failed without a reason");
 }

@@ -1,10 +1,10 @@
-//! What is wrong with a text that is no JSON, in words.
+//! `ReadError`: the error in a text that is not JSON, in plain words.
 
 use std::fmt;
 
 use crate::words::utf16_help;
 
-/// Why a text is no JSON.
+/// Why a text is not JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
     /// A sentence fragment.
@@ -15,28 +15,28 @@ pub struct ReadError {
     pub column: usize,
 }
 
-/// What the reader says when the value takes more than the thread may hold.
+/// The error of the reader when the value exceeds the memory of the thread.
 pub const FULL: &str = "its values take too much memory";
 
 impl ReadError {
-    /// Whether the text may well be JSON, and its value takes more than the thread may hold.
+    /// Whether the text may be valid JSON whose value exceeds the memory of the thread.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.message.starts_with(FULL)
     }
 
-    /// `error` is what `serde_json` says about `text`.
+    /// `error` is that of `serde_json` for `text`.
     #[must_use]
     pub fn new(error: &serde_json::Error, text: &[u8]) -> Self {
         let (line, column) = (error.line().max(1), error.column().max(1));
         let line_text = text.split(|&byte| byte == b'\n').nth(line - 1).unwrap_or_default();
         let said = error.to_string();
-        // `serde_json` ends its messages with a place; ours is a field of its own.
+        // `serde_json` ends its messages with a position; here it is a field.
         let said = said.rfind(" at line ").map_or(&*said, |end| &said[..end]);
         let (start, word) = word_around(line_text, column - 1);
         let unknown = |word: &str| {
             format!(
-                "`{word}` is no JSON value: it is none of true, false, null, a number, a text in double quotes, a list or an object"
+                "`{word}` is not a JSON value: use true, false, null, a number, a text in double quotes, a list or an object"
             )
         };
         if let ("expected ident" | "expected value", Some(help)) = (said, utf16_help(text)) {
@@ -65,39 +65,39 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-/// Plain words for what the parser says.
+/// Plain words for the parser's message.
 fn plain(said: &str) -> Option<&'static str> {
     Some(match said {
-        "EOF while parsing a value" => "the text ends where a value should stand",
+        "EOF while parsing a value" => "the text ends before a value",
         "EOF while parsing an object" => "the text ends in the middle of an object",
         "EOF while parsing a list" => "the text ends in the middle of a list",
         "EOF while parsing a string" => "the text ends in the middle of a text in quotes",
-        "key must be a string" => "a key stands in double quotes",
-        "expected `:`" => "after a key comes a `:`",
-        "expected `,` or `]`" => "after a value in a list comes a `,` or the closing `]`",
-        "expected `,` or `}`" => "after a value in an object comes a `,` or the closing `}`",
-        "trailing comma" => "after a `,` comes another value",
-        "trailing characters" => "more follows where the value has ended",
-        "invalid number" => "a number is not written as JSON writes numbers",
+        "key must be a string" => "a key must be in double quotes",
+        "expected `:`" => "a key must be followed by `:`",
+        "expected `,` or `]`" => "a value in a list must be followed by `,` or the closing `]`",
+        "expected `,` or `}`" => "a value in an object must be followed by `,` or the closing `}`",
+        "trailing comma" => "a `,` must be followed by another value",
+        "trailing characters" => "the value is followed by more text",
+        "invalid number" => "a number does not match the JSON format",
         "invalid escape" | "unexpected end of hex escape" | "lone leading surrogate in hex escape" => {
-            "a `\\` in a text begins no escape that JSON knows"
+            "a `\\` in a text does not start a JSON escape"
         }
         "invalid unicode code point" => "a text is not UTF-8",
         said if said.starts_with("control character") => {
-            "a text holds a control character; JSON writes a line break as `\\n` and a tab as `\\t`"
+            "a text has a control character; write a line break as `\\n` and a tab as `\\t`"
         }
         _ => return None,
     })
 }
 
-/// The letters around the byte at `offset`, and where they start.
+/// The letters around the byte at `offset`, and the position of the first.
 fn word_around(line: &[u8], offset: usize) -> (usize, String) {
     let offset = offset.min(line.len().saturating_sub(1));
     let letters = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
     let before = line[..offset].iter().rev().take_while(letters).count();
     let after = line[offset..].iter().take_while(letters).count();
     let word = if after == 0 && before == 0 { &[][..] } else { &line[offset - before..offset + after] };
-    // As much as a person needs to find it.
+    // Enough for an author to find it.
     (offset - before, String::from_utf8_lossy(&word[..word.len().min(24)]).into_owned())
 }
 

@@ -1,27 +1,27 @@
-//! What a schema lets a config say, for people.
+//! `Key`: the keys that a schema allows in a config, for display.
 
 use serde_json::{Map, Value};
 
 use super::{in_words, plain, resolve};
 use crate::words::listed;
 
-/// A key that a config may have.
+/// A key of a config.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
-    /// With those of the tables that it stands in: `limits.rate`; a part `[]` is any element of a list.
+    /// With the keys of its outer tables: `limits.rate`; a part `[]` is any element of a list.
     pub name: String,
-    /// What stands there, in words.
+    /// Its type, in words.
     pub kind: String,
     pub required: bool,
     pub default: Option<Value>,
-    /// The first line of it.
+    /// Its first line.
     pub description: String,
 }
 
-/// Tables in tables are shown so deep.
+/// Maximum nesting of displayed tables.
 const DEPTH_MAX: usize = 4;
 
-/// What a config may be, where no keys say it: `any config`, `no config`; nothing where keys do.
+/// The permitted config of a schema without keys: `any config`, `no config`; `None` if it has keys.
 #[must_use]
 pub fn takes(schema: &Value) -> Option<&'static str> {
     let rules = end_of_references(schema, schema);
@@ -33,12 +33,12 @@ pub fn takes(schema: &Value) -> Option<&'static str> {
     }
 }
 
-/// Something in the rules holds a config back, though they name no keys.
+/// Whether the rules restrict a config without naming keys.
 fn says_more(rules: &Map<String, Value>) -> bool {
     ["allOf", "anyOf", "oneOf", "enum", "const", "required"].iter().any(|key| rules.contains_key(*key))
 }
 
-/// The keys that a schema knows, with those of tables in it.
+/// The keys of a schema, with those of nested tables.
 #[must_use]
 pub fn keys(schema: &Value) -> Vec<Key> {
     let mut keys = Vec::new();
@@ -71,7 +71,7 @@ fn gather(root: &Value, schema: &Value, before: &str, depth: usize, keys: &mut V
     }
 }
 
-/// The one form beside `null`, of something that may be left out.
+/// The only form beside `null` of an optional value.
 fn without_null<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     let forms = ["anyOf", "oneOf"].into_iter().find_map(|key| schema[key].as_array());
     let mut forms = forms.into_iter().flatten().filter(|form| form["type"] != "null");
@@ -81,7 +81,7 @@ fn without_null<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     }
 }
 
-/// What the schema refers to, and that in turn.
+/// The target of the schema's references.
 fn end_of_references<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     let mut at = schema;
     for _ in 0..super::DEPTH_MAX {
@@ -132,13 +132,13 @@ fn kind(root: &Value, schema: &Value, depth: usize) -> String {
     if words.is_empty() { "anything".to_owned() } else { words.join(" or ") }
 }
 
-/// A type in words, with what tells a table or a list from others.
+/// A type in words, with the keys that distinguish a table or a list from others.
 fn in_kind(root: &Value, rules: &Value, of: &str, depth: usize) -> String {
     let elements = rules.get("items").filter(|items| of == "array" && items.is_object() && depth < DEPTH_MAX);
     if let Some(items) = elements {
         return format!("a list of: {}", kind(root, items, depth + 1));
     }
-    // A form of an enum with data is known by its tag, or by the key that it needs.
+    // A form of an enum with data is identified by its tag, or by its required key.
     let properties = rules["properties"].as_object().filter(|_| of == "object" && depth > 0);
     let tags = properties.into_iter().flatten().filter_map(|(key, schema)| {
         let tag = end_of_references(root, schema).get("const")?;

@@ -1,4 +1,4 @@
-//! Misbehaves on request, for tests of whoever runs plugins: each job says in `do` how.
+//! `Flaky`: misbehaves on request, for tests of plugin hosts; the field `do` of each job selects how.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -17,19 +17,19 @@ pub struct Config {
     pub fail_in_create: bool,
     /// Panics when it is created.
     pub panic_in_create: bool,
-    /// Is not created unless this file is there.
+    /// Fails to create unless this file exists.
     pub needs: Option<PathBuf>,
-    /// How it says that the file is not there.
+    /// The failure without the file.
     pub without: Without,
     /// Panics when it is dropped.
     pub panic_in_drop: bool,
-    /// Leaves a thread behind that holds the context for so many milliseconds.
+    /// Leaves a thread that holds the context for this many milliseconds.
     pub leave_thread_ms: Option<u64>,
-    /// How many milliseconds it takes to drop it.
+    /// Milliseconds of its drop.
     pub slow_drop_ms: u64,
 }
 
-/// What `create` answers where the file is not there that it needs.
+/// The result of `create` without the file that it needs.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Without {
@@ -39,7 +39,7 @@ pub enum Without {
     /// In 20 ms.
     RetryIn,
     GateClosed,
-    /// As `gate_closed`, and makes the file.
+    /// As `gate_closed`, and creates the file.
     GateClosedOnce,
 }
 
@@ -47,7 +47,7 @@ pub enum Without {
 struct Request {
     #[serde(default, rename = "do")]
     act: Act,
-    /// For `allocate`, and how long the handle is of `pending`.
+    /// MiB for `allocate`, and the length of the handle for `pending`.
     #[serde(default)]
     mib: usize,
     /// For `because`.
@@ -56,12 +56,12 @@ struct Request {
     /// For `spread` and `place`.
     #[serde(default)]
     id: serde_json::Value,
-    /// How long to wait, for `wait`, `place`, `allocate` and `retry_in`.
+    /// Milliseconds for `wait`, `place`, `allocate` and `retry_in`.
     #[serde(default)]
     ms: u64,
 }
 
-/// What a job asks for; without it the job is passed on.
+/// The request of a job; without it the job is passed on.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Act {
@@ -74,44 +74,44 @@ enum Act {
     Reject,
     GateClosed,
     Pending,
-    /// Hands the job to an outside system that knows it by its token.
+    /// Leaves the job pending, with its token as the handle.
     Token,
     Panic,
     Abort,
-    /// Takes away the file that it needs, and panics.
+    /// Removes the file that it needs, and panics.
     PanicForGood,
-    /// Takes away the file that it needs, and ends the process.
+    /// Removes the file that it needs, and ends the process.
     AbortForGood,
-    /// Never comes back, and does not look whether it should.
+    /// Never returns, and does not check whether it should.
     Hang,
-    /// Comes back when it is told to stop.
+    /// Returns on the request to stop.
     Obey,
     /// Passes the job on after `ms`.
     Wait,
-    /// Takes `mib` of memory for `ms`, and passes the job on.
+    /// Allocates `mib` of memory for `ms`, and passes the job on.
     Allocate,
-    /// Takes `mib` of memory and keeps it for ever.
+    /// Allocates `mib` of memory and keeps it for ever.
     Leak,
-    /// Gives what is no JSON.
+    /// Pushes a text that is not JSON.
     Garble,
-    /// Gives JSON over several lines.
+    /// Pushes JSON over several lines.
     Pretty,
     Log,
-    /// Says what the job is known by.
+    /// Pushes the identity of the job.
     Tell,
-    /// Fails for the cause that `cause` names.
+    /// Fails with the cause in `cause`.
     Because,
-    /// Gives `mib` MiB in as many outputs as it takes, and looks at no answer.
+    /// Pushes `mib` MiB in several outputs, and ignores every result.
     Flood,
-    /// Gives `mib` outputs of 1 MiB, each with the `id` of the job.
+    /// Pushes `mib` outputs of 1 MiB, each with the `id` of the job.
     Spread,
-    /// Says after `ms` in which process and thread it runs, with the `id` of the job.
+    /// Pushes its process and thread after `ms`, with the `id` of the job.
     Place,
     /// Leaves a value in the thread whose destructor runs when the thread ends.
     ThreadLocal,
 }
 
-/// What a job is known by.
+/// The identity of a job.
 #[derive(Debug, Serialize)]
 struct Known {
     hash: String,
@@ -145,7 +145,7 @@ impl PluginStep for Flaky {
             return Err(Failure::failed("not created, as asked"));
         }
         if let Some(file) = config.needs.as_ref().filter(|file| !file.exists()) {
-            let why = "what it needs is not there";
+            let why = "the file that it needs is missing";
             return Err(match config.without {
                 Without::Fail => Failure::failed(why),
                 Without::Retry => Failure::retry(why),
@@ -179,7 +179,7 @@ impl PluginStep for Flaky {
             Act::Panic => panic!("panicked, as asked"),
             Act::Abort => std::process::abort(),
             Act::PanicForGood | Act::AbortForGood => {
-                // Another instance may have done so.
+                // Another instance may have removed it.
                 if let Some(file) = self.config.needs.as_ref().filter(|file| file.exists()) {
                     std::fs::remove_file(file)?;
                 }
@@ -195,7 +195,7 @@ impl PluginStep for Flaky {
                 while !self.context.stopping() {
                     thread::sleep(Duration::from_millis(1));
                 }
-                return Err(Failure::failed("stopped, as told"));
+                return Err(Failure::failed("stopped on request"));
             }
             Act::Wait => thread::sleep(time),
             Act::Allocate => {
@@ -221,7 +221,7 @@ impl PluginStep for Flaky {
             Act::Flood => {
                 let output = format!("\"{}\"", "x".repeat(1 << 10));
                 for _ in 0..mib << 10 {
-                    let _ = outlet.push(output.as_bytes()); // it is the runner's to refuse
+                    let _ = outlet.push(output.as_bytes()); // the runner refuses it
                 }
                 return Ok(());
             }
@@ -255,13 +255,13 @@ impl Drop for Flaky {
     }
 }
 
-/// The same, and nothing of it can be seen outside.
+/// As [`Flaky`], without external effects.
 #[derive(Debug)]
 pub struct Calm(Flaky);
 
 impl PluginStep for Calm {
     const NAME: &'static str = "calm";
-    const DESCRIPTION: &'static str = "misbehaves on request, and only inside";
+    const DESCRIPTION: &'static str = "misbehaves on request, without effects";
     type Config = Config;
 
     fn schema() -> Option<String> {
@@ -296,7 +296,7 @@ mod tests {
             assert_eq!(failure.kind.as_str(), kind);
         }
         flaky.stop();
-        assert_eq!(flaky.run(r#"{"do":"obey"}"#).unwrap_err().message, "stopped, as told");
+        assert_eq!(flaky.run(r#"{"do":"obey"}"#).unwrap_err().message, "stopped on request");
     }
 
     #[test]

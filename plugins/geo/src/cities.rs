@@ -1,4 +1,4 @@
-//! The table of cities, and distances over the globe.
+//! `City`: the table of cities, and distances on the globe.
 
 const TABLE: &str = include_str!("../cities.tsv");
 const EARTH_KM: f64 = 6371.0;
@@ -11,9 +11,9 @@ pub(crate) struct City {
     pub(crate) name: &'static str,
     /// ISO 3166, two letters.
     pub(crate) country: &'static str,
-    /// Of the tz database.
+    /// Name in the tz database.
     pub(crate) zone: &'static str,
-    /// From the centre of the Earth, of length 1: the nearest is the one with the largest product.
+    /// Unit vector from the centre of the Earth: the nearest city has the largest product.
     towards: [f64; 3],
 }
 
@@ -22,7 +22,7 @@ impl Cities {
         Self(TABLE.lines().filter_map(City::read).collect())
     }
 
-    /// The nearest city, and how many kilometres it is away.
+    /// The nearest city, and its distance in kilometres.
     pub(crate) fn nearest(&self, lat: f64, lon: f64) -> (&City, f64) {
         let here = towards(lat, lon);
         let product = |city: &City| city.towards.iter().zip(here).map(|(a, b)| a * b).sum::<f64>();

@@ -1,7 +1,7 @@
-//! Adds to a job with a place on Earth which city is the nearest.
+//! `Nearest`: adds the nearest city to a job with a place on Earth.
 //!
-//! `run = "plugin:geo"`. The cities are the 418 that stand for a time zone (`cities.tsv`, from the tz
-//! database, public domain): enough to say which part of which country a place is near to.
+//! `run = "plugin:geo"`. The table has the 418 cities of the time zones (`cities.tsv`, from the tz database,
+//! public domain): enough to identify the country and region of a place.
 
 mod cities;
 
@@ -23,7 +23,7 @@ pub struct Config {
     pub lon: String,
     /// The field that is added: `{"city", "country", "zone", "km"}`, or null.
     pub into: String,
-    /// Cities further away than this do not count.
+    /// Cities that are further away do not count.
     #[schemars(range(min = 1.0))]
     pub within_km: Option<f64>,
 }
@@ -82,7 +82,7 @@ impl PluginStep for Nearest {
 fn degrees(job: &Value, field: &str, range: RangeInclusive<f64>) -> Result<f64, Failure> {
     match job.get(field).and_then(Value::as_f64) {
         Some(degrees) if range.contains(&degrees) => Ok(degrees),
-        Some(degrees) => Err(Failure::reject(format_args!("`{field}` of {degrees} is no place on Earth"))),
+        Some(degrees) => Err(Failure::reject(format_args!("`{field}` of {degrees} is out of range"))),
         None => Err(Failure::reject(format_args!("the job has no number `{field}`"))),
     }
 }
@@ -122,7 +122,7 @@ mod tests {
     fn what_is_no_place_is_rejected() {
         let mut step = Harness::<Nearest>::new("{}").unwrap();
         for (job, why) in [
-            (r#"{"lat":91,"lon":0}"#, "`lat` of 91 is no place on Earth"),
+            (r#"{"lat":91,"lon":0}"#, "`lat` of 91 is out of range"),
             (r#"{"lat":1,"lon":"x"}"#, "the job has no number `lon`"),
             ("[]", "the job has no number `lat`"),
         ] {

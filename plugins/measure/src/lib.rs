@@ -1,24 +1,24 @@
-//! Steps that do next to nothing, for the bench: what is left is what a plugin costs.
+//! Steps for the bench: do almost nothing, so that the cost of a plugin remains.
 
 use serde::Deserialize;
 use tidegate_plugin::{Context, Failure, Job, Outlet, PluginStep};
 
-/// There is nothing to set.
+/// No settings.
 #[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {}
 
-/// Hands jobs on as they are.
+/// Passes jobs on unchanged.
 #[derive(Debug)]
 pub struct Pass;
 
-/// Parses one field of a job, and hands it on.
+/// Parses one field of a job, and passes it on.
 #[derive(Debug)]
 pub struct Field;
 
 impl PluginStep for Pass {
     const NAME: &'static str = "pass";
-    const DESCRIPTION: &'static str = "hands jobs on as they are";
+    const DESCRIPTION: &'static str = "passes jobs on unchanged";
     type Config = Config;
 
     fn create(_: Config, _: &Context) -> Result<Self, Failure> {
@@ -32,7 +32,7 @@ impl PluginStep for Pass {
 
 impl PluginStep for Field {
     const NAME: &'static str = "field";
-    const DESCRIPTION: &'static str = "hands on the job's id";
+    const DESCRIPTION: &'static str = "passes on the job's id";
     type Config = Config;
 
     fn create(_: Config, _: &Context) -> Result<Self, Failure> {

@@ -1,4 +1,4 @@
-//! Writes a text of each job in capitals: the smallest plugin that does something.
+//! `Uppercase`: writes a text of each job in capitals, as the smallest useful plugin.
 //!
 //! `run = "plugin:uppercase"`, with `config = { field = "name" }` for another field than `text`.
 
