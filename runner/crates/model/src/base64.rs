@@ -1,4 +1,4 @@
-//! Bytes as text: RFC 4648, with padding.
+//! Base64: encodes bytes as text by RFC 4648, with padding.
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -16,7 +16,7 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that [`encode`] gives this text for; `None` where there are none.
+/// The bytes that [`encode`] turns into this text; `None` if there are none.
 #[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let (groups, rest) = text.as_bytes().as_chunks();
@@ -34,7 +34,7 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
         }
         bits <<= 6 * (3 - len);
         let [_, decoded @ ..] = u32::to_be_bytes(bits);
-        // What is cut off must not have said anything.
+        // The bits that are cut off must be zero.
         if decoded[len..].iter().any(|&byte| byte != 0) {
             return None;
         }

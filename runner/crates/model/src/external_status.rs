@@ -1,32 +1,32 @@
-//! The words of the outside about jobs that were handed to it, and what follows on what.
+//! `Status`: the state of a job in an external system, and the permitted changes of it.
 
 use serde::{Deserialize, Serialize};
 
-/// What the outside says of a job that was handed to it.
+/// The state of a pending job in the external system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExternalStatus {
     Pending,
-    /// It is in order, and not final.
+    /// It is valid, and not final.
     Valid,
     Committed,
     Invalid,
-    /// The outside does not know it: it has to be handed there again.
+    /// The external system does not know it: it must be submitted again.
     Unknown,
 }
 
-/// When a poll begins that somebody wants.
+/// The time of a requested poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NextPoll {
     Now,
-    /// In so many milliseconds, since polls do not begin more often.
+    /// After this number of milliseconds, since the interval between polls is limited.
     In {
         ms: u64,
     },
-    /// When what is asked just now is answered.
+    /// After the answer of the poll in progress.
     AfterThis,
-    /// When there is a job to ask for.
+    /// When a job is pending.
     WhenPending,
 }
 
@@ -50,8 +50,8 @@ impl ExternalStatus {
         }
     }
 
-    /// Whether a job that stands so may be said to stand like that. What was committed, invalid or
-    /// forgotten is settled, and nothing more is believed of it.
+    /// Whether this status may change to `to`. A committed, invalid or unknown job is final, and no other
+    /// status is accepted.
     #[must_use]
     pub fn may_become(self, to: Self) -> bool {
         match self {
@@ -61,7 +61,7 @@ impl ExternalStatus {
         }
     }
 
-    /// Whether the job goes on to wait.
+    /// Whether the job stays pending.
     #[must_use]
     pub fn waits(self) -> bool {
         matches!(self, Self::Pending | Self::Valid)

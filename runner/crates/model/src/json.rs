@@ -1,10 +1,10 @@
-//! JSON texts that are known to be JSON: on one line, and compared by what they say.
+//! JSON texts that are known to be valid: are put on one line, and compared by their values.
 
 use std::borrow::Cow;
 
 use twox_hash::XxHash3_128;
 
-/// Without the white space between values, so that it fits into a file of lines.
+/// Removes the white space between values, so that the text fits one line of a file.
 #[must_use]
 pub fn on_one_line(json: &str) -> String {
     let mut line = String::with_capacity(json.len());
@@ -26,16 +26,16 @@ pub fn on_one_line(json: &str) -> String {
     line
 }
 
-/// A hash of what a JSON text says: the same in whatever order the keys of an object come, however it is
-/// spaced, and however its texts are escaped. Of a key that comes twice the last value counts. Numbers are
-/// compared digit by digit: `1`, `1.0` and `1e0` are three.
+/// A hash of the value of a JSON text. It does not depend on the order of keys in an object, on spacing, or
+/// on escapes. The last value of a repeated key counts. Numbers are compared digit by digit: `1`, `1.0` and
+/// `1e0` differ.
 #[must_use]
 pub fn value_hash(json: &str) -> u64 {
     let hash = Walk { json, at: 0 }.value();
     u64::from_le_bytes(hash.to_le_bytes().first_chunk().copied().unwrap_or_default())
 }
 
-/// A way through a JSON text, from its first byte to its last.
+/// A scan of a JSON text, from its first byte to its last.
 struct Walk<'j> {
     json: &'j str,
     at: usize,
@@ -64,7 +64,7 @@ impl<'j> Walk<'j> {
         entries.sort_by(|one, other| one.0.cmp(&other.0));
         let mut bytes = b"{".to_vec();
         for (at, (key, value)) in entries.iter().enumerate() {
-            // The sort keeps those of one key in their order.
+            // The stable sort keeps repeated keys in their order.
             if entries.get(at + 1).is_none_or(|(next, _)| next != key) {
                 bytes.extend_from_slice(&(key.len() as u64).to_le_bytes());
                 bytes.extend_from_slice(key.as_bytes());
@@ -104,7 +104,7 @@ impl<'j> Walk<'j> {
         }
     }
 
-    /// A number, or one of the three words.
+    /// A number, or one of the three literals.
     fn word(&mut self) -> &'j str {
         let rest = self.json.get(self.at..).unwrap_or_default();
         let ends = |byte: u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b']' | b'}');
@@ -113,7 +113,7 @@ impl<'j> Walk<'j> {
         rest.get(..end).unwrap_or_default()
     }
 
-    /// The next byte that is no white space; 0 at the end.
+    /// The next byte that is not white space; 0 at the end.
     fn peek(&mut self) -> u8 {
         let bytes = self.json.as_bytes();
         while bytes.get(self.at).is_some_and(u8::is_ascii_whitespace) {
@@ -192,7 +192,7 @@ mod tests {
         })
     }
 
-    /// The value with its entries backwards, spaced otherwise, and with escapes.
+    /// The value with its entries reversed, with other spacing, and with escapes.
     fn otherwise(value: &Value) -> String {
         let text = |text: &str| {
             let mut escaped = String::from("\"");

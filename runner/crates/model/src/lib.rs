@@ -1,8 +1,8 @@
-//! Values that all of Tidegate shares: names, indices, batches, durations, rates, progress, retry policies,
-//! schedules, delivery hashes, the clock.
+//! `tidegate-model`: the values that all crates share. They are names, indices, batches, durations, rates,
+//! progress, retry policies, schedules, delivery hashes and the clock.
 //!
-//! Two modules ask the operating system, since the store and the components both need them: `private_file` and
-//! `lock_holder`.
+//! Two modules use the operating system, since the store and the components both need them: `private_file`
+//! and `lock_holder`.
 
 pub mod base64;
 mod external_status;

@@ -1,5 +1,4 @@
-//! The process that holds the lock of a file, as the system knows it: for messages about a store or a sink that
-//! another process uses.
+//! `LockHolder`: the process that holds the lock of a file, for messages about a store or a sink in use.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -9,22 +8,22 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
-/// The process that has a lock, as far as it is known from the system and the lock file.
+/// The process that holds a lock, as known from the system and the lock file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
     /// `None` if it is not known.
     pub pid: Option<u32>,
-    /// RFC 3339; empty where only the system tells.
+    /// RFC 3339; empty if only the system knows the process.
     pub since: String,
-    /// Empty where it is not known.
+    /// Empty if it is not known.
     pub command: String,
-    /// The number of the user whose process it is, if that is another one.
+    /// The user id of the process, if it is another user.
     #[serde(skip)]
     pub user: Option<u32>,
 }
 
 impl LockHolder {
-    /// It is a runner, as far as its command tells, and not a command that only looks.
+    /// Whether it is a runner, judged by its command, and not a command that only reads.
     #[must_use]
     pub fn runs(&self) -> bool {
         self.command.split_whitespace().any(|word| word == "run")
@@ -36,7 +35,7 @@ impl LockHolder {
         lock_owner(file).map(Self::running).unwrap_or_default()
     }
 
-    /// The process with this number, as far as the system tells.
+    /// The process with this number, as known from the system.
     #[must_use]
     pub fn running(pid: u32) -> Self {
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -64,7 +63,7 @@ impl fmt::Display for LockHolder {
     }
 }
 
-/// The process that holds the lock of a file. Only Linux tells, and not on every file system.
+/// The process that holds the lock of a file. Only Linux reports it, and not on every file system.
 #[must_use]
 pub fn lock_owner(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
@@ -73,8 +72,8 @@ pub fn lock_owner(file: &File) -> Option<u32> {
     owner_in(&fs::read_to_string("/proc/locks").ok()?, &format!("{major:02x}:{minor:02x}:{}", metadata.ino()))
 }
 
-/// `file` as it stands in the list of locks: `1: FLOCK  ADVISORY  WRITE 1078 fd:01:1048604 0 EOF`. A process
-/// that waits for one has an arrow before `FLOCK`; one in another container has the number 0.
+/// `file` in the form of the list of locks: `1: FLOCK  ADVISORY  WRITE 1078 fd:01:1048604 0 EOF`. A waiting
+/// process has an arrow before `FLOCK`; a process in another container has the number 0.
 fn owner_in(locks: &str, file: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -84,7 +83,7 @@ fn owner_in(locks: &str, file: &str) -> Option<u32> {
     })
 }
 
-/// A process with this number runs, or has ended and was not waited for.
+/// Whether a process with this number exists, running or not reaped yet.
 #[must_use]
 pub fn is_alive(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);

@@ -5,16 +5,16 @@
 //! | target | logs |
 //! | --- | --- |
 //! | `tidegate` | the runner itself: start, listening, stopping |
-//! | `tidegate_config` | mistakes in the configuration, with `format = "json"` |
-//! | `tidegate::output::summary` | the end of a run, with `format = "json"` |
+//! | `tidegate::config` | mistakes in the configuration, with `format = "json"` |
+//! | `tidegate::summary` | the end of a run, with `format = "json"` |
 //! | `tidegate::panic` | panics, with `format = "json"` |
-//! | `tidegate_engine` | steps: starts, failures, gates, monitors, halts, a full disk |
-//! | `tidegate_store` | the store's files |
-//! | `tidegate::source` | files that begin, go on, end or are replaced |
+//! | `tidegate::engine` | steps: starts, failures, gates, monitors, halts, a full disk |
+//! | `tidegate::store` | the store's files |
+//! | `tidegate::source` | files that begin, continue, end or are replaced |
 //! | `tidegate::sink` | files of sinks |
 //! | `tidegate::script` | `log_info` and its siblings, `print` |
-//! | `tidegate::commands::plugin` | plugins: their own log lines, and crashes |
-//! | `tidegate::exec` | what commands write to standard error |
+//! | `tidegate::plugin` | plugins: their own log lines, and crashes |
+//! | `tidegate::exec` | the standard error of commands |
 //! | `tidegate::http` | the HTTP port |
 
 pub const RUNNER: &str = "tidegate";

@@ -1,4 +1,4 @@
-//! Names, and where they may stand.
+//! `Name` and `Address`: names in a configuration, and their syntax.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The name of a pipeline, source, queue, step or sink: ASCII letters, digits, `_` and `-`,
-/// starting with a letter or digit, at most 128 bytes. Cheap to clone.
+/// The name of a pipeline, source, queue, step or sink: ASCII letters, digits, `_` and `-`, starting with a
+/// letter or digit, at most 128 bytes. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// The name, or `None` where `text` is not one.
+    /// The name, or `None` if `text` is not one.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let mut bytes = text.bytes();
@@ -39,8 +39,8 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Something named inside a pipeline, seen from everywhere: `pipeline/name`. Queues, sources,
-/// sinks and steps are all addressed so.
+/// The address of a named element of a pipeline: `pipeline/name`. Queues, sources, sinks and steps have
+/// addresses.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     pub pipeline: Name,
@@ -76,7 +76,7 @@ impl Serialize for Address {
 impl<'de> Deserialize<'de> for Address {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let wrong = || D::Error::custom(format!("`{}` is no `pipeline/name`", text.escape_debug()));
+        let wrong = || D::Error::custom(format!("`{}` is not a `pipeline/name`", text.escape_debug()));
         Self::parse(&text).ok_or_else(wrong)
     }
 }

@@ -1,11 +1,11 @@
-//! Texts from outside, made plain: characters that steer a terminal or end a line are spelled out.
+//! Plain texts: escapes characters that control a terminal or end a line, in text of external systems.
 //!
-//! These are the control characters (C0, DEL, C1), the separators of lines and paragraphs, and the marks that
-//! turn the direction of the text around them.
+//! They are the control characters (C0, DEL, C1), and the separators of lines and paragraphs. The marks that
+//! change the direction of text are escaped too.
 
 use std::fmt;
 
-/// Whether a character stands for itself on a terminal, and moves nothing.
+/// Whether a terminal prints the character without a side effect.
 #[must_use]
 pub fn is_plain(character: char) -> bool {
     let steers = matches!(
@@ -15,7 +15,7 @@ pub fn is_plain(character: char) -> bool {
     !steers && !character.is_control()
 }
 
-/// The text on one line: line ends are spelled out, too.
+/// The text on one line: line ends are escaped, too.
 #[must_use]
 pub fn on_one_line(text: &str) -> String {
     let mut line = Plain(String::with_capacity(text.len()));
@@ -24,7 +24,7 @@ pub fn on_one_line(text: &str) -> String {
     line.0
 }
 
-/// The text with its lines as they are.
+/// The text with its line ends unchanged.
 #[must_use]
 pub fn lines(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
@@ -37,7 +37,7 @@ pub fn lines(text: &str) -> String {
     plain
 }
 
-/// A JSON text, which stays one: what is not plain in it stands in its strings.
+/// A JSON text, which stays valid, since its control characters are within its strings.
 #[must_use]
 pub fn json(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
@@ -52,7 +52,7 @@ pub fn json(text: &str) -> String {
     plain
 }
 
-/// Passes on what is written to it on one line.
+/// A writer that passes its input on as one line.
 #[derive(Debug)]
 pub struct Plain<W>(pub W);
 

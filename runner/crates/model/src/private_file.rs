@@ -1,4 +1,4 @@
-//! Files that only their owner reaches, whatever the umask allows; no link leads a write elsewhere.
+//! Private files: only their owner can access them, with any umask, and no link redirects a write.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _};
@@ -9,10 +9,10 @@ use rustix::fs::OFlags;
 
 /// The mode of a file that only its owner reads and writes.
 pub const FILE_MODE: u32 = 0o600;
-/// The bits that let other users in.
+/// The permission bits of other users.
 pub const OTHERS: u32 = 0o077;
 
-/// Makes an empty file in the place of what has this name. A link of this name is replaced, not followed.
+/// Creates an empty file at `path`, in place of an existing file. A link at `path` is replaced, not followed.
 pub fn create_private(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -23,7 +23,7 @@ pub fn create_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The bytes of a file, at most so many; none where there is no file.
+/// The bytes of a file, at most `bytes_max`; empty if the file does not exist.
 pub fn read_at_most(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match File::open(path) {
@@ -34,10 +34,10 @@ pub fn read_at_most(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file for reading and writing, and makes an empty one if there is none. A link is refused.
+/// Opens a file for reading and writing, and creates it if it is missing. A link is refused.
 pub fn open_or_create_private(path: &Path) -> io::Result<File> {
     let file = options().read(true).write(true).create(true).truncate(false).open(path)?;
-    // A file that another user made keeps what its owner has chosen.
+    // A file of another user keeps the mode that its owner has chosen.
     let _ = tighten_file(&file);
     Ok(file)
 }

@@ -1,11 +1,11 @@
-//! How often something may happen, as people write it.
+//! `Rate`: a limit of events per time, in the form that people write.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::units::{format_duration, parse_duration};
 
-/// At most `count` in any time of the length `per`.
+/// At most `count` in any interval of length `per`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     pub count: NonZeroU32,
@@ -15,22 +15,22 @@ pub struct Rate {
 /// Parses `100/s`, `10/1m`, `1/250ms`: a count, and a unit of time or a duration.
 ///
 /// # Errors
-/// A sentence fragment that says what is wrong and what would be right.
+/// A sentence fragment with the problem and its fix.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
-    let wrong = || format!("`{text}` is no rate; write one like `100/s` or `10/1m`");
+    let wrong = || format!("`{text}` is not a rate; write one like `100/s` or `10/1m`");
     let (count, per) = text.trim().split_once('/').ok_or_else(wrong)?;
     let (count, per) = (count.trim(), per.trim());
     if count.is_empty() || per.is_empty() {
         return Err(wrong());
     }
     if count.starts_with('-') {
-        return Err(format!("`{text}` is negative, and a rate counts"));
+        return Err(format!("`{text}` is negative, but a rate must not be"));
     }
     if !count.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(wrong());
     }
-    let count: u32 = count.parse().map_err(|_| format!("`{text}` is more than can be counted"))?;
-    // A unit alone is one of it.
+    let count: u32 = count.parse().map_err(|_| format!("`{text}` exceeds the largest possible count"))?;
+    // A unit without a number means one of it.
     let per = if per.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
         parse_duration(per)?
     } else {
@@ -38,11 +38,11 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
     };
     match NonZeroU32::new(count) {
         Some(count) if !per.is_zero() => Ok(Rate { count, per }),
-        _ => Err(format!("`{text}` should be more than zero, in more than no time")),
+        _ => Err(format!("`{text}` must have a count and a time above zero")),
     }
 }
 
-/// A rate as a person reads it: `100/s`, `10/5m`.
+/// A rate in the form that people write: `100/s`, `10/5m`.
 #[must_use]
 pub fn format_rate(rate: Rate) -> String {
     let per = format_duration(rate.per);

@@ -1,7 +1,7 @@
-//! Retry policies: when a job whose attempt failed is tried again, and when no more.
+//! `RetryPolicy`: decides whether and when a job whose attempt failed is attempted again.
 //!
-//! A pure function of the policy, the attempt and the time. The jitter is a function of the delivery
-//! hash and the attempt, so that a recovery decides as the run before it did.
+//! The decision is a pure function of the policy, the attempt and the time. The jitter is a function of the
+//! delivery hash and the attempt, so that recovery decides as the run before it did.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,23 +15,23 @@ use crate::{Timestamp, format_duration};
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetryPolicy {
     pub backoff: Backoff,
-    /// The first delay; the lists of [`Backoff::List`] say their own.
+    /// The first delay; a [`Backoff::List`] has its own.
     pub initial: Duration,
-    /// By how much a delay is longer than the one before it ([`Backoff::Exponential`]).
+    /// The ratio of successive delays ([`Backoff::Exponential`]).
     pub factor: f64,
-    /// The longest delay, before jitter, that this policy comes to by itself.
+    /// The longest delay, before jitter, that this policy computes.
     pub max: Duration,
     pub jitter: Jitter,
-    /// How often a job is tried in all; 0 = as often as it takes.
+    /// Maximum number of attempts of a job; 0 = unlimited.
     pub max_attempts: u32,
-    /// No attempt starts later than so long after the first.
+    /// No attempt starts later than this after the first.
     pub ttl: Option<Duration>,
     pub then: OnExhausted,
-    /// What is tried again; empty = everything that may be.
+    /// The failures that are retried; empty = all that can be.
     pub on: Vec<FailureClass>,
 }
 
-/// How delays grow from attempt to attempt.
+/// The growth of delays from attempt to attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backoff {
     /// Always `initial`.
@@ -42,31 +42,31 @@ pub enum Backoff {
     Exponential,
     /// `initial` × 1, 1, 2, 3, 5, …
     Fibonacci,
-    /// One after the other; the last one from then on.
+    /// One after the other; the last one is repeated.
     List(Vec<Duration>),
 }
 
-/// What part of a delay is left to chance, so that jobs that failed together do not come back together.
+/// The random part of a delay, so that jobs that failed together do not return together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
     None,
-    /// Anything up to the delay.
+    /// A random time up to the delay.
     Full,
-    /// Anything from half of the delay up to the delay.
+    /// A random time from half of the delay up to the delay.
     Equal,
 }
 
-/// What becomes of a job that has no attempts or no time left.
+/// The fate of a job without attempts or time left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnExhausted {
     ErrorQueue,
     /// It is consumed, counted and logged.
     Drop,
-    /// The step stops at it, and starts again with it.
+    /// The step stops at it, and restarts with it.
     Halt,
 }
 
-/// What went wrong in an attempt, as far as trying again depends on it.
+/// The class of a failure, as far as a retry depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureClass {
     /// The code asked for another attempt: `retry`, `retry_in`.
@@ -79,23 +79,23 @@ pub enum FailureClass {
     Panic,
     /// The attempt took longer than its `timeout`.
     Timeout,
-    /// A limit on operations, memory or depth struck.
+    /// A limit on operations, memory or depth was exceeded.
     Limit,
-    /// What the code returned cannot be an output.
+    /// The code returned a value that cannot be an output.
     Output,
-    /// The other side did not answer: refused, unknown, broken off.
+    /// The external system did not answer: refused, unknown, connection lost.
     Connection,
-    /// The other side has too much to do.
+    /// The external system is overloaded.
     Http429,
-    /// The other side failed.
+    /// The external system failed.
     Http5xx,
     /// A command ended with an exit code other than 0, or by a signal.
     Exit,
-    /// The code said that the job shall not be tried again, or the other side refused it.
+    /// The code excluded a retry, or the external system refused the job.
     Rejected,
-    /// The job is not what it should be.
+    /// The job's payload is invalid.
     Payload,
-    /// It took down the process that tried it, again and again.
+    /// It killed the process that attempted it, up to the limit.
     Crashed,
 }
 
@@ -104,33 +104,33 @@ pub enum FailureClass {
 pub struct FailedTry {
     /// Its number, from 1.
     pub attempt: u32,
-    /// When the first attempt at the job began.
+    /// Start of the first attempt at the job.
     pub first_attempt: Timestamp,
     pub now: Timestamp,
     pub trouble: FailureClass,
-    /// How long the code, or the other side, asks to wait.
+    /// The delay that the code, or the external system, requested.
     pub asked: Option<Duration>,
     /// The delivery hash.
     pub hash: u128,
 }
 
-/// What becomes of a job whose attempt failed.
+/// The decision on a job whose attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It is tried again, not before `at`.
+    /// It is attempted again, not before `at`.
     Again { at: Timestamp },
-    /// There is no attempt left for it; [`RetryPolicy::then`] says what happens.
+    /// It has no attempt left; [`RetryPolicy::then`] applies.
     Exhausted(Exhausted),
-    /// This trouble is not tried again.
+    /// This class of failure is not retried.
     NotRetried,
 }
 
-/// What a job has no more of.
+/// The limit that a job has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exhausted {
-    /// So many attempts were allowed.
+    /// The allowed number of attempts.
     Attempts(u32),
-    /// So much time was allowed, and the next attempt would begin after it.
+    /// The allowed time, which the next attempt would exceed.
     Time(Duration),
 }
 
@@ -148,10 +148,10 @@ impl RetryPolicy {
         on: Vec::new(),
     };
 
-    /// What becomes of a job whose attempt failed.
+    /// The decision on a job whose attempt failed.
     ///
-    /// The next attempt is never more than [`Self::max`] (or what was asked for) from `now`, wherever
-    /// the clock has been set since the first one.
+    /// The next attempt is at most [`Self::max`] (or the requested delay) after `now`, also if the clock was
+    /// set since the first one.
     #[must_use]
     pub fn next(&self, tried: &FailedTry) -> Decision {
         if !self.retries(tried.trouble) {
@@ -173,7 +173,7 @@ impl RetryPolicy {
         }
     }
 
-    /// The longest that a job waits by this policy alone between two attempts.
+    /// The longest wait between two attempts by this policy alone.
     #[must_use]
     pub fn longest_wait(&self) -> Duration {
         let waits = match self.max_attempts {
@@ -192,7 +192,7 @@ impl RetryPolicy {
         self.ttl.map_or(longest, |ttl| longest.min(ttl))
     }
 
-    /// Whether an attempt that failed so is made again at all.
+    /// Whether an attempt with this class of failure is retried at all.
     #[must_use]
     pub fn retries(&self, trouble: FailureClass) -> bool {
         match trouble {
@@ -232,7 +232,7 @@ impl Default for RetryPolicy {
 }
 
 impl Jitter {
-    /// What `delay` becomes; the same whenever it is asked about the same attempt at the same job.
+    /// Applies the jitter to `delay`; deterministic for an attempt at a job.
     fn of(self, delay: u64, tried: &FailedTry) -> u64 {
         match self {
             Self::None => delay,
@@ -243,7 +243,8 @@ impl Jitter {
 }
 
 impl FailureClass {
-    /// What `on` may name. The code that asks is always heard, and the last three never are.
+    /// The words of `on`. A retry that the code requests is always made, and the last three classes never
+    /// are.
     pub const WORDS: [(&'static str, FailureClass); 10] = [
         ("script", FailureClass::Script),
         ("plugin", FailureClass::Plugin),
@@ -257,8 +258,8 @@ impl FailureClass {
         ("exit", FailureClass::Exit),
     ];
 
-    /// What `failure` of a script, or of `native` code, comes to. `None` for what is no failure: a closed
-    /// gate, and a job that somebody outside finishes.
+    /// The class of a `failure` of a script, or of `native` code. `None` if it is no failure: a closed gate,
+    /// or a pending job.
     #[must_use]
     pub fn of(failure: &Failure, native: bool) -> Option<Self> {
         Some(match (failure.kind, failure.cause) {
@@ -315,7 +316,7 @@ fn fibonacci(position: u32) -> u64 {
     this
 }
 
-/// Something from 0 to `most`, both included.
+/// A pseudorandom number from 0 to `most`, both included.
 fn drawn(most: u64, tried: &FailedTry) -> u64 {
     let mut seed = [0; 20];
     seed[..16].copy_from_slice(&tried.hash.to_le_bytes());

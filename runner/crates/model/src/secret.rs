@@ -1,10 +1,10 @@
-//! Texts that came from outside the files of a configuration, and must not be shown.
+//! `Secret`: a text that is not in the configuration files, and must not be shown.
 
 use std::fmt;
 
 use twox_hash::XxHash3_64;
 
-/// A text that no message and no log may have. Shown as a number that changes when it does.
+/// A text that must not occur in messages and logs. Shown as a number that changes with it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -13,7 +13,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself, for where it has to go.
+    /// The text itself, for its one intended use.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

@@ -1,9 +1,9 @@
-//! The nearest name to one that was mistyped.
+//! Suggestions: find the nearest name to a mistyped one.
 
 pub use tidegate_plugin::words::listed;
 
-/// The candidate that `text` was probably meant to be, if one is near enough. Of equally near ones
-/// the first in alphabetical order, so that the answer does not depend on theirs.
+/// The candidate that `text` most likely means, if one is near enough. The first in alphabetical order wins a
+/// tie, so that the result does not depend on the order of the candidates.
 pub fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = text.to_lowercase();
     candidates
@@ -15,7 +15,7 @@ pub fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// As [`nearest`], of names like `pipeline/name`: what has no `/` is looked for among the names alone.
+/// As [`nearest`], for names like `pipeline/name`: a text without `/` is compared with the names alone.
 pub fn nearest_address<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if text.contains('/') {
         return nearest(text, candidates);
@@ -26,7 +26,7 @@ pub fn nearest_address<'a>(text: &str, candidates: impl IntoIterator<Item = &'a 
     named(text).or_else(|| named(nearest(text, candidates.iter().map(|&candidate| name(candidate)))?))
 }
 
-/// As [`did_you_mean`], of names like `pipeline/name`.
+/// As [`did_you_mean`], for names like `pipeline/name`.
 pub fn did_you_mean_address<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest_address(text, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
 }
@@ -36,7 +36,7 @@ pub fn did_you_mean<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str
     nearest(text, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
 }
 
-/// How many slips still make it the same word: a third of it, and one in a short word.
+/// The maximum number of typing errors: a third of the text, and one in a short text.
 fn reach(text: &str, candidate: &str) -> usize {
     let length = text.chars().count().max(candidate.chars().count());
     if length < 3 { 0 } else { (length / 3).max(1) }

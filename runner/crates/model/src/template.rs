@@ -1,7 +1,7 @@
-//! Texts with `{path.to.field}` in them, which each job fills with what it has there.
+//! `Template`: a text with `{path.to.field}` parts, which are filled from each job.
 //!
-//! `{{` and `}}` are literal braces. `{ctx.hash}` and its kin are facts of the attempt. Knows nothing of
-//! jobs: who fills a template also knows how to write a value so that it stays one.
+//! `{{` and `}}` are literal braces. `{ctx.hash}` and its siblings are facts of the attempt. This module does
+//! not depend on jobs: the code that fills a template also escapes its values.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,14 +19,14 @@ pub struct Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     Text(String),
-    /// A text from outside the configuration's files.
+    /// A text that is not in the configuration files.
     Secret(Secret),
     /// The keys (and positions in lists) that lead to a value in the job.
     Field(Vec<String>),
     Fact(Fact),
 }
 
-/// What an attempt knows beside its job.
+/// The facts of an attempt beside its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
     Hash,
@@ -48,7 +48,7 @@ const FACTS: [(&str, Fact); 7] = [
     ("token", Fact::Token),
 ];
 
-/// What is wrong with one place of a template.
+/// One error in a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// Bytes of the text.
@@ -58,10 +58,10 @@ pub struct Mistake {
 }
 
 impl Template {
-    /// Reads `text`. What stands at `secrets`, ranges in order, is taken as it is, braces and all.
+    /// Parses `text`. The ranges `secrets`, in order, are literal, braces included.
     ///
     /// # Errors
-    /// Every mistake in it.
+    /// Every error in it.
     pub fn parse(text: &str, secrets: &[Range<usize>]) -> Result<Self, Vec<Mistake>> {
         let mut parser = Parser::default();
         let mut from = 0;
@@ -85,19 +85,19 @@ impl Template {
         self.parts.iter().all(|part| matches!(part, Part::Text(_) | Part::Secret(_)))
     }
 
-    /// Whether it says this of each attempt.
+    /// Whether it contains this fact of an attempt.
     #[must_use]
     pub fn has(&self, fact: Fact) -> bool {
         self.parts.contains(&Part::Fact(fact))
     }
 
-    /// What must not be shown of it.
+    /// The parts that must not be shown.
     pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
         self.parts.iter().filter_map(|part| if let Part::Secret(secret) = part { Some(secret) } else { None })
     }
 }
 
-/// As a person may see it: with `…` for what is secret.
+/// The text for display, with `…` for secrets.
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.parts.iter().try_for_each(|part| match part {
@@ -116,12 +116,12 @@ impl fmt::Display for Template {
 struct Parser {
     parts: Vec<Part>,
     mistakes: Vec<Mistake>,
-    /// Where a brace was opened that is not closed yet, and what stands in it so far.
+    /// The position of an unclosed brace, and the text after it so far.
     open: Option<(usize, String)>,
 }
 
 impl Parser {
-    /// Reads the part of `text` at `range`, which stands in the file.
+    /// Parses the part of `text` at `range`, which comes from the file.
     fn plain(&mut self, text: &str, range: Range<usize>) {
         let mut letters = text[range.clone()].char_indices().map(|(at, c)| (range.start + at, c)).peekable();
         while let Some((at, letter)) = letters.next() {
@@ -134,7 +134,7 @@ impl Parser {
                 (None, '{') => self.open = Some((at, String::new())),
                 (None, '}') => {
                     let help = "write `}}` for a literal `}`";
-                    self.mistake(at..at + 1, "this `}` closes nothing".into(), help.into());
+                    self.mistake(at..at + 1, "this `}` has no opening `{`".into(), help.into());
                 }
                 (None, letter) => self.push(letter),
                 (Some((start, inner)), '}') => {
@@ -149,7 +149,8 @@ impl Parser {
 
     fn secret(&mut self, text: &str, range: &Range<usize>) {
         if let Some((start, _)) = self.open.take() {
-            let help = "a value from outside cannot be the name of a field; or write `{{` for a literal `{`";
+            let help =
+                "a value of a variable or secret cannot be the name of a field; write `{{` for a literal `{`";
             self.mistake(
                 start..range.end,
                 "this `{` is not closed before the next value".into(),
@@ -164,7 +165,7 @@ impl Parser {
     fn finish(mut self, end: usize) -> Result<Template, Vec<Mistake>> {
         if let Some((start, _)) = self.open.take() {
             let help = "close it with `}`, or write `{{` for a literal `{`";
-            self.mistake(start..end, "this `{` is never closed".into(), help.into());
+            self.mistake(start..end, "this `{` is not closed".into(), help.into());
         }
         if self.mistakes.is_empty() { Ok(Template { parts: self.parts }) } else { Err(self.mistakes) }
     }
@@ -180,7 +181,7 @@ impl Parser {
     fn field(&mut self, inner: &str, span: Range<usize>) {
         if !inner.split('.').all(is_key) || inner == "ctx" {
             let help = "write `{field}`, or `{path.to.field}`, or `{{` for a literal `{`";
-            self.mistake(span, format!("`{{{inner}}}` names no field"), help.into());
+            self.mistake(span, format!("`{{{inner}}}` is not the name of a field"), help.into());
             return;
         }
         let path: Vec<String> = inner.split('.').map(str::to_owned).collect();
@@ -199,7 +200,7 @@ impl Parser {
         let facts = FACTS.iter().map(|(fact, _)| *fact);
         let help = did_you_mean(word, facts.clone());
         let help = help.unwrap_or_else(|| format!("`ctx` has {}", listed(facts, "and")));
-        self.mistake(span, format!("there is no `{word}` in `ctx`"), help);
+        self.mistake(span, format!("`{word}` is unknown in `ctx`"), help);
     }
 
     fn mistake(&mut self, span: Range<usize>, message: String, help: String) {
@@ -207,7 +208,7 @@ impl Parser {
     }
 }
 
-/// What is written by accident (JSON, shell, prose in braces) is told apart from the name of a field.
+/// Distinguishes a field name from text that is in braces by accident (JSON, shell, prose).
 fn is_key(key: &str) -> bool {
     !key.is_empty()
         && key.trim() == key

@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them.
+//! Durations and sizes: are parsed from, and printed in, the units that people write.
 
 use std::time::Duration;
 
@@ -20,35 +20,37 @@ const SIZE_UNITS: [(&str, u64); 7] = [
 /// Parses `250ms`, `15s`, `1h30m`, `7d`: numbers with units, largest first.
 ///
 /// # Errors
-/// A sentence fragment that says what is wrong and what would be right.
+/// A sentence fragment with the problem and its fix.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if text.trim_start().starts_with('-') {
-        return Err(format!("`{text}` is negative, and a duration goes forward"));
+        return Err(format!("`{text}` is negative, but a duration must not be"));
     }
     let mut rest = text.trim();
     if rest.is_empty() {
-        return Err("an empty text is no duration; write one like `15s`".into());
+        return Err("an empty text is not a duration; write one like `15s`".into());
     }
     let mut total: u64 = 0;
     let mut last_unit = u64::MAX;
     while !rest.is_empty() {
         let (number, unit, after) = split_quantity(rest);
         if number.is_empty() {
-            return Err(format!("`{text}` is no duration; write one like `250ms`, `15s`, `1h30m` or `7d`"));
+            return Err(format!(
+                "`{text}` is not a duration; write one like `250ms`, `15s`, `1h30m` or `7d`"
+            ));
         }
         if unit.is_empty() {
             return Err(format!("`{text}` lacks a unit; write `{number}s` or `{number}ms`"));
         }
         let known = |unit: &str| DURATION_UNITS.iter().find(|(name, _)| *name == unit);
         if unit.starts_with('.') || (known(unit).is_none() && known(unit.trim()).is_some()) {
-            return Err(format!("`{text}` is written in whole numbers, and without blanks: like `1s500ms`"));
+            return Err(format!("`{text}` must have whole numbers without blanks, like `1s500ms`"));
         }
         let Some(&(_, factor)) = known(unit) else {
             let unit = unit.trim();
-            return Err(format!("`{unit}` is no unit of time; use `ms`, `s`, `m`, `h`, `d` or `w`"));
+            return Err(format!("`{unit}` is not a unit of time; use `ms`, `s`, `m`, `h`, `d` or `w`"));
         };
         if factor >= last_unit {
-            return Err(format!("the units of `{text}` do not go from large to small"));
+            return Err(format!("the units of `{text}` must go from large to small"));
         }
         last_unit = factor;
         total = number
@@ -56,9 +58,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
             .ok()
             .and_then(|number| number.checked_mul(factor))
             .and_then(|part| total.checked_add(part))
-            // What does not fit a signed count of milliseconds cannot be added to a time.
+            // A duration must fit a signed number of milliseconds, so that it can be added to a time.
             .filter(|&millis| i64::try_from(millis).is_ok())
-            .ok_or_else(|| format!("`{text}` is longer than time can be counted"))?;
+            .ok_or_else(|| format!("`{text}` exceeds the longest possible duration"))?;
         rest = after;
     }
     Ok(Duration::from_millis(total))
@@ -67,11 +69,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Parses `64KiB`, `16MiB`, `1GB`, `512B` into bytes.
 ///
 /// # Errors
-/// A sentence fragment that says what is wrong and what would be right.
+/// A sentence fragment with the problem and its fix.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit, after) = split_quantity(text.trim());
     if number.is_empty() || !after.is_empty() {
-        return Err(format!("`{text}` is no size; write one like `64KiB` or `16MiB`"));
+        return Err(format!("`{text}` is not a size; write one like `64KiB` or `16MiB`"));
     }
     if unit.is_empty() {
         return Err(format!("`{text}` lacks a unit; write `{number}B`, `{number}KiB` or `{number}MiB`"));
@@ -79,15 +81,17 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     let Some(&(_, factor)) = SIZE_UNITS.iter().find(|(name, _)| *name == unit) else {
         let unit = unit.trim();
         if SIZE_UNITS.iter().any(|(name, _)| *name == unit) {
-            return Err(format!("`{text}` is written without blanks: `{number}{unit}`"));
+            return Err(format!("`{text}` must have no blanks: `{number}{unit}`"));
         }
-        return Err(format!("`{unit}` is no unit of size; use `B`, `KiB`, `MiB`, `GiB`, `KB`, `MB` or `GB`"));
+        return Err(format!(
+            "`{unit}` is not a unit of size; use `B`, `KiB`, `MiB`, `GiB`, `KB`, `MB` or `GB`"
+        ));
     };
     number
         .parse::<u64>()
         .ok()
         .and_then(|number| number.checked_mul(factor))
-        .ok_or_else(|| format!("`{text}` is larger than a size can be"))
+        .ok_or_else(|| format!("`{text}` exceeds the largest possible size"))
 }
 
 /// 1234567 as `1,234,567`.

@@ -1,4 +1,4 @@
-//! Types of the store's interface that know no database.
+//! Interface of the store: holds its types that do not depend on the database.
 
 pub(crate) mod completion;
 pub(crate) mod parked_job;

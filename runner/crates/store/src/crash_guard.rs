@@ -1,21 +1,20 @@
-//! What each worker is attempting, where the death of the process cannot take it away: the file
-//! `attempts` beside the store. So a job that takes the process down again and again is known by the
-//! next run, and set aside.
+//! `CrashGuard`: the crash guard. It records the jobs in progress in the file `attempts` beside the store,
+//! which survives the death of the process. A job that kills the process several times is recognized by the
+//! next run, and quarantined.
 //!
-//! A worker writes what it attempts before it begins, and clears that at the end: two writes a batch,
-//! into the page cache, which survives the process. Nothing is synced: a loss of power is no fault of
-//! a job. What the next run finds are *suspects*. Batches with a suspect among them run one job after
-//! the other, each written down by itself, and alone in the process, so that the next death has one
-//! culprit. An attempt that ends with the process alive absolves its job. What has not been reached
-//! when the process dies again stays a suspect.
+//! A worker writes its jobs before it starts them, and clears the record at the end: two writes per batch,
+//! into the page cache, which survives the process. Nothing is synced, since no job causes a loss of power.
+//! The records that the next run finds are *suspects*. A batch with a suspect runs job by job: each job
+//! is recorded by itself, alone in the process. The next death then has one culprit. A job whose attempt ends
+//! without a crash is cleared. A suspect that was not attempted before the next death stays a suspect.
 //!
-//! A file that cannot be written stops nothing: jobs are then attempted without a trace.
+//! If the file cannot be written, jobs run without a record.
 //!
-//! | room | what it knows |
+//! | module | content |
 //! | --- | --- |
 //! | `span` | jobs, by step and row |
-//! | `cell` | jobs and their crashes, as bytes |
-//! | `suspects` | what earlier deaths say about a job |
+//! | `cell` | jobs and their number of crashes, as bytes |
+//! | `suspects` | the crashes of earlier runs, by job |
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -37,60 +36,60 @@ pub use span::AttemptSpan;
 
 const FILE: &str = "attempts";
 const FILE_IN_THE_MAKING: &str = "attempts.new";
-/// Longer than any that we write.
+/// Longer than any file that this version writes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// How many spans one worker can attempt together; what has more runs one by one.
+/// Maximum number of spans that one worker attempts together; a batch with more runs job by job.
 const SLOT_CELLS: usize = 8;
 const SLOT_BYTES: usize = SLOT_CELLS * CELL_BYTES;
 
-/// The file begins with the suspects; the slots of the workers follow.
+/// The file begins with the suspects, followed by the slots of the workers.
 const SLOTS_AT: usize = SUSPECTS_MAX * CELL_BYTES;
 
-/// Slots that the file has room for from the start, so that a full disk does not matter. With more
-/// it grows.
+/// Number of slots allocated at the start, so that a full disk does not matter. The file grows for more.
 const SLOTS_READY: usize = 64;
 
-/// The attempts of a process, and the suspects that the last one left. Its clones are one.
+/// The attempts of a process, and the suspects of the last one. Clones share them.
 #[derive(Clone, Debug)]
 pub struct CrashGuard(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// `None`: nothing is written down.
+    /// `None`: nothing is recorded.
     disk: Option<Box<dyn Disk>>,
     /// For messages.
     path: PathBuf,
-    /// A write has failed, and that was said.
+    /// A write has failed, and the failure is logged.
     failed: AtomicBool,
-    /// Nothing more is written down.
+    /// No more attempts are recorded.
     closed: AtomicBool,
-    /// How many there are.
+    /// Number of slots.
     slots: AtomicU64,
     suspects: Mutex<Suspects>,
-    /// There are none. Never becomes false again, so that the fast path needs no lock.
+    /// The list of suspects is empty. Never becomes false again, so that the fast path needs no lock.
     unsuspicious: AtomicBool,
-    /// Held by all who run a batch while there are suspects; by one alone whose batch has some.
+    /// Read-locked by every worker with a batch while suspects exist; write-locked by the one whose batch has
+    /// a suspect.
     alone: RwLock<()>,
 }
 
-/// The place of one worker.
+/// The slot of one worker.
 #[derive(Debug)]
 pub struct WorkerSlot {
     shared: Arc<Shared>,
     offset: u64,
 }
 
-/// How a batch is to be run.
+/// The mode of a batch.
 #[derive(Debug)]
 pub enum BatchMode<'a> {
-    /// As a whole, as long as the attempt lives.
+    /// As a whole, while the attempt lives.
     Together(AttemptGuard<'a>),
-    /// Job by job, each with its own attempt.
+    /// Job by job, each with an attempt of its own.
     OneByOne(SuspectRun<'a>),
 }
 
-/// A batch that is run job by job.
+/// A batch that runs job by job.
 #[derive(Debug)]
 pub struct SuspectRun<'a> {
     slot: &'a WorkerSlot,
@@ -98,43 +97,41 @@ pub struct SuspectRun<'a> {
     _turn: Exclusivity<'a>,
 }
 
-/// What becomes of a job.
+/// The decision on a job.
 #[derive(Debug)]
 pub enum SuspectVerdict<'a> {
-    /// It is attempted, as long as the attempt lives.
+    /// The job runs while the attempt lives.
     Run(AttemptGuard<'a>),
-    /// The process died so many times in a row while it was attempted: it is not attempted again.
+    /// The process died this many times in a row during its attempts: it is not attempted again.
     SetAside { crashes: u32 },
 }
 
-/// Something is being attempted. Ends when it is dropped, also by a panic: that is no death of the
-/// process.
+/// A running attempt. It ends on drop, also in a panic, which is no death of the process.
 #[derive(Debug)]
 #[must_use = "the attempt ends when this is dropped"]
 pub struct AttemptGuard<'a> {
     slot: &'a WorkerSlot,
-    /// How much of the slot it takes.
+    /// Bytes of the slot in use.
     bytes: usize,
-    /// Is no suspect any more at the end.
+    /// The jobs to clear at the end.
     absolves: Option<AttemptSpan>,
     _turn: Exclusivity<'a>,
 }
 
-/// Who else may run jobs meanwhile.
+/// The exclusivity of a batch.
 #[derive(Debug)]
 #[expect(dead_code, reason = "guards are held, not read")]
 enum Exclusivity<'a> {
-    /// Everybody, since there are no suspects, or an outer turn says it.
+    /// Unlimited: no suspects exist, or an outer guard holds the lock.
     Any,
-    /// Everybody who does not want to be alone.
+    /// Shared with every batch that has no suspect.
     Shared(RwLockReadGuard<'a, ()>),
     Alone(RwLockWriteGuard<'a, ()>),
 }
 
 impl CrashGuard {
-    /// Attempts in `folder`, which exists and belongs to this process, and what the last process
-    /// was attempting when it died. Where the file cannot be read or made, that is said, and the
-    /// run does without.
+    /// Attempts in `folder`, which exists and belongs to this process, with the suspects of the last one. If
+    /// the file cannot be read or created, a warning is logged, and the run continues without it.
     #[must_use]
     pub fn open(folder: &Path) -> Self {
         let path = folder.join(FILE);
@@ -143,7 +140,7 @@ impl CrashGuard {
                 target: log_target::STORE,
                 %error,
                 file = %path.display(),
-                "what the last run attempted cannot be read: a job that takes the process down is tried again"
+                "the attempts of the last run cannot be read: a job that killed the process is tried again"
             );
             Vec::new()
         });
@@ -153,7 +150,7 @@ impl CrashGuard {
         Self::on(disk.map(|disk| Box::new(disk) as Box<dyn Disk>), path, suspects)
     }
 
-    /// Attempts that leave no trace.
+    /// Attempts without a record.
     #[must_use]
     pub fn none() -> Self {
         Self::on(None, PathBuf::new(), Suspects::default())
@@ -172,8 +169,7 @@ impl CrashGuard {
         }))
     }
 
-    /// The jobs that a step took from this input alone, and was attempting when the last process died: the
-    /// first and the last index.
+    /// The suspects that a step took from this input alone: the first and the last index.
     #[must_use]
     pub fn suspects(&self, step: &Address, input: &str) -> Vec<(u64, u64)> {
         let origin = AttemptSpan::new(step, &[(input, 1)], 1).origin;
@@ -182,14 +178,14 @@ impl CrashGuard {
         self.0.suspects().cells().iter().flatten().filter_map(|suspect| of_input(&suspect.span)).collect()
     }
 
-    /// A place for one more worker.
+    /// A slot for one more worker.
     #[must_use]
     pub fn slot(&self) -> WorkerSlot {
         let number = self.0.slots.fetch_add(1, Ordering::Relaxed);
         WorkerSlot { shared: Arc::clone(&self.0), offset: slot_offset(number) }
     }
 
-    /// The process ends on purpose, in the middle of whatever is attempted: no job is the cause.
+    /// The process ends intentionally: no running job is the cause.
     pub fn close(&self) {
         let slots = self.0.slots.load(Ordering::Relaxed);
         self.0.closed.store(true, Ordering::Release);
@@ -198,16 +194,16 @@ impl CrashGuard {
         }
     }
 
-    /// These jobs are accounted for, durably. Those that were set aside are forgotten, and attempted
-    /// like any other where somebody puts them back.
+    /// These jobs are accounted for, durably. Quarantined ones are cleared, and attempted like any other if
+    /// an operator retries them.
     pub fn settle(&self, span: &AttemptSpan) {
         self.0.clear(span);
     }
 }
 
 impl WorkerSlot {
-    /// Begins a batch that consists of these spans. Waits until others have come through theirs,
-    /// where one of them, or this one, has suspects.
+    /// Starts a batch that consists of these spans. Waits for running batches if one of them, or this one,
+    /// has suspects.
     pub fn begin(&mut self, batch: &[AttemptSpan], crash_limit: u32) -> BatchMode<'_> {
         let shared = &*self.shared;
         let suspicious = shared.concerns(batch);
@@ -220,7 +216,7 @@ impl WorkerSlot {
         BatchMode::Together(self.attempt(batch, 1, turn))
     }
 
-    /// Writes down what will have been attempted `crashes` times if the process dies now.
+    /// Records the attempt, as the one with number `crashes` that the process may die in.
     fn attempt<'a>(&'a self, spans: &[AttemptSpan], crashes: u32, turn: Exclusivity<'a>) -> AttemptGuard<'a> {
         let mut cells = [0; SLOT_BYTES];
         let exact = spans.iter().map(|span| span.jobs).sum::<u64>() == 1;
@@ -249,7 +245,7 @@ impl<'a> SuspectRun<'a> {
 }
 
 impl SuspectRun<'_> {
-    /// This job halts its step, and so was answered: somebody looks at it before the next attempt.
+    /// This job halts its step, so an operator inspects it before the next attempt.
     pub fn forget(&self, job: &AttemptSpan) {
         self.slot.shared.clear(job);
     }
@@ -288,7 +284,7 @@ impl Shared {
     }
 
     fn turn(&self, alone: bool) -> Exclusivity<'_> {
-        // Nothing is behind the lock that a panic could have left half done.
+        // The lock protects no data, so a panic leaves nothing inconsistent.
         match (self.is_unsuspicious(), alone) {
             (true, _) => Exclusivity::Any,
             (false, false) => Exclusivity::Shared(self.alone.read().unwrap_or_else(PoisonError::into_inner)),
@@ -301,7 +297,7 @@ impl Shared {
     }
 
     fn suspects(&self) -> MutexGuard<'_, Suspects> {
-        // The list is whole between any two operations on it.
+        // The list is consistent after a panic, since each operation leaves it so.
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -325,11 +321,11 @@ fn warn(path: &Path, error: &io::Error) {
         target: log_target::STORE,
         %error,
         file = %path.display(),
-        "what is attempted cannot be written down: a job that takes the process down will be tried again"
+        "attempts cannot be recorded: a job that kills the process will be tried again"
     );
 }
 
-/// Makes the file anew. It takes the place of the old one when everything is in it.
+/// Creates the file again. It replaces the old one when it is complete.
 fn make(folder: &Path, path: &Path, suspects: &Suspects) -> io::Result<FileDisk> {
     let path_in_the_making = folder.join(FILE_IN_THE_MAKING);
     let mut file = create_private(&path_in_the_making)?;
@@ -338,8 +334,7 @@ fn make(folder: &Path, path: &Path, suspects: &Suspects) -> io::Result<FileDisk>
     FileDisk::new(file, path)
 }
 
-/// A file in which nothing is attempted. Its length is written out, so that there is room on the
-/// disk for what follows.
+/// A file without running attempts. Its full length is written, so that the disk has space for later records.
 fn first_bytes(suspects: &Suspects) -> Vec<u8> {
     let mut bytes = vec![0; SLOTS_AT + SLOTS_READY * SLOT_BYTES];
     for (cell, suspect) in bytes.chunks_exact_mut(CELL_BYTES).zip(suspects.cells()) {

@@ -1,4 +1,4 @@
-//! What can be wrong with the store, in words for the person who has to put it right.
+//! Errors of the store: name the problem and its fix for the operator.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use thiserror::Error;
 use crate::database::disk::Taken;
 use tidegate_model::{Address, LockHolder};
 
-/// The end of every message about a file that cannot be used as it is.
-const WAY_OUT: &str = "put back a copy of it, or move it away to begin anew (progress is then forgotten, and \
+/// The end of every message about a file that cannot be used unchanged.
+const WAY_OUT: &str = "restore a copy, or move it away to start empty (progress is then lost, and \
                        the jobs of sources run again)";
 
 /// Why a store could not be opened.
@@ -19,19 +19,19 @@ pub enum OpenError {
     Folder { path: PathBuf, source: io::Error },
     #[error("cannot use the store `{}`", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("the store `{}` is in use by {holder}; one runner at a time can have it", path.display())]
+    #[error("the store `{}` is in use by {holder}; only one runner can open it", path.display())]
     Locked { path: PathBuf, holder: LockHolder },
     #[error("{}", taken(path))]
     Taken { path: PathBuf },
-    #[error("the store `{}` is empty, and a store never is; {WAY_OUT}", path.display())]
+    #[error("the store `{}` is empty, so it is not a store; {WAY_OUT}", path.display())]
     Empty { path: PathBuf },
-    #[error("the store `{}` holds zeros where its header should be; {WAY_OUT}", path.display())]
+    #[error("the store `{}` has zeros instead of a header; {WAY_OUT}", path.display())]
     Zeros { path: PathBuf },
     #[error("`{}` is not a store of Tidegate; move it away, or choose another folder with `--data`", path.display())]
     Foreign { path: PathBuf },
     #[error(
-        "the store `{}` was written by a newer Tidegate: its format is version {found}, and this one knows \
-         up to version {known}; run the newer Tidegate on it",
+        "the store `{}` was written by a newer Tidegate: its format is version {found}, and this version reads \
+         up to version {known}; use the newer Tidegate",
         path.display()
     )]
     Newer { path: PathBuf, found: u32, known: u32 },
@@ -39,39 +39,39 @@ pub enum OpenError {
     Damaged { path: PathBuf, what: String },
 }
 
-/// Why something could not be read from an open store.
+/// Why a value could not be read from an open store.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// Passes once [`super::Writer::reopen`] has succeeded.
+    /// Temporary, until [`super::Writer::reopen`] succeeds.
     #[error(
-        "the store cannot be read just now: a write to it failed, most likely for want of room on its disk"
+        "the store cannot be read at the moment: a write to it failed, most likely because its disk is full"
     )]
     Interrupted,
     #[error("cannot read from the store")]
     Io(#[source] io::Error),
     #[error("the store is damaged: {0}")]
     Damaged(String),
-    #[error("job {index} of `{queue}` is no longer kept; the oldest that is has index {first}")]
+    #[error("job {index} of `{queue}` is no longer kept; the oldest kept job is {first}")]
     Gone { queue: Address, index: u64, first: u64 },
 }
 
-/// Why a commit did not happen. [`super::Writer::reopen`] is the way on, whichever it was.
+/// Why a commit failed. [`super::Writer::reopen`] is the recovery from each.
 #[derive(Debug, Error)]
 pub enum CommitError {
-    #[error("there is no room left on the disk of the store")]
+    #[error("the disk of the store is full")]
     Full(#[source] io::Error),
     #[error("cannot write to the store")]
     Io(#[source] io::Error),
     #[error("the store is damaged: {0}")]
     Damaged(String),
-    #[error("an earlier write to the store failed, and it has not been opened again since")]
+    #[error("an earlier write to the store failed, and the store is not reopened yet")]
     MustReopen,
     #[error("{}", taken(path))]
     Taken { path: PathBuf },
-    /// The changes may be in the file that was there.
+    /// The changes may be in the file that was moved or replaced.
     #[error(
-        "the store `{}` is no longer there: it or its folder was deleted, moved or replaced while this process \
-         had it; put it back and start again",
+        "the store `{}` is missing: it or its folder was deleted, moved or replaced while this process \
+         had it open; restore it and start again",
         path.display()
     )]
     Missing { path: PathBuf },
@@ -79,8 +79,8 @@ pub enum CommitError {
 
 fn taken(path: &Path) -> String {
     format!(
-        "another process has written to the store `{}` since this one opened it, and this one writes nothing \
-         more to it: the file `lock` beside it must not be removed while a runner works",
+        "another process has written to the store `{}` since this one opened it, so this one stops writing \
+         to it: the file `lock` beside it must not be removed while a runner is active",
         path.display()
     )
 }
@@ -94,13 +94,13 @@ pub enum ExportError {
     Write(#[source] io::Error),
 }
 
-/// Why an export could not be imported. Nothing of it is left then.
+/// Why an export could not be imported. No part of it remains.
 #[derive(Debug, Error)]
 pub enum ImportError {
     #[error(transparent)]
     Store(#[from] OpenError),
     #[error(
-        "the store `{}` holds something already, and an import would replace it; choose another folder with \
+        "the store `{}` is not empty, and an import would replace it; choose another folder with \
          `--data`, or move it away",
         path.display()
     )]
@@ -112,7 +112,7 @@ pub enum ImportError {
 }
 
 impl OpenError {
-    /// It was a lack of room: the same call succeeds when there is some.
+    /// The disk was full: the same call succeeds when space is free.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } | Self::Folder { source, .. } if is_full(source))
@@ -120,14 +120,14 @@ impl OpenError {
 }
 
 impl CommitError {
-    /// It was a lack of room: the same commit succeeds when there is some.
+    /// The disk was full: the same commit succeeds when space is free.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full(_))
     }
 }
 
-/// What went wrong inside this crate, before it is known whose question it was.
+/// The cause of an error, before it is known which call it belongs to.
 #[derive(Debug)]
 pub(crate) enum Cause {
     Interrupted,
@@ -139,9 +139,9 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    /// redb found, in its own words, that the file is not whole.
+    /// redb reports, with its own text, that the file is damaged.
     pub(crate) fn broken(what: &str) -> Self {
-        // Only these words of redb tell this case from the others.
+        // Only this text of redb identifies the case.
         let cut = what.starts_with("File truncated");
         let sentence = if cut { "it has been cut short" } else { "its structure is broken" };
         Self::Damaged(format!("{sentence} ({what})"))
@@ -164,7 +164,7 @@ impl Cause {
 impl From<Cause> for ReadError {
     fn from(cause: Cause) -> Self {
         match cause {
-            // Readers of a store that is not written any more go on as when it is closed.
+            // Readers of a store that is no longer written treat it as closed.
             Cause::Interrupted | Cause::Taken => Self::Interrupted,
             Cause::Io(source) => Self::Io(source),
             Cause::Damaged(what) => Self::Damaged(what),
@@ -175,7 +175,7 @@ impl From<Cause> for ReadError {
 }
 
 impl Cause {
-    /// Why a commit to the store at `path` did not happen.
+    /// The error of a commit to the store at `path`.
     pub(crate) fn of_commit(self, path: &Path) -> CommitError {
         match self {
             Self::Interrupted => CommitError::MustReopen,

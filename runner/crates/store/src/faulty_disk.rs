@@ -1,4 +1,4 @@
-//! A disk in memory that fails on demand, and tells what would be left after a loss of power.
+//! `FaultyDisk`: a disk in memory that fails on demand, and computes its content after a loss of power.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,29 +7,28 @@ use twox_hash::XxHash3_64;
 
 use crate::database::disk::Disk;
 
-/// The clones are one disk, so that a test can look at what the store does to it.
+/// Clones share the disk, so that a test can observe the writes of the store.
 #[derive(Clone, Debug, Default)]
 pub struct FaultyDisk(Arc<Mutex<State>>);
 
-/// What is going to happen. Operations and syncs are counted from 1, from when the failure was
-/// set.
+/// A failure to inject. Operations and syncs are counted from 1, since the failure was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Every operation from this one on fails. If it is a write, the first half of it is done.
+    /// Every operation from this one on fails. If it is a write, half of it is done.
     From(u64),
-    /// From this operation on there is no room: what would write or grow fails, and half of what
-    /// the first one writes is done. [`FaultyDisk::heal`] makes room.
+    /// From this operation on the disk is full: writes that need space fail, and half of the first one is
+    /// done. [`FaultyDisk::heal`] frees space.
     FullFrom(u64),
-    /// The power goes during this sync, and nobody is told: later operations seem to succeed.
+    /// The power fails during this sync, unnoticed: later operations seem to succeed.
     FreezeAt(u64),
 }
 
 #[derive(Debug, Default)]
 struct State {
     bytes: Vec<u8>,
-    /// What the last good sync has made durable.
+    /// The bytes that the last good sync has made durable.
     durable: Vec<u8>,
-    /// What has happened since then, in order.
+    /// The changes since then, in order.
     unsynced: Vec<Change>,
     failure: Option<Failure>,
     struck: bool,
@@ -43,7 +42,7 @@ enum Change {
     SetLen(usize),
 }
 
-/// What a disk writes as a whole, in bytes.
+/// Bytes that a disk writes atomically.
 const SECTOR_BYTES: usize = 512;
 
 impl FaultyDisk {
@@ -52,21 +51,21 @@ impl FaultyDisk {
         Self::default()
     }
 
-    /// A disk with these bytes on it, all durable.
+    /// A disk with these durable bytes.
     #[must_use]
     pub fn with(bytes: Vec<u8>) -> Self {
         let state = State { durable: bytes.clone(), bytes, ..State::default() };
         Self(Arc::new(Mutex::new(state)))
     }
 
-    /// Lets something fail, and counts anew.
+    /// Injects a failure, and restarts the counts.
     pub fn fail(&self, failure: Failure) {
         let mut state = self.state();
         state.failure = Some(failure);
         (state.operations, state.syncs, state.struck) = (0, 0, false);
     }
 
-    /// Lets nothing fail any more.
+    /// Removes the failure.
     pub fn heal(&self) {
         self.state().failure = None;
     }
@@ -77,26 +76,26 @@ impl FaultyDisk {
         self.state().struck
     }
 
-    /// How many operations there were since the failure was set, or ever.
+    /// Number of operations since the failure was set, or ever.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.state().operations
     }
 
-    /// How many syncs there were since the failure was set, or ever.
+    /// Number of syncs since the failure was set, or ever.
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.state().syncs
     }
 
-    /// What is there if only the process dies: everything that was written.
+    /// The bytes after the process dies: every write.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         self.state().bytes.clone()
     }
 
-    /// What is there if the power goes: what was synced, and of what was written since then some
-    /// sectors and some not, by the `seed`. Seed 0 keeps none of them.
+    /// The bytes after a loss of power: synced ones, and of the later writes some sectors, chosen by the
+    /// `seed`. Seed 0 keeps none of them.
     #[must_use]
     pub fn survivors(&self, seed: u64) -> Vec<u8> {
         let state = self.state();
@@ -111,7 +110,7 @@ impl FaultyDisk {
                 Change::Write { offset, data } => {
                     for (sector, piece) in data.chunks(SECTOR_BYTES).enumerate() {
                         let at = offset + sector * SECTOR_BYTES;
-                        // What would be past the end is lost with the growth of the file.
+                        // Bytes beyond the end are lost with the growth of the file.
                         let room = bytes.get_mut(at..at + piece.len());
                         if let Some(room) = room.filter(|_| kept(seed, number, sector)) {
                             room.copy_from_slice(piece);
@@ -139,7 +138,7 @@ impl State {
         self.operations += 1;
         let error = match self.failure {
             Some(Failure::From(operation)) if self.operations >= operation => {
-                io::Error::other("the disk has failed, as the test wants it")
+                io::Error::other("the disk has failed, as injected by the test")
             }
             Some(Failure::FullFrom(operation)) if grows && self.operations >= operation => {
                 io::Error::from(io::ErrorKind::StorageFull)
@@ -150,14 +149,14 @@ impl State {
         Err(error)
     }
 
-    /// The power goes while the disk freezes: what comes later never happened.
+    /// A change after the power failure is never durable.
     fn remember(&mut self, change: Change) {
         if !(self.struck && matches!(self.failure, Some(Failure::FreezeAt(_)))) {
             self.unsynced.push(change);
         }
     }
 
-    /// As copying all bytes would, which grow too many to copy at every sync.
+    /// Equal to a copy of all bytes, which would take too long at every sync.
     fn make_durable(&mut self) {
         for change in self.unsynced.drain(..) {
             match change {

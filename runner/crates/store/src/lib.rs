@@ -1,38 +1,38 @@
-//! The one file that holds what must outlive a crash: logs of queues, progress, delivery hashes,
-//! places in sources and sinks.
+//! `Store` and `Writer`: the one file that holds all state that survives a crash. That state is the logs of
+//! queues, progress, delivery hashes, and positions in sources and sinks.
 //!
-//! [`open`] gives two handles. A [`Store`] reads, from any thread; the [`Writer`] writes, from the
-//! one thread that owns it, and what [`Writer::commit`] has answered `Ok` to is durable as a whole.
+//! [`open`] returns two handles. A [`Store`] reads, from any thread; the [`Writer`] writes, from the one
+//! thread that owns it. A [`Writer::commit`] that returns `Ok` is durable as a whole.
 //!
-//! | room | what it knows |
+//! | module | content |
 //! | --- | --- |
-//! | `disk` | the bytes under the store, and how redb is given them |
-//! | `overlay` | reading a disk that cannot be written |
-//! | `guard` | what happens when redb panics |
+//! | `disk` | the bytes under the store, and redb's access to them |
+//! | `overlay` | read access to a disk that is full |
+//! | `guard` | conversion of redb's panics into errors |
 //! | `bytes` | numbers and texts in bytes |
-//! | `column` | what is known of jobs besides their payloads, as bytes |
+//! | `column` | the details of jobs besides their payloads, as bytes |
 //! | `block` | jobs as bytes: lengths, compression, checksums |
 //! | `value` | the jobs of a commit, as the log holds them |
 //! | `format` | the tables and their records |
-//! | `private` | the data folder, which only its owner reaches |
+//! | `private` | the data folder, which only its owner can access |
 //! | `lock` | one process at a time |
-//! | `read` | the reading handle: queues, progress, sources, sinks, and which jobs a step made of a job |
+//! | `read` | the reading handle: queues, progress, sources, sinks, and the jobs that a step made from a job |
 //! | `snapshot`, `delayed`, `delivered`, `generation`, `ticks` | a table each: its records, reading, writing |
-//! | `delayed_job` | what waits, for what, and how it is called |
-//! | `walk` | the delayed jobs of a step one by one, however many |
-//! | `completion` | what the outside has said of a pending job |
-//! | `pause`, `stop`, `token_key` | records that stand alone |
+//! | `delayed_job` | parked jobs, with the reason for their wait and their keys |
+//! | `walk` | the parked jobs of a step, one by one |
+//! | `completion` | the outcome of a pending job, as an external system sends it |
+//! | `pause`, `stop`, `token_key` | single records |
 //! | `trim`, `write` | the writing handle |
-//! | `migrate` | the format's version, and older ones |
-//! | `origin` | where a store can be opened again |
-//! | `open` | from a folder to the handles, or to what is wrong with the file |
-//! | `verify` | the walk over everything |
-//! | `compact` | gives unused room back |
-//! | `lines`, `export`, `fill`, `import` | everything as lines of text, and back |
-//! | `attempts` | the file beside it that says what was attempted when the process died |
+//! | `migrate` | the version of the format, and migration from older ones |
+//! | `origin` | the place at which a store can be reopened |
+//! | `open` | opening a folder, or the error of its file |
+//! | `verify` | the check of the whole store |
+//! | `compact` | the return of unused space |
+//! | `lines`, `export`, `fill`, `import` | the whole content as lines of text, and back |
+//! | `attempts` | the crash guard: the jobs in progress when the process died |
 //! | `faulty` | a disk that fails on demand, for tests |
 //!
-//! Architecture Invariant: only this crate knows redb, and none of redb's types is in its API.
+//! Architecture Invariant: only this crate uses redb, and its API has none of redb's types.
 
 pub(crate) mod api;
 pub(crate) mod codec;

@@ -1,4 +1,4 @@
-//! The store as its users see it: against a model, over disks that fail, on files that are damaged.
+//! Tests of the store: compare it with a model, over disks that fail, and on damaged files.
 
 use tidegate_plugin::Payloads;
 
@@ -40,7 +40,7 @@ fn open_on(disk: &FaultyDisk) -> (Store, Writer) {
     open_disk(Box::new(disk.clone())).unwrap()
 }
 
-/// All jobs of a queue that are kept, a few at a time.
+/// All kept jobs of a queue, a few at a time.
 fn jobs(store: &Store, queue: &Address) -> Vec<Vec<u8>> {
     let Some(state) = store.queue(queue).unwrap() else { return Vec::new() };
     let mut jobs = Vec::new();

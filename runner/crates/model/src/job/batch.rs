@@ -1,4 +1,4 @@
-//! A run of jobs with contiguous indices, as they come out of a source or a queue.
+//! `Batch`: a run of jobs with contiguous indices, from a source or a queue.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,35 +14,34 @@ pub struct Batch {
     pub first: u64,
     pub payloads: Payloads,
     pub form: Form,
-    /// Where the jobs stood in a file, for messages; `None` for jobs from a queue.
+    /// The lines of the jobs in a file, for messages; `None` for jobs from a queue.
     pub places: Option<LineNumbers>,
-    /// Jobs that the source could not make sense of, ascending by position. Their payload is what
-    /// was there, cut to a length fit for an error record.
+    /// Jobs that the source could not parse, ascending by position. Their payload is the unparsed text, cut
+    /// to a length fit for an error record.
     pub faults: Vec<Fault>,
-    /// When the jobs were committed, ascending by position; the first one has position 0. Empty
-    /// where that is not known, as for jobs from a source.
+    /// The commits of the jobs, ascending by position; the first one has position 0. Empty if they are
+    /// unknown, as for jobs from a source.
     pub stamps: Vec<Stamp>,
-    /// The provenance that jobs carry along, a JSON text for each, empty for those that carry none;
-    /// `None` where no job does.
+    /// The provenance of each job as JSON text, empty for a job without any; `None` if no job has any.
     pub carried: Option<Payloads>,
 }
 
-/// The commit that jobs were stored by, from the one at `position` on.
+/// The commit of the jobs from `position` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     pub position: usize,
     pub time: Timestamp,
-    /// The number of the commit: one for the whole store, and increasing. 0 where a store of an older
-    /// format did not keep it.
+    /// The number of the commit, increasing over the whole store. 0 in a store of an older format, which did
+    /// not keep it.
     pub transaction: u64,
 }
 
-/// What is known about the payloads.
+/// Whether the payloads are known to be JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Well-formed JSON: Tidegate wrote it.
     Json,
-    /// Should be JSON, but comes from outside and nobody has looked yet.
+    /// Expected to be JSON, but from an external system and not parsed yet.
     Unchecked,
 }
 
@@ -51,7 +50,7 @@ pub enum Form {
 pub struct Fault {
     /// Its place in the batch, from 0.
     pub position: usize,
-    /// A sentence fragment: what is wrong.
+    /// The error; a sentence fragment.
     pub message: String,
 }
 
@@ -63,7 +62,7 @@ pub struct LineNumbers {
     pub runs: Vec<LineRun>,
 }
 
-/// From the job at `position` on, jobs stand on the lines `line`, `line + 1`, …
+/// The jobs from `position` on are on the lines `line`, `line + 1`, …
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineRun {
     pub position: usize,
@@ -86,7 +85,7 @@ impl Batch {
         }
     }
 
-    /// How many jobs there are.
+    /// Number of jobs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.payloads.len()
@@ -97,12 +96,12 @@ impl Batch {
         self.payloads.is_empty()
     }
 
-    /// Adds the jobs of `other` from the position `skip` on, which follow those that are here.
+    /// Adds the jobs of `other` from the position `skip` on, which follow those of this batch.
     pub fn append(&mut self, other: &Self, skip: usize) {
         let before = self.len();
         for stamp in &other.stamps {
             let position = before + stamp.position.saturating_sub(skip);
-            // One that ends before `skip` gives way to the next.
+            // A stamp that ends before `skip` is replaced by the next.
             self.stamps.retain(|earlier| earlier.position < position);
             self.stamps.push(Stamp { position, ..*stamp });
         }
@@ -135,7 +134,7 @@ impl Batch {
         Some(&self.faults[at].message)
     }
 
-    /// The commit that the job at `position` was stored by, where that is known.
+    /// The commit of the job at `position`, if it is known.
     #[must_use]
     pub fn stamp(&self, position: usize) -> Option<&Stamp> {
         let after = self.stamps.partition_point(|stamp| stamp.position <= position);

@@ -1,9 +1,9 @@
-//! Tokens by which an outside system that was handed a job shows that it may say what became of it.
+//! `TokenKey`: creates and verifies the completion tokens of external systems.
 //!
 //! Definition: the first 128 bits, as 32 hex digits, of HMAC-SHA-256 over `"tidegate/token/1"` and the
-//! delivery hash (16 bytes, little-endian), under a key that each store makes for itself, once. A token
-//! is thus the same on every attempt and restart, says nothing about any other job or step, and nobody
-//! can make one who does not have the key.
+//! delivery hash (16 bytes, little-endian). The key is created once per store. A token is thus the same on
+//! every attempt and restart, and reveals nothing about other jobs or steps. It cannot be created without the
+//! key.
 
 use std::fmt;
 
@@ -15,24 +15,24 @@ use crate::DeliveryHash;
 const KEY_BYTES: usize = 32;
 /// Bytes that SHA-256 takes at a time.
 const BLOCK_BYTES: usize = 64;
-/// Bytes of a token, before they are written in digits.
+/// Bytes of a token, before they are written as digits.
 const TOKEN_BYTES: usize = 16;
 
-/// What the tokens of a store are made with. Never shown.
+/// The key that signs the tokens of a store. Never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenKey([u8; KEY_BYTES]);
 
 impl TokenKey {
-    /// Under which no token is ever accepted: for code that is run without a store.
+    /// A key for which no token is accepted: for code that runs without a store.
     pub const NONE: Self = Self([0; KEY_BYTES]);
 
-    /// The key of these bytes, which nobody can guess; `None` where they are too few, or too many.
+    /// The key of these bytes, which must be unpredictable; `None` if their number is wrong.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self).filter(|key| *key != Self::NONE)
     }
 
-    /// The bytes, for where they are kept.
+    /// The bytes, for storing them.
     #[must_use]
     pub fn reveal(&self) -> &[u8] {
         &self.0
@@ -47,7 +47,7 @@ impl TokenKey {
         format!("{:032x}", u128::from_be_bytes(start))
     }
 
-    /// Whether `shown` is that token. Takes as long for one that is nearly right as for any other.
+    /// Whether `shown` is that token, compared in constant time.
     #[must_use]
     pub fn accepts(&self, hash: DeliveryHash, shown: &[u8]) -> bool {
         let token = self.token(hash);
@@ -56,7 +56,7 @@ impl TokenKey {
     }
 }
 
-/// As RFC 2104 says, with a key that is shorter than a block.
+/// HMAC as in RFC 2104, with a key that is shorter than a block.
 fn hmac(key: &[u8; KEY_BYTES], message: &[u8]) -> [u8; 32] {
     let padded = |pad: u8| {
         let mut block = [pad; BLOCK_BYTES];
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_token_is_the_hmac_that_other_programs_compute() {
-        // Case 1 of RFC 4231, whose key of 20 bytes is as good as one that is filled up with zeros.
+        // Case 1 of RFC 4231, whose key of 20 bytes equals one that is padded with zeros.
         let mut bytes = [0; KEY_BYTES];
         bytes[..20].fill(0x0b);
         let digest = hmac(&bytes, b"Hi There");

@@ -1,22 +1,21 @@
-//! The delivery hash: what a delivery is called, on every attempt, restart and code change.
+//! `DeliveryHash`: identifies a delivery across attempts, restarts and code changes.
 //!
-//! Definition, version 1, frozen: XXH3-128 with seed 0 over
-//! `"tidegate/1"`, then pipeline and step, then for each input that gave something, in the order of
-//! their binding names, the binding's name and the indices it gave. A text is written as its length
-//! in bytes (u32, little-endian) and its bytes; indices as their count (u32) and each index (u64),
-//! little-endian. A step with `from` has one input, and its binding name is the address it reads
-//! from. An input that gave nothing (`alts`) is left out, so that adding an alternative changes no
-//! hash. Names are in order of their bytes.
+//! Definition, version 1, frozen: XXH3-128 with seed 0 over `"tidegate/1"`, then pipeline and step, then the
+//! inputs with a job, in the order of their binding names. Each input adds the binding's name and its
+//! indices. A text is its length in bytes (u32, little-endian) and its bytes. Indices are their count (u32)
+//! and each index (u64), little-endian. A step with `from` has one input, whose binding name is the address
+//! of that input. An input without a job (`alts`) is left out, so that adding an alternative changes no hash.
+//! Names are in order of their bytes.
 
 use std::fmt;
 
 use twox_hash::{XxHash3_64, XxHash3_128};
 
-/// 128 bits that name one delivery.
+/// 128 bits that identify one delivery.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryHash(pub u128);
 
-/// Everything of a hash that is the same for all jobs of a step with one input.
+/// The part of a hash that is equal for all jobs of a step with one input.
 #[derive(Clone, Debug)]
 pub struct HashPrefix {
     /// Ends with room for one index.
@@ -40,8 +39,8 @@ impl HashPrefix {
     }
 }
 
-/// The hash of a delivery over any number of inputs: what each of them is called, and the indices it
-/// gave. In any order, since they are brought into that of their names.
+/// The hash of a delivery over any number of inputs: their names and their indices. The order does not
+/// matter, since they are sorted by name.
 #[must_use]
 pub fn delivery_hash<'a>(
     pipeline: &str,
@@ -57,9 +56,10 @@ pub fn delivery_hash<'a>(
     DeliveryHash(XxHash3_128::oneshot(&bytes))
 }
 
-/// The hash of a piece that processors made of the job of a delivery, for the plugin behind them: the first piece
-/// has that of the delivery. `earlier`: how often the same plugin stands before this one. XXH3-128 with seed 0
-/// over `"tidegate/piece/1"`, then the hash (u128), `earlier` and `piece` (u32), little-endian.
+/// The hash of a piece that processors made from the job of a delivery, for the plugin behind them. The first
+/// piece has the hash of the delivery. `earlier` is the number of times that the same plugin occurs before
+/// this one. XXH3-128 with seed 0 over `"tidegate/piece/1"`, then the hash (u128), `earlier` and `piece`
+/// (u32), little-endian.
 #[must_use]
 pub fn piece_hash(hash: DeliveryHash, earlier: u32, piece: u32) -> DeliveryHash {
     if (earlier, piece) == (0, 0) {
@@ -72,9 +72,9 @@ pub fn piece_hash(hash: DeliveryHash, earlier: u32, piece: u32) -> DeliveryHash 
     DeliveryHash(XxHash3_128::oneshot(&bytes))
 }
 
-/// The hash of a key that a job was given from outside, which names its arrival on the queue
-/// `pipeline/queue` as a delivery hash names a delivery: XXH3-128 with seed 0 over
-/// `"tidegate/key/1"`, then pipeline, queue, `sort` and `key`. `sort` tells kinds of keys apart.
+/// The hash of a key that a client gave to a job. It identifies the arrival on the queue `pipeline/queue` as
+/// a delivery hash identifies a delivery. XXH3-128 with seed 0 over `"tidegate/key/1"`, then pipeline, queue,
+/// `sort` and `key`. `sort` distinguishes kinds of keys.
 #[must_use]
 pub fn key_hash(pipeline: &str, queue: &str, sort: &str, key: &[u8]) -> DeliveryHash {
     let mut bytes = b"tidegate/key/1".to_vec();
@@ -85,7 +85,7 @@ pub fn key_hash(pipeline: &str, queue: &str, sort: &str, key: &[u8]) -> Delivery
     DeliveryHash(XxHash3_128::oneshot(&bytes))
 }
 
-/// A hash by which something that was brought from outside is known again: XXH3-64 with seed 0.
+/// A hash that identifies repeated content from an external system: XXH3-64 with seed 0.
 #[must_use]
 pub fn content_hash(content: &[u8]) -> u64 {
     XxHash3_64::oneshot(content)
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// As the definition says, in the simplest way.
+    /// The definition, in the simplest code.
     fn by_hand(pieces: &[&[u8]]) -> DeliveryHash {
         DeliveryHash(XxHash3_128::oneshot(&pieces.concat()))
     }

@@ -1,37 +1,37 @@
-//! Where jobs came from: the delivery that made them.
+//! `Origins`: the deliveries that made the jobs of a batch.
 
 use super::delivery_hash::{DeliveryHash, delivery_hash};
 use crate::name::Address;
 
-/// Where a run of jobs came from: the step that made them, and for each job the indices of its
-/// inputs. From it the delivery hash of every stored output follows.
+/// The origin of a run of jobs: the step that made them, and for each job the indices of its inputs. The
+/// delivery hash of every stored output is computed from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origins {
     pub step: Address,
-    /// Names as they enter the delivery hash: a binding, or for `from` the address as text.
+    /// Names as in the delivery hash: a binding, or for `from` the address as text.
     pub inputs: Vec<String>,
-    /// Row by row, one for each job, one index for each input; 0 = this input gave nothing (alts).
+    /// One row per job, with one index per input; 0 = this input had no job (alts).
     pub indices: Vec<u64>,
 }
 
-/// Where one job came from.
+/// The origin of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub step: Address,
-    /// The inputs that gave something, and the index of what they gave.
+    /// The inputs with a job, and its index.
     pub inputs: Vec<(String, u64)>,
-    /// Of the delivery that made the job.
+    /// The hash of the delivery that made the job.
     pub hash: DeliveryHash,
 }
 
 impl Origins {
-    /// Of no job yet.
+    /// Without any jobs.
     #[must_use]
     pub fn new(step: Address, inputs: Vec<String>) -> Self {
         Self { step, inputs, indices: Vec::new() }
     }
 
-    /// How many jobs there are.
+    /// Number of jobs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.indices.len().checked_div(self.inputs.len()).unwrap_or(0)
@@ -42,8 +42,7 @@ impl Origins {
         self.len() == 0
     }
 
-    /// The indices that the job at `position` was made of, input by input; empty past the
-    /// last job.
+    /// The indices that the job at `position` was made from, input by input; empty past the last job.
     #[must_use]
     pub fn row(&self, position: usize) -> &[u64] {
         let width = self.inputs.len();
@@ -62,7 +61,7 @@ impl Origins {
         self.indices.extend_from_slice(row);
     }
 
-    /// Adds the jobs of `other`, which come from the same step and inputs.
+    /// Adds the jobs of `other`, which have the same step and inputs.
     pub fn append(&mut self, other: &Self) {
         debug_assert_eq!((&self.step, &self.inputs), (&other.step, &other.inputs));
         self.indices.extend_from_slice(&other.indices);
@@ -75,7 +74,7 @@ impl Origins {
 }
 
 impl Origin {
-    /// The origin of a job that `step` made of these indices.
+    /// The origin of a job that `step` made from these indices.
     #[must_use]
     pub fn new(step: Address, mut inputs: Vec<(String, u64)>) -> Self {
         inputs.retain(|(_, index)| *index > 0);

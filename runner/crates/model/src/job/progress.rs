@@ -1,33 +1,33 @@
-//! What a step has accounted for: the watermark, and the finished indices above it.
+//! `Progress`: the jobs that a step has accounted for, as a watermark and the finished indices above it.
 
 use serde::{Deserialize, Serialize};
 
-/// Progress of one step on one input. Every job at or below the watermark is accounted for, and so
-/// are those in the finished ranges above it.
+/// Progress of one step on one input. Every job at or below the watermark is accounted for, and so are those
+/// in the finished ranges above it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     watermark: u64,
-    /// Inclusive, ascending, disjoint, not touching each other nor the watermark.
+    /// Inclusive, ascending, disjoint, and adjacent neither to each other nor to the watermark.
     finished: Vec<(u64, u64)>,
-    /// Jobs up to this index came before the step began, and are none of its. Never above the watermark.
+    /// The step skips jobs up to this index. Never above the watermark.
     #[serde(default, skip_serializing_if = "is_none")]
     before: u64,
     pub counters: Counters,
 }
 
-/// What became of the jobs, counted since the store was made.
+/// The numbers of jobs by outcome, since the store was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Jobs that the step has accounted for.
     pub taken: u64,
-    /// Jobs that the step handed on, over all outputs.
+    /// Jobs that the step delivered, over all outputs.
     pub given: u64,
-    /// Jobs that a filter held back, or that came to nothing.
+    /// Jobs that a filter dropped, or that had no output.
     pub filtered: u64,
     /// Jobs that went to the error queue.
     pub failed: u64,
-    /// Jobs of which nobody knows what became of them: progress had passed them, as `at-most-once`
-    /// has it, and the process died before their delivery.
+    /// Jobs lost under `at-most-once`: progress was committed before the attempt, and the process died before
+    /// delivery.
     #[serde(default, skip_serializing_if = "is_none")]
     pub lost: u64,
 }
@@ -62,7 +62,7 @@ impl Progress {
         after > 0 && self.finished[after - 1].1 >= index
     }
 
-    /// How many jobs from `first` to `last`, both included, are not accounted for.
+    /// Number of jobs from `first` to `last`, both included, that are not accounted for.
     #[must_use]
     pub fn count_open(&self, first: u64, last: u64) -> u64 {
         let first = first.max(self.watermark + 1);
@@ -71,30 +71,30 @@ impl Progress {
         (last + 1).saturating_sub(first).saturating_sub(finished)
     }
 
-    /// Accounts for everything up to `watermark`, where that is further than it is now.
+    /// Accounts for all jobs up to `watermark`, if it exceeds the present one.
     pub fn skip_to(&mut self, watermark: u64) {
         self.finish(1, watermark);
     }
 
-    /// Begins behind `index`: jobs up to it are accounted for, since they are none of the step's.
+    /// Starts after `index`: jobs up to it are skipped, and count as accounted for.
     pub fn start_after(&mut self, index: u64) {
         self.skip_to(index);
         self.before = self.before.max(index);
     }
 
-    /// The last job that came before the step began; 0 where it began with the first.
+    /// The last skipped job; 0 if the step began with the first job.
     #[must_use]
     pub fn skipped_up_to(&self) -> u64 {
         self.before
     }
 
-    /// Whether the step began behind jobs, and the next one after those is still to come.
+    /// Whether the step skipped jobs, and has not accounted for the next one yet.
     #[must_use]
     pub fn is_untouched(&self) -> bool {
         self.before > 0 && self.before == self.watermark
     }
 
-    /// Takes back what is accounted for above `to`, so that it is done again. The counters stay.
+    /// Resets progress above `to`, so that these jobs run again. The counters stay.
     pub fn rewind(&mut self, to: u64) {
         self.before = self.before.min(to);
         self.watermark = self.watermark.min(to);
@@ -104,14 +104,13 @@ impl Progress {
         }
     }
 
-    /// Accounts for the jobs from `first` to `last`, both included. Jobs that are already accounted
-    /// for stay so: finishing twice has no effect.
+    /// Accounts for the jobs from `first` to `last`, both included. Finishing a job twice has no effect.
     pub fn finish(&mut self, first: u64, last: u64) {
         if last < first || last <= self.watermark {
             return;
         }
         let mut range = (first.max(self.watermark + 1), last);
-        // Everything that overlaps or touches the new range becomes part of it.
+        // Every range that overlaps or touches the new range becomes part of it.
         let from = self.finished.partition_point(|&(_, end)| end.saturating_add(1) < range.0);
         let to = self.finished.partition_point(|&(start, _)| start <= range.1.saturating_add(1));
         if let Some(touched) = self.finished.get(from..to).filter(|touched| !touched.is_empty()) {
@@ -126,8 +125,8 @@ impl Progress {
         }
     }
 
-    /// As [`Self::finish`] of each range, in any order. Where they are many, and many ranges are finished,
-    /// it costs no more than to look at all of them once.
+    /// As [`Self::finish`] of each range, in any order. The cost is linear in the number of old and new
+    /// ranges.
     pub fn finish_all(&mut self, ranges: &mut [(u64, u64)]) {
         if ranges.len() < FEW {
             return ranges.iter().for_each(|&(first, last)| self.finish(first, last));
@@ -159,7 +158,7 @@ impl Progress {
     }
 }
 
-/// So few ranges are finished one by one.
+/// Up to this number, ranges are finished one by one.
 const FEW: usize = 4;
 
 impl Counters {
@@ -173,7 +172,7 @@ impl Counters {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_none(count: &u64) -> bool {
     *count == 0
 }

@@ -1,22 +1,21 @@
-//! How far a sink has come.
+//! `SinkPosition`: the committed length of a sink's file, with a fingerprint.
 
 use serde::{Deserialize, Serialize};
 
-/// Where the committed part of a sink's file ends, and enough of the file to know it again.
+/// The end of the committed part of a sink's file, and enough of the file to recognize it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkPosition {
     /// Bytes from the start of the file.
     pub offset: u64,
-    /// How many of the bytes before `offset` the hash is over.
+    /// Number of bytes before `offset` that the hash covers.
     pub tail_len: u32,
     /// XXH3-64 of the last `tail_len` bytes before `offset`.
     pub tail_hash: u64,
-    /// What the file system calls the file.
+    /// The identity of the file in the file system.
     pub device: u64,
     pub inode: u64,
-    /// XXH3-64 of the path as the configuration had it: a sink that is given another path begins anew
-    /// there.
+    /// XXH3-64 of the path in the configuration: a sink with a new path starts a new file.
     pub path_hash: u64,
-    /// The sink is still written to.
+    /// The sink is still in use.
     pub open: bool,
 }

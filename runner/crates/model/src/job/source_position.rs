@@ -1,11 +1,11 @@
-//! Places in a pull source: which part of the outside holds which index.
+//! `SourceOffset` and `Segment`: positions in a pull source, which map its files to indices.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Where the job at `index` starts. Marks are sparse: a reader starts at the last mark at or
-/// before the job that it wants, and reads forward.
+/// The start of the job at `index`. Marks are sparse: a reader starts at the last mark at or before the
+/// requested job, and reads forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceOffset {
     pub index: u64,
@@ -17,43 +17,41 @@ pub struct SourceOffset {
     pub line: u64,
 }
 
-/// A part of one file, or of one life of a file. A source is its segments in order; a rotated or
-/// replaced file begins a new one, and so does a file that goes on after it was taken as ended.
+/// A part of one file, or of one version of a file. A source is its segments in order. A rotated or replaced
+/// file begins a new segment; so does a file that grows after it was considered complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
     /// From 0, without gaps.
     pub ordinal: u32,
     /// The index of its first job.
     pub first: u64,
-    /// As it was found, relative paths resolved.
+    /// As it was found, with relative paths resolved.
     pub path: PathBuf,
-    /// What the file system calls it; follows a file through a rename.
+    /// The identity of the file in the file system, which survives a rename.
     pub device: u64,
     pub inode: u64,
-    /// XXH3-64 of the first `fingerprint_len` bytes, to tell a replaced file from a longer one.
+    /// XXH3-64 of the first `fingerprint_len` bytes, which distinguishes a replaced file from a longer one.
     pub fingerprint: u64,
     pub fingerprint_len: u32,
-    /// Where in the file (its decompressed content) it starts: bytes, and the line from 1. Not 0 and
-    /// 1 where an earlier segment holds what stands before.
+    /// Its start in the file's decompressed content: bytes, and the line from 1. Greater than 0 and 1 if an
+    /// earlier segment holds the content before it.
     pub offset: u64,
     pub line: u64,
-    /// How it was read further on; stores of older runners have none.
+    /// A second fingerprint at a later position; missing in stores of older runners.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tail: Option<TailFingerprint>,
-    /// Each rotated file that stood beside it when it was found has a segment of its own. False in the
-    /// stores of older runners.
+    /// Each rotated file beside it has a segment of its own. False in the stores of older runners.
     #[serde(default)]
     pub siblings_known: bool,
-    /// The place after its last job, once nothing more is added to it. Only the last segment of a
-    /// source may lack it.
+    /// The place after its last job, once it is complete. Only the last segment of a source may lack it.
     pub end: Option<SourceOffset>,
 }
 
-/// A second fingerprint, further on in a file. With that of the beginning it tells a copy of the file
-/// from another file that begins alike.
+/// A second fingerprint at a later position of a file. Together with the first it distinguishes a copy of the
+/// file from another file with the same beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TailFingerprint {
-    /// A place up to which the file was read.
+    /// The place up to which the file was read.
     pub at: SourceOffset,
     /// XXH3-64 of the `len` bytes before it.
     pub hash: u64,

@@ -1,4 +1,4 @@
-//! Waits as they are written down, and bounds that hold for every policy.
+//! Tests of `RetryPolicy`: the documented waits, and bounds that hold for every policy.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ fn plain(backoff: Backoff) -> RetryPolicy {
     RetryPolicy { backoff, jitter: Jitter::None, ..RetryPolicy::default() }
 }
 
-/// The waits after the first attempts, and what comes after them.
+/// The waits after the first attempts, and the decision after them.
 fn waits(policy: &RetryPolicy) -> String {
     let mut text = String::new();
     let mut now = NOW;
@@ -81,7 +81,7 @@ fn what_cannot_get_better_is_not_tried_again() {
         assert!(everything.retries(trouble), "{trouble:?}");
         assert_eq!(choosy.retries(trouble), choosy.on.contains(&trouble), "{trouble:?}");
     }
-    assert!(choosy.retries(FailureClass::Asked), "who asks is heard");
+    assert!(choosy.retries(FailureClass::Asked), "a requested retry is made");
 }
 
 #[test]
@@ -181,7 +181,7 @@ proptest! {
             Decision::Exhausted(Exhausted::Time(ttl)) => {
                 prop_assert!(later(tried.now, millis(policy.max)) > later(first_attempt, millis(ttl)));
             }
-            Decision::NotRetried => prop_assert!(false, "errors of scripts are tried again"),
+            Decision::NotRetried => prop_assert!(false, "errors of scripts are retried"),
         }
     }
 

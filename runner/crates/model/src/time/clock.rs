@@ -1,4 +1,4 @@
-//! Time comes in as an argument. This is where it comes from.
+//! `Clock`: the source of the time. All other code receives the time as an argument.
 
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,13 +10,11 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The latest time at which anything is due: the last that can be written wherever on earth, in the
-    /// year 9999.
+    /// The latest possible due time: the last that can be written in any time zone, in the year 9999.
     pub const LATEST: Self = Self(253_402_207_200_000);
 }
 
-/// A time as people write it, in UTC and always to the millisecond; one out of range of the calendar stays a
-/// number.
+/// A time as RFC 3339, in UTC and always with milliseconds; a number if it is out of range of the calendar.
 #[must_use]
 pub fn rfc3339(time: Timestamp) -> String {
     match jiff::Timestamp::from_millisecond(time.0) {
@@ -25,7 +23,7 @@ pub fn rfc3339(time: Timestamp) -> String {
     }
 }
 
-/// Tells the time.
+/// A source of the current time.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 }
@@ -44,7 +42,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A time that tests move by hand.
+/// A time that tests set.
 #[derive(Debug, Default)]
 pub struct ManualClock(Mutex<Timestamp>);
 

@@ -1,7 +1,7 @@
-//! Schedules: when the next tick comes, and which ticks are due.
+//! `Schedule`: computes the next tick, and the ticks that are due.
 //!
-//! Pure functions of the schedule and the time. A tick is known by its due time, so that the last one
-//! that was handled is all that has to be remembered.
+//! The functions depend only on the schedule and the time. A tick is identified by its due time, so that only
+//! the last handled one must be stored.
 
 pub(crate) mod cron;
 
@@ -14,36 +14,36 @@ pub use cron::Cron;
 
 use crate::Timestamp;
 
-/// A tick that comes later than this after its time was missed.
+/// A tick that is handled later than this after its time was missed.
 pub const LATE: i64 = 60_000;
 
-/// A clock that is set back further than this was wrong before.
+/// A clock that is set back by more than this was wrong before.
 const BACK_MAX: i64 = 24 * 3_600_000;
 
-/// When ticks come.
+/// The times of ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// By the clock of a time zone.
+    /// The clock of a time zone.
     ///
-    /// Where the clock is put forward, a time that does not exist ticks when the gap is over; where it
-    /// is put back, a time that comes twice ticks the first time only. An expression that comes in every
-    /// hour (`*`) follows the time that passes: it skips what does not exist, and ticks in both hours.
+    /// If the clock is put forward, a skipped time ticks when the gap is over. If it is put back, a repeated
+    /// time ticks the first time only. An hourly expression (`*`) follows elapsed time: it skips times that
+    /// do not exist, and ticks in both hours.
     Cron { cron: Box<Cron>, zone: TimeZone },
-    /// Each time that so many milliseconds since 1970 have passed.
+    /// At each multiple of this duration since 1970.
     Every(Duration),
 }
 
-/// What becomes of ticks that were missed, because nobody was there or was late.
+/// The handling of ticks that were missed while no runner was active, or it was late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
     Skip,
-    /// The last one is made up for.
+    /// The last missed one is made up for.
     Once,
     All,
 }
 
 impl Schedule {
-    /// The first tick after `after`; `None` where time ends.
+    /// The first tick after `after`; `None` at the end of time.
     #[must_use]
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         match self {
@@ -56,10 +56,10 @@ impl Schedule {
         }
     }
 
-    /// Where to go on at `now`, when the tick at `last` was the last one that was handled.
+    /// The position to continue from at `now`, if `last` was the last handled tick.
     ///
-    /// A clock that was set back by a day or less waits until it has caught up, and no tick comes twice.
-    /// One that was set back further was wrong before, and ticks from now on.
+    /// A clock that was set back by a day or less waits until it has caught up, and no tick occurs twice. A
+    /// clock that was set back by more was wrong before, and ticks from now on.
     #[must_use]
     pub fn resume(&self, last: Option<Timestamp>, now: Timestamp) -> Timestamp {
         match last {
@@ -68,8 +68,8 @@ impl Schedule {
         }
     }
 
-    /// The ticks after `handled` up to `now` of which jobs are made, oldest first, and up to where all
-    /// ticks are handled then. At most `most` at a time, so call again until there are none.
+    /// The ticks after `handled` up to `now` that make jobs, oldest first, and the position up to which all
+    /// ticks are then handled. At most `most` at a time: call it until there are none.
     #[must_use]
     pub fn due(
         &self,
@@ -94,10 +94,10 @@ impl Schedule {
         (ticks, handled)
     }
 
-    /// The latest moment from `handled` on after which only one tick comes up to `now`.
+    /// The latest moment from `handled` on after which only one tick occurs up to `now`.
     fn last_before(&self, handled: Timestamp, now: Timestamp) -> Timestamp {
         let mut back = 1;
-        // Twice as far back each time, until there is a tick; then forward from there.
+        // The step back is doubled until a tick is found; the search then moves forward.
         let mut from = loop {
             let from = Timestamp(now.0.saturating_sub(back)).max(handled);
             if from == handled || self.next(from).is_some_and(|tick| tick <= now) {
@@ -121,7 +121,7 @@ fn next_of_cron(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timest
     while let Some(named) = cron.next(from) {
         let (first, second) = moments(cron, zone, named);
         if let Some(first) = first.filter(|&first| first > after) {
-            // What is named later comes later, the first time.
+            // A later local time occurs later, at its first occurrence.
             return Some(to_words(best.map_or(first, |best| best.min(first))));
         }
         if let Some(second) = second.filter(|&second| second > after) {
@@ -132,8 +132,8 @@ fn next_of_cron(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timest
     best.map(to_words)
 }
 
-/// Where the clock on the wall has to be looked at from: what it shows at `after`, and where it shows
-/// that twice, what it showed when it was put back.
+/// The local time from which to search: the one at `after`. If `after` is in a repeated hour, the local time
+/// at which the clock was put back.
 fn start(zone: &TimeZone, after: jiff::Timestamp) -> Option<DateTime> {
     let wall = zone.to_datetime(after);
     let ambiguous = zone.to_ambiguous_timestamp(wall);
@@ -145,7 +145,7 @@ fn start(zone: &TimeZone, after: jiff::Timestamp) -> Option<DateTime> {
     Some(zone.to_datetime(back.timestamp()))
 }
 
-/// When the clock on the wall shows what is named, the first and the second time.
+/// The first and the second moment of a local time.
 fn moments(
     cron: &Cron,
     zone: &TimeZone,

@@ -1,4 +1,4 @@
-//! What an outside system has said, without being asked, of a job that was handed to it.
+//! `CompletionRecord`: the outcome of a pending job, as an external system has sent it.
 //!
 //! ```text
 //! completion    status u8, its place in [`ExternalStatus::ALL`] | flags u8 | (where flag 1 is set) result, as text
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use crate::codec::bytes::{Bytes, Wrong, put_bytes};
 use tidegate_model::{ExternalStatus, content_hash};
 
-/// How the job stands, in the words of the outside.
+/// The state of the job in the external system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CompletionRecord {
     pub status: ExternalStatus,
-    /// What it came to, as JSON text; `None`: itself.
+    /// The result, as JSON text; `None`: the job itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,7 +26,7 @@ const FLAG_RESULT: u8 = 1;
 const FLAG_REASON: u8 = 2;
 
 impl CompletionRecord {
-    /// A hash by which the same one is known again.
+    /// A hash that identifies a repeated completion.
     #[must_use]
     pub fn content(&self) -> u64 {
         let mut bytes = Vec::new();
@@ -44,7 +44,7 @@ impl CompletionRecord {
     }
 
     pub(crate) fn take(rest: &mut Bytes<'_>) -> Result<Self, Wrong> {
-        let status = status(rest.u8()?).ok_or("what the outside says of it is unknown")?;
+        let status = status(rest.u8()?).ok_or("its external status is unknown")?;
         let flags = rest.u8()?;
         let mut text = |flag| (flags & flag != 0).then(|| rest.text().map(str::to_owned)).transpose();
         let (result, reason) = (text(FLAG_RESULT)?, text(FLAG_REASON)?);
@@ -52,7 +52,7 @@ impl CompletionRecord {
     }
 }
 
-/// The number by which a status is stored.
+/// The number under which a status is stored.
 pub(crate) fn code(status: ExternalStatus) -> u8 {
     ExternalStatus::ALL.iter().zip(0..).find(|(one, _)| **one == status).map_or(u8::MAX, |(_, code)| code)
 }

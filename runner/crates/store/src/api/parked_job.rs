@@ -1,11 +1,11 @@
-//! Delayed jobs, as values: what waits, for what, and how it is called.
+//! `ParkedJob`: a parked job, with the reason for its wait and its key.
 
 use serde::{Deserialize, Serialize};
 
 use super::completion::CompletionRecord;
 use tidegate_model::{Address, ExternalStatus, Timestamp};
 
-/// A job that shall wait.
+/// A job to park.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewParkedJob {
     /// The step that will run it.
@@ -14,47 +14,47 @@ pub struct NewParkedJob {
     pub job: ParkedJob,
 }
 
-/// What is kept of a job while it waits.
+/// The record of a job while it is parked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParkedJob {
-    /// The inputs that it was made of, as they enter the delivery hash, and their indices.
+    /// The inputs that it was made from, named as in the delivery hash, and their indices.
     pub inputs: Vec<(String, u64)>,
-    /// The number of the last attempt; 0 where there was none.
+    /// Number of the last attempt; 0 if none was made.
     pub attempt: u32,
     pub first_attempt: Option<Timestamp>,
     pub last_error: Option<String>,
-    /// The error queue that it was put back from, and its index there.
+    /// The error queue that it was retried from, and its index there.
     pub from_error: Option<(Address, u64)>,
-    /// The output of the step that it is for: made already, and only due later. `None`: the step runs it.
+    /// The output of the step, if the job is an output that is due later. `None`: the step runs it.
     pub to: Option<String>,
     pub reason: ParkReason,
     pub form: JobForm,
     pub payload: Vec<u8>,
-    /// The provenance that it carries along, as JSON text.
+    /// Its provenance, as JSON text.
     pub carried: Option<String>,
 }
 
-/// What a job that is not through waits for.
+/// The reason why a job is parked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ParkReason {
-    /// The time when it is due.
+    /// Its due time has not come.
     #[default]
     #[serde(rename = "delayed")]
     Due,
-    /// An attempt was begun, and nothing is known of its end.
+    /// An attempt was started, and its end is not recorded.
     Started,
-    /// An outside system finishes it, which knows it by the handle.
+    /// It is pending in an external system, which identifies it by the handle.
     Pending { handle: String, since: Timestamp },
-    /// The same, and it has said how the job stands: it is in order and goes on to wait, or that is not
-    /// delivered yet.
+    /// It is pending, and the external system has sent a status: the job is valid and still pending, or its
+    /// completion is not delivered yet.
     #[serde(rename = "told")]
     Completed { handle: String, since: Timestamp, completion: CompletionRecord },
 }
 
 impl ParkReason {
-    /// Where an outside system has the job: the handle by which it knows it, since when, and what it has
-    /// said of it, if anything.
+    /// The handle in the external system, the time since when it is pending there, and the received status,
+    /// if any.
     #[must_use]
     pub fn outside(&self) -> Option<(&str, Timestamp, Option<&CompletionRecord>)> {
         match self {
@@ -64,7 +64,7 @@ impl ParkReason {
         }
     }
 
-    /// How the outside says that the job stands, where it has it.
+    /// The status in the external system, if it is pending there.
     #[must_use]
     pub fn status(&self) -> Option<ExternalStatus> {
         let (_, _, said) = self.outside()?;
@@ -72,7 +72,7 @@ impl ParkReason {
     }
 }
 
-/// What a payload is.
+/// The type of a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobForm {
@@ -82,22 +82,22 @@ pub enum JobForm {
     Bytes,
 }
 
-/// What a delayed job is called. In order of due time, for one step.
+/// The key of a parked job, in order of due time within its step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParkedKey {
     pub step: Address,
     pub due: Timestamp,
-    /// Given by the store, and never twice.
+    /// Assigned by the store, and never reused.
     pub sequence: u64,
 }
 
 impl ParkedJob {
-    /// Whether it waits for its turn at its step, and for no time any more. `due`: when it is due.
+    /// Whether it waits only for its turn at its step. `due`: its due time.
     #[must_use]
     pub fn waits_for_turn(&self, due: Timestamp, now: Timestamp) -> bool {
         self.reason == ParkReason::Due && self.to.is_none() && due <= now
     }
 }
 
-/// When those are due that no time makes due.
+/// Due time of jobs that wait for an external system rather than for a time.
 pub const NO_DUE_TIME: Timestamp = Timestamp(i64::MAX);

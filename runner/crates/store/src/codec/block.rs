@@ -1,9 +1,9 @@
-//! Jobs as bytes: what a worker makes of its outputs, for the log.
+//! `Block`: the outputs of a worker, encoded for the log.
 //!
-//! A worker encodes its outputs into a [`Block`]: sections of up to about 32 KiB of jobs, each
-//! compressed where that pays. To read one job, its whole section is unpacked, and no
-//! other. The writing thread packs the sections of one commit into values (see [`super::log_record`]) and only
-//! then knows where they stand. Numbers are little-endian, or LEB128 where it says varint.
+//! A worker encodes its outputs into sections of up to about 32 KiB of jobs, each compressed if that pays.
+//! Reading one job unpacks its whole section, and no other. The writing thread packs the sections of one
+//! commit into values (see [`super::log_record`]), which determines their place. Numbers are little-endian, or
+//! LEB128 if marked varint.
 //!
 //! ```text
 //! section  flags u8 | jobs varint | raw length varint | body length varint | checksum u64
@@ -11,8 +11,7 @@
 //!          | (where flag 2 is set) origins | (where flag 4 is set) carried
 //! ```
 //!
-//! A body's checksum is XXH3-64. What the columns `origins` and `carried` look like stands in
-//! [`super::job_metadata`].
+//! A body's checksum is XXH3-64. The layout of the columns `origins` and `carried` is in [`super::job_metadata`].
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -26,26 +25,25 @@ use super::job_metadata::{
 };
 use tidegate_model::{Address, Origin, Stamp};
 
-/// How many bytes of jobs one value brings together. With its header a value of this size just
-/// fits a page of 256 KiB, which redb would otherwise double.
+/// Maximum bytes of jobs in one value. With its header a value of this size fits a page of 256 KiB, which
+/// redb would otherwise double.
 pub(crate) const VALUE_RAW_BYTES_MAX: usize = (256 << 10) - (4 << 10);
 
-/// How many bytes of jobs a section brings together: what a look at one job has to unpack. A smaller one
-/// compresses worse.
+/// Maximum bytes of jobs in a section, which a read of one job unpacks. Smaller sections compress worse.
 pub(crate) const SECTION_RAW_BYTES_MAX: usize = 32 << 10;
 
-/// Below this, compressing cannot win enough to be worth the table that it fills.
+/// Below this size compression cannot save enough to be worth filling its table.
 const COMPRESS_BYTES_MIN: usize = 192;
 
 const FLAG_COMPRESSED: u8 = 1;
 
 #[cfg(test)]
 thread_local! {
-    /// What this thread has unpacked.
+    /// The bytes that this thread has unpacked.
     pub(crate) static UNPACKED: std::cell::Cell<Unpacked> = const { std::cell::Cell::new(Unpacked::NOTHING) };
 }
 
-/// How many sections, how many bytes of them, and how many jobs of those were handed on.
+/// Number of sections, of their bytes, and of the jobs returned from them.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unpacked {
@@ -66,7 +64,7 @@ impl Unpacked {
     }
 }
 
-/// Jobs that are ready for the log, but for their place in it.
+/// Jobs ready for the log, except for their place in it.
 #[derive(Clone, Debug, Default)]
 pub struct Block {
     sections: Vec<Section>,
@@ -89,40 +87,39 @@ pub(crate) struct SectionHeader {
     checksum: u64,
 }
 
-/// How much a reader wants.
+/// The limits of a read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) jobs: usize,
-    /// Of payloads, and of what they carry.
+    /// Bytes of payloads and carried provenance.
     pub(crate) bytes: usize,
 }
 
-/// The jobs that a step has made of one job of an input.
+/// The jobs that a step has made from one job of an input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sought<'a> {
     pub(crate) step: &'a Address,
-    /// The input, as delivery hashes name it.
+    /// The name of the input in delivery hashes.
     pub(crate) input: &'a str,
     pub(crate) index: u64,
 }
 
-/// A job that was sought: its position, its payload, and where it came from.
+/// A matching job: its position, its payload, and its origin.
 pub(crate) type Found<'f> = (usize, &'f [u8], Origin);
 
-/// Jobs on their way out of the log.
+/// Jobs read from the log.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     pub(crate) payloads: Payloads,
-    /// One for each payload, once one of them carries anything.
+    /// One for each payload, once one of them carries provenance.
     pub(crate) carried: Option<Payloads>,
-    /// One for each payload; `None` where nobody wants to know.
+    /// One for each payload; `None` if the caller does not need them.
     pub(crate) origins: Option<Vec<Option<Origin>>>,
     pub(crate) stamps: Vec<Stamp>,
 }
 
 impl Block {
-    /// Encodes `payloads`, and what is known of them. Meant for the worker threads: this is where the
-    /// time goes.
+    /// Encodes `payloads` and their details. Called on worker threads, since it takes most of the time.
     #[must_use]
     pub fn encode(payloads: &Payloads, details: Details<'_>) -> Self {
         let details = details.worth_storing();
@@ -146,7 +143,7 @@ impl Block {
         Self { sections, jobs: payloads.len() }
     }
 
-    /// How many jobs there are.
+    /// Number of jobs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.jobs
@@ -157,7 +154,7 @@ impl Block {
         self.jobs == 0
     }
 
-    /// How many bytes it takes in the store, but for headers.
+    /// Number of bytes in the store, without headers.
     #[must_use]
     pub fn stored_len(&self) -> usize {
         self.sections.iter().map(|section| section.body.len()).sum()
@@ -168,7 +165,7 @@ impl Block {
     }
 }
 
-/// The section in the making: the payloads whose bytes go from `start` to `end`.
+/// The section that is being built: the payloads whose bytes range from `start` to `end`.
 #[derive(Default)]
 struct Part {
     lengths: Vec<u8>,
@@ -253,9 +250,9 @@ impl SectionHeader {
         Ok(Self { flags, jobs, raw_len, body_len, checksum: rest.u64()? })
     }
 
-    /// Appends the jobs of a section to `out`, but for the first `skip`, until `out` holds as much as
-    /// is wanted. At least one job, where `out` was empty. Answers whether more jobs are wanted; where
-    /// something is wrong nothing is appended.
+    /// Appends the jobs of a section to `out`, after the first `skip`, until `out` reaches the limit; at
+    /// least one job if `out` is empty. Returns whether more jobs are wanted. On an error nothing is
+    /// appended.
     pub(crate) fn read(
         &self,
         body: &[u8],
@@ -275,7 +272,7 @@ impl SectionHeader {
         read
     }
 
-    /// Hands on those jobs at `positions` that are sought. Of all others nothing is copied.
+    /// Passes on the jobs at `positions` that match. No other job is copied.
     pub(crate) fn find(
         &self,
         body: &[u8],
@@ -315,7 +312,7 @@ impl SectionHeader {
         if is_compressed { decompress(body, self.raw_len).map(Cow::Owned) } else { Ok(Cow::Borrowed(body)) }
     }
 
-    /// What stands behind the lengths, which begin with the payloads, and how long these are together.
+    /// The bytes after the lengths, which begin with the payloads, and the total length of the payloads.
     fn payloads<'b>(&self, mut lengths: Bytes<'b>) -> Result<(Bytes<'b>, usize), Wrong> {
         let mut payload_bytes = 0_usize;
         for _ in 0..self.jobs {
@@ -367,7 +364,7 @@ impl SectionHeader {
 }
 
 impl Jobs {
-    /// Nothing yet, and room for where the jobs came from.
+    /// No jobs yet, with space for their origins.
     pub(crate) fn with_origins() -> Self {
         Self { origins: Some(Vec::new()), ..Self::default() }
     }
@@ -376,7 +373,7 @@ impl Jobs {
         self.payloads.byte_len() + self.carried.as_ref().map_or(0, Payloads::byte_len)
     }
 
-    /// Notes what the next payload carries.
+    /// Adds the provenance of the next payload.
     fn carry(&mut self, text: &[u8]) {
         if text.is_empty() {
             return;
@@ -386,7 +383,7 @@ impl Jobs {
         carried.push(text);
     }
 
-    /// Gives every payload what the others have.
+    /// Adds empty entries, so that every payload has the same columns.
     fn fill(&mut self) {
         let jobs = self.payloads.len();
         if let Some(carried) = &mut self.carried {
@@ -412,7 +409,7 @@ fn pad(texts: &mut Payloads, jobs: usize) {
     }
 }
 
-/// `None` where it would save less than an eighth.
+/// `None` if it would save less than an eighth.
 fn compress(raw: &[u8]) -> Option<Vec<u8>> {
     if raw.len() < COMPRESS_BYTES_MIN {
         return None;
@@ -421,15 +418,15 @@ fn compress(raw: &[u8]) -> Option<Vec<u8>> {
     if body.len() > raw.len() - raw.len() / 8 {
         return None;
     }
-    // It was made for the worst case.
+    // The capacity was for the worst case.
     body.shrink_to_fit();
     Some(body)
 }
 
 fn decompress(body: &[u8], raw_len: usize) -> Result<Vec<u8>, Wrong> {
-    // lz4 cannot do better than one byte for 255: anything more is no length of ours.
+    // lz4 compresses 255 bytes into one at best, so a greater ratio is a damaged length.
     if raw_len / 256 > body.len() {
-        return Err("a section says that it is longer than it can be");
+        return Err("the length of a section exceeds what its bytes can hold");
     }
     let mut raw = vec![0; raw_len];
     match lz4_flex::block::decompress_into(body, &mut raw) {

@@ -1,9 +1,9 @@
-//! Numbers and texts in bytes, and out of bytes that may be damaged.
+//! `Bytes`: reads numbers and texts from bytes that may be damaged, and writes them.
 
-/// What is wrong with some bytes; a sentence fragment.
+/// The error in some bytes; a sentence fragment.
 pub(crate) type Wrong = &'static str;
 
-/// As LEB128: seven bits a byte, the lowest first.
+/// As LEB128: seven bits per byte, the lowest first.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number.to_le_bytes()[0] | 0x80);
@@ -18,8 +18,7 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// What to add to `from`, wrapping, to come to `to`: small numbers for small steps in either
-/// direction.
+/// The wrapping difference from `from` to `to`, as a small number for small steps in either direction.
 pub(crate) fn zigzag(from: u64, to: u64) -> u64 {
     let step = to.wrapping_sub(from).cast_signed();
     (step << 1 ^ step >> 63).cast_unsigned()
@@ -30,7 +29,7 @@ pub(crate) fn add_zigzag(from: u64, zigzag: u64) -> u64 {
     from.wrapping_add(zigzag >> 1 ^ (zigzag & 1).wrapping_neg())
 }
 
-/// What is left to read.
+/// The bytes that are left to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
@@ -57,7 +56,7 @@ impl<'a> Bytes<'a> {
         let mut number = 0;
         for (position, &byte) in self.0.iter().enumerate().take(10) {
             let bits = u64::from(byte & 0x7f);
-            // The tenth byte has room for one bit.
+            // The tenth byte has space for one bit.
             if position == 9 && bits > 1 {
                 break;
             }
@@ -74,14 +73,14 @@ impl<'a> Bytes<'a> {
         usize::try_from(self.varint()?).map_err(|_| "a length is larger than memory")
     }
 
-    /// What [`put_bytes`] wrote.
+    /// Reads the bytes that [`put_bytes`] wrote.
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Wrong> {
         let len = self.length()?;
         self.take(len)
     }
 
     pub(crate) fn text(&mut self) -> Result<&'a str, Wrong> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| "a text in it is no UTF-8")
+        std::str::from_utf8(self.bytes()?).map_err(|_| "a text in it is not UTF-8")
     }
 }
 

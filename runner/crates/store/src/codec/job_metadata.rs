@@ -1,5 +1,4 @@
-//! Columns: what is known of the jobs of a section besides the jobs, said once for all of them where
-//! that can be.
+//! `Columns`: the details of the jobs of a section, stored once for all of them if they are equal.
 //!
 //! ```text
 //! column   length varint | content
@@ -8,8 +7,8 @@
 //! carried  the length of each job's text as varint … | the texts back to back
 //! ```
 //!
-//! A text is its length as varint and its bytes. The first job's indices are written as they are
-//! above 0.
+//! A text is its length as varint and its bytes. The indices of the first job are written as differences from
+//! 0.
 
 use tidegate_plugin::Payloads;
 
@@ -19,40 +18,40 @@ use tidegate_model::{Address, Origin, Origins};
 pub(crate) const FLAG_ORIGINS: u8 = 2;
 pub(crate) const FLAG_CARRIED: u8 = 4;
 
-/// The most that a varint takes, in bytes.
+/// Maximum bytes of a varint.
 const VARINT_BYTES_MAX: usize = 10;
-/// The most that the lengths of both columns take, in bytes.
+/// Maximum bytes of the lengths of both columns.
 pub(crate) const COLUMN_LENGTHS_MAX: usize = 2 * VARINT_BYTES_MAX;
 
-/// What is known of jobs besides their payloads; for as many jobs as there are payloads.
+/// The details of jobs; each column has one entry per payload.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Details<'a> {
     pub origins: Option<&'a Origins>,
-    /// The provenance that each job carries along, as JSON text; empty where it carries none.
+    /// The provenance of each job, as JSON text; empty if it carries none.
     pub carried: Option<&'a Payloads>,
 }
 
-/// The columns of a section in the making.
+/// The columns of a section that is being built.
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
     origins: Vec<u8>,
-    /// The position of the job that stands last in `origins`.
+    /// The position of the last job in `origins`.
     last: Option<usize>,
     lengths: Vec<u8>,
     texts: Vec<u8>,
 }
 
-/// The origins of a section, as they were read.
+/// The origins of a section.
 #[derive(Debug)]
 pub(crate) struct OriginColumn<'a> {
     step: Address,
     inputs: Vec<&'a str>,
-    /// Of the job before the next one.
+    /// The indices of the previous job.
     row: Vec<u64>,
     rest: Bytes<'a>,
 }
 
-/// The carried texts of a section, as they were read.
+/// The carried texts of a section.
 #[derive(Debug)]
 pub(crate) struct CarriedColumn<'a> {
     lengths: Bytes<'a>,
@@ -60,7 +59,7 @@ pub(crate) struct CarriedColumn<'a> {
 }
 
 impl Details<'_> {
-    /// Without what says nothing.
+    /// Without columns that are empty.
     pub(crate) fn worth_storing(self) -> Self {
         Self {
             origins: self.origins.filter(|origins| !origins.is_empty()),
@@ -68,7 +67,7 @@ impl Details<'_> {
         }
     }
 
-    /// The most that the job at `position` can add to the columns, in bytes, their lengths included.
+    /// Maximum bytes that the job at `position` adds to the columns, lengths included.
     pub(crate) fn len_max(self, position: usize) -> usize {
         let origins = self.origins.map_or(0, |origins| origins.inputs.len() * VARINT_BYTES_MAX);
         let carried = self.carried.and_then(|carried| carried.get(position));
@@ -77,7 +76,7 @@ impl Details<'_> {
 }
 
 impl Columns {
-    /// Adds what is known of the job at `position`, which follows the one that was added last.
+    /// Adds the details of the job at `position`, which follows the last added one.
     pub(crate) fn push(&mut self, details: Details<'_>, position: usize) {
         if let Some(origins) = details.origins {
             if self.last.is_none() {
@@ -106,14 +105,14 @@ impl Columns {
         self.origins.len() + self.lengths.len() + self.texts.len()
     }
 
-    /// Appends the columns to the jobs of a section; answers with the flags that say which there are.
+    /// Appends the columns to the jobs of a section. Returns the flags of the written columns.
     pub(crate) fn write(&self, out: &mut Vec<u8>) -> u8 {
         let mut flags = 0;
         if !self.origins.is_empty() {
             flags |= FLAG_ORIGINS;
             put_bytes(out, &self.origins);
         }
-        // Where texts are carried, each job has a length.
+        // If one text is carried, each job has a length.
         if !self.lengths.is_empty() {
             flags |= FLAG_CARRIED;
             put_varint(out, (self.lengths.len() + self.texts.len()) as u64);
@@ -136,7 +135,7 @@ impl<'a> OriginColumn<'a> {
         Ok(Self { step, inputs, row, rest })
     }
 
-    /// Goes to the next job.
+    /// Moves to the next job.
     pub(crate) fn advance(&mut self) -> Result<(), Wrong> {
         for index in &mut self.row {
             *index = add_zigzag(*index, self.rest.varint()?);
@@ -144,18 +143,18 @@ impl<'a> OriginColumn<'a> {
         Ok(())
     }
 
-    /// The position of an input, where the step has made the jobs of it.
+    /// The position of an input, if the step has made the jobs from it.
     pub(crate) fn input(&self, step: &Address, input: &str) -> Option<usize> {
         let position = || self.inputs.iter().position(|&name| name == input);
         (self.step == *step).then(position).flatten()
     }
 
-    /// The index, in the input at this position, of the job that was advanced to.
+    /// The index of the current job in the input at this position.
     pub(crate) fn index(&self, input: usize) -> Option<u64> {
         self.row.get(input).copied()
     }
 
-    /// Where the job came from that was advanced to.
+    /// The origin of the current job.
     pub(crate) fn origin(&self) -> Origin {
         let inputs = self.inputs.iter().zip(&self.row).map(|(name, &index)| ((*name).to_owned(), index));
         Origin::new(self.step.clone(), inputs.collect())

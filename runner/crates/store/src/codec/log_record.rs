@@ -1,17 +1,16 @@
-//! Values: how the log holds the jobs of one commit together.
+//! `Value`: the jobs of one commit, as the log holds them.
 //!
-//! The sections of a value stand in [`super::block`]. Numbers are little-endian, or LEB128 where it
-//! says varint.
+//! The sections of a value are described in [`super::block`]. Numbers are little-endian, or LEB128 if marked
+//! varint.
 //!
 //! ```text
 //! value    checksum u64 | version u8 = 2 | time i64 | transaction varint | jobs varint
 //!          | sections varint | section header … | section body …
 //! ```
 //!
-//! `time` is milliseconds since the Unix epoch, of the commit, and `transaction` its number, which
-//! version 1 did not keep. The checksum is XXH3-64 over all that follows it up to the bodies, seeded
-//! with the place of the value in the log, so that a value which stands where it does not belong is
-//! noticed.
+//! `time` is the time of the commit in milliseconds since the Unix epoch, and `transaction` its number, which
+//! version 1 did not keep. The checksum is XXH3-64 over the bytes after it up to the bodies. It is seeded
+//! with the place of the value in the log, so that a misplaced value is noticed.
 
 use std::ops::Range;
 
@@ -34,7 +33,7 @@ pub(crate) struct Value<'a> {
     sections: Vec<(SectionHeader, &'a [u8])>,
 }
 
-/// The header of a value that is about to be written, and how long the whole value is.
+/// The header of a value that is about to be written, and the length of the whole value.
 pub(crate) fn value_header(
     sections: &[&Section],
     time: Timestamp,
@@ -59,7 +58,7 @@ pub(crate) fn value_header(
     (header, len)
 }
 
-/// Fills `out`, which is as long as [`value_header`] said.
+/// Fills `out`, whose length is the one that [`value_header`] returned.
 pub(crate) fn write_value(header: &[u8], sections: &[&Section], out: &mut [u8]) {
     let bodies = sections.iter().map(|section| section.body());
     let mut at = 0;
@@ -70,7 +69,7 @@ pub(crate) fn write_value(header: &[u8], sections: &[&Section], out: &mut [u8]) 
 }
 
 impl<'a> Value<'a> {
-    /// Takes a value apart that stands at `place`.
+    /// Parses the value that is at `place`.
     pub(crate) fn parse(bytes: &'a [u8], place: u64) -> Result<Self, Wrong> {
         let mut rest = Bytes(bytes);
         let checksum = rest.u64()?;
@@ -95,13 +94,13 @@ impl<'a> Value<'a> {
             sections.push((header, rest.take(header.body_len())?));
         }
         if !rest.0.is_empty() {
-            return Err("it is longer than it says");
+            return Err("it is longer than its header declares");
         }
         Ok(Self { jobs, time, transaction, sections })
     }
 
-    /// Appends jobs to `out`, from the one at `position` (from 0) on, until `out` holds as much as
-    /// is wanted. At least one job, where `out` was empty.
+    /// Appends jobs to `out`, from the one at `position` (from 0) on, until `out` reaches the limit. At least
+    /// one job if `out` is empty.
     pub(crate) fn read(&self, position: u64, wanted: Wanted, out: &mut Jobs) -> Result<(), Wrong> {
         let start = out.payloads.len();
         let read = self.read_sections(position, wanted, out);
@@ -112,7 +111,7 @@ impl<'a> Value<'a> {
         read
     }
 
-    /// Hands on those jobs at `positions` (from 0) that are sought.
+    /// Passes on the jobs at `positions` (from 0) that match.
     pub(crate) fn find(
         &self,
         positions: Range<u64>,
@@ -165,7 +164,7 @@ mod tests {
 
     const ALL: Wanted = Wanted { jobs: usize::MAX, bytes: usize::MAX };
 
-    /// A job, what it carries, and the indices of the two inputs that it was made of.
+    /// A job, its carried provenance, and the indices of the two inputs that it was made from.
     type Job = (Vec<u8>, Vec<u8>, [u64; 2]);
 
     fn value(blocks: &[&Block], place: u64) -> Vec<u8> {
@@ -199,7 +198,7 @@ mod tests {
         Address::parse(["a/one", "b/two"][number % 2]).unwrap()
     }
 
-    /// Encodes each list with the details that its number asks for.
+    /// Encodes each list with the details that its number selects.
     fn detailed(lists: &[Vec<Job>]) -> Vec<Block> {
         let encode = |(number, list): (usize, &Vec<Job>)| {
             let mut origins = Origins::new(step(number), vec!["x".into(), "y".into()]);

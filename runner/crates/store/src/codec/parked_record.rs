@@ -1,4 +1,4 @@
-//! How a delayed job is stored.
+//! Record of a parked job: encodes and decodes its bytes.
 //!
 //! ```text
 //! job    flags u8 | attempt varint | inputs varint | of each input: name, as text, and index varint
@@ -7,13 +7,13 @@
 //!        | (where flag 16 is set) error queue, as text, and index varint
 //!        | (where flag 32 is set) what it carries, as text
 //!        | (where flag 64 is set) output, as text
-//!        | (where flag 128 is set) standing u8: 1 started | 2 pending, then since when i64, handle as text
-//!        | 3 told, then as 2, and what, see [`crate::database::parked::completion`]
+//!        | (where flag 128 is set) reason u8: 1 started | 2 pending, then since when i64, handle as text
+//!        | 3 completed, then as 2, and the completion, see [`crate::database::parked::completion`]
 //!        | payload
 //! ```
 //!
-//! The lowest two bits of the flags are the form: 0 JSON, 1 text, 2 bytes. A text is its length as
-//! varint and its bytes.
+//! The lowest two bits of the flags are the form: 0 JSON, 1 text, 2 bytes. A text is its length as varint and
+//! its bytes.
 
 use crate::api::completion::CompletionRecord;
 use crate::api::parked_job::{JobForm, ParkReason, ParkedJob};
@@ -99,7 +99,7 @@ pub(crate) fn record((step, due, sequence): (u32, u64, u64), stored: &[u8]) -> R
     RecordKey::Delayed(step, due, sequence).unseal(stored)
 }
 
-/// Whether one of the inputs is this one. What cannot be read is none.
+/// Whether one of the inputs is this one. An unreadable record is treated as no match.
 pub(crate) fn is_of(record: &[u8], input: &str, index: u64) -> bool {
     let mut rest = Bytes(record);
     let mut look = || {
@@ -169,6 +169,6 @@ fn standing(rest: &mut Bytes<'_>) -> Result<ParkReason, Wrong> {
             let handle = rest.text()?.to_owned();
             Ok(ParkReason::Completed { handle, since, completion: CompletionRecord::take(rest)? })
         }
-        _ => Err("what it waits for is unknown"),
+        _ => Err("the reason for its wait is unknown"),
     }
 }

@@ -1,12 +1,13 @@
-//! A cell of the file of attempts: jobs, and how often in a row the process died over them.
+//! `Suspect`: a cell of the attempts file, with jobs and the number of crashes in a row during their
+//! attempts.
 //!
 //! ```text
 //! cell  checksum u64 | origin u128 | first u64 | jobs u64 | crashes u32 | exact u32 | zeros
 //! ```
 //!
-//! Numbers are little-endian; the checksum is XXH3-64 over what follows it, seeded with the version.
-//! What has another checksum is no cell: one that was cleared, was being written when the process
-//! died, or is of another version.
+//! Numbers are little-endian; the checksum is XXH3-64 over the bytes that follow it, seeded with the version.
+//! Bytes with another checksum are no cell: the cell was cleared, its write was interrupted, or another
+//! version wrote it.
 
 use twox_hash::XxHash3_64;
 
@@ -20,10 +21,10 @@ const VERSION: u64 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Suspect {
     pub(crate) span: AttemptSpan,
-    /// How often in a row the process died while they were attempted. In a cell of a worker: how
-    /// often that will be if it dies now.
+    /// Number of deaths in a row during their attempts. In a worker's cell, it includes the death that may
+    /// follow.
     pub(crate) crashes: u32,
-    /// Nothing else was attempted by that worker: it was this job, and not only one of its batch.
+    /// The worker attempted nothing else: the suspect is this job, not only its batch.
     pub(crate) exact: bool,
 }
 

@@ -1,16 +1,15 @@
-//! Jobs of one step with contiguous indices, in few bytes.
+//! `AttemptSpan`: jobs of one step with contiguous indices, in 32 bytes.
 
 use twox_hash::XxHash3_128;
 
 use tidegate_model::Address;
 
-/// Jobs that are attempted together. A job is told by its step and its row: the name of each input
-/// that gives it a payload, and the index there. In a span the indices of all inputs move on
-/// together.
+/// Jobs that are attempted together. A job is identified by its step and its row: the name of each input that
+/// gives it a payload, and the index there. In a span the indices of all inputs increase together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptSpan {
-    /// A hash of the step, the names of its inputs, and how far their indices are apart: jobs of two
-    /// spans can be the same only where this is.
+    /// A hash of the step, the names of its inputs, and the differences of their indices. Only spans with the
+    /// same hash can overlap.
     pub(crate) origin: u128,
     /// The index of the first job on the first input.
     pub(crate) first: u64,
@@ -18,7 +17,7 @@ pub struct AttemptSpan {
 }
 
 impl AttemptSpan {
-    /// `jobs` jobs of `step`, of which the first has these indices on these inputs, in any order.
+    /// `jobs` jobs of `step`; the first has these indices on these inputs, in any order.
     #[must_use]
     pub fn new(step: &Address, inputs: &[(&str, u64)], jobs: u64) -> Self {
         let mut inputs = inputs.to_vec();
@@ -38,7 +37,7 @@ impl AttemptSpan {
         Self { origin: XxHash3_128::oneshot(&bytes), first, jobs }
     }
 
-    /// Takes the jobs of `next` in, if they are those that follow; answers whether it did.
+    /// Appends the jobs of `next` if they follow directly. Returns whether they do.
     pub fn extend(&mut self, next: &Self) -> bool {
         let follows = self.origin == next.origin && self.end() == next.first;
         if follows {
@@ -56,7 +55,7 @@ impl AttemptSpan {
         self.origin == other.origin && self.first < other.end() && other.first < self.end()
     }
 
-    /// What is left of it before and behind the jobs of `other`.
+    /// The parts before and after the jobs of `other`.
     pub(crate) fn without(&self, other: &Self) -> (Option<Self>, Option<Self>) {
         if !self.overlaps(other) {
             return (Some(*self), None);

@@ -1,25 +1,23 @@
-//! Which jobs may have taken the process down, and what that means for each: a pure state, whose
-//! changes are written to the file cell by cell.
+//! `Suspects`: the jobs that may have killed the process. It is a pure state, whose changes are written to
+//! the file cell by cell.
 
 use super::cell::Suspect;
 use super::span::AttemptSpan;
 
-/// How many there can be. More need hundreds of crashes without one good run between them.
+/// Maximum number of suspects. More need hundreds of crashes without one good run between them.
 pub(crate) const SUSPECTS_MAX: usize = 1024;
 
-/// Each suspect has a place that it keeps. Spans may overlap; what is known of a job is the worst that
-/// any of them says.
+/// Each suspect keeps its place. Spans may overlap; the highest count of a job's spans holds for the job.
 #[derive(Debug, Default)]
 pub(crate) struct Suspects {
     cells: Vec<Option<Suspect>>,
 }
 
-/// Cells that have changed, in the order in which they must be written, so that a death in between
-/// leaves no job out.
+/// Changed cells, in the order in which they must be written, so that a death in between leaves no job out.
 pub(crate) type Changed = Vec<usize>;
 
 impl Suspects {
-    /// Those that a file holds: carried over by the last run, or what its workers did at its end.
+    /// The suspects of a file: suspects of the last run, and the attempts of its workers at its end.
     pub(crate) fn gather(found: impl IntoIterator<Item = Suspect>) -> Self {
         let mut gathered: Vec<Suspect> = Vec::new();
         for suspect in found {
@@ -31,7 +29,7 @@ impl Suspects {
                 None => gathered.push(suspect),
             }
         }
-        // What is nearest to be set aside is the last to be forgotten.
+        // Suspects closest to quarantine are dropped last.
         gathered.sort_by_key(|suspect| std::cmp::Reverse((suspect.exact, suspect.crashes)));
         gathered.truncate(SUSPECTS_MAX);
         Self { cells: gathered.into_iter().map(Some).collect() }
@@ -50,8 +48,8 @@ impl Suspects {
         self.cells.iter().flatten().any(|suspect| suspect.span.overlaps(span))
     }
 
-    /// How often in a row the process died while `job` was attempted, and whether it was attempted
-    /// alone at least once. A job is not condemned for the company that it was in.
+    /// Number of deaths in a row while `job` was attempted, and whether it was attempted alone at least once.
+    /// A job is not condemned for crashes of its batch.
     pub(crate) fn crashes(&self, job: &AttemptSpan) -> (u32, bool) {
         let known = self.cells.iter().flatten().filter(|suspect| suspect.span.overlaps(job));
         known.fold((0, false), |(crashes, exact), suspect| {
@@ -59,8 +57,7 @@ impl Suspects {
         })
     }
 
-    /// Takes these jobs off the list: an attempt of them has ended without the process, or they are
-    /// accounted for.
+    /// Clears these jobs: an attempt has ended without a crash, or they are accounted for.
     pub(crate) fn absolve(&mut self, span: &AttemptSpan) -> Changed {
         let mut changed = Changed::new();
         for place in 0..self.cells.len() {
@@ -70,7 +67,7 @@ impl Suspects {
             }
             let (before, behind) = suspect.span.without(span);
             if let (Some(_), Some(behind)) = (before, behind) {
-                // Without room they stay suspects in vain, which does no harm.
+                // Without space they stay suspects, which is harmless.
                 let Some(free) = self.free() else { continue };
                 self.cells[free] = Some(Suspect { span: behind, ..suspect });
                 changed.push(free);
@@ -160,7 +157,7 @@ mod tests {
         let mut suspects = Suspects::gather(many.chain([suspect(7, 1, 2)]));
         assert_eq!(left(&suspects).len(), SUSPECTS_MAX);
         assert_eq!(suspects.crashes(&span(7, 1)), (2, true));
-        // There is no room to cut one in two.
+        // The list has no space for a cut span.
         assert!(suspects.absolve(&span(3, 1)).is_empty());
         assert!(suspects.concern(&span(3, 1)));
         assert_eq!(suspects.absolve(&span(1, 1)).len(), 1);

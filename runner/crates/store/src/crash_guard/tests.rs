@@ -1,4 +1,4 @@
-//! Attempts as workers see them: rule by rule, and against a model over random deaths.
+//! Tests of `CrashGuard`: check each rule, and compare random deaths with a model.
 
 use std::mem;
 
@@ -12,7 +12,7 @@ fn span(first: u64, jobs: u64) -> AttemptSpan {
     AttemptSpan::new(&Address::parse("a/step").unwrap(), &[("a/in", first)], jobs)
 }
 
-/// A process that can die: what it wrote stays.
+/// A process that can die; its writes remain.
 struct Process {
     disk: FaultyDisk,
     attempts: CrashGuard,
@@ -30,13 +30,12 @@ impl Process {
         Self { disk, attempts }
     }
 
-    /// The next one, after this one died as it stands. Its attempts have to be forgotten, not
-    /// dropped.
+    /// The next process, after this one died. Its attempts must be forgotten, not dropped.
     fn next(&self) -> Self {
         Self::after(&self.disk.bytes())
     }
 
-    /// Dies in the middle of a batch.
+    /// Dies within a batch.
     fn die_together(&self, batch: &[AttemptSpan]) -> Self {
         let mut slot = self.attempts.slot();
         let BatchMode::Together(attempt) = slot.begin(batch, 3) else { panic!("one by one") };
@@ -45,7 +44,7 @@ impl Process {
         next
     }
 
-    /// Dies in the middle of a job of a batch that has suspects.
+    /// Dies within a job of a batch that has suspects.
     fn die_alone(&self, job: &AttemptSpan) -> Self {
         let mut slot = self.attempts.slot();
         let SuspectVerdict::Run(attempt) = careful(slot.begin(&[*job], 3)).attempt(job) else {
@@ -63,7 +62,7 @@ impl Process {
         }
     }
 
-    /// What becomes of a job with a limit; if it is run, that goes well.
+    /// The decision on a job with a limit; a job that runs succeeds.
     fn verdict(&self, job: &AttemptSpan, crash_limit: u32) -> Option<u32> {
         let mut slot = self.attempts.slot();
         match slot.begin(&[*job], crash_limit) {
@@ -75,7 +74,7 @@ impl Process {
         }
     }
 
-    /// The first indices and lengths of all that the next run would find.
+    /// The first indices and lengths of all suspects of the next run.
     fn found(&self) -> Vec<(u64, u64, u32)> {
         let found = cell::decode_all(&self.disk.bytes()).into_iter();
         found.map(|suspect| (suspect.span.first, suspect.span.jobs, suspect.crashes)).collect()
@@ -142,7 +141,7 @@ fn what_was_not_reached_stays_a_suspect() {
 
 #[test]
 fn a_job_is_not_set_aside_for_its_company() {
-    // The limit was lowered after a crash that hit a batch.
+    // The limit was lowered after a crash within a batch.
     let process = Process::first().die_together(&[span(1, 10)]);
     assert_eq!(process.verdict(&span(3, 1), 1), None);
     let process = process.die_alone(&span(4, 1));
@@ -264,7 +263,7 @@ fn a_file_in_a_folder_carries_suspects_over() {
     mem::forget(slot.begin(&[span(1, 10)], 3));
     let attempts = CrashGuard::open(folder.path());
     assert!(attempts.0.concerns(&[span(10, 1)]));
-    // Nothing was run, and still nothing is forgotten.
+    // No job ran, and the suspects remain.
     let attempts_again = CrashGuard::open(folder.path());
     assert!(attempts_again.0.concerns(&[span(10, 1)]));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

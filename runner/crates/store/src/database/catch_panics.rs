@@ -1,4 +1,4 @@
-//! Keeps panics of redb inside this crate.
+//! `guarded`: converts panics of redb into errors of this crate.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,22 +8,22 @@ use redb::Database;
 use crate::error::Cause;
 
 thread_local! {
-    /// How many calls of [`guarded`] this thread is in.
+    /// Number of calls of [`guarded`] on this thread's stack.
     static GUARDS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether a panic of this thread becomes an error with words of its own, so that no other words are needed.
+/// Whether a panic of this thread becomes an error with its own message, so that no other message is needed.
 #[must_use]
 pub fn answers_panics() -> bool {
     GUARDS.get() > 0
 }
 
-/// Answers a panic of redb with an error.
+/// Converts a panic of redb into an error.
 ///
-/// redb checks what it reads from a damaged file in most places, and panics in some (a free page
-/// that is freed, a key of the wrong length; `tests/damage.rs` meets them). Such a file must not
-/// take down the thread, and with it the words on what is wrong. What redb then has in memory is
-/// not built on: readers get errors, and a writer must reopen.
+/// redb checks most of the data that it reads from a damaged file, and panics in some cases. They are a free
+/// page that is freed, and a key of the wrong length (see `tests/damage.rs`). Such a file must not end the thread, and with
+/// it the error message. The memory of redb is not used any more: readers get errors, and a writer must
+/// reopen.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Cause>) -> Result<T, Cause> {
     GUARDS.set(GUARDS.get() + 1);
     let outcome = catch_unwind(AssertUnwindSafe(work));
@@ -35,9 +35,9 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Cause>) -> Result<T, C
     })
 }
 
-/// Closes a database, which writes to the file, and so may panic as everything else may.
+/// Closes a database, which writes to the file, and so may panic.
 pub(crate) fn close(database: Option<Database>) {
-    // A file that was not closed well is repaired when it is opened.
+    // A file that was not closed properly is repaired when it is opened.
     let _ = guarded(|| {
         drop(database);
         Ok(())

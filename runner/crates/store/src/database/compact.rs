@@ -1,4 +1,4 @@
-//! Compacting: gives the room that a stopped store does not use back to the disk.
+//! Compaction: returns the unused space of a stopped store to the disk.
 
 use std::path::Path;
 
@@ -7,20 +7,20 @@ use super::open::find;
 use super::origin::{Opened, Origin};
 use crate::error::{Cause, OpenError};
 
-/// What compacting came to.
+/// The result of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compacted {
-    /// How long the file was, in bytes.
+    /// Length of the file before, in bytes.
     pub before: u64,
-    /// How long it is now.
+    /// Length of the file after, in bytes.
     pub after: u64,
 }
 
-/// Makes the store in `folder` as small as it can be; `None` where there is none. It may be cut off
-/// at any moment and loses nothing then.
+/// Makes the store in `folder` as small as possible; `None` if none exists. It may be interrupted at any
+/// moment without a loss.
 ///
 /// # Errors
-/// Where the store cannot be opened, as when a runner has it, or written to.
+/// The store cannot be opened, as while a runner has it, or cannot be written.
 pub fn compact(folder: &Path) -> Result<Option<Compacted>, OpenError> {
     let Some((origin, _lock)) = find(folder)? else { return Ok(None) };
     compact_at(&origin).map(Some)
@@ -32,7 +32,7 @@ pub(crate) fn compact_at(origin: &Origin) -> Result<Compacted, OpenError> {
     let before = len()?;
     let Opened { mut database, .. } = origin.open_at_least(0)?;
     let compacted = guarded(|| Ok(database.compact()?));
-    // The last of the room is given back when it is closed.
+    // The last space is returned when the database is closed.
     close(Some(database));
     compacted.map_err(at)?;
     Ok(Compacted { before, after: len()? })

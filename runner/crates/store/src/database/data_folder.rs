@@ -1,7 +1,7 @@
-//! The data folder: only its owner reaches it and what is in it, whatever the umask allows.
+//! Privacy of the data folder: only its owner can access it and its files, with any umask.
 //!
-//! The store holds every job and the key of the completion tokens, so that a reader of its file could
-//! complete any pending job. A lock that another user can open is a lock that another user can hold.
+//! The store holds every job and the key of the completion tokens, so a reader of its file could complete any
+//! pending job. A user who can open the lock file can also hold its lock.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -15,7 +15,7 @@ const FOLDER_MODE: u32 = 0o700;
 /// A folder with this bit is shared, as `/tmp` is.
 const STICKY: u32 = 0o1000;
 
-/// Makes a folder that only its owner can enter, and those above it as the umask has them.
+/// Creates a folder that only its owner can enter; folders above it get the mode of the umask.
 pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -30,10 +30,10 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Takes the rights of other users to the data folder and to the files in it away, and says so.
+/// Removes the access rights of other users to the data folder and its files, and logs it.
 ///
-/// A folder that belongs to another user, is shared (as `/tmp` is), or holds anything but a store keeps its
-/// mode: the files in it do not.
+/// A folder keeps its mode if it belongs to another user, is shared (as `/tmp` is), or holds other files than
+/// a store. The files in it do not.
 pub(crate) fn tighten(folder: &Path) -> io::Result<()> {
     let mut opened = Vec::new();
     let mut only_ours = true;
@@ -43,7 +43,7 @@ pub(crate) fn tighten(folder: &Path) -> io::Result<()> {
             only_ours = false;
             continue;
         }
-        // Of a link, that is the link.
+        // The metadata of a link describes the link itself.
         if entry.file_type()?.is_file() && entry.metadata()?.mode() & OTHERS != 0 {
             fs::set_permissions(entry.path(), Permissions::from_mode(FILE_MODE))?;
             opened.push(entry.file_name().to_string_lossy().into_owned());
@@ -55,7 +55,7 @@ pub(crate) fn tighten(folder: &Path) -> io::Result<()> {
             target: log_target::STORE,
             folder = %folder.display(),
             files = opened.join(", "),
-            "other users could reach files of the store; they cannot any more (mode 0600)"
+            "access of other users to files of the store was removed (mode 0600)"
         );
     }
     let metadata = fs::metadata(folder)?;
@@ -67,13 +67,13 @@ pub(crate) fn tighten(folder: &Path) -> io::Result<()> {
             target: log_target::STORE,
             folder = %folder.display(),
             before = format!("{:04o}", mode & 0o7777),
-            "other users could enter the data folder; they cannot any more (mode 0700)"
+            "access of other users to the data folder was removed (mode 0700)"
         );
     }
     Ok(())
 }
 
-/// What stands in a data folder.
+/// The files of a data folder.
 const OURS: [&str; 8] = [
     "store.redb",
     "store.redb.new",

@@ -1,7 +1,7 @@
-//! Delivery records: how deliveries ended, by their hash, and until when that is remembered.
+//! Delivery records: keep the outcome of each delivery by its hash, until it may be forgotten.
 //!
-//! Beside the records, the hashes stand in order of when they may be forgotten, so that each commit
-//! forgets some without looking for them.
+//! The hashes are also stored in order of their expiry, so that each commit removes expired ones without a
+//! search.
 
 use redb::{ReadableTable as _, WriteTransaction};
 use serde::{Deserialize, Serialize};
@@ -12,45 +12,45 @@ use crate::api::completion;
 use crate::error::{Cause, ReadError};
 use tidegate_model::{DeliveryHash, ExternalStatus, Timestamp};
 
-/// How many deliveries a commit forgets at most, besides twice as many as it records.
+/// Maximum number of deliveries that a commit removes, in addition to twice the number it adds.
 const FORGET_MAX: usize = 1024;
-/// How many hashes stand together.
+/// Maximum number of hashes in one record.
 const PART_HASHES_MAX: usize = 1024;
 
-/// How a delivery ended.
+/// The outcome of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DedupeOutcome {
-    /// So many jobs stand on the outputs.
+    /// The number of jobs on the outputs.
     Output { jobs: u32 },
-    /// The job stands on the error queue.
+    /// The job is on the error queue.
     Error,
     /// It was consumed with no output.
     Nothing,
-    /// Jobs came from outside under a key, of which this is the hash: so many from the index `first`
-    /// on. `content` is a hash of what they were, by which the same ones are known again.
+    /// Ingested jobs, recorded under the hash of their key: `jobs` jobs from the index `first` on. `content`
+    /// is a hash of the jobs, which identifies a repeated request.
     #[serde(rename = "arrived")]
     Ingested { first: u64, jobs: u32, content: u64 },
-    /// An outside system has said so of a job that was handed to it. `content` is a hash of all that it
-    /// said, by which the same is known again.
+    /// A completion by an external system. `content` is a hash of the completion, which identifies a repeated
+    /// one.
     #[serde(rename = "told")]
     CompletedExternally { status: ExternalStatus, content: u64 },
 }
 
-/// A delivery to remember.
+/// A delivery to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DedupeRecord {
     pub hash: DeliveryHash,
     pub outcome: DedupeOutcome,
-    /// It may be forgotten from then on; `i64::MAX`: never.
+    /// It may be forgotten from this time on; `i64::MAX`: never.
     pub keep_until: Timestamp,
 }
 
-/// What is stored of a delivery.
+/// The stored form of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) outcome: DedupeOutcome,
-    /// Of the commit. 0 where a store of version 1 did not keep it.
+    /// Time of the commit. 0 in records that a store of version 1 wrote.
     pub(crate) time: Timestamp,
     pub(crate) keep_until: Timestamp,
 }
@@ -58,12 +58,12 @@ pub(crate) struct Record {
 pub(crate) const FOR_EVER: Timestamp = Timestamp(i64::MAX);
 
 impl Store {
-    /// How the delivery ended; `None` where it has not, or is no longer remembered.
+    /// The outcome of the delivery; `None` if it has not ended, or is forgotten.
     pub fn delivery(&self, hash: DeliveryHash) -> Result<Option<DedupeOutcome>, ReadError> {
         Ok(self.deliveries(&[hash])?.pop().flatten())
     }
 
-    /// How each of the deliveries ended, all seen at one moment.
+    /// The outcome of each delivery, from one snapshot.
     pub fn deliveries(&self, hashes: &[DeliveryHash]) -> Result<Vec<Option<DedupeOutcome>>, ReadError> {
         self.view(|txn| {
             let table = txn.open_table(DELIVERIES)?;
@@ -76,13 +76,13 @@ impl Store {
     }
 }
 
-/// Forgets some deliveries whose time is over, and records those of this commit.
+/// Removes some expired deliveries, and records those of this commit.
 pub(crate) fn write(
     txn: &WriteTransaction,
     deliveries: &[DedupeRecord],
     commit: CommitRecord,
 ) -> Result<(), Cause> {
-    // More than come in, so that an old pile gets smaller.
+    // More than are added, so that a backlog shrinks.
     forget(txn, commit.time, FORGET_MAX + 2 * deliveries.len())?;
     if deliveries.is_empty() {
         return Ok(());
@@ -94,13 +94,13 @@ pub(crate) fn write(
     insert(txn, deliveries.iter().map(record).collect(), commit.number)
 }
 
-/// Inserts records, and what it takes to forget them. `number` has not been used before.
+/// Inserts records with their expiries. `number` has not been used before.
 pub(crate) fn insert(
     txn: &WriteTransaction,
     mut records: Vec<(DeliveryHash, Record)>,
     number: u64,
 ) -> Result<(), Cause> {
-    // Of one hash the last record stands.
+    // The last record of a hash is kept.
     records.sort_by_key(|&(hash, _)| hash);
     let mut table = txn.open_table(DELIVERIES)?;
     let mut expiring = Vec::new();
@@ -123,7 +123,7 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Forgets about `most` deliveries that need not be kept any more.
+/// Removes about `most` expired deliveries.
 fn forget(txn: &WriteTransaction, now: Timestamp, most: usize) -> Result<(), Cause> {
     let mut expiries = txn.open_table(EXPIRIES)?;
     let mut over = Vec::new();
@@ -146,7 +146,7 @@ fn forget(txn: &WriteTransaction, now: Timestamp, most: usize) -> Result<(), Cau
     hashes.sort_unstable();
     for hash in hashes {
         let record = table.get(hash.0)?.map(|stored| Record::unseal(hash, stored.value())).transpose()?;
-        // One that was recorded again since then has a later time, and stands there as well.
+        // A delivery recorded again has a later expiry, under which its hash is stored too.
         if record.is_some_and(|record| record.keep_until <= now) {
             table.remove(hash.0)?;
         }
@@ -179,7 +179,7 @@ impl Record {
         let record = place.unseal(stored)?;
         let time = |at| Timestamp(u64_at(record, at).cast_signed());
         let (time, keep_until) = match record.len() {
-            // As version 1 wrote it.
+            // In the form of version 1.
             5 => (Timestamp(0), FOR_EVER),
             21 => (time(5), time(13)),
             37 if record[0] == 3 => {
@@ -210,7 +210,7 @@ impl Record {
     }
 }
 
-/// The hashes of deliveries that may be forgotten from the same time on.
+/// The hashes of deliveries with the same expiry.
 pub(crate) fn unseal_expiry(
     (until, commit, part): (u64, u64, u32),
     stored: &[u8],

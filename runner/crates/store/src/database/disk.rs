@@ -1,6 +1,6 @@
-//! The bytes under the store: what redb asks of them, without naming redb.
+//! `Disk`: the bytes under the store, as redb accesses them, without redb's types.
 //!
-//! A [`Disk`] can be put in the place of the file, so that tests can let it fail.
+//! Tests replace the file by a [`Disk`] that fails.
 
 use std::fmt::Debug;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A file, or what behaves like one. Only one thread writes at a time; others may read meanwhile.
+/// A file, or an object that behaves like one. One thread writes at a time, while others may read.
 pub trait Disk: Debug + Send + Sync + 'static {
     fn len(&self) -> io::Result<u64>;
 
@@ -19,19 +19,18 @@ pub trait Disk: Debug + Send + Sync + 'static {
         Ok(self.len()? == 0)
     }
 
-    /// Fills `out` from `offset` on; an error where there are not enough bytes.
+    /// Fills `out` from `offset` on; an error if the disk has fewer bytes.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
-    /// Cuts the end off, or adds zeros to it.
+    /// Truncates the disk, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// When it answers `Ok`, everything written before survives a loss of power.
+    /// On `Ok`, every earlier write survives a loss of power.
     fn sync(&self) -> io::Result<()>;
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Whether it can still be found where it was opened, which a file cannot that was deleted or moved, or
-    /// that another one has replaced.
+    /// Whether the file is still at its path. A file that was deleted, moved or replaced is not.
     fn is_in_place(&self) -> bool {
         true
     }
@@ -44,13 +43,12 @@ pub(crate) struct FileDisk {
     path: PathBuf,
 }
 
-/// A disk that is opened one time after the other, and what was written to it since it last
-/// synced.
+/// A disk that is opened repeatedly, with the writes since its last sync.
 ///
 /// The header of redb is the *epoch* of the store: it changes with each commit, and holds the number of the
-/// transaction. This process knows the header that it has found or written last. A disk that holds another
-/// one has another writer, whatever became of the locks: nothing more is written to it then, since redb
-/// keeps in memory which pages are free, and would write over those of the other one.
+/// transaction. This process remembers the last header that it read or wrote. Another header on the disk
+/// proves another writer, also without a lock. Then nothing more is written: redb keeps the free pages in
+/// memory, and would overwrite pages of the other process.
 #[derive(Clone, Debug)]
 pub(crate) struct Medium(Arc<MediumInner>);
 
@@ -59,7 +57,7 @@ struct MediumInner {
     disk: Box<dyn Disk>,
     /// In the order of writing; neighbours are merged.
     unsynced: Mutex<Vec<Range<u64>>>,
-    /// As this process has found or written it last; `None` before there is one.
+    /// As this process last read or wrote it; `None` before the first.
     epoch: Mutex<Option<Epoch>>,
     /// Another process has written to the disk. Never becomes false again.
     taken: AtomicBool,
@@ -67,7 +65,7 @@ struct MediumInner {
 
 type Epoch = [u8; EPOCH_BYTES];
 
-/// How long the header of redb is, in bytes.
+/// Length of the header of redb, in bytes.
 const EPOCH_BYTES: usize = 320;
 
 /// Another process has written to the disk.
@@ -75,7 +73,7 @@ const EPOCH_BYTES: usize = 320;
 #[error("another process has written to the store")]
 pub(crate) struct Taken;
 
-/// How much is copied at a time when writes are repeated, in bytes.
+/// Bytes that are copied at a time when writes are repeated.
 const REPEAT_BYTES: u64 = 1 << 20;
 
 impl Medium {
@@ -92,11 +90,11 @@ impl Medium {
         &*self.0.disk
     }
 
-    /// Makes sure that what the disk shows is what the disk holds.
+    /// Ensures that the bytes that can be read are durable.
     ///
-    /// After a sync that failed, an operating system may take the lost pages for written: they can
-    /// be read until the power goes, and later syncs succeed without them. So everything since the
-    /// last good sync is written once more, as it reads now, and synced.
+    /// After a failed sync, an operating system may treat the lost pages as written: they can be read until
+    /// the power fails, and later syncs succeed without them. So every write since the last good sync is
+    /// repeated with the bytes as they read now, and synced.
     pub(crate) fn settle(&self) -> io::Result<()> {
         let ranges = std::mem::take(&mut *self.unsynced());
         let repeated = self.repeat(&ranges);
@@ -127,8 +125,7 @@ impl Medium {
         self.disk().sync()
     }
 
-    /// Continues the epoch that the disk holds. Fails if another process has written to the disk since this
-    /// one did.
+    /// Continues the epoch of the disk. Fails if another process has written to the disk since this one did.
     pub(crate) fn enter_epoch(&self) -> io::Result<()> {
         self.check_epoch()?;
         *self.epoch() = self.read_epoch()?;
@@ -149,7 +146,7 @@ impl Medium {
         if self.0.taken.load(Ordering::Acquire) { Err(io::Error::other(Taken)) } else { Ok(()) }
     }
 
-    /// `None` where the disk is too short to have one.
+    /// `None` if the disk is too short for an epoch.
     fn read_epoch(&self) -> io::Result<Option<Epoch>> {
         let mut epoch = [0; EPOCH_BYTES];
         match self.disk().read(0, &mut epoch) {
@@ -160,12 +157,12 @@ impl Medium {
     }
 
     fn epoch(&self) -> MutexGuard<'_, Option<Epoch>> {
-        // It is whole between any two operations on it.
+        // The value is consistent after a panic, since each operation leaves it so.
         self.0.epoch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn unsynced(&self) -> MutexGuard<'_, Vec<Range<u64>>> {
-        // The list is whole between any two operations on it.
+        // The list is consistent after a panic, since each operation leaves it so.
         self.0.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -196,7 +193,7 @@ impl redb::StorageBackend for Medium {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let end = offset + data.len() as u64;
         let changes_epoch = offset < EPOCH_BYTES as u64;
-        // The first write of a commit, and the one that makes it the last.
+        // The first write of a commit, and the one that completes it.
         if changes_epoch || self.unsynced().is_empty() {
             self.check_epoch()?;
         }
@@ -211,14 +208,14 @@ impl redb::StorageBackend for Medium {
         if changes_epoch {
             let known = self.epoch().take();
             let next = known.filter(|_| written.is_ok()).map(|epoch| overwritten(epoch, offset, data));
-            // After half a write, the disk tells. An epoch that cannot be read is not checked.
+            // After half a write, the disk decides. An epoch that cannot be read is not checked.
             *self.epoch() = next.or_else(|| self.read_epoch().ok().flatten());
         }
         written
     }
 }
 
-/// `epoch` after a write of `data` at `offset`, which begins in it.
+/// `epoch` after a write of `data` at `offset`, which lies within it.
 fn overwritten(mut epoch: Epoch, offset: u64, data: &[u8]) -> Epoch {
     let room = usize::try_from(offset).ok().and_then(|offset| epoch.get_mut(offset..)).unwrap_or_default();
     let len = room.len().min(data.len());
@@ -233,8 +230,8 @@ impl FileDisk {
     }
 }
 
-/// A program that is being started holds a copy of the file for a moment, and with it a lock that is only
-/// dropped.
+/// The lock must be released explicitly: a program that is being started holds a copy of the file handle, and
+/// with it the lock, for a moment.
 impl Drop for FileDisk {
     fn drop(&mut self) {
         let _ = self.file.unlock();
@@ -271,7 +268,7 @@ impl Disk for FileDisk {
     }
 }
 
-/// A file or a folder of its path is not there.
+/// A file or a folder of its path is missing.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

@@ -1,40 +1,40 @@
-//! The tables of the store and what their records look like.
+//! Format of the store: defines its tables and their records.
 //!
-//! Names are written once, in `names`, and stand elsewhere as numbers, so that a key of the log is
-//! twelve bytes.
+//! Names are written once, in `names`, and are numbers elsewhere, so that a key of the log takes twelve
+//! bytes.
 //!
 //! | table | key | record |
 //! | --- | --- | --- |
 //! | meta | `format` | the version, u32; never sealed, never moved: every version must be able to read it |
 //! | meta | `created` | time i64 |
 //! | meta | `commit` | number u64, time i64 of the last commit |
-//! | meta | `delayed` | u64, the last sequence that a delayed job was given |
-//! | meta | `paused` | JSON, see [`super::pauses`]; missing where no step ever was |
-//! | meta | `stopped` | JSON, see [`super::stops`]; missing until a step stopped; older versions pass it over |
+//! | meta | `delayed` | u64, the last sequence that a parked job received |
+//! | meta | `paused` | JSON, see [`super::pauses`]; missing if no step was ever paused |
+//! | meta | `stopped` | JSON, see [`super::stops`]; missing until a step stopped; ignored by older versions |
 //! | meta | `token key` | 32 bytes, see [`super::token_key`]; missing until the first run |
 //! | names | `pipeline/name` | u32, from 1 |
 //! | queues | queue | head u64, first u64, bytes u64 |
 //! | log | queue, first index | see [`crate::codec::log_record`] |
-//! | progress | step, or 0 for whoever deals with errors by hand; input | JSON |
+//! | progress | step, or 0 for errors that an operator handled; input | JSON |
 //! | marks | source, index | segment u32, offset u64, line u64 |
 //! | segments | source, ordinal | JSON |
 //! | sinks | sink | JSON |
-//! | deliveries | hash | kind u8, jobs u32, time i64, keep until i64; before version 2 without times; of an arrival (kind 3) also first u64, content u64; of what was told (kind 4) the status for jobs, and content u64 |
+//! | deliveries | hash | kind u8, jobs u32, time i64, keep until i64; before version 2 without times; an arrival (kind 3) has also first u64, content u64; a completion (kind 4) has the status for jobs, and content u64 |
 //! | expiries | keep until, commit, part u32 | the hashes of some deliveries, u128 each |
 //! | snapshots | step, number u64 | JSON |
 //! | delayed | step, due, sequence u64 | see [`super::parked`] |
-//! | `delayed_counts` | step | how many delayed jobs it has, u64 |
+//! | `delayed_counts` | step | number of its parked jobs, u64 |
 //! | generations | number u64 | fingerprint u64, time i64 |
-//! | ticks | source | time i64: up to there all ticks of the schedule are handled |
+//! | ticks | source | time i64 up to which all ticks of the schedule are handled |
 //!
-//! A record is *sealed*: XXH3-64 over it, seeded with its table and key, follows it. Numbers are
-//! little-endian. JSON is for records that are few, or that grow with the words they hold. A time in
-//! a key has its highest bit turned, so that keys are in order of time.
+//! A record is *sealed*: it is followed by its XXH3-64, seeded with its table and key. Numbers are
+//! little-endian. JSON is for records that are few, or whose texts vary in length. The highest bit of a time
+//! in a key is flipped, so that keys are in order of time.
 //!
-//! Version 2 added the tables from `expiries` on, the number of the commit to each value of the log,
-//! the columns of a section, and the times of deliveries. Version 3 added deliveries that are arrivals.
-//! Version 4 added the table `ticks`, and the steps that are paused, which an older version would run.
-//! Version 5 added what outside systems say of jobs that were handed to them, and the key of their tokens.
+//! Version 2 added the tables from `expiries` on, the columns of a section, and the times of deliveries. It
+//! also added the number of the commit to each value of the log. Version 3 added deliveries that are arrivals. Version 4
+//! added the table `ticks`, and paused steps, which an older version would run. Version 5 added the
+//! completions that external systems send, and the key of their tokens.
 
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use serde::Serialize;
@@ -65,10 +65,10 @@ pub(crate) const DELAYED_COUNTS: TableDefinition<'_, u32, Bytes> = TableDefiniti
 pub(crate) const GENERATIONS: TableDefinition<'_, u64, Bytes> = TableDefinition::new("generations");
 pub(crate) const TICKS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("ticks");
 
-/// Stands for the step in the progress of whoever deals with errors by hand; no name has this number.
+/// The step number in the progress of errors that an operator handled; no name has this number.
 pub(crate) const BY_HAND: u32 = 0;
 
-/// A record's table and key: what its checksum is seeded with.
+/// A record's table and key, which seed its checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RecordKey<'a> {
     Meta(&'a str),
@@ -88,14 +88,14 @@ pub(crate) enum RecordKey<'a> {
     Tick(u32),
 }
 
-/// What is known of a queue.
+/// The record of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueRecord {
-    /// The index of the last job; 0 where there never was one.
+    /// The index of the last job; 0 if none was ever appended.
     pub(crate) head: u64,
-    /// The index of the oldest job that is kept; `head + 1` where none is.
+    /// The index of the oldest job that is kept; `head + 1` if none is.
     pub(crate) first: u64,
-    /// What the kept values take in the log.
+    /// Bytes of the kept values in the log.
     pub(crate) bytes: u64,
 }
 
@@ -138,14 +138,14 @@ impl RecordKey<'_> {
         XxHash3_64::oneshot(if table < 9 { &key[..17] } else { &key })
     }
 
-    /// The record as it is stored.
+    /// Appends the checksum to the record.
     pub(crate) fn seal(self, mut record: Vec<u8>) -> Vec<u8> {
         let checksum = XxHash3_64::oneshot_with_seed(self.seed(), &record);
         record.extend_from_slice(&checksum.to_le_bytes());
         record
     }
 
-    /// The record as it was before [`Self::seal`].
+    /// Removes the checksum that [`Self::seal`] appended, and verifies it.
     pub(crate) fn unseal(self, stored: &[u8]) -> Result<&[u8], Cause> {
         match stored.split_last_chunk() {
             Some((record, checksum))
@@ -158,14 +158,14 @@ impl RecordKey<'_> {
     }
 
     pub(crate) fn seal_json(self, record: &impl Serialize) -> Result<Vec<u8>, Cause> {
-        // Only a map whose keys are no texts could fail, and a writer that does.
+        // Serialization fails only for keys that are not texts, or in a writer that fails.
         let json = serde_json::to_vec(record).map_err(|error| Cause::Io(error.into()))?;
         Ok(self.seal(json))
     }
 
     pub(crate) fn unseal_json<T: DeserializeOwned>(self, stored: &[u8]) -> Result<T, Cause> {
         serde_json::from_slice(self.unseal(stored)?)
-            .map_err(|error| Cause::Damaged(format!("the record {self:?} is not what it should be: {error}")))
+            .map_err(|error| Cause::Damaged(format!("the record {self:?} is invalid: {error}")))
     }
 
     pub(crate) fn unseal_exact<const N: usize>(self, stored: &[u8]) -> Result<[u8; N], Cause> {
@@ -193,7 +193,9 @@ impl CommitRecord {
     const KEY: &str = "commit";
 
     pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Self, Cause> {
-        let stored = meta.get(Self::KEY)?.ok_or_else(|| Cause::Damaged("it counts no commits".into()))?;
+        let stored = meta
+            .get(Self::KEY)?
+            .ok_or_else(|| Cause::Damaged("the record of the last commit is missing".into()))?;
         let bytes: [u8; 16] = RecordKey::Meta(Self::KEY).unseal_exact(stored.value())?;
         Ok(Self { number: u64_at(&bytes, 0), time: Timestamp(u64_at(&bytes, 8).cast_signed()) })
     }
@@ -221,7 +223,7 @@ pub(crate) fn unseal_mark(source: u32, index: u64, stored: &[u8]) -> Result<Sour
     })
 }
 
-/// An error where damage hides some of the records of a table.
+/// An error if damage hides some of the records of a table.
 pub(crate) fn whole(table: &str, found: u64, expected: u64) -> Result<(), Cause> {
     if found == expected {
         return Ok(());
@@ -229,12 +231,12 @@ pub(crate) fn whole(table: &str, found: u64, expected: u64) -> Result<(), Cause>
     Err(Cause::Damaged(format!("the table `{table}` has {expected} records, and {found} can be found")))
 }
 
-/// A time as it stands in a key: in order, also before 1970.
+/// A time in a key: in order, also before 1970.
 pub(crate) fn ordered(time: Timestamp) -> u64 {
     time.0.cast_unsigned() ^ 1 << 63
 }
 
-/// The time that [`ordered`] made this number of.
+/// The inverse of [`ordered`].
 pub(crate) fn from_ordered(key: u64) -> Timestamp {
     Timestamp((key ^ 1 << 63).cast_signed())
 }

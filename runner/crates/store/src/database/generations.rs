@@ -1,4 +1,4 @@
-//! Generations: which configurations the store was run with.
+//! `GenerationRecord`: a configuration that the store was run with.
 
 use redb::{ReadableTable as _, WriteTransaction};
 
@@ -11,14 +11,14 @@ use tidegate_model::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GenerationRecord {
     pub number: u64,
-    /// Tells configurations apart, with their scripts and plugins.
+    /// Identifies the configuration, with its scripts and plugins.
     pub fingerprint: u64,
-    /// When it began.
+    /// Time of its first start.
     pub time: Timestamp,
 }
 
 impl Store {
-    /// The last generation; `None` where there was none yet.
+    /// The last generation; `None` if the store was never run.
     pub fn generation(&self) -> Result<Option<GenerationRecord>, ReadError> {
         self.view(|txn| {
             let table = txn.open_table(GENERATIONS)?;

@@ -1,9 +1,9 @@
-//! One process at a time: a lock on the file `lock` in the data folder, which names its holder, and one on
-//! the store's own file.
+//! `Lock`: one process at a time. It locks the file `lock` in the data folder, which names its holder, and the
+//! store's own file.
 //!
-//! The operating system frees a lock when the process ends, however it ends. The file `lock` stays and
-//! means nothing by itself. An operator who deletes it lets a second process lock another file of the same
-//! name; the lock on the store's own file still keeps that process out.
+//! The operating system releases a lock when the process ends, for any reason. The file `lock` stays and has
+//! no effect by itself. If an operator deletes it, a second process can lock a new file of that name. The
+//! lock on the store's own file still excludes that process.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -12,7 +12,7 @@ use std::path::Path;
 use crate::error::OpenError;
 use tidegate_model::{LockHolder, Timestamp, is_alive, lock_owner, open_or_create_private, rfc3339};
 
-/// Held as long as it lives.
+/// Held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
@@ -36,14 +36,14 @@ impl Lock {
     }
 }
 
-/// Whoever comes next is not to be taken for this process before it has written its own name.
+/// A later holder must not be mistaken for this process before it has written its own name.
 impl Drop for Lock {
     fn drop(&mut self) {
         let _ = self.file.set_len(0);
     }
 }
 
-/// The process that has written itself into the lock file, if it is the one that holds the lock.
+/// The process that wrote its name into the lock file, if it holds the lock.
 fn holder_of(file: &mut File) -> LockHolder {
     let written = read_holder(file).unwrap_or_default();
     match (lock_owner(file), written.pid) {
@@ -81,7 +81,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         let mut file = open_or_create_private(&path).unwrap();
-        // No process has the highest number there is.
+        // No process has the highest number.
         let dead = LockHolder { pid: Some(i32::MAX as u32), since: "then".into(), ..a("tidegate run") };
         file.write_all(&serde_json::to_vec(&dead).unwrap()).unwrap();
         file.rewind().unwrap();

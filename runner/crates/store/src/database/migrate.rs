@@ -1,5 +1,5 @@
-//! The version of the store's format: makes the tables of a new store, brings older ones up to this version, and
-//! checks on opening that all that recovery starts from is whole.
+//! Version of the store's format: creates the tables of a new store, migrates older stores, and checks on
+//! opening that all records that recovery needs are valid.
 
 use redb::{
     Database, ReadTransaction, ReadableDatabase as _, ReadableTable, ReadableTableMetadata as _,
@@ -17,12 +17,12 @@ use tidegate_model::Timestamp;
 /// The format that this code writes.
 pub(crate) const VERSION: u32 = 5;
 
-/// Where the version stands in `meta`.
+/// The key of the version in `meta`.
 const FORMAT_KEY: &str = "format";
-/// Where the time stands at which the store was made.
+/// The key of the creation time in `meta`.
 const CREATED_KEY: &str = "created";
 
-/// Writes what every store starts with.
+/// Writes the initial records of every store.
 pub(crate) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), Cause> {
     txn.open_table(NAMES)?;
     txn.open_table(QUEUES)?;
@@ -51,8 +51,8 @@ fn make_tables_of_version_2(txn: &WriteTransaction) -> Result<(), Cause> {
     Ok(())
 }
 
-/// Makes a store of an older version one of this version, in one transaction. Everything that is
-/// there is kept as it is: this version reads the values and records of the older ones.
+/// Migrates a store of an older version to this one, in one transaction. All existing records remain: this
+/// version reads the values and records of older ones.
 pub(crate) fn migrate(database: &Database) -> Result<(), Cause> {
     let found = version(&database.begin_read()?.open_table(META)?)?;
     if found >= VERSION {
@@ -71,23 +71,23 @@ pub(crate) fn migrate(database: &Database) -> Result<(), Cause> {
 fn version(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<u32, Cause> {
     let stored = meta.get(FORMAT_KEY)?;
     match stored.and_then(|stored| stored.value().try_into().ok()).map(u32::from_le_bytes) {
-        None | Some(0) => Err(Cause::Damaged("it has no version".into())),
+        None | Some(0) => Err(Cause::Damaged("its version is missing".into())),
         Some(version) => Ok(version),
     }
 }
 
-/// When the store was made.
+/// The creation time of the store.
 pub(crate) fn created(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Timestamp, Cause> {
     let stored = meta.get(CREATED_KEY)?;
-    let stored = stored.ok_or_else(|| Cause::Damaged("it does not say when it was made".into()))?;
+    let stored = stored.ok_or_else(|| Cause::Damaged("its creation time is missing".into()))?;
     Ok(Timestamp(i64::from_le_bytes(RecordKey::Meta(CREATED_KEY).unseal_exact(stored.value())?)))
 }
 
-/// Makes sure that the store is of this version, and that every record which recovery starts from
-/// is there and whole. Answers with the last commit.
+/// Checks that the store is of this version, and that every record that recovery needs is present and valid.
+/// Returns the last commit.
 ///
-/// The tables that grow with the jobs are left to those who read them: their records have
-/// checksums of their own, and opening must not take longer for a longer backlog.
+/// The tables that grow with the jobs are checked when they are read: their records have checksums of their
+/// own, and opening must not take longer with a longer backlog.
 pub(crate) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
     let meta = txn.open_table(META)?;
     match version(&meta)? {
@@ -128,7 +128,7 @@ pub(crate) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
     CommitRecord::read(&meta)
 }
 
-/// Walks over a whole table, since a record that damage hid would look like one that never was.
+/// Scans a whole table, since a record that damage hides would look like a missing one.
 fn count<K: redb::Key + 'static>(
     table: &str,
     records: &redb::ReadOnlyTable<K, Bytes>,

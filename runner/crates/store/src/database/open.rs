@@ -1,7 +1,6 @@
-//! From a folder to the handles, or to what is wrong with the file in it.
+//! Opening: turns a folder into the handles of its store, or into the error of its file.
 //!
-//! A new store appears under its name only when it is whole, so a file that is not a store was
-//! never one.
+//! A new store gets its name only when it is complete, so an incomplete file was never a store.
 
 use std::fs::{self, File};
 use std::io;
@@ -23,8 +22,8 @@ pub(crate) const FILE: &str = "store.redb";
 pub(crate) const FILE_IN_THE_MAKING: &str = "store.redb.new";
 const LOCK_FILE: &str = "lock";
 
-/// Opens the store in `folder`, and creates what is missing of folder and store. Other users lose what
-/// rights they had to them.
+/// Opens the store in `folder`, and creates a missing folder or store. Removes the access rights of other
+/// users.
 pub fn open(folder: &Path) -> Result<(Store, Writer), OpenError> {
     let at_folder = |source| OpenError::Folder { path: folder.to_path_buf(), source };
     data_folder::make_folder(folder).map_err(at_folder)?;
@@ -39,13 +38,13 @@ pub fn open(folder: &Path) -> Result<(Store, Writer), OpenError> {
     start(Origin::of_file(path)?, Some(lock))
 }
 
-/// Opens the store in `folder` if there is one, and creates nothing.
+/// Opens the store in `folder` if it exists, and creates nothing.
 pub fn open_existing(folder: &Path) -> Result<Option<(Store, Writer)>, OpenError> {
     let Some((origin, lock)) = find(folder)? else { return Ok(None) };
     start(origin, Some(lock)).map(Some)
 }
 
-/// Opens the store on `disk`, and creates it if the disk is empty. Nothing keeps others off.
+/// Opens the store on `disk`, and creates it if the disk is empty. No lock is taken.
 pub fn open_disk(disk: Box<dyn Disk>) -> Result<(Store, Writer), OpenError> {
     let origin = Origin { medium: Medium::new(disk), path: PathBuf::from(FILE) };
     if origin.medium.disk().is_empty().map_err(|source| Cause::Io(source).at(origin.path.clone()))? {
@@ -58,7 +57,7 @@ pub(crate) fn take_lock(folder: &Path, store: &Path) -> Result<Lock, OpenError> 
     Lock::take(&folder.join(LOCK_FILE), store, SystemClock.now())
 }
 
-/// The store in `folder`, not opened yet, but taken; `None` where there is none.
+/// The store in `folder`, locked and not opened yet; `None` if none exists.
 pub(crate) fn find(folder: &Path) -> Result<Option<(Origin, Lock)>, OpenError> {
     let path = folder.join(FILE);
     if !path.try_exists().map_err(|source| OpenError::Io { path: path.clone(), source })? {
@@ -74,7 +73,7 @@ fn start(origin: Origin, lock: Option<Lock>) -> Result<(Store, Writer), OpenErro
     Ok((Store::new(shared.clone()), Writer::new(shared, origin, transaction, lock)))
 }
 
-/// Makes a store under another name, and gives it its own when it is durable.
+/// Creates a store under another name, and renames it when it is durable.
 fn create(folder: &Path) -> Result<(), Cause> {
     let path = folder.join(FILE_IN_THE_MAKING);
     let medium = Medium::new(Box::new(FileDisk::new(create_private(&path)?, &path)?));
@@ -84,7 +83,7 @@ fn create(folder: &Path) -> Result<(), Cause> {
     Ok(())
 }
 
-/// Makes a store on an empty medium.
+/// Creates a store on an empty medium.
 fn initialise(medium: &Medium) -> Result<(), Cause> {
     let database = open_database(medium)?;
     let txn = database.begin_write()?;
@@ -95,8 +94,8 @@ fn initialise(medium: &Medium) -> Result<(), Cause> {
     Ok(())
 }
 
-/// A new name is durable when its folder is. Elsewhere than on Unix a folder cannot be opened, and
-/// need not.
+/// A new name is durable when its folder is. On systems other than Unix a folder cannot be opened, and need
+/// not be synced.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) {
         File::open(folder)?.sync_all()?;

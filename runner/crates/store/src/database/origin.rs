@@ -1,5 +1,5 @@
-//! The place of a store: opens its database there, again after a failed commit, and tells what is no store from
-//! what is a damaged one.
+//! `Origin`: the place of a store, which opens its database, reopens it after a failed commit, and
+//! distinguishes foreign files from damaged stores.
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use super::overlay::Overlay;
 use crate::error::{Cause, OpenError};
 use tidegate_model::LockHolder;
 
-/// What redb may keep in memory of the file, in bytes; up to half of it are writes of a commit.
+/// Bytes of the file that redb may cache; up to half of them are writes of a commit.
 const CACHE_BYTES: usize = 16 << 20;
 
-/// What a file of redb starts with.
+/// The first bytes of a redb file.
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
 
-/// Where a store can be opened again.
+/// The place at which a store can be reopened.
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) medium: Medium,
@@ -34,13 +34,13 @@ pub(crate) struct Opened {
 }
 
 impl Origin {
-    /// The store at `path`, whose own file is locked as long as the medium lives.
+    /// The store at `path`; its own file is locked while the medium lives.
     pub(crate) fn of_file(path: PathBuf) -> Result<Self, OpenError> {
         let failed = |source| Cause::Io(source).at(path.clone());
         let file = File::options().read(true).write(true).open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
-            // The file `lock` was free: it is not the one that the other process has.
+            // The file `lock` was free, so it is not the one that the other process has locked.
             Err(TryLockError::WouldBlock) => {
                 return Err(OpenError::Locked { holder: LockHolder::of(&file), path });
             }
@@ -50,8 +50,7 @@ impl Origin {
         Ok(Self { medium: Medium::new(Box::new(disk)), path })
     }
 
-    /// Opens the store and makes sure that it can be worked with, and that the commit with this
-    /// number, which is durable, is in it.
+    /// Opens the store, and checks that it is usable and contains the durable commit with this number.
     pub(crate) fn open_at_least(&self, transaction: u64) -> Result<Opened, OpenError> {
         self.check_header()?;
         let database = guarded(|| {
@@ -64,9 +63,9 @@ impl Origin {
             migrate::migrate(&database)?;
             match migrate::check(&database.begin_read()?)?.number {
                 found if found >= transaction => Ok(found),
-                found => {
-                    Err(Cause::Damaged(format!("commit {transaction} was durable, and the last is {found}")))
-                }
+                found => Err(Cause::Damaged(format!(
+                    "commit {transaction} was durable, but the last commit is {found}"
+                ))),
             }
         });
         match checked {
@@ -78,8 +77,8 @@ impl Origin {
         }
     }
 
-    /// Opens the store for reading alone, where it cannot be written: the last commit that is on the disk is not
-    /// older than the one with this number. `None` where it cannot be read either.
+    /// Opens the store for reading only, if it cannot be written. Its last commit is not older than the one
+    /// with this number. `None` if it cannot be read either.
     pub(crate) fn open_to_read(&self, transaction: u64) -> Option<Database> {
         let database = guarded(|| {
             let overlay = Overlay::over(self.medium.clone())?;
@@ -94,7 +93,7 @@ impl Origin {
         None
     }
 
-    /// Tells what is no store from what is a damaged one. redb would make a store of an empty file.
+    /// Distinguishes a foreign file from a damaged store. redb would create a store in an empty file.
     fn check_header(&self) -> Result<(), OpenError> {
         let path = || self.path.clone();
         let failed = |source| OpenError::Io { path: path(), source };

@@ -1,7 +1,7 @@
-//! A disk that can be read while it cannot be written: what redb writes to put a file in order stays in memory.
+//! `Overlay`: a disk that can be read while it cannot be written; repairs of redb stay in memory.
 //!
-//! While the disk of the store is full, the store is read through this. It shows the last commit that is on the
-//! disk, and is thrown away before the disk itself is opened again.
+//! While the disk of the store is full, the store is read through it. It shows the last commit on the disk,
+//! and is discarded before the disk itself is reopened.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,10 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::disk::Medium;
 
-/// Bytes that are kept together.
+/// Bytes per page of memory.
 const PAGE: usize = 4096;
 
-/// A medium under a layer of memory. What is on the medium must not change meanwhile.
+/// A medium under a layer of memory. The medium must not change while the overlay exists.
 #[derive(Debug)]
 pub(crate) struct Overlay {
     medium: Medium,
@@ -22,9 +22,9 @@ pub(crate) struct Overlay {
 #[derive(Debug)]
 struct Layer {
     len: u64,
-    /// From here on nothing of the medium shows: it was cut off.
+    /// Bytes of the medium from here on are hidden, since the overlay was truncated.
     shows: u64,
-    /// By number; each whole.
+    /// Complete pages by number.
     pages: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -38,7 +38,7 @@ impl Overlay {
         self.layer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A page as it is on the medium.
+    /// A page of the medium.
     fn below(&self, page: u64, shows: u64) -> io::Result<Vec<u8>> {
         let start = page * PAGE as u64;
         let len = usize::try_from(shows.saturating_sub(start)).unwrap_or(PAGE).min(PAGE);
@@ -107,8 +107,7 @@ impl redb::StorageBackend for Overlay {
     }
 }
 
-/// The pages that `len` bytes from `offset` on touch: each with the first byte in it, and which of the bytes these
-/// are.
+/// The pages of `len` bytes from `offset` on: for each the offset within it, and the range of these bytes.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -143,7 +142,7 @@ mod tests {
     }
 
     proptest! {
-        /// It reads as a file that was changed so, and the disk below stays as it was.
+        /// Reads return the changed bytes, and the disk below stays unchanged.
         #[test]
         fn an_overlay_reads_as_what_it_was_made(
             len in 0_usize..20_000,

@@ -1,4 +1,4 @@
-//! The table of delayed jobs, in order of the time that each waits for.
+//! Table of parked jobs: keeps them in order of their due time.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,12 +13,12 @@ pub(crate) use crate::codec::parked_record::{seal, unseal};
 use crate::error::{Cause, ReadError};
 use tidegate_model::{Address, Timestamp};
 
-/// Where the last sequence stands in `meta`.
+/// The key of the last sequence in `meta`.
 const SEQUENCE_KEY: &str = "delayed";
 
 impl Store {
-    /// The jobs of `step` that are due at `now`, in order of due time, and behind `after`: at most
-    /// `jobs` of them, of together at most `bytes` bytes with what they carry, but at least one.
+    /// The jobs of `step` that are due at `now`, in order of due time, after `after`. At most `jobs` of them,
+    /// and at most `bytes` bytes with their provenance, but at least one.
     pub fn due(
         &self,
         step: &Address,
@@ -34,7 +34,7 @@ impl Store {
                 None => Bound::Included((id, 0, 0)),
             };
             let end = (id, ordered(now), u64::MAX);
-            // Where `after` is not due yet, nothing can be behind it.
+            // If `after` is not due yet, no later row is.
             if matches!(start, Bound::Excluded(start) if start >= end) {
                 return Ok(Vec::new());
             }
@@ -53,7 +53,7 @@ impl Store {
         })
     }
 
-    /// The delayed jobs with these keys; `None` for those that are not there.
+    /// The parked jobs with these keys; `None` for missing ones.
     pub fn delayed(&self, keys: &[ParkedKey]) -> Result<Vec<Option<ParkedJob>>, ReadError> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -69,7 +69,7 @@ impl Store {
         })
     }
 
-    /// As [`Store::delayed_of`]. Looks at all that come before it, but reads no more of them than that.
+    /// As [`Store::delayed_of`]. Scans all rows before it, and none after it.
     pub(crate) fn delayed_of_all(
         &self,
         step: &Address,
@@ -92,13 +92,13 @@ impl Store {
         })
     }
 
-    /// The last number that a delayed job was given; 0 where none ever was.
+    /// The last sequence that a parked job received; 0 if none ever did.
     pub fn delayed_sequence(&self) -> Result<u64, ReadError> {
         self.view(|txn| last_sequence(&txn.open_table(META)?))
     }
 
-    /// When the first delayed job of `step` is due, or the first one that is due later than `after`.
-    /// What is due at no time is not.
+    /// The due time of the first parked job of `step`, or of the first one after `after`. Jobs without a due
+    /// time do not count.
     pub fn next_due(&self, step: &Address, after: Option<Timestamp>) -> Result<Option<Timestamp>, ReadError> {
         self.view(|txn| {
             let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(None) };
@@ -115,7 +115,7 @@ impl Store {
         })
     }
 
-    /// How many delayed jobs `step` has. Takes no longer where they are many.
+    /// Number of parked jobs of `step`. The time does not depend on it.
     pub fn delayed_count(&self, step: &Address) -> Result<u64, ReadError> {
         self.view(|txn| {
             let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(0) };
@@ -124,7 +124,7 @@ impl Store {
     }
 }
 
-/// First those go that need not wait any more, then the new ones come. Answers with their keys.
+/// Removes the rows that are no longer parked, then adds the new ones. Returns their keys.
 pub(crate) fn write(
     txn: &WriteTransaction,
     undelayed: &[ParkedKey],
@@ -181,7 +181,7 @@ impl<'a> Ids<'a> {
     }
 }
 
-/// How many delayed jobs the step with this number has.
+/// Number of parked jobs of the step with this number.
 pub(crate) fn count(counts: &impl ReadableTable<u32, format::Bytes>, step: u32) -> Result<u64, Cause> {
     let stored = counts.get(step)?;
     let unseal = |stored: redb::AccessGuard<'_, format::Bytes>| {
@@ -194,7 +194,7 @@ pub(crate) fn seal_count(step: u32, count: u64) -> Vec<u8> {
     RecordKey::DelayedCount(step).seal(count.to_le_bytes().to_vec())
 }
 
-/// The last sequence that a job was given; 0 where none ever was.
+/// The last sequence that a job received; 0 if none ever did.
 pub(crate) fn last_sequence(meta: &impl ReadableTable<&'static str, format::Bytes>) -> Result<u64, Cause> {
     let Some(stored) = meta.get(SEQUENCE_KEY)? else { return Ok(0) };
     RecordKey::Meta(SEQUENCE_KEY).unseal_exact(stored.value()).map(u64::from_le_bytes)

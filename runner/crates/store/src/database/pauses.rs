@@ -1,5 +1,5 @@
-//! Steps that somebody has paused: they start nothing until they are resumed, however often a runner is
-//! started in between. They are few, and stand in one record.
+//! `Pause`: a paused step, which starts no jobs until it is resumed, also after restarts. All pauses are one
+//! record.
 
 use redb::{ReadableTable, WriteTransaction};
 use serde::{Deserialize, Serialize};
@@ -9,20 +9,20 @@ use super::read::Store;
 use crate::error::{Cause, ReadError};
 use tidegate_model::{Address, Timestamp};
 
-/// Where they stand in `meta`.
+/// Their key in `meta`.
 const KEY: &str = "paused";
 
-/// A step that starts nothing.
+/// A paused step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pause {
     pub step: Address,
-    /// When somebody has paused it.
+    /// When it was paused.
     pub since: Timestamp,
 }
 
 impl Store {
-    /// The steps that are paused, in order of address.
+    /// The paused steps, in order of address.
     pub fn pauses(&self) -> Result<Vec<Pause>, ReadError> {
         self.view(|txn| read(&txn.open_table(META)?))
     }
@@ -33,7 +33,7 @@ pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec
     RecordKey::Meta(KEY).unseal_json(stored.value())
 }
 
-/// Pauses and resumes steps. One that is paused already stays so since it was.
+/// Pauses and resumes steps. A step that is already paused keeps its time.
 pub(crate) fn write(txn: &WriteTransaction, pauses: &[(Address, bool)], now: Timestamp) -> Result<(), Cause> {
     if pauses.is_empty() {
         return Ok(());
@@ -51,7 +51,7 @@ pub(crate) fn write(txn: &WriteTransaction, pauses: &[(Address, bool)], now: Tim
     put(&mut meta, &paused)
 }
 
-/// Writes down one more, as an export has it; answers whether it was not there yet.
+/// Restores a pause from an export. Returns whether it is new.
 pub(crate) fn restore(txn: &WriteTransaction, pause: Pause) -> Result<bool, Cause> {
     let mut meta = txn.open_table(META)?;
     let mut paused = read(&meta)?;

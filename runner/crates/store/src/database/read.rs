@@ -1,5 +1,5 @@
-//! The reading handle: every question is answered from one consistent snapshot, and so are several that
-//! are asked with [`Store::at_one_moment`].
+//! `Store`: the reading handle. Each call reads one consistent snapshot; [`Store::at_one_moment`] reads
+//! several values from the same one.
 
 pub(crate) mod outputs;
 pub(crate) mod parked_rows;
@@ -26,16 +26,16 @@ pub use self::outputs::{OutputOrigin, StoredOutput};
 
 /// Reads the store, from any thread. Cheap to clone.
 ///
-/// While the [`crate::Writer`] opens the store again, reads wait; after it has been dropped they
-/// answer [`ReadError::Interrupted`].
+/// While the [`crate::Writer`] reopens the store, reads wait. After it is dropped they return
+/// [`ReadError::Interrupted`].
 #[derive(Clone, Debug)]
 pub struct Store {
     shared: Arc<Shared>,
-    /// All questions are answered from this transaction.
+    /// Every read uses this transaction.
     moment: Option<Moment>,
 }
 
-/// A snapshot, as long as the call of [`Store::at_one_moment`] that made it.
+/// A snapshot, which lives as long as the call of [`Store::at_one_moment`] that created it.
 #[derive(Clone, Debug)]
 struct Moment {
     txn: Weak<ReadTransaction>,
@@ -43,36 +43,37 @@ struct Moment {
     opening: u64,
 }
 
-/// The open database. `None` once the writer is gone, or could not open it again.
+/// The open database. `None` once the writer is gone, or could not reopen it.
 ///
-/// A reader holds the lock while it reads, so that no one reads the file when it is opened again.
+/// A reader holds the lock while it reads, so that the file is not reopened during a read.
 #[derive(Debug)]
 pub(crate) struct Shared {
     database: RwLock<Option<Database>>,
-    /// How often the database was closed or opened again. Changes only while `database` is locked for writing.
+    /// Number of times that the database was closed or reopened. Changes only while `database` is locked for
+    /// writing.
     openings: AtomicU64,
-    /// Where jobs stand, as far as searches for some have found.
+    /// Index of the pages that earlier searches have read.
     pages: Pages,
     rows: Rows,
 }
 
-/// What is known of a queue.
+/// The state of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueState {
     pub address: Address,
-    /// The index of the oldest job that is kept; `head + 1` where none is.
+    /// The index of the oldest job that is kept; `head + 1` if none is.
     pub first: u64,
-    /// The index of the last job; 0 where there never was one.
+    /// The index of the last job; 0 if none was ever appended.
     pub head: u64,
-    /// What the kept jobs take in the store.
+    /// Bytes of the kept jobs in the store.
     pub bytes: u64,
 }
 
-/// A batch, and for each of its jobs where it came from, where that is known.
+/// A batch, with the origin of each of its jobs if it is recorded.
 pub type DetailedBatch = (Batch, Vec<Option<Origin>>);
 
 impl QueueState {
-    /// How many jobs are kept.
+    /// Number of kept jobs.
     #[must_use]
     pub fn jobs(&self) -> u64 {
         (self.head + 1).saturating_sub(self.first)
@@ -84,12 +85,12 @@ impl Store {
         Self { shared, moment: None }
     }
 
-    /// Answers all questions that `look` asks from one snapshot: what is committed meanwhile is not in it.
+    /// Runs `look` on one snapshot, which excludes later commits.
     ///
-    /// The pages of a snapshot are not used again before it is dropped, so `look` should not take long.
+    /// The pages of a snapshot are not reused before it is dropped, so `look` should be short.
     ///
     /// # Errors
-    /// Those of `look`; [`ReadError::Interrupted`] where the store is closed or opened again meanwhile.
+    /// Errors of `look`; [`ReadError::Interrupted`] if the store is closed or reopened meanwhile.
     pub fn at_one_moment<T, E: From<ReadError>>(
         &self,
         look: impl FnOnce(&Self) -> Result<T, E>,
@@ -105,7 +106,7 @@ impl Store {
         look(&Self { shared: Arc::clone(&self.shared), moment })
     }
 
-    /// Every queue that a job was ever appended to, in order of address.
+    /// Every queue that ever had a job, in order of address.
     pub fn queues(&self) -> Result<Vec<QueueState>, ReadError> {
         self.view(|txn| {
             let queues = txn.open_table(QUEUES)?;
@@ -119,7 +120,7 @@ impl Store {
         })
     }
 
-    /// `None` where no job was ever appended to it.
+    /// `None` if the queue never had a job.
     pub fn queue(&self, queue: &Address) -> Result<Option<QueueState>, ReadError> {
         self.view(|txn| {
             let found = find_queue(txn, queue)?;
@@ -127,12 +128,11 @@ impl Store {
         })
     }
 
-    /// The jobs of `queue` from the index `from` on: at most `jobs` of them, of together at most
-    /// `bytes` bytes with what they carry, but at least one. There may be fewer than there could be. `None` where `from`
-    /// is past the head.
+    /// The jobs of `queue` from the index `from` on: at most `jobs` of them, and at most `bytes` bytes with
+    /// their provenance, but at least one. Fewer may be returned. `None` if `from` is past the head.
     ///
     /// # Errors
-    /// [`ReadError::Gone`] where the job at `from` has been trimmed.
+    /// [`ReadError::Gone`] if retention has deleted the job at `from`.
     pub fn read(
         &self,
         queue: &Address,
@@ -144,7 +144,7 @@ impl Store {
             .map(|jobs| jobs.map(|jobs| batch(from, jobs).0))
     }
 
-    /// As [`Self::read`], and for each job where it came from, where that is known.
+    /// As [`Self::read`], with the origin of each job if it is recorded.
     pub fn read_details(
         &self,
         queue: &Address,
@@ -175,8 +175,8 @@ impl Store {
         })
     }
 
-    /// The index of the first kept job of `queue` that was committed at `time` or later; `None` where
-    /// none was. Where the clock was set back meanwhile, a job that follows on one from before `time`.
+    /// The index of the first kept job of `queue` that was committed at `time` or later; `None` if none was.
+    /// If the clock was set back, it may follow a job from before `time`.
     pub fn index_at(&self, queue: &Address, time: Timestamp) -> Result<Option<u64>, ReadError> {
         self.view(|txn| {
             let Some((id, record)) = find_queue(txn, queue)? else { return Ok(None) };
@@ -184,7 +184,7 @@ impl Store {
         })
     }
 
-    /// `None` where the step has never accounted for a job of the input.
+    /// `None` if the step has never accounted for a job of the input.
     pub fn progress(&self, step: &Address, input: &Address) -> Result<Option<Progress>, ReadError> {
         self.view(|txn| {
             let names = txn.open_table(NAMES)?;
@@ -197,7 +197,7 @@ impl Store {
         })
     }
 
-    /// Which jobs of an error queue somebody has dealt with by hand; `None` where none ever was.
+    /// The jobs of an error queue that an operator handled; `None` if none ever was.
     pub fn handled(&self, queue: &Address) -> Result<Option<Progress>, ReadError> {
         self.view(|txn| {
             let Some(id) = format::find_id(&txn.open_table(NAMES)?, queue)? else { return Ok(None) };
@@ -206,7 +206,7 @@ impl Store {
         })
     }
 
-    /// Step, input, and how far the one is with the other; in order of their addresses.
+    /// Step, input, and progress, in order of their addresses.
     pub fn all_progress(&self) -> Result<Vec<(Address, Address, Progress)>, ReadError> {
         self.view(all_progress)
     }
@@ -235,7 +235,7 @@ impl Store {
         })
     }
 
-    /// `None` where nothing was ever committed to the sink.
+    /// `None` if no job was ever committed to the sink.
     pub fn sink(&self, sink: &Address) -> Result<Option<SinkPosition>, ReadError> {
         self.view(|txn| {
             let Some(id) = format::find_id(&txn.open_table(NAMES)?, sink)? else { return Ok(None) };
@@ -244,7 +244,7 @@ impl Store {
         })
     }
 
-    /// The time of the last commit, or when the store was made.
+    /// The time of the last commit, or the creation time of the store.
     pub fn committed_at(&self) -> Result<Timestamp, ReadError> {
         self.view(|txn| Ok(CommitRecord::read(&txn.open_table(META)?)?.time))
     }
@@ -262,7 +262,7 @@ impl Store {
         &self.shared.rows
     }
 
-    /// As it is now, whatever moment this handle shows.
+    /// A handle for the latest state, outside of any snapshot.
     pub(crate) fn latest(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), moment: None }
     }
@@ -275,7 +275,8 @@ impl Store {
             let Some(Moment { txn, opening }) = &self.moment else {
                 return question(&database.begin_read()?);
             };
-            // A transaction does not outlive the opening of its database: the file is another one then.
+            // A transaction does not outlive the opening of its database, since a reopened file is another
+            // one.
             let txn = txn.upgrade().filter(|_| *opening == self.shared.opening());
             question(&*txn.ok_or(Cause::Interrupted)?)
         };
@@ -301,15 +302,15 @@ impl Shared {
         self.openings.load(Ordering::Acquire)
     }
 
-    /// Does something with the database, which stays open meanwhile.
+    /// Runs `work` with the database, which stays open meanwhile.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, Cause>) -> Result<T, Cause> {
-        // A panic while it was locked leaves it as it was: open, or not.
+        // A panic while it was locked leaves it unchanged: open or closed.
         let guard = self.database.read().unwrap_or_else(PoisonError::into_inner);
         work(guard.as_ref().ok_or(Cause::Interrupted)?)
     }
 
-    /// Closes the database when no one uses it any more, and puts the one that `open` gives in its
-    /// place before anyone can.
+    /// Closes the database when no reader uses it any more, and replaces it by that of `open` before the next
+    /// read.
     pub(crate) fn replace<E>(&self, open: impl FnOnce() -> Result<Option<Database>, E>) -> Result<(), E> {
         let mut guard = self.database.write().unwrap_or_else(PoisonError::into_inner);
         self.openings.fetch_add(1, Ordering::Release);
@@ -369,7 +370,7 @@ fn unreadable(first: u64, what: Wrong) -> Cause {
     Cause::Damaged(format!("the jobs from {first} on cannot be read: {what}"))
 }
 
-/// Reads from the value that holds `from` on, until there is enough or no more. `jobs` is empty.
+/// Reads values from the one that holds `from`, until the limit or the end. `jobs` is empty.
 fn read_jobs(
     txn: &ReadTransaction,
     queue: u32,
@@ -388,16 +389,15 @@ fn read_jobs(
         let next = from + jobs.payloads.len() as u64;
         let value = Value::parse(stored.value(), RecordKey::Log(queue, first).seed());
         let value = value.map_err(|what| unreadable(first, what))?;
-        // The first value may start before the first job that is asked for; the others follow each
-        // other without gaps.
+        // The first value may start before the requested job; later ones follow without gaps.
         let position = next.checked_sub(first).filter(|&position| position < value.jobs);
         let Some(position) = position else {
-            // What came before the gap is good.
+            // The jobs before the gap are valid.
             return if jobs.payloads.is_empty() { Err(missing(next)) } else { Ok(jobs) };
         };
         match value.read(position, wanted, &mut jobs) {
             Ok(()) => {}
-            // As above: the error is told to whoever asks for the damaged job itself.
+            // The error is returned to the read of the damaged job itself.
             Err(_) if next > from => break,
             Err(what) => return Err(unreadable(first, what)),
         }
@@ -410,7 +410,7 @@ fn read_jobs(
     if jobs.payloads.is_empty() { Err(missing(from)) } else { Ok(jobs) }
 }
 
-/// Halves what is kept until the value is found that is the first of its time or later.
+/// Binary search for the first value of this time or later.
 fn index_at(
     txn: &ReadTransaction,
     queue: u32,
@@ -418,7 +418,7 @@ fn index_at(
     time: Timestamp,
 ) -> Result<Option<u64>, Cause> {
     let log = txn.open_table(LOG)?;
-    // What is before `low` is from before `time`; what starts at `high` or behind is not.
+    // Values before `low` are older than `time`; those from `high` on are not.
     let (mut low, mut high) = (record.first, record.head + 1);
     while low < high {
         let middle = low + (high - low) / 2;

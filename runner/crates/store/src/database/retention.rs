@@ -1,4 +1,4 @@
-//! Retention: takes whole values off the front of a queue.
+//! `Trim`: retention, which deletes whole values from the front of a queue.
 
 use redb::{ReadableTable, WriteTransaction};
 
@@ -8,42 +8,42 @@ use crate::codec::log_record::Value;
 use crate::error::{Cause, ReadError};
 use tidegate_model::{Address, Timestamp};
 
-/// Lets go of the oldest jobs of a queue. Values go whole: jobs that share one with a job which
-/// stays, stay too.
+/// A deletion of the oldest jobs of a queue. Values are deleted as a whole: a job stays while another job of
+/// its value stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trim {
     pub queue: Address,
-    /// The last index that may go.
+    /// The last index that may be deleted.
     pub up_to: u64,
-    /// What makes a job go that may go.
+    /// The condition for a job that may be deleted.
     pub when: TrimWhen,
-    /// While the queue takes more than this, in bytes, jobs that may go do so whatever `when` says.
+    /// While the queue exceeds this number of bytes, jobs that may be deleted are, without regard to `when`.
     pub max_bytes: Option<u64>,
 }
 
-/// What makes a job go, besides the size of its queue.
+/// The condition for a deletion, besides the size of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimWhen {
-    /// That it may.
+    /// None.
     Always,
-    /// That it was committed before this time.
+    /// The job was committed before this time.
     OlderThan(Timestamp),
-    /// Nothing: only the size of the queue counts.
+    /// Never: only the size of the queue counts.
     Never,
 }
 
-/// What a trim took away.
+/// The result of a trim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trimmed {
     pub queue: Address,
-    /// The oldest index that is left; `head + 1` where none is.
+    /// The oldest index that is left; `head + 1` if none is.
     pub first: u64,
     pub jobs: u64,
     pub bytes: u64,
 }
 
 impl Store {
-    /// Whether a trim would take anything away, were it committed now.
+    /// Whether a trim would delete jobs if it were committed now.
     pub fn would_trim(&self, trim: &Trim) -> Result<bool, ReadError> {
         self.view(|txn| {
             let Some(queue) = super::format::find_id(&txn.open_table(NAMES)?, &trim.queue)? else {
@@ -57,8 +57,8 @@ impl Store {
     }
 }
 
-/// `None` where nothing had to go. Takes as long as there are values to take away, however long the
-/// queue is.
+/// `None` if no job is deleted. The time depends on the number of deleted values, not on the length of the
+/// queue.
 pub(crate) fn trim(txn: &WriteTransaction, trim: &Trim) -> Result<Option<Trimmed>, Cause> {
     let Some(queue) = super::format::find_id(&txn.open_table(NAMES)?, &trim.queue)? else { return Ok(None) };
     let mut queues = txn.open_table(QUEUES)?;
@@ -86,14 +86,14 @@ pub(crate) fn trim(txn: &WriteTransaction, trim: &Trim) -> Result<Option<Trimmed
 }
 
 struct Going {
-    /// The first index of each.
+    /// The first index of each value.
     values: Vec<u64>,
     bytes: u64,
-    /// The index after the last job that goes.
+    /// The index after the last deleted job.
     next: u64,
 }
 
-/// Where a value ends is read from where the next one starts, so that a damaged value can go too.
+/// The end of a value is read from the start of the next one, so that a damaged value can be deleted too.
 fn going(
     log: &impl ReadableTable<(u32, u64), Bytes>,
     queue: u32,
@@ -119,7 +119,7 @@ fn going(
     Ok(going)
 }
 
-/// Whether the time of a value is over. Nobody knows how old a damaged one is: it stays.
+/// Whether the value is too old. The age of a damaged value is unknown: it stays.
 fn is_over(stored: &[u8], place: u64, when: TrimWhen) -> bool {
     match when {
         TrimWhen::Always => true,
@@ -129,7 +129,7 @@ fn is_over(stored: &[u8], place: u64, when: TrimWhen) -> bool {
 }
 
 impl Going {
-    /// Adds the value that ends where `end` starts; answers whether there may be more.
+    /// Adds the value that ends where `end` starts. Returns whether there may be more.
     fn take(&mut self, value: Option<(u64, u64)>, end: u64, up_to: u64) -> bool {
         let Some((first, bytes)) = value else { return true };
         if end - 1 > up_to {

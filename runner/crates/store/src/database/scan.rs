@@ -1,5 +1,5 @@
-//! Walks over the delayed jobs of a step, in order of due time, page by page, so that memory does not grow
-//! with them.
+//! `ParkedJobs`: scans the parked jobs of a step in order of due time, page by page, so that memory is
+//! bounded.
 
 use std::vec;
 
@@ -8,12 +8,12 @@ use crate::api::parked_job::{NO_DUE_TIME, ParkedJob, ParkedKey};
 use crate::error::ReadError;
 use tidegate_model::{Address, Timestamp};
 
-/// So many are read together, and so many bytes of them.
+/// Rows per read, and bytes of them.
 const PAGE: usize = 1_000;
 const PAGE_BYTES: usize = 2 << 20;
 
-/// Delayed jobs one by one. What is written during the walk may be met or not; nothing is met twice, but
-/// what was put back behind the place where the walk is. Ends behind an error.
+/// Parked jobs one by one. Rows written during the scan may be included or not. No row is returned twice,
+/// unless it is put back behind the current position. Ends after an error.
 #[derive(Debug)]
 pub struct ParkedJobs<'a> {
     store: &'a Store,
@@ -25,28 +25,28 @@ pub struct ParkedJobs<'a> {
 }
 
 impl Store {
-    /// All delayed jobs of `step`, those that no time makes due last.
+    /// All parked jobs of `step`, those without a due time last.
     #[must_use]
     pub fn all_delayed<'a>(&'a self, step: &'a Address) -> ParkedJobs<'a> {
         self.walk(step, None, NO_DUE_TIME)
     }
 
-    /// Those that are due by `now`.
+    /// Parked jobs that are due by `now`.
     #[must_use]
     pub fn delayed_by<'a>(&'a self, step: &'a Address, now: Timestamp) -> ParkedJobs<'a> {
         self.walk(step, None, now)
     }
 
-    /// Those that are due later than `after`, or as soon and given their numbers later.
+    /// Parked jobs whose key is greater than `after`.
     #[must_use]
     pub fn parked_after<'a>(&'a self, step: &'a Address, after: ParkedKey) -> ParkedJobs<'a> {
         self.walk(step, Some(after), NO_DUE_TIME)
     }
 
-    /// Those that no time makes due.
+    /// Parked jobs without a due time.
     #[must_use]
     pub fn pending_jobs<'a>(&'a self, step: &'a Address) -> ParkedJobs<'a> {
-        // Sequences begin behind 0.
+        // Sequences start above 0.
         self.walk(step, Some(ParkedKey { step: step.clone(), due: NO_DUE_TIME, sequence: 0 }), NO_DUE_TIME)
     }
 

@@ -1,4 +1,4 @@
-//! Ticks: up to where the ticks of each schedule are handled.
+//! Ticks: record the time up to which each schedule is handled.
 
 use redb::WriteTransaction;
 
@@ -8,7 +8,7 @@ use crate::error::{Cause, ReadError};
 use tidegate_model::{Address, Timestamp};
 
 impl Store {
-    /// Up to where all ticks of the schedule `source` are handled; `None` where it never ran.
+    /// The time up to which all ticks of the schedule `source` are handled; `None` if it never ran.
     pub fn ticked(&self, source: &Address) -> Result<Option<Timestamp>, ReadError> {
         self.view(|txn| {
             let Some(id) = format::find_id(&txn.open_table(NAMES)?, source)? else { return Ok(None) };

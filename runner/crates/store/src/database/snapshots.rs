@@ -1,5 +1,4 @@
-//! Snapshots: the inputs that a step took for attempts whose effects can be seen outside, durable
-//! before the first of them.
+//! `Snapshot`: the inputs of a step's attempts with external effects, durable before the first of them.
 
 use std::borrow::Cow;
 
@@ -11,14 +10,14 @@ use super::read::Store;
 use crate::error::{Cause, ReadError};
 use tidegate_model::{Address, Timestamp};
 
-/// What a step is about to work on. It is kept until everything in it is settled.
+/// The jobs that a step is about to attempt. It is kept until all of them are accounted for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     pub step: Address,
-    /// With the step, what it is called.
+    /// Together with the step, its key.
     pub number: u64,
     pub inputs: Vec<SnapshotInput>,
-    /// How many attempts it is for.
+    /// Number of attempts.
     pub jobs: u64,
     pub time: Timestamp,
 }
@@ -26,7 +25,7 @@ pub struct Snapshot {
 /// The jobs of one input, without gaps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotInput {
-    /// As it enters the delivery hash; see [`tidegate_model::Origins::inputs`].
+    /// The name in the delivery hash; see [`tidegate_model::Origins::inputs`].
     pub name: String,
     pub address: Address,
     /// The index of the first job.
@@ -34,7 +33,7 @@ pub struct SnapshotInput {
     pub jobs: u64,
 }
 
-/// What a snapshot is called.
+/// The key of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SnapshotKey {
     pub step: Address,
@@ -49,7 +48,7 @@ impl Snapshot {
 }
 
 impl Store {
-    /// The snapshots of `step` that are not settled, in order of number.
+    /// The open snapshots of `step`, in order of number.
     pub fn snapshots(&self, step: &Address) -> Result<Vec<Snapshot>, ReadError> {
         self.view(|txn| {
             let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(Vec::new()) };
@@ -62,7 +61,7 @@ impl Store {
         })
     }
 
-    /// All snapshots that are not settled, in order of step and number.
+    /// All open snapshots, in order of step and number.
     pub fn all_snapshots(&self) -> Result<Vec<Snapshot>, ReadError> {
         self.view(|txn| {
             let names = Names::read(&txn.open_table(NAMES)?)?;
@@ -78,7 +77,7 @@ impl Store {
     }
 }
 
-/// First what is settled goes, then what is new comes.
+/// Removes finished snapshots, then adds new ones.
 pub(crate) fn write(
     txn: &WriteTransaction,
     settled: &[SnapshotKey],
@@ -98,7 +97,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// A snapshot as JSON: what is not in its key.
+/// A snapshot as JSON, without its key.
 #[derive(Serialize, Deserialize)]
 struct Record<'a> {
     inputs: Cow<'a, [SnapshotInput]>,

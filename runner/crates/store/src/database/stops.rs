@@ -1,8 +1,8 @@
-//! Steps that stopped in the last run, and why, for the commands that look into a store at rest. They are
-//! few, and stand in one record.
+//! `StepStop`: a step that stopped in the last run, with the reason, for commands that read a stopped store. All
+//! stops are one record.
 //!
-//! Nothing depends on them but what people read: an older version leaves the record as it is, a field that a
-//! newer one adds is passed over, and an export leaves them out.
+//! The record is only for display: older versions leave it unchanged, unknown fields of newer versions are
+//! ignored, and an export omits it.
 
 use redb::{ReadableTable, WriteTransaction};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::read::Store;
 use crate::error::{Cause, ReadError};
 use tidegate_model::{Address, Timestamp, shortened};
 
-/// Where they stand in `meta`.
+/// Their key in `meta`.
 const KEY: &str = "stopped";
 /// The longest reason, in bytes.
 const WHY_MAX: usize = 4 << 10;
@@ -22,15 +22,15 @@ const WHY_MAX: usize = 4 << 10;
 pub struct StepStop {
     pub step: Address,
     pub since: Timestamp,
-    /// The job that stopped it, as people know it: `job 52 (in.ndjson:52)`; `None` where it was none.
+    /// The job that stopped it, as shown to operators: `job 52 (in.ndjson:52)`; `None` if no job did.
     pub at: Option<String>,
-    /// Input and index of this job, where the step has one input.
+    /// Input and index of this job, if the step has one input.
     pub job: Option<(Address, u64)>,
     pub why: String,
 }
 
 impl Store {
-    /// The steps that stopped in the last run, in the order in which they did.
+    /// The steps that stopped in the last run, in order of time.
     pub fn stops(&self) -> Result<Vec<StepStop>, ReadError> {
         self.view(|txn| read(&txn.open_table(META)?))
     }
@@ -41,13 +41,13 @@ pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec
     RecordKey::Meta(KEY).unseal_json(stored.value())
 }
 
-/// `anew`: forgets those of the run before. Of one step the first reason stays.
+/// `anew`: removes those of the run before. The first reason of a step is kept.
 pub(crate) fn write(txn: &WriteTransaction, anew: bool, stops: &[StepStop]) -> Result<(), Cause> {
     if stops.is_empty() && !anew {
         return Ok(());
     }
     let mut meta = txn.open_table(META)?;
-    // A note that cannot be read is no reason to fail the commit.
+    // An unreadable record must not fail the commit.
     let mut all = if anew { Vec::new() } else { read(&meta).unwrap_or_default() };
     for stop in stops {
         if all.iter().all(|known| known.step != stop.step) {

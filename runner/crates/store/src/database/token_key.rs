@@ -1,4 +1,4 @@
-//! The key that the tokens of the store are made with. It is made once, and stays.
+//! `TokenKey`: the key that signs the tokens of the store. It is created once, and never changes.
 
 use redb::{ReadableTable, WriteTransaction};
 
@@ -7,11 +7,11 @@ use super::read::Store;
 use crate::error::{Cause, ReadError};
 use tidegate_model::TokenKey;
 
-/// Where it stands in `meta`.
+/// Its key in `meta`.
 const KEY: &str = "token key";
 
 impl Store {
-    /// `None`: it was not made yet.
+    /// `None`: it does not exist yet.
     pub fn token_key(&self) -> Result<Option<TokenKey>, ReadError> {
         self.view(|txn| read(&txn.open_table(META)?))
     }
@@ -24,7 +24,7 @@ pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Opt
     Ok(Some(key))
 }
 
-/// Keeps the key, unless there is one; answers whether there was none.
+/// Stores the key, unless one exists. Returns whether none existed.
 pub(crate) fn write(txn: &WriteTransaction, key: Option<&TokenKey>) -> Result<bool, Cause> {
     let Some(key) = key else { return Ok(false) };
     let mut meta = txn.open_table(META)?;

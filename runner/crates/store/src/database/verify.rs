@@ -1,4 +1,4 @@
-//! The walk over everything: checksums, and whether the parts fit together.
+//! Verification: checks all checksums of the store, and the consistency of its parts.
 
 use std::collections::BTreeMap;
 
@@ -22,26 +22,26 @@ use crate::codec::log_record::Value;
 use crate::error::{Cause, ReadError};
 use tidegate_model::{Address, DeliveryHash, Segment, SinkPosition};
 
-/// What the walk found.
+/// The result of the verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     pub queues: u64,
     /// Values in the log.
     pub values: u64,
     pub jobs: u64,
-    /// What the values take in the log.
+    /// Bytes of the values in the log.
     pub bytes: u64,
     pub deliveries: u64,
     pub snapshots: u64,
     pub delayed: u64,
-    /// What is wrong, each a sentence fragment; none where all is well.
+    /// The problems, each a sentence fragment; empty if the store is consistent.
     pub problems: Vec<String>,
 }
 
-/// Reads everything, all of one snapshot, and collects what is wrong instead of stopping at it.
+/// Reads everything from one snapshot, and collects all problems instead of stopping at the first.
 ///
 /// # Errors
-/// Where the store cannot be read at all.
+/// The store cannot be read at all.
 pub fn verify(store: &Store) -> Result<VerifyReport, ReadError> {
     store.view(|txn| {
         let mut report = VerifyReport::default();
@@ -93,7 +93,7 @@ impl VerifyReport {
             let (key, stored) = entry?;
             let (_, first) = key.value();
             if let Some(next) = next.filter(|&next| next != first) {
-                self.problems.push(format!("queue `{name}`: job {next} should follow, and job {first} does"));
+                self.problems.push(format!("queue `{name}`: job {next} must follow, but job {first} does"));
             }
             let mut jobs = Jobs::with_origins();
             let value = Value::parse(stored.value(), RecordKey::Log(id, first).seed());
@@ -121,33 +121,32 @@ impl VerifyReport {
         }
         if let Some(next) = next.filter(|&next| next != record.head + 1) {
             self.problems.push(format!(
-                "queue `{name}` should end at {}, and ends at {}",
+                "queue `{name}` must end at {}, but ends at {}",
                 record.head,
                 next - 1
             ));
         }
         if bytes != record.bytes {
-            self.problems
-                .push(format!("queue `{name}` should take {} bytes, and takes {bytes}", record.bytes));
+            self.problems.push(format!("queue `{name}` must take {} bytes, but takes {bytes}", record.bytes));
         }
         self.bytes += bytes;
         Ok(())
     }
 
-    /// Values of a queue that there is no record of.
+    /// Values of a queue without a record.
     fn orphans(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), Cause> {
         let queues = txn.open_table(QUEUES)?;
         let log = txn.open_table(LOG)?;
         let mut from = (0, 0);
         while let Some(entry) = log.range(from..)?.next() {
             let (queue, _) = entry?.0.value();
-            // A damaged tree may answer with what was not asked for, for ever.
+            // A damaged tree may return unrequested rows for ever.
             if queue < from.0 {
                 self.problems.push("the log is out of order".to_owned());
                 break;
             }
             if !names.contains_key(&queue) || queues.get(queue)?.is_none() {
-                self.problems.push(format!("there are jobs of an unknown queue number {queue}"));
+                self.problems.push(format!("the log has jobs of the unknown queue number {queue}"));
             }
             let Some(next) = queue.checked_add(1) else { break };
             from = (next, 0);
@@ -158,10 +157,10 @@ impl VerifyReport {
     /// No step is further than its queue.
     fn progress(&mut self, txn: &ReadTransaction, heads: &BTreeMap<Address, u64>) -> Result<(), Cause> {
         for (step, input, progress) in read::all_progress(txn)? {
-            // Only queues have heads in the store; sources keep theirs outside.
+            // Only queues have heads in the store, since sources keep theirs in their files.
             let Some(&head) = heads.get(&input) else { continue };
             let last = progress.finished().last().map_or(progress.watermark(), |&(_, last)| last);
-            // A step may begin with a job that is still to come.
+            // A step may start at a future job.
             if last > head.max(progress.skipped_up_to()) {
                 self.problems.push(format!(
                     "step `{step}` has accounted for job {last} of `{input}`, which ends at {head}"
@@ -203,7 +202,7 @@ impl VerifyReport {
         Ok(())
     }
 
-    /// Each delivery that is not kept for ever must be known to those who forget.
+    /// Each delivery with an expiry must be in the table of expiries.
     fn deliveries(&mut self, txn: &ReadTransaction) -> Result<(), Cause> {
         let deliveries = txn.open_table(DELIVERIES)?;
         let (mut limited, mut known) = (0_u64, 0_u64);
@@ -233,7 +232,7 @@ impl VerifyReport {
         }
         if known < limited {
             self.problems.push(format!(
-                "{limited} deliveries are kept for a time, and only {known} of them would be forgotten after it"
+                "{limited} deliveries have an expiry, but only {known} of them are in its table"
             ));
         }
         Ok(())
@@ -258,14 +257,14 @@ impl VerifyReport {
         }
         for (step, jobs) in found {
             let Some(name) = names.get(&step) else {
-                self.problems.push(format!("there are delayed jobs of an unknown step number {step}"));
+                self.problems.push(format!("the store has delayed jobs of the unknown step number {step}"));
                 continue;
             };
             match parked::count(&counts, step) {
                 Ok(count) if count == jobs => {}
                 Ok(count) => self
                     .problems
-                    .push(format!("step `{name}` should have {count} delayed jobs, and has {jobs}")),
+                    .push(format!("step `{name}` must have {count} delayed jobs, but has {jobs}")),
                 Err(cause) => self.problem(cause),
             }
         }
@@ -280,7 +279,9 @@ impl VerifyReport {
             match names.get(&step) {
                 Some(name) => snapshots::unseal((step, number), name, stored.value())
                     .map_or_else(|cause| self.problem(cause), drop),
-                None => self.problems.push(format!("there are snapshots of an unknown step number {step}")),
+                None => {
+                    self.problems.push(format!("the store has snapshots of the unknown step number {step}"))
+                }
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The writing handle: one transaction a commit, durable when it returns.
+//! `Writer`: the writing handle, with one transaction per commit, durable when it returns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,64 +31,64 @@ use crate::codec::log_record;
 use crate::error::{Cause, CommitError, OpenError};
 use tidegate_model::{Address, Progress, Segment, SinkPosition, SourceOffset, Timestamp, TokenKey};
 
-/// From this size on, in bytes, each commit also records which pages of the file are free.
+/// From this file size on, in bytes, each commit also records the free pages of the file.
 ///
-/// Without that record, opening after a crash reads the whole file. Measured on 2 cores with the
-/// file in the page cache: 165 ms instead of 1 ms for 5 million jobs in 560 MB, and 20 ms for
-/// 32 MB; a cold disk takes many times that. The record costs a second sync: a commit of one job
-/// takes 0.45 ms instead of 0.27 ms. A small file is the better off without it.
+/// Without that record, opening after a crash reads the whole file. Measured on 2 cores with the file in the
+/// page cache: 165 ms instead of 1 ms for 5 million jobs in 560 MB, and 20 ms for 32 MB. A cold disk takes
+/// many times that. The record costs a second sync: a commit of one job takes 0.45 ms instead of 0.27 ms. A
+/// small file is better without it.
 const QUICK_REPAIR_BYTES_MIN: u64 = 32 << 20;
 
-/// Writes the store. There is one, and the thread that owns it is the one that writes; when it is
-/// dropped the store is closed, for readers too.
+/// Writes the store. One writer exists, and the thread that owns it writes. Dropping it closes the store, for
+/// readers too.
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
     origin: Origin,
     /// The number of the last commit that is known to be durable.
     transaction: u64,
-    /// A commit failed, and whether it is durable is not known.
+    /// A commit failed, and its durability is unknown.
     in_doubt: bool,
     /// See [`QUICK_REPAIR_BYTES_MIN`].
     quick_repair_bytes_min: u64,
-    /// Let go of last.
+    /// Dropped last.
     _lock: Option<Lock>,
 }
 
-/// What one commit changes.
+/// The changes of one commit.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// The time of the commit.
     pub now: Timestamp,
-    /// Jobs go to the ends of their queues, in this order.
+    /// Jobs to append to their queues, in this order.
     pub appends: Vec<Append>,
-    /// Step, input, and how far the one is with the other.
+    /// Step, input, and progress.
     pub progress: Vec<(Address, Address, Progress)>,
-    /// Error queue, and which of its jobs somebody has dealt with by hand.
+    /// Error queue, and the jobs of it that an operator handled.
     pub handled_errors: Vec<(Address, Progress)>,
     pub sinks: Vec<(Address, SinkPosition)>,
     pub marks: Vec<(Address, SourceOffset)>,
     pub segments: Vec<(Address, Segment)>,
     pub dedupe_records: Vec<DedupeRecord>,
-    /// Snapshots that are not needed any more.
+    /// Snapshots that are finished.
     pub done_snapshots: Vec<SnapshotKey>,
     pub snapshots: Vec<Snapshot>,
-    /// Delayed jobs that need not wait any more.
+    /// Rows that are no longer parked.
     pub unparked: Vec<ParkedKey>,
     pub parked: Vec<NewParkedJob>,
-    /// Steps that shall start nothing, or go on.
+    /// Steps to pause or to resume.
     pub pauses: Vec<(Address, bool)>,
-    /// A run begins: what stopped in the one before is forgotten.
+    /// A run starts: the stops of the last one are removed.
     pub begins_run: bool,
     /// Steps that have stopped.
     pub stops: Vec<StepStop>,
-    /// The key of the store's tokens, where it has none yet.
+    /// The key of the store's tokens, unless it has one.
     pub token_key: Option<TokenKey>,
-    /// The generation that begins.
+    /// The generation that starts.
     pub generation: Option<GenerationRecord>,
-    /// Schedule, and up to where its ticks are handled now.
+    /// Schedule, and the time up to which its ticks are handled now.
     pub schedule_positions: Vec<(Address, Timestamp)>,
-    /// Carried out after the appends.
+    /// Applied after the appends.
     pub trims: Vec<Trim>,
 }
 
@@ -98,20 +98,20 @@ pub struct Append {
     pub block: Block,
 }
 
-/// What a commit came to.
+/// The result of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// One more than that of the commit before.
     pub transaction: u64,
     /// One for each of [`Changes::appends`], in their order.
     pub appended: Vec<Appended>,
-    /// What each of [`Changes::parked`] is called, in their order.
+    /// The keys of [`Changes::parked`], in their order.
     pub delayed: Vec<ParkedKey>,
-    /// Of the queues that lost something.
+    /// The queues that lost jobs.
     pub trimmed: Vec<Trimmed>,
 }
 
-/// Where the jobs of one [`Append`] stand.
+/// The place of the jobs of one [`Append`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub queue: Address,
@@ -120,12 +120,12 @@ pub struct Appended {
     pub jobs: usize,
 }
 
-/// What [`Writer::reopen`] found.
+/// The result of [`Writer::reopen`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reopened {
     /// The number of the last commit.
     pub transaction: u64,
-    /// The commit that had failed is durable after all, as a whole. Otherwise nothing of it is left.
+    /// The failed commit is durable as a whole. Otherwise no part of it is.
     pub kept: bool,
 }
 
@@ -135,27 +135,27 @@ impl Writer {
         Self { shared, origin, transaction, in_doubt: false, quick_repair_bytes_min, _lock: lock }
     }
 
-    /// So that tests need no large file to see what happens in one.
+    /// Lets tests exercise the commits of a large file on a small one.
     #[cfg(test)]
     pub(crate) fn commit_as_in_a_large_file(&mut self) {
         self.quick_repair_bytes_min = 0;
     }
 
-    /// Makes all of the changes, or none; when it answers `Ok` they are durable.
+    /// Makes all of the changes, or none; on `Ok` they are durable.
     ///
     /// # Errors
-    /// After any error, [`Self::reopen`] says whether the changes became durable. Until then
-    /// further commits answer [`CommitError::MustReopen`].
+    /// After any error, [`Self::reopen`] determines whether the changes are durable. Until then further
+    /// commits return [`CommitError::MustReopen`].
     pub fn commit(&mut self, changes: &Changes) -> Result<Committed, CommitError> {
         if self.in_doubt {
             return Err(CommitError::MustReopen);
         }
         let number = self.transaction + 1;
         let path = &self.origin.path;
-        // A disk that cannot tell its length fails the commit, too.
+        // A disk that cannot report its length fails the commit, too.
         let len = self.origin.medium.disk().len().unwrap_or(0);
         let quick_repair = len >= self.quick_repair_bytes_min;
-        // If redb panics (see `guarded`), this stands.
+        // If redb panics (see `guarded`), this stays set.
         self.in_doubt = true;
         let committed =
             guarded(|| self.shared.with(|database| commit(database, changes, number, quick_repair)))
@@ -169,12 +169,11 @@ impl Writer {
         Ok(committed)
     }
 
-    /// Closes the store and opens it again, which a failed commit makes necessary. Readers wait
-    /// meanwhile, and then go on.
+    /// Closes the store and reopens it, which a failed commit makes necessary. Readers wait meanwhile.
     ///
     /// # Errors
-    /// As those of opening it. This can be called again: on a full disk it succeeds when there is room, and until
-    /// then the store can be read. After other errors it stays closed.
+    /// The errors of opening. It can be called again: on a full disk it succeeds when space is free, and
+    /// until then the store can be read. After other errors it stays closed.
     pub fn reopen(&mut self) -> Result<Reopened, OpenError> {
         let mut found = self.transaction;
         self.in_doubt = true;
@@ -202,8 +201,8 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Closed here, and not when the last reader lets go: closing writes, and that must be over
-        // when the lock is free.
+        // Closed here, and not when the last reader is dropped: closing writes, and must be over when the
+        // lock is released.
         let _ = self.shared.replace(|| Ok::<_, std::convert::Infallible>(None));
     }
 }
@@ -254,7 +253,7 @@ fn append(txn: &WriteTransaction, appends: &[Append], commit: CommitRecord) -> R
     Ok(appended)
 }
 
-/// Answers with the index of the first section's first job.
+/// Returns the index of the first section's first job.
 fn append_to(
     txn: &WriteTransaction,
     queue: &Address,
@@ -273,7 +272,7 @@ fn append_to(
     Ok(start)
 }
 
-/// Writes sections behind the head of the queue with the number `id`, which moves on in `record`.
+/// Writes sections after the head of the queue with the number `id`, and updates `record`.
 pub(crate) fn write_values(
     txn: &WriteTransaction,
     id: u32,
@@ -294,7 +293,7 @@ pub(crate) fn write_values(
     Ok(())
 }
 
-/// Brings sections together into values of a good size; one that is larger stands alone.
+/// Combines sections into values of a good size; a larger section gets a value of its own.
 fn values<'a, 'b>(mut sections: &'a [&'b Section]) -> impl Iterator<Item = &'a [&'b Section]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! Compacting: what it gives back, and that it loses nothing, wherever it is cut off.
+//! Tests of compaction: it returns space, and loses nothing when it is interrupted.
 
 use super::history::{COMMITS, assert_is_after, run};
 use super::*;
@@ -13,7 +13,7 @@ fn origin(disk: &FaultyDisk) -> Origin {
     Origin { medium: Medium::new(Box::new(disk.clone())), path: "store.redb".into() }
 }
 
-/// A history, behind much that is gone.
+/// A history after many deleted jobs.
 fn airy() -> Vec<u8> {
     let disk = FaultyDisk::new();
     let (_, mut writer) = open_on(&disk);

@@ -1,21 +1,21 @@
-//! Crashes at every operation and every sync of a history: what was promised is there, nothing is
-//! there in part.
+//! Crashes at every operation and every sync of a history: each durable commit is complete, and no commit is
+//! partial.
 
 use super::history::{COMMITS, assert_is_after, commit, run};
 use super::*;
 use crate::OpenError;
 use crate::testing::Failure;
 
-/// A store that is made and synced, so that only the history can fail. (In a folder, a store that
-/// was not made to the end has another name.)
+/// A store that is created and synced, so that only the history can fail. (In a folder, an incomplete store
+/// has another name.)
 fn fresh() -> FaultyDisk {
     let disk = FaultyDisk::new();
     drop(open_on(&disk));
     FaultyDisk::with(disk.bytes())
 }
 
-/// Opens what a crash left and asserts that it is as after `promised` commits, or one more, and
-/// that work can go on there.
+/// Opens the file that a crash left, and asserts that it has `promised` commits, or one more, and accepts
+/// further commits.
 fn assert_recovers(bytes: Vec<u8>, promised: u64, what: &str) {
     let (store, mut writer) = open_on(&FaultyDisk::with(bytes));
     let found = store.transaction().unwrap();
@@ -88,7 +88,7 @@ fn lose_power_at_every_sync(file: File) {
         let disk = FaultyDisk::with(image.clone());
         disk.fail(Failure::FreezeAt(sync));
         let mut writer = open_as(file, &disk).unwrap();
-        // The commit in which the disk froze is told to be durable, as are all that follow.
+        // The commit during which the disk froze is reported as durable, as are all later ones.
         let mut promised = 0;
         while promised < COMMITS && writer.commit(commit(promised + 1)).is_ok() && !disk.struck() {
             promised += 1;
@@ -120,7 +120,7 @@ fn a_full_disk_loses_nothing_and_work_goes_on_when_there_is_room() {
         };
         let Some(error) = error else { break };
         assert!(error.is_full(), "operation {operation}: {error:?}");
-        // Not opened again yet, nothing goes.
+        // Before the store is reopened, no commit succeeds.
         assert!(writer.commit(commit(number)).is_err());
         if let Err(error) = writer.reopen() {
             assert!(error.is_full(), "operation {operation}: {error:?}");
@@ -154,7 +154,7 @@ fn a_failed_commit_that_became_durable_is_told() {
         kept[usize::from(reopened.kept)] += 1;
         assert_is_after(&store, reopened.transaction);
     }
-    // Only a failure at the very end of a commit comes too late to undo it.
+    // Only a failure at the very end of a commit is too late to undo it.
     assert!(kept[0] > 0, "{kept:?}");
 }
 
@@ -175,7 +175,7 @@ fn what_a_failed_sync_left_in_doubt_is_written_again() {
         }
         disk.heal();
         let found = writer.reopen().unwrap().transaction;
-        // The power may go at once: what is seen now is there then.
+        // The power may fail at once: the bytes that are visible now must be durable.
         let survivors = FaultyDisk::with(disk.survivors(0));
         let (survived, _writer) = open_on(&survivors);
         assert_is_after(&survived, found);

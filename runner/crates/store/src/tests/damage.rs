@@ -1,4 +1,4 @@
-//! Files that are damaged in random places: what is read from them is right, or is refused.
+//! Files with damage in random places: every read is right, or is refused.
 
 use super::history::{COMMITS, commit, delayed, generation, run, snapshot};
 use super::*;
@@ -6,7 +6,7 @@ use crate::DedupeOutcome;
 use crate::verify;
 use tidegate_model::DeliveryHash;
 
-/// Numbers that look random; the same for the same seed.
+/// Pseudorandom numbers; the same for the same seed.
 struct Random(u64);
 
 impl Random {
@@ -20,7 +20,7 @@ impl Random {
     }
 }
 
-/// The file as it is after a clean end, and as a crash leaves it.
+/// The file after a clean end, and after a crash.
 fn good_files() -> [Vec<u8>; 2] {
     let disk = FaultyDisk::new();
     let (_, mut writer) = open_on(&disk);
@@ -31,7 +31,7 @@ fn good_files() -> [Vec<u8>; 2] {
 }
 
 fn damage(file: &mut Vec<u8>, random: &mut Random) {
-    // Half of the damage goes where the pages in use are likely to be.
+    // Half of the damage is in the first 64 KiB, which most likely hold pages in use.
     let end = if random.below(2) == 0 { file.len() } else { file.len().min(64 << 10) };
     let at = random.below(end);
     match random.below(5) {
@@ -53,7 +53,7 @@ fn damage(file: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Reads everything; what is answered must be what was written.
+/// Reads everything; each value must be the one that was written.
 fn assert_nothing_is_wrong(store: &Store, truth: &Store) {
     for name in ["a/in", "a/out"].map(address) {
         let Ok(Some(state)) = store.queue(&name) else { continue };
@@ -85,7 +85,7 @@ fn assert_nothing_is_wrong(store: &Store, truth: &Store) {
     let _ = (store.queues(), store.all_progress(), store.segments(&step), verify(store));
 }
 
-/// As [`assert_nothing_is_wrong`], for what the history keeps of a commit by its number.
+/// As [`assert_nothing_is_wrong`], for the records of a commit in the history.
 fn assert_details_are_right(store: &Store) {
     let step = address("a/step");
     for found in store.snapshots(&step).unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Delayed jobs: their order, their names, and how much a question brings.
+//! Tests of parked jobs: their order, their keys, and the limits of a read.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ fn delayed_jobs_come_in_order_of_due_time_and_then_of_arrival() {
     assert_eq!(texts(&due(4, Some(&all[2].0), 99, 999)), [""; 0]);
     assert_eq!(store.next_due(&step, None).unwrap(), Some(Timestamp(-7)));
     assert_eq!(store.next_due(&step, Some(Timestamp(-7))).unwrap(), Some(Timestamp(0)));
-    // What no time makes due is not due next.
+    // A job without a due time is not due next.
     assert_eq!(store.next_due(&step, Some(Timestamp(5))).unwrap(), None);
     assert_eq!(store.next_due(&step, Some(NO_DUE_TIME)).unwrap(), None);
     assert_eq!(store.next_due(&address("a/none"), None).unwrap(), None);
@@ -77,7 +77,7 @@ fn a_sequence_is_never_given_twice() {
     assert_eq!(store.delayed_count(&address("a/step")).unwrap(), 0);
     let committed = writer.commit(&delays(vec![delay("a/step", 1, "3")])).unwrap();
     assert_eq!(committed.delayed[0].sequence, 3);
-    // Twice away is once away.
+    // A second removal has no effect.
     writer.commit(&undelayed).unwrap();
     assert_eq!(store.delayed_count(&address("a/step")).unwrap(), 1);
 }
@@ -173,7 +173,7 @@ fn a_walk_meets_each_delayed_job_once_however_many_there_are() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let step = address("a/step");
     assert!(store.all_delayed(&step).next().is_none());
-    // More than one page of them, and one that fills a page by itself.
+    // More than one page of rows, and one row that fills a page by itself.
     let mut jobs: Vec<_> = (0..2_500).map(|due| delay("a/step", due % 7, "x")).collect();
     jobs.push(delay("a/step", 3, &"y".repeat(3 << 20)));
     jobs.extend((0..1_200).map(|_| delay("a/step", NO_DUE_TIME.0, "z")));
@@ -207,7 +207,7 @@ fn a_delayed_job_is_found_by_the_inputs_it_was_made_of() {
     };
     let one = |due, index| Some((due, vec![("a/in".to_owned(), index)]));
     assert_eq!(find("a/step", "a/in", 2999), one(9, 2999));
-    // Of two the one that is due first.
+    // The first due of two rows is found.
     assert_eq!(find("a/step", "a/in", 3000), one(1, 3000));
     assert_eq!(find("a/join", "right", 8), Some((9, vec![("left".into(), 7), ("right".into(), 8)])));
     for (step, input, index) in [("a/step", "a/in", 3001), ("a/join", "right", 7), ("a/other", "a/in", 1)] {

@@ -1,4 +1,4 @@
-//! Delivery records: for how long they are remembered.
+//! Tests of delivery records: each is remembered until its expiry.
 
 use super::*;
 use crate::verify;

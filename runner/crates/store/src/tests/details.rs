@@ -1,4 +1,4 @@
-//! What is known of jobs besides their payloads, across commits and steps.
+//! Tests of details: origins and provenance are kept, across commits and steps.
 
 use super::*;
 use tidegate_model::{Origin, Origins, Stamp};

@@ -1,4 +1,4 @@
-//! Export and import: what comes back, and what is refused.
+//! Tests of export and import: a store is restored unchanged, and damaged exports are refused.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ fn exported(store: &Store) -> Vec<u8> {
     out
 }
 
-/// The export of what an import of `lines` made, which is whole.
+/// The export of a store that was imported from `lines`, and is valid.
 fn exported_again(lines: &[u8]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     import(folder.path(), lines).unwrap();
@@ -37,13 +37,13 @@ fn history() -> Vec<u8> {
     exported(&store)
 }
 
-/// A store with one thing of each kind, and its export.
+/// A store with one record of each kind, and its export.
 fn small() -> String {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     writer.commit(&Changes { now: Timestamp(1), ..commit(1).clone() }).unwrap();
     let lines = String::from_utf8(exported(&store)).unwrap();
     let header = lines.lines().next().unwrap();
-    // The only thing in it that is not the same every time.
+    // The only part of it that differs every time.
     let created = header.split_once("\"created\":").unwrap().1.split_once(',').unwrap().0;
     lines.replace(&format!("\"created\":{created}"), "\"created\":1")
 }
@@ -65,7 +65,7 @@ fn a_history_comes_back_and_goes_on() {
     assert_has_come_back(&store, COMMITS + 1);
 }
 
-/// One thing to commit.
+/// One change to commit.
 #[derive(Clone, Debug)]
 enum Thing {
     Jobs { queue: usize, step: Option<usize>, jobs: Vec<(Vec<u8>, Vec<u8>, [u64; 2])> },
@@ -155,7 +155,7 @@ impl Thing {
                 if by_hand {
                     changes.handled_errors.push((name(queue), progress.clone()));
                 } else {
-                    // A source, whose jobs the store does not know.
+                    // The store does not hold the jobs of a source.
                     changes.progress.push((name(0), address("c/source"), progress.clone()));
                 }
             }
@@ -255,7 +255,7 @@ proptest! {
             }
             Err(ImportError::Line { .. }) => {
                 let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
-                // Only the file of the lock.
+                // Only the lock file.
                 prop_assert_eq!(left.len(), 1, "{:?}", left);
             }
             Err(error) => prop_assert!(false, "{error:?}"),
@@ -263,7 +263,7 @@ proptest! {
     }
 }
 
-/// Why `lines` are refused.
+/// The error with which `lines` are refused.
 fn refusal(lines: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let error = import(folder.path(), lines.as_bytes()).unwrap_err();
@@ -326,7 +326,7 @@ fn only_a_store_that_nothing_was_committed_to_is_replaced() {
     drop(open(folder.path()).unwrap());
     import(folder.path(), small.as_bytes()).unwrap();
     let error = import(folder.path(), small.as_bytes()).unwrap_err();
-    insta::assert_snapshot!(error.to_string().replace(&folder.path().display().to_string(), "DATA"), @"the store `DATA/store.redb` holds something already, and an import would replace it; choose another folder with `--data`, or move it away");
+    insta::assert_snapshot!(error.to_string().replace(&folder.path().display().to_string(), "DATA"), @"the store `DATA/store.redb` is not empty, and an import would replace it; choose another folder with `--data`, or move it away");
     let (store, _writer) = open(folder.path()).unwrap();
     assert_has_come_back(&store, 1);
     assert!(matches!(import(folder.path(), small.as_bytes()), Err(ImportError::Store(_))));

@@ -1,4 +1,4 @@
-//! Opening a store in a folder: what is made, who is refused, and in which words.
+//! Tests of opening a folder: the files it creates, and the errors of its refusals.
 
 use std::error::Error;
 use std::fs;
@@ -19,7 +19,7 @@ fn store_at(folder: &Path) -> u64 {
     next
 }
 
-/// The message with its causes, and without the folder, which is another one every time.
+/// The message with its causes, without the folder, whose name varies.
 fn message(error: &OpenError, folder: &Path) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -73,7 +73,7 @@ fn a_second_runner_is_refused_and_told_who_has_the_store() {
         .replace(&std::process::id().to_string(), "PID")
         .replace(&holder.command, "COMMAND")
         .replace(&holder.since, "TIME");
-    insta::assert_snapshot!(text, @"the store `DATA/store.redb` is in use by process PID, `COMMAND`, since TIME; one runner at a time can have it");
+    insta::assert_snapshot!(text, @"the store `DATA/store.redb` is in use by process PID, `COMMAND`, since TIME; only one runner can open it");
     drop(first);
     store_at(folder.path());
 }
@@ -105,7 +105,7 @@ fn a_writer_that_finds_the_commit_of_another_one_stops_and_the_store_stays_sound
     assert!(matches!(first.commit(commit(2)), Err(CommitError::Taken { .. })));
     assert!(matches!(first.commit(commit(2)), Err(CommitError::MustReopen)));
     assert!(matches!(first.reopen(), Err(OpenError::Taken { .. })));
-    // What it closes, it does not write either.
+    // Its close does not write either.
     drop(first);
     second.commit(commit(3)).unwrap();
     assert_is_after(&second_store, 3);
@@ -151,10 +151,7 @@ fn a_commit_is_not_answered_when_the_store_is_no_longer_in_its_place() {
         let error = writer.commit(commit(2)).unwrap_err();
         let CommitError::Missing { .. } = &error else { panic!("{what}: {error:?}") };
         let text = error.to_string();
-        assert!(
-            text.contains("is no longer there: it or its folder was deleted, moved or replaced"),
-            "{text}"
-        );
+        assert!(text.contains("is missing: it or its folder was deleted, moved or replaced"), "{text}");
         assert!(matches!(writer.commit(commit(3)), Err(CommitError::MustReopen)), "{what}");
     }
 }
@@ -262,5 +259,5 @@ fn a_store_of_a_newer_version_is_refused() {
         .unwrap();
     txn.commit().unwrap();
     drop(database);
-    insta::assert_snapshot!(message(&open(folder.path()).unwrap_err(), folder.path()), @"the store `DATA/store.redb` was written by a newer Tidegate: its format is version 7, and this one knows up to version 5; run the newer Tidegate on it");
+    insta::assert_snapshot!(message(&open(folder.path()).unwrap_err(), folder.path()), @"the store `DATA/store.redb` was written by a newer Tidegate: its format is version 7, and this version reads up to version 5; use the newer Tidegate");
 }

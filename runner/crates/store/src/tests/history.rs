@@ -1,5 +1,4 @@
-//! A fixed history of commits that touch every table, each of which can be told from the outside:
-//! what the crash tests run again and again.
+//! History for crash tests: fixed commits that touch every table, each of which changes the visible state.
 
 use std::sync::LazyLock;
 
@@ -20,7 +19,7 @@ fn jobs_in() -> &'static [Vec<Vec<u8>>] {
 }
 
 fn make_jobs(number: u64) -> Vec<Vec<u8>> {
-    // Now and then one that needs many pages, so that the file grows within the history.
+    // Every eighth one needs many pages, so that the file grows within the history.
     let size = if number.is_multiple_of(8) { 40_000 } else { 30 };
     (0..=number % 3)
         .map(|position| {
@@ -35,7 +34,7 @@ fn head_in(commits: u64) -> u64 {
     jobs_in().iter().skip(1).zip(0..commits).map(|(jobs, _)| jobs.len() as u64).sum()
 }
 
-/// What commit `number` changes.
+/// The changes of commit `number`.
 pub(crate) fn commit(number: u64) -> &'static Changes {
     static ALL: LazyLock<Vec<Changes>> = LazyLock::new(|| (1..=COMMITS + 1).map(changes).collect());
     &ALL[usize::try_from(number).unwrap() - 1]
@@ -68,7 +67,7 @@ fn changes(number: u64) -> Changes {
         stops: vec![stop(number)],
         unparked: vec![ParkedKey { step: step.clone(), due: delayed(number / 2).due, sequence: number / 2 }],
         parked: vec![delayed(number)],
-        // The first one stays.
+        // The first one is kept.
         token_key: TokenKey::new(&[u8::try_from(number).unwrap(); 32]),
         generation: Some(generation(number)),
         schedule_positions: vec![(step.clone(), ticked(number))],
@@ -81,7 +80,7 @@ fn changes(number: u64) -> Changes {
     }
 }
 
-/// The job of `a/out`, made of the job of `a/in` with the same index.
+/// The job of `a/out` that was made from the job of `a/in` with the same index.
 fn out(number: u64) -> Append {
     let mut origins = Origins::new(address("a/step"), vec!["a/in".into()]);
     origins.push(&[number]);
@@ -99,7 +98,7 @@ fn stop(number: u64) -> StepStop {
         since: Timestamp(7),
         at: Some(format!("job {number}")),
         job: Some((address("a/in"), number)),
-        why: "it stands in the way".into(),
+        why: "the step has stopped".into(),
     }
 }
 
@@ -119,7 +118,7 @@ pub(crate) fn snapshot(number: u64) -> Snapshot {
     Snapshot { step: address("a/step"), number, inputs: vec![input], jobs: 2, time: Timestamp(7) }
 }
 
-/// The one with the sequence `number`: later ones are due earlier.
+/// The parked job with the sequence `number`: later ones are due earlier.
 pub(crate) fn delayed(number: u64) -> NewParkedJob {
     let job = ParkedJob {
         inputs: vec![("a/in".into(), number)],
@@ -144,7 +143,7 @@ pub(crate) fn generation(number: u64) -> GenerationRecord {
     GenerationRecord { number, fingerprint: number * 7, time: Timestamp(5) }
 }
 
-/// Now and then the clock is set back.
+/// Some commits set the clock back.
 fn ticked(number: u64) -> Timestamp {
     Timestamp(1_000 * i64::try_from(number % 7).unwrap())
 }
@@ -174,16 +173,15 @@ fn segment(ordinal: u32) -> Segment {
     }
 }
 
-/// Asserts that the store is as the first `commits` commits left it, in every part.
+/// Asserts that the store equals the first `commits` commits, in every part.
 pub(crate) fn assert_is_after(store: &Store, commits: u64) {
     assert_has_come_back(store, commits);
-    // The first of a run stays.
+    // The first stop of a run is kept.
     let stopped = (commits > 0).then(|| stop((commits / 3 * 3).max(1)));
     assert_eq!(store.stops().unwrap(), stopped.into_iter().collect::<Vec<_>>());
 }
 
-/// As [`assert_is_after`], of a store that may have come from an export: which steps stopped in the last run
-/// is no part of that.
+/// As [`assert_is_after`], for a store that may be imported: an export has no record of stopped steps.
 pub(crate) fn assert_has_come_back(store: &Store, commits: u64) {
     assert_eq!(store.transaction().unwrap(), commits);
     assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
@@ -246,8 +244,7 @@ fn assert_details_are_after(store: &Store, commits: u64) {
     assert_eq!(next, commits + 1);
 }
 
-/// Makes the first `commits` commits, until one fails; answers with the number of the last one that
-/// succeeded.
+/// Makes the first `commits` commits, until one fails. Returns the number of the last one that succeeded.
 pub(crate) fn run(writer: &mut Writer, commits: u64) -> u64 {
     for number in 1..=commits {
         match writer.commit(commit(number)) {

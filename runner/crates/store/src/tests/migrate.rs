@@ -1,4 +1,4 @@
-//! Stores of older versions: each is made here as that version made it.
+//! Tests of migration: a store of each older version, written in its format, is opened.
 
 use redb::{Database, TableDefinition};
 use twox_hash::XxHash3_64;
@@ -111,7 +111,7 @@ fn a_store_of_version_1_goes_on_as_one_of_this_version() {
 
 #[test]
 fn a_store_of_version_2_3_or_4_goes_on_as_one_of_this_version() {
-    // What those lack is the table of ticks; what they have is the same.
+    // These versions lack only the table of ticks.
     for version in [2, 3, 4] {
         goes_on(version);
     }

@@ -1,4 +1,4 @@
-//! The store against a model in memory that is too simple to be wrong.
+//! Model of the store: a simple state in memory that every read is compared with.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ enum Operation {
     Restart,
 }
 
-/// Queue, last index, whether by time, and the most bytes.
+/// Queue, last index, whether by time, and the maximum of bytes.
 type WantedTrim = (usize, u64, Option<bool>, Option<u64>);
 
-/// Of one queue: every job that there ever was, the time of its commit, and how many are gone.
+/// One queue: every job that it ever had, the time of its commit, and the number of deleted jobs.
 #[derive(Default)]
 struct ModelQueue {
     jobs: Vec<(Vec<u8>, i64)>,
@@ -93,11 +93,11 @@ fn assert_same(store: &Store, model: &[ModelQueue; 3], progress: &BTreeMap<usize
         assert_eq!(found.as_ref(), progress.get(&number));
     }
     let problems = verify(store).unwrap().problems;
-    // Progress in this history is not bound to what the queues hold.
+    // Progress in this history is independent of the jobs of queues.
     assert!(problems.iter().all(|problem| problem.contains("accounted for")), "{problems:?}");
 }
 
-/// Every job knows its commit, and can be found by the time of it.
+/// Every job has its commit, and can be found by its time.
 fn assert_times(store: &Store, number: usize, model: &ModelQueue) {
     let first = model.gone as u64 + 1;
     let Some(batch) = store.read(&queue(number), first, usize::MAX, usize::MAX).ok().flatten() else {
@@ -113,7 +113,7 @@ fn assert_times(store: &Store, number: usize, model: &ModelQueue) {
     }
 }
 
-/// What is too large still must be so because of a job that may not go.
+/// A queue above its limit must have a job that may not be deleted.
 fn assert_is_small_enough(store: &Store, trim: Option<&WantedTrim>) {
     let Some(&(number, up_to, _, Some(max_bytes))) = trim else { return };
     let Some(state) = store.queue(&queue(number)).unwrap() else { return };
@@ -263,7 +263,7 @@ fn readers_on_other_threads_see_whole_commits() {
         for number in 0..100 {
             let two = |queue| append(queue, ["1", "2"]);
             writer.commit(&appends([two("a/first"), two("a/second")])).unwrap();
-            // Readers go on across it.
+            // Readers continue across it.
             if number % 10 == 0 {
                 writer.reopen().unwrap();
             }

@@ -1,10 +1,10 @@
-//! Why jobs go, and why they stay.
+//! Tests of retention: the jobs that it deletes, and those that it keeps.
 
 use super::*;
 use crate::verify;
 use crate::{Trim, TrimWhen};
 
-/// Ten values of one job each, committed at the times 1 to 10; answers with how many bytes each takes.
+/// Ten values of one job each, committed at the times 1 to 10. Returns the bytes of one.
 fn ten_jobs(writer: &mut Writer, store: &Store) -> u64 {
     for now in 1..=10 {
         let appends = vec![append("a/q", ["0123456789"])];

@@ -1,4 +1,4 @@
-//! What the walk over everything says of parts that do not fit together.
+//! Tests of verification: it reports parts that contradict each other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,7 +14,7 @@ use crate::{Changes, ReadError, Store};
 use crate::{open, verify};
 use tidegate_model::Progress;
 
-/// What is said of a history after somebody has done `harm` to it.
+/// The problems of a history after `harm`.
 fn problems_after(harm: impl FnOnce(&redb::WriteTransaction)) -> String {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut writer) = open(folder.path()).unwrap();
@@ -80,10 +80,10 @@ fn several_questions_at_one_moment_know_nothing_of_later_commits() {
             writer.commit(&appends([append("a/q", ["2", "3"])])).unwrap();
             assert_eq!((head(moment), head(&store)), (1, 3));
             assert_eq!(moment.transaction()?, 1);
-            // A moment within a moment is the same one.
+            // A snapshot within a snapshot is the same one.
             let same = moment.at_one_moment(|same| Ok::<_, ReadError>(head(same)))?;
             assert_eq!(same, 1);
-            // The file is another one when it has been opened again.
+            // A reopened file is another one.
             writer.reopen().unwrap();
             assert!(matches!(moment.queue(&queue), Err(ReadError::Interrupted)));
             kept = Some(moment.clone());
@@ -96,17 +96,17 @@ fn several_questions_at_one_moment_know_nothing_of_later_commits() {
 
 #[test]
 fn a_lost_delayed_job_is_told() {
-    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, DELAYED))), @"step `a/step` should have 20 delayed jobs, and has 19");
+    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, DELAYED))), @"step `a/step` must have 20 delayed jobs, but has 19");
 }
 
 #[test]
 fn a_lost_count_of_delayed_jobs_is_told() {
-    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, DELAYED_COUNTS))), @"step `a/step` should have 0 delayed jobs, and has 20");
+    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, DELAYED_COUNTS))), @"step `a/step` must have 0 delayed jobs, but has 20");
 }
 
 #[test]
 fn a_delivery_that_nobody_would_forget_is_told() {
-    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, EXPIRIES))), @"3 deliveries are kept for a time, and only 2 of them would be forgotten after it");
+    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, EXPIRIES))), @"3 deliveries have an expiry, but only 2 of them are in its table");
 }
 
 #[test]
@@ -126,5 +126,5 @@ fn a_snapshot_of_nobody_is_told() {
     insta::assert_snapshot!(problems_after(|txn| {
         let record = format::RecordKey::Snapshot(77, 1).seal(b"{\"inputs\":[],\"jobs\":0,\"time\":0}".to_vec());
         txn.open_table(SNAPSHOTS).unwrap().insert((77, 1), &*record).unwrap();
-    }), @"there are snapshots of an unknown step number 77");
+    }), @"the store has snapshots of the unknown step number 77");
 }

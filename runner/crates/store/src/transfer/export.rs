@@ -1,7 +1,7 @@
-//! Export: everything that the store holds, as lines of text; see [`super::export_format`].
+//! Export: writes the whole content of the store as lines of text; see [`super::export_format`].
 //!
-//! It is one consistent view, in an order that does not depend on how the store came to be: an export
-//! that is imported and exported again is the same.
+//! An export is one consistent view, in an order that does not depend on the history of the store: an
+//! imported and exported store gives the same lines.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -33,13 +33,13 @@ use crate::database::token_key;
 use crate::error::{Cause, ExportError};
 use tidegate_model::{Address, DeliveryHash, Origin, Progress};
 
-/// Writes everything that the store holds to `out`, and answers with what that was.
+/// Writes the whole content of the store to `out`, and returns its inventory.
 ///
-/// As long as it takes, the store is neither closed nor opened again: where it is in use, `out` must
-/// not be something that can stand still.
+/// The store is neither closed nor reopened during the export, so `out` must not block while the store is in
+/// use.
 ///
 /// # Errors
-/// At the first thing that cannot be read or written: an export is whole, or has no end line.
+/// The first read or write that fails ends the export, which then has no end line.
 pub fn export(store: &Store, out: impl Write) -> Result<Inventory, ExportError> {
     let mut lines = Lines { out, buffer: Vec::new(), inventory: Inventory::default(), failed: None };
     let walked = store.view(|txn| {
@@ -52,12 +52,12 @@ pub fn export(store: &Store, out: impl Write) -> Result<Inventory, ExportError> 
     }
 }
 
-/// Where the lines go.
+/// The output of the lines.
 struct Lines<W> {
     out: W,
     buffer: Vec<u8>,
     inventory: Inventory,
-    /// Why nothing more can be written.
+    /// The first error of the output.
     failed: Option<io::Error>,
 }
 
@@ -78,7 +78,7 @@ impl<W: Write> Lines<W> {
         self.noted(flushed)
     }
 
-    /// Keeps an error of the output apart from those of the store.
+    /// Distinguishes an error of the output from those of the store.
     fn noted(&mut self, result: io::Result<()>) -> Result<(), Cause> {
         result.map_err(|error| {
             self.failed = Some(error);
@@ -87,7 +87,7 @@ impl<W: Write> Lines<W> {
     }
 }
 
-/// One walk over the whole store.
+/// One scan of the whole store.
 struct Walk<'a, W> {
     txn: &'a ReadTransaction,
     /// In order of name.
@@ -138,7 +138,7 @@ impl<W: Write> Walk<'_, W> {
         whole("log", values, self.txn.open_table(LOG)?.len()?)
     }
 
-    /// Answers with how many values the queue has.
+    /// Returns the number of values of the queue.
     fn jobs(&mut self, id: u32, queue: &Address, record: QueueRecord) -> Result<u64, Cause> {
         const ALL: Wanted = Wanted { jobs: usize::MAX, bytes: usize::MAX };
         let (mut next, mut values) = (record.first, 0);
@@ -152,7 +152,7 @@ impl<W: Write> Walk<'_, W> {
                 Cause::Damaged(format!("queue `{queue}`: the jobs from {first} on cannot be read: {what}"))
             })?;
             if first != next {
-                let what = format!("queue `{queue}`: job {next} should follow, and job {first} does");
+                let what = format!("queue `{queue}`: job {next} must follow, but job {first} does");
                 return Err(Cause::Damaged(what));
             }
             for (position, payload) in jobs.payloads.iter().enumerate() {
@@ -172,7 +172,7 @@ impl<W: Write> Walk<'_, W> {
             values += 1;
         }
         if next != record.head + 1 {
-            let what = format!("queue `{queue}` should end at {}, and ends at {}", record.head, next - 1);
+            let what = format!("queue `{queue}` must end at {}, but ends at {}", record.head, next - 1);
             return Err(Cause::Damaged(what));
         }
         Ok(values)
@@ -319,7 +319,7 @@ impl<W: Write> Walk<'_, W> {
     }
 }
 
-/// `None` for one that gives no input, and so says nothing.
+/// `None` if it has no input, and so no information.
 fn origin_line(origin: Origin) -> Option<OriginLine> {
     let Origin { step, mut inputs, .. } = origin;
     inputs.sort();

@@ -1,9 +1,8 @@
-//! The lines of an export: one for each thing, as JSON.
+//! `Line`: a line of an export, one JSON value per record.
 //!
-//! The first line is the header, the last one the end, which counts what is between them. A queue is
-//! followed by its jobs, in order; apart from that, lines stand in any order. Bytes are as readable as
-//! can be: JSON as it is, other UTF-8 as text, the rest as base64. Times are milliseconds since the
-//! Unix epoch.
+//! The first line is the header, the last one the end, which counts the lines between them. A queue is
+//! followed by its jobs, in order; other lines have no fixed order. Bytes are JSON if they are valid JSON,
+//! else text if they are UTF-8, else base64. Times are milliseconds since the Unix epoch.
 
 use std::borrow::Cow;
 
@@ -16,7 +15,7 @@ use crate::database::pauses::Pause;
 use crate::database::snapshots::SnapshotInput;
 use tidegate_model::{Address, DeliveryHash, Progress, Segment, SinkPosition, base64};
 
-/// The version of all this.
+/// The version of this format.
 pub(crate) const VERSION: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,7 +41,7 @@ pub(crate) enum ExportLine<'a> {
     End(Inventory),
 }
 
-/// What tokens are made with. Whoever has it can make them.
+/// The key that signs tokens. A holder of the key can create them.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TokenKeyLine<'a> {
@@ -50,7 +49,7 @@ pub(crate) struct TokenKeyLine<'a> {
     pub(crate) bytes: Cow<'a, [u8]>,
 }
 
-/// As much of a header as every version must be able to read.
+/// The part of a header that every version must be able to read.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Start {
     pub(crate) header: StartHeader,
@@ -65,12 +64,12 @@ pub(crate) struct StartHeader {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Header {
     pub(crate) version: u32,
-    /// When the store was made.
+    /// Creation time of the store.
     pub(crate) created: i64,
     /// The number and time of the last commit.
     pub(crate) transaction: u64,
     pub(crate) time: i64,
-    /// The last sequence that a delayed job was given.
+    /// The last sequence that a parked job received.
     pub(crate) sequence: u64,
 }
 
@@ -114,7 +113,7 @@ pub(crate) struct ProgressLine {
     pub(crate) progress: Progress,
 }
 
-/// What of an error queue was dealt with by hand.
+/// The errors of a queue that an operator handled.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HandledLine {
@@ -200,7 +199,7 @@ pub(crate) struct GenerationLine {
     pub(crate) time: i64,
 }
 
-/// Up to where the ticks of a schedule are handled.
+/// The time up to which the ticks of a schedule are handled.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TickedLine {
@@ -208,13 +207,13 @@ pub(crate) struct TickedLine {
     pub(crate) time: i64,
 }
 
-/// How many things of each kind an export holds.
+/// Number of records of each kind in an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inventory {
     pub queues: u64,
     pub jobs: u64,
-    /// Of steps, and of what was dealt with by hand.
+    /// Records of steps, and of handled errors.
     pub progress: u64,
     pub marks: u64,
     pub segments: u64,
@@ -223,19 +222,19 @@ pub struct Inventory {
     pub snapshots: u64,
     pub delayed: u64,
     pub generations: u64,
-    /// Exports were made before there were any.
+    /// Missing in exports of older versions.
     #[serde(default)]
     pub schedules: u64,
-    /// Steps that are paused.
+    /// Number of paused steps.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pauses: u64,
-    /// The key that tokens are made with: 1, where there is one.
+    /// The key that signs tokens: 1 if it exists.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub token_keys: u64,
 }
 
 impl Inventory {
-    /// What is counted, and how many there are.
+    /// Each kind, and its number.
     #[must_use]
     pub fn kinds(self) -> [(&'static str, u64); 13] {
         [
@@ -291,7 +290,7 @@ pub(crate) enum Data<'a> {
 impl<'a> Data<'a> {
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         let Ok(text) = std::str::from_utf8(bytes) else { return Self::Base64(bytes.into()) };
-        // JSON on several lines, or with blanks around it, would not come back as it was.
+        // JSON with line breaks, or with blanks around it, would not be restored unchanged.
         match serde_json::from_str::<&RawValue>(text) {
             Ok(json) if json.get().len() == text.len() && !text.contains('\n') => Self::Json(json),
             _ => Self::Text(text.into()),
@@ -313,7 +312,7 @@ fn put_base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Er
 
 fn take_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, [u8]>, D::Error> {
     let text = Cow::<str>::deserialize(deserializer)?;
-    base64::decode(&text).map(Cow::Owned).ok_or_else(|| serde::de::Error::custom("this is no base64"))
+    base64::decode(&text).map(Cow::Owned).ok_or_else(|| serde::de::Error::custom("the value is not base64"))
 }
 
 fn put_hash<S: Serializer>(hash: &DeliveryHash, serializer: S) -> Result<S::Ok, S::Error> {
@@ -325,10 +324,10 @@ fn take_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeliveryHash,
     let digits =
         Some(&*text).filter(|text| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
     let number = digits.and_then(|digits| u128::from_str_radix(digits, 16).ok());
-    number.map(DeliveryHash).ok_or_else(|| serde::de::Error::custom("this is no delivery hash"))
+    number.map(DeliveryHash).ok_or_else(|| serde::de::Error::custom("the value is not a delivery hash"))
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

@@ -1,7 +1,7 @@
-//! Import: makes a store of an export.
+//! Import: creates a store from an export.
 //!
-//! It is made under another name and gets its own when it is whole, so that a failed import leaves
-//! nothing behind. Memory is bounded, however long the export is.
+//! The store is created under another name and renamed when it is complete, so that a failed import leaves
+//! nothing. Memory does not depend on the length of the export.
 
 use std::fs;
 use std::io::{BufRead, Read as _};
@@ -21,17 +21,16 @@ use crate::database::origin::{Origin, open_database};
 use crate::error::{ImportError, OpenError};
 use tidegate_model::{Timestamp, create_private};
 
-/// The longest line that is read.
+/// The longest line that is read, in bytes.
 const LINE_BYTES_MAX: u64 = 1 << 30;
-/// So many bytes of lines are committed together.
+/// Bytes of lines that are committed together.
 const COMMIT_BYTES: usize = 16 << 20;
 
-/// Makes the store in `folder` out of an export; answers with what it holds. `folder` is made where
-/// it is missing.
+/// Creates the store in `folder` from an export, and returns its inventory. A missing `folder` is created.
 ///
 /// # Errors
-/// Where there is a store that something was ever committed to, where the export is damaged or cut
-/// short, and where the store cannot be made. Nothing is changed then.
+/// A store with a commit already exists, the export is damaged or cut short, or the store cannot be created.
+/// Nothing is changed then.
 pub fn import(folder: &Path, input: impl BufRead) -> Result<Inventory, ImportError> {
     let at_folder = |source| OpenError::Folder { path: folder.to_path_buf(), source };
     data_folder::make_folder(folder).map_err(at_folder)?;
@@ -46,13 +45,13 @@ pub fn import(folder: &Path, input: impl BufRead) -> Result<Inventory, ImportErr
         Ok(inventory)
     });
     if made.is_err() {
-        // Nobody takes it for a store, and the next one to be made replaces it.
+        // No open accepts the file as a store, and the next import replaces it.
         let _ = fs::remove_file(&in_the_making);
     }
     made
 }
 
-/// Whether anything was ever committed to the store.
+/// Whether the store has a commit.
 fn is_used(path: &Path) -> Result<bool, OpenError> {
     let opened = Origin::of_file(path.to_path_buf())?.open_at_least(0)?;
     close(Some(opened.database));
@@ -72,7 +71,7 @@ fn make(path: &Path, input: impl BufRead) -> Result<Inventory, ImportError> {
     let line = reader.number;
     match made {
         Ok(Ok(inventory)) => Ok(inventory),
-        // There may be no line at all.
+        // The input may be empty.
         Ok(Err(Stop::Line(what))) => Err(ImportError::Line { line: line.max(1), what }),
         Ok(Err(Stop::Input(source))) => Err(ImportError::Read { line: line + 1, source }),
         Ok(Err(Stop::Store(cause))) | Err(cause) => Err(cause.at(path.to_path_buf()).into()),
@@ -87,7 +86,7 @@ fn fill<R: BufRead>(database: &Database, reader: &mut LineReader<R>) -> Result<I
     let mut bytes = 0;
     let said = loop {
         let Some(line) = reader.next()? else {
-            return wrong("the export is cut short: an end line should follow this one");
+            return wrong("the export is cut short: an end line must follow this one");
         };
         bytes += line.len();
         match parse(line)? {
@@ -103,20 +102,20 @@ fn fill<R: BufRead>(database: &Database, reader: &mut LineReader<R>) -> Result<I
     let inventory = filling.finish(&txn, said)?;
     txn.commit()?;
     match reader.next()? {
-        Some(_) => wrong("it follows the end line, and nothing may"),
+        Some(_) => wrong("it must not follow the end line"),
         None => Ok(inventory),
     }
 }
 
-/// The header, which says first of all whether the rest can be understood.
+/// The header, which determines whether this version can read the rest.
 fn read_header<R: BufRead>(reader: &mut LineReader<R>) -> Result<Header, Stop> {
-    const NO_EXPORT: &str = "this is no export of Tidegate, which begins with a header";
+    const NO_EXPORT: &str = "this is not an export of Tidegate, which begins with a header";
     let Some(line) = reader.next()? else { return wrong(NO_EXPORT) };
     let Ok(start) = serde_json::from_slice::<Start>(line) else { return wrong(NO_EXPORT) };
     let version = start.header.version;
     if version > VERSION {
         return wrong(format!(
-            "a newer Tidegate wrote this: its exports are version {version}, and this one knows up to version \
+            "the export is of a newer Tidegate: its version is {version}, and this Tidegate reads up to version \
              {VERSION}; import it with the newer Tidegate"
         ));
     }
@@ -129,7 +128,7 @@ fn read_header<R: BufRead>(reader: &mut LineReader<R>) -> Result<Header, Stop> {
 fn parse(line: &[u8]) -> Result<ExportLine<'_>, Stop> {
     serde_json::from_slice(line).map_err(|error| {
         let text = error.to_string();
-        // It counts lines within this one.
+        // The line number of this error is relative to this line.
         let what = text.rsplit_once(" at line ").map_or(&*text, |(what, _)| what);
         Stop::Line(format!("it cannot be read: {what}, at column {}", error.column()))
     })
@@ -138,7 +137,7 @@ fn parse(line: &[u8]) -> Result<ExportLine<'_>, Stop> {
 struct LineReader<R> {
     input: R,
     line: Vec<u8>,
-    /// Of the last line that was read, from 1.
+    /// Number of the last line that was read, from 1.
     number: u64,
 }
 
@@ -155,7 +154,7 @@ impl<R: BufRead> LineReader<R> {
         match self.line.split_last() {
             Some((b'\n', line)) => Ok(Some(line)),
             _ if self.line.len() as u64 == LINE_BYTES_MAX => {
-                wrong(format!("it is longer than {LINE_BYTES_MAX} bytes"))
+                wrong(format!("it exceeds {LINE_BYTES_MAX} bytes"))
             }
             _ => Ok(Some(&self.line)),
         }

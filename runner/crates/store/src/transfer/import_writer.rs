@@ -1,4 +1,4 @@
-//! Filling a store with the lines of an export, each checked against what came before it.
+//! `Filling`: fills a store with the lines of an export, and checks each against the earlier ones.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -32,16 +32,16 @@ pub(crate) mod queue;
 
 use queue::QueueInTheMaking;
 
-/// The largest index, count and place in a file of an export: there is room above for all that follows.
+/// The largest index, count and position of an export, with room above for all later ones.
 const NUMBER_MAX: u64 = u64::MAX >> 2;
 
-/// So many delivery records are sorted together.
+/// Delivery records that are sorted together.
 const DELIVERIES_MAX: usize = 16 << 10;
 
-/// Why it does not go on.
+/// Why the import stops.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The line is wrong: a sentence fragment.
+    /// The line is invalid: a sentence fragment.
     Line(String),
     /// The next line cannot be read.
     Input(io::Error),
@@ -61,18 +61,18 @@ pub(crate) fn wrong<T>(what: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Line(what.into()))
 }
 
-/// A store that is being filled. What it is told goes into the transaction that comes with it, or
-/// into a later one; [`Self::finish`] is the last.
+/// A store that is being filled. A line is written in the transaction that is passed with it, or in a later
+/// one; [`Self::finish`] is the last.
 #[derive(Debug)]
 pub(crate) struct Filling {
     header: Header,
     inventory: Inventory,
-    /// The one whose jobs follow.
+    /// The queue of the jobs that follow.
     queue: Option<QueueInTheMaking>,
     deliveries: Vec<(DeliveryHash, dedupe::Record)>,
-    /// How often delivery records were written.
+    /// Number of groups of delivery records written.
     delivery_groups: u64,
-    /// How many delayed jobs each step has.
+    /// Number of parked jobs of each step.
     delayed: BTreeMap<u32, u64>,
 }
 
@@ -89,7 +89,7 @@ impl Filling {
         }
     }
 
-    /// Takes in a line between the header and the end.
+    /// Accepts a line between the header and the end.
     pub(crate) fn take(&mut self, txn: &WriteTransaction, line: ExportLine<'_>) -> Result<(), Stop> {
         self.inventory.count(&line);
         check_numbers(&line)?;
@@ -98,9 +98,9 @@ impl Filling {
         }
         self.finish_queue(txn)?;
         match line {
-            ExportLine::Header(_) => wrong("there is a second header"),
-            ExportLine::End(_) => wrong("there is a second end"),
-            // Dealt with above.
+            ExportLine::Header(_) => wrong("the header must occur once"),
+            ExportLine::End(_) => wrong("the end line must occur once"),
+            // Handled above.
             ExportLine::Job(_) => Ok(()),
             ExportLine::Queue(queue) => {
                 self.queue = Some(QueueInTheMaking::new(txn, &queue)?);
@@ -143,23 +143,25 @@ impl Filling {
             }
             ExportLine::Pause(pause) => {
                 let is_new = pauses::restore(txn, pause)?;
-                if is_new { Ok(()) } else { wrong("the same thing stands in an earlier line") }
+                if is_new { Ok(()) } else { wrong("an earlier line has the same key") }
             }
             ExportLine::TokenKey(line) => {
-                let Some(key) = TokenKey::new(&line.bytes) else { return wrong("this is no key") };
+                let Some(key) = TokenKey::new(&line.bytes) else {
+                    return wrong("the key of the tokens is invalid");
+                };
                 let is_new = token_key::write(txn, Some(&key))?;
-                if is_new { Ok(()) } else { wrong("the same thing stands in an earlier line") }
+                if is_new { Ok(()) } else { wrong("an earlier line has the same key") }
             }
         }
     }
 
-    /// Writes what is still missing, where everything is there that the end line says.
+    /// Writes the remaining records, if the counts match those of the end line.
     pub(crate) fn finish(mut self, txn: &WriteTransaction, said: Inventory) -> Result<Inventory, Stop> {
         self.finish_queue(txn)?;
         self.put_deliveries(txn)?;
         if said != self.inventory {
             return wrong(format!(
-                "the export should hold {}, and holds {}",
+                "the export must hold {}, but holds {}",
                 differences(said, self.inventory),
                 differences(self.inventory, said)
             ));
@@ -180,7 +182,7 @@ impl Filling {
         }
         match &mut self.queue {
             Some(queue) => queue.take(txn, job),
-            None => wrong("a job follows the line of its queue, or another job of it, and this one does not"),
+            None => wrong("a job must follow the line of its queue, or another job of it"),
         }
     }
 
@@ -196,7 +198,7 @@ impl Filling {
     }
 
     fn put_deliveries(&mut self, txn: &WriteTransaction) -> Result<(), Stop> {
-        // Far from the numbers of commits, which stand in the same place.
+        // Far from the numbers of commits, which are stored in the same field.
         let number = u64::MAX - self.delivery_groups;
         self.delivery_groups += 1;
         dedupe::insert(txn, std::mem::take(&mut self.deliveries), number)?;
@@ -228,7 +230,7 @@ impl Filling {
     }
 }
 
-/// Refuses what no store counts up to.
+/// Refuses numbers that no store reaches.
 fn check_numbers(line: &ExportLine<'_>) -> Result<(), Stop> {
     let largest = match line {
         ExportLine::Queue(line) => line.head,
@@ -248,14 +250,10 @@ fn check_numbers(line: &ExportLine<'_>) -> Result<(), Stop> {
         ExportLine::Delayed(line) => line.inputs.iter().map(|&(_, index)| index).fold(0, u64::max),
         _ => 0,
     };
-    if largest > NUMBER_MAX {
-        wrong(format!("{largest} is too large; at most {NUMBER_MAX} can be counted"))
-    } else {
-        Ok(())
-    }
+    if largest > NUMBER_MAX { wrong(format!("{largest} exceeds the limit of {NUMBER_MAX}")) } else { Ok(()) }
 }
 
-/// Inserts a record that must not be there yet.
+/// Inserts a record that must not exist yet.
 fn put<K: Key + 'static>(
     txn: &WriteTransaction,
     table: TableDefinition<'_, K, Bytes>,
@@ -264,7 +262,7 @@ fn put<K: Key + 'static>(
 ) -> Result<(), Stop> {
     let mut table = txn.open_table(table)?;
     let twice = table.insert(key, record)?.is_some();
-    if twice { wrong("the same thing stands in an earlier line") } else { Ok(()) }
+    if twice { wrong("an earlier line has the same key") } else { Ok(()) }
 }
 
 fn put_progress(txn: &WriteTransaction, key: (u32, u32), progress: &Progress) -> Result<(), Stop> {
@@ -276,12 +274,12 @@ fn put_progress(txn: &WriteTransaction, key: (u32, u32), progress: &Progress) ->
         again.finish(first, last);
     }
     if again != *progress {
-        return wrong("the finished ranges are not above the watermark, in order and apart from each other");
+        return wrong("the finished ranges must be above the watermark, in order and disjoint");
     }
     put(txn, PROGRESS, key, &RecordKey::Progress(key.0, key.1).seal_json(progress)?)
 }
 
-/// What `one` holds of those kinds of which it holds another number than `other`.
+/// The counts of `one` that differ from those of `other`.
 fn differences(one: Inventory, other: Inventory) -> impl Display {
     let differing = one.kinds().into_iter().zip(other.kinds()).filter(|(one, other)| one != other);
     let counts: Vec<_> = differing.map(|((kind, count), _)| format!("{count} {kind}")).collect();

@@ -1,13 +1,13 @@
-//! Cron expressions, on the calendar alone: which minutes they name, and which one comes next.
+//! `Cron`: a cron expression, which matches calendar times and finds the next one.
 
 use jiff::civil::{Date, DateTime, Time};
 
 use crate::suggest::did_you_mean;
 
-/// `minute hour day month weekday`, with seconds before them where there are six.
+/// `minute hour day month weekday`, with seconds first if there are six fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cron {
-    /// Bit n stands for n.
+    /// Bit n represents n.
     seconds: u64,
     minutes: u64,
     hours: u64,
@@ -15,7 +15,7 @@ pub struct Cron {
     months: u64,
     /// From Sunday, 0.
     weekdays: u64,
-    /// Both `day` and `weekday` say something, so that either will do.
+    /// Both `day` and `weekday` are restricted, so that either may match.
     either: bool,
 }
 
@@ -24,7 +24,7 @@ struct Field {
     name: &'static str,
     first: u32,
     last: u32,
-    /// Words for its values, from `first` on.
+    /// Names of its values, from `first` on.
     words: &'static [&'static str],
 }
 
@@ -55,10 +55,10 @@ const NICKNAMES: [(&str, &str); 6] = [
     ("@yearly", "0 0 1 1 *"),
 ];
 
-/// The 29th of February is missing for so long where a century has none.
+/// The longest interval between two 29ths of February, in a century without one.
 const YEARS_MAX: i16 = 8;
 
-/// What other schedulers write as a nickname.
+/// The interval that other schedulers write as a nickname.
 fn interval(written: &str) -> Option<String> {
     let every = written.strip_prefix("@every")?.trim();
     Some(format!("an interval is written `every = \"{every}\"`, without `cron`"))
@@ -68,7 +68,7 @@ impl Cron {
     /// Reads an expression.
     ///
     /// # Errors
-    /// A sentence fragment that says what is wrong and what would be right.
+    /// A sentence fragment with the problem and its fix.
     pub fn parse(text: &str) -> Result<Self, String> {
         let written = text.trim();
         if written.starts_with('@') {
@@ -79,7 +79,7 @@ impl Cron {
                 meant.unwrap_or_else(|| "use `@daily` or five fields".into())
             };
             return known
-                .map_or_else(|| Err(format!("there is no `{written}`; {}", hint())), |it| Self::parse(it.1));
+                .map_or_else(|| Err(format!("`{written}` is unknown; {}", hint())), |it| Self::parse(it.1));
         }
         let fields: Vec<&str> = written.split_ascii_whitespace().collect();
         let (second, fields) = match fields[..] {
@@ -103,20 +103,19 @@ impl Cron {
             weekdays: (weekdays | weekdays >> 7) & 0x7f,
             either: !is_open(fields[2]) && !is_open(fields[4]),
         };
-        // Within these years every kind of year comes.
+        // Every kind of year occurs within these years.
         match cron.next(DateTime::constant(2000, 1, 1, 0, 0, 0, 0)) {
             Some(_) => Ok(cron),
-            None => Err(format!("`{text}` never comes: no month that it names has such a day")),
+            None => Err(format!("`{text}` never matches: no month that it names has such a day")),
         }
     }
 
-    /// Whether it comes in every hour of its days, and so follows the time that passes rather than the
-    /// clock on the wall.
+    /// Whether it matches in every hour of its days, and so follows elapsed time rather than local time.
     pub(crate) fn is_hourly(&self) -> bool {
         self.hours == HOUR.all()
     }
 
-    /// The first moment at or after `from` that it names; `None` where the calendar ends.
+    /// The first match at or after `from`; `None` at the end of the calendar.
     pub(crate) fn next(&self, from: DateTime) -> Option<DateTime> {
         let from = match from.subsec_nanosecond() {
             0 => from,
@@ -174,7 +173,7 @@ impl Field {
         (self.first..=self.last).fold(0, |set, value| set | 1 << value)
     }
 
-    /// The values that `text` names: `*`, `5`, `1-5`, `*/15`, `9-17/2`, and several of them with commas.
+    /// The values of `text`: `*`, `5`, `1-5`, `*/15`, `9-17/2`, or several of them with commas.
     fn parse(&self, text: &str) -> Result<u64, String> {
         text.split(',').try_fold(0, |set, part| Ok(set | self.part(part)?))
     }
@@ -199,21 +198,19 @@ impl Field {
         }
         if last < first {
             let name = self.name;
-            return Err(format!(
-                "the {name} `{part}` goes backwards; write the part before and after with a comma"
-            ));
+            return Err(format!("the {name} `{part}` goes backwards; write its two parts with a comma"));
         }
         Ok((first..=last).step_by(step.unwrap_or(1)).fold(0, |set, value| set | 1 << value))
     }
 
-    /// Sunday is counted once where nobody names it 7.
+    /// Sunday counts once, unless it is written as 7.
     fn last_of_all(&self) -> u32 {
         if self.last == WEEKDAY.last { 6 } else { self.last }
     }
 
     fn step(&self, text: &str) -> Result<usize, String> {
         match text.parse() {
-            // One as long as the field comes round once, which is meant by those who write it.
+            // A step as long as the field matches once, which its author may intend.
             Ok(step) if step > (self.last_of_all() - self.first) as usize + 1 => Err(format!(
                 "`/{text}` steps past the last {}, which goes from {} to {}: only the first is left, which can be written alone",
                 self.name,
@@ -221,7 +218,7 @@ impl Field {
                 self.last_of_all()
             )),
             Ok(step) if step > 0 && text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(step),
-            _ => Err(format!("`/{text}` in the {} is no step; write one like `*/15`", self.name)),
+            _ => Err(format!("`/{text}` in the {} is not a step; write one like `*/15`", self.name)),
         }
     }
 
@@ -239,7 +236,7 @@ impl Field {
             if let Some(mark) = text.find(['#', '?', 'L', 'W']).filter(|_| is_quartz(text)) {
                 let mark = &text[mark..=mark];
                 return format!(
-                    "`{text}` has Quartz's mark `{mark}` in the {}, which is unknown here",
+                    "`{text}` has the Quartz mark `{mark}` in the {}, which cron does not support",
                     self.name
                 );
             }
@@ -247,7 +244,7 @@ impl Field {
                 text.get(..3).filter(|start| self.words.iter().any(|word| word.eq_ignore_ascii_case(start)));
             if let Some(near) = near.filter(|_| text.bytes().all(|byte| byte.is_ascii_alphabetic())) {
                 return format!(
-                    "`{text}` is no {}; did you mean `{}`?",
+                    "`{text}` is not a {}; did you mean `{}`?",
                     self.name,
                     near.to_ascii_lowercase()
                 );
@@ -256,12 +253,12 @@ impl Field {
                 [first, .., last] => format!(", or from `{first}` to `{last}`"),
                 _ => String::new(),
             };
-            format!("`{text}` is no {}, which goes from {} to {}{words}", self.name, self.first, self.last)
+            format!("`{text}` is not a {}, which goes from {} to {}{words}", self.name, self.first, self.last)
         })
     }
 }
 
-/// Whether a value is written with a mark that Quartz has and cron lacks: `MON#2`, `6L`, `15W`, `LW`.
+/// Whether a value has a mark that Quartz supports and cron does not: `MON#2`, `6L`, `15W`, `LW`.
 fn is_quartz(text: &str) -> bool {
     let before = |marks: &[char]| {
         let rest = text.trim_end_matches(marks);
@@ -270,7 +267,7 @@ fn is_quartz(text: &str) -> bool {
     text.contains(['#', '?']) || before(&['L', 'W'])
 }
 
-/// Whether a field says nothing.
+/// Whether a field is unrestricted.
 fn is_open(text: &str) -> bool {
     text == "*" || text == "?"
 }
@@ -279,7 +276,7 @@ fn has(set: u64, value: i8) -> bool {
     u32::try_from(value).is_ok_and(|value| value < 64 && set >> value & 1 == 1)
 }
 
-/// The smallest of the set that is not smaller than `value`.
+/// The smallest member of the set that is at least `value`.
 fn at_or_after(set: u64, value: i8) -> Option<i8> {
     let value = u32::try_from(value).ok()?;
     let rest = set.checked_shr(value)?.checked_shl(value)?;

@@ -1,4 +1,4 @@
-//! Ticks as the clock on the wall of a real place shows them, through both changes of the clock.
+//! Tests of `Schedule`: ticks in real time zones, through both changes of the clock.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ fn shown(time: Timestamp) -> String {
     jiff::Timestamp::from_millisecond(time.0).unwrap().to_string()
 }
 
-/// The next few ticks, as moments and as the clock on the wall shows them.
+/// The next ticks, as moments and as local times.
 fn ticks(text: &str, zone: &str, after: &str, count: usize) -> String {
     let schedule = cron(text, zone);
     let mut shown = format!("{text} in {zone}\n");
@@ -66,7 +66,7 @@ fn a_time_that_does_not_exist_ticks_when_the_gap_is_over() {
             ticks("*/30 * * * *", "Europe/Berlin", "2024-03-31T00:15:00Z", 4),
             ticks("0 0 * * *", "America/Sao_Paulo", "2018-11-02T12:00:00Z", 3),
             ticks("15 2 * * *", "Australia/Lord_Howe", "2024-10-04T00:00:00Z", 3),
-            // It left out the whole 30th of December.
+            // This zone skipped the whole 30th of December.
             ticks("0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", 3),
         ]
         .join("\n")
@@ -210,7 +210,7 @@ fn looking_back_over_years_is_quick() {
     }
 }
 
-/// Every minute in which the clock on the wall shows what the expression says, one by one.
+/// Every minute whose local time matches the expression, one by one.
 fn by_hand(cron: &Cron, zone: &TimeZone, after: jiff::Timestamp, minutes: i64) -> Vec<jiff::Timestamp> {
     let minute = |count| after.checked_add(jiff::SignedDuration::from_mins(count)).unwrap();
     let names = |time: &jiff::Timestamp| {
@@ -246,7 +246,7 @@ proptest! {
         let (one, two) = (Timestamp(start * 1000), Timestamp((start + ahead) * 1000));
         let (next, later) = (schedule.next(one).unwrap(), schedule.next(two).unwrap());
         prop_assert!(next > one && later >= next);
-        // Between the two there is nothing that the later one would have come before.
+        // No tick of the later schedule lies between the two.
         prop_assert!(next <= two || later == next);
     }
 }

@@ -1,4 +1,4 @@
-//! Jobs that come back as they were, and bytes that are none.
+//! Tests of `Block`: jobs are read back unchanged, and damaged bytes are refused.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
-//! Two workers run jobs, some of which take the process down, while somebody else kills it now and
-//! then. A plain count of what each job has been through says what has to become of it.
+//! Random deaths: two workers run jobs that may kill the process, which is also killed at random. The test
+//! counts the crashes of each job, and derives the expected decision.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,32 +10,32 @@ use super::*;
 const JOBS: u64 = 40;
 const WORKERS: usize = 2;
 
-/// So many acts end any history that can end.
+/// More acts than any finite history needs.
 const ACTS_MAX: u32 = 20_000;
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// A worker goes on: it takes a batch of at most so many jobs, begins a job, or ends one.
+    /// A worker continues: it takes a batch of at most `jobs` jobs, starts a job, or ends one.
     Work { worker: usize, jobs: u64 },
-    /// What is finished is committed, in order.
+    /// Finished jobs are committed, in order.
     Commit,
     /// The process dies, and no job is the cause.
     Kill,
 }
 
-/// What stays when a process dies, and what the model knows.
+/// The state that survives the process, and the model.
 #[derive(Debug, Default)]
 struct World {
     culprits: BTreeSet<u64>,
     crash_limit: u32,
-    /// How often in a row the process died while a job was attempted.
+    /// Number of deaths in a row during a job's attempts.
     crashes: BTreeMap<u64, u32>,
     watermark: u64,
     set_aside: BTreeSet<u64>,
     deaths: usize,
 }
 
-/// What one process knows, and loses.
+/// The state that dies with the process.
 struct Life {
     process: Process,
     next: u64,
@@ -58,11 +58,11 @@ struct Work {
     /// The job that is attempted, or comes next.
     at: u64,
     pace: BatchMode<'static>,
-    /// Of that job alone.
+    /// The attempt of that job alone.
     attempt: Option<AttemptGuard<'static>>,
 }
 
-/// What came of an act.
+/// The outcome of an act.
 enum Outcome {
     GoesOn,
     SetAside(u64),
@@ -78,7 +78,7 @@ impl World {
         self.crashes.retain(|job, _| !jobs.contains(job));
     }
 
-    /// Plays until everything is committed: first what is given, then everybody in turn.
+    /// Plays until everything is committed: first the given acts, then all workers in turn.
     fn play(&mut self, acts: &[Act]) {
         let in_turn = (0..).flat_map(|jobs| {
             let work = (0..WORKERS).map(move |worker| Act::Work { worker, jobs: jobs % 7 + 1 });
@@ -99,7 +99,7 @@ impl World {
                 assert_eq!(life.process.found(), []);
                 return;
             }
-            assert!(number < ACTS_MAX, "a job takes the process down for ever: {self:?}");
+            assert!(number < ACTS_MAX, "a job kills the process for ever: {self:?}");
         }
     }
 }
@@ -159,11 +159,11 @@ impl Life {
     fn begin(&mut self, jobs: u64, crash_limit: u32) -> Option<Work> {
         let (first, end) = (self.next, (self.next + jobs).min(JOBS + 1));
         let batch = span(first, end - first);
-        // There is one thread here: who would wait comes again later.
+        // The test has one thread: a worker that would wait retries later.
         if first == end || self.would_wait(&batch) {
             return None;
         }
-        // Lives as long as its attempts, of which nobody knows how long.
+        // The slot must outlive its attempts, whose lifetime is unknown.
         let slot = Box::leak(Box::new(self.process.attempts.slot()));
         let pace = slot.begin(&[batch], crash_limit);
         self.next = end;

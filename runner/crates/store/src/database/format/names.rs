@@ -1,4 +1,4 @@
-//! Names and the numbers that stand for them in all other tables.
+//! `Names`: the numbers that represent names in all other tables.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(crate) fn find_id(
     unseal_id(&name, stored.value()).map(Some)
 }
 
-/// The number of `address`, which gets one if it has none.
+/// The number of `address`; a new one is assigned if it has none.
 pub(crate) fn intern(txn: &WriteTransaction, address: &Address) -> Result<u32, Cause> {
     let mut names = txn.open_table(NAMES)?;
     if let Some(id) = find_id(&names, address)? {
@@ -26,7 +26,7 @@ pub(crate) fn intern(txn: &WriteTransaction, address: &Address) -> Result<u32, C
     }
     // Names are never removed, so the count is the last number.
     let id =
-        u32::try_from(names.len()? + 1).map_err(|_| Cause::Damaged("there are too many names".into()))?;
+        u32::try_from(names.len()? + 1).map_err(|_| Cause::Damaged("the store has too many names".into()))?;
     let name = address.to_string();
     names.insert(&*name, &*RecordKey::Name(&name).seal(id.to_le_bytes().to_vec()))?;
     Ok(id)
@@ -52,7 +52,7 @@ pub(crate) fn names(names: &impl ReadableTable<&'static str, Bytes>) -> Result<V
     for entry in names.iter()? {
         let (name, stored) = entry?;
         let address = Address::parse(name.value())
-            .ok_or_else(|| Cause::Damaged(format!("`{}` is no name", name.value().escape_debug())))?;
+            .ok_or_else(|| Cause::Damaged(format!("`{}` is not a name", name.value().escape_debug())))?;
         all.push((unseal_id(name.value(), stored.value())?, address));
     }
     Ok(all)

@@ -1,9 +1,9 @@
-//! Outputs of a step: found on a queue by the job that they were made of.
+//! Outputs of a step: are found on a queue by the job that they were made from.
 //!
-//! The log has no row a job, so it has no index by origin. Instead each page of a queue is read once. The least
-//! and the greatest index are kept that its jobs came from, by step and input. A page whose jobs came from
-//! elsewhere is not read again. Jobs in the log do not change, so neither do pages. The last page of a queue is read
-//! again once jobs were added to it. Chapters of many pages are passed over together.
+//! The log has no row per job, so it has no index by origin. Instead each page of a queue is read once. For
+//! each page the least and the greatest index of its origins are kept, by step and input. A page whose jobs
+//! have other origins is not read again. Jobs in the log do not change, so pages do not either. The last page of a queue is
+//! read again after jobs were added to it. Chapters of many pages are skipped as a whole.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,19 +18,19 @@ use crate::database::format::{LOG, RecordKey};
 use crate::error::{Cause, ReadError};
 use tidegate_model::{Address, Origin};
 
-/// Jobs of a page: those with the indices from a multiple of it on.
+/// Jobs per page; a page begins at a multiple of it.
 const PAGE: u64 = 128;
-/// So many jobs are read together where pages are not known yet, and so many bytes of them.
+/// Number of jobs, and of their bytes, that one read of unknown pages covers.
 const READ: usize = 1024;
 const READ_BYTES: usize = 2 << 20;
-/// So many pages are a chapter: those whose numbers begin at a multiple of it.
+/// Number of pages in a chapter; a chapter begins at a multiple of it.
 const CHAPTER: u64 = 64;
-/// So many pages in a row are about one place.
+/// Number of adjacent pages that a search for one place covers.
 const PAGES_ABOUT: u64 = 2;
-/// So many pages are known at a time, of together about 8 million jobs; then all are forgotten.
+/// Maximum number of known pages, which hold about 8 million jobs; then all are forgotten.
 const PAGES_MAX: usize = 1 << 16;
 
-/// What stands on a queue, and how it came there.
+/// A job on a queue, with its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredOutput {
     pub index: u64,
@@ -42,12 +42,12 @@ pub struct StoredOutput {
 #[derive(Clone, Copy, Debug)]
 pub struct OutputOrigin<'a> {
     pub step: &'a Address,
-    /// The input, as delivery hashes name it.
+    /// The name of the input in delivery hashes.
     pub input: &'a str,
     pub index: u64,
 }
 
-/// What is known of pages.
+/// The index of pages.
 #[derive(Debug, Default)]
 pub(crate) struct Pages(Mutex<Known>);
 
@@ -56,21 +56,21 @@ struct Known {
     /// Steps and their inputs, by number.
     makers: Vec<(Address, String)>,
     queues: BTreeMap<Address, Queue>,
-    /// How many whole pages are known.
+    /// Number of known whole pages.
     count: usize,
-    /// How many pages were read to be known.
+    /// Number of pages that were read.
     #[cfg(test)]
     learnt: u64,
 }
 
-/// What is known of the pages of a queue.
+/// The known pages of a queue.
 #[derive(Debug, Default)]
 struct Queue {
-    /// Whole ones, by number.
+    /// Whole pages, by number.
     pages: BTreeMap<u64, Box<[Span]>>,
-    /// What their pages have together, by number.
+    /// The common spans of the pages of each chapter, by number.
     chapters: BTreeMap<u64, Chapter>,
-    /// The last one, which is not whole, as it was when the queue reached up to an index.
+    /// The last page, which is incomplete, with the head of the queue when it was read.
     tail: Option<(u64, u64, Box<[Span]>)>,
 }
 
@@ -81,7 +81,7 @@ struct Chapter {
     spans: Vec<Span>,
 }
 
-/// All jobs of a page that a maker made came from one of these indices.
+/// The range of origin indices of one maker's jobs on a page.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     maker: usize,
@@ -90,7 +90,7 @@ struct Span {
 }
 
 impl Store {
-    /// What the step has made of the job, of what stands on `queue` in `range`: at most the first `most`.
+    /// The jobs that the step has made from this job, on `queue` in `range`: at most the first `most`.
     pub fn made(
         &self,
         queue: &Address,
@@ -118,8 +118,7 @@ impl Store {
         Ok(found)
     }
 
-    /// The least index that the step came from with what it has made about there; `None` where others have made
-    /// all of that.
+    /// The least origin index of the step's jobs near `at`; `None` if other steps have made all of them.
     pub fn made_about(
         &self,
         queue: &Address,
@@ -137,8 +136,7 @@ impl Store {
         Ok(None)
     }
 
-    /// Whether the page may hold what is looked for. One that is not known is read for it, unless some of its jobs are
-    /// gone.
+    /// Whether the page may hold a match. An unknown page is read for it, unless some of its jobs are removed.
     fn may_hold(
         &self,
         queue: &Address,
@@ -157,7 +155,7 @@ impl Store {
         Ok(self.pages().known().may_hold(queue, (page, head), of).unwrap_or(true))
     }
 
-    /// Reads a page, and those behind it that come with it.
+    /// Reads a page, and the following ones of the same read.
     fn learn(&self, queue: &Address, page: u64, mut at: u64) -> Result<(), ReadError> {
         let mut drafts: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
         let end = (page + 1) * PAGE;
@@ -195,7 +193,7 @@ impl Store {
     }
 }
 
-/// Adds what is looked for, of the kept jobs in `range`.
+/// Adds the matches among the kept jobs in `range`.
 fn find(
     txn: &ReadTransaction,
     queue: u32,
@@ -229,7 +227,7 @@ fn find(
 }
 
 impl OutputOrigin<'_> {
-    /// Of what the step has made, the index in the input.
+    /// The index in the input, if the step has made the job.
     #[must_use]
     pub fn index_in(&self, origin: &Origin) -> Option<u64> {
         let is_of_it = |(input, _): &&(String, u64)| input == self.input;
@@ -239,19 +237,19 @@ impl OutputOrigin<'_> {
 }
 
 impl Pages {
-    /// Forgets all: the file may be another one now.
+    /// Forgets all pages, since the file may be another one now.
     pub(crate) fn forget(&self) {
         *self.known() = Known::default();
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        // It is whole between any two operations on it.
+        // The value is consistent after a panic, since each operation leaves it so.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Known {
-    /// `None` where nothing is known of the page, of a queue that reaches up to `head`.
+    /// `None` if the page is unknown, of a queue that ends at `head`.
     fn may_hold(&self, queue: &Address, (page, head): (u64, u64), of: OutputOrigin<'_>) -> Option<bool> {
         let Queue { pages, tail, .. } = self.queues.get(queue)?;
         let tail = || tail.as_ref().filter(|(last, end, _)| (*last, *end) == (page, head));
@@ -259,7 +257,7 @@ impl Known {
         Some(holds(spans, self.maker(of), of))
     }
 
-    /// The first of these pages that may hold it, or of which nothing is known; the end where there is none.
+    /// The first of these pages that may hold a match or is unknown; the end if none exists.
     fn next(&self, queue: &Address, pages: Range<u64>, of: OutputOrigin<'_>) -> u64 {
         let Some(known) = self.queues.get(queue) else { return pages.start };
         let maker = self.maker(of);
@@ -276,7 +274,7 @@ impl Known {
         next.min(pages.end)
     }
 
-    /// The least index that something on the page came from; `None` also where nothing is known of it.
+    /// The least origin index on the page; `None` also if the page is unknown.
     fn first(&self, queue: &Address, page: u64, of: OutputOrigin<'_>) -> Option<u64> {
         let (spans, maker) = (self.queues.get(queue)?.pages.get(&page)?, self.maker(of)?);
         spans.iter().find(|span| span.maker == maker).map(|span| span.first)
@@ -345,7 +343,7 @@ mod tests {
 
     const INPUT: &str = "p/in";
 
-    /// Each commit appends what was made of these indices.
+    /// Each commit appends jobs that were made from these indices.
     fn history(commits: impl IntoIterator<Item = Vec<u64>>) -> (Store, Writer) {
         let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
         for indices in commits {
@@ -397,7 +395,7 @@ mod tests {
         assert_eq!(learnt(&store), once);
     }
 
-    /// What `look` unpacks.
+    /// The counts of the sections that `look` unpacks.
     fn unpacked(look: impl FnOnce()) -> Unpacked {
         UNPACKED.set(Unpacked::NOTHING);
         look();
@@ -408,7 +406,7 @@ mod tests {
     fn a_look_at_one_job_copies_that_job_alone_and_unpacks_two_sections_at_most() {
         for jobs in [10, 60_000] {
             let (store, _writer) = history([(1..=jobs).collect()]);
-            // Pages are learnt once.
+            // Pages are read once.
             made(&store, 1, 1..jobs + 1);
             for index in (1..=jobs).step_by(if jobs > 10 { 97 } else { 1 }) {
                 let read = unpacked(|| {
@@ -418,7 +416,7 @@ mod tests {
                 assert_eq!((read.sections, read.jobs), (1, 1), "{index} of {jobs}");
                 let found = unpacked(|| assert_eq!(made(&store, index, 1..jobs + 1), [index]));
                 assert_eq!(found.jobs, 1, "{index} of {jobs}");
-                // A page lies on two sections at most.
+                // A page spans two sections at most.
                 let most = if jobs > 10 { 2 } else { 1 };
                 assert!(found.sections <= most, "{index} of {jobs}: {found:?}");
                 assert!(

@@ -1,7 +1,7 @@
-//! Rows of delayed jobs: found by the jobs that they were made of.
+//! `Rows`: finds rows of parked jobs by the jobs that they were made from.
 //!
-//! The table has them in order of due time. The rows of a step are read once, at the first search for one of
-//! them. From then on each commit adds its own. A row that is gone is noticed when it is read.
+//! The table has them in order of due time. The rows of a step are read once, at the first search. From then
+//! on each commit adds its own. A removed row is noticed when it is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,27 +13,27 @@ use crate::api::parked_job::{NewParkedJob, ParkedJob, ParkedKey};
 use crate::error::ReadError;
 use tidegate_model::{Address, Timestamp};
 
-/// Of a step that has more, each row is looked at when one is looked for. A row takes about 50 bytes here.
+/// A step with more rows is scanned for each search. A row takes about 50 bytes here.
 const ROWS_MAX: u64 = 1 << 20;
-/// So many rows that are gone are kept, besides as many as there are.
+/// Removed rows that are kept, in addition to the number of existing ones.
 const GONE_MAX: u64 = 1024;
 
-/// What is known of the rows of steps.
+/// The known rows by step.
 #[derive(Debug, Default)]
 pub(crate) struct Rows(Mutex<BTreeMap<Address, Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// All that stood in the store was read. Before, there is only what was committed meanwhile.
+    /// All rows of the store were read. Before, only those of later commits are known.
     whole: bool,
-    /// Of each job that a row was made of: a hash of it, when the row is due, and its number.
+    /// The hash of an origin, the due time of its row, and the row's number.
     rows: BTreeSet<(u64, Timestamp, u64)>,
 }
 
 impl Store {
-    /// The first delayed job of `step` that was made of the job at `index` of this input, as delivery hashes
-    /// name it. Takes no longer where there are many, but for the first time. At one moment, a row that has gone
-    /// since may be missed.
+    /// The first parked job of `step` that was made from the job at `index` of this input, named as in
+    /// delivery hashes. After the first call, the time does not depend on the number of rows. In a snapshot,
+    /// a row that was removed since may be missed.
     pub fn delayed_of(
         &self,
         step: &Address,
@@ -64,8 +64,8 @@ impl Store {
         Ok(None)
     }
 
-    /// Reads the rows of the step, unless they are known. Answers whether they are: not where another thread
-    /// is just reading them.
+    /// Reads the rows of the step, unless they are known. Returns whether they are: not while another thread
+    /// reads them.
     fn know_rows(&self, step: &Address) -> Result<bool, ReadError> {
         let latest = self.latest();
         let count = latest.delayed_count(step)?;
@@ -77,7 +77,7 @@ impl Store {
                 _ => _ = steps.insert(step.clone(), Known::default()),
             }
         }
-        // What is committed from here on is added by the commit.
+        // Rows of commits from here on are added by the commit.
         let mut rows = BTreeSet::new();
         for row in latest.all_delayed(step) {
             match row {
@@ -88,7 +88,7 @@ impl Store {
                 }
             }
         }
-        // Where the store was opened again meanwhile, all is forgotten.
+        // A reopened store has forgotten all rows.
         let mut steps = self.rows().known();
         let Some(known) = steps.get_mut(step) else { return Ok(false) };
         known.rows.append(&mut rows);
@@ -98,7 +98,7 @@ impl Store {
 }
 
 impl Rows {
-    /// Adds the rows of a commit that is durable.
+    /// Adds the rows of a durable commit.
     pub(crate) fn add(&self, delayed: &[NewParkedJob], keys: &[ParkedKey]) {
         if delayed.is_empty() {
             return;
@@ -114,13 +114,13 @@ impl Rows {
         }
     }
 
-    /// Forgets all: the file may be another one now.
+    /// Forgets all rows, since the file may be another one now.
     pub(crate) fn forget(&self) {
         self.known().clear();
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<Address, Known>> {
-        // It is whole between any two operations on it.
+        // The value is consistent after a panic, since each operation leaves it so.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -175,10 +175,10 @@ mod tests {
         assert_eq!(find(&store, 1), None);
         let keys = commit(&mut writer, vec![delayed(1, 30), delayed(2, 20)], Vec::new());
         assert_eq!([1, 2, 3].map(|index| find(&store, index)), [Some(30), Some(20), None]);
-        // Put back for another time, and one that is new.
+        // One row put back for another time, and a new one.
         commit(&mut writer, vec![delayed(1, 10), delayed(3, i64::MAX)], vec![keys[0].clone()]);
         assert_eq!([1, 2, 3].map(|index| find(&store, index)), [Some(10), Some(20), Some(i64::MAX)]);
-        // Of several, the first.
+        // The first of several rows is found.
         let more = commit(&mut writer, vec![delayed(2, 5)], Vec::new());
         assert_eq!(find(&store, 2), Some(5));
         commit(&mut writer, Vec::new(), more);

@@ -1,4 +1,4 @@
-//! A queue that is being filled: its jobs go to the log commit by commit, as they stood there.
+//! `QueueInTheMaking`: a queue that is being imported, with the commits of its jobs as in the original log.
 
 use redb::WriteTransaction;
 use tidegate_plugin::Payloads;
@@ -13,20 +13,20 @@ use crate::error::Cause;
 use crate::transfer::export_format::{JobLine, OriginLine, QueueLine};
 use tidegate_model::{Address, Origins, Timestamp};
 
-/// So many bytes of one commit's jobs are brought together.
+/// Bytes of one commit's jobs that are collected.
 const GROUP_BYTES: usize = 4 * VALUE_RAW_BYTES_MAX;
 
-/// A queue whose jobs are coming in.
+/// A queue whose jobs are being imported.
 #[derive(Debug)]
 pub(crate) struct QueueInTheMaking {
     address: Address,
     id: u32,
-    /// Of what is written.
+    /// The record of the written jobs.
     record: QueueRecord,
     /// The index of the next job, and of the last one.
     next: u64,
     head: u64,
-    /// The commit of the jobs that are not written yet.
+    /// The commit of the unwritten jobs.
     commit: CommitRecord,
     blocks: Vec<Block>,
     blocks_bytes: usize,
@@ -37,7 +37,7 @@ pub(crate) struct QueueInTheMaking {
 #[derive(Debug, Default)]
 struct Run {
     step: Option<Address>,
-    /// Of each job, in order of name.
+    /// The inputs of each job, in order of name.
     inputs: Vec<Vec<(String, u64)>>,
     payloads: Payloads,
     carried: Payloads,
@@ -51,7 +51,7 @@ impl QueueInTheMaking {
         }
         let id = format::intern(txn, queue)?;
         let record = QueueRecord { head: first - 1, first: *first, bytes: 0 };
-        // So that a second one is noticed.
+        // A second line of this queue is then refused.
         put(txn, QUEUES, id, &record.seal(id))?;
         Ok(Self {
             address: queue.clone(),
@@ -69,13 +69,13 @@ impl QueueInTheMaking {
     pub(crate) fn take(&mut self, txn: &WriteTransaction, job: &JobLine<'_>) -> Result<(), Stop> {
         let Self { address, next, head, .. } = self;
         if *job.queue != *address {
-            return wrong(format!("a job of `{}` stands among those of `{address}`", job.queue));
+            return wrong(format!("a job of `{}` is among those of `{address}`", job.queue));
         }
         if job.index != *next || *next > *head {
             return wrong(if *next > *head {
-                format!("queue `{address}` should end at {head}, and job {} follows", job.index)
+                format!("queue `{address}` must end at {head}, but job {} follows", job.index)
             } else {
-                format!("queue `{address}`: job {next} should follow, and job {} does", job.index)
+                format!("queue `{address}`: job {next} must follow, but job {} does", job.index)
             });
         }
         let commit = CommitRecord { number: job.transaction, time: Timestamp(job.time) };
@@ -103,7 +103,7 @@ impl QueueInTheMaking {
 
     /// Writes the jobs of one commit.
     fn write(&mut self, txn: &WriteTransaction) -> Result<(), Cause> {
-        // Those of the same step go on after it.
+        // Jobs of the same step may follow it.
         let step = self.run.step.clone();
         self.end_run();
         self.run.step = step;
@@ -118,7 +118,7 @@ impl QueueInTheMaking {
         let Self { address, next, head, .. } = &self;
         if *next != *head + 1 {
             let last = next - 1;
-            return wrong(format!("queue `{address}` should end at {head}, and ended before this at {last}"));
+            return wrong(format!("queue `{address}` must end at {head}, but ended at {last}"));
         }
         self.write(txn)?;
         txn.open_table(QUEUES)?.insert(self.id, &*self.record.seal(self.id))?;
