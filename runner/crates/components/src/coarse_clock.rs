@@ -1,28 +1,28 @@
-//! A clock that costs next to nothing to read.
+//! `CoarseClock`: a clock that costs a few nanoseconds per read.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A batch ends early when it has run for so long. The dispatcher makes batches for a quarter of it.
+/// Maximum running time of a batch, which then ends early. The dispatcher sizes batches for a quarter of it.
 pub const BATCH_TIME: Duration = Duration::from_millis(200);
-/// The same, when what it has given comes to so many bytes.
+/// Maximum bytes of a batch's outputs, which then ends early.
 pub const BATCH_BYTES: usize = 8 << 20;
 
-/// Nanoseconds since some moment, the same for both kinds.
+/// Nanoseconds since a fixed moment, the same for both kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoarseClock {
-    /// Moves every few milliseconds; reading it takes some nanoseconds.
+    /// Advances every few milliseconds; a read takes about 5 ns.
     Coarse,
-    /// Exact; reading it takes some dozens.
+    /// Exact; a read takes tens of nanoseconds.
     Exact,
 }
 
-/// From here on a few milliseconds more or less do not matter.
+/// From this duration on, an error of a few milliseconds does not matter.
 const COARSE_FROM: Duration = Duration::from_millis(100);
 
 impl CoarseClock {
-    /// What is good enough to hold `timeout` against.
+    /// The cheapest clock that is exact enough for `timeout`.
     #[must_use]
     pub fn fit_for(timeout: Option<Duration>) -> Self {
         match timeout {
@@ -31,7 +31,7 @@ impl CoarseClock {
         }
     }
 
-    /// Nanoseconds since that moment.
+    /// Nanoseconds since the fixed moment.
     #[must_use]
     pub fn now(self) -> u64 {
         #[cfg(target_os = "linux")]
@@ -40,7 +40,7 @@ impl CoarseClock {
         let coarse = ClockId::Monotonic;
         let clock = if self == Self::Coarse { coarse } else { ClockId::Monotonic };
         let time = clock_gettime(clock);
-        // Neither is ever negative: the clock begins when the machine does.
+        // Neither is ever negative: the clock starts when the machine does.
         let (seconds, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
         seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
     }

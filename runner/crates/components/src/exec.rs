@@ -1,8 +1,8 @@
-//! Commands: one for each job, which it is given on standard input.
+//! `ExecStep`: runs a command for each job, which the command reads from standard input.
 //!
-//! What a command prints on standard output, a JSON value a line, is what it gives. An exit code other
-//! than 0 is a failed attempt, and the end of what it said on standard error is the reason. A command runs
-//! in a process group of its own; where it takes too long or says too much, all of that is killed.
+//! The outputs of a job are the JSON values that the command prints on standard output, one per line. An exit
+//! code other than 0 is a failed attempt; its reason is the end of standard error. A command runs in a process
+//! group of its own. If it exceeds its time or output limit, the whole group is killed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,22 +20,22 @@ use tidegate_model::log_target;
 use tidegate_model::template::Template;
 use tidegate_model::{DeliveryHash, TokenKey, format_duration, format_size};
 
-/// How much of what a command says on standard error a message shows, letters.
+/// Characters of a command's standard error that a message shows.
 const SHOWN: usize = 1000;
 
-/// What a command is made from; borrowed from the configuration.
+/// The settings of a command; borrowed from the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecSpec<'a> {
     pub pipeline: &'a str,
     pub step: &'a str,
     pub command: &'a ExecCommand,
-    /// Of the whole attempt, where the command has none of its own.
+    /// The timeout of the whole attempt, unless the command has its own.
     pub timeout: Option<Duration>,
-    /// Bytes that the outputs of a job may come to.
+    /// Maximum bytes of the outputs of a job.
     pub memory: u64,
-    /// What the tokens of jobs are made with.
+    /// The key that signs the tokens of jobs.
     pub token_key: &'a TokenKey,
-    /// What it is killed by, once nobody wants to know any more what it prints.
+    /// Kills the command when its outputs are no longer needed.
     pub running_commands: &'a Arc<RunningCommands>,
 }
 
@@ -50,7 +50,7 @@ pub struct ExecStep {
     token_key: TokenKey,
     running_commands: Arc<RunningCommands>,
     scrub: Redactor,
-    /// The command as messages name it.
+    /// The name of the command in messages.
     named: String,
 }
 
@@ -60,7 +60,7 @@ impl ExecStep {
         let mut command = spec.command.clone();
         let named = command.program.file_name().unwrap_or(command.program.as_os_str());
         let named = format!("the command `{}`", named.to_string_lossy());
-        // It runs in another folder, from where a relative path leads elsewhere.
+        // The command runs in another folder, so a relative path would be wrong.
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         if command.program.components().count() > 1 {
             command.program = absolute(command.program);
@@ -81,11 +81,11 @@ impl ExecStep {
         }
     }
 
-    /// Runs the command for `job`, which is the given piece of what the job came to, from 1; and gives
-    /// what it prints to `outputs`.
+    /// Runs the command for `job`, the piece with this number (from 1), and adds the printed values to
+    /// `outputs`.
     ///
     /// # Errors
-    /// What went wrong.
+    /// The failure of the attempt.
     pub fn process(&mut self, job: &Job<'_>, piece: u32, outputs: &mut Outputs) -> Result<(), Failure> {
         let mut command = self.prepared(job, piece)?;
         let limits = ChildLimits {
@@ -99,14 +99,14 @@ impl ExecStep {
         let ended = running.finish(job.payload, limits);
         let printed = running.into_printed();
         let ended = ended
-            .map_err(|error| self.failure(FailureKind::Failed, &format!("cannot be followed: {error}")))?;
+            .map_err(|error| self.failure(FailureKind::Failed, &format!("cannot be monitored: {error}")))?;
         if let Some(failure) = self.failed(ended, &printed) {
             return Err(failure);
         }
         self.note(&printed, job.index);
         for (number, line) in (1..).zip(printed.out.split(|byte| *byte == b'\n')) {
             if !line.iter().all(u8::is_ascii_whitespace) {
-                let whose = format!("line {number} of what {} printed", self.named);
+                let whose = format!("line {number} of the output of {}", self.named);
                 outputs_from_json(line, outputs, &whose)?;
             }
         }
@@ -138,10 +138,10 @@ impl ExecStep {
         Ok(command)
     }
 
-    /// No program can be given a text with the character 0 in it.
+    /// A program cannot receive a text with the character 0.
     fn sound(&self, text: String, what: &str) -> Result<String, Failure> {
         if text.contains('\0') {
-            let why = format!("cannot be given {what} with the character 0 in it");
+            let why = format!("cannot receive {what} with the character 0");
             return Err(self.failure(FailureKind::Payload, &why));
         }
         Ok(text)
@@ -160,13 +160,13 @@ impl ExecStep {
             }
             Ended::Late => {
                 let timeout = format_duration(self.timeout.unwrap_or_default());
-                let why = format!("ran for longer than its `timeout` of {timeout} and was killed{after}");
+                let why = format!("exceeded its `timeout` of {timeout} and was killed{after}");
                 (FailureKind::Failed, Some(Cause::Timeout), why)
             }
             Ended::GivenUp => (FailureKind::Failed, None, format!("was killed, since the run ends{after}")),
             Ended::Large => {
                 let most = format_size(self.memory);
-                let why = format!("printed more than `limits.memory` of {most} and was killed{after}");
+                let why = format!("exceeded `limits.memory` ({most}) with its output and was killed{after}");
                 (FailureKind::Limit, None, why)
             }
         };
@@ -175,7 +175,7 @@ impl ExecStep {
         Some(failure)
     }
 
-    /// The end of what it said on standard error.
+    /// The end of its standard error.
     fn said(&self, printed: &Printed) -> String {
         let said = self.scrub.clean(&String::from_utf8_lossy(&printed.said));
         let said = said.trim();
@@ -184,7 +184,7 @@ impl ExecStep {
         if start == 0 && !printed.said_more { said.to_owned() } else { format!("…{}", &said[start..]) }
     }
 
-    /// What a command says that succeeds is worth a look only to those who look for it.
+    /// The standard error of a successful command is logged at debug level.
     fn note(&self, printed: &Printed, index: u64) {
         let said = self.said(printed);
         if !said.is_empty() {

@@ -1,8 +1,8 @@
-//! Requests to HTTP services: one for each job, made from it.
+//! `HttpStep`: sends one request to an HTTP service for each job.
 //!
-//! Whether an attempt can succeed later decides what kind of failure it is: no connection, no answer in
-//! time, 429 and 5xx may be tried again, every other refusal may not. No redirect is followed. Each
-//! instance has its own connections, and nothing is shared between instances.
+//! The class of a failure depends on whether a retry can succeed: connection errors, timeouts, 429 and 5xx
+//! can be retried, other refusals cannot. Redirects are not followed. Each instance has its own connections,
+//! and instances share nothing.
 
 pub(crate) mod response;
 pub(crate) mod retry_after;
@@ -24,26 +24,26 @@ use tidegate_model::{TokenKey, format_duration, format_size};
 
 const KEY: &str = "idempotency-key";
 const AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
-/// An idle connection is not trusted for longer: services close theirs without a word.
+/// Idle connections are closed after this time, since services close theirs without notice.
 const IDLE_MAX: Duration = Duration::from_secs(15);
-/// Read at a time; there is a buffer of it for each connection.
+/// Bytes of the read buffer of each connection.
 const BUFFER: usize = 16 << 10;
 
-/// What a request is made from; borrowed from the configuration.
+/// The settings of a request; borrowed from the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpSpec<'a> {
     pub pipeline: &'a str,
     pub step: &'a str,
     pub request: &'a HttpRequest,
-    /// Of the whole attempt, where the request has none of its own.
+    /// The timeout of the whole attempt, unless the request has its own.
     pub timeout: Option<Duration>,
-    /// Bytes that an answer may come to, where the request does not say.
+    /// Maximum bytes of an answer, unless the request has a limit.
     pub memory: u64,
-    /// What the tokens of jobs are made with.
+    /// The key that signs the tokens of jobs.
     pub token_key: &'a TokenKey,
 }
 
-/// Makes requests. Lives on one thread.
+/// Sends requests. Lives on one thread.
 #[derive(Debug)]
 pub struct HttpStep {
     request: HttpRequest,
@@ -75,11 +75,10 @@ impl HttpStep {
         }
     }
 
-    /// Makes the request for `job`, which is the given piece of what the job came to, from 1; and gives
-    /// what is answered to `outputs`.
+    /// Sends the request for `job`, the piece with this number (from 1), and adds the answer to `outputs`.
     ///
     /// # Errors
-    /// What went wrong, and whether another attempt can help.
+    /// The failure, with its class.
     pub fn process(&mut self, job: &Job<'_>, piece: u32, outputs: &mut Outputs) -> Result<(), Failure> {
         let answer = self.ask(job, piece, self.response_max)?;
         let body = answer.json().map_err(|why| self.failure(FailureKind::Output, &why, (job, piece)))?;
@@ -89,10 +88,10 @@ impl HttpStep {
         }
     }
 
-    /// As [`Self::process`], for when nobody wants the answer.
+    /// As [`Self::process`], without the answer.
     ///
     /// # Errors
-    /// What went wrong, and whether another attempt can help.
+    /// The failure, with its class.
     pub fn send(&mut self, job: &Job<'_>, piece: u32) -> Result<(), Failure> {
         self.ask(job, piece, u64::MAX).map(drop)
     }
@@ -123,13 +122,13 @@ impl HttpStep {
         let url = filling.text(&self.request.url, Encoding::Url).map_err(of("url"))?;
         let path = url.split('?').next().unwrap_or_default();
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
-            let message = "the request cannot be made: a part of the path of `url` came to `.` or `..`, which would \
+            let message = "the request cannot be made: a part of the path of `url` is `.` or `..`, which would \
                            change the path";
             return Err(self.failure(FailureKind::Payload, message, (job, piece)));
         }
         let uri = Uri::try_from(url).map_err(|error| {
-            // A job may have more text than a URL can hold.
-            let message = format!("the request cannot be made: `url` came to no URL: {error}");
+            // A job's text may exceed the limit of a URL.
+            let message = format!("the request cannot be made: the filled `url` is not a URL: {error}");
             self.failure(FailureKind::Payload, &message, (job, piece))
         })?;
         let mut request = Request::builder().method(self.request.method.as_str()).uri(uri);
@@ -152,7 +151,7 @@ impl HttpStep {
             let value = HeaderValue::from_bytes(text.as_bytes());
             let (Ok(header), Ok(value)) = (name_for, value) else {
                 let message = format!(
-                    "the request cannot be made: what the header `{name}` came to cannot stand in a header"
+                    "the request cannot be made: the value of the header `{name}` is not allowed in a header"
                 );
                 return Err(self.failure(FailureKind::Payload, &message, (job, piece)));
             };
@@ -164,7 +163,7 @@ impl HttpStep {
         request.body(body).map_err(failed)
     }
 
-    /// Why there was no answer, or not all of it.
+    /// The failure of a request without a complete answer.
     #[cold]
     fn unanswered(&self, error: &ureq::Error, asked: (&Job<'_>, u32)) -> Failure {
         use ureq::Error as E;
@@ -181,17 +180,17 @@ impl HttpStep {
             E::BodyExceedsLimit(_) | E::LargeResponseHeader(..) => {
                 (FailureKind::Limit, None, response::too_large(self.response_max))
             }
-            E::HostNotFound => (FailureKind::Failed, Some(Cause::Connection), "there is no such host".into()),
+            E::HostNotFound => (FailureKind::Failed, Some(Cause::Connection), "the host is unknown".into()),
             E::Protocol(error) if is_of_request(&error.to_string()) => {
                 let most = format_size(BUFFER as u64);
                 let why = format!(
                     "the request cannot be made: its URL and headers exceed {most}, or `authorization` or `host` \
-                     came to what is no ASCII"
+                     is not ASCII"
                 );
                 (FailureKind::Payload, None, why)
             }
             E::Protocol(error) => {
-                (FailureKind::Failed, Some(Cause::Connection), format!("the answer is no HTTP: {error}"))
+                (FailureKind::Failed, Some(Cause::Connection), format!("the answer is not HTTP: {error}"))
             }
             E::BadUri(_) | E::Http(_) => (FailureKind::Payload, None, "the request cannot be made".into()),
             E::Io(error) => {
@@ -204,18 +203,18 @@ impl HttpStep {
         failure
     }
 
-    /// What came back is no record of TLS. The library has no other word for that.
+    /// The answer is no TLS record. The library has no other error for it.
     fn spoke_tls_to_plain_http(&self, error: &ureq::Error) -> bool {
         let is_tls = matches!(self.request.url.parts(), [Part::Text(text), ..] if text.starts_with("https:"));
         is_tls && error.to_string().contains("InvalidContentType")
     }
 
-    /// What went wrong, then the request: the one is news, the other is not.
+    /// The failure first, then the request: the failure is new, the request is known.
     fn failure(&self, kind: FailureKind, why: &str, asked: (&Job<'_>, u32)) -> Failure {
         Failure::new(kind, format!("{} ({})", self.scrub.clean(why), self.named(asked)))
     }
 
-    /// The request as messages name it.
+    /// The name of the request in messages.
     fn named(&self, (job, piece): (&Job<'_>, u32)) -> String {
         let key = key(job, piece);
         let Self { pipeline, step, token_key, .. } = self;
@@ -224,13 +223,13 @@ impl HttpStep {
     }
 }
 
-/// The library names no kinds of these. Nothing was sent then.
+/// The library has no kinds of these errors. The request was not sent.
 fn is_of_request(error: &str) -> bool {
     error == "output too small to write output" || error.ends_with("header is not a string")
 }
 
 fn agent(timeout: Option<Duration>) -> Agent {
-    // The roots that the system trusts are those that its keeper looks after.
+    // The roots that the system trusts are those that its administrator maintains.
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     let config = Agent::config_builder()
         .tls_config(tls)

@@ -1,4 +1,4 @@
-//! What touches the outside: scripts, plugins, commands, HTTP services, sources and sinks.
+//! `tidegate-components`: scripts, plugins, commands, HTTP services, sources and sinks.
 
 mod coarse_clock;
 pub mod exec;

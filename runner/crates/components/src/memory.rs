@@ -1,29 +1,29 @@
-//! Memory of a thread: the allocator of the process counts it, so that an attempt of a script ends before the
-//! process is in danger.
+//! `Budget`: counts the memory of a thread in the allocator of the process. An attempt of a script thus fails
+//! before the process is in danger.
 //!
 //! The library declares the allocator, so that each program that links it has it: the binary, its benches and
 //! its tests.
 //!
-//! The count costs one addition in thread-local memory for each allocation. A thread that frees the memory of
-//! another one is credited with it, which matters to no attempt: all of an attempt happens on one thread.
+//! The count costs one addition in thread-local memory per allocation. A thread that frees the memory of
+//! another one is credited with it. No attempt is affected, since an attempt runs on one thread.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 
 use mimalloc::MiMalloc;
 
-/// More than a thread can hold.
+/// More than a thread can allocate.
 const UNLIMITED: i64 = i64::MAX / 2;
 
 thread_local! {
-    /// The bytes that this thread may still take. Plain memory without a destructor, so that the allocator
-    /// can use it at any time in a thread's life.
+    /// The bytes that this thread may still allocate. Plain memory without a destructor, so that the
+    /// allocator can use it at any time in a thread's life.
     static LEFT: Cell<i64> = const { Cell::new(UNLIMITED) };
 }
 
 #[cfg(test)]
 thread_local! {
-    /// The least that there was left.
+    /// The minimum of [`LEFT`].
     static LEAST: Cell<i64> = const { Cell::new(UNLIMITED) };
 }
 
@@ -45,15 +45,15 @@ fn give_back(bytes: usize) {
 
 #[expect(
     unsafe_code,
-    reason = "an allocator cannot be written otherwise; each function hands on what it is given"
+    reason = "an allocator cannot be written otherwise; each function passes its arguments on"
 )]
-// SAFETY: Every call goes on to mimalloc unchanged, which keeps the promises of an allocator. What is added
-// neither allocates, nor panics, nor touches the memory in question.
+// SAFETY: Every call is passed to mimalloc unchanged, which fulfils the contract of an allocator. The added
+// code neither allocates, nor panics, nor accesses the memory in question.
 unsafe impl GlobalAlloc for Counting {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         take(layout.size());
-        // SAFETY: The caller's promises are those that mimalloc asks for.
+        // SAFETY: The caller fulfils the contract, which is that of mimalloc.
         unsafe { MiMalloc.alloc(layout) }
     }
 
@@ -80,13 +80,13 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The bytes that this thread may still take: less than 0 once it holds more than its budget.
+/// The bytes that this thread may still allocate: negative once it exceeds its budget.
 #[inline]
 pub(crate) fn left() -> i64 {
     LEFT.get()
 }
 
-/// The least that there was left at any time while `work` ran, for tests.
+/// The minimum of the bytes left while `work` ran, for tests.
 #[cfg(test)]
 pub(crate) fn least_left(work: impl FnOnce()) -> i64 {
     LEAST.set(UNLIMITED);
@@ -94,7 +94,7 @@ pub(crate) fn least_left(work: impl FnOnce()) -> i64 {
     LEAST.get()
 }
 
-/// What `work` takes is on no budget.
+/// The allocations of `work` are on no budget.
 pub(crate) fn uncounted<T>(work: impl FnOnce() -> T) -> T {
     let before = LEFT.get();
     let made = work();
@@ -102,8 +102,8 @@ pub(crate) fn uncounted<T>(work: impl FnOnce() -> T) -> T {
     made
 }
 
-/// The bytes that this thread may take until this is dropped. Budgets nest: an inner one has its own bytes, and
-/// what is kept of them is charged to the outer one.
+/// The bytes that this thread may allocate until this is dropped. Budgets nest: an inner one has its own
+/// bytes, and the bytes that remain allocated are charged to the outer one.
 #[derive(Debug)]
 pub(crate) struct Budget {
     bytes: i64,
@@ -140,7 +140,7 @@ mod tests {
         let more = vec![0_u8; 700];
         assert!(left() < -300, "{}", left());
         drop((text, more));
-        // But for what the thread has left behind.
+        // Except for allocations of the thread itself.
         assert!(left() > 500, "{}", left());
         drop(budget);
         assert!(left() > UNLIMITED / 2);

@@ -1,4 +1,4 @@
-//! From JSON that came from outside to the outputs of a step.
+//! Outputs from JSON: turns the JSON of an external system into the outputs of a step.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,34 +10,34 @@ use tidegate_plugin::{Failure, FailureKind, Outputs, Payloads};
 use crate::script::values::json;
 use tidegate_model::suggest::{listed, nearest};
 
-/// Gives `value`, which is JSON, to the one output of the step; or, where it has several, what stands at
-/// their names in the map that it has to be: one output, one an element of a list, none for `null`.
-/// `whose` it is, messages say.
+/// Adds `value`, which must be JSON, to the only output of the step. For several outputs it must be a map
+/// from their names: each value is one output, a list of outputs, or `null` for none. `whose` is the subject
+/// of messages.
 pub fn outputs_from_json(value: &[u8], outputs: &mut Outputs, whose: &str) -> Result<(), Failure> {
     if outputs.bindings() == 0 {
         return Ok(());
     }
     let wrong = |why: String| Failure::new(FailureKind::Output, format!("{whose} {why}"));
-    json::check(value).map_err(|error| wrong(format!("is no JSON: {error}")))?;
+    json::check(value).map_err(|error| wrong(format!("is not JSON: {error}")))?;
     if let Some(payloads) = outputs.position("").and_then(|place| outputs.get_mut(place)) {
         push(value, payloads);
         return Ok(());
     }
     if value.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
         let names = listed(outputs.names(), "and");
-        return Err(wrong(format!("should be a map, since the step has the outputs {names}")));
+        return Err(wrong(format!("must be a map, since the step has the outputs {names}")));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(value);
     let entries =
-        Entries.deserialize(&mut deserializer).map_err(|error| wrong(format!("is no JSON: {error}")))?;
+        Entries.deserialize(&mut deserializer).map_err(|error| wrong(format!("is not JSON: {error}")))?;
     for (name, value) in entries {
         let Some(place) = outputs.position(&name) else {
             let hint = nearest(&name, outputs.names()).map(|near| format!("; did you mean `{near}`?"));
             let hint = hint.unwrap_or_default();
-            return Err(wrong(format!("has `{name}`, and the step has no output of this name{hint}")));
+            return Err(wrong(format!("has the unknown output `{name}`{hint}")));
         };
         if let Some(payloads) = outputs.get_mut(place) {
-            spread(value, payloads).map_err(|error| wrong(format!("is no JSON: {error}")))?;
+            spread(value, payloads).map_err(|error| wrong(format!("is not JSON: {error}")))?;
         }
     }
     Ok(())
@@ -57,7 +57,7 @@ fn spread(value: &RawValue, payloads: &mut Payloads) -> serde_json::Result<()> {
     Ok(())
 }
 
-/// Outputs stand on one line: a raw end of line stands only between values, where a blank will do.
+/// An output is one line: a raw line end occurs only between values, so a blank replaces it.
 fn push(value: &[u8], payloads: &mut Payloads) {
     payloads.push(value);
     let last = payloads.len() - 1;
@@ -98,8 +98,7 @@ mod tests {
 
     fn given(value: &str, names: &[&str]) -> Result<Vec<Vec<String>>, String> {
         let mut outputs = Outputs::new(names.iter().copied());
-        outputs_from_json(value.as_bytes(), &mut outputs, "what it printed")
-            .map_err(|failure| failure.message)?;
+        outputs_from_json(value.as_bytes(), &mut outputs, "its output").map_err(|failure| failure.message)?;
         let texts = |payloads: Payloads| {
             payloads.iter().map(|payload| String::from_utf8(payload.to_vec()).unwrap()).collect()
         };
@@ -110,7 +109,7 @@ mod tests {
     fn one_output_takes_any_value_on_one_line() {
         for (value, output) in [("[1,\n2]", "[1, 2]"), ("null", "null"), ("{\"a\": 1}", "{\"a\": 1}")] {
             assert_eq!(given(value, &[""]), Ok(vec![vec![output.to_owned()]]));
-            // In the middle of a chain, others stand beside it.
+            // Within a chain, other processors have outputs too.
             assert_eq!(given(value, &["", "a"]), Ok(vec![vec![output.to_owned()], vec![]]));
             assert_eq!(given(value, &[]), Ok(vec![]));
         }
@@ -137,9 +136,9 @@ mod tests {
         ];
         insta::assert_debug_snapshot!(told, @r#"
         [
-            "what it printed should be a map, since the step has the outputs `kept` and `told`",
-            "what it printed has `kep`, and the step has no output of this name; did you mean `kept`?",
-            "what it printed is no JSON: the text ends in the middle of an object, at column 1",
+            "its output must be a map, since the step has the outputs `kept` and `told`",
+            "its output has the unknown output `kep`; did you mean `kept`?",
+            "its output is not JSON: the text ends in the middle of an object, at column 1",
         ]
         "#);
     }

@@ -1,3 +1,3 @@
-//! Handles, by which outside systems know pending jobs.
+//! Handles: identify pending jobs in external systems.
 
 pub(crate) use tidegate_plugin::host::fault_of_handle as fault;

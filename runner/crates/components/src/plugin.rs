@@ -1,8 +1,8 @@
-//! Native plugins as steps.
+//! Native plugins: run as steps, in this process or in one of their own.
 //!
-//! A library is found by name, read whole and looked at before the system's loader sees it, opened from
-//! a private copy, and closed after the last instance of its steps and the last thread that had one are
-//! gone.
+//! A library is found by name, read as a whole, and checked before the system's loader maps it. It is opened
+//! from a private copy. It is closed after the last instance of its steps and the last thread that had one
+//! are gone.
 //!
 //! Architecture Invariant: `unsafe` is in `library` and `isolated::child_process` alone; the boundary itself is in `tidegate-plugin`.
 
@@ -14,7 +14,7 @@ pub(crate) mod image;
 pub(crate) mod in_process;
 pub(crate) mod inside;
 pub(crate) mod isolated;
-#[expect(unsafe_code, reason = "opens libraries, whose code nobody can vouch for beforehand")]
+#[expect(unsafe_code, reason = "opens libraries, whose code cannot be verified")]
 pub(crate) mod library;
 pub(crate) mod loaded;
 pub(crate) mod setups;

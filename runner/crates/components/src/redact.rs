@@ -1,7 +1,7 @@
-//! Takes secrets out of what others say: an answer, a command or a script may repeat what it was given.
+//! `Redactor`: redacts secrets in external texts. An answer, a command or a script may repeat its input.
 //!
-//! A secret is found as it is, percent-encoded, escaped as in JSON, in base64 (both alphabets, at any place of
-//! a longer text), and where two of these were applied one after the other. The patterns are made once.
+//! A secret is found unchanged, percent-encoded, escaped as in JSON, and with two of these encodings combined.
+//! It is also found in base64 (both alphabets, at any position of a longer text). The patterns are built once.
 
 pub(crate) mod views;
 
@@ -13,29 +13,29 @@ use tidegate_plugin::Failure;
 use self::views::{View, views};
 use tidegate_model::{Secret, base64};
 
-/// Shorter texts stand everywhere, and are no secrets.
+/// Shorter texts occur everywhere, and are not treated as secrets.
 const SHORTEST: usize = 4;
-/// What stands for a secret.
+/// The replacement of a secret.
 const MASK: &str = "…";
-/// A longer text is looked at in pieces of so many bytes, since each is read in several ways.
+/// A longer text is searched in pieces of this many bytes, since each is decoded in several ways.
 const PIECE: usize = 64 << 10;
-/// So many bytes may stand for one, where a text was escaped twice (`%255Cu00XX` and the like).
+/// Maximum bytes that represent one byte in a text that was escaped twice (`%255Cu00XX` and the like).
 const ESCAPED_MAX: usize = 36;
 
 /// The secrets that must not be shown.
 #[derive(Clone, Debug, Default)]
 pub struct Redactor {
-    /// `None`: there is none.
+    /// `None`: no secrets.
     patterns: Option<Box<Patterns>>,
 }
 
 #[derive(Clone, Debug)]
 struct Patterns {
-    /// Finds any of the texts that would show a secret.
+    /// Finds any text that would reveal a secret.
     search: AhoCorasick,
-    /// By pattern: how many characters beside it show a part of the secret, before and behind.
+    /// By pattern: the number of characters before and after it that reveal a part of the secret.
     edges: Vec<(usize, usize)>,
-    /// Pieces have so many bytes in common, that no secret stands across their border alone.
+    /// Pieces overlap by this many bytes, so that every secret is within one piece.
     overlap: usize,
 }
 
@@ -59,7 +59,7 @@ impl Redactor {
             return Self::default();
         }
         let overlap = ESCAPED_MAX * texts.iter().map(String::len).max().unwrap_or(0);
-        // Only texts that come to gigabytes do not fit.
+        // Only patterns of gigabytes do not fit.
         let search = AhoCorasick::new(texts).ok();
         Self { patterns: search.map(|search| Box::new(Patterns { search, edges, overlap })) }
     }
@@ -78,7 +78,7 @@ impl Redactor {
         clean + &text[from..]
     }
 
-    /// The failure with its texts clean.
+    /// The failure with redacted texts.
     #[must_use]
     pub fn failure(&self, mut failure: Failure) -> Failure {
         if self.patterns.is_some() {
@@ -90,7 +90,7 @@ impl Redactor {
 }
 
 impl Patterns {
-    /// Where secrets stand, in order, and apart from each other.
+    /// The ranges of secrets, in order and disjoint.
     fn find(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         for start in (0..text.len()).step_by(PIECE) {
@@ -113,7 +113,7 @@ impl Patterns {
         apart
     }
 
-    /// The part of the original that a match stands for.
+    /// The part of the original that a match represents.
     fn shown(&self, view: &View<'_>, hit: Range<usize>, pattern: usize) -> Range<usize> {
         let (before, behind) = self.edges.get(pattern).copied().unwrap_or_default();
         let text = view.text();
@@ -124,13 +124,13 @@ impl Patterns {
     }
 }
 
-/// What of the secret any base64 has that holds it, for each place that it may begin at, and how many digits
-/// beside that hold a part of it.
+/// The constant part of any base64 that contains the secret, for each offset. The number is that of the digits
+/// beside it that hold a part of the secret.
 fn in_base64(secret: &str) -> impl Iterator<Item = (String, (usize, usize))> {
     (0..3).map(move |before| {
         let bytes = [&[0; 2][..before], secret.as_bytes()].concat();
         let digits = base64::encode(&bytes);
-        // A digit holds 6 bits: those that hold nothing else are the same whatever stands beside the secret.
+        // A digit holds 6 bits: digits within the secret do not depend on the bytes beside it.
         let (start, end) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
         let edges = (usize::from(before > 0), usize::from(bytes.len() % 3 > 0));
         (digits[start..end].to_owned(), edges)

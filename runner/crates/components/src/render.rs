@@ -1,7 +1,7 @@
-//! Fills a template with what a job has.
+//! `TemplateContext`: fills a template from a job.
 //!
-//! Values come out digit by digit as the job has them. A value that is not there, or that no text can
-//! stand for, is a failure that names it.
+//! Numbers keep their digits. A missing value, or one that is not a text or number, is a failure that names
+//! it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,19 +16,19 @@ use tidegate_model::suggest::nearest;
 use tidegate_model::template::{Fact, Part, Template};
 use tidegate_model::{DeliveryHash, TokenKey};
 
-/// One attempt, as templates see it.
+/// The values of one attempt for templates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TemplateContext<'a> {
     pub(crate) job: &'a Job<'a>,
-    /// What the outside knows the attempt by.
+    /// The key of the attempt in external systems.
     pub(crate) key: &'a str,
     pub(crate) pipeline: &'a str,
     pub(crate) step: &'a str,
     pub(crate) token_key: &'a TokenKey,
 }
 
-/// What the outside knows an attempt by: its hash, and a number for all but the first of several pieces
-/// that the same job came to, which are not the same to the outside.
+/// The key of an attempt in external systems: its hash, with a number for every piece of the same job except
+/// the first. External systems must distinguish the pieces.
 pub(crate) fn key(job: &Job<'_>, piece: u32) -> String {
     match piece {
         0 | 1 => format!("{:032x}", job.hash),
@@ -36,7 +36,7 @@ pub(crate) fn key(job: &Job<'_>, piece: u32) -> String {
     }
 }
 
-/// Has a failure name the option whose template could not be filled.
+/// Adds the option whose template could not be filled to a failure.
 pub(crate) fn of(option: impl fmt::Display) -> impl FnOnce(Failure) -> Failure {
     move |mut failure| {
         failure.message = format!("`{option}`: {}", failure.message);
@@ -44,16 +44,16 @@ pub(crate) fn of(option: impl fmt::Display) -> impl FnOnce(Failure) -> Failure {
     }
 }
 
-/// How values are written where they are put in.
+/// The encoding of inserted values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Plain,
-    /// Whatever could be structure is written by its number. Nothing empty stands in the path.
+    /// Percent-encodes every character with a meaning in URLs. An empty value in the path is a failure.
     Url,
 }
 
 impl TemplateContext<'_> {
-    /// The text that `template` comes to.
+    /// The text of the filled `template`.
     pub(crate) fn text(self, template: &Template, encoding: Encoding) -> Result<String, Failure> {
         let mut text = String::new();
         let mut in_query = false;
@@ -77,7 +77,7 @@ impl TemplateContext<'_> {
                 continue;
             }
             if value.is_empty() && !in_query {
-                let message = format!("`{}` is empty, and cannot stand in the path", named(part));
+                let message = format!("`{}` is empty, but a part of the path must not be", named(part));
                 return Err(Failure::new(FailureKind::Payload, message));
             }
             encode(&value, &mut text);
@@ -85,8 +85,7 @@ impl TemplateContext<'_> {
         Ok(text)
     }
 
-    /// The URL that `template` comes to, for people: with `…` for what is secret, and as it is written where the
-    /// job lacks something.
+    /// The URL for display: with `…` for secrets, and unfilled if the job lacks a value.
     pub(crate) fn shown(self, template: &Template) -> String {
         let mut text = String::new();
         for part in template.parts() {
@@ -110,7 +109,7 @@ impl TemplateContext<'_> {
         text
     }
 
-    /// Appends the JSON that `shape` comes to.
+    /// Appends the JSON of the filled `shape`.
     pub(crate) fn json(self, shape: &Shape, to: &mut Vec<u8>) -> Result<(), Failure> {
         match shape {
             Shape::Fixed(json) => to.extend_from_slice(json.as_bytes()),
@@ -155,7 +154,7 @@ impl TemplateContext<'_> {
         .into()
     }
 
-    /// A value that a text can stand for.
+    /// A value that can be inserted in a text.
     fn scalar(&self, path: &[String]) -> Result<Cow<'_, str>, Failure> {
         let raw = self.value(path)?.get();
         let what = match raw.as_bytes().first() {
@@ -168,7 +167,7 @@ impl TemplateContext<'_> {
             Some(b'n') => "null",
             _ => return Ok(raw.into()),
         };
-        let message = format!("the job's `{}` is {what}, where a text or a number is needed", path.join("."));
+        let message = format!("the job's `{}` is {what}, but must be a text or a number", path.join("."));
         Err(Failure::new(FailureKind::Payload, message))
     }
 
@@ -178,7 +177,7 @@ impl TemplateContext<'_> {
         found.ok_or_else(|| Failure::new(FailureKind::Payload, self.lacks(path)))
     }
 
-    /// That nothing stands at the path, with the name that was meant where one is near.
+    /// The message for a missing value, with the nearest name.
     fn lacks(&self, path: &[String]) -> String {
         let message = format!("the job has no `{}`", path.join("."));
         let known = |depth: usize| Some((depth, self.keys(path.get(..depth)?)?));
@@ -193,7 +192,7 @@ impl TemplateContext<'_> {
         }
     }
 
-    /// The keys of the object that stands at the path.
+    /// The keys of the object at the path.
     fn keys(&self, path: &[String]) -> Option<Vec<String>> {
         let mut deserializer = serde_json::Deserializer::from_slice(self.job.payload);
         let object = FieldSeek(path).deserialize(&mut deserializer).ok()??;
@@ -214,7 +213,7 @@ fn named(part: &Part) -> String {
     }
 }
 
-/// Leaves only what RFC 3986 calls unreserved.
+/// Percent-encodes all characters except those that RFC 3986 calls unreserved.
 fn encode(value: &str, to: &mut String) {
     for byte in value.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -233,7 +232,7 @@ fn write_text(text: &str, to: &mut Vec<u8>) {
     let _ = serde_json::to_writer(to, text);
 }
 
-/// Looks for the value at the end of a path, and makes nothing of the rest.
+/// Finds the value at the end of a path, and skips the rest.
 struct FieldSeek<'p>(&'p [String]);
 
 impl<'de> DeserializeSeed<'de> for FieldSeek<'_> {
@@ -257,7 +256,7 @@ impl<'de> Visitor<'de> for FieldSeek<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
         let Some((wanted, rest)) = self.0.split_first() else { return Ok(None) };
         let mut found = None;
-        // Of a key that is given twice the last one counts.
+        // The last value of a repeated key counts.
         while let Some(key) = entries.next_key::<Cow<'de, str>>()? {
             if key == wanted.as_str() {
                 found = entries.next_value_seed(FieldSeek(rest))?;

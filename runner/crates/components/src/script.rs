@@ -1,8 +1,8 @@
-//! Rhai scripts as steps.
+//! Scripts: run Rhai code as steps, filters, gates and monitors.
 //!
-//! A script is pure: it sees a job and its context (`ctx`), and nothing else of the world. Each worker
-//! thread has its own engines and its own compiled copies, so nothing is shared with other threads or locked
-//! while jobs run. The engines of a thread share their functions.
+//! A script is pure: it has access to a job and its context (`ctx`), and to nothing else. Each worker thread
+//! has its own engines and its own compiled copies, so nothing is shared with other threads or locked while
+//! jobs run. The engines of a thread share their functions.
 //!
 //! Architecture Invariant: no type of Rhai crosses a thread.
 

@@ -1,14 +1,14 @@
-//! Where jobs leave: files and standard output.
+//! `SinkWriter`: the destination of jobs, a file or standard output.
 //!
-//! The order of a commit, for every sink alike:
+//! Every sink is committed in this order:
 //! 1. [`SinkWriter::needs_opening`]: if it answers a position, that is committed first, and then
 //!    [`SinkWriter::committed`].
 //! 2. [`SinkWriter::write`], as often as needed.
 //! 3. [`SinkWriter::sync`]: the position it answers is committed with the deliveries, and then
 //!    [`SinkWriter::committed`].
 //!
-//! If a write, a sync or the commit fails, [`SinkWriter::roll_back`] makes the sink as it was at the last
-//! commit, so that the same payloads can be written again. A clean stop commits
+//! If a write, a sync or the commit fails, [`SinkWriter::roll_back`] restores the sink of the last commit. The same
+//! payloads can then be written again. A clean stop commits
 //! [`SinkWriter::closing`], if it answers a position.
 
 pub(crate) mod error;
@@ -26,24 +26,24 @@ pub use stdout::StdoutWriter;
 use tidegate_config::SinkKind;
 use tidegate_model::{Address, SinkPosition};
 
-/// Where jobs leave.
+/// A destination of jobs.
 #[derive(Debug)]
 pub enum SinkWriter {
     /// Exactly once, by a position that is part of the commit.
     File(FileSinkWriter),
-    /// At least once: what a terminal or a pipe has taken cannot be taken back.
+    /// At least once: output on a terminal or a pipe cannot be undone.
     Stdout(StdoutWriter),
     Null,
 }
 
 impl SinkWriter {
-    /// `committed`: what the store holds for this sink, `None` on first use. Bytes past it that a
-    /// runner left when it died are cut off here. A file that is not there is made when the first
-    /// payload comes, so that a run with nothing to do changes nothing.
+    /// `committed`: the position in the store, `None` on first use. Bytes after it that a dead runner left
+    /// are cut off here. A missing file is created with the first payload, so that a run without jobs changes
+    /// nothing.
     ///
     /// # Errors
-    /// The file is not as it was left (unless `on_mismatch = "append"`), is in use, or cannot be
-    /// opened, but for too many open files: it is opened with the first write then.
+    /// The file is not as it was left (unless `on_mismatch = "append"`), is in use, or cannot be opened. If too
+    /// many files are open, it is opened with the first write instead.
     pub fn open(
         address: &Address,
         kind: &SinkKind,
@@ -52,16 +52,16 @@ impl SinkWriter {
         Ok(match kind {
             SinkKind::File(spec) => Self::File(FileSinkWriter::open(address, spec, committed)?),
             SinkKind::Stdout(format) => Self::Stdout(StdoutWriter::of_process(*format)),
-            // What goes there has been sent when a delivery is written.
+            // Its jobs are sent when a delivery is written.
             SinkKind::Http(_) | SinkKind::Null => Self::Null,
         })
     }
 
-    /// To be asked before every write: a position that must be committed first, or `None`.
+    /// To be called before every write: a position that must be committed first, or `None`.
     ///
     /// # Errors
-    /// The file was changed or taken away (unless `on_mismatch = "append"`), or cannot be made; because of too many
-    /// open files for now alone ([`SinkError::is_short_of_files`]).
+    /// The file was changed or removed (unless `on_mismatch = "append"`), or cannot be created. The error is
+    /// temporary if too many files are open ([`SinkError::is_short_of_files`]).
     pub fn needs_opening(&mut self) -> Result<Option<SinkPosition>, SinkError> {
         match self {
             Self::File(file) => file.needs_opening(),
@@ -72,7 +72,7 @@ impl SinkWriter {
     /// Writes each payload as a line; one write for all.
     ///
     /// # Errors
-    /// There is no room ([`SinkError::is_full`]), or the write failed otherwise.
+    /// The disk is full ([`SinkError::is_full`]), or the write failed otherwise.
     pub fn write(&mut self, payloads: &Payloads) -> Result<(), SinkError> {
         match self {
             Self::File(file) => file.write(payloads),
@@ -81,11 +81,11 @@ impl SinkWriter {
         }
     }
 
-    /// Makes durable what was written. The position belongs into the same commit as the deliveries
-    /// that it stands for; `None` where there is nothing to commit.
+    /// Makes the written data durable. The position belongs to the same commit as the deliveries; `None` if
+    /// no position changes.
     ///
     /// # Errors
-    /// The outside did not take it.
+    /// The destination did not accept the data.
     pub fn sync(&mut self) -> Result<Option<SinkPosition>, SinkError> {
         match self {
             Self::File(file) => file.sync(),
@@ -102,10 +102,10 @@ impl SinkWriter {
         }
     }
 
-    /// Undoes what was written since the last commit, as far as the outside allows.
+    /// Undoes all writes since the last commit, as far as the destination allows.
     ///
     /// # Errors
-    /// The file cannot be cut back.
+    /// The file cannot be truncated.
     pub fn roll_back(&mut self) -> Result<(), SinkError> {
         match self {
             Self::File(file) => file.roll_back(),
@@ -117,8 +117,8 @@ impl SinkWriter {
         }
     }
 
-    /// The position to commit at a clean stop, when everything written is committed; `None` where
-    /// nothing changes.
+    /// The position to commit at a clean stop, when everything written is committed; `None` if it does not
+    /// change.
     #[must_use]
     pub fn closing(&self) -> Option<SinkPosition> {
         match self {

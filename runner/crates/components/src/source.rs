@@ -1,12 +1,12 @@
-//! File sources: indexed logs that are read where they are, and never copied.
+//! `SourceLog`: a file source, an indexed log that is read in place and never copied.
 //!
-//! A source is a list of [`Segment`]s (a file, or one life of a followed file). Several readers may
-//! read one source at their own pace, and agree about which index is which line: the first one to
-//! find the end of a segment and the next file adds a segment, and the others follow it.
+//! A source is a list of [`SourceOffset`]s (a file, or one version of a followed file). Several readers may read
+//! one source at their own pace, and agree on the index of each line. The first reader that finds the end of
+//! a segment and the next file adds a segment, and the others use it.
 //!
-//! Architecture invariant: what an index means is fixed no later than the commit of the first
-//! delivery that depends on it, since each batch carries the segments it stands on. What a file
-//! loses afterwards (cut off, overwritten) turns into faults, never into other jobs.
+//! Architecture invariant: the meaning of an index is fixed at the latest by the commit of the first delivery
+//! that depends on it. Each batch carries its segments. Content that a file loses afterwards
+//! (truncated, overwritten) turns into faults, never into other jobs.
 
 pub(crate) mod batch_builder;
 pub(crate) mod byte_window;
@@ -31,16 +31,16 @@ use segments::Segments;
 use tidegate_config::FileSource;
 use tidegate_model::{Address, Batch, Segment, SourceOffset};
 
-/// A file source; a cheap handle over what its readers share.
+/// A file source; a cheap handle of the state that its readers share.
 #[derive(Clone, Debug)]
 pub struct SourceLog {
     shared: Arc<Shared>,
 }
 
-/// Where a source ends, and what the store must know for every index up to there to keep its meaning.
+/// The end of a source, and the records that the store needs for every index up to it.
 #[derive(Debug)]
 pub struct SourceEnd {
-    /// The index of the last job; 0 where there is none.
+    /// The index of the last job; 0 if none exists.
     pub last: u64,
     /// The place of the job after it.
     pub mark: Option<SourceOffset>,
@@ -55,20 +55,20 @@ pub(crate) struct Shared {
 }
 
 impl SourceLog {
-    /// `segments`: what the store knows of the source, in order.
+    /// `segments`: the segments of the source in the store, in order.
     ///
     /// # Errors
-    /// The files are missing (unless followed), or cannot be listed; that too many files are open is none.
+    /// The files are missing (unless followed), or cannot be listed; a lack of file handles is no error.
     pub fn open(
         address: &Address,
         spec: &FileSource,
         mut segments: Vec<Segment>,
     ) -> Result<Self, SourceError> {
         let mut spec = spec.clone();
-        // The store remembers paths, and the next run may start in another folder.
+        // The store keeps paths, and the next run may start in another folder.
         spec.path = std::path::absolute(&spec.path).map_err(|error| SourceError::open(&spec.path, error))?;
         match files::list(address, &spec.path, spec.follow) {
-            // Its readers list them too, and can be asked again.
+            // Its readers list them too, and can retry.
             Err(error) if error.is_short_of_files() => {}
             listed => _ = listed?,
         }
@@ -80,33 +80,34 @@ impl SourceLog {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// A reader whose first job has the index `next`: what is before has been delivered. `mark`: the
-    /// greatest mark at or before `next`. Make all readers before the first of them reads, so that
-    /// none finds an index that another one has delivered.
+    /// A reader whose first job has the index `next`; earlier jobs are delivered. `mark`: the greatest mark
+    /// at or before `next`. Create all readers before the first of them reads, so that none finds an index
+    /// that another one has delivered.
     #[must_use]
     pub fn reader(&self, next: u64, mark: Option<SourceOffset>) -> Reader {
         self.shared.segments().join(next);
         Reader::new(Arc::clone(&self.shared), next, mark)
     }
 
-    /// A reader for a step that begins with the job at `next`, whatever is before it and whether it has
-    /// come yet or not.
+    /// A reader for a step that begins with the job at `next`, which may not exist yet, and skips earlier
+    /// ones.
     #[must_use]
     pub fn beginner(&self, next: u64, mark: Option<SourceOffset>) -> Reader {
         self.shared.segments().join(mark.map_or(1, |mark| mark.index));
         Reader::early(Arc::clone(&self.shared), next, mark)
     }
 
-    /// A reader begins at `next`, but is made later: no index below it may get another meaning.
+    /// Announces a reader that begins at `next` and is created later: no index below it may change its
+    /// meaning.
     pub fn join(&self, next: u64) {
         self.shared.segments().join(next);
     }
 
-    /// Where the source ends for now. Reads all that is behind `mark`, the last one known, and keeps none
-    /// of it.
+    /// The present end of the source. Reads all jobs after `mark`, the last known one, and keeps none of
+    /// them.
     ///
     /// # Errors
-    /// What a reader would meet.
+    /// The errors of a reader.
     pub fn end(&self, mark: Option<SourceOffset>) -> Result<SourceEnd, SourceError> {
         let mut reader = Reader::early(Arc::clone(&self.shared), u64::MAX, mark);
         while let Read::Batch(_) = reader.read(BatchLimit { jobs: 1, bytes: 1 })? {}
@@ -116,11 +117,11 @@ impl SourceLog {
         Ok(SourceEnd { last, mark, segments: segments.news() })
     }
 
-    /// The job at `index` alone, for a person to look at; `None` where no known segment holds it.
-    /// `mark`: the greatest mark at or before it. Changes nothing.
+    /// The job at `index` alone, for display; `None` if no known segment holds it. `mark`: the greatest mark
+    /// at or before it. Changes nothing.
     ///
     /// # Errors
-    /// What a reader would meet.
+    /// The errors of a reader.
     pub fn at(&self, index: u64, mark: Option<SourceOffset>) -> Result<Option<Batch>, SourceError> {
         let mut reader = Reader::looking(Arc::clone(&self.shared), index, mark);
         match reader.read(BatchLimit { jobs: 1, bytes: 1 })? {
@@ -132,7 +133,7 @@ impl SourceLog {
 
 impl Shared {
     fn segments(&self) -> MutexGuard<'_, Segments> {
-        // Every change to the segments is whole when it ends; a reader that panicked left none half.
+        // The value is consistent after a panic, since each change leaves it so.
         self.segments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
-//! A process while it runs: its input and outputs, how long it takes, and its end.
+//! `Running`: a process with its input, outputs and time limit, until its end.
 //!
-//! Waits for everything at once, so that a process that does not read, or does not stop writing, holds up
-//! nothing. What it started and left behind may hold its outputs open; nobody waits for that.
+//! It waits for all events at once, so that a process that does not read, or does not stop writing, blocks
+//! nothing. A grandchild may keep the outputs open; its end is not awaited.
 
 use std::io::{self, ErrorKind, Read, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,54 +19,54 @@ use rustix::process::{
 use super::running_commands::RunningCommands;
 use crate::open_files;
 
-/// So often it is looked whether it shall be given up.
+/// Interval at which a cancellation is checked.
 const LOOKS: Duration = Duration::from_millis(100);
-/// Read at a time.
+/// Bytes per read.
 const CHUNK: usize = 64 << 10;
-/// What is kept of the end of standard error: at least this, at most twice as much.
+/// Bytes of standard error that are kept: at least this, at most twice as many.
 const SAID: usize = 8 << 10;
-/// After the end, standard error is read so often at most: somebody else may go on writing to it.
+/// Maximum number of reads of standard error after the end, since a grandchild may continue to write.
 const LAST_LOOKS: usize = 16;
 
-/// How far a process may go.
+/// The limits of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildLimits<'q> {
     pub(crate) until: Option<Instant>,
-    /// What it is killed by, once nobody wants to know any more what it prints.
+    /// Kills it when its output is no longer needed.
     pub(crate) running_commands: &'q RunningCommands,
-    /// Of standard output.
+    /// Maximum bytes of standard output.
     pub(crate) bytes: u64,
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Exited(i32),
     Killed(i32),
-    /// It was killed, since its time was over.
+    /// It was killed after its time limit.
     Late,
-    /// It was killed, since it printed too much.
+    /// It was killed after its output limit.
     Large,
-    /// It was killed, since nobody wants to know any more.
+    /// It was killed, since its output is no longer needed.
     GivenUp,
 }
 
-/// What a process printed.
+/// The output of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Printed {
     pub(crate) out: Vec<u8>,
     /// The end of standard error.
     pub(crate) said: Vec<u8>,
-    /// There was more before it.
+    /// Earlier standard error was dropped.
     pub(crate) said_more: bool,
 }
 
-/// A process, the first of its group. Killed with its group where it is dropped before its end.
+/// A process, the leader of its group. Dropping it before its end kills the group.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
     pid: Pid,
-    /// Can be read when the process has ended.
+    /// Readable when the process has ended.
     end: OwnedFd,
     input: Option<ChildStdin>,
     out: Option<ChildStdout>,
@@ -107,7 +107,7 @@ impl Running {
         }
     }
 
-    /// Hands it `input` and a line end, and waits for its end.
+    /// Writes `input` and a line end to it, and waits for its end.
     pub(crate) fn finish(&mut self, input: &[u8], limits: ChildLimits<'_>) -> io::Result<Ended> {
         let mut rest: &[&[u8]] = &[input, b"\n"];
         let mut at = 0;
@@ -170,7 +170,7 @@ impl Running {
         Ok(Ready { end, input, out, said })
     }
 
-    /// Writes what fits. A process need not read what it is given.
+    /// Writes as much as the pipe accepts. A process need not read its input.
     fn feed<'i>(&mut self, rest: &'i [&'i [u8]], at: usize) -> (&'i [&'i [u8]], usize) {
         let (Some(pipe), Some(first)) = (&mut self.input, rest.first()) else { return (rest, at) };
         let (rest, at) = match pipe.write(&first[at..]) {
@@ -187,7 +187,7 @@ impl Running {
         (rest, at)
     }
 
-    /// Whether it is not too much yet.
+    /// Reads standard output. Returns whether it is within the limit.
     fn read_out(&mut self, most: u64) -> io::Result<bool> {
         let Some(read) = take(&mut self.out, &mut self.printed.out)? else { return Ok(true) };
         if read == 0 {
@@ -209,7 +209,7 @@ impl Running {
         Ok(read)
     }
 
-    /// It has ended: takes what still stands in the pipes, and says how it ended.
+    /// Reads the rest of the pipes after the end, and returns the end.
     fn ended(&mut self, most: u64) -> io::Result<Ended> {
         while let Some(read) = take(&mut self.out, &mut self.printed.out)? {
             if self.printed.out.len() as u64 > most {
@@ -224,7 +224,7 @@ impl Running {
                 break;
             }
         }
-        // The process is not taken off the system's list yet, so that its group can only be its own.
+        // The process is not reaped yet, so its number can only name its own group.
         let seen = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
         if seen.and_then(|seen| seen.exit_status()) != Some(0) {
             self.kill_group();
@@ -242,7 +242,7 @@ impl Running {
         Ok(why)
     }
 
-    /// From here on the number may be that of another process.
+    /// From here on the number may be reused.
     fn reap(&mut self) -> io::Result<ExitStatus> {
         self.running_commands.ended(self.pid);
         let status = self.child.wait()?;
@@ -264,7 +264,7 @@ impl Drop for Running {
     }
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "one for each thing that is waited for")]
+#[expect(clippy::struct_excessive_bools, reason = "one for each awaited event")]
 struct Ready {
     end: bool,
     input: bool,
@@ -272,7 +272,7 @@ struct Ready {
     said: bool,
 }
 
-/// Appends what can be read now: how much, or `None` where there is nothing now, or no pipe any more.
+/// Appends the available bytes. Returns their number, or `None` if none are available or the pipe is closed.
 fn take(pipe: &mut Option<impl Read>, to: &mut Vec<u8>) -> io::Result<Option<usize>> {
     let Some(pipe) = pipe else { return Ok(None) };
     let before = to.len();

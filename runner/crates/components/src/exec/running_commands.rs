@@ -1,4 +1,4 @@
-//! All commands that run, so that they can be ended together.
+//! `RunningCommands`: all running commands, so that they can be ended together.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,17 +8,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Holds the processes that commands are, each the first of its group.
+/// The process groups of the running commands, by their leaders.
 #[derive(Debug, Default)]
 pub struct RunningCommands {
     given_up: AtomicBool,
-    /// Whether none is started any more. Held while one is started.
+    /// Whether no more commands may start. Locked while one starts.
     closed: RwLock<bool>,
     groups: Mutex<BTreeSet<i32>>,
 }
 
 impl RunningCommands {
-    /// Nobody wants to know any more what the commands print: each is killed by the thread that waits for it.
+    /// The outputs of the commands are no longer needed: the thread that waits for each kills it.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::Release);
     }
@@ -47,13 +47,13 @@ impl RunningCommands {
         Ok(child)
     }
 
-    /// It is about to be taken off the system's list, and its number may be given to another.
+    /// The process is about to be reaped, after which its number may be reused.
     pub(crate) fn ended(&self, process: Pid) {
         self.groups().remove(&process.as_raw_pid());
     }
 
     fn groups(&self) -> MutexGuard<'_, BTreeSet<i32>> {
-        // A panic leaves it as it was.
+        // The value is consistent after a panic.
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Commands that do what they should, and commands that do not.
+//! Tests of commands: they give outputs, fail, exceed limits, and are killed with their groups.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tidegate_config::ExecCommand;
 use tidegate_model::TokenKey;
 use tidegate_model::template::Template;
 
-/// No test takes so long, unless something hangs.
+/// Longer than any test, unless a command hangs.
 const LONG: Duration = Duration::from_mins(1);
 
 fn shell(script: &str, arguments: &[&str]) -> ExecCommand {
@@ -59,7 +59,7 @@ fn each_line_that_is_printed_is_an_output() {
     assert_eq!(run("cat", &[]).unwrap(), [r#"{"id": "a b; echo $HOME", "n": 7}"#]);
     assert_eq!(run("echo 1; echo; echo ' [2,3] '; printf '\"x\"'", &[]).unwrap(), ["1", " [2,3] ", "\"x\""]);
     assert_eq!(run("true", &[]).unwrap(), [""; 0]);
-    // A line ends what is read, as a shell wants it.
+    // A line end follows the input, as `read` of a shell requires.
     assert_eq!(run("read -r job && echo 1", &[]).unwrap(), ["1"]);
 }
 
@@ -112,22 +112,22 @@ fn what_cannot_be_run_is_told() {
 fn large_inputs_and_outputs_pass_and_larger_ones_do_not() {
     let large = format!("\"{}\"", "x".repeat(1 << 20));
     assert_eq!(run_with(&shell("cat", &[]), &large, LONG).unwrap(), [large.as_str()]);
-    // It need not read what it is given.
+    // A command need not read its input.
     assert_eq!(run_with(&shell("exec <&-; echo 1", &[]), &large, LONG).unwrap(), ["1"]);
     let failure = run("yes", &[]).unwrap_err();
-    insta::assert_snapshot!(told(&failure), @"limit (limit): the command `sh` printed more than `limits.memory` of 2.0 MiB and was killed");
+    insta::assert_snapshot!(told(&failure), @"limit (limit): the command `sh` exceeded `limits.memory` (2.0 MiB) with its output and was killed");
 }
 
 #[test]
 fn a_command_that_hangs_is_killed_with_all_its_children() {
-    // The inner shell keeps its parent and its child waiting; only their group knows of all of them.
+    // The inner shell keeps its parent and its child waiting; only their group contains all of them.
     let script = "sh -c 'sleep 1000 & echo $! >&2; wait' & echo $! >&2; wait";
     let start = Instant::now();
     let failure = run_with(&shell(script, &[]), "{}", Duration::from_millis(500)).unwrap_err();
     assert!(start.elapsed() < LONG);
     assert_eq!(failure.word(), "timeout");
     let (said, pids) = failure.message.split_once(": ").unwrap();
-    assert_eq!(said, "the command `sh` ran for longer than its `timeout` of 500ms and was killed");
+    assert_eq!(said, "the command `sh` exceeded its `timeout` of 500ms and was killed");
     let pids: Vec<i32> = pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     assert_eq!(pids.len(), 2);
     for pid in pids {
@@ -137,14 +137,14 @@ fn a_command_that_hangs_is_killed_with_all_its_children() {
 
 #[test]
 fn children_of_a_command_that_fails_are_killed_and_nobody_waits_for_those_of_one_that_succeeds() {
-    // The child holds the outputs open.
+    // The child keeps the outputs open.
     let failure = run("sleep 1000 & echo $! >&2; exit 1", &[]).unwrap_err();
     let pid = failure.message.rsplit(' ').next().unwrap().parse().unwrap();
     assert_gone(pid);
 
     let given = run("sleep 1000 & echo $!", &[]).unwrap();
     let pid = Pid::from_raw(given[0].parse().unwrap()).unwrap();
-    kill_process(pid, Signal::KILL).expect("it runs on");
+    kill_process(pid, Signal::KILL).expect("it still runs");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_secret_is_never_told() {
     assert_eq!(told(&failure), "exit 1 (failed): the command `sh` ended with exit code 1: x-… is wrong");
 }
 
-/// Waits until a process is gone, or waits only for somebody to ask how it ended.
+/// Waits until a process is gone, or is a zombie.
 fn assert_gone(pid: i32) {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! What a service answers, and what becomes of it.
+//! `HttpResponse`: the answer of a service, and its conversion to an output or a failure.
 
 use std::io::Read as _;
 
@@ -12,15 +12,15 @@ use crate::redact::Redactor;
 use crate::script::values::json;
 use tidegate_model::format_size;
 
-/// How much is read of an answer that is a failure, bytes.
+/// Bytes of a failure's body that are read.
 const BEGINNING: u64 = 8 << 10;
-/// How much of it a message shows, and how much its context, letters.
+/// Characters of the body that a message, and its context, shows.
 const SHOWN: usize = 200;
 const KEPT: usize = 2000;
-/// What is read of a body that nobody wants, so that the connection can be used again.
+/// Bytes of an unneeded body that are read, so that the connection can be reused.
 const UNWANTED: u64 = 64 << 10;
 
-/// What a service answered.
+/// The answer of a service.
 #[derive(Debug)]
 pub(crate) struct HttpResponse {
     status: StatusCode,
@@ -29,7 +29,7 @@ pub(crate) struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// All of it, unless its body is larger than `most` bytes.
+    /// The whole answer, unless its body exceeds `most` bytes.
     pub(crate) fn whole(response: Response<Body>, most: u64) -> Result<Self, ureq::Error> {
         let answer = Self::read(response, most.saturating_add(1))?;
         if answer.body.len() as u64 > most {
@@ -38,15 +38,15 @@ impl HttpResponse {
         Ok(answer)
     }
 
-    /// Only the beginning of the body; what cannot be read is left out.
+    /// The answer with the beginning of its body; unreadable bytes are left out.
     pub(crate) fn beginning(response: Response<Body>) -> Self {
         let (status, headers) = (response.status(), response.headers().clone());
         let read = Self::read(response, BEGINNING);
-        // That it is a failure is known already, and its status says more than how the body broke off.
+        // The answer is already a failure, and its status is more useful than the error of reading its body.
         read.unwrap_or(Self { status, headers, body: Vec::new() })
     }
 
-    /// Without its body, which is read where it is short.
+    /// The answer without its body, which is read if it is short.
     pub(crate) fn without_body(response: Response<Body>) -> Result<Self, ureq::Error> {
         let mut answer = Self::read(response, UNWANTED)?;
         answer.body.clear();
@@ -59,10 +59,10 @@ impl HttpResponse {
         Ok(Self { status: response.status(), headers: response.headers().clone(), body })
     }
 
-    /// The body as JSON: itself where it is JSON, otherwise its text; `null` where there is none.
+    /// The body as JSON: unchanged if it is JSON, otherwise as a text; `null` if it is empty.
     ///
     /// # Errors
-    /// It says that it is JSON and is not, or it is no text: a sentence fragment.
+    /// The body is declared as JSON and is not, or is not a text: a sentence fragment.
     pub(crate) fn json(&self) -> Result<Vec<u8>, String> {
         if self.body.iter().all(u8::is_ascii_whitespace) {
             return Ok(b"null".to_vec());
@@ -74,10 +74,10 @@ impl HttpResponse {
         let kind = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
         if kind.ends_with("/json") || kind.ends_with("+json") {
-            return Err(format!("the answer is called JSON and is not: {error}"));
+            return Err(format!("the answer is declared as JSON but is not: {error}"));
         }
-        let text = std::str::from_utf8(&self.body)
-            .map_err(|_| "the answer is bytes that are no text (UTF-8)".to_owned())?;
+        let text =
+            std::str::from_utf8(&self.body).map_err(|_| "the answer is not a text (UTF-8)".to_owned())?;
         Ok(serde_json::Value::from(text).to_string().into_bytes())
     }
 
@@ -98,7 +98,7 @@ impl HttpResponse {
         full
     }
 
-    /// The failure that this answer is. `named` is the request.
+    /// The failure for this answer. `named` is the request.
     pub(crate) fn refusal(&self, named: &str, scrub: &Redactor, now_ms: i64) -> Failure {
         let status = self.status.as_u16();
         let mut message = status.to_string();
@@ -106,11 +106,11 @@ impl HttpResponse {
             message = format!("{message} {reason}");
         }
         if self.status.is_redirection() {
-            // What stands behind a `?` may be a secret of the service.
+            // The query of the address may hold a secret of the service.
             let to = self.header(&LOCATION);
             let to = scrub.clean(to.split('?').next().unwrap_or_default());
             message =
-                format!("{message}, to `{to}`; no redirect is followed, so name the right address in `url`");
+                format!("{message}, to `{to}`; redirects are not followed: put the right address in `url`");
         }
         let said = scrub.clean(&String::from_utf8_lossy(&self.body));
         let said = said.trim();
@@ -134,7 +134,7 @@ impl HttpResponse {
         wait.map_or(FailureKind::Failed, FailureKind::RetryIn)
     }
 
-    /// All values of a header; nothing where there is none.
+    /// All values of a header; empty if it is missing.
     fn header(&self, name: &HeaderName) -> String {
         let values: Vec<_> = self
             .headers
@@ -147,7 +147,7 @@ impl HttpResponse {
 }
 
 pub(crate) fn too_large(most: u64) -> String {
-    format!("the answer has more than the `max_response` of {}", format_size(most))
+    format!("the answer exceeds the `max_response` of {}", format_size(most))
 }
 
 fn shortened(text: &str, letters: usize) -> String {

@@ -1,15 +1,15 @@
-//! `Retry-After`: when a service wants to be asked again.
+//! `Retry-After`: parses the delay that a service requests.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 
-/// A service that asks for more than this asks for something else.
+/// A greater delay is treated as an error of the service.
 const MOST: Duration = Duration::from_hours(24 * 30);
 
-/// How long to wait, where `value` says so: seconds, or an HTTP date, which is seen from the service's own
-/// clock (`date`) where it tells that, otherwise from `now_ms`. `None` where it says nothing to go by.
+/// The delay in `value`: seconds, or an HTTP date. A date is relative to the service's own clock (`date`) if
+/// it is given, otherwise to `now_ms`. `None` if it is neither.
 pub(crate) fn retry_after(value: &str, date: &str, now_ms: i64) -> Option<Duration> {
     let value = value.trim();
     let wait = match value.parse::<u64>() {
@@ -23,7 +23,7 @@ pub(crate) fn retry_after(value: &str, date: &str, now_ms: i64) -> Option<Durati
     (!wait.is_zero()).then(|| wait.min(MOST))
 }
 
-/// The form of dates that HTTP has had for thirty years is that of mails.
+/// HTTP dates have the format of mail dates.
 fn moment(text: &str) -> Option<Timestamp> {
     rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
 }
@@ -40,7 +40,7 @@ mod tests {
         assert_eq!(retry_after("120", "", now), seconds(120));
         assert_eq!(retry_after(" 3 ", "", now), seconds(3));
         assert_eq!(retry_after(date, "", now), seconds(7));
-        // The service's clock is ahead of ours.
+        // The service's clock is ahead of the local one.
         assert_eq!(retry_after(date, "Sun, 06 Nov 1994 08:49:35 GMT", now), seconds(2));
         assert_eq!(retry_after("99999999999", "", now), Some(MOST));
         for nothing in

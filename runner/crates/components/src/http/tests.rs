@@ -1,6 +1,6 @@
-//! What is asked, and what becomes of every kind of answer.
+//! Tests of `HttpStep`: its requests, and its conversion of every kind of answer.
 
-#[expect(dead_code, reason = "not every test needs all that a service can do")]
+#[expect(dead_code, reason = "no test uses every function of the service")]
 #[path = "../../../../../tests/outward/service.rs"]
 pub(crate) mod service;
 
@@ -20,11 +20,11 @@ use tidegate_model::template::Template;
 const JOB: &str = r#"{"id": "a/b", "sum": 12345678901234567890123, "to": {"x": 1}}"#;
 const SECRET: &str = "hunter2!";
 
-/// A way to break an answer off.
+/// A way to break off an answer.
 type Break = fn() -> Act;
 
 fn template(text: &str) -> Template {
-    // What is secret in a text, a file would have put in.
+    // Marks the secrets in a text, as if a file had inserted them.
     let secrets: Vec<_> = text.match_indices(SECRET).map(|(at, text)| at..at + text.len()).collect();
     Template::parse(text, &secrets).unwrap()
 }
@@ -58,7 +58,7 @@ fn job(payload: &str) -> Job<'_> {
     Job::new(3, payload.as_bytes()).attempted(1, 784_111_770_000).hashed(0xab)
 }
 
-/// What a request for [`JOB`] gives.
+/// The outputs of a request for [`JOB`].
 fn asked(request: &HttpRequest) -> Result<String, Failure> {
     let mut outputs = Outputs::new([""]);
     step(request).process(&job(JOB), 1, &mut outputs)?;
@@ -72,7 +72,7 @@ fn told(service: &Service, failure: &Failure) -> String {
     text.replace(&service.address.to_string(), "HOST")
 }
 
-/// How a request ends that is answered so.
+/// The failure of a request with this answer.
 fn ends(service: &Service) -> String {
     told(service, &asked(&request(service, Method::Post, "/charge/{id}")).unwrap_err())
 }
@@ -107,7 +107,7 @@ fn a_request_that_cannot_be_written_is_not_tried_again() {
 fn a_service_that_does_not_speak_tls_is_told_from_one_that_cannot_be_reached() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // What plain services say of anything that is no request.
+    // The answer of a plain HTTP service to an invalid request.
     let plain = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.read_exact(&mut [0; 64]).unwrap();
@@ -244,10 +244,10 @@ fn broken_answers_are_failures_that_can_be_tried_again() {
 fn a_body_that_is_called_json_and_is_not_is_no_output() {
     let service =
         Service::saying("200 OK", "content-type: application/problem+json; charset=utf-8\r\n", "{\"a\"");
-    insta::assert_snapshot!(ends(&service), @"output (output): the answer is called JSON and is not: the text ends in the middle of an object, at column 4 (POST http://HOST/charge/a%2Fb)");
+    insta::assert_snapshot!(ends(&service), @"output (output): the answer is declared as JSON but is not: the text ends in the middle of an object, at column 4 (POST http://HOST/charge/a%2Fb)");
     let service =
         Service::start(|_, _| Act::Say(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n\xff\xfe".to_vec()));
-    insta::assert_snapshot!(ends(&service), @"output (output): the answer is bytes that are no text (UTF-8) (POST http://HOST/charge/a%2Fb)");
+    insta::assert_snapshot!(ends(&service), @"output (output): the answer is not a text (UTF-8) (POST http://HOST/charge/a%2Fb)");
 }
 
 #[test]
@@ -258,11 +258,11 @@ fn an_answer_is_no_larger_than_it_may_be() {
         assert_eq!(given.is_ok(), fits, "{size}");
         if let Err(failure) = given {
             assert_eq!(failure.kind, FailureKind::Limit);
-            let what = "the answer has more than the `max_response` of 1000 B (GET http";
+            let what = "the answer exceeds the `max_response` of 1000 B (GET http";
             assert!(failure.message.starts_with(what), "{failure}");
         }
     }
-    // One that never ends is not waited for.
+    // An endless answer is not awaited.
     let endless = |_: &_, _| {
         let mut text = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
         text.resize(100_000, b'x');
@@ -270,7 +270,7 @@ fn an_answer_is_no_larger_than_it_may_be() {
     };
     let service = Service::start(endless);
     assert_eq!(asked(&request(&service, Method::Get, "/")).unwrap_err().kind, FailureKind::Limit);
-    // Nobody wants it.
+    // The answer is not needed.
     let service = Service::saying("200 OK", "", &"x".repeat(100_000));
     assert_eq!(step(&request(&service, Method::Post, "/")).send(&job(JOB), 1), Ok(()));
 }
@@ -312,7 +312,7 @@ fn a_connection_is_used_again_and_replaced_when_it_was_closed() {
     let mut outputs = Outputs::new([""]);
     for id in 0..4 {
         let payload = format!("{{\"id\": {id}}}");
-        // A connection that breaks just now is a failed attempt like every other.
+        // A connection that breaks at this moment is a failed attempt like any other.
         while step.process(&job(&payload), 1, &mut outputs).is_err() {}
     }
     let connections: Vec<_> = service.asked().iter().map(|asked| asked.connection).collect();

@@ -1,14 +1,13 @@
-//! Copies of libraries: give the system's loader a file that is this process's alone and has a path that
-//! no other library has.
+//! `Copy`: gives the system's loader a file that belongs to this process alone, with a unique path.
 //!
-//! The loader hands out what is loaded already where a path is opened again, even if another file has
-//! taken its place; and it maps the file, so that writing to it changes code that runs. A copy is
-//! therefore made in memory, where it has no name that could be left behind; its path is that of its
-//! descriptor, which stays open as long as the library, so that no other library gets the number.
+//! The loader returns the loaded library if a path is opened again, even if the file was replaced. It also
+//! maps the file, so that a write to it changes running code. A copy is therefore made in memory, without a
+//! name that could remain. Its path is that of its descriptor, which stays open as long as the library, so
+//! that no other library gets the number.
 //!
-//! A library that looks for its dependencies beside itself (`$ORIGIN`) is copied beside the original,
-//! under a hidden name that is gone when it is loaded. What a process left there that died meanwhile is
-//! removed by the next one. Where that folder takes no files, the copy is in memory too.
+//! A library that finds its dependencies beside itself (`$ORIGIN`) is copied beside the original, under a
+//! hidden name that is removed after loading. A copy that a killed process left there is removed by the next
+//! one. If that folder is not writable, the copy is in memory too.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -22,7 +21,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_cre
 
 use super::image::Image;
 
-/// How long the name of a file in memory may be, in bytes.
+/// Maximum length of the name of a file in memory, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
 /// A file with the content of an image.
@@ -34,7 +33,7 @@ pub(crate) struct Copy {
 
 #[derive(Debug)]
 enum Kind {
-    /// Without a name; gone when it is closed.
+    /// Without a name; removed when it is closed.
     Unnamed { _file: OwnedFd },
     /// Removed when it is dropped.
     Beside,
@@ -56,7 +55,7 @@ impl Copy {
         &self.path
     }
 
-    /// The library is loaded: from here on the copy needs no name.
+    /// The library is loaded, and the copy needs no name any more.
     pub(crate) fn opened(self) -> Self {
         self.remove();
         self
@@ -72,7 +71,7 @@ impl Copy {
         Ok(file.into())
     }
 
-    /// For systems that run nothing from memory.
+    /// For systems that do not run code from memory.
     fn in_a_folder(image: &Image) -> io::Result<OwnedFd> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::open(std::env::temp_dir(), flags, Mode::RWXU)?);
@@ -97,7 +96,7 @@ impl Copy {
                     file.write_all(image.bytes())?;
                     return Ok(copy);
                 }
-                // A process with this number, in another container, has the folder too.
+                // A process with this number, in another container, uses the folder too.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -121,7 +120,7 @@ fn looks_beside_itself(image: &Image) -> bool {
     [&b"$ORIGIN"[..], b"${ORIGIN}"].iter().any(|word| memmem::find(image.bytes(), word).is_some())
 }
 
-/// Removes copies in `folder` of processes that died while they loaded a library.
+/// Removes the copies in `folder` of processes that died while they loaded a library.
 fn remove_those_of_the_dead(folder: &Path, start: &str) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {

@@ -1,5 +1,5 @@
-//! Asks a library what it offers, in a process of its own: whatever its code does when it is loaded, the runner
-//! goes on, and can say which library it was.
+//! `describe`: runs a library in a process of its own to read its description. The runner survives any crash
+//! of the library's code, and can name it.
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _};
@@ -23,26 +23,26 @@ use super::isolated::seal::random_key;
 use tidegate_config::shown;
 use tidegate_model::format_duration;
 
-/// How long a library may take.
+/// Maximum time of a library.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// As much is kept of what it prints, in bytes.
+/// Maximum bytes of its output that are kept.
 const PRINTED_MAX: usize = 1 << 10;
-/// What the process may hold besides the library; nothing is weighed here.
+/// The memory limit of the process, which is not enforced here.
 const MEMORY: u64 = u64::MAX / 2;
 
-/// A library that does not say what it offers.
+/// A library without a valid description.
 #[derive(Debug, thiserror::Error)]
 #[error("`{}` cannot be used: {why}{}", shown(path), as_printed(printed))]
 pub struct Undescribed {
     path: PathBuf,
     /// A sentence fragment.
     why: String,
-    /// What it printed until then, made fit for a message.
+    /// Its output, escaped for a message.
     printed: String,
 }
 
 impl Undescribed {
-    /// What to do about it.
+    /// The fix for the operator.
     pub(crate) fn help(&self) -> Option<String> {
         let why = &self.why;
         if why.contains("failed to map") {
@@ -59,7 +59,7 @@ impl Undescribed {
     }
 }
 
-/// What a library offers, and what it printed on the way, made fit for a message.
+/// The description of a library, and its output, escaped for a message.
 pub(crate) fn describe(image: &Image) -> Result<(Description, String), Undescribed> {
     let failed = |why: String, printed: String| Undescribed { path: image.path().to_owned(), why, printed };
     let cannot =
@@ -69,7 +69,7 @@ pub(crate) fn describe(image: &Image) -> Result<(Description, String), Undescrib
     let printed = thread::Builder::new().name("plugin-prints".into()).spawn(move || read(reader));
     let printed = printed.map_err(cannot)?;
     let asked = ask(image, its);
-    // What the library has started may hold the other end for ever.
+    // A process that the library has started may hold the other end for ever.
     let _ = ours.shutdown(Shutdown::Read);
     let printed = printed.join().unwrap_or_default();
     match asked {
@@ -89,27 +89,25 @@ fn ask(image: &Image, prints: UnixStream) -> Result<Description, String> {
         let took = server.take(&mut answers);
         match (answers.pop_front(), seen) {
             (Some(ChildAnswer::Described(description)), _) => {
-                // It ends by itself, and prints then what it has kept back.
-                let _ = server.dismiss(); // what it says at its end is no part of what it offers
+                // It ends by itself, and then prints its buffered output.
+                let _ = server.dismiss(); // its output at the end is not part of its description
                 return Ok(description);
             }
             (Some(ChildAnswer::Failed(failure)), _) => return Err(failure.message),
             (_, ChildState::Gone) => {
-                return Err(format!("{} instead of saying what it offers", server.post_mortem()));
+                return Err(format!("{} instead of describing itself", server.post_mortem()));
             }
             (None, ChildState::Working) if took.is_ok() => {}
-            _ => return Err("its process wrote what is no answer".to_owned()),
+            _ => return Err("its process wrote invalid data instead of an answer".to_owned()),
         }
         if Instant::now() > until {
             let patience = format_duration(PATIENCE);
-            return Err(format!(
-                "it does not say what it offers within {patience}, and its process was killed"
-            ));
+            return Err(format!("it did not describe itself within {patience}, and its process was killed"));
         }
     }
 }
 
-/// The beginning of what comes.
+/// The beginning of the output.
 fn read(mut from: UnixStream) -> String {
     let (mut kept, mut bytes) = (Vec::new(), [0; PRINTED_MAX]);
     while let Ok(read @ 1..) = from.read(&mut bytes) {
@@ -124,7 +122,7 @@ fn as_printed(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("; it printed `{text}`") }
 }
 
-/// A library that is only asked has no step that could log.
+/// A library that only describes itself has no step that could log.
 #[derive(Debug)]
 struct Nowhere;
 

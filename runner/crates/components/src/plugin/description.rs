@@ -1,4 +1,4 @@
-//! What a library offers, as it says itself: plain texts, which pass from process to process.
+//! `Description`: the steps of a library, as plain texts that are sent between processes.
 
 use serde::{Deserialize, Serialize};
 use tidegate_plugin::host::{Offer, Plugin};
@@ -14,15 +14,15 @@ pub struct Description {
     pub steps: Vec<Offered>,
 }
 
-/// A step that a library offers.
+/// A step of a library.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Offered {
     pub name: String,
-    /// A line for people; may be empty.
+    /// One line for people; may be empty.
     pub description: String,
-    /// Whether attempts can be seen from outside.
+    /// Whether attempts have external effects.
     pub has_effects: bool,
-    /// The JSON Schema of the step's config, as the plugin says it.
+    /// The JSON Schema of the step's config, as the plugin returns it.
     pub schema: Option<String>,
 }
 
@@ -43,11 +43,11 @@ impl From<&Plugin> for Description {
 }
 
 impl Description {
-    /// The step that `plugin:NAME/STEP` means, or `plugin:NAME` where there is one alone or one with
+    /// The step named by `plugin:NAME/STEP`, or by `plugin:NAME` if the library has only one step or one with
     /// the plugin's own name.
     ///
     /// # Errors
-    /// What is wrong, and what to write instead.
+    /// The error, and its fix.
     pub fn step(&self, name: &str, step: Option<&str>) -> Result<&Offered, (String, String)> {
         let names = || self.steps.iter().map(|offered| offered.name.as_str());
         let find = |name: &str| self.steps.iter().find(|offered| offered.name == name);
@@ -57,13 +57,13 @@ impl Description {
                     Some(near) => format!("did you mean `plugin:{name}/{near}`?"),
                     None => format!("it offers {}", listed(names(), "and")),
                 };
-                (format!("the plugin `{name}` offers no step `{step}`"), help)
+                (format!("the step `{step}` is unknown in the plugin `{name}`"), help)
             }),
             (None, [only]) => Ok(only),
             (None, _) => find(name).ok_or_else(|| {
                 let names: Vec<String> = names().map(|step| format!("plugin:{name}/{step}")).collect();
-                let help = format!("name one: {}", listed(names.iter().map(String::as_str), "or"));
-                (format!("the plugin `{name}` offers several steps"), help)
+                let help = format!("choose one: {}", listed(names.iter().map(String::as_str), "or"));
+                (format!("the plugin `{name}` has several steps"), help)
             }),
         }
     }

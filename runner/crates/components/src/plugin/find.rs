@@ -1,19 +1,19 @@
-//! Where a plugin's library is.
+//! `Search`: finds the library of a plugin by name.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::{Path, PathBuf};
 
 use tidegate_model::suggest::nearest;
 
-/// The folders that plugins are looked for in, in order.
+/// The folders that are searched, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
     pub folders: Vec<PathBuf>,
 }
 
 impl Search {
-    /// The library of the plugin `name`: `libNAME.so` or `NAME.so` in the first folder that has one,
-    /// `-` and `_` being the same, as they are to cargo.
+    /// The library of the plugin `name`: `libNAME.so` or `NAME.so` in the first folder that has one. `-` and
+    /// `_` are equal, as for cargo.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<PathBuf> {
         let names = [name.to_owned(), name.replace('-', "_")];
@@ -25,7 +25,7 @@ impl Search {
         paths.into_iter().find(|path| path.is_file())
     }
 
-    /// The plugin that was probably meant.
+    /// The nearest name of a plugin.
     #[must_use]
     pub fn near(&self, name: &str) -> Option<String> {
         let names: Vec<String> = self.folders.iter().flat_map(|folder| near(folder)).collect();
@@ -33,7 +33,7 @@ impl Search {
     }
 }
 
-/// The names of all libraries in a folder, in no order.
+/// The names of all libraries in a folder, in any order.
 #[must_use]
 pub fn near(folder: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };

@@ -1,8 +1,7 @@
-//! A library's file, read whole and looked at before the system's loader sees it.
+//! `Image`: the file of a library, read as a whole and checked before the system's loader maps it.
 //!
-//! The loader maps a file and believes it: one that is cut short ends the process with a signal, later,
-//! at some access. So the headers are checked against the length here. What the code in it does nobody
-//! can check.
+//! The loader trusts the file that it maps: a truncated file ends the process with a signal at some later
+//! access. So the headers are checked against the length here. The behaviour of its code cannot be checked.
 
 use std::fmt::Write as _;
 use std::io;
@@ -12,10 +11,10 @@ use sha2::{Digest, Sha256};
 
 use tidegate_config::shown;
 
-/// Larger files are no plugins.
+/// Maximum length of a plugin in bytes.
 const LENGTH_MAX: u64 = 1 << 30;
 
-/// The content of a library, found to be whole and for this machine.
+/// The content of a library, complete and for this machine.
 #[derive(Debug)]
 pub struct Image {
     path: PathBuf,
@@ -27,7 +26,7 @@ pub struct Image {
 pub enum ImageError {
     #[error("`{}` cannot be read", shown(path))]
     Read { path: PathBuf, source: io::Error },
-    #[error("`{}` is no shared library: {reason}", shown(path))]
+    #[error("`{}` is not a shared library: {reason}", shown(path))]
     Foreign { path: PathBuf, reason: &'static str },
     #[error("`{}` is for another machine ({found}); this one needs {needed}", shown(path))]
     Machine { path: PathBuf, found: String, needed: &'static str },
@@ -41,13 +40,13 @@ impl Image {
         let failed = |source| ImageError::Read { path: path.to_owned(), source };
         let about = std::fs::metadata(path).map_err(failed)?;
         if !about.is_file() || about.len() > LENGTH_MAX {
-            let reason = "it is no regular file of a sensible size";
+            let reason = "it is not a regular file of at most 1 GiB";
             return Err(ImageError::Foreign { path: path.to_owned(), reason });
         }
         Self::of(path, std::fs::read(path).map_err(failed)?)
     }
 
-    /// Takes what somebody else has read from `path`.
+    /// Uses `bytes`, which the caller has read from `path`.
     pub fn of(path: &Path, bytes: Vec<u8>) -> Result<Self, ImageError> {
         if cfg!(target_os = "linux") {
             Elf { path, bytes: &bytes }.check()?;
@@ -76,7 +75,7 @@ impl Image {
     }
 }
 
-/// The machine that this process runs on, as ELF numbers and people name it.
+/// The machine of this process, by its ELF number and its name.
 const MACHINE: (u16, &str) = if cfg!(target_arch = "x86_64") {
     (62, "x86-64")
 } else if cfg!(target_arch = "aarch64") {
@@ -84,7 +83,7 @@ const MACHINE: (u16, &str) = if cfg!(target_arch = "x86_64") {
 } else if cfg!(target_arch = "riscv64") {
     (243, "RISC-V")
 } else {
-    (0, "one that this Tidegate was not taught")
+    (0, "a machine that this version does not support")
 };
 
 const MACHINES: [(u16, &str); 6] =
@@ -95,7 +94,7 @@ const SHARED: u16 = 3;
 const LOADED: u32 = 1;
 const DYNAMIC: u32 = 2;
 
-/// An ELF file of 64 bits, little end first.
+/// An ELF file of 64 bits, little-endian.
 struct Elf<'a> {
     path: &'a Path,
     bytes: &'a [u8],
@@ -104,11 +103,11 @@ struct Elf<'a> {
 impl Elf<'_> {
     fn check(&self) -> Result<(), ImageError> {
         if self.bytes.len() < 4 || &self.bytes[..4] != b"\x7fELF" {
-            return Err(self.foreign("it does not begin as one (ELF)"));
+            return Err(self.foreign("it has no ELF header"));
         }
         self.reaches(HEADER)?;
         if self.bytes[4] != 2 || self.bytes[5] != 1 {
-            let found = if self.bytes[4] == 2 { "big end first" } else { "32 bits" };
+            let found = if self.bytes[4] == 2 { "big-endian" } else { "32 bits" };
             return Err(self.machine(found.to_owned()));
         }
         let machine = self.u16(18)?;
@@ -138,7 +137,7 @@ impl Elf<'_> {
         if !dynamic {
             return Err(self.foreign("it exports nothing"));
         }
-        // The sections come last in the file and are not loaded, but where they are cut off the rest was
+        // The sections are at the end of the file and are not loaded. If they are cut off, the file was
         // probably still being written.
         let (sections, size, count) = (self.u64(40)?, u64::from(self.u16(58)?), u64::from(self.u16(60)?));
         self.reaches(sections.saturating_add(size * count))

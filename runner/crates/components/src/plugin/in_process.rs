@@ -1,7 +1,7 @@
-//! A plugin's step, as the runner runs it in its own process.
+//! `PluginRunner`: runs a plugin's step in the runner's own process.
 //!
-//! Nobody can end code that hangs inside this process: `timeout` is cooperative here. The plugin can ask
-//! whether it is over, and an attempt that comes back after it has failed.
+//! Code that hangs in this process cannot be ended: `timeout` is cooperative here. The plugin can ask whether
+//! it is over, and an attempt that returns later has failed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use crate::redact::Redactor;
 use tidegate_model::log_target;
 use tidegate_model::{DeliveryHash, Secret, TokenKey, piece_hash};
 
-/// What a plugin's step is made from; borrowed from the configuration.
+/// The settings of a plugin's step; borrowed from the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct PluginSpec<'a> {
-    /// The plugin as the configuration names it: `geo/nearest`.
+    /// The name of the plugin in the configuration: `geo/nearest`.
     pub named: &'a str,
     pub pipeline: &'a str,
     pub step: &'a str,
     pub config: &'a serde_json::Value,
-    /// What of it must not be shown.
+    /// The parts of it that must not be shown.
     pub secrets: &'a [Secret],
     pub bindings: &'a [&'a str],
     pub timeout: Option<Duration>,
-    /// Bytes that the outputs of a job may come to.
+    /// Maximum bytes of the outputs of a job.
     pub memory: u64,
-    /// What the tokens of jobs are made with.
+    /// The key that signs the tokens of jobs.
     pub token_key: &'a TokenKey,
-    /// How often the same plugin stands before this one in its step.
+    /// Number of times that the same plugin occurs before this one in its step.
     pub earlier: u32,
 }
 
@@ -55,22 +55,22 @@ pub struct PluginRunner {
     bindings: Vec<String>,
     timeout: Option<Duration>,
     timeout_nanos: u64,
-    /// Bytes that the outputs of a job may come to.
+    /// Maximum bytes of the outputs of a job.
     memory: u64,
-    /// How often the same plugin stands before this one in its step.
+    /// Number of times that the same plugin occurs before this one in its step.
     earlier: u32,
 }
 
-/// What an instance sees of the runner.
+/// The runner's services for an instance.
 struct AttemptWatch {
     ticks: CoarseClock,
-    /// When the attempt is over; `u64::MAX` for never.
+    /// The end of the attempt; `u64::MAX` for never.
     deadline: AtomicU64,
     journal: Box<dyn Journal>,
     token_key: TokenKey,
 }
 
-/// Where the lines go that a plugin logs.
+/// The log of a plugin.
 pub(crate) trait Journal: fmt::Debug + Send + Sync {
     fn log(&self, level: Level, message: &str);
 }
@@ -84,7 +84,7 @@ pub(crate) struct Tracing {
     scrub: Redactor,
 }
 
-/// The instance's end of it.
+/// The instance's end of the log.
 struct LogLine(Arc<AttemptWatch>);
 
 impl PluginSpec<'_> {
@@ -95,25 +95,25 @@ impl PluginSpec<'_> {
 }
 
 impl PluginRunner {
-    /// Of this thread; makes no instance yet.
+    /// For this thread; creates no instance yet.
     #[must_use]
     pub fn new(offer: &Offer, spec: &PluginSpec<'_>) -> Self {
         Self::recorded(offer, spec, &Setups::none())
     }
 
-    /// As [`Self::new`]; what is set up is written down.
+    /// As [`Self::new`], with recorded setups.
     #[must_use]
     pub fn recorded(offer: &Offer, spec: &PluginSpec<'_>, setups: &Setups) -> Self {
         Self::with_journal(offer, spec, Box::new(Tracing::new(spec)), setups)
     }
 
-    /// What is written down while an instance is made.
+    /// The record of the creation of an instance.
     #[must_use]
     pub fn creation(spec: &PluginSpec<'_>) -> String {
         spec.label().at(Act::Create)
     }
 
-    /// As [`Self::new`], with a log of the caller's.
+    /// As [`Self::new`], with the caller's log.
     pub(crate) fn with_journal(
         offer: &Offer,
         spec: &PluginSpec<'_>,
@@ -144,10 +144,10 @@ impl PluginRunner {
         }
     }
 
-    /// Makes an instance where there is none: at first, and after a panic.
+    /// Creates an instance if none exists: at first, and after a panic.
     ///
     /// # Errors
-    /// What the plugin says.
+    /// The failure of the plugin.
     pub fn set_up(&mut self) -> Result<(), Failure> {
         if self.instance.is_none() {
             self.instance = Some(self.create()?);
@@ -168,7 +168,7 @@ impl PluginRunner {
         let created = self.offer.create(&spec, Box::new(LogLine(Arc::clone(&self.watch))));
         created.map_err(|failure| {
             let mut failure = failure;
-            // There is no job that it could mean.
+            // No job exists that could be pending.
             if failure.kind == FailureKind::Pending {
                 failure.kind = FailureKind::Failed;
             }
@@ -178,12 +178,12 @@ impl PluginRunner {
         })
     }
 
-    /// Says which plugin it was. What it asks for (another attempt, a closed gate) stays as it is.
+    /// Adds the plugin's name. A requested retry or closed gate stays unchanged.
     #[cold]
     fn explained(&self, mut failure: Failure, what: &str) -> Failure {
         let (named, message) = (&self.named, &failure.message);
         failure.message = match failure.kind {
-            // It is the handle of a job, which means something to others.
+            // It is the handle of a job, which external systems use.
             FailureKind::Pending => return failure,
             FailureKind::Panicked => format!("plugin `{named}` panicked{what}: {message}"),
             _ => format!("plugin `{named}`{what}: {message}"),
@@ -191,7 +191,7 @@ impl PluginRunner {
         failure
     }
 
-    /// Ends the instance, and says what was not as it should be.
+    /// Ends the instance, and logs an error of it.
     fn retire(&mut self) {
         let Some(instance) = self.instance.take() else { return };
         let (_setup, _stay) = (self.setups.begin(self.label.at(Act::End)), enter(self.label, Act::End));
@@ -199,11 +199,13 @@ impl PluginRunner {
             Ok(Ended::Clean) => {}
             Ok(Ended::LeftBehind) => self.watch.journal.log(
                 Level::Warn,
-                "the step has ended, but something of the plugin, perhaps a thread, still holds on to it; its \
+                "the step has ended, but a part of the plugin, perhaps a thread, still uses it; its \
                  library stays loaded until Tidegate ends",
             ),
             Err(failure) => {
-                self.watch.journal.log(Level::Error, &format!("the plugin did not end as it should: {failure}"));
+                self.watch
+                    .journal
+                    .log(Level::Error, &format!("the plugin did not end as it should: {failure}"));
             }
         }
     }
@@ -230,7 +232,7 @@ impl PluginRunner {
 
     fn run(&mut self, job: &Job<'_>, outputs: &mut Outputs, left_nanos: u64) -> Result<(), Failure> {
         self.set_up()?;
-        // It is there since the line above.
+        // It was created above.
         let Some(instance) = &mut self.instance else { return Ok(()) };
         let ticks = self.watch.ticks;
         let deadline = ticks.now().saturating_add(left_nanos);
@@ -252,7 +254,7 @@ impl PluginRunner {
     }
 }
 
-/// No limit is the longest time there is.
+/// No limit is the longest possible time.
 fn nanos(time: Option<Duration>) -> u64 {
     time.and_then(|time| u64::try_from(time.as_nanos()).ok()).unwrap_or(u64::MAX)
 }

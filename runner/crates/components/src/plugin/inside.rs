@@ -1,4 +1,4 @@
-//! Whose code this thread runs: what a message says when that code ends the process.
+//! `Inside`: the plugin whose code this thread runs, for the message if that code ends the process.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -10,14 +10,14 @@ thread_local! {
     static INSIDE: Cell<Option<Inside>> = const { Cell::new(None) };
 }
 
-/// Code of a plugin that runs.
+/// Running code of a plugin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inside {
     whose: Label,
     act: Act,
 }
 
-/// What a plugin is called, and for which step it runs, if for one.
+/// The name of a plugin, and the step that it runs for, if any.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label {
     plugin: &'static str,
@@ -41,13 +41,13 @@ impl Label {
         Self { plugin: kept(plugin), step: step.map(kept) }
     }
 
-    /// What is under way, as a sentence fragment.
+    /// The running code, as a sentence fragment.
     pub(crate) fn at(self, act: Act) -> String {
         Inside { whose: self, act }.to_string()
     }
 }
 
-/// Each text is kept once, for good.
+/// Each text is kept once, for ever.
 fn kept(text: &str) -> &'static str {
     static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);

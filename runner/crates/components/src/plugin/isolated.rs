@@ -1,15 +1,13 @@
-//! A plugin's step in a process of its own (`isolate = "process"`), seen from the runner.
+//! `Isolated`: the runner's side of a plugin's step in a process of its own (`isolate = "process"`).
 //!
-//! Whatever the plugin does to its process, the runner goes on: the answers to the jobs before the one that
-//! was running then are there already, and those after it go to a new process. The job itself is run again,
-//! alone, until it has taken down `crash_limit` processes in a row, whichever workers they belonged to
-//! ([`Deaths`]). A process that dies while the runner
-//! ends charges no job: the job stays where it is, for the next run.
+//! The runner survives everything that the plugin does to its process. Jobs before the running one already
+//! have their answers, and jobs after it go to a new process. The job itself is run again, alone, until it
+//! has killed `crash_limit` processes in a row, over all workers ([`Deaths`]). A process that dies while the
+//! runner ends charges no job: the job stays in place for the next run.
 //!
-//! A process that hangs is killed when a job has run for longer than `timeout`; one that holds more
-//! memory than `limits.memory` is killed when that is noticed, within some milliseconds. What counts is
-//! its resident anonymous memory beyond what it had when the step was set up: address space that is only
-//! reserved does no harm. With a process all processes of its group are killed.
+//! A process is killed if a job runs for longer than `timeout`. It is also killed if its memory exceeds
+//! `limits.memory`, within a few milliseconds. The measure is resident anonymous memory beyond that after the
+//! setup of the step; reserved address space does not count. All processes of its group are killed with it.
 
 pub(crate) mod child;
 #[expect(
@@ -41,9 +39,9 @@ use super::in_process::{Journal, PluginSpec, Tracing};
 use super::loaded::Loaded;
 use tidegate_model::{format_duration, format_size};
 
-/// How much longer than `timeout` a process has for ending an attempt by itself.
+/// Time beyond `timeout` in which a process can end an attempt by itself.
 const GRACE: Duration = Duration::from_millis(50);
-/// How long a process may take to load a library and set up a step, beyond the step's `timeout`.
+/// Time for loading a library and setting up a step, in addition to the step's `timeout`.
 const SETUP: Duration = Duration::from_secs(30);
 
 /// Runs a plugin's step in a process of its own.
@@ -56,21 +54,21 @@ pub struct Isolated {
     /// Step and plugin, for counting deaths.
     place: Arc<str>,
     server: Option<ChildProcess>,
-    /// Those of the batch, and how many of them have been answered to the caller.
+    /// The jobs of the batch, and the number of them that the caller has the answers of.
     jobs: Jobs,
     answered: usize,
     answers: VecDeque<ChildAnswer>,
     stops_at_failure: bool,
     /// A failure has ended the batch.
     stopped: bool,
-    /// The end of what was sent last of the batch.
+    /// The end of the jobs that were sent.
     until: usize,
 }
 
-/// What becomes of a job whose process dies.
+/// The rules for a job whose process dies.
 #[derive(Clone, Debug)]
 pub struct Custody {
-    /// How many processes a job may take down in a row; `None` where no job is attempted twice.
+    /// Number of processes in a row that a job may kill; `None` if no job is attempted twice.
     pub crash_limit: Option<u32>,
     /// Set when the runner ends.
     pub ending: Arc<AtomicBool>,
@@ -78,14 +76,14 @@ pub struct Custody {
     pub deaths: Arc<Deaths>,
 }
 
-/// Why a process had to be ended, or has ended.
+/// Why a process ended.
 #[derive(Debug)]
 enum Ended {
-    /// It died, which may be the doing of the job that ran.
+    /// It died, possibly because of the running job.
     Died(String),
-    /// It was killed, since the job that ran took too much of something.
+    /// It was killed, since the running job exceeded a limit.
     Killed(Option<Cause>, String),
-    /// There is no new one.
+    /// No new process can be started.
     Missing(Failure),
 }
 
@@ -125,10 +123,10 @@ impl Isolated {
         }
     }
 
-    /// Starts a process where there is none, and sets up the step in it: at first, and after a crash.
+    /// Starts a process if none exists, and sets up the step in it: at first, and after a crash.
     ///
     /// # Errors
-    /// What the plugin says, or why there is no process.
+    /// The failure of the plugin, or of starting the process.
     pub fn set_up(&mut self) -> Result<(), Failure> {
         match self.server {
             Some(_) => Ok(()),
@@ -136,28 +134,28 @@ impl Isolated {
         }
     }
 
-    /// Begins another batch, and forgets what is left of the one before.
+    /// Starts another batch, and drops the rest of the one before.
     pub fn begin(&mut self, stops_at_failure: bool) {
         self.jobs.clear();
         self.answers.clear();
         (self.answered, self.stopped, self.stops_at_failure) = (0, false, stops_at_failure);
     }
 
-    /// Adds to the batch a job, or a piece of one, whose attempt has used `spent` of its time before.
+    /// Adds a job, or a piece of one, whose attempt has used `spent` of its time before.
     pub fn queue(&mut self, job: &Job<'_>, spent: Duration) {
         self.jobs.push(job, spent);
     }
 
-    /// Whether jobs of the batch are through that were not answered to the caller.
+    /// Whether answers of the batch are available for the caller.
     #[must_use]
     pub fn is_ahead(&self) -> bool {
         !self.answers.is_empty()
     }
 
-    /// Waits for what the next job of the batch came to, and answers how long it took.
+    /// Waits for the answer of the next job of the batch, and returns its duration.
     ///
     /// # Errors
-    /// What the plugin says, or what its process died of.
+    /// The failure of the plugin, or the death of its process.
     pub fn next(&mut self, outputs: &mut Outputs) -> Result<Duration, Failure> {
         if self.stopped || self.answered == self.jobs.len() {
             return Err(self.failure(FailureKind::Failed, "a job before this one ended the batch"));
@@ -177,7 +175,7 @@ impl Isolated {
             ChildAnswer::Failed(failure) => {
                 self.stopped = self.stops_at_failure;
                 if failure.of_setup {
-                    // What is left of the process is of no use.
+                    // The rest of the process is useless.
                     self.server = None;
                 } else {
                     self.forgive(self.answered - 1);
@@ -212,16 +210,15 @@ impl Isolated {
         self.next(outputs).map(drop)
     }
 
-    /// Comes to the answer for the next job, or to the death of a process over a job.
+    /// Works until the next job has its answer, or a process has died over a job.
     fn work_on(&mut self) {
         let Err(ended) = self.work() else { return };
         self.server = None;
-        // Those before it have their answers, so it is this one.
+        // The jobs before it have their answers, so this one was running.
         let running = self.answered + self.answers.len();
         let failure = match ended {
             Ended::Died(why) if running == self.until => {
-                self.journal
-                    .log(Level::Warn, &format!("{why} after the last job of a batch; no job failed of it"));
+                self.journal.log(Level::Warn, &format!("{why} after the last job of a batch; no job failed"));
                 return;
             }
             Ended::Killed(..) if running == self.until => return,
@@ -239,7 +236,7 @@ impl Isolated {
         self.answers.push_back(ChildAnswer::Failed(failure));
     }
 
-    /// The job at this position came to its end without taking a process down.
+    /// The job at this position ended without killing a process.
     fn forgive(&mut self, position: usize) {
         if self.custody.deaths.any()
             && let Some(culprit) = self.culprit(position)
@@ -253,12 +250,12 @@ impl Isolated {
         Some(Culprit { place: Arc::clone(&self.place), hash: job.hash, piece: job.piece })
     }
 
-    /// Whether the job at this position has taken a process down, and was not through since.
+    /// Whether the job at this position has killed a process, and has not ended since.
     fn is_suspect(&self, position: usize) -> bool {
         self.culprit(position).is_some_and(|culprit| self.custody.deaths.has(&culprit))
     }
 
-    /// What becomes of the job at this position, over which a process has died; `None`: it is run again.
+    /// The fate of the job at this position, over which a process has died; `None`: it is run again.
     fn died_over(&mut self, running: usize, why: &str) -> Option<Failure> {
         let Some(limit) = self.custody.crash_limit else {
             return Some(self.failure(FailureKind::Crashed, why));
@@ -283,8 +280,8 @@ impl Isolated {
         None
     }
 
-    /// Has the process work off what is left of the batch, as far as it comes. A job that took a process down
-    /// is sent alone.
+    /// Sends the rest of the batch to the process, as far as it gets. A job that killed a process is sent
+    /// alone.
     fn work(&mut self) -> Result<(), Ended> {
         self.weigh_between_batches();
         self.until = self.jobs.len();
@@ -300,14 +297,14 @@ impl Isolated {
         }
         match self.wait(Self::time_left)? {
             ChildState::Gone => Err(Ended::Died(self.post_mortem())),
-            // The rest is sent when it is asked for.
+            // The rest is sent when the caller asks for it.
             ChildState::Cut if !self.answers.is_empty() => Ok(()),
             _ if self.is_answered() => Ok(()),
-            _ => Err(Ended::Died("its process left the job out, and was ended".to_owned())),
+            _ => Err(Ended::Died("its process skipped the job, and was killed".to_owned())),
         }
     }
 
-    /// Whether all that were sent and had to be run have their answers.
+    /// Whether every sent job that had to run has its answer.
     fn is_answered(&self) -> bool {
         let ends_here = match self.answers.back() {
             Some(ChildAnswer::Failed(failure)) => self.stops_at_failure || failure.of_setup,
@@ -316,14 +313,14 @@ impl Isolated {
         self.answered + self.answers.len() == self.until || ends_here
     }
 
-    /// Whether there is a process and it could be reached.
+    /// Whether a process exists and could be reached.
     fn send(&mut self) -> bool {
         let Some(server) = &mut self.server else { return false };
         server.send(&self.jobs, self.answered..self.until, self.stops_at_failure).is_ok()
     }
 
-    /// What the job that runs now has left of its `timeout`, of which pieces of it before this one and
-    /// processors before this step's have used some.
+    /// The time that the running job has left of its `timeout`. Earlier pieces of it and earlier processors
+    /// have used some.
     fn time_left(&self) -> Option<Duration> {
         let (timeout, running) = (self.setup.timeout?, self.answered + self.answers.len());
         let earlier: Duration = (self.answered..running)
@@ -341,8 +338,8 @@ impl Isolated {
         self.setup.timeout.map(|timeout| timeout.saturating_add(SETUP))
     }
 
-    /// Waits until the process is done, is gone, or has to be ended; takes in all answers on the way.
-    /// `left` says how long what runs now may still take, from when it began.
+    /// Waits until the process is done, is gone, or must be killed, and reads all answers meanwhile. `left`
+    /// returns the remaining time of the running code.
     fn wait(&mut self, left: fn(&Self) -> Option<Duration>) -> Result<ChildState, Ended> {
         let mut since = Instant::now();
         loop {
@@ -350,7 +347,8 @@ impl Isolated {
             let seen = server.look();
             match (server.take(&mut self.answers), seen) {
                 (Err(_), _) | (_, ChildState::Stray) => {
-                    let why = "its process wrote what is no answer into its connection to the runner, and was ended";
+                    let why =
+                        "its process wrote invalid data into its connection to the runner, and was killed";
                     return Err(Ended::Died(why.to_owned()));
                 }
                 (Ok(moved), ChildState::Working) => {
@@ -362,7 +360,7 @@ impl Isolated {
             }
             if left(self).is_some_and(|left| since.elapsed() > left.saturating_add(GRACE)) {
                 let timeout = format_duration(self.setup.timeout.unwrap_or_default());
-                let why = format!("it ran for longer than `timeout` of {timeout}; its process was killed");
+                let why = format!("it exceeded its `timeout` of {timeout}; its process was killed");
                 return Err(Ended::Killed(Some(Cause::Timeout), why));
             }
             if let Some(weight) = self.server.as_mut().and_then(ChildProcess::overweight) {
@@ -373,18 +371,16 @@ impl Isolated {
 
     fn too_heavy(&self, weight: u64) -> String {
         let (weight, most) = (format_size(weight), format_size(self.setup.memory));
-        format!(
-            "its process came to hold {weight} of memory, more than `limits.memory` of {most}, and was killed"
-        )
+        format!("its process exceeded `limits.memory` ({most}) with {weight} of memory, and was killed")
     }
 
-    /// A process that grows slowly, over many short jobs, is replaced without harm to any of them.
+    /// A process that grows slowly, over many short jobs, is replaced without a failed job.
     fn weigh_between_batches(&mut self) {
         let Some(server) = self.server.as_mut().filter(|server| server.is_unwatched()) else {
             return;
         };
         if let Some(weight) = server.overweight() {
-            let why = format!("{}; no job failed of it", self.too_heavy(weight));
+            let why = format!("{}; no job failed", self.too_heavy(weight));
             self.journal.log(Level::Warn, &why);
             self.server = None;
         }
@@ -421,7 +417,7 @@ impl Isolated {
         Err(self.failure_of_setup(kind, &format!("while it was set up, {why}")))
     }
 
-    /// What the process died of.
+    /// The cause of the process's death.
     fn post_mortem(&mut self) -> String {
         self.server.take().map_or_else(|| "its process is gone".to_owned(), ChildProcess::post_mortem)
     }

@@ -1,14 +1,14 @@
-//! Libraries: opens them, and closes them when nothing can run in them any more. The one place of the
-//! runner that has to trust what it cannot check: the code of a plugin runs in this process from here on,
-//! with everything that this process may do.
+//! `Library`: opens libraries, and closes them when no thread can run their code any more. It is the one
+//! place of the runner that must trust unverified code: from here on the code of a plugin runs in this
+//! process, with all its rights.
 //!
-//! A library is opened from a copy of its own, so that the file may change meanwhile; `copy` says how. It
-//! is loaded on a thread that ends right after, so that only threads with an instance of a step run its
-//! code later.
+//! A library is opened from a copy of its own (see `copy`), so that the file may change meanwhile. It is
+//! loaded on a thread that ends right after, so that later only threads with an instance of a step run its
+//! code.
 //!
-//! Guarantee: a library is closed only after the last thread that ran its code has ended, destructors of
-//! its thread-local values included. A closed library takes that code with it, and a thread that ends
-//! would run into nothing. A library whose threads never end stays open until the process ends.
+//! Guarantee: a library is closed only after the last thread that ran its code has ended, destructors of its
+//! thread-local values included. Closing removes that code, and a thread that ends later would jump into
+//! unmapped memory. A library whose threads never end stays open until the process ends.
 
 use std::collections::HashSet;
 use std::error::Error as _;
@@ -30,9 +30,9 @@ use super::inside::{Act, Label, enter};
 use tidegate_config::shown;
 
 const ENTRY: &str = "tidegate_plugin";
-/// What constructors of a library have in a main thread.
+/// The stack of constructors in a main thread.
 const STACK: usize = 8 << 20;
-/// `RTLD_NOLOAD` of Linux: answers with a library that is open, and opens none.
+/// `RTLD_NOLOAD` of Linux: returns an open library, and opens none.
 const RTLD_NOLOAD: i32 = 4;
 
 #[derive(Debug, thiserror::Error)]
@@ -41,14 +41,14 @@ pub enum LibraryError {
     Copy { path: PathBuf, folder: PathBuf, source: io::Error },
     #[error("`{}` cannot be loaded: {reason}", shown(path))]
     Open { path: PathBuf, reason: String },
-    #[error("`{}` is no plugin of Tidegate: it exports no function `tidegate_plugin`", shown(path))]
+    #[error("`{}` is not a plugin of Tidegate: it exports no function `tidegate_plugin`", shown(path))]
     NoEntry { path: PathBuf },
     #[error("`{}` cannot be used: {reason}", shown(path))]
     Unusable { path: PathBuf, reason: Unusable },
 }
 
 impl LibraryError {
-    /// What is wrong, for a message that names the library.
+    /// The error, for a message that names the library.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Copy { source, .. } => format!("no private copy of it can be made: {source}"),
@@ -59,7 +59,7 @@ impl LibraryError {
     }
 }
 
-/// Loads a library and reads what it offers. It is closed when the plugin, every instance of its steps and
+/// Loads a library and reads its description. It is closed when the plugin, every instance of its steps and
 /// every thread that had one are gone.
 pub fn open(image: &Image) -> Result<Plugin, LibraryError> {
     close_idle();
@@ -81,12 +81,12 @@ fn load(image: &Image) -> Result<Plugin, LibraryError> {
         folder: std::env::temp_dir(),
         source,
     })?;
-    // SAFETY: the image is whole and for this machine, and the copy is this process's alone. That its
-    // constructors behave is the trust that a user puts into a plugin by naming it.
+    // SAFETY: the image is complete and for this machine, and the copy belongs to this process alone. A user
+    // trusts the constructors of a plugin by naming it.
     let opened = unsafe { unix::Library::open(Some(copy.path()), RTLD_NOW | RTLD_LOCAL) };
     let opened = opened.map_err(|error| {
         let named = copy.path().display().to_string();
-        // The library's own words for it say nothing; the system's are the cause.
+        // The library's own error text is empty of information; its source is the system's error.
         let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
         let reason = reason.strip_prefix(&format!("{named}: ")).unwrap_or(&reason).replace(&named, "it");
         LibraryError::Open { path: path(), reason }
@@ -103,19 +103,19 @@ fn load(image: &Image) -> Result<Plugin, LibraryError> {
 /// A library that a plugin or an instance holds; `None` once it is dropped.
 struct Library(Option<Open>);
 
-/// A library that is open.
+/// An open library.
 struct Open {
     library: unix::Library,
     copy: Copy,
-    /// All that have run its code and may still be there.
+    /// The threads that have run its code and may still exist.
     threads: Mutex<HashSet<Pid>>,
 }
 
 impl Library {
     fn entry(&self) -> Option<TidegateEntry> {
         let library = &self.0.as_ref()?.library;
-        // SAFETY: the ABI says that what is exported under this name has this type. A library that means
-        // something else by it cannot be told apart; the name is chosen to make that unlikely.
+        // SAFETY: the ABI defines the type of the function under this name. A foreign library that exports
+        // another type under it cannot be detected; the name makes that unlikely.
         unsafe { library.get::<TidegateEntry>(ENTRY) }.ok().map(|entry| *entry)
     }
 }
@@ -135,28 +135,28 @@ impl Drop for Library {
     }
 }
 
-/// Libraries that no plugin and no instance holds, while threads that ran their code may be left.
+/// Libraries without a plugin or an instance, while threads that ran their code may exist.
 static IDLE: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
 fn idle() -> MutexGuard<'static, Vec<Open>> {
     IDLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Closes the libraries that nothing can run in any more.
+/// Closes the libraries whose code no thread can run any more.
 fn close_idle() {
     let closed: Vec<Open> = idle().extract_if(.., |open| !open.has_threads()).collect();
-    // Without the lock: destructors of a library may do anything.
+    // Without the lock, since destructors of a library may do anything.
     closed.into_iter().for_each(Open::close);
 }
 
 impl Open {
     fn threads(&self) -> MutexGuard<'_, HashSet<Pid>> {
-        // Nothing is behind the lock that a panic could have left half done.
+        // The value is consistent after a panic.
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether one of its threads may be there. The system takes a thread off this list after everything
-    /// that runs at its end. A number that was given to another thread since only delays the closing.
+    /// Whether one of its threads may exist. The system removes a thread from this list after all code at its
+    /// end has run. A number that was reused by another thread only delays the closing.
     fn has_threads(&self) -> bool {
         let mut threads = self.threads();
         threads.retain(|thread| {
@@ -168,11 +168,11 @@ impl Open {
 
     fn close(self) {
         let Self { library, copy, .. } = self;
-        let _ = library.close(); // where it fails, the library stays open
+        let _ = library.close(); // if it fails, the library stays open
         // SAFETY: this loads nothing, so that no code runs.
         let left = unsafe { unix::Library::open(Some(copy.path()), RTLD_NOW | RTLD_NOLOAD) };
         if let Ok(left) = left {
-            // It has asked the system to stay. Then its name must not be given to another one.
+            // It has asked the system to stay loaded, so its name must not be reused.
             let _ = left.close();
             std::mem::forget(copy);
         }

@@ -1,5 +1,5 @@
-//! The plugins of a generation: each library is read once, whatever number of steps use it, says in a
-//! process of its own what it offers, and is opened in this one only when a step runs in it.
+//! `Plugins`: the libraries of a generation. Each library is read once, for all steps that use it. It is
+//! described by a process of its own, and opened in this one only when a step runs in it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::library::{self, LibraryError};
 use tidegate_config::shown;
 use tidegate_model::suggest::listed;
 
-/// What `[plugin.NAME] sha256` says, by name of the plugin.
+/// The pins of `[plugin.NAME] sha256`, by name of the plugin.
 pub type Pins = BTreeMap<String, String>;
 
 /// All libraries of a generation.
@@ -25,23 +25,26 @@ pub struct Plugins {
     loaded: BTreeMap<String, Result<Loaded, LoadError>>,
 }
 
-/// A library that is known, and open in this process once something has asked for that.
+/// A library that is described, and open in this process once a step needs it.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     image: Arc<Image>,
     description: Arc<Description>,
-    /// What it printed while it said what it offers.
+    /// Its output while it was described.
     printed: Arc<str>,
     plugin: Arc<Mutex<Option<Arc<Plugin>>>>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("there is no plugin `{name}`")]
+    #[error("plugin `{name}` is unknown")]
     Missing { name: String, folders: Vec<PathBuf>, near: Option<String> },
     #[error(transparent)]
     Image(#[from] ImageError),
-    #[error("`{}` has another content than `[plugin.{name}]` pins: its sha256 is {found}", shown(path))]
+    #[error(
+        "the sha256 of `{}` is {found}, which does not match the one pinned in `[plugin.{name}]`",
+        shown(path)
+    )]
     Pinned { name: String, path: PathBuf, found: String },
     #[error(transparent)]
     Undescribed(#[from] Undescribed),
@@ -50,7 +53,7 @@ pub enum LoadError {
 }
 
 impl Plugins {
-    /// Asks all these plugins what they offer, side by side.
+    /// Describes all these plugins in parallel.
     #[must_use]
     pub fn load(names: &[&str], search: &Search, pins: &Pins) -> Self {
         let loaded = thread::scope(|scope| {
@@ -65,7 +68,7 @@ impl Plugins {
                 .collect();
             let loaded = threads.into_iter().map(|(name, thread)| {
                 let loaded = thread.ok().and_then(|thread| thread.join().ok());
-                // Without a thread it is asked here.
+                // If no thread can be started, it is described here.
                 (name.to_owned(), loaded.unwrap_or_else(|| Loaded::find(name, search, pins)))
             });
             loaded.collect()
@@ -74,12 +77,12 @@ impl Plugins {
     }
 
     /// # Errors
-    /// Why it cannot be used.
+    /// The error that prevents its use.
     pub fn find(&self, name: &str) -> Option<Result<&Loaded, &LoadError>> {
         self.loaded.get(name).map(Result::as_ref)
     }
 
-    /// The plugin of this name, where it can be used.
+    /// The plugin of this name, if it can be used.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Loaded> {
         self.find(name)?.ok()
@@ -102,13 +105,13 @@ impl Loaded {
         }
     }
 
-    /// A library that has been read; its code runs in a process of its own.
+    /// A library that was read; its code runs in a process of its own.
     pub fn describe(image: Image) -> Result<Self, LoadError> {
         let (description, printed) = describe(&image)?;
         Ok(Self::new(image, description, printed, None))
     }
 
-    /// A library that has been read, opened in this process at once.
+    /// A library that was read and is opened in this process at once.
     pub fn open(image: Image) -> Result<Self, LoadError> {
         let plugin = library::open(&image)?;
         Ok(Self::new(image, Description::from(&plugin), String::new(), Some(Arc::new(plugin))))
@@ -125,7 +128,7 @@ impl Loaded {
 
     /// The library, opened in this process.
     pub fn plugin(&self) -> Result<Arc<Plugin>, LibraryError> {
-        // Nothing is behind the lock that a panic could have left half done.
+        // The value is consistent after a panic.
         let mut plugin = self.plugin.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plugin) = &*plugin {
             return Ok(Arc::clone(plugin));
@@ -134,13 +137,13 @@ impl Loaded {
         Ok(Arc::clone(plugin.insert(opened)))
     }
 
-    /// What it offers.
+    /// Its description.
     #[must_use]
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// What it printed while it said what it offers, fit for a message; it should print nothing.
+    /// Its output while it was described, escaped for a message; it should be empty.
     #[must_use]
     pub fn printed(&self) -> &str {
         &self.printed
@@ -153,23 +156,23 @@ impl Loaded {
 }
 
 impl LoadError {
-    /// What to do about it.
+    /// The fix for the operator.
     #[must_use]
     pub fn help(&self) -> Option<String> {
         match self {
             Self::Missing { near: Some(near), .. } => Some(format!("did you mean `plugin:{near}`?")),
             Self::Missing { folders, .. } if folders.is_empty() => Some(
-                "say where plugins are: `[runner] plugins = \"folder\"` in tidegate.toml, or `--plugins FOLDER`"
+                "name the folders of plugins: `[runner] plugins = \"folder\"` in tidegate.toml, or `--plugins FOLDER`"
                     .to_owned(),
             ),
             Self::Missing { name, folders, .. } => {
                 let folders: Vec<String> = folders.iter().map(|folder| shown(folder).to_string()).collect();
                 let folders = listed(folders.iter().map(String::as_str), "and");
                 let file = format!("{}{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-                Some(format!("`{file}` was looked for in {folders}"))
+                Some(format!("`{file}` was searched in {folders}"))
             }
             Self::Pinned { .. } => {
-                Some("if you trust this file, put its sha256 there; otherwise bring the right one back".into())
+                Some("if you trust this file, pin its sha256; otherwise restore the right file".into())
             }
             Self::Image(ImageError::Short { .. }) => Some("build or copy it again".into()),
             Self::Undescribed(error) => error.help(),

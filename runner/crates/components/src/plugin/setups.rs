@@ -1,10 +1,10 @@
-//! What this process does with code that it cannot vouch for, besides running jobs (it loads it, makes
-//! instances of it, ends them), where the death of the process cannot take it away: the file `setups` beside
-//! the store. So the next run can say what the last one died of, and does not try for ever.
+//! `Setups`: records the setups of unverified code (loading it, creating instances, ending them) in the file
+//! `setups` beside the store. The file survives the death of the process. So the next run can name the cause,
+//! and does not retry for ever.
 //!
-//! A thread writes a line before it begins, and clears it at the end, into the page cache, which survives
-//! the process. Nothing is synced: a loss of power is the fault of no code. A file that cannot be written
-//! stops nothing: nothing is known then.
+//! A thread writes a record before it starts, and clears it at the end, into the page cache, which survives
+//! the process. Nothing is synced, since no code causes a loss of power. If the file cannot be written, the
+//! run continues without records.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -28,37 +28,37 @@ const HEADER: usize = 8 + 4 + 2;
 const VERSION: u64 = 1;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The setups of a process, and those in which the last one died. Its clones are one.
+/// The setups of a process, and those during which the last one died. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Setups(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// `None`: nothing is written down.
+    /// `None`: nothing is recorded.
     file: Option<File>,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// What is under way, by slot.
+    /// The setups in progress, by slot.
     slots: Vec<Option<String>>,
-    /// What the last process died in.
+    /// The setups during which the last process died.
     found: Vec<Died>,
-    /// Nothing more is written down.
+    /// No more setups are recorded.
     closed: bool,
 }
 
-/// What a process was at when it died.
+/// A setup during which a process died.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Died {
     /// A sentence fragment: ``plugin `geo` was being loaded``.
     pub at: String,
-    /// How many processes in a row.
+    /// Number of processes in a row.
     pub times: u32,
 }
 
-/// Something that is being done, until this is dropped.
+/// A setup in progress, until this is dropped.
 #[derive(Debug)]
 #[must_use = "it ends when this is dropped"]
 pub struct Setup {
@@ -83,7 +83,7 @@ impl Setups {
                     target: log_target::PLUGIN,
                     %error,
                     file = %path.display(),
-                    "the file cannot be used: the next run will not know which plugin took this one down"
+                    "the file cannot be used: the next run will not know which plugin killed this one"
                 );
                 (Vec::new(), None)
             }
@@ -91,25 +91,25 @@ impl Setups {
         Self(Arc::new(Shared { file, inner: Mutex::new(Inner { found, ..Inner::default() }) }))
     }
 
-    /// Setups that leave no trace.
+    /// Setups without a record.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// What the last process was at when it died.
+    /// The setups during which the last process died.
     #[must_use]
     pub fn found(&self) -> Vec<Died> {
         self.0.inner().found.clone()
     }
 
-    /// How many processes in a row died while they were at this.
+    /// Number of processes in a row that died during this setup.
     #[must_use]
     pub fn deaths(&self, at: &str) -> u32 {
         self.0.inner().deaths(at)
     }
 
-    /// Writes down what is begun.
+    /// Records a setup.
     pub fn begin(&self, at: String) -> Setup {
         let mut inner = self.0.inner();
         let slot = inner.slots.iter().position(Option::is_none).unwrap_or_else(|| {
@@ -123,13 +123,13 @@ impl Setups {
         Setup { shared: Arc::clone(&self.0), slot, at }
     }
 
-    /// What is under way.
+    /// The setups in progress.
     #[must_use]
     pub fn under_way(&self) -> Vec<String> {
         self.0.inner().slots.iter().flatten().cloned().collect()
     }
 
-    /// The process ends on purpose: nothing of this is the cause.
+    /// The process ends intentionally: no setup is the cause.
     pub fn close(&self) {
         let mut inner = self.0.inner();
         inner.closed = true;
@@ -143,7 +143,7 @@ impl Drop for Setup {
     fn drop(&mut self) {
         let mut inner = self.shared.inner();
         inner.slots[self.slot] = None;
-        // It went well, which ends the row.
+        // The setup succeeded, which ends the row.
         inner.found.retain(|died| died.at != self.at);
         self.shared.write(self.slot, &[0; SLOT_BYTES]);
     }
@@ -151,7 +151,7 @@ impl Drop for Setup {
 
 impl Shared {
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // It is whole between any two operations.
+        // The value is consistent after a panic, since each operation leaves it so.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,7 +160,7 @@ impl Shared {
         if let Some(file) = &self.file
             && let Err(error) = file.write_all_at(bytes, offset)
         {
-            tracing::debug!(target: log_target::PLUGIN, %error, "what is set up cannot be written down");
+            tracing::debug!(target: log_target::PLUGIN, %error, "the setup cannot be recorded");
         }
     }
 }

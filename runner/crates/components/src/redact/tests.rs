@@ -1,4 +1,4 @@
-//! Secrets that come back in other clothes.
+//! Tests of `Scrub`: secrets are found in every encoding.
 
 use proptest::prelude::*;
 
@@ -57,7 +57,7 @@ fn what_only_looks_like_an_escape_is_left_as_it_is() {
     assert_eq!(clean(&["hunter2"], text), text);
 }
 
-/// One of the ways in which others write a text.
+/// One of the encodings of a text.
 fn encode(way: u8, text: &str) -> String {
     let percent = |byte: u8, upper: bool| if upper { format!("%{byte:02X}") } else { format!("%{byte:02x}") };
     match way {
@@ -82,7 +82,7 @@ fn encode(way: u8, text: &str) -> String {
     }
 }
 
-/// Undoes what was done, to see whether the secret is still there.
+/// Decodes the text, to check whether the secret is still in it.
 fn decode(way: u8, text: &str) -> Option<String> {
     match way {
         0 => Some(text.to_owned()),
@@ -109,7 +109,7 @@ fn decode(way: u8, text: &str) -> Option<String> {
 }
 
 proptest! {
-    /// Whatever stands beside it, and in whatever way it was written, twice even.
+    /// With any text beside it, and in any encoding, even a double one.
     #[test]
     fn no_secret_is_left(
         secret in "[ -~äß漢😀]{4,20}".prop_filter("blanks are no secret", |secret| secret.trim().len() >= 4),

@@ -1,22 +1,22 @@
-//! The ways in which a text may be read: as it is, and with percent-encoding or the escapes of JSON undone, up
-//! to twice. Each knows what of the original its bytes stand for.
+//! `View`: a text as it is, or with percent-encoding or JSON escapes decoded, up to twice. Each view maps its
+//! bytes to the original.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// So often something is undone.
+/// Maximum number of decodings.
 const DEPTH: usize = 2;
 
-/// One way to read a text.
+/// One decoding of a text.
 #[derive(Debug)]
 pub(crate) struct View<'t> {
     text: Cow<'t, [u8]>,
-    /// Where in the original each byte begins, and where the last one ends; empty: as it is.
+    /// The position in the original of each byte, and the end of the last one; empty for the original itself.
     places: Vec<usize>,
 }
 
-/// What undoes an encoding: what the beginning of a text stands for, and how many bytes of the text that is. `None`:
-/// it stands for itself.
+/// A decoder: returns the decoded value at the start of a text, and the number of bytes it takes. `None`: the
+/// byte is not encoded.
 type Undo = fn(&[u8]) -> Option<(Undone, usize)>;
 
 /// At most one character.
@@ -26,10 +26,10 @@ struct Undone {
     len: usize,
 }
 
-/// Each with the bytes that encodings of its kind begin with.
+/// Each with the bytes at which its encodings start.
 const UNDO: [(Undo, &[u8]); 2] = [(percent, b"%+"), (json, b"\\")];
 
-/// All ways to read `text`. The first one is the text as it is.
+/// All decodings of `text`. The first one is the text itself.
 pub(crate) fn views(text: &[u8]) -> Vec<View<'_>> {
     let mut views = vec![View { text: Cow::Borrowed(text), places: Vec::new() }];
     let mut from = 0;
@@ -50,7 +50,7 @@ impl View<'_> {
         &self.text
     }
 
-    /// What these bytes stand for in the original. An escape stands there as a whole.
+    /// The range of these bytes in the original. An escape is included as a whole.
     pub(crate) fn original(&self, range: Range<usize>) -> Range<usize> {
         if self.places.is_empty() {
             return range;
@@ -58,7 +58,7 @@ impl View<'_> {
         self.places[range.start]..self.places[range.end]
     }
 
-    /// `None`: there is nothing to undo.
+    /// `None`: the text has no such encoding.
     fn undone<'v>(&self, undo: Undo, begins: &[u8]) -> Option<View<'v>> {
         if !self.text.iter().any(|byte| begins.contains(byte)) {
             return None;
@@ -87,7 +87,7 @@ fn one(byte: u8) -> Undone {
     Undone { bytes: [byte, 0, 0, 0], len: 1 }
 }
 
-/// `%2F` in both cases, and `+` for a blank, as forms write it.
+/// `%2F` in both cases, and `+` for a blank, as in forms.
 fn percent(text: &[u8]) -> Option<(Undone, usize)> {
     match text {
         [b'%', high, low, ..] => Some((one(hex(&[*high, *low])?), 3)),
@@ -112,7 +112,7 @@ fn json(text: &[u8]) -> Option<(Undone, usize)> {
     Some((one(byte), 2))
 }
 
-/// What follows `\u`.
+/// The rest of an escape after `\u`.
 fn escaped(rest: &[u8]) -> Option<(Undone, usize)> {
     let unit =
         |digits: &[u8]| Some(u16::from(hex(digits.get(..2)?)?) << 8 | u16::from(hex(digits.get(2..4)?)?));

@@ -1,4 +1,4 @@
-//! What jobs put into templates, and what they cannot.
+//! Tests of `Filling`: values of jobs are inserted, or refused.
 
 use tidegate_plugin::Job;
 

@@ -1,4 +1,4 @@
-//! The functions and values that a script can use.
+//! Script API: provides the functions and values that a script can use.
 
 pub(crate) mod context;
 pub(crate) mod control;

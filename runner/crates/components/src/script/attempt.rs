@@ -1,11 +1,11 @@
-//! What an attempt may use: memory, time and operations.
+//! `ScriptAttempt`: enforces the limits of a script on memory, time and operations.
 //!
-//! Each operation of a script is charged here, also those of closures that a native function calls. A native
-//! function that makes more than it is given asks for room first; what comes together in between is seen
-//! with the next operation.
+//! Each operation of a script is charged here, also in closures that a native function calls. A native
+//! function that creates more than its arguments first asks for memory; smaller allocations are noticed at
+//! the next operation.
 //!
-//! A limit that strikes between two operations unwinds the stack up to [`run`]. An error would not do: Rhai makes
-//! a text of the whole value where the function fails that makes its text.
+//! A limit that is reached between two operations unwinds the stack up to [`run`]. An error would not do:
+//! Rhai formats the whole value if the function that formats it fails.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -21,7 +21,7 @@ use super::values::captured::{Captured, Kept};
 use crate::memory::{self, Budget};
 use tidegate_config::Limits;
 
-/// Shared by the engines of a step; an attempt at a time.
+/// Shared by the engines of a step; one attempt at a time.
 #[derive(Debug)]
 pub(crate) struct ScriptAttempt {
     limits: Limits,
@@ -29,43 +29,43 @@ pub(crate) struct ScriptAttempt {
     /// The jobs that it has emitted.
     emitted: RefCell<Vec<Emit>>,
     deadline: Cell<Option<Instant>>,
-    /// How many operations it has taken.
+    /// Number of operations performed.
     operations: Cell<u64>,
-    /// How many it may take before it is looked at why it must end.
+    /// Number of operations before the next check of the limits.
     most: Cell<u64>,
-    /// The tick at which the clock was asked last.
+    /// The tick of the last read of the clock.
     asked: Cell<u64>,
-    /// The operation at which it stops with an error that has a place; `None`: it runs up to its limits.
+    /// The operation at which it stops with an error that has a position; `None`: it runs up to its limits.
     stop: Cell<Option<u64>>,
-    /// The operation that makes a text, while it does.
+    /// The operation that is formatting a text.
     writing: Cell<Option<u64>>,
     captured: RefCell<Captured>,
     kept: RefCell<Kept>,
 }
 
 thread_local! {
-    /// The attempt that runs now; while none does, one that is like those of a step without settings.
+    /// The running attempt; without one, an attempt with default limits.
     static CURRENT: RefCell<Rc<ScriptAttempt>> = RefCell::new(ScriptAttempt::new(&Limits::default()));
 }
 
-/// The attempt that runs now on this thread, for functions of scripts.
+/// The running attempt of this thread, for functions of scripts.
 pub(crate) fn current() -> Rc<ScriptAttempt> {
     CURRENT.with_borrow(Rc::clone)
 }
 
-/// An attempt under way. What it holds is free once this is dropped.
+/// An attempt in progress. Dropping it frees its memory.
 #[derive(Debug)]
 pub(crate) struct RunningAttempt {
     attempt: Rc<ScriptAttempt>,
     outer: Outer,
-    /// Dropped last: what is freed before is not charged to anything around it.
+    /// Dropped last: memory that is freed before is not charged to the outer budget.
     _budget: Budget,
 }
 
-/// What an attempt that is under way resumes with.
+/// The state to restore after a nested attempt.
 #[derive(Debug)]
 struct Outer {
-    /// The one that ran before on this thread.
+    /// The attempt that ran before on this thread.
     current: Option<Rc<ScriptAttempt>>,
     deadline: Option<Instant>,
     operations: u64,
@@ -75,7 +75,7 @@ struct Outer {
     captured: Captured,
 }
 
-/// Unwinds the stack.
+/// The payload of the unwinding.
 struct Struck(Ended);
 
 impl ScriptAttempt {
@@ -83,7 +83,7 @@ impl ScriptAttempt {
         Self::with(limits, Context::none())
     }
 
-    /// Attempts at jobs, of which `context` tells.
+    /// Attempts at jobs with this `context`.
     pub(crate) fn with(limits: &Limits, context: Context) -> Rc<Self> {
         Rc::new(Self {
             limits: *limits,
@@ -100,7 +100,7 @@ impl ScriptAttempt {
         })
     }
 
-    /// Begins an attempt, which has `left` of its time. Where one is under way it goes on afterwards.
+    /// Starts an attempt with `left` of its time. An attempt in progress continues afterwards.
     pub(crate) fn begin(self: &Rc<Self>, left: Option<Duration>) -> RunningAttempt {
         let deadline = left.and_then(|left| Instant::now().checked_add(left));
         let outer = Outer {
@@ -115,7 +115,7 @@ impl ScriptAttempt {
         RunningAttempt { attempt: Rc::clone(self), outer, _budget: Budget::new(self.limits.memory) }
     }
 
-    /// Charges each operation that `engine` performs.
+    /// Charges each operation of `engine`.
     pub(crate) fn watch(self: &Rc<Self>, engine: &mut Engine) {
         let attempt = Rc::clone(self);
         engine.on_progress(move |_| {
@@ -130,13 +130,13 @@ impl ScriptAttempt {
         });
     }
 
-    /// Takes charge of each captured variable that `engine` reads. It costs something for other variables too, and
-    /// so is only for scripts that capture some.
+    /// Tracks each captured variable that `engine` reads. It slows down other variables too, and so is only
+    /// for scripts that capture some.
     pub(crate) fn watch_captured(self: &Rc<Self>, engine: &mut Engine) {
         let attempt = Rc::clone(self);
         #[expect(
             deprecated,
-            reason = "not deprecated, says its note, but volatile: tests hold what is used of it"
+            reason = "its note calls it volatile, not deprecated: tests pin the behaviour in use"
         )]
         engine.on_var(move |name, _, mut context: EvalContext<'_, '_, '_, '_, '_, '_>| {
             let scope = context.scope_mut();
@@ -187,7 +187,7 @@ impl ScriptAttempt {
         u64::try_from(i128::from(self.limits.memory) - i128::from(memory::left())).unwrap_or(0)
     }
 
-    /// Goes on only where `bytes` more, which `function` is about to take, stay within the limit.
+    /// Checks that `bytes` more, which `function` is about to allocate, stay within the limit.
     pub(crate) fn room(&self, function: &'static str, bytes: usize) -> Result<(), Box<EvalAltResult>> {
         let fits = || i64::try_from(bytes).is_ok_and(|bytes| bytes <= memory::left());
         if fits() {
@@ -201,7 +201,7 @@ impl ScriptAttempt {
         Err(ended(Ended::TooMuchMemory { bytes, by: Some(function) }))
     }
 
-    /// The bytes that it may still take.
+    /// The bytes that it may still allocate.
     pub(crate) fn free(&self) -> usize {
         let most = usize::try_from(self.limits.memory).unwrap_or(usize::MAX);
         let left = || usize::try_from(memory::left()).map_or(0, |left| left.min(most));
@@ -211,14 +211,13 @@ impl ScriptAttempt {
         left()
     }
 
-    /// The error of `function`, which has found that what it makes takes more than that.
-    #[expect(clippy::unnecessary_box_returns, reason = "as errors of Rhai are")]
+    /// The error of `function` if its result exceeds the limit.
+    #[expect(clippy::unnecessary_box_returns, reason = "errors of Rhai are boxed")]
     pub(crate) fn full(&self, function: &'static str) -> Box<EvalAltResult> {
         ended(Ended::TooMuchMemory { bytes: self.limits.memory, by: Some(function) })
     }
 
-    /// For native functions that go through much by themselves: goes on only where there is time and memory
-    /// left.
+    /// For native functions with long loops: checks that time and memory are left.
     #[inline]
     pub(crate) fn go_on(&self, function: &'static str) -> Result<(), Box<EvalAltResult>> {
         #[cfg(test)]
@@ -237,13 +236,13 @@ impl ScriptAttempt {
         }
     }
 
-    /// How many operations it has taken.
+    /// Number of operations performed.
     pub(crate) fn operations(&self) -> u64 {
         self.operations.get()
     }
 
-    /// Where `work` fails at a limit, the attempt ends by unwinding, and no operation of `work` counts: for
-    /// functions whose errors Rhai takes for something else.
+    /// If `work` fails at a limit, the attempt ends by unwinding, and no operation of `work` counts. For
+    /// functions whose errors Rhai misinterprets.
     pub(crate) fn or_strike<T>(&self, work: impl FnOnce() -> Result<T, Box<EvalAltResult>>) -> Option<T> {
         let outer = self.writing.get();
         let before = outer.unwrap_or(self.operations.get());
@@ -260,7 +259,7 @@ impl ScriptAttempt {
         }
     }
 
-    /// The attempt that has just begun stops at this operation at the latest.
+    /// The attempt that has just started stops at this operation at the latest.
     pub(crate) fn stop_at(&self, operation: u64) {
         self.stop.set(Some(operation));
         self.most.set(self.limits.operations.min(operation.saturating_sub(1)));
@@ -270,12 +269,12 @@ impl ScriptAttempt {
         &self.limits
     }
 
-    /// What its functions know of the job.
+    /// The job's context for its functions.
     pub(crate) fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Adds an output, where there are fewer than `most`.
+    /// Adds an output, if it has fewer than `most`.
     pub(crate) fn emit(&self, one: Emit, most: usize) -> bool {
         let mut emitted = self.emitted.borrow_mut();
         let has_room = emitted.len() < most;
@@ -285,12 +284,12 @@ impl ScriptAttempt {
         has_room
     }
 
-    /// What it has emitted, in the order of the calls.
+    /// The emitted outputs, in the order of the calls.
     pub(crate) fn take_emitted(&self) -> Vec<Emit> {
         self.emitted.take()
     }
 
-    /// Takes charge of a captured variable that is read.
+    /// Tracks a captured variable that is read.
     fn adopt(&self, variable: &mut Dynamic) {
         self.captured.borrow_mut().adopt(variable, &self.kept.borrow());
     }
@@ -300,14 +299,14 @@ impl ScriptAttempt {
         self.captured.borrow_mut().hold(constant);
     }
 
-    /// Frees captured variables that the script has given up.
+    /// Frees captured variables that the script no longer uses.
     fn sweep(&self) {
         if let Ok(mut captured) = self.captured.try_borrow_mut() {
             captured.sweep();
         }
     }
 
-    /// Scripts that `work` reads leave nothing behind.
+    /// Scripts that `work` reads leave no state.
     pub(crate) fn apart<T>(&self, work: impl FnOnce() -> T) -> T {
         let kept = self.kept.take();
         let made = work();
@@ -316,7 +315,8 @@ impl ScriptAttempt {
     }
 }
 
-/// Runs a script, or a part of one. A limit that strikes in it is an error of it, past any `try` of the script.
+/// Runs a script, or a part of one. A limit that is reached in it is an error of it, past any `try` of the
+/// script.
 pub(crate) fn run<T>(work: impl FnOnce() -> Result<T, Box<EvalAltResult>>) -> Result<T, Box<EvalAltResult>> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| match panic.downcast::<Struck>() {
         Ok(struck) => Err(ended(struck.0)),
@@ -330,13 +330,13 @@ fn strike(why: Ended) -> ! {
 }
 
 /// Ends the attempt, past any `try` of the script.
-#[expect(clippy::unnecessary_box_returns, reason = "as errors of Rhai are")]
+#[expect(clippy::unnecessary_box_returns, reason = "errors of Rhai are boxed")]
 pub(crate) fn ended(why: Ended) -> Box<EvalAltResult> {
     EvalAltResult::ErrorTerminated(Dynamic::from(why), Position::NONE).into()
 }
 
 impl RunningAttempt {
-    /// What closures have captured stays after the attempt, as it is now.
+    /// Keeps the captured variables after the attempt, in their present state.
     pub(crate) fn keep(&self) {
         self.attempt.captured.borrow_mut().keep(&mut self.attempt.kept.borrow_mut());
     }
@@ -357,8 +357,8 @@ impl Drop for RunningAttempt {
     }
 }
 
-/// For tests: how long an attempt works without a look at whether its time is over. In time of the thread, which other
-/// threads do not take.
+/// For tests: the longest time between two checks of an attempt's time. Measured in CPU time of the thread,
+/// which other threads do not affect.
 #[cfg(test)]
 pub(crate) mod looks {
     use std::cell::Cell;
@@ -383,7 +383,7 @@ pub(crate) mod looks {
         }
     }
 
-    /// The longest time between two looks while `work` runs.
+    /// The longest time between two checks while `work` runs.
     pub(crate) fn longest_between(work: impl FnOnce()) -> Duration {
         LONGEST.set(Duration::ZERO);
         LAST.set(Some(now()));

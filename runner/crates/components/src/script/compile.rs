@@ -1,4 +1,4 @@
-//! From a script's text to something that can be called, or to a message with its place.
+//! Compilation: turns a script's text into a callable function, or into an error with its position.
 
 pub(crate) mod entry;
 pub(crate) mod imported;
@@ -30,12 +30,12 @@ use super::values::captured;
 use tidegate_config::{Limits, Script};
 use tidegate_model::suggest::nearest;
 
-/// A script that cannot be run, and where.
+/// The error of a script that cannot be run, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileError {
-    /// Another file than the script where the mistake is in an imported one.
+    /// The imported file with the error, if it is not in the script.
     pub file: Option<String>,
-    /// From 1; `None` where the mistake has no place.
+    /// From 1; `None` if the error has no position.
     pub line: Option<usize>,
     /// From 1, in characters.
     pub column: Option<usize>,
@@ -44,11 +44,11 @@ pub struct CompileError {
     pub help: Option<String>,
 }
 
-/// A compiled script and how it wants to be called.
+/// A compiled script, and the signature of its entry function.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) ast: AST,
-    /// The function to call, by its name.
+    /// The name of the function to call.
     pub(crate) entry: &'static str,
     /// `fn process(job, ctx)` instead of `fn process(job)`.
     pub(crate) wants_context: bool,
@@ -64,14 +64,14 @@ pub(crate) struct Whole {
     pub(crate) adds: bool,
 }
 
-/// What each thread that compiles or runs scripts should have: they may build values that nest deeply, and
-/// taking those apart recurses. The memory is only reserved, not used.
+/// The stack of each thread that compiles or runs scripts. They may build deeply nested values, which are
+/// freed recursively. The memory is only reserved, not used.
 pub const STACK: usize = 64 << 20;
 
-/// Compiles `script` as a run would, and keeps only what it mentions.
+/// Compiles `script` as a run would, and returns only the names that it mentions.
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// The error, and its position.
 pub fn check_script(script: &Script, limits: &Limits, entry: Entry) -> Result<Mentions, CompileError> {
     on_a_stack(|| check(script, limits, entry))
 }
@@ -86,8 +86,8 @@ fn check(script: &Script, limits: &Limits, entry: Entry) -> Result<Mentions, Com
     }
 }
 
-/// Compiles on a stack like a worker's: what nests deeply is read by as many calls, and whoever loads a
-/// configuration may have a small one.
+/// Compiles on a stack like a worker's: deep nesting is parsed recursively, and the caller's stack may be
+/// small.
 fn on_a_stack<T: Send>(check: impl FnOnce() -> Result<T, CompileError> + Send) -> Result<T, CompileError> {
     std::thread::scope(|scope| {
         let checking = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, check);
@@ -105,19 +105,20 @@ fn on_a_stack<T: Send>(check: impl FnOnce() -> Result<T, CompileError> + Send) -
 /// Compiles the expression of a `when`, over the variable `job`.
 ///
 /// # Errors
-/// What is wrong with it; the column is counted from the start of `text`.
+/// The error; the column is counted from the start of `text`.
 pub fn check_expression(text: &str, limits: &Limits) -> Result<(), CompileError> {
     let attempt = ScriptAttempt::new(limits);
     compile_expression(&mut engine(limits, &attempt), text, "job", &attempt).map(drop)
 }
 
-/// An engine without access to files, network or clock. It is small: functions are shared by those of a thread.
+/// An engine without access to files, network or clock. It is small, since the engines of a thread share
+/// their functions.
 pub(crate) fn engine(limits: &Limits, attempt: &Rc<ScriptAttempt>) -> Engine {
     let mut engine = Engine::new_raw();
     modules::register(&mut engine);
     // It would hide code from `check`.
     engine.disable_symbol("eval");
-    // Functions that hold functions nest without a bound, as closures cannot: `captured` holds what those capture.
+    // Functions that hold functions nest without a bound, unlike closures: `captured` holds their variables.
     engine.disable_symbol("curry");
     engine.set_strict_variables(true).set_fail_on_invalid_map_property(true);
     engine.set_optimization_level(OptimizationLevel::Simple);
@@ -126,19 +127,19 @@ pub(crate) fn engine(limits: &Limits, attempt: &Rc<ScriptAttempt>) -> Engine {
     engine
 }
 
-/// How deeply one function may nest what it is made of; an `else if` is a level. What functions that call each
-/// other come to together must stay within a worker's stack.
+/// Maximum nesting within one function; an `else if` is a level. Functions that call each other must together
+/// fit a worker's stack.
 fn nesting(limits: &Limits) -> usize {
     (16_000 / limits.depth.max(1)).clamp(32, 128)
 }
 
 fn limit(engine: &mut Engine, limits: &Limits) {
-    // Behind the count of the allocator: Rhai measures what has grown, which holds off values that nest so
-    // deeply that the stack is too small for them. It would count a text as often as a value holds it.
+    // An additional limit beside the allocator's: Rhai measures a value that has grown, which prevents
+    // nesting that exceeds the stack. Alone it would count a shared text once per reference.
     let bytes = usize::try_from(limits.memory).unwrap_or(usize::MAX);
     engine
         .set_max_call_levels(limits.depth + top::LEVELS)
-        // Rhai's own are others in a debug build.
+        // Rhai's own limits differ in a debug build.
         .set_max_expr_depths(64, nesting(limits))
         .set_max_array_size((bytes / 16).max(1))
         .set_max_map_size((bytes / 32).max(1));
@@ -153,7 +154,7 @@ pub(crate) fn compile(
     let Whole { ast, adds } = self_contained(engine, &script.path, &script.text, &Scope::new(), attempt)
         .map_err(|error| {
             let error = from_evaluation(&error, &script.text, attempt);
-            // The first level of imports is resolved apart from the statement, and has no place.
+            // The first level of imports is resolved separately from the statement, and has no position.
             if error.line.is_none() { error.at_import_in(&script.text) } else { error }
         })?;
     let functions: Vec<(String, usize)> =
@@ -166,8 +167,7 @@ pub(crate) fn compile(
     Ok(Compiled { ast, entry: entry.name(), wants_context, adds })
 }
 
-/// Compiles a script together with everything that it imports, so that a generation does not
-/// change while it runs.
+/// Compiles a script together with all its imports, so that a generation does not change while it runs.
 pub(crate) fn self_contained(
     engine: &mut Engine,
     path: &Path,
@@ -214,7 +214,7 @@ pub(crate) fn compile_expression(
     Ok(ast)
 }
 
-/// What to do about a mistake in an expression over `variable`, which stands in another text.
+/// The fix for an error in an expression over `variable`, which is embedded in another text.
 fn in_expression(kind: &ParseErrorType, variable: &str) -> Option<String> {
     match kind {
         ParseErrorType::VariableUndefined(name) => Some(match nearest(name, [variable]) {
@@ -237,19 +237,19 @@ fn no_entry(entry: Entry, functions: &[(String, usize)], text: &str) -> CompileE
     }
     let message = match entry {
         Entry::Process => "the script has no function `process`",
-        Entry::Open => "the script is the last of a gate, and has no function `open`",
-        Entry::Status => "the script is the last of a monitor, and has no function `status`",
+        Entry::Open => "the script is the last of a gate and must have a function `open`",
+        Entry::Status => "the script is the last of a monitor and must have a function `status`",
     };
     match nearest(wanted, functions.iter().map(|(name, _)| name.as_str())) {
         Some(near) => {
-            let help = Some(format!("`fn {near}` looks like it: call it `fn {wanted}`"));
+            let help = Some(format!("`fn {near}` is similar: rename it to `fn {wanted}`"));
             CompileError { help, ..located(message.to_owned(), position_of(near, text)) }
         }
         None => CompileError { help: Some(help), ..located(message.to_owned(), Position::NONE) },
     }
 }
 
-/// Where the function `name` is written, as people usually write functions.
+/// The position of the function `name`, in the usual notation.
 fn position_of(name: &str, text: &str) -> Position {
     let head = format!("fn {name}");
     let found = text.lines().zip(1..).find(|(line, _)| line.starts_with(&head));
@@ -263,14 +263,14 @@ fn from_parsing(kind: &ParseErrorType, position: Position, text: &str) -> Compil
     }
     match kind {
         ParseErrorType::VariableUndefined(name) => {
-            let message = format!("there is no variable `{name}` here");
+            let message = format!("variable `{name}` is unknown here");
             let near = || hints::variable(name, text, &[]).map(|near| format!("did you mean `{near}`?"));
             CompileError { message, help: outside_functions(name, text).or_else(near), ..error }
         }
         ParseErrorType::ExprTooDeep => CompileError {
-            message: "this nests too deeply".to_owned(),
+            message: "the code nests too deeply".to_owned(),
             help: Some(
-                "of a long `else if` make a `switch`, or an `if` with a `return` each; put some of it into a function of its own"
+                "replace a long `else if` by a `switch`, or by several `if` with a `return`; move a part into a function of its own"
                     .to_owned(),
             ),
             ..error
@@ -287,7 +287,7 @@ fn from_parsing(kind: &ParseErrorType, position: Position, text: &str) -> Compil
     }
 }
 
-/// What to do about a name that is given at the top of the script, which functions do not see.
+/// The fix for a name that is defined at the top of the script, which functions cannot access.
 fn outside_functions(name: &str, text: &str) -> Option<String> {
     let given = |word: &str| {
         text.lines().any(|line| {
@@ -297,7 +297,7 @@ fn outside_functions(name: &str, text: &str) -> Option<String> {
         })
     };
     if given("const ") {
-        Some(format!("functions see a constant of the top as `global::{name}`"))
+        Some(format!("functions access a constant of the top as `global::{name}`"))
     } else if given("let ") {
         Some(format!(
             "functions do not see variables of the top; make it a constant, `const {name} = …`, and read `global::{name}`"
@@ -316,7 +316,7 @@ fn from_evaluation(error: &EvalAltResult, text: &str, attempt: &ScriptAttempt) -
         }
         EvalAltResult::ErrorModuleNotFound(name, position) => CompileError {
             help: Some(format!("`import \"{name}\"` looks for `{name}.rhai` beside the script")),
-            ..located(format!("there is no script `{name}.rhai` to import"), *position)
+            ..located(format!("script `{name}.rhai` is missing"), *position)
         },
         other => {
             let message = explain::limit(other, attempt.limits(), Some(TOP_MAX));
@@ -326,7 +326,7 @@ fn from_evaluation(error: &EvalAltResult, text: &str, attempt: &ScriptAttempt) -
 }
 
 impl CompileError {
-    /// The same at the `import` that its message names, if it can be found in `text`.
+    /// The same error at the `import` that its message names, if `text` contains it.
     fn at_import_in(self, text: &str) -> Self {
         let named = |rest: &str| {
             let name = rest.trim_start().strip_prefix('"')?.split('"').next()?;

@@ -1,4 +1,4 @@
-//! Errors of scripts, with place, cause and hint.
+//! Errors of scripts: give the position, the cause and a hint.
 
 pub(crate) mod explain;
 pub(crate) mod hints;

@@ -1,4 +1,4 @@
-//! Expressions that people choose jobs with: over one value, true or false.
+//! `Expression`: a condition over one value, with which operators select jobs.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::errors::explain::{Circumstances, Known};
 use super::values::json;
 use tidegate_config::Limits;
 
-/// How long it may look at one value.
+/// Maximum time per value.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A compiled expression. Lives on one thread.
@@ -29,7 +29,7 @@ impl Expression {
     /// Compiles an expression over `variable`.
     ///
     /// # Errors
-    /// What is wrong with it; the column is counted from the start of `text`.
+    /// The error; the column is counted from the start of `text`.
     pub fn new(text: &str, variable: &'static str) -> Result<Self, CompileError> {
         let limits = Limits::default();
         let attempt = ScriptAttempt::new(&limits);
@@ -38,13 +38,13 @@ impl Expression {
         Ok(Self { engine, ast, variable, attempt, scope: Scope::new() })
     }
 
-    /// Whether it is true of `value`, which is JSON.
+    /// Whether it is true for `value`, which is JSON.
     ///
     /// # Errors
-    /// Why that cannot be said, as a sentence fragment: a field is missing, most likely.
+    /// The error of the evaluation, as a sentence fragment: most likely a missing field.
     pub fn holds(&mut self, value: &[u8]) -> Result<bool, String> {
         let _running = self.attempt.begin(Some(TIMEOUT));
-        let read = json::read(value).map_err(|error| format!("it is no JSON that can be read: {error}"))?;
+        let read = json::read(value).map_err(|error| format!("it is not JSON: {error}"))?;
         self.scope.clear();
         self.scope.push_dynamic(self.variable, read);
         let holds = attempt::run(|| self.engine.eval_ast_with_scope::<bool>(&mut self.scope, &self.ast));
@@ -75,6 +75,6 @@ mod tests {
     fn an_unknown_name_in_an_expression_is_reported_with_its_place() {
         let error = Expression::new("eror.kind == \"timeout\"", "error").unwrap_err();
         assert_eq!((error.line, error.column), (Some(1), Some(1)));
-        assert_eq!(error.message, "there is no variable `eror` here");
+        assert_eq!(error.message, "variable `eror` is unknown here");
     }
 }

@@ -1,4 +1,4 @@
-//! `types`, `topics` and `when`: whether a step wants a job.
+//! `Filter`: selects the jobs of a step by `types`, `topics` and `when`.
 
 use std::rc::Rc;
 
@@ -13,14 +13,14 @@ pub(crate) struct Filter {
     engine: Engine,
     types: Vec<String>,
     topics: Vec<String>,
-    /// Jobs come as a map of the one alternative that gave something.
+    /// Jobs are wrapped in a map under the name of their alternative.
     wrapped: bool,
     when: Option<AST>,
     scope: Scope<'static>,
 }
 
 impl Filter {
-    /// `None` where every job passes.
+    /// `None` if every job passes.
     pub(crate) fn compile(
         engine: impl FnOnce() -> Engine,
         filter: &StepFilter,
@@ -38,7 +38,7 @@ impl Filter {
         Ok(Some(Self { engine, types, topics, wrapped, when, scope: Scope::new() }))
     }
 
-    /// Whether `job` passes. It is handed back, since Rhai takes it for the while.
+    /// Whether `job` passes. The job is returned, since Rhai takes ownership of it.
     pub(crate) fn passes(&mut self, job: Dynamic) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
         let has = |field, wanted: &[String]| {
             if self.wrapped { inner_has(&job, field, wanted) } else { has_one_of(&job, field, wanted) }
@@ -59,7 +59,7 @@ impl Filter {
     }
 }
 
-/// As [`has_one_of`], of the one job in a map.
+/// As [`has_one_of`], for the one job in a map.
 fn inner_has(wrapped: &Dynamic, field: &str, wanted: &[String]) -> bool {
     wrapped.as_map_ref().is_ok_and(|map| map.values().any(|job| has_one_of(job, field, wanted)))
 }

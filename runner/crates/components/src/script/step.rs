@@ -1,4 +1,4 @@
-//! A step made of a filter and scripts, run one after the other on values in memory.
+//! `ScriptStep`: runs a filter and scripts, one after the other, on values in memory.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -29,13 +29,13 @@ use tidegate_config::{Limits, Script, StepFilter};
 use tidegate_model::suggest::{listed, nearest};
 use tidegate_model::{Secret, TokenKey, format_size};
 
-/// How long it may take to find out where a limit struck.
+/// Maximum time for finding the position of a limit.
 const LOCATE_MAX: Duration = Duration::from_secs(1);
 
-/// The same past the `timeout`.
+/// The same after the `timeout`.
 const LOCATE_LATE_MAX: Duration = Duration::from_millis(50);
 
-/// What a script step is made from; borrowed from the configuration.
+/// The settings of a script step; borrowed from the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptStepSpec<'a> {
     pub pipeline: &'a str,
@@ -45,27 +45,27 @@ pub struct ScriptStepSpec<'a> {
     pub limits: &'a Limits,
     pub timeout: Option<Duration>,
     pub config: &'a serde_json::Value,
-    /// What of it must not be shown.
+    /// The parts of it that must not be shown.
     pub secrets: &'a [Secret],
-    /// The file that holds the step, for messages about `when`.
+    /// The file of the step, for messages about `when`.
     pub file: &'a str,
-    /// Jobs come as a map of the one alternative that gave something.
+    /// Jobs are wrapped in a map under the name of their alternative.
     pub wrapped: bool,
     pub outlet: Outlet,
-    /// What is called in the last script; in those before it, `process`.
+    /// The entry function of the last script; earlier scripts use `process`.
     pub entry: Entry,
-    /// What the tokens of jobs are made with.
+    /// The key that signs the tokens of jobs.
     pub token_key: &'a TokenKey,
 }
 
-/// Where what the last script hands on goes.
+/// The destination of the last script's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outlet {
-    /// To the outputs of the step, by name.
+    /// The outputs of the step, by name.
     Named,
-    /// To the one output of the step, which has no name (`to = "name"`); or the step has none at all.
+    /// The only output of the step, without a name (`to = "name"`); or the step has no output.
     Unnamed,
-    /// To another processor, or to whoever asked.
+    /// Another processor, or the caller.
     Next,
 }
 
@@ -78,7 +78,7 @@ pub struct ScriptStep {
     attempt: Rc<ScriptAttempt>,
     timeout: Option<Duration>,
     limits: Limits,
-    /// How many bytes the job that runs now may still hand on.
+    /// Bytes that the running job may still output.
     room: Cell<u64>,
     file: String,
     wrapped: bool,
@@ -88,15 +88,15 @@ pub struct ScriptStep {
 
 #[derive(Debug)]
 struct Loaded {
-    /// Its own, since `import` looks beside the script.
+    /// One engine per script, since `import` is relative to the script.
     engine: Engine,
     compiled: Compiled,
     /// `None`: it runs before each call.
     top: Option<Top>,
     path: PathBuf,
-    /// For finding places again; what runs is `compiled`.
+    /// For finding positions again; `compiled` is the program that runs.
     text: String,
-    /// Reused from job to job.
+    /// Reused for each job.
     scope: Scope<'static>,
 }
 
@@ -104,7 +104,7 @@ impl ScriptStep {
     /// Compiles everything for one thread.
     ///
     /// # Errors
-    /// The first script that does not compile; `check` has found them all before.
+    /// The error of the first script that does not compile; `check` has found them all before.
     pub fn new(spec: &ScriptStepSpec<'_>) -> Result<Self, CompileError> {
         let tables_before = frozen::made();
         let config = serde_json::to_vec(spec.config)
@@ -147,7 +147,7 @@ impl ScriptStep {
         })
     }
 
-    /// `text`: of the script that `file` is.
+    /// `text`: that of the script `file`.
     fn circumstances<'a>(
         &'a self,
         (file, text): (&'a str, &'a str),
@@ -160,17 +160,17 @@ impl ScriptStep {
         Circumstances { file, limits, timeout, payload: job.payload, first, known }
     }
 
-    /// The names of all that its scripts can call, in order, where `error` is about a name.
+    /// The sorted names of all callable functions, if `error` is about a name.
     fn functions(&self, error: &EvalAltResult) -> Vec<String> {
         if explain::is_about_a_name(error) { names_of_functions(&self.scripts) } else { Vec::new() }
     }
 
     fn failure_of_payload(&self, error: &json::ReadError) -> Failure {
         if !error.is_full() {
-            return Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}"));
+            return Failure::new(FailureKind::Payload, format!("the job is not JSON: {error}"));
         }
         let most = format_size(self.limits.memory);
-        let message = format!("the values of the job take more than `limits.memory` of {most}");
+        let message = format!("the values of the job exceed `limits.memory` of {most}");
         Failure::new(FailureKind::Limit, message)
     }
 
@@ -181,10 +181,10 @@ impl ScriptStep {
         let circumstances = self.circumstances((&file, text), &functions, position == 0, job);
         let mut failure = explain::failure(error, circumstances);
         if failure.kind == FailureKind::Limit && failure.place.is_none() {
-            // An attempt that is out of time must end soon.
+            // An attempt after its timeout must end soon.
             let most = if explain::is_timeout(error) { LOCATE_LATE_MAX } else { LOCATE_MAX };
             let left = self.timeout.map_or(most, |timeout| timeout.min(most));
-            // What a later script was given is gone, so that only its beginning can be named.
+            // The argument of a later script is gone, so only its beginning can be named.
             let arguments = || {
                 let value = json::read(job.payload).ok().filter(|_| position == 0)?;
                 Some([value, Dynamic::from(self.context.clone())])
@@ -197,7 +197,7 @@ impl ScriptStep {
         failure
     }
 
-    /// Runs the scripts from `from` on over `value`, and hands on what the last one returns.
+    /// Runs the scripts from `from` on over `value`, and writes the return value of the last one.
     fn run_from(
         &mut self,
         from: usize,
@@ -211,7 +211,7 @@ impl ScriptStep {
         let returned = match attempt::run(|| script.call(value, &self.context)) {
             Ok(returned) => returned,
             Err(error) => {
-                // A limit may have struck where Rhai takes nothing back.
+                // A limit may have interrupted Rhai before it restored the scope.
                 script.scope.clear();
                 return Err(self.failure_of_script(from, &error, job));
             }
@@ -230,7 +230,7 @@ impl ScriptStep {
         self.run_from(from + 1, returned, job, outputs)
     }
 
-    /// Writes what the last script returned to where it belongs.
+    /// Writes the return value of the last script to its outputs.
     fn hand_on(&self, returned: &Dynamic, outputs: &mut Outputs) -> Result<(), Failure> {
         if let (true, Some(payloads)) = (self.entry.answers(), outputs.get_mut(0)) {
             return self.push_one(returned, payloads);
@@ -259,7 +259,7 @@ impl ScriptStep {
         Ok(())
     }
 
-    /// Hands on what `emit` collected, in the order of the calls.
+    /// Writes the jobs of `emit`, in the order of the calls.
     fn hand_on_emitted(&self, outputs: &mut Outputs) -> Result<(), Failure> {
         for Emit { binding, job, due } in self.attempt.take_emitted() {
             let position = binding_position(&binding, outputs)?;
@@ -302,7 +302,7 @@ impl ScriptStep {
         }
     }
 
-    /// One output, or one an element of an array, or none for `()`.
+    /// One output, or one per element of an array, or none for `()`.
     fn push(&self, value: &Dynamic, position: usize, outputs: &mut Outputs) -> Result<(), Failure> {
         let Some(payloads) = outputs.get_mut(position) else { return Ok(()) };
         if value.is_unit() {
@@ -322,12 +322,12 @@ impl ScriptStep {
         self.take_room(payloads.byte_len() - before)
     }
 
-    /// The bytes that the job may still hand on.
+    /// The bytes that the job may still output.
     fn room(&self) -> usize {
         usize::try_from(self.room.get()).unwrap_or(usize::MAX)
     }
 
-    /// Counts what the job hands on.
+    /// Counts the bytes of an output.
     fn take_room(&self, bytes: usize) -> Result<(), Failure> {
         let left = self.room.get().checked_sub(bytes as u64).ok_or_else(|| self.outputs_too_large())?;
         self.room.set(left);
@@ -336,22 +336,23 @@ impl ScriptStep {
 
     fn outputs_too_large(&self) -> Failure {
         let most = format_size(self.limits.memory);
-        let message = format!("all outputs of the job come to more than `limits.memory` of {most}");
+        let message = format!("the outputs of the job together exceed `limits.memory` of {most}");
         Failure::new(FailureKind::Limit, message)
     }
 
     fn no_output(&self, error: &WriteError) -> Failure {
         match error {
             WriteError::TooLarge(_) => self.outputs_too_large(),
-            WriteError::Unsayable(why) => {
-                Failure::new(FailureKind::Output, format!("what the script returned is no JSON: {why}"))
-            }
+            WriteError::Unsayable(why) => Failure::new(
+                FailureKind::Output,
+                format!("the return value of the script is not JSON: {why}"),
+            ),
         }
     }
 }
 
 impl ScriptStep {
-    /// Says which lane the next job is in: `ctx.lane`.
+    /// Sets the lane of the next job: `ctx.lane`.
     pub fn set_lane(&self, lane: Option<&str>) {
         self.context.set_lane(lane);
     }
@@ -366,7 +367,7 @@ impl ScriptStep {
         outputs: &mut Outputs,
         left: Option<Duration>,
     ) -> Result<(), Failure> {
-        // Dropped last, when nothing of the attempt is left.
+        // Dropped last, after everything else of the attempt.
         let _running = self.attempt.begin(left);
         let processed = self.process_now(job, outputs);
         drop(self.attempt.take_emitted());
@@ -414,7 +415,7 @@ impl Loaded {
             let count = if compiled.wants_context { 2 } else { 1 };
             return top.call(engine, compiled.entry, &mut arguments[..count]);
         }
-        // Where there is nothing at the top, Rhai skips it.
+        // Rhai skips an empty top.
         let options = CallFnOptions::new().eval_ast(true).rewind_scope(true);
         if compiled.wants_context {
             let arguments = (value, context.clone());
@@ -425,7 +426,7 @@ impl Loaded {
     }
 }
 
-/// What can be called in the scripts, by name.
+/// The callable functions of the scripts, by name.
 fn names_of_functions(scripts: &[Loaded]) -> Vec<String> {
     let mut names = BTreeSet::new();
     for Loaded { engine, compiled, .. } in scripts {
@@ -435,8 +436,7 @@ fn names_of_functions(scripts: &[Loaded]) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Lines and columns of the expression mean nothing in the file that it stands in, so they are said
-/// instead of marked.
+/// Lines and columns of the expression are relative to it, not to its file, so they are part of the message.
 fn in_when(mut failure: Failure) -> Failure {
     let at = match failure.place.take() {
         Some(Place { line: 1, column: Some(column), .. }) => format!("in `when`, at column {column}: "),
@@ -449,13 +449,13 @@ fn in_when(mut failure: Failure) -> Failure {
     failure
 }
 
-/// The one job in a map of which the runner has written all but that job.
+/// The one job in a map that the runner wrote around it.
 fn inner(wrapped: &[u8]) -> &[u8] {
     let from = memchr::memchr(b':', wrapped).map_or(0, |colon| colon + 1);
     wrapped.get(from..wrapped.len().saturating_sub(1)).unwrap_or(wrapped)
 }
 
-/// Hands the payload on as it is, to every output.
+/// Passes the payload on unchanged, to every output.
 fn pass_on(payload: &[u8], outputs: &mut Outputs) {
     for position in 0..outputs.bindings() {
         if let Some(payloads) = outputs.get_mut(position) {
@@ -464,7 +464,7 @@ fn pass_on(payload: &[u8], outputs: &mut Outputs) {
     }
 }
 
-/// What is wrong with a map that has other keys than outputs, and none that looks like one: a job, most likely.
+/// The error for a map whose keys are no outputs, and resemble none: most likely a job.
 fn no_outputs<'a>(keys: impl Iterator<Item = &'a str> + Clone, outputs: &Outputs) -> Option<Failure> {
     let names: Vec<&str> = outputs.names().collect();
     let is_meant = |key: &str| names.contains(&key) || nearest(key, names.iter().copied()).is_some();
@@ -490,16 +490,15 @@ fn binding_position(binding: &str, outputs: &Outputs) -> Result<usize, Failure> 
     outputs.position(binding).ok_or_else(|| no_output(binding, outputs))
 }
 
-const NO_WAIT: &str =
-    "nothing waits between two processors: only the last script of a step can delay an output without a name";
+const NO_WAIT: &str = "a job cannot wait between two processors: only the last script of a step can delay an output without a name";
 
 fn no_output(binding: &str, outputs: &Outputs) -> Failure {
     let names: Vec<&str> = outputs.names().filter(|name| !name.is_empty()).collect();
     let hint = match nearest(binding, names.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None if outputs.bindings() == 0 => "it has no `to`".to_owned(),
-        None if names.is_empty() => "it has one, which has no name: write `\"\"`".to_owned(),
-        None => format!("it has {}", listed(names, "and")),
+        None if names.is_empty() => "its only output has no name: write `\"\"`".to_owned(),
+        None => format!("its outputs are {}", listed(names, "and")),
     };
     let which = if binding.is_empty() { "without a name".to_owned() } else { format!("`{binding}`") };
     Failure::new(FailureKind::Output, format!("the step has no output {which}; {hint}"))

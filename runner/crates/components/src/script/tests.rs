@@ -1,4 +1,4 @@
-//! Scripts as their authors meet them: what goes in, what comes out, and what they are told.
+//! Tests of scripts: their inputs, their outputs, and the messages for their authors.
 
 pub(crate) mod answering;
 pub(crate) mod at_rest;
@@ -31,7 +31,7 @@ use super::{CompileError, Entry, Outlet, ScriptStep, ScriptStepSpec};
 use tidegate_config::{Limits, Script, StepFilter};
 use tidegate_model::{HashPrefix, TokenKey, format_duration};
 
-/// A step in the making, with the defaults of a configuration that sets nothing.
+/// A step to build, with the default configuration.
 struct Draft {
     folder: TempDir,
     scripts: Vec<Script>,
@@ -53,7 +53,7 @@ fn body(text: &str) -> Draft {
     script(&format!("fn process(job, ctx) {{ {text} }}"))
 }
 
-/// Each body with what it makes of the job, for a snapshot.
+/// Each body with its result for the job, for a snapshot.
 fn shown(job: &str, bodies: &[&str]) -> String {
     let mut text = format!("the job: {job}\n");
     for one in bodies {
@@ -77,7 +77,7 @@ impl Draft {
         }
     }
 
-    /// Another script of the chain.
+    /// Adds another script to the chain.
     fn then(mut self, name: &str, text: &str) -> Self {
         let path = self.write(name, text);
         let named_in = self.folder.path().join("pipeline.toml");
@@ -85,7 +85,7 @@ impl Draft {
         self
     }
 
-    /// A file beside the scripts.
+    /// Adds a file beside the scripts.
     fn beside(self, name: &str, text: &str) -> Self {
         self.write(name, text);
         self
@@ -131,7 +131,7 @@ impl Draft {
         })
     }
 
-    /// Runs one job, the seventh, and says what came of it.
+    /// Runs one job, the seventh, and returns its outcome as text.
     fn run(&self, payload: &str) -> String {
         self.run_all(&[payload])
     }
@@ -162,7 +162,7 @@ impl Draft {
     }
 }
 
-/// Rhai names a closure by a hash that is another one in each build.
+/// Rhai names a closure by a hash that differs in each build.
 fn without_hashes(text: &str) -> String {
     let mut parts = text.split("anon$");
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -189,7 +189,7 @@ fn told(failure: &Failure) -> String {
     format!("{}{delay}: {message}{place}{context}", kind.as_str())
 }
 
-/// A payload a line, after the name of its binding; `nothing` where there is none.
+/// One payload per line, after the name of its binding; `nothing` without outputs.
 fn listed(outputs: &Outputs) -> String {
     let mut text = String::new();
     for (position, name) in outputs.names().enumerate() {

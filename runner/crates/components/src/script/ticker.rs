@@ -1,7 +1,7 @@
-//! Ticks: the clock, for an operation that cannot afford to ask it.
+//! Ticks: a cheap clock, for operations that cannot afford to read the real one.
 //!
-//! A thread counts up every 10 ms while scripts run, and sleeps while they do not. Whoever sees another count
-//! than before asks the clock; so an attempt ends soon after its deadline, however long one operation takes.
+//! A thread counts up every 10 ms while scripts run, and sleeps otherwise. Code that sees a new count reads
+//! the clock. So an attempt ends soon after its deadline, however long one operation takes.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// How many ticks may pass unseen before the thread sleeps: a second of them.
+/// Number of unread ticks after which the thread sleeps: one second.
 const UNSEEN_MAX: u64 = 100;
 
 static TICKS: AtomicU64 = AtomicU64::new(0);
@@ -18,19 +18,19 @@ static SEEN: AtomicU64 = AtomicU64::new(0);
 static ASLEEP: AtomicBool = AtomicBool::new(true);
 static THREAD: Mutex<Option<Thread>> = Mutex::new(None);
 
-/// A count that has never been.
+/// A count that never occurs.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// The count as of now.
+/// The present count.
 #[inline]
 pub(crate) fn ticks() -> u64 {
     TICKS.load(Ordering::Relaxed)
 }
 
-/// The count as of now, for someone who asks the clock and goes on: so there will be another tick.
+/// The present count, for code that reads the clock and continues: another tick will follow.
 pub(crate) fn see() -> u64 {
     let ticks = TICKS.load(Ordering::SeqCst);
-    // Either the thread sees this before it sleeps, or it is seen here that it does.
+    // Either the thread sees this before it sleeps, or its sleep is seen here.
     SEEN.store(ticks, Ordering::SeqCst);
     if ASLEEP.load(Ordering::SeqCst) {
         wake();
@@ -40,13 +40,13 @@ pub(crate) fn see() -> u64 {
 
 #[cold]
 fn wake() {
-    // It is whole after every statement, so one that a panic left behind is usable.
+    // The value is consistent after a panic, since each statement leaves it so.
     let mut thread = THREAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     match &*thread {
         Some(thread) => thread.unpark(),
         None => match thread::Builder::new().name("ticker".to_owned()).spawn(tick) {
             Ok(started) => *thread = Some(started.thread().clone()),
-            // Every operation asks the clock, until a thread can be started.
+            // Every operation reads the clock, until a thread can be started.
             Err(_) => drop(TICKS.fetch_add(1, Ordering::SeqCst)),
         },
     }

@@ -1,7 +1,7 @@
-//! Values as texts: `parse_json`, `to_json`, and what `print` and `debug` write.
+//! Values as texts: `parse_json`, `to_json`, `print` and `debug`.
 //!
-//! Rhai's own `parse_json` evaluates its text as a script, so that data would run. Here it is the reader
-//! of jobs, and `to_json` is the writer of outputs: both replace Rhai's for every kind of argument.
+//! Rhai's own `parse_json` evaluates its text as a script, so that data would run as code. Here it is the
+//! reader of jobs, and `to_json` is the writer of outputs: both replace Rhai's for every type of argument.
 
 pub(crate) mod captured;
 pub(crate) mod frozen;
@@ -20,7 +20,7 @@ use super::attempt::current;
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 
-/// Types of Rhai that it gives no name, and a value of which a script can hold.
+/// Types of Rhai without a name, whose values a script can hold.
 const ITERATORS: [&str; 4] = [
     "rhai::packages::iter_basic::CharsStream",
     "rhai::packages::iter_basic::BitRange",
@@ -31,15 +31,15 @@ const ITERATORS: [&str; 4] = [
 pub(crate) fn register(module: &mut Module) {
     add(module, "parse_json", |call: NativeCallContext<'_>, text: ImmutableString| {
         json::read(text.as_bytes()).map_err(|error| {
-            // The value is gone by now, and its room is free again.
+            // The value is freed by now, and its memory is available again.
             if error.is_full() {
                 current().full("parse_json")
             } else {
-                Box::new(fail(&call, format!("`parse_json` got no JSON: {error}")))
+                Box::new(fail(&call, format!("the argument of `parse_json` is not JSON: {error}")))
             }
         })
     });
-    // Rhai prefers the function for the very kind of an argument, and brings one for maps.
+    // Rhai prefers the function for the exact type of an argument, and has one for maps.
     for kind in [TypeId::of::<Map>(), TypeId::of::<Dynamic>()] {
         add_raw(module, "to_json", &[kind], |call, arguments| -> Answer<ImmutableString> {
             let attempt = current();

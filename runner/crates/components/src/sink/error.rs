@@ -1,4 +1,4 @@
-//! Why a sink cannot take jobs, and what to do about it.
+//! `SinkError`: why a sink cannot write jobs, with the fix.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use tidegate_model::{Address, LockHolder};
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
     #[error(
-        "sink `{address}` does not go on in `{}`: {mismatch}; {}, or take it as it is with \
+        "sink `{address}` cannot continue in `{}`: {mismatch}; {}, or accept it with \
          `on_mismatch = \"append\"`", shown(path), mismatch.way_out(path)
     )]
     Mismatch { address: Address, path: PathBuf, mismatch: Mismatch },
@@ -23,9 +23,9 @@ pub enum SinkError {
     Open { path: PathBuf, source: io::Error },
     #[error("cannot write to `{}` at byte {offset}", shown(path))]
     Write { path: PathBuf, offset: u64, source: io::Error },
-    #[error("cannot cut `{}` back to {offset} bytes", shown(path))]
+    #[error("cannot truncate `{}` to {offset} bytes", shown(path))]
     CutBack { path: PathBuf, offset: u64, source: io::Error },
-    #[error("cannot read `{}` to see whether it is as it was left", shown(path))]
+    #[error("cannot read `{}` to verify its content", shown(path))]
     Look { path: PathBuf, source: io::Error },
     #[error("standard output was closed by the program that read it")]
     Closed,
@@ -41,10 +41,10 @@ fn lock_holder(holder: &LockHolder) -> String {
     }
 }
 
-/// How a file differs from what a sink left.
+/// The difference between a file and its committed state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// It was there before the sink was first used.
+    /// It existed before the sink was first used.
     NotOurs {
         len: u64,
     },
@@ -57,16 +57,16 @@ pub enum Mismatch {
     },
     /// It was copied to another place, most likely together with the store.
     Copied,
-    /// Its end at the committed position is not what was written there.
+    /// Its bytes at the committed position differ.
     Changed,
-    /// Somebody appended to it.
+    /// Another program appended to it.
     Longer {
         expected: u64,
         len: u64,
     },
-    /// Another file took its path while the sink was at work.
+    /// Another file replaced it while the sink was in use.
     Replaced,
-    /// It was removed or renamed while the sink was at work.
+    /// It was removed or renamed while the sink was in use.
     Removed,
 }
 
@@ -75,42 +75,40 @@ impl fmt::Display for Mismatch {
         match self {
             Self::NotOurs { len } => write!(f, "it holds {len} bytes that Tidegate did not write"),
             Self::Copied => write!(f, "it is a copy of what Tidegate wrote at another path"),
-            Self::Missing { expected } => write!(f, "it is missing, and should hold {expected} bytes"),
+            Self::Missing { expected } => write!(f, "it is missing, but must hold {expected} bytes"),
             Self::Shorter { expected, len } => {
-                write!(f, "somebody shortened it, from {expected} bytes to {len}")
+                write!(f, "it was shortened by another program from {expected} bytes to {len}")
             }
-            Self::Changed => write!(f, "somebody changed what Tidegate had written"),
+            Self::Changed => write!(f, "its content was changed by another program"),
             Self::Longer { expected, len } => {
-                write!(f, "somebody appended to it, from {expected} bytes to {len}")
+                write!(f, "it was extended by another program from {expected} bytes to {len}")
             }
-            Self::Replaced => write!(f, "somebody put another file in its place"),
-            Self::Removed => write!(f, "somebody removed or renamed it"),
+            Self::Replaced => write!(f, "it was replaced by another file"),
+            Self::Removed => write!(f, "it was removed or renamed"),
         }
     }
 }
 
 impl Mismatch {
-    /// What to do about it, beside taking the file as it is.
+    /// The fix, other than accepting the file.
     fn way_out(self, path: &Path) -> String {
         match self {
-            Self::Missing { .. } | Self::Removed => "put it back".to_owned(),
+            Self::Missing { .. } | Self::Removed => "restore it".to_owned(),
             Self::NotOurs { .. } => "move it away".to_owned(),
-            // The sources of the copy begin anew too, so that going on here would deliver twice.
-            Self::Copied => {
-                "a folder that was copied does not go on elsewhere, but one that was moved does; \
-                             for a copy that begins anew, remove its `.tidegate` and its outputs"
-                    .to_owned()
-            }
+            // The sources of the copy start from the beginning too, so continuing here would deliver twice.
+            Self::Copied => "a copied folder cannot continue elsewhere, but a moved one can; \
+                             to start a copy afresh, remove its `.tidegate` and its outputs"
+                .to_owned(),
             Self::Longer { expected, .. } => {
-                format!("cut it back with `truncate --size={expected} {}`", shown(path))
+                format!("truncate it with `truncate --size={expected} {}`", shown(path))
             }
-            Self::Shorter { .. } | Self::Changed | Self::Replaced => "restore it as it was".to_owned(),
+            Self::Shorter { .. } | Self::Changed | Self::Replaced => "restore it".to_owned(),
         }
     }
 }
 
 impl SinkError {
-    /// There is no room: the same write may succeed later.
+    /// The disk is full: the same write may succeed later.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let full = |error: &io::Error| {

@@ -1,11 +1,11 @@
-//! The sink that writes lines to a file, exactly once.
+//! `FileSinkWriter`: writes lines to a file, exactly once.
 //!
-//! The committed position says how long the file is and how it ends. Bytes past it are the sink's
-//! own if a runner was at work (`open`), and are cut off; in any other case somebody else changed
-//! the file, and the sink refuses it or, with [`OnMismatch::Append`], takes it as it is.
+//! The committed position has the length of the file and a hash of its end. Bytes after it are the sink's own
+//! if a runner was active (`open`), and are cut off. Otherwise another program changed the file, and the sink
+//! refuses it or, with [`OnMismatch::Append`], accepts it.
 //!
-//! What is no regular file (`/dev/null`, a named pipe) has no position: it gets every payload at
-//! least once, and nothing can be cut back. A pipe has to have a reader.
+//! A special file (`/dev/null`, a named pipe) has no position: it gets every payload at least once, and
+//! nothing can be truncated. A pipe must have a reader.
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -24,25 +24,26 @@ use tidegate_config::{FileSink, OnMismatch};
 use tidegate_model::log_target;
 use tidegate_model::{Address, LockHolder, SinkPosition};
 
-/// Memory for lines that is kept between writes.
+/// Bytes of the line buffer that are kept between writes.
 const KEPT_BYTES: usize = 4 << 20;
 
-/// Writes to one file, and knows how far the store's commits reach in it.
+/// Writes to one file, and tracks the committed length.
 #[derive(Debug)]
 pub struct FileSinkWriter {
     address: Address,
     spec: FileSink,
-    /// `None`: there is no file yet.
+    /// `None`: no file exists yet.
     target: Option<Target>,
-    /// Where the next byte goes.
+    /// The position of the next byte.
     offset: u64,
-    /// What stands before `offset`.
+    /// The bytes before `offset`.
     tail: Tail,
-    /// What the store holds of this very file.
+    /// The committed position in the store for this file.
     committed: Option<SinkPosition>,
     path_hash: u64,
     lines: Vec<u8>,
-    /// At the start too many files were open: what the store held then. It is opened before the first write.
+    /// The position in the store, if too many files were open at the start: the file is then opened before the
+    /// first write.
     unopened: Option<Option<SinkPosition>>,
 }
 
@@ -55,7 +56,7 @@ struct Target {
 }
 
 impl FileSinkWriter {
-    /// Where too many files are open, that is tried again before the first write.
+    /// If too many files are open, opening is retried before the first write.
     pub(crate) fn open(
         address: &Address,
         spec: &FileSink,
@@ -90,7 +91,7 @@ impl FileSinkWriter {
     ) -> Result<Self, SinkError> {
         let mut writer = Self::new(address, spec);
         let opened = writer.open_file(false)?;
-        // A sink that was given another path begins anew there, unless its file went with it.
+        // A sink with a new path starts a new file, unless its file was moved with it.
         let elsewhere = committed;
         let committed = committed.filter(|committed| {
             let went_along = || opened.as_ref().is_some_and(|(target, _)| target.inode == committed.inode);
@@ -172,7 +173,7 @@ impl FileSinkWriter {
         let path = &self.spec.path;
         let len = target.file.metadata().map_err(|error| SinkError::look(path, error))?.len();
         self.offset = committed.offset;
-        // A file that somebody shortened further is found out before the next write.
+        // A file that another program shortened further is detected before the next write.
         if len >= committed.offset {
             target.file.set_len(committed.offset).map_err(|source| SinkError::CutBack {
                 path: path.clone(),
@@ -190,7 +191,7 @@ impl FileSinkWriter {
         Some(SinkPosition { open: false, ..committed })
     }
 
-    /// Whether a file elsewhere holds what was committed, as one does that was copied together with the store.
+    /// Whether a file at another path has the committed content, as after a copy together with the store.
     fn is_copy(&self, target: &Target, len: u64, committed: &SinkPosition) -> Result<bool, SinkError> {
         if !target.regular || committed.offset == 0 || len < committed.offset {
             return Ok(false);
@@ -200,7 +201,7 @@ impl FileSinkWriter {
         Ok(tail.len() == committed.tail_len && tail.hash() == committed.tail_hash)
     }
 
-    /// Compares the file with what the store holds, and cuts off what a runner left when it died.
+    /// Compares the file with the committed position, and cuts off the bytes that a dead runner left.
     fn recover(
         &mut self,
         target: &Target,
@@ -221,7 +222,7 @@ impl FileSinkWriter {
             Some(Mismatch::Shorter { expected, len })
         } else {
             let tail = Tail::read(&target.file, expected).map_err(look)?;
-            // A device may be numbered otherwise after the machine was started anew.
+            // The number of a device may change when the machine restarts.
             let ours = committed.open && committed.inode == target.inode;
             if tail.len() != committed.tail_len || tail.hash() != committed.tail_hash {
                 Some(Mismatch::Changed)
@@ -241,7 +242,7 @@ impl FileSinkWriter {
         if len > expected {
             let path = &self.spec.path;
             tracing::info!(target: log_target::SINK, sink = %self.address, path = %path.display(), bytes = len - expected,
-                "cuts off what was written and not committed");
+                "cuts off uncommitted bytes");
             target.file.set_len(expected).map_err(|source| SinkError::CutBack {
                 path: path.clone(),
                 offset: expected,
@@ -249,14 +250,14 @@ impl FileSinkWriter {
             })?;
         }
         self.offset = expected;
-        // A copy that was put back in the file's place is announced like a new one.
+        // A restored copy of the file is reported like a new file.
         let same = (committed.device, committed.inode, committed.path_hash)
             == (target.device, target.inode, self.path_hash);
         self.committed = same.then_some(*committed);
         Ok(())
     }
 
-    /// How the file differs from what was left, while the sink is at work.
+    /// The difference of the file from its state, while the sink is in use.
     fn mismatch_now(&self) -> Result<Option<Mismatch>, SinkError> {
         let Some(target) = self.target.as_ref().filter(|target| target.regular) else { return Ok(None) };
         let path = &self.spec.path;
@@ -271,7 +272,7 @@ impl FileSinkWriter {
         }
         match fs::metadata(path) {
             Ok(metadata) if target.is(&metadata) => Ok(None),
-            // Like any program whose file is rotated: what was begun goes to the old one.
+            // As in any program whose file is rotated: started writes go to the old file.
             _ if self.spec.on_mismatch == OnMismatch::Append && self.is_ahead() => Ok(None),
             Ok(_) => Ok(Some(Mismatch::Replaced)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Mismatch::Removed)),
@@ -279,11 +280,11 @@ impl FileSinkWriter {
         }
     }
 
-    /// An error, unless a file that is not as it was left is taken as it is.
+    /// An error, unless a changed file is accepted.
     fn tolerate(&self, mismatch: Mismatch) -> Result<(), SinkError> {
         match self.spec.on_mismatch {
             OnMismatch::Append => {
-                tracing::warn!(target: log_target::SINK, sink = %self.address, path = %self.spec.path.display(), "{mismatch}; goes on at its end");
+                tracing::warn!(target: log_target::SINK, sink = %self.address, path = %self.spec.path.display(), "{mismatch}; continues at its end");
                 Ok(())
             }
             OnMismatch::Refuse => Err(SinkError::Mismatch {
@@ -294,10 +295,10 @@ impl FileSinkWriter {
         }
     }
 
-    /// Goes on at the end of the file that is there now.
+    /// Continues at the end of the present file.
     fn take_over(&mut self, mismatch: Mismatch) -> Result<(), SinkError> {
         if matches!(mismatch, Mismatch::Removed | Mismatch::Replaced) {
-            // Nothing is ahead of the commit here, so the old file is done with.
+            // No write is uncommitted here, so the old file is no longer needed.
             self.target = None;
             (self.offset, self.tail, self.committed) = (0, Tail::default(), None);
             let Some((target, len)) = self.open_file(false)? else { return Ok(()) };
@@ -335,7 +336,7 @@ impl FileSinkWriter {
         Ok(())
     }
 
-    /// Opens and locks the file; `None` where it is missing and not to be made.
+    /// Opens and locks the file; `None` if it is missing and must not be created.
     fn open_file(&self, create: bool) -> Result<Option<(Target, u64)>, SinkError> {
         let path = &self.spec.path;
         let opened = match fs::metadata(path) {
@@ -357,7 +358,7 @@ impl FileSinkWriter {
                     return Err(SinkError::Locked { address, path: path.clone(), holder });
                 }
                 Err(TryLockError::Error(error)) => {
-                    // Some network file systems have no locks; the store's own lock has to do.
+                    // Some network file systems have no locks; the store's own lock must suffice.
                     tracing::debug!(target: log_target::SINK, path = %path.display(), %error, "cannot lock");
                 }
             }
@@ -365,7 +366,7 @@ impl FileSinkWriter {
         Ok(Some((target, metadata.len())))
     }
 
-    /// Something was written since the last commit.
+    /// Bytes were written since the last commit.
     fn is_ahead(&self) -> bool {
         self.committed.is_some_and(|committed| committed.offset != self.offset)
     }
@@ -384,7 +385,7 @@ impl FileSinkWriter {
     }
 }
 
-/// Of the path from the root on, so that it does not matter where a run is started.
+/// Hash of the absolute path, so that the working folder does not matter.
 fn path_hash(path: &Path) -> u64 {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     XxHash3_64::oneshot(path.as_os_str().as_encoded_bytes())
@@ -400,8 +401,8 @@ impl Target {
     }
 }
 
-/// A program that is being started elsewhere in this process holds a copy of the file for a moment,
-/// and with it a lock that is only dropped.
+/// The lock must be released explicitly: a program that is being started by this process holds a copy of the
+/// file handle, and with it the lock, for a moment.
 impl Drop for Target {
     fn drop(&mut self) {
         if let Err(error) = self.file.unlock() {
@@ -417,7 +418,7 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Makes a folder and those above it, each durable before the next.
+/// Creates a folder and its parents, each durable before the next.
 fn make_folder(folder: &Path) -> io::Result<()> {
     let above = folder_of(folder);
     if folder.is_dir() || above == folder {
@@ -430,14 +431,14 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a pipe for writing alone: a process that could also read from it would count as its reader, and what it
-/// writes would be lost.
+/// Opens a pipe for writing only. A handle that could also read would count as a reader, and written bytes
+/// would be lost.
 fn open_pipe(path: &Path) -> io::Result<File> {
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
     let opened = OpenOptions::new().write(true).custom_flags(nonblocking).open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {
         Some(errno) if errno == Errno::NXIO.raw_os_error() => {
-            io::Error::other("no program reads from this pipe; start that first")
+            io::Error::other("the pipe has no reader; start the reader first")
         }
         _ => error,
     })?;

@@ -1,4 +1,4 @@
-//! The last bytes of a file, by which a sink knows its own file again.
+//! `Tail`: the last bytes of a file, by which a sink recognizes its own file.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use twox_hash::XxHash3_64;
 
-/// How much of a file's end tells it from another.
+/// Number of bytes that identify a file.
 const TAIL_BYTES: usize = 4096;
 
 /// At most the last 4 KiB that were written.
@@ -16,7 +16,7 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// The tail of what stands before `offset`.
+    /// The tail of the bytes before `offset`.
     pub(crate) fn read(file: &File, offset: u64) -> io::Result<Self> {
         let len = usize::try_from(offset).unwrap_or(usize::MAX).min(TAIL_BYTES);
         let mut bytes = vec![0; len];
@@ -44,7 +44,7 @@ impl Tail {
         XxHash3_64::oneshot(&self.bytes)
     }
 
-    /// The file ends inside a line.
+    /// The file ends within a line.
     pub(crate) fn is_mid_line(&self) -> bool {
         self.bytes.last().is_some_and(|&last| last != b'\n')
     }

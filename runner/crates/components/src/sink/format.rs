@@ -1,11 +1,11 @@
-//! From payloads to lines.
+//! Lines of a sink: are built from payloads.
 
 use tidegate_plugin::Payloads;
 
 use tidegate_config::SinkFormat;
 
-/// Appends each payload as a line. Payloads are JSON on one line. With [`SinkFormat::Lines`], a
-/// string that itself holds newlines is written as it is, and so becomes several lines.
+/// Appends each payload as a line. Payloads are JSON on one line. With [`SinkFormat::Lines`], a string with
+/// newlines is written unchanged, and becomes several lines.
 pub(crate) fn append_lines(format: SinkFormat, payloads: &Payloads, lines: &mut Vec<u8>) {
     lines.reserve(payloads.byte_len() + payloads.len());
     for payload in payloads.iter() {

@@ -1,4 +1,4 @@
-//! The sink that writes to standard output.
+//! `StdoutWriter`: writes to standard output.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -9,10 +9,10 @@ use super::error::SinkError;
 use super::format::append_lines;
 use tidegate_config::SinkFormat;
 
-/// What is held back until the commit; beyond it, lines are written early.
+/// Bytes that are buffered until the commit; beyond it, lines are written early.
 const HELD_BYTES: usize = 1 << 20;
 
-/// Holds lines back until they are synced, so that a commit that fails repeats nothing.
+/// Buffers lines until they are synced, so that a failed commit repeats nothing.
 pub struct StdoutWriter {
     output: Box<dyn Write + Send>,
     format: SinkFormat,
@@ -25,8 +25,8 @@ impl StdoutWriter {
         Self { output, format, held: Vec::new() }
     }
 
-    /// Of this process.
-    #[expect(clippy::disallowed_methods, reason = "its failures are those of the sink")]
+    /// The writer of this process.
+    #[expect(clippy::disallowed_methods, reason = "its errors are those of the sink")]
     pub(crate) fn of_process(format: SinkFormat) -> Self {
         Self::new(Box::new(io::stdout()), format)
     }
@@ -41,7 +41,7 @@ impl StdoutWriter {
         self.output.flush().map_err(explain)
     }
 
-    /// Drops what was held back; what was passed on cannot be called back.
+    /// Drops the buffered lines; written ones cannot be undone.
     pub(crate) fn roll_back(&mut self) {
         self.held.clear();
     }

@@ -1,4 +1,4 @@
-//! A sink, its file, and what a store would hold of it.
+//! Tests of sinks: a file and its committed position stay consistent.
 
 pub(crate) mod model;
 
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::*;
 use tidegate_config::{FileSink, OnMismatch, SinkFormat};
 
-/// A sink's file, and what a store would hold of it.
+/// A sink's file, and its position in a store.
 struct World {
     folder: TempDir,
     on_mismatch: OnMismatch,
@@ -187,10 +187,10 @@ fn a_file_that_somebody_changed_is_refused() {
         assert!(!error.is_full());
         world.text(&error)
     };
-    insta::assert_snapshot!(change(|world| world.append("x\n")), @"sink `quakes/report` does not go on in `/out/report.ndjson`: somebody appended to it, from 4 bytes to 6; cut it back with `truncate --size=4 /out/report.ndjson`, or take it as it is with `on_mismatch = \"append\"`");
-    insta::assert_snapshot!(change(|world| world.put("1\n")), @"sink `quakes/report` does not go on in `/out/report.ndjson`: somebody shortened it, from 4 bytes to 2; restore it as it was, or take it as it is with `on_mismatch = \"append\"`");
-    insta::assert_snapshot!(change(|world| world.put("1\n3\n")), @"sink `quakes/report` does not go on in `/out/report.ndjson`: somebody changed what Tidegate had written; restore it as it was, or take it as it is with `on_mismatch = \"append\"`");
-    insta::assert_snapshot!(change(|world| fs::remove_file(world.path()).unwrap()), @"sink `quakes/report` does not go on in `/out/report.ndjson`: it is missing, and should hold 4 bytes; put it back, or take it as it is with `on_mismatch = \"append\"`");
+    insta::assert_snapshot!(change(|world| world.append("x\n")), @"sink `quakes/report` cannot continue in `/out/report.ndjson`: it was extended by another program from 4 bytes to 6; truncate it with `truncate --size=4 /out/report.ndjson`, or accept it with `on_mismatch = \"append\"`");
+    insta::assert_snapshot!(change(|world| world.put("1\n")), @"sink `quakes/report` cannot continue in `/out/report.ndjson`: it was shortened by another program from 4 bytes to 2; restore it, or accept it with `on_mismatch = \"append\"`");
+    insta::assert_snapshot!(change(|world| world.put("1\n3\n")), @"sink `quakes/report` cannot continue in `/out/report.ndjson`: its content was changed by another program; restore it, or accept it with `on_mismatch = \"append\"`");
+    insta::assert_snapshot!(change(|world| fs::remove_file(world.path()).unwrap()), @"sink `quakes/report` cannot continue in `/out/report.ndjson`: it is missing, but must hold 4 bytes; restore it, or accept it with `on_mismatch = \"append\"`");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn somebody_elses_file_is_refused_on_first_use() {
     let world = World::new(OnMismatch::Refuse);
     world.put("mine\n");
     let error = world.open().unwrap_err();
-    insta::assert_snapshot!(world.text(&error), @"sink `quakes/report` does not go on in `/out/report.ndjson`: it holds 5 bytes that Tidegate did not write; move it away, or take it as it is with `on_mismatch = \"append\"`");
+    insta::assert_snapshot!(world.text(&error), @"sink `quakes/report` cannot continue in `/out/report.ndjson`: it holds 5 bytes that Tidegate did not write; move it away, or accept it with `on_mismatch = \"append\"`");
     assert_eq!(world.content(), "mine\n");
 }
 
@@ -315,7 +315,7 @@ fn a_second_writer_is_refused() {
     let mut sink = world.open().unwrap();
     world.deliver(&mut sink, &["1"]).unwrap();
     let error = world.open().unwrap_err();
-    // Not every file system tells whose lock it is.
+    // Not every file system reports the owner of a lock.
     let text = world.text(&error).replace("sink or another process", "sink of this runner");
     insta::assert_snapshot!(text, @"sink `quakes/report` cannot write to `/out/report.ndjson`: another sink of this runner has it locked");
     drop(sink);

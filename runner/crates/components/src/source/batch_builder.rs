@@ -1,4 +1,4 @@
-//! A batch in the making.
+//! `BatchBuilder`: builds a batch from records.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tidegate_plugin::Payloads;
 use super::codec::{Codec, head};
 use tidegate_model::{Batch, Fault, LineNumbers, LineRun, SourceOffset};
 
-/// How much one batch may hold. It always holds one job, however large.
+/// The limits of a batch. It always holds one job, of any size.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchLimit {
     pub jobs: usize,
@@ -18,12 +18,12 @@ pub struct BatchLimit {
 #[derive(Debug)]
 pub(crate) struct BatchBuilder {
     limit: BatchLimit,
-    /// Where the first job stands.
+    /// The place of the first job.
     start: Option<SourceOffset>,
     payloads: Payloads,
     runs: Vec<LineRun>,
     faults: Vec<Fault>,
-    /// The line of the next job, if it goes on in the last run.
+    /// The line of the next job, if it continues the last run.
     next_line: u64,
 }
 
@@ -48,16 +48,16 @@ impl BatchBuilder {
             && (self.payloads.len() >= self.limit.jobs || self.payloads.byte_len() >= self.limit.bytes)
     }
 
-    /// Makes room for jobs from a window of `bytes`, so that memory is asked for once a batch.
+    /// Allocates memory for the jobs of a window of `bytes`, once per batch.
     pub(crate) fn expect(&mut self, bytes: usize) {
         if self.payloads.is_empty() {
-            // A shorter mean length only costs another growth.
+            // A lower mean length only costs another growth.
             let bytes = bytes.min(self.limit.bytes);
             self.payloads = Payloads::with_capacity(self.limit.jobs.min(bytes / 64 + 1), bytes);
         }
     }
 
-    /// Adds the job of `record`, or a fault where it is none.
+    /// Adds the job of `record`, or a fault if it is invalid.
     pub(crate) fn push(&mut self, at: SourceOffset, codec: &mut Codec, record: &[u8]) {
         self.place(at);
         if let Err(message) = codec.encode(record, &mut self.payloads) {
@@ -65,13 +65,13 @@ impl BatchBuilder {
         }
     }
 
-    /// Adds a job that is a fault, with the beginning of `record`.
+    /// Adds a fault with the beginning of `record`.
     pub(crate) fn push_fault(&mut self, at: SourceOffset, record: &[u8], message: String) {
         self.place(at);
         self.fault(record, message);
     }
 
-    /// The batch of `file`'s jobs; `None` where there are none.
+    /// The batch of `file`'s jobs; `None` if it has none.
     pub(crate) fn finish(self, codec: &Codec, file: Arc<Path>) -> Option<Batch> {
         Some(Batch {
             first: self.start?.index,

@@ -1,4 +1,4 @@
-//! The content of one file, as a window of bytes that moves forward.
+//! `Stream`: the content of one file, as a window of bytes that moves forward.
 //!
 //! Offsets count decompressed bytes. The window grows for a long line and shrinks afterwards.
 
@@ -10,9 +10,9 @@ use flate2::bufread::MultiGzDecoder;
 
 use super::files::FileId;
 
-/// How much is read at once.
+/// Maximum bytes per read.
 const BLOCK: usize = 256 << 10;
-/// How much is read at once where a file has little more.
+/// Minimum bytes per read, for files with little more content.
 const BLOCK_MIN: usize = 4 << 10;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct ByteWindow {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Of the window's first byte.
+    /// Offset of the window's first byte.
     offset: u64,
     id: FileId,
     dry: bool,
@@ -50,7 +50,7 @@ impl ByteWindow {
         self.id
     }
 
-    /// The file, if its bytes are the content.
+    /// The file, unless it is compressed.
     pub(crate) fn plain(&self) -> Option<&File> {
         match &self.content {
             Content::Plain(file) => Some(file),
@@ -58,22 +58,22 @@ impl ByteWindow {
         }
     }
 
-    /// What was read and not consumed.
+    /// The bytes that were read and not consumed.
     pub(crate) fn window(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Where the window starts, in bytes from the start of the content.
+    /// Start of the window, in bytes from the start of the content.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Where the window ends.
+    /// End of the window.
     pub(crate) fn read_to(&self) -> u64 {
         self.offset + (self.end - self.start) as u64
     }
 
-    /// Whether the last attempt to read more found nothing.
+    /// Whether the last attempt to read more returned no bytes.
     pub(crate) fn is_dry(&self) -> bool {
         self.dry
     }
@@ -85,7 +85,7 @@ impl ByteWindow {
         self.offset += bytes as u64;
     }
 
-    /// Reads more behind the window; answers how many bytes, 0 at the end of what there is now.
+    /// Reads more after the window. Returns the number of bytes, 0 at the present end.
     pub(crate) fn fill(&mut self) -> io::Result<usize> {
         self.make_room();
         let room = &mut self.buffer[self.end..];
@@ -105,7 +105,7 @@ impl ByteWindow {
         Ok(read)
     }
 
-    /// Moves the window forward to `offset`; `false` where the content ends before.
+    /// Moves the window forward to `offset`; `false` if the content ends before it.
     pub(crate) fn skip_to(&mut self, offset: u64) -> io::Result<bool> {
         if let Content::Plain(file) = &self.content
             && offset > self.read_to()
@@ -126,14 +126,14 @@ impl ByteWindow {
         Ok(true)
     }
 
-    /// Gives the memory back that an empty window needs not.
+    /// Frees the memory that an empty window does not need.
     pub(crate) fn give_back(&mut self) {
         if self.start == self.end {
             (self.buffer, self.start, self.end) = (Vec::new(), 0, 0);
         }
     }
 
-    /// How much is left of the content, about; of packed content nothing is known.
+    /// Approximate number of remaining bytes; unknown for compressed content.
     fn rest(&self) -> usize {
         let Content::Plain(file) = &self.content else { return BLOCK };
         let len = file.metadata().map_or(u64::MAX, |metadata| metadata.len());
@@ -141,11 +141,11 @@ impl ByteWindow {
         left.saturating_add(BLOCK_MIN)
     }
 
-    /// Leaves room for at least half a block behind the window. A window that fills the buffer
-    /// doubles it, so that the bytes of a long line are looked at a bounded number of times.
+    /// Makes room for at least half a block after the window. A full buffer is doubled, so that the bytes of
+    /// a long line are scanned a bounded number of times.
     fn make_room(&mut self) {
         let held = self.end - self.start;
-        // A long line has passed: its memory goes back.
+        // A long line is consumed: its memory is freed.
         let oversized = self.buffer.len() > 4 * BLOCK && held < BLOCK / 2;
         if self.start > 0 && (oversized || self.buffer.len() - self.end < BLOCK / 2) {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -156,7 +156,7 @@ impl ByteWindow {
             self.buffer.shrink_to_fit();
         }
         if self.buffer.is_empty() {
-            // Of thousands of files most are short, or have a line now and then.
+            // Most of thousands of files are short, or rarely get a line.
             self.buffer.resize(self.rest().clamp(BLOCK_MIN, BLOCK), 0);
         } else if self.buffer.len() - self.end < self.buffer.len().min(BLOCK) / 2 {
             self.buffer.resize((2 * held).max(BLOCK), 0);

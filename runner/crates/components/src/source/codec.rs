@@ -1,4 +1,4 @@
-//! From the bytes of a file to payloads: where a record ends, and what it becomes.
+//! `Codec`: finds the end of a record in the bytes of a file, and turns it into a payload.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::csv::{RecordEnd, Table, record_end};
 use tidegate_config::{DataFormat, FileSource};
 use tidegate_model::{Form, base64};
 
-/// How much of what could not be read goes into an error record.
+/// Maximum bytes of unreadable content in an error record.
 const FAULT_BYTES: usize = 1024;
 
 /// Reads one file in its format.
@@ -35,7 +35,7 @@ impl Codec {
         }
     }
 
-    /// What is known of the payloads that [`Self::encode`] makes.
+    /// The form of the payloads that [`Self::encode`] makes.
     pub(crate) fn form(&self) -> Form {
         match self {
             Self::Ndjson => Form::Unchecked,
@@ -43,7 +43,7 @@ impl Codec {
         }
     }
 
-    /// Where the newline stands that ends the first record of `bytes`.
+    /// The position of the newline at the end of the first record of `bytes`.
     pub(crate) fn record_end(&self, bytes: &[u8]) -> Option<usize> {
         match self {
             Self::Ndjson | Self::Lines => memchr(b'\n', bytes),
@@ -55,7 +55,7 @@ impl Codec {
         }
     }
 
-    /// How many newlines a record holds, without the one that ends it.
+    /// Number of newlines within a record, without the last one.
     pub(crate) fn inner_lines(&self, record: &[u8]) -> u64 {
         match self {
             Self::Csv { .. } => count_newlines(record),
@@ -67,7 +67,7 @@ impl Codec {
     pub(crate) fn is_blank(&self, record: &[u8]) -> bool {
         match self {
             Self::Ndjson | Self::Lines => trim(record).is_empty(),
-            // A line of blanks can be a record, where a blank is the delimiter.
+            // A line of blanks can be a record if a blank is the delimiter.
             Self::Csv { .. } => without_cr(record).is_empty(),
             Self::Bytes { .. } => false,
         }
@@ -79,7 +79,7 @@ impl Codec {
     }
 
     /// # Errors
-    /// A sentence fragment that goes on after "the header …".
+    /// A sentence fragment that continues "the header …".
     pub(crate) fn set_header(&mut self, record: &[u8]) -> Result<(), String> {
         match self {
             Self::Csv { table, .. } => table.set_header(without_cr(record)),
@@ -90,7 +90,7 @@ impl Codec {
     /// Appends the payload of `record` (without the newline that ends it).
     ///
     /// # Errors
-    /// A sentence fragment: why the record is none.
+    /// A sentence fragment: why the record is invalid.
     pub(crate) fn encode(&mut self, record: &[u8], payloads: &mut Payloads) -> Result<(), String> {
         match self {
             Self::Ndjson => {
@@ -115,14 +115,14 @@ impl Codec {
         }
     }
 
-    /// What is wrong with a record of more than `max` bytes.
+    /// The error of a record of more than `max` bytes.
     pub(crate) fn too_long(&self, max: usize) -> String {
         match self {
-            Self::Ndjson | Self::Lines => format!("the line is longer than `max_line`, {max} bytes"),
+            Self::Ndjson | Self::Lines => format!("the line exceeds `max_line` ({max} bytes)"),
             Self::Csv { .. } => {
-                format!("the record is longer than `max_line`, {max} bytes; perhaps a quote is not closed")
+                format!("the record exceeds `max_line` ({max} bytes); perhaps a quote is not closed")
             }
-            Self::Bytes { .. } => format!("the file is longer than `max_line`, {max} bytes"),
+            Self::Bytes { .. } => format!("the file exceeds `max_line` ({max} bytes)"),
         }
     }
 }
@@ -154,7 +154,7 @@ fn count_newlines(bytes: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
-/// The beginning of what could not be read, cut between characters.
+/// The beginning of unreadable content, cut between characters.
 pub(crate) fn head(record: &[u8]) -> &[u8] {
     let Some(mut end) = (record.len() > FAULT_BYTES).then_some(FAULT_BYTES) else { return record };
     // A character has at most three bytes after its first.
@@ -164,7 +164,7 @@ pub(crate) fn head(record: &[u8]) -> &[u8] {
     &record[..end]
 }
 
-/// Cuts off what JSON takes for blanks.
+/// Cuts off JSON white space.
 fn trim(mut line: &[u8]) -> &[u8] {
     while let [b' ' | b'\t' | b'\r', rest @ ..] = line {
         line = rest;

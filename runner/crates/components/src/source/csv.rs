@@ -1,11 +1,11 @@
-//! CSV records: where one ends, and how it becomes JSON.
+//! `Table`: splits CSV records, and turns them into JSON.
 
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
 use memchr::{memchr, memchr2};
 use tidegate_plugin::Payloads;
 use tidegate_plugin::words::utf16_help;
 
-/// Where a record ends.
+/// The end of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordEnd {
     /// At the newline at this position.
@@ -14,8 +14,8 @@ pub(crate) enum RecordEnd {
     Beyond { quoted: bool },
 }
 
-/// Finds the end of the record that `bytes` start with. A quote opens a field only at its start, as
-/// the parser has it; newlines inside quotes belong to the field.
+/// Finds the end of the record at the start of `bytes`. A quote opens a field only at its start, as in the
+/// parser; newlines within quotes belong to the field.
 pub(crate) fn record_end(bytes: &[u8], delimiter: u8) -> RecordEnd {
     let mut at = 0;
     loop {
@@ -44,10 +44,10 @@ pub(crate) fn record_end(bytes: &[u8], delimiter: u8) -> RecordEnd {
 #[derive(Debug)]
 pub(crate) struct Table {
     delimiter: u8,
-    /// The names of the fields as JSON, each with its colon. `None` before the header was seen.
+    /// The names of the fields as JSON, each with its colon. `None` before the header.
     keys: Option<Vec<String>>,
     parser: Box<csv_core::Reader>,
-    /// The fields of the record at hand, back to back, and where each one ends.
+    /// The fields of the present record, back to back, and the end of each.
     fields: Vec<u8>,
     ends: Vec<usize>,
     count: usize,
@@ -74,10 +74,10 @@ impl Table {
         self.keys.is_some()
     }
 
-    /// Takes `record` (without its newline) as the names of the fields.
+    /// Uses `record` (without its newline) as the names of the fields.
     ///
     /// # Errors
-    /// A sentence fragment that goes on after "the header …".
+    /// A sentence fragment that continues "the header …".
     pub(crate) fn set_header(&mut self, record: &[u8]) -> Result<(), String> {
         self.parse(record);
         let mut keys = Vec::with_capacity(self.count);
@@ -99,7 +99,7 @@ impl Table {
     /// Appends the JSON of `record` (without its newline).
     ///
     /// # Errors
-    /// A sentence fragment: why the record is none.
+    /// A sentence fragment: why the record is invalid.
     pub(crate) fn encode(&mut self, record: &[u8], payloads: &mut Payloads) -> Result<(), String> {
         self.parse(record);
         if let Some(keys) = &self.keys
@@ -153,7 +153,7 @@ impl Table {
             written += wrote;
             self.count += ended;
             match result {
-                // With no input left, the next turn ends the record.
+                // Without more input, the next iteration ends the record.
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::OutputFull => self.fields.resize(self.fields.len() * 2, 0),
                 ReadRecordResult::OutputEndsFull => self.ends.resize(self.ends.len() * 2, 0),

@@ -1,6 +1,6 @@
-//! Where a reader stands in a file, and how it turns the window before it into jobs.
+//! `Cursor`: the position of a reader in a file, which turns the bytes after it into jobs.
 //!
-//! Knows nothing of segments but the place where the present one ends.
+//! It depends on segments only by the end of the present one.
 
 use std::io;
 use std::path::Path;
@@ -17,20 +17,20 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 #[derive(Debug)]
 pub(crate) struct Cursor {
-    /// Where the next record starts, and the index that it has if it is a job.
+    /// The start of the next record, and its index if it is a job.
     at: SourceOffset,
-    /// Jobs before this index are passed over: they were delivered before.
+    /// Jobs before this index are skipped, since they are delivered.
     wanted: u64,
     codec: Codec,
     max_line: usize,
-    /// A record that is too long, of which the rest is still to be passed over.
+    /// A record that is too long, whose rest must be skipped.
     long: Option<Long>,
 }
 
 /// Why a cursor cannot be moved.
 #[derive(Debug)]
 pub(crate) enum CursorError {
-    /// A sentence fragment that goes on after "the header …".
+    /// A sentence fragment that continues "the header …".
     Header(String),
     Read(io::Error),
 }
@@ -67,17 +67,17 @@ impl Cursor {
         &self.codec
     }
 
-    /// The index of the next job to be given.
+    /// The index of the next job.
     pub(crate) fn next(&self) -> u64 {
         self.at.index.max(self.wanted)
     }
 
-    /// Still looking for the first job to be given.
+    /// Whether the first job has not been reached yet.
     pub(crate) fn is_skipping(&self) -> bool {
         self.at.index < self.wanted
     }
 
-    /// The job at the present index cannot be had any more: passes it over with a fault.
+    /// The job at the present index is lost: skips it with a fault.
     pub(crate) fn lose(&mut self, draft: &mut BatchBuilder, message: &str) {
         if self.at.index >= self.wanted {
             draft.push_fault(self.at, b"", message.to_owned());
@@ -85,11 +85,11 @@ impl Cursor {
         self.at.index += 1;
     }
 
-    /// Moves `stream`, which stands at the start of its file, to the cursor, by way of the header if
-    /// the format has one. `false` where the file is too short.
+    /// Moves `stream`, which is at the start of its file, to the cursor, through the header if the format has
+    /// one. `false` if the file is too short.
     ///
     /// # Errors
-    /// Reading failed, or the header is none.
+    /// A read failed, or the header is invalid.
     pub(crate) fn seek(&mut self, stream: &mut ByteWindow) -> Result<bool, CursorError> {
         if self.at.offset > 0 && self.codec.wants_header() {
             let at = self.at;
@@ -112,11 +112,11 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Takes jobs from the window of `stream` until the draft is full, the segment ends (at `end`),
-    /// or the window holds no whole record any more.
+    /// Reads jobs from the window of `stream` until the draft is full, the segment ends (at `end`), or the
+    /// window holds no complete record.
     ///
     /// # Errors
-    /// The header is none.
+    /// The header is invalid.
     pub(crate) fn split(
         &mut self,
         stream: &mut ByteWindow,
@@ -158,15 +158,15 @@ impl Cursor {
         Ok(())
     }
 
-    /// Something stands before the end of the content that no newline ends.
+    /// The content ends with bytes without a newline.
     pub(crate) fn has_unfinished(&self, stream: &ByteWindow) -> bool {
         self.long.is_some() || !stream.window().is_empty()
     }
 
-    /// The content is over: what no newline ends is a job too. Answers whether there was one.
+    /// The content is complete: bytes without a newline are a job too. Returns whether any exist.
     ///
     /// # Errors
-    /// The header is none.
+    /// The header is invalid.
     pub(crate) fn finish(
         &mut self,
         stream: &mut ByteWindow,
@@ -199,7 +199,7 @@ impl Cursor {
         end.is_some_and(|end| self.at.index >= end.index)
     }
 
-    /// Files of jobs are handed over as they are.
+    /// Files of jobs are passed on unchanged.
     fn pass_byte_order_mark(&mut self, stream: &mut ByteWindow) {
         if stream.window().starts_with(BYTE_ORDER_MARK) && !matches!(self.codec, Codec::Bytes { .. }) {
             stream.consume(BYTE_ORDER_MARK.len());
@@ -207,7 +207,7 @@ impl Cursor {
         }
     }
 
-    /// Takes the first record that is not blank as the header, if it is there.
+    /// Uses the first record that is not blank as the header, if it is complete.
     fn take_header(&mut self, stream: &mut ByteWindow, end: Option<SourceOffset>) -> Result<bool, String> {
         if self.at.offset == 0 {
             self.pass_byte_order_mark(stream);
@@ -216,7 +216,7 @@ impl Cursor {
             let window = visible(stream, end);
             let Some(len) = self.codec.record_end(window) else {
                 return if window.len() > self.max_line {
-                    Err(format!("is longer than `max_line`, {} bytes", self.max_line))
+                    Err(format!("exceeds `max_line` ({} bytes)", self.max_line))
                 } else {
                     Ok(false)
                 };
@@ -250,7 +250,7 @@ impl Cursor {
         self.at.index += 1;
     }
 
-    /// Passes over the rest of a record that is too long; `false` where the window ends before it.
+    /// Skips the rest of a record that is too long; `false` if the window ends before it.
     fn pass_long(
         &mut self,
         stream: &mut ByteWindow,

@@ -1,4 +1,4 @@
-//! Why a source cannot be read, with the place.
+//! `SourceError`: why a source cannot be read, with the place.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,24 +17,24 @@ pub enum SourceError {
     #[error("cannot read `{path}` at byte {offset}")]
     Read { path: PathBuf, offset: u64, source: io::Error },
     /// `offset` counts decompressed bytes: everything before it was readable.
-    #[error("`{path}` is broken or cut short: its content cannot be decompressed past byte {offset}")]
+    #[error("`{path}` is damaged or cut short: its content cannot be decompressed past byte {offset}")]
     Gzip { path: PathBuf, offset: u64, source: io::Error },
     #[error("cannot list `{path}`")]
     List { path: PathBuf, source: io::Error },
     #[error(
-        "`{path}` is neither a regular file nor a folder; to pass on what a program writes, use `… | tidegate queue push PIPELINE/QUEUE`"
+        "`{path}` is neither a regular file nor a folder; for the output of a program use `… | tidegate queue push PIPELINE/QUEUE`"
     )]
     NotAFile { path: PathBuf },
     #[error("the name of `{path}` is not UTF-8; rename the file")]
     Name { path: PathBuf },
-    #[error("`{path}` is no pattern of file names")]
+    #[error("`{path}` is not a pattern of file names")]
     Pattern { path: PathBuf, source: glob::PatternError },
     #[error("the header of `{path}` {reason}")]
     Header { path: PathBuf, reason: String },
 }
 
 impl SourceError {
-    /// Too many files are open just now: the source itself may be in order.
+    /// Too many files are open at the moment: the source itself may be valid.
     #[must_use]
     pub fn is_short_of_files(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Which files a path means, and how a file is known again: by what the file system calls it, and
+//! Files of a source: lists the files of a path, and recognizes a file by its identity in the file system and
 //! by a fingerprint of its beginning.
 
 use std::fs::{self, File, Metadata};
@@ -13,17 +13,17 @@ use twox_hash::XxHash3_64;
 use super::error::SourceError;
 use tidegate_model::{Address, Segment};
 
-/// When a file was written to: seconds and nanoseconds since 1970.
+/// Modification time of a file: seconds and nanoseconds since 1970.
 pub(crate) type Written = (i64, i64);
 
 pub(crate) fn written(metadata: &Metadata) -> Written {
     (metadata.mtime(), metadata.mtime_nsec())
 }
 
-/// How much of a file's beginning tells it from another.
+/// Number of leading bytes in a fingerprint.
 pub(crate) const FINGERPRINT_BYTES: u32 = 1024;
 
-/// What the file system calls a file; stays through a rename.
+/// The identity of a file in the file system, which survives a rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileId {
     pub(crate) device: u64,
@@ -40,7 +40,7 @@ impl FileId {
     }
 }
 
-/// A file that a path means now.
+/// A file of a path.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
@@ -49,7 +49,7 @@ pub(crate) struct Found {
     pub(crate) written: Written,
 }
 
-/// The files that a path means now, in order of name.
+/// The files of a path, in order of name.
 #[derive(Debug)]
 pub(crate) struct Listing {
     pub(crate) files: Vec<Found>,
@@ -57,8 +57,8 @@ pub(crate) struct Listing {
     pub(crate) single: bool,
 }
 
-/// Lists what `path` means: a file, the files of a folder, or the matches of a glob. Hidden files
-/// and sub-folders of a folder are passed over. What is missing is an error unless `follow`.
+/// Lists the files of `path`: a file, the files of a folder, or the matches of a glob. Hidden files and
+/// sub-folders of a folder are skipped. A missing path is an error unless `follow`.
 pub(crate) fn list(address: &Address, path: &Path, follow: bool) -> Result<Listing, SourceError> {
     let missing = |path: &Path| SourceError::Missing { address: address.clone(), path: path.to_owned() };
     let single = match fs::metadata(path) {
@@ -119,7 +119,7 @@ fn list_glob(path: &Path) -> Result<Vec<Found>, SourceError> {
     Ok(sorted(files))
 }
 
-/// Names are compared byte by byte: the order does not depend on the machine's language.
+/// Names are compared byte by byte: the order does not depend on the machine's locale.
 fn sorted(mut files: Vec<Found>) -> Vec<Found> {
     files.sort_by(|a, b| a.path.as_os_str().as_bytes().cmp(b.path.as_os_str().as_bytes()));
     files
@@ -129,13 +129,13 @@ fn found_if_file(path: PathBuf) -> Result<Option<Found>, SourceError> {
     match fs::metadata(&path) {
         Ok(metadata) if metadata.is_file() => found(path, &metadata).map(Some),
         Ok(_) => Ok(None),
-        // Removed since it was listed, or a link to nowhere.
+        // Removed since it was listed, or a dangling link.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(SourceError::open(&path, error)),
     }
 }
 
-/// The store keeps paths as text, so a path that is none is refused here, where it can be named.
+/// The store keeps paths as text, so another path is refused here, with its name.
 pub(crate) fn found(path: PathBuf, metadata: &Metadata) -> Result<Found, SourceError> {
     if path.to_str().is_none() {
         return Err(SourceError::Name { path });
@@ -143,7 +143,7 @@ pub(crate) fn found(path: PathBuf, metadata: &Metadata) -> Result<Found, SourceE
     Ok(Found { path, id: FileId::of(metadata), len: metadata.len(), written: written(metadata) })
 }
 
-/// The folder that a glob starts from; `None` where `path` has no wildcard.
+/// The folder that a glob starts from; `None` if `path` has no wildcard.
 pub(crate) fn glob_base(path: &Path) -> Option<PathBuf> {
     let wild = |part: &std::ffi::OsStr| part.as_bytes().iter().any(|byte| b"*?[".contains(byte));
     let mut base = PathBuf::new();
@@ -156,7 +156,7 @@ pub(crate) fn glob_base(path: &Path) -> Option<PathBuf> {
     None
 }
 
-/// The folder that holds `path`.
+/// The folder of `path`.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -164,8 +164,8 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Where everything was moved to another folder, a segment's file is looked for in the one that
-/// `path` means now. Whether it is the same file is seen when it is opened.
+/// If all files were moved to another folder, the file of a segment is searched in the present folder of
+/// `path`. Its identity is checked when it is opened.
 pub(crate) fn relocate(segment: &mut Segment, path: &Path) {
     let home = if path.is_dir() { path } else { folder_of(path) };
     if folder_of(&segment.path) == home || segment.path.exists() {
@@ -176,7 +176,7 @@ pub(crate) fn relocate(segment: &mut Segment, path: &Path) {
     }
 }
 
-/// Whether the content of `path` is compressed, by its ending.
+/// Whether the content of `path` is compressed, judged by its extension.
 pub(crate) fn is_gzip(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
 }
@@ -185,13 +185,13 @@ pub(crate) fn is_gzip(path: &Path) -> bool {
 #[derive(Debug)]
 pub(crate) struct Head {
     bytes: Vec<u8>,
-    /// A packed file ends before its content does.
+    /// A compressed file ends before its content does.
     cut: bool,
 }
 
 impl Head {
-    /// `packed`: the content is what gzip makes of the file. Of content that is damaged, what stands
-    /// before the damage.
+    /// `packed`: the content is the decompressed file. If it is damaged, the bytes before the damage are
+    /// used.
     pub(crate) fn of(file: &File, packed: bool) -> io::Result<Self> {
         let mut bytes = Vec::with_capacity(FINGERPRINT_BYTES as usize);
         let raw = Positioned { file, offset: 0 };
@@ -210,25 +210,25 @@ impl Head {
         Ok(Self { bytes, cut: false })
     }
 
-    /// Whether a packed file ends before so much of its content.
+    /// Whether a compressed file ends before [`FINGERPRINT_BYTES`] of its content.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// XXH3-64 of its first `len` bytes (or of all, where there are fewer), and how many these are.
+    /// XXH3-64 of its first `len` bytes (or of all, if it has fewer), and their number.
     pub(crate) fn fingerprint(&self, len: u32) -> (u64, u32) {
         let bytes = &self.bytes[..self.bytes.len().min(len as usize)];
         // At most `FINGERPRINT_BYTES`, which fits.
         (XxHash3_64::oneshot(bytes), u32::try_from(bytes.len()).unwrap_or(u32::MAX))
     }
 
-    /// Whether the file of `segment` began so.
+    /// Whether the file of `segment` had this beginning.
     pub(crate) fn is_of(&self, segment: &Segment) -> bool {
         self.fingerprint(segment.fingerprint_len) == (segment.fingerprint, segment.fingerprint_len)
     }
 }
 
-/// Reads a file from a place of its own, and leaves the file's place as it is.
+/// Reads a file from a position of its own, and leaves the file's position unchanged.
 struct Positioned<'a> {
     file: &'a File,
     offset: u64,
@@ -242,26 +242,26 @@ impl Read for Positioned<'_> {
     }
 }
 
-/// Whether `file` begins as the file of `segment` did.
+/// Whether `file` has the beginning of the file of `segment`.
 pub(crate) fn begins_like(file: &File, segment: &Segment) -> io::Result<bool> {
     let packed = is_gzip(&segment.path);
-    // Runners up to store version 5 took the fingerprint of the packed bytes, and so does `bytes`.
+    // Runners up to store version 5 took the fingerprint of the compressed bytes, and so does `bytes`.
     Ok((packed && Head::of(file, true)?.is_of(segment)) || Head::of(file, false)?.is_of(segment))
 }
 
-/// Whether `file` holds what the second fingerprint of `segment` says, if it is long enough to tell.
+/// Whether `file` matches the second fingerprint of `segment`, if it is long enough.
 pub(crate) fn goes_on_like(file: &File, segment: &Segment) -> io::Result<bool> {
     let Some(tail) = segment.tail.filter(|_| !is_gzip(&segment.path)) else { return Ok(true) };
     let mut bytes = vec![0; tail.len as usize];
     match file.read_exact_at(&mut bytes, tail.at.offset - u64::from(tail.len)) {
         Ok(()) => Ok(XxHash3_64::oneshot(&bytes) == tail.hash),
-        // Less is there than was read, which its reader sees.
+        // The file is shorter than the read part, which its reader notices.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(true),
         Err(error) => Err(error),
     }
 }
 
-/// Whether the file at `path` begins as the file of `segment` did; not where there is none.
+/// Whether the file at `path` has the beginning of the file of `segment`; false if it is missing.
 pub(crate) fn still_begins_like(path: &Path, segment: &Segment) -> Result<bool, SourceError> {
     match open_if_there(path)? {
         Some((file, _)) => begins_like(&file, segment).map_err(|error| SourceError::open(path, error)),
@@ -269,7 +269,7 @@ pub(crate) fn still_begins_like(path: &Path, segment: &Segment) -> Result<bool, 
     }
 }
 
-/// Opens a file for reading; `None` where there is none.
+/// Opens a file for reading; `None` if it is missing.
 pub(crate) fn open_if_there(path: &Path) -> Result<Option<(File, Metadata)>, SourceError> {
     let opened = File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata)));
     match opened {
@@ -279,9 +279,9 @@ pub(crate) fn open_if_there(path: &Path) -> Result<Option<(File, Metadata)>, Sou
     }
 }
 
-/// Finds the file of `segment` again, if all of it up to `offset` is still there: under its own
-/// name, under another name in the same folder (rotated), or as a copy that replaced it (saved by
-/// an editor). A follower looks for the rotated file first, since the new one may begin alike.
+/// Finds the file of `segment` again, if its content up to `offset` still exists: under its own name, under
+/// another name in the same folder (rotated), or as a copy that replaced it (saved by an editor). A follower
+/// searches the rotated file first, since the new one may have the same beginning.
 pub(crate) fn find_again(
     segment: &Segment,
     offset: u64,
@@ -311,7 +311,7 @@ pub(crate) fn find_again(
     Ok(renamed.map(fits).transpose()?.flatten().or(copy))
 }
 
-/// Opens the file of `folder` that the file system calls `id`, under whatever name it has by then.
+/// Opens the file of `folder` with the identity `id`, under any name.
 fn open_by_id(folder: &Path, id: FileId) -> Result<Option<(File, Metadata)>, SourceError> {
     let mut before = None;
     for _ in 0..LOOKS_MAX {
@@ -330,7 +330,7 @@ fn open_by_id(folder: &Path, id: FileId) -> Result<Option<(File, Metadata)>, Sou
     Ok(None)
 }
 
-/// A file of a folder, by the name that it had in one moment.
+/// A file of a folder, by the name that it had at one moment.
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) path: PathBuf,
@@ -339,18 +339,18 @@ pub(crate) struct Named {
 }
 
 impl PartialEq for Named {
-    /// The name stands for the same file. How much is in it does not matter.
+    /// The name belongs to the same file. Its length does not matter.
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id && self.path == other.path
     }
 }
 
-/// How often a folder is looked at until two looks agree.
+/// Maximum number of listings of a folder until two agree.
 const LOOKS_MAX: usize = 64;
 
-/// The files of `folder` that are `wanted` by name or identity, in order of name. While a log is
-/// rotated its files move from name to name, and one look can miss a file on its way: two looks in a
-/// row have to see the same. `None` where they never did.
+/// The files of `folder` that are `wanted` by name or identity, in order of name. While a log is rotated its
+/// files are renamed, and one listing can miss a file: two successive listings must agree. `None` if they
+/// never did.
 pub(crate) fn settled(folder: &Path, wanted: impl Fn(&[u8], FileId) -> bool) -> Option<Vec<Named>> {
     settle(|| look(folder, |_| true, &wanted))
 }
@@ -372,8 +372,7 @@ fn settle(look: impl Fn() -> Option<Vec<Named>>) -> Option<Vec<Named>> {
     None
 }
 
-/// A folder that cannot be listed holds nothing that could be found. `None` where a file was moved away
-/// meanwhile.
+/// A folder that cannot be listed counts as empty. `None` if a file was renamed meanwhile.
 fn look(
     folder: &Path,
     by_name: impl Fn(&[u8]) -> bool,

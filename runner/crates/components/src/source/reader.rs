@@ -1,4 +1,4 @@
-//! One reader of a source: reads batches, from segment to segment ([`stepping`]).
+//! `Reader`: reads the batches of a source, from segment to segment ([`stepping`]).
 
 pub(crate) mod advance;
 
@@ -16,30 +16,30 @@ use tidegate_config::DataFormat;
 use tidegate_model::log_target;
 use tidegate_model::{Batch, Form, Segment, SourceOffset};
 
-/// A mark is worth a row in the store after so many jobs, or so many bytes.
+/// Number of jobs and of bytes between two marks in the store.
 const MARK_JOBS: u64 = 1024;
 const MARK_BYTES: u64 = 256 << 10;
 
-/// What a reader found.
+/// The result of a read.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly every read finds a batch")]
 pub enum Read {
     Batch(SourceBatch),
-    /// There is no more for this run.
+    /// The source has no more jobs in this run.
     End,
-    /// There is nothing now, but the source is followed, and may have more later.
+    /// No job is available, but the source is followed, and may have more later.
     Idle,
 }
 
-/// Jobs, and what the store must know about where they are.
+/// Jobs, and the records of their place for the store.
 #[derive(Debug)]
 pub struct SourceBatch {
     pub batch: Batch,
-    /// Where the first job starts, if enough has passed since the last mark of this reader. A
-    /// segment's own start needs no mark.
+    /// The start of the first job, if it is far enough from the last mark of this reader. A segment's own
+    /// start needs no mark.
     pub mark: Option<SourceOffset>,
-    /// Segments that are new or changed. To be committed with the delivery of the batch, or before
-    /// it; a row replaces an earlier one of the same ordinal.
+    /// Segments that are new or changed. To be committed with the delivery of the batch, or before it; a row
+    /// replaces an earlier one of the same ordinal.
     pub segments: Vec<Segment>,
 }
 
@@ -47,21 +47,21 @@ pub struct SourceBatch {
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<Shared>,
-    /// Only looks: shares nothing of what it finds.
+    /// A read for display only: its findings are not shared.
     looking: bool,
-    /// The first job that is wanted may be still to come: where a file ends before it, nothing is lost.
+    /// The first requested job may not exist yet: if a file ends before it, no job is lost.
     early: bool,
     /// `None` before the first file was found.
     place: Option<ReaderPosition>,
     cursor: Cursor,
     stream: Option<ByteWindow>,
-    /// The file of the present segment, where it is open already.
+    /// The file of the present segment, if it is already open.
     opened: Option<(File, Metadata)>,
     /// The place of the last mark.
     marked: SourceOffset,
     /// Rows of earlier segments that no batch has carried yet.
     owed: Vec<Segment>,
-    /// What struck after the last batch.
+    /// The error after the last batch.
     failed: Option<SourceError>,
 }
 
@@ -70,13 +70,13 @@ pub struct Reader {
 struct ReaderPosition {
     ordinal: u32,
     path: Arc<Path>,
-    /// The revision of its row that the last batch carried.
+    /// The revision of its row in the last batch.
     carried: u64,
-    /// How long its file is, as far as was seen.
+    /// The last observed length of its file.
     len: u64,
-    /// Its content is not what it was.
+    /// Its content has changed.
     lost: bool,
-    /// Nothing more is added to its file: an unfinished line is a job.
+    /// Its file is complete: an unfinished line is a job.
     over: bool,
 }
 
@@ -84,7 +84,7 @@ struct ReaderPosition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     Full,
-    /// The content ends here, for now or (`close`) for good.
+    /// The content ends here, for now or (`close`) for ever.
     Dry {
         close: bool,
     },
@@ -96,8 +96,7 @@ impl Reader {
         Self::at(shared, nowhere, next, mark)
     }
 
-    /// As [`Self::new`], where jobs before `next` were not delivered but are passed over, and may not all
-    /// have come yet.
+    /// As [`Self::new`], for a step that skips jobs before `next`, some of which may not exist yet.
     pub(crate) fn early(shared: Arc<Shared>, next: u64, mark: Option<SourceOffset>) -> Self {
         let nowhere = SourceOffset { index: 1, segment: 0, offset: 0, line: 1 };
         Self { early: true, ..Self::at(shared, nowhere, next, mark) }
@@ -132,8 +131,7 @@ impl Reader {
     /// Reads the next batch, from one file. Does not wait for more.
     ///
     /// # Errors
-    /// A file cannot be read; the jobs before that place have been given. The next call tries again
-    /// from there.
+    /// A file cannot be read; the jobs before that place were returned. The next call retries from there.
     pub fn read(&mut self, limit: BatchLimit) -> Result<Read, SourceError> {
         loop {
             match self.turn(limit) {
@@ -143,7 +141,7 @@ impl Reader {
                     }
                     return Ok(read);
                 }
-                // Something moved: each turn ends a file, opens one, or reads on.
+                // Each iteration makes progress: it ends a file, opens one, or reads on.
                 Ok(None) => {}
                 Err(error) => {
                     self.start_again_at(self.cursor.at(), self.cursor.next());
@@ -153,13 +151,13 @@ impl Reader {
         }
     }
 
-    /// What the source reads: a file, a folder, or a glob.
+    /// The path of the source: a file, a folder, or a glob.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.shared.spec.path
     }
 
-    /// The place of the next job, or of the one that comes there; `None` before the first file was found.
+    /// The place of the next job, which may not exist yet; `None` before the first file was found.
     pub(crate) fn stands_at(&self) -> Option<SourceOffset> {
         self.place.as_ref().map(|_| self.cursor.at())
     }
@@ -190,7 +188,7 @@ impl Reader {
         }
     }
 
-    /// Opens the file of the segment where the cursor stands, or finds that it is lost.
+    /// Opens the file of the cursor's segment, or detects that it is lost.
     fn open(&mut self) -> Result<(), SourceError> {
         let Some(place) = &mut self.place else { return Ok(()) };
         let Some(mut segment) = self.shared.segments().get(place.ordinal).cloned() else { return Ok(()) };
@@ -234,7 +232,7 @@ impl Reader {
                 return Err(explain(&place.path, stream, trouble));
             }
             if draft.is_full() || end.is_some_and(|end| self.cursor.at().index >= end.index) {
-                // How far it is to the end is seen now, in case the file is cut off before.
+                // The length is read now, in case the file is truncated later.
                 place.len = stream.plain().and_then(|it| it.metadata().ok()).map_or(0, |it| it.len());
                 return Ok(Stop::Full);
             }
@@ -258,7 +256,7 @@ impl Reader {
             }
         }
         if end.is_none() && self.cursor.is_skipping() && !self.early {
-            // Less is here than was delivered of it.
+            // The file is shorter than the delivered part.
             place.lost = true;
             return Ok(Stop::Dry { close: false });
         }
@@ -269,13 +267,13 @@ impl Reader {
         }
         let finished = self.cursor.finish(stream, draft, end);
         let finished = finished.map_err(|trouble| explain(&place.path, stream, trouble))?;
-        // An end that is known and was not reached will not be.
+        // A known end that was not reached cannot be reached any more.
         place.lost |= end.is_some_and(|end| self.cursor.at().index < end.index);
         Ok(Stop::Dry { close: end.is_none() && (finished || whole || place.lost) })
     }
 
-    /// Makes a batch of the draft, and shares how far it goes. `None` where there is none, or where
-    /// another reader has ended the segment before where this one has come to in the meantime.
+    /// Makes a batch of the draft, and shares its progress. `None` if the draft is empty, or another reader
+    /// has ended the segment before this position in the meantime.
     fn deliver(&mut self, draft: BatchBuilder, end: Option<SourceOffset>, stop: Stop) -> Option<SourceBatch> {
         let shared = Arc::clone(&self.shared);
         let mut segments = shared.segments();
@@ -322,19 +320,19 @@ impl Reader {
         Some(SourceBatch { batch, mark, segments: rows })
     }
 
-    /// The rest of the segment cannot be had: ends it, or gives faults up to its known end.
+    /// The rest of the segment is lost: ends it, or returns faults up to its known end.
     fn give_up(&mut self, limit: BatchLimit, end: Option<SourceOffset>) -> Option<Read> {
         let place = self.place.as_ref()?;
         if self.looking {
             return Some(Read::End);
         }
         let Some(end) = end else {
-            // Its true end is not known, but lies past what is there now.
+            // Its true end is unknown, but lies after the present content.
             let at = self.cursor.at();
             let index = if self.early { at.index } else { self.cursor.next() };
             let mut segments = self.shared.segments();
             let tail = segments.get(place.ordinal).and_then(|segment| segment.tail);
-            // A mark may stand far before the job that is next.
+            // A mark may be far before the next job.
             let known = tail.map(|tail| tail.at).into_iter().chain([at]).find(|at| at.index == index);
             tell_loss(&self.shared, place, index, known);
             let end = SourceOffset { index, offset: known.unwrap_or(at).offset + 1, ..at };
@@ -369,7 +367,7 @@ fn is_whole(shared: &Shared, place: &ReaderPosition, stream: &ByteWindow) -> Res
     if len < stream.read_to() {
         return Ok(false);
     }
-    // One that was cut off may have become as long again.
+    // A truncated file may have grown to the same length again.
     match shared.segments().get(place.ordinal) {
         Some(segment) => {
             Ok(begins_like(file, segment).map_err(failed)? && goes_on_like(file, segment).map_err(failed)?)
@@ -378,32 +376,32 @@ fn is_whole(shared: &Shared, place: &ReaderPosition, stream: &ByteWindow) -> Res
     }
 }
 
-/// Warns that the bytes of a file from `at` to `len` cannot be had.
+/// Warns that the bytes of a file from `at` to `len` are lost.
 fn tell_cut(shared: &Shared, place: &ReaderPosition, at: SourceOffset, len: u64) {
     let (source, path) = (&shared.address, place.path.display());
     let SourceOffset { offset: byte, line, index, .. } = at;
     tracing::warn!(
         target: log_target::SOURCE,
         %source, %path, byte, line, index,
-        "the file was cut off or overwritten while it was read: its bytes from {byte} (line {line}) to \
+        "the file was truncated or overwritten while it was read: its bytes from {byte} (line {line}) to \
          {len} are lost",
     );
 }
 
-/// Warns that a file is gone, with the jobs from `index` on, which stood at `at` if that is known.
+/// Warns that a file is gone, with the jobs from `index` on, which began at `at` if that is known.
 fn tell_loss(shared: &Shared, place: &ReaderPosition, index: u64, at: Option<SourceOffset>) {
     let (source, path) = (&shared.address, place.path.display());
     match at {
         Some(SourceOffset { offset: byte, line, .. }) => tracing::warn!(
             target: log_target::SOURCE,
             %source, %path, byte, line, index,
-            "the file that was being read is not found again as it was: what stood in it from job {index} \
+            "the file that was being read is gone or changed: its content from job {index} \
              on, past byte {byte} (line {line}), is lost if it was not read",
         ),
         None => tracing::warn!(
             target: log_target::SOURCE,
             %source, %path, index,
-            "the file that was being read is not found again as it was: what stood in it from job {index} \
+            "the file that was being read is gone or changed: its content from job {index} \
              on is lost if it was not read",
         ),
     }

@@ -1,10 +1,9 @@
-//! Rotated files: those that stood at a followed path between the file that was read last and the one
-//! there now.
+//! `Rotated`: the rotated files of a followed path, between the file that was read last and the present one.
 //!
-//! Guarantee: a file that moves from name to name meanwhile is not missed, whatever time it carries. Each
-//! rotated file that was there when a source began, or that was read, has a segment; any other is new.
-//! Stores of older runners lack that, so for them times decide, and where these cannot, a warning names
-//! the files.
+//! Guarantee: a file that is renamed meanwhile is not missed, with any modification time. Each rotated file
+//! that existed when a source began, or that was read, has a segment; any other is new. Stores of older
+//! runners lack such segments, so times decide for them. If the times are ambiguous, a warning names the
+//! files.
 
 use std::cmp::Reverse;
 use std::os::unix::ffi::OsStrExt;
@@ -22,14 +21,14 @@ use tidegate_model::Segment;
 pub(crate) struct Rotated {
     /// To be read, oldest first.
     pub(crate) files: Vec<Found>,
-    /// Rotated away before the file that was read last.
+    /// Rotated before the file that was read last.
     pub(crate) passed: Vec<Found>,
-    /// The file that was read last is gone, so nothing says which of these came after it.
+    /// The file that was read last is gone, so their order relative to it is unknown.
     pub(crate) doubtful: Vec<Found>,
 }
 
-/// The files that were rotated away from `path` before anything of it was read. `None` where the names
-/// do not stand still: to be looked at again.
+/// The files that were rotated away from `path` before any read of it. `None` if the names keep changing:
+/// retry.
 pub(crate) fn siblings(path: &Path) -> Result<Option<Vec<Found>>, SourceError> {
     let Some(name) = path.file_name() else { return Ok(Some(vec![])) };
     let wanted = |candidate: &[u8]| suffix(name.as_bytes(), candidate).is_some();
@@ -37,10 +36,10 @@ pub(crate) fn siblings(path: &Path) -> Result<Option<Vec<Found>>, SourceError> {
     all_found(siblings).map(Some)
 }
 
-/// Which files were rotated away from `path` since the file of `last` stood there: a log may be rotated
-/// more than once before its reader gets to it. Such files are recognized by the name (`path` with
-/// something behind a `.` or `-`). `open`: when `last` was written to, if a reader has it open.
-/// `is_known`: a segment holds the file. `None` where the names do not stand still: to be looked at again.
+/// The files that were rotated away from `path` since the file of `last` was there: a log may be rotated more
+/// than once before its reader gets to it. Such files are recognized by the name (`path` with a suffix after
+/// `.` or `-`). `open`: modification time of `last`, if a reader has it open. `is_known`: a segment holds the
+/// file. `None` if the names keep changing: retry.
 pub(crate) fn rotated_since(
     path: &Path,
     last: &Segment,
@@ -54,7 +53,7 @@ pub(crate) fn rotated_since(
     let Some(mut siblings) = settled(folder_of(path), wanted) else { return Ok(None) };
     let mut last_read = None;
     if let Some(named) = siblings.iter().find(|named| named.id == id)
-        // A file that was removed leaves its identity to the next one that is made.
+        // The identity of a removed file is reused for a new one.
         && still_begins_like(&named.path, last)?
     {
         last_read = Some((number(name, named), written(&named.metadata)));
@@ -78,12 +77,12 @@ pub(crate) fn rotated_since(
     Ok(Some(Rotated { files: all_found(files)?, passed: all_found(passed)?, doubtful: vec![] }))
 }
 
-/// Oldest first. Where all have numbers, on which side of the file that was read last they are says
-/// whether these grow or shrink with age; where none has one, their names are dates.
+/// Oldest first. If all names have numbers, their relation to that of the last read file determines whether
+/// numbers grow or shrink with age. If none has a number, their names are dates.
 fn put_in_order(name: &[u8], files: &mut [Named], last: Option<u16>) {
     let numbers: Option<Vec<_>> = files.iter().map(|named| number(name, named)).collect();
     match numbers {
-        // Rotation that counts up gives the newest the greatest number.
+        // Rotation with increasing numbers gives the newest file the greatest one.
         Some(numbers) if last.is_some_and(|last| numbers.iter().all(|&number| number > last)) => {
             files.sort_by_key(|named| number(name, named));
         }
@@ -97,7 +96,7 @@ fn put_in_order(name: &[u8], files: &mut [Named], last: Option<u16>) {
     }
 }
 
-/// The clock of a file system is coarse: of files written in one tick, the greater number is older.
+/// The clock of a file system is coarse: among files of one tick, the greater number is older.
 fn by_time(name: &[u8], files: &mut [Named]) {
     files.sort_by_key(|named| (written(&named.metadata), Reverse(number(name, named))));
 }
@@ -106,7 +105,7 @@ fn all_found(files: Vec<Named>) -> Result<Vec<Found>, SourceError> {
     files.into_iter().map(|named| found(named.path, &named.metadata)).collect()
 }
 
-/// The part of a rotated file's name behind `name` and a `.` or `-`.
+/// The part of a rotated file's name after `name` and a `.` or `-`.
 pub(crate) fn suffix<'a>(name: &[u8], candidate: &'a [u8]) -> Option<&'a [u8]> {
     match candidate.strip_prefix(name)? {
         [b'.' | b'-', suffix @ ..] if !suffix.is_empty() => Some(suffix),
@@ -114,7 +113,7 @@ pub(crate) fn suffix<'a>(name: &[u8], candidate: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// The number at the end of the name. A date is greater the later it is, and no number.
+/// The number at the end of the name. A date increases with time, and is no number.
 fn number(name: &[u8], named: &Named) -> Option<u16> {
     let digits = suffix(name, named.path.file_name()?.as_bytes())?;
     std::str::from_utf8(digits).ok()?.trim_end_matches(".gz").parse().ok()

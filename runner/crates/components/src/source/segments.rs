@@ -1,7 +1,7 @@
-//! The segments of a source, shared by its readers. Which file comes next is decided in [`choosing`].
+//! `Segments`: the segments of a source, shared by its readers. The next file is chosen in [`choosing`].
 //!
-//! Guarantee: segments are only ever added at the end, and the index at which one ends never
-//! changes once it is known. So readers at different paces agree about which index is which line.
+//! Guarantee: segments are only added at the end, and the end index of a segment never changes once it is
+//! known. So readers at different paces agree on the index of each line.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{File, Metadata};
@@ -21,16 +21,16 @@ pub(crate) mod next;
 
 use copies::LogName;
 
-/// Where a reader stands that has come to the end of the last segment.
+/// The position of a reader at the end of the last segment.
 #[derive(Debug)]
 pub(crate) struct TailPosition {
     pub(crate) segment: u32,
     pub(crate) at: SourceOffset,
-    /// The file it reads; `None` where it was lost.
+    /// The file it reads; `None` if it was lost.
     pub(crate) id: Option<FileId>,
-    /// The file still has a name somewhere.
+    /// The file still has a name.
     pub(crate) linked: bool,
-    /// When it was written to last.
+    /// Its last modification time.
     pub(crate) written: Option<Written>,
 }
 
@@ -41,15 +41,15 @@ pub(crate) struct Fresh {
     id: FileId,
     fingerprint: (u64, u32),
     part: Part,
-    /// The bytes before the part end in the middle of a line, and the part goes on with it.
+    /// The part continues the line that the bytes before it end with.
     mid_line: bool,
-    /// A file that was read begins alike, too briefly to say that this one is a copy of it.
+    /// A file that was read has the same beginning, but one too short to identify a copy.
     like: Option<PathBuf>,
-    /// The file itself: its name may be another one's by the time it is read.
+    /// The open file: its name may belong to another one when it is read.
     opened: (File, Metadata),
 }
 
-/// From where on, and why it is one.
+/// The start of the part, and the reason for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     offset: u64,
@@ -60,57 +60,57 @@ pub(crate) struct Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     New,
-    /// It goes on after it was taken as ended.
+    /// It grew after it was considered complete.
     Grown,
-    /// It is shorter than it was.
+    /// It is shorter than before.
     Truncated,
-    /// It begins otherwise than it did, or is another file of the same name.
+    /// Its beginning has changed, or it is another file of the same name.
     Replaced,
 }
 
 #[derive(Debug)]
 pub(crate) struct Segments {
     entries: Vec<Entry>,
-    /// The last segment of each file, by what the file system calls it and by its path.
+    /// The last segment of each file, by its identity and by its path.
     by_id: HashMap<FileId, usize>,
     by_path: HashMap<PathBuf, usize>,
-    /// The segments of each log, whatever numbers and dates its rotated files have.
+    /// The segments of each log, for any numbers and dates of its rotated files.
     by_log: HashMap<LogName, Vec<usize>>,
-    /// The files of the last listing, and how long they were; not where the path names one file.
+    /// The files of the last listing, and their lengths; empty if the path names one file.
     present: HashMap<FileId, (PathBuf, u64)>,
-    /// When files were written to of which nothing is left to be read.
+    /// Modification times of files without unread content.
     seen: HashMap<FileId, Written>,
-    /// Copies of files that were read, and how long they were then.
+    /// Copies of files that were read, and their lengths at that time.
     copies: HashMap<FileId, u64>,
-    /// Packed files whose content ends too early for now.
+    /// Compressed files whose content is incomplete.
     unfinished: HashSet<FileId>,
-    /// Rotated files that were there before the first one that is read: they are not read.
+    /// Rotated files older than the first one that is read: they are not read.
     passed: Vec<Found>,
-    /// Files of the last listing that were not looked at yet, in order of name.
+    /// Unprocessed files of the last listing, in order of name.
     waiting: VecDeque<Found>,
-    /// Rotated files of the last listing of which nothing says whether they were to be read.
+    /// Rotated files of the last listing whose order is unknown.
     doubtful: Vec<Found>,
     /// The path names one file, not a folder or a pattern.
     single: bool,
-    /// How long a file was when it was left before an unfinished line.
+    /// The length of a file when it was left at an unfinished line.
     left_at: HashMap<FileId, u64>,
-    /// The furthest place that a reader of this run has come to.
+    /// The furthest place that a reader of this run has reached.
     furthest: Option<SourceOffset>,
-    /// No index below it may get another meaning.
+    /// No index below it may change its meaning.
     floor: u64,
     revision: u64,
 }
 
-/// A segment, and how often it was changed since it was loaded.
+/// A segment, and its number of changes since it was loaded.
 #[derive(Debug)]
 struct Entry {
     segment: Segment,
-    /// 0: as the store has it. Greater than all before, otherwise.
+    /// 0: as in the store. Greater than all earlier ones, otherwise.
     revision: u64,
 }
 
 impl Segments {
-    /// `known`: what the store has, in order.
+    /// `known`: the segments in the store, in order.
     pub(crate) fn new(known: Vec<Segment>) -> Self {
         let mut segments = Self {
             entries: Vec::with_capacity(known.len()),
@@ -147,24 +147,24 @@ impl Segments {
         (entry.revision > revision).then_some((&entry.segment, entry.revision))
     }
 
-    /// Those that are new, or were changed since they were loaded.
+    /// The segments that are new, or were changed since they were loaded.
     pub(crate) fn news(&self) -> Vec<Segment> {
         let news = self.entries.iter().filter(|entry| entry.revision > 0);
         news.map(|entry| entry.segment.clone()).collect()
     }
 
-    /// The index that comes after all that have a meaning.
+    /// The index after all those that have a meaning.
     pub(crate) fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// The segment that holds `index`, or will.
+    /// The segment that holds `index`, or will hold it.
     pub(crate) fn holding(&self, index: u64) -> Option<&Segment> {
         let after = self.entries.partition_point(|entry| entry.segment.first <= index);
         self.entries.get(after.checked_sub(1)?).map(|entry| &entry.segment)
     }
 
-    /// Where a segment ends, if that is known.
+    /// The end of a segment, if it is known.
     pub(crate) fn end_of(&self, ordinal: u32) -> Option<SourceOffset> {
         let segment = self.get(ordinal)?;
         segment.end.or_else(|| {
@@ -173,12 +173,12 @@ impl Segments {
         })
     }
 
-    /// A reader begins at `next`: what is before it has been delivered.
+    /// A reader begins at `next`: earlier jobs are delivered.
     pub(crate) fn join(&mut self, next: u64) {
         self.floor = self.floor.max(next);
     }
 
-    /// A reader has given every job before `place`.
+    /// A reader has returned every job before `place`.
     pub(crate) fn reach(&mut self, place: SourceOffset) {
         self.floor = self.floor.max(place.index);
         if self.furthest.is_none_or(|furthest| furthest.index < place.index) {
@@ -186,7 +186,7 @@ impl Segments {
         }
     }
 
-    /// Ends the segment at the furthest place known, at least `at`. Ends stay where they are.
+    /// Ends the segment at the furthest place known, at least `at`. An end never changes.
     pub(crate) fn close(&mut self, ordinal: u32, at: SourceOffset) {
         let furthest = self.furthest.filter(|place| place.segment == ordinal && place.index > at.index);
         let mut end = furthest.unwrap_or(at);
@@ -201,7 +201,7 @@ impl Segments {
         });
     }
 
-    /// The file of a segment was found as another one with the same content.
+    /// The file of a segment was replaced by one with the same content.
     pub(crate) fn adopt(&mut self, ordinal: u32, id: FileId) {
         self.change(ordinal, |segment| {
             let known = FileId::of_segment(segment) == id;
@@ -211,8 +211,7 @@ impl Segments {
         self.by_id.insert(id, ordinal as usize);
     }
 
-    /// Takes a second fingerprint before `at`, up to which `file` was read. One that cannot be had now is
-    /// taken later.
+    /// Takes a second fingerprint before `at`, up to which `file` was read. After an error it is taken later.
     pub(crate) fn note_tail(&mut self, ordinal: u32, file: &File, at: SourceOffset) {
         let len = at.offset.min(FINGERPRINT_BYTES.into());
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
@@ -230,8 +229,8 @@ impl Segments {
         });
     }
 
-    /// Takes a longer fingerprint of a file that was short when it was found. A hash that cannot be
-    /// had now is taken later.
+    /// Takes a longer fingerprint of a file that was short when it was found. After an error it is taken
+    /// later.
     pub(crate) fn strengthen(&mut self, ordinal: u32, file: &File, read_to: u64) {
         let Some(segment) = self.get(ordinal) else { return };
         let now = u32::try_from(read_to).unwrap_or(u32::MAX).min(FINGERPRINT_BYTES);
@@ -240,7 +239,7 @@ impl Segments {
         if !worth || is_gzip(&segment.path) {
             return;
         }
-        // The beginning as it was known must still be there, or it is another file's already.
+        // The known beginning must still be there, or it is already another file.
         if let (Ok(true), Ok(head)) = (begins_like(file, segment), Head::of(file, false)) {
             let (hash, len) = head.fingerprint(now);
             self.change(ordinal, |segment| {
@@ -250,7 +249,7 @@ impl Segments {
         }
     }
 
-    /// Adds what [`Self::next`] answered as the last segment, and hands over its ordinal and its file.
+    /// Adds the result of [`Self::next`] as the last segment, and returns its ordinal and its file.
     pub(crate) fn push(&mut self, address: &Address, fresh: Fresh) -> (u32, (File, Metadata)) {
         if self.waiting.front().is_some_and(|found| found.path == fresh.path) {
             self.waiting.pop_front();
@@ -279,10 +278,10 @@ impl Segments {
         (ordinal, fresh.opened)
     }
 
-    /// Gives rotated files that are not read a segment without jobs, so that they are known from then on.
+    /// Adds segments without jobs for rotated files that are not read, so that they are known from then on.
     fn pass_over(&mut self, fresh: &Fresh) {
         for found in std::mem::take(&mut self.passed) {
-            // One that is gone again, or cannot be read, is no rotated file that could be mistaken later.
+            // A file that is gone, or cannot be read, cannot be mistaken for a rotated file later.
             let Ok(file) = File::open(&found.path) else { continue };
             let Ok(head) = Head::of(&file, is_gzip(&found.path)) else { continue };
             if found.id == fresh.id {
@@ -310,22 +309,22 @@ impl Segments {
         }
     }
 
-    /// Four billion rotations are out of reach.
+    /// Four billion rotations are impossible.
     fn next_ordinal(&self) -> u32 {
         u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether a file was read before, or passed over, under whatever name.
+    /// Whether a file was read before, or skipped, under any name.
     fn is_known(&self, path: &Path, id: FileId, len: u64) -> bool {
         let entry = self.by_id.get(&id).and_then(|&at| self.entries.get(at));
         entry.is_some_and(|entry| {
-            // An empty beginning is that of each file.
+            // An empty beginning matches every file.
             (entry.segment.fingerprint_len > 0 || len == 0)
                 && still_begins_like(path, &entry.segment).unwrap_or(false)
         })
     }
 
-    /// Warns of rotated files that nobody read and nobody will.
+    /// Warns of rotated files that are not read.
     fn tell_doubts(&mut self, address: &Address, fresh: &Fresh) {
         let doubtful = std::mem::take(&mut self.doubtful);
         let unread = doubtful.iter().filter(|found| found.id != fresh.id);
@@ -336,14 +335,13 @@ impl Segments {
                 source = %address,
                 path = %fresh.path.display(),
                 rotated = names.join(", "),
-                "the file that was read last is gone, so nothing says which rotated files came after it: \
+                "the file that was read last is gone, so the order of the rotated files is unknown: \
                  they are not read, and jobs in them may be lost",
             );
         }
     }
 
-    /// Remembers that the file was left before an unfinished line: it is of no interest until it
-    /// grows.
+    /// Records that the file was left at an unfinished line: it is ignored until it grows.
     pub(crate) fn leave_unfinished(&mut self, id: FileId, len: u64) {
         self.left_at.insert(id, len);
     }
@@ -358,7 +356,7 @@ impl Segments {
         self.entries.push(Entry { segment, revision });
     }
 
-    /// Applies `change`, which answers whether it changed anything.
+    /// Applies `change`, which returns whether it changed the segment.
     fn change(&mut self, ordinal: u32, change: impl FnOnce(&mut Segment) -> bool) {
         if let Some(entry) = self.entries.get_mut(ordinal as usize)
             && change(&mut entry.segment)
@@ -369,57 +367,57 @@ impl Segments {
     }
 }
 
-/// Says that a file repeats one that was read, and from where on it does not.
+/// Logs that a file repeats one that was read, and up to which place.
 fn tell_copy(address: &Address, found: &Found, original: &Path, from: Option<SourceOffset>) {
     let (path, original) = (found.path.display(), original.display());
     match from {
         None => {
-            tracing::info!(target: log_target::SOURCE, source = %address, %path, %original, "passes over a copy of a file that was read");
+            tracing::info!(target: log_target::SOURCE, source = %address, %path, %original, "skips a copy of a file that was read");
         }
         Some(SourceOffset { offset: byte, line, .. }) => tracing::info!(
             target: log_target::SOURCE,
             source = %address, %path, %original, byte, line,
-            "goes on in a copy of a file that was read, behind what was read of it",
+            "continues in a copy of a file that was read, after the part that was read",
         ),
     }
 }
 
-/// Says what is read next.
+/// Logs the next file.
 fn tell(address: &Address, fresh: &Fresh, index: u64) {
     let path = fresh.path.display();
     if let Some(like) = &fresh.like {
         tracing::warn!(
             target: log_target::SOURCE,
             source = %address, %path, like = %like.display(), index,
-            "the file begins as one that was read, and that beginning is too short to tell a copy: it is \
-             read, and its jobs come twice if it is one",
+            "the file has the beginning of one that was read, which is too short to identify a copy: it is \
+             read, and its jobs occur twice if it is a copy",
         );
     }
     match fresh.part.why {
-        // The first one is what the configuration says anyway.
+        // The first file is known from the configuration.
         Why::New if index == 1 => {
-            tracing::debug!(target: log_target::SOURCE, source = %address, %path, "begins a file");
+            tracing::debug!(target: log_target::SOURCE, source = %address, %path, "starts a file");
         }
         Why::New => {
-            tracing::info!(target: log_target::SOURCE, source = %address, %path, index, "begins a file");
+            tracing::info!(target: log_target::SOURCE, source = %address, %path, index, "starts a file");
         }
         Why::Grown if fresh.mid_line => {
             let Part { line, offset: byte, .. } = fresh.part;
             tracing::warn!(
                 target: log_target::SOURCE,
                 source = %address, %path, line, byte, index,
-                "goes on in a file after a line that had no end: line {line} was taken as complete when \
-                 the run before ended, and what was added to it is a job of its own",
+                "continues a file after an unfinished line: line {line} was considered complete when \
+                 the last run ended, and its later part is a job of its own",
             );
         }
         Why::Grown => {
-            tracing::info!(target: log_target::SOURCE, source = %address, %path, index, "goes on in a file");
+            tracing::info!(target: log_target::SOURCE, source = %address, %path, index, "continues a file");
         }
         Why::Truncated => {
-            tracing::warn!(target: log_target::SOURCE, source = %address, %path, index, "the file became shorter; begins it anew");
+            tracing::warn!(target: log_target::SOURCE, source = %address, %path, index, "the file became shorter; starts it from the beginning");
         }
         Why::Replaced => {
-            tracing::warn!(target: log_target::SOURCE, source = %address, %path, index, "the file was replaced; begins it anew");
+            tracing::warn!(target: log_target::SOURCE, source = %address, %path, index, "the file was replaced; starts it from the beginning");
         }
     }
 }

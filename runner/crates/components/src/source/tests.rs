@@ -1,4 +1,4 @@
-//! A store in memory, and readers that deliver into it.
+//! Tests of sources: readers deliver into a store in memory.
 
 pub(crate) mod beginnings;
 pub(crate) mod copies;
@@ -21,7 +21,7 @@ use tidegate_model::Form;
 
 const LIMIT: BatchLimit = BatchLimit { jobs: 1000, bytes: 64 << 10 };
 
-/// A folder of files, a source over them, and what the store would hold.
+/// A folder of files, a source over them, and the records of a store.
 pub(crate) struct World {
     folder: TempDir,
     spec: FileSource,
@@ -29,13 +29,13 @@ pub(crate) struct World {
     marks: BTreeMap<u64, SourceOffset>,
 }
 
-/// One job as a step would see it.
+/// A job as a step receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     index: u64,
-    /// File name and line; empty where a job has no place.
+    /// File name and line; empty if a job has no place.
     place: String,
-    /// The payload, or the fault behind a `!`.
+    /// The payload, or the fault after a `!`.
     text: String,
 }
 
@@ -91,7 +91,7 @@ impl World {
         self
     }
 
-    /// What a new run opens.
+    /// Opens the source, as a new run does.
     pub(crate) fn open(&self) -> Result<SourceLog, SourceError> {
         let address = Address::parse("quakes/events").unwrap();
         SourceLog::open(&address, &self.spec, self.segments.values().cloned().collect())
@@ -105,13 +105,13 @@ impl World {
         source.reader(next, self.mark(next))
     }
 
-    /// Commits what a batch says about places.
+    /// Commits the records of a batch.
     pub(crate) fn commit(&mut self, read: &SourceBatch) {
         self.marks.extend(read.mark.map(|mark| (mark.index, mark)));
         self.segments.extend(read.segments.iter().map(|segment| (segment.ordinal, segment.clone())));
     }
 
-    /// Reads until there is nothing now, and commits each batch.
+    /// Reads until no job is available, and commits each batch.
     pub(crate) fn drain(&mut self, reader: &mut Reader) -> Result<Vec<Seen>, SourceError> {
         let mut all = Vec::new();
         while let Read::Batch(read) = reader.read(LIMIT)? {
@@ -168,7 +168,7 @@ impl World {
     }
 }
 
-/// Notes that a watch has woken it.
+/// Records that a watch has woken it.
 #[derive(Debug)]
 pub(crate) struct Rung {
     rings: crossbeam_channel::Receiver<()>,
@@ -211,13 +211,13 @@ pub(crate) fn texts(seen: &[Seen]) -> Vec<&str> {
     seen.iter().map(|job| job.text.as_str()).collect()
 }
 
-/// `index place text`, a job a line.
+/// `index place text`, one job per line.
 pub(crate) fn table(seen: &[Seen]) -> String {
     let line = |job: &Seen| [&job.index.to_string(), " ", &job.place, " ", &job.text, "\n"].concat();
     seen.iter().map(line).collect()
 }
 
-/// What `work` answers, and the warnings it gives, without the folder of the test.
+/// The result of `work`, and its warnings, without the folder of the test.
 pub(crate) fn warned<T>(folder: &Path, work: impl FnOnce() -> T) -> (T, String) {
     let (file, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
     let subscriber = tracing_subscriber::fmt()

@@ -1,8 +1,8 @@
-//! Watch: wakes readers when something changes where their files are. One watch serves all sources of a
-//! run, with one thread and one handle of the system.
+//! `Watch`: wakes readers when files change. One watch serves all sources of a run, with one thread and one
+//! handle of the system.
 //!
-//! Guarantee: a change of a watched file wakes its readers. A path that cannot be watched (a folder that is
-//! not there yet, a link, a network file system) is [`Watched::Polled`]: its reader looks by itself.
+//! Guarantee: a change of a watched file wakes its readers. A path that cannot be watched (a missing folder,
+//! a link, a network file system) is [`Watched::Polled`]: its reader polls.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,7 +16,7 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use super::files::{FileId, folder_of, glob_base};
 use tidegate_model::log_target;
 
-/// Is called when a reader may find more. Must return at once.
+/// Called when a reader may find more. Must return at once.
 pub trait Wake: Send + Sync {
     fn wake(self: Arc<Self>);
 }
@@ -24,17 +24,17 @@ pub trait Wake: Send + Sync {
 /// Whether changes at a path are noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// Just now: changes before it may have been missed.
+    /// From now on: earlier changes may have been missed.
     Since,
     Already,
-    /// Changes are not noticed: somebody must look from time to time.
+    /// Changes are not noticed: the reader must poll.
     Polled,
 }
 
 /// The watch of a run.
 pub struct SourceWatch {
     interests: Arc<Mutex<Interests>>,
-    /// `None` where the system has no watches left.
+    /// `None` if the system has no watches left.
     watcher: Mutex<Option<RecommendedWatcher>>,
 }
 
@@ -44,14 +44,14 @@ struct Interests {
     files: HashMap<PathBuf, Vec<Weak<dyn Wake>>>,
     /// By the folder in which files are read.
     folders: HashMap<PathBuf, Vec<Weak<dyn Wake>>>,
-    /// The folders that are watched, and which folder that was.
+    /// The watched folders, with their identities.
     watched: HashMap<PathBuf, FileId>,
 }
 
-/// What a source's path asks of the watch.
+/// The part of the file system that a source's path needs.
 #[derive(Debug)]
 struct Scope<'a> {
-    /// The folder to be watched.
+    /// The folder to watch.
     folder: &'a Path,
     /// Only this file of it matters.
     file: Option<&'a Path>,
@@ -64,7 +64,7 @@ impl SourceWatch {
         let interests = Arc::new(Mutex::new(Interests::default()));
         let of_events = Arc::clone(&interests);
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| match event {
-            // Reading is an event too: a reader must not wake itself.
+            // A read is an event too: a reader must not wake itself.
             Ok(Event { kind: EventKind::Access(_), .. }) => {}
             Ok(event) => lock(&of_events).notice(&event),
             Err(error) => {
@@ -78,8 +78,8 @@ impl SourceWatch {
         Self { interests, watcher: Mutex::new(watcher.ok()) }
     }
 
-    /// `wake` is called when something changes at `path`, as long as it lives and [`Self::look_out`] keeps
-    /// the path watched.
+    /// Calls `wake` when a file changes at `path`, while it lives and [`Self::look_out`] keeps the path
+    /// watched.
     pub fn register(&self, path: &Path, wake: &Arc<dyn Wake>) {
         let scope = Scope::of(path);
         let mut interests = lock(&self.interests);
@@ -91,7 +91,7 @@ impl SourceWatch {
         wakes.push(Arc::downgrade(wake));
     }
 
-    /// Watches `path`, if that is possible and not done yet.
+    /// Watches `path`, if possible and not done yet.
     pub fn look_out(&self, path: &Path) -> Watched {
         let scope = Scope::of(path);
         if scope.is_out_of_sight() {
@@ -104,7 +104,7 @@ impl SourceWatch {
         }
         let mut watcher = lock(&self.watcher);
         let Some(watcher) = &mut *watcher else { return Watched::Polled };
-        // Another folder may have stood here, whose watch has gone with it.
+        // Another folder may have been here, whose watch is gone with it.
         let _ = watcher.unwatch(scope.folder);
         let mode = if scope.recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
         match watcher.watch(scope.folder, mode) {
@@ -144,7 +144,7 @@ impl Interests {
         }
         for path in &event.paths {
             if matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_))) {
-                // A folder that is gone is watched anew when it is back.
+                // A removed folder is watched again when it returns.
                 self.watched.remove(path);
             }
             wake(self.files.get(path));
@@ -173,11 +173,11 @@ impl<'a> Scope<'a> {
             let recursive = path.parent() != Some(folder);
             return Self { folder, file: None, recursive };
         }
-        // The folder rather than the file: the file may be moved away, or not be there yet.
+        // The folder rather than the file, since the file may be renamed, or missing.
         Self { folder: folder_of(path), file: Some(path), recursive: false }
     }
 
-    /// What changes here may be seen by nobody: another machine changes it, or another folder's file.
+    /// Changes here may cause no event: another machine makes them, or the file is in another folder.
     fn is_out_of_sight(&self) -> bool {
         let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
         let linked = match self.file {
@@ -191,13 +191,13 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Whether the file system may be changed by other machines or processes without an event.
+/// Whether other machines or processes may change the file system without an event.
 #[cfg(target_os = "linux")]
 fn is_remote(folder: &Path) -> bool {
     /// NFS, SMB, CIFS, SMB2, FUSE, 9P, Ceph, AFS, as in Linux's `magic.h`.
     const REMOTE: [u64; 8] =
         [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x00c3_6400, 0x5346_414f];
-    // The type is a signed number on some machines; what counts are its lower 32 bits.
+    // The type is signed on some machines; only its lower 32 bits count.
     #[expect(clippy::cast_sign_loss, reason = "compared as 32 bits")]
     rustix::fs::statfs(folder).is_ok_and(|system| REMOTE.contains(&(system.f_type as u64 & 0xffff_ffff)))
 }
@@ -208,6 +208,6 @@ fn is_remote(_: &Path) -> bool {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What these guard is whole after every statement.
+    // The values are consistent after a panic, since each statement leaves them so.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

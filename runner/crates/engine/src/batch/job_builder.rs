@@ -241,7 +241,7 @@ impl JobBuilder {
         }
         if let [InputCell { returned: Some(returned), .. }] = row {
             let is_json = returned.job.form == JobForm::Json;
-            return (!is_json).then(|| "the job is no JSON".into());
+            return (!is_json).then(|| "the job is not JSON".into());
         }
         if self.take != InputMode::Join && !self.wraps_in_binding {
             return None;
@@ -250,7 +250,7 @@ impl JobBuilder {
         unchecked.into_iter().find_map(|place| {
             let error = json::check(payload(place.batch, place.position)).err()?;
             let name = &self.inputs[place.input].name;
-            Some(format!("the job of `{name}` is no JSON: {error}").into())
+            Some(format!("the job of `{name}` is not JSON: {error}").into())
         })
     }
 

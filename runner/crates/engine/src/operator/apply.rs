@@ -89,7 +89,7 @@ fn push(
     }
     let mut payloads = Payloads::new();
     for (at, job) in jobs.iter().enumerate() {
-        json::check(job.as_bytes()).map_err(|error| format!("job {} is no JSON: {error}", at + 1))?;
+        json::check(job.as_bytes()).map_err(|error| format!("job {} is not JSON: {error}", at + 1))?;
         payloads.push(job.as_bytes());
     }
     let block = Block::encode(&payloads, Details::default());
@@ -160,7 +160,7 @@ fn with_payload(
     job: ParkedJob,
     payload: &str,
 ) -> Result<ParkedJob, String> {
-    json::check(payload.as_bytes()).map_err(|error| format!("the payload is no JSON: {error}"))?;
+    json::check(payload.as_bytes()).map_err(|error| format!("the payload is not JSON: {error}"))?;
     let declared = configuration.steps.iter().find(|declared| declared.address == *step);
     if declared.is_some_and(|step| step.take != InputMode::From) {
         let parts: BTreeMap<String, &RawValue> = serde_json::from_str(payload).unwrap_or_default();
@@ -351,7 +351,7 @@ fn handled(store: &Store, queue: &Address) -> Result<Progress, String> {
 /// Error record at `index`, unless it is handled already.
 fn error_at(store: &Store, queue: &Address, handled: &Progress, index: u64) -> Result<Vec<u8>, String> {
     if handled.is_done(index) {
-        return Err(format!("{queue}/{index} was retried or dropped already"));
+        return Err(format!("{queue}/{index} is already retried or dropped"));
     }
     let batch = store.read(queue, index, 1, usize::MAX).map_err(|error| error_text(&error))?;
     let payload = batch.as_ref().and_then(|batch| batch.payloads.get(0));

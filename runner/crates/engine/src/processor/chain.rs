@@ -384,7 +384,7 @@ fn requests<'c>(
 /// Checks that a payload is JSON, for processors that pass it on unchanged.
 pub(crate) fn check_form(job: &Job<'_>) -> Result<(), Failure> {
     json::check(job.payload)
-        .map_err(|error| Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}")))
+        .map_err(|error| Failure::new(FailureKind::Payload, format!("the job is not JSON: {error}")))
 }
 
 /// Adds the named outputs of `from` to those of `to`.

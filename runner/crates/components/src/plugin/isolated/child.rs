@@ -1,8 +1,8 @@
-//! The process that runs a plugin for the runner: `tidegate plugin-host`, which nobody calls by hand.
+//! `tidegate plugin-host`: the process that runs a plugin for the runner.
 //!
-//! Its standard input is a socket to the runner, its standard output the shared file. Both are put
-//! aside first, so that a plugin that prints does no harm. The socket for the lines of the log comes over
-//! the first one.
+//! Its standard input is a socket to the runner, its standard output the shared file. Both are moved to other
+//! descriptors first, so that a plugin that prints does no harm. The socket for the lines of the log is
+//! received over the first one.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -25,10 +25,10 @@ use crate::plugin::image::Image;
 use crate::plugin::in_process::{Journal, PluginRunner, PluginSpec};
 use crate::plugin::library;
 
-/// Serves until the runner is through with it.
+/// Serves until the runner closes the connection.
 ///
 /// # Errors
-/// Where it was not called by a runner, or the runner is gone.
+/// It was not started by a runner, or the runner is gone.
 pub fn serve() -> io::Result<()> {
     child_process::hear_no_requests_to_end()?;
     let (socket, file) = child_process::take_over_stdio()?;
@@ -68,7 +68,7 @@ fn open(path: &Path, image: Vec<u8>) -> Result<Plugin, Failure> {
     library::open(&image).map_err(|error| Failure::failed(error.reason()))
 }
 
-/// Works off batches of jobs as long as some come.
+/// Processes batches of jobs until the stream ends.
 fn work(runner: &mut PluginRunner, setup: &StepSetup, answers: &mut Answers) -> io::Result<()> {
     let mut outputs = Outputs::new(setup.bindings.iter().map(String::as_str));
     let mut jobs = Jobs::default();
@@ -94,11 +94,12 @@ fn work(runner: &mut PluginRunner, setup: &StepSetup, answers: &mut Answers) -> 
                 Ok(()) => answers.made(&outputs, took)?,
                 Err(failure) => answers.failed(failure)?,
             }
-            // Where it cannot be set up again after a panic, the runner begins with another process.
+            // If it cannot be set up again after a panic, the runner starts another process.
             if processed.is_err_and(|failure| stops || failure.of_setup) {
                 break;
             }
-            // The runner asks for the rest, or gives it to another process. Pieces of one job stay together.
+            // The runner sends the rest again, or gives it to another process. Pieces of one job stay
+            // together.
             let elapsed = Duration::from_nanos(CoarseClock::Coarse.now().saturating_sub(batch_begun));
             let is_over = elapsed > BATCH_TIME || answers.written > BATCH_BYTES;
             if is_over && position + 1 < jobs.len() && !jobs.are_one(position, position + 1) {
@@ -113,7 +114,7 @@ fn work(runner: &mut PluginRunner, setup: &StepSetup, answers: &mut Answers) -> 
 
 fn create(setup: &StepSetup, image: Vec<u8>, relay: Relay) -> Result<PluginRunner, Failure> {
     let plugin = open(&setup.path, image)?;
-    let missing = || Failure::failed(format!("it offers no step `{}`", setup.offer));
+    let missing = || Failure::failed(format!("it has no step `{}`", setup.offer));
     let offer = plugin.offer(&setup.offer).ok_or_else(missing)?;
     let bindings: Vec<&str> = setup.bindings.iter().map(String::as_str).collect();
     let spec = PluginSpec {
@@ -121,7 +122,7 @@ fn create(setup: &StepSetup, image: Vec<u8>, relay: Relay) -> Result<PluginRunne
         pipeline: &setup.pipeline,
         step: &setup.step,
         config: &setup.config,
-        // The runner makes its failures and messages clean.
+        // The runner redacts its failures and messages.
         secrets: &[],
         bindings: &bindings,
         timeout: setup.timeout,
@@ -134,20 +135,20 @@ fn create(setup: &StepSetup, image: Vec<u8>, relay: Relay) -> Result<PluginRunne
     Ok(runner)
 }
 
-/// What goes to the runner: words over the socket, and what comes of jobs into the shared file.
+/// The data for the runner: words over the socket, and outcomes of jobs into the shared file.
 struct Answers {
     socket: UnixStream,
     words: Seals,
-    /// What is written goes to its end.
+    /// Opened for appending.
     file: File,
     frames: Vec<u8>,
-    /// How many bytes of the batch are written.
+    /// Bytes of the batch that are written.
     written: usize,
     seals: Seals,
 }
 
 impl Answers {
-    /// What follows belongs to this batch.
+    /// Starts the frames of this batch.
     fn begin(&mut self, seal: u64, batch: u64) {
         (self.seals, self.written) = (Seals::new(seal, protocol::BATCHES + batch), 0);
     }
@@ -167,7 +168,7 @@ impl Answers {
         self.flush()
     }
 
-    /// What was asked for, or `None` where it failed and that was told.
+    /// The value, or `None` if it failed and the failure was sent.
     fn unless_failed<T>(&mut self, asked: Result<T, Failure>) -> io::Result<Option<T>> {
         match asked {
             Ok(it) => Ok(Some(it)),
@@ -191,7 +192,7 @@ impl Answers {
     }
 }
 
-/// Hands on what a plugin logs, from whatever thread and whenever it does.
+/// Passes on the log lines of a plugin, from any thread.
 #[derive(Debug)]
 struct Relay(Mutex<(UnixStream, Seals)>);
 

@@ -1,5 +1,4 @@
-//! The process that code of plugins runs in, as it looks after itself: which signals it hears, where its
-//! descriptors are, that it does not outlive the runner, and how it ends.
+//! Process of a plugin: sets its signals, hides its descriptors, ends with the runner, and controls its exit.
 
 use std::fs::File;
 use std::io;
@@ -18,36 +17,36 @@ use rustix::process::{
     kill_process, pidfd_open, set_parent_process_death_signal,
 };
 
-/// The numbers of our descriptors begin so far below the limit of a process, or here: a table of all
-/// numbers up to them is what they cost.
+/// The runner's descriptors start this far below the limit of a process, or at this number. Their cost is a
+/// table of all numbers up to them.
 const OURS: u64 = 64;
 const OURS_FROM_MAX: u64 = 960;
 /// The exit code of a process that a plugin has ended.
 const EXITED: i32 = 1;
-/// How often the runner is looked for where the system does not tell of its end.
+/// Interval of the checks for the runner, if the system does not report its end.
 const LOOKS: Duration = Duration::from_millis(200);
 
-/// Ends this process at once, without what libraries do at the end: threads may still be in their code, or
-/// hold standard output.
+/// Ends this process at once, without exit handlers of libraries: threads may still run their code, or hold
+/// standard output.
 pub fn leave(code: i32) -> ! {
     // SAFETY: it may be called at any time, and does not return.
     unsafe { libc::_exit(code) }
 }
 
-/// Watches, until it is dropped, that no code of a plugin ends this process as if it had done its work: the
-/// process then says whose code it was, and has failed.
+/// Detects, until it is dropped, that code of a plugin ends this process as if its work were done. The
+/// process then names that code, and exits with a failure.
 #[derive(Debug)]
 pub struct ExitGuard(());
 
-/// Guards that are there.
+/// Number of guards.
 static GUARDS: AtomicUsize = AtomicUsize::new(0);
 
 impl ExitGuard {
     #[must_use]
     pub fn new() -> Self {
         static ONCE: Once = Once::new();
-        // SAFETY: the function may be called at any time from then on, and does not unwind. Where there is
-        // no room for it, nothing is watched.
+        // SAFETY: the function may be called at any time from then on, and does not unwind. If the
+        // registration fails, nothing is detected.
         ONCE.call_once(|| _ = unsafe { libc::atexit(at_exit) });
         GUARDS.fetch_add(1, Ordering::AcqRel);
         Self(())
@@ -80,12 +79,12 @@ extern "C" fn at_exit() {
     leave(EXITED)
 }
 
-/// Has this process, and all threads that it starts, not hear the signals that terminals and supervisors
-/// send to all processes of a service: they are for the runner, which lets jobs finish.
+/// Blocks, in this process and all its threads, the signals that terminals and supervisors send to all
+/// processes of a service. They are for the runner, which lets jobs finish.
 pub(crate) fn hear_no_requests_to_end() -> io::Result<()> {
     let mut signals = MaybeUninit::uninit();
-    // SAFETY: `sigemptyset` makes a set of what it is given, and the others are given that set. What the
-    // mask was before is not asked for.
+    // SAFETY: `sigemptyset` initializes its argument, and the other calls get that set. The previous mask is
+    // not requested.
     let failed = unsafe {
         libc::sigemptyset(signals.as_mut_ptr());
         for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
@@ -96,8 +95,7 @@ pub(crate) fn hear_no_requests_to_end() -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(failed)) }
 }
 
-/// The same file under a number that code of a plugin does not come by, be it by a mistake or because it
-/// closes what it takes for its own.
+/// The same file under a number that plugin code does not use by mistake, or close as its own.
 pub(crate) fn out_of_the_way(file: impl AsFd) -> io::Result<OwnedFd> {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let from = limit.saturating_sub(OURS).clamp(3, OURS_FROM_MAX);
@@ -105,10 +103,10 @@ pub(crate) fn out_of_the_way(file: impl AsFd) -> io::Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(file, from)?)
 }
 
-/// Ends this process and all of its group as soon as the runner is gone, also while a plugin hangs.
+/// Ends this process and its whole group when the runner is gone, also while a plugin hangs.
 pub(crate) fn end_with_the_runner() -> io::Result<()> {
     let runner = getppid();
-    // A process that is stopped goes on then, and comes to its end.
+    // A stopped process is continued then, and ends.
     set_parent_process_death_signal(Some(Signal::CONT))?;
     let end = runner.and_then(|runner| pidfd_open(runner, PidfdFlags::empty()).ok());
     let end = end.map(out_of_the_way).transpose()?;
@@ -138,8 +136,8 @@ fn wait_for_the_end(runner: Option<Pid>, end: Option<&OwnedFd>) {
     }
 }
 
-/// Puts the two descriptors by which the runner reaches this process out of the way: its standard input
-/// and output, in whose places stand an empty file and standard error.
+/// Moves the two descriptors of the runner's channels, standard input and output, to other numbers. They are
+/// replaced by an empty file and standard error.
 pub(crate) fn take_over_stdio() -> io::Result<(OwnedFd, OwnedFd)> {
     let (input, output) = (out_of_the_way(rustix::stdio::stdin())?, out_of_the_way(rustix::stdio::stdout())?);
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;

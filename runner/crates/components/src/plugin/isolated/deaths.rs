@@ -1,13 +1,13 @@
-//! Deaths of isolated processes: how many in a row each job has caused, over all workers of a run.
+//! `Deaths`: the deaths of isolated processes that each job has caused in a row, over all workers of a run.
 //!
-//! A job that waits after a death, because the plugin cannot be set up again, may be run next by another
-//! worker. That worker continues the count.
+//! A job may wait after a death, because the plugin cannot be set up again. Another worker may then run it
+//! next, and continues the count.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The most jobs that are counted at a time. Past that the count of one of them begins anew.
+/// Maximum number of jobs that are counted at a time. Beyond it, the count of one of them restarts.
 const JOBS_MAX: usize = 4096;
 
 /// A piece of a job at one plugin of a step.
@@ -19,16 +19,16 @@ pub(crate) struct Culprit {
     pub(crate) piece: u32,
 }
 
-/// What the workers of a run count together.
+/// The counts that the workers of a run share.
 #[derive(Debug, Default)]
 pub struct Deaths {
-    /// Spares the lock where no process has died.
+    /// Avoids the lock while no process has died.
     any: AtomicBool,
     counts: Mutex<BTreeMap<Culprit, u32>>,
 }
 
 impl Deaths {
-    /// Counts one more, and answers how many there are.
+    /// Adds a death, and returns the new count.
     pub(crate) fn add(&self, culprit: Culprit) -> u32 {
         let mut counts = self.counts();
         if counts.len() >= JOBS_MAX && !counts.contains_key(&culprit) {
@@ -41,7 +41,7 @@ impl Deaths {
         deaths
     }
 
-    /// The row ends.
+    /// Resets the count.
     pub(crate) fn forget(&self, culprit: &Culprit) {
         let mut counts = self.counts();
         counts.remove(culprit);
@@ -52,13 +52,13 @@ impl Deaths {
         self.any() && self.counts().contains_key(culprit)
     }
 
-    /// Whether any job has caused one.
+    /// Whether any job has caused a death.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
     fn counts(&self) -> MutexGuard<'_, BTreeMap<Culprit, u32>> {
-        // It is whole between any two operations on it.
+        // The value is consistent after a panic, since each operation leaves it so.
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! A descriptor on its way to another process, over a socket.
+//! Passing of descriptors: sends a descriptor to another process, over a socket.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -9,7 +9,7 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 
-/// One byte goes with it, since nothing goes without any.
+/// The byte that is sent with it, since a message must not be empty.
 const ALONG: [u8; 1] = [0];
 
 pub(crate) fn send(over: impl AsFd, passed: impl AsFd) -> io::Result<()> {

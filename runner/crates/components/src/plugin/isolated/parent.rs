@@ -1,5 +1,5 @@
-//! A process that runs a plugin's step, as the runner sees it: starts it, talks with it, weighs it, ends it
-//! with all that it has started, and tells what it died of.
+//! `ChildProcess`: the runner's handle of a process that runs a plugin's step. It starts the process, exchanges
+//! frames, measures its memory, ends its group, and reports the cause of its death.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -28,60 +28,60 @@ use crate::plugin::image::Image;
 use crate::plugin::in_process::Journal;
 use tidegate_model::{format_duration, format_size};
 
-/// The hidden command that makes a process serve.
+/// The hidden command that runs the process.
 pub const COMMAND: &str = "plugin-host";
 
-/// How often a process is looked at while it is waited for.
+/// Interval of the checks while the process is awaited.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long a process may leave unread what it is sent.
+/// Maximum time for which a process may leave its input unread.
 const UNREAD: Duration = Duration::from_secs(30);
-/// What a process holds by itself.
+/// Memory of the process itself, in bytes.
 const SETUP_BYTES: u64 = 16 << 20;
-/// How long a step may take to end.
+/// Maximum time for the end of a step.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How long a process may live on that can be talked with no more.
+/// Maximum time for the exit of a process whose connection is closed.
 const LAST_BREATH: Duration = Duration::from_millis(200);
-/// Memory is looked at so often, at least, while batches are answered fast.
+/// Maximum interval of memory checks while batches are answered fast.
 const WEIGH: Duration = Duration::from_millis(100);
-/// The thread that hands on lines of the log needs no more, in bytes.
+/// Stack of the thread that passes on log lines, in bytes.
 const STACK: usize = 128 << 10;
 
-/// A process, the first of its group. Killed with its group when it is dropped.
+/// A process, the leader of its group. Dropping it kills the group.
 #[derive(Debug)]
 pub(crate) struct ChildProcess {
     child: Child,
     pid: Pid,
-    /// Can be read when the process has ended, also where another process holds its descriptors.
+    /// Readable when the process has ended, also if another process holds its descriptors.
     end: OwnedFd,
     socket: UnixStream,
-    /// What has come of the next word on the socket.
+    /// The received part of the next word on the socket.
     word: Vec<u8>,
     words: Seals,
     shared: File,
-    /// How much of the shared file has been read.
+    /// Bytes of the shared file that have been read.
     read: u64,
     seal: u64,
-    /// How many batches it was sent.
+    /// Number of batches that were sent.
     batches: u64,
     frames: Seals,
     log: Log,
     weighed: Instant,
-    /// Bytes that it may hold.
+    /// Its memory limit in bytes.
     most: u64,
-    /// It was waited for, so that its number may be another's.
+    /// It was reaped, so its number may be reused.
     ended: bool,
 }
 
-/// The lines that a process logs, on their way into the runner's log.
+/// The log lines of a process, on their way to the runner's log.
 #[derive(Debug)]
 struct Log {
     socket: UnixStream,
     forwarder: Option<JoinHandle<()>>,
-    /// Something came that is no line.
+    /// Invalid bytes were received.
     broken: Arc<AtomicBool>,
 }
 
-/// What a look at a process found.
+/// The result of a check of the process.
 pub(crate) enum ChildState {
     Working,
     Done,
@@ -90,12 +90,12 @@ pub(crate) enum ChildState {
     Refused,
     /// It has ended, or has closed its socket.
     Gone,
-    /// It wrote what is no answer.
+    /// It wrote invalid bytes.
     Stray,
 }
 
 impl ChildProcess {
-    /// Starts a process that may hold `memory` bytes. What it prints goes to `prints`.
+    /// Starts a process with a limit of `memory` bytes. Its output goes to `prints`.
     pub(crate) fn start(
         order: &ChildRole,
         image: &Image,
@@ -106,9 +106,9 @@ impl ChildProcess {
         let (socket, other) = UnixStream::pair()?;
         let (lines, its_lines) = UnixStream::pair()?;
         let shared = File::from(memfd_create("tidegate-plugin", MemfdFlags::CLOEXEC)?);
-        // What a plugin writes there by a mistake spoils no answer that is there already.
+        // A stray write of a plugin then damages no earlier answer.
         fcntl_setfl(&shared, OFlags::APPEND)?;
-        // The same executable, even if another one has taken its place on disk.
+        // The same executable, even if it was replaced on disk.
         let mut child = Command::new("/proc/self/exe")
             .arg(COMMAND)
             .stdin(Stdio::from(OwnedFd::from(other)))
@@ -119,7 +119,7 @@ impl ChildProcess {
             .spawn()?;
         let pid = Pid::from_child(&child);
         let mut to = &socket;
-        // A process that does not even read is not waited for longer than an attempt may take.
+        // A process that does not read is not awaited for longer than an attempt may take.
         let timeout = match order {
             ChildRole::Describe { .. } => None,
             ChildRole::Run(setup) => setup.timeout,
@@ -130,7 +130,7 @@ impl ChildProcess {
             .and_then(|()| descriptor::send(&socket, its_lines))
             .and_then(|()| protocol::send_order(&mut to, order, image.bytes()))
             .and_then(|()| socket.set_write_timeout(Some(unread)));
-        // A process that is gone already is told by what it died of.
+        // For a process that is already gone, the cause of its death is reported.
         let begun = begun.or_else(|error| match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
             _ => Err(error),
@@ -146,7 +146,7 @@ impl ChildProcess {
                 return Err(error);
             }
         };
-        // While it is set up it also holds the library, some times over.
+        // During its setup it also holds several copies of the library.
         let most = memory.saturating_add(SETUP_BYTES).saturating_add(4 * image.bytes().len() as u64);
         Ok(Self {
             child,
@@ -167,7 +167,7 @@ impl ChildProcess {
         })
     }
 
-    /// Makes room for the answers of a batch.
+    /// Clears the file for the answers of a batch.
     fn empty(&mut self) -> io::Result<()> {
         self.batches += 1;
         self.frames = Seals::new(self.seal, protocol::BATCHES + self.batches);
@@ -175,7 +175,7 @@ impl ChildProcess {
         self.shared.set_len(0)
     }
 
-    /// Waits a moment for the process to say something.
+    /// Waits up to [`LOOK`] for a word of the process.
     pub(crate) fn look(&mut self) -> ChildState {
         if self.log.broken.load(Ordering::Acquire) {
             return ChildState::Stray;
@@ -190,7 +190,7 @@ impl ChildProcess {
         }
     }
 
-    /// Whether there is something to read on the socket, and whether the process has ended.
+    /// Whether the socket is readable, and whether the process has ended.
     fn wait(&self, patience: Duration) -> (bool, bool) {
         let patience = timespec(patience);
         let mut polled = [
@@ -199,12 +199,12 @@ impl ChildProcess {
         ];
         match poll(&mut polled, Some(&patience)) {
             Ok(_) => (!polled[0].revents().is_empty(), !polled[1].revents().is_empty()),
-            // It is looked again soon.
+            // The next check follows soon.
             Err(_) => (false, false),
         }
     }
 
-    /// Reads what can be read of a word.
+    /// Reads the available part of a word.
     fn hear(&mut self) -> ChildState {
         let mut bytes = [0; 9];
         let read = self.socket.read(&mut bytes[self.word.len()..]);
@@ -224,7 +224,7 @@ impl ChildProcess {
         }
     }
 
-    /// Takes in what stands in the shared file, and answers whether there was anything.
+    /// Reads the new frames of the shared file, and returns whether any were there.
     pub(crate) fn take(&mut self, answers: &mut VecDeque<ChildAnswer>) -> io::Result<bool> {
         let bytes = unread(&self.shared, self.read)?;
         let mut at = 0;
@@ -236,7 +236,7 @@ impl ChildProcess {
         Ok(at > 0)
     }
 
-    /// How many bytes the process holds, if they are too many.
+    /// The memory of the process in bytes, if it exceeds the limit.
     pub(crate) fn overweight(&mut self) -> Option<u64> {
         self.weighed = Instant::now();
         self.weigh().filter(|weight| *weight > self.most)
@@ -249,12 +249,12 @@ impl ChildProcess {
         Some(kib * 1024)
     }
 
-    /// From here on it may hold so much more than it holds now.
+    /// From here on its limit is `memory` above its present use.
     pub(crate) fn set_up(&mut self, memory: u64) {
         self.most = self.weigh().unwrap_or(0).saturating_add(memory);
     }
 
-    /// Whether its memory was not looked at for a while.
+    /// Whether its memory was not checked for a while.
     pub(crate) fn is_unwatched(&self) -> bool {
         self.weighed.elapsed() >= WEIGH
     }
@@ -264,10 +264,11 @@ impl ChildProcess {
         jobs.send(range, stops, &mut self.socket)
     }
 
-    /// What it died of.
+    /// The cause of its death.
     pub(crate) fn post_mortem(mut self) -> String {
         if !self.ends_within(LAST_BREATH) {
-            return "its process closed its connection to the runner and lived on; it was killed".to_owned();
+            return "its process closed its connection to the runner without ending; it was killed"
+                .to_owned();
         }
         match self.end() {
             Ok(status) => format!("its process {}", ending(status)),
@@ -275,9 +276,9 @@ impl ChildProcess {
         }
     }
 
-    /// Lets the step end in peace, but does not wait for long. Answers what was not as it should be.
+    /// Lets the step end, for a limited time. Returns the error, if any.
     pub(crate) fn dismiss(mut self) -> Option<String> {
-        let _ = self.socket.shutdown(Shutdown::Both); // it is gone where this fails
+        let _ = self.socket.shutdown(Shutdown::Both); // it is gone if this fails
         if !self.ends_within(FAREWELL) {
             let patience = format_duration(FAREWELL);
             return Some(format!(
@@ -301,7 +302,7 @@ impl ChildProcess {
         }
     }
 
-    /// Ends it where it has not ended, with its group, and answers how it ended.
+    /// Ends it with its group if it is still running, and returns its exit status.
     fn end(&mut self) -> io::Result<ExitStatus> {
         self.ended = true;
         end_group(self.pid, &mut self.child)
@@ -335,9 +336,9 @@ impl Log {
         Ok(Self { socket, forwarder: Some(forwarder), broken })
     }
 
-    /// The process is gone: hands on what it has said before.
+    /// The process is gone: passes on its last lines.
     fn end(&mut self) {
-        // What it has started may hold the other end for ever.
+        // A process that it has started may hold the other end for ever.
         let _ = self.socket.shutdown(Shutdown::Read);
         if let Some(forwarder) = self.forwarder.take() {
             let _ = forwarder.join();
@@ -345,18 +346,18 @@ impl Log {
     }
 }
 
-/// Kills a process with its group. It is not taken off the system's list before, so that the number of
-/// the group can only be its own.
+/// Kills a process with its group. It is not reaped before, so that the number of the group can only be its
+/// own.
 fn end_group(pid: Pid, child: &mut Child) -> io::Result<ExitStatus> {
     let _ = kill_process_group(pid, Signal::KILL); // there may be nothing left of it
     let _ = child.kill();
     child.wait()
 }
 
-/// The answers of a batch come to less: it is cut where they grow.
+/// The answers of a batch are smaller: a batch is cut when they grow.
 const UNREAD_MAX: u64 = 16 << 30;
 
-/// What stands in the shared file from `from` on. The process can make it as long as it likes.
+/// The bytes of the shared file from `from` on. The process can make it arbitrarily long.
 fn unread(shared: &File, from: u64) -> io::Result<Vec<u8>> {
     let length = shared.metadata()?.len().saturating_sub(from);
     if length > UNREAD_MAX {

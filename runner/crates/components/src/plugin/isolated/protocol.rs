@@ -1,10 +1,10 @@
-//! What passes between the runner and a process that runs a plugin for it.
+//! Frames: the protocol between the runner and a process that runs a plugin.
 //!
-//! Three ways connect them. Over a socket the runner sends batches of jobs, and the process answers with
-//! one word when a batch is done. Into a shared file in memory the process writes what comes of each job
-//! as soon as it is known, so that nothing of it is lost when the process dies, and nobody is woken for
-//! it. Over a second socket it sends the lines of its log, at any time. All that it says is sealed (see
-//! `seal`). Both ends are the same executable, so the form needs no version.
+//! Three channels connect them. The runner sends batches of jobs over a socket, and the process answers with
+//! one word when a batch is done. The process writes the outcome of each job into a shared file in memory at
+//! once. So no outcome is lost when the process dies, and no wakeup is needed. It sends the lines of its log
+//! over a second socket, at any time. All its data is sealed (see `seal`). Both ends are the same executable,
+//! so the format needs no version.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -18,22 +18,22 @@ use super::seal::Seals;
 use crate::plugin::description::Description;
 use tidegate_model::TokenKey;
 
-/// The rows of frames: words on the socket, lines of the log, and then one row a batch.
+/// The streams of frames: words on the socket, lines of the log, and one stream per batch.
 pub(crate) const WORDS: u64 = 0;
 pub(crate) const LINES: u64 = 1;
 pub(crate) const BATCHES: u64 = 2;
 
-/// What a process is for.
+/// The task of a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ChildRole {
-    /// To say what the library at this path offers.
+    /// To describe the library at this path.
     Describe { path: PathBuf, seal: u64 },
     /// To run a step of it.
     Run(Box<StepSetup>),
 }
 
 impl ChildRole {
-    /// What the frames of the process are sealed with.
+    /// The seal of the frames of the process.
     pub(crate) fn seal(&self) -> u64 {
         match self {
             Self::Describe { seal, .. } => *seal,
@@ -42,7 +42,7 @@ impl ChildRole {
     }
 }
 
-/// What a process that runs a step is told first.
+/// The first message to a process that runs a step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StepSetup {
     pub(crate) path: PathBuf,
@@ -55,9 +55,9 @@ pub(crate) struct StepSetup {
     pub(crate) timeout: Option<Duration>,
     pub(crate) memory: u64,
     pub(crate) earlier: u32,
-    /// What the frames of the process are sealed with.
+    /// The seal of the frames of the process.
     pub(crate) seal: u64,
-    /// Tokens are made over there, of jobs that ask for one.
+    /// The process creates the tokens of jobs that ask for one.
     #[serde(skip, default = "no_key")]
     pub(crate) token_key: TokenKey,
 }
@@ -68,9 +68,9 @@ fn no_key() -> TokenKey {
 
 /// A batch is done, the step is set up, or the library is described.
 pub(crate) const DONE: u8 = 1;
-/// A batch is ended early, after at least one job.
+/// A batch ended early, after at least one job.
 pub(crate) const CUT: u8 = 3;
-/// That cannot be; a failure stands in the shared file.
+/// The order failed; the failure is in the shared file.
 pub(crate) const REFUSED: u8 = 2;
 
 pub(crate) fn send_order(to: &mut impl Write, order: &ChildRole, image: &[u8]) -> io::Result<()> {
@@ -118,7 +118,7 @@ struct Head {
     now_ms: i64,
     hash: u128,
     piece: u32,
-    /// What the attempt had used of its time when it came here.
+    /// Time of the attempt that was used before.
     spent_nanos: u64,
 }
 
@@ -142,7 +142,7 @@ impl Jobs {
         Some(Job::new(index, payload).attempted(attempt, now_ms).hashed(hash).with_piece(piece, payload))
     }
 
-    /// What the attempt on the job at `position` had used of its time when it came here.
+    /// Time of the attempt on the job at `position` that was used before.
     pub(crate) fn spent(&self, position: usize) -> Duration {
         self.heads.get(position).map_or(Duration::ZERO, |head| Duration::from_nanos(head.spent_nanos))
     }
@@ -160,7 +160,7 @@ impl Jobs {
         self.payloads.clear();
     }
 
-    /// Sends those in `range`.
+    /// Sends the jobs in `range`.
     pub(crate) fn send(&self, range: Range<usize>, stops: bool, to: &mut impl Write) -> io::Result<()> {
         let mut message = Vec::with_capacity(self.payloads.byte_len() + self.len() * HEAD + 13);
         message.extend_from_slice(&[0; 8]);
@@ -181,8 +181,7 @@ impl Jobs {
         to.write_all(&message)
     }
 
-    /// Takes in the next batch, and whether it ends with the first failure. `None` where there is none
-    /// to come.
+    /// Receives the next batch, and whether it ends at the first failure. `None` if the stream has ended.
     pub(crate) fn receive(&mut self, from: &mut impl Read) -> io::Result<Option<bool>> {
         self.clear();
         let mut length = [0; 8];
@@ -210,26 +209,26 @@ impl Jobs {
     }
 }
 
-/// What a process writes into the shared file.
+/// A frame in the shared file.
 #[derive(Debug)]
 pub(crate) enum ChildAnswer {
-    /// What the next job came to: its outputs by binding, and how long it took.
+    /// The result of the next job: its outputs by binding, and its duration.
     Made(Vec<Payloads>, Duration),
     Failed(Failure),
     Described(Description),
 }
 
-/// A failure on its way.
+/// The form of a failure in a frame.
 #[derive(Serialize, Deserialize)]
 struct FailureFrame {
     /// Its word.
     kind: String,
-    /// Of one that asks for another attempt at a time.
+    /// Set for a failure that requests another attempt at a time.
     delay: Option<Duration>,
     message: String,
     context: Option<Box<str>>,
     place: Option<(String, u64, Option<u64>)>,
-    /// What it came from, in a word.
+    /// Its cause, as one word.
     cause: Option<String>,
     of_setup: bool,
 }
@@ -238,7 +237,7 @@ const MADE: u8 = 1;
 const FAILED: u8 = 2;
 const DESCRIBED: u8 = 3;
 
-/// Writes a frame that says what `outputs` holds.
+/// Writes a frame with the content of `outputs`.
 pub(crate) fn write_made(outputs: &Outputs, took: Duration, seals: &mut Seals, to: &mut Vec<u8>) {
     seals.frame(to, |to| {
         to.push(MADE);
@@ -261,7 +260,7 @@ pub(crate) fn write_failed(failure: &Failure, seals: &mut Seals, to: &mut Vec<u8
     let delay = if let FailureKind::RetryIn(delay) = kind { Some(delay) } else { None };
     let kind = kind.as_str().to_owned();
     let told = FailureFrame { kind, delay, message, context, place, cause, of_setup };
-    // Texts and numbers can always be written.
+    // Texts and numbers can always be serialized.
     let text = serde_json::to_vec(&told).unwrap_or_default();
     seals.frame(to, |to| {
         to.push(FAILED);
@@ -270,7 +269,7 @@ pub(crate) fn write_failed(failure: &Failure, seals: &mut Seals, to: &mut Vec<u8
 }
 
 pub(crate) fn write_described(description: &Description, seals: &mut Seals, to: &mut Vec<u8>) {
-    // Texts can always be written.
+    // Texts can always be serialized.
     let text = serde_json::to_vec(description).unwrap_or_default();
     seals.frame(to, |to| {
         to.push(DESCRIBED);
@@ -288,7 +287,7 @@ pub(crate) fn write_line(level: Level, message: &str, seals: &mut Seals, to: &mu
 
 const LEVELS: [Level; 5] = [Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace];
 
-/// Waits for the next line of the log; `None` where there is none to come.
+/// Waits for the next line of the log; `None` if the stream has ended.
 pub(crate) fn receive_line(from: &mut impl Read, seals: &mut Seals) -> io::Result<Option<(Level, String)>> {
     let Some(line) = seals.receive(from)? else { return Ok(None) };
     let mut line = Bytes(&line);
@@ -297,7 +296,7 @@ pub(crate) fn receive_line(from: &mut impl Read, seals: &mut Seals) -> io::Resul
     Ok(Some((level, String::from_utf8_lossy(line.0).into_owned())))
 }
 
-/// Reads the frame at the start of `bytes`, and says how long it is; `None` where it is not all there.
+/// Parses the frame at the start of `bytes`, and returns its length; `None` if it is incomplete.
 pub(crate) fn read(bytes: &[u8], seals: &mut Seals) -> io::Result<Option<(ChildAnswer, usize)>> {
     let Some((body, whole)) = seals.open(bytes)? else { return Ok(None) };
     let mut body = Bytes(body);
@@ -330,7 +329,7 @@ pub(crate) fn read(bytes: &[u8], seals: &mut Seals) -> io::Result<Option<(ChildA
     Ok(Some((answer, whole)))
 }
 
-/// The kind that this word means. A process that has died cannot say so itself.
+/// The kind of a word. A dead process cannot report its death itself.
 fn kind_of_word(word: &str, delay: Option<Duration>) -> FailureKind {
     match (FailureKind::of_word(word), delay) {
         (Some(FailureKind::Retry), Some(delay)) => FailureKind::RetryIn(delay),
@@ -339,7 +338,7 @@ fn kind_of_word(word: &str, delay: Option<Duration>) -> FailureKind {
     }
 }
 
-/// Those that do not fit in are five hundred years and more.
+/// A duration that does not fit is longer than five hundred years.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

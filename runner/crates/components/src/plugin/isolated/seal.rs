@@ -1,16 +1,16 @@
-//! Sealed frames: what the process of a plugin says to the runner, so that nothing else passes for it.
+//! `Seals`: sealed frames, so that no other bytes of a plugin's process are accepted by the runner.
 //!
-//! Code of a plugin can write to any descriptor of its process. Each frame therefore carries checksums
-//! that start from a random number of the process and from the place of the frame in its row. Bytes that
-//! are no frame, or are the next frame no more, are an error and never an answer.
+//! Code of a plugin can write to any descriptor of its process. Each frame therefore has checksums that
+//! depend on a random number of the process and on the position of the frame in its stream. Other bytes, and
+//! repeated frames, are an error and never an answer.
 //!
 //! ```text
 //! frame  length u64 | checksum of the length u64 | content | checksum of the content u64
 //! word   kind u8 | checksum u64
 //! ```
 //!
-//! Numbers are little-endian; checksums are XXH3-64. This guards against accidents: a plugin that means
-//! harm can read the random number in the memory of its process.
+//! Numbers are little-endian; checksums are XXH3-64. The seal guards against accidents: a malicious plugin
+//! can read the random number in the memory of its process.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read};
@@ -20,7 +20,7 @@ use twox_hash::XxHash3_64;
 const HEADER: usize = 16;
 const CHECKSUM: usize = 8;
 
-/// Seals frames of one row, and knows them again on the other side: one after the other, none twice.
+/// Seals the frames of one stream, and verifies them on the other side, in order and each once.
 #[derive(Debug)]
 pub(crate) struct Seals {
     key: u64,
@@ -33,7 +33,7 @@ pub(crate) fn random_key() -> u64 {
 }
 
 impl Seals {
-    /// `row` tells apart the rows of one process.
+    /// `row` identifies a stream of the process.
     pub(crate) fn new(key: u64, row: u64) -> Self {
         Self { key: XxHash3_64::oneshot_with_seed(key, &row.to_le_bytes()), next: 0 }
     }
@@ -55,8 +55,8 @@ impl Seals {
         self.next += 1;
     }
 
-    /// The content of the next frame, which is at the start of `bytes`, and the length of the frame.
-    /// `None` where it is not all there.
+    /// The content of the next frame, which is at the start of `bytes`, and the length of the frame. `None`
+    /// if it is incomplete.
     pub(crate) fn open<'b>(&mut self, bytes: &'b [u8]) -> io::Result<Option<(&'b [u8], usize)>> {
         let Some((header, rest)) = bytes.split_at_checked(HEADER) else { return Ok(None) };
         let length = self.length(header)?;
@@ -69,7 +69,7 @@ impl Seals {
         Ok(Some((content, HEADER + length + CHECKSUM)))
     }
 
-    /// As [`Self::open`], from a stream. `None` where it has ended, be it in the middle of a frame.
+    /// As [`Self::open`], from a stream. `None` if it has ended, even within a frame.
     pub(crate) fn receive(&mut self, from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
         let mut header = [0; HEADER];
         if !fill(from, &mut header)? {
@@ -106,7 +106,7 @@ impl Seals {
         word
     }
 
-    /// The kind of the next word, which is this.
+    /// The kind of the next word, which is `word`.
     pub(crate) fn kind(&mut self, word: [u8; 1 + CHECKSUM]) -> io::Result<u8> {
         let [kind, checksum @ ..] = word;
         if checksum != self.checksum(&[kind]) {
@@ -118,10 +118,10 @@ impl Seals {
 }
 
 fn stray() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "bytes that are no answer")
+    io::Error::new(io::ErrorKind::InvalidData, "bytes that are not an answer")
 }
 
-/// Whether there was so much.
+/// Whether the stream had enough bytes.
 fn fill(from: &mut impl Read, to: &mut [u8]) -> io::Result<bool> {
     match from.read_exact(to) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),

@@ -1,4 +1,4 @@
-//! What a script may know beside the job: `ctx`.
+//! `Context`: the facts that a script has beside the job, as `ctx`.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,18 +11,17 @@ use crate::redact::Redactor;
 use crate::script::values::frozen;
 use tidegate_model::{DeliveryHash, Secret, TokenKey};
 
-/// The `ctx` of `fn process(job, ctx)`; cheap to clone, so that handing it to a script costs
-/// nothing for what the script does not ask.
+/// The `ctx` of `fn process(job, ctx)`; cheap to clone, so that unused facts cost nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     fixed: Rc<Fixed>,
     current: Rc<Cell<Current>>,
     lane: Rc<RefCell<Option<ImmutableString>>>,
-    /// How many messages the attempt that runs now has for the log.
+    /// Number of log messages of the running attempt.
     messages: Rc<Cell<u64>>,
 }
 
-/// What is the same for all jobs of a step.
+/// The facts that are the same for all jobs of a step.
 #[derive(Debug)]
 struct Fixed {
     pipeline: ImmutableString,
@@ -53,7 +52,7 @@ impl Context {
         Self { fixed: Rc::new(fixed), current: Rc::default(), lane: Rc::default(), messages: Rc::default() }
     }
 
-    /// Of what belongs to no step.
+    /// A context without a step.
     pub(crate) fn none() -> Self {
         Self::new(("", ""), Dynamic::UNIT, &[], &TokenKey::NONE)
     }
@@ -64,23 +63,23 @@ impl Context {
         self.current.set(Current { index, attempt, now_ms, hash });
     }
 
-    /// The lane of the job, where the step has lanes and the job is in one.
+    /// Sets the lane of the job, if it has one.
     pub(crate) fn set_lane(&self, lane: Option<&str>) {
         *self.lane.borrow_mut() = lane.map(ImmutableString::from);
     }
 
-    /// The text without what of `config` must not be shown.
+    /// The text without the secrets of `config`.
     pub(crate) fn clean(&self, text: &str) -> String {
         self.fixed.scrub.clean(text)
     }
 
-    /// Counts a message, and says how many that makes.
+    /// Counts a message, and returns the new number.
     pub(crate) fn count_message(&self) -> u64 {
         self.messages.set(self.messages.get() + 1);
         self.messages.get()
     }
 
-    /// How many messages were counted since this was last asked.
+    /// Returns the number of messages, and resets it.
     pub(crate) fn take_messages(&self) -> u64 {
         self.messages.take()
     }
@@ -89,7 +88,7 @@ impl Context {
         self.current.get().index
     }
 
-    /// Milliseconds since 1970, when the attempt began.
+    /// Start of the attempt, in milliseconds since 1970.
     pub(crate) fn now(&self) -> i64 {
         self.current.get().now_ms
     }
@@ -129,12 +128,12 @@ pub(crate) fn register(module: &mut Module) {
     FuncRegistration::new_setter("config").set_into_module(module, keep_config);
 }
 
-/// How an error names the config that a script tried to change.
+/// The name of the config in the error of a script that tries to change it.
 pub(crate) const CONFIG: &str = "ctx.config";
 
-/// Refuses a change of `ctx.config`. Rhai also sets it after a method of something in it was called, in case that
-/// this has changed it.
-#[expect(clippy::needless_pass_by_value, reason = "as functions of Rhai are")]
+/// Refuses a change of `ctx.config`. Rhai also sets it after a call of a method on a part of it, which may
+/// have changed it.
+#[expect(clippy::needless_pass_by_value, reason = "functions of Rhai take values")]
 fn keep_config(ctx: &mut Context, config: Dynamic) -> Result<(), Box<EvalAltResult>> {
     if frozen::is_same(&ctx.fixed.config, &config) {
         return Ok(());

@@ -1,5 +1,4 @@
-//! The functions by which a script decides what becomes of its job: what ends the attempt, and what adds
-//! to its outputs.
+//! Control functions: let a script end its attempt, or add to its outputs.
 
 use std::time::Duration;
 
@@ -71,7 +70,7 @@ pub(crate) fn register_outputs(module: &mut Module) {
 
 fn emit(call: &Call<'_>, one: Emit) -> Answer<()> {
     let attempt = current();
-    // Each takes some memory before it is written, however small it is.
+    // Each output takes memory before it is written, however small it is.
     let most = usize::try_from(attempt.limits().memory / 64).unwrap_or(usize::MAX).max(1);
     if !attempt.emit(one, most) {
         let what = "Number of emitted jobs".to_owned();
@@ -90,8 +89,9 @@ fn end(call: &Call<'_>, kind: FailureKind, why: String, context: Option<Box<str>
 fn duration(call: &Call<'_>, function: &str, value: &Dynamic) -> Answer<Duration> {
     if let Ok(millis) = value.as_int() {
         let positive = u64::try_from(millis).map(Duration::from_millis);
-        return positive
-            .or_else(|_| mistake(call, format!("`{function}` goes forward, and {millis} ms goes back")));
+        return positive.or_else(|_| {
+            mistake(call, format!("the delay of `{function}` must not be negative, and is {millis} ms"))
+        });
     }
     match value.as_immutable_string_ref() {
         Ok(text) => parse_duration(&text).or_else(|why| mistake(call, format!("in `{function}`, {why}"))),
@@ -118,11 +118,11 @@ fn time(call: &Call<'_>, value: &Dynamic) -> Answer<i64> {
     let known = text.parse().ok().map(jiff::Timestamp::as_millisecond);
     match known.or_else(|| last_day(&text)) {
         Some(millis) => in_time(call, "emit_at", millis),
-        None => mistake(call, format!("`emit_at` takes {WANTED}; `{}` is none", shortened(&text))),
+        None => mistake(call, format!("`emit_at` takes {WANTED}, not `{}`", shortened(&text))),
     }
 }
 
-/// A time of the last day of the year 9999, of which jiff knows only the first hours.
+/// A time of the last day of the year 9999, of which jiff supports only the first hours.
 fn last_day(text: &str) -> Option<i64> {
     let pieces = jiff::fmt::temporal::Pieces::parse(text).ok()?;
     let time = pieces.date().to_datetime(pieces.time()?);
@@ -131,24 +131,25 @@ fn last_day(text: &str) -> Option<i64> {
     i64::try_from(local.as_millis()).ok()?.checked_sub(i64::from(offset.seconds()) * 1000)
 }
 
-/// The time so long after now, in milliseconds since 1970.
+/// The time `delay` from now, in milliseconds since 1970.
 fn after(call: &Call<'_>, function: &str, delay: Duration) -> Answer<i64> {
     let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
     in_time(call, function, current().context().now().saturating_add(delay))
 }
 
-/// The time, where something can be due then.
+/// The time, if it is a possible due time.
 fn in_time(call: &Call<'_>, function: &str, millis: i64) -> Answer<i64> {
     /// The last millisecond of the year 9999.
     const END: i64 = 253_402_300_799_999;
     if millis > END {
-        let message = format!("`{function}` goes no further than the year 9999 (a number is milliseconds)");
+        let message =
+            format!("the time of `{function}` must be before the year 10000 (a number is milliseconds)");
         return mistake(call, message);
     }
     Ok(millis.min(Timestamp::LATEST.0))
 }
 
-/// A text as it is, anything else as JSON.
+/// A text unchanged, any other value as JSON.
 fn handle(call: &Call<'_>, value: &Dynamic) -> Answer<String> {
     if value.is_unit() {
         let message = "`pending` takes the handle by which the monitor asks for the job, not `()`";
@@ -170,12 +171,12 @@ fn handle(call: &Call<'_>, value: &Dynamic) -> Answer<String> {
     }
 }
 
-/// An error of the script, at the place of the call.
+/// An error of the script, at the position of the call.
 fn mistake<T>(call: &Call<'_>, message: String) -> Answer<T> {
     Err(EvalAltResult::ErrorRuntime(message.into(), call.call_position()).into())
 }
 
-/// As much of a text as a message can show.
+/// A text, shortened for a message.
 fn shortened(text: &str) -> String {
     const CHARACTERS_MAX: usize = 40;
     match text.char_indices().nth(CHARACTERS_MAX) {

@@ -1,4 +1,4 @@
-//! Decisions of a script: how its attempt ends, and what it emits.
+//! `Ended` and `Emit`: the decisions of a script on its attempt and its outputs.
 
 use rhai::{Dynamic, ImmutableString, Position};
 use tidegate_plugin::FailureKind;
@@ -6,28 +6,28 @@ use tidegate_plugin::FailureKind;
 /// Ends a script from within, past any `try` of the script.
 #[derive(Clone, Debug)]
 pub(crate) enum Ended {
-    /// The script said so.
+    /// A control function was called.
     Said {
         kind: FailureKind,
         /// The reason; of a pending job its handle.
         why: String,
-        /// What the author says about the circumstances, as JSON.
+        /// The author's context of the failure, as JSON.
         context: Option<Box<str>>,
-        /// Where the function was called; Rhai forgets it on the way out.
+        /// The position of the call; Rhai drops it on the way out.
         at: Position,
         file: Option<String>,
     },
     TimedOut,
     TooManyOperations,
     TooMuchMemory {
-        /// What the attempt holds, or would hold.
+        /// The bytes that the attempt holds, or would hold.
         bytes: u64,
-        /// The function that was not let to take them.
+        /// The function that asked for them.
         by: Option<&'static str>,
     },
 }
 
-/// A job that the script hands on beside what it returns.
+/// A job that the script emits in addition to its return value.
 #[derive(Clone, Debug)]
 pub(crate) struct Emit {
     pub(crate) binding: ImmutableString,

@@ -1,4 +1,4 @@
-//! The functions that a script has beyond Rhai's own: control and logging.
+//! Functions of scripts: control and logging, in addition to Rhai's own.
 
 use rhai::{Dynamic, Engine, Module};
 use tracing::Level;
@@ -10,10 +10,10 @@ use crate::script::attempt::current;
 use crate::script::values::thrown;
 use tidegate_model::{grouped, leave_out, log_target};
 
-/// How many messages of one attempt at a job are written.
+/// Maximum number of messages of one attempt at a job.
 const MESSAGES_MAX: u64 = 100;
 
-/// How many bytes of one message are written.
+/// Maximum bytes of one message.
 const MESSAGE_BYTES_MAX: usize = 8 << 10;
 
 pub(crate) fn register(module: &mut Module) {
@@ -22,7 +22,7 @@ pub(crate) fn register(module: &mut Module) {
     register_log(module);
 }
 
-/// Writes what scripts of `engine` print.
+/// Logs the prints of `engine`'s scripts.
 pub(crate) fn listen(engine: &mut Engine) {
     engine.on_print(|message| say(Level::INFO, None, || message.to_owned()));
     engine.on_debug(|message, _, position| {
@@ -42,7 +42,7 @@ fn register_log(module: &mut Module) {
     }
 }
 
-/// Says how many messages of the attempt that has ended were left out.
+/// Logs the number of omitted messages of the attempt that has ended.
 pub(crate) fn say_left_out(of: &Context) {
     let left_out = of.take_messages().saturating_sub(MESSAGES_MAX);
     if left_out > 0 {
@@ -52,7 +52,7 @@ pub(crate) fn say_left_out(of: &Context) {
     }
 }
 
-/// Writes one message of the job, as long as it has not written too many.
+/// Logs one message of the job, unless it has reached the limit.
 fn say(level: Level, line: Option<usize>, message: impl FnOnce() -> String) {
     let attempt = current();
     let of = attempt.context();
@@ -62,7 +62,7 @@ fn say(level: Level, line: Option<usize>, message: impl FnOnce() -> String) {
 }
 
 fn shortened(of: &Context, message: &str) -> String {
-    // Twice as much as is shown, so that no secret stands at the cut in part.
+    // Twice the shown length, so that no secret is cut in two.
     let (beginning, rest) = message.split_at(message.floor_char_boundary(2 * MESSAGE_BYTES_MAX));
     let mut shown = of.clean(beginning);
     let end = shown.floor_char_boundary(MESSAGE_BYTES_MAX);
@@ -74,7 +74,7 @@ fn shortened(of: &Context, message: &str) -> String {
     shown
 }
 
-/// Calls `$macro` with the name of a level in the place of its value: `tracing` needs that while it compiles.
+/// Calls `$macro` with the name of a level in place of its value, which `tracing` requires at compile time.
 macro_rules! at_level {
     ($level:expr, $macro:ident) => {
         match $level {

@@ -1,8 +1,8 @@
-//! Functions of Rhai that are replaced by ones that keep to the limits of an attempt.
+//! Native functions: replace Rhai's own by functions that respect the limits of an attempt.
 //!
-//! Rhai's own look at no limit before they return. So each that can make more than it is given, that works long
-//! by itself, or that goes as deep into a value as it nests, has its counterpart here, which does the same and
-//! stops in time. A test goes through all functions that an engine has, and asks that each was decided upon.
+//! Rhai's own check no limit before they return. Each function that creates more than its arguments, runs
+//! long, or recurses into a value has an equal replacement here that stops in time. A test lists all
+//! functions of an engine, and requires a decision on each.
 
 pub(crate) mod arrays;
 pub(crate) mod blobs;
@@ -26,7 +26,7 @@ pub(crate) fn register(module: &mut Module) {
     print::register(module);
 }
 
-/// Registers a function that leaves what it is given as it is, so that it is good for constants.
+/// Registers a function that does not change its arguments, so that constants can be passed.
 fn reads<A: 'static, const N: usize, const X: bool, R: Variant + Clone, const F: bool>(
     module: &mut Module,
     name: &str,
@@ -35,7 +35,7 @@ fn reads<A: 'static, const N: usize, const X: bool, R: Variant + Clone, const F:
     FuncRegistration::new(name).in_global_namespace().with_purity(true).set_into_module(module, function);
 }
 
-/// Registers a function that changes the first of what it is given, so that constants are out.
+/// Registers a function that changes its first argument, so that constants cannot be passed.
 fn changes<A: 'static, const N: usize, const X: bool, R: Variant + Clone, const F: bool>(
     module: &mut Module,
     name: &str,

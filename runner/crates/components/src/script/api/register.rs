@@ -1,4 +1,4 @@
-//! Adding functions to a module.
+//! Registration: adds functions to a module.
 
 use std::any::TypeId;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ pub(crate) fn add_getter<A: 'static, const N: usize, const X: bool, R: Variant +
     FuncRegistration::new_getter(property).set_into_module(module, function);
 }
 
-/// Adds a function that looks at its arguments as they are.
+/// Adds a function with access to its raw arguments.
 pub(crate) fn add_raw<T: Variant + Clone>(
     module: &mut Module,
     name: &str,

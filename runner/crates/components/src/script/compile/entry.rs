@@ -1,14 +1,14 @@
-//! The function that is called in a script.
+//! `Entry`: the function of a script that the runner calls.
 
-/// Which one, by what the script is for.
+/// The entry function, by the role of the script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Entry {
     /// A step: makes outputs of a job.
     #[default]
     Process,
-    /// A gate: whether it is open.
+    /// A gate: returns whether it is open.
     Open,
-    /// A monitor: what became of jobs that are pending.
+    /// A monitor: returns the statuses of pending jobs.
     Status,
 }
 
@@ -21,7 +21,7 @@ impl Entry {
         }
     }
 
-    /// What it is given, as messages call it.
+    /// The name of its argument in messages.
     pub(crate) fn parameter(self) -> &'static str {
         match self {
             Self::Process => "job",
@@ -30,7 +30,7 @@ impl Entry {
         }
     }
 
-    /// Whether what it returns is one answer, whatever it is, and not a number of outputs.
+    /// Whether its return value is one answer, not a list of outputs.
     pub(crate) fn answers(self) -> bool {
         self != Self::Process
     }

@@ -1,4 +1,4 @@
-//! What a script asks of those that it imports, and they do not have.
+//! Unknown names of imports: finds functions and constants that imported scripts do not have.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use crate::script::errors::hints;
 use crate::script::errors::unknown_call::{Unknown, wrong_count};
 use tidegate_model::suggest::{listed, nearest};
 
-/// How many names a help lists.
+/// Maximum number of names in a help text.
 const SHOWN_MAX: usize = 12;
 
-/// The first function or constant that `ast` reads from an import, and that is not there; but for those that the
-/// script may do without.
+/// The first unknown function or constant that `ast` reads from an import, except for those that the script
+/// tests for.
 pub(crate) fn unknown(ast: &AST, is_tried: &impl Fn(Position) -> bool) -> Option<Unknown> {
     let modules = modules(ast);
     let mut found: Vec<(Position, String, Option<String>)> = Vec::new();
@@ -36,7 +36,7 @@ pub(crate) fn unknown(ast: &AST, is_tried: &impl Fn(Position) -> bool) -> Option
         found.extend(fault.map(|((message, help), position)| (position, message, help)));
         true
     });
-    // Functions are walked in no order.
+    // Functions are visited in no fixed order.
     let (position, message, help) = found.into_iter().min()?;
     Some(Unknown { message, position, help })
 }
@@ -46,7 +46,7 @@ struct Imported<'a> {
     module: &'a Module,
 }
 
-/// By the name that the script gives each; one that is given to two imports says nothing about either.
+/// By the name in the script; a name of two imports is ambiguous and left out.
 fn modules(ast: &AST) -> BTreeMap<String, Imported<'_>> {
     let Some(resolver) = ast.resolver() else { return BTreeMap::new() };
     let mut paths: BTreeMap<String, Option<String>> = BTreeMap::new();
@@ -96,7 +96,7 @@ fn constant(imported: &Imported<'_>, name: &str) -> Option<Fault> {
     }
     let help = nearest(name, names.iter().copied()).map(|near| format!("did you mean `{near}`?"));
     let export = || format!("export it there: `export const {name} = …`");
-    Some((format!("`{}.rhai` exports no `{name}`", imported.name), help.or_else(|| Some(export()))))
+    Some((format!("`{}.rhai` does not export `{name}`", imported.name), help.or_else(|| Some(export()))))
 }
 
 fn has(names: &[&str]) -> Option<String> {
@@ -104,7 +104,7 @@ fn has(names: &[&str]) -> Option<String> {
         [] => None,
         names => {
             let more = if names.len() > SHOWN_MAX { " and more" } else { "" };
-            Some(format!("it has {}{more}", listed(names.iter().copied().take(SHOWN_MAX), "and")))
+            Some(format!("its functions are {}{more}", listed(names.iter().copied().take(SHOWN_MAX), "and")))
         }
     }
 }

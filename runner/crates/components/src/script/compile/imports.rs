@@ -1,7 +1,7 @@
-//! `import "name"`: other scripts, looked for beside the script.
+//! `FolderResolver`: resolves `import "name"` to scripts in the folder of the script.
 //!
-//! They are read while a generation is made, and never while it runs: [`FolderResolver`] serves the
-//! compiler, and an engine that runs has no resolver at all.
+//! They are read while a generation is loaded, never during a run: [`FolderResolver`] serves the compiler, and a
+//! running engine has no resolver.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,12 +21,12 @@ use tidegate_config::{ReadError, read_text};
 #[derive(Debug)]
 pub(crate) struct FolderResolver {
     folder: PathBuf,
-    /// What has been read, so that two imports of one script share it.
+    /// The scripts already read, so that two imports of one script share it.
     done: RefCell<BTreeMap<PathBuf, Rc<Module>>>,
-    /// The scripts that are being read now, each imported by the one before it.
+    /// The scripts being read, each imported by the one before it.
     open: RefCell<Vec<PathBuf>>,
     attempt: Rc<ScriptAttempt>,
-    /// Where captured variables are not watched yet: set once a script captures some.
+    /// Set once a script captures variables, if they are not tracked yet.
     unwatched: Option<Rc<Cell<bool>>>,
     /// Set once a script that is read may have `+=`.
     adds: Rc<Cell<bool>>,
@@ -67,7 +67,7 @@ impl FolderResolver {
         let source = path.display().to_string();
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let mut ast = engine.compile(text).map_err(|error| in_module(&source, error.into(), at))?;
-        // Errors of its functions name the file that they stand in.
+        // Errors of its functions name their own file.
         ast.set_source(source);
         match &self.unwatched {
             Some(unwatched) if captures(&ast) => {
@@ -87,7 +87,8 @@ impl FolderResolver {
             && matches!(**error, EvalAltResult::ErrorTerminated(..))
             && error.position().is_none()
         {
-            // A limit strikes without a place: another run does the same up to one operation before, and stops.
+            // A limit is reached without a position: another run stops one operation before, with the same
+            // result so far.
             let operations = self.attempt.operations();
             drop(running);
             running = self.attempt.begin(None);
@@ -102,7 +103,7 @@ impl FolderResolver {
     }
 }
 
-/// Whether a script may have `+=`, which a text or a comment with it also says.
+/// Whether a script may use `+=`; true also if only a text or a comment has it.
 pub(crate) fn adds(text: &str) -> bool {
     text.contains("+=")
 }

@@ -1,5 +1,5 @@
-//! Hand-over of what the top of a script has made: the last statement of the top calls a function, which keeps
-//! constants and imports until [`take`].
+//! `TopResult`: the constants and imports of a script's top. The last statement of the top calls a function that
+//! keeps them until [`take`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::script::api::register::add;
 /// The function that the last statement of a top calls. Another call of it has no effect.
 pub(crate) const KEEP: &str = "tidegate_keep";
 
-/// What the top of a script has made.
+/// The constants and imports of a script's top.
 pub(crate) struct TopResult {
     pub(crate) constants: Option<Rc<RefCell<BTreeMap<ImmutableString, Dynamic>>>>,
     pub(crate) imports: Vec<(ImmutableString, Rc<Module>)>,
@@ -30,7 +30,7 @@ pub(crate) fn register(module: &mut Module) {
     });
 }
 
-/// What the top that ran last on this thread has handed over, once.
+/// Returns those of the top that ran last on this thread, once.
 pub(crate) fn take() -> Option<TopResult> {
     MADE.take()
 }

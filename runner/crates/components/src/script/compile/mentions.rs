@@ -1,20 +1,20 @@
-//! What a script does with jobs that an outside system finishes, as far as its text tells.
+//! `Mentions`: the use of pending jobs and tokens in a script, as far as its text shows.
 
 use rhai::{AST, ASTNode};
 
 use super::unknown_calls;
 
-/// What `check` asks of a script besides whether it compiles.
+/// The facts that `check` needs in addition to a successful compilation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mentions {
     /// The line and the column of the first call of `pending`, from 1.
     pub pending: Option<(usize, usize)>,
-    /// It may hand on the token by which the outside system finishes the job.
+    /// It may pass on the token with which an external system completes the job.
     pub token: bool,
 }
 
 impl Mentions {
-    /// Of what `text` was compiled to. `wants_context`: it is given `ctx`.
+    /// The mentions in `ast`, compiled from `text`. `wants_context`: it receives `ctx`.
     pub(crate) fn of(ast: &AST, text: &str, wants_context: bool) -> Self {
         let is_own = ast.iter_functions().any(|function| function.name == "pending");
         let (mut pending, mut imports) = (None, false);
@@ -25,12 +25,12 @@ impl Mentions {
                 && !is_own
             {
                 let place = position.line().zip(position.position());
-                // Functions are walked in no order.
+                // Functions are visited in no fixed order.
                 pending = pending.into_iter().chain(place).min();
             }
             true
         });
-        // What is imported may read it from the `ctx` that it is given.
+        // An import may read it from the `ctx` that it receives.
         let token = wants_context && (imports || text.contains("token"));
         Self { pending, token }
     }

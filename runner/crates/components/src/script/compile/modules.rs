@@ -1,7 +1,7 @@
 //! Modules: the functions of scripts, which all engines of a thread share.
 //!
-//! Thousands of steps may have a script each, and functions of its own took each of them more than 60 KB. So no
-//! function holds anything of a step: it finds what it needs in the attempt that runs now.
+//! Thousands of steps may have a script each, and functions of its own would cost each of them more than 60
+//! KB. So no function holds state of a step: it uses the running attempt.
 
 use std::rc::Rc;
 
@@ -17,26 +17,26 @@ use crate::script::values::{frozen, number};
 thread_local! {
     /// Rhai's own functions.
     static STANDARD: StandardPackage = StandardPackage::new();
-    /// What every expression and script has in place of them, or beside them.
+    /// The functions that replace or extend them for every expression and script.
     static OWN: Rc<Module> = own().into();
-    /// How a script decides upon its job, and logs.
+    /// Control and logging functions.
     static CONTROL: Rc<Module> = control().into();
 }
 
-/// Gives `engine` what every expression and script has.
+/// Registers the functions of every expression and script.
 pub(crate) fn register(engine: &mut Engine) {
     STANDARD.with(|standard| engine.register_global_module(standard.as_shared_module()));
     OWN.with(|own| engine.register_global_module(Rc::clone(own)));
     frozen::register(engine);
 }
 
-/// Lets scripts of `engine` decide upon their jobs, and log, as only those of a step, a gate and a monitor can.
+/// Registers control and logging functions, which only scripts of a step, a gate or a monitor have.
 pub(crate) fn register_control(engine: &mut Engine) {
     CONTROL.with(|control| engine.register_global_module(Rc::clone(control)));
     functions::listen(engine);
 }
 
-/// An engine that has these functions and no others, to ask for their names: nothing calls them.
+/// An engine with these functions only, for listing their names: nothing calls them.
 pub(crate) fn control_alone() -> Engine {
     let mut engine = Engine::new_raw();
     register_control(&mut engine);
@@ -60,11 +60,11 @@ fn control() -> Module {
     module
 }
 
-/// `sleep` would hold up a worker past any timeout. The standard package brings it, and what is registered later
-/// goes before it.
+/// `sleep` would block a worker past any timeout. The standard package has it, and later registrations take
+/// precedence.
 fn without_sleep(module: &mut Module) {
     fn refuse() -> Result<(), Box<EvalAltResult>> {
-        Err("a script cannot wait: it would hold up other jobs".into())
+        Err("a script cannot wait: it would block other jobs".into())
     }
     add(module, "sleep", |_: i64| refuse());
     add(module, "sleep", |_: f64| refuse());

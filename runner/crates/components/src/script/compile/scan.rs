@@ -1,6 +1,6 @@
-//! Comments and texts of a script, found without compiling it.
+//! Scanner: finds comments and texts of a script without compiling it.
 
-/// The length of the comment or text that `rest` begins with.
+/// The length of the comment or text at the start of `rest`.
 pub(crate) fn skipped(rest: &str) -> Option<usize> {
     let past = |from: usize, end: &str| {
         rest.get(from..)?.find(end).map_or(Some(rest.len()), |found| Some(from + found + end.len()))

@@ -1,8 +1,7 @@
-//! The top of a script: its constants and imports, which stand outside its functions.
+//! `Top`: the constants and imports of a script, outside of its functions.
 //!
-//! Where it comes to nothing but data it runs once, when the script is read, and all calls share its constants. A
-//! top that logs or emits, or a constant that is a function with something captured, makes it run before each
-//! call.
+//! A top that only defines data runs once, when the script is read, and all calls share its constants. A top
+//! that logs or emits, or a constant function with captured variables, makes it run before each call.
 
 use std::any::TypeId;
 use std::cell::Cell;
@@ -20,22 +19,22 @@ use crate::script::attempt;
 use crate::script::attempt::ScriptAttempt;
 use crate::script::values::frozen;
 
-/// How long the top of a script may take that runs once.
+/// Maximum time of a top that runs once.
 pub(crate) const TOP_MAX: Duration = Duration::from_secs(10);
 
-/// How many levels of calls lie between a call from outside and the function that is called.
+/// Call levels between an external call and the called function.
 pub(crate) const LEVELS: usize = 2;
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 
-/// What the functions of a script see of its top, which has run.
+/// The state of a top that has run, for the functions of its script.
 #[derive(Debug)]
 pub(crate) struct Top(GlobalRuntimeState);
 
-/// Runs the top of an imported script. What it exports, and its constants, are shared from then on.
+/// Runs the top of an imported script. Its exports and constants are shared from then on.
 ///
 /// # Errors
-/// What the top fails with.
+/// The error of the top.
 pub(crate) fn module(engine: &Engine, ast: &AST) -> Answer<Module> {
     let ast = that_keeps(engine, ast)?;
     made::take();
@@ -54,11 +53,11 @@ pub(crate) fn module(engine: &Engine, ast: &AST) -> Answer<Module> {
 
 fn share(value: &mut Dynamic) {
     let own = std::mem::take(value);
-    // What a closure has captured would be shared by all jobs as it is.
+    // The captured variables of a closure must not be shared by jobs.
     *value = if frozen::is_data(&own) { frozen::freeze(own) } else { own.flatten() };
 }
 
-/// The script with a last statement that hands over what the others have made.
+/// The script with a last statement that keeps the values of the others.
 fn that_keeps(engine: &Engine, ast: &AST) -> Answer<AST> {
     let mut keeping = ast.merge(&engine.compile(format!("{KEEP}()"))?);
     if let Some(source) = ast.source() {
@@ -68,8 +67,8 @@ fn that_keeps(engine: &Engine, ast: &AST) -> Answer<AST> {
 }
 
 impl Top {
-    /// Runs the top of `ast` by `quiet`, an engine that has none of our own functions, for calls by `engine`.
-    /// `None` where there is none, or it is to run before each call.
+    /// Runs the top of `ast` by `quiet`, an engine without control functions, for calls by `engine`. `None`
+    /// if the script has no top, or it must run before each call.
     pub(crate) fn run(
         engine: &Engine,
         quiet: impl FnOnce() -> Engine,
@@ -120,8 +119,7 @@ impl Top {
     }
 }
 
-/// Makes our own functions, by which a script does something to its job, end the run; and says whether something
-/// was printed.
+/// Makes control functions end the run. Returns a flag for printed messages.
 fn deafen(quiet: &mut Engine) -> Rc<Cell<bool>> {
     let functions = modules::control_alone().collect_fn_metadata(
         None,

@@ -1,5 +1,5 @@
-//! Calls of functions that there are not. A script that makes one fails only when it comes to it, so they are
-//! looked for before anything runs.
+//! Unknown calls: finds calls of functions that do not exist before anything runs. Without this check a
+//! script fails only when it reaches the call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use crate::script::errors::hints;
 use crate::script::errors::unknown_call::{Unknown, wrong_count};
 use tidegate_model::suggest::listed;
 
-/// What Rhai itself makes something of, without a function of that name. A closure with captured variables is
-/// made by `curry`, which an author cannot write.
+/// Names that Rhai itself handles, without a function. A closure with captured variables is made by `curry`,
+/// which an author cannot write.
 const BUILT_IN: [&str; 9] =
     ["print", "debug", "type_of", "Fn", "call", "curry", "is_shared", "is_def_var", "is_def_fn"];
 
-/// With how many arguments a function can be called; `None`: nobody counts them before a run.
+/// The numbers of arguments that a function accepts; `None`: they are not checked before a run.
 type Takes = Option<BTreeSet<usize>>;
 
-/// The first one in `ast`, which `engine` has compiled. Of what kind its arguments may be, only a run can
-/// tell, and so with a method, which may stand in a map. A script that asks what there is, or that catches
-/// what fails, may name what there is not.
+/// The first unknown call in `ast`, which `engine` has compiled. The types of arguments, and methods, which
+/// may be in a map, can only be checked in a run. A script that tests for functions, or that catches
+/// failures, may name unknown ones.
 pub(crate) fn unknown(engine: &Engine, ast: &AST) -> Option<Unknown> {
     let known = known(engine, ast);
     let held = held(ast);
@@ -38,7 +38,7 @@ pub(crate) fn unknown(engine: &Engine, ast: &AST) -> Option<Unknown> {
         }
         true
     });
-    // Functions are walked in no order.
+    // Functions are visited in no fixed order.
     if asks {
         return None;
     }
@@ -53,13 +53,14 @@ pub(crate) fn unknown(engine: &Engine, ast: &AST) -> Option<Unknown> {
             Unknown { message, position, help }
         }
         _ => {
-            let message = format!("there is no function `{name}`");
+            let message = format!("function `{name}` is unknown");
             Unknown { help: meant(&name, known.keys().map(String::as_str)), message, position }
         }
     })
 }
 
-/// What can be called. The arguments of what Rhai brings are not counted: it is called in more than one way.
+/// The callable functions. The arguments of Rhai's own functions are not counted, since they can be called in
+/// several ways.
 fn known(engine: &Engine, ast: &AST) -> BTreeMap<String, Takes> {
     let mut known: BTreeMap<String, Takes> = BUILT_IN.iter().map(|&name| (name.to_owned(), None)).collect();
     known.extend(engine.collect_fn_metadata(None, |info| Some((info.metadata.name.to_string(), None)), true));
@@ -77,7 +78,7 @@ fn known(engine: &Engine, ast: &AST) -> BTreeMap<String, Takes> {
     known
 }
 
-/// From where to where the script catches what fails.
+/// The spans in which the script catches failures.
 fn tried(ast: &AST) -> Vec<Span> {
     let mut tried = Vec::new();
     ast.walk(&mut |path| {
@@ -113,7 +114,7 @@ pub(crate) fn call<'a>(path: &'a [ASTNode<'_>]) -> Option<(&'a FnCallExpr, Posit
     is_plain.then_some((call, position))
 }
 
-/// The nearest name, or those that begin with the same word.
+/// The nearest name, or the names that begin with the same word.
 fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
     if let Some(near) = hints::function(name, known.clone()) {
         return Some(format!("did you mean `{near}`?"));
@@ -122,7 +123,7 @@ fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option
     let kin: Vec<&str> = known.filter(|other| word(other) == word(name)).collect();
     match &*kin {
         [] => None,
-        [one] => Some(format!("there is `{one}`")),
-        kin => Some(format!("there are {}", listed(kin.iter().copied(), "and"))),
+        [one] => Some(format!("a similar function is `{one}`")),
+        kin => Some(format!("similar functions are {}", listed(kin.iter().copied(), "and"))),
     }
 }

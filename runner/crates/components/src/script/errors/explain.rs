@@ -1,4 +1,4 @@
-//! From an error of Rhai to words that a person can act on.
+//! Explanation of errors: turns an error of Rhai into a message with a fix.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,27 +14,27 @@ use tidegate_config::Limits;
 use tidegate_model::suggest::{listed, nearest};
 use tidegate_model::{format_duration, format_size};
 
-/// What is known where a script failed.
+/// The circumstances of a failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances<'a> {
-    /// The script, or the file whose `when` it was.
+    /// The script, or the file of the `when`.
     pub(crate) file: &'a str,
     pub(crate) limits: &'a Limits,
     pub(crate) timeout: Option<Duration>,
     /// The job as JSON, for suggestions.
     pub(crate) payload: &'a [u8],
-    /// What the script was given is the job, and not what a script before it made of it.
+    /// The argument of the script is the job, not the output of an earlier script.
     pub(crate) first: bool,
     pub(crate) known: Known<'a>,
 }
 
-/// What is known of a script, for suggestions.
+/// The facts about a script, for suggestions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Known<'a> {
-    /// As its author has written it.
+    /// The text as the author wrote it.
     pub(crate) text: &'a str,
     pub(crate) config: Option<&'a Dynamic>,
-    /// The names of all functions that it can call, where the error is about a name.
+    /// The names of all callable functions, if the error is about a name.
     pub(crate) functions: &'a [String],
 }
 
@@ -44,7 +44,7 @@ impl Known<'_> {
     }
 }
 
-/// Without a place where Rhai does not know it (see `locate`).
+/// Without a position if Rhai has none (see `locate`).
 pub(crate) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -> Failure {
     let mut file = circumstances.file.to_owned();
     let mut function = None;
@@ -81,7 +81,7 @@ pub(crate) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
         None => (FailureKind::Failed, failed(innermost, file == circumstances.file, circumstances)),
     };
     if kind == FailureKind::Limit {
-        // That of some call on the way, and not of where it struck.
+        // It is the position of a call on the way, not of the failure.
         position = Position::NONE;
     }
     match function.filter(|_| !matches!(innermost, EvalAltResult::ErrorRuntime(..))) {
@@ -96,13 +96,13 @@ pub(crate) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
     failure
 }
 
-/// `position` in `file`, where it is one.
+/// `position` in `file`, if it has one.
 pub(crate) fn place(position: Position, file: String) -> Option<Place> {
     let line = position.line()? as u64;
     Some(Place { file, line, column: position.position().map(|column| column as u64) })
 }
 
-/// Whether the message names what was meant, which is one of the functions of the script.
+/// Whether the message suggests a function of the script.
 pub(crate) fn is_about_a_name(error: &EvalAltResult) -> bool {
     match error {
         EvalAltResult::ErrorInFunctionCall(_, _, inner, _) | EvalAltResult::ErrorInModule(_, inner, _) => {
@@ -113,7 +113,7 @@ pub(crate) fn is_about_a_name(error: &EvalAltResult) -> bool {
     }
 }
 
-/// Whether the time of the script was over.
+/// Whether the script exceeded its time.
 pub(crate) fn is_timeout(error: &EvalAltResult) -> bool {
     matches!(ending(error), Some(Ended::TimedOut))
 }
@@ -125,18 +125,18 @@ fn ending(error: &EvalAltResult) -> Option<Ended> {
     }
 }
 
-/// What is said of the limit that has struck, if one has.
+/// The message for an exceeded limit, if one was exceeded.
 pub(crate) fn limit(error: &EvalAltResult, limits: &Limits, timeout: Option<Duration>) -> Option<String> {
     use EvalAltResult as E;
     let Limits { operations, memory, depth } = *limits;
     match ending(error) {
         Some(Ended::TimedOut) => {
             let timeout = timeout.map_or_else(String::new, format_duration);
-            return Some(format!("the script ran for longer than its `timeout` of {timeout}"));
+            return Some(format!("the script exceeded its `timeout` of {timeout}"));
         }
         Some(Ended::TooManyOperations) => {
             return Some(format!(
-                "the script took more than `limits.operations` of {operations}; does a loop not end, or is the limit too low?"
+                "the script exceeded `limits.operations` ({operations}): check for an endless loop, or raise the limit"
             ));
         }
         Some(Ended::TooMuchMemory { bytes, by }) => return Some(too_much_memory(bytes, by, memory)),
@@ -147,13 +147,13 @@ pub(crate) fn limit(error: &EvalAltResult, limits: &Limits, timeout: Option<Dura
             let what = match &**what {
                 "Size of array/BLOB" => "an array",
                 "Size of object map" => "a map",
-                "Number of emitted jobs" => "what `emit` has collected",
+                "Number of emitted jobs" => "the output of `emit`",
                 _ => "a value",
             };
-            format!("{what} is larger than `limits.memory` of {} lets it be", format_size(memory))
+            format!("{what} exceeds `limits.memory` ({})", format_size(memory))
         }
         E::ErrorStackOverflow(_) => {
-            format!("functions call each other more than `limits.depth` of {depth} levels deep")
+            format!("the calls of functions exceed `limits.depth` of {depth} levels")
         }
         _ => return None,
     })
@@ -164,14 +164,14 @@ fn too_much_memory(bytes: u64, by: Option<&str>, most: u64) -> String {
     match by {
         Some(by) => {
             format!(
-                "with what `{by}` makes, the script holds {bytes}, which exceeds `limits.memory` of {most}"
+                "with the result of `{by}`, the script holds {bytes}, which exceeds `limits.memory` of {most}"
             )
         }
         None => format!("the script holds {bytes}, which exceeds `limits.memory` of {most}"),
     }
 }
 
-/// `here`: in the script itself, and not in one that it imports.
+/// `here`: in the script itself, not in an imported one.
 fn failed(error: &EvalAltResult, here: bool, circumstances: Circumstances<'_>) -> String {
     let known = circumstances.known;
     let near = match error {
@@ -193,7 +193,7 @@ fn failed(error: &EvalAltResult, here: bool, circumstances: Circumstances<'_>) -
     near.map_or_else(|| text.clone(), |near| format!("{text}; did you mean {near}?"))
 }
 
-/// What was meant by the field of an error like `Unknown property 'x' - a getter is not registered for type 'y'`.
+/// The nearest field for an error like `Unknown property 'x' - a getter is not registered for type 'y'`.
 fn near_property(said: &str, known: Known<'_>) -> Option<String> {
     let mut quoted = said.split('\'').skip(1).step_by(2);
     let (name, of) = (quoted.next()?, quoted.next()?);
@@ -205,7 +205,7 @@ fn near_property(said: &str, known: Known<'_>) -> Option<String> {
     }
 }
 
-/// An error's own words, without its place.
+/// The message of an error, without its position.
 pub(crate) fn in_words(error: &EvalAltResult) -> String {
     use EvalAltResult as E;
     match error {
@@ -216,19 +216,21 @@ pub(crate) fn in_words(error: &EvalAltResult) -> String {
         },
         E::ErrorFunctionNotFound(call, _) => missing_function(call),
         E::ErrorMismatchDataType(expected, actual, _) => {
-            format!("{} stands where {} is needed", type_names::words(actual), type_names::words(expected))
+            format!("{} is used where {} is required", type_names::words(actual), type_names::words(expected))
         }
         E::ErrorMismatchOutputType(expected, actual, _) => {
-            format!("it gives {} instead of {}", type_names::words(actual), type_names::words(expected))
+            format!("it returns {} instead of {}", type_names::words(actual), type_names::words(expected))
         }
-        E::ErrorFor(_) => "`for` goes through an array, a range or a text, and this is none; of a map take `keys()` or `values()`".to_owned(),
+        E::ErrorFor(_) => {
+            "`for` requires an array, a range or a text; for a map use `keys()` or `values()`".to_owned()
+        }
         E::ErrorDotExpr(said, _) => no_property(said).unwrap_or_else(|| lowercase(said)),
         E::ErrorVariableNotFound(name, _) => missing_variable(name),
         E::ErrorModuleNotFound(name, _) => format!(
-            "`{name}` is not imported; `import` takes the name as a plain text, since scripts are read before anything runs"
+            "`{name}` is not imported; `import` requires a plain text, since scripts are read before a run"
         ),
         E::ErrorNonPureMethodCallOnConstant(name, _) if !name.contains('$') => {
-            format!("`{name}` would change a constant; call it on a copy, which `let` makes")
+            format!("`{name}` cannot change a constant; call it on a copy, which `let` makes")
         }
         E::ErrorAssignmentToConstant(name, _) if name == context::CONFIG => {
             "`ctx.config` is read-only; change a copy, which `let config = ctx.config;` makes".to_owned()
@@ -240,9 +242,9 @@ pub(crate) fn in_words(error: &EvalAltResult) -> String {
             Some((of, by)) => format!("{} has no entry by {}", type_names::words(of), type_names::words(by)),
             None => lowercase(said),
         },
-        E::ErrorUnboundThis(_) => "`this` stands for nothing here".to_owned(),
+        E::ErrorUnboundThis(_) => "`this` is unknown here".to_owned(),
         other => {
-            // Rhai adds the place to its texts; ours stands in the failure.
+            // Rhai appends the position to its texts; here it is a field of the failure.
             let mut text = other.to_string();
             if let Some(end) = text.rfind(" (line ") {
                 text.truncate(end);
@@ -252,7 +254,7 @@ pub(crate) fn in_words(error: &EvalAltResult) -> String {
     }
 }
 
-/// From `name (type, type)`.
+/// For a text like `name (type, type)`.
 fn missing_function(call: &str) -> String {
     let (name, types) = call.split_once(" (").unwrap_or((call, ")"));
     let types = types.strip_suffix(')').unwrap_or(types);
@@ -260,31 +262,31 @@ fn missing_function(call: &str) -> String {
     let mut text = if operator {
         let kinds: Vec<String> = types.split(", ").map(type_names::words).collect();
         match kinds.as_slice() {
-            [left, right] => format!("`{name}` does not go between {left} and {right}"),
-            _ => format!("`{name}` does not go before {}", kinds.join(" and ")),
+            [left, right] => format!("`{name}` is not defined between {left} and {right}"),
+            _ => format!("`{name}` is not defined before {}", kinds.join(" and ")),
         }
     } else if types.is_empty() {
-        format!("there is no function `{name}` that takes nothing")
+        format!("function `{name}` without arguments is unknown")
     } else {
-        format!("there is no function `{name}` that takes {}", type_names::list(types))
+        format!("function `{name}` is unknown for {}", type_names::list(types))
     };
     let has = |kind: &str| types.split(", ").any(|one| one.trim() == kind);
     if operator && has("()") {
-        text.push_str("; `()` is what is absent or null, and `??` puts something in its place");
+        text.push_str("; `()` is an absent value or null, and `??` replaces it");
     } else if operator && types.contains("String") && (has("i64") || has("f64")) {
-        text.push_str("; `parse_int` and `parse_float` make a number of a text");
+        text.push_str("; `parse_int` and `parse_float` convert a text to a number");
     }
     text
 }
 
-/// From `Unknown property 'x' - a getter is not registered for type 'y'` and its kin.
+/// For a text like `Unknown property 'x' - a getter is not registered for type 'y'`.
 fn no_property(said: &str) -> Option<String> {
     let mut quoted = said.split('\'').skip(1).step_by(2);
     let (name, of) = (quoted.next()?, quoted.next()?);
     Some(if said.contains("setter") {
         format!("`{name}` of {} cannot be set", type_names::words(of))
     } else if of == "()" {
-        format!("`()` has no field `{name}`: what it is read from is absent or null (`?.` gives `()` there)")
+        format!("`()` has no field `{name}`: the value before it is absent or null (`?.` then gives `()`)")
     } else {
         format!("{} has no field `{name}`", type_names::words(of))
     })
@@ -292,17 +294,17 @@ fn no_property(said: &str) -> Option<String> {
 
 fn missing_variable(name: &str) -> String {
     match name.split_once("::") {
-        Some(("global", name)) => format!("there is no constant `{name}` at the top of the script"),
+        Some(("global", name)) => format!("constant `{name}` is unknown at the top of the script"),
         Some((_, constant)) => format!(
-            "there is no `{name}`; a constant can be read from outside where its script says `export const {constant}`"
+            "`{name}` is unknown; a constant of another script must be declared as `export const {constant}`"
         ),
-        None => format!("there is no variable `{name}`"),
+        None => format!("variable `{name}` is unknown"),
     }
 }
 
-/// `owner`: what the field was read from, as it stands in the script.
+/// `owner`: the expression before the field, as in the script.
 fn missing_field(name: &str, owner: Option<&str>, circumstances: Circumstances<'_>) -> String {
-    let absent = format!("(where it may be absent, `.get(\"{name}\")` gives `()`)");
+    let absent = format!("(if it may be absent, `.get(\"{name}\")` gives `()`)");
     let known = circumstances.known;
     let in_config = owner.and_then(hints::path_in_config).zip(known.config);
     if let Some(text) = in_config.and_then(|(path, config)| hints::missing_in_config(name, &path, config)) {
@@ -314,12 +316,12 @@ fn missing_field(name: &str, owner: Option<&str>, circumstances: Circumstances<'
     let job: serde_json::Value = serde_json::from_slice(circumstances.payload).unwrap_or_default();
     let mut fields = Vec::new();
     collect_fields(&job, &mut fields);
-    let mut text = format!("there is no field `{name}`");
+    let mut text = format!("field `{name}` is unknown");
     // Writing to a String cannot fail.
     if let Some(near) = nearest(name, fields.iter().copied()) {
         let _ = write!(text, "; did you mean `{near}`?");
     } else if circumstances.first && !owner.is_some_and(|owner| hints::is_declared(owner, known.text)) {
-        // Rhai does not tell what the field was looked for in: paths answer for each level.
+        // Rhai does not report the value that lacks the field: the fields of every level are listed as paths.
         let mut paths = Vec::new();
         collect_paths(&job, "", &mut paths);
         if !paths.is_empty() {
@@ -332,7 +334,8 @@ fn missing_field(name: &str, owner: Option<&str>, circumstances: Circumstances<'
     text
 }
 
-/// As a script writes them after `job.`; those of objects instead of the objects, but for empty ones.
+/// Paths as a script writes them after `job.`: fields of objects instead of the objects, except for empty
+/// ones.
 fn collect_paths(value: &serde_json::Value, before: &str, paths: &mut Vec<String>) {
     let Some(object) = value.as_object() else { return };
     for (key, value) in object {

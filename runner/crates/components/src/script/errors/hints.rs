@@ -1,4 +1,4 @@
-//! What the author of a script most likely meant, from the text of the script.
+//! Hints for authors: guess the intended name or syntax from the text of the script.
 
 use rhai::{Dynamic, LexError, ParseErrorType, Position};
 
@@ -6,13 +6,13 @@ use crate::script::compile::scan::skipped;
 use crate::script::values::frozen;
 use tidegate_model::suggest::{listed, nearest};
 
-/// How many fields a message lists.
+/// Maximum number of fields in a message.
 pub(crate) const SHOWN_FIELDS_MAX: usize = 12;
 
-/// Up to how many names are compared with one that was mistyped.
+/// Maximum number of names that are compared with a mistyped one.
 const COMPARED_MAX: usize = 1000;
 
-/// Functions of other languages, and what Rhai has instead.
+/// Functions of other languages, and Rhai's equivalents.
 const ELSEWHERE: [(&str, &str); 15] = [
     ("length", "len"),
     ("size", "len"),
@@ -31,7 +31,7 @@ const ELSEWHERE: [(&str, &str); 15] = [
     ("forEach", "for_each"),
 ];
 
-/// The function that was meant by `name`, of those that are known.
+/// The known function that `name` most likely means.
 pub(crate) fn function<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let known: Vec<&str> = known.into_iter().filter(|name| is_name(name)).collect();
     let elsewhere = ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, own)| *own);
@@ -45,22 +45,22 @@ fn is_name(name: &str) -> bool {
     name.chars().all(|char| char.is_alphanumeric() || char == '_')
 }
 
-/// What a mistake in the writing of a script comes to, and what to do about it.
+/// The message for a syntax error, and its fix.
 pub(crate) fn parsing(kind: &ParseErrorType, position: Position, text: &str) -> Option<(String, String)> {
     if begins_with("curry", position, text) {
         let help = "write a closure, which has the variables around it: `|x| scale(factor, x)`";
-        return Some(("`curry` is no function of scripts".to_owned(), help.to_owned()));
+        return Some(("`curry` is not a function of scripts".to_owned(), help.to_owned()));
     }
     match kind {
         ParseErrorType::BadInput(LexError::MalformedChar(inside)) => Some((
-            format!("`'{inside}'` is no character"),
+            format!("`'{inside}'` is not a character"),
             format!("put a text in double quotes: `\"{inside}\"`"),
         )),
         ParseErrorType::Reserved(word) if NOTHING.contains(&&**word) => Some(nothing(word)),
         ParseErrorType::VariableUndefined(word) => match word.as_str() {
             "def" | "function" | "func" | "fun" | "sub" | "proc" => Some((
-                format!("`{word}` begins no function"),
-                "begin a function with `fn`: `fn process(job) { … }`".to_owned(),
+                format!("`{word}` does not start a function"),
+                "start a function with `fn`: `fn process(job) { … }`".to_owned(),
             )),
             word if NOTHING.contains(&word) => Some(nothing(word)),
             "True" | "False" => {
@@ -79,17 +79,17 @@ pub(crate) fn parsing(kind: &ParseErrorType, position: Position, text: &str) -> 
     }
 }
 
-/// What other languages call `()`.
+/// The names of `()` in other languages.
 const NOTHING: [&str; 7] = ["null", "NULL", "Null", "nil", "None", "none", "undefined"];
 
-/// Whether the text goes on with `word` at this position.
+/// Whether the text has `word` at this position.
 fn begins_with(word: &str, position: Position, text: &str) -> bool {
     let Some((line, column)) = position.line().zip(position.position()) else { return false };
     let characters = text.lines().nth(line - 1).into_iter().flat_map(|line| line.chars().skip(column - 1));
     characters.take_while(|char| char.is_alphanumeric() || *char == '_').eq(word.chars())
 }
 
-/// Whether nothing but blanks follows.
+/// Whether only blanks follow.
 fn is_at_end(position: Position, text: &str) -> bool {
     let Some((line, column)) = position.line().zip(position.position()) else { return true };
     let mut lines = text.lines().skip(line - 1);
@@ -98,16 +98,16 @@ fn is_at_end(position: Position, text: &str) -> bool {
 }
 
 fn nothing(word: &str) -> (String, String) {
-    (format!("`{word}` is no value of a script"), "write `()` for what is absent or null".to_owned())
+    (format!("`{word}` is not a value of a script"), "write `()` for an absent value or null".to_owned())
 }
 
-/// The variable that was meant by `name`, of those that `text` declares anywhere, and of `given`.
+/// The variable that `name` most likely means, of those declared in `text` and of `given`.
 pub(crate) fn variable(name: &str, text: &str, given: &[&str]) -> Option<String> {
     let declared = declared(text);
     nearest(name, declared.iter().map(String::as_str).chain(given.iter().copied())).map(str::to_owned)
 }
 
-/// Names behind `let`, `const` and `for`, and of parameters.
+/// Names after `let`, `const` and `for`, and of parameters.
 fn declared(text: &str) -> Vec<String> {
     let words: Vec<&str> = text.split(|char: char| !char.is_alphanumeric() && char != '_').collect();
     let named = words.windows(2).filter(|pair| ["let", "const", "for"].contains(&pair[0]));
@@ -125,8 +125,8 @@ fn declared(text: &str) -> Vec<String> {
     names
 }
 
-/// Line and column of the `{` that is not closed: one whose block ends further to the left than it begins, or else
-/// the last that is open at the end.
+/// Line and column of the `{` that is not closed: one whose block ends further to the left than it begins, or
+/// else the last that is open at the end.
 fn unclosed(text: &str) -> Option<(usize, usize)> {
     struct Open {
         line: usize,
@@ -162,8 +162,7 @@ fn unclosed(text: &str) -> Option<(usize, usize)> {
     open.last().map(|open| (open.line, open.column))
 }
 
-/// What a field was read from, as it stands before the field at a place of the text: `ctx.config.rates` of
-/// `ctx.config.rates.usd`.
+/// The expression before the field at a position of the text: `ctx.config.rates` for `ctx.config.rates.usd`.
 pub(crate) fn owner(text: &str, line: usize, column: usize) -> Option<&str> {
     let line = text.lines().nth(line.checked_sub(1)?)?;
     let end = line.char_indices().nth(column.checked_sub(1)?).map_or(line.len(), |(at, _)| at);
@@ -177,7 +176,7 @@ pub(crate) fn owner(text: &str, line: usize, column: usize) -> Option<&str> {
     Some(&before[start..]).filter(|owner| !owner.is_empty())
 }
 
-/// The path inside of `ctx.config` that `owner` names.
+/// The path within `ctx.config` that `owner` names.
 pub(crate) fn path_in_config(owner: &str) -> Option<Vec<&str>> {
     let mut names = owner.split('.').map(|name| name.trim_end_matches('?'));
     let (context, config) = (names.next()?, names.next()?);
@@ -192,7 +191,7 @@ pub(crate) fn is_declared(owner: &str, text: &str) -> bool {
     })
 }
 
-/// That a map of `ctx.config` has no field `name`, and what it has.
+/// The message for a field `name` that a map of `ctx.config` lacks, with its fields.
 pub(crate) fn missing_in_config(name: &str, path: &[&str], config: &Dynamic) -> Option<String> {
     let mut value = config.clone();
     for name in path {
@@ -207,7 +206,7 @@ pub(crate) fn missing_in_config(name: &str, path: &[&str], config: &Dynamic) -> 
         None if names.is_empty() => "it is empty".to_owned(),
         None => {
             let more = if names.len() > SHOWN_FIELDS_MAX { " and more" } else { "" };
-            format!("it has {}{more}", listed(names.into_iter().take(SHOWN_FIELDS_MAX), "and"))
+            format!("its fields are {}{more}", listed(names.into_iter().take(SHOWN_FIELDS_MAX), "and"))
         }
     };
     Some(format!("`{owner}` has no field `{name}`; {has}"))

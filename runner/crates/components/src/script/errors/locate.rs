@@ -1,12 +1,12 @@
-//! The line at which a limit struck.
+//! Position of a limit: finds the line at which a script reached it.
 //!
-//! Rhai gives such an error the place of the call of the function it happened in, one function
-//! after the other, and the outermost call, which is ours, has none. So the body of that function is
-//! run once more, as statements outside of any function, where its places stay. This happens only
-//! after a limit has struck. Scripts are pure, so that running one again does no harm.
+//! Rhai gives such an error the position of each call on the stack; the outermost call, which the runner
+//! makes, has none. So the body of that function is run once more, as statements outside of any function,
+//! with positions. This happens only after a limit was reached. Scripts are pure, so running one again does
+//! no harm.
 //!
-//! A limit of an attempt strikes without a place there, too. A third run stops one operation before, with an error
-//! that has one: all that Rhai may make of that error was within the limits in the run before.
+//! A limit of an attempt has no position there either. A third run stops one operation before, with an error
+//! that has one. Rhai's handling of that error was within the limits in the run before.
 
 use std::mem::discriminant;
 use std::path::Path;
@@ -20,16 +20,16 @@ use crate::script::attempt::ScriptAttempt;
 use crate::script::compile;
 use crate::script::compile::scan::skipped;
 
-/// Where the function that is called stands in a script.
+/// The place of the called function in a script.
 struct Head<'t> {
     start: usize,
-    /// Past the closing parenthesis.
+    /// After the closing parenthesis.
     end: usize,
     parameters: Vec<&'t str>,
 }
 
-/// Runs the function `entry` of the script again on `arguments`, where they are still known, for so long at most,
-/// and says where it ends in an error like `error`; failing that, where it begins.
+/// Runs the function `entry` of the script again on `arguments`, if they are still known, for at most `left`.
+/// Returns the position of an error like `error`, otherwise that of the function.
 pub(crate) fn place(
     engine: &mut Engine,
     (path, text, entry): (&Path, &str, &str),
@@ -49,13 +49,13 @@ pub(crate) fn place(
         let (unset, statements) = (scope([Dynamic::UNIT, Dynamic::UNIT]), without(text, &head));
         let ast = compile::self_contained(engine, path, &statements, &unset, attempt).ok()?.ast;
         let run = |stop: Option<u64>| {
-            // The last run does what the one before did, and so needs no bound of its own.
+            // The last run repeats the one before, and needs no bound of its own.
             let _running = attempt.begin(stop.is_none().then_some(left / 2));
             if let Some(stop) = stop {
                 attempt.stop_at(stop);
             }
             let mut scope = scope(arguments()?);
-            // What it logs, it has logged before.
+            // Its messages were already logged.
             let ran = tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::new(), || {
                 attempt::run(|| engine.eval_ast_with_scope::<Dynamic>(&mut scope, &ast))
             });
@@ -71,7 +71,7 @@ pub(crate) fn place(
     }
 }
 
-/// Out of time while it is looked for is as good: it was in the same loop.
+/// A timeout during the search counts too, since it was in the same loop.
 fn is_such(again: &EvalAltResult, error: &EvalAltResult) -> bool {
     discriminant(again) == discriminant(error) || matches!(again, EvalAltResult::ErrorTerminated(..))
 }
@@ -83,8 +83,8 @@ fn begin_of(text: &str, offset: usize) -> Option<Position> {
     Some(Position::new(u16::try_from(line).ok()?, u16::try_from(column).ok()?))
 }
 
-/// The script with blanks in place of the head, so that every line and column stays. Rhai gives
-/// constants to `global::` only where there is some function.
+/// The script with blanks in place of the head, so that every line and column stays. Rhai gives constants to
+/// `global::` only if the script has a function.
 fn without(text: &str, head: &Head<'_>) -> String {
     let (before, rest) = text.split_at(head.start);
     let (inside, after) = rest.split_at(head.end - head.start);
@@ -123,7 +123,7 @@ fn head_at<'t>(text: &'t str, start: usize, entry: &str) -> Option<Head<'t>> {
     Some(Head { start, end, parameters })
 }
 
-/// The length of the word, or else of the character, that `rest` begins with.
+/// The length of the word, or else of the character, at the start of `rest`.
 fn word_length(rest: &str) -> usize {
     let in_word = |char: char| char.is_alphanumeric() || char == '_';
     let word = rest.find(|char| !in_word(char)).unwrap_or(rest.len());

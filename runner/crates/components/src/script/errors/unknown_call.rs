@@ -1,4 +1,4 @@
-//! A call that can only fail, and the words for it.
+//! `Unknown`: a call that can only fail, with its message.
 
 use rhai::Position;
 
@@ -9,7 +9,7 @@ pub(crate) struct Unknown {
     pub(crate) help: Option<String>,
 }
 
-/// That a function is called with another number of arguments than it takes, and what it takes.
+/// The message for a function that is called with a wrong number of arguments.
 pub(crate) fn wrong_count(
     name: &str,
     given: usize,

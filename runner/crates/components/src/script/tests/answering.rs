@@ -1,4 +1,4 @@
-//! Scripts of gates and monitors: what they are given is one value, and so is what they answer.
+//! Tests of gate and monitor scripts: each receives one value, and returns one answer.
 
 use super::{Draft, script};
 use crate::script::Entry;
@@ -24,7 +24,7 @@ fn a_gate_is_asked_with_its_context() {
     assert_eq!(gate("fn open(answer, ctx) { ctx.step == \"price\" }"), "-> true");
     let closed = gate("fn open(answer) { gate_closed(`price ${answer.price} > 60`) }");
     assert!(closed.contains("price 70 > 60"), "{closed}");
-    // A limit strikes at a place.
+    // A limit has a position.
     let endless = gate("const X = 1;\nfn open(answer) {\n    loop { answer += 1; }\n}");
     assert!(endless.contains(":3"), "{endless}");
 }

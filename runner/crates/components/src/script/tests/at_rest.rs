@@ -1,4 +1,4 @@
-//! Memory of steps at rest: thousands of them may have a script each.
+//! Tests of memory at rest: thousands of steps may have a script each.
 
 use super::{ScriptStep, body};
 use crate::memory::left;
@@ -8,7 +8,7 @@ fn bytes_a_step(text: &str) -> i64 {
     const STEPS: i64 = 64;
     let mut draft = body(text).when("job.kind == \"order\" && job.n > 3");
     draft.config = serde_json::json!({ "threshold": 4.5, "hosts": ["a", "b"] });
-    // The first one makes what all of a thread share.
+    // The first step allocates the data that a thread shares.
     let _first = draft.try_build().unwrap();
     let before = left();
     let steps: Vec<ScriptStep> = (0..STEPS).map(|_| draft.try_build().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Numbers past what Rhai holds, and values of different kinds side by side.
+//! Tests of comparisons: numbers beyond Rhai's range, and values of different types.
 
 use super::{body, shown};
 

@@ -1,4 +1,4 @@
-//! What a script knows beside its job.
+//! Tests of `ctx`: the facts that a script has beside its job.
 
 use super::{body, script, shown};
 

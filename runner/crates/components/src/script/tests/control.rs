@@ -1,4 +1,4 @@
-//! Scripts that decide what becomes of their job.
+//! Tests of control functions: scripts decide on the outcome of their job.
 
 use super::{Draft, Entry, body, script, shown};
 
@@ -91,7 +91,7 @@ fn an_output_without_a_name_can_be_delayed() {
     let named = body("emit_in(\"later\", 1, 5); ()");
     insta::assert_snapshot!(named.run("1"), @r#"
     nothing
-    output: the step has no output `later`; it has one, which has no name: write `""`
+    output: the step has no output `later`; its only output has no name: write `""`
     "#);
     insta::assert_snapshot!(named.to(&[]).run("1"), @"
     nothing
@@ -99,13 +99,13 @@ fn an_output_without_a_name_can_be_delayed() {
     ");
     insta::assert_snapshot!(body("emit_in(\"\", 1, 5); ()").to(&["audit", "later"]).run("1"), @"
     nothing
-    output: the step has no output without a name; it has `audit` and `later`
+    output: the step has no output without a name; its outputs are `audit` and `later`
     ");
     let mut gate = script("fn open(answer) { emit_in(\"\", 1, 5); true }");
     gate.entry = Entry::Open;
     insta::assert_snapshot!(gate.run("1"), @"
     nothing
-    output: nothing waits between two processors: only the last script of a step can delay an output without a name
+    output: a job cannot wait between two processors: only the last script of a step can delay an output without a name
     ");
 }
 
@@ -131,5 +131,5 @@ fn outputs_that_wait_count_for_the_memory_of_the_job() {
     draft.limits.memory = 4096;
     let job = format!("\"{}\"", "x".repeat(200));
     let made = draft.run(&job);
-    assert!(made.contains("come to more than `limits.memory` of 4.0 KiB"), "{made}");
+    assert!(made.contains("exceed `limits.memory` of 4.0 KiB"), "{made}");
 }

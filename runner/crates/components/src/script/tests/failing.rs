@@ -1,4 +1,4 @@
-//! Errors of scripts, as the person reads them who has to mend one.
+//! Tests of failures: the error messages of scripts help their authors.
 
 use super::{body, script, shown};
 

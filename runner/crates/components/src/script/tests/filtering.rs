@@ -1,4 +1,4 @@
-//! `types`, `topics` and `when`.
+//! Tests of filters: `types`, `topics` and `when`.
 
 use super::{Draft, body};
 

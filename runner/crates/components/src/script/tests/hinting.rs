@@ -1,9 +1,9 @@
-//! What messages suggest to authors who know other languages, or slip.
+//! Tests of hints: suggestions for authors who know other languages, or mistype.
 
 use super::{Draft, body, script, shown};
 use crate::script::{Entry, check_script};
 
-/// Each text with what `check` says about it.
+/// Each text with the message of `check`.
 fn checked(texts: &[&str], beside: &[(&str, &str)]) -> String {
     let told = texts.iter().map(|text| {
         let draft = beside.iter().fold(script(text), |draft, (name, text)| draft.beside(name, text));

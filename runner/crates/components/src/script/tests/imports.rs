@@ -1,4 +1,4 @@
-//! Scripts beside the script.
+//! Tests of imports: scripts beside the script.
 
 use super::{body, script};
 

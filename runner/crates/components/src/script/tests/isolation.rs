@@ -1,11 +1,11 @@
-//! Nothing stays from one job to the next.
+//! Tests of isolation: no state persists from one job to the next.
 
 use proptest::prelude::*;
 use tidegate_plugin::{Outputs, Step as _};
 
 use super::{Draft, job, listed, script, told};
 
-/// Each tries to keep something for the next job.
+/// Each tries to keep state for the next job.
 const KIT: &str = r"
 let cache = #{};
 let inner = #{ list: [], deep: #{ n: 0 } };
@@ -77,7 +77,7 @@ const ATTEMPTS: [&str; 37] = [
     "let f = kit::count; take(kit::list); [kit::list.len, kit::cache.len(), kit::counted]",
 ];
 
-/// A step of which each job makes the attempts that it names.
+/// A step whose jobs name the attempts to make.
 fn draft() -> Draft {
     let function = |(number, attempt): (usize, &&str)| {
         format!(
@@ -98,7 +98,7 @@ fn draft() -> Draft {
     draft
 }
 
-/// What each of `jobs` makes in a fresh step, that goes through them in the order of `order`.
+/// The results of `jobs` in a fresh step that runs them in the order of `order`.
 fn made(draft: &Draft, jobs: &[Vec<usize>], order: &[usize]) -> Vec<String> {
     let mut step = draft.try_build().unwrap();
     let mut made = vec![String::new(); jobs.len()];
@@ -137,7 +137,7 @@ proptest! {
         let draft = draft();
         let order: Vec<usize> = (0..jobs.len()).collect();
         let mut other = order.clone();
-        // The same job twice, last of all, so that it comes after each of the others.
+        // The same job twice, last of all, so that it follows each of the others.
         other.sort_by_key(|position| (*position as u64 + 1).wrapping_mul(seed | 1));
         let first = made(&draft, &jobs, &order);
         prop_assert_eq!(&first, &made(&draft, &jobs, &other));

@@ -1,4 +1,4 @@
-//! Limits: what each one stops, and what it says.
+//! Tests of limits: each stops a script, with its message.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn a_loop_without_end_runs_out_of_operations() {
     draft.limits.operations = 10_000;
     insta::assert_snapshot!(draft.run("1"), @"
     nothing
-    limit: the script took more than `limits.operations` of 10000; does a loop not end, or is the limit too low?
+    limit: the script exceeded `limits.operations` (10000): check for an endless loop, or raise the limit
       at process.rhai:4:9
     ");
 }
@@ -52,7 +52,7 @@ fn all_outputs_of_a_job_together_are_limited() {
         draft.run("1")
     };
     let bodies = [
-        // Each is small enough; what they come to is not. The text itself is shared until it is written.
+        // Each job is small, but all together are too large. The text itself is shared until it is written.
         "let s = \"x\"; s.pad(1000, \"x\"); for i in 0..100 { emit(\"\", s); } ()",
         "for i in 0..10000 { emit(\"\", 1); } ()",
     ];
@@ -111,7 +111,7 @@ fn a_value_that_nests_too_deeply_is_no_output() {
     let made = on_a_workers_stack(|| body("let a = []; for n in 0..1000 { a = [a]; } a").run("1"));
     insta::assert_snapshot!(made, @"
     nothing
-    output: what the script returned is no JSON: values nest deeper than 120 levels
+    output: the return value of the script is not JSON: values nest deeper than 120 levels
     ");
 }
 
@@ -123,7 +123,7 @@ fn a_limit_that_strikes_in_a_later_script_names_where_it_begins() {
     draft.limits.operations = 10_000;
     insta::assert_snapshot!(draft.run("1"), @"
     nothing
-    limit: the script took more than `limits.operations` of 10000; does a loop not end, or is the limit too low?
+    limit: the script exceeded `limits.operations` (10000): check for an endless loop, or raise the limit
       at second.rhai:3:1
     ");
 }
@@ -135,7 +135,7 @@ fn a_limit_that_strikes_in_an_import_names_the_line_that_led_there() {
     draft.limits.operations = 10_000;
     insta::assert_snapshot!(draft.run("1"), @"
     nothing
-    limit: the script took more than `limits.operations` of 10000; does a loop not end, or is the limit too low?
+    limit: the script exceeded `limits.operations` (10000): check for an endless loop, or raise the limit
       at process.rhai:5:8
     ");
 }
@@ -146,12 +146,12 @@ fn calls_are_limited_in_depth() {
     let made = on_a_workers_stack(move || script(text).run("1"));
     insta::assert_snapshot!(made, @"
     nothing
-    limit: functions call each other more than `limits.depth` of 64 levels deep
+    limit: the calls of functions exceed `limits.depth` of 64 levels
       at process.rhai:2:5
     ");
 }
 
-/// A function that goes through so many branches before it comes to `last`.
+/// A function with `count` branches before `last`.
 fn branches(count: usize, last: &str) -> String {
     let branches: Vec<String> = (0..count).map(|n| format!("if n == {n} {{ {n} }} else ")).collect();
     format!("fn through(n) {{ {}{{ {last} }} }}\nfn process(job) {{ through(job) }}", branches.concat())
@@ -161,7 +161,7 @@ fn branches(count: usize, last: &str) -> String {
 fn a_long_else_if_is_no_mistake_until_it_nests_too_deeply() {
     let run = |count| on_a_workers_stack(move || script(&branches(count, "-1")).run("99"));
     assert_eq!([run(100), run(118)], ["-> 99", "-> 99"]);
-    insta::assert_snapshot!(run(200), @r#"does not compile: CompileError { file: None, line: Some(1), column: Some(2861), message: "this nests too deeply", help: Some("of a long `else if` make a `switch`, or an `if` with a `return` each; put some of it into a function of its own") }"#);
+    insta::assert_snapshot!(run(200), @r#"does not compile: CompileError { file: None, line: Some(1), column: Some(2861), message: "the code nests too deeply", help: Some("replace a long `else if` by a `switch`, or by several `if` with a `return`; move a part into a function of its own") }"#);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn what_nests_and_calls_itself_as_deeply_as_it_may_has_room_on_the_stack() {
             draft.limits.depth = depth;
             draft.run("1000")
         });
-        assert!(made.contains(&format!("more than `limits.depth` of {depth} levels deep")), "{made}");
+        assert!(made.contains(&format!("exceed `limits.depth` of {depth} levels")), "{made}");
     }
 }
 
@@ -184,7 +184,7 @@ fn time_is_limited() {
     let told = draft.run("1");
     insta::assert_snapshot!(told, @"
     nothing
-    limit: the script ran for longer than its `timeout` of 20ms
+    limit: the script exceeded its `timeout` of 20ms
       at process.rhai:2:10
     ");
 }
@@ -202,7 +202,7 @@ fn a_try_does_not_hold_a_limit_off() {
     draft.limits.operations = 10_000;
     insta::assert_snapshot!(draft.run("1"), @"
     nothing
-    limit: the script took more than `limits.operations` of 10000; does a loop not end, or is the limit too low?
+    limit: the script exceeded `limits.operations` (10000): check for an endless loop, or raise the limit
       at process.rhai:2:23
     ");
 }

@@ -1,4 +1,4 @@
-//! What a script writes into the log.
+//! Tests of logging: the log lines of scripts.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ impl Lines {
     }
 }
 
-/// Runs `jobs` with everything that they log on `lines`.
+/// Runs `jobs`, and collects their log on `lines`.
 pub(crate) fn with<T>(lines: &Lines, jobs: impl FnOnce() -> T) -> T {
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)

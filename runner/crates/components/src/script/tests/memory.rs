@@ -1,4 +1,4 @@
-//! The limit of memory: it holds for all that an attempt holds together, and before it is held.
+//! Tests of the memory limit: it holds for the total of an attempt, before the memory is allocated.
 
 use tidegate_plugin::{FailureKind, Outputs, Step as _};
 
@@ -11,7 +11,7 @@ const LIMIT: u64 = 1 << 20;
 /// A text of 256 KiB.
 const LARGE: &str = "let s = \"a\"; while s.len < 262144 { s += s; } ";
 
-/// Each makes, of few and small things, something that is many times larger than the limit.
+/// Each creates, from few and small values, one that is many times larger than the limit.
 const BOMBS: [&str; 32] = [
     "s.replace(\"a\", s); s",
     "s.replace('a', s); s",
@@ -52,12 +52,13 @@ const FUNCTIONS: &str = "fn fn_of(s, n) { let t = s + n; fn_of(s, n + 1) + t }
 fn many(s) { let m = #{}; for i in 0..1000 { m[\"k\" + i] = s; } m }
 fn repeated(n) { let made = this; while made.len < n { made += made; } made }";
 
-/// Runs what has to end at the limit: it says so, and never held much more.
+/// Runs code that must end at the limit, and asserts that it never held much more.
 fn held_at_the_limit(text: &str, run: impl FnOnce() -> String) {
     let mut made = String::new();
     let least = least_left(|| made = run());
-    assert!(made.contains("`limits.memory` of 1.0 MiB"), "{text}: {made}");
-    // A value of the script and its copy may be on top of it.
+    let names_limit = made.contains("exceeds `limits.memory`") && made.contains("1.0 MiB");
+    assert!(names_limit, "{text}: {made}");
+    // A value of the script and its copy may exceed it.
     assert!(least > -3 * LIMIT.cast_signed(), "{text}: {least}");
 }
 
@@ -74,7 +75,7 @@ fn no_script_holds_much_more_than_the_limit() {
     }
 }
 
-/// Each makes a text of something that holds a large text often.
+/// Each creates the text of a value that holds a large text several times.
 const TEXTS: [&str; 7] = [
     "`${m}`",
     "`a${m}${m}`",
@@ -85,7 +86,7 @@ const TEXTS: [&str; 7] = [
     "let z = #{ n: [1, 2, 3, 4, 5, 6], s: m.a }; `${z}`",
 ];
 
-/// A quarter of the texts that [`REPEATED`] holds.
+/// A quarter of the texts in [`REPEATED`].
 const SMALL_LIMIT: u64 = 32 << 10;
 
 /// Sixteen texts of 8 KiB in a map, which share their memory.
@@ -138,7 +139,7 @@ fn no_import_holds_much_more_than_the_limit_when_it_is_read() {
             .beside("bomb.rhai", &format!("{FUNCTIONS}\n{LARGE}\nlet made = {{ {text} }};\n"));
         held_at_the_limit(text, || draft.run("1"));
         let checked = check_script(&draft.scripts[0], &draft.limits, Entry::Process).unwrap_err();
-        assert!(checked.message.contains("`limits.memory` of 1.0 MiB"), "{text}: {checked:?}");
+        assert!(checked.message.contains("exceeds `limits.memory`"), "{text}: {checked:?}");
         assert!(checked.file.is_some_and(|file| file.ends_with("bomb.rhai")), "{text}");
     }
 }
@@ -166,7 +167,7 @@ fn a_job_whose_values_take_more_than_the_limit_is_told_so() {
     let run = |payload: &str| {
         let mut made = String::new();
         let least = least_left(|| made = limited(body("job")).run(payload));
-        assert_eq!(made, "nothing\nlimit: the values of the job take more than `limits.memory` of 1.0 MiB");
+        assert_eq!(made, "nothing\nlimit: the values of the job exceed `limits.memory` of 1.0 MiB");
         assert!(least > -LIMIT.cast_signed(), "{least}");
     };
     run(&payload);
@@ -228,14 +229,14 @@ fn a_reason_that_repeats_a_text_is_no_larger_than_the_limit() {
     }
 }
 
-/// The bytes that `jobs` jobs leave behind, once some have gone before.
+/// The bytes that `jobs` jobs leave, after a warm-up.
 fn kept(draft: &Draft, jobs: u64) -> i64 {
     let mut step = draft.try_build().unwrap();
     let mut outputs = Outputs::new([""]);
     let mut run = |from: u64, to: u64| {
         for index in from..to {
             outputs.clear();
-            // Some of them fail, on purpose.
+            // Some of them fail intentionally.
             let _ = step.process(&job(index, &format!(r#"{{"id":{index}}}"#)), &mut outputs);
         }
     };

@@ -1,4 +1,4 @@
-//! Functions that stand in for Rhai's own: they do the same.
+//! Tests of native functions: each equals the function of Rhai that it replaces.
 
 use proptest::prelude::*;
 use rhai::packages::{Package as _, StandardPackage};
@@ -8,7 +8,7 @@ use crate::script::attempt::ScriptAttempt;
 use crate::script::compile;
 use tidegate_config::Limits;
 
-/// What each replaced function is called with.
+/// Calls of each replaced function.
 const CALLS: [&str; 76] = [
     "t.replace(u, v); t",
     "t.replace(c, v); t",

@@ -1,4 +1,4 @@
-//! What a script returns, and where it goes.
+//! Tests of return values: each becomes outputs.
 
 use super::{Draft, body, script, shown};
 
@@ -99,7 +99,7 @@ fn emit_adds_to_bindings_after_what_is_returned() {
     let unnamed = body("emit(\"audit\", 1); ()").run("1");
     insta::assert_snapshot!(unnamed, @r#"
     nothing
-    output: the step has no output `audit`; it has one, which has no name: write `""`
+    output: the step has no output `audit`; its only output has no name: write `""`
     "#);
 }
 

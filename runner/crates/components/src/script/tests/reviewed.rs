@@ -1,4 +1,4 @@
-//! Every function that a script can call was looked at: none makes code of a text.
+//! Review of functions: every function of scripts is listed, and none runs a text as code.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::script::compile;
 use crate::script::compile::modules;
 use tidegate_config::Limits;
 
-/// An engine as a step has it.
+/// An engine as in a step.
 fn engine() -> Engine {
     let limits = Limits::default();
     let mut engine = compile::engine(&limits, &ScriptAttempt::new(&limits));

@@ -1,4 +1,5 @@
-//! Large constants and a large `ctx.config`: maps and arrays like any other, which are shared.
+//! Tests of tables: large constants and a large `ctx.config` behave like other maps and arrays, and are
+//! shared.
 
 use std::fmt::Write as _;
 
@@ -6,7 +7,7 @@ use tidegate_plugin::{Outputs, Step as _};
 
 use super::{Draft, job, listed, script, told};
 
-/// A map literal of so many entries.
+/// A map literal with `entries` entries.
 fn table(entries: u32) -> String {
     let entries: Vec<String> =
         (0..entries).map(|n| format!("\"k{n}\": #{{ n: {n}, tags: [\"a\", {n}] }}")).collect();
@@ -18,8 +19,8 @@ fn list(elements: u32) -> String {
     format!("[{}]", elements.join(", "))
 }
 
-/// Drafts that have tables of so many entries, as `MAP` and `LIST`, from each of the places where a script can have
-/// them. The function `t3` of a script is the fourth of `texts`, and a job names the function that it wants.
+/// Drafts with tables of `entries` entries, as `MAP` and `LIST`, from each possible place. The function `t3`
+/// of a script is the fourth of `texts`, and a job names its function.
 fn drafts(texts: &[&str], entries: u32) -> [Draft; 4] {
     let (map, list) = (table(entries), list(entries));
     let constants = format!("export const MAP = {map};\nexport const LIST = {list};\n");
@@ -43,7 +44,7 @@ fn drafts(texts: &[&str], entries: u32) -> [Draft; 4] {
         with("import \"tables\" as t;", "t::").beside("tables.rhai", &constants),
         with(&constants, "global::"),
         configured,
-        // One that is made before each call, since its top does more than to name data.
+        // A top that runs before each call, since it does more than define data.
         with(&format!("let made = 1;\nlog_trace(made);\n{constants}"), "global::"),
     ]
 }
@@ -153,8 +154,8 @@ const CHANGING: [&str; 27] = [
     "let l = [1]; l.append(LIST); l.len()",
 ];
 
-/// What a script makes of each text, in this order, without what differs from place to place. What it makes of
-/// them in the other order is the same.
+/// The results of a script for each text, in this order, without parts that depend on the place. The results
+/// in the other order are the same.
 fn made(draft: &Draft, texts: usize) -> Vec<String> {
     let mut step = draft.try_build().unwrap();
     let mut run = |at: usize| {
@@ -164,7 +165,7 @@ fn made(draft: &Draft, texts: usize) -> Vec<String> {
         let made = failed.map_or_else(|| listed(&outputs), |failure| told(&failure));
         let plain = made.replace("ctx.config.", "").replace("global::", "").replace("t::", "");
         let lines = plain.lines().filter(|line| !line.starts_with("  at "));
-        // A table in `ctx.config` says what it has, and a constant does not.
+        // The message for a table in `ctx.config` lists its fields, that for a constant does not.
         let lines = lines.map(|line| line.split([';', '(']).next().unwrap_or_default().trim_end());
         lines.collect::<Vec<_>>().join("\n").replace(&format!(", in function `t{at}`"), "")
     };
@@ -174,7 +175,7 @@ fn made(draft: &Draft, texts: usize) -> Vec<String> {
     forward
 }
 
-/// What a table of 10 entries and one of 200 come to. Each is the same to a script, wherever it has it from.
+/// The results for a table of 10 entries and one of 200. Each is the same for a script, from any place.
 fn agree(texts: &[&str]) -> String {
     let [small, large] = [10, 200].map(|entries| {
         let [first, others @ ..] = drafts(texts, entries).map(|draft| made(&draft, texts.len()));

@@ -1,4 +1,4 @@
-//! The time of an attempt: it ends soon after its `timeout`, whatever works then.
+//! Tests of timeouts: an attempt ends soon after its `timeout`, in any operation.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const LONG: [&str; 17] = [
     "for i in 0..1000 { a[i] = -i; } loop { n += a.order(|x, y| x - y).len; }",
 ];
 
-/// The time of the thread that may pass between two looks at whether the time is over.
+/// Maximum CPU time of the thread between two checks of the timeout.
 const UNSEEN_MAX: Duration = Duration::from_millis(400);
 
 fn ends_at_its_timeout(large: &str, text: &str) {
@@ -39,7 +39,7 @@ fn ends_at_its_timeout(large: &str, text: &str) {
     draft.limits.memory = 512 << 20;
     let mut made = String::new();
     let unseen = longest_between(|| made = draft.run("1"));
-    assert!(made.contains("longer than its `timeout` of 100ms"), "{text}: {made}");
+    assert!(made.contains("exceeded its `timeout` of 100ms"), "{text}: {made}");
     assert!(unseen < UNSEEN_MAX, "{text}: {unseen:?}");
 }
 
@@ -73,7 +73,7 @@ fn operations_of_closures_that_a_function_calls_count() {
     let mut draft = script("fn process(job) { let a = []; a.pad(1000, 1); a.map(|x| x + 1).len }");
     draft.limits.operations = 1000;
     let made = draft.run("1");
-    assert!(made.contains("more than `limits.operations` of 1000"), "{made}");
+    assert!(made.contains("exceeded `limits.operations` (1000)"), "{made}");
     draft.limits.operations = 20_000;
     assert_eq!(draft.run("1"), "-> 1000");
 }

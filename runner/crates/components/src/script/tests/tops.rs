@@ -1,4 +1,4 @@
-//! What stands outside of functions: made once where it comes to data, and before each job otherwise.
+//! Tests of tops: the code outside of functions runs once if it is data, and before each job otherwise.
 
 use super::{Entry, body, logging, script};
 

@@ -1,4 +1,4 @@
-//! `parse_json`, `to_json`, and what values are called where a person reads them.
+//! Tests of values: `parse_json`, `to_json`, and the names of types in messages.
 
 use super::{body, logging, shown};
 
@@ -30,7 +30,10 @@ fn parse_json_runs_nothing_that_stands_in_its_text() {
         logging::with(&log, || texts.iter().map(|text| body("parse_json(job)").run(&quoted(text))).collect());
     assert_eq!(log.text(), "");
     for (text, made) in texts.iter().zip(&made) {
-        assert!(made.starts_with("nothing\nfailed: `parse_json` got no JSON: "), "{text}: {made}");
+        assert!(
+            made.starts_with("nothing\nfailed: the argument of `parse_json` is not JSON: "),
+            "{text}: {made}"
+        );
     }
     insta::assert_snapshot!(made.join("\n\n"));
 }
@@ -60,8 +63,11 @@ fn parse_json_reads_what_a_job_may_be_and_refuses_what_it_may_not() {
         .map(|text| {
             let parsed = body("#{ j: parse_json(job) }").run(&quoted(text));
             let read = body("#{ j: job }").run(text);
-            let same = match (parsed.split_once("got no JSON: "), read.split_once("the job is no JSON: ")) {
-                // Behind the message stands the place in the script.
+            let same = match (
+                parsed.split_once("`parse_json` is not JSON: "),
+                read.split_once("the job is not JSON: "),
+            ) {
+                // The position in the script follows the message.
                 (Some((_, parsed)), Some((_, read))) => parsed.split("\n  at ").next() == Some(read),
                 (parsed_failed, read_failed) => {
                     parsed_failed.is_none() && read_failed.is_none() && parsed == read
@@ -100,7 +106,7 @@ fn to_json_writes_what_an_output_would_be() {
     insta::assert_snapshot!(shown("{}", &refused));
 }
 
-/// Values of each kind that a script can come by.
+/// Values of each type of scripts.
 const VALUES: [&str; 22] = [
     "()",
     "true",

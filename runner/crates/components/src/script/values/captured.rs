@@ -1,13 +1,12 @@
-//! Variables that closures have captured.
+//! `Captured`: the variables that closures have captured.
 //!
-//! Rhai shares a captured variable between the function and its closures, and counts references to it. Two
-//! things follow, and are mended here. A closure that is put into what it has captured holds itself, so that
-//! nothing would ever free it: the variables of an attempt are emptied when it ends. And what the top of an
-//! imported script captures would be one variable for all jobs: each attempt has a copy of its own, made when it
-//! first reads the variable.
+//! Rhai shares a captured variable between the function and its closures, and counts references to it. This has
+//! two defects, which are fixed here. A closure that is put into its captured variable holds itself and would
+//! never be freed. So the variables of an attempt are emptied at its end. A variable that the top of an imported
+//! script captures would be shared by all jobs. So each attempt has a copy of its own, made at the first read.
 //!
-//! A closure can hold one that holds one, and so on, as long as there is memory; to free such a chain from its end
-//! would take a call for each link, and more stack than there is. So each variable is held here too, and none is
+//! A closure can hold one that holds one, and so on, within the memory limit. Freeing such a chain from its
+//! end needs one call per link, and more stack than available. So each variable is held here too, and none is
 //! freed by another one.
 
 use std::cell::RefCell;
@@ -21,42 +20,42 @@ type Shared = Rc<RefCell<Dynamic>>;
 /// Variables by the address of their values.
 type Variables = BTreeMap<usize, Shared>;
 
-/// What the attempt that runs now has captured.
+/// The captured variables of the running attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Captured {
     own: Variables,
     constants: Constants,
-    /// In the place of variables that stay from attempt to attempt.
+    /// Copies of variables that persist between attempts.
     copies: BTreeMap<usize, Shared>,
-    /// From how many on it is worth to look for those that are gone.
+    /// Number of variables from which on a sweep is worthwhile.
     crowded: usize,
 }
 
-/// What stays from attempt to attempt: captured by the tops of imported scripts.
+/// Captured variables of the tops of imported scripts, which persist between attempts.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     variables: Variables,
     constants: Constants,
 }
 
-/// Captured constants that hold functions, by the address of their values, and as they came. A constant holds none
-/// that came later.
+/// Captured constants that hold functions, by the address of their values, in the order of their capture. A
+/// constant holds no later one.
 #[derive(Debug, Default)]
 struct Constants {
     addresses: BTreeSet<usize>,
     held: Vec<Dynamic>,
 }
 
-/// From how many on variables that are gone are looked for.
+/// Initial number of variables from which on a sweep is worthwhile.
 const CROWDED: usize = 64;
 
-/// Of how many values a constant consists at most that is searched for functions. Chains of larger ones are so
-/// short, for their memory, that the stack suffices.
+/// Maximum number of values of a constant that is searched for functions. Chains of larger constants are
+/// short because of their memory, so that the stack suffices.
 const SEARCHED_MAX: usize = 64;
 
 impl Captured {
-    /// Takes charge of a captured variable that is read. One that has just been captured is shared by nothing
-    /// yet, since the first to read it is the one who gives it to the closure.
+    /// Tracks a captured variable that is read. A newly captured variable has no other reference yet, since
+    /// its first reader is the code that gives it to the closure.
     pub(crate) fn adopt(&mut self, variable: &mut Dynamic, kept: &Kept) {
         let Some(mut value) = variable.write_lock::<Dynamic>() else { return };
         let address = address(&value);
@@ -103,7 +102,7 @@ impl Captured {
         shared
     }
 
-    /// Frees the variables that only this holds. The latest go first, since they hold earlier ones.
+    /// Frees the variables without another reference. The latest go first, since they hold earlier ones.
     pub(crate) fn sweep(&mut self) {
         while self.sweep_once() {}
     }
@@ -116,16 +115,17 @@ impl Captured {
                 self.own.insert(address, variable);
             }
         }
-        // Addresses mostly grow with time. Where they do not, another round finds what this one has let go of.
+        // Addresses mostly increase with time. Otherwise another round finds the variables that this one has
+        // freed.
         before - self.own.len() > before / 4
     }
 
-    /// Empties the variables, so that nothing holds itself.
+    /// Empties the variables, so that none holds itself.
     pub(crate) fn release(self) {
         empty(self.own);
     }
 
-    /// Leaves the variables to the attempts to come, none of which will change them.
+    /// Keeps the variables for later attempts, none of which will change them.
     pub(crate) fn keep(&mut self, kept: &mut Kept) {
         kept.variables.append(&mut self.own);
         kept.constants.addresses.append(&mut self.constants.addresses);
@@ -154,7 +154,8 @@ fn empty(variables: Variables) {
     drop(variables.into_values().map(emptied).collect::<Vec<_>>());
 }
 
-/// Whether a function with something captured is among the first values. `seen`: how many there were.
+/// Whether a function with captured variables is among the first values. `seen`: the number of visited
+/// values.
 fn holds_function(value: &Dynamic, seen: &mut usize) -> bool {
     *seen += 1;
     if *seen > SEARCHED_MAX {

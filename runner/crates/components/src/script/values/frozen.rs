@@ -1,12 +1,12 @@
-//! Large constants as values that are shared: to read one entry of a table costs the same, however large it is.
+//! `Frozen`: shared large constants, so that reading one entry of a table costs the same for any size.
 //!
-//! Rhai copies a constant, and `ctx.config`, whenever a script names it. So what is larger than [`PLAIN_MAX`]
-//! values is put behind a reference count, and what a script gets is another reference. To the script it is a
-//! map or an array with all their functions. Who changes one changes a copy of their own, so that nothing
-//! gets from one job to another.
+//! Rhai copies a constant, and `ctx.config`, at each access by a script. So a constant with more than
+//! [`PLAIN_MAX`] values is put behind a reference count, and the script gets another reference. For the
+//! script it is a map or an array with all their functions. A change is made to a copy, so that no change
+//! reaches another job.
 //!
-//! The functions that read one entry are written out here. Any other takes a plain copy and hands it to Rhai's:
-//! those go through the whole value in any case.
+//! The functions that read one entry are implemented here. Every other function gets a plain copy and is
+//! passed to Rhai's, which visits the whole value in any case.
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -22,7 +22,7 @@ use tidegate_plugin::json::MAX_DEPTH;
 
 use super::number::BigNumber;
 
-/// Up to how many values a constant, with all that nests in it, is copied as it is.
+/// Maximum number of nested values of a constant that is copied.
 const PLAIN_MAX: usize = 64;
 
 /// A map or an array that is shared until it is changed.
@@ -32,11 +32,11 @@ pub(crate) struct Frozen<T>(Rc<T>);
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 
 thread_local! {
-    /// How many were made on this thread.
+    /// Number of values that were frozen on this thread.
     static MADE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many values this thread has put behind a reference count so far.
+/// Number of values that this thread has put behind a reference count so far.
 pub(crate) fn made() -> u64 {
     MADE.get()
 }
@@ -54,10 +54,10 @@ pub(crate) fn freeze(value: Dynamic) -> Dynamic {
     frozen(value, 0).0
 }
 
-/// The value, and how many values a copy of it makes.
+/// The value, and the number of values in a copy of it.
 fn frozen(value: Dynamic, depth: usize) -> (Dynamic, usize) {
     let value = value.flatten();
-    // What nests deeper than any job is left as it is: nobody looks things up there.
+    // Nesting beyond that of any job is left unchanged, since scripts have no tables there.
     if depth == MAX_DEPTH {
         return (value, 1);
     }
@@ -70,7 +70,7 @@ fn frozen(value: Dynamic, depth: usize) -> (Dynamic, usize) {
     if value.is_map() {
         let mut map = value.cast::<Map>();
         map.values_mut().for_each(&mut inner);
-        // Rhai calls functions that stand in a map by their keys, and does so only in plain ones.
+        // Rhai calls functions in a map by their keys, but only in plain maps.
         let is_plain = size <= PLAIN_MAX || map.values().any(Dynamic::is_fnptr);
         return if is_plain { (map.into(), size) } else { (share(map), 1) };
     }
@@ -82,7 +82,7 @@ fn frozen(value: Dynamic, depth: usize) -> (Dynamic, usize) {
     (value, 1)
 }
 
-/// Whether `value` can be shared by jobs: functions that have captured something cannot.
+/// Whether jobs can share `value`: functions with captured variables cannot be shared.
 pub(crate) fn is_data(value: &Dynamic) -> bool {
     is_data_at(value, 0)
 }
@@ -100,17 +100,17 @@ fn is_data_at(value: &Dynamic, depth: usize) -> bool {
     value.read_lock::<FnPtr>().is_none_or(|function| !function.is_curried())
 }
 
-/// The map that `value` shares.
+/// The shared map in `value`.
 pub(crate) fn map(value: &Dynamic) -> Option<Rc<Map>> {
     value.read_lock::<Frozen<Map>>().map(|frozen| Rc::clone(&frozen.0))
 }
 
-/// The array that `value` shares.
+/// The shared array in `value`.
 pub(crate) fn array(value: &Dynamic) -> Option<Rc<Array>> {
     value.read_lock::<Frozen<Array>>().map(|frozen| Rc::clone(&frozen.0))
 }
 
-/// `value` with a plain map or array in the place of a shared one; what is in it stays shared.
+/// `value` with a plain map or array in place of a shared one; nested values stay shared.
 pub(crate) fn plain(value: &Dynamic) -> Cow<'_, Dynamic> {
     match thawed(value) {
         Some(copy) => Cow::Owned(copy),
@@ -118,7 +118,7 @@ pub(crate) fn plain(value: &Dynamic) -> Cow<'_, Dynamic> {
     }
 }
 
-/// As [`plain`], of a value that is given away.
+/// As [`plain`], for an owned value.
 pub(crate) fn into_plain(value: Dynamic) -> Dynamic {
     thawed(&value).unwrap_or(value)
 }
@@ -131,18 +131,18 @@ fn thawed(value: &Dynamic) -> Option<Dynamic> {
 }
 
 thread_local! {
-    /// What engines can do with shared maps and arrays.
+    /// The functions of shared maps and arrays.
     static FUNCTIONS: OnceCell<Rc<Module>> = const { OnceCell::new() };
 }
 
-/// To be called last: what `engine` can do with maps and arrays, it can do with shared ones from then on.
+/// To be called last: registers all functions of `engine` on maps and arrays for shared ones.
 pub(crate) fn register(engine: &mut Engine) {
     let functions =
         FUNCTIONS.with(|functions| Rc::clone(functions.get_or_init(|| Rc::new(like_plain(engine)))));
     engine.register_global_module(functions);
 }
 
-/// The functions of maps and arrays that `engine` has, for shared ones.
+/// The functions of `engine` on maps and arrays, for shared ones.
 fn like_plain(engine: &Engine) -> Module {
     let mut module = Module::new();
     module.set_custom_type::<Frozen<Map>>("map").set_custom_type::<Frozen<Array>>("array");
@@ -174,14 +174,14 @@ fn like_plain(engine: &Engine) -> Module {
     module
 }
 
-/// `array += table`. Rhai adds whatever is no array to an array as one element: an engine that is to use this must
-/// be without its fast operators.
+/// `array += table`. Rhai appends any other value to an array as one element. An engine that uses this must
+/// disable fast operators.
 fn set_additions(module: &mut Module) {
     let add = |array: &mut Array, table: Frozen<Array>| array.extend(table.0.iter().cloned());
     FuncRegistration::new("+=").in_global_namespace().set_into_module(module, add);
 }
 
-/// All ways to put a shared kind in the place of a plain one.
+/// All combinations of shared and plain types.
 fn with_shared(kinds: &[TypeId]) -> Vec<Vec<TypeId>> {
     let shared = |kind| match kind {
         kind if kind == TypeId::of::<Map>() => Some(TypeId::of::<Frozen<Map>>()),
@@ -198,11 +198,11 @@ fn with_shared(kinds: &[TypeId]) -> Vec<Vec<TypeId>> {
             })
             .collect();
     }
-    // The first has nothing that is shared.
+    // The first combination has no shared type.
     ways.split_off(1)
 }
 
-/// Calls a function of maps and arrays on copies of what is shared.
+/// Calls a function of maps and arrays on copies of shared ones.
 fn on_plain(name: &str, call: &NativeCallContext<'_>, arguments: &mut [&mut Dynamic]) -> Answer<Dynamic> {
     let Some((first, others)) = arguments.split_first_mut() else { return Ok(Dynamic::UNIT) };
     for argument in others.iter_mut() {
@@ -217,7 +217,7 @@ fn on_plain(name: &str, call: &NativeCallContext<'_>, arguments: &mut [&mut Dyna
         call.call_native_fn_raw(name, true, &mut arguments)
     };
     let Some(copy) = thawed(first) else { return run(first, others) };
-    // Rhai says itself whether the function changes what it is called on.
+    // Rhai itself reports whether the function changes its receiver.
     match run(&mut copy.into_read_only(), others) {
         Err(error) if matches!(*error, EvalAltResult::ErrorNonPureMethodCallOnConstant(..)) => {
             let Some(mut copy) = thawed(first).filter(|_| !first.is_read_only()) else { return Err(error) };
@@ -244,7 +244,7 @@ fn set_maps(module: &mut Module) {
             table.0.get(key.as_str()).cloned().ok_or_else(missing)
         },
     );
-    // Otherwise Rhai takes the field `tag` for the tag of a value.
+    // Otherwise Rhai interprets the field `tag` as the tag of a value.
     FuncRegistration::new_getter("tag").with_purity(true).set_into_module(
         module,
         |table: &mut Table| -> Answer<Dynamic> {
@@ -273,7 +273,7 @@ fn set_arrays(module: &mut Module) {
     set(module, "is_empty", |table: &mut Table| table.0.is_empty());
     set(module, "get$is_empty", |table: &mut Table| table.0.is_empty());
     set(module, "get", |table: &mut Table, index: INT| element(&table.0, index));
-    // Rhai's own does not say that it changes nothing, and so cannot be called on a constant.
+    // Rhai's own function is not marked as pure, and so cannot be called on a constant.
     set(module, "get", |array: &mut Array, index: INT| element(array, index));
     FuncRegistration::new_index_getter().with_purity(true).set_into_module(
         module,
@@ -296,8 +296,8 @@ fn set_arrays(module: &mut Module) {
     refuse_other_keys::<Array>(module, "i64");
 }
 
-/// Sets the entries of tables. Rhai does that also after it has called a method on one, in case that has changed it:
-/// what is the same is left alone, so that no copy is made, and that a constant can be read so.
+/// Sets the entries of tables. Rhai also does that after a method call on one, which may have changed it. An
+/// equal value is left unchanged, so that no copy is made, and a constant can be read this way.
 fn set_entries(
     module: &mut Module,
     table: TypeId,
@@ -331,7 +331,7 @@ fn entry(table: &Dynamic, key: &Dynamic) -> Option<Dynamic> {
     array.get(place(array.len(), index)?).cloned()
 }
 
-/// Whether two values are the same, as data goes. Of shared tables and of functions it may not see it.
+/// Whether two values are equal as data. It may return false for equal shared tables and functions.
 pub(crate) fn is_same(one: &Dynamic, other: &Dynamic) -> bool {
     if let (Some(one), Some(other)) = (map(one), map(other)) {
         return Rc::ptr_eq(&one, &other);
@@ -365,7 +365,7 @@ pub(crate) fn is_same(one: &Dynamic, other: &Dynamic) -> bool {
             .is_some_and(|one| other.read_lock::<BigNumber>().is_some_and(|other| *one == *other))
 }
 
-/// A function that leaves the table as it is.
+/// A function that leaves the table unchanged.
 fn set<A: 'static, const N: usize, const X: bool, R: Variant + Clone, const F: bool>(
     module: &mut Module,
     name: &str,
@@ -374,13 +374,13 @@ fn set<A: 'static, const N: usize, const X: bool, R: Variant + Clone, const F: b
     FuncRegistration::new(name).in_global_namespace().with_purity(true).set_into_module(module, function);
 }
 
-/// For a key of any other kind than `wanted`, the error that Rhai has for plain maps and arrays.
+/// Returns Rhai's error for plain maps and arrays if the key is of another type than `wanted`.
 fn refuse_other_keys<T: 'static>(module: &mut Module, wanted: &'static str)
 where
     Frozen<T>: Clone,
 {
     let refuse = move |key: &Dynamic| -> Answer<Dynamic> {
-        // Rhai asks so for a field that is no function of an array, and then knows better what to say.
+        // Rhai tries this for a field that is no function of an array, and then has a better error.
         if key.is_string() {
             return Err(EvalAltResult::ErrorIndexingType("array [string]".to_owned(), Position::NONE).into());
         }
@@ -394,7 +394,7 @@ where
         .set_into_module(module, move |_: &mut Frozen<T>, key: Dynamic, _: Dynamic| refuse(&key).map(drop));
 }
 
-/// As Rhai's own `get`: what is before the first element is the first.
+/// As Rhai's own `get`: an index before the first element gives the first.
 fn element(array: &Array, index: INT) -> Dynamic {
     let place = place(array.len(), index).or((index < 0).then_some(0));
     place.and_then(|place| array.get(place)).cloned().unwrap_or(Dynamic::UNIT)
@@ -404,7 +404,7 @@ fn length(length: usize) -> INT {
     INT::try_from(length).unwrap_or(INT::MAX)
 }
 
-/// Where an index leads, which counts from the end where it is negative.
+/// The position of an index; a negative one counts from the end.
 fn place(length: usize, index: INT) -> Option<usize> {
     let from_end = index < 0;
     let distance = usize::try_from(index.unsigned_abs()).ok()?;
@@ -424,7 +424,7 @@ impl IntoIterator for Frozen<Array> {
     }
 }
 
-/// The elements of a shared array, each copied when it comes.
+/// The elements of a shared array, each copied when it is reached.
 #[derive(Debug)]
 pub(crate) struct Elements {
     array: Rc<Array>,

@@ -1,9 +1,9 @@
-//! JSON texts straight to Rhai values and back, without a tree in between.
+//! JSON of scripts: converts JSON texts to Rhai values and back, without a tree in between.
 //!
-//! What JSON can say and Rhai cannot: integers past 64 bits and floats past the largest double stay
-//! as they are written (see `BigNumber`); the order of an object's keys becomes alphabetical; of
-//! keys that occur twice the last one counts. What Rhai can say and JSON cannot (not-a-number,
-//! functions, values nested too deep) is an error that names the field.
+//! Values that JSON has and Rhai has not are kept: integers past 64 bits and floats past the largest double
+//! stay unchanged (see `BigNumber`). The keys of an object are sorted, and the last value of a repeated key
+//! counts. Values that Rhai has and JSON has not (not-a-number, functions, values nested too deep) are errors
+//! that name the field.
 
 use std::fmt;
 use std::io;
@@ -29,17 +29,17 @@ const INTEGERS_END: f64 = 9_223_372_036_854_775_808.0; // 2^63
 pub enum WriteError {
     #[error("{0}")]
     Unsayable(String),
-    #[error("it is larger than {}", format_size(*.0 as u64))]
+    #[error("it exceeds {}", format_size(*.0 as u64))]
     TooLarge(usize),
 }
 
 /// Reads one JSON value.
 ///
 /// # Errors
-/// Where `text` is not exactly one JSON value, or nests deeper than 120 levels.
+/// `text` is not exactly one JSON value, or nests deeper than 120 levels.
 pub fn read(text: &[u8]) -> Result<Dynamic, ReadError> {
     let mut lossy = false;
-    // One look at all bytes is cheaper than one at each text in them.
+    // One check of all bytes is cheaper than one per text.
     let value = match std::str::from_utf8(text) {
         Ok(text) => read_from(serde_json::Deserializer::from_str(text), &mut lossy),
         Err(_) => read_from(serde_json::Deserializer::from_slice(text), &mut lossy),
@@ -48,14 +48,14 @@ pub fn read(text: &[u8]) -> Result<Dynamic, ReadError> {
         Ok(value) if !lossy => Ok(value),
         Err(error) if !is_out_of_range(&error) => Err(ReadError::new(&error, text)),
         _ => {
-            // Rare: some number may have lost digits. Read again, looking at each number's text.
+            // Rare: a number may have lost digits. The text is read again, with the digits of each number.
             well_formed(text)?;
             exact(text, 0).map_err(|error| ReadError::new(&error, text))
         }
     }
 }
 
-/// Whether `text` is exactly one JSON value, whatever its numbers and texts hold.
+/// Whether `text` is exactly one JSON value, with any numbers and texts.
 fn well_formed(text: &[u8]) -> Result<(), ReadError> {
     serde_json::from_slice::<serde::de::IgnoredAny>(text)
         .map(drop)
@@ -65,15 +65,15 @@ fn well_formed(text: &[u8]) -> Result<(), ReadError> {
 /// Appends `value` as JSON without white space.
 ///
 /// # Errors
-/// Where `value` holds something that JSON has no form for.
+/// `value` holds a value without a JSON form.
 pub fn write(value: &Dynamic, buffer: &mut Vec<u8>) -> Result<(), WriteError> {
     write_within(value, buffer, usize::MAX)
 }
 
-/// As [`write()`], of at most `bytes`: a text that a value holds many times is written as often.
+/// As [`write()`], up to `bytes`: a text that a value holds several times is written as many times.
 ///
 /// # Errors
-/// As [`write()`]; of a value that is larger, `buffer` has the beginning.
+/// As [`write()`]; `buffer` has the beginning of a value that is larger.
 pub fn write_within(value: &Dynamic, buffer: &mut Vec<u8>, bytes: usize) -> Result<(), WriteError> {
     let most = buffer.len().saturating_add(bytes);
     serde_json::to_writer(Within { buffer, most }, &Writer { value, depth: 0 }).map_err(|error| {
@@ -120,7 +120,7 @@ fn read_from<'de, R: serde_json::de::Read<'de>>(
     deserializer.end().map(|()| value)
 }
 
-/// `serde_json` has no kind for it.
+/// `serde_json` has no kind for this error.
 fn is_out_of_range(error: &serde_json::Error) -> bool {
     error.to_string().starts_with("number out of range")
 }
@@ -202,8 +202,8 @@ fn has_room<E: serde::de::Error>() -> Result<(), E> {
     if memory::left() < 0 { Err(E::custom(FULL)) } else { Ok(()) }
 }
 
-/// Reads a key without an allocation of its own where it is short. `K` is the key of Rhai's maps,
-/// whose type Rhai does not name in public.
+/// Reads a short key without an allocation of its own. `K` is the key of Rhai's maps, whose type is not
+/// public in Rhai.
 struct Key<K>(PhantomData<K>);
 
 impl<'de, K: for<'a> From<&'a str>> DeserializeSeed<'de> for Key<K> {
@@ -226,7 +226,7 @@ impl<K: for<'a> From<&'a str>> Visitor<'_> for Key<K> {
     }
 }
 
-/// The slow way: keeps the digits of numbers that Rhai cannot hold.
+/// The slow path: keeps the digits of numbers that Rhai cannot hold.
 fn exact(text: &[u8], depth: usize) -> serde_json::Result<Dynamic> {
     let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
     match first {
@@ -239,7 +239,7 @@ fn exact(text: &[u8], depth: usize) -> serde_json::Result<Dynamic> {
     }
 }
 
-/// The inside of an object or array.
+/// The content of an object or array.
 struct Exact {
     depth: usize,
 }
@@ -339,7 +339,7 @@ impl Writer<'_> {
             return serializer.serialize_char(character);
         }
         if let Some(number) = value.read_lock::<BigNumber>() {
-            // `RawValue` copies the digits into the text as they are.
+            // `RawValue` writes the digits unchanged.
             let raw = RawValue::from_string(number.digits().to_owned()).map_err(S::Error::custom)?;
             return raw.serialize(serializer);
         }
@@ -364,10 +364,10 @@ fn serialize_array<S: Serializer>(array: &Array, depth: usize, serializer: S) ->
     elements.end()
 }
 
-/// Says that [`fault`] knows more.
-const UNSAYABLE: &str = "JSON cannot say this";
+/// Marks that [`fault`] has the details.
+const UNSAYABLE: &str = "the value has no JSON form";
 
-/// Looks for what JSON cannot say, after writing has failed: why, and in `path` where.
+/// Finds the value without a JSON form after a failed write: returns the reason, and its place in `path`.
 fn fault(value: &Dynamic, depth: usize, path: &mut String) -> Option<String> {
     let value = &*frozen::plain(value);
     if let Ok(float) = value.as_float() {
@@ -378,7 +378,7 @@ fn fault(value: &Dynamic, depth: usize, path: &mut String) -> Option<String> {
         return None;
     }
     if depth == MAX_DEPTH {
-        // Where it is would be a path of 120 names.
+        // The full path would have 120 names.
         path.clear();
         return Some(format!("values nest deeper than {MAX_DEPTH} levels"));
     }

@@ -1,4 +1,4 @@
-//! Numbers that JSON can say and Rhai cannot hold.
+//! `BigNumber`: a number that JSON has and Rhai cannot hold.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use rhai::{Dynamic, EvalAltResult, Module};
 
 use crate::script::api::register::add;
 
-/// An integer past 64 bits, or a float past the largest one, by its digits. A script can pass it
-/// on unchanged and ask for its text; computing with it is an error instead of a wrong result.
+/// An integer past 64 bits, or a float past the largest one, by its digits. A script can pass it on unchanged
+/// and read its text; computing with it is an error instead of a wrong result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BigNumber(Arc<str>);
 
@@ -23,7 +23,7 @@ impl BigNumber {
     fn refuse(&self) -> Refused {
         let digits = self.digits();
         let message = format!(
-            "`{digits}` is too big a number to compute with; it can be passed on, and `to_string` gives its digits"
+            "`{digits}` is too big to compute with; it can be passed on, and `to_string` gives its digits"
         );
         Err(message.into())
     }
@@ -32,8 +32,8 @@ impl BigNumber {
 /// The name of the type in messages of Rhai, and in `type_of`.
 pub(crate) const BIG_NUMBER: &str = "big number";
 
-/// Rhai takes values of different types for unequal and in no order, silently, where no function
-/// says otherwise: so each operator says so here.
+/// Rhai treats values of different types as unequal and unordered, without an error, unless a function is
+/// registered: so each operator is.
 const OPERATORS: [&str; 9] = ["-", "*", "/", "%", "**", "<", "<=", ">", ">="];
 
 type Refused = Result<Dynamic, Box<EvalAltResult>>;
@@ -48,7 +48,7 @@ pub(crate) fn register(module: &mut Module) {
         add(module, operator, |number: BigNumber, _: Dynamic| -> Refused { number.refuse() });
         add(module, operator, |_: Dynamic, number: BigNumber| -> Refused { number.refuse() });
     }
-    // `+` also puts texts together.
+    // `+` also concatenates texts.
     add(module, "-", |number: BigNumber| -> Refused { number.refuse() });
     add(module, "+", |number: BigNumber, other: Dynamic| -> Refused {
         match other.as_immutable_string_ref() {

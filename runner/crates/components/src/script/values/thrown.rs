@@ -1,4 +1,4 @@
-//! Values of a script in words and as JSON: what it throws, gives as a reason, or writes into the log.
+//! Thrown values: convert a value that a script throws, gives as a reason, or logs, to text and JSON.
 
 use rhai::Dynamic;
 
@@ -6,7 +6,7 @@ use super::json::{self, WriteError};
 use super::{frozen, type_names};
 use crate::memory;
 
-/// What was thrown or given as a reason, as a message: of a map its `message`, anything else as it is shown.
+/// The message of a thrown value or a reason: the `message` of a map, or the value as text.
 pub(crate) fn text(value: &Dynamic) -> String {
     let value = &*frozen::plain(value);
     if let Ok(map) = value.as_map_ref()
@@ -17,7 +17,8 @@ pub(crate) fn text(value: &Dynamic) -> String {
     shown(value)
 }
 
-/// A text as it is, `()` as nothing, anything else as JSON, in which words stand for what JSON has no form for.
+/// A text unchanged, `()` as an empty text, any other value as JSON; a value without a JSON form by the name
+/// of its type.
 pub(crate) fn shown(value: &Dynamic) -> String {
     if let Ok(text) = value.as_immutable_string_ref() {
         return text.to_string();
@@ -33,12 +34,12 @@ pub(crate) fn shown(value: &Dynamic) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// How much is written of a value: what the attempt may still hold.
+/// Maximum bytes to write: the memory that the attempt has left.
 fn room() -> usize {
     usize::try_from(memory::left()).unwrap_or(0)
 }
 
-/// As JSON, which may be cut where it nests deeper than JSON is read.
+/// As JSON, which may be cut at the maximum nesting.
 fn show(value: &Dynamic, depth: usize, text: &mut Vec<u8>) {
     let value = &*frozen::plain(value);
     let start = text.len();
@@ -70,7 +71,7 @@ fn show(value: &Dynamic, depth: usize, text: &mut Vec<u8>) {
     }
 }
 
-/// What was thrown or given as a reason says beside its `message`, as JSON.
+/// The fields of a thrown map or reason except `message`, as JSON.
 pub(crate) fn context(value: &Dynamic) -> Option<Box<str>> {
     let value = frozen::plain(value);
     let map = value.as_map_ref().ok()?;
@@ -79,10 +80,10 @@ pub(crate) fn context(value: &Dynamic) -> Option<Box<str>> {
     if rest.is_empty() { None } else { as_json(&Dynamic::from_map(rest)) }
 }
 
-/// The value as JSON, where it can be said so.
+/// The value as JSON, if it has a JSON form.
 pub(crate) fn as_json(value: &Dynamic) -> Option<Box<str>> {
     let mut text = Vec::new();
-    // A context that is no JSON is better left out than in the way of the failure itself.
+    // A context without a JSON form is left out, so that the failure itself is reported.
     json::write_within(value, &mut text, room()).ok()?;
     String::from_utf8(text).ok().map(String::into_boxed_str)
 }

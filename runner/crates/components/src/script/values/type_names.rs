@@ -1,8 +1,8 @@
-//! What the kinds of values are called, in messages for people.
+//! Names of types: describe the types of values in messages.
 
 use rhai::Dynamic;
 
-/// The words for a type that Rhai calls `name`, with their article.
+/// The name of the type that Rhai calls `name`, with its article.
 pub(crate) fn words(name: &str) -> String {
     let known = match name.trim() {
         "i64" => "an integer",
@@ -29,7 +29,7 @@ pub(crate) fn words(name: &str) -> String {
     known.to_owned()
 }
 
-/// The words for the kind of `value`.
+/// The name of the type of `value`.
 pub(crate) fn of(value: &Dynamic) -> String {
     words(value.type_name())
 }

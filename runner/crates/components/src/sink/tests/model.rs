@@ -1,17 +1,18 @@
-//! Whatever happens in whatever order: the file holds what was committed.
+//! Model of a sink: after any sequence of events, the file has the committed content.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What happens to a sink, in any order.
+/// An event of a sink.
 #[derive(Clone, Debug)]
 enum Event {
     Write(Vec<String>),
-    /// Syncs, and commits if the flag says so; rolls back otherwise.
+    /// Syncs, and commits if the flag is set; rolls back otherwise.
     Commit(bool),
     RollBack,
-    /// Dies. What was not committed stays in the file but for so many bytes, and some rubbish.
+    /// The process dies. Uncommitted bytes stay in the file, except for a number of them, followed by
+    /// garbage.
     Crash {
         torn: u64,
         rubbish: usize,
@@ -65,7 +66,7 @@ proptest! {
                 }
                 Event::Crash { torn, rubbish } => {
                     drop(sink);
-                    // Whatever was not synced may be cut or garbled; what was committed is durable.
+                    // Unsynced bytes may be cut or garbled; committed ones are durable.
                     if !written.is_empty() {
                         let file = OpenOptions::new().append(true).open(world.path()).unwrap();
                         let len = committed.len() as u64 + (written.len() as u64).saturating_sub(torn);

@@ -1,4 +1,4 @@
-//! How a reader goes from one segment to the next.
+//! Stepping: moves a reader from one segment to the next.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::source::segments::{Segments, TailPosition};
 use tidegate_model::{Segment, SourceOffset};
 
 impl Reader {
-    /// Goes to the segment after this one, which another reader may have found already.
+    /// Moves to the segment after this one, which another reader may already have found.
     pub(crate) fn step_on(&mut self) -> Result<Option<Read>, SourceError> {
         let shared = Arc::clone(&self.shared);
         let mut segments = shared.segments();
@@ -36,7 +36,7 @@ impl Reader {
         if let (Some(place), Some(stream)) = (&mut self.place, &mut self.stream)
             && segments.end_of(place.ordinal).is_none()
         {
-            // More may have come while the next file was looked for.
+            // The file may have grown during the search for the next one.
             if stream.fill().map_err(|error| explain(&place.path, stream, error.into()))? > 0 {
                 return Ok(None);
             }
@@ -52,7 +52,7 @@ impl Reader {
         }
         let (ordinal, opened) = segments.push(&shared.address, fresh);
         self.leave(&segments);
-        // Those between are rotated files that are passed over.
+        // The segments between are rotated files that are skipped.
         self.owed.extend((next..ordinal).filter_map(|passed| segments.get(passed).cloned()));
         if let Some(segment) = segments.get(ordinal).cloned() {
             self.enter(&segment, segment.start());
@@ -96,7 +96,7 @@ impl Reader {
         self.start_again_at(at, self.cursor.next());
     }
 
-    /// Forgets what was read past `at`. The next job to be given is the one at `wanted`.
+    /// Discards everything read past `at`. The next job is the one at `wanted`.
     pub(crate) fn start_again_at(&mut self, at: SourceOffset, wanted: u64) {
         let path = self.place.as_ref().map_or(Path::new(""), |place| &place.path);
         self.cursor = Cursor::new(&self.shared.spec, path, at, wanted);

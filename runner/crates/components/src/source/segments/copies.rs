@@ -1,9 +1,9 @@
-//! Copies: files whose content was read before under another name, whole or compressed.
+//! `Copy`: a file whose content was read before under another name, unchanged or compressed.
 //!
-//! Guarantee: content that a copy repeats is not read again, and content that it adds is read once. A
-//! file is a copy only if its name belongs to the same log, its beginning is the same, and so are the
-//! bytes before the place up to which the log was read. A file that is too short to be recognized is
-//! read, with a warning: a job that comes twice can be found, a job that never came cannot.
+//! Guarantee: content that a copy repeats is not read again, and content that it adds is read once. The name of
+//! a copy belongs to the same log. Its beginning, and the bytes before the read position, are those of the
+//! original. A file that is too short to be recognized is read, with a warning: a duplicate job can be
+//! found, a lost one cannot.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Seek as _};
@@ -24,28 +24,28 @@ use tidegate_config::{DataFormat, FileSource};
 use tidegate_model::log_target;
 use tidegate_model::{Address, Segment, SourceOffset};
 
-/// A beginning that is shorter does not tell a copy from another file that begins alike.
+/// A shorter beginning does not distinguish a copy from another file with the same beginning.
 const RECOGNIZED_BYTES_MIN: u32 = 64;
 
-/// What a file that no segment holds is to the segments.
+/// The relation of an unknown file to the segments.
 #[derive(Debug)]
 pub(crate) enum Copy {
-    /// It holds nothing else than what was read, or it cannot be judged yet.
+    /// Its content was read, or it cannot be judged yet.
     Passed,
-    /// It goes on where its original ended.
+    /// It continues after the end of its original.
     Goes(Part),
     /// No file that was read is known to be its original.
     Other {
-        /// A file that begins alike, too briefly to tell.
+        /// A file with the same beginning, which is too short to decide.
         like: Option<PathBuf>,
     },
 }
 
-/// How a file compares with what was read of its original.
+/// The comparison of a file with the read part of its original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Compared {
     Other,
-    /// Gzip has not finished it.
+    /// Its compression is not finished.
     Unfinished,
     Same,
     Longer,
@@ -78,7 +78,7 @@ impl Segments {
         if spec.follow && head.is_cut() {
             if self.unfinished.insert(found.id) {
                 let path = found.path.display();
-                tracing::info!(target: log_target::SOURCE, source = %address, %path, "waits for the file to be compressed to its end");
+                tracing::info!(target: log_target::SOURCE, source = %address, %path, "waits for the end of the file's compression");
             }
             return Ok(Copy::Passed);
         }
@@ -95,7 +95,7 @@ impl Segments {
             let here = here.filter(|here| here.segment == segment.ordinal);
             let Some(end) = segment.end.or(here.map(|here| here.at)) else { return Ok(Copy::Passed) };
             let stands = match self.present.get(&FileId::of_segment(segment)) {
-                // Another file may have got its identity.
+                // Another file may have received its identity.
                 Some((path, len)) => *len >= end.offset && still_begins_like(path, segment)?,
                 None => false,
             };
@@ -122,8 +122,8 @@ impl Segments {
         Ok(Copy::Other { like })
     }
 
-    /// Finds the file of a segment as a copy, where the file itself is gone: all of it up to `at` is
-    /// there under another name, whole or compressed. The segment is that file's from then on.
+    /// Finds the file of a segment as a copy, if the file itself is gone: its content up to `at` exists under
+    /// another name, unchanged or compressed. The segment belongs to that file from then on.
     pub(crate) fn find_copy(
         &mut self,
         address: &Address,
@@ -148,14 +148,14 @@ impl Segments {
                 tracing::info!(
                     target: log_target::SOURCE,
                     source = %address, path = %path.display(), original = %segment.path.display(),
-                    "goes on in a copy of the file that was read",
+                    "continues in a copy of the file that was read",
                 );
                 self.change(ordinal, |segment| {
                     (segment.device, segment.inode) = (id.device, id.inode);
                     segment.path.clone_from(&path);
                     true
                 });
-                // The file system may give the identity of the file that is gone to the next one.
+                // The file system may reuse the identity of the removed file.
                 self.by_id.retain(|_, at| *at != ordinal as usize);
                 self.by_path.retain(|_, at| *at != ordinal as usize);
                 self.by_path.insert(path, ordinal as usize);
@@ -186,7 +186,7 @@ fn possible_copies(
     Ok(files)
 }
 
-/// Compares a file that begins as that of `segment` did with what was read of that one, up to `end`.
+/// Compares a file that has the beginning of `segment`'s file with the read part of that file, up to `end`.
 fn compare(
     file: &File,
     id: FileId,
@@ -194,7 +194,7 @@ fn compare(
     segment: &Segment,
     end: SourceOffset,
 ) -> io::Result<Compared> {
-    // The stream of a packed file moves the place in the file.
+    // The stream of a compressed file moves the position in the file.
     file.try_clone()?.rewind()?;
     match compare_content(ByteWindow::new(file.try_clone()?, id, packed), segment, end) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Compared::Unfinished),
@@ -207,7 +207,7 @@ fn compare(
 
 fn compare_content(mut stream: ByteWindow, segment: &Segment, end: SourceOffset) -> io::Result<Compared> {
     if let Some(tail) = segment.tail {
-        // A store that is damaged may say anything.
+        // A damaged store may hold any number.
         let Some(begin) = tail.at.offset.checked_sub(u64::from(tail.len)) else { return Ok(Compared::Other) };
         if !stream.skip_to(begin)? {
             return Ok(Compared::Other);
@@ -224,7 +224,7 @@ fn compare_content(mut stream: ByteWindow, segment: &Segment, end: SourceOffset)
     } else if segment.fingerprint_len < FINGERPRINT_BYTES && u64::from(segment.fingerprint_len) < end.offset {
         return Ok(Compared::Other);
     }
-    // A reader may begin before the place that the second fingerprint knows.
+    // A reader may begin before the place of the second fingerprint.
     if end.offset < stream.offset() {
         return Ok(Compared::Longer);
     }
@@ -235,8 +235,8 @@ fn compare_content(mut stream: ByteWindow, segment: &Segment, end: SourceOffset)
     Ok(if more { Compared::Longer } else { Compared::Same })
 }
 
-/// What the names of a log's files have in common: the folder, and the name without the numbers and
-/// dates of rotation and without `.gz`.
+/// The common part of the names of a log's files: the folder, and the name without the numbers and dates of
+/// rotation and without `.gz`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LogName {
     folder: PathBuf,
@@ -250,8 +250,8 @@ impl LogName {
     }
 }
 
-/// Whether rotation can make `copy` of a file called `original`, which belongs to the same log: the number
-/// or date of one goes on behind that of the other, which may have none, or both end in a number.
+/// Whether rotation can create `copy` from a file called `original`, which belongs to the same log. The
+/// number or date of one continues that of the other, which may have none, or both end in a number.
 fn may_be_copy(original: &Path, copy: &Path) -> bool {
     let (Some((base, mark)), Some((other_base, other))) = (name_parts(original), name_parts(copy)) else {
         return false;
@@ -265,7 +265,7 @@ fn may_be_copy(original: &Path, copy: &Path) -> bool {
         && (goes_on(&mark, &other) || goes_on(&other, &mark) || both_numbered(original, copy))
 }
 
-/// Both names end in a small number, which rotation counts up.
+/// Both names end in a small number, which rotation increments.
 fn both_numbered(one: &Path, other: &Path) -> bool {
     [one, other].into_iter().all(|path| {
         name_of(path).is_some_and(|name| {

@@ -1,4 +1,4 @@
-//! The decision which file, and from where on, comes after the segments that there are.
+//! Choice of the next file: decides on the file, and the start in it, after the known segments.
 
 use std::fs::File;
 use std::io;
@@ -16,8 +16,8 @@ use tidegate_config::{DataFormat, FileSource};
 use tidegate_model::Address;
 
 impl Segments {
-    /// What comes after the last segment, where the reader at `here` (`None`: there is no segment)
-    /// has come to the end of it.
+    /// The part after the last segment, for the reader at `here` (`None`: no segment exists), which has
+    /// reached its end.
     pub(crate) fn next(
         &mut self,
         address: &Address,
@@ -25,7 +25,7 @@ impl Segments {
         here: Option<&TailPosition>,
     ) -> Result<Option<Fresh>, SourceError> {
         if self.single {
-            // What stands at one path is rotated from under a list.
+            // Rotation may change the file at a single path at any moment, so no list is kept.
             self.waiting.clear();
         }
         let mut listed = false;
@@ -45,7 +45,7 @@ impl Segments {
                         return Ok(Some(fresh));
                     }
                     if self.single {
-                        // It was rotated just now: what comes first is to be seen again.
+                        // It was rotated a moment ago: the order must be determined again.
                         return Ok(None);
                     }
                 }
@@ -92,7 +92,7 @@ impl Segments {
                     self.passed = rotated.passed;
                     self.doubtful = rotated.doubtful;
                 }
-                // Nothing is next as long as it is open what comes before it.
+                // The next file is undecided while the one before it is.
                 None => self.waiting.clear(),
             }
         } else if let Some(siblings) = siblings(&spec.path)? {
@@ -103,7 +103,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Whether, and from where, a listed file has something that no segment holds.
+    /// Whether a listed file has content that no segment holds, and its start.
     fn judge(
         &mut self,
         spec: &FileSource,
@@ -117,7 +117,7 @@ impl Segments {
         };
         let here = here.filter(|here| here.segment == known.ordinal);
         if known.end.is_none() && here.is_some_and(|here| here.id == Some(found.id)) {
-            // It is being read: its reader sees by itself what becomes of it.
+            // It is being read: its reader notices changes itself.
             return Ok(None);
         }
         let Some(end) = known.end.or(here.map(|here| here.at)) else { return Ok(None) };
@@ -127,8 +127,8 @@ impl Segments {
             // The usual case of a folder's files is not worth opening them.
             return Ok(None);
         }
-        // Of a log that is rotated, the next one may begin alike. Only where the file that was read
-        // is gone can this one be a copy of it.
+        // The next file of a rotated log may have the same beginning. It can be a copy only if the file that
+        // was read is gone.
         let rotated = by_id.is_none() && spec.follow && here.is_none_or(|here| here.linked);
         let same = !rotated && still_begins_like(&found.path, known)?;
         let longer = found.len > end.offset && self.left_at.get(&found.id).is_none_or(|&len| found.len > len);
@@ -143,8 +143,7 @@ impl Segments {
             }
             true if found.len > end.offset => return Ok(None),
             true => Why::Truncated,
-            // A file that is rotated in may take a moment to get its first line; until then, more
-            // may come to the one before it.
+            // A newly rotated file may be empty for a moment; until then, the one before it may grow.
             false if by_id.is_none() && !holds_jobs(spec, found) => return Ok(None),
             false if found.len < end.offset && by_id.is_some() && !is_gzip(&found.path) => Why::Truncated,
             false if rotated => Why::New,
@@ -165,7 +164,7 @@ fn holds_jobs(spec: &FileSource, found: &Found) -> bool {
     found.len > 0 || spec.format == DataFormat::Bytes
 }
 
-/// `None` where another file is there by now, or none.
+/// `None` if the file is gone or replaced.
 fn begin(
     spec: &FileSource,
     found: &Found,
@@ -185,12 +184,12 @@ fn begin(
     Ok(Some(Fresh { path: found.path.clone(), id: found.id, fingerprint, part, mid_line, like, opened }))
 }
 
-/// Whether no newline stands at `offset`, on either side.
+/// Whether no newline is at `offset`, on either side.
 fn goes_on_in_line(file: &File, offset: u64) -> io::Result<bool> {
     let Some(before) = offset.checked_sub(1) else { return Ok(false) };
     let mut bytes = [b'\n'; 2];
     match file.read_exact_at(&mut bytes, before) {
-        // It was cut off just now, which its reader will see.
+        // It was truncated a moment ago, which its reader will notice.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
         read => read?,
     }

@@ -1,4 +1,4 @@
-//! Readers that begin with a job of their choice, which may be still to come.
+//! Tests of begin positions: readers start with a chosen job, which may not exist yet.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ impl World {
         self.drain(&mut reader).unwrap()
     }
 
-    /// Where the source ends, which is committed.
+    /// The end of the source, which is committed.
     fn end(&mut self) -> u64 {
         let SourceEnd { last, mark, segments } = self.open().unwrap().end(self.mark(u64::MAX)).unwrap();
         self.marks.extend(mark.map(|mark| (mark.index, mark)));
@@ -80,7 +80,7 @@ fn what_comes_after_the_end_has_the_next_index() {
         world.put(name, if name == "in" { numbers(1..=5000).into_bytes() } else { gzip(numbers(1..=5000)) });
         assert_eq!(world.end(), 5000);
         assert_eq!(world.begin(5001), []);
-        world.put("more", "never looked at\n").put("in2", "5001\n5002\n");
+        world.put("more", "never read\n").put("in2", "5001\n5002\n");
         assert_eq!(table(&world.begin(5001)), "5001 in2:1 5001\n5002 in2:2 5002\n");
     }
 }

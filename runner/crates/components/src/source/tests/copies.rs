@@ -1,4 +1,4 @@
-//! Rotation copies and compresses what was read; nothing of it comes twice, and nothing is missed.
+//! Tests of copies: rotation copies and compresses read files; no job is repeated or missed.
 
 use std::time::{Duration, SystemTime};
 
@@ -58,7 +58,7 @@ fn a_copy_of_a_truncated_file_is_not_read_again_and_gives_what_was_missed() {
     let mut world = World::new("log*").follow();
     world.put("log", lines(1..=10));
     assert_eq!(world.run(1).len(), 10);
-    // The copy is complete before the original is cut.
+    // The copy is complete before the original is truncated.
     world.copy("log", "log.1");
     assert_eq!(world.warned_run(11), "");
     world.put("log", "");
@@ -94,7 +94,7 @@ fn logs_that_begin_with_the_same_banner_are_told_apart_further_on() {
     let mut world = World::new("log*").format(DataFormat::Lines).follow();
     world.put("log", banner.clone() + "a\n");
     assert_eq!(world.run(1).len(), 2);
-    // Two rotations while no runner works: the second file was never read.
+    // Two rotations while no runner is active: the second file was never read.
     world.rename("log", "log.2").compress("log.2").put("log.1", banner.clone() + "b\n").compress("log.1");
     world.put("log", banner + "c\n");
     let seen = world.run(3);
@@ -136,7 +136,7 @@ fn gzip_that_has_not_finished_is_waited_for() {
     assert_eq!(world.warned_run(1002), "");
 }
 
-/// Sets the time that a file carries.
+/// Sets the modification time of a file.
 fn set_modified(world: &World, name: &str, seconds: u64) {
     let file = OpenOptions::new().append(true).open(world.path(name)).unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
@@ -223,13 +223,13 @@ proptest! {
                     world.append("log", lines(last + 1..=last + count));
                     last += count;
                 }
-                // Logrotate leaves empty logs alone.
+                // Logrotate does not rotate empty logs.
                 Step::Rename | Step::CopyTruncate if fs::read(world.path("log")).unwrap().is_empty() => {}
                 Step::Rename => {
                     shift(&world, &mut rotated);
                     world.rename("log", "log.1").put("log", "");
                 }
-                // Of one path alone, only what was read before the cut is safe.
+                // For a single path, only content that was read before the truncation is safe.
                 Step::CopyTruncate if glob => {
                     shift(&world, &mut rotated);
                     world.copy("log", "log.1").put("log", "");

@@ -1,4 +1,4 @@
-//! A followed file grows, is cut off, is moved away, comes back.
+//! Tests of followed files: a file grows, is truncated, is moved away, and returns.
 
 use super::*;
 
@@ -50,10 +50,10 @@ fn a_truncated_file_begins_anew() {
     assert_eq!(tail.read(), "");
     tail.world.append("log", "4\n");
     assert_eq!(tail.read(), "4 log:1 4\n");
-    // Longer than before, but another beginning.
+    // Longer than before, with another beginning.
     tail.world.put("log", "5\n6\n");
     assert_eq!(tail.read(), "5 log:1 5\n6 log:2 6\n");
-    // Truncated while nobody looked.
+    // Truncated while no reader was active.
     tail.world.put("log", "7\n");
     let mut tail = tail.restart(7);
     assert_eq!(tail.read(), "7 log:1 7\n");

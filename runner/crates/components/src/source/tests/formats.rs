@@ -1,4 +1,4 @@
-//! What each format makes of a file.
+//! Tests of formats: each turns a file into jobs and faults.
 
 use super::*;
 
@@ -135,7 +135,7 @@ fn a_line_of_16_mib_is_read_and_its_memory_given_back() {
 #[test]
 fn a_line_that_is_too_long_is_a_fault_and_reading_goes_on() {
     for format in [DataFormat::Ndjson, DataFormat::Csv] {
-        // Whole in one window, and longer than any.
+        // Complete in one window, and longer than any.
         for len in [2000, 3 << 20] {
             let mut world = World::new("in").format(format).max_line(1500);
             world.spec.headers = false;
@@ -145,8 +145,8 @@ fn a_line_that_is_too_long_is_a_fault_and_reading_goes_on() {
             assert_eq!(read.batch.payloads.lengths().skip(1).step_by(2).collect::<Vec<_>>(), [1024, 1024]);
             let table = table(&world.see(&read.batch)).replace("[\"", "").replace("\"]", "");
             let fault = match format {
-                DataFormat::Ndjson => "the line is longer than `max_line`, 1500 bytes",
-                _ => "the record is longer than `max_line`, 1500 bytes; perhaps a quote is not closed",
+                DataFormat::Ndjson => "the line exceeds `max_line` (1500 bytes)",
+                _ => "the record exceeds `max_line` (1500 bytes); perhaps a quote is not closed",
             };
             assert_eq!(table, format!("1 in:1 1\n2 in:2 !{fault}\n3 in:3 3\n4 in:4 !{fault}\n"));
         }
@@ -187,7 +187,7 @@ fn broken_gzip_gives_what_is_before_the_break() {
     };
     assert!(matches!(&error, SourceError::Gzip { offset, .. } if *offset > 10_000), "{error:?}");
     assert!(count > 1000);
-    // Still broken, then repaired.
+    // Still damaged, then repaired.
     assert!(reader.read(LIMIT).is_err());
     world.put("in.gz", &whole);
     let next = count as u64 + 1;
@@ -200,7 +200,7 @@ fn a_missing_file_is_an_error_that_names_it() {
     insta::assert_snapshot!(World::new("none/*.ndjson").error(1), @"source `quakes/events` reads `none`, which does not exist; with `follow = true` it would wait for it");
     let mut world = World::new("in");
     world.spec.path = "/dev/null".into();
-    insta::assert_snapshot!(world.error(1), @"`/dev/null` is neither a regular file nor a folder; to pass on what a program writes, use `… | tidegate queue push PIPELINE/QUEUE`");
+    insta::assert_snapshot!(world.error(1), @"`/dev/null` is neither a regular file nor a folder; for the output of a program use `… | tidegate queue push PIPELINE/QUEUE`");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whatever the content, the batch limits and the restarts: the jobs are the lines.
+//! Model of a source: for any content, batch limits and restarts, the jobs are the lines.
 
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The lines of `content` that are jobs, naively, with their numbers.
+/// The lines of `content` that are jobs, computed simply, with their numbers.
 fn model(content: &[u8]) -> Vec<(usize, String)> {
     let text = String::from_utf8(content.to_vec()).unwrap();
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
@@ -50,7 +50,7 @@ proptest! {
     ) {
         let name = if gz { "in.gz" } else { "in" };
         let mut world = World::new(name);
-        // A plain file is there in part at first, up to the end of some line.
+        // A plain file is present in part at first, up to the end of some line.
         let newline = content[..split.index(content.len() + 1)].iter().rposition(|&byte| byte == b'\n');
         let there = if gz { content.len() } else { newline.map_or(0, |newline| newline + 1) };
         world.put(name, if gz { gzip(&content) } else { content[..there].to_vec() });
@@ -59,7 +59,7 @@ proptest! {
         let mut runs = runs.into_iter().cycle();
         let mut idle = 0;
         while idle < 2 {
-            // A run: some batches of one limit, and then it dies.
+            // A run: some batches of one limit, then its death.
             let (jobs, bytes, batches) = runs.next().unwrap();
             let source = world.open().unwrap();
             let mut reader = world.reader(&source, seen.len() as u64 + 1);
@@ -69,7 +69,7 @@ proptest! {
                         prop_assert!(read.batch.len() <= jobs);
                         world.commit(&read);
                         seen.extend(world.see(&read.batch));
-                        // The one after it is read, and never delivered.
+                        // The batch after it is read, and never delivered.
                         if batches == 3 {
                             let _lost = reader.read(BatchLimit { jobs, bytes }).unwrap();
                             break;
@@ -96,12 +96,12 @@ proptest! {
     }
 }
 
-/// What happens to a followed log and its two readers.
+/// An event of a followed log and its two readers.
 #[derive(Clone, Debug)]
 enum Event {
     Append(&'static str),
     Rotate,
-    /// One batch of at most so many jobs, by one of the readers; delivered, or not.
+    /// One batch of at most `jobs` jobs, by one of the readers; delivered, or not.
     Read {
         reader: usize,
         jobs: usize,
@@ -129,7 +129,7 @@ struct Log {
     seen: [Vec<Seen>; 2],
     rotations: u64,
     writes: u64,
-    /// Every line that a job should come of, without its number.
+    /// Every line that must become a job, without its number.
     written: Vec<String>,
     unfinished: String,
 }
@@ -146,7 +146,7 @@ impl Log {
     }
 
     fn append(&mut self, text: &str) {
-        // Each write is its own, so that no two files are alike.
+        // Each write is unique, so that no two files are equal.
         self.writes += 1;
         let text = format!("{}{text}", self.writes);
         if !self.world.path("log").exists() {
@@ -183,14 +183,14 @@ impl Log {
         true
     }
 
-    /// Everything that was not committed is forgotten.
+    /// Everything uncommitted is lost.
     fn restart(&mut self) {
         self.source = self.world.open().unwrap();
         self.readers = [0, 1].map(|at| self.world.reader(&self.source, self.seen[at].len() as u64 + 1));
     }
 }
 
-/// Writes that follow each other closely may have the same time; these do not.
+/// Writes in quick succession may have the same time; these do not.
 fn touch(path: &Path, second: u64) {
     let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000 + second);
     fs::File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
@@ -202,7 +202,7 @@ proptest! {
     #[test]
     fn two_readers_see_every_line_of_a_rotated_log(events in events()) {
         let mut log = Log::new();
-        // What was rotated before the log was first read is not part of it.
+        // A file that was rotated before the log was first read is not part of it.
         log.append("first\n");
         log.read(0, 1, true);
         for event in events {

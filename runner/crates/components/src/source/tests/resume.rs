@@ -1,4 +1,4 @@
-//! A later run goes on where the one before it stopped, and readers agree.
+//! Tests of resuming: a later run continues after the last one, and readers agree.
 
 use super::*;
 
@@ -78,7 +78,7 @@ fn a_reader_starts_at_the_last_mark() {
     assert!(world.marks.len() > 40, "{}", world.marks.len());
     let mark = world.mark(90_000).unwrap();
     assert!(90_000 - mark.index <= 2048, "{mark:?}");
-    // Nothing before the mark is read again: it could be rubbish.
+    // Content before the mark is not read again, so garbage there does not matter.
     let mut content = fs::read(world.path("in")).unwrap();
     let start = usize::try_from(mark.offset).unwrap();
     content[2000..start].fill(b'\n');
@@ -139,13 +139,13 @@ fn each_batch_carries_the_segments_it_stands_on() {
     let source = world.open().unwrap();
     let mut first = world.reader(&source, 1);
     let mut second = world.reader(&source, 1);
-    // The first reader finds everything, and nothing of it is committed.
+    // The first reader finds every segment, and none is committed.
     while let Read::Batch(_) = first.read(LIMIT).unwrap() {}
     let mut seen = Vec::new();
     while let Read::Batch(read) = second.read(LIMIT).unwrap() {
         world.commit(&read);
         seen.extend(world.see(&read.batch));
-        // A crash here: what is committed suffices to go on.
+        // A crash here: the committed records suffice to continue.
         let stored: Vec<Segment> = world.segments.values().cloned().collect();
         let again = SourceLog::open(&Address::parse("a/b").unwrap(), &world.spec, stored).unwrap();
         let next = seen.len() as u64 + 1;

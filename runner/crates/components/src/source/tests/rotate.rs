@@ -1,4 +1,4 @@
-//! Files are rotated faster than they are read, or where the reader cannot see it.
+//! Tests of rotation: files are rotated faster than they are read, or unseen by the reader.
 
 use std::cell::Cell;
 use std::time::SystemTime;
@@ -47,7 +47,7 @@ fn readers_on_two_threads_agree_while_files_grow_and_are_rotated() {
     world.put("log", "0\n");
     let source = world.open().unwrap();
     let mut readers = [world.reader(&source, 1), world.reader(&source, 1)];
-    // What is rotated away before anybody has read is not theirs.
+    // Files that are rotated before the first read do not belong to the readers.
     for reader in &mut readers {
         assert!(matches!(reader.read(LIMIT).unwrap(), Read::Batch(_)));
     }
@@ -82,7 +82,7 @@ fn a_folder_is_looked_at_until_its_names_stand_still() {
     let world = World::new("log");
     world.put("log", "").put("log.0", "");
     let renamed = Cell::new(0);
-    // Whenever the file is seen, it gets another name.
+    // At each access, the file gets another name.
     let names = |limit: u32| {
         let files = settled(world.folder.path(), |name, _| {
             if name != b"log" && renamed.get() < limit {
@@ -144,7 +144,7 @@ fn a_cut_before_the_end_is_told_and_one_at_the_end_loses_nothing() {
     let source = world.open().unwrap();
     let mut reader = world.reader(&source, 1);
     let folder = world.folder.path().to_owned();
-    // A batch of two jobs, while a block of the file is held already.
+    // A batch of two jobs, while a block of the file is already in memory.
     let Read::Batch(first) = reader.read(BatchLimit { jobs: 2, bytes: 100 }).unwrap() else { panic!() };
     assert_eq!(first.batch.len(), 2);
     let large = "x".repeat(1 << 20);
@@ -153,14 +153,14 @@ fn a_cut_before_the_end_is_told_and_one_at_the_end_loses_nothing() {
     assert_eq!(second.batch.len(), 8);
     world.put("log", "a\n");
     let (seen, said) = warned(&folder, || {
-        // That it is shorter is seen when it is read on after its end.
+        // The truncation is noticed at the next read after the end.
         let seen = world.drain(&mut reader).unwrap();
         [seen, world.drain(&mut reader).unwrap()].concat()
     });
     assert_eq!(seen.last().unwrap().text, "a");
     insta::assert_snapshot!(said, @"
-     WARN the file was cut off or overwritten while it was read: its bytes from 2097170 (line 11) to 2097176 are lost source=quakes/events path=log byte=2097170 line=11 index=12
-     WARN the file became shorter; begins it anew source=quakes/events path=log index=12
+     WARN the file was truncated or overwritten while it was read: its bytes from 2097170 (line 11) to 2097176 are lost source=quakes/events path=log byte=2097170 line=11 index=12
+     WARN the file became shorter; starts it from the beginning source=quakes/events path=log index=12
     ");
     world.put("log", "");
     let (seen, said) = warned(&folder, || {
@@ -181,9 +181,9 @@ fn a_line_that_goes_on_after_it_was_taken_is_told() {
     insta::assert_snapshot!(world.warned_run(3), @r#"
     3 in:2 me":"x"}
     4 in:3 {"id":3}
-     WARN goes on in a file after a line that had no end: line 2 was taken as complete when the run before ended, and what was added to it is a job of its own source=quakes/events path=in line=2 byte=20 index=3
+     WARN continues a file after an unfinished line: line 2 was considered complete when the last run ended, and its later part is a job of its own source=quakes/events path=in line=2 byte=20 index=3
     "#);
-    // A newline that comes late breaks nothing.
+    // A late newline is harmless.
     world.append("in", "\n{\"id\":4}");
     insta::assert_snapshot!(world.warned_run(5), @r#"5 in:4 {"id":4}"#);
     world.append("in", "\r\n{\"id\":5}\n");

@@ -33,7 +33,7 @@ fn a_line_that_is_no_json_becomes_no_part_of_a_joined_job() {
     let configuration = configuration("join = { a = \"a\", b = \"b\" }");
     assert_eq!(fault(&configuration, vec![portion(0, "1"), portion(1, "{}")]), None);
     let found = fault(&configuration, vec![portion(0, "1,\"b\":2"), portion(1, "{}")]);
-    insta::assert_snapshot!(found.unwrap(), @"the job of `a` is no JSON: more follows where the value has ended, at column 2");
+    insta::assert_snapshot!(found.unwrap(), @"the job of `a` is not JSON: the value is followed by more text, at column 2");
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn a_line_that_is_no_json_becomes_no_second_alternative() {
     let configuration = configuration("alts = { a = \"a\", b = \"b\" }");
     assert_eq!(fault(&configuration, vec![portion(1, "[]")]), None);
     let found = fault(&configuration, vec![portion(1, "1,\"a\":2")]);
-    insta::assert_snapshot!(found.unwrap(), @"the job of `b` is no JSON: more follows where the value has ended, at column 2");
+    insta::assert_snapshot!(found.unwrap(), @"the job of `b` is not JSON: the value is followed by more text, at column 2");
 }
 
 #[test]
@@ -62,5 +62,5 @@ fn what_was_no_json_is_none_when_it_comes_again() {
     let batch = Arc::new(Batch::json(1, [&*job.payload].into_iter().collect()));
     let returned = Some([RedeliveredJob { key, job }].into_iter().collect());
     let again = BatchSlice { input: 2, batch, skip: 0, jobs: 1, returned };
-    assert_eq!(fault(&configuration, vec![again]).unwrap(), "the job is no JSON");
+    assert_eq!(fault(&configuration, vec![again]).unwrap(), "the job is not JSON");
 }

@@ -1,4 +1,4 @@
-//! What is sent arrives.
+//! Tests of frames: every frame that is sent is received unchanged.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Functions on arrays that make more than they are given, or go through much by themselves.
+//! Functions on arrays: replace Rhai's that create more than their arguments, or run long.
 
 use rhai::{Array, Dynamic, FnPtr, Module, NativeCallContext};
 
@@ -20,7 +20,7 @@ pub(crate) fn register(module: &mut Module) {
             of.go_on("dedup")?;
             match same.call_raw(&call, None, [kept.clone(), next.clone()]) {
                 Ok(same) => Ok(same.as_bool().unwrap_or(false)),
-                // As Rhai has it: what cannot be compared is not the same.
+                // As in Rhai: values that cannot be compared are not equal.
                 Err(error) if error.is_catchable() => Ok(false),
                 Err(error) => Err(error),
             }
@@ -41,7 +41,7 @@ fn pad(attempt: &ScriptAttempt, array: &mut Array, length: i64, with: &Dynamic) 
     Ok(())
 }
 
-/// Leaves of elements in a row that are the same the first one.
+/// Keeps the first of adjacent equal elements.
 fn dedup(array: &mut Array, mut same: impl FnMut(&mut Dynamic, &mut Dynamic) -> Answer<bool>) -> Answer<()> {
     let mut failure = None;
     array.dedup_by(|next, kept| {

@@ -1,4 +1,4 @@
-//! Functions on blobs that make more than they are given.
+//! Functions on blobs: replace Rhai's that create more than their arguments.
 
 use rhai::{Array, Blob, Dynamic, Module};
 
@@ -21,7 +21,7 @@ pub(crate) fn register(module: &mut Module) {
         Ok(blob.iter().map(|&byte| i64::from(byte).into()).collect())
     });
     reads(module, "as_string", |blob: Blob| -> Answer<String> {
-        // What is no UTF-8 becomes three bytes.
+        // An invalid UTF-8 byte becomes three bytes.
         current().room("as_string", blob.len().saturating_mul(3))?;
         Ok(String::from_utf8(blob)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))

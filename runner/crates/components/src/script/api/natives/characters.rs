@@ -1,17 +1,17 @@
-//! The characters of a text, one after the other. Rhai gathers all of them first.
+//! `Characters`: iterates over the characters of a text. Rhai collects all of them first.
 
 use rhai::{FuncRegistration, ImmutableString, Module};
 use std::any::TypeId;
 
 use super::reads;
 
-/// Some characters of a text that come one by one.
+/// The remaining characters of a text.
 #[derive(Clone, Debug)]
 struct Characters {
     text: ImmutableString,
-    /// Where the next one begins.
+    /// Byte position of the next one.
     at: usize,
-    /// How many there are still.
+    /// Number of remaining characters.
     left: usize,
 }
 

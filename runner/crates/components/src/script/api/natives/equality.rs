@@ -1,12 +1,12 @@
-//! Whether arrays and maps are equal. Rhai goes into them as deep as they nest, which may be deeper than the
-//! stack.
+//! Equality of arrays and maps: compares them with a depth limit. Rhai recurses without one, which may exceed
+//! the stack.
 
 use rhai::{Array, Dynamic, EvalAltResult, Map, Module, NativeCallContext, Position};
 
 use super::{Answer, reads};
 use crate::script::attempt::{ScriptAttempt, current};
 
-/// How deep values may nest that are compared.
+/// Maximum nesting of compared values.
 const DEPTH_MAX: usize = 1000;
 
 pub(crate) fn register(module: &mut Module) {
@@ -64,7 +64,7 @@ fn maps(
     Ok(true)
 }
 
-/// Whether two values are equal, as `==` has it; values of kinds that nothing compares are not.
+/// Whether two values are equal, as by `==`; values of types without a comparison are not.
 pub(crate) fn equal(
     attempt: &ScriptAttempt,
     call: &NativeCallContext<'_>,

@@ -1,5 +1,5 @@
-//! Arrays, maps, blobs and texts as text. A text that stands in an array many times is written as often, so that
-//! a small array can make a large text.
+//! Printing: formats arrays, maps, blobs and texts within the memory limit. A text that an array holds
+//! several times is written as many times, so a small array can have a large text.
 
 use rhai::{
     Array, Blob, Dynamic, EvalAltResult, FUNC_TO_DEBUG, ImmutableString, Map, Module, NativeCallContext,
@@ -9,7 +9,7 @@ use std::fmt::{self, Write};
 use super::{Answer, reads};
 use crate::script::attempt::{ScriptAttempt, current};
 
-/// How deep values may nest that are written as text.
+/// Maximum nesting of printed values.
 const DEPTH_MAX: usize = 1000;
 
 pub(crate) fn register(module: &mut Module) {
@@ -33,16 +33,16 @@ pub(crate) fn register(module: &mut Module) {
     }
 }
 
-/// A text that grows while there is room for it.
+/// A text that grows within the memory limit.
 struct Text<'a> {
     attempt: &'a ScriptAttempt,
     text: String,
-    /// Why it grows no more.
+    /// The error that stopped it.
     failure: Option<Box<EvalAltResult>>,
 }
 
 impl<'a> Text<'a> {
-    /// The text that `write` makes. Rhai takes an error for a reason to try it otherwise.
+    /// The text that `write` produces. Rhai would treat an error as a reason to use another function.
     fn of(attempt: &'a ScriptAttempt, write: impl FnOnce(&mut Self) -> Answer<()>) -> ImmutableString {
         let mut text = Self { attempt, text: String::new(), failure: None };
         let written = attempt.or_strike(|| write(&mut text));

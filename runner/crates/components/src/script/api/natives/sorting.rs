@@ -1,5 +1,5 @@
-//! Sorting: `sort`, `order` and their kin. A merge sort of our own can end in the middle, and is at peace with
-//! functions that compare as they please.
+//! Sorting: `sort`, `order` and their variants. This merge sort can be interrupted, and tolerates
+//! inconsistent comparison functions.
 
 use rhai::{Array, Dynamic, EvalAltResult, FnPtr, ImmutableString, Module, NativeCallContext, Position};
 use std::any::TypeId;
@@ -34,7 +34,7 @@ pub(crate) fn register(module: &mut Module) {
     }
 }
 
-/// An array for `order` to sort.
+/// A copy of an array for `order`.
 fn copy(attempt: &ScriptAttempt, array: &Array) -> Answer<Array> {
     attempt.room("order", size_of_val(array.as_slice()))?;
     let mut copied = Array::with_capacity(array.len());
@@ -45,7 +45,8 @@ fn copy(attempt: &ScriptAttempt, array: &Array) -> Answer<Array> {
     Ok(copied)
 }
 
-/// By what `by` makes of two elements: a number below, at or above 0, or whether the first comes first.
+/// The order that `by` returns for two elements: a number below, at or above 0, or whether the first comes
+/// first.
 fn compare(
     attempt: &ScriptAttempt,
     call: &NativeCallContext<'_>,
@@ -62,11 +63,11 @@ fn compare(
         Ok(first) => Some(if first { -1 } else { 1 }),
         Err(_) => answer.as_int().ok(),
     });
-    // As Rhai has it, where there is no answer.
+    // As in Rhai, if no order is returned.
     Ok(number.map_or_else(|| a.type_id().cmp(&b.type_id()), |number| number.cmp(&0)))
 }
 
-/// By the values themselves, which must be of one kind.
+/// The order of the values themselves, which must be of one type.
 fn natural(attempt: &ScriptAttempt, array: &mut Array, descending: bool) -> Answer<()> {
     let Some(kind) = array.first().map(Dynamic::type_id).filter(|_| array.len() > 1) else { return Ok(()) };
     let refused = |what: String| -> Answer<()> {
@@ -99,7 +100,7 @@ fn natural(attempt: &ScriptAttempt, array: &mut Array, descending: bool) -> Answ
     }
 }
 
-/// Sorts; what is equal keeps its order. Where it fails the array has all its elements, in some order.
+/// A stable sort. After an error the array has all its elements, in some order.
 fn sort(array: &mut Array, mut compare: impl FnMut(&Dynamic, &Dynamic) -> Answer<Ordering>) -> Answer<()> {
     let length = array.len();
     let mut spare = Array::new();
@@ -116,7 +117,7 @@ fn sort(array: &mut Array, mut compare: impl FnMut(&Dynamic, &Dynamic) -> Answer
     Ok(())
 }
 
-/// Merges the two sorted parts of `both`, of which the first is `width` long.
+/// Merges the two sorted parts of `both`; the first has `width` elements.
 fn merge(
     both: &mut [Dynamic],
     width: usize,
@@ -147,7 +148,7 @@ fn merge(
         }
         to += 1;
     }
-    // The places from `to` on are those of what is left in `spare`, and before `right`.
+    // The places from `to` on belong to the rest of `spare`, before `right`.
     for element in &mut spare[left..] {
         both[to] = std::mem::take(element);
         to += 1;

@@ -1,4 +1,4 @@
-//! Functions on texts.
+//! Functions on texts: replace Rhai's that create more than their arguments, or run long.
 
 use rhai::{Array, Dynamic, ImmutableString, Module};
 
@@ -55,7 +55,7 @@ fn replace(attempt: &ScriptAttempt, text: &mut ImmutableString, find: &str, with
         replaced.push_str(with);
         from = at + found.len();
     }
-    // Where nothing was found, the text is as good.
+    // Without a match the text stays unchanged.
     if from > 0 || !replaced.is_empty() {
         replaced.push_str(&text[from..]);
         *text = replaced.into();
@@ -72,7 +72,7 @@ fn register_pad(module: &mut Module) {
     });
 }
 
-/// Makes `text` as many characters long, with `with` again and again.
+/// Extends `text` to `length` characters, with repetitions of `with`.
 fn pad(attempt: &ScriptAttempt, text: &mut ImmutableString, length: i64, with: &str) -> Answer<()> {
     const NAME: &str = "pad";
     let Ok(length) = usize::try_from(length) else { return Ok(()) };
@@ -100,7 +100,7 @@ fn register_split(module: &mut Module) {
     type Text = ImmutableString;
     const SPLIT: &str = "split";
     const SPLIT_REV: &str = "split_rev";
-    /// At least one part, as many as are asked for.
+    /// At least one part, and at most `segments`.
     fn parts(segments: i64) -> usize {
         usize::try_from(segments).unwrap_or(0).max(1)
     }
@@ -130,7 +130,7 @@ fn register_split(module: &mut Module) {
     });
 }
 
-/// The parts of `text`; the whole of it, shared, where it is the only one.
+/// The parts of `text`; the whole text, shared, if it is the only part.
 fn gather<'t>(
     attempt: &ScriptAttempt,
     name: &'static str,
@@ -149,7 +149,7 @@ fn gather<'t>(
     Ok(made)
 }
 
-/// Rhai gathers all characters of a text for a part of it.
+/// Rhai collects all characters of a text to take a part of it.
 fn register_parts(module: &mut Module) {
     reads(module, "sub_string", |text: &str, range: Exclusive| sub_string(text, between(&range)));
     reads(module, "sub_string", |text: &str, range: Inclusive| sub_string(text, through(&range)));
@@ -188,7 +188,7 @@ fn register_parts(module: &mut Module) {
     });
 }
 
-/// The start and the length of a range, as Rhai takes it.
+/// The start and the length of a range, as Rhai interprets it.
 fn between(range: &Exclusive) -> (i64, i64) {
     let start = range.start.max(0);
     (start, range.end.max(start) - start)
@@ -199,12 +199,12 @@ fn through(range: &Inclusive) -> (i64, i64) {
     (start, (*range.end()).max(start).min(i64::MAX - 1) - start + 1)
 }
 
-/// How many characters come after the one at a negative `index`, which counts from the end.
+/// Number of characters after the one at a negative `index`, which counts from the end.
 fn backwards(index: i64) -> Option<usize> {
     usize::try_from(index.unsigned_abs()).ok()?.checked_sub(1)
 }
 
-/// Where the character at `start` begins; a negative one counts from the end, and to the beginning at most.
+/// Byte position of the character at `start`; a negative one counts from the end, and stops at the beginning.
 fn offset(text: &str, start: i64) -> Option<usize> {
     match usize::try_from(start) {
         Ok(start) => text.char_indices().nth(start).map(|(at, _)| at),
@@ -291,10 +291,11 @@ fn all(attempt: &ScriptAttempt, name: &'static str, text: &str, is: impl Fn(char
     Ok(true)
 }
 
-/// What becomes of it depends on its place in the word.
+/// Its lower case depends on its position in the word.
 const SIGMA: char = 'Σ';
 
-/// Whether the sigma at `at` is the last letter of a word, and not its only one: marks between letters do not count.
+/// Whether the sigma at `at` is the last letter of a word, and not its only one: marks between letters do not
+/// count.
 fn ends_word(attempt: &ScriptAttempt, name: &'static str, text: &str, at: usize) -> Answer<bool> {
     let is_letter = |characters: &mut dyn Iterator<Item = char>| -> Answer<bool> {
         for character in characters {
@@ -311,7 +312,7 @@ fn ends_word(attempt: &ScriptAttempt, name: &'static str, text: &str, at: usize)
     Ok(is_letter(&mut before.chars().rev())? && !is_letter(&mut behind.chars())?)
 }
 
-/// What a character is to a sigma beside it.
+/// The role of a character beside a sigma.
 enum Role {
     Letter,
     /// It does not count.
@@ -320,7 +321,7 @@ enum Role {
 }
 
 impl Role {
-    /// The standard library does not tell it, but acts by it.
+    /// The standard library does not expose this property, but uses it.
     fn of(character: char) -> Self {
         let is_inside = |behind: &str| format!("aΣ{character}{behind}").to_lowercase().starts_with("aσ");
         if is_inside("") {

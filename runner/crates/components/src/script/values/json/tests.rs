@@ -1,4 +1,4 @@
-//! What JSON says and Rhai cannot, and the other way round.
+//! Tests of JSON in scripts: values that only JSON or only Rhai has.
 
 use proptest::prelude::*;
 
