@@ -1,4 +1,4 @@
-//! The checked configuration, from declarations without mistakes.
+//! Assembly: builds the checked configuration from valid declarations.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,9 +16,9 @@ use crate::sections::shared_tables::SharedTables;
 use crate::sections::source::Supply;
 use tidegate_model::{Address, Name};
 
-/// Puts everything into lists in order of address, and the steps in order of the graph.
+/// Sorts all lists by address, and the steps in order of the graph.
 ///
-/// Declarations that had a mistake are not in it: it is for those without.
+/// Invalid declarations are left out.
 pub(crate) fn assemble(
     root: PathBuf,
     data: PathBuf,
@@ -58,7 +58,7 @@ struct Lists {
     sources: BTreeMap<Address, Source>,
     queues: BTreeMap<Address, Queue>,
     sinks: BTreeMap<Address, Sink>,
-    /// By the pipeline that declares them, if one does, and name.
+    /// By pipeline, if a pipeline declares them, and name.
     gates: BTreeMap<(Option<Name>, Name), Gate>,
 }
 
@@ -103,7 +103,7 @@ impl Lists {
         }
     }
 
-    /// The pipeline's own gate of this name, or the one of all.
+    /// The pipeline's own gate of this name, or the shared one.
     fn gate(&self, pipeline: &Name, name: &Name) -> Option<GateRef> {
         let at = |pipeline| position(&self.gates, &(pipeline, name.clone()));
         at(Some(pipeline.clone())).or_else(|| at(None)).map(GateRef)
@@ -181,7 +181,7 @@ impl Lists {
     }
 }
 
-/// Declared queues with their settings, and those that are only mentioned with defaults.
+/// Declared queues with their settings, and undeclared ones with defaults.
 fn queues(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>) -> BTreeMap<Address, Queue> {
     let mut queues: BTreeMap<Address, Queue> = BTreeMap::new();
     for pipeline in pipelines {
@@ -215,7 +215,7 @@ fn queues(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>) -> BTreeMap<Ad
     queues
 }
 
-/// A queue that is declared nowhere.
+/// A queue without a declaration.
 fn mentioned(address: &Address) -> Queue {
     Queue {
         address: address.clone(),

@@ -1,7 +1,7 @@
-//! Mistakes and doubts about a configuration, each with its place.
+//! `Diagnostics`: the errors and warnings of a configuration, each with its place.
 //!
-//! Every crate that reads a configuration reports through [`Diagnostics`]. They are kept in
-//! order of file and place, each once. How they look to a person is next door, in `render`.
+//! Every crate that reads a configuration reports through [`Diagnostics`]. They are kept in order of file and
+//! place, each once. `render` formats them.
 
 pub(crate) mod files;
 pub(crate) mod render;
@@ -21,9 +21,9 @@ use super::model::LogFormat;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Nothing runs.
+    /// The configuration cannot run.
     Error,
-    /// It runs, but perhaps not as it was meant.
+    /// The configuration runs, but perhaps not as intended.
     Warning,
 }
 
@@ -34,26 +34,26 @@ pub struct SourceSpan {
     pub span: Range<usize>,
 }
 
-/// One thing to say about a configuration.
+/// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     pub severity: Severity,
-    /// The file (or folder) that it is about.
+    /// The file (or folder) with the problem.
     pub file: PathBuf,
-    /// Bytes of the file; `None` where it is about the file as a whole.
+    /// Bytes of the file; `None` for the file as a whole.
     pub span: Option<Range<usize>>,
-    /// A lowercase fragment that names the thing in `backticks`.
+    /// A lowercase fragment that names its object in `backticks`.
     pub message: String,
-    /// Stands beside the marked place.
+    /// The text beside the marked place.
     pub label: Option<String>,
     /// Other places that explain this one, each with its label.
     pub related: Vec<(SourceSpan, String)>,
     pub notes: Vec<String>,
-    /// What to do about it.
+    /// The fix.
     pub help: Vec<String>,
 }
 
-/// A diagnostic as programs read it (`--format json`).
+/// A diagnostic for programs (`--format json`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Record {
     pub file: PathBuf,
@@ -67,7 +67,7 @@ pub struct Record {
     pub help: Vec<String>,
 }
 
-/// All there is to say about one configuration, in order of file and place, each thing once.
+/// All diagnostics of one configuration, in order of file and place, each once.
 #[derive(Clone, Debug)]
 pub struct Diagnostics {
     subject: PathBuf,
@@ -77,7 +77,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostic {
-    /// A mistake at a place, or (with `None`) about the file as a whole.
+    /// An error at a place, or (with `None`) in the file as a whole.
     pub fn error(
         file: impl Into<PathBuf>,
         span: impl Into<Option<Range<usize>>>,
@@ -86,7 +86,7 @@ impl Diagnostic {
         Self::new(Severity::Error, file.into(), span.into(), message.into())
     }
 
-    /// A doubt at a place, or (with `None`) about the file as a whole.
+    /// A warning at a place, or (with `None`) in the file as a whole.
     pub fn warning(
         file: impl Into<PathBuf>,
         span: impl Into<Option<Range<usize>>>,
@@ -108,14 +108,14 @@ impl Diagnostic {
         Self { severity, file, span, message, label, related, notes, help }
     }
 
-    /// With words beside the marked place.
+    /// Sets the text beside the marked place.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// With another place that explains this one.
+    /// Adds another place that explains this one.
     #[must_use]
     pub fn related(mut self, place: SourceSpan, label: impl Into<String>) -> Self {
         self.related.push((place, label.into()));
@@ -128,22 +128,22 @@ impl Diagnostic {
         self
     }
 
-    /// With what to do about it.
+    /// Adds a fix.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help.push(help.into());
         self
     }
 
-    /// With what to do about it, where that is known.
+    /// Adds a fix, if it is known.
     #[must_use]
     pub fn help_if(mut self, help: Option<String>) -> Self {
         self.help.extend(help);
         self
     }
 
-    /// File first, so that a reader fixes one file after another; about the whole file before any
-    /// place in it.
+    /// By file, so that a reader fixes one file after another; a diagnostic of the whole file precedes those
+    /// with a place.
     fn sort_key(&self) -> impl Ord + '_ {
         let place = self.span.as_ref().map(|span| (span.start, span.end));
         (&self.file, place, self.severity, &self.message, &self.label, &self.notes, &self.help)
@@ -163,31 +163,31 @@ impl Diagnostic {
 }
 
 impl Diagnostics {
-    /// None yet, about the configuration at `subject`, whose texts are `files`.
+    /// Without diagnostics, for the configuration at `subject`, whose texts are `files`.
     #[must_use]
     pub fn new(subject: impl Into<PathBuf>, files: Files) -> Self {
         Self { subject: subject.into(), files, list: Vec::new(), log: LogFormat::Text }
     }
 
-    /// Of a configuration whose log has this form.
+    /// For a configuration whose log has this form.
     pub(crate) fn logged(self, log: LogFormat) -> Self {
         Self { log, ..self }
     }
 
-    /// How the log of the configuration is written, as far as that could be read.
+    /// The log format of the configuration, if it could be read.
     #[must_use]
     pub fn log_format(&self) -> LogFormat {
         self.log
     }
 
-    /// Adds one at its place in the order, unless it is there already.
+    /// Adds one at its place in the order, unless it is already there.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         if let Err(at) = self.list.binary_search_by(|other| other.order(&diagnostic)) {
             self.list.insert(at, diagnostic);
         }
     }
 
-    /// Makes a text known that diagnostics of a crate above point into.
+    /// Adds a text that diagnostics of a higher crate refer to.
     pub fn add_file(&mut self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) {
         self.files.add(path, text);
     }
@@ -211,7 +211,7 @@ impl Diagnostics {
         self.list.iter().filter(|diagnostic| diagnostic.severity == severity).count()
     }
 
-    /// The configuration that they are about, as the user named it.
+    /// The configuration, as the user named it.
     #[must_use]
     pub fn subject(&self) -> &Path {
         &self.subject

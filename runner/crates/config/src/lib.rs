@@ -1,12 +1,13 @@
-//! From TOML on disk to a checked [`Configuration`], or to every mistake with its place.
+//! `tidegate-config`: reads TOML from disk into a checked [`Configuration`], or reports every error with its
+//! place.
 //!
-//! Knows the grammar and the graph. Does not know what a script is made of, nor the store: paths
-//! of scripts are resolved and read, and compiled one floor up.
+//! It knows the grammar and the graph, not scripts or the store. Paths of scripts are resolved and read here,
+//! and compiled in a higher crate.
 //!
-//! The way of a configuration: `load` finds the files; `syntax` makes a tree of each; `settings`,
-//! `pipeline` and a file for each section read it into declarations, with `section` and `field` to
-//! read tables and values, and `grammar` to know the keys; `catalog`, `resolve`, `graph` and `paths` check the whole; `assemble`
-//! makes the [`Configuration`]. None of them stops at a mistake.
+//! `load` finds the files, and `syntax` parses each. `settings`, `pipeline` and one file per section turn the
+//! trees into declarations. They read tables and values with `section` and `field`, and keys with `grammar`.
+//! `catalog`, `resolve`, `graph` and `paths` check the whole; `assemble` builds the [`Configuration`]. No
+//! stage stops at an error.
 
 mod assemble;
 pub(crate) mod check;

@@ -1,6 +1,6 @@
-//! Reads a configuration from disk: finds its files, reads them all, and checks the whole.
+//! `load`: reads a configuration from disk. It finds the files, reads them all, and checks the whole.
 //!
-//! Touches nothing: no state, no folder is made, no port is opened.
+//! It changes nothing: it creates no state and no folder, and opens no port.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,39 +31,39 @@ use tidegate_model::suggest::nearest;
 const SETTINGS: &str = "tidegate.toml";
 const DATA: &str = ".tidegate";
 
-/// What a configuration depends on besides its files.
+/// The environment of a configuration besides its files.
 pub struct LoadOptions {
-    /// `--data`: where state lives, before what any file says.
+    /// `--data`: the data folder, which overrides the files.
     pub data: Option<PathBuf>,
-    /// `--plugins`: where plugins are looked for, after what any file says.
+    /// `--plugins`: folders of plugins, after those of the files.
     pub plugins: Vec<PathBuf>,
     /// The environment variables for `${NAME}`.
     pub env: Box<Lookup>,
 }
 
-/// What could be read of a configuration, and what is wrong with it so far. The crate above checks
-/// the scripts of whatever could be read, so that all mistakes are told at once.
+/// The valid part of a configuration, and its diagnostics so far. A higher crate checks the scripts of that
+/// part, so that all errors are reported at once.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// Lacks what is wrong.
+    /// Without invalid parts.
     configuration: Option<Configuration>,
     pub diagnostics: Diagnostics,
 }
 
 impl Draft {
-    /// The steps that could be read.
+    /// The valid steps.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         self.configuration.as_ref().map_or(&[], |configuration| &configuration.steps)
     }
 
-    /// The gates that could be read.
+    /// The valid gates.
     #[must_use]
     pub fn gates(&self) -> &[Gate] {
         self.configuration.as_ref().map_or(&[], |configuration| &configuration.gates)
     }
 
-    /// The runner's settings, with defaults for what could not be read.
+    /// The runner's settings, with defaults for invalid ones.
     #[must_use]
     pub fn settings(&self) -> Settings {
         self.configuration
@@ -71,10 +71,10 @@ impl Draft {
             .map_or_else(Settings::default, |configuration| configuration.settings.clone())
     }
 
-    /// The configuration, and the warnings about it.
+    /// The configuration, with its warnings.
     ///
     /// # Errors
-    /// Every mistake of every file, and with them the warnings.
+    /// Every error of every file, together with the warnings.
     pub fn finish(self) -> Result<(Configuration, Diagnostics), Diagnostics> {
         match self.configuration {
             Some(configuration) if !self.diagnostics.has_errors() => Ok((configuration, self.diagnostics)),
@@ -107,13 +107,13 @@ pub fn load(path: &Path, options: &LoadOptions) -> Draft {
     Draft { configuration, diagnostics: loading.into_diagnostics(&path) }
 }
 
-/// Everything that has been read so far.
+/// The state of the reading.
 struct Loading<'a> {
     env: &'a Lookup,
     files: Files,
     diagnostics: Vec<Diagnostic>,
     pipelines: Vec<PipelineDeclaration>,
-    /// Some names could not be read, so that nothing can be said about what is missing.
+    /// Some names are invalid, so missing ones cannot be reported.
     names_missing: bool,
     log: LogFormat,
 }
@@ -141,7 +141,7 @@ impl<'a> Loading<'a> {
         self.pipelines.extend(read.flatten());
     }
 
-    /// The only pipeline, which may bring settings where no `tidegate.toml` stands `beside` it.
+    /// The only pipeline, which may hold settings if no `tidegate.toml` is `beside` it.
     fn single(&mut self, file: &Path, settings: SettingsFile, beside: Option<&Path>) -> SettingsFile {
         let Some((own, pipeline)) = self.read(file, pipeline::read_single) else { return settings };
         self.pipelines.extend(pipeline);
@@ -153,7 +153,7 @@ impl<'a> Loading<'a> {
         own
     }
 
-    /// Reads and parses one file, and has `interpret` make something of it.
+    /// Reads and parses one file, and passes the tree to `interpret`.
     fn read<T>(
         &mut self,
         file: &Path,
@@ -180,7 +180,7 @@ impl<'a> Loading<'a> {
         Some(interpreted)
     }
 
-    /// Checks the whole, and assembles it; after a mistake it lacks what was wrong.
+    /// Checks the whole, and assembles it without invalid parts.
     fn check(&mut self, root: PathBuf, data: PathBuf, settings: SettingsFile, single: bool) -> Configuration {
         let count = self.pipelines.len();
         let pipelines = without_namesakes(std::mem::take(&mut self.pipelines), &mut self.diagnostics);
@@ -197,13 +197,13 @@ impl<'a> Loading<'a> {
         self.diagnostics.extend(push_sources::check(&pipelines, &settings));
         self.diagnostics.extend(shared::mistakes(&pipelines, &settings.shelves));
         if !self.names_missing {
-            // The pipelines beside a single file are not read, and may use what is shared.
+            // The pipelines beside a single file are not read, and may use the shared tables.
             let none = SharedTables::default();
             let shelves = if single { &none } else { &settings.shelves };
             self.diagnostics.extend(shared::unused(&pipelines, shelves));
             self.diagnostics.extend(pipelines.iter().filter_map(nothing_to_do));
             self.diagnostics.extend(loose_ends(&catalog, &wiring));
-            // What a forbidden cycle keeps from beginning needs no words of its own.
+            // A forbidden cycle explains why its joins cannot start.
             if !goes_round {
                 self.diagnostics.extend(never_begin(&catalog, &wiring));
             }
@@ -212,7 +212,7 @@ impl<'a> Loading<'a> {
     }
 }
 
-/// Those that are not on a line whose syntax is wrong: they would only repeat it.
+/// Diagnostics outside of lines with a syntax error, which they would repeat.
 fn beyond(
     diagnostics: Vec<Diagnostic>,
     syntax: &[Diagnostic],
@@ -229,7 +229,7 @@ fn beyond(
 
 fn nothing_to_do(pipeline: &PipelineDeclaration) -> Option<Diagnostic> {
     let works = !pipeline.steps.is_empty() || pipeline.sinks.iter().any(|sink| !sink.steps.is_empty());
-    let message = "the pipeline has nothing to do: it has no step, and no sink with `from`";
+    let message = "the pipeline has no step, and no sink with `from`";
     let help = "add a step: `[step.NAME] from = \"…\"`";
     (!works).then(|| Diagnostic::error(&*pipeline.file, None, message).help(help))
 }
@@ -240,7 +240,7 @@ struct Found {
     settings: Option<PathBuf>,
     /// In order of name.
     pipelines: Vec<PathBuf>,
-    /// The file of a pipeline was named, and not the folder.
+    /// The file of a pipeline was named, not the folder.
     single: bool,
 }
 
@@ -253,27 +253,27 @@ fn find(path: &Path, diagnostics: &mut Vec<Diagnostic>) -> Option<Found> {
     match std::fs::metadata(path) {
         Ok(about) if about.is_dir() => {}
         Ok(_) if path.file_name().is_some_and(|name| name == SETTINGS) => {
-            let help = "name the folder that it stands in, or the file of a pipeline";
-            return refuse("this file holds settings and no pipeline".into(), Some(help.into()));
+            let help = "name its folder, or the file of a pipeline";
+            return refuse("this file has settings but no pipeline".into(), Some(help.into()));
         }
         Ok(about) if about.is_file() && is_toml => {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let root = parent.unwrap_or(Path::new(".")).to_path_buf();
-            // A folder of this name holds no settings, as in `toml_files`.
+            // A folder of this name has no settings, as in `toml_files`.
             let settings = Some(root.join(SETTINGS)).filter(|file| file.exists() && !file.is_dir());
             return Some(Found { root, settings, pipelines: vec![path.to_path_buf()], single: true });
         }
         Ok(_) => {
             let help = "name a folder of `.toml` files, or one `.toml` file";
-            return refuse("this is no configuration".into(), Some(help.into()));
+            return refuse("this is not a configuration".into(), Some(help.into()));
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let value = path.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
             let help =
                 value.map(|value| format!("write the value of an option with `=`, as in `--lanes={value}`"));
-            return refuse("there is no such file or folder".into(), help.or_else(|| near_path(path)));
+            return refuse("the file or folder does not exist".into(), help.or_else(|| near_path(path)));
         }
-        Err(error) => return refuse(format!("cannot be looked at: {error}"), None),
+        Err(error) => return refuse(format!("cannot be read: {error}"), None),
     }
     let mut files = match toml_files(path) {
         Ok(files) => files,
@@ -282,13 +282,13 @@ fn find(path: &Path, diagnostics: &mut Vec<Diagnostic>) -> Option<Found> {
     let settings = files.iter().position(|file| file.file_name().is_some_and(|name| name == SETTINGS));
     let settings = settings.map(|position| files.remove(position));
     if files.is_empty() {
-        let help = "each `.toml` file in it, but `tidegate.toml`, is a pipeline";
+        let help = "add a `.toml` file to it; each one except `tidegate.toml` is a pipeline";
         return refuse("the folder has no pipeline".into(), Some(help.into()));
     }
     Some(Found { root: path.to_path_buf(), settings, pipelines: files, single: false })
 }
 
-/// The `.toml` files of a folder in order of name. Hidden ones, such as editors leave, are none.
+/// The `.toml` files of a folder in order of name. Hidden ones, such as editors leave, are skipped.
 fn toml_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -302,7 +302,7 @@ fn toml_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The entry beside `path` that was probably meant.
+/// The nearest entry beside `path`.
 fn near_path(path: &Path) -> Option<String> {
     let parent = path.parent()?;
     let name = path.file_name()?.to_str()?;
@@ -313,7 +313,7 @@ fn near_path(path: &Path) -> Option<String> {
 }
 
 impl Default for LoadOptions {
-    /// The environment of the process, and no `--data`.
+    /// The environment of the process, without `--data`.
     fn default() -> Self {
         Self { data: None, plugins: Vec::new(), env: Box::new(|name| std::env::var(name).ok()) }
     }

@@ -1,7 +1,7 @@
-//! What a checked configuration says, with every name resolved.
+//! `Configuration`: a checked configuration, with every name resolved.
 //!
-//! Sources, queues, sinks and steps of all pipelines stand in one list each; a `…Ref` is a
-//! position in its list, valid for the [`Configuration`] it came from.
+//! Sources, queues, sinks and steps of all pipelines are in one list each. A `…Ref` is a position in its
+//! list, valid for the [`Configuration`] it came from.
 
 pub(crate) mod http_request;
 pub(crate) mod invocation;
@@ -32,42 +32,42 @@ pub use step::{
     BeginAt, DeliveryGuarantee, Input, InputMode, InputRef, OutputOrder, OutputRef, Step, Target,
 };
 
-/// A configuration without mistakes.
+/// A configuration without errors.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// The folder of the configuration (of the file, where it is a single one).
+    /// The folder of the configuration, or of its only file.
     pub root: PathBuf,
-    /// Where state lives.
+    /// The data folder.
     pub data: PathBuf,
     pub settings: Settings,
     pub log: LogSettings,
     /// In order of name.
     pub pipelines: Vec<Pipeline>,
-    /// Those that are pulled. What is pushed comes through a queue.
+    /// Pulled sources. Pushed ones are in their queues.
     pub sources: Vec<Source>,
     pub queues: Vec<Queue>,
     pub sinks: Vec<Sink>,
     pub gates: Vec<Gate>,
-    /// Upstream before downstream, but for cycles that `allow_cycle` allows.
+    /// Upstream before downstream, except for cycles that `allow_cycle` permits.
     pub steps: Vec<Step>,
-    /// How the operator has named it.
+    /// The name that the operator gave.
     pub given: Invocation,
 }
 
 /// `[runner]`
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// 0 = one a core.
+    /// 0 = one per core.
     pub workers: usize,
     /// `None` = 30 seconds.
     pub shutdown_timeout: Option<Duration>,
-    /// Where plugins are looked for, in order.
+    /// The folders of plugins, in order.
     pub plugins: Vec<PathBuf>,
     /// By name of the plugin.
     pub pins: BTreeMap<String, Pin>,
-    /// Where HTTP sources are reached; `None`: no port is opened.
+    /// The address of HTTP sources; `None`: no port is opened.
     pub listen: Option<SocketAddr>,
-    /// The names that the port answers for besides its own, in small letters.
+    /// The names for which the port answers in addition to its own, in small letters.
     pub hosts: Vec<String>,
 }
 
@@ -129,54 +129,54 @@ pub struct FileSource {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataFormat {
-    /// A JSON value a line; blank lines are no jobs.
+    /// One JSON value per line; blank lines are skipped.
     Ndjson,
-    /// A line a job: its text as a JSON string.
+    /// One job per line: its text as a JSON string.
     Lines,
-    /// A record a job: an object of strings by header, or an array of strings without headers.
+    /// One job per record: an object of strings by header, or an array of strings without headers.
     Csv,
-    /// A file a job: `{"path", "size", "text"}`, or `"base64"` where it is not UTF-8.
+    /// One job per file: `{"path", "size", "text"}`, or `"base64"` if it is not UTF-8.
     Bytes,
 }
 
-/// `[queue.NAME]`, a queue that is only mentioned, or that of a source that is pushed.
+/// `[queue.NAME]`, a queue that is only mentioned, or that of a pushed source.
 #[derive(Clone, Debug)]
 pub struct Queue {
     pub address: Address,
     pub retain: Retain,
-    /// Bytes in the store past which jobs go that every reader has accounted for, though `retain`
+    /// Bytes in the store beyond which jobs that every reader has accounted for are deleted, even if `retain`
     /// would keep them.
     pub max_size: Option<u64>,
-    /// What a job is told about this queue when it has passed it.
+    /// The provenance that a job receives from this queue.
     pub meta: Meta,
-    /// For how long a delivery that stands here does not come a second time.
+    /// How long a delivery to this queue is deduplicated.
     pub dedupe: Option<Duration>,
     /// It is the error queue of some step.
     pub holds_errors: bool,
-    /// The source of its name, which fills it; no step does then.
+    /// The source that fills it instead of steps.
     pub source: Option<PushSource>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retain {
-    /// Until every reader has accounted for it; where nobody reads, for ever.
+    /// Until every reader has accounted for it; without a reader, for ever.
     Consumed,
     For(Duration),
     Forever,
 }
 
-/// `meta = ["index", "time", "tx"]` of a queue: the provenance that its jobs carry along.
+/// `meta = ["index", "time", "tx"]` of a queue: the provenance of its jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     pub index: bool,
-    /// When it was committed.
+    /// The commit time.
     pub time: bool,
     /// The number of the commit, over the whole store.
     pub transaction: bool,
 }
 
 impl Meta {
-    /// Whether jobs carry nothing of the queue.
+    /// Whether jobs receive no provenance from the queue.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self == Self::default()
@@ -194,7 +194,7 @@ pub struct Sink {
 pub enum SinkKind {
     File(FileSink),
     Stdout(SinkFormat),
-    /// Whoever delivers into it makes its requests, as the last part of the attempt.
+    /// Its requests are part of the attempt, as its last action.
     Http(Box<HttpRequest>),
     Null,
 }
@@ -208,55 +208,54 @@ pub struct FileSink {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SinkFormat {
-    /// A JSON value a line.
+    /// One JSON value per line.
     Ndjson,
-    /// A string payload's text a line; other payloads as JSON.
+    /// One line per string payload, with its text; other payloads as JSON.
     Lines,
 }
 
-/// What a file sink does about a file that is not as it left it.
+/// The reaction of a file sink to a changed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnMismatch {
     Refuse,
-    /// Takes the file as it is and goes on at its end.
+    /// Accepts the file and continues at its end.
     Append,
 }
 
-/// For how long it is kept on record how the deliveries of a step with outside effects ended, where no
-/// queue says otherwise.
+/// How long the outcomes of deliveries with external effects are recorded, unless a queue sets it.
 const EFFECTS_KEPT: Duration = Duration::from_hours(7 * 24);
 
 impl Configuration {
-    /// A number that changes when what the configuration says does, scripts included.
+    /// A number that depends on the content of the configuration, scripts included.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
-        // Written out in words, everything stands in it; the folders where it lies do not matter.
+        // The debug text has every field; the folder of the configuration is left out.
         let said = format!("{:?}", (&self.sources, &self.queues, &self.sinks, &self.gates, &self.steps));
         let root = absolute(&self.root).display().to_string();
         let said = said.replace(&root, "").replace(&self.root.display().to_string(), "");
         XxHash3_64::oneshot(said.as_bytes())
     }
 
-    /// A command of Tidegate about this configuration, as the operator would type it here.
+    /// A command of Tidegate for this configuration, as the operator would type it here.
     #[must_use]
     pub fn command(&self, command: &str) -> String {
         self.given.command(command)
     }
 
-    /// For how long it is kept on record how the deliveries of `step` ended, if at all.
+    /// How long the outcomes of deliveries of `step` are recorded, if at all.
     #[must_use]
     pub fn keeps_records(&self, step: &Step) -> Option<Duration> {
         let asked = self.queues_of(step).filter_map(|queue| queue.dedupe).max();
         asked.or_else(|| step.has_effects(self).then_some(EFFECTS_KEPT))
     }
 
-    /// Whether a delivery of `step` whose outputs stand already must not come a second time.
+    /// Whether repeated deliveries of `step` are dropped.
     #[must_use]
     pub fn dedupes(&self, step: &Step) -> bool {
         self.queues_of(step).any(|queue| queue.dedupe.is_some())
     }
 
-    /// The queues that `step` delivers to, but for its errors.
+    /// The output queues of `step`, without its error queue.
     fn queues_of<'a>(&'a self, step: &'a Step) -> impl Iterator<Item = &'a Queue> {
         step.outputs.iter().filter_map(|output| match output.target {
             Target::Queue(QueueRef(queue)) => self.queues.get(queue),
@@ -264,7 +263,7 @@ impl Configuration {
         })
     }
 
-    /// What reads `input`: steps, each with the position among its inputs.
+    /// The readers of `input`: steps, each with the position among its inputs.
     pub fn readers(&self, input: Input) -> impl Iterator<Item = (usize, usize)> + '_ {
         let inputs = move |(step, declared): (usize, &'_ Step)| {
             let inputs = declared.inputs.iter().enumerate();

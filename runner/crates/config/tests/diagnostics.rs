@@ -1,10 +1,11 @@
-//! Every diagnostic of a configuration, as an operator sees it: one folder a case, below `diagnostics`.
+//! Diagnostics of configurations: each case is a folder below `diagnostics`, with the text that an operator
+//! sees.
 //!
-//! `diagnostics/TOPIC/CASE/` is the configuration: its TOML files, and scripts where it names some. `expected.txt`
-//! beside them is the text that `tidegate check` shows, and the name of the folder says what that text proves.
-//! A case that is not loaded as a folder has the paths to load in `paths.txt`, one a line.
+//! `diagnostics/TOPIC/CASE/` is the configuration: its TOML files, and scripts if it names any.
+//! `expected.txt` beside them is the output of `tidegate check`, and the name of the folder is the claim of
+//! the case. A case that is not loaded as a folder has the paths to load in `paths.txt`, one per line.
 //!
-//! A new case is a new folder. This writes `expected.txt` where it is missing or another text is shown:
+//! A new case is a new folder. This command writes missing and changed `expected.txt` files:
 //!
 //! ```sh
 //! INSTA_UPDATE=always cargo test -p tidegate-config diagnostics
@@ -17,7 +18,7 @@ use similar::TextDiff;
 
 use super::Folder;
 
-/// The expected text of a case. It is no part of the configuration, nor is the list of paths to load.
+/// The expected text of a case. It is not part of the configuration, and neither is the list of paths.
 const EXPECTED: &str = "expected.txt";
 const PATHS: &str = "paths.txt";
 
@@ -62,7 +63,7 @@ fn shown(case: &Path) -> String {
     }
 }
 
-/// Copies what is in the folder, so that no text depends on the place of this repository.
+/// Copies the folder, so that no text depends on the place of this repository.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in entries(from) {
@@ -75,7 +76,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What is in the folder, in order.
+/// The entries of the folder, in order.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();

@@ -1,6 +1,6 @@
-//! Configurations as operators write them, right and wrong, through the public interface of the crate.
+//! Tests of configurations: operators' files, right and wrong, through the public interface of the crate.
 
-#![expect(clippy::unwrap_used, reason = "what cannot be set up fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
 mod diagnostics;
 
@@ -45,7 +45,7 @@ impl Folder {
         load(&self.temp.path().join(path), &options()).finish()
     }
 
-    /// The diagnostics that `check` would show for the configuration at `path`.
+    /// The diagnostics of `check` for the configuration at `path`.
     fn shown_at(&self, path: &str) -> String {
         let diagnostics = match self.load_at(path) {
             Ok((_, warnings)) => warnings,

@@ -1,4 +1,4 @@
-//! Whatever stands in a file: no panic, and every place lies in its text.
+//! Robustness: no content of a file causes a panic, and every place is within its text.
 
 use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -7,7 +7,7 @@ use tidegate_config::{Diagnostics, Severity};
 use super::Folder;
 use super::whole::EVERY_KEY;
 
-/// Loads and renders; checks that places can be shown, and that an error is one.
+/// Loads and renders; checks that places can be shown, and that an error exists.
 fn examine(folder: &Folder) {
     match folder.load() {
         Ok((_, warnings)) => {
@@ -60,7 +60,7 @@ proptest! {
         let mut bytes = EVERY_KEY[1].1.as_bytes().to_vec();
         for (at, byte) in changes {
             let at = at.index(bytes.len());
-            // Half of the time with bytes that mean something to TOML, which go deeper.
+            // Half of the time with bytes that have a meaning in TOML, which reach deeper code.
             let meaning = b"[]{}=\"'.,#$ \n\\/-0a";
             bytes[at] = if plain { meaning[usize::from(byte) % meaning.len()] } else { byte };
         }
@@ -81,7 +81,7 @@ proptest! {
     }
 }
 
-/// What is no file holds no text, and would be waited for or never end.
+/// A path that is not a file has no text, and reading it would block.
 #[test]
 fn a_named_pipe_is_refused_and_not_waited_for() {
     let folder = Folder::of(&[(
@@ -95,7 +95,7 @@ fn a_named_pipe_is_refused_and_not_waited_for() {
     insta::assert_snapshot!(folder.shown());
 }
 
-/// Looked up and put in order once, so that twice as many take twice as long: this many took half a minute.
+/// Look-ups and sorting are done once, so that the time is linear: this number took half a minute before.
 #[test]
 fn each_of_twenty_thousand_mistakes_is_reported_with_its_line() {
     let text: String = (0..20_000).map(|number| format!("[stpe{number}]\n")).collect::<Vec<_>>().concat();

@@ -1,4 +1,4 @@
-//! Configurations without mistakes: what comes out, and in which order.
+//! Valid configurations: tests of their parsed values, and of their order.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use tidegate_config::{
 
 use super::{Folder, options};
 
-/// Every key there is.
+/// Every key of the grammar.
 pub(super) const EVERY_KEY: [(&str, &str); 8] = [
     (
         "tidegate.toml",

@@ -1,4 +1,4 @@
-//! Every name of every pipeline: what it stands for, and that it stands for one thing only.
+//! `Catalog`: maps every name of every pipeline to its declaration, and reports names that are used twice.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use crate::sections::pipeline::PipelineDeclaration;
 use crate::sections::source::Supply;
 use tidegate_model::{Address, Name};
 
-/// What a declared name stands for.
+/// The kind of a declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Source,
-    /// A source whose jobs come through the queue of its name.
+    /// A source whose jobs are appended to the queue of its name.
     PushSource,
     Queue,
     Sink,
@@ -27,7 +27,7 @@ impl What {
     }
 }
 
-/// The declared names. Queues that are only mentioned are not in it.
+/// The declared names, without queues that are only mentioned.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     pub(crate) names: BTreeMap<Address, (What, SourceSpan)>,
@@ -36,7 +36,7 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// All names, and the mistake of every one that is taken already.
+    /// Collects all names, and reports each that is already in use.
     pub(crate) fn of(pipelines: &[PipelineDeclaration], diagnostics: &mut Vec<Diagnostic>) -> Self {
         let mut catalog = Self::default();
         for pipeline in pipelines {
@@ -66,7 +66,7 @@ impl Catalog {
     }
 }
 
-/// Takes out every pipeline whose name an earlier one has, with the mistake.
+/// Removes every pipeline whose name is already used, with a diagnostic.
 pub(crate) fn without_namesakes(
     pipelines: Vec<PipelineDeclaration>,
     diagnostics: &mut Vec<Diagnostic>,
@@ -84,7 +84,9 @@ pub(crate) fn without_namesakes(
             Diagnostic::error(&*pipeline.file, span, format!("two pipelines have the same name{quoted}"));
         diagnostic = match &first.named {
             Some(text) => diagnostic.related(text.place.clone(), "the other one"),
-            None => diagnostic.note(format!("`{}` has it by the name of its file", first.file.display())),
+            None => {
+                diagnostic.note(format!("`{}` has this name because of its file name", first.file.display()))
+            }
         };
         diagnostics.push(diagnostic.help("give one of them another name: `[pipeline] name = \"…\"`"));
     }
@@ -92,14 +94,15 @@ pub(crate) fn without_namesakes(
 }
 
 fn taken(what: What, other: What, name: &Name, place: &SourceSpan, first: &SourceSpan) -> Diagnostic {
-    let message = format!("the {} `{name}` has the name of a {}", what.as_str(), other.as_str());
+    let message =
+        format!("the name of the {} `{name}` is already that of a {}", what.as_str(), other.as_str());
     Diagnostic::error_at(place, message)
         .label(format!("a {}", what.as_str()))
         .related(first.clone(), format!("a {}", other.as_str()))
         .help("sources, queues and sinks of a pipeline share their names; rename one of them")
 }
 
-/// Steps have names of their own, and a sink with `from` is a step too.
+/// Steps have a name space of their own, and a sink with `from` is a step too.
 fn check_steps(pipeline: &PipelineDeclaration, diagnostics: &mut Vec<Diagnostic>) {
     let mut seen: BTreeMap<&Name, &SourceSpan> = BTreeMap::new();
     for step in &pipeline.steps {
@@ -110,7 +113,7 @@ fn check_steps(pipeline: &PipelineDeclaration, diagnostics: &mut Vec<Diagnostic>
             let name = &step.name.value;
             if let Some(first) = seen.insert(name, &sink.name.place) {
                 let message = format!(
-                    "the sink `{}` takes its jobs as a step `{name}`, and there is another one",
+                    "the sink `{}` reads its jobs in a step `{name}`, which exists already",
                     sink.name.value
                 );
                 let diagnostic = Diagnostic::error_at(&sink.name.place, message);

@@ -1,4 +1,4 @@
-//! Files that two hands would write, or that one would write while another reads.
+//! File conflicts: finds files that two sinks write, or that a sink writes and a source reads.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::sections::pipeline::PipelineDeclaration;
 
-/// A mistake for every sink whose file another sink writes or a source reads.
+/// An error for every sink whose file another sink writes or a source reads.
 pub(crate) fn check(pipelines: &[PipelineDeclaration]) -> Vec<Diagnostic> {
     let sources: Vec<(PathBuf, &SourceSpan)> = (pipelines.iter().flat_map(|pipeline| &pipeline.sources))
         .filter_map(|source| source.path.as_ref())
@@ -18,7 +18,7 @@ pub(crate) fn check(pipelines: &[PipelineDeclaration]) -> Vec<Diagnostic> {
         let file = plain(&path.value);
         if let Some((_, source)) = sources.iter().find(|(source, _)| reads(source, &file)) {
             diagnostics.push(
-                Diagnostic::error_at(&path.place, "this sink writes what a source reads")
+                Diagnostic::error_at(&path.place, "this sink writes a file that a source reads")
                     .related((*source).clone(), "read here")
                     .help("write to another path; between steps, use a queue"),
             );
@@ -46,7 +46,7 @@ fn reads(source: &Path, file: &Path) -> bool {
     source == file || file.parent() == Some(source) || by_glob()
 }
 
-/// The path without `.` and `..`, as far as that can be said without looking at the disk.
+/// The path without `.` and `..`, computed without the disk.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {

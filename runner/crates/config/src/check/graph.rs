@@ -1,4 +1,4 @@
-//! What is wrong with the graph as a whole: cycles, and names that lead nowhere.
+//! `Graph`: finds the problems of the graph as a whole, which are cycles and unconnected names.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,7 +10,7 @@ use crate::sections::pipeline::PipelineDeclaration;
 use tidegate_model::suggest::nearest;
 use tidegate_model::{Address, Name};
 
-/// Which steps feed which. Where queues may go round, what leads back is left out.
+/// The connections of steps. Edges that lead back through a queue with `allow_cycle` are left out.
 #[derive(Debug)]
 pub(crate) struct Graph<'g, 'd> {
     wiring: &'g Wiring<'d>,
@@ -38,8 +38,8 @@ impl<'g, 'd> Graph<'g, 'd> {
         Self { wiring, next: next.collect() }
     }
 
-    /// The steps so that each stands after those that feed it; by address where that is open. Where
-    /// there is a cycle, which is a mistake, its steps are missing.
+    /// The steps in topological order, and by address if that is open. The steps of a cycle, which is an
+    /// error, are missing.
     pub(crate) fn order(&self) -> Vec<usize> {
         let mut before = vec![0_usize; self.next.len()];
         for &(step, _) in self.next.iter().flatten() {
@@ -59,7 +59,7 @@ impl<'g, 'd> Graph<'g, 'd> {
         order
     }
 
-    /// A mistake for every cycle that has no step in common with another one.
+    /// An error for every cycle that shares no step with another one.
     pub(crate) fn cycles(&self) -> Vec<Diagnostic> {
         let mut told = BTreeSet::new();
         let sorted: BTreeSet<usize> = self.order().into_iter().collect();
@@ -78,7 +78,7 @@ impl<'g, 'd> Graph<'g, 'd> {
         diagnostics
     }
 
-    /// The shortest way from `start` to itself: each step with the queue that leads into it.
+    /// The shortest path from `start` to itself: each step with the queue that leads into it.
     fn cycle_through(&self, start: usize) -> Option<Vec<(usize, &'g Address)>> {
         let came_from = reach(&self.next, start);
         let mut cycle = Vec::new();
@@ -95,7 +95,7 @@ impl<'g, 'd> Graph<'g, 'd> {
     }
 
     fn describe(&self, cycle: &[(usize, &Address)]) -> Diagnostic {
-        // It is told from its first queue on, so that it reads the same wherever it was found.
+        // It starts at its first queue, so that the message does not depend on the search.
         let first = (0..cycle.len()).min_by_key(|&at| cycle[at].1).unwrap_or(0);
         let turned: Vec<_> = cycle[first..].iter().chain(&cycle[..first]).collect();
         let closing = &self.wiring.steps[turned[turned.len() - 1].0];
@@ -117,12 +117,12 @@ impl<'g, 'd> Graph<'g, 'd> {
         let elsewhere = &turned[0].1.pipeline;
         let file = if elsewhere == home { String::new() } else { format!(" in the pipeline `{elsewhere}`") };
         Diagnostic::error_at(place, format!("the graph has a cycle: `{way}`")).label("leads back").help(
-            format!("if jobs are meant to go round, say so: `[queue.{allowed}] allow_cycle = true`{file}"),
+            format!("if the cycle is intended, declare it: `[queue.{allowed}] allow_cycle = true`{file}"),
         )
     }
 }
 
-/// Which steps feed which, in the order of the wiring.
+/// The connections of steps, in the order of the wiring.
 fn edges<'g>(wiring: &'g Wiring<'_>) -> Vec<Edges<'g>> {
     let mut readers: BTreeMap<&Address, Vec<usize>> = BTreeMap::new();
     for (position, wired) in wiring.steps.iter().enumerate() {
@@ -143,7 +143,7 @@ fn edges<'g>(wiring: &'g Wiring<'_>) -> Vec<Edges<'g>> {
     all
 }
 
-/// Every step after `start` by the shortest way, with the step and the queue before it.
+/// Every step that `start` reaches by the shortest path, with the step and the queue before it.
 fn reach<'g>(next: &[Edges<'g>], start: usize) -> BTreeMap<usize, (usize, &'g Address)> {
     let mut came_from = BTreeMap::new();
     let mut waiting = VecDeque::from([start]);
@@ -158,7 +158,7 @@ fn reach<'g>(next: &[Edges<'g>], start: usize) -> BTreeMap<usize, (usize, &'g Ad
     came_from
 }
 
-/// Who fills and who reads one queue.
+/// The producers and consumers of one queue.
 #[derive(Default)]
 struct Traffic<'g> {
     declared: Option<&'g SourceSpan>,
@@ -167,7 +167,7 @@ struct Traffic<'g> {
     holds_errors: bool,
 }
 
-/// A doubt for every name that leads nowhere, with the one that was probably meant.
+/// A warning for every unconnected name, with the nearest one.
 pub(crate) fn loose_ends(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
     let queues = traffic(catalog, wiring);
     let mut diagnostics = Vec::new();
@@ -188,8 +188,8 @@ pub(crate) fn loose_ends(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnost
                 };
                 let help = near(&fills, place);
                 diagnostics.push(
-                    Diagnostic::warning_at(place, format!("nothing fills the queue {name}"))
-                        .help(help.unwrap_or_else(|| "give it jobs with `to` in a step".into())),
+                    Diagnostic::warning_at(place, format!("the queue {name} has no producer"))
+                        .help(help.unwrap_or_else(|| "write to it with `to` in a step".into())),
                 );
             }
             (Some(place), None) if !queue.holds_errors => {
@@ -197,13 +197,13 @@ pub(crate) fn loose_ends(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnost
                     what == What::Sink || queue.is_some_and(|queue| queue.read.is_some())
                 };
                 let help = near(&takes, place);
-                diagnostics
-                    .push(Diagnostic::warning_at(place, format!("nothing reads the queue {name}")).help(
-                        help.unwrap_or_else(|| "take its jobs with `from` in a step or a sink".into()),
-                    ));
+                diagnostics.push(
+                    Diagnostic::warning_at(place, format!("the queue {name} has no reader"))
+                        .help(help.unwrap_or_else(|| "read it with `from` in a step or a sink".into())),
+                );
             }
             (None, None) => {
-                let message = format!("nothing fills or reads the queue {name}");
+                let message = format!("the queue {name} has no producer and no reader");
                 let used = |_, queue: Option<&Traffic<'_>>| {
                     queue.is_some_and(|queue| queue.filled.is_some() || queue.read.is_some())
                 };
@@ -237,7 +237,7 @@ fn traffic<'g>(catalog: &'g Catalog, wiring: &'g Wiring<'_>) -> BTreeMap<&'g Add
         }
     }
     for (address, (what, place)) in &catalog.names {
-        // One that nothing reads is a source that nothing reads, and is told as that.
+        // A pushed source without a reader is reported as a source.
         if *what == What::PushSource
             && let Some(queue) = queues.get_mut(address)
         {
@@ -253,12 +253,12 @@ fn traffic<'g>(catalog: &'g Catalog, wiring: &'g Wiring<'_>) -> BTreeMap<&'g Add
     queues
 }
 
-/// A doubt for every join with an input that is filled only by what waits for that input itself. What
-/// nothing fills is told elsewhere.
+/// A warning for every join with an input that is filled only by steps that wait for that input. Inputs
+/// without a producer are reported elsewhere.
 pub(crate) fn never_begin(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
     let queues = traffic(catalog, wiring);
     let unfilled = queues.iter().filter(|(_, queue)| queue.filled.is_none());
-    // What is pushed comes from outside.
+    // Pushed sources are filled by clients.
     let pushed = catalog.names.iter().filter(|(_, (what, _))| *what == What::PushSource);
     let mut reached: BTreeSet<&Address> =
         unfilled.map(|(address, _)| *address).chain(pushed.map(|(address, _)| address)).collect();
@@ -286,26 +286,27 @@ pub(crate) fn never_begin(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnos
         let input = wired.takes().find(|end| !comes(&reached, end))?;
         let queue = wiring.quoted(&input.address, &wired.pipeline.name);
         let step = &wired.step.name.value;
-        let message = format!("the join `{step}` never begins: what fills the queue {queue} waits for it");
-        let help = "fill the queue from elsewhere too, or put a first job on it with `tidegate queue push`";
+        let message =
+            format!("the join `{step}` cannot start: the producer of the queue {queue} waits for it");
+        let help = "add another producer of the queue, or push a first job to it with `tidegate queue push`";
         Some(Diagnostic::warning_at(&input.place, message).help(help))
     });
     stuck.collect()
 }
 
-/// A step whose results and errors stand on one queue, where nothing tells them apart.
+/// A step whose results and errors share one queue, and cannot be distinguished there.
 fn mixed(wired: &Wired<'_>, wiring: &Wiring<'_>) -> Option<Diagnostic> {
     let errors = wired.errors.as_ref()?;
     let (_, result) = wired.outputs.iter().find(|(_, end)| end.address == errors.address)?;
     let step = &wired.step.name.value;
     let name = wiring.quoted(&errors.address, &wired.pipeline.name);
-    let message = format!("results and errors of the step `{step}` stand on one queue, {name}");
+    let message = format!("results and errors of the step `{step}` share one queue, {name}");
     let diagnostic =
-        Diagnostic::warning_at(&result.place, message).help("give the errors a queue of their own");
+        Diagnostic::warning_at(&result.place, message).help("use a separate queue for the errors");
     Some(diagnostic.related(errors.place.clone(), "the errors"))
 }
 
-/// Sources that nobody reads and sinks that nobody feeds.
+/// Sources without a reader and sinks without a producer.
 fn idle(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
     let ends = |wired: &Wired<'_>| -> Vec<Address> {
         wired.gives().chain(wired.takes()).map(|end| end.address.clone()).collect()
@@ -316,10 +317,10 @@ fn idle(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
         let name = &address.name;
         let (message, help) = match what {
             What::Source | What::PushSource => {
-                (format!("nothing reads the source `{name}`"), "take its jobs with `from` in a step")
+                (format!("the source `{name}` has no reader"), "read it with `from` in a step")
             }
             What::Sink => {
-                (format!("nothing feeds the sink `{name}`"), "give it a `from`, or name it in a `to`")
+                (format!("the sink `{name}` has no producer"), "give it a `from`, or name it in a `to`")
             }
             What::Queue => continue,
         };
@@ -328,7 +329,7 @@ fn idle(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
     diagnostics
 }
 
-/// The nearest name of those that are `wanted`, as it is written in the file of `place`.
+/// The nearest of the `wanted` names, as written in the file of `place`.
 fn suggest(
     address: &Address,
     place: &SourceSpan,

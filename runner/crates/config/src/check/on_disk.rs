@@ -1,6 +1,7 @@
-//! Doubts about the paths of sources and sinks: what looks like a template or a variable, and what is on disk.
+//! Warnings about paths: find paths of sources and sinks that resemble templates or variables, and missing
+//! files.
 //!
-//! None of them is a mistake: any name is a good one, and a file may be made after the check.
+//! None of them is an error: any name is valid, and a file may be created after the check.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,19 +13,19 @@ use crate::parse::context::{ParseContext, Placed};
 use tidegate_model::Address;
 use tidegate_model::suggest::nearest;
 
-/// Endings of compressed files.
+/// Extensions of compressed files.
 const COMPRESSED: [&str; 5] = ["gz", "zst", "bz2", "xz", "zip"];
 
-/// `$NAME`, which is a variable elsewhere, and here stands for itself.
+/// `$NAME`, which is a variable elsewhere, and literal here.
 pub(crate) fn doubt_variable(reading: &mut ParseContext<'_>, path: &Placed<PathBuf>) {
     let Some(written) = reading.written(&path.place) else { return };
     let Some(name) = written.split('$').skip(1).map(variable).find(|name| !name.is_empty()) else { return };
-    let message = format!("`${name}` in `path` is taken as it stands");
+    let message = format!("`${name}` in `path` is literal");
     let help = format!("for the variable, write `${{{name}}}`");
     reading.doubts.push(Diagnostic::warning_at(&path.place, message).help(help));
 }
 
-/// A path that asks for what a sink does not do.
+/// A path that requests a feature that sinks do not have.
 pub(crate) fn doubt_name(reading: &mut ParseContext<'_>, path: &Placed<PathBuf>) {
     let Some(written) = reading.written(&path.place).and_then(shown) else { return };
     let mut doubt = |message: String, help: &str| {
@@ -32,7 +33,7 @@ pub(crate) fn doubt_name(reading: &mut ParseContext<'_>, path: &Placed<PathBuf>)
     };
     if let Some(field) = template(written) {
         let help = "write a path without braces; for several files, let a fork lead to a sink for each";
-        doubt(format!("the path of a sink is no template: `{field}` is taken as it stands"), help);
+        doubt(format!("the path of a sink is not a template: `{field}` is literal"), help);
     }
     let ending = path.value.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     if COMPRESSED.contains(&ending) {
@@ -40,8 +41,8 @@ pub(crate) fn doubt_name(reading: &mut ParseContext<'_>, path: &Placed<PathBuf>)
     }
 }
 
-/// A doubt for every source whose file is not there, and every sink that could not write. For `check`: a run
-/// meets the same as errors.
+/// A warning for every source whose file is missing, and every sink that could not write. For `check`: a run
+/// reports them as errors.
 pub fn check_disk(configuration: &Configuration, diagnostics: &mut Diagnostics) {
     let mut doubts = Vec::new();
     for source in &configuration.sources {
@@ -65,7 +66,7 @@ pub fn check_disk(configuration: &Configuration, diagnostics: &mut Diagnostics) 
     diagnostics.extend(doubts);
 }
 
-/// What `doubt` says of `path`, at its place in the file of the pipeline.
+/// Adds the warning of `doubt` about `path`, at its place in the file of the pipeline.
 fn at_path(
     configuration: &Configuration,
     diagnostics: &Diagnostics,
@@ -82,13 +83,13 @@ fn at_path(
     Some(Diagnostic::warning(&*pipeline.file, span, message).help(help))
 }
 
-/// A path without wildcards, where there is nothing that can be read.
+/// A path without wildcards and without a readable file.
 fn missing(path: &Path, written: &str) -> Option<(String, String)> {
     if written.contains(['*', '?', '[']) {
         return None;
     }
     if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        let help = "pass on what a program writes with `… | tidegate queue push PIPELINE/QUEUE`";
+        let help = "push the output of a program with `… | tidegate queue push PIPELINE/QUEUE`";
         return Some((format!("`{written}` is neither a regular file nor a folder"), help.into()));
     }
     if !matches!(path.try_exists(), Ok(false)) {
@@ -107,11 +108,11 @@ fn unwritable(path: &Path, written: &str) -> Option<(String, String)> {
     if above.is_dir() {
         return None;
     }
-    let message = format!("`{written}` cannot be made: a file stands where it needs a folder");
+    let message = format!("`{written}` cannot be created: a parent of it is a file");
     Some((message, "name another path, or move that file away".into()))
 }
 
-/// The name that a text begins with.
+/// The name at the start of a text.
 fn variable(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
     let name = &text[..end];
@@ -125,12 +126,12 @@ fn template(text: &str) -> Option<&str> {
     (length > 1).then(|| &text[start..=start + length])
 }
 
-/// The text of a value without its quotes; `None` where some of it comes from outside, and may be a secret.
+/// The text of a value without its quotes; `None` if it has inserted values, which may be secrets.
 fn shown(written: &str) -> Option<&str> {
     (!written.contains("${")).then(|| written.trim_matches(['"', '\'']))
 }
 
-/// The entry beside `file` that was probably meant.
+/// The nearest entry beside `file`.
 fn near_file(file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
     let entries = fs::read_dir(file.parent()?).ok()?;

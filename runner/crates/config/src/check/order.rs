@@ -1,5 +1,5 @@
-//! What a step promises about the order of its outputs, which joins depend on that, and which waits are long
-//! because of it.
+//! Order of outputs: finds joins that depend on an order that steps do not guarantee, and policies whose
+//! waits hold ordered steps for long.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use crate::diagnostic::{Diagnostic, Diagnostics, SourceSpan};
 use crate::model::{Configuration, Input, InputMode, OutputOrder, Step, Target};
 use tidegate_model::format_duration;
 
-/// A policy that waits longer than this in a step that keeps order is worth a word.
+/// A longer wait of an ordered step causes a warning.
 const LONG_WAIT: Duration = Duration::from_mins(1);
 
-/// Reports joins that would pair the wrong jobs, and policies that hold back all later jobs for long. It takes
-/// a configuration whose plugins are known, since a plugin says whether it acts outside.
+/// Reports joins that would pair the wrong jobs, and policies that hold all later jobs for long. It needs a
+/// configuration with loaded plugins, since a plugin declares its effects.
 pub fn check(configuration: &Configuration, diagnostics: &mut Diagnostics) {
     for step in &configuration.steps {
         if let Some((input, behind)) = misjoined(configuration, step) {
@@ -28,14 +28,14 @@ pub fn check(configuration: &Configuration, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// The input of a join behind which jobs lose their order, and the step where they do.
+/// The input of a join whose jobs have lost their order, and the step that loses it.
 fn misjoined<'c>(configuration: &'c Configuration, join: &Step) -> Option<(usize, &'c Step)> {
     if join.take != InputMode::Join {
         return None;
     }
     let mut lines = join.inputs.iter().map(|input| line(configuration, input.input));
     let first = lines.next()?;
-    // Branches that come from one queue or source are paired by their place in that.
+    // Branches of one queue or source are paired by their order in it.
     if !lines.fold(first, |common, line| common.intersection(&line).copied().collect()).is_empty() {
         return None;
     }
@@ -44,11 +44,11 @@ fn misjoined<'c>(configuration: &'c Configuration, join: &Step) -> Option<(usize
     behind.find_map(|found| found)
 }
 
-/// The input, and everything in whose order its jobs stand.
+/// The input, and everything whose order its jobs keep.
 fn line(configuration: &Configuration, input: Input) -> BTreeSet<Input> {
     let (mut line, mut waiting) = (BTreeSet::new(), vec![input]);
     while let Some(input) = waiting.pop().filter(|input| line.insert(*input)) {
-        // Several steps that fill one queue mix their jobs, and so does one of alternatives.
+        // Several producers of one queue mix their jobs, and so do alternatives.
         if let [filler] = fillers(configuration, input)[..]
             && filler.order() == OutputOrder::AsInputs
             && filler.take != InputMode::Alts
@@ -59,7 +59,7 @@ fn line(configuration: &Configuration, input: Input) -> BTreeSet<Input> {
     line
 }
 
-/// The nearest step before `input` whose outputs stand as its jobs finish.
+/// The nearest step before `input` whose outputs are in the order in which jobs finish.
 fn unordered(configuration: &Configuration, input: Input) -> Option<&Step> {
     let (mut seen, mut waiting) = (BTreeSet::new(), VecDeque::from([input]));
     while let Some(input) = waiting.pop_front() {
@@ -117,9 +117,8 @@ fn long_wait(step: &Step, wait: Duration, diagnostics: &Diagnostics) -> Diagnost
         locate(text, &["step", name, "retry"], false).or_else(|| locate(text, &["step", name], true))
     });
     let wait = format_duration(wait);
-    let message = format!(
-        "the step `{name}` delivers in order, and a job that fails holds all later ones back for up to {wait}"
-    );
+    let message =
+        format!("the step `{name}` delivers in order, so a failed job holds all later ones for up to {wait}");
     let help = if step.take == InputMode::From {
         "write `queuer = { strategy = \"fifo\" }` to let failed jobs step aside, or a shorter `max` in `retry`"
     } else {

@@ -1,5 +1,5 @@
-//! What is wrong with pushed sources in view of the rest: no way to reach them, everybody reaches
-//! them, or their queues have settings that mean nothing there.
+//! Checks of pushed sources: finds unreachable ones, public ones without a token, and queue settings without
+//! an effect.
 
 use crate::diagnostic::Diagnostic;
 use crate::model::push_source::PushSource;
@@ -24,7 +24,7 @@ pub(crate) fn check(pipelines: &[PipelineDeclaration], settings: &SettingsFile) 
     diagnostics
 }
 
-/// How far the source can be reached.
+/// Whether clients can reach the source, and whether it needs a token.
 fn reach(source: &SourceDeclaration, has_token: bool, settings: &SettingsFile) -> Option<Diagnostic> {
     let (name, place) = (&source.name.value, &source.name.place);
     if !settings.has_listen {
@@ -36,17 +36,20 @@ fn reach(source: &SourceDeclaration, has_token: bool, settings: &SettingsFile) -
     if listen.ip().is_loopback() || has_token {
         return None;
     }
-    let message = format!("the source `{name}` takes jobs from everybody who can reach {listen}");
+    let message =
+        format!("the source `{name}` has no token: every client that can reach {listen} can push jobs");
     let help = "ask for a token: `token = \"${file:…}\"`, or listen on `127.0.0.1` only";
     Some(Diagnostic::warning_at(place, message).help(help))
 }
 
-/// What the settings of its queue say about jobs that steps put there.
+/// Settings of its queue that apply only to jobs of steps.
 fn means_nothing(queue: &QueueDeclaration, has_keys: bool) -> impl Iterator<Item = Diagnostic> {
     queue.of_steps.iter().map(move |(key, place)| {
-        let message = format!("`{key}` says nothing about the queue of a source, which no step fills");
+        let message = format!("`{key}` has no effect on the queue of a source, which no step fills");
         let help = match *key {
-            "dedupe" if has_keys => "how long the source remembers keys stands in `[source.NAME]`".to_owned(),
+            "dedupe" if has_keys => {
+                "set the time for which keys are remembered in `[source.NAME]`".to_owned()
+            }
             _ => format!("leave `{key}` out"),
         };
         Diagnostic::error_at(place, message).help(help)

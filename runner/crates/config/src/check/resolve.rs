@@ -1,7 +1,7 @@
-//! From names to what they stand for: which step takes from what and gives to what.
+//! `Wiring`: resolves the names of steps to their inputs and outputs.
 //!
-//! A name that is declared nowhere is a queue. Says what a name must not stand for; what is wrong
-//! with the whole that comes out, `graph` says.
+//! An undeclared name is a queue. Wrong kinds of names are reported here; errors of the whole graph are
+//! reported by `graph`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ use crate::sections::step::StepDeclaration;
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Address, Name};
 
-/// A step and what its names stand for. What could not be resolved is missing.
+/// A step with its resolved names, without unresolvable ones.
 #[derive(Debug)]
 pub(crate) struct Wired<'d> {
     pub(crate) pipeline: &'d PipelineDeclaration,
     pub(crate) step: &'d StepDeclaration,
-    /// Never a sink, and each one once. By binding, in its order.
+    /// Never a sink, and each once. By binding, in its order.
     pub(crate) inputs: Vec<(String, End)>,
     /// Never a source. By binding.
     pub(crate) outputs: Vec<(String, End)>,
@@ -26,7 +26,7 @@ pub(crate) struct Wired<'d> {
     pub(crate) errors: Option<End>,
 }
 
-/// What a name of a step stands for, and where the name is.
+/// The target of a step's name, and the place of the name.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
     pub(crate) what: What,
@@ -34,14 +34,14 @@ pub(crate) struct End {
     pub(crate) place: SourceSpan,
 }
 
-/// All steps, and what connects them.
+/// All steps, and their connections.
 #[derive(Debug, Default)]
 pub(crate) struct Wiring<'d> {
     /// In order of address.
     pub(crate) steps: Vec<Wired<'d>>,
     /// The error queues that pipelines name for all their steps.
     pub(crate) error_queues: BTreeMap<&'d Name, End>,
-    /// Names that came from outside the files only.
+    /// Names that occur only as inserted values.
     secret: BTreeSet<Address>,
 }
 
@@ -50,12 +50,12 @@ impl Wired<'_> {
         Address::new(self.pipeline.name.clone(), self.step.name.value.clone())
     }
 
-    /// Everything the step takes jobs from.
+    /// Every input of the step.
     pub(crate) fn takes(&self) -> impl Iterator<Item = &End> {
         self.inputs.iter().map(|(_, end)| end)
     }
 
-    /// Everything the step gives jobs to.
+    /// Every output of the step.
     pub(crate) fn gives(&self) -> impl Iterator<Item = &End> {
         self.outputs.iter().map(|(_, end)| end).chain(&self.errors)
     }
@@ -106,8 +106,8 @@ impl<'d> Wiring<'d> {
         wiring
     }
 
-    /// Gives each step that names no error queue that of its pipeline — but for those that the error
-    /// queue itself feeds: a job that fails there would go round for ever, so there the step stops.
+    /// Gives each step without an error queue that of its pipeline, except for steps that the error queue
+    /// itself feeds. A job that fails there would circulate for ever, so such a step stops.
     fn inherit_errors(&mut self) {
         let queues: Vec<_> = self.error_queues.iter().map(|(name, end)| (*name, end.clone())).collect();
         let fed: Vec<_> = queues.iter().map(|(_, end)| self.fed_by(&end.address)).collect();
@@ -136,8 +136,7 @@ impl<'d> Wiring<'d> {
         found
     }
 
-    /// How a message names `address` to a reader of the pipeline `home`: in backticks, unless it must
-    /// not be shown.
+    /// `address` for a reader of the pipeline `home`: in backticks, unless it must not be shown.
     pub(crate) fn quoted(&self, address: &Address, home: &Name) -> String {
         if self.secret.contains(address) {
             "named here".into()
@@ -156,13 +155,13 @@ pub(crate) fn short(address: &Address, home: &Name) -> String {
     if address.pipeline == *home { address.name.to_string() } else { address.to_string() }
 }
 
-/// Progress belongs to a step and an input, so that there can be only one of each.
+/// Progress belongs to a step and an input, so each input must be unique.
 fn taken_twice(from: &Reference, one: &SourceSpan, other: &SourceSpan) -> Diagnostic {
     let (first, second) = if one.span.start < other.span.start { (one, other) } else { (other, one) };
-    let quoted = if from.secret { "what is named here".into() } else { format!("`{}`", from.as_written()) };
-    Diagnostic::error_at(second, format!("the step takes {quoted} twice"))
+    let quoted = if from.secret { "the input named here".into() } else { format!("`{}`", from.as_written()) };
+    Diagnostic::error_at(second, format!("the step reads {quoted} twice"))
         .related(first.clone(), "first here")
-        .help("take it once; for its jobs a second time, have another step hand them on to a queue")
+        .help("read it once; to process its jobs twice, pass them on to a queue by another step")
 }
 
 /// Resolves the names of one pipeline.
@@ -178,8 +177,8 @@ impl Resolver<'_> {
         for (binding, from) in &step.inputs {
             let Some(end) = self.end(from) else { continue };
             if end.what == What::Sink {
-                let words = "and a step takes its jobs from a source or a queue";
-                let _: Option<()> = self.refuse(from, words, "take them from what fills the sink");
+                let words = "but a step must read a source or a queue";
+                let _: Option<()> = self.refuse(from, words, "read the queue that the sink reads");
             } else if let Some((_, other)) = inputs.iter().find(|(_, other)| other.address == end.address) {
                 self.diagnostics.push(taken_twice(from, &end.place, &other.place));
             } else if end.what == What::PushSource {
@@ -192,8 +191,7 @@ impl Resolver<'_> {
         for (binding, to) in &step.to {
             let Some(end) = self.end(to) else { continue };
             if matches!(end.what, What::Source | What::PushSource) {
-                let _: Option<()> =
-                    self.refuse(to, "and a step cannot give jobs to it", "name a queue or a sink");
+                let _: Option<()> = self.refuse(to, "so a step cannot write to it", "name a queue or a sink");
             } else {
                 outputs.push((binding.clone(), end));
             }
@@ -207,22 +205,22 @@ impl Resolver<'_> {
         if end.what == What::Queue {
             return Some(end);
         }
-        let help = "name a queue; a sink can take the jobs from there with `from`";
-        self.refuse(errors, "and `errors` is the name of a queue", help)
+        let help = "name a queue; a sink can read it with `from`";
+        self.refuse(errors, "but `errors` must be a queue", help)
     }
 
-    /// What a name stands for; says so where its pipeline is not there.
+    /// The target of a name; reports a missing pipeline.
     fn end(&mut self, reference: &Reference) -> Option<End> {
         let address = reference.address(self.home);
         if !self.catalog.pipelines.contains_key(&address.pipeline) {
             let known =
                 self.catalog.pipelines.iter().filter(|(_, shown)| **shown).map(|(name, _)| name.as_str());
             let (what, help) = if reference.secret {
-                ("named here".into(), None)
+                ("the pipeline named here".into(), None)
             } else {
-                (format!("`{}`", address.pipeline), did_you_mean(address.pipeline.as_str(), known))
+                (format!("pipeline `{}`", address.pipeline), did_you_mean(address.pipeline.as_str(), known))
             };
-            let message = format!("there is no pipeline {what}");
+            let message = format!("{what} is unknown");
             self.diagnostics.push(Diagnostic::error_at(&reference.place, message).help_if(help));
             return None;
         }
@@ -230,7 +228,7 @@ impl Resolver<'_> {
         Some(End { what, address, place: reference.place.clone() })
     }
 
-    /// Says that a name must not stand for what it stands for.
+    /// Reports a target of a wrong kind.
     fn refuse<T>(&mut self, reference: &Reference, words: &str, help: &str) -> Option<T> {
         let address = reference.address(self.home);
         let (what, declared) = self.catalog.names.get(&address)?;

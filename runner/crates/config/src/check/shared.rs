@@ -1,5 +1,5 @@
-//! What is wrong with how steps use policies, queuers and gates: names that stand for nothing, names
-//! that nobody uses, and what does not go together.
+//! Checks of shared tables: finds unknown and unused names of policies, queuers and gates, and invalid
+//! combinations.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::sections::shared_tables::SharedTables;
 use crate::sections::step::StepDeclaration;
 use crate::sections::{probe, queuer, retry};
 
-/// Everything that cannot be.
+/// All errors.
 pub(crate) fn mistakes(pipelines: &[PipelineDeclaration], shared: &SharedTables) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     for pipeline in pipelines {
@@ -31,7 +31,7 @@ pub(crate) fn mistakes(pipelines: &[PipelineDeclaration], shared: &SharedTables)
     diagnostics
 }
 
-/// A doubt for everything that no step uses.
+/// A warning for every table that no step uses.
 pub(crate) fn unused(pipelines: &[PipelineDeclaration], shared: &SharedTables) -> Vec<Diagnostic> {
     let users = Users { pipelines, shared };
     let mut diagnostics = users.unused("retry", |shelves| &shelves.retries, |step| step.retry.as_ref());
@@ -81,11 +81,11 @@ fn never_retried(pipeline: &PipelineDeclaration, step: &StepDeclaration) -> Opti
     if step.delivery.unwrap_or(pipeline.delivery) != DeliveryGuarantee::AtMostOnce {
         return None;
     }
-    let message = "a step that delivers at most once never tries a job again";
+    let message = "`retry` has no effect with `delivery = \"at-most-once\"`";
     Some(Diagnostic::error_at(&retry.place, message).help("leave `retry` out, or use another `delivery`"))
 }
 
-/// Of several inputs there is no one order in which jobs could be picked.
+/// Several inputs have no common order in which jobs could be chosen.
 fn picks_of_several(step: &StepDeclaration) -> Vec<Diagnostic> {
     let way = match step.take {
         InputMode::From => return Vec::new(),
@@ -96,8 +96,8 @@ fn picks_of_several(step: &StepDeclaration) -> Vec<Diagnostic> {
     let gate = step.gate.as_ref().map(|chosen| ("gate", &chosen.place));
     let monitor = step.monitor.as_ref().map(|_| ("monitor", &step.name.place));
     let refuse = |(key, place): (&str, &SourceSpan)| {
-        let message = format!("`{key}` needs `from`, and this step has `{way}`");
-        let help = "let this step hand on its jobs to a queue, and another one pick them there";
+        let message = format!("`{key}` needs `from`, but this step has `{way}`");
+        let help = "pass the jobs of this step on to a queue, and read it by another step";
         Diagnostic::error_at(place, message).help(help)
     };
     queuer.into_iter().chain(gate).chain(monitor).map(refuse).collect()

@@ -1,7 +1,7 @@
-//! The texts that diagnostics point into, and how texts are read from disk.
+//! `Files`: the texts that diagnostics refer to, and the reading of texts from disk.
 //!
-//! Knows bytes, lines and columns; nothing of TOML. What a secret file holds never comes in here:
-//! only configurations and scripts do.
+//! It depends on bytes, lines and columns, and not on TOML. The content of a secret file is never added: only
+//! configurations and scripts are.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Longest text of a configuration, script or `${file:…}`, in bytes. Far above any that a person
-/// writes; keeps a path to a device or a data file from filling the memory.
+/// Longest text of a configuration, script or `${file:…}`, in bytes. It exceeds any text that people write,
+/// and keeps a path to a device or a data file from filling the memory.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
 
 /// The texts of a configuration by path. Cheap to clone: the texts are shared.
@@ -21,13 +21,13 @@ pub struct Files {
     texts: BTreeMap<PathBuf, (Arc<str>, Arc<Lines>)>,
 }
 
-/// Where the lines of one text begin, so that a place in it is found without reading all before it.
+/// The starts of the lines of one text, so that a position is found without scanning the text.
 #[derive(Debug)]
 pub(crate) struct Lines {
     starts: Vec<usize>,
 }
 
-/// A place as people count: both from 1, the column in characters.
+/// A position for people: both from 1, the column in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub line: usize,
@@ -43,16 +43,16 @@ pub enum ReadError {
     Missing,
     #[error("is a folder")]
     Folder,
-    #[error("is no regular file")]
+    #[error("is not a regular file")]
     NotAFile,
     #[error("is larger than {} MiB", TEXT_BYTES_MAX >> 20)]
     TooLong,
-    #[error("is not UTF-8 text: byte {byte}, on line {line}, is part of no character")]
+    #[error("is not UTF-8 text: byte {byte}, on line {line}, is not a part of a character")]
     NotUtf8 { byte: usize, line: usize },
 }
 
 impl Files {
-    /// Remembers `text` under `path`, in place of one that stood there.
+    /// Stores `text` under `path`, and replaces an earlier one.
     pub fn add(&mut self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> Arc<str> {
         let text = text.into();
         let lines = Arc::new(Lines::of(&text));
@@ -65,21 +65,21 @@ impl Files {
         self.texts.get(path).map(|(text, _)| &**text)
     }
 
-    /// Line and column of a byte of the file at `path`; `None` where the file is not known.
+    /// Line and column of a byte of the file at `path`; `None` if the file is unknown.
     #[must_use]
     pub fn position(&self, path: &Path, offset: usize) -> Option<Position> {
         self.texts.get(path).map(|(text, lines)| lines.position(text, offset))
     }
 
-    /// The bytes of the character at `position`; where there is none, the end of that line or file.
-    /// For errors of compilers, which say line and column.
+    /// The bytes of the character at `position`; if it does not exist, the end of that line or file. For
+    /// errors of compilers, which have line and column.
     #[must_use]
     pub fn span_at(&self, path: &Path, position: Position) -> Option<Range<usize>> {
         let text = self.get(path)?;
         let Some(line) = text.split_inclusive('\n').nth(position.line.saturating_sub(1)) else {
             return Some(text.len()..text.len());
         };
-        // `line` is a part of `text`, so the difference of their addresses is its place there.
+        // `line` is a part of `text`, so the difference of their addresses is its position.
         let start = line.as_ptr() as usize - text.as_ptr() as usize;
         let content = line.trim_end_matches(['\n', '\r']);
         let at = content.char_indices().nth(position.column.saturating_sub(1));
@@ -101,7 +101,7 @@ impl Lines {
         self.starts.partition_point(|&start| start <= offset)
     }
 
-    /// Line and column of the byte at `offset` of `text`, or of the end where the text is shorter.
+    /// Line and column of the byte at `offset` of `text`, or of the end if the text is shorter.
     fn position(&self, text: &str, offset: usize) -> Position {
         let offset = floor_char(text, offset);
         let line = self.line(offset);
@@ -109,7 +109,7 @@ impl Lines {
     }
 }
 
-/// `span` cut to the text and to borders of characters, so that slicing by it cannot fail.
+/// `span` limited to the text and to character boundaries, so that slicing by it cannot fail.
 pub(crate) fn clamp(text: &str, span: &Range<usize>) -> Range<usize> {
     let start = floor_char(text, span.start);
     let mut end = span.end.clamp(start, text.len());

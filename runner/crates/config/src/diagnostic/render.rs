@@ -1,5 +1,5 @@
-//! How diagnostics look to a person: file, line and column, the line with the place marked, what is
-//! wrong, and what to do about it; at the end, how many there are.
+//! Rendering of diagnostics: shows file, line and column, the line with the place marked, the problem and its
+//! fix. At the end it counts them.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,8 +13,8 @@ use super::{Diagnostic, Diagnostics, Severity};
 use tidegate_model::plain;
 
 impl Diagnostics {
-    /// All of them, one after the other, and a line that counts them; an empty text if there are
-    /// none. `color` puts in the codes of terminals.
+    /// All of them, one after the other, and a line that counts them; empty if there are none. `color` adds
+    /// the codes of terminals.
     #[must_use]
     pub fn render(&self, color: bool) -> String {
         if self.is_empty() {
@@ -23,7 +23,7 @@ impl Diagnostics {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
         let mut text = String::new();
         for diagnostic in self.iter() {
-            // The renderer pads empty lines of a snippet; nobody wants blanks at the end of a line.
+            // The renderer pads empty lines of a snippet; the blanks are removed.
             for line in renderer.render(&[group(diagnostic, self.files())]).lines() {
                 text.push_str(&without_steering(line.trim_end()));
                 text.push('\n');
@@ -50,8 +50,8 @@ impl Diagnostics {
     }
 }
 
-/// The renderer shows what would steer the terminal in another way, but for the second half of the control
-/// characters (C1) and some marks. The codes of colours begin with ESC, which no text brings.
+/// The renderer escapes most control characters, except for the second half (C1) and some marks. The codes of
+/// colours begin with ESC, which no text contains.
 fn without_steering(line: &str) -> String {
     line.split_inclusive('\u{1b}')
         .map(|part| match part.strip_suffix('\u{1b}') {
@@ -68,7 +68,7 @@ fn group<'a>(diagnostic: &'a Diagnostic, files: &'a Files) -> Group<'a> {
     };
     let messages = (diagnostic.notes.iter().map(|note| (Level::NOTE, note)))
         .chain(diagnostic.help.iter().map(|help| (Level::HELP, help)))
-        // Messages may quote the file, and what stands in it must not steer the terminal.
+        // Messages may quote the file, whose text must not control the terminal.
         .map(|(level, text)| Element::from(level.message(normalize_untrusted_str(text))));
     level
         .primary_title(diagnostic.message.as_str())
@@ -77,7 +77,7 @@ fn group<'a>(diagnostic: &'a Diagnostic, files: &'a Files) -> Group<'a> {
         .elements(messages)
 }
 
-/// The marked place with its line, or the name of the file where there is no place.
+/// The marked place with its line, or the name of the file without a place.
 fn source<'a>(diagnostic: &'a Diagnostic, files: &'a Files) -> Element<'a> {
     let (Some(span), Some(text)) = (&diagnostic.span, files.get(&diagnostic.file)) else {
         return Origin::path(printable(&diagnostic.file)).into();
@@ -94,8 +94,8 @@ fn source<'a>(diagnostic: &'a Diagnostic, files: &'a Files) -> Element<'a> {
 
 type Mark<'a> = (AnnotationKind, Range<usize>, Option<&'a str>);
 
-/// The lines from the first mark to the last, and one around them: the renderer reads all that it gets, and
-/// for each mistake anew.
+/// The lines from the first mark to the last, and one around them: the renderer reads its whole input for
+/// each diagnostic.
 fn snippet<'a>(
     path: &Path,
     text: &'a str,
@@ -127,7 +127,7 @@ fn elsewhere<'a>(diagnostic: &'a Diagnostic, files: &'a Files) -> Vec<Element<'a
         .collect()
 }
 
-/// The part of `span` on its first line: a mark over several lines draws boxes that hide the place.
+/// The part of `span` on its first line: a mark over several lines would draw boxes that hide the place.
 fn one_line(text: &str, span: &Range<usize>) -> Range<usize> {
     let span = clamp(text, span);
     let length = text[span.clone()].find(['\n', '\r']).unwrap_or(span.len());

@@ -1,12 +1,12 @@
-//! Finds the place of a value again, for crates above that know it only by its way.
+//! `locate`: finds the place of a value for higher crates, which have only its path.
 
 use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The bytes of the value (or, with `key`, of its key) at the end of `path` in a file; of as much of the
-/// path as there is.
+/// The bytes of the value at the end of `path` in a file; with `key`, the bytes of its key. A path that is
+/// absent gives the bytes of its longest existing part.
 #[must_use]
 pub fn locate(text: &str, path: &[&str], key: bool) -> Option<Range<usize>> {
     let (root, _) = DeTable::parse_recoverable(text);

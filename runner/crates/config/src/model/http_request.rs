@@ -1,4 +1,4 @@
-//! The request that `builtin:http`, or a sink of type `http`, makes for each job.
+//! `HttpRequest`: the request that `builtin:http`, or a sink of type `http`, makes for each job.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -25,11 +25,11 @@ pub struct HttpRequest {
     /// In lowercase.
     pub headers: Vec<(String, Template)>,
     pub body: Body,
-    /// `None`: as long as the attempt may take.
+    /// `None`: the time of the attempt.
     pub timeout: Option<Duration>,
-    /// Bytes of the answer's body. `None`: what `limits.memory` says.
+    /// Maximum bytes of the answer's body. `None`: `limits.memory`.
     pub max_response: Option<u64>,
-    /// The answers that are no failures.
+    /// The statuses that are no failures.
     pub accept: Vec<RangeInclusive<u16>>,
     pub response: Response,
 }
@@ -45,7 +45,7 @@ pub enum Method {
     Options,
 }
 
-/// What is sent.
+/// The body of the request.
 #[derive(Clone, Debug)]
 pub enum Body {
     None,
@@ -53,7 +53,7 @@ pub enum Body {
     Json(Shape),
 }
 
-/// What the request gives.
+/// The output of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
     /// The answer's body.
@@ -63,7 +63,7 @@ pub enum Response {
 }
 
 impl HttpRequest {
-    /// Whether it hands on the token by which the service finishes a job.
+    /// Whether it sends the token with which the service completes a job.
     #[must_use]
     pub fn passes_token(&self) -> bool {
         let in_body = matches!(&self.body, Body::Json(shape) if shape.has(Fact::Token));
@@ -73,7 +73,7 @@ impl HttpRequest {
 }
 
 impl Body {
-    /// What must not be shown of it.
+    /// The parts that must not be shown.
     pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
         let shape = if let Self::Json(shape) = self { Some(shape) } else { None };
         shape.into_iter().flat_map(Shape::secrets)
@@ -86,27 +86,27 @@ impl Method {
         METHODS.iter().find(|(_, method)| *method == self).map_or("GET", |(word, _)| word)
     }
 
-    /// Whether the job is the body, unless the configuration says otherwise.
+    /// Whether the job is the body by default.
     pub(crate) fn sends_jobs(self) -> bool {
         matches!(self, Self::Post | Self::Put | Self::Patch)
     }
 }
 
-/// JSON with places that each job fills.
+/// JSON with parts that are filled from each job.
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// The same for every job; JSON.
     Fixed(String),
-    /// The value at this place in the job, whatever it is.
+    /// The value at this path in the job, of any type.
     Value(Vec<String>),
-    /// A text with values put in.
+    /// A text with inserted values.
     Text(Template),
     List(Vec<Shape>),
     Map(Vec<(String, Shape)>),
 }
 
 impl Shape {
-    /// Whether it says this of each attempt.
+    /// Whether it contains this fact of an attempt.
     fn has(&self, fact: Fact) -> bool {
         match self {
             Self::Fixed(_) | Self::Value(_) => false,
@@ -116,7 +116,7 @@ impl Shape {
         }
     }
 
-    /// What must not be shown of it.
+    /// The parts that must not be shown.
     pub(crate) fn secrets(&self) -> Vec<&Secret> {
         match self {
             Self::Fixed(_) | Self::Value(_) => Vec::new(),

@@ -1,4 +1,4 @@
-//! How the operator has named a configuration, so that hints in messages can be typed as they stand.
+//! `Invocation`: the configuration as the operator named it, so that commands in messages can be copied.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    /// A command of Tidegate about the configuration. Only `run` and `check` name one in the folder here.
+    /// A command of Tidegate for the configuration. Only `run` and `check` name the current folder.
     #[must_use]
     pub fn command(&self, command: &str) -> String {
         let Self { config, data } = self;
@@ -28,7 +28,7 @@ impl Invocation {
     }
 }
 
-/// A path as a shell takes it.
+/// A path, quoted for a shell.
 fn quoted(path: &Path) -> String {
     let path = path.display().to_string();
     let plain = |character: char| character.is_alphanumeric() || "/._-+:@%=,".contains(character);

@@ -1,4 +1,4 @@
-//! What a step asks beside its jobs: whether it may start any, and what became of those outside.
+//! `ProbeConfig`: the processors of a gate or a monitor, which run without a job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,35 +10,35 @@ use tidegate_model::{Name, Secret};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GateRef(pub usize);
 
-/// `[gate.NAME]`: holds steps back while it is closed.
+/// `[gate.NAME]`: holds the jobs of its steps while it is closed.
 #[derive(Clone, Debug)]
 pub struct Gate {
     pub name: Name,
-    /// Where it is declared; `None`: in tidegate.toml, for all pipelines.
+    /// The pipeline that declares it; `None`: tidegate.toml, for all pipelines.
     pub pipeline: Option<Name>,
-    /// The last one answers whether it is open.
+    /// The last processor returns whether it is open.
     pub inquiry: ProbeConfig,
 }
 
-/// `monitor = { … }` of a step: asks what became of its pending jobs.
+/// `monitor = { … }` of a step: polls the status of its pending jobs.
 #[derive(Clone, Debug)]
 pub struct Monitor {
-    /// The last one answers with the status of each job.
+    /// The last processor returns the status of each job.
     pub inquiry: ProbeConfig,
-    /// About so many jobs it asks at once.
+    /// Approximate number of jobs per poll.
     pub batch: usize,
 }
 
-/// Processors that are run every so often, without a job.
+/// Processors that run at an interval, without a job.
 #[derive(Clone, Debug)]
 pub struct ProbeConfig {
     /// One after the other, in memory; at least one.
     pub run: Vec<Processor>,
     pub every: Duration,
-    /// Longest run.
+    /// Maximum time of a run.
     pub timeout: Duration,
-    /// Seen as `ctx.config`.
+    /// Available as `ctx.config`.
     pub config: Arc<serde_json::Value>,
-    /// What of it must not be shown.
+    /// The parts that must not be shown.
     pub secrets: Vec<Secret>,
 }

@@ -1,4 +1,4 @@
-//! What a step runs on its jobs, and what bounds it.
+//! `Processor`: the scripts, plugins and built-ins of a step, with their limits.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub enum Processor {
 }
 
 impl Processor {
-    /// The script that it is.
+    /// The script, if it is one.
     #[must_use]
     pub fn script(&self) -> Option<&Script> {
         match self {
@@ -26,8 +26,8 @@ impl Processor {
         }
     }
 
-    /// Whether it may hand on the token by which an outside system finishes a job; of a script, its text tells
-    /// that. Commands have it in their environment, and plugins can ask for it.
+    /// Whether it may pass on the token with which an external system completes a job; a script's text
+    /// determines that. Commands have it in their environment, and plugins can ask for it.
     #[must_use]
     pub fn passes_token(&self) -> bool {
         match self {
@@ -37,7 +37,7 @@ impl Processor {
         }
     }
 
-    /// The plugin's step that it is.
+    /// The step of a plugin, if it is one.
     #[must_use]
     pub fn plugin(&self) -> Option<&PluginStep> {
         match self {
@@ -46,7 +46,7 @@ impl Processor {
         }
     }
 
-    /// The plugin's step that it is.
+    /// The step of a plugin, if it is one.
     #[must_use]
     pub fn plugin_mut(&mut self) -> Option<&mut PluginStep> {
         match self {
@@ -57,7 +57,7 @@ impl Processor {
 }
 
 impl PluginStep {
-    /// As messages name it: `NAME/STEP`, or `NAME`.
+    /// Its name in messages: `NAME/STEP`, or `NAME`.
     #[must_use]
     pub fn named(&self) -> String {
         match &self.step {
@@ -67,7 +67,7 @@ impl PluginStep {
         }
     }
 
-    /// A message about it, without what must not be shown.
+    /// A message about it, without secrets.
     #[must_use]
     pub fn masked(&self, message: String) -> String {
         if !self.secret {
@@ -85,14 +85,14 @@ pub struct PluginStep {
     pub plugin: String,
     /// `None`: the only one, or the one of the plugin's name.
     pub step: Option<String>,
-    /// Some of the name came from outside the file, so it must not be shown.
+    /// A part of the name is an inserted value, so it must not be shown.
     pub secret: bool,
-    /// Where `run` names it.
+    /// The file of the `run` that names it.
     pub named_in: PathBuf,
     pub named_at: std::ops::Range<usize>,
-    /// Attempts can be seen outside. Known when the library is loaded; until then `false`.
+    /// Whether attempts have external effects. Known when the library is loaded; until then `false`.
     pub has_effects: bool,
-    /// Of the library. Known when it is loaded; until then empty.
+    /// Hash of the library. Known when it is loaded; until then empty.
     pub sha256: String,
 }
 
@@ -110,12 +110,12 @@ pub struct Script {
     /// Resolved, for reading.
     pub path: PathBuf,
     pub text: String,
-    /// Where `run` names it: file, and byte range of the name in it, for diagnostics.
+    /// The file of the `run` that names it, and the byte range of the name, for diagnostics.
     pub named_in: PathBuf,
     pub named_at: std::ops::Range<usize>,
 }
 
-/// `types`, `topics` and `when`; a job passes if all that are given hold.
+/// `types`, `topics` and `when`; a job passes if all given ones hold.
 #[derive(Clone, Debug, Default)]
 pub struct StepFilter {
     /// The job's `type` is one of these.
@@ -139,7 +139,7 @@ impl StepFilter {
 pub struct Limits {
     /// Rhai operations.
     pub operations: u64,
-    /// Bytes that an attempt may hold at one time, and that its outputs may come to.
+    /// Maximum bytes that an attempt may hold at one time, and of its outputs.
     pub memory: u64,
     /// Nesting of values and calls.
     pub depth: usize,

@@ -1,5 +1,4 @@
-//! Sources that are pushed: others bring the jobs, and each source appends them to the queue of its
-//! own name. What one says, once it is read.
+//! `PushSource`: a pushed source, whose jobs are appended to the queue of its own name.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use serde_json::{Map, Value};
 
 use tidegate_model::{Missed, Schedule, Timestamp};
 
-/// What fills a queue from outside, beside steps.
+/// The producer of a queue other than steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushSource {
     Http(HttpSource),
@@ -26,18 +25,18 @@ impl PushSource {
     }
 }
 
-/// `type = "http"`: jobs come as the bodies of POST requests.
+/// `type = "http"`: jobs are the bodies of POST requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSource {
-    /// The fields on the way to the one that tells jobs apart; none: all jobs are different.
+    /// The path of the field with the job's key; empty: all jobs are different.
     pub key: Vec<String>,
-    /// For how long a key is remembered; `None`: for ever.
+    /// How long a key is remembered; `None`: for ever.
     pub dedupe: Option<Duration>,
     /// The longest body of a request, in bytes.
     pub max_body: usize,
-    /// So many jobs may wait for the slowest reader before requests are put off.
+    /// Maximum number of jobs that wait for the slowest reader before requests are refused.
     pub max_waiting: Option<u64>,
-    /// What a request has to show.
+    /// The token that a request must carry.
     pub token: Option<Token>,
 }
 
@@ -46,27 +45,26 @@ pub struct HttpSource {
 pub struct ScheduleSource {
     pub schedule: Schedule,
     pub missed: Missed,
-    /// What each job has beside its due time.
+    /// The fields of each job in addition to its due time.
     pub payload: Map<String, Value>,
 }
 
 impl ScheduleSource {
-    /// The job of the tick that is due at `due`: a JSON object with this time, in RFC 3339 and UTC, as
-    /// `due`.
+    /// The job of the tick at `due`: a JSON object with this time, in RFC 3339 and UTC, as `due`.
     #[must_use]
     pub fn job(&self, due: Timestamp) -> String {
         let mut job = self.payload.clone();
-        // Ticks come within the years that a calendar has.
+        // Ticks are within the years of the calendar.
         let time = jiff::Timestamp::from_millisecond(due.0).unwrap_or_default();
         job.insert(DUE.to_owned(), Value::String(time.to_string()));
         Value::Object(job).to_string()
     }
 }
 
-/// What the due time is called in the job of a tick.
+/// The field of the due time in the job of a tick.
 pub(crate) const DUE: &str = "due";
 
-/// A word that must not be shown.
+/// A text that must not be shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
@@ -75,7 +73,7 @@ impl Token {
         Self(token)
     }
 
-    /// Whether `shown` is the token. Takes as long for a near guess as for a bad one.
+    /// Whether `shown` is the token, compared in constant time.
     #[must_use]
     pub fn is(&self, shown: &[u8]) -> bool {
         let token = self.0.as_bytes();

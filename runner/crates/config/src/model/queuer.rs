@@ -1,13 +1,13 @@
-//! How a step chooses among the jobs that wait for it, as it was written.
+//! `Queuer`: how a step chooses among its waiting jobs, as configured.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate_model::Rate;
 
-/// So many jobs of a step run at once whose code acts outside.
+/// Default number of running jobs of a step with external effects.
 const OUTSIDE_AT_ONCE: Option<NonZeroU32> = NonZeroU32::new(16);
-/// So far past the watermark they start.
+/// Default number of jobs past the watermark that such a step starts.
 const OUTSIDE_SEARCH_AHEAD: u64 = 10_000;
 
 /// The fields that lead to a value in a job, outermost first; at least one.
@@ -18,25 +18,25 @@ pub type FieldPath = Vec<String>;
 pub struct Queuer {
     pub strategy: Strategy,
     pub lane: Option<Lane>,
-    /// How many jobs run at once; `None`: as many as there are workers for.
+    /// Maximum number of running jobs; `None`: the number of workers.
     pub max_processing: Option<NonZeroU32>,
-    /// How far past the watermark jobs start; `None`: no limit.
+    /// Maximum distance past the watermark at which jobs start; `None`: no limit.
     pub max_search_ahead: Option<u64>,
-    /// How many jobs start in a time.
+    /// Maximum number of starts per time.
     pub rate: Option<Rate>,
-    /// What is older goes first; `None`: what came first is.
+    /// Older jobs come first; `None`: in order of arrival.
     pub age: Option<FieldPath>,
-    /// Of equally old jobs the one with the smaller value here goes first.
+    /// Among jobs of the same age, the smaller value comes first.
     pub id: Option<FieldPath>,
 }
 
-/// Who comes next.
+/// The order of jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Strategy {
     Fifo,
     Serial,
     OneRoundSerial {
-        /// How long a job whose attempt failed is held back, where the retry policy says nothing else.
+        /// How long a job whose attempt failed is held, unless the retry policy sets it.
         delay_window: Option<Duration>,
     },
     OneRoundParallel {
@@ -46,40 +46,39 @@ pub enum Strategy {
         writes: Option<FieldPath>,
     },
     Priority {
-        /// A number; higher goes first.
+        /// A number; higher comes first.
         priority: FieldPath,
-        /// Waiting this long is worth one more of priority.
+        /// Each such waiting time adds one to the priority.
         aging: Option<Duration>,
     },
     Rounds {
-        /// From the end of a round to the beginning of the next.
+        /// From the end of a round to the start of the next.
         pause: Duration,
     },
 }
 
-/// What tells the jobs of one lane from those of others.
+/// The field that determines the lane of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
     pub path: FieldPath,
     pub missing: LaneMissing,
-    /// How many jobs of one lane run at once.
+    /// Maximum number of running jobs of one lane.
     pub max_per_lane: Option<NonZeroU32>,
-    /// How many jobs of one lane start in a time.
+    /// Maximum number of starts of one lane per time.
     pub rate: Option<Rate>,
 }
 
-/// What becomes of a job that has no lane.
+/// The handling of a job without a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneMissing {
-    /// It is set aside as a job that is not what it should be.
+    /// It fails as an invalid job.
     Error,
     /// All such jobs are one lane.
     Default,
 }
 
 impl Queuer {
-    /// How a step picks its jobs whose code acts outside, where nobody has said it: as they come, several
-    /// at once.
+    /// The default of a step with external effects: in order of arrival, several at once.
     #[must_use]
     pub(crate) fn for_outside() -> Self {
         Self {
@@ -93,7 +92,7 @@ impl Queuer {
         }
     }
 
-    /// How long a job whose attempt failed is held back, where the retry policy does not say longer.
+    /// How long a job whose attempt failed is held, unless the retry policy sets a longer time.
     #[must_use]
     pub fn delay_window(&self) -> Option<Duration> {
         match self.strategy {

@@ -1,4 +1,4 @@
-//! `[step.NAME]`: what it takes, what it hands on, and how it goes about it.
+//! `Step`: a `[step.NAME]`, with its inputs, processors, outputs and policies.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use super::{
 };
 use tidegate_model::{Address, RetryPolicy, Secret};
 
-/// `[step.NAME]`, or the unnamed step that a sink with `from` is: it has the sink's name, no
-/// processors, and the sink as its only target.
+/// `[step.NAME]`, or the unnamed step that a sink with `from` implies: it has the sink's name, no processors,
+/// and the sink as its only output.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub address: Address,
@@ -19,31 +19,31 @@ pub struct Step {
     /// In order of binding; one, with an empty binding, for `from`.
     pub inputs: Vec<InputRef>,
     pub begin_at: BeginAt,
-    /// Run one after the other, in memory. None: jobs are handed on as they are.
+    /// Run one after the other, in memory. Empty: jobs are passed on unchanged.
     pub processors: Vec<Processor>,
     pub filter: StepFilter,
     /// The bindings of `to`, in order of name. One with an empty name for `to = "name"`; none for a
     /// step without `to`, whose outputs are dropped.
     pub outputs: Vec<OutputRef>,
-    /// Where jobs go that are rejected or fail. `None`: the step stops at the first one.
+    /// The queue for rejected and failed jobs. `None`: the step stops at the first one.
     pub errors: Option<QueueRef>,
     pub limits: Limits,
     pub delivery: DeliveryGuarantee,
-    /// So many times in a row a job may take the process down before it is set aside; at least 1.
+    /// Number of deaths of the process in a row before a job is quarantined; at least 1.
     pub crash_limit: u32,
-    /// Longest run of one attempt.
+    /// Maximum time of one attempt.
     pub timeout: Option<Duration>,
-    /// `config = { … }` as JSON; seen as `ctx.config`. It can be large.
+    /// `config = { … }` as JSON; available as `ctx.config`. It can be large.
     pub config: Arc<serde_json::Value>,
-    /// What of it must not be shown.
+    /// The parts that must not be shown.
     pub secrets: Vec<Secret>,
     /// Its plugins run in a process of their own.
     pub isolate: bool,
-    /// As it is written; what holds, [`Self::retry_policy`] says.
+    /// As configured; [`Self::retry_policy`] is the effective one.
     pub retry: Option<RetryPolicy>,
-    /// `None`: oldest first, as many as there are workers for.
+    /// `None`: oldest first, as many as there are workers.
     pub queuer: Option<Queuer>,
-    /// It delivers to an HTTP service, in its attempts.
+    /// It delivers to an HTTP service, within its attempts.
     pub serves: bool,
     pub gate: Option<GateRef>,
     pub monitor: Option<Monitor>,
@@ -52,45 +52,45 @@ pub struct Step {
     pub line: u64,
 }
 
-/// How a step takes jobs from its inputs.
+/// The input mode of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputMode {
     /// `from`: the one input.
     From,
     /// `join`: one job of each, in pairs (triples, …) by order.
     Join,
-    /// `alts`: one job of whichever has one first.
+    /// `alts`: one job of the input that has one first.
     Alts,
 }
 
-/// `begin_at`: with which job a step begins that has never taken any of an input.
+/// `begin_at`: the first job of a step that has not accounted for any job of an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BeginAt {
     /// The oldest that is kept.
     #[default]
     Oldest,
-    /// The first that comes after its first start.
+    /// The first that arrives after its first start.
     Newest,
-    /// The one at this index, from 1, which may be still to come.
+    /// The one at this index, from 1, which may not exist yet.
     Index(u64),
 }
 
-/// `delivery`: what a step promises about each job.
+/// `delivery`: the delivery guarantee of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeliveryGuarantee {
     #[default]
     ExactlyOnce,
-    /// No snapshot is recorded before an attempt that can be seen outside.
+    /// No snapshot is recorded before an attempt with external effects.
     AtLeastOnce,
-    /// Progress moves before the attempt, which is never made again.
+    /// Progress is committed before the attempt, which is never repeated.
     AtMostOnce,
 }
 
 #[derive(Clone, Debug)]
 pub struct InputRef {
-    /// The name under which the step sees it; empty for `from`. Part of the delivery hash.
+    /// The name of the input in the step; empty for `from`. Part of the delivery hash.
     pub binding: String,
-    /// As it was written, made absolute: for `from` part of the delivery hash.
+    /// The configured name, made absolute: for `from` part of the delivery hash.
     pub address: Address,
     pub input: Input,
 }
@@ -113,12 +113,12 @@ pub enum Target {
     Sink(SinkRef),
 }
 
-/// The order in which the outputs of a step stand.
+/// The order of a step's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputOrder {
-    /// That of the jobs of each input, whatever fails and is tried again.
+    /// The order of each input's jobs, also across failures and retries.
     AsInputs,
-    /// Each as soon as its job is through.
+    /// The order in which jobs finish.
     AsFinished,
 }
 
@@ -133,7 +133,7 @@ impl OutputOrder {
 }
 
 impl Step {
-    /// What it promises about the order of its outputs.
+    /// The guaranteed order of its outputs.
     #[must_use]
     pub fn order(&self) -> OutputOrder {
         match self.picks() {
@@ -142,15 +142,14 @@ impl Step {
         }
     }
 
-    /// Whether jobs come to it from outside.
+    /// Whether it reads a source.
     #[must_use]
     pub fn reads_source(&self) -> bool {
         self.inputs.iter().any(|input| matches!(input.input, Input::Source(_)))
     }
 
-    /// How jobs whose attempt failed are tried again; `None`: not at all. An error of pure code would only
-    /// repeat, so a step without a policy of its own tries once; where its code acts outside, the default
-    /// is followed.
+    /// The retry policy for failed attempts; `None`: no retry. An error of pure code would only repeat, so a
+    /// step without a policy attempts once. A step with external effects has a default policy.
     #[must_use]
     pub fn retry_policy(&self) -> Option<&RetryPolicy> {
         if self.delivery == DeliveryGuarantee::AtMostOnce {
@@ -159,9 +158,9 @@ impl Step {
         self.retry.as_ref().or_else(|| self.acts_outside().then_some(&RETRY_DEFAULT))
     }
 
-    /// How it picks its jobs, if it does not take them as they come. A step whose code acts outside
-    /// picks, so that its jobs can run beside each other for as long as the outside takes; so does one
-    /// that waits for a gate, or for somebody to finish its jobs.
+    /// The queuer of a queued step; `None` for an ordered one. A step with external effects is queued, so
+    /// that its jobs run in parallel while they wait for the external system. A step with a gate or a monitor
+    /// is queued too.
     #[must_use]
     pub fn picks(&self) -> Option<Queuer> {
         let one_by_one = self.take == InputMode::From
@@ -169,7 +168,7 @@ impl Step {
         self.queuer.clone().or_else(|| one_by_one.then(Queuer::for_outside))
     }
 
-    /// Whether what its processors do can be seen outside.
+    /// Whether its processors have external effects.
     #[must_use]
     pub fn acts_outside(&self) -> bool {
         let seen = |processor: &Processor| match processor {
@@ -177,12 +176,12 @@ impl Step {
             Processor::Plugin(plugin) => plugin.has_effects,
             Processor::Http(_) | Processor::Exec(_) => true,
         };
-        // What waits for somebody outside was handed there.
+        // A pending job was submitted to an external system.
         self.monitor.is_some() || self.serves || self.processors.iter().any(seen)
     }
 
-    /// Whether an attempt can be seen outside before it is committed: what is printed cannot be taken
-    /// back, while a file is cut back to its committed position.
+    /// Whether an attempt has external effects before its commit: printed lines cannot be undone, while a
+    /// file is truncated to its committed length.
     #[must_use]
     pub fn has_effects(&self, configuration: &Configuration) -> bool {
         self.acts_outside()
@@ -197,7 +196,7 @@ impl Step {
 }
 
 impl InputRef {
-    /// The name under which the input enters the delivery hash.
+    /// The name of the input in the delivery hash.
     #[must_use]
     pub fn hash_name(&self) -> String {
         if self.binding.is_empty() { self.address.to_string() } else { self.binding.clone() }

@@ -1,19 +1,19 @@
-//! Paths that stay what they are: code of a plugin may change the working folder of the process.
+//! Absolute paths: do not depend on the working folder, which code of a plugin may change.
 
 use std::env;
 use std::path::{Component, Display, Path, PathBuf};
 use std::sync::LazyLock;
 
-/// The working folder in which the process was started.
+/// The working folder at the start of the process.
 static START: LazyLock<PathBuf> = LazyLock::new(|| env::current_dir().unwrap_or_default());
 
-/// The path from the root on, as it is meant in the folder in which the process was started.
+/// The absolute path, relative to the folder in which the process was started.
 #[must_use]
 pub fn absolute(path: &Path) -> PathBuf {
     START.join(path).components().filter(|component| *component != Component::CurDir).collect()
 }
 
-/// A path as messages show it: from the folder on in which the process was started, where it lies in it.
+/// A path for messages: relative to the folder in which the process was started, if it is inside.
 #[must_use]
 pub fn shown(path: &Path) -> Display<'_> {
     match path.strip_prefix(&*START) {

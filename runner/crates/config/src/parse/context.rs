@@ -1,6 +1,6 @@
-//! One file while it is read: its text, what is put into its values, and what is wrong with it.
+//! `ParseContext`: one file that is being read, with its text, its inserted values and its errors.
 //!
-//! Who reads goes on after each mistake: a method that answers `None` has already said why.
+//! A caller continues after each error: a method that returns `None` has already reported it.
 
 use std::ops::Range;
 use std::path::Path;
@@ -23,29 +23,29 @@ pub(crate) struct ParseContext<'a> {
     pub(crate) lines: Lines,
     env: &'a Lookup,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// What is no mistake, but may be one.
+    /// Warnings.
     pub(crate) doubts: Vec<Diagnostic>,
-    /// What was put into texts from outside the file.
+    /// The values inserted into texts.
     pub(crate) secrets: Vec<Secret>,
-    /// Some names of the graph could not be read, so nothing can be said about what is missing.
+    /// Some names of the graph are invalid, so missing ones cannot be reported.
     pub(crate) names_missing: bool,
 }
 
-/// A value and where it stands.
+/// A value with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed<T> {
     pub(crate) value: T,
     pub(crate) place: SourceSpan,
 }
 
-/// A text with its `${…}` put in.
+/// A text with its `${…}` replaced.
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
     pub(crate) value: String,
     pub(crate) place: SourceSpan,
-    /// Some of it came from outside the file, so it must not be shown.
+    /// A part of it is an inserted value, so it must not be shown.
     pub(crate) secret: bool,
-    /// Where in the value that is, in order.
+    /// The ranges of inserted values, in order.
     pub(crate) outside: Vec<Range<usize>>,
 }
 
@@ -86,27 +86,27 @@ impl<'a> ParseContext<'a> {
         self.lines.line(place.span.start) as u64
     }
 
-    /// What stands in the file at `place`.
+    /// The text of the file at `place`.
     pub(crate) fn written(&self, place: &SourceSpan) -> Option<&'a str> {
         self.text.get(place.span.clone())
     }
 
-    /// Where the text itself stands, without its quotes; all of the value where it is written with
-    /// escapes, or is put together.
+    /// The range of the text itself, without its quotes; of the whole value if it has escapes or inserted
+    /// values.
     pub(crate) fn inside(&self, text: &Text) -> Range<usize> {
         let whole = text.place.span.clone();
         let found = self.text.get(whole.clone()).and_then(|written| written.find(&text.value));
         found.map_or(whole.clone(), |at| whole.start + at..whole.start + at + text.value.len())
     }
 
-    /// Says that the value that messages call `name` should be something else.
+    /// Reports that the value called `name` has another type than `expected`.
     pub(crate) fn wrong_type(&mut self, name: &str, value: &Value<'_>, expected: &str) {
-        let message = format!("`{name}` should be {expected}, but is {}", shown(value));
+        let message = format!("`{name}` must be {expected}, but is {}", shown(value));
         let place = self.place(value.span());
         self.report(Diagnostic::error_at(&place, message).help_if(written_right(name, value, expected)));
     }
 
-    /// A text with everything put in, `name` being what messages call it.
+    /// A text with all values inserted; `name` is its name in messages.
     pub(crate) fn text(&mut self, name: &str, value: &Value<'_>, expected: &str) -> Option<Text> {
         let DeValue::String(raw) = value.get_ref() else {
             self.wrong_type(name, value, expected);
@@ -119,7 +119,7 @@ impl<'a> ParseContext<'a> {
             self.secrets.extend(outside.iter().map(|range| Secret::new(&value[range.clone()])));
             return Some(Text { value, place, secret: !outside.is_empty(), outside });
         }
-        // Without escapes the text stands in the file as it is, and the mistake can be shown in it.
+        // Without escapes the text is unchanged in the file, and the error can be marked in it.
         let exact = self.text.get(place.span.clone()).and_then(|written| written.find(&**raw));
         for mistake in done.mistakes {
             let span = exact.map_or(place.span.clone(), |at| {
@@ -134,18 +134,18 @@ impl<'a> ParseContext<'a> {
 }
 
 impl Text {
-    /// A text that stands in the file as it is.
+    /// A text that is unchanged in the file.
     pub(crate) fn written(value: String, place: SourceSpan) -> Self {
         Self { value, place, secret: false, outside: Vec::new() }
     }
 
-    /// The text in backticks, or other words for it where it must not be shown.
+    /// The text in backticks, or other words if it must not be shown.
     pub(crate) fn quoted(&self) -> String {
         if self.secret { "the value given here".into() } else { format!("`{}`", self.value) }
     }
 }
 
-/// What is right is written otherwise.
+/// The fix for a value that is almost right.
 fn written_right(name: &str, value: &Value<'_>, expected: &str) -> Option<String> {
     let text = value.get_ref().as_str()?;
     let is_number = text.parse::<u64>().is_ok() && expected.ends_with("number");
@@ -156,7 +156,7 @@ fn written_right(name: &str, value: &Value<'_>, expected: &str) -> Option<String
     (expected == "a list of texts").then(|| format!("write it in brackets: `{name} = [\"{text}\"]`"))
 }
 
-/// What a value is, in words of people who do not program.
+/// The type of a value, in plain words.
 pub(crate) fn shown(value: &Value<'_>) -> &'static str {
     match value.get_ref() {
         DeValue::String(_) => "a text",

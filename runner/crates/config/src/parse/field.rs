@@ -1,7 +1,7 @@
-//! One value of a table, read as what it should be.
+//! `Field`: parses one value of a table as its expected type.
 //!
-//! Knows types of values: texts, lists, counts, choices, quantities. What the values mean is for the
-//! files above.
+//! It supports types of values: texts, lists, counts, choices, quantities. Their meaning belongs to the files
+//! of the sections.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use super::not_yet_supported;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::suggest::{did_you_mean, listed};
 
-/// One value, with the name that messages give it.
+/// One value, with its name for messages.
 #[derive(Clone, Copy)]
 pub(crate) struct Field<'t> {
     pub(crate) name: &'t str,
@@ -22,7 +22,7 @@ pub(crate) struct Field<'t> {
 }
 
 impl<'t> Field<'t> {
-    /// A value that messages call `name`.
+    /// A value with the name `name` in messages.
     pub(crate) fn of(name: &'t str, value: &'t Value<'t>) -> Self {
         Self { name, value }
     }
@@ -39,7 +39,7 @@ impl<'t> Field<'t> {
         reading.text(self.name, self.value, "a text")
     }
 
-    /// A text that says something.
+    /// A text that is not empty.
     pub(crate) fn filled_text(self, reading: &mut ParseContext<'_>) -> Option<Text> {
         let text = self.text(reading)?;
         if text.value.is_empty() {
@@ -50,13 +50,13 @@ impl<'t> Field<'t> {
         Some(text)
     }
 
-    /// A path, written relative to the file that names it; absolute from here on.
+    /// A path, relative to the file that names it; returned as absolute.
     pub(crate) fn path(self, reading: &mut ParseContext<'_>) -> Option<Placed<PathBuf>> {
         let text = self.filled_text(reading)?;
         Some(Placed { value: absolute(&reading.folder().join(text.value)), place: text.place })
     }
 
-    /// A list of texts with something in it.
+    /// A list of texts that is not empty.
     pub(crate) fn texts(self, reading: &mut ParseContext<'_>) -> Option<Vec<Text>> {
         if !self.value.get_ref().is_array() {
             reading.wrong_type(self.name, self.value, "a list of texts");
@@ -65,14 +65,14 @@ impl<'t> Field<'t> {
         self.text_or_texts(reading)
     }
 
-    /// One text, or a list of texts with something in it. What is wrong in the list is left out, so
-    /// that the others can be looked at.
+    /// One text, or a list of texts that is not empty. Invalid elements are left out, so that the others are
+    /// checked.
     pub(crate) fn text_or_texts(self, reading: &mut ParseContext<'_>) -> Option<Vec<Text>> {
         match self.value.get_ref() {
             DeValue::Array(values) if values.is_empty() => {
                 let message = format!("`{}` is an empty list", self.name);
                 let diagnostic = Diagnostic::error_at(&self.place(reading), message);
-                reading.report(diagnostic.help(format!("put something in, or leave `{}` out", self.name)));
+                reading.report(diagnostic.help(format!("add an element, or leave `{}` out", self.name)));
                 None
             }
             DeValue::Array(values) => {
@@ -99,7 +99,8 @@ impl<'t> Field<'t> {
         };
         let number = i128::from_str_radix(integer.as_str(), integer.radix()).ok();
         match number.and_then(|number| u64::try_from(number).ok()) {
-            // What TOML cannot say is refused here too, so that a file reads the same everywhere.
+            // Larger numbers than TOML's are refused here too, so that a file has the same meaning
+            // everywhere.
             Some(count) if count >= min && i64::try_from(count).is_ok() => Some(count),
             Some(count) if count >= min => {
                 self.refuse(reading, format!("`{}` is too large", self.name));
@@ -107,15 +108,14 @@ impl<'t> Field<'t> {
             }
             _ => {
                 let too_large = number.is_none_or(|number| number > 0) && min == 0;
-                let words =
-                    if too_large { "is too large".into() } else { format!("should be {min} or more") };
+                let words = if too_large { "is too large".into() } else { format!("must be {min} or more") };
                 self.refuse(reading, format!("`{}` {words}", self.name));
                 None
             }
         }
     }
 
-    /// A whole number of at least `min`, and not in the billions.
+    /// A whole number of at least `min`, and below 2^32.
     pub(crate) fn small_count(self, reading: &mut ParseContext<'_>, min: u64) -> Option<u32> {
         let count = u32::try_from(self.count(reading, min)?);
         if count.is_err() {
@@ -124,7 +124,7 @@ impl<'t> Field<'t> {
         count.ok()
     }
 
-    /// A number, with a point or without.
+    /// A number, with or without a point.
     pub(crate) fn number(self, reading: &mut ParseContext<'_>) -> Option<f64> {
         let number = match self.value.get_ref() {
             DeValue::Float(float) => float.as_str().parse().ok(),
@@ -137,13 +137,13 @@ impl<'t> Field<'t> {
         number
     }
 
-    /// The fields of a job on the way to a value: `id`, or `order.id`.
+    /// The fields of a job that lead to a value: `id`, or `order.id`.
     pub(crate) fn path_in_job(self, reading: &mut ParseContext<'_>) -> Option<Vec<String>> {
         let text = self.filled_text(reading)?;
         let path: Vec<String> = text.value.split('.').map(str::to_owned).collect();
         if path.iter().any(String::is_empty) {
-            let message = format!("{} in `{}` is no path of a field", text.quoted(), self.name);
-            let help = "it is the name of a field, like `id`, or names on the way to it, like `order.id`";
+            let message = format!("{} in `{}` is not the path of a field", text.quoted(), self.name);
+            let help = "write the name of a field, like `id`, or the path to it, like `order.id`";
             reading.report(Diagnostic::error_at(&text.place, message).help(help));
             return None;
         }
@@ -151,7 +151,11 @@ impl<'t> Field<'t> {
             && first == "job"
             && !rest.is_empty()
         {
-            let message = format!("{} in `{}` is what a job has in a field `job`", text.quoted(), self.name);
+            let message = format!(
+                "{} in `{}` is the path to a field inside the job's field `job`",
+                text.quoted(),
+                self.name
+            );
             let help = format!("for a field of the job itself, write `{}`", rest.join("."));
             let help = (!text.secret).then_some(help);
             reading.doubts.push(Diagnostic::warning_at(&text.place, message).help_if(help));
@@ -159,7 +163,7 @@ impl<'t> Field<'t> {
         Some(path)
     }
 
-    /// One of some words, each with what it means. `kind` is the table it stands in.
+    /// One of several words, each with its value. `kind` is its table.
     pub(crate) fn choice<T: Copy>(
         self,
         reading: &mut ParseContext<'_>,
@@ -170,7 +174,7 @@ impl<'t> Field<'t> {
         self.chosen(reading, kind, choices, &text)
     }
 
-    /// Some of the words, each at most once.
+    /// Several of the words, each at most once.
     pub(crate) fn choices<T: Copy>(
         self,
         reading: &mut ParseContext<'_>,
@@ -226,13 +230,13 @@ impl<'t> Field<'t> {
         let text = reading.text(self.name, self.value, &format!("a text like `\"{example}\"`"))?;
         match parse(&text.value) {
             Ok(quantity) if zero == Some(&quantity) => {
-                self.refuse(reading, format!("`{}` should be more than zero", self.name));
+                self.refuse(reading, format!("`{}` must be more than zero", self.name));
                 None
             }
             Ok(quantity) => Some(quantity),
-            // The reason quotes the text.
+            // The error quotes the text.
             Err(_) if text.secret => {
-                self.refuse(reading, format!("the value given here for `{}` is no {what}", self.name));
+                self.refuse(reading, format!("the value given here for `{}` is not a {what}", self.name));
                 None
             }
             Err(reason) => {
@@ -242,7 +246,7 @@ impl<'t> Field<'t> {
         }
     }
 
-    /// A list of quantities with something in it; `None` where one of them is none.
+    /// A list of quantities that is not empty; `None` if one of them is invalid.
     pub(crate) fn quantities<T: PartialEq>(
         self,
         reading: &mut ParseContext<'_>,
@@ -250,7 +254,7 @@ impl<'t> Field<'t> {
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<Vec<T>> {
         let Some(values) = self.value.get_ref().as_array().filter(|values| !values.is_empty()) else {
-            // Which of the two it is, is told as for texts.
+            // The error is reported as for texts.
             self.texts(reading);
             return None;
         };

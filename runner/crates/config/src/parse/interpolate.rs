@@ -1,8 +1,7 @@
-//! `${NAME}`, `${NAME:-default}` and `${file:PATH}` inside the values of texts.
+//! Interpolation: replaces `${NAME}`, `${NAME:-default}` and `${file:PATH}` inside texts.
 //!
-//! Works on a text that is parsed already, so that what is put in can never change the structure of
-//! a file; and what was put in is not looked at again. Never quotes what it put in: it may be a
-//! secret.
+//! It works on a parsed text, so that an inserted value can never change the structure of a file, and is not
+//! interpolated again. It never quotes an inserted value, which may be a secret.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,19 +9,19 @@ use std::path::Path;
 
 use crate::diagnostic::files::read_text;
 
-/// Answers the value of an environment variable.
+/// Returns the value of an environment variable.
 pub type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// A text with everything put in.
+/// A text with all values inserted.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interpolated {
     pub(crate) value: String,
-    /// Where in the value stands what came from outside the file, in order.
+    /// The ranges of inserted values, in order.
     pub(crate) outside: Vec<Range<usize>>,
     pub(crate) mistakes: Vec<Mistake>,
 }
 
-/// What is wrong with one `${…}`.
+/// The error of one `${…}`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mistake {
     /// Bytes of the text.
@@ -31,7 +30,7 @@ pub(crate) struct Mistake {
     pub(crate) help: String,
 }
 
-/// What values can be put in from: variables, and files relative to `folder`.
+/// The sources of values: variables, and files relative to `folder`.
 #[derive(Clone, Copy)]
 pub(crate) struct ValueSources<'a> {
     pub(crate) folder: &'a Path,
@@ -39,14 +38,14 @@ pub(crate) struct ValueSources<'a> {
 }
 
 impl ValueSources<'_> {
-    /// Puts everything in, or says everything that is wrong.
+    /// Inserts all values, or returns every error.
     pub(crate) fn interpolate(self, text: &str) -> Interpolated {
         let mut done = Interpolated::default();
         let mut rest = 0;
         while let Some(found) = text[rest..].find("${") {
             let start = rest + found;
             if text[rest..start].ends_with('$') {
-                // `$${` is a literal `${`: one of the two dollars goes.
+                // `$${` is a literal `${`: one of the two dollars is removed.
                 done.value.push_str(&text[rest..start]);
                 done.value.push('{');
                 rest = start + 2;
@@ -56,7 +55,7 @@ impl ValueSources<'_> {
             let Some(length) = text[start..].find('}') else {
                 done.mistakes.push(Mistake {
                     span: start..text.len(),
-                    message: "this `${` is never closed".into(),
+                    message: "this `${` is not closed".into(),
                     help: "close it with `}`, or write `$${` for a literal `${`".into(),
                 });
                 return done;
@@ -77,7 +76,7 @@ impl ValueSources<'_> {
         done
     }
 
-    /// What stands for `inner`, or message and help.
+    /// The value of `inner`, or message and help.
     fn answer(self, inner: &str) -> Result<ValueLookup, (String, String)> {
         if let Some(path) = inner.strip_prefix("file:") {
             return self.file(path);
@@ -88,11 +87,11 @@ impl ValueSources<'_> {
         };
         if !is_variable(name) {
             return Err((
-                format!("`{name}` is no name of a variable"),
+                format!("`{name}` is not a name of a variable"),
                 "write `${NAME}`, `${NAME:-default}` or `${file:PATH}`, or `$${` for a literal `${`".into(),
             ));
         }
-        // As in a shell, a default also stands in for a variable that is set to nothing.
+        // As in a shell, a default also replaces an empty variable.
         match ((self.env)(name), default) {
             (Some(value), None) => Ok(ValueLookup { value, from_outside: true }),
             (Some(value), Some(_)) if !value.is_empty() => Ok(ValueLookup { value, from_outside: true }),
@@ -104,10 +103,10 @@ impl ValueSources<'_> {
         }
     }
 
-    /// The text of a file without the line break at its end, which editors put there.
+    /// The text of a file without the line break at its end, which editors add.
     fn file(self, path: &str) -> Result<ValueLookup, (String, String)> {
         if path.is_empty() {
-            return Err(("`${file:}` names no file".into(), "write `${file:PATH}`".into()));
+            return Err(("`${file:}` must name a file".into(), "write `${file:PATH}`".into()));
         }
         match read_text(&self.folder.join(path)) {
             Ok(text) => {
@@ -165,7 +164,7 @@ mod tests {
             ("${NONE:-}", ""),
             ("$${WHO} costs $5 {}", "${WHO} costs $5 {}"),
             ("$$${WHO}", "$${WHO}"),
-            // What was put in is not looked at again.
+            // Inserted values are not interpolated again.
             ("${TRICK}", "${WHO}\"]"),
         ];
         for (text, value) in cases {

@@ -1,4 +1,4 @@
-//! A TOML value as JSON, for `config = { … }`.
+//! JSON values: convert TOML values to JSON, for `config = { … }`.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use super::table::TableReader;
 use crate::diagnostic::Diagnostic;
 use tidegate_model::Secret;
 
-/// The table as a JSON object. What JSON cannot say is reported and becomes `null`.
+/// The table as a JSON object. Values without a JSON form are reported and become `null`.
 pub(crate) fn object(reading: &mut ParseContext<'_>, table: &DeTable<'_>) -> Json {
     let entries = table.iter().map(|(key, value)| (key.get_ref().to_string(), json(reading, value)));
     Json::Object(entries.collect::<Map<_, _>>())
 }
 
-/// The field `config` of a step, gate or monitor, and what of it must not be shown; an empty object where there is
-/// none.
+/// The field `config` of a step, gate or monitor, and the parts that must not be shown; an empty object if it
+/// is missing.
 pub(crate) fn config(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> (Arc<Json>, Vec<Secret>) {
     let before = reading.secrets.len();
     let table = section.field("config").and_then(|field| field.table(reading));
@@ -39,7 +39,7 @@ pub(crate) fn json(reading: &mut ParseContext<'_>, value: &Value<'_>) -> Json {
         ),
         DeValue::Float(float) => {
             let number = float.as_str().parse().ok().and_then(Number::from_f64);
-            let refused = || refuse(reading, value, format!("`{float}` is no number in JSON"));
+            let refused = || refuse(reading, value, format!("`{float}` has no JSON form"));
             number.map_or_else(refused, Json::Number)
         }
         DeValue::Boolean(answer) => Json::Bool(*answer),
@@ -57,7 +57,7 @@ fn number(integer: &DeInteger<'_>) -> Option<Number> {
 
 fn refuse(reading: &mut ParseContext<'_>, value: &Value<'_>, message: String) -> Json {
     let place = reading.place(value.span());
-    let help = "JSON cannot say it; write it as a text";
+    let help = "write it as a text";
     reading.report(Diagnostic::error_at(&place, message).help(help));
     Json::Null
 }

@@ -1,6 +1,6 @@
-//! Which tables there are, and which keys each one knows.
+//! `Kind`: the kinds of tables, with the keys of each.
 
-/// A table of a configuration, by what it is for.
+/// A kind of table in a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     PipelineFile,
@@ -29,8 +29,7 @@ pub(crate) enum Kind {
     NullSink,
 }
 
-/// Every kind, in the order in which they are named to the user. A single file knows nothing that the others
-/// do not know.
+/// Every kind, in the order of messages. A single file has only keys that other kinds have.
 const KINDS: [Kind; 22] = [
     Kind::PipelineFile,
     Kind::SettingsFile,
@@ -57,7 +56,7 @@ const KINDS: [Kind; 22] = [
 ];
 
 impl Kind {
-    /// The keys that this version reads. What a later version brings is in `later`.
+    /// The keys that this version supports. Keys of a later version are in `later`.
     pub(crate) fn keys(self) -> &'static [&'static str] {
         match self {
             Self::PipelineFile => &["pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink"],
@@ -144,7 +143,7 @@ impl Kind {
         }
     }
 
-    /// How a message names such a table in general.
+    /// The name of such a table in messages.
     fn shown(self) -> &'static str {
         match self {
             Self::PipelineFile | Self::SingleFile => "a pipeline's file",
@@ -168,13 +167,13 @@ impl Kind {
             Self::FileSink => "a `[sink.NAME]` of type `file`",
             Self::StdoutSink => "a `[sink.NAME]` of type `stdout`",
             Self::HttpSink => "a `[sink.NAME]` of type `http`",
-            // It knows nothing that the others do not know.
+            // It has only keys that other kinds have.
             Self::NullSink => "`[sink.NAME]`",
         }
     }
 }
 
-/// Where else `key` is known, as words for a message.
+/// The other tables with `key`, as words for a message.
 pub(crate) fn homes(key: &str) -> Option<String> {
     let knows = |kind: &Kind| kind.keys().contains(&key);
     let of_every_sink = |kind: &Kind| {
@@ -197,7 +196,7 @@ mod tests {
     fn page(name: &str) -> String {
         let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
         let found = folders.find_map(|folder| fs::read_to_string(folder.join("docs").join(name)).ok());
-        found.unwrap_or_else(|| panic!("there is no docs/{name}"))
+        found.unwrap_or_else(|| panic!("docs/{name} is missing"))
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Tables that have a name and may be used by many steps, and how a step chooses one: `retry = "name"`.
+//! Named tables: parses tables that many steps may use, and the choice of a step, as in `retry = "name"`.
 //!
-//! A name of the pipeline's own file wins over the same one in tidegate.toml.
+//! A name of the pipeline's own file takes precedence over the same one in tidegate.toml.
 
 use super::context::{ParseContext, Placed, Text, Value};
 use super::field::Field;
@@ -10,7 +10,7 @@ use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::Name;
 use tidegate_model::suggest::did_you_mean;
 
-/// All of one kind in one file.
+/// The tables of one kind in one file.
 #[derive(Debug)]
 pub(crate) struct NamedTables<T> {
     entries: Vec<Entry<T>>,
@@ -19,11 +19,11 @@ pub(crate) struct NamedTables<T> {
 #[derive(Debug)]
 pub(crate) struct Entry<T> {
     pub(crate) name: Placed<Name>,
-    /// `None` where something was wrong.
+    /// `None` after an error.
     pub(crate) value: Option<T>,
 }
 
-/// What a step says about it.
+/// The choice of a step.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen<T> {
     pub(crate) place: SourceSpan,
@@ -33,11 +33,11 @@ pub(crate) struct Chosen<T> {
 #[derive(Clone, Debug)]
 enum Way<T> {
     Named(Text),
-    /// `None` where something was wrong.
+    /// `None` after an error.
     Inline(Option<T>),
 }
 
-/// How messages name one that stands in `[KIND.NAME]`.
+/// The name of a `[KIND.NAME]` in messages.
 pub(crate) fn called(kind: &str) -> &str {
     if kind == "retry" { "retry policy" } else { kind }
 }
@@ -49,7 +49,7 @@ impl<T> Default for NamedTables<T> {
 }
 
 impl<T> NamedTables<T> {
-    /// Everything under `[KIND.NAME]`; `read` is given the title of each.
+    /// All tables under `[KIND.NAME]`; `read` receives the title of each.
     pub(crate) fn read(
         reading: &mut ParseContext<'_>,
         root: &TableReader<'_>,
@@ -75,7 +75,7 @@ impl<T> NamedTables<T> {
 }
 
 impl<T> Chosen<T> {
-    /// A name, or a table that `read` reads.
+    /// A name, or a table that `read` parses.
     pub(crate) fn read(
         reading: &mut ParseContext<'_>,
         field: Field<'_>,
@@ -88,7 +88,7 @@ impl<T> Chosen<T> {
         Self::named(reading, field, "a name or a table")
     }
 
-    /// A name; `expected` says what else there might be.
+    /// A name; `expected` describes the alternatives.
     pub(crate) fn named(reading: &mut ParseContext<'_>, field: Field<'_>, expected: &str) -> Self {
         let place = field.place(reading);
         let way = match reading.text(field.name, field.value(), expected) {
@@ -104,7 +104,7 @@ impl<T> Chosen<T> {
         Self { place, way }
     }
 
-    /// Where it stands, if that is on a shelf.
+    /// Its named table, if it is a name.
     pub(crate) fn entry<'a>(
         &self,
         own: &'a NamedTables<T>,
@@ -116,7 +116,7 @@ impl<T> Chosen<T> {
         }
     }
 
-    /// What it comes to.
+    /// Its value.
     pub(crate) fn value<'a>(&'a self, own: &'a NamedTables<T>, shared: &'a NamedTables<T>) -> Option<&'a T> {
         match &self.way {
             Way::Named(_) => self.entry(own, shared)?.value.as_ref(),
@@ -124,8 +124,8 @@ impl<T> Chosen<T> {
         }
     }
 
-    /// That nothing has this name. `kind` is as in `[KIND.NAME]`, and `meant` knows what else somebody who
-    /// writes the name may mean.
+    /// The error of an unknown name. `kind` is as in `[KIND.NAME]`; `meant` returns the fix for other
+    /// meanings of the name.
     pub(crate) fn lost(
         &self,
         kind: &str,
@@ -144,9 +144,9 @@ impl<T> Chosen<T> {
         let help = near.unwrap_or_else(|| {
             format!("declare it in this file, or for all pipelines in tidegate.toml: `[{kind}.{shown}]`")
         });
-        Some(
-            Diagnostic::error_at(&name.place, format!("there is no {} {}", called(kind), name.quoted()))
-                .help(help),
-        )
+        let kind = called(kind);
+        let what =
+            if name.secret { format!("the {kind} named here") } else { format!("{kind} {}", name.quoted()) };
+        Some(Diagnostic::error_at(&name.place, format!("{what} is unknown")).help(help))
     }
 }

@@ -1,7 +1,7 @@
-//! What Tidegate's grammar has and this version does not carry out yet.
+//! Later keys: lists keys and values of Tidegate's grammar that this version does not support yet.
 //!
-//! These keys and values are no mistakes of spelling, so they get an answer of their own. Who builds
-//! one of them takes it off this list, and nothing else refuses it.
+//! They are no typing errors, so they have a diagnostic of their own. An implementation of a key removes it
+//! from this list; no other code refuses it.
 
 use super::keys::Kind;
 use crate::diagnostic::{Diagnostic, SourceSpan};
@@ -15,17 +15,17 @@ const KEYS: &[(Kind, &[&str])] = &[
 
 const VALUES: &[(Kind, &str, &[&str])] = &[(Kind::FileSource, "type", &["exec"])];
 
-/// Whether a later version knows `key` in a table of this kind.
+/// Whether a later version supports `key` in a table of this kind.
 pub(crate) fn key(kind: Kind, key: &str) -> bool {
     KEYS.iter().any(|(other, keys)| *other == kind && keys.contains(&key))
 }
 
-/// Whether a later version knows `value` as the value of `key`.
+/// Whether a later version supports `value` as the value of `key`.
 pub(crate) fn value(kind: Kind, key: &str, value: &str) -> bool {
     VALUES.iter().any(|(other, name, values)| *other == kind && *name == key && values.contains(&value))
 }
 
-/// Says so. `what` is as the user wrote it, or nearly so.
+/// The diagnostic. `what` is as the user wrote it, approximately.
 pub(crate) fn diagnostic(place: &SourceSpan, what: &str) -> Diagnostic {
     Diagnostic::error_at(place, format!("`{what}` is not supported yet in this version of Tidegate"))
 }

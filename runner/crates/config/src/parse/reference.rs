@@ -1,31 +1,30 @@
-//! Names where they are declared, and names that refer to them.
+//! `Reference`: names at their declaration, and names that refer to them.
 
 use super::context::{ParseContext, Placed, Text};
 use super::field::Field;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::{Address, Name};
 
-const NAME_RULE: &str =
-    "a name has ASCII letters, digits, `_` and `-`, at most 128, and starts with a letter or a digit";
+const NAME_RULE: &str = "use at most 128 ASCII letters, digits, `_` and `-`, with a letter or a digit first";
 
 /// A name in `from`, `join`, `alts`, `to` or `errors`: `queue`, or `pipeline/queue`.
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
-    /// The pipeline, where one is written.
+    /// The pipeline, if it is written.
     pipeline: Option<Name>,
     pub(crate) name: Name,
     pub(crate) place: SourceSpan,
-    /// The name came from outside the file, so it must not be shown.
+    /// The name is an inserted value, so it must not be shown.
     pub(crate) secret: bool,
 }
 
 impl Reference {
-    /// Seen from the pipeline it stands in.
+    /// Its address, for a reference in the pipeline `home`.
     pub(crate) fn address(&self, home: &Name) -> Address {
         Address::new(self.pipeline.as_ref().unwrap_or(home).clone(), self.name.clone())
     }
 
-    /// As it stands in the file.
+    /// As written in the file.
     pub(crate) fn as_written(&self) -> String {
         match &self.pipeline {
             Some(pipeline) => format!("{pipeline}/{}", self.name),
@@ -33,7 +32,7 @@ impl Reference {
         }
     }
 
-    /// What a step is called that hands `self` on, as a part of its name.
+    /// The suffix for the name of a step that passes the jobs of `self` on.
     pub(crate) fn as_suffix(&self) -> String {
         match &self.pipeline {
             Some(pipeline) => format!("{pipeline}-{}", self.name),
@@ -42,17 +41,17 @@ impl Reference {
     }
 }
 
-/// The name that `text` is; says so where it is none. `what` is the kind of thing that has it.
+/// The name in `text`; reports an invalid one. `what` is the kind of its owner.
 pub(crate) fn name(reading: &mut ParseContext<'_>, what: &str, text: &Text) -> Option<Placed<Name>> {
     let name = Name::new(&text.value);
     if name.is_none() {
-        let message = format!("{} is no name for a {what}", text.quoted());
+        let message = format!("{} is not a valid name of a {what}", text.quoted());
         reading.report(Diagnostic::error_at(&text.place, message).help(NAME_RULE));
     }
     Some(Placed { value: name?, place: text.place.clone() })
 }
 
-/// The one name in `field`.
+/// The only name in `field`.
 pub(crate) fn reference(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Reference> {
     let text = field.text(reading);
     let reference = text.and_then(|text| parse(reading, field.name, &text));
@@ -78,8 +77,8 @@ fn parse(reading: &mut ParseContext<'_>, key: &str, text: &Text) -> Option<Refer
         let (place, secret) = (text.place.clone(), text.secret);
         return Some(Reference { pipeline: pipeline.flatten(), name, place, secret });
     }
-    let message = format!("{} in `{key}` is no name", text.quoted());
-    let help = format!("{NAME_RULE}; `pipeline/name` reaches into another pipeline");
+    let message = format!("{} in `{key}` is not a valid name", text.quoted());
+    let help = format!("{NAME_RULE}; `pipeline/name` refers to another pipeline");
     reading.report(Diagnostic::error_at(&text.place, message).help(help));
     None
 }

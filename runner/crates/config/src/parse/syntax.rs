@@ -1,4 +1,4 @@
-//! From a text to a TOML tree, and the mistakes of syntax in words.
+//! Syntax: parses a text into a TOML tree, and explains its syntax errors.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -9,28 +9,28 @@ use toml::de::{DeTable, Error};
 use super::context::ParseContext;
 use crate::diagnostic::Diagnostic;
 
-/// A tree, and how far it can be trusted.
+/// A tree, and its reliability.
 pub(crate) struct Parsed<'t> {
     pub(crate) tree: Spanned<DeTable<'t>>,
-    /// A mistake may have moved keys into other tables, so that what else the tree says would only
-    /// confuse.
+    /// A syntax error may have moved keys into other tables, so that further errors of the tree would be
+    /// confusing.
     pub(crate) garbled: bool,
 }
 
-/// Parses `text`, the text of the file of `reading`, as far as it can be.
+/// Parses `text`, the text of the file of `reading`, as far as possible.
 pub(crate) fn parse<'t>(reading: &mut ParseContext<'_>, text: &'t str) -> Parsed<'t> {
     let (tree, errors) = DeTable::parse_recoverable(text);
     let garbled = errors.iter().any(|error| !is_local(error));
-    // A table that is given twice is taken for one, so that its keys seem to be given twice as well.
+    // A repeated table is merged, so that its keys seem to be repeated as well.
     let mut inside_twin = 0..0;
     let mut colons = BTreeSet::new();
     for error in &errors {
         let span = error.span().unwrap_or(0..0);
         if let Some((at, help)) = colon(text, span.start) {
-            // Each part of such a line is a mistake of its own to the parser.
+            // The parser reports an error for each part of such a line.
             if colons.insert(at) {
                 let diagnostic =
-                    Diagnostic::error_at(&reading.place(at..at + 1), "syntax: a key is followed by `=`");
+                    Diagnostic::error_at(&reading.place(at..at + 1), "syntax: a key must be followed by `=`");
                 reading.report(diagnostic.help(help));
             }
             continue;
@@ -53,14 +53,14 @@ pub(crate) fn parse<'t>(reading: &mut ParseContext<'_>, text: &'t str) -> Parsed
     Parsed { tree, garbled }
 }
 
-/// Of a line like `to: "done"`: where its colon is, and how it is written right.
+/// The colon in a line like `to: "done"`, and the right form of the line.
 fn colon(text: &str, offset: usize) -> Option<(usize, String)> {
     let line = line_of(text, offset);
     let (key, value) = line.split_once(':')?;
     let is_key =
         !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
     let value = value.trim();
-    // `line` is a part of `text`, so the difference of their addresses is its place there.
+    // `line` is a part of `text`, so the difference of their addresses is its position.
     let at = line.as_ptr() as usize - text.as_ptr() as usize + key.len();
     (is_key && !value.is_empty()).then(|| (at, format!("write `{key} = {value}`")))
 }
@@ -69,13 +69,13 @@ fn is_duplicate(error: &Error) -> bool {
     error.message() == "duplicate key"
 }
 
-/// Whether the parser goes on after it as if nothing had been: the tree around it is right.
+/// Whether the tree around the error is still right.
 fn is_local(error: &Error) -> bool {
     let local = ["duplicate key", "cannot extend value", "string values must be quoted"];
     local.iter().any(|start| error.message().starts_with(start))
 }
 
-/// The parser's words, or better ones for what people often do, and what to do about it.
+/// The parser's message, or a better one for frequent errors, and its fix.
 fn words(said: &str) -> (&str, Option<&str>) {
     let helps = [
         ("key with no value", "write `key = value`"),
@@ -83,11 +83,11 @@ fn words(said: &str) -> (&str, Option<&str>) {
         ("unclosed array", "close the list with `]`"),
         (
             "invalid unquoted key",
-            "use ASCII letters, digits, `_` and `-`, as in all names; a key inside `config` may have others, in quotes",
+            "use ASCII letters, digits, `_` and `-`, as in all names; quote a key with other characters, inside `config` only",
         ),
     ];
     if said.starts_with("string values must be quoted") {
-        return ("a text stands in quotes", Some("put it in quotes: `\"…\"`"));
+        return ("a text must be in quotes", Some("put it in quotes: `\"…\"`"));
     }
     if said.contains("string, expected") {
         return (said, Some("close the text with the quote that it starts with"));
@@ -97,8 +97,7 @@ fn words(said: &str) -> (&str, Option<&str>) {
 
 fn report_duplicate(reading: &mut ParseContext<'_>, text: &str, tree: &DeTable<'_>, span: Range<usize>) {
     let written = text.get(span.clone()).unwrap_or_default();
-    let diagnostic =
-        Diagnostic::error_at(&reading.place(span.clone()), format!("`{written}` is given twice"));
+    let diagnostic = Diagnostic::error_at(&reading.place(span.clone()), format!("`{written}` occurs twice"));
     let diagnostic = match first_of_two(text, tree, span) {
         Some(first) => diagnostic.related(reading.place(first), "first here"),
         None => diagnostic,
@@ -106,8 +105,7 @@ fn report_duplicate(reading: &mut ParseContext<'_>, text: &str, tree: &DeTable<'
     reading.report(diagnostic.help("keep one of them, or give one another name"));
 }
 
-/// Where the key at `span`, which is there twice, is for the first time. `None` in tables in braces
-/// and elsewhere where that is not easily said.
+/// The first occurrence of the repeated key at `span`. `None` in inline tables and other complex cases.
 fn first_of_two(text: &str, tree: &DeTable<'_>, span: Range<usize>) -> Option<Range<usize>> {
     let line = line_of(text, span.start);
     let above = text.get(..span.start)?;

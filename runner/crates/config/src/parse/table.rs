@@ -1,4 +1,4 @@
-//! One table of a known kind. What it does not know is reported when it is opened.
+//! `TableReader`: one table of a known kind, whose unknown keys are reported when it is opened.
 
 use toml::Spanned;
 use toml::de::DeTable;
@@ -28,7 +28,7 @@ impl<'t> TableReader<'t> {
         Self { kind, title: name, place, table: table.get_ref() }.opened(reading)
     }
 
-    /// The table that `value` is; an empty one where it is none, which is said.
+    /// The table in `value`; an empty one, with a diagnostic, if it is not a table.
     pub(crate) fn open(
         reading: &mut ParseContext<'_>,
         kind: Kind,
@@ -43,7 +43,7 @@ impl<'t> TableReader<'t> {
         Some(Self { kind, title: title.to_owned(), place, table }.opened(reading))
     }
 
-    /// Reports what a table of this kind does not know.
+    /// Reports the unknown keys of a table.
     fn opened(self, reading: &mut ParseContext<'_>) -> Self {
         for (key, value) in self.table {
             let name = &**key.get_ref();
@@ -57,7 +57,7 @@ impl<'t> TableReader<'t> {
                 self.unknown(&place, name, value)
             };
             reading.report(diagnostic);
-            // It may have been meant for the key that wires a step.
+            // It may be a misspelled key that wires a step.
             reading.names_missing |= matches!(
                 self.kind,
                 Kind::PipelineFile
@@ -74,7 +74,7 @@ impl<'t> TableReader<'t> {
 
     fn unknown(&self, place: &SourceSpan, key: &str, value: &Value<'_>) -> Diagnostic {
         if self.kind == Kind::Step && key == "on" && self.table.contains_key("join") {
-            let message = "`on` has no effect beside `join`: a join pairs jobs in order, by no field";
+            let message = "`on` has no effect with `join`: a join pairs jobs by order, not by a field";
             let help = "pair jobs whose branches come from one queue, so that the n-th of one belongs to the n-th of the other";
             return Diagnostic::error_at(place, message).help(help);
         }
@@ -85,7 +85,7 @@ impl<'t> TableReader<'t> {
         let help = match (did_you_mean(key, keys.clone()), home) {
             (Some(near), Some(home)) => format!("{near} ({home})"),
             (Some(help), None) | (None, Some(help)) => help,
-            (None, None) => format!("`{}` knows {}", self.title, listed(keys, "and")),
+            (None, None) => format!("the keys of `{}` are {}", self.title, listed(keys, "and")),
         };
         Diagnostic::error_at(place, format!("unknown {what} `{key}` in `{}`", self.title)).help(help)
     }
@@ -95,13 +95,13 @@ impl<'t> TableReader<'t> {
         Some(Field::of(key, value))
     }
 
-    /// Where the key itself stands.
+    /// The place of the key itself.
     pub(crate) fn key_place(&self, reading: &ParseContext<'_>, key: &str) -> Option<SourceSpan> {
         let (key, _) = self.table.get_key_value(key)?;
         Some(reading.place(key.span()))
     }
 
-    /// As [`Self::field`], and says so where there is none.
+    /// As [`Self::field`], and reports a missing one.
     pub(crate) fn required(
         &self,
         reading: &mut ParseContext<'_>,
@@ -116,7 +116,7 @@ impl<'t> TableReader<'t> {
         field
     }
 
-    /// The tables under `[KIND.NAME]`, by name; says so where one of them is no table.
+    /// The tables under `[KIND.NAME]`, by name; reports values that are not tables.
     pub(crate) fn named(
         &self,
         reading: &mut ParseContext<'_>,
@@ -139,14 +139,13 @@ impl<'t> TableReader<'t> {
                 let place = reading.place(key.span());
                 entries.push((Text::written(key.get_ref().to_string(), place), value));
             } else {
-                let message =
-                    format!("`{kind}.{}` should be a table, but is {}", key.get_ref(), shown(value));
+                let message = format!("`{kind}.{}` must be a table, but is {}", key.get_ref(), shown(value));
                 let diagnostic = Diagnostic::error_at(&reading.place(key.span()), message);
                 reading.report(diagnostic.help(format!("a {kind} has a name of its own: `[{kind}.NAME]`")));
                 reading.names_missing = true;
             }
         }
-        // The tree is in order of key. Who reads a file reads it from the top.
+        // The tree is sorted by key; the file is read from the top.
         entries.sort_by_key(|(key, _)| key.place.span.start);
         entries
     }

@@ -1,17 +1,17 @@
-//! A text with `{path.to.field}` in it.
+//! Templates: parses a text with `{path.to.field}` parts.
 
 use super::context::{ParseContext, Text};
 use super::field::Field;
 use crate::diagnostic::Diagnostic;
 use tidegate_model::template::Template;
 
-/// The template that `text` is; says what is wrong with it.
+/// The template in `text`; reports its errors.
 pub(crate) fn template(reading: &mut ParseContext<'_>, text: &Text) -> Option<Template> {
     match Template::parse(&text.value, &text.outside) {
         Ok(template) => Some(template),
         Err(mistakes) => {
             let inside = reading.inside(text);
-            // Without escapes and values from outside it stands in the file as it is.
+            // Without escapes and inserted values it is unchanged in the file.
             let exact = inside.len() == text.value.len() && !text.secret;
             for mistake in mistakes {
                 let span = if exact {

@@ -1,4 +1,4 @@
-//! `begin_at`: with which job a step begins.
+//! `BeginAt`: parses `begin_at`, the first job of a step.
 
 use toml::de::DeValue;
 
@@ -10,7 +10,7 @@ use crate::parse::table::TableReader;
 
 const WORDS: [(&str, BeginAt); 2] = [("oldest", BeginAt::Oldest), ("newest", BeginAt::Newest)];
 
-/// Of a step, or of a sink that takes jobs; `take` says how many inputs it has.
+/// For a step, or for a sink that reads jobs; `take` is its input mode.
 pub(crate) fn read(
     reading: &mut ParseContext<'_>,
     kind: Kind,
@@ -20,14 +20,15 @@ pub(crate) fn read(
     let Some(field) = section.field("begin_at") else { return BeginAt::default() };
     let begin_at = match field.value().get_ref() {
         DeValue::String(text) if text.parse::<u64>().is_ok() => {
-            let message = "`begin_at` should be `\"oldest\"`, `\"newest\"` or an index, but is a text";
+            let message = "`begin_at` must be `\"oldest\"`, `\"newest\"` or an index, but is a text";
             let diagnostic = Diagnostic::error_at(&field.place(reading), message);
             reading.report(diagnostic.help(format!("write it without quotes: `begin_at = {text}`")));
             None
         }
         DeValue::String(_) => field.choice(reading, kind, &WORDS),
         DeValue::Integer(_) if take != InputMode::From => {
-            let message = "`begin_at` cannot be an index where there are several inputs: each counts its own";
+            let message =
+                "`begin_at` cannot be an index if the step has several inputs: each counts its own jobs";
             let diagnostic = Diagnostic::error_at(&field.place(reading), message);
             reading.report(diagnostic.help("use `\"oldest\"` or `\"newest\"`"));
             None

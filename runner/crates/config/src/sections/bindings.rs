@@ -1,4 +1,4 @@
-//! The names under which a step sees what it takes and what it gives: `from`, `join`, `alts`, `to`.
+//! Bindings: parse the names of a step's inputs and outputs in `from`, `join`, `alts` and `to`.
 
 use toml::de::DeTable;
 
@@ -13,16 +13,16 @@ use tidegate_model::suggest::listed;
 const WAYS: [(&str, InputMode); 3] =
     [("from", InputMode::From), ("join", InputMode::Join), ("alts", InputMode::Alts)];
 
-/// What a step takes from or gives to, by binding; one with an empty binding where it is one name.
+/// The inputs or outputs of a step, by binding; a single name has an empty binding.
 pub(crate) type Bound = Vec<(String, Reference)>;
 
-/// How a step takes its jobs, and from what. Lacks what is wrong.
+/// The input mode of a step, and its inputs. Invalid ones are left out.
 pub(crate) fn inputs(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> (InputMode, Bound) {
     let written: Vec<(Field<'_>, InputMode)> =
         WAYS.iter().filter_map(|(key, take)| Some((section.field(key)?, *take))).collect();
     let bound = match written[..] {
         [] => {
-            let help = "name the source or queue whose jobs it takes: `from = \"…\"` (or several, with `join` or `alts`)";
+            let help = "name the source or queue to read: `from = \"…\"` (or several, with `join` or `alts`)";
             section.required(reading, "from", help);
             reading.names_missing = true;
             Vec::new()
@@ -44,7 +44,7 @@ pub(crate) fn outputs(reading: &mut ParseContext<'_>, field: Field<'_>) -> Bound
     let Some(table) = field.value().get_ref().as_table() else {
         if field.value().get_ref().is_array() {
             let help = "a fork gives each output a binding: `to = { a = \"a\", b = \"b\" }`";
-            refuse(reading, field, "`to` should be a text or a table, but is a list", help);
+            refuse(reading, field, "`to` must be a text or a table, but is a list", help);
             return Vec::new();
         }
         return one(reading, field);
@@ -66,12 +66,15 @@ fn several(reading: &mut ParseContext<'_>, field: Field<'_>, take: InputMode) ->
     let Some(table) = field.value().get_ref().as_table() else {
         let what = shown(field.value());
         let help = format!("give each input a binding: `{key} = {{ a = \"a\", b = \"b\" }}`");
-        refuse(reading, field, &format!("`{key}` should be a table, but is {what}"), &help);
+        refuse(reading, field, &format!("`{key}` must be a table, but is {what}"), &help);
         return Vec::new();
     };
     let bound = bindings(reading, key, table);
-    let does =
-        if take == InputMode::Join { "waits for one job of each" } else { "takes whichever has one first" };
+    let does = if take == InputMode::Join {
+        "waits for one job of each"
+    } else {
+        "reads from the input that has a job first"
+    };
     match table.len() {
         0 => {
             let help = format!("it {does}: `{key} = {{ a = \"a\", b = \"b\" }}`");
@@ -88,7 +91,7 @@ fn several(reading: &mut ParseContext<'_>, field: Field<'_>, take: InputMode) ->
     bound
 }
 
-/// Everything in the table that can be read, in order of binding.
+/// All valid bindings of the table, in order.
 fn bindings(reading: &mut ParseContext<'_>, key: &str, table: &DeTable<'_>) -> Bound {
     let mut bound = Vec::new();
     for (binding, value) in table {
@@ -111,7 +114,7 @@ fn two_ways(
     written: &[(Field<'_>, InputMode)],
 ) -> Diagnostic {
     let keys = listed(written.iter().map(|(field, _)| field.name), "and");
-    let message = format!("`{}` takes its jobs in {} ways: {keys}", section.title, written.len());
+    let message = format!("`{}` must have one input mode, but has {}: {keys}", section.title, written.len());
     let mut places: Vec<_> = written.iter().map(|(field, _)| field.place(reading)).collect();
     places.sort_by_key(|place| place.span.start);
     let (first, others) = places.split_at(1);
@@ -119,11 +122,11 @@ fn two_ways(
     let diagnostic =
         others.iter().fold(diagnostic, |diagnostic, place| diagnostic.related(place.clone(), "and here"));
     diagnostic.help(
-        "keep one of them: `from` takes from one input, `join` waits for one job of each, `alts` takes whichever has one first",
+        "keep one of them: `from` reads one input, `join` waits for one job of each, `alts` reads the input that has a job first",
     )
 }
 
-/// Says what is wrong where something of the graph cannot be known.
+/// Reports an error that hides a part of the graph.
 fn refuse(reading: &mut ParseContext<'_>, field: Field<'_>, message: &str, help: &str) {
     let diagnostic = Diagnostic::error_at(&field.place(reading), message);
     reading.report(diagnostic.help(help));

@@ -1,4 +1,4 @@
-//! `builtin:NAME` in `run`, whose options stand beside it in a table of that name.
+//! Built-in processors: parses `builtin:NAME` in `run`, with its options in the table of that name.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) fn is_one(run: &str) -> bool {
     run.starts_with(PREFIX)
 }
 
-/// What a built-in means in the table `section`, whose attempts may take `timeout`.
+/// Parses a built-in in the table `section`, whose attempts have this `timeout`.
 pub(crate) fn processor(
     reading: &mut ParseContext<'_>,
     section: &TableReader<'_>,
@@ -29,51 +29,52 @@ pub(crate) fn processor(
 ) -> Option<Processor> {
     match run.value.as_str() {
         HTTP => {
-            let help = "say what to ask: `http = { url = \"https://host/path/{field}\", method = \"POST\" }`";
+            let help =
+                "name the address: `http = { url = \"https://host/path/{field}\", method = \"POST\" }`";
             let field = section.required(reading, "http", help)?;
             let request = http::options(reading, field)?;
             shorter(reading, section, "http", request.timeout, timeout)?;
             Some(Processor::Http(Box::new(request)))
         }
         EXEC => {
-            let help = "say what to run: `exec = { command = [\"./charge.sh\", \"{id}\"] }`";
+            let help = "name the command: `exec = { command = [\"./charge.sh\", \"{id}\"] }`";
             let field = section.required(reading, "exec", help)?;
             let command = exec::options(reading, field)?;
             shorter(reading, section, "exec", command.timeout, timeout)?;
             Some(Processor::Exec(Box::new(command)))
         }
         other => {
-            let message = format!("{} in `run` is no processor", run.quoted());
+            let message = format!("{} in `run` is not a processor", run.quoted());
             let help = (!run.secret).then(|| did_you_mean(other, [HTTP, EXEC])).flatten();
-            let help = help.unwrap_or_else(|| format!("there are {}", listed([HTTP, EXEC], "and")));
+            let help = help.unwrap_or_else(|| format!("the processors are {}", listed([HTTP, EXEC], "and")));
             reading.report(Diagnostic::error_at(&run.place, message).help(help));
             None
         }
     }
 }
 
-/// Says where a table stands beside a `run` that does not use it, or would use it twice.
+/// Reports options whose built-in is not in `run`, or occurs twice.
 pub(crate) fn check(reading: &mut ParseContext<'_>, section: &TableReader<'_>, runs: &[Text]) {
     for (key, named) in [("http", HTTP), ("exec", EXEC)] {
         let mut uses = runs.iter().filter(|run| run.value == named);
         match (uses.next(), uses.next(), section.field(key)) {
             (None, _, Some(field)) => {
-                let message = format!("`{key}` says nothing here: `run` has no `{named}`");
+                let message = format!("`{key}` has no effect: `run` has no `{named}`");
                 let diagnostic = Diagnostic::error_at(&field.place(reading), message);
                 reading.report(diagnostic.help(format!("write `run = [\"{named}\"]`, or leave `{key}` out")));
             }
             (Some(first), Some(second), _) => {
-                let message = format!("`{named}` stands in `run` twice, and there is one `{key}` for both");
+                let message = format!("`{named}` is in `run` twice, but one `{key}` applies to both");
                 let diagnostic = Diagnostic::error_at(&second.place, message);
                 let diagnostic = diagnostic.related(first.place.clone(), "first here");
-                reading.report(diagnostic.help("have a step of its own do the other one"));
+                reading.report(diagnostic.help("use a separate step for the other one"));
             }
             _ => {}
         }
     }
 }
 
-/// Refuses a `timeout` that would never be reached.
+/// Refuses a `timeout` that cannot be reached.
 fn shorter(
     reading: &mut ParseContext<'_>,
     section: &TableReader<'_>,
@@ -87,7 +88,7 @@ fn shorter(
     let place =
         table.get("timeout").map_or_else(|| field.place(reading), |value| reading.place(value.span()));
     let whole = format_duration(whole);
-    let message = format!("`{key}.timeout` is longer than the `timeout` of the whole attempt, {whole}");
+    let message = format!("`{key}.timeout` exceeds the `timeout` of the whole attempt, {whole}");
     let help = format!("write `timeout = \"{}\"` in `{}` too", format_duration(own), section.title);
     reading.report(Diagnostic::error_at(&place, message).help(help));
     None

@@ -1,4 +1,4 @@
-//! `exec = { … }`: the command that `builtin:exec` runs for each job.
+//! `ExecCommand`: parses `exec = { … }`, the command that `builtin:exec` runs for each job.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -13,27 +13,27 @@ use crate::parse::template::{template, templates};
 use tidegate_model::parse_duration;
 use tidegate_model::template::{Part, Template};
 
-/// What Tidegate itself puts into the environment begins so.
+/// The prefix of the environment variables that Tidegate sets.
 const OURS: &str = "TIDEGATE_";
 
-/// Where the system looks for commands when it is not told where.
+/// The system's default search path.
 const PATH_DEFAULT: &str = "/bin:/usr/bin";
 
 /// A command for each job.
 #[derive(Clone, Debug)]
 pub struct ExecCommand {
-    /// A path, or a name that is looked for in `PATH`.
+    /// A path, or a name that is searched in `PATH`.
     pub program: PathBuf,
     pub arguments: Vec<Template>,
-    /// Beside what the runner itself was given.
+    /// In addition to the runner's environment.
     pub environment: Vec<(String, Template)>,
-    /// Where it runs.
+    /// Its working folder.
     pub folder: PathBuf,
-    /// `None`: as long as the attempt may take.
+    /// `None`: the time of the attempt.
     pub timeout: Option<Duration>,
 }
 
-/// What `exec = { … }` says.
+/// Parses `exec = { … }`.
 pub(crate) fn options(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<ExecCommand> {
     let before = reading.diagnostics.len();
     let section = TableReader::open(reading, Kind::Exec, "exec", field.value())?;
@@ -55,12 +55,12 @@ pub(crate) fn options(reading: &mut ParseContext<'_>, field: Field<'_>) -> Optio
     })
 }
 
-/// A list, since a text would have to be taken apart as a shell does it.
+/// A list, since a text would need a shell's parser.
 fn words(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Vec<Text>> {
     let value = field.value().get_ref();
     if value.is_str() {
         let place = field.place(reading);
-        let message = "`command` should be a list of texts, but is a text";
+        let message = "`command` must be a list of texts, but is a text";
         let help =
             "no shell takes it apart: write each argument by itself, `command = [\"./charge.sh\", \"{id}\"]`";
         reading.report(Diagnostic::error_at(&place, message).help(help));
@@ -77,8 +77,8 @@ fn command(reading: &mut ParseContext<'_>, texts: &[Text]) -> Option<(PathBuf, V
         if program.is_fixed() {
             return executable(reading, first);
         }
-        let message = "the command itself cannot be filled in: a job would choose what is run";
-        let help = "name the command, and fill in its arguments";
+        let message = "the command must be fixed: a job could otherwise choose the program";
+        let help = "name the command, and use fields in its arguments";
         reading.report(Diagnostic::error_at(&first.place, message).help(help));
         None
     });
@@ -87,9 +87,9 @@ fn command(reading: &mut ParseContext<'_>, texts: &[Text]) -> Option<(PathBuf, V
     Some((program?, filled))
 }
 
-/// A command with a `/` is a path, relative to the file that names it, and has to be there.
+/// A command with a `/` is a path, relative to the file that names it, and must exist.
 fn executable(reading: &mut ParseContext<'_>, text: &Text) -> Option<PathBuf> {
-    // Literal braces are doubled in a template, and what comes from outside has no template in it.
+    // Literal braces are doubled in a template, and inserted values are no template.
     let written = Template::parse(&text.value, &text.outside).ok()?;
     let written: String = written
         .parts()
@@ -111,14 +111,14 @@ fn executable(reading: &mut ParseContext<'_>, text: &Text) -> Option<PathBuf> {
         return Some(written.into());
     }
     let path = reading.folder().join(&written);
-    let named = if text.secret { "that this names".into() } else { text.quoted() };
+    let named = if text.secret { "named here".into() } else { text.quoted() };
     let (message, help) = match std::fs::metadata(&path) {
         Err(_) => {
-            (format!("the command {named} is not there"), "a path is relative to the file that names it")
+            (format!("the command {named} does not exist"), "a path is relative to the file that names it")
         }
         Ok(found) if found.is_dir() => (format!("the command {named} is a folder"), "name a file"),
         Ok(found) if found.permissions().mode() & 0o111 == 0 => {
-            (format!("the command {named} cannot be executed"), "make it so with `chmod +x`")
+            (format!("the command {named} cannot be executed"), "make it executable with `chmod +x`")
         }
         Ok(_) => return Some(path),
     };
@@ -126,7 +126,7 @@ fn executable(reading: &mut ParseContext<'_>, text: &Text) -> Option<PathBuf> {
     None
 }
 
-/// That nothing in `PATH` has this name. It may come there later, or be there where the runner runs.
+/// The error of a name that is not in `PATH`. It may be installed later, or on the runner's machine.
 fn nowhere(reading: &ParseContext<'_>, text: &Text, name: &str) -> Option<Diagnostic> {
     let path = reading.variable("PATH").unwrap_or_else(|| PATH_DEFAULT.to_owned());
     if std::env::split_paths(&path).any(|folder| folder.join(name).is_file()) || text.secret {
@@ -137,7 +137,7 @@ fn nowhere(reading: &ParseContext<'_>, text: &Text, name: &str) -> Option<Diagno
     } else {
         "install it, or write a path, which is relative to this file: `./charge.sh`".to_owned()
     };
-    let message = format!("there is no command {} in `PATH`", text.quoted());
+    let message = format!("the command {} is not in `PATH`", text.quoted());
     Some(Diagnostic::warning_at(&text.place, message).help(help))
 }
 
@@ -145,11 +145,11 @@ fn environment(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<(String,
     let mut environment = Vec::new();
     for (key, template) in templates(reading, field) {
         if key.value.is_empty() || key.value.contains(['=', '\0']) {
-            let message = format!("{} is no name of a variable", key.quoted());
+            let message = format!("{} is not a name of a variable", key.quoted());
             reading.report(Diagnostic::error_at(&key.place, message));
         } else if key.value.starts_with(OURS) {
-            let message = format!("{} is set by Tidegate, or will be", key.quoted());
-            let help = "take a name that does not begin with `TIDEGATE_`";
+            let message = format!("{} is reserved for Tidegate", key.quoted());
+            let help = "use a name that does not start with `TIDEGATE_`";
             reading.report(Diagnostic::error_at(&key.place, message).help(help));
         } else {
             environment.push((key.value, template));
@@ -161,7 +161,7 @@ fn environment(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<(String,
 fn folder(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<PathBuf> {
     let path = field.path(reading)?;
     if !path.value.is_dir() {
-        let message = "`cwd` names no folder that is there";
+        let message = "the folder of `cwd` does not exist";
         let help = "a path is relative to the file that names it";
         reading.report(Diagnostic::error_at(&path.place, message).help(help));
         return None;

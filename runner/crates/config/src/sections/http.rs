@@ -1,4 +1,4 @@
-//! `http = { … }`: the request that `builtin:http`, or a sink of type `http`, makes for each job.
+//! HTTP requests: parses `http = { … }`, the request of `builtin:http` or of a sink of type `http`.
 
 pub(crate) mod body;
 pub(crate) mod url;
@@ -18,24 +18,24 @@ use tidegate_model::template::Template;
 use tidegate_model::{parse_duration, parse_size};
 
 const RESPONSES: [(&str, Response); 2] = [("body", Response::Body), ("full", Response::Full)];
-/// What the request itself decides about.
+/// Headers that the request sets itself.
 const NOT_BY_HAND: [&str; 6] =
     ["connection", "content-length", "expect", "host", "transfer-encoding", "upgrade"];
 
-/// What `http = { … }` says.
+/// Parses `http = { … }`.
 pub(crate) fn options(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<HttpRequest> {
     let section = TableReader::open(reading, Kind::Http, "http", field.value())?;
     request(reading, Kind::Http, &section)
 }
 
-/// What a table says that describes a request.
+/// Parses a table that describes a request.
 pub(crate) fn request(
     reading: &mut ParseContext<'_>,
     kind: Kind,
     section: &TableReader<'_>,
 ) -> Option<HttpRequest> {
     let before = reading.diagnostics.len();
-    let help = "say what to ask: `url = \"https://host/path/{field}\"`";
+    let help = "name the address: `url = \"https://host/path/{field}\"`";
     let url = section.required(reading, "url", help).and_then(|field| url(reading, field));
     let default = if kind == Kind::HttpSink { Method::Post } else { Method::Get };
     let method = section.field("method").map(|field| field.choice(reading, kind, &METHODS));
@@ -89,7 +89,7 @@ fn headers(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<(String, Tem
 fn wrong_header(key: &Text, name: &str, others: &[(String, Template)]) -> Option<(String, &'static str)> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_token) {
-        let message = format!("{} is no name of a header", key.quoted());
+        let message = format!("{} is not a name of a header", key.quoted());
         return Some((message, "a name has letters, digits and `-`"));
     }
     if NOT_BY_HAND.contains(&name) {
@@ -97,12 +97,9 @@ fn wrong_header(key: &Text, name: &str, others: &[(String, Template)]) -> Option
         return Some((message, "leave it out"));
     }
     let twice = others.iter().any(|(other, _)| other == name);
-    twice.then(|| {
-        (format!("the header {} is given twice", key.quoted()), "large and small letters are the same in it")
-    })
+    twice.then(|| (format!("the header {} occurs twice", key.quoted()), "names of headers ignore case"))
 }
-
-/// What is sent: the job where the method is one that sends something, unless `body` says otherwise.
+/// The body: by default the job, if the method has a body, or that of the key `body`.
 fn body(reading: &mut ParseContext<'_>, section: &TableReader<'_>, method: Option<Method>) -> Option<Body> {
     let Some(field) = section.field("body") else {
         return Some(if method?.sends_jobs() { Body::Job } else { Body::None });
@@ -115,7 +112,7 @@ fn body(reading: &mut ParseContext<'_>, section: &TableReader<'_>, method: Optio
     if let Body::Json(Shape::Text(text)) = &body
         && text.is_fixed()
     {
-        let message = "`body` would be the same text for every job";
+        let message = "`body` must depend on the job";
         let help = "use `job`, `none`, a template like `\"{order}\"`, or a table: `body = { id = \"{id}\" }`";
         reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
         return None;
@@ -142,7 +139,7 @@ fn accept(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<RangeInclusiv
         match range.filter(|range| (200..600).contains(range.start())) {
             Some(range) => accepted.push(range),
             None => {
-                let message = format!("{} in `accept` is no status of an answer", text.quoted());
+                let message = format!("{} in `accept` is not a status of an answer", text.quoted());
                 let help = format!("write them like {}", listed(["2xx", "404"], "or"));
                 reading.report(Diagnostic::error_at(&text.place, message).help(help));
             }

@@ -1,4 +1,4 @@
-//! `[source.NAME]` of type `http`
+//! `HttpSource`: parses `[source.NAME]` of type `http`.
 
 use crate::diagnostic::Diagnostic;
 use crate::model::push_source::{HttpSource, Token};
@@ -11,7 +11,7 @@ use tidegate_model::{parse_duration, parse_size};
 const BODY_BYTES_MAX_DEFAULT: usize = 16 << 20;
 const WAITING_MAX_DEFAULT: u64 = 1_000_000;
 
-/// `None` where something was wrong.
+/// `None` after an error.
 pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<HttpSource> {
     let section = TableReader::open(reading, Kind::HttpSource, title, value)?;
     let before = reading.diagnostics.len();
@@ -36,10 +36,11 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
 
 fn token(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Token> {
     let text = field.filled_text(reading)?;
-    // What a header cannot say, nobody could ever show.
+    // A token that a header cannot carry would be useless.
     if !text.value.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let diagnostic = Diagnostic::error_at(&text.place, "`token` has more in it than a header can say");
-        reading.report(diagnostic.help("it is made of ASCII letters, digits and signs, without blanks"));
+        let diagnostic =
+            Diagnostic::error_at(&text.place, "`token` has characters that a header cannot carry");
+        reading.report(diagnostic.help("use ASCII letters, digits and punctuation, without blanks"));
         return None;
     }
     Some(Token::new(text.value))

@@ -1,4 +1,4 @@
-//! One pipeline's file: what it declares, in its own words, before names are resolved.
+//! `PipelineDeclaration`: the declarations of one pipeline's file, before names are resolved.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::parse::reference::{Reference, name, reference};
 use crate::parse::table::TableReader;
 use tidegate_model::Name;
 
-/// A pipeline as it was written.
+/// A pipeline as written.
 #[derive(Debug)]
 pub(crate) struct PipelineDeclaration {
     pub(crate) file: Arc<Path>,
     pub(crate) name: Name,
-    /// `[pipeline] name`, where it is given.
+    /// `[pipeline] name`, if it is given.
     pub(crate) named: Option<Text>,
     pub(crate) errors: Option<Reference>,
-    /// Of the steps that say nothing else.
+    /// The default of its steps.
     pub(crate) delivery: DeliveryGuarantee,
     pub(crate) sources: Vec<SourceDeclaration>,
     pub(crate) queues: Vec<QueueDeclaration>,
@@ -39,13 +39,13 @@ pub(crate) struct PipelineDeclaration {
 }
 
 impl PipelineDeclaration {
-    /// What is written about steps: of those of a sink, which all say the same, the first.
+    /// The declared steps; of the equal steps of a sink, the first.
     pub(crate) fn written_steps(&self) -> impl Iterator<Item = &StepDeclaration> {
         self.steps.iter().chain(self.sinks.iter().filter_map(|sink| sink.steps.first()))
     }
 }
 
-/// Reads everything, and answers `None` where the pipeline has no name to go by.
+/// Reads everything. Returns `None` if the pipeline has no valid name.
 pub(crate) fn read(
     reading: &mut ParseContext<'_>,
     files: &mut Files,
@@ -55,7 +55,7 @@ pub(crate) fn read(
     declared(reading, files, &root)
 }
 
-/// As [`read`], of a file that is named alone and may hold settings too.
+/// As [`read`], for a file that is named alone and may hold settings too.
 pub(crate) fn read_single(
     reading: &mut ParseContext<'_>,
     files: &mut Files,
@@ -134,7 +134,7 @@ fn name_of_file(reading: &mut ParseContext<'_>) -> Option<Name> {
     let stem = reading.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let name = Name::new(&stem);
     if name.is_none() {
-        let message = format!("the file's name `{stem}` is no name for a pipeline");
+        let message = format!("the file's name `{stem}` is not a valid name of a pipeline");
         let diagnostic = Diagnostic::error(&*reading.file, None, message);
         reading.report(diagnostic.help("rename the file, or give a name: `[pipeline] name = \"…\"`"));
     }

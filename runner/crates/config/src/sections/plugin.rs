@@ -1,4 +1,4 @@
-//! `plugin:NAME/STEP` in `run`, `isolate` of a step, and `[plugin.NAME]` in tidegate.toml.
+//! Plugins: parses `plugin:NAME/STEP` in `run`, `isolate` of a step, and `[plugin.NAME]` in tidegate.toml.
 
 use crate::diagnostic::Diagnostic;
 use crate::model::{Pin, PluginStep};
@@ -14,7 +14,7 @@ pub(crate) fn is_one(run: &str) -> bool {
     run.starts_with(PREFIX)
 }
 
-/// What a processor that is a plugin's means.
+/// Parses a processor of a plugin.
 pub(crate) fn processor(reading: &mut ParseContext<'_>, run: &Text) -> Option<PluginStep> {
     let written = run.value.strip_prefix(PREFIX)?;
     let (plugin, step) = match written.split_once('/') {
@@ -22,7 +22,7 @@ pub(crate) fn processor(reading: &mut ParseContext<'_>, run: &Text) -> Option<Pl
         None => (written, None),
     };
     if !std::iter::once(plugin).chain(step).all(is_name) {
-        let message = format!("{} in `run` names no plugin", run.quoted());
+        let message = format!("{} in `run` does not name a plugin", run.quoted());
         let help = "write `plugin:NAME`, or `plugin:NAME/STEP`, with letters, digits, `-` and `_`";
         reading.report(Diagnostic::error_at(&run.place, message).help(help));
         return None;
@@ -38,7 +38,7 @@ pub(crate) fn processor(reading: &mut ParseContext<'_>, run: &Text) -> Option<Pl
     })
 }
 
-/// Names become names of files, so nothing else may stand in them.
+/// Names become names of files, so only these characters are allowed.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
@@ -67,9 +67,9 @@ pub(crate) fn pins(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> Ve
 fn pin(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Pin> {
     let text = field.text(reading)?;
     if text.value.len() != 64 || !text.value.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        let message = "`sha256` should be 64 hexadecimal digits".to_owned();
+        let message = "`sha256` must be 64 hexadecimal digits".to_owned();
         let diagnostic = Diagnostic::error_at(&text.place, message);
-        reading.report(diagnostic.help("`sha256sum FILE` and `tidegate plugin inspect FILE` tell them"));
+        reading.report(diagnostic.help("get them from `sha256sum FILE` or `tidegate plugin inspect FILE`"));
         return None;
     }
     Some(Pin { sha256: text.value.to_ascii_lowercase(), place: text.place })

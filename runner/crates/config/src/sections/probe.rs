@@ -1,4 +1,4 @@
-//! `[gate.NAME]`, and `monitor = { … }` of a step.
+//! `ProbeConfig`: parses `[gate.NAME]`, and `monitor = { … }` of a step.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use tidegate_model::parse_duration;
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const BATCH_DEFAULT: usize = 100;
 
-/// More pending jobs than that, with their payloads, do not belong into one call of a script.
+/// More pending jobs, with their payloads, are too many for one call of a script.
 const BATCH_MAX: u64 = 100_000;
 
-/// What a gate asks; `None` where something was wrong.
+/// Parses a gate; `None` after an error.
 pub(crate) fn gate(
     reading: &mut ParseContext<'_>,
     files: &mut Files,
@@ -29,12 +29,12 @@ pub(crate) fn gate(
 ) -> Option<ProbeConfig> {
     let before = reading.diagnostics.len();
     let section = TableReader::open(reading, Kind::Gate, title, value)?;
-    let help = "name the script that says whether the gate is open: `run = \"gas.rhai\"`";
+    let help = "name the script that decides whether the gate is open: `run = \"gas.rhai\"`";
     let inquiry = inquiry(reading, files, &section, help);
     inquiry.filter(|_| reading.diagnostics.len() == before)
 }
 
-/// `None` where something was wrong.
+/// `None` after an error.
 pub(crate) fn monitor(
     reading: &mut ParseContext<'_>,
     files: &mut Files,
@@ -42,7 +42,7 @@ pub(crate) fn monitor(
 ) -> Option<Monitor> {
     let before = reading.diagnostics.len();
     if let Some(script) = field.value().get_ref().as_str() {
-        let message = "`monitor` should be a table, but is a text";
+        let message = "`monitor` must be a table, but is a text";
         let script = if is_script(script) { script } else { "status.rhai" };
         let help = format!("write `monitor = {{ run = \"{script}\", every = \"2s\" }}`");
         reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
@@ -63,7 +63,7 @@ fn inquiry(
     help: &str,
 ) -> Option<ProbeConfig> {
     section.required(reading, "run", help);
-    let every = section.required(reading, "every", "say how often: `every = \"5s\"`");
+    let every = section.required(reading, "every", "name the interval: `every = \"5s\"`");
     let every = every.and_then(|field| duration(reading, field));
     let timeout = section.field("timeout").and_then(|field| duration(reading, field));
     let timeout = timeout.unwrap_or(TIMEOUT_DEFAULT);
@@ -72,7 +72,7 @@ fn inquiry(
     Some(ProbeConfig { run, every: every?, timeout, config, secrets })
 }
 
-/// What somebody means who writes a gate where its name belongs.
+/// The fix for a gate's processor where its name belongs.
 pub(crate) fn meant(name: &str) -> Option<String> {
     let declare = "declare it by a name of its own, `[gate.NAME]` with `run = \"…\"` and `every = \"5s\"`, and write `gate = \"NAME\"`";
     (is_script(name) || name.contains(':')).then(|| declare.to_owned())
@@ -86,7 +86,7 @@ fn batch(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<usize> {
     let batch = field.count(reading, 1)?;
     if batch > BATCH_MAX {
         let diagnostic =
-            Diagnostic::error_at(&field.place(reading), format!("`batch` should be {BATCH_MAX} or less"));
+            Diagnostic::error_at(&field.place(reading), format!("`batch` must be {BATCH_MAX} or less"));
         reading.report(diagnostic);
         return None;
     }

@@ -1,4 +1,4 @@
-//! `[queue.NAME]`
+//! `QueueDeclaration`: parses `[queue.NAME]`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::parse::reference::name;
 use crate::parse::table::TableReader;
 use tidegate_model::{Name, parse_duration, parse_size};
 
-/// What a job can be told about a queue.
+/// The kinds of provenance.
 #[derive(Clone, Copy)]
 enum MetaField {
     Index,
@@ -22,7 +22,7 @@ enum MetaField {
 const TOLD: [(&str, MetaField); 3] =
     [("index", MetaField::Index), ("time", MetaField::Time), ("tx", MetaField::Transaction)];
 
-/// A queue as it was written.
+/// A queue as written.
 #[derive(Debug)]
 pub(crate) struct QueueDeclaration {
     pub(crate) name: Placed<Name>,
@@ -31,7 +31,7 @@ pub(crate) struct QueueDeclaration {
     pub(crate) meta: Meta,
     pub(crate) dedupe: Option<Duration>,
     pub(crate) allow_cycle: bool,
-    /// What it says about jobs of steps.
+    /// Settings that apply only to jobs of steps.
     pub(crate) of_steps: Vec<(&'static str, SourceSpan)>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn read(
         max_size,
         meta: meta.unwrap_or_default(),
         dedupe,
-        // A value that is no answer is told; that there is also a cycle would be one thing too much.
+        // An invalid value is reported; an additional error about the cycle would be confusing.
         allow_cycle: allow_cycle.unwrap_or(section.field("allow_cycle").is_some()),
         of_steps,
     })
@@ -84,11 +84,11 @@ fn retain(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Retain> {
     let parse = |text: &str| match text {
         "consumed" => Ok(Retain::Consumed),
         "forever" => Ok(Retain::Forever),
-        // Only what starts as a duration does is one that went wrong.
+        // Only a text that starts like a duration is treated as one.
         _ if text.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
             parse_duration(text).map(Retain::For)
         }
-        _ => Err(format!("`{text}` is none of `consumed`, `forever`, or a duration like `7d`")),
+        _ => Err(format!("`{text}` must be `consumed`, `forever`, or a duration like `7d`")),
     };
     field.quantity(reading, ("`consumed`, `forever` or duration", "7d"), parse, None)
 }

@@ -1,4 +1,4 @@
-//! `[queuer.NAME]`, and `queuer = { … }` of a step.
+//! Queuers: parses `[queuer.NAME]`, and `queuer = { … }` of a step.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -33,7 +33,7 @@ const STRATEGIES: [(&str, Word); 6] = [
 const LANE_MISSING: [(&str, LaneMissing); 2] =
     [("error", LaneMissing::Error), ("default", LaneMissing::Default)];
 
-/// The keys that mean something under some strategies only.
+/// The keys that apply to some strategies only.
 const MEANT_FOR: [(&str, &[Word]); 9] = [
     ("delay_window", &[Word::OneRoundSerial, Word::OneRoundParallel]),
     ("reads", &[Word::OneRoundParallel]),
@@ -46,11 +46,11 @@ const MEANT_FOR: [(&str, &[Word]); 9] = [
     ("lane_rate", &NOT_SERIAL),
 ];
 
-/// Under `serial` there is one job at a time, whatever its lane.
+/// `serial` runs one job at a time, in any lane.
 const NOT_SERIAL: [Word; 5] =
     [Word::Fifo, Word::OneRoundSerial, Word::OneRoundParallel, Word::Priority, Word::Rounds];
 
-/// `None` where something was wrong.
+/// `None` after an error.
 pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<Queuer> {
     let before = reading.diagnostics.len();
     let section = TableReader::open(reading, Kind::Queuer, title, value)?;
@@ -74,7 +74,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
     Some(Queuer { strategy: strategy?, lane, max_processing, max_search_ahead, rate, age, id })
 }
 
-/// What somebody means who writes a strategy where the name of a queuer belongs.
+/// The fix for a strategy where the name of a queuer belongs.
 pub(crate) fn meant(name: &str) -> Option<String> {
     let word = STRATEGIES.iter().find(|(word, _)| *word == name).or_else(|| {
         let near = nearest(name, STRATEGIES.iter().map(|(word, _)| *word))?;
@@ -90,12 +90,12 @@ pub(crate) fn meant(name: &str) -> Option<String> {
     Some(format!("`{name}` is a strategy: `queuer = {{ strategy = \"{name}\"{needed} }}`"))
 }
 
-/// A key that changes nothing is a misunderstanding, and better cleared up.
+/// A key without an effect is a misunderstanding, and reported.
 fn refuse_what_is_not_meant(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Word) {
     let name = |word| STRATEGIES.iter().find(|(_, other)| *other == word).map_or("", |(name, _)| name);
     for (key, words) in MEANT_FOR {
         let Some(field) = section.field(key).filter(|_| !words.contains(&word)) else { continue };
-        let message = format!("`{key}` says nothing about the strategy `{}`", name(word));
+        let message = format!("`{key}` has no effect with the strategy `{}`", name(word));
         let help = if word == Word::Serial && words == NOT_SERIAL {
             "`serial` runs one job at a time; `one-round-serial` runs one of each lane".to_owned()
         } else {
@@ -105,7 +105,7 @@ fn refuse_what_is_not_meant(reading: &mut ParseContext<'_>, section: &TableReade
     }
 }
 
-/// Reads the keys of every strategy, so that all mistakes are told.
+/// Reads the keys of every strategy, so that all errors are reported.
 fn strategy(
     reading: &mut ParseContext<'_>,
     section: &TableReader<'_>,
@@ -123,14 +123,14 @@ fn strategy(
         Word::OneRoundSerial => Some(Strategy::OneRoundSerial { delay_window }),
         Word::OneRoundParallel => {
             if section.field("reads").is_none() && section.field("writes").is_none() {
-                let message = format!("`{}` says neither what a job reads nor what it writes", section.title);
+                let message = format!("`{}` must have `reads` or `writes`", section.title);
                 let help = "name lists of keys in the job: `reads = \"inputs\"`, `writes = \"outputs\"`; for one job of each lane at a time, use `one-round-serial`";
                 reading.report(Diagnostic::error_at(&section.place, message).help(help));
             }
             Some(Strategy::OneRoundParallel { delay_window, reads, writes })
         }
         Word::Priority => {
-            let help = "name the number in the job that says it: `priority = \"urgency\"`";
+            let help = "name the field with the number: `priority = \"urgency\"`";
             section.required(reading, "priority", help);
             Some(Strategy::Priority { priority: priority?, aging })
         }
@@ -145,7 +145,7 @@ fn lane(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Option<
     let max_per_lane = section.field("max_per_lane").and_then(|field| at_least_one(reading, field));
     let rate = section.field("lane_rate").and_then(|field| rate(reading, field));
     if section.field("lane").is_none() {
-        let help = "name the field that tells lanes apart: `lane = \"pool\"`, or `\"order.account\"`";
+        let help = "name the field that determines the lane: `lane = \"pool\"`, or `\"order.account\"`";
         if matches!(word, Some(Word::OneRoundSerial | Word::OneRoundParallel)) {
             section.required(reading, "lane", help);
         } else {

@@ -1,4 +1,4 @@
-//! `[retry.NAME]`, and `retry = { … }` of a step.
+//! Retry policies: parses `[retry.NAME]`, and `retry = { … }` of a step.
 
 use std::time::Duration;
 
@@ -33,23 +33,23 @@ const JITTERS: [(&str, Jitter); 3] =
 const THENS: [(&str, OnExhausted); 3] =
     [("error-queue", OnExhausted::ErrorQueue), ("drop", OnExhausted::Drop), ("halt", OnExhausted::Halt)];
 
-/// The keys that mean something with some backoffs only.
+/// The keys that apply to some backoffs only.
 const MEANT_FOR: [(&str, &[Growth], &str); 4] = [
     (
         "initial",
         &[Growth::Fixed, Growth::Linear, Growth::Exponential, Growth::Fibonacci],
-        "the delays of a list are all in `delays`",
+        "put all delays of a list in `delays`",
     ),
     ("factor", &[Growth::Exponential], "it belongs to `backoff = \"exponential\"`"),
     (
         "max",
         &[Growth::Linear, Growth::Exponential, Growth::Fibonacci],
-        "the delays of this backoff do not grow past what is written",
+        "leave it out: the delays of this backoff are bounded",
     ),
     ("delays", &[Growth::List], "they belong to `backoff = \"list\"`"),
 ];
 
-/// `None` where something was wrong.
+/// `None` after an error.
 pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<RetryPolicy> {
     let before = reading.diagnostics.len();
     let section = TableReader::open(reading, Kind::Retry, title, value)?;
@@ -77,7 +77,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
     (reading.diagnostics.len() == before).then_some(policy)
 }
 
-/// What somebody means who writes a backoff where the name of a policy belongs.
+/// The fix for a backoff where the name of a policy belongs.
 pub(crate) fn meant(name: &str) -> Option<String> {
     if matches!(name, "none" | "never" | "no") {
         return Some("for a single attempt, write `retry = { max_attempts = 1 }`".to_owned());
@@ -87,12 +87,12 @@ pub(crate) fn meant(name: &str) -> Option<String> {
     Some(format!("`{word}` is a backoff: `retry = {{ backoff = \"{word}\"{delays} }}`"))
 }
 
-/// A key that changes nothing is a misunderstanding, and better cleared up.
+/// A key without an effect is a misunderstanding, and reported.
 fn refuse_what_is_not_meant(reading: &mut ParseContext<'_>, section: &TableReader<'_>, growth: Growth) {
     let word = BACKOFFS.iter().find(|(_, other)| *other == growth).map_or("", |(word, _)| word);
     for (key, growths, help) in MEANT_FOR {
         if let Some(field) = section.field(key).filter(|_| !growths.contains(&growth)) {
-            let message = format!("`{key}` says nothing about a backoff of `{word}`");
+            let message = format!("`{key}` has no effect with `backoff = \"{word}\"`");
             reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
         }
     }
@@ -123,7 +123,7 @@ fn delays(
         }
         Growth::List => {
             let list = listed(reading, section);
-            // Who writes each delay down means what is written.
+            // A list of delays is exact, so it has no jitter.
             policy.jitter = Jitter::None;
             policy.max = list.iter().max().copied().unwrap_or_default();
             policy.initial = list.first().copied().unwrap_or_default();
@@ -131,19 +131,19 @@ fn delays(
         }
     };
     if let Some(field) = section.field("initial").filter(|_| policy.initial > policy.max) {
-        let message = format!("`initial` is longer than `max`, {}", format_duration(policy.max));
+        let message = format!("`initial` exceeds `max`, {}", format_duration(policy.max));
         let help = format!("write `max = \"{}\"` or more", format_duration(policy.initial));
         reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
     } else if policy.initial > policy.max
         && let Some(field) = section.field("max")
     {
-        let message = format!("`max` is shorter than `initial`, {}", format_duration(policy.initial));
+        let message = format!("`max` must be at least `initial`, {}", format_duration(policy.initial));
         let help = format!("write `initial = \"{}\"` or less", format_duration(policy.max));
         reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
     }
 }
 
-/// `delays`, where at once is as good as any.
+/// `delays`; a delay may be zero.
 fn listed(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> Vec<Duration> {
     let help = "write them down: `delays = [\"1s\", \"10s\", \"1m\"]`";
     let Some(field) = section.required(reading, "delays", help) else { return Vec::new() };
@@ -153,8 +153,8 @@ fn listed(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> Vec<Dura
 fn factor(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<f64> {
     let factor = field.number(reading)?;
     if !(1.0..=1000.0).contains(&factor) {
-        let message = "`factor` should be from 1 to 1000".to_owned();
-        let help = "it says how much longer each delay is than the one before it";
+        let message = "`factor` must be from 1 to 1000".to_owned();
+        let help = "it is the ratio of each delay to the one before it";
         reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
         return None;
     }

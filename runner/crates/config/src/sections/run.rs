@@ -1,4 +1,4 @@
-//! `run`: what a step, a gate or a monitor runs.
+//! `run`: parses the processors of a step, a gate or a monitor.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,8 +12,7 @@ use crate::parse::context::{ParseContext, Text};
 use crate::parse::table::TableReader;
 use tidegate_model::suggest::nearest;
 
-/// The processors that `run` names in `section`, whose attempts may take `timeout`; without those that
-/// are wrong.
+/// The processors of `run` in `section`, whose attempts have this `timeout`; without invalid ones.
 pub(crate) fn run(
     reading: &mut ParseContext<'_>,
     files: &mut Files,
@@ -39,22 +38,23 @@ fn processor(
         return plugin::processor(reading, run).map(Processor::Plugin);
     }
     if Path::new(&run.value).extension().is_none_or(|ending| ending != "rhai") {
-        let message = format!("{} in `run` is no processor", run.quoted());
-        let help = "a processor is a script, whose name ends in `.rhai`, or `plugin:NAME`, `builtin:http` or `builtin:exec`";
+        let message = format!("{} in `run` is not a processor", run.quoted());
+        let help =
+            "use a script, whose name ends in `.rhai`, or `plugin:NAME`, `builtin:http` or `builtin:exec`";
         reading.report(Diagnostic::error_at(&run.place, message).help(help));
         return None;
     }
     let path = reading.folder().join(&run.value);
     match read_text(&path) {
         Ok(text) => {
-            // Some editors begin a text with a mark of its bytes' order, which belongs to no script.
+            // Some editors start a text with a byte order mark, which is not a part of the script.
             let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
             files.add(&path, text.as_str());
             let (named_in, named_at) = (reading.file.to_path_buf(), run.place.span.clone());
             Some(Processor::Script(Script { path, text, named_in, named_at }))
         }
         Err(error) => {
-            let named = if run.secret { "that this names".into() } else { run.quoted() };
+            let named = if run.secret { "named here".into() } else { run.quoted() };
             let message = format!("the script {named} {error}");
             let help = if run.secret { None } else { near_script(reading.folder(), &run.value) };
             reading.report(Diagnostic::error_at(&run.place, message).help_if(help));
@@ -63,13 +63,13 @@ fn processor(
     }
 }
 
-/// The script that was probably meant: the nearest name in the folder where it was looked for.
+/// The script that was probably meant: the nearest name in the folder of the path.
 fn near_script(folder: &Path, run: &str) -> Option<String> {
     let written = Path::new(run);
     let inner = written.parent().unwrap_or(Path::new(""));
     let entries = std::fs::read_dir(Path::new(".").join(folder).join(inner)).ok()?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    // Compared without the ending, which would make short names near to each other.
+    // Compared without the extension, which would make all short names similar.
     let stems: Vec<_> = names.filter_map(|name| Some(name.strip_suffix(".rhai")?.to_owned())).collect();
     let wanted = written.file_stem()?.to_string_lossy();
     let found = nearest(&wanted, stems.iter().map(String::as_str))?;

@@ -1,4 +1,4 @@
-//! `[source.NAME]` of type `schedule`
+//! `ScheduleSource`: parses `[source.NAME]` of type `schedule`.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tidegate_model::{Cron, Missed, Schedule, parse_duration};
 
 const MISSED: [(&str, Missed); 3] = [("skip", Missed::Skip), ("once", Missed::Once), ("all", Missed::All)];
 
-/// `None` where something was wrong.
+/// `None` after an error.
 pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<ScheduleSource> {
     let before = reading.diagnostics.len();
     let section = TableReader::open(reading, Kind::ScheduleSource, title, value)?;
@@ -42,21 +42,21 @@ fn schedule(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> Option
         }
         (None, Some(every)) => {
             if let Some(zone) = zone {
-                let message = "`time_zone` says nothing beside `every`, which counts the time that passes";
+                let message = "`time_zone` has no effect with `every`, which counts elapsed time";
                 let diagnostic = Diagnostic::error_at(&zone.place(reading), message);
-                reading.report(diagnostic.help("leave it out, or say when with `cron`"));
+                reading.report(diagnostic.help("leave it out, or use `cron`"));
             }
             let zero = Some(&Duration::ZERO);
             every.quantity(reading, ("duration", "5m"), parse_duration, zero).map(Schedule::Every)
         }
         (Some(_), Some(every)) => {
-            let message = format!("`{}` says twice when its ticks come", section.title);
+            let message = format!("`{}` must have one of `cron` and `every`, but has both", section.title);
             let diagnostic = Diagnostic::error_at(&every.place(reading), message);
             reading.report(diagnostic.help("keep one of `cron` and `every`"));
             None
         }
         (None, None) => {
-            let message = format!("`{}` does not say when its ticks come", section.title);
+            let message = format!("`{}` must have `cron` or `every`", section.title);
             let help = "write `cron = \"30 2 * * mon-fri\"`, or `every = \"5m\"`";
             reading.report(Diagnostic::error_at(&section.place, message).help(help));
             None
@@ -72,7 +72,7 @@ fn time_zone(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<TimeZon
         let near =
             if text.secret { None } else { did_you_mean(&text.value, names.iter().map(String::as_str)) };
         let help = near.unwrap_or_else(|| "write one like `UTC` or `Europe/Berlin`".into());
-        let message = format!("{} in `time_zone` is no time zone", text.quoted());
+        let message = format!("{} in `time_zone` is not a time zone", text.quoted());
         reading.report(Diagnostic::error_at(&text.place, message).help(help));
     }
     zone
@@ -81,7 +81,7 @@ fn time_zone(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<TimeZon
 fn payload(reading: &mut ParseContext<'_>, field: Field<'_>) -> Map<String, Json> {
     let Some(table) = field.table(reading) else { return Map::new() };
     if let Some((due, _)) = table.get_key_value(DUE) {
-        let message = "`payload` has a `due`, and the due time of the tick has this name";
+        let message = "`payload` cannot have a `due`: the due time of the tick has this name";
         let diagnostic = Diagnostic::error_at(&reading.place(due.span()), message);
         reading.report(diagnostic.help("give it another name"));
     }

@@ -1,5 +1,5 @@
-//! `tidegate.toml`: the runner's own settings. A pipeline whose file is named alone may hold `[runner]` and
-//! `[log]` itself.
+//! `SettingsFile`: parses `tidegate.toml`, the runner's own settings. A pipeline whose file is named alone
+//! may hold `[runner]` and `[log]` itself.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -24,21 +24,21 @@ use tidegate_model::suggest::did_you_mean;
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 const LOG_FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
 
-/// More workers than any machine has cores are a slip of the finger.
+/// A greater number of workers than any machine's cores is a typing error.
 const WORKERS_MAX: u64 = 1024;
 
-/// What the file says, with defaults for what it does not say.
+/// The content of the file, with defaults for missing settings.
 #[derive(Debug, Default)]
 pub(crate) struct SettingsFile {
-    /// Relative to the file already.
+    /// Already relative to the file.
     pub(crate) data: Option<PathBuf>,
     pub(crate) settings: Settings,
     pub(crate) log: LogSettings,
-    /// It says where to listen, be it wrong.
+    /// It has an address to listen on, valid or not.
     pub(crate) has_listen: bool,
-    /// Where `[runner]` and `[log]` stand.
+    /// The places of `[runner]` and `[log]`.
     headers: Vec<(&'static str, SourceSpan)>,
-    /// For all pipelines.
+    /// The tables for all pipelines.
     pub(crate) shelves: SharedTables,
 }
 
@@ -97,13 +97,13 @@ pub(crate) fn in_place(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -
     file
 }
 
-/// A mistake for every table of settings in `own`, the file of a single pipeline, though the tidegate.toml at
-/// `path` stands beside it.
+/// An error for every table of settings in `own`, the file of a single pipeline, if the tidegate.toml at
+/// `path` is beside it.
 pub(crate) fn refuse_both(own: &SettingsFile, beside: &SettingsFile, path: &Path) -> Vec<Diagnostic> {
     let refuse = |(key, place): &(&'static str, SourceSpan)| {
         let there = beside.headers.iter().find(|(other, _)| other == key).map(|(_, place)| place.clone());
         let there = there.unwrap_or_else(|| SourceSpan { file: Arc::from(path), span: 0..0 });
-        let message = format!("`[{key}]` stands in this file, and a tidegate.toml stands beside it");
+        let message = format!("`[{key}]` cannot be in this file, since a tidegate.toml is beside it");
         Diagnostic::error_at(place, message)
             .related(there, "the settings beside it")
             .help(format!("move `[{key}]` to tidegate.toml, or the file to a folder of its own"))
@@ -114,21 +114,21 @@ pub(crate) fn refuse_both(own: &SettingsFile, beside: &SettingsFile, path: &Path
 fn workers(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<usize> {
     let count = field.count(reading, 0)?;
     if count > WORKERS_MAX {
-        let message = format!("`workers` should be {WORKERS_MAX} or less");
+        let message = format!("`workers` must be {WORKERS_MAX} or less");
         let diagnostic = Diagnostic::error_at(&field.place(reading), message);
-        reading.report(diagnostic.help("0 stands for one a core"));
+        reading.report(diagnostic.help("0 means one per core"));
         return None;
     }
     usize::try_from(count).ok()
 }
 
-/// An address and a port. No name, which could come to stand for another address.
+/// An address and a port. A name is refused, since its address could change.
 fn listen(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<SocketAddr> {
     let text = field.filled_text(reading)?;
     let address = text.value.parse().ok();
     if address.is_none() {
-        let message = format!("{} in `listen` is no address with a port", text.quoted());
-        let help = "write `127.0.0.1:8484` for this machine only, or `0.0.0.0:8484` for all who can reach it";
+        let message = format!("{} in `listen` is not an address with a port", text.quoted());
+        let help = "write `127.0.0.1:8484` for this machine only, or `0.0.0.0:8484` for all clients that can reach it";
         reading.report(Diagnostic::error_at(&text.place, message).help(help));
     }
     address
@@ -142,7 +142,7 @@ fn hosts(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<String> {
         if is_host(&text.value) {
             hosts.push(text.value.to_ascii_lowercase());
         } else {
-            let message = format!("{} in `hosts` is no name of a host", text.quoted());
+            let message = format!("{} in `hosts` is not a name of a host", text.quoted());
             let help = "write the name alone, as `tide.example`, without `https://`, a port or a path";
             reading.report(Diagnostic::error_at(&text.place, message).help(help));
         }
@@ -161,7 +161,7 @@ fn duration(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Duration
     field.quantity(reading, ("duration", "30s"), parse_duration, None)
 }
 
-/// A level, or levels by part of the program: `info,tidegate_store=debug`.
+/// A level, or levels by log target: `info,tidegate_store=debug`.
 fn level(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<String> {
     let text = field.filled_text(reading)?;
     let wrong = text.value.split(',').map(|directive| match directive.split_once('=') {
@@ -183,8 +183,8 @@ fn wrong_level(text: &Text, wrong: &str) -> Diagnostic {
     let quoted = if text.secret { text.quoted() } else { format!("`{wrong}`") };
     let near = (!text.secret).then(|| did_you_mean(wrong, LEVELS)).flatten();
     let help = near.unwrap_or_else(|| {
-        "use `error`, `warn`, `info`, `debug`, `trace` or `off`, also by part: `info,tidegate::store=debug`"
+        "use `error`, `warn`, `info`, `debug`, `trace` or `off`, also by log target: `info,tidegate::store=debug`"
             .into()
     });
-    Diagnostic::error_at(&text.place, format!("{quoted} is no level of a log")).help(help)
+    Diagnostic::error_at(&text.place, format!("{quoted} is not a log level")).help(help)
 }

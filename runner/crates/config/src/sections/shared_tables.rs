@@ -1,4 +1,5 @@
-//! `[retry.NAME]`, `[queuer.NAME]` and `[gate.NAME]`, of a pipeline or in tidegate.toml for all.
+//! Shared tables: `[retry.NAME]`, `[queuer.NAME]` and `[gate.NAME]`, of a pipeline or in tidegate.toml for
+//! all.
 
 use super::probe;
 use super::queuer;
@@ -10,7 +11,7 @@ use crate::parse::named_table::NamedTables;
 use crate::parse::table::TableReader;
 use tidegate_model::RetryPolicy;
 
-/// What one file offers to steps.
+/// The named tables of one file.
 #[derive(Debug, Default)]
 pub(crate) struct SharedTables {
     pub(crate) retries: NamedTables<RetryPolicy>,
@@ -19,7 +20,7 @@ pub(crate) struct SharedTables {
 }
 
 impl SharedTables {
-    /// Everything that the file of `root` offers.
+    /// Parses all named tables of the file of `root`.
     pub(crate) fn read(reading: &mut ParseContext<'_>, files: &mut Files, root: &TableReader<'_>) -> Self {
         Self {
             retries: NamedTables::read(reading, root, "retry", retry::read),

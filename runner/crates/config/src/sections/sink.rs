@@ -1,4 +1,4 @@
-//! `[sink.NAME]`, and the steps that a sink with `from` brings along.
+//! `SinkDeclaration`: parses `[sink.NAME]`, and the steps that a sink with `from` implies.
 
 use std::path::PathBuf;
 
@@ -27,15 +27,15 @@ const TYPES: [(&str, Kind); 4] = [
 const FORMATS: [(&str, SinkFormat); 2] = [("ndjson", SinkFormat::Ndjson), ("lines", SinkFormat::Lines)];
 const ON_MISMATCH: [(&str, OnMismatch); 2] = [("refuse", OnMismatch::Refuse), ("append", OnMismatch::Append)];
 
-/// A sink as it was written.
+/// A sink as written.
 #[derive(Debug)]
 pub(crate) struct SinkDeclaration {
     pub(crate) name: Placed<Name>,
-    /// Where it writes to, if that is a file.
+    /// The file that it writes, if any.
     pub(crate) path: Option<Placed<PathBuf>>,
-    /// `None` where something was wrong.
+    /// `None` after an error.
     pub(crate) kind: Option<SinkKind>,
-    /// One step for each name in `from`, which deliver straight into the sink.
+    /// One step for each name in `from`, which deliver directly into the sink.
     pub(crate) steps: Vec<StepDeclaration>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, key: &Text, value: &Value<'_>
     reading.names_missing |= name.is_none();
     let title = format!("[sink.{}]", key.value);
     let Some(kind_of_table) = kind(reading, &title, value) else {
-        // Its keys depend on its type, so they are not judged, and what feeds it is not known.
+        // Its keys depend on its type, so they are not checked, and its inputs are unknown.
         reading.names_missing = true;
         return Some(SinkDeclaration { name: name?, path: None, kind: None, steps: Vec::new() });
     };
@@ -63,7 +63,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, key: &Text, value: &Value<'_>
     for key in ["begin_at", "delivery", "errors", "retry", "queuer", "gate"] {
         if let (Some(field), None) = (section.field(key), section.field("from")) {
             let message =
-                format!("a sink without `from` takes no jobs by itself, so `{key}` says nothing here");
+                format!("`{key}` has no effect on a sink without `from`, which reads no jobs itself");
             let diagnostic = Diagnostic::error_at(&field.place(reading), message);
             reading.report(diagnostic.help("write it in the step that names the sink in `to`"));
         }
@@ -82,7 +82,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, key: &Text, value: &Value<'_>
     Some(SinkDeclaration { name, path, kind, steps })
 }
 
-/// The type of the sink, which decides what else it knows.
+/// The type of the sink, which determines its other keys.
 fn kind(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<Kind> {
     let table = value.get_ref().as_table()?;
     let Some(written) = table.get("type") else {
@@ -149,8 +149,8 @@ fn steps(
             continue;
         }
         let Some(value) = Name::new(&text) else {
-            let message = "the names of the sink and of what it takes are too long together";
-            reading.report(Diagnostic::error_at(&place, message).help("keep them to 128 letters"));
+            let message = "the names of the sink and of its input are too long together";
+            reading.report(Diagnostic::error_at(&place, message).help("use at most 128 characters"));
             continue;
         };
         let mut step = StepDeclaration::new(Placed { value, place }, line);

@@ -1,4 +1,4 @@
-//! `[source.NAME]`
+//! `SourceDeclaration`: parses `[source.NAME]`.
 
 use std::path::PathBuf;
 
@@ -26,20 +26,20 @@ const FORMATS: [(&str, DataFormat); 4] = [
 
 const LINE_BYTES_MAX_DEFAULT: usize = 64 << 20;
 
-/// A source as it was written.
+/// A source as written.
 #[derive(Debug)]
 pub(crate) struct SourceDeclaration {
     pub(crate) name: Placed<Name>,
-    /// Where it reads from, also when something else about it is wrong.
+    /// The path that it reads, also after other errors.
     pub(crate) path: Option<Placed<PathBuf>>,
     pub(crate) supply: Supply,
 }
 
-/// How the jobs of a source come; `None` where something was wrong.
+/// How the jobs of a source arrive; `None` after an error.
 #[derive(Clone, Debug)]
 pub(crate) enum Supply {
     Pull(Option<SourceKind>),
-    /// To the queue of its name.
+    /// Appended to the queue of its name.
     Push(Option<PushSource>),
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn read(
     let name = name(reading, "source", key);
     reading.names_missing |= name.is_none();
     let title = format!("[source.{}]", key.value);
-    // Its keys depend on its type, so that those of an unknown one are not judged.
+    // Its keys depend on its type, so those of an unknown type are not checked.
     let (path, supply) = match kind(reading, &title, value) {
         Some(Kind::HttpSource) => {
             (None, Supply::Push(http_source::read(reading, &title, value).map(PushSource::Http)))
@@ -65,7 +65,7 @@ pub(crate) fn read(
     Some(SourceDeclaration { name: name?, path, supply })
 }
 
-/// The type of the source, which decides what else it knows.
+/// The type of the source, which determines its other keys.
 fn kind(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<Kind> {
     let Some(table) = value.get_ref().as_table() else {
         reading.wrong_type(title.trim_matches(['[', ']']), value, "a table");
@@ -99,7 +99,7 @@ fn file_source(
     section: &TableReader<'_>,
     path: Option<&Placed<PathBuf>>,
 ) -> Option<FileSource> {
-    let help = "say how it is read: `ndjson`, `lines`, `csv` or `bytes`";
+    let help = "name the format: `ndjson`, `lines`, `csv` or `bytes`";
     let format = section.required(reading, "format", help);
     let format = format.and_then(|field| field.choice(reading, Kind::FileSource, &FORMATS));
     if let Some(format) = format
@@ -125,19 +125,19 @@ fn file_source(
     })
 }
 
-/// A file may have any name; what is no file (yet) and has a wildcard is a pattern.
+/// A file may have any name; a path without a file (yet) and with a wildcard is a pattern.
 fn refuse_broken_pattern(reading: &mut ParseContext<'_>, path: &Placed<PathBuf>) {
     let Some(text) = path.value.to_str().filter(|text| text.contains(['*', '?', '['])) else { return };
     if let Err(error) = glob::Pattern::new(text)
         && !path.value.exists()
     {
-        let message = format!("`path` is no pattern of file names: {}", error.msg);
-        let help = "`*`, `?`, `**` between slashes and `[abc]` stand for others; `[[]` is a bracket itself";
+        let message = format!("`path` is not a pattern of file names: {}", error.msg);
+        let help = "`*`, `?`, `**` between slashes and `[abc]` are wildcards; write `[[]` for a bracket";
         reading.report(Diagnostic::error_at(&path.place, message).help(help));
     }
 }
 
-/// A key that changes nothing is a misunderstanding, and better cleared up.
+/// A key without an effect is a misunderstanding, and reported.
 fn refuse_outside_csv(reading: &mut ParseContext<'_>, section: &TableReader<'_>) {
     for key in ["headers", "delimiter"] {
         if let Some(field) = section.field(key) {
@@ -154,7 +154,7 @@ fn delimiter(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<u8> {
         [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Some(*byte),
         _ => {
             let message = format!("{} cannot be a `delimiter`", text.quoted());
-            let help = "it is one ASCII character, like `\",\"`, `\";\"` or `\"\\t\"`";
+            let help = "use one ASCII character, like `\",\"`, `\";\"` or `\"\\t\"`";
             reading.report(Diagnostic::error_at(&text.place, message).help(help));
             None
         }

@@ -1,4 +1,4 @@
-//! `[step.NAME]`
+//! `StepDeclaration`: parses `[step.NAME]`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ const PROMISES: [(&str, DeliveryGuarantee); 3] = [
     ("at-most-once", DeliveryGuarantee::AtMostOnce),
 ];
 
-/// A step as it was written.
+/// A step as written.
 #[derive(Debug)]
 pub(crate) struct StepDeclaration {
     pub(crate) name: Placed<Name>,
@@ -45,12 +45,12 @@ pub(crate) struct StepDeclaration {
     pub(crate) processors: Vec<Processor>,
     pub(crate) filter: StepFilter,
     pub(crate) limits: Limits,
-    /// `None`: what the pipeline says.
+    /// `None`: the default of the pipeline.
     pub(crate) delivery: Option<DeliveryGuarantee>,
     pub(crate) crash_limit: u32,
     pub(crate) timeout: Duration,
     pub(crate) config: Arc<serde_json::Value>,
-    /// Of `config`.
+    /// Secrets of `config`.
     pub(crate) secrets: Vec<Secret>,
     pub(crate) isolate: bool,
     pub(crate) retry: Option<Chosen<RetryPolicy>>,
@@ -60,7 +60,7 @@ pub(crate) struct StepDeclaration {
 }
 
 impl StepDeclaration {
-    /// A step that hands on what it takes.
+    /// A step that passes its jobs on.
     pub(crate) fn new(name: Placed<Name>, line: u64) -> Self {
         Self {
             name,
@@ -118,7 +118,7 @@ pub(crate) fn read(
     let gate = section.field("gate").map(|field| gate(reading, field));
     let monitor = section.field("monitor").and_then(|field| probe::monitor(reading, files, field));
 
-    // Last, so that a step with a bad name is told its other mistakes too.
+    // Last, so that other errors of a step with an invalid name are reported too.
     let defaults = StepDeclaration::new(name?, reading.line(&section.place));
     Some(StepDeclaration {
         take,
@@ -166,7 +166,7 @@ fn filter(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> StepFilt
     }
 }
 
-/// `types` and `topics` look at fields of the one job that there is, and a joined one is made of several.
+/// `types` and `topics` read fields of a single job, and a joined one has several.
 fn refuse_fields(reading: &mut ParseContext<'_>, section: &TableReader<'_>, inputs: &Bound) {
     let job = match inputs.first() {
         Some((binding, _)) if binding.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_') => {
@@ -181,14 +181,14 @@ fn refuse_fields(reading: &mut ParseContext<'_>, section: &TableReader<'_>, inpu
     ] {
         if let Some(written) = section.field(key) {
             let message =
-                format!("`{key}` cannot stand beside `join`: a joined job has no `{field}` of its own");
+                format!("`{key}` cannot be used with `join`: a joined job has no `{field}` of its own");
             let diagnostic = Diagnostic::error_at(&written.place(reading), message);
             reading.report(diagnostic.help(format!("write `when = '{when}'`")));
         }
     }
 }
 
-/// Calls that nest deeper could fill a worker's stack.
+/// Deeper calls could overflow a worker's stack.
 const DEPTH_MAX: u64 = 500;
 
 fn limits(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Limits> {
@@ -204,7 +204,7 @@ fn limits(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Limits> {
     if let Some(field) = section.field("depth") {
         match field.count(reading, 1) {
             Some(depth) if depth > DEPTH_MAX => {
-                field.refuse(reading, format!("`depth` should be {DEPTH_MAX} or less"));
+                field.refuse(reading, format!("`depth` must be {DEPTH_MAX} or less"));
             }
             Some(depth) => limits.depth = usize::try_from(depth).unwrap_or(limits.depth),
             None => {}
@@ -213,7 +213,7 @@ fn limits(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Limits> {
     Some(limits)
 }
 
-/// The name of a gate; one that is written out here has no name yet.
+/// The name of a gate; an inline one has no name yet.
 fn gate(reading: &mut ParseContext<'_>, field: Field<'_>) -> Chosen<ProbeConfig> {
     let written = field.value().get_ref().is_table();
     let before = reading.diagnostics.len();

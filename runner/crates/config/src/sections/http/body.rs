@@ -1,4 +1,4 @@
-//! What JSON a `body` makes of each job.
+//! `Shape`: parses the JSON template of a `body`.
 
 use toml::de::DeValue;
 
@@ -9,7 +9,7 @@ use crate::parse::json::json;
 use crate::parse::template::template;
 use tidegate_model::template::Part;
 
-/// The shape that `value` is, `name` being what messages call it.
+/// The shape of `value`, whose name in messages is `name`.
 pub(crate) fn read(reading: &mut ParseContext<'_>, name: &str, value: &Value<'_>) -> Option<Shape> {
     Some(match value.get_ref() {
         DeValue::String(_) => {

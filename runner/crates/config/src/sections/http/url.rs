@@ -1,41 +1,41 @@
-//! Whether a template is a URL whose structure no job can change.
+//! URL templates: checks that no job can change the structure of a URL.
 
 use tidegate_model::template::{Part, Template};
 
-/// What is wrong with it, and what to do about it. Quotes nothing that may be a secret.
+/// The error and its fix. Quotes no text that may be a secret.
 pub(crate) fn check(url: &Template) -> Result<(), (String, &'static str)> {
     let fixed: String = fixed_start(url);
     let rest = fixed.strip_prefix("https://").or_else(|| fixed.strip_prefix("http://"));
     let Some(rest) = rest else {
         return wrong(
-            "`url` should begin with `https://` or `http://`",
+            "`url` must begin with `https://` or `http://`",
             "for example `https://host/path/{field}`",
         );
     };
     let end = rest.find(['/', '?', '#']);
     let Some(authority) = end.map(|end| &rest[..end]).or_else(|| url.is_fixed().then_some(rest)) else {
         return wrong(
-            "a field cannot stand in the host of `url`: a job would choose who is asked",
-            "write the host, then `/`, and fill in what comes after it",
+            "the host of `url` must be fixed: a job could otherwise choose the server",
+            "write the host, then `/`, and use fields after it",
         );
     };
     check_authority(authority)?;
     if let Some(letter) = plain(url).chars().find(|&letter| !may_stand(letter)) {
         if letter == '#' {
             return wrong(
-                "`url` has a `#`, and what follows it is never sent",
+                "`url` has a `#`, but the text after it is never sent",
                 "write `%23` for a literal `#`",
             );
         }
         return wrong(
-            "`url` has characters that cannot stand in a URL",
-            "write blanks as `%20`, and others by their number too; what fields put in is written so by itself",
+            "`url` has characters that are not allowed in a URL",
+            "percent-encode them, like `%20` for a blank; values of fields are encoded automatically",
         );
     }
     let path = plain(url);
     let path = path.split(['?', '#']).next().unwrap_or_default();
     if path.split('/').any(|segment| matches!(segment, "." | "..")) {
-        return wrong("`url` has `.` or `..` for a part of its path", "write the path out");
+        return wrong("the path of `url` has a part `.` or `..`", "write the full path");
     }
     Ok(())
 }
@@ -61,12 +61,12 @@ fn check_authority(authority: &str) -> Result<(), (String, &'static str)> {
         return wrong("`url` has no host", "for example `https://host/path/{field}`");
     }
     match port.map(str::parse::<u16>) {
-        Some(Err(_) | Ok(0)) => wrong("`url` has no good port", "a port is a number up to 65535"),
+        Some(Err(_) | Ok(0)) => wrong("`url` has an invalid port", "use a port from 1 to 65535"),
         _ => Ok(()),
     }
 }
 
-/// What stands before the first field.
+/// The text before the first field.
 fn fixed_start(url: &Template) -> String {
     let fixed = url.parts().iter().map_while(|part| match part {
         Part::Text(text) => Some(text.as_str()),
@@ -76,7 +76,7 @@ fn fixed_start(url: &Template) -> String {
     fixed.collect()
 }
 
-/// With a letter for each field.
+/// The URL with a letter for each field.
 fn plain(url: &Template) -> String {
     let parts = url.parts().iter().map(|part| match part {
         Part::Text(text) => text.as_str(),
