@@ -1,13 +1,13 @@
-//! What the runner reaches, each figure as a ratio to the bare floor of the same run.
+//! Benchmarks: measure the runner, each figure as a ratio to the bare floor of the same run.
 //!
-//! The floor is a bare single-threaded loop: it reads the same file, parses each line into a Rhai
-//! value, calls the same function, writes the result, and syncs once. It uses the runner's own JSON
-//! reader and writer, which are the fastest ones that we know.
+//! The floor is a bare single-threaded loop: it reads the same file, parses each line into a Rhai value,
+//! calls the same function, writes the result, and syncs once. It uses the runner's own JSON reader and
+//! writer, which are the fastest known.
 //!
-//! Every measurement is a process of its own (this one, called with the name of the path), so that
-//! CPU time and peak memory are that path's alone. Runs alternate, and medians are shown, since
-//! machines are noisy. `cargo bench -p tidegate -- NAME …` measures only these rows.
-//! `TIDEGATE_BENCH_JOBS` changes the number of jobs, `TIDEGATE_BENCH_ROUNDS` the number of rounds.
+//! Every measurement is a process of its own: this one, called with the name of the path. So CPU time and peak
+//! memory belong to that path alone. Runs alternate, and medians are shown, since machines are
+//! noisy. `cargo bench -p tidegate -- NAME …` measures only these rows. `TIDEGATE_BENCH_JOBS` sets the number
+//! of jobs, `TIDEGATE_BENCH_ROUNDS` the number of rounds.
 
 #![expect(
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! One measurement, in a process of its own; it prints one line of figures.
+//! `Figures`: one measurement, in a process of its own, printed as one line.
 
 use std::error::Error;
 use std::fs::{self, OpenOptions};
@@ -17,7 +17,7 @@ use tidegate_store::{CrashGuard, Store};
 
 use crate::{floor, paths, plugins, waiting};
 
-/// What a child prints.
+/// The output of a child.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) jobs: u64,
@@ -62,7 +62,7 @@ pub(crate) fn run(path: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
     (figures.cpu_seconds, figures.peak_bytes) = own_usage()?;
     print(&figures)?;
     if path == "fill" {
-        // What comes next starts after a crash.
+        // The next measurement starts after a crash.
         std::process::abort();
     }
     Ok(())
@@ -112,7 +112,7 @@ fn follow(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn Error>> {
     runner.join().map_err(|_| "the run panicked")??;
     let delivered = fs::read_to_string(folder.join("out.ndjson"))?.lines().count() as u64;
     assert_eq!(delivered, LATENCY_JOBS);
-    // The first ones find a cold process.
+    // The first ones run in a cold process.
     latencies.drain(..50);
     latencies.sort_unstable();
     let at = |share: usize| latencies[latencies.len() * share / 100].as_secs_f64() * 1000.0;
@@ -122,7 +122,7 @@ fn follow(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn Error>> {
 
 fn wait_for(stats: &Stats, jobs: u64) {
     while stats.steps[0].counters().taken < jobs {
-        // Leaves the core to the runner; the wait is what is measured.
+        // Yields the core to the runner; the latency is measured.
         thread::yield_now();
     }
 }
@@ -143,8 +143,8 @@ fn first_delivery(folder: &Path, started: Instant) -> Result<f64, Box<dyn Error>
 
 /// CPU seconds of this process, and its largest resident size in bytes, as Linux counts them.
 fn own_usage() -> Result<(f64, u64), Box<dyn Error>> {
-    // Fields 14 and 15 of `/proc/self/stat`, in hundredths of a second; the second field is a name
-    // that may hold anything and ends with the last parenthesis.
+    // Fields 14 and 15 of `/proc/self/stat`, in hundredths of a second. The second field is a name with any
+    // characters, and ends with the last parenthesis.
     let stat = fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
@@ -168,7 +168,7 @@ fn status_bytes(of: &str) -> Result<u64, Box<dyn Error>> {
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }
 
-/// What the threads of this process that still run have used.
+/// CPU time of the running threads of this process.
 pub(crate) fn nanoseconds_of_cpu() -> Result<u64, Box<dyn Error>> {
     let mut sum = 0;
     for thread in fs::read_dir("/proc/self/task")? {

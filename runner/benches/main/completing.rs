@@ -1,5 +1,5 @@
-//! How many jobs an outside system finishes by itself, over as many connections as bring them: the runner in a
-//! process of its own, and a load generator beside it, on the same machine.
+//! Rate of completions: an external system completes jobs over several connections. The runner is a process
+//! of its own, and a load generator runs beside it, on the same machine.
 
 use std::error::Error;
 use std::fs;
@@ -15,14 +15,14 @@ use tokio::net::TcpStream;
 use crate::http::{self, CONNECTIONS, Runner};
 use crate::paths;
 
-/// With a source over HTTP the runner goes on until it is ended.
+/// With an HTTP source the runner continues until it is stopped.
 const PIPELINE: &str = "[source.more]\ntype = \"http\"\n[sink.more-out]\nfrom = \"more\"\ntype = \"null\"\n\
                         [source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
                         [step.submit]\nfrom = \"in\"\nrun = \"submit.rhai\"\nto = \"out\"\n\
                         [sink.out]\ntype = \"null\"\n";
 const SUBMIT: &str = "fn process(job) { pending(job.id) }";
 
-/// Jobs a second that are finished durably.
+/// Jobs that are completed durably, per second.
 pub(crate) fn rate(folder: &Path, jobs: u64, rounds: u64) -> Result<f64, Box<dyn Error>> {
     let folder = tempfile::TempDir::new_in(folder)?;
     let folder = folder.path();
@@ -47,7 +47,7 @@ fn finish(folder: &Path, jobs: u64) -> Result<f64, Box<dyn Error>> {
         .stderr(Stdio::null())
         .status()?;
     if !handed_on.success() {
-        return Err("the jobs are not handed on".into());
+        return Err("the jobs do not become pending".into());
     }
     let tokens = tokens(folder, jobs)?;
     let runner = Runner::start(folder)?;
@@ -79,7 +79,7 @@ fn tokens(folder: &Path, jobs: u64) -> Result<Vec<(u64, String)>, Box<dyn Error>
     Ok((1..=jobs).map(|index| (index, key.token(hash(index)))).collect())
 }
 
-/// Says of one job after the other that it is through, each when the one before was taken.
+/// Completes one job after the other, each when the one before was accepted.
 async fn send(address: String, tokens: Vec<(u64, String)>) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;

@@ -1,4 +1,4 @@
-//! The bare loop that everything is measured against.
+//! Floor: the bare loop that every path is compared with.
 
 use std::error::Error;
 use std::fs::File;

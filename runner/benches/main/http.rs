@@ -1,5 +1,5 @@
-//! What an HTTP source takes: the runner in a process of its own, and a load generator beside it, on the
-//! same machine; and how long one job takes from being pushed to being delivered.
+//! Rate of an HTTP source: the runner is a process of its own, and a load generator runs beside it, on the
+//! same machine. It also measures the latency from push to delivery.
 
 use std::error::Error;
 use std::fs;
@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use crate::paths;
 
 pub(crate) const CONNECTIONS: u64 = 64;
-/// With many jobs in a body fewer are enough.
+/// With many jobs per body fewer connections suffice.
 const BULK_CONNECTIONS: u64 = 4;
 const BULK_JOBS: u64 = 1000;
 const LATENCY_JOBS: u64 = 2000;
@@ -29,7 +29,7 @@ pub(crate) const SETTINGS: &str = "[runner]\nlisten = \"127.0.0.1:0\"\n";
 const PIPELINE: &str = "[source.requests]\ntype = \"http\"\nmax_waiting = 0\n\
                         [sink.out]\nfrom = \"requests\"\ntype = \"null\"\n";
 
-/// Jobs a second that become durable, and milliseconds from pushed to delivered.
+/// Durable jobs per second, and milliseconds from push to delivery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub(crate) single: f64,
@@ -58,12 +58,12 @@ pub(crate) fn taken(folder: &Path, jobs: u64, rounds: u64) -> Result<Taken, Box<
     Ok(taken)
 }
 
-/// A runner that dies with its handle.
+/// A runner that is killed with its handle.
 pub(crate) struct Runner {
     child: Child,
-    /// Where its port is.
+    /// The address of its port.
     pub(crate) address: String,
-    /// What it says; somebody has to hold on to it.
+    /// Its standard error, which must stay open.
     said: BufReader<ChildStderr>,
 }
 
@@ -120,7 +120,7 @@ fn rate(folder: &Path, connections: u64, body_jobs: u64, jobs: u64) -> Result<f6
     Ok(rate)
 }
 
-/// Sends bodies one after the other, each when the one before was taken.
+/// Sends bodies one after the other, each when the one before was accepted.
 async fn send(address: String, first: u64, bodies: u64, body_jobs: u64) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
@@ -143,7 +143,7 @@ async fn send(address: String, first: u64, bodies: u64, body_jobs: u64) -> std::
     Ok(())
 }
 
-/// Waits for an answer that begins so.
+/// Waits for an answer with this beginning.
 pub(crate) async fn expect(
     stream: &mut TcpStream,
     start: &[u8],
@@ -179,17 +179,17 @@ fn latency(folder: &Path) -> Result<(f64, f64), Box<dyn Error>> {
         let begun = Instant::now();
         let push = Push { queue: QueueRef(0), jobs, whole: None, each: Vec::new(), answer: answer_with };
         if !handle.push(push) || !answer.recv()? {
-            return Err("a job was not taken".into());
+            return Err("a job was not accepted".into());
         }
         while stats.steps[0].counters().taken < id {
-            // Leaves the core to the runner; the wait is what is measured.
+            // Yields the core to the runner; the latency is measured.
             thread::yield_now();
         }
         latencies.push(begun.elapsed());
     }
     handle.stop();
     runner.join().map_err(|_| "the run panicked")??;
-    // The first ones find a cold process.
+    // The first ones run in a cold process.
     latencies.drain(..50);
     latencies.sort_unstable();
     let at = |share: usize| latencies[latencies.len() * share / 100].as_secs_f64() * 1000.0;

@@ -1,4 +1,4 @@
-//! The pipelines that are measured, and the file that they read.
+//! Paths: the measured pipelines, and their input file.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -99,7 +99,7 @@ pub(crate) fn pipeline(path: &str) -> Option<String> {
             let _ = write!(toml, "[step.fill]\nfrom = \"events\"\nto = \"backlog\"\n");
             toml += &step("drain", "backlog", "out");
         }
-        // The filled queue, and a step that picks its jobs.
+        // The filled queue, and a queued step.
         "fifo" | "lanes" => {
             let _ = write!(toml, "[step.fill]\nfrom = \"events\"\nto = \"backlog\"\n");
             let queuer = if path == "fifo" {
@@ -145,7 +145,7 @@ pub(crate) fn write_input(path: &Path, jobs: u64) -> io::Result<()> {
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
-/// Writes `jobs` jobs of about 105 bytes, over so many lanes.
+/// Writes `jobs` jobs of about 105 bytes, over `lanes` lanes.
 pub(crate) fn write_lanes(path: &Path, jobs: u64, lanes: u64) -> io::Result<()> {
     let mut file = BufWriter::with_capacity(1 << 18, fs::File::create(path)?);
     for id in 1..=jobs {
@@ -155,7 +155,7 @@ pub(crate) fn write_lanes(path: &Path, jobs: u64, lanes: u64) -> io::Result<()> 
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
-/// Writes `jobs` jobs of about 105 bytes, over so many names.
+/// Writes `jobs` jobs of about 105 bytes, with `names` different names.
 pub(crate) fn write_names(path: &Path, jobs: u64, names: u64) -> io::Result<()> {
     let mut file = BufWriter::with_capacity(1 << 18, fs::File::create(path)?);
     for id in 1..=jobs {
@@ -204,7 +204,7 @@ fn exported(entries: u64) -> String {
     script + "};\n"
 }
 
-/// Takes away state and output of earlier runs.
+/// Removes state and output of earlier runs.
 pub(crate) fn begin_anew(folder: &Path) -> io::Result<()> {
     let absent = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
     fs::remove_file(folder.join("out.ndjson")).or_else(absent)?;

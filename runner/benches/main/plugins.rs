@@ -1,5 +1,5 @@
-//! What native plugins cost: a call, a call that parses one field against the same in Rhai, and a step
-//! in a process of its own.
+//! Cost of native plugins: a call, a call that parses one field against the same in Rhai, and a step in a
+//! process of its own.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use tidegate_plugin::{Failure, Job, Outputs, Step};
 
 use crate::paths;
 
-/// Nanoseconds a job.
+/// Nanoseconds per job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calls {
     pub(crate) built_in: f64,
@@ -28,7 +28,7 @@ const JOBS: u64 = 1 << 20;
 const BATCH: u64 = 1024;
 const ROUNDS: usize = 9;
 
-/// Where cargo puts the plugins beside this program.
+/// The folder of the plugins that cargo builds for this program.
 pub(crate) fn folder() -> Result<PathBuf, Box<dyn Error>> {
     let program = std::env::current_exe()?;
     Ok(program.ancestors().nth(2).ok_or("a program has a folder")?.to_owned())
@@ -79,7 +79,7 @@ pub(crate) fn calls() -> Result<Calls, Box<dyn Error>> {
     Ok(Calls { built_in, plugin, field, script })
 }
 
-/// The step in Rhai that does what `field` does.
+/// The Rhai equivalent of `field`.
 fn script() -> Result<ScriptStep, Box<dyn Error>> {
     let text = "fn process(job) { job.id }".to_owned();
     let path = Path::new("field.rhai").to_owned();

@@ -1,4 +1,4 @@
-//! Runs the measurements that are asked for, and prints one table.
+//! Report: runs the selected measurements, and prints one table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -26,10 +26,10 @@ pub(crate) struct Row {
 /// Lines of the table that are measured together.
 type Rows = Result<Vec<Row>, Box<dyn Error>>;
 
-/// What is measured together, by the name that chooses it.
+/// Rows that are measured together, by the name that selects them.
 struct Measure {
     name: &'static str,
-    /// The paths that it compares with the floor, or with each other, round by round.
+    /// The paths that it compares with the floor, or with each other, in each round.
     paths: &'static [&'static str],
     rows: fn(&mut Bench) -> Rows,
 }
@@ -54,7 +54,7 @@ const MEASURES: [Measure; 16] = [
     Measure { name: "completions", paths: &[], rows: completions },
 ];
 
-/// The paths that stand in the table by themselves: what they are, and the least ratio to the floor.
+/// The paths with a row of their own: their description, and the least ratio to the floor.
 const RATIOS: [(&str, &str, f64, &str); 6] = [
     ("script", "file → script → file, exactly once", 1.2, "≥ 1.2 × floor"),
     ("queue", "file → script → queue → script → file", 0.55, "≥ 0.55 × floor"),
@@ -64,18 +64,18 @@ const RATIOS: [(&str, &str, f64, &str); 6] = [
     ("row", "file → 10 × (script → queue) → file", 0.09, "≥ 0.09 × floor"),
 ];
 
-/// Where and how much is measured, and what is known so far.
+/// The settings of the measurement, and its results so far.
 struct Bench {
     folder: PathBuf,
     jobs: u64,
     rounds: u64,
-    /// What `in.ndjson` holds now: how many jobs, and over how many lanes.
+    /// The content of `in.ndjson`: number of jobs, and of lanes.
     input: Option<(u64, u64)>,
-    /// By path, the floor among them: medians.
+    /// Medians by path, the floor included.
     figures: BTreeMap<&'static str, Figures>,
 }
 
-/// Measures what the names say, or everything where there are none, and prints the table.
+/// Measures the named rows, or all without names, and prints the table.
 pub(crate) fn report(names: &[String]) -> Result<(), Box<dyn Error>> {
     let chosen = chosen(names)?;
     let (jobs, rounds) = (number("TIDEGATE_BENCH_JOBS", 1_000_000), number("TIDEGATE_BENCH_ROUNDS", 3));
@@ -92,12 +92,12 @@ pub(crate) fn report(names: &[String]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the names choose, in the order of the table.
+/// The selected rows, in the order of the table.
 fn chosen(names: &[String]) -> Result<Vec<&'static Measure>, String> {
     for name in names {
         if !MEASURES.iter().any(|measure| measure.name == name) {
             let known: Vec<_> = MEASURES.iter().map(|measure| measure.name).collect();
-            return Err(format!("no row is called `{name}`; there are {}", known.join(", ")));
+            return Err(format!("row `{name}` is unknown; the rows are {}", known.join(", ")));
         }
     }
     let is_chosen = |measure: &&Measure| names.is_empty() || names.iter().any(|name| name == measure.name);
@@ -105,7 +105,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Measure>, String> {
 }
 
 impl Bench {
-    /// Has `in.ndjson` hold so many jobs.
+    /// Writes `in.ndjson` with this number of jobs.
     fn jobs(&mut self, jobs: u64) -> Result<&Path, Box<dyn Error>> {
         if self.input != Some((jobs, 0)) {
             paths::write_input(&self.folder.join("in.ndjson"), jobs)?;
@@ -114,7 +114,7 @@ impl Bench {
         Ok(&self.folder)
     }
 
-    /// Has `in.ndjson` hold jobs of so many lanes.
+    /// Writes `in.ndjson` with jobs of this number of lanes.
     fn lanes(&mut self, lanes: u64) -> Result<&Path, Box<dyn Error>> {
         if self.input != Some((self.jobs, lanes)) {
             paths::write_lanes(&self.folder.join("in.ndjson"), self.jobs, lanes)?;
@@ -130,7 +130,7 @@ impl Bench {
         let Some(first) = paths.first().copied() else { return Ok(()) };
         let (jobs, rounds) = (self.jobs, self.rounds);
         let folder = self.jobs(jobs)?.to_owned();
-        // What comes first finds a cold machine, and a disk that is still busy with the input.
+        // The first measurement runs on a cold machine, and a disk that is still busy with the input.
         measure(FLOOR, &folder)?;
         fresh(first, &folder)?;
         let mut figures: BTreeMap<&'static str, Vec<Figures>> = BTreeMap::new();
@@ -232,7 +232,7 @@ fn backlog(bench: &mut Bench) -> Rows {
     fresh("fill", folder)?;
     let mut seconds = Vec::new();
     for _ in 0..3 {
-        // Each round ends in a crash, and the next one takes up where it was.
+        // Each round ends in a crash, and the next one continues.
         paths::write_configuration(folder, "backlog")?;
         seconds.push(measure("backlog", folder)?.seconds);
     }
@@ -251,7 +251,7 @@ fn waiting(bench: &mut Bench) -> Rows {
     waiting::rows(&bench.folder, bench.jobs)
 }
 
-/// What native plugins cost.
+/// The cost of native plugins.
 fn native(bench: &mut Bench) -> Rows {
     let (jobs, rounds) = (bench.jobs, bench.rounds);
     let folder = bench.jobs(jobs)?;
@@ -264,13 +264,13 @@ fn native(bench: &mut Bench) -> Rows {
     Ok(vec![
         Row {
             path: "a plugin's no-op over a built-in one",
-            figure: format!("{added:.0} ns a job"),
+            figure: format!("{added:.0} ns per job"),
             target: "≤ 60 ns",
             met: added <= 60.0,
         },
         Row {
             path: "a plugin that parses one field, against Rhai",
-            figure: format!("{faster:.1} × ({:.0} ns a job)", calls.field),
+            figure: format!("{faster:.1} × ({:.0} ns per job)", calls.field),
             target: "≥ 5 ×",
             met: faster >= 5.0,
         },
@@ -283,7 +283,7 @@ fn native(bench: &mut Bench) -> Rows {
     ])
 }
 
-/// Jobs that wait in a queue, and are picked by the rules of a queuer for a step that does nothing.
+/// Jobs that wait in a queue, and are chosen by a queuer for a step that does nothing.
 fn queuers(bench: &mut Bench) -> Rows {
     let rounds = bench.rounds;
     let folder = bench.lanes(10_000)?;
@@ -313,12 +313,12 @@ fn queuers(bench: &mut Bench) -> Rows {
     ])
 }
 
-/// What an HTTP source takes.
+/// The rate of an HTTP source.
 fn pushed(bench: &mut Bench) -> Rows {
     let http::Taken { single, bulk, p50_ms, p99_ms } = http::taken(&bench.folder, bench.jobs, bench.rounds)?;
     Ok(vec![
         Row {
-            path: "jobs over HTTP, one a request, 64 connections, durable",
+            path: "jobs over HTTP, one per request, 64 connections, durable",
             figure: format!("{single:.0} jobs/s"),
             target: "≥ 15,000 jobs/s",
             met: single >= 15_000.0,
@@ -344,11 +344,11 @@ fn pushed(bench: &mut Bench) -> Rows {
     ])
 }
 
-/// What is said of pending jobs.
+/// The rate of completions of pending jobs.
 fn completions(bench: &mut Bench) -> Rows {
     let completed = completing::rate(&bench.folder, bench.jobs, bench.rounds)?;
     Ok(vec![Row {
-        path: "completions from outside, 64 connections, durable",
+        path: "completions by an external system, 64 connections, durable",
         figure: format!("{completed:.0} jobs/s"),
         target: "≥ 5,000 jobs/s",
         met: completed >= 5_000.0,
@@ -359,7 +359,7 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Runs a path that begins without state.
+/// Runs a path that starts without state.
 fn fresh(path: &str, folder: &Path) -> Result<Figures, Box<dyn Error>> {
     paths::begin_anew(folder)?;
     paths::write_configuration(folder, path)?;
@@ -439,8 +439,8 @@ fn memory(bench: &mut Bench) -> Rows {
     ])
 }
 
-/// What it costs to let go of jobs, and that the file does not grow with them: it holds what is on its
-/// way at one time, which is more or less as the disk is slow or fast.
+/// The cost of retention. The file must not grow with deleted jobs: it holds the jobs in flight, whose number
+/// depends on the speed of the disk.
 #[expect(clippy::cast_precision_loss, reason = "counts of jobs and bytes are far below 2^52")]
 fn retention(bench: &mut Bench) -> Rows {
     let (queue, kept) = (bench.figures("queue")?, bench.figures("kept")?);

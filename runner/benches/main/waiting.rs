@@ -1,5 +1,5 @@
-//! What jobs cost that wait: how late those are that come due in crowds, what a million costs while
-//! nothing is due, and how soon a runner that finds a million is at work again.
+//! Cost of waiting jobs: measures the lateness of jobs that become due at the same time. It also measures a
+//! million jobs while none is due, and the start of a runner that finds a million.
 
 use std::error::Error;
 use std::fs;
@@ -14,19 +14,19 @@ use crate::child::{self, Figures};
 use crate::paths;
 use crate::report::{Row, measure};
 
-/// So many come due in a second …
+/// Jobs that become due per second …
 const A_SECOND: u64 = 10_000;
-/// … for so many seconds, …
+/// … for this many seconds …
 const SECONDS: u64 = 10;
-/// … from so many milliseconds after the start on: by then all of them wait.
+/// … starting this many milliseconds after the start: by then all of them wait.
 const LEAD_MS: u128 = 12_000;
-/// So long it is watched what waiting costs.
+/// Duration of the measurement of idle cost.
 const WATCHED: Duration = Duration::from_secs(30);
 const LANES: u64 = 100_000;
 
 const SOURCE: &str = "[source.events]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n";
 
-/// Every job is due at a time of its own, and a step behind says how late it was there.
+/// Every job is due at a time of its own, and a later step reports its lateness.
 const SPREAD: &str = "fn process(job, ctx) { \
     let due = ctx.config.base + job.id / 10; \
     emit_at(\"later\", #{ due: due, job: job }, due) }";
@@ -34,13 +34,13 @@ const LATE: &str = "fn process(job, ctx) { ctx.now - job.due }";
 const AN_HOUR: &str = "fn process(job) { emit_in(\"later\", job, \"1h\") }";
 const AGAIN: &str = "fn process(job) { retry_in(\"1h\", \"not yet\") }";
 
-/// What a million waiting jobs cost.
+/// The cost of a million waiting jobs.
 pub(crate) fn rows(folder: &Path, jobs: u64) -> Result<Vec<Row>, Box<dyn Error>> {
     let folder = TempDir::new_in(folder)?;
     let folder = folder.path();
     let mut rows = late(folder)?;
     rows.extend(idle(folder, jobs, "outputs that are due in an hour", "later")?);
-    rows.extend(idle(folder, jobs, "jobs that are tried again in an hour", "again")?);
+    rows.extend(idle(folder, jobs, "jobs that are retried in an hour", "again")?);
     rows.extend(restart(folder, jobs)?);
     Ok(rows)
 }
@@ -93,7 +93,7 @@ fn idle(folder: &Path, jobs: u64, what: &'static str, script: &str) -> Result<Ve
         ),
     )?;
     let figures = measure("idle", folder)?;
-    // A figure a row, and both of the same run.
+    // One figure per row, both of the same run.
     let share = figures.cpu_seconds / WATCHED.as_secs_f64() * 100.0;
     #[expect(clippy::cast_precision_loss, reason = "bytes of memory are far below 2^52")]
     let mib = figures.peak_bytes as f64 / f64::from(1 << 20);
@@ -113,8 +113,8 @@ fn idle(folder: &Path, jobs: u64, what: &'static str, script: &str) -> Result<Ve
     ])
 }
 
-/// A crashed process has left a million waiting jobs over many lanes: how long it takes from the start of
-/// the next one to its first delivery, and until it has all of them in view; medians of three.
+/// A crashed process has left a million waiting jobs over many lanes. The rows are the times from the start of
+/// the next one to its first delivery, and to the end of reading all of them: medians of three.
 fn restart(folder: &Path, jobs: u64) -> Result<[Row; 2], Box<dyn Error>> {
     paths::begin_anew(folder)?;
     paths::write_lanes(&folder.join("in.ndjson"), jobs, LANES)?;
@@ -154,7 +154,7 @@ fn seconds_of(path: &str, folder: &Path) -> Result<f64, Box<dyn Error>> {
     Ok(seconds[1])
 }
 
-/// In a process of its own: starts, and waits until the last step, which may start none, knows all jobs.
+/// In a process of its own: starts, and waits until the last step, which may start none, has read all jobs.
 pub(crate) fn view(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     let (run, store) = child::prepare(folder)?;
@@ -166,7 +166,7 @@ pub(crate) fn view(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn E
         if started.elapsed() > Duration::from_mins(1) {
             return Err("not all jobs came into view".into());
         }
-        // Looking takes time itself.
+        // A query takes time itself.
         thread::sleep(Duration::from_millis(50));
     }
     (figures.seconds, figures.jobs) = (started.elapsed().as_secs_f64(), head);
@@ -182,7 +182,7 @@ fn write(folder: &Path, toml: &str) -> std::io::Result<()> {
     fs::write(folder.join("again.rhai"), AGAIN)
 }
 
-/// In a process of its own: has all jobs wait, and then watches the process while nothing is due.
+/// In a process of its own: parks all jobs, and then measures the process while none is due.
 pub(crate) fn watch(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn Error>> {
     let (run, store) = child::prepare(folder)?;
     let (stats, handle) = (run.stats(), run.handle());
@@ -192,7 +192,7 @@ pub(crate) fn watch(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn 
     loop {
         let (read, waiting) = (stats.steps[0].counters().taken, store.delayed_count(&wait)?);
         if read > 0 && read == waiting {
-            // What the last of them have caused is over, too.
+            // Their consequences have ended, too.
             thread::sleep(Duration::from_secs(1));
             if stats.steps[0].counters().taken == read && store.delayed_count(&wait)? == read {
                 figures.jobs = read;
