@@ -1,9 +1,10 @@
-//! Files of a crate import each other in one direction only: no circle leads from a file back to itself. Crates
-//! use only the crates that one table allows, which is also that of the documents.
+//! Architecture: files of a crate import each other in one direction only, without circles.
 //!
-//! A module may use the modules inside it: `store.rs` with its folder `store/` is read as one. Every other arc
-//! counts, also that from a module up to the one that holds it, and re-exports are followed to the file that
-//! defines the name.
+//! Crates use only the crates that one table allows, which is also that of the documents.
+//!
+//! A module may use the modules inside it: `store.rs` with its folder `store/` is read as one. Every other
+//! arc counts, also that from a module up to its parent. Re-exports are followed to the file that defines the
+//! name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,11 +18,11 @@ struct Source {
     uses: Vec<Import>,
 }
 
-/// One name that a `use` brings in.
+/// One name that a `use` imports.
 struct Import {
     line: usize,
     path: Vec<String>,
-    /// The name by which others can import it from here, where it is re-exported.
+    /// The name under which it is re-exported, if it is.
     exported: Option<String>,
 }
 
@@ -82,7 +83,7 @@ fn read(folder: &Path) -> BTreeMap<Module, Source> {
     sources
 }
 
-/// What the file imports, without its tests.
+/// The imports of the file, without its tests.
 fn uses(text: &str) -> Vec<Import> {
     let mut imports = Vec::new();
     let mut lines = text.lines().enumerate().peekable();
@@ -152,7 +153,7 @@ fn arcs(sources: &BTreeMap<Module, Source>) -> BTreeMap<Module, Vec<Arc>> {
     sources.iter().map(arcs_of).collect()
 }
 
-/// The module that defines what `path` names in `module`; `None` where another crate does.
+/// The module that defines the name of `path` in `module`; `None` if another crate does.
 fn defined_in(
     sources: &BTreeMap<Module, Source>,
     module: &Module,
@@ -191,7 +192,7 @@ fn defined_in(
     }
 }
 
-/// A circle of arcs, if there is one.
+/// A circle of arcs, if one exists.
 fn circle(arcs: &BTreeMap<Module, Vec<Arc>>) -> Option<Vec<(&Module, &Arc)>> {
     let mut done = BTreeSet::new();
     arcs.keys().find_map(|module| walk(arcs, module, &mut Vec::new(), &mut done))
@@ -238,7 +239,7 @@ fn a_circle_is_found_through_re_exports_and_named_with_its_lines() {
 }
 
 /// The crates of the runner from the lowest one up, each with those that it may use. Siblings do not know each other:
-/// decisions, configuration and storage meet in the engine, and what touches the outside world has no store.
+/// decisions, configuration and storage meet in the engine, and components for external systems have no store.
 const MAY_USE: [(&str, &[&str]); 7] = [
     ("model", &[]),
     ("dispatch", &["model"]),
@@ -262,7 +263,7 @@ fn each_crate_uses_only_those_below_it_and_the_plugin_interface() {
     let named: BTreeSet<_> = MAY_USE.iter().map(|&(name, _)| name.to_owned()).collect();
     for entry in fs::read_dir(root.join("runner/crates")).expect("a folder").flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        assert!(named.contains(&name), "no rule says which crates `{name}` may use");
+        assert!(named.contains(&name), "no rule lists the crates that `{name}` may use");
     }
     // The plugin interface is below all: its tests name only itself.
     assert_eq!(used_crates(&root.join("plugin-api")), BTreeSet::from(["plugin".to_owned()]));

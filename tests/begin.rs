@@ -1,4 +1,4 @@
-//! `begin_at`: with which job a step begins that has never taken any.
+//! Tests of `begin_at`: the first job of a step that has not accounted for any.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ fn project(lines: &str) -> Project {
         .file("in.ndjson", jobs(1..=10))
 }
 
-/// What a step does that takes its jobs as they come, and one that picks them.
+/// The settings of an ordered and of a queued step.
 const STEPS: [&str; 2] = ["", "\nqueuer = { strategy = \"serial\" }"];
 
 fn out(project: &Project) -> Vec<u64> {
@@ -24,7 +24,7 @@ fn a_step_begins_with_the_job_at_an_index_and_goes_on_from_its_progress() {
         let project = project(&format!("begin_at = 4{step}"));
         project.run().done().says("the step starts at this job");
         assert_eq!(out(&project), [4, 5, 6, 7, 8, 9, 10]);
-        // What the key says from now on changes nothing.
+        // A later change of the key has no effect.
         for other in ["1", "\"oldest\"", "\"newest\"", "100"] {
             project.write(
                 "p.toml",
@@ -47,7 +47,7 @@ fn a_job_to_begin_with_that_does_not_exist_yet_is_waited_for() {
         let project = project(&format!("begin_at = 15{step}"));
         project.run().done();
         project.append("in.ndjson", jobs(11..=13));
-        // It was recorded when the step started for the first time.
+        // It was recorded at the first start of the step.
         project.write("p.toml", project.read("p.toml").replace("begin_at = 15", "begin_at = 3"));
         project.run().done();
         assert_eq!(out(&project), [0; 0]);
@@ -76,9 +76,9 @@ fn the_newest_is_what_comes_after_the_first_start_whatever_is_killed_when() {
         assert!(running.kill());
         project.append("in.ndjson", jobs(11..=12));
         let mut running = project.start(&["run", "."]);
-        running.wait_until("what came meanwhile is taken", || out(&project) == [11, 12]);
+        running.wait_until("later jobs are delivered", || out(&project) == [11, 12]);
         project.append("in.ndjson", jobs(13..=13));
-        running.wait_until("what comes is taken", || out(&project) == [11, 12, 13]);
+        running.wait_until("new jobs are delivered", || out(&project) == [11, 12, 13]);
         running.stop().done();
         project.assert_sound();
     }
@@ -106,7 +106,7 @@ fn a_new_reader_of_a_queue_begins_where_it_says() {
                 .file("in.ndjson", jobs(1..=10));
         project.run().done();
         project.append("p.toml", format!("from = \"q\"\nbegin_at = {begin_at}\n"));
-        // Also before it has ever started.
+        // Also before its first start.
         assert_eq!(project.status("p/out", "p/q")["waiting"], waiting, "{begin_at}");
         let shown = project.json(&["job", "show", "p/q/1"]);
         let status = if first == 1 { "waiting" } else { "before" };
@@ -168,7 +168,7 @@ fn what_came_before_a_step_began_is_let_go_of_and_told() {
     assert_eq!(client.request("POST /sources/p/in", &[NDJSON], &jobs(1..=2)).status, 202);
     assert_eq!(client.job("p/in/2")["steps"], json!([{ "step": "p/take", "status": "before" }]));
     let shown = project.tidegate(&["job", "show", "p/in/1", "."]).done().stdout;
-    assert!(shown.contains("p/take: came before the step began, and is none of its jobs"), "{shown}");
+    assert!(shown.contains("p/take: skipped: the step began at a later job"), "{shown}");
     assert_eq!(project.status("p/take", "p/in")["waiting"], 0);
     assert!(running.kill());
     let mut running = project.start(&["run", "."]);

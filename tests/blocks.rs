@@ -1,5 +1,5 @@
-//! The demonstration of a job queue over blocks: each block and each chunk of it exactly once, in the
-//! background, whatever is killed when.
+//! Demonstration of a job queue over blocks: each block and each chunk of it is processed exactly once, in
+//! the background, across kills.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,7 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect()
 }
 
-/// By height and chunk: what must come of it.
+/// The expected outputs by height and chunk.
 fn expected(project: &Project) -> BTreeMap<(u64, u64), Value> {
     let mut all = BTreeMap::new();
     for block in lines(&project.read("data/blocks.ndjson")) {
@@ -42,7 +42,7 @@ fn expected(project: &Project) -> BTreeMap<(u64, u64), Value> {
     all
 }
 
-/// Each chunk has come out once, in whatever order.
+/// Each chunk is delivered once, in any order.
 fn assert_delivered(project: &Project) {
     let results = lines(&project.read("out/results.ndjson"));
     let key = |result: &Value| {
@@ -58,7 +58,7 @@ fn every_block_is_split_and_every_chunk_executed_once() {
     let project = demonstration();
     project.run().done().says("done:");
     assert_delivered(&project);
-    // The watermark has moved over all of them, though those that came late were finished out of order.
+    // The watermark has passed all of them, though late ones were finished out of order.
     assert_eq!(project.status("blocks/split", "blocks/blocks")["watermark"], 120);
     project.run().done().says("nothing to do");
     assert_delivered(&project);

@@ -1,4 +1,4 @@
-//! A configuration that is changed between a crash and the next run.
+//! Changed configurations: tests of a change between a crash and the next run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ const SOURCES: &str = "[source.a]\ntype = \"file\"\npath = \"a.ndjson\"\nformat 
      [sink.out]\ntype = \"stdout\"\n";
 const JOBS: u64 = 500;
 
-/// A step that prints what it is given, and its delivery hash.
+/// A step that prints its input and its delivery hash.
 fn printer(takes: &str) -> Project {
     let step = format!("[step.print]\n{takes}\nrun = \"print.rhai\"\nto = \"out\"\n");
     Project::new()
@@ -34,8 +34,8 @@ fn lines(printed: &str) -> Vec<Value> {
     whole_lines(printed).lines().map(parse).collect()
 }
 
-/// What a run of a first version prints that is killed after so many bytes, and then one of a second.
-/// The second one takes up where the first one has left the store, and prints what it printed since.
+/// The output of a run of a first version that is killed after `bytes` bytes, and of a run of the second. The
+/// second one continues from the store, and its output is all that it printed.
 fn killed_and_changed(project: &Project, bytes: usize) -> (Vec<Value>, Vec<Value>) {
     let before = lines(&print_and_kill(project, bytes));
     assert!(project.snapshots() > 0);
@@ -57,7 +57,7 @@ fn killed_and_changed(project: &Project, bytes: usize) -> (Vec<Value>, Vec<Value
 fn changed_code_completes_what_older_code_has_begun_under_the_same_hashes() {
     let project = printer("from = \"a\"");
     let (before, after) = killed_and_changed(&project, 1);
-    // Nothing was committed: the first batch is more than a pipe holds.
+    // No commit happened: the first batch is larger than a pipe.
     assert!(before.is_empty());
     let numbers: Vec<u64> = after.iter().filter_map(|line| line["id"].as_u64()).collect();
     assert_eq!(numbers, (1..=JOBS).collect::<Vec<_>>());
@@ -91,7 +91,7 @@ fn a_step_that_is_renamed_is_told_where_its_progress_went_and_begins_with_the_ol
     let old = project.read("p.toml");
     project.write("p.toml", old.replace("step.old", "step.young"));
     let outcome = project.run().done().says("done: 10 jobs");
-    let warning = outcome.stderr.lines().find(|line| line.contains("p/old")).expect("it says so");
+    let warning = outcome.stderr.lines().find(|line| line.contains("p/old")).expect("the warning is there");
     for said in
         ["no step of the configuration claims this progress; it is kept", "input=p/in", "watermark=10"]
     {
@@ -117,7 +117,8 @@ fn a_step_that_is_renamed_in_the_middle_of_something_completes_it_when_it_comes_
         with_step.replace("step.print", "step.other").replace("from = \"a\"", "from = \"b\""),
     );
     let outcome = project.run().done();
-    let warning = outcome.stderr.lines().find(|line| line.contains("step=p/print")).expect("it says so");
+    let warning =
+        outcome.stderr.lines().find(|line| line.contains("step=p/print")).expect("the warning is there");
     for said in
         ["the step is not in the configuration", "p/a from 1", "the attempt is repeated if the step returns"]
     {
@@ -138,7 +139,8 @@ fn a_step_that_takes_from_elsewhere_in_the_middle_of_something_says_what_cannot_
     print_and_kill(&project, 1);
     project.write("p.toml", project.read("p.toml").replace("from = \"a\"", "from = \"b\""));
     let outcome = project.run().done();
-    let warning = outcome.stderr.lines().find(|line| line.contains("interrupted")).expect("it says so");
+    let warning =
+        outcome.stderr.lines().find(|line| line.contains("interrupted")).expect("the warning is there");
     for said in ["step=p/print", "it no longer reads `p/a` in the same way", "Its progress is kept"] {
         assert!(warning.contains(said), "{warning}");
     }

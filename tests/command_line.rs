@@ -1,4 +1,4 @@
-//! Exit codes, and commands that must touch nothing.
+//! Tests of the command line: exit codes, and commands that must not change anything.
 
 use std::fs;
 
@@ -108,7 +108,7 @@ fn a_mistyped_argument_is_answered_with_the_one_that_was_meant() {
         Project::pipeline("[step.same]\nfrom = \"in\"\nto = \"out\"\n").file("in.ndjson", jobs(1..=3));
     project.run().done();
     let lanes = project.tidegate(&["status", "--lanes", "50"]).failed(64);
-    assert_eq!(lanes.stderr, "error: `50` is no configuration: write `--lanes=50`\n");
+    assert_eq!(lanes.stderr, "error: `50` is not a configuration: write `--lanes=50`\n");
     project.tidegate(&["status", "--lanes=50"]).done();
     project.tidegate(&["status", "--lanes"]).done();
     for command in
@@ -119,7 +119,7 @@ fn a_mistyped_argument_is_answered_with_the_one_that_was_meant() {
     let queue = project.tidegate(&["errors", "list", "p/failed"]).failed(64);
     assert_eq!(
         queue.stderr,
-        "error: `p/failed` is no configuration: for a queue, write `--queue p/failed`\n"
+        "error: `p/failed` is not a configuration: for a queue, write `--queue p/failed`\n"
     );
     project.tidegate(&["replay", "same", "--from", "1"]).failed(1).says("did you mean `p/same`?");
     project.tidegate(&["replay", "p/same", "--from", "abc"]).failed(64).says("an index is a number, from 1");
@@ -138,6 +138,6 @@ fn a_run_says_that_nothing_reads_what_it_has() {
     let told = "\np/made → a queue that no step reads (see `tidegate queue show p/made`)\n";
     filled.run().done().says(told);
     let job = filled.tidegate(&["errors", "show", "p/made/1"]).failed(1);
-    assert_eq!(job.stderr, "error: `p/made/1` is a job, and no error record; `queue show` shows it\n");
+    assert_eq!(job.stderr, "error: `p/made/1` is a job, not an error record: use `queue show`\n");
     filled.run().done().says("nothing to do: everything is delivered\n");
 }

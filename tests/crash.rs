@@ -1,5 +1,5 @@
-//! A small run ends at every single operation of the store's disk, and at every sync; what comes of
-//! it in the end is what comes of a run that nothing disturbs.
+//! Crashes of a small run: it ends at every operation of the store's disk, and at every sync. The final state
+//! must equal that of an undisturbed run.
 
 use tidegate_dispatch::RunOutcome;
 use tidegate_store::testing::{Failure, FaultyDisk};
@@ -7,7 +7,7 @@ use tidegate_store::testing::{Failure, FaultyDisk};
 use crate::random::Random;
 use crate::small_run::{Left, SmallRun};
 
-/// What an undisturbed run leaves.
+/// The final state of an undisturbed run.
 fn undisturbed(run: &SmallRun, image: &[u8]) -> Left {
     let disk = FaultyDisk::with(image.to_vec());
     assert_eq!(run.run(&disk).expect("nothing fails"), RunOutcome::Drained);
@@ -16,7 +16,7 @@ fn undisturbed(run: &SmallRun, image: &[u8]) -> Left {
     left
 }
 
-/// Goes on with what a crash has left, and expects the end of an undisturbed run.
+/// Continues after a crash, and expects the final state of an undisturbed run.
 fn assert_recovers(run: &SmallRun, disk: &FaultyDisk, expected: &Left, what: &str) {
     match run.run(disk) {
         Ok(RunOutcome::Drained) => {}
@@ -51,7 +51,7 @@ fn crash_at_every_operation(power_goes: bool) {
             break;
         }
         let mut disk = after(&run, &disk, power_goes, &mut random);
-        // Now and then the recovery is cut off, too.
+        // Some recoveries are interrupted, too.
         if random.below(3) == 0 {
             disk.fail(Failure::From(1 + random.below(60)));
             let _ = run.run(&disk);
@@ -61,7 +61,7 @@ fn crash_at_every_operation(power_goes: bool) {
     }
 }
 
-/// The disk as it is found after a crash.
+/// The disk after a crash.
 fn after(run: &SmallRun, disk: &FaultyDisk, power_goes: bool, random: &mut Random) -> FaultyDisk {
     if !power_goes {
         return FaultyDisk::with(disk.bytes());
@@ -79,7 +79,7 @@ fn whichever_sync_of_the_store_is_the_last_nothing_is_lost_and_nothing_is_done_t
         run.begin_anew();
         let disk = FaultyDisk::with(image.clone());
         disk.fail(Failure::FreezeAt(sync));
-        run.run(&disk).expect("a disk that freezes tells nobody");
+        run.run(&disk).expect("a disk that freezes reports no error");
         if !disk.struck() {
             assert!(sync > 5, "there were only {sync} syncs to fail");
             break;

@@ -1,4 +1,4 @@
-//! Jobs that are attempted when the process dies, over and over: they are set aside, and no other is.
+//! Crash guard: jobs that kill the process repeatedly are quarantined, and no others.
 
 use std::fs;
 
@@ -9,18 +9,18 @@ const JOBS: u64 = 3000;
 /// The job over which the process is killed.
 const POISON: u64 = 1500;
 
-/// Hangs on one job, until somebody kills it.
+/// Hangs on one job until the test kills it.
 const HANGS: &str = "fn process(job) { if job.id == 1500 { loop { } } job }";
 const MENDED: &str = "fn process(job) { job }";
 
 const STEP: &str = "[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n\
                     limits = { operations = 1000000000000 }\n";
 
-/// Where the cells of the workers begin in the file of attempts, and how long a cell is, in bytes.
+/// Start of the workers' cells in the attempts file, and length of a cell, in bytes.
 const WORKERS_AT: usize = 64 << 10;
 const CELL_BYTES: usize = 64;
 
-/// Jobs that a worker says it attempts.
+/// The jobs that a worker has recorded as attempted.
 #[derive(Debug)]
 struct Attempted {
     first: u64,
@@ -44,7 +44,7 @@ fn attempted(project: &Project) -> Vec<Attempted> {
         .collect()
 }
 
-/// The record of the one job that stands on the error queue.
+/// The record of the only job on the error queue.
 fn only_error(project: &Project) -> serde_json::Value {
     let shown = project.tidegate(&["queue", "show", "p/failed", "--format", "json"]).done();
     let errors: Vec<serde_json::Value> = serde_json::from_str(&shown.stdout).expect("it is a list");
@@ -52,7 +52,7 @@ fn only_error(project: &Project) -> serde_json::Value {
     error["job"].clone()
 }
 
-/// Nothing is attempted, and a next run would carry no suspects over.
+/// No attempt is recorded, and a next run would have no suspects.
 fn is_clear(project: &Project) -> bool {
     let bytes = fs::read(project.path().join(".tidegate/attempts")).expect("the file is there");
     bytes.iter().all(|&byte| byte == 0)
@@ -103,7 +103,7 @@ fn a_joined_job_is_known_by_its_row_and_a_limit_of_one_needs_one_death() {
              limits = { operations = 1000000000000 }\ncrash_limit = 1\n\
              [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n",
         )
-        // What another worker attempted at that moment would be set aside too: it may have been that.
+        // The jobs of another worker at that moment would be suspects too.
         .file("tidegate.toml", "[runner]\nworkers = 1\n")
         .file("in.ndjson", jobs(1..=JOBS))
         .file("other.ndjson", jobs(10_001..=10_000 + JOBS))

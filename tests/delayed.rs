@@ -1,5 +1,5 @@
-//! Jobs that wait in the store: listed, hastened, taken out. The same on a stopped store and in a running
-//! runner, whether their step picks its jobs or takes them as they come.
+//! Tests of delayed jobs: they are listed, made due, and cancelled. The results are the same on a stopped
+//! store and in a runner, for ordered and queued steps.
 
 use serde_json::Value;
 
@@ -11,13 +11,13 @@ const PIPELINE: &str = "[pipeline]\nerrors = \"failed\"\n\
                         [sink.out]\nfrom = \"done\"\ntype = \"file\"\npath = \"out.ndjson\"\n\
                         [step.work]\nfrom = \"jobs\"\nrun = \"work.rhai\"\nto = \"done\"\n";
 const WAYS: [&str; 2] = ["", FIFO];
-/// Jobs that wait step aside, so that several of them stand in the store at once.
+/// Waiting jobs are parked, so that several of them are in the store at once.
 const FIFO: &str = "queuer = { strategy = \"fifo\" }\n";
 const SERIAL: &str = "queuer = { strategy = \"serial\" }\n";
-/// One lane for all.
+/// One lane for all jobs.
 const LANES: &str =
     "queuer = { strategy = \"one-round-serial\", lane = \"lane\", lane_missing = \"default\" }\n";
-/// All but the third wait an hour for their second attempt.
+/// All jobs except the third wait an hour for their second attempt.
 const LATER: &str = "fn process(job, ctx) {\n    if ctx.attempt == 1 && job.id != 3 { retry_in(\"1h\", \"not yet\") }\n    job\n}";
 
 /// A run that has left the jobs 1 and 2 waiting.
@@ -85,7 +85,7 @@ fn until_idle_ends_though_a_retry_and_a_late_output_are_due_soon() {
     let project = of(FIFO);
     project.tidegate(&["run", ".", "--until-idle"]).done().says("\np/work: 2 delayed\n");
     assert_eq!(ids(&project.read("out.ndjson")), [3]);
-    // The next run takes them up.
+    // The next run starts them.
     project.tidegate(&["delayed", "now", "p/work", "--yes"]).done();
     project.tidegate(&["run", ".", "--until-idle"]).done();
     let mut delivered = ids(&project.read("out.ndjson"));
@@ -179,10 +179,10 @@ fn jobs_that_are_cancelled_stand_on_the_error_queue_and_can_be_retried() {
 fn nothing_is_moved_unless_it_is_said_what_and_somebody_agrees() {
     let project = project();
     for (arguments, code, answer) in [
-        (&["delayed", "now", "p/jobs/1"][..], 64, "1 job of p/work will be due at once. Nobody is there"),
+        (&["delayed", "now", "p/jobs/1"][..], 64, "1 job of p/work will be due at once. Without a terminal"),
         (&["delayed", "cancel", "p/work"], 64, "2 jobs of p/work will go to the error queue."),
-        (&["delayed", "cancel", "p/work", "--drop"], 64, "2 jobs of p/work will be gone for good."),
-        (&["delayed", "now", "work", "--yes"], 64, "names no delayed jobs"),
+        (&["delayed", "cancel", "p/work", "--drop"], 64, "2 jobs of p/work will be discarded."),
+        (&["delayed", "now", "work", "--yes"], 64, "does not name delayed jobs"),
         (&["delayed", "now", "p/wrk", "--yes"], 1, "has no step `p/wrk`; did you mean `p/work`?"),
         (&["delayed", "now", "p/jobs/3", "--yes"], 1, "`tidegate job show p/jobs/3` tells"),
         (&["delayed", "now", "p/job/3", "--yes"], 1, "no step reads `p/job`; did you mean `p/jobs`?"),
@@ -214,7 +214,7 @@ fn an_output_that_is_due_later_comes_at_once_or_is_dropped() {
             .file("in.ndjson", jobs(1..=2));
         project.tidegate(&["run", ".", "--until-idle"]).done();
         let kept = project.tidegate(&["delayed", "cancel", "p/jobs/2", "--yes"]).failed(1);
-        kept.says("1 output of p/work left alone: made already and only due later; `--drop` takes them out");
+        kept.says("1 output of p/work unchanged: already made and due later; add `--drop` to discard them");
         let mut running = project.started();
         project.tidegate(&["delayed", "cancel", "p/jobs/2", "--yes", "--drop"]).done();
         project.tidegate(&["delayed", "now", "p/work", "--yes"]).done();
@@ -288,7 +288,7 @@ fn a_late_output_is_left_alone_with_the_right_reason_and_is_cancelled_once_it_is
         project.tidegate(&["run", ".", "--until-idle"]).done();
         let left = project.tidegate(&["job", "cancel", "p/jobs/1", "--yes"]).failed(1);
         left.says(
-            "error: step `p/work` has made an output of it already, which is only due later; `--drop` takes it out\n\
+            "error: step `p/work` has already made an output from it, which is due later; `--drop` discards it\n\
              nothing was changed\n",
         );
         let show = |job: &str| {
@@ -304,7 +304,7 @@ fn a_late_output_is_left_alone_with_the_right_reason_and_is_cancelled_once_it_is
         assert_eq!(status, "cancelled", "{text}");
         let what = "p/work: cancelled: an output of it that was due later was dropped\n";
         assert!(text.contains(what), "{text}");
-        // What it has made besides is there.
+        // Its other outputs are there.
         assert_eq!(ids(&project.read("out.ndjson")), [2]);
         project.assert_sound();
     }
@@ -327,7 +327,7 @@ fn a_job_that_was_dropped_reads_as_cancelled() {
 
 #[test]
 fn an_output_that_is_due_later_waits_for_no_other_job() {
-    // The second job holds all others in a step that keeps order, and its lane in one with lanes.
+    // The second job holds all others in an ordered step, and its lane in one with lanes.
     let script = "fn process(job, ctx) {
         if job.id == 1 { emit_in(\"\", job, \"1h\"); return }
         if job.id == 2 && ctx.attempt == 1 { retry_in(\"1h\", \"not yet\") }
@@ -353,7 +353,7 @@ fn an_output_that_is_due_later_waits_for_no_other_job() {
 
 #[test]
 fn outputs_that_are_due_later_keep_the_order_of_their_times_where_the_step_keeps_order() {
-    // The last job is due first. There are more than one batch holds.
+    // The last job is due first. The jobs exceed one batch.
     const JOBS: u64 = 600;
     let script = "fn process(job) { emit_at(\"\", job, 4_000_000_000_000 - job.id * 1000); }";
     let reversed: Vec<u64> = (1..=JOBS).rev().collect();

@@ -1,19 +1,19 @@
-//! The README and the pages of docs/: every block is run or checked, every link leads somewhere, and every
-//! sentence follows the rules.
+//! Tests of documents: every block of the README and of docs/ is run or checked, every link has a target, and
+//! every sentence follows the rules.
 //!
 //! The configuration and script blocks below one heading are the files of one folder, which `tidegate check`
-//! has to accept. The first line of a block names its file; a block without a name gets one. The kinds of
+//! must accept. The first line of a block names its file; a block without a name gets one. The kinds of
 //! blocks are those of `check`, and a block of another kind is a failure.
 //!
 //! | block | check |
 //! | --- | --- |
-//! | `toml` | `tidegate check` accepts it. Scripts that it names and the page leaves out are filled in, but not in the README and the recipes, which are complete |
-//! | `toml mistaken` | the `text check` block behind it is in the output of `tidegate check` |
+//! | `toml` | `tidegate check` accepts it. Missing scripts are added, except on the README and the recipes, which are complete |
+//! | `toml mistaken` | the output of `tidegate check` contains the next block, `text check` |
 //! | `rhai` | a step, gate, monitor or import of the section's folder |
-//! | `sh` | the shell reads it; its commands, options and addresses exist; those of the README are run |
+//! | `sh` | the shell reads it; its commands, options and addresses exist; the commands of the README are run |
 //! | `json` | it is JSON |
 //! | `text graph=FOLDER` | it is the output of `tidegate graph FOLDER` |
-//! | `text quickstart` | it is the end of the quick start, but for its speed |
+//! | `text quickstart` | it is the end of the quick start, except for its speed |
 //! | `text example` | a drawing, or an output that depends on time |
 
 mod page;
@@ -101,7 +101,7 @@ fn the_commands_of_the_readme_do_what_it_shows() {
     for block in readme.blocks(&["text"]) {
         let shown = block.text.trim_end();
         if block.check() == "quickstart" {
-            // The time that it took differs.
+            // The duration differs.
             let (first, rest) = shown.split_once('\n').expect("it has more than one line");
             let done = first.split(" in ").next().expect("it begins with the number of jobs");
             assert!(outcome.stderr.contains(done) && outcome.stderr.contains(rest), "{}", outcome.stderr);
@@ -171,7 +171,7 @@ fn every_command_of_the_documents_exists_with_its_options() {
     }
 }
 
-/// Of the table of commands: what it names between backticks behind `tidegate`.
+/// Compares the first column of the table of commands with the help.
 #[test]
 fn the_table_of_commands_names_every_command_and_only_those() {
     let pages = all();
@@ -232,7 +232,7 @@ fn every_page_is_linked_from_the_readme() {
     }
 }
 
-/// A reader searches for the words of the field, and finds them on the page that they belong to.
+/// A reader who searches for a term of the field finds it on its page.
 #[test]
 fn the_words_of_the_field_are_found_on_their_pages() {
     for (word, page) in [
@@ -261,7 +261,7 @@ fn the_words_of_the_field_are_found_on_their_pages() {
         ("saga", "docs/recipes.md"),
     ] {
         let text = fs::read_to_string(repository().join(page)).expect("it can be read");
-        // A line may end within it.
+        // A term may span two lines.
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
         assert!(text.contains(word), "{page}: a reader who searches for `{word}` does not find it");
     }
@@ -300,7 +300,7 @@ fn the_table_of_libraries_names_every_dependency() {
     for line in dependencies.take_while(|line| !line.starts_with('[')) {
         let Some((name, value)) = line.split_once(" = ") else { continue };
         if !value.contains("path = ") {
-            assert!(named.contains(name), "docs/architecture.md says nothing of `{name}`");
+            assert!(named.contains(name), "docs/architecture.md lacks `{name}`");
         }
     }
 }
@@ -330,12 +330,12 @@ fn the_table_of_log_targets_names_each_of_them() {
     assert_eq!(named, BTreeSet::from(targets));
 }
 
-/// The recipes are run too, where they need neither a port nor a time that comes.
+/// Recipes are run if they need neither a port nor a schedule.
 #[test]
 fn the_recipe_of_a_dead_letter_queue_sets_failures_aside_with_their_reasons() {
     let project = recipe("A dead letter queue");
     project.change("orders.toml", "\"1s\"", "\"1ms\"");
-    // So that the run waits for the last attempt and then ends.
+    // The run then waits for the last attempt and ends.
     project.change("orders.toml", "follow = true", "follow = false");
     project.write("orders.ndjson", "{\"id\":1,\"amount\":5}\n{\"id\":2}\n{\"id\":3,\"amount\":-2}\n");
     project.tidegate(&["run", "."]).done();
@@ -414,14 +414,14 @@ fn demonstrations(names: &[&str]) -> Project {
             .status();
         assert!(copied.expect("there is `cp`").success(), "configs/{name} cannot be copied");
         for left in ["out", ".tidegate"] {
-            // A run in the repository may have left them.
+            // A run in the repository may have left these folders.
             let _ = fs::remove_dir_all(project.path().join("configs").join(name).join(left));
         }
     }
     project
 }
 
-/// The folder whose files the blocks of a section are.
+/// The folder with the blocks of the section as files.
 fn folder(page: &Page, section: &Section) -> Project {
     let project = Project::new();
     let mut files = BTreeSet::new();
@@ -447,7 +447,7 @@ fn folder(page: &Page, section: &Section) -> Project {
     project
 }
 
-/// A pipeline that runs a script by itself, so that it is compiled whoever else names it.
+/// A pipeline that runs a script, so that it is compiled.
 fn runs(name: &str, script: &str) -> String {
     let (pipeline, from) = ("[pipeline]\nname = \"", "from = \"jobs\"\n");
     let title = name.replace('.', "-");
@@ -459,7 +459,7 @@ fn runs(name: &str, script: &str) -> String {
     format!("{pipeline}{title}\"\n[step.it]\n{from}{process}to = \"done\"\n")
 }
 
-/// Scripts, commands, secrets and plugins that a page names and does not show.
+/// Adds scripts, commands, secrets and plugins that a page names and does not show.
 fn fill_in(page: &Page, project: &Project, files: &BTreeSet<String>, text: &str) {
     for quoted in text.split('"').filter(|quoted| is_script(quoted) && !files.contains(*quoted)) {
         assert!(!COMPLETE.contains(&page.name.as_str()), "{}: `{quoted}` is missing", page.name);
@@ -484,8 +484,7 @@ fn is_script(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "rhai")
 }
 
-/// Runs commands as a clone of the repository would: `cargo run` is the executable, and `cargo test` is
-/// left out.
+/// Runs commands as in a clone of the repository: `cargo run` is the executable, and `cargo test` is skipped.
 fn shell(project: &Project, commands: &str) -> Outcome {
     let cargo =
         "cargo() { case \"$1\" in run) shift 3; \"$TIDEGATE\" \"$@\";; test) ;; *) return 64;; esac; }";
@@ -510,7 +509,7 @@ fn commands(text: &str) -> Vec<Vec<String>> {
 
 fn command_exists(project: &Project, section: &Section, command: &[String], place: &str) {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
-    // Variables of the environment come first.
+    // Variables of the environment are first.
     let first = words.iter().position(|word| !word.contains('=')).unwrap_or(0);
     match &words[first..] {
         ["tidegate", arguments @ ..] | ["cargo", "run", "--release", "--", arguments @ ..] => {
@@ -525,7 +524,7 @@ fn command_exists(project: &Project, section: &Section, command: &[String], plac
 fn options_exist(project: &Project, arguments: &[&str], place: &str) {
     let is_command = |word: &&&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
     let mut named: Vec<&str> = arguments.iter().take_while(is_command).copied().collect();
-    // A folder may look like a command.
+    // A folder may resemble a command.
     if named.first().is_some_and(|word| ["run", "check", "graph", "status", "replay"].contains(word)) {
         named.truncate(1);
     }
@@ -540,8 +539,8 @@ fn options_exist(project: &Project, arguments: &[&str], place: &str) {
     }
 }
 
-/// The address is of a kind that the port knows, and its source, queue or step is in the section or in the
-/// demonstration of this name, if there is one.
+/// Checks that the port knows this kind of address. Its source, queue or step must be in the section or in
+/// the demonstration of this name, if one exists.
 fn address_exists(section: &Section, arguments: &[&str], place: &str) {
     let address = arguments.iter().find_map(|word| word.strip_prefix("localhost:8484/"));
     let address = address.unwrap_or_else(|| panic!("{place}: no address of the port in {arguments:?}"));

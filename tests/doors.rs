@@ -1,4 +1,4 @@
-//! The doors of a runner, its port and its local socket: who may ask, and what clients cost that ask nothing.
+//! Tests of the port and the local socket: they refuse foreign requests, and bound the cost of idle clients.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -23,7 +23,7 @@ use crate::running::{Running, in_a_process};
 
 const SETTINGS: &str = "[runner]\nlisten = \"127.0.0.1:0\"\nhosts = [\"Tide.example\"]\n";
 
-/// A source `in`, whose jobs are kept, and what follows.
+/// A source `in`, whose jobs are kept, and further settings.
 fn project(rest: &str) -> Project {
     let toml = format!("[source.in]\ntype = \"http\"\n{rest}\n[queue.in]\nretain = \"forever\"\n{SINK}");
     Project::new().file("tidegate.toml", SETTINGS).file("p.toml", toml)
@@ -31,7 +31,7 @@ fn project(rest: &str) -> Project {
 
 const SINK: &str = "[sink.out]\nfrom = \"in\"\ntype = \"file\"\npath = \"out.ndjson\"\n";
 
-/// Under a limit of open files that it cannot raise.
+/// Starts a runner under a limit of open files that it cannot raise.
 fn started_with_files(project: &Project, files: u32) -> (Running, String) {
     let script = format!("ulimit -n {files} && exec \"$0\" run .");
     let mut command = Command::new("sh");
@@ -48,7 +48,7 @@ fn started(project: &Project) -> (Running, String) {
     (running, place)
 }
 
-/// Sends one request as it is, on a connection of its own; answers its status and its error.
+/// Sends one request unchanged, on a connection of its own. Returns its status and its error.
 fn ask(place: &str, head: &str, body: &str) -> (u16, String) {
     let mut client = Client::new(place);
     let length = body.len();
@@ -68,7 +68,7 @@ fn a_page_that_had_its_name_lead_here_is_refused() {
     };
     let evil = post("host: evil.example\r\norigin: http://evil.example\r\n");
     assert_eq!(
-        (evil.0, evil.1.starts_with("`evil.example` is no host of this port")),
+        (evil.0, evil.1.starts_with("`evil.example` is not a host of this port")),
         (421, true),
         "{evil:?}"
     );
@@ -79,7 +79,7 @@ fn a_page_that_had_its_name_lead_here_is_refused() {
         assert_eq!(get("host: evil.example\r\n"), 421, "{path}");
         assert_eq!(get("host: localhost\r\norigin: null\r\n"), 403, "{path}");
     }
-    assert!(!project.path().join("out.ndjson").exists(), "no job was taken");
+    assert!(!project.path().join("out.ndjson").exists(), "no job was accepted");
     let own = [
         format!("host: 127.0.0.1:{port}\r\n"),
         format!("host: localhost:{port}\r\norigin: http://localhost:{port}\r\n"),
@@ -97,7 +97,7 @@ fn a_host_that_is_none_is_told_with_its_place() {
         "[runner]\nlisten = \"127.0.0.1:0\"\nhosts = [\"https://tide.example\", \"a.example:80\", \"b\"]\n";
     let project = project("").file("tidegate.toml", settings);
     let told = project.tidegate(&["check", "."]).failed(78);
-    assert_eq!(told.stderr.matches("in `hosts` is no name of a host").count(), 2, "{}", told.stderr);
+    assert_eq!(told.stderr.matches("in `hosts` is not a name of a host").count(), 2, "{}", told.stderr);
     assert!(told.stderr.contains("tidegate.toml:3:10"), "{}", told.stderr);
 }
 
@@ -111,7 +111,7 @@ fn a_job_has_one_address_and_parameters_are_not_passed_over() {
         assert_eq!(client.request(&format!("GET /jobs/p/in/{path}"), &[], "").status, 404, "{path}");
     }
     let refused = client.request("POST /sources/p/in?delay=5s", &[JSON], r#"{"id":2}"#);
-    assert_eq!((refused.status, refused.error()), (400, "there is no parameter `delay`"));
+    assert_eq!((refused.status, refused.error()), (400, "parameter `delay` is unknown"));
     running.stop().done();
     assert_eq!(project.queue("p/in").len(), 1);
 }
@@ -122,7 +122,7 @@ fn a_list_for_a_source_with_keys_is_told_to_come_as_lines() {
     let (running, place) = started(&project);
     let mut client = Client::new(&place);
     let list = client.request("POST /sources/p/in", &[JSON], r#"[{"id":1},{"id":2}]"#);
-    let error = "a list is one job, and has no `id`; send lines as `application/x-ndjson`, a job each";
+    let error = "a list is one job and has no `id`: send one job per line as `application/x-ndjson`";
     assert_eq!((list.status, list.error()), (400, error));
     let line = client.request("POST /sources/p/in", &[NDJSON], "{\"id\":1}\n[2]\n");
     assert_eq!((line.status, line.error().starts_with("line 2: a list is one job")), (400, true), "{line:?}");
@@ -181,7 +181,7 @@ fn silent_connections_are_cut_when_places_are_short_and_fail_no_job() {
     running.wait_until("both", || project.read_if_there("lines.out") == jobs([7]));
     running.wait_until("the command", || client.job("p/in/1")["steps"][0]["status"] == "done");
     project.tidegate(&["status"]).done();
-    // The first of them were cut.
+    // The first of them were closed.
     let mut first = &silent[0];
     assert_eq!(first.read(&mut [0]).expect("it is closed"), 0);
     let stopped = running.stop().done();
@@ -202,7 +202,7 @@ fn a_source_that_finds_too_many_files_open_waits_and_goes_on() {
     let pid = i32::try_from(running.pid()).ok().and_then(Pid::from_raw);
     let few = Rlimit { current: Some(3), maximum: None };
     let before = prlimit(pid, Resource::Nofile, few).or_else(|_| {
-        // Only root may take the hard limit away.
+        // Only root may raise the hard limit again.
         let own = rustix::process::getrlimit(Resource::Nofile);
         prlimit(pid, Resource::Nofile, Rlimit { current: Some(3), ..own })
     });
@@ -214,13 +214,13 @@ fn a_source_that_finds_too_many_files_open_waits_and_goes_on() {
     running.stop().done();
 }
 
-/// What a run logs, line by line.
+/// The log of a run, line by line.
 #[derive(Clone)]
 struct Lines(mpsc::Sender<String>);
 
 impl std::io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // The test may have given up.
+        // The test may have ended.
         let _ = self.0.send(String::from_utf8_lossy(bytes).into_owned());
         Ok(bytes.len())
     }
@@ -230,7 +230,7 @@ impl std::io::Write for Lines {
     }
 }
 
-/// In a process of its own, which has no file left to open: see the test below.
+/// Runs in a process of its own, without a free file handle: see the test below.
 #[test]
 #[ignore = "is run by another test"]
 fn a_source_waits_where_the_process_has_too_many_files_open_at_its_start() {
@@ -292,7 +292,7 @@ fn a_source_that_finds_too_many_files_open_at_the_start_waits_and_goes_on_too() 
     in_a_process("doors::a_source_waits_where_the_process_has_too_many_files_open_at_its_start");
 }
 
-/// In a process of its own, which has no file left to open: see the test below.
+/// Runs in a process of its own, without a free file handle: see the test below.
 #[test]
 #[ignore = "is run by another test"]
 fn a_sink_waits_where_the_process_has_too_many_files_open_at_its_start() {

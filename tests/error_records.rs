@@ -1,10 +1,10 @@
-//! What an error record tells of a job that was joined, and of the way that it came.
+//! Tests of error records: the inputs and the provenance of a joined job.
 
 use serde_json::{Value, json};
 
 use crate::project::{Project, jobs};
 
-/// Two sources, a queue behind each that says what passes it, and a join of them.
+/// Two sources, each with a queue and a step that adds its name, and a join of them.
 const PIPELINE: &str = r#"
 [pipeline]
 errors = "failed"
@@ -108,7 +108,7 @@ fn an_error_record_names_each_queue_that_the_jobs_have_passed() {
     assert!(left["tx"].as_u64() > Some(0), "{meta}");
     assert_eq!(meta["p/others"].as_object().map(serde_json::Map::len), Some(1), "{meta}");
 
-    // Of what came later, the number is higher.
+    // A later commit has a greater number.
     let before = left["tx"].as_u64();
     project.append("in.ndjson", jobs([103]));
     project.append("other.ndjson", jobs([911]));
@@ -134,7 +134,7 @@ fn an_error_record_names_the_generation_of_the_configuration_that_failed() {
     assert_eq!(generations, [1, 1, 2, 3]);
 }
 
-/// A list of texts, which is longer as JSON than a reason may be.
+/// A list of texts, whose JSON exceeds the limit of a reason.
 const LONG: &str = r#"fn long() {
     let text = "";
     for n in 0..5000 { text += "é"; }

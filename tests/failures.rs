@@ -1,4 +1,4 @@
-//! Jobs that fail for good: in the log, at a bounded rate, and in `status`.
+//! Tests of final failures: they are logged at a bounded rate, and shown in `status`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ const FAILING: &str = "[pipeline]\nerrors = \"failed\"\n\
     [step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"done\"\n\
     [step.more]\nfrom = \"done\"\nrun = \"more.rhai\"\nto = \"out\"\n";
 
-/// The lines of the log that tell of failed jobs, without their times.
+/// The log lines about failed jobs, without their times.
 fn lines(run: &Outcome) -> Vec<String> {
     let of_failures = run.stderr.lines().filter(|line| line.contains("WARN") && line.contains(" failed "));
     of_failures.map(str::to_owned).collect()

@@ -1,5 +1,5 @@
-//! The demonstration of posts for other sites, some of which do not answer: what is said of the delayed queue,
-//! sentence by sentence, and that nothing is lost whatever is killed when.
+//! Demonstration of posts for other sites, some of which do not answer: checks its description of the delayed
+//! queue sentence by sentence, and that no post is lost across kills.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,17 +14,17 @@ use crate::random::Random;
 use crate::running::Running;
 
 const KILLS: u64 = 15;
-/// A network in which a site answers unless it is in the folder `down`; `log` tells of every attempt.
+/// A network in which a site answers unless it is in the folder `down`; `log` records every attempt.
 const NETWORK: &str = "#!/bin/sh\necho \"$2 $TIDEGATE_ATTEMPT\" >> log\n\
                        if [ -e \"down/$1\" ]; then echo \"$1 does not answer\" >&2; exit 1; fi\n\
                        echo \"{ \\\"id\\\": $2 }\"\n";
 
-/// The demonstration with these posts, and this network; posts that are added later are taken too.
+/// The demonstration with these posts, and this network; later posts are read too.
 fn demonstration(posts: &str, network: &str) -> Project {
     let project = Project::demonstration("federation");
     project.change("federation.toml", "format = \"ndjson\"", "format = \"ndjson\"\nfollow = true");
     project.write("data/posts.ndjson", posts);
-    // It may be executed as it was.
+    // The old file may be in execution.
     project.write("send.sh", network);
     project.write("down/away", "");
     project
@@ -122,7 +122,7 @@ fn an_item_holds_its_transport_payload_site_retry_count_and_time() {
     assert!(item["last_error"].as_str().is_some_and(|why| why.contains("away does not answer")), "{item}");
     let due: Timestamp = item["due"].as_str().and_then(|due| due.parse().ok()).expect("a time");
     assert!(due > Timestamp::now() + Duration::from_mins(50), "{item}");
-    // An export has what it holds.
+    // An export contains the queue.
     let exported = project.tidegate(&["store", "export", "-"]).done().stdout;
     let held = r#""payload":{"json":{"id":7,"kind":"push","site":"away"}}"#;
     assert!(exported.contains(held), "{exported}");
@@ -139,7 +139,7 @@ fn delays_double_and_nothing_is_tried_sooner() {
     assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
     assert_eq!(attempts(&project, 1)[..5], [1, 2, 3, 4, 5]);
     running.stop().done();
-    // As the demonstration has it, up to hours.
+    // As in the demonstration, up to hours.
     let toml = Project::demonstration("federation").read("federation.toml");
     assert!(toml.contains("initial = \"1s\", max = \"4h\"") && toml.contains("ttl = \"1d\""), "{toml}");
 }
@@ -185,7 +185,7 @@ fn an_item_that_is_due_sooner_is_not_kept_by_many_that_wait_for_long() {
 fn an_unexpected_failure_loses_nothing() {
     let project = demonstration(&posts(1..=4, "push", "a"), NETWORK);
     with_first_delay(&project, "10ms");
-    // Something that nobody has thought of, in the script and in the command.
+    // An unexpected error, in the script and in the command.
     let good = project.read("route.rhai");
     project.change(
         "route.rhai",
@@ -218,7 +218,7 @@ fn retries_of_one_site_do_not_keep_the_others_waiting_and_are_not_made_all_the_t
     let slow = NETWORK.replace("if [", "while [ $1 = away ] && [ ! -e go ]; do sleep 0.01; done\nif [");
     project.write("send.sh", slow);
     let mut running = project.started();
-    // Those of the other site go past sixty that hang.
+    // Posts of the other site are sent while sixty hang.
     wait_for_sent(&mut running, &project, 20);
     let hang = (1..=60).filter(|&id| !attempts(&project, id).is_empty()).count();
     assert_eq!(hang, 4, "a site has no more than its share");
@@ -239,7 +239,7 @@ fn killed_again_and_again_every_post_is_sent_once_and_none_early() {
         demonstration("", &NETWORK.replace("echo \"{", "echo \"$2 $TIDEGATE_HASH\" >> arrived; echo \"{"));
     with_first_delay(&project, "5ms");
     project.change("federation.toml", "max = \"4h\"", "max = \"50ms\"");
-    // It is this test that takes the process down, and no post.
+    // The test kills the process, not a post.
     project.change("federation.toml", "queuer = \"sites\"", "queuer = \"sites\"\ncrash_limit = 100");
     let (mut next, mut not_before, mut killed) = (1, BTreeMap::new(), 0);
     for kill in 0..=KILLS {
@@ -273,7 +273,7 @@ fn killed_again_and_again_every_post_is_sent_once_and_none_early() {
     let mut all = sent(&project);
     all.sort_unstable();
     assert_eq!(all, (1..next).collect::<Vec<_>>(), "seed {seed}");
-    // A site knows by its hash what comes again.
+    // A site recognizes a repeated post by its hash.
     let mut hashes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in project.read("arrived").lines() {
         let (id, hash) = line.split_once(' ').expect("two words");

@@ -1,15 +1,15 @@
-//! What a step does not want is consumed, and counted.
+//! Tests of filters: jobs that a step does not select are consumed, and counted.
 
 use crate::project::{Project, ids};
 
-/// `{"id": …}` with a `type` and `topics` that go by the number.
+/// `{"id": …}` with a `type` and `topics` that depend on the number.
 fn job(id: u64) -> String {
     let kind = ["order", "refund", "ping"][usize::try_from(id % 3).expect("it is small")];
     let topics = ["[\"eu\",\"us\"]", "[\"us\"]"][usize::try_from(id % 2).expect("it is small")];
     format!("{{\"id\":{id},\"type\":\"{kind}\",\"topics\":{topics}}}\n")
 }
 
-/// Runs a step with this filter over thirty jobs: which ones pass.
+/// Runs a step with this filter over thirty jobs. Returns those that pass.
 fn pass(filter: &str) -> Vec<u64> {
     let project = Project::pipeline(&format!("[step.some]\nfrom = \"in\"\n{filter}\nto = \"out\"\n"))
         .file("in.ndjson", (1..=30).map(job).collect::<String>());

@@ -1,4 +1,4 @@
-//! Sources that are followed: what is appended arrives, whatever becomes of the file meanwhile.
+//! Tests of followed sources: appended lines arrive, across rotation and truncation.
 
 use std::fs;
 
@@ -14,12 +14,12 @@ fn following() -> Project {
     )
 }
 
-/// Waits until exactly these are in the output.
+/// Waits until exactly these jobs are in the output.
 fn wait_for(project: &Project, running: &mut Running, last: u64) {
     let path = project.path().join("out.ndjson");
     let is_there = || {
         let text = fs::read_to_string(&path).unwrap_or_default();
-        // A line may be half written when it is looked at.
+        // A line may be half written at this moment.
         text.ends_with('\n') && ids(&text).last() == Some(&last)
     };
     running.wait_until(&format!("job {last}"), is_there);
@@ -63,13 +63,13 @@ fn a_file_that_is_rotated_loses_nothing() {
     wait_for(&project, &mut running, 3);
     project.append("in.ndjson", jobs([4]));
     fs::rename(project.path().join("in.ndjson"), project.path().join("in.ndjson.1")).expect("renamed");
-    // Somebody still has the old one open.
+    // Another program still has the old file open.
     project.append("in.ndjson.1", jobs([5]));
     wait_for(&project, &mut running, 5);
     project.write("in.ndjson", jobs(6..=9));
     wait_for(&project, &mut running, 9);
     running.stop().done();
-    // And between two runs.
+    // Also between two runs.
     project.append("in.ndjson", jobs([10]));
     fs::rename(project.path().join("in.ndjson"), project.path().join("in.ndjson.2")).expect("renamed");
     project.write("in.ndjson", jobs(11..=12));
@@ -102,7 +102,7 @@ fn until_idle_ends_when_there_is_nothing_now() {
 
 #[test]
 fn a_file_that_was_replaced_is_told_from_one_that_grew() {
-    // Short when it was first seen, long when it was replaced: the beginning alone must tell them apart.
+    // Short when it was first read, long when it was replaced: only the beginning distinguishes them.
     let first = "{\"start\":1}\n".to_owned();
     let project = Project::new()
         .file(

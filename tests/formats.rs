@@ -1,4 +1,4 @@
-//! What sources can read, from a file to the output.
+//! Tests of formats: sources read each of them, from a file to the output.
 
 use std::io::Write as _;
 
@@ -7,7 +7,7 @@ use flate2::write::GzEncoder;
 
 use crate::project::{Project, ids, jobs};
 
-/// A source with these settings, handed on as it is.
+/// A source with these settings, whose jobs are passed on unchanged.
 fn source(settings: &str) -> Project {
     Project::new().file(
         "p.toml",
@@ -40,7 +40,7 @@ fn csv_records_become_objects_by_their_header() {
         project.read("out.ndjson"),
         "{\"id\":\"1\",\"name\":\"a, b\"}\n{\"id\":\"2\",\"name\":\"two\\nlines\"}\n{\"id\":\"4\",\"name\":\"d\"}\n"
     );
-    // A record that lacks a field is told with the line that it stands on.
+    // A record that lacks a field is reported with its line.
     let errors = project.tidegate(&["errors", "list"]).done().stdout;
     assert!(errors.contains("p/failed/1"), "{errors}");
     let error = project.tidegate(&["errors", "show", "p/failed/1"]).done().stdout;
@@ -94,7 +94,7 @@ fn a_line_of_16_mib_goes_through_every_part() {
     let all = [jobs([1]), long, jobs([3])].concat();
     project.write("in.ndjson", &all);
     project.run().done().says("done: 3 jobs");
-    // Not `assert_eq`, which would print it.
+    // Without `assert_eq`, which would print it.
     assert!(project.read("out.ndjson") == all);
 }
 
@@ -124,7 +124,7 @@ fn a_line_that_is_no_json_goes_to_the_error_queue_with_its_number_and_the_run_go
     project.run().done().says("1 failed → p/failed");
     assert_eq!(project.read("out.ndjson"), jobs(1..=2));
     let error = project.tidegate(&["errors", "show", "p/failed/1"]).done().stdout;
-    for part in ["p/failed/1: the job is no JSON", "in.ndjson:3", "p/in/2", "oops"] {
+    for part in ["p/failed/1: the job is not JSON", "in.ndjson:3", "p/in/2", "oops"] {
         assert!(error.contains(part), "`{part}` is missing in\n{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! There is no room on a disk: the run says so once, waits, and goes on when there is some.
+//! Tests of a full disk: the run reports it once, waits, and resumes when the disk has room.
 
 use std::io;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::project::{Project, jobs};
 use crate::random::Random;
 use crate::small_run::SmallRun;
 
-/// What all runs of this process have logged, a line each with the number of the thread.
+/// The log of all runs of this process, one line each with the number of the thread.
 static LOG: LazyLock<Mutex<Vec<u8>>> = LazyLock::new(|| {
     tracing_subscriber::fmt().with_ansi(false).with_thread_ids(true).with_writer(|| ToLog).init();
     Mutex::default()
@@ -33,7 +33,7 @@ impl io::Write for ToLog {
     }
 }
 
-/// The threads that said this, once for each time.
+/// The threads that logged this message, once per line.
 fn who_said(what: &str) -> Vec<String> {
     let log = String::from_utf8_lossy(&LOG.lock().unwrap_or_else(PoisonError::into_inner)).into_owned();
     let lines = log.lines().filter(|line| line.contains(what));
@@ -54,7 +54,7 @@ fn a_run_waits_for_room_in_the_store_says_so_once_and_goes_on_by_itself() {
         run.begin_anew();
         let disk = FaultyDisk::with(image.clone());
         disk.fail(Failure::FullFrom(operation));
-        // Opening writes, too; a run that cannot start is another matter.
+        // Opening writes, too; a run that cannot start is a different case.
         let Ok(started) = run.start(&disk) else { continue };
         let mut ended = None;
         while !disk.struck() && ended.is_none() {
@@ -66,7 +66,7 @@ fn a_run_waits_for_room_in_the_store_says_so_once_and_goes_on_by_itself() {
             break;
         }
         struck += 1;
-        // Some tries are in vain.
+        // Some attempts fail.
         let tried = disk.operations() + 20;
         while ended.is_none() && disk.operations() < tried {
             ended = started.has_ended();
@@ -81,8 +81,8 @@ fn a_run_waits_for_room_in_the_store_says_so_once_and_goes_on_by_itself() {
     let mut threads = said.clone();
     threads.sort();
     threads.dedup();
-    assert_eq!(threads.len(), said.len(), "somebody said it twice");
-    assert!(threads.len() > 10 && struck > 20, "{} of {struck} runs said it", threads.len());
+    assert_eq!(threads.len(), said.len(), "a run logged it twice");
+    assert!(threads.len() > 10 && struck > 20, "{} of {struck} runs logged it", threads.len());
 }
 
 #[test]
@@ -130,10 +130,10 @@ fn a_sink_without_room_is_told_once_and_a_stop_ends_the_wait() {
     assert_eq!(outcome.stderr.matches("the disk is full").count(), 1, "{}", outcome.stderr);
     insta::assert_snapshot!(project.stable(&outcome.stderr), @"
     TIME ERROR tidegate::engine: the disk is full; no job is lost, and the run resumes when the disk has room error=cannot write to `/dev/full` at byte 0: No space left on device (os error 28)
-    TIME  INFO tidegate: stopping: what runs is finished first; a second signal ends at once
+    TIME  INFO tidegate: stopping: running jobs are finished first; a second signal ends the process at once
     error: cannot write to `/dev/full` at byte 0: No space left on device (os error 28)
     ");
-    // Nothing was taken: with another path everything arrives.
+    // No job was delivered: with another path every job arrives.
     project.write("p.toml", project.read("p.toml").replace("/dev/full", "out.ndjson"));
     project.run().done();
     assert_eq!(project.read("out.ndjson"), jobs(1..=5000));
@@ -149,7 +149,7 @@ fn while_a_disk_is_full_the_port_refuses_at_once_and_everything_can_be_looked_at
     let mut running = project.start(&["run", "."]);
     let address = address(&mut running);
     let get = |line: &str| Client::new(&address).request(line, &[], "");
-    // Nothing that could be compressed.
+    // Incompressible data.
     let mut random = Random::new(1);
     let mut push = || {
         let text = (0..4_000).map(|_| format!("{:x}", random.below(u64::MAX))).collect::<Vec<_>>().concat();
@@ -178,11 +178,11 @@ fn while_a_disk_is_full_the_port_refuses_at_once_and_everything_can_be_looked_at
     let answer = get("GET /healthz");
     assert_eq!((answer.status, &answer.body["status"]), (503, &"full".into()));
     let why = answer.body["error"].as_str().unwrap_or_default().to_owned();
-    assert!(why.starts_with("the disk is full: there is no room left on the disk of the store"), "{why}");
+    assert!(why.starts_with("the disk is full: the disk of the store is full"), "{why}");
     let answer = push();
     assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
     assert!(
-        answer.body["error"].as_str().is_some_and(|why| why.contains("nothing was taken")),
+        answer.body["error"].as_str().is_some_and(|why| why.contains("nothing was accepted")),
         "{}",
         answer.body
     );
@@ -200,6 +200,6 @@ fn while_a_disk_is_full_the_port_refuses_at_once_and_everything_can_be_looked_at
     assert_eq!(push().status, 202);
     running.stop().done().says("the disk has room again; the run resumes");
     project.assert_sound();
-    // The one of which it was not known is there once.
+    // The request with the unknown outcome occurs once.
     assert_eq!(project.queue("p/requests").len() as u64, taken + 2);
 }

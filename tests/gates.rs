@@ -1,10 +1,10 @@
-//! Gates: what is held back, and what becomes of it.
+//! Tests of gates: they hold the jobs of a step, and release them.
 
 use std::os::unix::fs::PermissionsExt;
 
 use crate::project::{Project, ids, jobs};
 
-/// A step `pay` with a gate that asks a command, and a script, for the price of gas; it is in the file
+/// A step `pay` with a gate that runs a command and a script for the price of gas, which is in the file
 /// `price`.
 fn paying() -> Project {
     let toml = "[gate.gas]\nrun = [\"builtin:exec\", \"gas.rhai\"]\nexec = { command = [\"./price.sh\"] }\n\
@@ -45,7 +45,7 @@ fn a_closed_gate_holds_jobs_back_and_fails_none() {
     assert!(ended.stderr.contains("the gate is open"), "{}", ended.stderr);
     assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3, 4, 5]);
     assert!(project.queue("p/failed").is_empty());
-    // However often it was asked, it was told once.
+    // It was probed several times, and logged once.
     assert_eq!(ended.stderr.matches("the gate is closed").count(), 1, "{}", ended.stderr);
 }
 
@@ -66,9 +66,9 @@ fn a_run_until_idle_says_what_it_leaves_behind_a_gate() {
         let run = queue.tidegate(&["run", ".", "--until-idle"]).done().says(said);
         run.says(&format!("\np/pay: 3 waiting, {closed}"));
     }
-    // Nobody knows how much more there is.
+    // The number of further jobs is unknown.
     let run = source.tidegate(&["run", ".", "--until-idle"]).done();
-    run.says("nothing to do now: steps are held back\n").says(&format!("\np/pay: {closed}"));
+    run.says("nothing to do now: steps are held\n").says(&format!("\np/pay: {closed}"));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn what_waits_for_a_gate_waits_through_a_kill() {
     let mut running = project.started();
     running.wait_until_it_says("the gate is closed");
     assert!(running.kill());
-    // What waits is nothing that could be done now.
+    // Waiting jobs do not keep the run going.
     project.tidegate(&["run", ".", "--until-idle"]).done();
     assert_eq!(project.read_if_there("out.ndjson"), "");
     project.write("price", "60");
@@ -161,7 +161,7 @@ fn a_gate_that_does_not_answer_is_told_until_it_does() {
     .file("in.ndjson", jobs(1..=2));
     let script = project.path().join("price.sh");
     std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).expect("it is there");
-    // Whoever reads it waits for somebody who writes.
+    // A reader blocks until a writer opens it.
     let made = std::process::Command::new("mkfifo").arg(project.path().join("price")).status();
     assert!(made.expect("there is mkfifo").success());
     let mut running = project.started();

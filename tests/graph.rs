@@ -1,4 +1,4 @@
-//! `tidegate graph`: of a configuration, and of a state.
+//! Tests of `tidegate graph`: it draws a configuration, and a state.
 
 use crate::project::{Project, jobs};
 
@@ -23,7 +23,7 @@ fn a_graph_needs_no_state() {
         let graph = project.tidegate(&["graph", "--format", format]).done().stdout;
         assert!(graph.starts_with(start), "{graph}");
     }
-    project.tidegate(&["graph", "--live"]).failed(1).says("there is no state");
+    project.tidegate(&["graph", "--live"]).failed(1).says("does not exist yet");
 }
 
 #[test]

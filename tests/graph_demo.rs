@@ -1,4 +1,4 @@
-//! The demonstration of graphs, against what its data come to when somebody else looks at them.
+//! Demonstration of graphs: compares its outputs with an independent computation from its data.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +13,10 @@ use crate::random::Random;
 const FEEDS: [&str; 2] = ["automatic", "reviewed"];
 const SCRIPTS: [&str; 6] = ["merge", "networks", "sort", "locate", "measure", "report"];
 const KILLS: u64 = 100;
-/// So many times the data, so that each kill finds something to kill.
+/// Number of copies of the data, so that the run is long enough for each kill.
 const COPIES: usize = 40;
 
-/// The demonstration on so many copies of its data, in which each quake has an `id` of its own.
+/// The demonstration on `copies` copies of its data, in which each quake has a unique `id`.
 fn demonstration(copies: usize) -> Project {
     let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/graph");
     let read = |name: &str| fs::read_to_string(original.join(name)).expect("the demonstration is there");
@@ -59,7 +59,7 @@ fn network(code: &Value) -> Option<&'static str> {
     })
 }
 
-/// What comes of a feed: the quakes of known networks, and the `id`s of the others.
+/// The expected outputs of a feed: the quakes of known networks, and the `id`s of the others.
 fn merged(project: &Project, feed: &str) -> (Vec<Value>, Vec<Value>) {
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
     for mut quake in lines(project, &format!("data/{feed}.ndjson")) {
@@ -102,10 +102,10 @@ fn report(quake: &Value) -> Value {
     })
 }
 
-/// Asserts that everything is there that comes of the data, once, and nothing else.
+/// Asserts that every expected output exists once, and no other.
 ///
-/// Which of the feeds has a quake first is open, and the order of the catalogue; all that comes after
-/// it follows that order.
+/// The order in which the feeds deliver, and that of the catalogue, is open; all later outputs follow that
+/// order.
 fn assert_delivered(project: &Project) {
     let catalogue = lines(project, "out/catalogue.ndjson");
     let mut feeds: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
@@ -187,7 +187,7 @@ fn the_graph_demo_killed_a_hundred_times_delivers_the_same() {
     let mut random = Random::new(seed);
     let project = demonstration(COPIES);
     let catalogue = "out/catalogue.ndjson";
-    // About so much comes out: what the quakes were, and a little more.
+    // The approximate size of the outputs: slightly more than the quakes.
     let bytes = FEEDS.map(|feed| project.len(format!("data/{feed}.ndjson"))).iter().sum::<u64>() * 5 / 4;
     let mut cut_back = 0;
     for kill in 0..KILLS {
@@ -197,7 +197,7 @@ fn the_graph_demo_killed_a_hundred_times_delivers_the_same() {
         moment.wait(&project, catalogue, &mut running);
         let said = running.stderr();
         assert!(running.kill(), "it ended before kill {kill}, {moment:?}, seed {seed}:\n{said}");
-        cut_back += u64::from(said.contains("cuts off what was written and not committed"));
+        cut_back += u64::from(said.contains("cuts off uncommitted bytes"));
         assert!(!said.contains("error") && !said.contains("panic"), "kill {kill}, seed {seed}:\n{said}");
     }
     println!("{cut_back} times something had to be cut off");

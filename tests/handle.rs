@@ -1,4 +1,4 @@
-//! Errors that somebody deals with: retried once, or dropped.
+//! Tests of `errors retry` and `errors drop`: each error is handled once.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const BROKEN: &str =
     "fn process(job) { if job.id == 2 { reject(\"two\") } if job.id % 2 == 0 { throw \"even\" } job }";
 const MENDED: &str = "fn process(job) { job }";
 
-/// A run that has left errors of the even jobs, whose script was mended since.
+/// A run that has left errors of the even jobs, whose script was fixed since.
 fn project(count: u64) -> Project {
     let project =
         Project::new().file("p.toml", PIPELINE).file("sort.rhai", BROKEN).file("in.ndjson", jobs(1..=count));
@@ -33,14 +33,14 @@ fn errors(project: &Project, arguments: &[&str]) -> Vec<Value> {
 fn a_retry_runs_the_job_once_through_the_mended_step() {
     let project = project(9);
     let retried = project.tidegate(&["errors", "retry", "p/failed/2", "--yes"]).done();
-    assert_eq!(retried.stdout, "1 error put back: the jobs run again with the next `tidegate run`\n");
-    // It waits for its turn, and for no time. How many more the source has, nobody knows.
+    assert_eq!(retried.stdout, "1 error retried: the jobs run again with the next `tidegate run`\n");
+    // It waits for its turn, without a due time. The number of further jobs in the source is unknown.
     let status = project.status("p/sort", "p/in");
     assert_eq!((&status["read"], &status["delayed"]), (&1.into(), &0.into()), "{status}");
     project.tidegate(&["run", ".", "--until-idle"]).done();
     assert_eq!(ids(&project.read("out.ndjson")), [1, 3, 5, 7, 9, 4]);
     let again = project.tidegate(&["errors", "retry", "p/failed/2", "--yes"]).failed(1);
-    assert!(again.stderr.contains("p/failed/2 was retried or dropped already"), "{}", again.stderr);
+    assert!(again.stderr.contains("p/failed/2 is already retried or dropped"), "{}", again.stderr);
     project.tidegate(&["run", ".", "--until-idle"]).done();
     assert_eq!(ids(&project.read("out.ndjson")).len(), 6);
     let left: Vec<u64> = errors(&project, &[]).iter().filter_map(|error| error["index"].as_u64()).collect();
@@ -57,10 +57,10 @@ fn a_running_runner_takes_a_retry_and_delivers_at_once() {
     let project = project(9);
     let mut running = project.started();
     let retried = project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
-    assert_eq!(retried.stdout, "4 errors put back: the jobs run again now\n");
+    assert_eq!(retried.stdout, "4 errors retried: the jobs run again now\n");
     running.wait_until("the output", || ids(&project.read("out.ndjson")) == [1, 3, 5, 7, 9, 2, 4, 6, 8]);
     let none = project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
-    assert_eq!(none.stdout, "no errors there that nobody has dealt with\n");
+    assert_eq!(none.stdout, "no open errors\n");
     assert!(errors(&project, &[]).is_empty());
     running.stop().done();
     assert_eq!(ids(&project.read("out.ndjson")).len(), 9);
@@ -91,29 +91,31 @@ fn errors_are_chosen_by_range_kind_step_and_expression() {
 fn nothing_is_dealt_with_unless_it_is_said_what_and_somebody_agrees() {
     let project = project(9);
     for (arguments, code, answer) in [
-        (&["errors", "retry", "--yes"][..], 64, "say which errors"),
+        (&["errors", "retry", "--yes"][..], 64, "name the errors: "),
         (
             &["errors", "retry", "p/failed"],
             64,
-            "4 errors of p/failed will run again. Nobody is there to say yes",
+            "4 errors of p/failed will run again. Without a terminal this needs",
         ),
-        (&["errors", "drop", "p/failed/1"], 64, "1 error will be taken off p/failed"),
-        (&["errors", "drop", "nonsense", "--yes"], 64, "names no errors"),
+        (&["errors", "drop", "p/failed/1"], 64, "1 error will be removed from p/failed"),
+        (&["errors", "drop", "nonsense", "--yes"], 64, "does not name errors"),
         (&["errors", "drop", "p/failed", "--where", "error.", "--yes"], 64, "does not compile"),
         (
             &["errors", "drop", "--step", "p/srt", "--yes"],
             1,
-            "there is no step `p/srt`, and it has left no errors; did you mean `p/sort`?",
+            "step `p/srt` is unknown and has no errors; did you mean `p/sort`?",
         ),
-        (&["errors", "drop", "p/failed/3-1", "--yes"], 1, "it goes backwards; write `p/failed/1-3`"),
+        (&["errors", "drop", "p/failed/3-1", "--yes"], 1, "the range is reversed; write `p/failed/1-3`"),
         (&["errors", "retry", "p/failed/0", "--yes"], 1, "the first is `p/failed/1`"),
         (&["errors", "drop", "p/failed/7", "--yes"], 1, "queue `p/failed` has no job 7"),
-        (&["errors", "drop", "p/sorted", "--yes"], 1, "`p/sorted` is no error queue"),
+        (&["errors", "drop", "p/sorted", "--yes"], 1, "`p/sorted` is not an error queue"),
         (&["errors", "retry", "p/faild", "--yes"], 1, "did you mean `p/failed`?"),
     ] {
         let said = project.tidegate(arguments).failed(code).stderr;
-        let answer = answer
-            .replace("1 error will be taken off p/failed", "1 error will be taken off p/failed for good");
+        let answer = answer.replace(
+            "1 error will be removed from p/failed",
+            "1 error will be removed from p/failed for good",
+        );
         assert!(said.contains(&answer), "{arguments:?}: {said}");
     }
     assert_eq!(errors(&project, &[]).len(), 4);
@@ -148,7 +150,7 @@ fn the_tuple_of_a_join_is_retried_as_it_was_with_what_its_author_said() {
 #[test]
 fn what_cannot_be_retried_is_told_and_the_others_are() {
     let project = project(9);
-    // The step has another name now, begins anew, and has its errors on the same queue.
+    // The step has another name now, starts from the beginning, and has its errors on the same queue.
     project.write("p.toml", PIPELINE.replace("[step.sort]", "[step.other]"));
     project.write("sort.rhai", BROKEN);
     project.tidegate(&["run", ".", "--until-idle"]).done();
@@ -159,7 +161,7 @@ fn what_cannot_be_retried_is_told_and_the_others_are() {
         "{}",
         refused.stderr
     );
-    assert!(refused.stdout.starts_with("4 errors put back"), "{}", refused.stdout);
+    assert!(refused.stdout.starts_with("4 errors retried"), "{}", refused.stdout);
     assert_eq!(errors(&project, &[]).len(), 4);
 }
 
@@ -168,7 +170,7 @@ fn a_kill_between_retry_and_delivery_loses_and_repeats_nothing() {
     const JOBS: u64 = 4000;
     let project = project(JOBS);
     let retried = project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
-    assert!(retried.stdout.starts_with("2,000 errors put back"), "{}", retried.stdout);
+    assert!(retried.stdout.starts_with("2,000 errors retried"), "{}", retried.stdout);
     let mut random = Random::new(Random::seed());
     for _ in 0..20 {
         let running = project.start(&["run", "."]);
@@ -194,7 +196,7 @@ fn a_list_of_errors_says_how_many_more_there_are() {
     assert!(all.lines().count() == 26 && !all.contains("newest"), "{all}");
     let json = project.tidegate(&["errors", "list", "--format", "json", "--limit", "3"]).done();
     assert_eq!(json.stderr, "warning: the newest 3 of 25: `--limit 25` shows all\n");
-    // What was dealt with is counted only where it is shown.
+    // Handled errors are counted only if they are shown.
     project.tidegate(&["errors", "drop", "p/failed/1", "--yes"]).done();
     let listed = project.tidegate(&["errors", "list"]).done().stdout;
     assert!(listed.ends_with("\nthe newest 20 of 24: `--limit 24` shows all\n"), "{listed}");
@@ -212,7 +214,7 @@ fn a_runner_that_has_read_another_script_runs_no_retry_until_it_is_restarted() {
     let mut running = project.started();
     running.wait_until("the errors", || project.queue("p/failed").len() == 2);
     let retry = || project.tidegate(&["errors", "retry", "p/failed/1", "--yes"]);
-    // As it was, though it was written again.
+    // Unchanged content, though it was written again.
     project.write("sort.rhai", project.read("sort.rhai"));
     retry().done();
     running.wait_until("the error to come again", || project.queue("p/failed").len() == 3);
@@ -223,7 +225,7 @@ fn a_runner_that_has_read_another_script_runs_no_retry_until_it_is_restarted() {
     let both = "error: `p.toml` and `rule.rhai` have changed since the runner started: restart it first\n";
     project.tidegate(&["errors", "retry", "--step", "sort", "--yes"]).failed(1).says(both);
     project.tidegate(&["errors", "drop", "p/failed/2", "--yes"]).done();
-    // The first two were dealt with, and need not be kept.
+    // The first two were handled, and need not be kept.
     assert_eq!(project.queue("p/failed").len(), 1);
     running.stop().done();
     let mut running = project.started();
@@ -238,17 +240,17 @@ fn a_job_with_a_bad_payload_is_put_back_with_a_good_one() {
     let replace = |error: &str, payload: &str| {
         project.tidegate_given(&["errors", "retry", error, "--payload", "-", "--yes"], payload)
     };
-    replace("p/failed/1", "{\"id\": 2").failed(1).says("error: standard input is no JSON: ");
+    replace("p/failed/1", "{\"id\": 2").failed(1).says("error: standard input is not JSON: ");
     replace("p/failed", "{}")
         .failed(64)
-        .says("`--payload` is for one error: name it as PIPELINE/QUEUE/INDEX");
+        .says("`--payload` applies to one error only: name it as PIPELINE/QUEUE/INDEX");
     project.write("fixed.json", "{\n  \"id\": 5,\n  \"note\": \"as it should be\"\n}\n");
     let replaced =
         project.tidegate(&["errors", "retry", "p/failed/1", "--payload", "fixed.json", "--yes"]).done();
-    assert_eq!(replaced.stdout, "1 error put back: the jobs run again with the next `tidegate run`\n");
+    assert_eq!(replaced.stdout, "1 error retried: the jobs run again with the next `tidegate run`\n");
     project.tidegate(&["run", ".", "--until-idle"]).done();
     assert!(project.read("out.ndjson").ends_with("{\"id\":5,\"note\":\"as it should be\"}\n"));
     assert_eq!(ids(&project.read("out.ndjson")), [1, 3, 5]);
-    replace("p/failed/1", "{}").failed(1).says("p/failed/1 was retried or dropped already");
+    replace("p/failed/1", "{}").failed(1).says("p/failed/1 is already retried or dropped");
     project.assert_sound();
 }

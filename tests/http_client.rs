@@ -1,4 +1,4 @@
-//! One connection to a runner's port, and requests on it.
+//! `Client`: one connection to a runner's port, with its requests.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// What the runner said.
+/// The answer of the runner.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -25,12 +25,12 @@ pub(crate) struct Answer {
 pub(crate) const JSON: &str = "content-type: application/json";
 pub(crate) const NDJSON: &str = "content-type: application/x-ndjson";
 
-/// Waits until the runner listens; answers where.
+/// Waits until the runner listens. Returns its address.
 pub(crate) fn address(running: &mut Running) -> String {
     running.wait_until_it_says("listening address=");
     let said = running.stderr();
     let address = said.split("listening address=").nth(1).and_then(|rest| rest.split_whitespace().next());
-    address.expect("the address is told").to_owned()
+    address.expect("the address is logged").to_owned()
 }
 
 impl Client {
@@ -40,7 +40,7 @@ impl Client {
         Self { stream: BufReader::new(stream) }
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.get_mut().write_all(bytes)
     }
@@ -60,14 +60,14 @@ impl Client {
         self.try_request(line, headers, body.as_bytes()).expect("the runner answers")
     }
 
-    /// Brings one job, and asserts that it was taken; answers its address.
+    /// Pushes one job, and asserts that it was accepted. Returns its address.
     pub(crate) fn push(&mut self, source: &str, job: &str) -> String {
         let answer = self.request(&format!("POST /sources/{source}"), &[JSON], job);
         assert_eq!(answer.status, 202, "{answer:?}");
         answer.job()
     }
 
-    /// What has become of the job at this address.
+    /// The outcome of the job at this address.
     pub(crate) fn job(&mut self, job: &str) -> Value {
         let answer = self.request(&format!("GET /jobs/{job}"), &[], "");
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -104,7 +104,7 @@ impl Answer {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| &**value)
     }
 
-    /// The address of the job that it is about.
+    /// The address of its job.
     pub(crate) fn job(&self) -> String {
         self.body["job"].as_str().unwrap_or_else(|| panic!("no job: {self:?}")).to_owned()
     }

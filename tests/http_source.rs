@@ -1,4 +1,4 @@
-//! Jobs that come over HTTP: taken means on disk, each once, and every job can be asked about.
+//! Tests of HTTP sources: an accepted job is on disk, each once, and its outcome can be queried.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::running::Running;
 const SETTINGS: &str = "[runner]\nlisten = \"127.0.0.1:0\"\nshutdown_timeout = \"5s\"\n";
 const SINK: &str = "[sink.out]\nfrom = \"requests\"\ntype = \"file\"\npath = \"out.ndjson\"\n";
 
-/// A source `requests` with these settings, whose jobs are kept, and what follows.
+/// A source `requests` with these settings, whose jobs are kept, and further settings.
 fn project(settings: &str, rest: &str) -> Project {
     let toml = format!(
         "[source.requests]\ntype = \"http\"\n{settings}\n[queue.requests]\nretain = \"forever\"\n{rest}"
@@ -22,7 +22,7 @@ fn project(settings: &str, rest: &str) -> Project {
     Project::new().file("tidegate.toml", SETTINGS).file("p.toml", toml)
 }
 
-/// A running runner, where it listens, and a connection to it.
+/// A runner, its address, and a connection to it.
 fn started(project: &Project) -> (Running, String, Client) {
     let mut running = project.start(&["run", "."]);
     let place = address(&mut running);
@@ -54,8 +54,8 @@ fn what_was_taken_survives_a_kill_right_after_the_answer_and_stands_there_once()
     for round in 0..5_u64 {
         let (running, place, _) = started(&project);
         let answered = Arc::new(AtomicU64::new(0));
-        // The last ids of the round before come again, since nobody can know what became of those that
-        // were on their way.
+        // The last ids of the round before are sent again, since the outcome of requests in flight is
+        // unknown.
         let ids = (round * 40).saturating_sub(20)..round * 40 + 40;
         let expected = 8 * (ids.end - ids.start);
         let threads: Vec<_> = (0..8_u64)
@@ -76,7 +76,7 @@ fn what_was_taken_survives_a_kill_right_after_the_answer_and_stands_there_once()
                 })
             })
             .collect();
-        // Every other time in the middle of it.
+        // Every second time before the end.
         let enough = if round % 2 == 1 { expected / 2 } else { expected };
         while answered.load(Ordering::Relaxed) < enough {
             assert!(!threads.iter().all(thread::JoinHandle::is_finished) || enough == expected);
@@ -89,7 +89,7 @@ fn what_was_taken_survives_a_kill_right_after_the_answer_and_stands_there_once()
     let mut stands: BTreeMap<String, u64> = BTreeMap::new();
     for (job, index) in project.queue("p/requests").iter().zip(1..) {
         let id = job["id"].as_str().expect("an id").to_owned();
-        assert_eq!(stands.insert(id.clone(), index), None, "{id} stands there twice");
+        assert_eq!(stands.insert(id.clone(), index), None, "{id} occurs twice");
     }
     assert!(taken.len() >= 8 * 100, "{}", taken.len());
     for (id, index) in taken {
@@ -137,10 +137,10 @@ fn what_is_answered_while_the_runner_ends_is_true() {
     taken.sort();
     taken.dedup();
     project.assert_sound();
-    // Of each that pushed, one may have been taken without an answer.
+    // Each client may have one job that was accepted without an answer.
     let stands = project.json(&["queue", "list"])[0]["last"].as_u64().expect("a number");
     let taken = taken.len() as u64;
-    assert!((taken..=taken + 4).contains(&stands), "{taken} were answered for, {stands} stand there");
+    assert!((taken..=taken + 4).contains(&stands), "{taken} were confirmed, {stands} are on the queue");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn keys_in_lines_are_known_again_one_by_one() {
     assert_eq!((status, body), (202, said));
     let (status, body) = post(&jobs(1..=2));
     assert_eq!((status, &body["jobs"], &body["first"]), (200, &json!(0), &Value::Null));
-    // One that is something else now keeps all of them off.
+    // One changed job makes the whole request fail.
     let (status, body) = post("{\"id\":5}\n{\"id\":4,\"more\":1}\n");
     assert_eq!((status, &body["job"]), (422, &json!("p/requests/4")));
     let (status, body) = post("{\"id\":5}\n{\"id\":5,\"more\":1}\n");
@@ -250,7 +250,7 @@ fn what_cannot_be_taken_is_refused_with_the_reason_and_keeps_nobody_else() {
         post("GET /", &[token], ""),
     ];
     insta::assert_snapshot!(told.join("\n"));
-    // The connection that nobody had something against still works.
+    // The unaffected connection still works.
     let answer = client.request(source, &[JSON, token], "{\"id\":1}");
     assert_eq!((answer.status, answer.job().as_str()), (202, "p/requests/1"));
     running.stop().done();
@@ -263,11 +263,11 @@ fn a_body_that_is_far_too_large_is_refused_before_it_is_read() {
     let head = "POST /sources/p/requests HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     client.send(format!("{head}content-length: 2147483648\r\n\r\n{{").as_bytes()).expect("it listens");
     assert_eq!(client.answer().expect("it answers").status, 413);
-    // The same without having said so.
+    // The same without an announced length.
     let mut client = Client::new(&place);
     client.send(format!("{head}transfer-encoding: chunked\r\n\r\n").as_bytes()).expect("it listens");
     let chunk = format!("100000\r\n{}\r\n", " ".repeat(1 << 20));
-    // It stops reading at some time.
+    // It stops reading at some point.
     let sent = (0..2048).take_while(|_| client.send(chunk.as_bytes()).is_ok()).count();
     assert!(sent < 200, "{sent} MiB were read");
     running.stop().done();

@@ -1,4 +1,4 @@
-//! One job: what has become of it, why it does not run, and taking it out.
+//! Tests of `tidegate job`: the outcome of one job, the reasons why it waits, and its cancellation.
 
 use std::process::Command;
 
@@ -32,9 +32,9 @@ fn a_job_says_what_it_waits_for_on_a_stopped_store_and_in_a_running_runner() {
         assert!(second.contains("    it waits for job 1 (due in "), "{second}");
         second
     };
-    assert!(ask().contains("nothing runs now"));
+    assert!(ask().contains("no runner is running"));
     let running = project.started();
-    assert!(!ask().contains("nothing runs now"));
+    assert!(!ask().contains("no runner is running"));
     let json = project.json(&["job", "show", "p/jobs/2"]);
     assert_eq!((&json["steps"][0]["status"], &json["steps"][0]["before"]), (&"waiting".into(), &0.into()));
     running.stop().done();
@@ -87,14 +87,14 @@ fn a_waiting_job_is_taken_out_and_one_that_runs_is_left_alone() {
         page.contains("\"attempt\"") && project.tidegate(&["job", "show", "p/jobs/4"]).code == Some(0)
     });
     let third = project.tidegate(&["job", "show", "p/jobs/3"]).done().stdout;
-    assert!(third.contains("as many run as `max_processing` lets"), "{third}");
+    assert!(third.contains("the limit `max_processing` of running jobs is reached"), "{third}");
     let busy = project.tidegate(&["job", "cancel", "p/jobs/1", "--yes"]).failed(1);
     let busy = busy.says("error: an attempt of step `p/work` at it is running since ");
     busy.says("; wait for its end (its `timeout` is 10s), or stop the runner\nnothing was changed\n");
     let cancelled = project.tidegate(&["job", "cancel", "p/jobs/2", "--yes"]).done().stdout;
     assert_eq!(cancelled, "1 job of p/work cancelled: on the error queue p/failed\n");
-    project.tidegate(&["job", "cancel", "p/jobs/2", "--yes"]).failed(1).says("nothing waits for `p/jobs/2`");
-    // A reader must be there each time, and is, since one runs until it was told to go on.
+    project.tidegate(&["job", "cancel", "p/jobs/2", "--yes"]).failed(1).says("`p/jobs/2` waits nowhere");
+    // A reader exists each time, since one runs until it is released.
     for done in 1..=3 {
         std::fs::write(&gate, "go\n").expect("a command reads it");
         running.wait_until("an output", || ids(&project.read_if_there("out.ndjson")).len() == done);
@@ -150,9 +150,8 @@ fn a_step_that_takes_its_jobs_as_they_come_says_that_one_cannot_be_taken_out() {
     assert!(shown.contains("p/work: done\n    made p/done/1"), "{shown}");
 }
 
-/// What the commands that look say of a step that reads `p/jobs`, and of its first job: how many wait by
-/// `status` and by `queue list`, how many are delayed and begun, what the job waits for in `delayed list`, and
-/// how it stands by `job show`.
+/// The views of a step that reads `p/jobs`, and of its first job. They are the waiting jobs in `status` and
+/// `queue list`, the delayed and started ones, the reason in `delayed list`, and the status in `job show`.
 fn views(project: &Project) -> Value {
     let status = project.status("p/work", "p/jobs");
     let queues = project.json(&["queue", "list"]);
@@ -193,7 +192,7 @@ fn a_job_that_found_its_gate_closed_waits_whoever_is_asked() {
     assert!(text.contains("\nwaiting  p/work  p/jobs/1 "), "{text}");
     running.stop().done();
     assert_eq!(views(&project), waits);
-    // Also where nothing may start, and nobody looks whether it might.
+    // Also if no job may start, and no runner checks it.
     project.tidegate(&["step", "pause", "p/work"]).done();
     let running = project.started();
     assert_eq!(views(&project), waits);
@@ -227,7 +226,7 @@ fn a_job_that_was_begun_when_the_runner_died_is_not_delayed() {
     assert_eq!(views(&project), begun);
     let text = project.tidegate(&["job", "show", "p/jobs/1"]).done().stdout;
     assert!(text.contains("  p/work: begun, after 1 attempt\n"), "{text}");
-    // Once it runs again, it waits: it goes first.
+    // When it runs again, it waits as the first.
     project.tidegate(&["step", "pause", "p/work"]).done();
     let mut running = project.start(&["run", "."]);
     let status = || project.status("p/work", "p/jobs");
@@ -256,7 +255,7 @@ fn a_job_is_taken_out_of_all_steps_that_read_it_or_of_none() {
     for drop in [&["--yes"][..], &["--yes", "--drop"]] {
         let refused = project.tidegate(&[&["job", "cancel", "p/jobs/2"], drop].concat()).failed(1);
         let refused = refused.says("error: step `p/stream` takes its jobs in order");
-        refused.says("nothing was changed; `--step p/more` or `--step p/work` takes it out there alone\n");
+        refused.says("nothing was changed; `--step p/more` or `--step p/work` cancels it there alone\n");
         assert_eq!(statuses("p/jobs/2"), ["p/more waiting", "p/stream waiting", "p/work waiting"]);
     }
     let one = project.tidegate(&["job", "cancel", "p/jobs/2", "--yes", "--step", "p/work"]).done();
@@ -269,9 +268,9 @@ fn a_job_is_taken_out_of_all_steps_that_read_it_or_of_none() {
     assert_eq!(statuses("p/jobs/2"), ["p/more cancelled", "p/stream cancelled", "p/work failed"]);
     project.assert_sound();
     for (step, answer) in [
-        ("p/wrk", "step `p/wrk` is not there, to read `p/jobs`; did you mean `p/work`?"),
+        ("p/wrk", "step `p/wrk` is unknown, so it cannot read `p/jobs`; did you mean `p/work`?"),
         ("p/give", "step `p/give` does not read `p/jobs`; it is read by p/more, p/stream, p/work"),
-        ("p/work", "nothing waits for `p/jobs/2`: all steps that read it are done with it"),
+        ("p/work", "`p/jobs/2` waits nowhere: all steps that read it are done with it"),
     ] {
         project.tidegate(&["job", "cancel", "p/jobs/2", "--yes", "--step", step]).failed(1).says(answer);
     }
@@ -301,7 +300,7 @@ fn a_job_of_a_source_that_is_never_copied_says_what_it_is_and_where_it_stands() 
     running.stop().done();
     let show = |index: u64| project.tidegate(&["job", "show", &format!("p/in/{index}")]).done().stdout;
     let failed = "p/in/1\n  {\"id\":1}\n  p/pass: done\n    made p/done/1\n  p/work: failed";
-    let ahead = "past search-ahead: the step looks at jobs up to 5 for now\n";
+    let ahead = "past search-ahead: the step scans jobs up to 5 for now\n";
     let ask = || {
         assert!(show(1).starts_with(failed), "{}", show(1));
         assert!(show(2).contains("\n  p/work: delayed until 20"), "{}", show(2));
@@ -313,17 +312,17 @@ fn a_job_of_a_source_that_is_never_copied_says_what_it_is_and_where_it_stands() 
     let mut running = project.started();
     running.wait_until("its lane to wait", || show(4).contains("\n    it waits for job 2 (due in "));
     ask();
-    // What no step has come to can be seen, too.
+    // A job that no step has reached can be shown, too.
     project.tidegate(&["step", "pause", "p/work"]).done();
     project.append("in.ndjson", "{\"id\":8}\n");
     running.wait_until("it to be seen", || {
         project.tidegate(&["job", "show", "p/in/8"]).stdout.starts_with("p/in/8\n  {\"id\":8}\n")
     });
     running.stop().done();
-    // What is gone from the file is told from what was never there.
+    // A job that is gone from the file differs from one that never existed.
     project.write("in.ndjson", "");
     assert!(show(7).starts_with("p/in/7, no longer in the files of the source\n"), "{}", show(7));
-    // What failed or waits stands elsewhere too.
+    // Failed and waiting jobs are stored elsewhere too.
     assert!(show(1).starts_with("p/in/1\n  {\"id\":1}\n"), "{}", show(1));
     assert!(show(2).starts_with("p/in/2\n  {\"id\":2}\n"), "{}", show(2));
 }

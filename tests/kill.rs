@@ -1,4 +1,4 @@
-//! The executable is killed again and again, wherever it happens to be, over one run.
+//! Kills: the executable is killed repeatedly, at random moments, during one run.
 
 use crate::moment::Moment;
 use crate::project::{Project, ids};
@@ -6,11 +6,11 @@ use crate::random::Random;
 
 const JOBS: u64 = 200_000;
 const KILLS: u64 = 200;
-/// Every so many jobs one is rejected.
+/// One of this many jobs is rejected.
 const REJECTED: u64 = 997;
-/// Bytes of each job that say nothing.
+/// Bytes of padding in each job.
 const PADDING: usize = 300;
-/// About so much comes out.
+/// Approximate bytes of the output.
 const OUTPUT_BYTES: u64 = JOBS * (PADDING as u64 + 35);
 
 const PIPELINE: &str = r#"
@@ -33,7 +33,7 @@ type = "file"
 path = "out/out.ndjson"
 "#;
 
-/// Jobs that are large enough for a batch to hold a few hundred of them only.
+/// Jobs that are large enough for a batch to hold at most a few hundred of them.
 fn input() -> String {
     let padding = "x".repeat(PADDING);
     let mut lines = String::new();
@@ -68,7 +68,7 @@ fn a_run_that_is_killed_two_hundred_times_delivers_each_job_once_and_in_order() 
         moment.wait(&project, "out/out.ndjson", &mut running);
         let said = running.stderr();
         assert!(running.kill(), "it ended before kill {kill}, {moment:?}:\n{said}");
-        cut_back += u64::from(said.contains("cuts off what was written and not committed"));
+        cut_back += u64::from(said.contains("cuts off uncommitted bytes"));
         assert!(!said.contains("error") && !said.contains("panic"), "after kill {kill}:\n{said}");
     }
     println!("{cut_back} times something had to be cut off");

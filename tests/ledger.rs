@@ -1,5 +1,5 @@
-//! The demonstration of ordered submission to a ledger: what is said of it, sentence by sentence, against a ledger
-//! that does as the test says.
+//! Demonstration of ordered submission to a ledger: checks its description sentence by sentence, against a
+//! ledger that the test controls.
 
 mod fake;
 mod toy;
@@ -14,11 +14,11 @@ use self::fake::Fake;
 use crate::http_client::{Client, address};
 use crate::project::Project;
 
-/// So long a failed attempt is delayed here, instead of 15 seconds.
+/// Delay after a failed attempt in this test, instead of 15 seconds.
 const WINDOW: Duration = Duration::from_millis(40);
 const STEP: (&str, &str) = ("grid/submit", "grid/batches");
 
-/// Batches of these services, numbered from 1, each of which touches something of its own.
+/// Batches of these services, numbered from 1, each of which touches a key of its own.
 fn batches<'a>(services: impl IntoIterator<Item = &'a str>) -> String {
     let mut lines = String::new();
     for (id, service) in (1..).zip(services) {
@@ -29,7 +29,7 @@ fn batches<'a>(services: impl IntoIterator<Item = &'a str>) -> String {
     lines
 }
 
-/// The demonstration with these batches, in front of another ledger; nobody waits for long.
+/// The demonstration with these batches, in front of a controlled ledger, with short waits.
 fn in_front_of(ledger: &Fake, batches: &str) -> Project {
     let project = Project::demonstration("ledger");
     std::fs::remove_file(project.path().join("ledger.toml")).expect("it is there");
@@ -47,7 +47,7 @@ fn hasten(project: &Project) {
     project.change("grid.toml", "max_attempts = 10", "max_attempts = 10, initial = \"1ms\", max = \"2ms\"");
 }
 
-/// The monitor asks for several at once.
+/// The monitor asks for several batches at once.
 fn asking_for_many(project: &Project, batch: usize) {
     let toml = project.read("grid.toml");
     let one =
@@ -67,7 +67,7 @@ fn committed(project: &Project) -> Vec<u64> {
     committed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()?["id"].as_u64()).collect()
 }
 
-/// The batches that were set aside, and why.
+/// The batches that failed, with their reasons.
 fn invalid(project: &Project) -> Vec<(u64, String)> {
     let told = |error: &Value| Some((error["job"]["id"].as_u64()?, error["message"].as_str()?.to_owned()));
     project.queue("grid/invalid").iter().filter_map(told).collect()
@@ -92,7 +92,7 @@ fn one_batch_of_each_service_goes_a_round_so_that_a_thousand_of_one_starve_nobod
     assert!(running.kill());
     let before = posted[..=place(&posted, 1010)].iter().filter(|id| **id <= 1000).count();
     assert!(before < 20, "{before} of the thousand went first");
-    // The first round has one of each.
+    // The first round has one batch of each service.
     assert_eq!(
         posted[..6].iter().collect::<BTreeSet<_>>(),
         [1, 1001, 1002, 1003, 1004, 1005].iter().collect()
@@ -119,7 +119,7 @@ fn a_batch_is_pending_then_valid_and_what_is_committed_or_invalid_is_never_submi
     let project = in_front_of(&ledger, &batches(["a", "b", "a", "b"]));
     let mut running = project.started();
     running.wait_until("both", || status(&project)["pending"] == 2);
-    // Through a kill, it goes on to be asked for, and is not submitted again.
+    // After a kill it is still polled, and is not submitted again.
     assert!(running.kill());
     let first =
         |id| ledger.state().posted.iter().find(|posted| posted.id == id).and_then(|posted| posted.number);
@@ -127,7 +127,7 @@ fn a_batch_is_pending_then_valid_and_what_is_committed_or_invalid_is_never_submi
     ledger.state().statuses.extend([(a, "valid"), (b, "invalid")]);
     let mut running = project.started();
     running.wait_until("the first is valid", || status(&project)["valid"] == 1);
-    // What is valid becomes pending no more.
+    // A valid batch never becomes pending again.
     ledger.state().statuses.insert(a, "pending");
     running.wait_until_it_says("a job that is valid cannot become pending");
     ledger.state().statuses.insert(a, "committed");
@@ -149,7 +149,7 @@ fn what_is_unknown_is_submitted_again_before_anything_else_of_its_service() {
     let number = ledger.state().posted.iter().find(|posted| posted.id == 1).and_then(|posted| posted.number);
     ledger.state().statuses.insert(number.expect("taken"), "unknown");
     running.wait_until("the second submission", || ledger.times(1) == 2);
-    // It is submitted anew: under another key, and nobody asks for the first one any more.
+    // It is submitted again, under another key, and the first one is not polled any more.
     let keys: BTreeSet<_> =
         ledger.state().posted.iter().filter(|one| one.id == 1).map(|one| one.key.clone()).collect();
     assert_eq!(keys.len(), 2, "{keys:?}");
@@ -215,7 +215,7 @@ fn a_busy_ledger_is_asked_ten_times_and_then_the_service_goes_on_without_the_bat
     assert_eq!((ledger.times(1), ledger.times(2)), (10, 1));
     let (id, why) = &invalid(&project)[0];
     assert!(*id == 1 && why.contains("the ledger is busy"), "{why}");
-    // It is not forgotten: somebody can have it go there again.
+    // It is kept: an operator can retry it.
     ledger.state().busy.clear();
     project.tidegate(&["errors", "retry", "grid/invalid", "--yes"]).done();
     project.run().done();
@@ -246,7 +246,7 @@ fn a_stop_lets_submissions_finish_that_run_and_starts_no_others() {
     ledger.release();
     running.outcome().done();
     assert_eq!(ledger.posted(), [1]);
-    // What it came to was noted.
+    // Its completion was recorded.
     project.run().done();
     assert_eq!([1, 2, 3, 4].map(|id| ledger.times(id)), [1; 4]);
     assert_eq!(committed(&project).len(), 4);
@@ -276,7 +276,7 @@ fn all_pending_batches_are_asked_for_by_service_the_oldest_check_first() {
         .collect();
     let asked = services();
     assert_eq!(asked[..3].iter().cloned().collect::<BTreeSet<_>>(), by_service, "{asked:?}");
-    // Whoever was asked for first is again the first.
+    // The submissions of the first poll are polled first again.
     assert_eq!(asked[..3], asked[3..6]);
     ledger.state().otherwise = "committed";
     running.outcome().done();
@@ -298,7 +298,7 @@ fn news_from_outside_have_it_ask_at_once_and_at_most_once_a_second() {
     let answer = news();
     assert_eq!((answer.status, &answer.body["polls"]), (202, &json!("now")), "{answer:?}");
     running.wait_until("the first poll", || ledger.state().asked.len() == 1);
-    // However many come now, they are one poll, and not at once.
+    // Several events cause one poll, after the interval.
     ledger.state().otherwise = "committed";
     for _ in 0..5 {
         assert_ne!(news().body["polls"], "now");
@@ -334,7 +334,7 @@ fn batches_of_one_service_that_touch_different_things_go_together() {
         batch(1, &["x"], &["x"]),
         batch(2, &["y"], &[]),
         batch(3, &["y"], &["z"]),
-        // It reads what the first one writes; the next one, what it would write.
+        // It reads the output of the first one; the next one reads its own output.
         batch(4, &["x"], &["w"]),
         batch(5, &["w"], &[]),
     ];

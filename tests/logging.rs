@@ -1,5 +1,5 @@
-//! What the log, the summary and the commands make of texts that jobs, files and arguments bring, and the log
-//! as JSON.
+//! Tests of logging: texts of jobs, files and arguments cannot forge a line or control the terminal, and the
+//! JSON log is valid.
 
 use std::net::TcpListener;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::project::{Outcome, Project, jobs};
 
-/// Ends a line, begins one like those of the log, and steers the terminal: with C0, C1 and a mark that turns
-/// the text around.
+/// Ends a line, begins one like those of the log, and controls the terminal: with C0, C1 and a mark that
+/// reverses the text.
 const TRICK: &str =
     "x\n2026-01-01T00:00:00.000Z ERROR forged\r\u{1b}[2J\u{7}\u{0}\u{9b}2J\u{202e}gnol\u{2028}y";
 
@@ -148,7 +148,7 @@ fn what_keeps_a_run_from_starting_is_json_where_its_log_is() {
     let address = port.local_addr().expect("it has one");
     let project =
         json("[step.same]\nfrom = \"in\"\nto = \"out\"\n", &format!("[runner]\nlisten = \"{address}\"\n"));
-    let taken = lines(&project.run().failed(1)).pop().expect("it says why");
+    let taken = lines(&project.run().failed(1)).pop().expect("it has a reason");
     let message = taken["message"].as_str().unwrap_or_default();
     for part in ["cannot listen on", "in use", "choose another port", &format!("sport = :{}", address.port())]
     {
@@ -159,7 +159,7 @@ fn what_keeps_a_run_from_starting_is_json_where_its_log_is() {
     let mistake = mistakes.iter().find(|line| line["line"].is_u64()).expect("a place");
     assert_eq!((&mistake["level"], &mistake["target"]), (&"ERROR".into(), &"tidegate::config".into()));
     assert!(mistake["help"][0].as_str().is_some_and(|help| help.contains("from")), "{mistake}");
-    // For the person who checks it, it is no log.
+    // For an operator who checks a configuration, it is no log.
     assert!(project.tidegate(&["check", "."]).failed(78).stderr.contains("error: "));
 }
 
@@ -196,7 +196,7 @@ fn no_script_and_no_command_shows_a_secret_of_the_configuration() {
     assert_eq!(listed.lines().count(), 7, "{listed}");
     for text in [&run.stderr, &exported, &listed] {
         for shown in ["s3cr3t", "czNjcjN0", "MzY3IzdC", "zM2NyM3Q"] {
-            assert!(!text.contains(shown), "{shown} stands in\n{text}");
+            assert!(!text.contains(shown), "{shown} is in\n{text}");
         }
     }
 }

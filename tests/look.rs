@@ -1,4 +1,4 @@
-//! Commands that look into state: the same words on a stopped store and from a running runner.
+//! Tests of queries: commands give the same answers on a stopped store and from a runner.
 
 use crate::project::{Project, jobs};
 
@@ -37,8 +37,8 @@ const QUESTIONS: [&[&str]; 15] = [
     &["errors", "show", "p/failed/9"],
 ];
 
-/// All questions with their answers, and exit codes other than 0. What depends on how long a time or
-/// a path is when it is written out is left out.
+/// All queries with their answers, and exit codes other than 0. Parts that depend on the length of a time or
+/// a path are left out.
 fn ask(project: &Project) -> String {
     let queues = project.tidegate(&["queue", "list", "--format", "json"]).done().stdout;
     let queues: serde_json::Value = serde_json::from_str(&queues).expect("it is JSON");
@@ -71,7 +71,7 @@ fn a_stopped_store_and_a_running_runner_give_the_same_answers() {
     let project = project();
     let mut running = project.start(&["run", "."]);
     running.wait_until("the output", || project.len("out.ndjson") == jobs([1, 2, 6, 7, 8]).len() as u64);
-    // The jobs are in the file a moment before they are committed.
+    // The jobs are in the file shortly before they are committed.
     running.wait_until("the commit", || {
         let status = project.tidegate(&["status", "--format", "json"]).stdout;
         serde_json::from_str::<serde_json::Value>(&status)
@@ -88,7 +88,7 @@ fn a_stopped_store_and_a_running_runner_give_the_same_answers() {
 fn where_nothing_has_run_yet_it_says_so_and_makes_nothing() {
     let project = project();
     for question in [&["status"][..], &["queue", "list"], &["errors", "list"]] {
-        project.tidegate(question).failed(1).says("there is no state in");
+        project.tidegate(question).failed(1).says("does not exist yet");
     }
     assert!(!project.path().join(".tidegate").exists());
 }
@@ -127,7 +127,7 @@ fn a_job_that_no_json_reader_takes_can_be_looked_at() {
     assert_eq!(project.read("out.ndjson"), "[1]\n");
     let list = project.tidegate(&["errors", "list", "."]).done().stdout;
     assert_eq!(list.lines().count(), 3, "{list}");
-    assert!(list.lines().skip(1).all(|line| line.contains("the job is no JSON")), "{list}");
+    assert!(list.lines().skip(1).all(|line| line.contains("the job is not JSON")), "{list}");
     let shown = project.tidegate(&["errors", "show", "p/failed/1", "."]).done().stdout;
     assert!(shown.ends_with("\n\"\\ud800\"\n"), "{shown}");
 }

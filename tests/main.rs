@@ -1,10 +1,10 @@
-//! Tests over the real executable.
+//! Integration tests: run the real executable.
 //!
-//! `Project` makes a folder with a configuration and runs the executable on it; a test says what it
-//! wants to see on standard output, standard error, in files, and as exit code.
+//! `Project` creates a folder with a configuration and runs the executable in it. A test asserts the contents
+//! of standard output, standard error and files, and the exit code.
 
 #![expect(clippy::print_stdout, reason = "the output of a test is for the reader of its failure")]
-#![expect(clippy::expect_used, reason = "what cannot be set up fails the test")]
+#![expect(clippy::expect_used, reason = "a failed setup fails the test")]
 
 mod architecture;
 

@@ -1,4 +1,4 @@
-//! Memory does not grow with the backlog.
+//! Memory: it does not grow with the backlog.
 
 use crate::project::{Project, ids, jobs};
 

@@ -1,4 +1,4 @@
-//! What commands say of a slip, and what to do about it.
+//! Tests of messages: commands name the error of the operator and its fix.
 
 use crate::project::{Project, jobs};
 
@@ -23,7 +23,7 @@ const BAD: &str = "fn process(job) { throw \"no\" }";
 fn hints_name_the_configuration_as_the_operator_did() {
     let project = project(BAD);
     project.tidegate(&["run", "conf"]).done().says("p/failed (see `tidegate errors list conf`)");
-    let hint = "`tidegate step resume p/late conf` has it go on";
+    let hint = "`tidegate step resume p/late conf` resumes it";
     let paused = project.tidegate(&["step", "pause", "p/late", "conf"]).done().stdout;
     assert_eq!(paused, "`p/late` is paused: it starts nothing until `tidegate step resume p/late conf`\n");
     let status = project.tidegate(&["status", "conf"]).done().stdout;
@@ -36,7 +36,9 @@ fn hints_name_the_configuration_as_the_operator_did() {
     let shown = project.tidegate(&["job", "show", "p/done/1", "--config", "conf"]).done().stdout;
     assert!(shown.contains(&format!("the step is paused; {hint}")), "{shown}");
     let none = project.tidegate(&["status", "conf", "--data", "elsewhere"]).failed(1);
-    none.says("error: there is no state in `elsewhere` yet; `tidegate run conf --data elsewhere` makes it");
+    none.says(
+        "error: the store `elsewhere` does not exist yet: `tidegate run conf --data elsewhere` creates it",
+    );
 }
 
 #[test]
@@ -44,15 +46,15 @@ fn names_that_are_not_quite_right_are_told_the_right_one() {
     let project = project(GOOD);
     project.tidegate(&["run", "conf"]).done();
     let slips: [(&[&str], i32, &str); 12] = [
-        (&["queue", "show", "done"], 1, "there is no queue `done`; did you mean `p/done`?"),
-        (&["queue", "show", "p/out"], 1, "`p/out` is a sink, which keeps no jobs"),
+        (&["queue", "show", "done"], 1, "queue `done` is unknown; did you mean `p/done`?"),
+        (&["queue", "show", "p/out"], 1, "`p/out` is a sink and keeps no jobs"),
         (
             &["queue", "show", "p/in"],
             1,
             "`p/in` is a source, whose jobs stay in its files; `job show` shows one of them",
         ),
-        (&["errors", "list", "--queue", "failed"], 1, "there is no queue `failed`; did you mean `p/failed`?"),
-        (&["errors", "list", "--queue", "p/done"], 1, "`p/done` is no error queue"),
+        (&["errors", "list", "--queue", "failed"], 1, "queue `failed` is unknown; did you mean `p/failed`?"),
+        (&["errors", "list", "--queue", "p/done"], 1, "`p/done` is not an error queue"),
         (&["errors", "show", "p/failed/9"], 1, "queue `p/failed` has no job 9: it is empty"),
         (
             &["replay", "work", "--from", "1"],
@@ -94,7 +96,9 @@ fn jobs_that_are_no_longer_kept_are_told_from_jobs_that_never_came() {
         project.tidegate(&[&["replay", "p/late", "--yes", "--config", "conf"], arguments].concat())
     };
     let gone = replay(&["--since", "1h"]).failed(1);
-    gone.says("error: the jobs of `p/done` up to 3 are no longer kept (`retain` of the queue says how long");
+    gone.says(
+        "error: the jobs of `p/done` up to 3 are no longer kept (see `retain` of the queue), so no job since",
+    );
     project.tidegate(&["step", "pause", "p/late", "conf"]).done();
     project.tidegate_given(&["queue", "push", "p/done", "conf"], jobs(4..=5)).done();
     project.tidegate(&["run", "conf", "--until-idle"]).done();
@@ -103,7 +107,7 @@ fn jobs_that_are_no_longer_kept_are_told_from_jobs_that_never_came() {
     project.tidegate(&["run", "conf"]).done();
     let some = replay(&["--since", "1h"]).done();
     assert_eq!(some.stdout, "p/late runs 2 jobs again with the next `tidegate run`\n");
-    some.says("warning: jobs of `p/done` up to 3 are no longer kept, and some may have come since then\n");
+    some.says("warning: jobs of `p/done` up to 3 are no longer kept, and some of them may be of that time\n");
 }
 
 #[test]
@@ -112,7 +116,7 @@ fn an_export_does_not_write_over_a_file_unless_it_is_forced() {
     project.tidegate(&["run", "conf"]).done();
     let export = ["store", "export", "kept.ndjson", "conf"];
     let refused = project.tidegate(&export).failed(1);
-    refused.says("error: `kept.ndjson` is there already: name another file, or add `--force`\n");
+    refused.says("error: `kept.ndjson` already exists: name another file, or add `--force`\n");
     assert_eq!(project.read("kept.ndjson"), "mine\n");
     project.tidegate(&[&export[..], &["--force"]].concat()).done();
     assert!(project.read("kept.ndjson").lines().count() > 3);

@@ -1,4 +1,4 @@
-//! Moments at which a run is killed.
+//! `Moment`: the point at which a run is killed.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -7,21 +7,20 @@ use crate::project::Project;
 use crate::random::Random;
 use crate::running::Running;
 
-/// When a run is killed.
+/// The point at which a run is killed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Moment {
-    /// So long after its start: while it opens the store, recovers, reads the first jobs.
+    /// This long after its start: while it opens the store, recovers, reads the first jobs.
     After(Duration),
-    /// When the output file has grown by so many bytes: the commit of these is about to come.
+    /// When the output file has grown by this many bytes, shortly before their commit.
     Output(u64),
-    /// When the store was written to so many times.
+    /// After this many writes to the store.
     Store(u64),
 }
 
 impl Moment {
-    /// Before the output has grown by `most` bytes. `ahead`: more is delivered than should be by now.
-    /// Then it is killed before it delivers much, so that jobs are left for all kills, however slow the
-    /// machine is to kill.
+    /// A moment before the output has grown by `most` bytes. `ahead`: more is delivered than expected. Then
+    /// the kill comes early, so that jobs are left for all kills, on any machine.
     pub(crate) fn choose(random: &mut Random, most: u64, ahead: bool) -> Self {
         match random.below(4) {
             _ if ahead => Self::After(Duration::from_micros(random.below(10_000))),
@@ -31,7 +30,7 @@ impl Moment {
         }
     }
 
-    /// Waits for it. Looks all the time, since a moment is short.
+    /// Waits for it. Polls without a pause, since a moment is short.
     pub(crate) fn wait(self, project: &Project, output: &str, running: &mut Running) {
         let started = Instant::now();
         let before = project.len(output);

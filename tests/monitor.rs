@@ -1,11 +1,11 @@
-//! Jobs that somebody outside finishes: what a monitor makes of them.
+//! Tests of monitors: they complete pending jobs of an external system.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::project::{Project, ids, jobs};
 
-/// A step `submit` that hands its jobs to an outside. What that says of them is in the file `outside`;
-/// what it was asked last is put into `asked`.
+/// A step `submit` whose jobs become pending. Their statuses are in the file `outside`; the last question is
+/// written to `asked`.
 fn submitting(lines: &str) -> Project {
     let project = Project::pipeline(&format!(
         "[step.submit]\nfrom = \"in\"\nto = \"out\"\nrun = \"submit.rhai\"\nerrors = \"failed\"\n\
@@ -46,7 +46,7 @@ fn what_the_outside_says_becomes_of_jobs_also_when_the_runner_was_killed() {
         (&"rejected".into(), &"spent twice".into(), &1.into(), &3.into())
     );
     assert!(ran.stderr.contains("answered for jobs that were not polled"), "{}", ran.stderr);
-    // All of it is through.
+    // All jobs are finished.
     project.run().done();
     assert_eq!(project.read("out.ndjson").lines().count(), 3);
     assert_eq!(project.status("p/submit", "p/in")["taken"], 4);
@@ -97,7 +97,7 @@ fn a_monitor_that_makes_no_sense_loses_nothing() {
     );
     project.write("outside", r#"{"b-1-1": "committed"}"#);
     let ended = running.outcome().done();
-    // Told once for one job, perhaps, and once for both.
+    // Logged once for one job, perhaps, and once for both.
     assert!(ended.stderr.matches("it answered for 0 jobs").count() <= 2, "{}", ended.stderr);
     let mut out = ids(&project.read("out.ndjson"));
     out.sort_unstable();
@@ -111,12 +111,11 @@ fn a_job_of_a_source_whose_outside_died_is_taken_out_and_its_lane_goes_on() {
     let mut running = project.started();
     running.wait_until("the first is asked for", || project.read_if_there("asked").contains("b-1-1"));
     let not_yet = project.tidegate(&["job", "cancel", "p/in/2", "--yes", "--step", "p/submit"]).failed(1);
-    not_yet
-        .says("nothing waits for `p/in/2`: all steps that read it are done with it, or have not come to it");
+    not_yet.says("`p/in/2` waits nowhere: all steps that read it are done with it, or have not reached it");
     let cancelled = project.tidegate(&["job", "cancel", "p/in/1", "--yes"]).done().stdout;
     assert_eq!(cancelled, "1 job of p/submit cancelled: on the error queue p/failed\n");
     running.wait_until("the second is asked for", || project.read_if_there("asked").contains("b-2-1"));
-    // That it comes back to life changes nothing.
+    // A late status has no effect.
     project.write("outside", r#"{"b-1-1": "committed", "b-2-1": "committed"}"#);
     let ended = running.outcome().done();
     assert_eq!(ids(&project.read("out.ndjson")), [2]);
@@ -135,7 +134,7 @@ fn a_monitor_that_fails_says_since_when_until_it_answers_well() {
     assert_eq!(failing["why"], "it answered for 0 jobs instead of 1: the answer is `[]`");
     let text = project.tidegate(&["status"]).done().stdout;
     assert!(text.contains("\n  monitor fails since 20"), "{text}");
-    assert!(text.contains("), so that jobs stay pending: it answered for 0 jobs"), "{text}");
+    assert!(text.contains("), so jobs stay pending: it answered for 0 jobs"), "{text}");
     project.write("outside", r#"{"b-1-1": "comitted"}"#);
     let nonsense = "1 answer of the monitor cannot be read: `\"comitted\"` is an unknown status";
     running.wait_until("it to answer nonsense", || {
@@ -151,7 +150,7 @@ fn a_monitor_that_fails_says_since_when_until_it_answers_well() {
 fn a_monitor_that_does_not_answer_is_told() {
     let project = submitting("").file("in.ndjson", jobs(1..=1));
     std::fs::remove_file(project.path().join("outside")).expect("it is there");
-    // Whoever reads it waits for somebody who writes.
+    // A reader blocks until a writer opens it.
     let made = std::process::Command::new("mkfifo").arg(project.path().join("outside")).status();
     assert!(made.expect("there is mkfifo").success());
     let mut running = project.started();

@@ -1,5 +1,5 @@
 //! Stores that older versions wrote: this version opens each one, shows what is in it, and finishes its work. Every
-//! job is delivered once: none is lost and none is repeated. `stores/README.md` says how the files were made.
+//! job is delivered once: none is lost and none is repeated. `stores/README.md` describes how the files were made.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -85,7 +85,7 @@ fn rows(list: &Value) -> Vec<Value> {
     list.as_array().expect("a list").clone()
 }
 
-/// What `status` counts, without what depends on the time of day.
+/// The counts of `status`, except those that depend on the time of day.
 fn counts(row: &Value) -> String {
     let counted = row.as_object().expect("a map").iter();
     let kept = counted.filter(|(name, value)| {
@@ -141,7 +141,11 @@ fn assert_everything_is_there_once(project: &Project, version: u32, printed: &st
         let later: BTreeSet<u64> = KEPT.into_iter().filter(|id| *id > 6).collect();
         assert_eq!((part("b"), part("a").len()), (later.clone(), later.len()));
         let printed: BTreeSet<u64> = ids(printed).into_iter().collect();
-        assert_eq!(printed, BTreeSet::from([9, 11, 13, 15, 17, 18]), "what was begun is printed again");
+        assert_eq!(
+            printed,
+            BTreeSet::from([9, 11, 13, 15, 17, 18]),
+            "jobs with a begun attempt are printed again"
+        );
     }
     if version >= 3 {
         for queue in ["p/again", "p/due", "p/begun"] {
@@ -152,14 +156,14 @@ fn assert_everything_is_there_once(project: &Project, version: u32, printed: &st
         let by_the_monitor: Vec<_> = asked.iter().filter(|job| job.is_string()).collect();
         assert_eq!(
             (asked.len(), by_the_monitor),
-            (KEPT.len(), vec![&json!("the outside has the handle of 1")])
+            (KEPT.len(), vec![&json!("the external system has the handle of 1")])
         );
     }
     if version >= 4 {
         assert_eq!(once(project, "p/told"), kept);
         assert!(
             project.queue("p/told").contains(&json!({ "id": 8, "by": "us" })),
-            "it was completed from outside"
+            "it was completed by an external system"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Without a queuer order holds, whatever fails and is tried again.
+//! Order: without a queuer it holds, also if jobs fail and are retried.
 
 use std::fmt::Write as _;
 
@@ -50,7 +50,7 @@ fn what_comes_behind_a_job_that_waits_is_delivered_after_it() {
     let project = waiting();
     let page = project.json(&["delayed", "list"]);
     assert_eq!((&page["total"], &page["jobs"][0]["jobs"][0]), (&1.into(), &"p/jobs/2".into()));
-    // A run that is there only for that comes no further.
+    // A run with `--until-idle` gets no further.
     project.tidegate(&["run", ".", "--until-idle"]).done();
     assert_eq!(ids(&project.read("out.ndjson")), [1]);
     let mut running = project.started();
@@ -135,7 +135,7 @@ fn the_graph_says_which_steps_deliver_as_jobs_finish() {
 fn a_job_that_is_held_behind_another_one_says_so_and_when_that_is_tried_again() {
     let project = waiting();
     let why = |job: &str| project.json(&["job", "show", job])["steps"][0]["why"].clone();
-    let held = "it is held behind job 2, which is tried again in ";
+    let held = "it is delivered after job 2, whose next attempt is in ";
     let look = |live: bool| {
         for job in ["p/jobs/3", "p/jobs/5"] {
             let why = why(job);
@@ -152,7 +152,7 @@ fn a_job_that_is_held_behind_another_one_says_so_and_when_that_is_tried_again() 
             "{live}"
         );
         let status = project.tidegate(&["status"]).done().stdout;
-        let remark = "\n  jobs behind p/jobs/2 are held until it is through; it is tried again in ";
+        let remark = "\n  jobs behind p/jobs/2 wait for it; its next attempt is in ";
         assert!(status.contains(remark), "{live}: {status}");
     };
     look(false);

@@ -1,4 +1,4 @@
-//! Jobs that an outside system finishes by itself: whatever it is answered with 200 is so, once.
+//! Tests of completions: an external system completes pending jobs, and an answer of 200 is final.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::http_client::{Answer, Client, address};
 use crate::project::{Project, ids, jobs};
 use crate::running::Running;
 
-/// The outside knows a job by its token.
+/// The external system identifies a job by its token.
 const SUBMIT: &str = "fn process(job, ctx) { pending(ctx.token) }";
 
-/// A step `submit` with these settings, whose jobs come over HTTP.
+/// A step `submit` with these settings, whose jobs arrive over HTTP.
 fn project(settings: &str) -> Project {
     let toml = format!(
         "[source.in]\ntype = \"http\"\n[queue.in]\nretain = \"forever\"\n\
@@ -33,19 +33,19 @@ fn started(project: &Project) -> (Running, Client, String) {
     (running, Client::new(&place), place)
 }
 
-/// Brings jobs with these ids.
+/// Pushes jobs with these ids.
 fn push(client: &mut Client, ids: std::ops::RangeInclusive<u64>) {
     let lines = jobs(ids);
     assert_eq!(client.request("POST /sources/p/in", &[crate::http_client::NDJSON], &lines).status, 202);
 }
 
-/// Says something of a job.
+/// Sends a completion of a job.
 fn say(client: &mut Client, index: u64, token: &str, body: &str) -> Answer {
     let line = format!("POST /jobs/p/in/{index}/complete");
     client.request(&line, &[&format!("authorization: Bearer {token}")], body)
 }
 
-/// What has become of a job at the step.
+/// The outcome of a job at the step.
 fn outcome(client: &mut Client, index: u64) -> Value {
     at_submit(&client.job(&format!("p/in/{index}")))
 }
@@ -55,7 +55,7 @@ fn at_submit(job: &Value) -> Value {
     steps.iter().find(|step| step["step"] == "p/submit").expect("it reads the source").clone()
 }
 
-/// Waits until the job is pending; answers with its token.
+/// Waits until the job is pending. Returns its token.
 fn token(running: &mut Running, client: &mut Client, index: u64) -> String {
     let mut handle = String::new();
     running.wait_until("it is pending", || {
@@ -67,7 +67,7 @@ fn token(running: &mut Running, client: &mut Client, index: u64) -> String {
     handle
 }
 
-/// What a step says of itself that takes its jobs as they come, and one that picks them.
+/// The settings of an ordered and of a queued step.
 const STEPS: [&str; 2] = ["", "queuer = { strategy = \"one-round-serial\", lane = \"id\" }"];
 
 #[test]
@@ -79,7 +79,7 @@ fn what_the_outside_says_becomes_of_jobs() {
         let tokens: Vec<String> = (1..=4).map(|index| token(&mut running, &mut client, index)).collect();
         assert_eq!(tokens.iter().collect::<BTreeSet<_>>().len(), 4);
         assert!(outcome(&mut client, 1)["since"].is_string());
-        // Nothing at all says that it is through.
+        // An empty body completes the job.
         let answer = say(&mut client, 1, &tokens[0], "");
         let stands = json!({ "job": "p/in/1", "step": "p/submit", "status": "committed" });
         assert_eq!((answer.status, answer.body), (200, stands));
@@ -87,7 +87,7 @@ fn what_the_outside_says_becomes_of_jobs() {
         assert_eq!(say(&mut client, 2, &tokens[1], result).status, 200);
         let refused = r#"{"status": "invalid", "reason": "spent twice"}"#;
         assert_eq!(say(&mut client, 3, &tokens[2], refused).status, 200);
-        // The outside has forgotten it: it goes there again, and is known by the same token.
+        // The external system has forgotten the job: it is submitted again, under the same token.
         assert_eq!(say(&mut client, 4, &tokens[3], "\"unknown\"").status, 200);
         running.wait_until("it is there again", || {
             let outcome = outcome(&mut client, 4);
@@ -97,7 +97,7 @@ fn what_the_outside_says_becomes_of_jobs() {
         assert_eq!(say(&mut client, 4, &tokens[3], "\"valid\"").body["status"], "valid");
         assert_eq!(outcome(&mut client, 4)["told"], "valid");
         let back = say(&mut client, 4, &tokens[3], "\"pending\"");
-        assert_eq!((back.status, back.error()), (409, "job p/in/4 is valid, and cannot become pending"));
+        assert_eq!((back.status, back.error()), (409, "job p/in/4 is valid and cannot become pending"));
         assert_eq!(say(&mut client, 4, &tokens[3], "\"committed\"").status, 200);
         running.wait_until("all are through", || project.read_if_there("out.ndjson").lines().count() == 3);
         running.wait_until("one has failed", || outcome(&mut client, 3)["status"] == "failed");
@@ -129,7 +129,7 @@ fn a_repeated_completion_is_taken_once_and_a_different_one_is_refused() {
         assert_eq!(said("\"valid\""), (200, false, None));
         assert_eq!(said("\"valid\""), (200, true, None));
         assert_eq!(said("{\"status\":\"committed\"}"), (200, false, None));
-        let otherwise = "something else was said of job p/in/1 before, that it is committed, and that holds";
+        let otherwise = "job p/in/1 was already completed as `committed`";
         // It may be delivered, or not yet: that makes no difference.
         for _ in 0..2 {
             assert_eq!(said("{\"status\":\"committed\"}"), (200, true, None));
@@ -163,7 +163,7 @@ fn what_many_say_at_the_same_moment_is_taken_once() {
             let (tokens, taken, mut client) = (Arc::clone(&tokens), Arc::clone(&taken), Client::new(&place));
             thread::spawn(move || {
                 for at in 0..tokens.len() {
-                    // Some go the other way.
+                    // Half of the callers use the reverse order.
                     let at = if caller % 2 == 0 { at } else { tokens.len() - 1 - at };
                     let (index, token) = &tokens[at];
                     let mut answer = say(&mut client, *index, token, "");
@@ -207,7 +207,7 @@ fn only_a_token_opens_and_what_is_said_has_to_mean_something() {
     post(path, "a: b", "");
     post(path, &wrong, "");
     post(&format!("{path}?token={token}x"), "a: b", "");
-    // Not what is there either.
+    // It does not reveal which jobs exist.
     for other in ["p/in/2", "p/in/99", "p/im/1", "q/in/1", "p/in/0"] {
         post(&format!("POST /jobs/{other}/complete"), &right, "");
     }
@@ -228,7 +228,7 @@ fn only_a_token_opens_and_what_is_said_has_to_mean_something() {
     let answer = large.answer().expect("it answers without reading that");
     assert_eq!((answer.status, answer.header("connection")), (413, Some("close")), "{answer:?}");
     assert_eq!(outcome(&mut client, 1)["status"], "pending");
-    // An address is all that some can be given.
+    // Some systems accept only a URL.
     assert_eq!(client.request(&format!("{path}?token={token}"), &[], "").status, 200);
     running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(1..=1));
     running.stop().done();
@@ -247,7 +247,7 @@ fn what_is_said_too_soon_can_be_said_again() {
     let token = project.read("token").trim().to_owned();
     let early = say(&mut client, 1, &token, "");
     assert_eq!((early.status, early.header("retry-after")), (409, Some("1")), "{early:?}");
-    insta::assert_snapshot!(early.error(), @"job p/in/1 is begun at step `p/submit`, and not pending yet; say it again");
+    insta::assert_snapshot!(early.error(), @"job p/in/1 is begun at step `p/submit`, and not pending yet: send the completion again");
     project.write("go", "");
     assert_eq!(self::token(&mut running, &mut client, 1), token);
     assert_eq!(say(&mut client, 1, &token, "").status, 200);
@@ -271,13 +271,13 @@ fn what_is_said_of_a_job_that_was_forgotten_can_be_said_when_it_is_there_again()
         assert_eq!((early.status, early.header("retry-after")), (409, Some("1")), "{early:?}");
         assert_eq!(
             early.error(),
-            "job p/in/1 is delayed at step `p/submit`, and not pending yet; say it again"
+            "job p/in/1 is delayed at step `p/submit`, and not pending yet: send the completion again"
         );
         project.tidegate(&["delayed", "now", "p/in/1", "--yes"]).done();
         assert_eq!(self::token(&mut running, &mut client, 1), token);
         assert_eq!(say(&mut client, 1, &token, "").status, 200);
         running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(1..=1));
-        // Now that holds.
+        // Now the completion is final.
         let late = say(&mut client, 1, &token, "\"unknown\"");
         assert_eq!((late.status, late.header("retry-after")), (409, None), "{late:?}");
         running.stop().done();
@@ -324,13 +324,13 @@ fn what_was_taken_survives_a_kill_right_after_the_answer_and_is_delivered_once()
         assert!(running.kill());
         let taken: Vec<u64> =
             threads.into_iter().flat_map(|thread| thread.join().expect("none is wrong")).collect();
-        // What was taken needs nobody any more.
+        // Accepted completions need no repetition.
         let (mut running, mut client, _) = started(&project);
-        running.wait_until("what was taken is delivered", || {
+        running.wait_until("accepted completions are delivered", || {
             let out: BTreeSet<u64> = ids(&project.read_if_there("out.ndjson")).into_iter().collect();
             taken.iter().all(|id| out.contains(id))
         });
-        // Those who have no answer, and all others, say it again.
+        // Every completion is sent again, with or without an answer before.
         for (index, token) in &tokens {
             assert_eq!(say(&mut client, *index, token, "").status, 200);
         }
@@ -350,7 +350,7 @@ fn a_monitor_that_answers_at_the_same_moment_changes_nothing() {
     let project = project(
         "monitor = { run = \"builtin:exec\", exec = { command = [\"./outside.sh\"] }, every = \"5ms\" }\n",
     )
-    // For each job asked for, with the next question still unread.
+    // One line per job of the question, with the next question still unread.
     .file("outside.sh", "#!/bin/sh\nif [ -e go ]; then sed 's/{\"handle\"/\\n&/g' | grep -c '\"handle\"' | awk '{ printf \"[\"; for (i = 1; i <= $1; i++) printf \"%s\\\"committed\\\"\", i > 1 ? \",\" : \"\"; print \"]\" }'; else echo '{}'; fi\n");
     make_executable(&project, "outside.sh");
     let (mut running, mut client, _) = started(&project);
@@ -359,7 +359,7 @@ fn a_monitor_that_answers_at_the_same_moment_changes_nothing() {
     project.write("go", "");
     for (token, index) in tokens.iter().zip(1..) {
         let answer = say(&mut client, index, token, "");
-        // The one or the other was first.
+        // One of the two was first.
         assert!([200, 409].contains(&answer.status), "{answer:?}");
     }
     running.wait_until("all are through", || project.read("out.ndjson").lines().count() as u64 >= JOBS);
@@ -390,7 +390,7 @@ fn a_job_of_a_join_is_finished_by_its_token_under_any_of_its_inputs() {
     };
     let (status, error) = post(r#"{"status": "committed", "result": {"middle": 1}}"#);
     assert_eq!(status, 400);
-    insta::assert_snapshot!(error.expect("a reason"), @"the `result` has `middle`, and the step has no output of this name; nothing was taken");
+    insta::assert_snapshot!(error.expect("a reason"), @"the `result` has the unknown output `middle`; nothing was accepted");
     let result = r#"{"status": "committed", "result": {"left": {"id":1}}}"#;
     assert_eq!(post(result), (200, None));
     running.wait_until("it is delivered", || project.read_if_there("left") == jobs(1..=1));
@@ -407,9 +407,9 @@ fn a_job_whose_outside_died_is_taken_out_and_what_that_says_afterwards_is_refuse
         let (mut running, mut client, _) = started(&project);
         push(&mut client, 1..=5);
         let tokens: Vec<String> = (1..=5).map(|index| token(&mut running, &mut client, index)).collect();
-        // Nobody takes back many at once by accident.
+        // A cancellation of many pending jobs must be explicit.
         let left = project.tidegate(&["delayed", "cancel", "p/submit", "--yes"]).failed(1);
-        left.says("5 jobs of p/submit left alone: an outside system has them, from where only `--pending`");
+        left.says("5 jobs of p/submit unchanged: pending in an external system; add `--pending`");
         let cancel = |job: &str, drop: &[&str]| {
             let arguments = [&["job", "cancel", job, "--yes"], drop].concat();
             project.tidegate(&arguments).done().stdout
@@ -418,10 +418,10 @@ fn a_job_whose_outside_died_is_taken_out_and_what_that_says_afterwards_is_refuse
         assert_eq!(cancel("p/in/2", &["--drop"]), "1 job of p/submit dropped\n");
         let late = say(&mut client, 1, &tokens[0], "");
         assert_eq!((late.status, late.header("retry-after")), (409, None), "{late:?}");
-        assert_eq!(late.error(), "job p/in/1 is failed at step `p/submit`, and nothing changes that");
+        assert_eq!(late.error(), "job p/in/1 is already failed at step `p/submit`");
         assert_eq!(say(&mut client, 2, &tokens[1], "\"invalid\"").status, 409);
         assert_eq!(outcome(&mut client, 1)["status"], "failed");
-        // The others are as pending as they were.
+        // The others are still pending.
         assert_eq!(say(&mut client, 3, &tokens[2], "").status, 200);
         running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(3..=3));
         running.stop().done();
@@ -445,7 +445,7 @@ fn a_job_whose_outside_died_is_taken_out_and_what_that_says_afterwards_is_refuse
         assert_eq!(failed[0]["message"], json!(why));
         assert_eq!(project.status("p/submit", "p/in")["taken"], 5);
         project.assert_sound();
-        // From there it goes out again like any other.
+        // From there it can be retried like any other.
         project.tidegate(&["errors", "retry", "p/failed/1", "--yes"]).done();
         let (mut running, mut client, _) = started(&project);
         running.wait_until("it is there again", || outcome(&mut client, 1)["attempts"] == 2);
@@ -466,14 +466,15 @@ fn a_paused_step_takes_what_is_said_and_delivers_it_when_it_goes_on() {
     assert_eq!(say(&mut client, 1, &token, "").status, 200);
     let outcome = outcome(&mut client, 1);
     assert_eq!((&outcome["status"], &outcome["told"]), (&json!("pending"), &json!("committed")), "{outcome}");
-    // It is not asked for again, nor taken out, nor forgotten.
+    // It is not polled again, nor cancelled, nor lost.
     let left = project.tidegate(&["job", "cancel", "p/in/1", "--yes"]).failed(1);
-    left.says("at step `p/submit`, an outside system is through with it, which is delivered");
+    left.says("at step `p/submit`, the external system has finished it, and its result is being delivered");
     let told = || {
         let status = project.status("p/submit", "p/in");
         assert_eq!((&status["pending"], &status["delayed"]), (&json!(1), &json!(0)), "{status}");
         let shown = project.tidegate(&["job", "show", "p/in/1"]).done().stdout;
-        let headline = "\n  p/submit: `committed` outside, and not delivered yet, after 1 attempt\n";
+        let headline =
+            "\n  p/submit: `committed` in the external system, and not delivered yet, after 1 attempt\n";
         assert!(shown.contains(headline), "{shown}");
         let listed = &project.json(&["delayed", "list"])["jobs"][0];
         assert_eq!((&listed["waits_for"], &listed["told"]), (&json!("outside"), &json!("committed")));
@@ -485,7 +486,7 @@ fn a_paused_step_takes_what_is_said_and_delivers_it_when_it_goes_on() {
     told();
     project.tidegate(&["delayed", "cancel", "p/submit", "--pending", "--yes"]).failed(1);
     project.tidegate(&["step", "resume", "p/submit"]).done();
-    // Also by a run that waits for nobody.
+    // Also by a run with `--until-idle`.
     project.tidegate(&["run", ".", "--until-idle"]).done();
     assert_eq!(project.read("out.ndjson"), jobs(1..=1));
 }
@@ -499,16 +500,16 @@ fn a_handle_that_is_too_long_is_told_and_no_job_is_lost() {
     let (mut running, mut client, _) = started(&project);
     push(&mut client, 1..=2);
     running.wait_until("the other is delivered", || project.read_if_there("out.ndjson") == jobs(2..=2));
-    running.wait_until("it is told", || outcome(&mut client, 1)["status"] == "failed");
+    running.wait_until("it is logged", || outcome(&mut client, 1)["status"] == "failed");
     let reason = outcome(&mut client, 1)["reason"].clone();
-    assert_eq!(reason, "the handle of the pending job has 10.0 MiB, and 64.0 KiB is the most");
+    assert_eq!(reason, "the handle of the pending job has 10.0 MiB, which exceeds 64.0 KiB");
     running.stop().done();
     assert_eq!(project.queue("p/failed")[0]["job"]["id"], 1);
 }
 
 #[test]
 fn whoever_is_asked_and_never_answers_holds_up_nobody_else_and_no_stop() {
-    // It is connected to, and that is all.
+    // It accepts a connection, and does not answer.
     let hangs = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let asks = format!(
         "http = {{ url = \"http://{}/\" }}, every = \"10ms\", timeout = \"10m\"",
@@ -529,11 +530,11 @@ fn whoever_is_asked_and_never_answers_holds_up_nobody_else_and_no_stop() {
     running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(1..=1));
     let since = std::time::Instant::now();
     running.stop().done();
-    // Ten minutes is how long they might have waited.
+    // Ten minutes are the timeout.
     assert!(since.elapsed() < std::time::Duration::from_mins(1), "{:?}", since.elapsed());
     drop(asked);
     project.assert_sound();
-    // The job is as pending as it was.
+    // The job is still pending.
     let shown = project.json(&["job", "show", "p/in/2"]);
     assert_eq!(at_submit(&shown)["status"], "pending", "{shown}");
 }

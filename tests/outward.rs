@@ -1,6 +1,6 @@
-//! Steps and sinks that ask HTTP services and run commands.
+//! Tests of external calls: steps and sinks call HTTP services and run commands.
 
-#[expect(dead_code, reason = "not every test needs all that a service can do")]
+#[expect(dead_code, reason = "no test uses every function of the service")]
 pub(crate) mod service;
 
 use std::collections::BTreeSet;
@@ -48,7 +48,7 @@ fn a_script_judges_what_a_service_answered() {
     let message =
         failed[0]["message"].as_str().expect("a text").replace(&service.address.to_string(), "HOST");
     assert_eq!(message, "404 Not Found: no such order (GET http://HOST/order/3)");
-    // What was asked is asked once, under the hash of its delivery.
+    // Each request is sent once, under the hash of its delivery.
     project.run().done();
     let asked = service.asked();
     assert_eq!(asked.len(), 4);
@@ -161,7 +161,7 @@ fn a_service_is_a_sink_of_a_queue_and_of_a_fork() {
     let asked = service.asked();
     let mut lines: Vec<_> = asked.iter().map(|asked| format!("{} {}", asked.line, asked.body)).collect();
     lines.sort();
-    // What is refused is refused as a whole, and is not kept either.
+    // A batch is refused as a whole, and is not kept either.
     assert_eq!(
         lines,
         [
@@ -190,7 +190,7 @@ fn what_was_asked_when_the_runner_died_is_asked_again_under_the_same_hash() {
     let (tell, told) = mpsc::channel();
     let tell = Mutex::new(tell);
     let service = Service::start(move |_, before| {
-        let _ = tell.lock().expect("nobody panics with it").send(());
+        let _ = tell.lock().expect("no thread panics with it").send(());
         if before == 0 { Act::Hang(Vec::new()) } else { Act::Say(answer("200 OK", "", "{\"id\":1}")) }
     });
     let lines = format!(
@@ -216,7 +216,7 @@ fn what_was_asked_when_the_runner_died_is_run_though_the_step_asks_nobody_any_mo
     let (tell, told) = mpsc::channel();
     let tell = Mutex::new(tell);
     let service = Service::start(move |_, _| {
-        let _ = tell.lock().expect("nobody panics with it").send(());
+        let _ = tell.lock().expect("no thread panics with it").send(());
         Act::Hang(Vec::new())
     });
     let lines = format!(
@@ -275,7 +275,7 @@ fn a_command_beside_the_file_that_names_it_runs_for_each_job() {
     .file("in.ndjson", jobs(1..=3));
     let path = project.path().join("bin/charge.sh");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
-    // From another folder too.
+    // Also from another folder.
     let elsewhere = tempfile::TempDir::new().expect("a temporary folder can be made");
     let folder = project.path().display().to_string();
     let mut command = project.command(&["run", &folder]);
@@ -284,7 +284,7 @@ fn a_command_beside_the_file_that_names_it_runs_for_each_job() {
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let failed = project.queue("p/failed");
     let mut told: Vec<_> = failed.iter().map(|failed| (&failed["kind"], &failed["message"])).collect();
-    // They ran beside each other.
+    // They ran in parallel.
     told.sort_by_key(|(kind, _)| kind.as_str());
     insta::assert_debug_snapshot!(told);
     let given = project.read("out.ndjson");

@@ -1,4 +1,4 @@
-//! The payload of a job, shown from wherever the job stands.
+//! Tests of payloads: `job show` reads the payload of a job from any place.
 
 use std::process::Command;
 
@@ -8,11 +8,11 @@ use crate::http_client::{Client, address};
 use crate::project::{Project, jobs};
 
 const SETTINGS: &str = "[runner]\nlisten = \"127.0.0.1:0\"\n";
-/// Its queue keeps nothing that is consumed.
+/// Its queue deletes consumed jobs.
 const SOURCE: &str = "[pipeline]\nerrors = \"failed\"\n[source.requests]\ntype = \"http\"\n\
     [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n[step.work]\nfrom = \"requests\"\nto = \"out\"\n";
 
-/// What `job show` says of a job, as text and as JSON.
+/// The output of `job show`, as text and as JSON.
 fn shown(project: &Project, job: &str) -> (String, Value) {
     let text = project.tidegate(&["job", "show", job]).done().stdout;
     (text, project.json(&["job", "show", job]))
@@ -54,7 +54,7 @@ fn a_job_that_waits_is_shown_whole_though_its_queue_keeps_it_no_longer() {
         }
         let (text, told) = shown(&project, &pushed[3]);
         let first = text.lines().next().unwrap_or_default();
-        assert_eq!(first, "p/requests/4, no longer kept (`retain` of its queue says how long jobs are kept)");
+        assert_eq!(first, "p/requests/4, deleted by retention (see `retain` of its queue)");
         assert_eq!(told["note"], "no longer kept (retain)", "{told}");
     };
     look();

@@ -1,4 +1,4 @@
-//! Native plugins, built here: those of the repository, and broken ones.
+//! Tests of native plugins: the plugins of the repository, and broken ones.
 
 mod batches;
 mod commands;
@@ -21,8 +21,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The folder with the plugins of the repository. `cargo test` does not leave them there, so they are
-/// built once.
+/// The folder with the plugins of the repository. `cargo test` does not leave them there, so they are built
+/// once.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -42,7 +42,7 @@ pub(crate) fn folder() -> &'static Path {
     })
 }
 
-/// Compiles C into a library. Comes with `#include`s for plugins.
+/// Compiles C into a library. Adds the `#include`s for plugins.
 fn compile(source: &str, library: &Path, options: &[&str]) {
     let text = library.with_extension("c");
     fs::write(&text, source).expect("files can be written");
@@ -61,8 +61,8 @@ fn c_count() -> String {
     fs::read_to_string(root().join("plugins/c-count/c_count.c")).expect("the plugin in C is there")
 }
 
-/// A step `p/work` of the plugins of the repository, with an error queue. One that acts outside takes its
-/// jobs one after the other, and tries each once.
+/// A step `p/work` of the plugins of the repository, with an error queue. A step with effects processes its
+/// jobs one by one, and attempts each once.
 fn project(step: &str) -> Project {
     let acts = if step.contains("flaky") || step.contains("${") {
         "retry = { max_attempts = 1 }\nqueuer = { strategy = \"serial\" }\n"
@@ -75,7 +75,7 @@ fn project(step: &str) -> Project {
     .file("tidegate.toml", format!("[runner]\nplugins = \"{}\"\n", folder().display()))
 }
 
-/// Why jobs failed, a line each.
+/// The reasons of failed jobs, one per line.
 fn errors(project: &Project) -> Vec<String> {
     let listed = project.tidegate(&["errors", "list", ".", "--format", "json", "--limit", "100"]).done();
     let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("it is JSON");
@@ -84,7 +84,7 @@ fn errors(project: &Project) -> Vec<String> {
     lines
 }
 
-/// The messages in whatever form they are listed.
+/// The messages in any form of a listing.
 fn collect(value: &serde_json::Value, lines: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(fields) => match (fields.get("kind"), fields.get("message")) {

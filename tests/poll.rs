@@ -1,4 +1,4 @@
-//! Somebody outside wants the monitor of a step to ask at once.
+//! Tests of `POST /monitor`: an external system requests a poll at once.
 
 use std::thread;
 
@@ -8,8 +8,8 @@ use crate::http_client::{Answer, Client, address};
 use crate::project::{Project, jobs};
 use crate::running::Running;
 
-/// A step whose monitor asks by itself only after an hour. What it is answered is in the file `says`;
-/// each time it has asked, a line is added to `asks`.
+/// A step whose monitor polls only after an hour. Its answer is in the file `says`; each poll adds a line to
+/// `asks`.
 fn project() -> Project {
     let project = Project::pipeline(
         "[step.submit]\nfrom = \"in\"\nto = \"out\"\nrun = \"submit.rhai\"\nerrors = \"failed\"\n\
@@ -27,7 +27,7 @@ fn project() -> Project {
     project
 }
 
-/// A runner that has one pending job.
+/// A runner with one pending job.
 fn started(project: &Project) -> (Running, Client, String) {
     let mut running = project.started();
     let place = address(&mut running);
@@ -54,7 +54,7 @@ fn a_poll_comes_at_once_and_the_next_one_when_a_second_has_passed() {
     project.write("says", "{\"b-1\": \"committed\"}");
     let answer = poll(&mut client);
     let polls = answer.body["polls"].as_str().expect("a text");
-    let put_off = [", since a poll has just begun", "again after the poll that is under way"];
+    let put_off = [", since a poll has just begun", "again after the poll in progress"];
     assert!(answer.status == 202 && put_off.iter().any(|why| polls.ends_with(why)), "{polls}");
     running.outcome().done();
     assert_eq!((asks(&project), project.read("out.ndjson")), (2, jobs(1..=1)));
@@ -76,12 +76,12 @@ fn any_number_of_requests_during_a_poll_cause_one_more_poll() {
         })
         .collect();
     for said in threads.into_iter().flat_map(|thread| thread.join().expect("it answers")) {
-        assert_eq!(said, "again after the poll that is under way");
+        assert_eq!(said, "again after the poll in progress");
     }
     assert_eq!(asks(&project), 1);
     std::fs::remove_file(project.path().join("wait")).expect("it is there");
     running.wait_until("it asks again", || asks(&project) == 2);
-    // That was all of them.
+    // These were all polls.
     project.write("says", "{\"b-1\": \"committed\"}");
     assert_eq!(poll(&mut client).status, 202);
     running.outcome().done();

@@ -1,5 +1,5 @@
-//! A runner and its store: no other runner gets it, no other user reads it, and a store that is gone ends
-//! the run instead of being missed later.
+//! Possession of a store: no second runner opens it, no other user reads it, and a run whose store is removed
+//! ends at once.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -39,7 +39,7 @@ fn a_second_runner_is_refused_though_the_lock_file_was_removed_under_the_first()
         "{}",
         refused.stderr
     );
-    // Commands reach the one that works.
+    // Commands reach the working runner.
     project.tidegate(&["status"]).done();
     client.push("p/in", r#"{"id":2}"#);
     running.stop().done();
@@ -56,10 +56,7 @@ fn a_job_is_not_taken_when_the_data_folder_is_gone_and_the_run_ends() {
     let answer = client.try_request("POST /sources/p/in", &[JSON], br#"{"id":2}"#);
     assert!(answer.as_ref().map_or(true, |answer| answer.status == 503), "{answer:?}");
     let outcome = running.outcome().failed(1);
-    assert!(
-        outcome.stderr.contains("store.redb` is no longer there: it or its folder was deleted"),
-        "{outcome:?}"
-    );
+    assert!(outcome.stderr.contains("store.redb` is missing: it or its folder was deleted"), "{outcome:?}");
 }
 
 #[test]
@@ -73,7 +70,7 @@ fn a_runner_whose_data_folder_was_replaced_leaves_the_new_one_alone() {
     other.push("p/in", r#"{"id":3}"#);
     let answer = client.try_request("POST /sources/p/in", &[JSON], br#"{"id":2}"#);
     assert!(answer.as_ref().map_or(true, |answer| answer.status == 503), "{answer:?}");
-    first.outcome().failed(1).says("is no longer there");
+    first.outcome().failed(1).says("store.redb` is missing");
     // Its socket is still that of the second one.
     assert!(project.path().join(".tidegate/control.sock").exists());
     assert_eq!(project.queue("p/in").len(), 1);
@@ -110,7 +107,11 @@ fn an_export_and_the_data_folder_are_closed_to_other_users_and_a_wider_folder_is
     running.stop().done();
     fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).expect("it is our own");
     let (running, _) = started(&project);
-    assert!(running.stderr().contains("other users could enter the data folder"), "{}", running.stderr());
+    assert!(
+        running.stderr().contains("access of other users to the data folder was removed"),
+        "{}",
+        running.stderr()
+    );
     assert_eq!(mode(&data), 0o700);
     running.stop().done();
 }

@@ -1,4 +1,4 @@
-//! Runs that print into a pipe which the test reads at its own pace, so that it says where they are.
+//! Printing runs: tests read their pipe at their own pace, which controls the progress of the run.
 
 use std::io::Read as _;
 use std::process::{Child, Stdio};
@@ -6,10 +6,10 @@ use std::process::{Child, Stdio};
 use crate::project::Project;
 use crate::running::terminate;
 
-/// Bytes of each job that say nothing: what is read at once is more than a pipe holds.
+/// Bytes of padding in each job: one read is larger than a pipe.
 pub(crate) const PADDING: usize = 5000;
 
-/// Large jobs with these numbers, a line each.
+/// Large jobs with these numbers, one per line.
 pub(crate) fn numbered(ids: impl IntoIterator<Item = u64>) -> String {
     let padding = "x".repeat(PADDING);
     let mut lines = String::new();
@@ -19,13 +19,13 @@ pub(crate) fn numbered(ids: impl IntoIterator<Item = u64>) -> String {
     lines
 }
 
-/// Runs until so many bytes are printed, then kills the run; answers all that it has printed. It
-/// cannot go on by more than a pipe holds meanwhile.
+/// Runs until `bytes` bytes are printed, then kills the run. Returns all that it has printed. Meanwhile it
+/// can print at most the size of a pipe.
 pub(crate) fn print_and_kill(project: &Project, bytes: usize) -> String {
     let mut child = start(project);
     let mut stdout = child.stdout.take().expect("it is a pipe");
     let mut printed = vec![0; bytes];
-    stdout.read_exact(&mut printed).expect("it prints so much");
+    stdout.read_exact(&mut printed).expect("it prints enough");
     child.kill().expect("a child can be killed");
     stdout.read_to_end(&mut printed).expect("the pipe can be read");
     let status = child.wait().expect("a child can be waited for");
@@ -33,8 +33,8 @@ pub(crate) fn print_and_kill(project: &Project, bytes: usize) -> String {
     String::from_utf8(printed).expect("output is text")
 }
 
-/// Runs until it prints, asks it to end, and does not read on before it has; answers what it has
-/// printed, and its exit code.
+/// Runs until it prints, asks it to end, and does not read until it has. Returns its output and its exit
+/// code.
 pub(crate) fn print_and_stop_unread(project: &Project) -> (String, Option<i32>) {
     let mut child = start(project);
     let mut stdout = child.stdout.take().expect("it is a pipe");
@@ -46,12 +46,12 @@ pub(crate) fn print_and_stop_unread(project: &Project) -> (String, Option<i32>) 
     (String::from_utf8(printed).expect("output is text"), status.code())
 }
 
-/// What a run prints that nobody disturbs.
+/// The output of an undisturbed run.
 pub(crate) fn print_to_the_end(project: &Project) -> String {
     project.run().done().stdout
 }
 
-/// Without a last line that was cut off.
+/// Without an incomplete last line.
 pub(crate) fn whole_lines(printed: &str) -> &str {
     printed.rfind('\n').map_or("", |end| &printed[..=end])
 }

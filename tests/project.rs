@@ -1,4 +1,4 @@
-//! A folder with a configuration, and the executable run on it.
+//! `Project`: a folder with a configuration, in which the executable is run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use tidegate_store::{NO_DUE_TIME, ParkReason, Store, open_existing, verify};
 
 use crate::running::Running;
 
-/// A folder of its own for each test; it goes away with the test.
+/// A folder per test, which is removed with the test.
 pub(crate) struct Project {
     folder: TempDir,
 }
 
-/// What a command said and how it ended.
+/// The output of a command, and its end.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// `None` where a signal ended it.
+    /// `None` if a signal ended it.
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -30,13 +30,13 @@ impl Project {
         Self { folder: TempDir::new().expect("a temporary folder can be made") }
     }
 
-    /// A pipeline `p` with this text. What a line of it says of its files is left out: a source `in`
-    /// reads `in.ndjson`, a sink `out` writes `out.ndjson`.
+    /// A pipeline `p` with this text. The files are added: a source `in` reads `in.ndjson`, a sink `out`
+    /// writes `out.ndjson`.
     pub(crate) fn pipeline(toml: &str) -> Self {
         Self::new().file("p.toml", format!("{SOURCE}{toml}{SINK}"))
     }
 
-    /// A copy of the demonstration of this name, without what runs of it have left.
+    /// A copy of the demonstration of this name, without the state of earlier runs.
     pub(crate) fn demonstration(name: &str) -> Self {
         let project = Self::new();
         let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs").join(name);
@@ -60,7 +60,7 @@ impl Project {
         fs::write(path, text).expect("files can be written");
     }
 
-    /// Adds to the end of a file, with one write.
+    /// Appends to a file, with one write.
     pub(crate) fn append(&self, path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
         use std::io::Write as _;
         let mut file = fs::OpenOptions::new().append(true).create(true).open(self.path().join(path));
@@ -68,7 +68,7 @@ impl Project {
         file.write_all(text.as_ref()).expect("files can be written");
     }
 
-    /// Writes something else in the place of a part of a file, which has to be there.
+    /// Replaces a part of a file, which must exist.
     pub(crate) fn change(&self, path: impl AsRef<Path>, from: &str, to: &str) {
         let before = self.read(&path);
         assert!(before.contains(from), "`{from}` is missing in\n{before}");
@@ -80,12 +80,12 @@ impl Project {
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// What is in a file; nothing where there is none.
+    /// The content of a file; empty if it is missing.
     pub(crate) fn read_if_there(&self, path: impl AsRef<Path>) -> String {
         fs::read_to_string(self.path().join(path)).unwrap_or_default()
     }
 
-    /// The bytes of a file; 0 where there is none.
+    /// The length of a file; 0 if it is missing.
     pub(crate) fn len(&self, path: impl AsRef<Path>) -> u64 {
         fs::metadata(self.path().join(path)).map_or(0, |metadata| metadata.len())
     }
@@ -102,7 +102,7 @@ impl Project {
         self.command(arguments).output().expect("the executable can be started").into()
     }
 
-    /// Runs a command to its end, with this on its standard input.
+    /// Runs a command to its end, with this standard input.
     pub(crate) fn tidegate_given(&self, arguments: &[&str], input: impl AsRef<[u8]>) -> Outcome {
         let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
         fs::write(file.path(), input).expect("files can be written");
@@ -120,14 +120,14 @@ impl Project {
         Running::start(self.path(), self.command(arguments))
     }
 
-    /// Starts `tidegate run .` and waits until it can be asked.
+    /// Starts `tidegate run .` and waits until it answers queries.
     pub(crate) fn started(&self) -> Running {
         let mut running = self.start(&["run", "."]);
         running.wait_until("its socket", || self.path().join(".tidegate/control.sock").exists());
         running
     }
 
-    /// What a command that looks says with `--format json`.
+    /// The output of a query with `--format json`.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let outcome = self.tidegate(&[arguments, &["--format", "json"]].concat()).done();
         serde_json::from_str(&outcome.stdout).expect("it is JSON")
@@ -139,7 +139,7 @@ impl Project {
         shown.as_array().expect("a list").iter().map(|shown| shown["job"].clone()).collect()
     }
 
-    /// What `status` says of a step and one of its inputs.
+    /// The values of `status` for a step and one of its inputs.
     pub(crate) fn status(&self, step: &str, input: &str) -> Value {
         let status = self.json(&["status"]);
         let steps = status.as_array().expect("a list");
@@ -147,7 +147,7 @@ impl Project {
         found.unwrap_or_else(|| panic!("no {step} that reads {input}: {status}")).clone()
     }
 
-    /// Asserts that the store is sound. No runner may have it.
+    /// Asserts that the store is valid. No runner may have it open.
     pub(crate) fn assert_sound(&self) {
         self.look_into(|store| {
             let problems = verify(store).expect("the store can be read").problems;
@@ -155,14 +155,14 @@ impl Project {
         });
     }
 
-    /// How many batches were begun, with effects that can be seen outside, and are not delivered. No
-    /// runner may have the store.
+    /// Number of batches with effects that were started and are not delivered. No runner may have the store
+    /// open.
     pub(crate) fn snapshots(&self) -> usize {
         self.look_into(|store| store.all_snapshots().expect("the store can be read").len())
     }
 
-    /// How many jobs of a step that picks them are on record as begun and not through. No runner may have
-    /// the store.
+    /// Number of jobs of a queued step that are recorded as started and not finished. No runner may have the
+    /// store open.
     pub(crate) fn begun(&self, step: &str) -> usize {
         let step = Address::parse(step).expect("it is an address");
         self.look_into(|store| {
@@ -174,12 +174,12 @@ impl Project {
 
     fn look_into<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
         let opened = open_existing(&self.path().join(".tidegate")).expect("the store can be opened");
-        // Both: the one reads for as long as the other is there.
+        // Both handles: the store can be read while the writer exists.
         let (store, _writer) = opened.expect("there is a store");
         look(&store)
     }
 
-    /// What was said, without what differs from run to run.
+    /// The output, without parts that differ between runs.
     pub(crate) fn stable(&self, text: &str) -> String {
         let folder = self.path().display().to_string();
         without_times(&text.replace(&folder, "FOLDER"))
@@ -240,14 +240,14 @@ impl Outcome {
         self
     }
 
-    /// Asserts that standard error says this.
+    /// Asserts that standard error contains this text.
     pub(crate) fn says(self, what: &str) -> Self {
         assert!(self.stderr.contains(what), "`{what}` is missing in\n{}", self.stderr);
         self
     }
 }
 
-/// Jobs `{"id": …}` with these numbers, a line each.
+/// Jobs `{"id": …}` with these numbers, one per line.
 pub(crate) fn jobs(ids: impl IntoIterator<Item = u64>) -> String {
     let mut lines = String::new();
     for id in ids {
@@ -256,7 +256,7 @@ pub(crate) fn jobs(ids: impl IntoIterator<Item = u64>) -> String {
     lines
 }
 
-/// The numbers of such jobs, whatever else is in them.
+/// The numbers of such jobs, with any other fields.
 pub(crate) fn ids(lines: &str) -> Vec<u64> {
     lines.lines().map(id).collect()
 }

@@ -1,4 +1,4 @@
-//! What a step promises, seen on standard output: what is printed there cannot be taken back.
+//! Tests of delivery guarantees: each holds on standard output, where printed lines cannot be undone.
 
 use crate::printing::{PADDING, numbered, print_and_kill, print_to_the_end, whole_lines};
 use crate::project::{Project, ids, jobs};
@@ -6,13 +6,13 @@ use crate::random::Random;
 
 const JOBS: u64 = 3000;
 const KILLS: usize = 8;
-/// More than is begun in that many runs, since what is begun and was killed does not come again.
+/// More jobs than these runs start, since a started and killed job is not repeated.
 const JOBS_AT_MOST_ONCE: u64 = 20_000;
 
-/// A step that prints so many jobs, under this promise.
+/// A step that prints `jobs` jobs, under this guarantee.
 fn printer(delivery: &str, jobs: u64) -> Project {
     Project::new()
-        // How much is begun at one time goes by their number.
+        // The number of workers determines the number of jobs in flight.
         .file("tidegate.toml", "[runner]\nworkers = 2\n")
         .file(
             "p.toml",
@@ -26,7 +26,7 @@ fn printer(delivery: &str, jobs: u64) -> Project {
         .file("in.ndjson", numbered(1..=jobs))
 }
 
-/// What each run prints, of which all but the last are killed in the middle.
+/// The output of each run; all except the last are killed.
 fn killed_again_and_again(project: &Project) -> Vec<Vec<u64>> {
     let seed = Random::seed();
     println!("again with TIDEGATE_TEST_SEED={seed}");
@@ -76,7 +76,7 @@ fn at_most_once_prints_nothing_twice_however_often_it_is_killed() {
         }
     }
     assert_eq!(last, JOBS_AT_MOST_ONCE);
-    // What the kills cost is counted: all that was not printed, and what was before its commit.
+    // The cost of the kills is counted: lost jobs include printed ones that were not committed.
     let status = project.status("p/print", "p/in");
     assert_eq!(status["watermark"], JOBS_AT_MOST_ONCE);
     let (taken, lost) = (status["taken"].as_u64(), status["lost"].as_u64());
@@ -100,7 +100,7 @@ fn what_at_most_once_has_lost_is_told_when_it_runs_again() {
 fn at_least_once_alone_keeps_no_record_of_what_it_begins() {
     for (delivery, records) in [("exactly-once", true), ("at-least-once", false), ("at-most-once", true)] {
         let project = printer(delivery, JOBS);
-        // What is begun first is more than a pipe holds, so that it cannot have ended.
+        // The first batches are larger than a pipe, so the run cannot have ended.
         print_and_kill(&project, 1);
         assert_eq!(project.snapshots() > 0, records, "{delivery}");
         project.run().done();
@@ -113,7 +113,7 @@ const FAILING: &str = "fn process(job) { if job.id % 10 == 0 { throw \"a ten\" }
 
 #[test]
 fn at_most_once_drops_a_job_that_fails_where_there_is_no_error_queue_and_goes_on() {
-    // What a pipeline says holds for its steps.
+    // A setting of a pipeline applies to its steps.
     let project = Project::new()
         .file(
             "p.toml",

@@ -1,8 +1,8 @@
-//! Jobs from standard input onto a queue.
+//! Tests of `queue push`: jobs from standard input are appended to a queue.
 
 use crate::project::{Project, ids, jobs};
 
-/// A queue that a sink takes from; a followed source keeps the runner running.
+/// A queue that a sink reads; a followed source keeps the runner running.
 const PIPELINE: &str = "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
                         [sink.rest]\nfrom = \"in\"\ntype = \"null\"\n\
                         [queue.orders]\nretain = \"forever\"\n\
@@ -32,12 +32,12 @@ fn a_line_that_is_no_json_keeps_its_piece_off_the_queue_and_says_what_stands() {
     let project = project();
     let wrong = "{\"id\":1}\n\n{\"id\":\n";
     let refused = project.tidegate_given(&["queue", "push", "p/orders"], wrong).failed(1);
-    assert!(refused.stderr.contains("line 3 is no JSON"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("line 3 is not JSON"), "{}", refused.stderr);
     assert!(refused.stderr.contains("nothing was pushed before"), "{}", refused.stderr);
     assert!(!project.path().join(".tidegate").exists());
     let wrong = [&jobs(1..=1500), "\nnonsense\n", &jobs(1..=1500)].concat();
     let refused = project.tidegate_given(&["queue", "push", "p/orders"], wrong).failed(1);
-    assert!(refused.stderr.contains("line 1502 is no JSON"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("line 1502 is not JSON"), "{}", refused.stderr);
     assert!(refused.stderr.contains("1,000 jobs, up to line 1,000"), "{}", refused.stderr);
     let shown = project.tidegate(&["queue", "show", "p/orders", "--from", "999"]).done().stdout;
     assert_eq!(shown.lines().count(), 3, "{shown}");

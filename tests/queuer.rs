@@ -1,10 +1,10 @@
-//! What a queuer would do, told beforehand: and then it does it.
+//! Tests of `queuer preview`: the predicted order is the order of the run.
 
 use serde_json::Value;
 
 use crate::project::{Project, ids, jobs};
 
-/// What jobs ask for themselves becomes of them.
+/// Each job determines its own outcome.
 const WORK: &str = "fn process(job) {
     if `at` in job { retry_in(job.at, `later`) }
     if `closed` in job { gate_closed(job.closed) }
@@ -12,8 +12,8 @@ const WORK: &str = "fn process(job) {
     job
 }";
 
-/// A step `work` with this queuer, which reads a queue with the jobs of `in.ndjson` that nobody has
-/// started: the step was paused when they came.
+/// A step `work` with this queuer, which reads a queue with the unstarted jobs of `in.ndjson`: the step was
+/// paused when they arrived.
 pub(crate) fn backlog(queuer: &str, jobs: &str, rest: &str) -> Project {
     let toml = "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
          [step.give]\nfrom = \"in\"\nto = \"jobs\"\n[queue.jobs]\nretain = \"forever\"\n\
@@ -32,7 +32,7 @@ pub(crate) fn backlog(queuer: &str, jobs: &str, rest: &str) -> Project {
     project
 }
 
-/// `{"id": 1, "pool": "a", …}`, a line each, of words like `a` or `a:"urgent":3`.
+/// `{"id": 1, "pool": "a", …}`, one per line, from words like `a` or `a:"urgent":3`.
 pub(crate) fn pools(words: &[&str]) -> String {
     let line = |(id, word): (usize, &&str)| {
         let (pool, more) =
@@ -94,7 +94,7 @@ fn a_preview_is_the_same_on_a_stopped_store_and_in_a_running_runner() {
     running.wait_until("the same preview", || look("text") == stopped[0]);
     assert_eq!(look("json"), stopped[1]);
     project.tidegate(&["step", "resume", "p/work"]).done();
-    running.wait_until("what can run now to be through", || {
+    running.wait_until("the end of the runnable jobs", || {
         look("text").starts_with("p/work reads p/jobs: 1 waiting, 1 delayed\n  round 1, in ")
     });
     let held = preview(&project);
@@ -113,10 +113,10 @@ fn a_preview_says_what_holds_a_step_and_what_it_did_not_look_at() {
     let project = backlog(limits, &jobs(1..=5), gate);
     let look = || project.tidegate(&["queuer", "preview", "p/work"]).done().stdout;
     let head = "p/work reads p/jobs: 3 waiting\n  \
-                the step is paused; `tidegate step resume p/work` has it go on\n  \
+                the step is paused; `tidegate step resume p/work` resumes it\n  \
                 round 1, now: 2 jobs\n    1 2\n  round 2, in ";
     let tail = ": 1 job\n    3\n  \
-                not looked at: 2 jobs; past search-ahead: the step looks at jobs up to 3 for now\n";
+                not scanned: 2 jobs; past search-ahead: the step scans jobs up to 3 for now\n";
     let told = look();
     assert!(told.starts_with(head) && told.ends_with(tail), "{told}");
     project.tidegate(&["step", "resume", "p/work"]).done();
@@ -124,10 +124,10 @@ fn a_preview_says_what_holds_a_step_and_what_it_did_not_look_at() {
     running.wait_until_it_says("the gate is closed");
     let told = look();
     assert!(told.contains("\n  the gate `never` is closed (price 93\\n> 60) since "), "{told}");
-    assert!(told.contains("; it is looked at again in "), "{told}");
+    assert!(told.contains("; it is probed again in "), "{told}");
     running.stop().done();
     let source = project.tidegate(&["queuer", "preview", "p/give"]).failed(1);
-    source.says("takes its jobs as they come");
+    source.says("has no queuer and processes its jobs in order");
     project
         .tidegate(&["queuer", "preview", "p/wrok"])
         .failed(1)
@@ -148,7 +148,7 @@ fn a_pending_lane_is_left_out_of_a_preview_and_so_is_what_a_source_still_holds()
     let mut running = project.started();
     let look = || project.tidegate(&["queuer", "preview", "p/submit"]).done().stdout;
     let told = "p/submit reads p/in: 1 waiting, 2 pending, in 2 lanes\n  nothing would start\n  \
-                what its source holds is known when a run has read it\n";
+                its source has not been read by a run\n";
     running.wait_until("both lanes are pending", || look() == told);
     running.stop().done();
     assert_eq!(look(), told.replace("1 waiting, ", ""));

@@ -1,4 +1,4 @@
-//! The quick start, as a newcomer runs it.
+//! Quick start: runs as for a new user.
 
 use std::fs;
 use std::path::Path;

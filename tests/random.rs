@@ -1,4 +1,4 @@
-//! Numbers that look random, and are the same for the same seed.
+//! `Random`: pseudorandom numbers, the same for the same seed.
 
 /// A splitmix64 generator.
 pub(crate) struct Random(u64);
@@ -8,8 +8,7 @@ impl Random {
         Self(seed)
     }
 
-    /// The seed in the environment variable `TIDEGATE_TEST_SEED`, so that a failure can be seen
-    /// again; otherwise another one every time.
+    /// The seed in the environment variable `TIDEGATE_TEST_SEED`, to repeat a failure; otherwise a new one.
     pub(crate) fn seed() -> u64 {
         match std::env::var("TIDEGATE_TEST_SEED") {
             Ok(text) => text.parse().expect("TIDEGATE_TEST_SEED is a number"),
@@ -25,9 +24,9 @@ impl Random {
         (z ^ (z >> 31)) % end.max(1)
     }
 
-    /// At most so many.
+    /// A number up to `most`.
     pub(crate) fn up_to(&mut self, most: usize) -> usize {
-        // What is below a usize fits.
+        // A number below a usize fits.
         usize::try_from(self.below(most as u64 + 1)).unwrap_or(most)
     }
 }

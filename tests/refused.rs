@@ -1,4 +1,4 @@
-//! A store that cannot be used is refused before anything is touched, with words on what to do.
+//! Tests of refused stores: an unusable store is refused before any change, with the fix.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn project() -> Project {
     project
 }
 
-/// Runs with this in the place of the store, and answers what is said.
+/// Runs with these bytes as the store, and returns the message.
 fn refusal(project: &Project, store: &[u8]) -> String {
     project.write(STORE, store);
     let outcome = project.run().failed(1);
@@ -59,7 +59,7 @@ fn a_store_of_a_newer_version_is_refused_and_left_to_it() {
     change.commit().expect("it can be committed");
     drop(database);
     let outcome = project.run().failed(1);
-    insta::assert_snapshot!(project.stable(&outcome.stderr), @"error: the store `FOLDER/.tidegate/store.redb` was written by a newer Tidegate: its format is version 9, and this one knows up to version 5; run the newer Tidegate on it");
+    insta::assert_snapshot!(project.stable(&outcome.stderr), @"error: the store `FOLDER/.tidegate/store.redb` was written by a newer Tidegate: its format is version 9, and this version reads up to version 5; use the newer Tidegate");
     assert_eq!(project.read("out.ndjson"), jobs(1..=100));
 }
 
@@ -74,8 +74,8 @@ fn a_second_runner_is_refused_and_told_who_the_first_one_is() {
     assert_eq!(holder["pid"], first.pid());
     let said = second.stderr.replace(env!("CARGO_BIN_EXE_tidegate"), "tidegate");
     assert!(said.contains(holder["since"].as_str().expect("a time")), "{said}");
-    insta::assert_snapshot!(project.stable(&said.replace(&first.pid().to_string(), "PID")), @"error: the store `FOLDER/.tidegate/store.redb` is in use by process PID, `tidegate run .`, since TIME; one runner at a time can have it");
-    // The first one took no notice.
+    insta::assert_snapshot!(project.stable(&said.replace(&first.pid().to_string(), "PID")), @"error: the store `FOLDER/.tidegate/store.redb` is in use by process PID, `tidegate run .`, since TIME; only one runner can open it");
+    // The first one was not affected.
     project.append("in.ndjson", jobs(101..=101));
     first.wait_until("more output", || project.len("out.ndjson") == jobs(1..=101).len() as u64);
     first.stop().done().says("stopped: 101 jobs");

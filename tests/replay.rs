@@ -1,4 +1,4 @@
-//! A step runs again from an earlier job on.
+//! Tests of `replay`: a step runs again from an earlier job on.
 
 use crate::project::{Project, ids, jobs};
 
@@ -19,7 +19,7 @@ fn a_step_runs_again_from_an_index_of_its_source() {
     let project = project("[step.same]\nfrom = \"in\"\nto = \"out\"\n");
     run(&project);
     let asked = project.tidegate(&["replay", "p/same", "--from", "7"]).failed(64);
-    insta::assert_snapshot!(asked.stderr, @"error: p/same will run 3 jobs again (p/in 7 to 9), into p/out; what it delivered before stays there. Nobody is there to say yes: add `--yes`");
+    insta::assert_snapshot!(asked.stderr, @"error: p/same will run 3 jobs again (p/in 7 to 9), into p/out; its earlier deliveries stay there. Without a terminal this needs `--yes`");
     let replayed = project.tidegate(&["replay", "p/same", "--from", "7", "--yes"]).done();
     assert_eq!(replayed.stdout, "p/same runs 3 jobs again with the next `tidegate run`\n");
     run(&project);
@@ -31,7 +31,7 @@ fn a_running_runner_opens_its_source_again_and_goes_on_behind_it() {
     let project = project("[step.same]\nfrom = \"in\"\nto = \"out\"\n");
     let mut running = project.start(&["run", "."]);
     running.wait_until("the output", || project.len("out.ndjson") == jobs(1..=9).len() as u64);
-    // In the file a moment before they are committed.
+    // They are in the file shortly before they are committed.
     running.wait_until("the commit", || {
         project.tidegate(&["status", "--format", "json"]).stdout.contains("\"watermark\": 9")
     });
@@ -54,8 +54,8 @@ fn a_queue_knows_what_came_since_a_time() {
     run(&project);
     let replay =
         |since| project.tidegate(&["replay", "p/take", "--since", since, "--yes", "--format", "json"]);
-    replay("9999-01-01T00:00:00Z").failed(1).says("no job came to `p/given` since 9999-01-01");
-    replay("yesterday").failed(64).says("`yesterday` is no time");
+    replay("9999-01-01T00:00:00Z").failed(1).says("`p/given` has no job since 9999-01-01");
+    replay("yesterday").failed(64).says("`yesterday` is not a time");
     let replayed = replay("2h").done().stdout;
     let plan: serde_json::Value = serde_json::from_str(&replayed).expect("it is JSON");
     assert_eq!((&plan["jobs"], &plan["outputs"][0]), (&9.into(), &"p/out".into()), "{plan}");
@@ -72,12 +72,16 @@ fn what_cannot_be_run_again_is_refused() {
         (
             &["p/take", "--from", "1"][..],
             1,
-            "job 1 of `p/given` is no longer kept; the oldest that is has index 10",
+            "job 1 of `p/given` is no longer kept; the oldest kept job is 10",
         ),
         (&["p/give", "--from", "10"], 1, "`p/give` has accounted for `p/in` up to 9"),
         (&["p/give", "--since", "2h"], 1, "`p/in` is a source"),
         (&["p/giv", "--from", "1"], 1, "did you mean `p/give`?"),
-        (&["p/give", "--from", "1", "--input", "other"], 1, "`p/give` has no input `other`; it has `p/in`"),
+        (
+            &["p/give", "--from", "1", "--input", "other"],
+            1,
+            "`p/give` has no input `other`; its inputs are `p/in`",
+        ),
         (&["p/give"], 64, "--from"),
         (&["p/give", "--from", "0"], 64, "0"),
     ] {
@@ -133,7 +137,7 @@ fn an_alternative_that_is_not_meant_stays_where_it_is() {
     let mut delivered = ids(&project.read("out.ndjson"));
     delivered.sort_unstable();
     delivered.dedup();
-    // Each once, but for those that ran again.
+    // Each once, except for those that ran again.
     assert_eq!(delivered, (1..=18).collect::<Vec<_>>());
     let delivered = ids(&project.read("out.ndjson"));
     assert!((1..=15).all(|id| delivered.iter().filter(|&&one| one == id).count() == 1), "{delivered:?}");

@@ -1,4 +1,4 @@
-//! How long queues keep their jobs, and what that comes to on the disk.
+//! Tests of retention: queues delete old jobs, and the store stays small.
 
 use crate::project::{Project, jobs};
 use crate::random::Random;
@@ -10,7 +10,7 @@ fn project(queue: &str) -> Project {
     ))
 }
 
-/// The first index that is kept on the queue, and how many jobs are.
+/// The first kept index of the queue, and the number of kept jobs.
 fn kept(project: &Project) -> (u64, u64) {
     let queues = project.json(&["queue", "list"]);
     let queue = queues.as_array().expect("a list").iter().find(|queue| queue["queue"] == "p/between");
@@ -42,7 +42,7 @@ fn what_is_older_than_it_should_be_goes_with_the_next_jobs() {
 fn what_is_older_than_it_should_be_goes_though_nothing_else_happens() {
     let project = project("retain = \"1ms\"").file("in.ndjson", jobs(1..=50));
     project.run().done();
-    // There is nothing to do.
+    // No job is left to process.
     project.run().done();
     assert_eq!(kept(&project), (51, 0));
 }
@@ -74,8 +74,7 @@ fn an_endless_run_does_not_make_the_store_grow() {
     }
 }
 
-/// Puts several times as much through one run as the store may come to, and looks at it after each
-/// round.
+/// Passes several times the limit of the store through one run, and checks its size after each round.
 fn assert_stays_bounded(queue: &str, most: u64) {
     const ROUNDS: u64 = 20;
     let project = project(queue).file("in.ndjson", "");
@@ -90,20 +89,20 @@ fn assert_stays_bounded(queue: &str, most: u64) {
         sizes.push(project.len(".tidegate/store.redb"));
     }
     running.stop().done();
-    // The first rounds make the room that the others use again; it depends on how far one step runs
-    // ahead of the other.
+    // The first rounds allocate the space that later ones reuse; the size depends on the distance between the
+    // two steps.
     let (half, last) = (sizes[sizes.len() / 2], sizes[sizes.len() - 1]);
     println!("{queue:?}: {half} bytes halfway, {last} at the end, of {fed} that went through");
     assert!(last < half + 2 * fed / ROUNDS && last < fed / 2, "{queue}: {sizes:?}");
     let queues = project.json(&["queue", "list"]);
     let bytes = queues[0]["bytes"].as_u64().expect("a size");
-    // Values go whole, and a commit is one.
+    // Values are deleted as a whole, and a commit is one.
     assert!(bytes <= most + (512 << 10), "{queue}: {bytes}");
     assert!(most == 0 || bytes > 0, "{queue}: something is kept");
     project.assert_sound();
 }
 
-/// Jobs of so many bytes, that say nothing twice.
+/// Jobs of `bytes` bytes without repetition.
 fn incompressible(random: &mut Random, bytes: usize) -> String {
     let mut lines = String::new();
     while lines.len() < bytes {

@@ -1,4 +1,4 @@
-//! A command that runs while the test goes on.
+//! `Running`: a command that runs beside the test.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,13 +11,13 @@ use tempfile::TempDir;
 
 use crate::project::Outcome;
 
-/// After this long a wait has failed. Generous: the machine may have other things to do.
+/// A wait fails after this time. It is long, since the machine may be busy.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A started command. It dies with the test.
+/// A started command. It is killed with the test.
 pub(crate) struct Running {
     child: Child,
-    /// What it says goes to files, so that no pipe can fill up.
+    /// Its output goes to files, so that no pipe can fill up.
     said: TempDir,
     changes: Receiver<()>,
     _watcher: RecommendedWatcher,
@@ -30,7 +30,7 @@ impl Running {
         Self::start_in(folder, command, said, stderr.into())
     }
 
-    /// As [`Self::start`], with this as its standard error.
+    /// As [`Self::start`], with this standard error.
     pub(crate) fn start_with(folder: &Path, command: Command, stderr: Stdio) -> Self {
         Self::start_in(folder, command, TempDir::new().expect("a temporary folder can be made"), stderr)
     }
@@ -40,7 +40,7 @@ impl Running {
         command.stdout(stdout).stderr(stderr);
         let (tell, changes) = mpsc::channel();
         let changed = move |_: notify::Result<notify::Event>| {
-            // The test may be over.
+            // The test may have ended.
             let _ = tell.send(());
         };
         let mut watcher = notify::recommended_watcher(changed).expect("files can be watched");
@@ -55,12 +55,12 @@ impl Running {
         self.child.id()
     }
 
-    /// What it has said on standard error so far.
+    /// Its standard error so far.
     pub(crate) fn stderr(&self) -> String {
         self.said("stderr")
     }
 
-    /// Waits until `done`, which is looked at whenever a file changes.
+    /// Waits until `done`, which is checked at each change of a file.
     pub(crate) fn wait_until(&mut self, what: &str, mut done: impl FnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done() {
@@ -71,7 +71,7 @@ impl Running {
         }
     }
 
-    /// Waits until standard error says this.
+    /// Waits until standard error contains this text.
     pub(crate) fn wait_until_it_says(&mut self, what: &str) {
         let stderr = self.said.path().join("stderr");
         self.wait_until(what, || fs::read_to_string(&stderr).is_ok_and(|text| text.contains(what)));
@@ -87,7 +87,7 @@ impl Running {
         signal(self.pid(), name);
     }
 
-    /// Ends it at once; false where it had ended by itself.
+    /// Kills it; false if it had ended by itself.
     pub(crate) fn kill(mut self) -> bool {
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a child can be waited for").code().is_none()
@@ -110,11 +110,11 @@ impl Running {
         Outcome { code: status.code(), stdout: self.said("stdout"), stderr: self.said("stderr") }
     }
 
-    /// Waits for its end; answers the most memory that it held at one time, in MiB.
+    /// Waits for its end. Returns its peak memory in MiB.
     pub(crate) fn peak_mib(&mut self) -> u64 {
         let status = format!("/proc/{}/status", self.pid());
         let mut peak_kib = 0;
-        // The last look is the one that counts; the peak is the kernel's.
+        // The last value counts; the peak is the kernel's.
         while !self.has_ended() {
             let text = fs::read_to_string(&status).unwrap_or_default();
             let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -132,7 +132,7 @@ impl Running {
         self.outcome()
     }
 
-    /// Until a file changes, or for a moment: not every change is a file's.
+    /// Waits until a file changes, or briefly: not every change is in a file.
     pub(crate) fn pause(&self) {
         let _ = self.changes.recv_timeout(Duration::from_millis(10));
         while self.changes.try_recv().is_ok() {}

@@ -1,4 +1,4 @@
-//! Ticks in the real executable: each one once and in order, wherever it is killed.
+//! Tests of schedules in the real executable: each tick occurs once and in order, across kills.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ fn project(missed: &str) -> Project {
     Project::new().file("p.toml", toml)
 }
 
-/// When the ticks were due that came out, in milliseconds.
+/// The due times of the ticks in the output, in milliseconds.
 fn dues(project: &Project) -> Vec<i64> {
     let due = |line: &str| {
         let job: Value = serde_json::from_str(line).expect("each line is JSON");
@@ -25,7 +25,7 @@ fn dues(project: &Project) -> Vec<i64> {
     project.read_if_there("out.ndjson").lines().map(due).collect()
 }
 
-/// The ticks that came out over some runs that are killed, and a last one that is stopped.
+/// The ticks of several runs that are killed, and a last one that is stopped.
 fn ticks_over_kills(missed: &str) -> Vec<i64> {
     let project = project(missed);
     let lines = || project.read_if_there("out.ndjson").lines().count();
@@ -40,7 +40,7 @@ fn ticks_over_kills(missed: &str) -> Vec<i64> {
         }
     }
     project.assert_sound();
-    // What was on its way when it was stopped comes out now; what comes meanwhile may wait.
+    // Ticks in flight at the stop are delivered now; newer ones may wait.
     let waiting = project.status("p/pass", "p/tick")["waiting"].as_u64().expect("a number");
     let before = dues(&project).len() as u64;
     project.tidegate(&["run", "--until-idle", "."]).done();
@@ -68,7 +68,7 @@ fn no_tick_comes_twice_where_missed_ones_are_left_out() {
 #[test]
 fn an_idle_run_delivers_what_was_missed_and_ends() {
     let project = project("once");
-    // Sooner or later a tick comes between two runs.
+    // Eventually a tick is due between two runs.
     while project.len("out.ndjson") == 0 {
         project.tidegate(&["run", "--until-idle", "."]).done();
     }

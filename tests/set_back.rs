@@ -1,4 +1,4 @@
-//! A clock that is set back while jobs wait for a time: they wait no longer for it.
+//! Clocks that are set back: jobs that wait for a time wait no longer because of it.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -15,10 +15,10 @@ use tidegate_store::{Store, open_disk};
 use crate::project::{Project, ids, jobs};
 
 const DAY: i64 = 24 * 60 * 60 * 1000;
-/// After this long a run hangs.
+/// A run that takes longer hangs.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The system's clock, and by how much it was set forward.
+/// The system's clock, and its shift.
 struct Shifted(AtomicI64);
 
 impl Clock for Shifted {
@@ -27,7 +27,7 @@ impl Clock for Shifted {
     }
 }
 
-/// A step that fails once, and waits for `wait` then; `queuer` is of the step.
+/// A step that fails once, and then waits for `wait`; `queuer` is that of the step.
 fn project(wait: &str, queuer: &str) -> Project {
     let retry = format!(
         "retry = {{ backoff = \"fixed\", initial = \"{wait}\", jitter = \"none\", max_attempts = 3 }}"
@@ -62,7 +62,7 @@ fn start(project: &Project, disk: &FaultyDisk, clock: Arc<Shifted>) -> Started {
 }
 
 impl Started {
-    /// Waits until a job waits for a time; answers when it is due.
+    /// Waits until a job is delayed. Returns its due time.
     fn due(&self) -> Timestamp {
         let step = Address::parse("p/work").expect("an address");
         let start = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! `queue show`: ranges, expressions, following, and what is known of jobs.
+//! Tests of `queue show`: ranges, expressions, following, and details of jobs.
 
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ fn an_expression_that_does_not_compile_is_marked_and_one_that_cannot_tell_says_s
     project.tidegate(&["run", ".", "--until-idle"]).done();
     let wrong = project.tidegate(&["queue", "show", "p/sorted", "--where", "jo.id > 3"]).failed(64);
     insta::assert_snapshot!(wrong.stderr, @"
-    error: the expression of `--where` does not compile: there is no variable `jo` here
+    error: the expression of `--where` does not compile: variable `jo` is unknown here
       jo.id > 3
       ^
       help: did you mean `job`?
@@ -54,7 +54,7 @@ fn an_expression_that_does_not_compile_is_marked_and_one_that_cannot_tell_says_s
     let unsure =
         project.tidegate(&["queue", "show", "p/sorted", "--where", "job.idd > 3", "--to", "5"]).done();
     assert_eq!(unsure.stdout, "no jobs there\n");
-    insta::assert_snapshot!(unsure.stderr, @r#"warning: of 5 jobs `--where` could not tell, and they were left out; of the first: p/sorted/1: there is no field `idd`; did you mean `id`? (where it may be absent, `.get("idd")` gives `()`)"#);
+    insta::assert_snapshot!(unsure.stderr, @r#"warning: `--where` could not be evaluated for 5 jobs, which were skipped; the first: p/sorted/1: field `idd` is unknown; did you mean `id`? (if it may be absent, `.get("idd")` gives `()`)"#);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn json_tells_where_a_job_came_from_and_what_it_passed() {
 fn following_shows_what_comes_and_ends_with_the_runner() {
     let project = project();
     let stopped = project.tidegate(&["queue", "show", "p/sorted", "--follow"]).failed(1);
-    assert!(stopped.stderr.contains("there is no state"), "{}", stopped.stderr);
+    assert!(stopped.stderr.contains("does not exist yet"), "{}", stopped.stderr);
     let mut running = project.start(&["run", "."]);
     let all = |project: &Project| {
         let status = project.tidegate(&["status", "--format", "json"]).stdout;
@@ -101,8 +101,8 @@ fn following_shows_what_comes_and_ends_with_the_runner() {
     running.stop().done();
     let endless = endless.outcome().done();
     assert_eq!(job_ids(&lines(&endless.stdout)), (2490..=2540).step_by(2).collect::<Vec<_>>());
-    assert!(endless.stderr.contains("no runner runs"), "{}", endless.stderr);
-    // Where nothing is said, it begins with the last few.
+    assert!(endless.stderr.contains("no runner is running"), "{}", endless.stderr);
+    // Without an option, it begins with the last few.
     let last = project.tidegate(&follow).done();
     assert_eq!(job_ids(&lines(&last.stdout)), (2521..=2540).collect::<Vec<_>>());
 }

@@ -1,4 +1,4 @@
-//! Signals: the first ends a run in order, the second at once.
+//! Tests of signals: the first stops a run in order, the second ends it at once.
 
 use std::fs;
 use std::thread;
@@ -31,7 +31,7 @@ fn shell(project: &Project, before: &str) -> Running {
 #[test]
 fn a_hangup_ends_a_run_in_order_and_a_second_one_at_once() {
     let project = following();
-    // These tests may themselves run where a hang-up is ignored, as under `nohup`.
+    // The tests themselves may run with hang-ups ignored, as under `nohup`.
     let mut command = std::process::Command::new("env");
     let run = ["--default-signal=HUP", env!("CARGO_BIN_EXE_tidegate"), "run", "."];
     command.current_dir(project.path()).args(run);
@@ -91,7 +91,7 @@ fn a_second_signal_ends_the_commands_that_run_too() {
     running.wait_until_it_says("stopping: ");
     running.stop().failed(143);
     for process in &processes {
-        // It can be read when the process has ended.
+        // Readable when the process has ended.
         let mut ends = [PollFd::new(process, PollFlags::IN)];
         let patience = Timespec { tv_sec: 60, tv_nsec: 0 };
         assert_eq!(poll(&mut ends, Some(&patience)), Ok(1), "it runs on");
@@ -104,7 +104,7 @@ fn a_limit_of_the_size_of_files_is_a_full_disk_and_no_end() {
     // In blocks of 512 bytes.
     let mut running = shell(&project, "ulimit -f 8192");
     running.wait_until_it_says("the disk is full");
-    // There is something that it could not commit.
+    // Some jobs could not be committed.
     running.stop().failed(1).says("File too large");
     let mut again = project.start(&["run", ".", "--until-idle"]);
     again.wait_until("the rest", || project.len("out.ndjson") == project.len("in.ndjson"));

@@ -1,4 +1,4 @@
-//! Output files that are not as they were left, and standard output.
+//! Tests of sinks: output files that were changed, and standard output.
 
 use std::fs;
 use std::process::Command;
@@ -20,8 +20,8 @@ fn project(mismatch: &str) -> Project {
 const APPEND: &str = "on_mismatch = \"append\"";
 const OUT: &str = "out/out.ndjson";
 
-/// What somebody does to an output file that holds the jobs 1 to 10, and what is in it after the
-/// next run with [`APPEND`].
+/// A change of an output file with the jobs 1 to 10, and the content of the file after the next run with
+/// [`APPEND`].
 type Change = (&'static str, fn(&Project), &'static str);
 const CHANGES: [Change; 4] = [
     ("appended to", |project| project.append(OUT, "mine\n"), "12345678910mine11"),
@@ -30,7 +30,7 @@ const CHANGES: [Change; 4] = [
     ("deleted", |project| fs::remove_file(project.path().join(OUT)).expect("it is there"), "11"),
 ];
 
-/// Why a step stopped, as the log says it.
+/// The reason in the log why a step stopped.
 fn reason(stderr: &str) -> &str {
     let (_, reason) = stderr.split_once("the step stops: ").expect("it is logged");
     reason.lines().next().unwrap_or_default()
@@ -48,7 +48,7 @@ fn an_output_file_that_somebody_changed_is_refused_with_a_way_on() {
         let outcome = project.run().failed(1);
         assert_eq!(fs::read(project.path().join(OUT)).ok(), before, "{what}: it is left alone");
         said.push(format!("{what}:\n{}", project.stable(reason(&outcome.stderr))));
-        // The way on.
+        // The fix.
         project.write("p.toml", project.read("p.toml") + APPEND);
         project.run().done();
     }
@@ -72,7 +72,7 @@ fn an_output_file_that_somebody_changed_is_taken_as_it_is_where_that_is_wanted()
 fn a_file_that_was_there_before_is_refused() {
     let project = project("").file(OUT, "mine\n");
     let outcome = project.run().failed(1);
-    insta::assert_snapshot!(project.stable(reason(&outcome.stderr)), @r#"sink `p/out` does not go on in `out/out.ndjson`: it holds 5 bytes that Tidegate did not write; move it away, or take it as it is with `on_mismatch = "append"` step=p/out"#);
+    insta::assert_snapshot!(project.stable(reason(&outcome.stderr)), @r#"sink `p/out` cannot continue in `out/out.ndjson`: it holds 5 bytes that Tidegate did not write; move it away, or accept it with `on_mismatch = "append"` step=p/out"#);
     assert_eq!(project.read(OUT), "mine\n");
 }
 
@@ -98,7 +98,7 @@ fn a_sink_goes_on_in_a_file_that_was_moved_together_with_its_path() {
     assert_eq!(project.read("out/new.ndjson"), jobs(1..=12));
 }
 
-/// The configuration, its state, what it reads and what it has made.
+/// The configuration, its state, its inputs and its outputs.
 fn copied(project: &Project) -> Project {
     let copy = Project::new();
     let status = Command::new("cp").arg("-a").arg(project.path().join(".")).arg(copy.path()).status();
@@ -112,15 +112,16 @@ fn a_folder_that_is_copied_with_its_state_says_how_it_goes_on() {
     project.run().done();
     let copy = copied(&project);
     let refused = copy.run().failed(1);
-    refused
-        .says("it is a copy of what Tidegate wrote at another path; a folder that was copied does not go on");
+    refused.says(
+        "it is a copy of what Tidegate wrote at another path; a copied folder cannot continue elsewhere",
+    );
     assert_eq!(copy.read(OUT), jobs(1..=10));
-    // As it is told.
+    // The fix of the message.
     for made in [".tidegate", "out"] {
         fs::remove_dir_all(copy.path().join(made)).expect("it is there");
     }
     copy.run().done().says("done: 10 jobs");
-    // One that was moved, and one that came back to where it was, are no copies.
+    // A moved folder, and one that was moved back, are no copies.
     let moved = Project::new();
     let (from, to) = (project.path().join("folder"), moved.path().join("folder"));
     for file in ["p.toml", "in.ndjson", ".tidegate", "out"] {

@@ -1,4 +1,4 @@
-//! A small run in this process, on a disk that can be made to fail: a file, two steps with a queue
+//! `SmallRun`: a run in this process, on a disk that can fail. It has a file source, two steps with a queue
 //! between them, an error queue, and a file sink.
 
 use std::fs;
@@ -45,23 +45,23 @@ path = "out.ndjson"
 const FIRST: &str = "fn process(job) { if job.id % 7 == 0 { reject(\"no\") } [job, #{ id: job.id + 100 }] }";
 const SECOND: &str = "fn process(job) { if job.id % 9 == 0 { throw \"neither\" } job.seen = true; job }";
 
-/// After this long a run hangs.
+/// A run that takes longer hangs.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The configuration and the file of its sink. The disk of the store is given to each run.
+/// The configuration and the file of its sink. The disk of the store is passed to each run.
 pub(crate) struct SmallRun {
     folder: TempDir,
     configuration: Arc<Configuration>,
 }
 
-/// Everything that a run leaves, but for what the file system decides.
+/// The final state of a run, except for values that the file system determines.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Left {
     output: String,
     between: Vec<String>,
     failed: Vec<String>,
     thrown: Vec<String>,
-    /// Progress, and how much of the output is committed.
+    /// Progress, and the committed length of the output.
     progress: String,
     committed: u64,
 }
@@ -80,7 +80,7 @@ impl SmallRun {
         Self { folder, configuration }
     }
 
-    /// An image of a store that holds nothing.
+    /// An image of an empty store.
     pub(crate) fn image() -> Vec<u8> {
         let disk = FaultyDisk::new();
         drop(open_disk(Box::new(disk.clone())).expect("a store can be made"));
@@ -91,7 +91,7 @@ impl SmallRun {
         self.folder.path().join("out.ndjson")
     }
 
-    /// Takes the output of earlier runs away.
+    /// Removes the output of earlier runs.
     pub(crate) fn begin_anew(&self) {
         let _ = fs::remove_file(self.output());
     }
@@ -105,26 +105,26 @@ impl SmallRun {
     pub(crate) fn start(&self, disk: &FaultyDisk) -> Result<Started, EngineError> {
         let opened = open_disk(Box::new(disk.clone()))?;
         let options = RunOptions {
-            // So that few batches come into one commit.
+            // A single worker, so that a commit has few batches.
             workers: 1,
             batch: BatchLimit { jobs: 2, bytes: 1 << 20 },
             retry_after: Duration::from_millis(1),
             shutdown_timeout: Duration::from_millis(50),
             ..RunOptions::default()
         };
-        // Time stands still, so that error records are the same in every run.
+        // The clock does not advance, so that error records are the same in every run.
         let clock = Arc::new(ManualClock::at(0));
         let run = Run::new(Arc::clone(&self.configuration), opened, clock, options);
         let handle = run.handle();
         let (tell, ended) = mpsc::channel();
         thread::spawn(move || {
-            // The test may have given up.
+            // The test may have ended.
             let _ = tell.send(run.run().map(|report| report.end));
         });
         Ok(Started { handle, ended })
     }
 
-    /// What is left on the disk and in the output file. Checks the store as a whole, too.
+    /// The state of the disk and of the output file. Also checks the store as a whole.
     pub(crate) fn left(&self, disk: &FaultyDisk) -> Left {
         let (store, _writer) = open_disk(Box::new(FaultyDisk::with(disk.bytes()))).expect("it opens");
         let problems = verify(&store).expect("the store can be read").problems;
@@ -139,26 +139,26 @@ impl SmallRun {
         }
     }
 
-    /// Makes of the output file what may be there when the power went: what the store says is
-    /// committed, and of what was written behind it some, or rubbish.
+    /// Rewrites the output file as after a loss of power: the committed part stays, and of the bytes after it
+    /// a part is kept, or garbage.
     pub(crate) fn lose_power(&self, disk: &FaultyDisk, random: &mut Random) {
         let (store, _writer) = open_disk(Box::new(disk.clone())).expect("it opens");
         let committed = position(&store);
         let Ok(mut bytes) = fs::read(self.output()) else { return };
         let durable = usize::try_from(committed.map_or(0, |position| position.offset)).expect("a small file");
         assert!(durable <= bytes.len(), "{durable} bytes are committed, and {} written", bytes.len());
-        // Nothing is written before it is announced.
+        // No byte is written before its announcement.
         let unsure = if committed.is_some_and(|position| position.open) { bytes.len() - durable } else { 0 };
         bytes.truncate(durable + random.up_to(unsure));
         let torn = bytes.len() - random.up_to(bytes.len() - durable);
         bytes[torn..].fill(0);
-        // Keeps what the file system calls the file.
+        // Keeps the identity of the file.
         fs::write(self.output(), bytes).expect("files can be written");
     }
 }
 
 impl Left {
-    /// Part by part, so that a failure can be read.
+    /// Part by part, so that a failure is readable.
     pub(crate) fn assert_is(&self, expected: &Self, what: &str) {
         assert_eq!(self.output, expected.output, "{what}");
         assert_eq!(self.between, expected.between, "{what}");

@@ -1,4 +1,4 @@
-//! How far each step is, and what there is to say of it.
+//! Tests of `tidegate status`: the progress of each step, and its remarks.
 
 use serde_json::Value;
 
@@ -18,13 +18,13 @@ fn a_step_tells_how_many_jobs_stand_where_and_how_long_the_oldest_has_waited() {
     assert_eq!((&stopped["waiting"], &stopped["oldest"]["job"]), (&4.into(), &"p/jobs/1".into()));
     assert!(stopped["oldest"]["age_seconds"].as_f64().is_some_and(|age| age < 600.0), "{stopped}");
     assert!(stopped["paused"].is_string());
-    // What only a run knows is absent.
+    // Values that only a run knows are absent.
     for unknown in ["running", "rate", "closed", "halted", "read", "lanes"] {
         assert!(stopped.get(unknown).is_none(), "{unknown}: {stopped}");
     }
     project.tidegate(&["step", "resume", "p/work"]).done();
     let mut running = project.started();
-    running.wait_until("what can run to be through", || {
+    running.wait_until("the end of the runnable jobs", || {
         let status = work(&project);
         status["delayed"] == 1 && status["taken"] == 1
     });

@@ -1,4 +1,4 @@
-//! Steps that somebody pauses: they start nothing until they are resumed.
+//! Tests of `tidegate step`: paused steps start no jobs until they are resumed.
 
 use crate::project::{Project, ids, jobs};
 
@@ -24,11 +24,11 @@ fn a_paused_step_starts_nothing_until_it_is_resumed() {
         let paused = project.tidegate(&["step", "pause", "p/work"]).done().stdout;
         assert_eq!(paused, "`p/work` is paused: it starts nothing until `tidegate step resume p/work`\n");
         let again = project.tidegate(&["step", "pause", "p/work"]).done().stdout;
-        assert_eq!(again, "`p/work` is paused already\n");
+        assert_eq!(again, "`p/work` is already paused\n");
         project.append("in.ndjson", jobs(3..=4));
         let run = project.tidegate(&["run", ".", "--until-idle"]).done();
         run.says("the step is paused")
-            .says("\np/work: 2 waiting, paused: `tidegate step resume p/work` has it go on\n");
+            .says("\np/work: 2 waiting, paused: `tidegate step resume p/work` resumes it\n");
         let idle = project.tidegate(&["run", ".", "--until-idle"]).done();
         idle.says("nothing to do now: 2 waiting\n");
         assert_eq!(ids(&project.read("out.ndjson")), [1, 2]);
@@ -37,7 +37,7 @@ fn a_paused_step_starts_nothing_until_it_is_resumed() {
         assert_eq!(project.status("p/work", "p/jobs")["waiting"], 2);
         let mut running = project.started();
         let resumed = project.tidegate(&["step", "resume", "p/work"]).done().stdout;
-        assert_eq!(resumed, "`p/work` goes on\n");
+        assert_eq!(resumed, "`p/work` resumes\n");
         running.wait_until("the output", || ids(&project.read("out.ndjson")) == [1, 2, 3, 4]);
         project.tidegate(&["step", "pause", "p/work"]).done();
         project.append("in.ndjson", jobs(5..=5));
@@ -45,7 +45,7 @@ fn a_paused_step_starts_nothing_until_it_is_resumed() {
         running.stop().done();
         assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3, 4]);
         let resumed = project.tidegate(&["step", "resume", "p/work"]).done().stdout;
-        assert_eq!(resumed, "`p/work` goes on with the next `tidegate run`\n");
+        assert_eq!(resumed, "`p/work` resumes with the next `tidegate run`\n");
         project.tidegate(&["run", ".", "--until-idle"]).done();
         assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3, 4, 5]);
         project.assert_sound();

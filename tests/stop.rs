@@ -1,4 +1,4 @@
-//! Runs that end before their end: by a signal, or because a step had to stop.
+//! Tests of early ends: a run is stopped by a signal, or a step has to stop.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -48,9 +48,9 @@ fn a_throw_without_an_error_queue_stops_the_step_and_progress_stays_before_the_j
     for part in ["p/work", "work.rhai:3", "no such pool", "job 3500", "in.ndjson:3500", "errors = "] {
         assert!(outcome.stderr.contains(part), "`{part}` is missing in\n{}", outcome.stderr);
     }
-    // What stands before it is delivered, through the step behind it too.
+    // Earlier jobs are delivered, also through the later step.
     assert_eq!(project.read("out.ndjson"), jobs(1..=3499));
-    // Again: the same, and nothing more.
+    // The second run gives the same, and no more.
     project.run().failed(1);
     assert_eq!(project.read("out.ndjson"), jobs(1..=3499));
     project.write("work.rhai", "fn process(job) { job }");
@@ -142,13 +142,13 @@ fn a_run_ends_in_time_though_nobody_reads_what_it_prints() {
             "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
              [sink.out]\nfrom = \"in\"\ntype = \"stdout\"\n",
         )
-        // More than a pipe holds.
+        // More than the size of a pipe.
         .file("in.ndjson", numbered(1..=500));
     let (printed, code) = print_and_stop_unread(&project);
     assert_eq!(code, Some(0));
     let before = ids(whole_lines(&printed));
     assert!(before.len() < 500, "it had printed everything");
-    // What was not committed is printed again, and nothing is left out.
+    // Uncommitted jobs are printed again, and none is left out.
     let after = ids(&print_to_the_end(&project));
     assert!(after[0] <= before.len() as u64 + 1, "{after:?} after {before:?}");
     assert_eq!(after, (after[0]..=500).collect::<Vec<_>>());
@@ -175,7 +175,7 @@ fn a_command_that_runs_longer_than_a_stop_waits_is_killed_with_its_children_and_
     assert_eq!(processes.len(), 2);
     running.stop().done().says("stopped:");
     for process in &processes {
-        // It can be read when the process has ended.
+        // Readable when the process has ended.
         let mut ends = [PollFd::new(process, PollFlags::IN)];
         let patience = Timespec::try_from(Duration::from_mins(1)).expect("it is short");
         assert_eq!(poll(&mut ends, Some(&patience)), Ok(1), "it runs on");

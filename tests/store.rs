@@ -1,4 +1,4 @@
-//! Looking after the store.
+//! Tests of `tidegate store`: verification, compaction, export and import.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ fn verify_says_what_is_wrong_with_a_damaged_copy() {
             damaged += 1;
         }
     }
-    assert!(damaged > 0, "the job stands in the file as it is");
+    assert!(damaged > 0, "the job is unchanged in the file");
     project.write("copy/store.redb", bytes);
     let broken = project.tidegate(&["store", "verify", "--data", "copy"]).failed(1);
     assert!(
@@ -51,17 +51,20 @@ fn an_export_makes_the_same_store_again_elsewhere() {
     project.append("in.ndjson", jobs(2..=3000));
     project.tidegate(&["run", ".", "--until-idle"]).done();
     let exported = project.tidegate(&["store", "export", "all.ndjson"]).done();
-    assert_eq!(exported.stdout, "3,000 jobs on 1 queue, and all that belongs to them → all.ndjson\n");
+    assert_eq!(exported.stdout, "3,000 jobs on 1 queue, with all their records → all.ndjson\n");
     let streamed = project.tidegate(&["store", "export", "-"]).done().stdout;
     assert!(streamed == project.read("all.ndjson"), "a file and standard output get the same");
     let imported = project.tidegate(&["store", "import", "all.ndjson", "--data", "copy"]).done();
-    assert_eq!(imported.stdout, "3,000 jobs on 1 queue, and all that belongs to them → copy\n");
+    assert_eq!(imported.stdout, "3,000 jobs on 1 queue, with all their records → copy\n");
     let again = project.tidegate(&["store", "export", "-", "--data", "copy"]).done().stdout;
     assert!(again == streamed, "an export of an import is the same");
     project.tidegate(&["store", "verify", "--data", "copy"]).done();
     let nothing_new = project.tidegate(&["run", ".", "--until-idle", "--data", "copy"]).done();
     assert!(nothing_new.stderr.contains("nothing to do"), "{}", nothing_new.stderr);
-    project.tidegate(&["store", "import", "all.ndjson"]).failed(1).says("holds something already");
+    project
+        .tidegate(&["store", "import", "all.ndjson"])
+        .failed(1)
+        .says("is not empty, and an import would replace it");
     let cut =
         project.tidegate_given(&["store", "import", "-", "--data", "third"], &streamed[..streamed.len() / 2]);
     cut.failed(1).says("line ");
@@ -84,7 +87,7 @@ fn a_running_runner_is_exported_but_not_compacted() {
     let sizes: serde_json::Value = serde_json::from_str(&compacted).expect("it is JSON");
     assert!(sizes["after"].as_u64() <= sizes["before"].as_u64() && sizes["after"] != 0, "{sizes}");
     project.tidegate(&["store", "verify"]).done();
-    project.tidegate(&["store", "compact", "--data", "none"]).failed(1).says("there is no state");
+    project.tidegate(&["store", "compact", "--data", "none"]).failed(1).says("does not exist yet");
 }
 
 #[test]

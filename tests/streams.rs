@@ -1,4 +1,4 @@
-//! Standard output and standard error that go away, are full, or are not read.
+//! Tests of standard streams: output and error are closed, full, or not read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, PipeReader, Read as _};
@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use crate::project::{Project, ids, jobs};
 use crate::running::Running;
 
-/// A pipeline that logs something of each job, and goes on until it is stopped.
+/// A pipeline that logs a line per job, and continues until it is stopped.
 fn talking(follow: bool) -> Project {
     Project::new()
         .file(
@@ -22,7 +22,7 @@ fn talking(follow: bool) -> Project {
         .file("in.ndjson", jobs(1..=50))
 }
 
-/// The writing end of a pipe that is not read any more.
+/// The writing end of a pipe without a reader.
 fn gone() -> Stdio {
     let (_, writer) = io::pipe().expect("pipes can be made");
     writer.into()
@@ -55,7 +55,7 @@ fn a_step_that_stops_is_a_failure_though_nobody_can_be_told() {
 fn a_run_can_be_stopped_though_standard_error_is_gone_full_or_not_read() {
     let (_unread, writer) = io::pipe().expect("pipes can be made");
     for stderr in [gone(), full(), writer.into()] {
-        // More than a pipe holds.
+        // More than the size of a pipe.
         let project = talking(true).file("in.ndjson", jobs(1..=3000));
         let mut running = Running::start_with(project.path(), project.command(&["run", "."]), stderr);
         running.wait_until("all jobs", || project.read_if_there("out.ndjson").lines().count() == 3000);
@@ -74,13 +74,13 @@ fn what_could_not_be_written_is_counted_before_what_gets_through_next() {
     running.stop().done();
     let mut after = String::new();
     reader.read_to_string(&mut after).expect("it is text");
-    let said = "could not be written to standard error: it is not read";
+    let said = "could not be written to standard error: its reader does not read";
     assert_eq!(after.matches(said).count(), 1, "{after}");
-    let (_, told) = after.split_once(said).expect("it was said");
+    let (_, told) = after.split_once(said).expect("it was logged");
     assert!(told.contains("stopping: ") && told.contains("stopped: 3,000 jobs"), "{after}");
 }
 
-/// Takes out as much as a pipe holds at the least.
+/// Reads at least the size of a pipe.
 fn read_some(reader: &mut PipeReader) -> String {
     let mut some = vec![0; 32 << 10];
     reader.read_exact(&mut some).expect("the pipe is full");

@@ -1,4 +1,4 @@
-//! Why a job does not run, reason by reason: `job show` says it.
+//! Tests of reasons: `job show` explains why a job does not run.
 
 use crate::project::Project;
 use crate::queuer::{backlog, pools};
@@ -8,7 +8,7 @@ fn show(project: &Project, index: u64) -> String {
     project.tidegate(&["job", "show", &format!("p/jobs/{index}")]).done().stdout
 }
 
-/// Has the jobs run as far as they can, and waits until a job says this.
+/// Runs the jobs as far as they can, and waits until the explanation of a job contains this text.
 fn says(project: &Project, index: u64, what: &str) -> Running {
     project.tidegate(&["step", "resume", "p/work"]).done();
     let mut running = project.started();
@@ -16,7 +16,8 @@ fn says(project: &Project, index: u64, what: &str) -> Running {
     running
 }
 
-/// With this queuer, a job of `words` says this while a runner has it; what it says then on a stopped store.
+/// With this queuer, the explanation of a job of `words` contains `what` in a runner. Returns the explanation
+/// of a stopped store.
 fn holds(queuer: &str, words: &[&str], index: u64, what: &str) -> String {
     let project = backlog(queuer, &pools(words), "");
     says(&project, index, what).stop().done();
@@ -34,7 +35,7 @@ fn job_show_names_the_job_that_holds_the_lane() {
 fn job_show_names_the_job_that_has_keys_in_common() {
     let parallel = "strategy = \"one-round-parallel\", lane = \"pool\", reads = \"r\", writes = \"w\"";
     let words = ["a:\"w\":[1],\"at\":\"1h\"", "a:\"r\":[1]"];
-    let stopped = holds(parallel, &words, 2, "it has keys in common with job 1 (due in ");
+    let stopped = holds(parallel, &words, 2, "it shares keys with job 1 (due in ");
     assert!(stopped.contains(", which goes first\n"), "{stopped}");
 }
 
@@ -47,7 +48,7 @@ fn job_show_names_the_due_time() {
 #[test]
 fn job_show_names_the_bound_of_search_ahead() {
     let ahead = "strategy = \"one-round-serial\", lane = \"pool\", max_search_ahead = 2";
-    let what = "past search-ahead: the step looks at jobs up to 3 for now";
+    let what = "past search-ahead: the step scans jobs up to 3 for now";
     let stopped = holds(ahead, &["a:\"at\":\"1h\"", "a", "a", "b"], 4, what);
     assert!(stopped.contains(what), "{stopped}");
 }
@@ -55,9 +56,9 @@ fn job_show_names_the_bound_of_search_ahead() {
 #[test]
 fn job_show_names_a_rate_that_is_used_up() {
     let rate = "strategy = \"fifo\", rate = \"1/1h\"";
-    holds(rate, &["a", "a"], 2, "the `rate` of the step is used up; it has more in ");
+    holds(rate, &["a", "a"], 2, "the `rate` of the step is used up; the next start is possible in ");
     let rate = "strategy = \"fifo\", lane = \"pool\", lane_rate = \"1/1h\"";
-    holds(rate, &["a", "a"], 2, "the `lane_rate` of its lane is used up; it has more in ");
+    holds(rate, &["a", "a"], 2, "the `lane_rate` of its lane is used up; the next start is possible in ");
 }
 
 #[test]
@@ -80,7 +81,7 @@ fn job_show_names_the_wait_for_the_next_round() {
 #[test]
 fn job_show_names_the_pause_of_the_step() {
     let project = backlog("strategy = \"fifo\"", &pools(&["a"]), "");
-    let why = "    the step is paused; `tidegate step resume p/work` has it go on\n";
+    let why = "    the step is paused; `tidegate step resume p/work` resumes it\n";
     assert!(show(&project, 1).contains(why));
     let running = project.started();
     let shown = show(&project, 1);
@@ -95,23 +96,19 @@ fn job_show_names_a_closed_gate_with_its_time_and_reason() {
     let project = backlog("strategy = \"fifo\"", &pools(&["a", "a"]), gate);
     let running = says(&project, 2, "the gate `never` is closed (price 93\\n> 60) since ");
     let shown = show(&project, 2);
-    assert!(shown.contains("; it is looked at again in "), "{shown}");
+    assert!(shown.contains("; it is probed again in "), "{shown}");
     running.stop().done();
     let stopped = show(&project, 2);
-    assert!(
-        stopped.contains("    nothing holds it but the gate `never`, which is asked first: "),
-        "{stopped}"
-    );
+    assert!(stopped.contains("    only the gate `never`, which is probed first, holds it: "), "{stopped}");
     project.write("never.rhai", "fn open(answer) { throw \"no price\" }");
-    let running = says(&project, 1, "whether the gate `never` is open cannot be found out (");
+    let running = says(&project, 1, "the gate `never` cannot be probed (");
     running.stop().done();
 }
 
 #[test]
 fn job_show_names_the_gate_that_the_job_found_closed() {
     let words = ["a:\"closed\":\"price 93 > 60\"", "a"];
-    let what =
-        "a job has found its gate closed (price 93 > 60): the step starts nothing before that is over, in ";
+    let what = "a job has closed the gate (price 93 > 60): the step starts nothing until it opens again, in ";
     holds("strategy = \"serial\"", &words, 2, what);
 }
 
@@ -123,18 +120,15 @@ fn job_show_names_the_pending_job_ahead() {
     let project = backlog(serial, &pools(&words), monitor);
     let running = says(&project, 2, "its lane waits for job 1 (pending since ");
     let pending = show(&project, 1);
-    assert!(pending.contains("p/work: pending with an outside system, after 1 attempt\n"), "{pending}");
-    assert!(pending.contains("    an outside system has it since "), "{pending}");
-    assert!(pending.contains(", as `tx\\n9`, and will finish it\n"), "{pending}");
+    assert!(pending.contains("p/work: pending in an external system, after 1 attempt\n"), "{pending}");
+    assert!(pending.contains("    it is pending in an external system since "), "{pending}");
+    assert!(pending.contains(" as `tx\\n9`\n"), "{pending}");
     let listed = project.tidegate(&["delayed", "list"]).done().stdout;
     assert!(listed.contains("pending as `tx\\n9`"), "{listed}");
     running.stop().done();
     let stopped = show(&project, 2);
     assert!(stopped.contains("its lane waits for job 1 (pending since "), "{stopped}");
-    assert!(
-        stopped.ends_with("nothing runs now: this is how the next `tidegate run` finds it\n"),
-        "{stopped}"
-    );
+    assert!(stopped.ends_with("no runner is running; this is the state in the store\n"), "{stopped}");
 }
 
 #[test]
@@ -142,7 +136,7 @@ fn job_show_names_the_job_that_stopped_the_step() {
     let project = backlog("strategy = \"serial\"", &pools(&["a:\"at\":{}", "a"]), "");
     let pipeline = project.read("p.toml").replace("errors = \"failed\"\n", "");
     project.write("p.toml", pipeline);
-    let what = "the step has stopped, and the next run takes it up again: job 1: ";
+    let what = "the step has stopped, and the next run starts it again: job 1: ";
     let running = says(&project, 2, what);
     let shown = show(&project, 2);
     assert!(shown.contains("\n    it waits for job 1 ("), "{shown}");

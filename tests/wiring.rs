@@ -1,4 +1,4 @@
-//! How sources, queues, steps and sinks can hang together, and how that may change between runs.
+//! Tests of wiring: sources, queues, steps and sinks are connected, also in changing ways.
 
 use crate::project::{Project, ids, jobs};
 
@@ -67,7 +67,7 @@ fn a_sink_takes_from_several_sources_and_queues() {
         .file("other.ndjson", jobs(2001..=4000));
     project.run().done();
     let delivered = ids(&project.read("out.ndjson"));
-    // Each input in its own order.
+    // Each input keeps its own order.
     let (low, high): (Vec<u64>, Vec<u64>) = delivered.into_iter().partition(|&id| id <= 2000);
     assert_eq!((low, high), ((1..=2000).collect::<Vec<_>>(), (2001..=4000).collect::<Vec<_>>()));
 }

@@ -1,11 +1,10 @@
-//! Each way in which a step can take from several and give to several, once.
+//! Tests of all wirings: a step reads from several inputs and writes to several outputs, each job once.
 
 use serde_json::{Value, json};
 
 use crate::project::{Project, ids, jobs};
 
-/// A pipeline `p` of sources and sinks with these names, that read and write files of theirs, and of
-/// what else is said.
+/// A pipeline `p` with sources and sinks of these names, each with its own file, and further settings.
 fn project(sources: &[&str], sinks: &[&str], toml: &str) -> Project {
     let files = |kind: &str, names: &[&str]| -> String {
         let file = |name| {
@@ -21,7 +20,7 @@ fn lines(project: &Project, name: &str) -> Vec<Value> {
     project.read(name).lines().map(parse).collect()
 }
 
-/// Every so many numbers, from the first to the last.
+/// One of `step` numbers, from the first to the last.
 fn every(step: usize, first: u64, last: u64) -> Vec<u64> {
     (first..=last).step_by(step).collect()
 }
@@ -43,7 +42,7 @@ fn a_join_pairs_in_order_and_says_what_waits_for_its_other_half() {
     assert_eq!(project.status("p/match", "p/orders")["waiting"], 2000);
     assert_eq!(project.status("p/match", "p/payments")["waiting"], 0);
 
-    // The other halves come.
+    // The partners arrive.
     project.append("b.ndjson", jobs(13_001..=14_000));
     project.run().done();
     let pairs: Vec<Value> = (1..=4000).map(|id| json!({ "order": id, "payment": id + 10_000 })).collect();
@@ -51,7 +50,7 @@ fn a_join_pairs_in_order_and_says_what_waits_for_its_other_half() {
     assert_eq!(project.status("p/match", "p/orders")["waiting"], 1000);
     let nothing = project.run().done().says("nothing to do: nothing can be delivered");
     nothing.says("1,000 jobs on p/orders wait for a partner in p/match");
-    // What the join gives is counted once.
+    // The outputs of the join are counted once.
     let status = project.tidegate(&["status"]).done().stdout;
     let rows: Vec<Vec<&str>> = status.lines().map(|line| line.split_whitespace().collect()).collect();
     let told = |from: &[&str], to: &[&str]| rows.iter().any(|row| row.starts_with(from) && row.ends_with(to));
@@ -136,7 +135,7 @@ fn alternatives_without_anything_to_run_are_handed_on_as_they_are() {
         project.run().done();
         let mut out: Vec<String> =
             project.read("out.ndjson").lines().map(|line| line.to_owned() + "\n").collect();
-        // Sorted by which of the two, since that is open; the order of each is its own.
+        // Sorted by the sink, since the order between both is open; each keeps its own order.
         out.sort_by_key(|line| ids(line)[0] > 2000);
         let expected = every(step, 1, 1000).into_iter().chain(every(step, 2001, 3000)).map(line);
         assert_eq!(out, expected.collect::<Vec<_>>());
@@ -165,7 +164,7 @@ fn a_join_forks_and_what_the_script_leaves_out_is_not_given() {
     let twice: Vec<Value> =
         large.iter().flat_map(|sum| [json!({ "id": sum }), json!({ "id": sum })]).collect();
     assert_eq!(project.queue("p/twice"), twice);
-    // What came to nothing is counted.
+    // Jobs without an output are counted.
     assert_eq!(project.status("p/add", "p/a")["filtered"], 333);
 }
 

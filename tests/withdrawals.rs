@@ -1,5 +1,5 @@
-//! The demonstration of withdrawals that wait for the price of gas: what is said of it, sentence by sentence,
-//! and that it stays true whatever is killed when.
+//! Demonstration of withdrawals that wait for the price of gas: checks its description sentence by sentence,
+//! also across kills.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,11 +15,12 @@ use crate::running::Running;
 
 const KILLS: u64 = 12;
 const POST: &str = "POST /sources/withdrawals/requests";
-/// A withdrawal that is running waits for the file `go`; `log` tells when it begins and ends.
+/// A running withdrawal waits for the file `go`; `log` records its start and end.
 const SLOW: &str = "#!/bin/sh\necho \"begin $2 $1\" >> log\nwhile [ ! -e go ]; do sleep 0.01; done\n\
                     echo \"end $2 $1\" >> log\n[ \"$3\" -gt 1000 ] && exit 1\necho \"{\\\"id\\\": $1}\"\n";
 
-/// The demonstration on a port of its own, with so long between runs, and so often looking at the price.
+/// The demonstration on a port of its own, with this pause between runs, and this interval of the price
+/// check.
 fn demonstration(pause: &str, every: &str) -> Project {
     let project = Project::demonstration("withdrawals");
     project.change("tidegate.toml", "127.0.0.1:8484", "127.0.0.1:0");
@@ -28,7 +29,7 @@ fn demonstration(pause: &str, every: &str) -> Project {
     project
 }
 
-/// With another way to send.
+/// Replaces the sending script.
 fn sending(project: &Project, script: &str) {
     project.write("send.sh", script);
     let path = project.path().join("send.sh");
@@ -58,7 +59,7 @@ fn schedule(client: &mut Client, id: u64, pool: &str, amount: u64) -> String {
     client.push("withdrawals/requests", &withdrawal(id, pool, amount))
 }
 
-/// What is on record of a withdrawal.
+/// The record of a withdrawal.
 fn record(client: &mut Client, job: &str) -> Value {
     client.job(job)["steps"][0].clone()
 }
@@ -67,7 +68,7 @@ fn wait_for(running: &mut Running, project: &Project, file: &str, lines: usize) 
     running.wait_until(file, || project.read_if_there(file).lines().count() == lines);
 }
 
-/// When the last job of a queue was committed.
+/// The commit time of the last job of a queue.
 fn time_of_last(project: &Project, queue: &str) -> Timestamp {
     let shown = project.json(&["queue", "show", queue]);
     let time = shown.as_array().and_then(|jobs| jobs.last()?["time"].as_str());
@@ -99,7 +100,7 @@ fn a_post_answers_at_once_and_the_record_gets_the_result_or_a_reason() {
     let failed = record(&mut client, &bad);
     assert_eq!((&failed["status"], &failed["attempts"]), (&json!("failed"), &json!(1)), "{failed}");
     assert!(failed["reason"].as_str().is_some_and(|why| why.contains("pool a has not got 5000")), "{failed}");
-    // Sent again, it is the one that there is.
+    // A repeated request returns the existing job.
     let again = client.request(POST, &[JSON], &withdrawal(1, "a", 500));
     assert_eq!((again.status, again.job()), (200, good));
     running.stop().done();
@@ -143,7 +144,7 @@ fn a_busy_pool_does_not_slow_the_others() {
 #[test]
 fn a_run_stops_where_gas_is_too_dear_and_goes_on_there_without_a_failure() {
     let project = demonstration("1ms", "1ms");
-    // The first one makes it too dear.
+    // The first one raises the price too far.
     sending(
         &project,
         "#!/bin/sh\n[ $1 = 1 ] && echo '{ \"price\": 61 }' > gas.json\necho \"{\\\"id\\\": $1}\"\n",
@@ -156,7 +157,7 @@ fn a_run_stops_where_gas_is_too_dear_and_goes_on_there_without_a_failure() {
     assert_eq!((&second["status"], &second["before"]), (&json!("waiting"), &json!(0)), "{second}");
     let status = project.status("withdrawals/withdraw", "withdrawals/requests");
     assert_eq!(status["closed"]["why"], "price 61 > 60", "{status}");
-    // It waits through a kill, too.
+    // It waits across a kill, too.
     assert!(running.kill());
     let mut running = project.start(&["run", "."]);
     running.wait_until_it_says("the gate is closed: price 61 > 60");
@@ -171,7 +172,7 @@ fn a_run_stops_where_gas_is_too_dear_and_goes_on_there_without_a_failure() {
 #[test]
 fn other_failures_store_their_reason_and_are_not_tried_again() {
     let project = demonstration("1ms", "10ms");
-    sending(&project, "#!/bin/sh\necho $1 >> log\necho \"the chain says no to $1\" >&2\nexit 1\n");
+    sending(&project, "#!/bin/sh\necho $1 >> log\necho \"the chain refuses $1\" >&2\nexit 1\n");
     let (mut running, mut client) = started(&project);
     for id in 1..=3 {
         schedule(&mut client, id, "a", 1);
@@ -182,7 +183,7 @@ fn other_failures_store_their_reason_and_are_not_tried_again() {
     for id in 1..=3_u64 {
         let failed = record(&mut client, &format!("withdrawals/requests/{id}"));
         let why = failed["reason"].as_str().unwrap_or_default();
-        assert!(why.contains(&format!("the chain says no to {id}")), "{failed}");
+        assert!(why.contains(&format!("the chain refuses {id}")), "{failed}");
     }
     running.stop().done();
     assert_eq!(project.read("log"), "1\n2\n3\n");
@@ -192,7 +193,7 @@ fn other_failures_store_their_reason_and_are_not_tried_again() {
 fn one_instance_processes_however_many_are_started() {
     let project = demonstration("1ms", "10ms");
     let (mut running, mut client) = started(&project);
-    project.run().failed(1).says("one runner at a time can have it");
+    project.run().failed(1).says("only one runner can open it");
     schedule(&mut client, 1, "a", 1);
     wait_for(&mut running, &project, "out/withdrawn.ndjson", 1);
     running.stop().done();
@@ -206,7 +207,7 @@ fn what_is_scheduled_during_a_run_belongs_to_the_next_after_a_pause_whether_it_s
         let (mut running, mut client) = started(&project);
         schedule(&mut client, 1, "a", amount);
         wait_for(&mut running, &project, "log", 1);
-        // Its pool is free, and still it is of the next run.
+        // Its pool is free, and still it belongs to the next run.
         schedule(&mut client, 2, "b", 1);
         let told = || project.tidegate(&["job", "show", "withdrawals/requests/2"]).done().stdout;
         running.wait_until("the second one", || told().contains("round"));
@@ -228,12 +229,12 @@ fn killed_again_and_again_every_withdrawal_is_made_once_or_has_its_reason() {
     println!("again with TIDEGATE_TEST_SEED={seed}");
     let mut random = Random::new(seed);
     let project = demonstration("1ms", "5ms");
-    // It is this test that takes the process down, and no withdrawal.
+    // The test kills the process, not a withdrawal.
     project.change("withdrawals.toml", "queuer = \"runs\"", "queuer = \"runs\"\ncrash_limit = 100");
     let (mut next, mut killed) = (1_u64, 0);
     for kill in 0..=KILLS {
         let (mut running, mut client) = started(&project);
-        // Some of the life before come again: nobody knows what became of all of them.
+        // Some requests of the killed runner are repeated, since their outcome is unknown.
         for id in next.saturating_sub(3).max(1)..next + 10 {
             let amount = if id % 10 == 0 { 5000 } else { id };
             let answer = client.request(POST, &[JSON], &withdrawal(id, pool(id), amount));
@@ -264,17 +265,17 @@ fn killed_again_and_again_every_withdrawal_is_made_once_or_has_its_reason() {
     assert_accounted_for(&project, next - 1);
 }
 
-/// Each withdrawal has its transaction, or its reason, and not both; and each pool's came to the chain in order.
+/// Each withdrawal has either its transaction or its reason, and each pool reached the chain in order.
 fn assert_accounted_for(project: &Project, all: u64) {
     let id = |job: &Value| job["id"].as_u64().or_else(|| job["id"].as_str()?.parse().ok()).expect("an id");
     let withdrawn = project.queue("withdrawals/withdrawn");
     let failed = project.queue("withdrawals/failed");
     let paid: BTreeSet<u64> = withdrawn.iter().map(id).collect();
     let refused: BTreeSet<u64> = failed.iter().map(|error| id(&error["job"])).collect();
-    assert_eq!((paid.len(), refused.len()), (withdrawn.len(), failed.len()), "one stands there twice");
+    assert_eq!((paid.len(), refused.len()), (withdrawn.len(), failed.len()), "one occurs twice");
     assert_eq!(refused, (1..=all).filter(|id| id % 10 == 0).collect());
     assert_eq!(paid, (1..=all).filter(|id| id % 10 != 0).collect());
-    // A chain knows by its hash what comes again.
+    // A chain recognizes a repetition by its hash.
     let mut chain: BTreeMap<String, (String, u64)> = BTreeMap::new();
     let mut last: BTreeMap<String, u64> = BTreeMap::new();
     for line in project.read("out/chain").lines() {

@@ -1,4 +1,4 @@
-//! The command line.
+//! `Arguments`: the command line, with the help text of every command and option.
 
 pub(crate) mod config;
 pub(crate) mod usage;
@@ -28,48 +28,48 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run the pipelines of a configuration
     Run(Run),
-    /// Check a configuration as `run` would, and touch nothing
+    /// Check a configuration as `run` would, and change nothing
     Check(Check),
-    /// Show how far each step is
+    /// Show the progress of each step
     Status(StatusCommand),
-    /// Draw what feeds what
+    /// Draw the graph of sources, queues, steps and sinks
     Graph(Graph),
-    /// Look into queues, and put jobs on them
+    /// List queues, show their jobs, and push jobs to them
     #[command(subcommand)]
     Queue(QueueCommand),
-    /// Look at jobs that were rejected or failed, and deal with them
+    /// List, retry or discard rejected and failed jobs
     #[command(subcommand)]
     Errors(ErrorsCommand),
-    /// Look at jobs that wait for a time, hasten them, take them out
+    /// List delayed and pending jobs, make them due, or cancel them
     #[command(subcommand)]
     Delayed(DelayedCommand),
-    /// Look what has become of a job, and why it does not run
+    /// Show the outcome of a job, or cancel it
     #[command(subcommand)]
     Job(JobCommand),
-    /// See what the queuer of a step would do
+    /// Preview the jobs that the queuer of a step would start
     #[command(subcommand)]
     Queuer(QueuerCommand),
-    /// Have a step start nothing for a while
+    /// Pause or resume a step
     #[command(subcommand)]
     Step(StepCommand),
-    /// Run a step again from an earlier job on, into its outputs
+    /// Run a step again from an earlier job on, and append to its outputs
     Replay(Replay),
-    /// Look after the store
+    /// Verify, compact, export or import the store
     #[command(subcommand)]
     Store(StoreCommand),
-    /// Look into native plugins, and begin new ones
+    /// Inspect native plugins, or create a new one
     #[command(subcommand)]
     Plugin(PluginCommand),
-    /// Run a plugin for a runner, which starts this itself
+    /// Run a plugin in its own process; the runner starts this command itself
     #[command(hide = true)]
     PluginHost,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
-    /// Show what a library offers, and what its steps can be told
+    /// Show the steps of a library and their configuration keys
     Inspect(PluginInspect),
-    /// Begin a plugin: a crate that builds anywhere, with a test; or a file in C
+    /// Create a plugin: a crate that builds on any machine, with a test; or a C file
     New(PluginNew),
     /// Print the C header of the plugin interface
     Header,
@@ -77,7 +77,7 @@ pub(crate) enum PluginCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct PluginInspect {
-    /// The library; code of it runs
+    /// The library; its code is run
     pub(crate) file: PathBuf,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -85,59 +85,60 @@ pub(crate) struct PluginInspect {
 
 #[derive(Debug, Args)]
 pub(crate) struct PluginNew {
-    /// Name of the plugin, and of the folder that is made for it here
+    /// Name of the plugin, and of the folder that is created for it
     pub(crate) name: String,
-    /// Begin it in C instead of Rust
+    /// Create it in C instead of Rust
     #[arg(long, conflicts_with = "api")]
     pub(crate) c: bool,
-    /// The folder of the crate `tidegate-plugin` [default: a copy of it is written beside the plugin]
+    /// The folder of the crate `tidegate-plugin` [default: a copy is written beside the plugin]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) api: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueueCommand {
-    /// List the queues and how many jobs wait in them
+    /// List the queues and the number of jobs that wait in each
     List(QueryOptions),
     /// Show the jobs of a queue
     Show(QueueShow),
-    /// Put jobs on a queue: JSON from standard input, one a line
+    /// Push jobs to a queue: JSON from standard input, one job per line
     Push(QueuePush),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ErrorsCommand {
-    /// List the jobs on the error queues, the latest last
+    /// List the jobs on the error queues, the newest last
     List(ErrorsList),
-    /// Show one error with everything that is known about it
+    /// Show everything that is recorded about one error
     Show(ErrorsShow),
-    /// Put the jobs of errors back through the steps that they failed in, once
+    /// Retry failed jobs, each once, at the steps that they failed in
     Retry(ErrorsRetry),
-    /// Take errors off their queues
+    /// Discard failed jobs
     Drop(ErrorsChoice),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DelayedCommand {
-    /// List the jobs that wait for a time, an attempt or an outside system, the first due first
+    /// List the jobs that wait for a time, an attempt or an external system, the first due first
     List(DelayedList),
-    /// Make jobs that wait for a time due at once
+    /// Make jobs that wait for a time due now
     Now(DelayedChoice),
-    /// Take jobs out: onto the error queue of their step, or with `--drop` for good
+    /// Cancel jobs: move them to the error queue of their step, or discard them with `--drop`
     Cancel(Cancel),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
-    /// Show what each step has made of a job, or why it does not run and when it may
+    /// Show the outcome of a job at each step, or why it waits and until when
     Show(JobShow),
-    /// Take a waiting job out of the steps that read it: onto their error queues, or with `--drop` for good
+    /// Cancel a waiting job at the steps that read it: move it to their error queues, or discard it with
+    /// `--drop`
     Cancel(JobCancel),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueuerCommand {
-    /// Show what the next rounds would start of what waits now, if everything finished at once
+    /// Preview the next rounds of jobs that would start, if every job finished at once
     Preview(QueuerPreview),
 }
 
@@ -147,16 +148,16 @@ pub(crate) struct QueuerPreview {
     pub(crate) step: String,
     #[command(flatten)]
     pub(crate) look: QueryOptions,
-    /// How many rounds; without rounds, what runs at once counts as one
+    /// Number of rounds; for strategies without rounds, jobs that may start at the same time are one round
     #[arg(long, default_value_t = 3, value_parser = limit())]
     pub(crate) rounds: usize,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StepCommand {
-    /// Start nothing more of a step, however often the runner is started again
+    /// Pause a step: it starts no more jobs, also after the runner restarts
     Pause(StepChoice),
-    /// Have a paused step go on
+    /// Resume a paused step
     Resume(StepChoice),
 }
 
@@ -167,24 +168,24 @@ pub(crate) struct DelayedList {
     /// Only jobs of this step: PIPELINE/STEP
     #[arg(long)]
     pub(crate) step: Option<String>,
-    /// How many jobs to list at most
+    /// Number of jobs to list at most
     #[arg(long, default_value_t = 20, value_name = "JOBS", value_parser = limit())]
     pub(crate) limit: usize,
 }
 
-/// Which delayed jobs, and whether to go on without asking.
+/// The chosen delayed jobs, and whether to confirm the change.
 #[derive(Debug, Args)]
 pub(crate) struct DelayedChoice {
-    /// PIPELINE/STEP for all delayed jobs of a step, PIPELINE/QUEUE/INDEX for those that were made of a job
+    /// PIPELINE/STEP for all delayed jobs of a step, PIPELINE/QUEUE/INDEX for those made from one job
     #[arg(required = true)]
     pub(crate) jobs: Vec<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
     /// A folder with TOML files, or one TOML file
     #[arg(long, default_value = ".", value_name = "CONFIG")]
     pub(crate) config: PathBuf,
-    /// Where state lives, instead of `.tidegate` in the configuration's folder
+    /// The data folder [default: `.tidegate` in the configuration's folder]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -195,10 +196,10 @@ pub(crate) struct DelayedChoice {
 pub(crate) struct Cancel {
     #[command(flatten)]
     pub(crate) choice: DelayedChoice,
-    /// Also those that an outside system has
+    /// Include jobs that are pending in an external system
     #[arg(long)]
     pub(crate) pending: bool,
-    /// Leave nothing behind, not even on the error queue
+    /// Discard the jobs, with no error record on the error queue
     #[arg(long)]
     pub(crate) drop: bool,
 }
@@ -217,13 +218,13 @@ pub(crate) struct JobCancel {
     pub(crate) job: String,
     #[command(flatten)]
     pub(crate) look: QueryOptions,
-    /// Only of this step: PIPELINE/STEP
+    /// Only at this step: PIPELINE/STEP
     #[arg(long)]
     pub(crate) step: Option<String>,
-    /// Leave nothing behind, not even on the error queue
+    /// Discard the job, with no error record on the error queue
     #[arg(long)]
     pub(crate) drop: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
 }
@@ -238,13 +239,13 @@ pub(crate) struct StepChoice {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Read everything, and list what is wrong
+    /// Read the whole store, and list every inconsistency
     Verify(QueryOptions),
-    /// Give room that is not used back to the disk; only while no runner runs
+    /// Return unused space to the disk; the runner must be stopped
     Compact(QueryOptions),
-    /// Write everything to a file, one thing a line, as JSON
+    /// Export the store to a file of JSON lines
     Export(StoreExport),
-    /// Make the store of an export; only where there is none yet
+    /// Create the store from an export; no store may exist yet
     Import(StoreFile),
 }
 
@@ -253,13 +254,13 @@ pub(crate) enum StoreCommand {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) config: Config,
-    /// Where state lives, instead of `.tidegate` in the configuration's folder
+    /// The data folder [default: `.tidegate` in the configuration's folder]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
-    /// Another folder to look for plugins in, after what the configuration says
+    /// Another folder to search for plugins, after those of the configuration
     #[arg(long, value_name = "FOLDER")]
     pub(crate) plugins: Vec<PathBuf>,
-    /// End also when sources are followed but have nothing now
+    /// End when all sources are idle, also those that are followed
     #[arg(long)]
     pub(crate) until_idle: bool,
 }
@@ -269,7 +270,7 @@ pub(crate) struct Run {
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) config: Config,
-    /// Another folder to look for plugins in, after what the configuration says
+    /// Another folder to search for plugins, after those of the configuration
     #[arg(long, value_name = "FOLDER")]
     pub(crate) plugins: Vec<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -282,20 +283,20 @@ pub(crate) struct Graph {
     pub(crate) config: Config,
     #[arg(long, value_enum, default_value_t = GraphFormat::Text)]
     pub(crate) format: GraphFormat,
-    /// Also show how many jobs wait on each queue now
+    /// Also show the number of jobs that wait on each queue now
     #[arg(long)]
     pub(crate) live: bool,
-    /// Where state lives, instead of `.tidegate` in the configuration's folder
+    /// The data folder [default: `.tidegate` in the configuration's folder]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
 }
 
-/// Where to look, and how to tell.
+/// The configuration, the data folder and the output format of a query.
 #[derive(Debug, Args)]
 pub(crate) struct QueryOptions {
     #[command(flatten)]
     pub(crate) config: Config,
-    /// Where state lives, instead of `.tidegate` in the configuration's folder
+    /// The data folder [default: `.tidegate` in the configuration's folder]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -303,7 +304,7 @@ pub(crate) struct QueryOptions {
 }
 
 impl QueryOptions {
-    /// How the operator has named the configuration.
+    /// The configuration and data folder as the operator gave them.
     pub(crate) fn given(&self) -> Invocation {
         Invocation { config: self.config.to_path_buf(), data: self.data.clone() }
     }
@@ -313,7 +314,7 @@ impl QueryOptions {
 pub(crate) struct StatusCommand {
     #[command(flatten)]
     pub(crate) look: QueryOptions,
-    /// Also tell the lanes with the most jobs waiting [default where it is said: 10]
+    /// Also show the lanes with the most waiting jobs [default without a number: 10]
     #[arg(long, value_name = "COUNT", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = limit())]
     pub(crate) lanes: Option<usize>,
 }
@@ -324,19 +325,20 @@ pub(crate) struct QueueShow {
     pub(crate) queue: String,
     #[command(flatten)]
     pub(crate) look: QueryOptions,
-    /// The index of the first job to show [default: the oldest that is kept; with --follow the last 20]
+    /// Index of the first job to show [default: the oldest kept; with --follow the last 20]
     #[arg(long, value_name = "INDEX", value_parser = index)]
     pub(crate) from: Option<u64>,
-    /// The index of the last job to show
+    /// Index of the last job to show
     #[arg(long, value_name = "INDEX", value_parser = index)]
     pub(crate) to: Option<u64>,
-    /// How many jobs to show at most [default: 20; with --follow, --to or --where no limit]
+    /// Number of jobs to show at most [default: 20; with --follow, --to or --where no limit]
     #[arg(long, value_name = "JOBS", value_parser = RangedU64ValueParser::<u64>::new().range(1..))]
     pub(crate) limit: Option<u64>,
-    /// Only jobs of which this is true: an expression over `job`, like 'job.id > 3'
+    /// Only jobs for which this is true: an expression over `job`, like 'job.id > 3'
     #[arg(long = "where", value_name = "EXPRESSION")]
     pub(crate) filter: Option<String>,
-    /// Go on with what comes, until Ctrl-C or the end of the runner; JSON is then one job a line
+    /// Also show new jobs as they arrive, until Ctrl-C or the end of the runner; JSON is then one job per
+    /// line
     #[arg(long)]
     pub(crate) follow: bool,
 }
@@ -356,10 +358,10 @@ pub(crate) struct ErrorsList {
     /// Only this error queue: PIPELINE/QUEUE
     #[arg(long)]
     pub(crate) queue: Option<String>,
-    /// Also those that were retried or dropped already, as far as they are kept
+    /// Also errors that were already retried or dropped, while they are kept
     #[arg(long)]
     pub(crate) all: bool,
-    /// How many errors to list at most, of each queue
+    /// Number of errors to list at most, per queue
     #[arg(long, default_value_t = 20, value_name = "ERRORS", value_parser = limit())]
     pub(crate) limit: usize,
 }
@@ -384,7 +386,7 @@ pub(crate) struct StoreFile {
 pub(crate) struct ErrorsRetry {
     #[command(flatten)]
     pub(crate) choice: ErrorsChoice,
-    /// Run the job of one error with this payload instead of its own: a file with JSON, `-` for standard input
+    /// Run the job of one error with this payload instead of its own: a JSON file, or `-` for standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) payload: Option<PathBuf>,
 }
@@ -393,18 +395,18 @@ pub(crate) struct ErrorsRetry {
 pub(crate) struct StoreExport {
     #[command(flatten)]
     pub(crate) file: StoreFile,
-    /// Write over a file that is there
+    /// Overwrite the file if it exists
     #[arg(long)]
     pub(crate) force: bool,
 }
 
-/// Which errors, and whether to go on without asking.
+/// The chosen errors, and whether to confirm the change.
 #[derive(Debug, Args)]
 pub(crate) struct ErrorsChoice {
-    /// PIPELINE/QUEUE for all errors there, PIPELINE/QUEUE/INDEX for one, PIPELINE/QUEUE/FROM-TO for some;
-    /// none for all error queues, with at least one of --where, --step and --kind
+    /// PIPELINE/QUEUE for all errors of a queue, PIPELINE/QUEUE/INDEX for one, PIPELINE/QUEUE/FROM-TO for a
+    /// range. None for all error queues, with at least one of --where, --step and --kind
     pub(crate) errors: Vec<String>,
-    /// Only errors of which this is true: an expression over `error`, like 'error.attempt < 3'
+    /// Only errors for which this is true: an expression over `error`, like 'error.attempt < 3'
     #[arg(long = "where", value_name = "EXPRESSION")]
     pub(crate) filter: Option<String>,
     /// Only errors of this step: STEP or PIPELINE/STEP
@@ -413,13 +415,13 @@ pub(crate) struct ErrorsChoice {
     /// Only errors of this kind, as `errors list` shows it
     #[arg(long)]
     pub(crate) kind: Option<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
     /// A folder with TOML files, or one TOML file
     #[arg(long, default_value = ".", value_name = "CONFIG")]
     pub(crate) config: PathBuf,
-    /// Where state lives, instead of `.tidegate` in the configuration's folder
+    /// The data folder [default: `.tidegate` in the configuration's folder]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -433,26 +435,26 @@ pub(crate) struct Replay {
     pub(crate) step: String,
     #[command(flatten)]
     pub(crate) look: QueryOptions,
-    /// The index of the first job to run again
+    /// Index of the first job to run again
     #[arg(long, value_name = "INDEX", group = "start", value_parser = index)]
     pub(crate) from: Option<u64>,
-    /// A time like 2026-01-31T12:00:00Z, or how long ago, like 2h: from the first job on that came to the
-    /// queue then or later
+    /// A time like 2026-01-31T12:00:00Z, or a duration before now, like 2h: start at the first job that
+    /// arrived in the queue since then
     #[arg(long, value_name = "TIME", group = "start")]
     pub(crate) since: Option<String>,
-    /// The input that this is about, where the step has several: its binding or PIPELINE/NAME
+    /// The input to rewind, if the step has several: its binding or PIPELINE/NAME
     #[arg(long, value_name = "NAME")]
     pub(crate) input: Option<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people
+    /// Text for people
     Text,
-    /// For programs
+    /// JSON for programs
     Json,
 }
 
@@ -462,13 +464,13 @@ pub(crate) enum GraphFormat {
     Text,
     /// A flowchart for Mermaid
     Mermaid,
-    /// For Graphviz
+    /// A graph for Graphviz
     Dot,
-    /// For programs, with all that each step and queue depends on
+    /// JSON for programs, with everything that each step and queue depends on
     Json,
 }
 
-/// As many as one answer may bring.
+/// The number of rows that one answer may hold.
 fn limit() -> impl TypedValueParser<Value = usize> {
     let number = RangedU64ValueParser::<u64>::new().range(1..=JOBS_MAX as u64);
     number.try_map(usize::try_from)
@@ -483,7 +485,7 @@ fn index(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Says what was meant where that is known.
+/// Adds a suggestion to an error of the command line, if one is known.
 pub(crate) fn help_with(error: &mut clap::Error) {
     let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
     if error.kind() == ErrorKind::UnknownArgument && argument.as_deref() == Some("--json") {

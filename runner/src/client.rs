@@ -1,4 +1,4 @@
-//! From what a command was given to the configuration and the state that it means.
+//! `Target`: the configuration and the store that the arguments of a command name.
 
 pub(crate) mod ipc;
 pub(crate) mod where_filter;
@@ -24,37 +24,38 @@ pub(crate) use tidegate_model::plain::{json as plain_json, lines as plain};
 use tidegate_model::{Clock as _, SystemClock};
 use tidegate_store::{OpenError, Store, Writer};
 
-/// How long a store that another command has is waited for.
+/// How long a command waits for a store that another command holds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long one that a runner seems to have is waited for: the name may be that of one which is gone.
+/// How long a command waits for a store that a runner seems to hold. The process id may be that of a process
+/// that ended.
 const GRACE: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How configurations are read for people: with the variables of the process.
+/// The options for reading configurations, with the environment of the process.
 pub(crate) fn options(data: Option<PathBuf>, plugins: &[PathBuf]) -> LoadOptions {
     LoadOptions { data, plugins: plugins.to_vec(), ..LoadOptions::default() }
 }
 
-/// The configuration that a command is about, and with it the state.
+/// The configuration of a command, and its data folder.
 pub(crate) struct Target {
     pub(crate) configuration: Arc<Configuration>,
 }
 
-/// Who has told something.
+/// The source of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnsweredBy {
     Runner,
-    /// Nothing runs.
+    /// The store; no runner is running.
     Store,
 }
 
-/// Who can be asked.
+/// The runner or the store that can answer.
 enum Backend {
     Runner(IpcAnswer),
     Store(Store, Writer),
 }
 
-/// Asks the running runner, or the store of one that is not running.
+/// Asks the runner, or the store if no runner is running.
 pub(crate) fn ask(look: &QueryOptions, query: Query) -> Result<Answer, Exit> {
     Target::of(&look.config, look.data.clone())?.ask(query)
 }
@@ -74,7 +75,7 @@ impl Target {
         self.ask_whoever(query).map(|(answer, _)| answer)
     }
 
-    /// As [`Self::ask`]; also tells who has answered.
+    /// As [`Self::ask`], and returns the source of the answer.
     pub(crate) fn ask_whoever(&self, query: Query) -> Result<(Answer, AnsweredBy), Exit> {
         let question = Question::Look(query);
         match self.find(&question, tidegate_store::open_existing)? {
@@ -88,13 +89,13 @@ impl Target {
         }
     }
 
-    /// Has a change made, by the runner or in the store. The inner error says why it was not.
+    /// Makes a change, by the runner or in the store. The inner error is the reason for its refusal.
     pub(crate) fn change(
         &self,
         request: Request,
     ) -> Result<(Result<RequestOutcome, String>, AnsweredBy), Exit> {
         let question = Question::Change(request);
-        // What is pushed may be the first that there is.
+        // A pushed job may be the first of the store.
         let pushes = matches!(question, Question::Change(Request::Push { .. }));
         let open = |data: &Path| {
             if pushes { tidegate_store::open(data).map(Some) } else { tidegate_store::open_existing(data) }
@@ -117,7 +118,7 @@ impl Target {
         }
     }
 
-    /// Asks the runner, or opens the store where nothing runs.
+    /// Connects to the runner, or opens the store if no runner is running.
     fn find(
         &self,
         question: &Question,
@@ -141,7 +142,7 @@ impl Target {
             match open(data) {
                 Ok(Some((store, writer))) => return Ok(Backend::Store(store, writer)),
                 Ok(None) => return Err(exit::fail(no_state(&self.configuration))),
-                // Somebody else looks, or a runner is just starting and will answer in a moment.
+                // Another command has the store open, or a runner is starting and answers within seconds.
                 Err(OpenError::Locked { .. }) if started.elapsed() < PATIENCE => thread::sleep(PAUSE),
                 Err(error) => return Err(exit::fail(Chain(&error))),
             }
@@ -149,9 +150,9 @@ impl Target {
     }
 }
 
-/// Says that an answer does not belong to the question.
+/// Reports an answer that does not match the question.
 pub(crate) fn other_question() -> Exit {
-    exit::fail("the runner answered another question; is it of another version?")
+    exit::fail("the answer of the runner does not match the question: its version may differ")
 }
 
 fn no_answer(question: &Question, error: &io::Error) -> Exit {
@@ -168,14 +169,12 @@ fn unanswered(question: &Question, error: &io::Error) -> String {
     };
     let unknown = match question {
         Question::Look(_) => "",
-        Question::Change(_) => {
-            "; whether it has done what it was asked for is not known: look before you ask again"
-        }
+        Question::Change(_) => "; the change may have been made: check the state before you repeat it",
     };
     format!("{what}{unknown}")
 }
 
-/// Opens a store; one that somebody only looks into is waited for.
+/// Opens a store. Read access waits for another process to release it.
 pub(crate) fn open_patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
     let started = Instant::now();
     loop {
@@ -192,7 +191,7 @@ pub(crate) fn open_patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Resu
 
 pub(crate) fn no_state(configuration: &Configuration) -> String {
     let (data, run) = (shown(&configuration.data), configuration.command("run"));
-    format!("there is no state in `{data}` yet; `{run}` makes it")
+    format!("the store `{data}` does not exist yet: `{run}` creates it")
 }
 
 /// Prints `value` as JSON on standard output.
@@ -206,18 +205,18 @@ pub(crate) fn print_json(value: &impl Serialize, exit: Exit) -> Exit {
     }
 }
 
-/// Prints text for people. What came from outside may hold control characters, which must not reach
-/// a terminal.
+/// Prints text for people. Text of external systems may hold control characters, which must not reach a
+/// terminal.
 pub(crate) fn print_text(text: &str) {
     print_lines(&plain(text));
 }
 
-/// Prints text that is made plain already, and may have colours.
+/// Prints text that is already plain, and may have colours.
 pub(crate) fn print_painted(text: &str) {
     print_lines(text);
 }
 
-/// Prints to standard output; a reader that has gone away is no error.
+/// Prints to standard output; a reader that closed the pipe is no error.
 fn print_lines(text: &str) {
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     print([text, end].concat().as_str());

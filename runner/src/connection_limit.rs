@@ -1,11 +1,11 @@
-//! Places: how many clients a door has at one time, and which of them gives way when another one comes.
+//! `ConnectionLimit`: limits the clients of a socket at one time, and chooses the client that is closed for a new one.
 //!
-//! A client that keeps the runner waiting gives way, the idle ones first: between two requests after a moment,
-//! in the middle of one after [`SILENCE`], or if it sends less than [`PACE`]. One whose request is worked on
-//! never does. Where no place is short, none gives way.
+//! A client that keeps the runner waiting is closed, idle ones first: between two requests after [`IDLE`],
+//! within one after [`SILENCE`], or if it sends less than [`PACE`]. A client whose request is in work is
+//! never closed. While places are free, no client is closed.
 //!
-//! Fewer requests are worked on at a time than there are places, so that a request that needs no work is
-//! always answered.
+//! Fewer requests are worked on at a time than places exist, so that a request that needs no work is always
+//! answered.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,27 +14,27 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// How long a client may be silent in the middle of a request, and take for a head, when places are short.
+/// How long a client may be silent within a request, or take for a head, when places are scarce.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How long a client that has nothing to ask keeps its place when places are short.
+/// How long an idle client keeps its place when places are scarce.
 const IDLE: Duration = Duration::from_millis(100);
-/// How much of a body a client has to send when places are short, in bytes a second …
+/// Minimum rate of a body when places are scarce, in bytes per second …
 const PACE: u64 = 1024;
 /// … after this time.
 const PACE_AFTER: Duration = Duration::from_secs(5);
 
-/// The places of one door. Its clones are one.
+/// The places of one socket. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionLimit(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     table: Mutex<Table>,
-    /// A place may be free, or a client may have to give way now that did not before.
+    /// A place may be free, or another client may be closed now.
     changed: Notify,
 }
 
-/// The place of a client. It is free when this is dropped.
+/// The place of a client. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     shared: Arc<Shared>,
@@ -42,10 +42,10 @@ pub(crate) struct ConnectionPermit {
     leave: Arc<Notify>,
 }
 
-/// What a client is at.
+/// The phase of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// It has nothing to ask.
+    /// It sends no request.
     Idle,
     /// It sends the head of a request, or is about to.
     Head,
@@ -53,7 +53,7 @@ enum Phase {
     Body,
     /// Its request is worked on.
     Work,
-    /// It has its last answer.
+    /// Its last answer is sent.
     Over,
 }
 
@@ -63,7 +63,7 @@ struct Table {
     works_max: usize,
     seats: BTreeMap<u64, Seat>,
     next: u64,
-    /// How many of the requests take a place for work.
+    /// Number of requests in work.
     works: usize,
 }
 
@@ -71,9 +71,9 @@ struct Table {
 struct Seat {
     phase: Phase,
     since: Instant,
-    /// When a byte last came from it or went to it.
+    /// When the last byte was received or sent.
     moved: Instant,
-    /// How many came from it in this phase.
+    /// Bytes received in this phase.
     bytes: u64,
     /// It has not read its answer yet.
     unsent: bool,
@@ -88,7 +88,7 @@ impl ConnectionLimit {
         Self(Arc::new(Shared { table: Mutex::new(table), changed: Notify::new() }))
     }
 
-    /// A place for a client that has come. Waits until one is free, or until another client has to give way.
+    /// A place for a new client. Waits until one is free, or until another client is closed.
     pub(crate) async fn take(&self) -> ConnectionPermit {
         loop {
             let taken = self.0.table().take(Instant::now());
@@ -100,7 +100,7 @@ impl ConnectionLimit {
         }
     }
 
-    /// Something else than places is short, as open files are: one client gives way, if one has to.
+    /// Another resource is scarce, such as open files: closes one client, if one may be closed.
     pub(crate) fn make_room(&self) {
         self.0.table().evict(Instant::now(), |_| true);
     }
@@ -114,7 +114,7 @@ impl ConnectionLimit {
 }
 
 impl ConnectionPermit {
-    /// The client is there: its time begins.
+    /// The client has connected: its time starts.
     pub(crate) fn accepted(&self) {
         self.change(|seat, now| seat.enter(Phase::Head, now));
     }
@@ -124,7 +124,7 @@ impl ConnectionPermit {
         self.leave.notified().await;
     }
 
-    /// Bytes came from the client.
+    /// Bytes were received from the client.
     pub(crate) fn came(&self, bytes: usize) {
         self.change(|seat, now| {
             if seat.phase == Phase::Idle {
@@ -135,7 +135,7 @@ impl ConnectionPermit {
         });
     }
 
-    /// Bytes went to the client, or (`all` is false) could not go yet.
+    /// Bytes were sent to the client, or (`all` is false) could not be sent yet.
     pub(crate) fn went(&self, all: bool) {
         self.change(|seat, now| {
             if all || !seat.unsent {
@@ -145,7 +145,7 @@ impl ConnectionPermit {
         });
     }
 
-    /// The head of a request is there. What comes next is its body, if it has one.
+    /// The head of a request was received. The body follows, if it has one.
     pub(crate) fn asks(&self, has_body: bool) {
         self.change(|seat, now| seat.enter(if has_body { Phase::Body } else { Phase::Work }, now));
     }
@@ -165,7 +165,7 @@ impl ConnectionPermit {
         true
     }
 
-    /// All of the request is there.
+    /// The whole request was received.
     pub(crate) fn work(&self) {
         self.change(|seat, now| seat.enter(Phase::Work, now));
     }
@@ -175,7 +175,7 @@ impl ConnectionPermit {
         self.shared.table().seats.get(&self.id).is_some_and(|seat| seat.phase == Phase::Body)
     }
 
-    /// The request has its answer. Another one may follow, unless more of this one is still to come.
+    /// The request is answered. Another one may follow, unless this one is still incomplete.
     pub(crate) fn rest(&self) {
         let now = Instant::now();
         let mut table = self.shared.table();
@@ -190,7 +190,7 @@ impl ConnectionPermit {
         self.shared.changed.notify_one();
     }
 
-    /// The connection ends, and the client is only waited for to have read the answer.
+    /// The connection ends, after the client has read the answer.
     pub(crate) fn end(&self) {
         self.change(|seat, now| seat.enter(Phase::Over, now));
         self.shared.changed.notify_one();
@@ -212,13 +212,13 @@ impl Drop for ConnectionPermit {
 
 impl Shared {
     fn table(&self) -> MutexGuard<'_, Table> {
-        // It is whole between any two operations on it.
+        // The value is consistent after a panic, since each operation leaves it so.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Table {
-    /// A new seat; or when one can be had at the earliest, if no place gets free before.
+    /// A new seat; or the earliest time of the next one, unless a place becomes free before.
     fn take(&mut self, now: Instant) -> Result<(u64, Arc<Notify>), Option<Instant>> {
         if self.seats.len() >= self.places_max && !self.evict(now, |_| true) {
             return Err(self.seats.values().filter_map(Seat::gives_way).map(|(_, at)| at).min());
@@ -238,7 +238,7 @@ impl Table {
         Ok((id, leave))
     }
 
-    /// Has the client give way that has to most of all; answers whether there is one.
+    /// Closes the client that comes first in [`Seat::gives_way`]. Returns whether one was closed.
     fn evict(&mut self, now: Instant, among: impl Fn(&Seat) -> bool) -> bool {
         let seats = self.seats.iter().filter(|(_, seat)| among(seat));
         let due = seats.filter_map(|(&id, seat)| seat.gives_way().map(|(rank, at)| (rank, at, id)));
@@ -261,7 +261,7 @@ impl Seat {
         (self.phase, self.since, self.moved, self.bytes) = (phase, now, now, 0);
     }
 
-    /// How early it gives way among others, and from when on.
+    /// The rank of the client among those that may be closed, and the time from which it may be.
     fn gives_way(&self) -> Option<(u8, Instant)> {
         match self.phase {
             Phase::Over => Some((0, self.since)),
@@ -364,7 +364,7 @@ mod tests {
         first.asks(false);
         second.asks(true);
         assert!(first.begin() && second.begin());
-        assert!(!third.begin(), "the body of the second still comes");
+        assert!(!third.begin(), "the body of the second is still incomplete");
         first.rest();
         assert!(third.begin());
         assert_eq!(places.0.table().works, 2);

@@ -1,4 +1,4 @@
-//! The graph of a configuration, drawn as text, Mermaid, Graphviz or JSON.
+//! Graph of a configuration: drawn as text, Mermaid or Graphviz, or listed as JSON.
 
 pub(crate) mod dot;
 pub(crate) mod json;

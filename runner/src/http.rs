@@ -1,16 +1,16 @@
-//! The port of a runner: HTTP sources, and what became of the jobs that came through them.
+//! HTTP port of a runner: accepts jobs for HTTP sources, and reports the outcome of jobs.
 //!
 //! | request | answer |
 //! | --- | --- |
-//! | `POST /sources/PIPELINE/SOURCE` | 202 once the job is on disk, with its address; 200 where it came before |
-//! | `GET /jobs/PIPELINE/SOURCE/INDEX` | what each step has made of it |
-//! | `POST /jobs/PIPELINE/QUEUE/INDEX/complete` | that an outside system is through with it is on disk |
-//! | `POST /monitor/PIPELINE/STEP` | when the step's pending jobs are asked for |
-//! | `GET /healthz` | whether the runner takes jobs |
+//! | `POST /sources/PIPELINE/SOURCE` | 202 once the job is on disk, with its address; 200 if it is a duplicate |
+//! | `GET /jobs/PIPELINE/SOURCE/INDEX` | the outcome of the job at each step |
+//! | `POST /jobs/PIPELINE/QUEUE/INDEX/complete` | 202 once the completion by an external system is on disk |
+//! | `POST /monitor/PIPELINE/STEP` | the time of the next poll of the step's pending jobs |
+//! | `GET /healthz` | whether the runner accepts jobs |
 //!
-//! One thread carries all connections. What takes long, large bodies and looks into the store, is done
-//! on others; jobs wait in the engine's inbox for the next commit. Connections, requests in work, bodies, what
-//! parsing makes of them, and looks into the store are each bounded.
+//! One thread carries all connections. Large bodies and queries of the store run on other threads. Jobs wait
+//! in the engine's inbox for the next commit. Connections, requests in work, bodies, the memory for parsing
+//! them, and queries of the store are each bounded.
 
 pub(crate) mod body;
 pub(crate) mod complete;
@@ -49,48 +49,48 @@ use tidegate_engine::PendingIndex;
 use tidegate_model::Address;
 use tidegate_model::log_target;
 
-/// Requests that are worked on at a time. There are fewer where few files may be open.
+/// Requests that are worked on at a time. The limit is lower if few files may be open.
 const WORKS_MAX: u64 = 1024;
 const WORKS_MIN: u64 = 4;
-/// One open file of so many may be a connection: sources, sinks and commands need the others.
+/// One connection per this many open files: sources, sinks and commands need the others.
 const FILES_PER_CONNECTION: u64 = 4;
-/// Of so many connections, one more may ask for what needs no work.
+/// One more connection per this many may ask for answers that need no work.
 const WORKS_PER_SPARE: u64 = 16;
-/// How long a client may take for the head of a request, and how long one may have nothing to ask. Where places
-/// are short, it is less: see [`crate::connection_limit`].
+/// How long a client may take for the head of a request, and how long a connection may be idle. Both are
+/// shorter if connections are scarce: see [`crate::connection_limit`].
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
-/// Bytes of bodies that are in memory at one time, over all connections.
+/// Bytes of bodies in memory at one time, over all connections.
 const BODIES_BYTES: usize = 256 << 20;
-/// Bytes that parsing makes of them, and that wait for their commit.
+/// Bytes of parsed jobs that wait for their commit.
 const PARSED_BYTES: usize = 256 << 20;
-/// Looks into the store at a time: each may bring pages of it into memory.
+/// Queries of the store at a time: each may load pages into memory.
 const LOOKS: usize = 4;
-/// How long the end of a run waits for the answers that it owes.
+/// How long the end of a run waits for answers in progress.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// An open port that serves until it is finished.
 pub(crate) struct Server {
     address: SocketAddr,
-    /// Dropped when it shall end.
+    /// Dropped to stop the server.
     stop: watch::Sender<()>,
     over: std::sync::mpsc::Receiver<()>,
 }
 
-/// What every request may need.
+/// The context of every request.
 #[derive(Clone)]
 pub(crate) struct HttpContext {
     context: RunnerContext,
     hosts: Arc<Hosts>,
-    /// Bytes of bodies that there is room for.
+    /// Permits for bytes of bodies.
     room: Arc<Semaphore>,
-    /// Bytes of jobs that there is room for.
+    /// Permits for bytes of parsed jobs.
     parsed: Arc<Semaphore>,
     looks: Arc<Semaphore>,
     whereabouts: Arc<PendingIndex>,
 }
 
 impl Server {
-    /// Opens the port, and serves it on a thread of its own. So many `files` may be open.
+    /// Opens the port, and serves it on a thread of its own. `files` is the limit of open files.
     pub(crate) fn start(listen: SocketAddr, context: RunnerContext, files: u64) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
@@ -118,7 +118,7 @@ impl Server {
                 }
             });
             let _ = ended.send(());
-            // A look into the store that goes on is not waited for.
+            // A query of the store that still runs is not awaited.
             runtime.shutdown_background();
         })?;
         Ok(Self { address, stop, over })
@@ -128,7 +128,7 @@ impl Server {
         self.address
     }
 
-    /// Takes no more requests, and waits a moment for the answers to those that it has.
+    /// Accepts no more requests, and waits up to a second for answers in progress.
     pub(crate) fn finish(self) {
         drop(self.stop);
         let _ = self.over.recv_timeout(LAST_WORDS);
@@ -142,7 +142,7 @@ fn places(files: u64) -> ConnectionLimit {
     ConnectionLimit::new(count(works + spare), count(works))
 }
 
-/// Accepts connections until it is stopped, and waits then until those that there are have ended.
+/// Accepts connections until it is stopped, then waits until the open ones have ended.
 async fn serve(
     listener: tokio::net::TcpListener,
     http: HttpContext,
@@ -159,7 +159,7 @@ async fn serve(
             _ = stopped.changed() => break,
         };
         let Ok((stream, _)) = accepted else {
-            // Out of file handles, most likely; those who wait will be accepted later.
+            // Out of file handles, most likely; waiting clients are accepted later.
             drop(place);
             places.make_room();
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -178,7 +178,7 @@ async fn converse(
     place: Arc<ConnectionPermit>,
     mut stopped: watch::Receiver<()>,
 ) {
-    // Answers are short, and are waited for.
+    // Answers are short, and clients wait for them.
     let _ = stream.set_nodelay(true);
     let wire = Wire::new(stream, Arc::clone(&place));
     let asked = Arc::clone(&place);
@@ -188,7 +188,7 @@ async fn converse(
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        // It knows no time before 1970.
+        // The crate's clock has no time before 1970.
         .auto_date_header(false)
         .header_read_timeout(HEAD_PATIENCE)
         .serve_connection(TokioIo::new(wire), service);
@@ -196,7 +196,7 @@ async fn converse(
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
         () = place.has_to_leave() => {
-            tracing::debug!(target: log_target::HTTP, "a connection that was silent made room for another one");
+            tracing::debug!(target: log_target::HTTP, "an idle connection was closed to make room for another one");
             return;
         }
         _ = stopped.changed() => {
@@ -212,7 +212,7 @@ async fn converse(
 async fn answer(request: Request<Incoming>, http: &HttpContext, place: &Arc<ConnectionPermit>) -> Response {
     place.asks(!request.body().is_end_stream());
     let outcome = match admit(&request, http) {
-        // There is always a place for that.
+        // A health check always has a place.
         Ok(Route::Health) => only(&request, &[Method::GET, Method::HEAD]).map(|()| health(http)),
         Ok(_) if !place.begin() => Err(crowded()),
         Ok(route) => carry_out(route, request, http, place).await,
@@ -220,14 +220,14 @@ async fn answer(request: Request<Incoming>, http: &HttpContext, place: &Arc<Conn
     };
     let mut response = outcome.unwrap_or_else(HttpRefusal::into_response);
     if place.is_sending() {
-        // What still comes is not read as another request.
+        // The unread rest must not be parsed as another request.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     place.rest();
     response
 }
 
-/// What is asked for, if it may be.
+/// The route of the request, if it is permitted.
 fn admit(request: &Request<Incoming>, http: &HttpContext) -> Result<Route, HttpRefusal> {
     http.hosts.admit(request.uri(), request.headers())?;
     let route = Route::of(request.uri().path())?;
@@ -255,7 +255,7 @@ fn health(http: &HttpContext) -> Response {
 }
 
 fn crowded() -> HttpRefusal {
-    let error = "the runner has as many requests in hand as it works on at a time; nothing was taken";
+    let error = "the limit of requests in work is reached; nothing was accepted";
     HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing()
 }
 
@@ -282,7 +282,7 @@ async fn poll(
     aside(move || poll::poll(&step, &context)).await
 }
 
-/// Does what may take a while where no other request waits for it.
+/// Runs slow work on another thread, so that no other request waits for it.
 async fn aside<T: Send + 'static>(
     task: impl FnOnce() -> Result<T, HttpRefusal> + Send + 'static,
 ) -> Result<T, HttpRefusal> {

@@ -1,4 +1,4 @@
-//! The front ends of Tidegate: the command line, its progress and summaries, and the HTTP port.
+//! `tidegate`: the front ends, which are the command line with its progress and summaries, and the HTTP port.
 //!
 //! | crate | holds |
 //! | --- | --- |
@@ -29,7 +29,7 @@ use cli::{
     StepCommand, StoreCommand,
 };
 
-/// Parses the command line and does what it says.
+/// Parses the command line and runs the command.
 #[must_use]
 pub fn main() -> ExitCode {
     crate::output::panics::watch();
@@ -42,7 +42,7 @@ pub fn main() -> ExitCode {
     };
     let Some(error) = crate::output::console::output_failure() else { return exit.into() };
     let failed = crate::output::exit::fail(format_args!("cannot write to standard output: {error}"));
-    // Another reason to have failed is the better one.
+    // An earlier failure is the better reason.
     if exit == Exit::Done { failed.into() } else { exit.into() }
 }
 

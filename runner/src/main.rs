@@ -1,4 +1,4 @@
-//! The binary `tidegate`; everything is in the library.
+//! Binary `tidegate`: calls the library.
 
 use std::process::ExitCode;
 

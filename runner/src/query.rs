@@ -1,5 +1,5 @@
-//! Questions about state, and their answers. They are the same on a stopped store and, through the
-//! local socket, against a running runner.
+//! `Query` and `Answer`: questions about the state. A stopped store and, through the local socket, a running
+//! runner give the same answers.
 
 pub(crate) mod age;
 pub(crate) mod explain;
@@ -43,27 +43,27 @@ use tidegate_store::export;
 use tidegate_store::verify;
 use tidegate_store::{ExportError, Inventory, ReadError, Store, Writer, open_existing};
 
-/// The most jobs that one answer brings.
+/// The maximum number of jobs in one answer.
 pub(crate) const JOBS_MAX: usize = 10_000;
 
 /// A question.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "query")]
 pub(crate) enum Query {
-    /// How far each step is; of those that pick, so many lanes with the most jobs waiting.
+    /// The progress of each step, with the `lanes` fullest lanes of each queued step.
     Status {
         #[serde(default)]
         lanes: usize,
     },
     Queues,
-    /// Jobs of a queue, from the oldest that is kept where `from` does not say.
+    /// Jobs of a queue, starting at `from` or at the oldest kept.
     Jobs {
         queue: String,
         from: Option<u64>,
         to: Option<u64>,
         limit: usize,
     },
-    /// The last errors of a queue, or of each; `all`: also those that were dealt with.
+    /// The last errors of a queue, or of each queue; `all`: also those that were retried or dropped.
     Errors {
         queue: Option<String>,
         all: bool,
@@ -73,8 +73,8 @@ pub(crate) enum Query {
         queue: String,
         index: u64,
     },
-    /// What has become of a job; with `whole` also its payload, and with `why` also why it does not run. The
-    /// last looks at all jobs that wait.
+    /// The outcome of a job; with `whole` also its payload, and with `why` also the reasons why it does not
+    /// run. `why` scans all waiting jobs.
     Job {
         queue: String,
         index: u64,
@@ -82,62 +82,62 @@ pub(crate) enum Query {
         #[serde(default)]
         whole: bool,
     },
-    /// Jobs that stand in the store by themselves.
+    /// Parked jobs, which are in the store outside of their queue.
     Delayed {
         step: Option<String>,
-        /// Only those that were made of this one: `pipeline/queue/index`.
+        /// Only those made from this job: `pipeline/queue/index`.
         job: Option<String>,
         after: Option<ParkedJobRef>,
         limit: usize,
     },
-    /// Errors that nobody has dealt with, from an index on.
+    /// Open errors, neither retried nor dropped, from an index on.
     OpenErrors {
         queue: String,
         from: u64,
         to: Option<u64>,
     },
-    /// What the next rounds of a step would start, so many jobs of each told one by one. Looks at all jobs
-    /// that wait.
+    /// The jobs that the next rounds of a step would start, up to a number of each round. Scans all waiting
+    /// jobs.
     Preview {
         step: String,
         rounds: usize,
         told: usize,
     },
-    /// What running a step again would come to.
+    /// The effect of running a step again.
     Replay {
         step: String,
         input: Option<String>,
         start: ReplayStart,
     },
-    /// Which files of these steps have changed since the runner has read them.
+    /// The files of these steps that have changed since the runner read them.
     Changed {
         steps: Vec<Address>,
     },
-    /// Whether the store is whole.
+    /// Whether the store is consistent.
     Verify,
-    /// Write everything to this file, which is there and the asker's own.
+    /// Export everything to this file, which the client has created.
     Export {
         file: PathBuf,
     },
 }
 
-/// Where a step shall begin again.
+/// The job at which a step begins again.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ReplayStart {
     At(u64),
-    /// Milliseconds since 1970: the first job that was committed then or later.
+    /// Milliseconds since 1970: the first job that was committed at this time or later.
     Since(i64),
 }
 
-/// An answer; which one belongs to the question.
+/// An answer; its variant matches the question.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     Status(Vec<StepStatus>),
     Queues(Vec<QueueStatus>),
     Jobs(Page),
-    /// `total`: how many there are, told or not.
+    /// `total`: the number of errors, also of those that the answer leaves out.
     Errors {
         errors: Vec<Job>,
         total: u64,
@@ -150,23 +150,23 @@ pub(crate) enum Answer {
     Exported(Inventory),
     /// Files, relative to the folder of the configuration.
     Changed(Vec<PathBuf>),
-    /// There is no queue, or no job, of that name, or it cannot be done; a sentence.
+    /// The queue or job does not exist, or the question cannot be answered; a sentence.
     Missing(String),
 }
 
-/// What a queue holds.
+/// The content of a queue.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct QueueStatus {
     pub(crate) queue: String,
     /// The index of the oldest job that is kept.
     pub(crate) first: u64,
-    /// The index of the last job; 0 where there was none yet.
+    /// The index of the last job; 0 if the queue never had one.
     #[serde(rename = "last")]
     pub(crate) head: u64,
     pub(crate) jobs: u64,
     pub(crate) bytes: u64,
     pub(crate) errors: bool,
-    /// Where it holds errors: how many of them nobody has dealt with.
+    /// The number of open errors of an error queue.
     #[serde(default)]
     pub(crate) open: Option<u64>,
     pub(crate) readers: Vec<ReaderStatus>,
@@ -178,13 +178,13 @@ pub(crate) struct ReaderStatus {
     pub(crate) waiting: u64,
 }
 
-/// As many jobs as one answer may bring.
+/// The jobs that fit into one answer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Page {
     pub(crate) jobs: Vec<Job>,
-    /// Where to go on.
+    /// The index at which the next page begins.
     pub(crate) next: u64,
-    /// There are more now.
+    /// More jobs exist now.
     pub(crate) more: bool,
     /// The index of the last job of the queue.
     pub(crate) head: u64,
@@ -194,7 +194,7 @@ pub(crate) struct Page {
 pub(crate) struct Job {
     pub(crate) queue: String,
     pub(crate) index: u64,
-    /// When it was committed; RFC 3339.
+    /// The commit time; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) time: Option<String>,
     /// The number of the commit.
@@ -202,10 +202,10 @@ pub(crate) struct Job {
     pub(crate) transaction: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<JobMaker>,
-    /// The provenance that it carries along.
+    /// The provenance of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) meta: Option<Box<RawValue>>,
-    /// It is an error that was retried or dropped.
+    /// The error was retried or dropped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) handled: bool,
     pub(crate) job: Box<RawValue>,
@@ -215,22 +215,22 @@ pub(crate) struct Job {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct JobMaker {
     pub(crate) step: String,
-    /// By input, as it enters the hash: the index.
+    /// The index by input, as it enters the delivery hash.
     pub(crate) inputs: BTreeMap<String, u64>,
     pub(crate) hash: String,
 }
 
-/// What running a step again comes to.
+/// The effect of running a step again.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Replay {
     pub(crate) step: Address,
-    /// By input that goes back: the indices of the first and the last job to run again.
+    /// The first and the last job to run again, by rewound input.
     pub(crate) inputs: Vec<Again>,
-    /// How many jobs the step takes again; tuples, of a join.
+    /// Number of jobs that the step runs again; of a join, tuples.
     pub(crate) jobs: u64,
-    /// Queues and sinks that it delivers to, errors last.
+    /// Queues and sinks that the step delivers to, errors last.
     pub(crate) outputs: Vec<String>,
-    /// What is not as was asked for; a sentence.
+    /// A difference from the request; a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
 }
@@ -242,7 +242,7 @@ pub(crate) struct Again {
     pub(crate) last: u64,
 }
 
-/// What the walk over the whole store found.
+/// The result of the scan of the whole store.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Verified {
     pub(crate) queues: u64,
@@ -251,10 +251,10 @@ pub(crate) struct Verified {
     pub(crate) problems: Vec<String>,
 }
 
-/// Answers from one snapshot of the store, and where a run has it open, from that.
+/// Answers from one snapshot of the store, and from the run if one has the store open.
 ///
 /// # Errors
-/// Where the store cannot be read.
+/// The store cannot be read.
 pub(crate) fn answer(
     store: &Store,
     configuration: &Configuration,
@@ -310,17 +310,17 @@ fn answer_from(
 }
 
 /// The store after a run.
-pub(crate) struct Afterwards(Store, #[expect(dead_code, reason = "it keeps others out")] Writer);
+pub(crate) struct Afterwards(Store, #[expect(dead_code, reason = "it keeps other processes out")] Writer);
 
 impl Afterwards {
-    /// `None` where another process has the store by now, or the run could not end all it had begun.
+    /// `None` where another process has the store by now, or if jobs of the run were still in an attempt.
     pub(crate) fn open(configuration: &Configuration) -> Option<Self> {
         open_existing(&configuration.data).ok()?.map(|(store, writer)| Self(store, writer))
     }
 }
 
-/// Of each error queue, by its place in the configuration: how many of the errors that a run has put there are
-/// open. `failed`: how many those are.
+/// Number of open errors among those that a run added to each error queue, by its position in the
+/// configuration. `failed`: the number of errors that the run added.
 pub(crate) fn still_open(
     configuration: &Configuration,
     failed: &BTreeMap<usize, u64>,

@@ -1,7 +1,7 @@
-//! Signals: the first that asks for an end ends the run in order, the second ends the process.
+//! `Signals`: the first signal to end stops the run in order, the second ends the process.
 //!
-//! SIGTERM, SIGINT and SIGHUP ask for an end. A SIGHUP that is ignored from the start (`nohup`) stays so. From
-//! [`Signals::watch`] on, no signal ends the process in another way.
+//! SIGTERM, SIGINT and SIGHUP ask for an end. A SIGHUP that is ignored at the start (`nohup`) stays ignored.
+//! After [`Signals::watch`], no signal ends the process in another way.
 
 use std::fs;
 use std::future::poll_fn;
@@ -19,20 +19,20 @@ use tidegate_components::plugin::leave;
 use tidegate_engine::Handle;
 use tidegate_model::log_target;
 
-/// So often the log tells what it has left out.
+/// Interval at which the log reports omitted messages.
 const TELLS: Duration = Duration::from_secs(1);
 
-/// The thread that carries signals, and whatever else waits for the outside of a run.
+/// The thread that handles signals and other I/O outside of the run.
 pub(crate) struct Signals {
     runtime: Runtime,
     phase: Arc<Mutex<Phase>>,
 }
 
-/// What an end would end.
+/// The state that a signal stops.
 enum Phase {
-    /// Nothing: there is nothing that a run could leave undone.
+    /// Nothing: the configuration is being loaded, and no run exists.
     Loading,
-    /// A run that does not listen yet, and whether it shall end.
+    /// A run that cannot be stopped yet, and whether it is to stop.
     Starting {
         asked: bool,
     },
@@ -43,13 +43,13 @@ enum Phase {
 }
 
 impl Signals {
-    /// Begins to take signals, on a thread that ends with the process.
+    /// Starts to handle signals, on a thread that ends with the process.
     pub(crate) fn watch() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let phase = Arc::new(Mutex::new(Phase::Loading));
         let guard = runtime.enter();
         let asks = asks()?;
-        // A write past the limit of a file's size then fails as one to a full disk does.
+        // A write beyond the limit of a file's size then fails as one to a full disk does.
         let too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
         drop(guard);
         let signals = Self { runtime: runtime.handle().clone(), phase: Arc::clone(&phase) };
@@ -62,12 +62,12 @@ impl Signals {
         Ok(signals)
     }
 
-    /// From now on an end is one of a run.
+    /// From now on a signal stops the run that starts.
     pub(crate) fn starts(&self) {
         *lock(&self.phase) = Phase::Starting { asked: false };
     }
 
-    /// From now on an end is one of this run, which also ends where it was asked for meanwhile.
+    /// From now on a signal stops this run, which also stops if a signal arrived before.
     pub(crate) fn runs(&self, run: Handle) {
         let mut phase = lock(&self.phase);
         let asked = matches!(*phase, Phase::Starting { asked: true });
@@ -77,20 +77,20 @@ impl Signals {
         *phase = Phase::Running { run, asked };
     }
 
-    /// Where the thread's other tasks run.
+    /// The runtime for the thread's other tasks.
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 }
 
-/// The signals that ask for an end, each with its number.
+/// The signals that stop a run, each with its number.
 fn asks() -> io::Result<Vec<(i32, Signal)>> {
     let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
     let kinds = kinds.into_iter().filter(|kind| *kind != SignalKind::hangup() || !is_ignored(*kind));
     kinds.map(|kind| Ok((kind.as_raw_value(), signal(kind)?))).collect()
 }
 
-/// Whether the process was started so that it ignores the signal; where that cannot be found out, it was not.
+/// Whether the process was started with the signal ignored; false if that cannot be determined.
 fn is_ignored(kind: SignalKind) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -98,7 +98,7 @@ fn is_ignored(kind: SignalKind) -> bool {
     ignored.is_some_and(|mask| mask >> (kind.as_raw_value() - 1) & 1 == 1)
 }
 
-/// Answers the next one that comes.
+/// Returns the next signal.
 async fn next(asks: &mut [(i32, Signal)]) -> i32 {
     poll_fn(|context| {
         let come = asks
@@ -123,7 +123,7 @@ async fn obey(mut asks: Vec<(i32, Signal)>, phase: &Mutex<Phase>) {
                 stop(run);
             }
             Phase::Starting { .. } => leave(128 + number),
-            // Nothing is lost: what is not committed runs again.
+            // Nothing is lost: uncommitted jobs run again.
             Phase::Running { run, .. } => {
                 run.abandon();
                 leave(128 + number);
@@ -133,9 +133,9 @@ async fn obey(mut asks: Vec<(i32, Signal)>, phase: &Mutex<Phase>) {
 }
 
 fn stop(run: &Handle) {
-    // First, since the log may have to wait for a reader.
+    // The stop comes first, since the log may block on a reader.
     run.stop();
-    tracing::info!(target: log_target::RUNNER, "stopping: what runs is finished first; a second signal ends at once");
+    tracing::info!(target: log_target::RUNNER, "stopping: running jobs are finished first; a second signal ends the process at once");
 }
 
 async fn tell_what_is_left_out() {
@@ -145,7 +145,7 @@ async fn tell_what_is_left_out() {
     }
 }
 
-/// It is whole after every statement.
+/// The value is consistent after a panic, since each statement leaves it so.
 fn lock(phase: &Mutex<Phase>) -> MutexGuard<'_, Phase> {
     phase.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! A page of the documents: its headings, blocks, links and prose.
+//! `Page`: a page of the documents, with its headings, blocks, links and prose.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,9 @@ pub(super) struct Section {
 
 /// A fenced block.
 pub(super) struct Block {
-    /// Of the opening fence.
+    /// The line of the opening fence.
     pub(super) line: usize,
-    /// The words behind the opening fence: a language, then how the block is checked.
+    /// The words after the opening fence: a language, then the kind of check.
     pub(super) info: String,
     pub(super) text: String,
 }
@@ -78,7 +78,7 @@ impl Page {
         &mut self.sections.last_mut().expect("a page begins with a heading").blocks
     }
 
-    /// Takes in a line outside of blocks. True where the next line may go on with its paragraph.
+    /// Adds a line outside of blocks. Returns whether the next line may continue its paragraph.
     fn prose(&mut self, line: usize, text: &str, continues: bool) -> bool {
         let trimmed = text.trim();
         if trimmed.is_empty() {
@@ -135,7 +135,7 @@ impl Block {
         self.info.split(' ').next().unwrap_or_default()
     }
 
-    /// How it is checked: the words behind the language.
+    /// The kind of check: the words after the language.
     pub(super) fn check(&self) -> &str {
         self.info.split_once(' ').map_or("", |(_, check)| check)
     }

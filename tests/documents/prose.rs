@@ -1,4 +1,4 @@
-//! The rules of sentences that a machine can check.
+//! Rules of sentences: are checked on every page of the documents.
 
 use super::page::{Page, Prose};
 
@@ -29,7 +29,7 @@ const BEGINNINGS: [&str; 6] = ["what", "who", "whoever", "where", "those", "of"]
 
 const WORDS_MAX: usize = 25;
 
-/// Every fault of a page, a line each.
+/// Every fault of a page, one per line.
 pub(super) fn faults(page: &Page) -> Vec<String> {
     let mut faults = Vec::new();
     for prose in &page.prose {
@@ -71,14 +71,14 @@ fn banned(text: &str) -> Vec<String> {
     found.map(|banned| format!("`{banned}` in: {text}")).collect()
 }
 
-/// In small letters, with one space before and behind each word.
+/// In small letters, with one space around each word.
 fn words(text: &str) -> String {
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let words: Vec<String> = words.map(str::to_lowercase).collect();
     format!(" {} ", words.join(" "))
 }
 
-/// Code is one word, a link is its text, and emphasis is left out.
+/// Code becomes one word, a link becomes its text, and emphasis is removed.
 fn without_code(text: &str) -> String {
     let parts = text.split('`').enumerate();
     let prose: String = parts.map(|(at, part)| if at % 2 == 0 { part } else { "code" }).collect();

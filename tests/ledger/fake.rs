@@ -1,4 +1,4 @@
-//! A ledger that does as the test says, and keeps what it was asked.
+//! `Fake`: a ledger that the test controls, and that records its requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::outward::service::{Act, Asked, Service, answer};
 
-/// Somebody posted a batch.
+/// A batch that was posted.
 #[derive(Clone, Debug)]
 pub(crate) struct Posted {
     pub(crate) id: u64,
     pub(crate) key: String,
     pub(crate) at: Instant,
-    /// Its number as a submission, from 1; `None` where the ledger was busy.
+    /// Its number as a submission, from 1; `None` if the ledger was busy.
     pub(crate) number: Option<u64>,
 }
 
@@ -23,14 +23,14 @@ pub(crate) struct State {
     pub(crate) posted: Vec<Posted>,
     /// The numbers of each question, in order.
     pub(crate) asked: Vec<Vec<u64>>,
-    /// What it says of a submission; of others it says `otherwise`.
+    /// The status of a submission; of others it returns `otherwise`.
     pub(crate) statuses: HashMap<u64, &'static str>,
     pub(crate) otherwise: &'static str,
-    /// By batch: so many times it is busy.
+    /// By batch: the number of times that it is busy.
     pub(crate) busy: HashMap<u64, usize>,
     /// By batch: it does not answer until this is empty.
     pub(crate) holds: Vec<u64>,
-    /// How many wait for an answer now.
+    /// Number of requests that wait for an answer.
     pub(crate) held: usize,
     taken: u64,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Fake {
 }
 
 impl Fake {
-    /// Of submissions it says this, until it is told otherwise.
+    /// A ledger that returns this status for every submission without its own.
     pub(crate) fn saying(otherwise: &'static str) -> Self {
         let state = Arc::new((Mutex::new(State { otherwise, ..State::default() }), Condvar::new()));
         let shared = Arc::clone(&state);
@@ -57,10 +57,10 @@ impl Fake {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.0.lock().expect("nobody panics with it")
+        self.state.0.lock().expect("no thread panics with it")
     }
 
-    /// Answers those that wait.
+    /// Answers the waiting requests.
     pub(crate) fn release(&self) {
         self.state().holds.clear();
         self.state.1.notify_all();
@@ -71,14 +71,14 @@ impl Fake {
         self.state().posted.iter().map(|posted| posted.id).collect()
     }
 
-    /// So often the batch was posted.
+    /// Number of times that the batch was posted.
     pub(crate) fn times(&self, id: u64) -> usize {
         self.posted().iter().filter(|posted| **posted == id).count()
     }
 }
 
 fn act(asked: &Asked, shared: &(Mutex<State>, Condvar)) -> (&'static str, Value) {
-    let mut state = shared.0.lock().expect("nobody panics with it");
+    let mut state = shared.0.lock().expect("no thread panics with it");
     if asked.line == "POST /sources/ledger/submissions" {
         let batch: Value = serde_json::from_str(&asked.body).expect("it is JSON");
         let id = batch["id"].as_u64().expect("a number");

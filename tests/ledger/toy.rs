@@ -1,4 +1,4 @@
-//! The demonstration in front of its own toy ledger, whatever is killed when.
+//! Toy ledger: the demonstration in front of it, across kills.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
@@ -14,10 +14,10 @@ use crate::random::Random;
 use crate::running::Running;
 
 const KILLS: u64 = 12;
-/// What the toy ledger holds against a batch that it refuses.
+/// The reason with which the toy ledger refuses a batch.
 const REFUSED: &str = "a quantity below 0";
 
-/// Every batch of the demonstration is through, once; those of one service in order.
+/// Every batch of the demonstration is finished, once; the batches of one service in order.
 fn assert_settled(project: &Project, blocks: &str) {
     let lines = |text: &str| -> Vec<Value> {
         text.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect()
@@ -33,7 +33,7 @@ fn assert_settled(project: &Project, blocks: &str) {
     let mut through = committed(project);
     through.sort_unstable();
     assert_eq!(through, good.iter().map(|batch| id(batch)).collect::<Vec<_>>());
-    // Both here, and in the ledger, where one that was submitted just before a kill may come a second time.
+    // In both outputs. In the ledger, a batch that was submitted just before a kill may occur twice.
     for there in [lines(&project.read("out/committed.ndjson")), lines(blocks)] {
         let (mut seen, mut by_service) = (BTreeSet::new(), BTreeMap::<String, Vec<u64>>::new());
         for batch in there.iter().filter(|batch| seen.insert(id(batch))) {
@@ -57,7 +57,7 @@ fn the_toy_ledger_takes_its_time_forgets_refuses_and_all_of_it_is_made_good() {
     let project = Project::demonstration("ledger");
     hasten(&project);
     hasten_ledger(&project);
-    // Both know the port before it is taken.
+    // Both use the port before it is bound.
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free");
     project.change("tidegate.toml", "127.0.0.1:8484", &port.to_string());
     project.change("grid.toml", "127.0.0.1:8484", &port.to_string());
@@ -68,7 +68,7 @@ fn the_toy_ledger_takes_its_time_forgets_refuses_and_all_of_it_is_made_good() {
     running.wait_until("all of it", || status(&project)["taken"] == 20);
     running.stop().done();
     assert_settled(&project, &project.read("out/blocks.ndjson"));
-    // Some were forgotten, and came again.
+    // Some submissions were forgotten, and repeated.
     assert!(project.status("ledger/decide", "ledger/submissions")["filtered"].as_u64() > Some(0));
     project.assert_sound();
 }
@@ -81,7 +81,7 @@ fn halves() -> (Project, Project) {
     }
     ledger.change("tidegate.toml", "127.0.0.1:8484", "127.0.0.1:0");
     hasten(&grid);
-    // Each is killed more often than a ledger is busy.
+    // The number of kills exceeds the number of busy answers.
     grid.change("grid.toml", "max_attempts = 10", "max_attempts = 0");
     grid.change("grid.toml", "queuer = \"services\"", "queuer = \"services\"\ncrash_limit = 100");
     hasten_ledger(&ledger);
@@ -108,7 +108,7 @@ fn a_submitter_killed_again_and_again_with_its_ledger_forgets_nothing_and_keeps_
         let (mut running, answers) = start_both(&grid, &ledger, &toml);
         let first = Moment::After(Duration::from_micros(random.below(150_000)));
         first.wait(&grid, "out/committed.ndjson", &mut running);
-        // Sometimes the ledger goes first, and nobody answers for a while.
+        // Sometimes the ledger is killed first, and does not answer for a while.
         if random.below(3) == 0 {
             answers.kill();
             Moment::After(Duration::from_micros(random.below(30_000))).wait(&grid, "", &mut running);
@@ -118,7 +118,7 @@ fn a_submitter_killed_again_and_again_with_its_ledger_forgets_nothing_and_keeps_
     }
     assert!(through < KILLS, "there was nothing to kill");
     let (running, answers) = start_both(&grid, &ledger, &toml);
-    // Nothing is locked for ever: it ends by itself.
+    // Nothing stays locked: it ends by itself.
     running.outcome().done();
     answers.stop().done();
     assert_settled(&grid, &ledger.read("out/blocks.ndjson"));

@@ -1,4 +1,5 @@
-//! An HTTP service on a port of its own, for tests: it keeps what it was asked, and answers as it is told.
+//! `Service`: an HTTP service on a port of its own, which records its requests and answers as the test
+//! controls.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,7 +10,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// What it was asked.
+/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// The first line, without the version.
@@ -17,16 +18,16 @@ pub(crate) struct Asked {
     /// Names in lowercase.
     headers: Vec<(String, String)>,
     pub(crate) body: String,
-    /// Which connection it came on, from 1.
+    /// The number of its connection, from 1.
     pub(crate) connection: usize,
 }
 
-/// What it does about it.
+/// The reaction of the service.
 pub(crate) enum Act {
     Say(Vec<u8>),
-    /// Says this much, and nothing more until the other end gives up.
+    /// Sends these bytes, then nothing until the client closes.
     Hang(Vec<u8>),
-    /// Says this much, and closes the connection.
+    /// Sends these bytes, and closes the connection.
     Close(Vec<u8>),
 }
 
@@ -36,12 +37,12 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// `act` is told what is asked, and how many requests there were before it.
+    /// `act` receives the request, and the number of requests before it.
     pub(crate) fn start(act: impl Fn(&Asked, usize) -> Act + Send + Sync + 'static) -> Self {
         Self::over(Some, act)
     }
 
-    /// Over TLS, as `localhost`, with a certificate that `tls/authority.pem` vouches for.
+    /// Over TLS, as `localhost`, with a certificate signed by `tls/authority.pem`.
     pub(crate) fn secured(act: impl Fn(&Asked, usize) -> Act + Send + Sync + 'static) -> Self {
         let certificate =
             CertificateDer::from_pem_slice(include_bytes!("tls/service.pem")).expect("it is one");
@@ -83,25 +84,25 @@ impl Service {
         Self { address, asked }
     }
 
-    /// The same for every request.
+    /// The same answer for every request.
     pub(crate) fn saying(status: &str, headers: &str, body: &str) -> Self {
         let answer = answer(status, headers, body);
         Self::start(move |_, _| Act::Say(answer.clone()))
     }
 
     pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().expect("nobody panics with it").clone()
+        self.asked.lock().expect("no thread panics with it").clone()
     }
 }
 
 impl Asked {
-    /// The value of a header; nothing where it is not there.
+    /// The value of a header; empty if it is missing.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
     }
 }
 
-/// An answer with its length. `headers` are whole lines.
+/// An answer with its length. `headers` are complete lines.
 pub(crate) fn answer(status: &str, headers: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
@@ -116,9 +117,9 @@ fn serve(
     let mut reader = BufReader::new(stream);
     while let Some(asked) = read(&mut reader, connection) {
         let before = count.fetch_add(1, Ordering::Relaxed);
-        seen.lock().expect("nobody panics with it").push(asked.clone());
+        seen.lock().expect("no thread panics with it").push(asked.clone());
         let stream = reader.get_mut();
-        // The other end may be gone, which is its business.
+        // The client may be gone, which is allowed.
         match act(&asked, before) {
             Act::Say(bytes) => drop(stream.write_all(&bytes)),
             Act::Hang(bytes) => {

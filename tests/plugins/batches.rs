@@ -1,4 +1,4 @@
-//! Batches that end early: those whose jobs are slow, and those that give much.
+//! Batches that end early: tests of slow jobs, and of jobs with large outputs.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{folder, project};
 use crate::project::{Project, ids, jobs};
 
-/// A step of the plugin that acts only inside, with so many workers.
+/// A step of the plugin without effects, with `workers` workers.
 fn calm(run: &str, workers: usize) -> Project {
     let step = format!("run = {run}\ntimeout = \"1m\"");
     let settings = format!("[runner]\nworkers = {workers}\nplugins = \"{}\"\n", folder().display());
@@ -18,7 +18,7 @@ fn calm(run: &str, workers: usize) -> Project {
     project
 }
 
-/// Jobs that ask for something.
+/// Jobs with this request.
 fn asking(ids: RangeInclusive<u64>, what: &str) -> String {
     ids.fold(String::new(), |mut text, id| {
         writeln!(text, "{{\"id\":{id},{what}}}").expect("texts take everything");
@@ -31,7 +31,7 @@ fn what_a_batch_gives_is_bounded_together_and_comes_once() {
     const QUICK: u64 = 3_000;
     const WIDE: u64 = 32;
     for isolate in ["", "\nisolate = \"process\""] {
-        // The quick ones make the batches large, so that all wide ones come in one.
+        // The fast ones make the batches large, so that all wide ones are in one.
         let project = calm(&format!("\"plugin:flaky/calm\"{isolate}"), 1).file(
             "in.ndjson",
             jobs(1..=QUICK) + asking(QUICK + 1..=QUICK + WIDE, "\"do\":\"spread\",\"mib\":4").as_str(),
@@ -49,7 +49,7 @@ fn what_a_batch_gives_is_bounded_together_and_comes_once() {
 
 #[test]
 fn a_process_that_ends_a_batch_early_is_given_the_rest_of_it() {
-    // A script behind the plugin makes little of much, so that only the process finds that it was much.
+    // A script after the plugin reduces the outputs, so that only the process knows their size.
     let ways = [("\"do\":\"spread\",\"mib\":3", 6), ("\"do\":\"wait\",\"ms\":30", 40)];
     for (what, count) in ways {
         let project = calm("[\"plugin:flaky/calm\", \"narrow.rhai\"]\nisolate = \"process\"", 1)
@@ -70,7 +70,7 @@ fn slow_jobs_of_a_pure_step_spread_over_all_workers() {
     let ways = [
         ("\"plugin:flaky/calm\"", 20),
         ("\"plugin:flaky/calm\"\nisolate = \"process\"", 20),
-        // Here it is the script that takes long.
+        // Here the script is slow.
         ("[\"slow.rhai\", \"plugin:flaky/calm\"]", 0),
     ];
     for (run, ms) in ways {

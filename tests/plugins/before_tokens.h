@@ -1,4 +1,4 @@
-/* The interface of plugins as it was before hosts had tokens: what was built against it goes on working. */
+/* The interface of plugins as it was before hosts had tokens: libraries that were built with it still work. */
 
 #ifndef TIDEGATE_PLUGIN_H
 #define TIDEGATE_PLUGIN_H

@@ -1,4 +1,4 @@
-//! `tidegate plugin`
+//! Tests of `tidegate plugin`: inspection, and creation of plugins.
 
 use std::fs;
 use std::path::Path;
@@ -31,19 +31,19 @@ fn inspect_shows_several_steps_and_those_without_a_schema() {
         .tidegate(&["plugin", "inspect", &folder().join("libmeasure.so").display().to_string()])
         .done();
     assert!(
-        shown.stdout.contains("step pass: hands jobs on as they are\ntakes any config\n"),
+        shown.stdout.contains("step pass: passes jobs on unchanged\ntakes any config\n"),
         "{}",
         shown.stdout
     );
     let flaky =
         project.tidegate(&["plugin", "inspect", &folder().join("libflaky.so").display().to_string()]).done();
-    assert!(flaky.stdout.contains("can be seen outside"), "{}", flaky.stdout);
+    assert!(flaky.stdout.contains("with external effects"), "{}", flaky.stdout);
 }
 
 #[test]
 fn inspect_says_why_a_file_is_none() {
     let project = Project::new().file("text.so", "text");
-    project.tidegate(&["plugin", "inspect", "text.so"]).failed(1).says("`text.so` is no shared library");
+    project.tidegate(&["plugin", "inspect", "text.so"]).failed(1).says("`text.so` is not a shared library");
     project.tidegate(&["plugin", "inspect", "none.so"]).failed(1).says("`none.so` cannot be read");
     compile("int other(void) { return 1; }\n", &project.path().join("other.so"), &[]);
     project.tidegate(&["plugin", "inspect", "other.so"]).failed(1).says("exports no function");
@@ -53,16 +53,16 @@ fn inspect_says_why_a_file_is_none() {
 fn a_new_plugin_builds_from_what_the_program_brings_passes_its_test_and_runs() {
     let project = Project::new();
     project.tidegate(&["plugin", "new", "word-count"]).done();
-    project.tidegate(&["plugin", "new", "word-count"]).failed(1).says("is there already");
-    project.tidegate(&["plugin", "new", "Word Count"]).failed(64).says("is no name for a plugin");
-    // Elsewhere, it is the same.
+    project.tidegate(&["plugin", "new", "word-count"]).failed(1).says("already exists");
+    project.tidegate(&["plugin", "new", "Word Count"]).failed(64).says("is not a valid plugin name");
+    // The same in another folder.
     let crate_folder = project.path().join("elsewhere/word-count");
     fs::create_dir(project.path().join("elsewhere")).expect("folders can be made");
     fs::rename(project.path().join("word-count"), &crate_folder).expect("folders can be moved");
     let own = |text: &str| text.contains(env!("CARGO_MANIFEST_DIR")) || text.contains("/plugin-api\"");
     let manifest = fs::read_to_string(crate_folder.join("Cargo.toml")).expect("it is there");
     assert!(!own(&manifest), "{manifest}");
-    // The versions that the repository uses are there already.
+    // The versions of the repository are already downloaded.
     fs::copy(root().join("Cargo.lock"), crate_folder.join("Cargo.lock")).expect("files can be copied");
     let target =
         Path::new(env!("CARGO_BIN_EXE_tidegate")).ancestors().nth(2).expect("there is a target folder");
@@ -89,7 +89,7 @@ fn a_new_plugin_in_c_builds_from_what_the_program_brings_and_runs() {
     let project = Project::pipeline("[pipeline]\nerrors = \"failed\"\n[step.pass]\nfrom = \"in\"\nrun = \"plugin:my-pass\"\nto = \"out\"\n")
         .file("in.ndjson", "\"a\"\n\"\"\n");
     let said = project.tidegate(&["plugin", "new", "--c", "my-pass"]).done().stdout;
-    let line = said.lines().find_map(|line| line.strip_prefix("    ")).expect("it says how to build it");
+    let line = said.lines().find_map(|line| line.strip_prefix("    ")).expect("it names the build command");
     let built =
         Command::new("sh").current_dir(project.path()).args(["-c", line]).output().expect("there is a shell");
     assert!(built.status.success() && built.stderr.is_empty(), "{}", String::from_utf8_lossy(&built.stderr));
@@ -103,9 +103,12 @@ fn a_new_plugin_in_c_builds_from_what_the_program_brings_and_runs() {
 fn a_folder_that_is_not_the_crate_is_told() {
     let project = Project::new().file("other/Cargo.toml", "[package]\nname = \"other\"\n");
     let with = |api: &str| project.tidegate(&["plugin", "new", "it", "--api", api]).failed(1);
-    with("/nonexistent")
-        .says("`--api /nonexistent` is no folder of the crate `tidegate-plugin`: `/nonexistent/Cargo.toml`");
-    with("other").says("`--api other` is another crate: its Cargo.toml does not name `tidegate-plugin`");
+    with("/nonexistent").says(
+        "`--api /nonexistent` is not a folder of the crate `tidegate-plugin`: `/nonexistent/Cargo.toml`",
+    );
+    with("other").says(
+        "`--api other` is not the crate `tidegate-plugin`: its Cargo.toml does not name `tidegate-plugin`",
+    );
     assert!(!project.path().join("it").exists());
     let api = root().join("plugin-api").display().to_string();
     project.tidegate(&["plugin", "new", "it", "--api", &api]).done();

@@ -1,4 +1,4 @@
-//! `isolate = "process"`: whatever a plugin does to its process, the runner goes on.
+//! Tests of `isolate = "process"`: the runner survives everything that a plugin does to its process.
 
 use std::fs;
 
@@ -36,7 +36,7 @@ fn a_job_that_hangs_is_ended_by_its_timeout() {
     assert_eq!(ids(&project.read("out.ndjson")), [1, 3]);
     assert_eq!(
         errors(&project),
-        ["timeout: plugin `flaky`: it ran for longer than `timeout` of 100ms; its process was killed"]
+        ["timeout: plugin `flaky`: it exceeded its `timeout` of 100ms; its process was killed"]
     );
 }
 
@@ -48,7 +48,7 @@ fn a_job_that_takes_too_much_memory_is_ended() {
     project.run().done();
     assert_eq!(ids(&project.read("out.ndjson")), [1, 3]);
     let told = errors(&project);
-    assert!(told[0].contains("more than `limits.memory` of 32.0 MiB, and was killed"), "{told:?}");
+    assert!(told[0].contains("its process exceeded `limits.memory` (32.0 MiB)"), "{told:?}");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn failures_logs_and_outputs_come_through_as_they_are() {
     failed: plugin `flaky`: failed, as asked
     rejected: plugin `flaky`: rejected, as asked
     panicked: plugin `flaky` panicked: panicked, as asked
-    output: plugin `flaky`: its output is no JSON: the text ends where a value should stand, at column 8
+    output: plugin `flaky`: its output is not JSON: the text ends before a value, at column 8
     retry: plugin `flaky`: busy
     retry: plugin `flaky`: busy
     ");
@@ -76,7 +76,7 @@ fn a_step_without_an_error_queue_stops_at_the_job_and_runs_none_after_it() {
     project.write("p.toml", toml);
     project.run().failed(1).says("its process was ended by signal 6");
     assert_eq!(ids(&project.read("out.ndjson")), [1, 2]);
-    // Again, it is the first to be run.
+    // It is the first to run again.
     project.run().failed(1).says("job 3");
     assert_eq!(ids(&project.read("out.ndjson")), [1, 2]);
 }

@@ -45,7 +45,7 @@ static long count(const char *file)
     return calls;
 }
 
-/* A process that lives long, and says its number in the file `started`. */
+/* A process that lives long, and writes its number to the file `started`. */
 static void start(void)
 {
     if (fork() == 0) {
@@ -58,7 +58,7 @@ static void start(void)
 static void *tell_later(void *unused)
 {
     wait_for("go");
-    told->log(told->context, TIDEGATE_LOG_WARN, text("told by a thread"));
+    told->log(told->context, TIDEGATE_LOG_WARN, text("logged by a thread"));
     make("told");
     return unused;
 }
@@ -143,7 +143,7 @@ static int32_t destroy(void *instance, const TidegateAnswer *answer)
 {
     (void)instance;
     (void)answer;
-    told->log(told->context, TIDEGATE_LOG_WARN, text("told at the end"));
+    told->log(told->context, TIDEGATE_LOG_WARN, text("logged at the end"));
     while (hangs_at_the_end)
         pause();
     return TIDEGATE_OK;

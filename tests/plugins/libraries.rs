@@ -1,4 +1,4 @@
-//! Libraries as they come: right, broken, changed, loaded and unloaded.
+//! Tests of libraries: valid, damaged, changed, loaded and closed ones.
 
 use std::fs;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn two_versions_of_one_file_are_loaded_at_once() {
     assert_ne!(first.image().sha256(), second.image().sha256());
 }
 
-/// In a process of its own, where nobody else opens files: see the test below.
+/// Runs in a process of its own, where no other thread opens files: see the test below.
 #[test]
 #[ignore = "is run by another test"]
 fn loading_and_unloading_a_hundred_times_leaves_no_file_no_mapping_and_no_memory_in_use() {
@@ -96,7 +96,7 @@ fn a_hundred_times_loading_and_unloading_leaves_nothing_behind() {
     );
 }
 
-/// A plugin in C of which each thread that ran it keeps a value, with a destructor in the library.
+/// A plugin in C with a thread-local value, whose destructor is in the library.
 fn keyed() -> String {
     c_count()
         .replace(
@@ -111,7 +111,7 @@ fn keyed() -> String {
         + "static void keep(void) { pthread_setspecific(key, malloc(1)); }\n"
 }
 
-/// In a process of its own, which a destructor in a library that is closed would end.
+/// Runs in a process of its own, which a destructor in a closed library would end.
 #[test]
 #[ignore = "is run by another test"]
 fn libraries_are_closed_after_the_last_thread_that_ran_their_code() {
@@ -126,7 +126,7 @@ fn libraries_are_closed_after_the_last_thread_that_ran_their_code() {
         let image = Image::read(&path).expect("it was built");
         for _ in 0..200 {
             let plugin = open(&image).expect("the library can be loaded");
-            // The thread is the last that holds it, and ends after that.
+            // The thread is the last holder, and ends after that.
             let config = &config;
             in_a_thread(move || assert!(!run_step(&plugin.offers()[0], config, job).is_empty()));
         }
@@ -149,7 +149,7 @@ fn a_run_ends_well_whatever_its_threads_keep_of_a_library() {
     }
 }
 
-/// Runs something on a thread that has ended when this returns.
+/// Runs `run` on a thread that has ended when this returns.
 fn in_a_thread(run: impl FnOnce() + Send) {
     thread::scope(|scope| scope.spawn(run).join().expect("it does not panic"));
 }
@@ -172,15 +172,15 @@ fn headers_that_lie_end_no_process() {
     let path = temp.path().join("libc_count.so");
     compile(&c_count(), &path, &[]);
     let whole = fs::read(&path).expect("it was compiled");
-    // Each byte of the headers, turned over: it is refused, or what is checked holds all the same.
+    // Inverts each byte of the headers: the file is refused, or the checks still hold.
     for at in 0..64 + 56 * 4 {
         let mut bytes = whole.clone();
         bytes[at] ^= 0xff;
-        let _ = Image::of(&path, bytes); // must not panic, whatever it answers
+        let _ = Image::of(&path, bytes); // must not panic, with any result
     }
 }
 
-/// What `check` says about a plugin made from this C.
+/// The output of `check` for a plugin built from this C code.
 fn checked(name: &str, source: &str) -> String {
     let project =
         Project::pipeline(&format!("[step.work]\nfrom = \"in\"\nrun = \"plugin:{name}\"\nto = \"out\"\n"))
@@ -256,11 +256,11 @@ fn a_pinned_library_must_be_that_very_file() {
     project.run().done();
     pinned(&right.replace(char::is_alphabetic, "0"));
     let refused = project.run().failed(78);
-    for part in ["another content than `[plugin.uppercase]` pins", &right, "p.toml", "pinned here"] {
+    for part in ["does not match the one pinned in `[plugin.uppercase]`", &right, "p.toml", "pinned here"] {
         assert!(refused.stderr.contains(part), "`{part}` is missing in\n{}", refused.stderr);
     }
     pinned("abc");
-    project.run().failed(78).says("`sha256` should be 64 hexadecimal digits");
+    project.run().failed(78).says("`sha256` must be 64 hexadecimal digits");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Processes of plugins: what they close, start, write and die of harms no other job and outlives no
-//! runner.
+//! Processes of plugins: tests that their closed descriptors, children, stray writes and deaths affect no
+//! other job, and do not outlive the runner.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{compile, errors, root};
 use crate::project::{Outcome, Project, ids, jobs};
 use crate::running::Running;
 
-/// A step whose plugin does as `lab.c` says, in a process of its own.
+/// A step whose plugin executes `lab.c`, in a process of its own.
 fn lab(settings: &str, jobs: &str) -> Project {
     let project = Project::pipeline(&format!(
         "[pipeline]\nerrors = \"failed\"\n[step.work]\nfrom = \"in\"\nrun = \"plugin:lab\"\nto = \"out\"\n\
@@ -24,7 +24,7 @@ fn lab(settings: &str, jobs: &str) -> Project {
     project
 }
 
-/// A job that asks for this, between two that ask for nothing.
+/// A job with this request, between two without a request.
 fn between(act: &str) -> String {
     format!("{{\"id\":1}}\n{{\"id\":2,\"do\":\"{act}\"}}\n{{\"id\":3}}\n")
 }
@@ -41,7 +41,7 @@ fn hosts(folder: &Path) -> Vec<u32> {
     processes.collect()
 }
 
-/// Whether a process runs no more. Who was its parent may not have asked for its end yet.
+/// Whether a process has ended; it may still be a zombie.
 fn is_gone(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     status.is_empty() || status.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
@@ -120,9 +120,8 @@ fn a_job_that_takes_processes_down_is_run_again_alone_up_to_the_crash_limit() {
 
 #[test]
 fn a_timeout_holds_whatever_the_process_does_to_itself() {
-    let killed = "timeout: plugin `lab`: it ran for longer than `timeout` of 300ms; its process was killed";
-    let closed =
-        "crashed: plugin `lab`: its process closed its connection to the runner and lived on; it was killed";
+    let killed = "timeout: plugin `lab`: it exceeded its `timeout` of 300ms; its process was killed";
+    let closed = "crashed: plugin `lab`: its process closed its connection to the runner without ending; it was killed";
     for (act, why) in [
         ("close_and_hang", closed),
         ("shut_and_hang", closed),
@@ -182,8 +181,8 @@ fn bytes_that_a_plugin_writes_anywhere_fail_the_job_that_runs_and_no_other() {
     let project = lab("crash_limit = 1", &between("write_everywhere"));
     project.run().done();
     assert_eq!(ids(&project.read("out.ndjson")), [1, 3]);
-    let why = "crashed: plugin `lab`: its process wrote what is no answer into its connection to the runner, and \
-               was ended";
+    let why = "crashed: plugin `lab`: its process wrote invalid data into its connection to the runner, \
+               and was killed";
     assert_eq!(errors(&project), [why]);
 }
 
@@ -194,8 +193,8 @@ fn what_is_logged_between_batches_and_at_the_end_arrives() {
     let mut running = project.start(&["run", "."]);
     running.wait_until("the job", || project.len("out.ndjson") > 0);
     project.write("go", "");
-    running.wait_until_it_says("told by a thread");
-    running.stop().done().says("told at the end");
+    running.wait_until_it_says("logged by a thread");
+    running.stop().done().says("logged at the end");
 }
 
 #[test]
@@ -225,7 +224,7 @@ fn a_step_that_does_not_end_in_the_process_holds_the_run_no_longer_than_its_shut
     assert_eq!(ids(&project.read("out.ndjson")), [1, 2]);
 }
 
-/// The plugin in C with this in front of its description.
+/// The plugin in C with this code before its description.
 fn unruly(code: &str) -> String {
     super::c_count().replace(
         "static const TidegateStep steps[]",
@@ -233,7 +232,7 @@ fn unruly(code: &str) -> String {
     )
 }
 
-/// What `check` and `plugin inspect` say of a plugin made from this C.
+/// The outputs of `check` and `plugin inspect` for a plugin built from this C code.
 fn told(source: &str) -> (Outcome, Outcome) {
     let project = Project::pipeline(
         "[step.work]\nfrom = \"in\"\nrun = \"plugin:unruly\"\nisolate = \"process\"\nto = \"out\"\n",
@@ -252,7 +251,7 @@ fn a_library_that_takes_its_process_down_is_a_mistake_at_its_place() {
         (format!("{constructor} {{ exit(0); }}"), "its process ended with exit code 0"),
         (
             format!("{constructor} {{ puts(\"no licence\"); exit(3); }}"),
-            "exit code 3 instead of saying what it offers; it printed `no licence`",
+            "exit code 3 instead of describing itself; it printed `no licence`",
         ),
         (format!("{constructor} {{ kill(getpid(), 9); }}"), "signal 9 (SIGKILL)"),
     ] {
@@ -287,7 +286,7 @@ fn what_a_library_prints_never_stands_before_what_a_command_says() {
 fn a_library_that_never_says_what_it_offers_is_a_mistake() {
     let (checked, _) =
         told(&unruly("__attribute__((constructor)) static void begin(void) { for (;;) pause(); }"));
-    checked.failed(78).says("it does not say what it offers within 10s, and its process was killed");
+    checked.failed(78).says("it did not describe itself within 10s, and its process was killed");
 }
 
 #[test]
@@ -337,8 +336,8 @@ fn a_plugin_that_changes_the_working_folder_moves_nothing() {
     project.assert_sound();
 }
 
-/// A step whose plugin in C runs this when it is made, and this for each job, in the process of the runner,
-/// unless there is a file `calm`.
+/// A step whose plugin in C runs `made` at its creation and `job` for each job, unless the file `calm` exists.
+/// It runs in the process of the runner.
 fn rash(made: &str, job: &str) -> Project {
     let project = Project::pipeline(
         "[pipeline]\nerrors = \"failed\"\n[step.work]\nfrom = \"in\"\nrun = \"plugin:rash\"\nto = \"out\"\n",
@@ -350,7 +349,7 @@ fn rash(made: &str, job: &str) -> Project {
         "#include <pthread.h>\nstatic void *end(void *how) { if (how) abort(); exit(0); }\n\
          static pthread_t thread;",
     );
-    // What is used before the steps stands before everything that uses it.
+    // The code must precede its uses.
     let (begin, rest) = source.split_once("struct counter {").expect("the plugin is there");
     let (before, after) = rest.split_once("#include <signal.h>").expect("it was put there");
     let (code, steps) = after.split_once("static const TidegateStep").expect("it is there");

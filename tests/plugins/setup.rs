@@ -1,9 +1,9 @@
-//! A plugin that cannot be set up: at first, and after it has run.
+//! Tests of failing setups: a plugin cannot be set up, at first or after it has run.
 
 use super::errors;
 use crate::project::{Project, ids, jobs};
 
-/// A step of `plugin` that needs the file `there`. One that acts outside takes its jobs one after the other.
+/// A step of `plugin` that needs the file `there`. A step with effects processes its jobs one by one.
 fn needy(plugin: &str, more: &str) -> Project {
     let queuer = if plugin == "flaky" { "queuer = { strategy = \"serial\" }\n" } else { "" };
     let project = Project::pipeline("").file("tidegate.toml", tidegate_toml());
@@ -31,14 +31,14 @@ fn a_plugin_that_cannot_be_made_again_holds_its_step_back_and_fails_no_other_job
     for (plugin, isolate, act) in cases {
         let ends = format!("{{\"id\":3,\"do\":\"{act}\"}}\n");
         let project = needy(plugin, &format!("isolate = \"{isolate}\"\ncrash_limit = 1"))
-            // Another worker may have an instance from before, and go on with that.
+            // Another worker may have an older instance, and use it.
             .file("tidegate.toml", tidegate_toml() + "workers = 1\n")
             .file("there", "")
             .file("in.ndjson", jobs(1..=2) + ends.as_str() + jobs(4..=900).as_str());
         let mut running = project.started();
         running.wait_until_it_says(HELD);
-        // It is tried again between two looks, and runs for that moment.
-        let why = format!("plugin `{plugin}` while it was set up: what it needs is not there");
+        // The setup is retried between two checks, and succeeds for a moment.
+        let why = format!("plugin `{plugin}` while it was set up: the file that it needs is missing");
         running.wait_until("the reason in `status`", || {
             let closed = &project.status("p/work", "p/in")["closed"];
             closed["by"] == "setup" && closed["why"] == why.as_str()
@@ -48,7 +48,7 @@ fn a_plugin_that_cannot_be_made_again_holds_its_step_back_and_fails_no_other_job
         });
         project.write("there", "");
         let ended = running.outcome().done().says("the step resumes");
-        // Each thread may find it out by itself.
+        // Each thread may detect it separately.
         assert!(ended.stderr.matches("the step is held back").count() <= 4, "{}", ended.stderr);
         let mut out = ids(&project.read("out.ndjson"));
         out.sort_unstable();
@@ -91,7 +91,7 @@ fn a_plugin_may_be_started_before_what_it_needs() {
             .file("in.ndjson", jobs(1..=3));
         project.change("p.toml", "needs = ", &format!("without = \"{without}\"\nneeds = "));
         let mut running = project.started();
-        running.wait_until_it_says("what it needs is not there");
+        running.wait_until_it_says("the file that it needs is missing");
         project.write("there", "");
         running.outcome().done();
         assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3], "{plugin} {isolate} {without}");
@@ -103,8 +103,9 @@ fn a_plugin_may_be_started_before_what_it_needs() {
 fn a_plugin_that_could_never_be_made_stops_its_step() {
     for (plugin, isolate) in [("flaky", "process"), ("flaky/calm", "none")] {
         let project = needy(plugin, &format!("isolate = \"{isolate}\"\n")).file("in.ndjson", jobs(1..=3));
-        let why =
-            format!("): plugin `{plugin}` while it was set up: what it needs is not there; progress stays");
+        let why = format!(
+            "): plugin `{plugin}` while it was set up: the file that it needs is missing; progress stays"
+        );
         project.run().failed(1).says(&why);
         assert!(errors(&project).is_empty());
         project.write("there", "");
@@ -121,7 +122,7 @@ fn a_step_that_is_held_back_ends_when_it_is_stopped_and_keeps_its_jobs() {
     running.wait_until_it_says(HELD);
     running.terminate();
     running.outcome().done();
-    project.tidegate(&["run", ".", "--until-idle"]).done().says("held back until it can be set up: plugin `");
+    project.tidegate(&["run", ".", "--until-idle"]).done().says("held until it can be set up: plugin `");
     project.write("there", "");
     project.run().done();
     assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3, 4, 5]);

@@ -1,4 +1,4 @@
-//! Steps that plugins run inside the runner's process.
+//! Tests of plugin steps: they run inside the runner's process.
 
 use super::{c_count, compile, errors, folder, project};
 use crate::project::{Project, ids, jobs};
@@ -78,7 +78,7 @@ fn a_plugin_that_finds_a_gate_closed_or_hands_a_job_outside_fails_nothing() {
         project.tidegate(&["run", ".", "--until-idle"]).done();
         assert_eq!(errors(&project), [""; 0]);
         let listed = project.tidegate(&["store", "export", "-", "."]).done().stdout;
-        let row = listed.lines().find(|line| line.contains("{\"delayed\"")).expect("it stands in the store");
+        let row = listed.lines().find(|line| line.contains("{\"delayed\"")).expect("it is in the store");
         assert!(standing == "delayed" || row.contains(standing), "{row}");
     }
 }
@@ -89,8 +89,7 @@ fn a_handle_that_is_too_long_is_told_and_no_job_is_lost() {
         let project = project(&format!("run = \"plugin:flaky\"{isolate}"))
             .file("in.ndjson", "{\"do\":\"pending\",\"mib\":10}\n{\"id\":2}\n");
         project.run().done();
-        let why =
-            "limit: plugin `flaky`: the handle of the pending job has 10.0 MiB, and 64.0 KiB is the most";
+        let why = "limit: plugin `flaky`: the handle of the pending job has 10.0 MiB, which exceeds 64.0 KiB";
         assert_eq!(errors(&project), [why]);
         assert_eq!(ids(&project.read("out.ndjson")), [2]);
     }
@@ -117,10 +116,10 @@ fn an_attempt_that_comes_back_late_has_failed() {
     let told = errors(&project);
     assert_eq!(
         told[0],
-        "timeout: plugin `flaky`: it came back after the `timeout` of 30ms, so what it gave does not count"
+        "timeout: plugin `flaky`: it returned after the `timeout` of 30ms, so its outputs do not count"
     );
-    // One that obeys is no other.
-    assert_eq!(told[1], "timeout: plugin `flaky`: stopped, as told");
+    // An attempt that obeys is treated the same.
+    assert_eq!(told[1], "timeout: plugin `flaky`: stopped on request");
 }
 
 #[test]
@@ -144,7 +143,7 @@ fn a_panic_in_drop_and_a_thread_that_stays_are_told_and_do_no_harm() {
     let toml = project.read("p.toml").replace("panic_in_drop = true", "leave_thread_ms = 20");
     project.write("p.toml", toml);
     project.append("in.ndjson", jobs(4..=4));
-    project.run().done().says("perhaps a thread, still holds on to it");
+    project.run().done().says("perhaps a thread, still uses it");
 }
 
 #[test]
@@ -189,7 +188,7 @@ fn a_name_that_comes_from_outside_is_shown_nowhere() {
     let toml = project.read("p.toml").replace("NAME", &name.display().to_string());
     project.write("p.toml", toml);
     project.write("name", "flakky");
-    let told = project.tidegate(&["check", "."]).failed(78).says("there is no plugin `…`");
+    let told = project.tidegate(&["check", "."]).failed(78).says("plugin `…` is unknown");
     assert!(!told.stderr.contains("flak"), "{}", told.stderr);
     project.write("name", "flaky");
     let told = project.run().done();
@@ -279,11 +278,11 @@ fn each_piece_of_a_job_is_known_by_itself_wherever_it_runs() {
         values.collect::<std::collections::BTreeSet<_>>().len()
     };
     assert_eq!((distinct("hash", &alone), distinct("token", &alone), distinct("token", &apart)), (6, 6, 6));
-    // The first one has that of its job, as before there were pieces.
+    // The first one has the hash of its job, as before pieces existed.
     for known in all.iter().filter(|known| known["piece"] == 0) {
         assert_eq!(known["hash"], known["job_hash"]);
     }
-    // The same plugin a second time is no repeat.
+    // A second use of the same plugin is not a repetition.
     let twice = "[\"split.rhai\", \"plugin:flaky/calm\", \"again.rhai\", \"plugin:flaky/calm\"]";
     let [alone, apart] =
         ["none", "process"].map(|isolate| told(&format!("{twice}\nisolate = \"{isolate}\"")));
@@ -319,13 +318,13 @@ fn a_retry_policy_knows_what_a_plugin_says_of_its_failure() {
                 failed("failed", ""),
                 failed("http 404", ""),
                 failed("http 503", twice),
-                // The job is not what it should be, which no attempt changes.
+                // The job is invalid, and no retry can change that.
                 told[5].clone(),
             ],
             "{isolate}"
         );
         assert!(
-            told[5].starts_with("payload: plugin `flaky`: the job is not what it should be: "),
+            told[5].starts_with("payload: plugin `flaky`: the job does not match its type: "),
             "{told:?}"
         );
         assert_eq!(told[6..], [failed("timeout", twice)], "{isolate}");
@@ -348,7 +347,7 @@ fn outputs_past_the_limit_of_memory_are_refused_in_the_process_too() {
     let project = project("run = \"plugin:flaky\"\nlimits = { memory = \"1MiB\" }")
         .file("in.ndjson", "{\"do\":\"flood\",\"mib\":64}\n{\"id\":2}\n");
     project.run().done();
-    let why = "limit: plugin `flaky`: all outputs of the job come to more than `limits.memory` of 1.0 MiB";
+    let why = "limit: plugin `flaky`: the outputs of the job together exceed `limits.memory` of 1.0 MiB";
     assert_eq!(errors(&project), [why]);
     assert_eq!(ids(&project.read("out.ndjson")), [2]);
 }

@@ -1,10 +1,10 @@
-//! Plugins that hand jobs to an outside system, which finishes them with their tokens.
+//! Tests of tokens: plugins leave jobs pending, and external systems complete them with their tokens.
 
 use super::{c_count, compile, folder};
 use crate::http_client::{Client, address};
 use crate::project::{Project, jobs};
 
-/// What makes a submitter of the plugin in C: the outside knows a job by its token.
+/// The code that makes the plugin in C submit: the external system identifies a job by its token.
 const SUBMITS: &str = "uint8_t token[TIDEGATE_TOKEN_LEN];
     const TidegateHost *host = counter->host;
     if (!TIDEGATE_HAS(host, token)
@@ -16,7 +16,7 @@ const SUBMITS: &str = "uint8_t token[TIDEGATE_TOKEN_LEN];
     answer->say(answer->target, handle);
     return TIDEGATE_PENDING;";
 
-/// A step whose jobs come over HTTP and are handed on by a plugin of `plugins`.
+/// A step whose jobs arrive over HTTP and become pending by a plugin of `plugins`.
 fn submitter(run: &str, plugins: &str) -> Project {
     let toml = format!(
         "[source.in]\ntype = \"http\"\n[step.submit]\nfrom = \"in\"\n{run}\nto = \"out\"\n\
@@ -27,7 +27,7 @@ fn submitter(run: &str, plugins: &str) -> Project {
         .file("p.toml", toml)
 }
 
-/// Has a job handed on, kills the runner, and finishes the job from outside.
+/// Makes a job pending, kills the runner, and completes the job.
 fn hands_a_job_on(project: &Project, job: &str) {
     let mut running = project.start(&["run", "."]);
     let mut client = Client::new(&address(&mut running));
@@ -91,7 +91,7 @@ fn a_plugin_from_before_there_were_tokens_goes_on_working() {
             "[step.count]\nfrom = \"in\"\nrun = \"plugin:c-count\"\nisolate = \"{isolate}\"\nto = \"out\"\n"
         ))
         .file("in.ndjson", jobs(1..=1))
-        // It is found before the one of today.
+        // It is found before the present one.
         .file("tidegate_plugin.h", include_str!("before_tokens.h"));
         let made_for = "_Static_assert(sizeof(TidegateHost) == 48, \"it is the old one\");\n";
         compile(&(c_count() + made_for), &project.path().join("libc_count.so"), &["-DVERSION=\"old\""]);

@@ -1,17 +1,17 @@
-//! Which configuration a command is about: one convention for all of them.
+//! `Config`: names the configuration of a command, by one convention for all commands.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args};
 
-/// The configuration that a command is about, as its last argument, or as an option like in commands that take
-/// any number of jobs or errors.
+/// The configuration of a command: its last argument, or an option, as in commands that take any number of
+/// jobs or errors.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Config {
-    /// A folder with TOML files, or one TOML file [default: the folder here, but for `run` and `check`]
+    /// A folder with TOML files, or one TOML file [default: the current folder, except for `run` and `check`]
     config: Option<PathBuf>,
-    /// The same as an option, which every command takes
+    /// The configuration as an option, which every command takes
     #[arg(id = "option", long = "config", value_name = "CONFIG", conflicts_with = "config")]
     option: Option<PathBuf>,
 }
@@ -24,7 +24,7 @@ impl Deref for Config {
     }
 }
 
-/// One of the two has to be there.
+/// Requires one of the two.
 pub(crate) fn needed() -> ArgGroup {
     ArgGroup::new("one configuration").args(["config", "option"]).required(true)
 }

@@ -1,4 +1,4 @@
-//! The help of every command, as an operator reads it.
+//! Tests of `Arguments`: the help of every command is in a snapshot.
 
 use clap::{Command, CommandFactory as _};
 

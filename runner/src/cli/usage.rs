@@ -1,4 +1,4 @@
-//! What the command line says of its arguments: help, and what is wrong with them.
+//! Usage of the command line: prints help, and errors in the arguments.
 
 use clap::Error;
 
@@ -7,10 +7,10 @@ use crate::output::console;
 use crate::output::exit::Exit;
 use tidegate_model::plain;
 
-/// Tells it where it belongs. `--help` and `--version` come this way too, and are no errors.
+/// Prints an error or a help text to its stream. `--help` and `--version` are reported as errors too.
 pub(crate) fn tell(error: &Error) -> Exit {
     let said = error.render();
-    // What was typed may steer the terminal; then all of it is told without colours.
+    // Arguments may hold control characters; then the whole text is printed without colours.
     let steers = std::env::args_os().any(|argument| !argument.to_string_lossy().chars().all(plain::is_plain));
     let text = |colours: bool| match (steers, colours) {
         (true, _) => plain::lines(&said.to_string()),

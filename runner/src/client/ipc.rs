@@ -1,4 +1,4 @@
-//! The local socket of a running runner: one question a line, one answer a line, both JSON.
+//! Local socket of a runner: answers one question per line with one answer per line, both JSON.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -22,29 +22,30 @@ use tidegate_model::log_target;
 use tidegate_store::{ReadError, Store};
 
 const NAME: &str = "control.sock";
-/// The longest path that fits a socket's address everywhere.
+/// The longest path, in bytes, that fits a socket address on every platform.
 const PATH_MAX: usize = 100;
-/// The longest question, in bytes: the longest job that can be pushed, as text in a text.
+/// The longest question, in bytes: the longest job that can be pushed, escaped as a JSON text.
 const QUESTION_MAX: usize = 40 << 20;
-/// Questions of together so many bytes are in memory at one time …
+/// Total bytes of questions in memory at one time …
 const QUESTIONS_BYTES: u32 = 80 << 20;
-/// … but for those that are no longer than this.
+/// … without counting questions up to this size.
 const QUESTION_FREE_BYTES: usize = 64 << 10;
-/// How long more of a question may take to come.
+/// How long the next piece of a question may take to arrive.
 const PIECE_PATIENCE: Duration = Duration::from_secs(10);
-/// Conversations at a time. There are fewer where few files may be open.
+/// Connections at a time. The limit is lower if few files may be open.
 const CONVERSATIONS_MAX: u64 = 256;
 const CONVERSATIONS_MIN: u64 = 8;
-/// One open file of so many may be a conversation.
+/// One connection per this many open files.
 const FILES_PER_CONVERSATION: u64 = 16;
-/// How long an answer may take: to a look, to one at everything, to a change, which waits for what runs.
+/// How long an answer may take: to a query, to a query of the whole store, and to a change, which waits for
+/// running attempts.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE_WITH_EVERYTHING: Duration = Duration::from_mins(10);
 const PATIENCE_WITH_CHANGES: Duration = Duration::from_mins(1);
-/// How long the end of a run waits for the answers that it owes.
+/// How long the end of a run waits for answers in progress.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What a runner is asked.
+/// A question to a runner.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Question {
@@ -52,12 +53,12 @@ pub(crate) enum Question {
     Change(Request),
 }
 
-/// What it says to that.
+/// The runner's answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum IpcAnswer {
     Answer(Answer),
-    /// A change: what it came to, or why it was not made.
+    /// A change: its result, or the reason for its refusal.
     Change(Result<RequestOutcome, String>),
 }
 
@@ -72,12 +73,12 @@ enum Reply {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum IpcRefusal {
-    /// The store is closed just now: the runner is ending, or waits for room.
+    /// The store is closed at the moment: the runner is ending, or waits for disk space.
     Closed(String),
     Other(String),
 }
 
-/// Who answers: what is needed for it.
+/// The context that answers questions.
 #[derive(Clone, Debug)]
 pub(crate) struct RunnerContext {
     pub(crate) store: Store,
@@ -85,7 +86,7 @@ pub(crate) struct RunnerContext {
     pub(crate) handle: Handle,
 }
 
-/// The conversations that go on, and the socket that they began at.
+/// The open connections, and the socket that accepts them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenConnections(Arc<Open>);
 
@@ -93,20 +94,20 @@ pub(crate) struct OpenConnections(Arc<Open>);
 struct Open {
     count: Mutex<usize>,
     over: Condvar,
-    /// The device and the inode of the socket, once there is one.
+    /// The device and the inode of the socket, once it exists.
     socket: OnceLock<(u64, u64)>,
 }
 
 impl OpenConnections {
-    /// Waits a moment until all of them are over, so that nobody has to guess what became of a change.
+    /// Waits up to a second for all of them to finish, so that each client learns the outcome of its change.
     pub(crate) fn finish(&self) {
         let Open { count, over, .. } = &*self.0;
         let open = count.lock().unwrap_or_else(PoisonError::into_inner);
         drop(over.wait_timeout_while(open, LAST_WORDS, |open| *open > 0));
     }
 
-    /// Takes the socket away, so that no client connects to a closed door. One that another runner made
-    /// where the data folder was replaced stays.
+    /// Removes the socket, so that no client connects to a runner that ended. A socket that another runner
+    /// created after the data folder was replaced stays.
     pub(crate) fn remove_socket(&self, data: &Path) {
         let path = data.join(NAME);
         if socket_id(&path).is_some_and(|found| self.0.socket.get() == Some(&found)) {
@@ -121,8 +122,8 @@ impl OpenConnections {
     }
 }
 
-/// Answers questions until the runtime ends. The caller holds the lock of the store, so a socket that
-/// is there belongs to no other runner. So many `files` may be open.
+/// Answers questions until the runtime ends. The caller holds the lock of the store, so an existing socket
+/// belongs to no other runner. `files` is the limit of open files.
 pub(crate) fn serve(
     data: &Path,
     context: RunnerContext,
@@ -149,7 +150,7 @@ pub(crate) fn serve(
         loop {
             let place = places.take().await;
             let Ok((stream, _)) = listener.accept().await else {
-                // Out of file handles, most likely; those who wait will ask again.
+                // Out of file handles, most likely; the clients retry.
                 drop(place);
                 places.make_room();
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -164,7 +165,7 @@ pub(crate) fn serve(
                     () = place.has_to_leave() => Err(io::ErrorKind::TimedOut.into()),
                 };
                 if let Err(error) = outcome {
-                    tracing::debug!(target: log_target::RUNNER, %error, "a conversation on the local socket broke off");
+                    tracing::debug!(target: log_target::RUNNER, %error, "a connection on the local socket broke off");
                 }
                 conversations.count(|open| *open -= 1);
             });
@@ -181,7 +182,7 @@ async fn converse(
     let (reading, mut writing) = stream.split();
     let (question, _room) = listen(reading, place, room).await?;
     place.asks(false);
-    // Neither the store nor the run is waited for on a thread that carries I/O.
+    // A thread for blocking calls waits for the store and the run, since this one carries I/O.
     let reply = tokio::task::spawn_blocking(move || reply(&question, &context)).await;
     let reply = reply.unwrap_or_else(|error| Reply::Refusal(IpcRefusal::Other(error.to_string())));
     let mut text = serde_json::to_vec(&reply)?;
@@ -189,7 +190,7 @@ async fn converse(
     writing.write_all(&text).await
 }
 
-/// Reads a question, up to the end of its line, and takes the room for a long one.
+/// Reads a question up to the end of its line, and reserves memory for a long one.
 async fn listen<'r>(
     reading: impl AsyncRead + Unpin,
     place: &ConnectionPermit,
@@ -208,7 +209,7 @@ async fn listen<'r>(
             return Ok((question, taken));
         }
         if question.len() > QUESTION_FREE_BYTES && taken.is_none() {
-            // No client keeps it for long: one that sends no more is not waited for.
+            // A client that stops sending does not hold the memory for long.
             let permits = u32::try_from(QUESTION_MAX).unwrap_or(QUESTIONS_BYTES);
             taken = Some(room.acquire_many(permits).await.map_err(io::Error::other)?);
         }
@@ -226,7 +227,7 @@ fn reply(question: &[u8], context: &RunnerContext) -> Reply {
         }
         Ok(Question::Change(request)) => change(request, &context.handle),
         Err(error) => {
-            let what = format!("not a question that this version understands: {error}");
+            let what = format!("the question is unknown to this version: {error}");
             Reply::Refusal(IpcRefusal::Other(what))
         }
     }
@@ -239,19 +240,19 @@ fn change(request: Request, run: &Handle) -> Reply {
     }
     match run.ask_unless_it_ends(request) {
         Some(outcome) => Reply::Told(IpcAnswer::Change(outcome)),
-        None => Reply::Refusal(IpcRefusal::Closed("the runner is just ending".to_owned())),
+        None => Reply::Refusal(IpcRefusal::Closed("the runner is ending".to_owned())),
     }
 }
 
-/// Asks the runner that has `data`; `None` where none is running, and none was asked for a change.
+/// Asks the runner that holds `data`. `None` if no runner is running and the question is a query.
 ///
 /// # Errors
-/// Where something listens and does not answer sensibly.
+/// A process accepts connections there and does not answer as a runner does.
 pub(crate) fn ask(data: &Path, question: &Question) -> io::Result<Option<Result<IpcAnswer, IpcRefusal>>> {
     let Ok(address) = SocketPath::of(data) else { return Ok(None) };
     let Ok(stream) = UnixStream::connect(&address.path) else { return Ok(None) };
     match converse_with(stream, question) {
-        // It was just ending; its store is free in a moment.
+        // The runner was ending; its store is released within milliseconds.
         Err(error) if matches!(question, Question::Look(_)) && is_gone(&error) => Ok(None),
         Err(error) => Err(error),
         Ok(outcome) => Ok(Some(outcome)),
@@ -304,7 +305,7 @@ impl SocketPath {
     }
 }
 
-/// The device and the inode of what stands there.
+/// The device and the inode of the file at `path`.
 fn socket_id(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }

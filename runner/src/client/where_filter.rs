@@ -1,19 +1,19 @@
-//! `--where`: jobs of which an expression is true.
+//! `Where`: the filter of `--where`, a compiled expression that selects jobs.
 
 use crate::output::exit;
 use crate::output::exit::Exit;
 use tidegate_components::script::{CompileError, Expression};
 
-/// The expression, and of which jobs it could not be said.
+/// The expression, and the number of jobs for which its evaluation failed.
 pub(crate) struct Where {
     expression: Option<Expression>,
     failed: u64,
-    /// The first of those, and why.
+    /// The first of these jobs, and the error.
     first: Option<String>,
 }
 
 impl Where {
-    /// Compiles an expression over `variable`; without one everything passes.
+    /// Compiles an expression over `variable`. Without an expression every job passes.
     pub(crate) fn new(text: Option<&str>, variable: &'static str) -> Result<Self, Exit> {
         let expression = text.map(|text| Expression::new(text, variable).map_err(|error| (text, error)));
         match expression.transpose() {
@@ -22,7 +22,7 @@ impl Where {
         }
     }
 
-    /// Whether the job passes; one of which it cannot be said does not.
+    /// Whether the job passes. A job for which the evaluation fails does not pass.
     pub(crate) fn passes(&mut self, queue: &str, index: u64, job: &str) -> bool {
         let Some(expression) = &mut self.expression else { return true };
         expression.holds(job.as_bytes()).unwrap_or_else(|why| {
@@ -32,18 +32,20 @@ impl Where {
         })
     }
 
-    /// Says of how many jobs it could not be said.
+    /// Reports the number of jobs for which the evaluation failed.
     pub(crate) fn say_failures(&self) {
         let Some(first) = &self.first else { return };
         let what = match self.failed {
-            1 => "of one job `--where` could not tell, and it was left out".to_owned(),
-            more => format!("of {more} jobs `--where` could not tell, and they were left out; of the first"),
+            1 => "`--where` could not be evaluated for 1 job, which was skipped".to_owned(),
+            more => {
+                format!("`--where` could not be evaluated for {more} jobs, which were skipped; the first")
+            }
         };
         exit::warn(format_args!("{what}: {first}"));
     }
 }
 
-/// The mistake, with the place marked under the expression.
+/// The compile error, with its place marked under the expression.
 fn describe(text: &str, error: &CompileError) -> String {
     let line = error.line.and_then(|line| text.lines().nth(line - 1)).unwrap_or(text);
     let mut lines =
@@ -62,7 +64,7 @@ mod tests {
         let text = "job.id > nothing";
         let error = Expression::new(text, "job").unwrap_err();
         insta::assert_snapshot!(describe(text, &error), @r"
-        the expression of `--where` does not compile: there is no variable `nothing` here
+        the expression of `--where` does not compile: variable `nothing` is unknown here
           job.id > nothing
                    ^
           help: read a field as `job.nothing`

@@ -1,4 +1,4 @@
-//! `tidegate check`: everything that `run` does before it starts.
+//! `tidegate check`: reports every problem that would keep `run` from starting.
 
 use crate::cli::{Check, Format};
 use crate::client;

@@ -1,4 +1,4 @@
-//! `tidegate delayed`: jobs that wait in the store, and what somebody makes of them.
+//! `tidegate delayed`: lists the jobs that wait in the store, makes them due, or cancels them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use tidegate_engine::{ParkedJobRef, Request};
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Address, ExternalStatus};
 
-/// How many jobs one change deals with.
+/// Number of jobs that one change may hold.
 const AT_ONCE: usize = 1000;
 /// Longest handle in a list on a terminal, in characters.
 const HANDLE_MAX: usize = 24;
@@ -48,10 +48,12 @@ pub(crate) fn list(command: &DelayedList) -> Exit {
 }
 
 fn is_gone(step: &str) -> String {
-    format!("step `{step}` is not in the configuration: its jobs are kept, and go on when it is back")
+    format!(
+        "step `{step}` is not in the configuration: its jobs are kept, and continue when the step is configured again"
+    )
 }
 
-/// The page for programs: without what the store calls the jobs, which means nothing outside.
+/// The page for programs, without the store's keys of the jobs, which have no meaning elsewhere.
 fn told(page: &DelayedPage) -> serde_json::Value {
     let mut told = serde_json::to_value(page).unwrap_or_default();
     let jobs = told.get_mut("jobs").and_then(serde_json::Value::as_array_mut);
@@ -75,7 +77,7 @@ fn columns_of(jobs: &[DelayedStatus], width: Option<usize>) -> [Column; 5] {
     ]
 }
 
-/// When it is due, or what it waits for otherwise.
+/// The due time, or the event that the job waits for.
 fn due(job: &DelayedStatus, handle_max: Option<usize>) -> String {
     match (job.waits_for, &job.due, &job.handle, &job.output) {
         (WaitsFor::Outside, _, Some(handle), _) => {
@@ -103,7 +105,7 @@ pub(crate) fn cancel(command: &Cancel) -> Exit {
         .unwrap_or_else(|exit| exit)
 }
 
-/// By step.
+/// The chosen rows by step.
 type Chosen = BTreeMap<Address, BTreeSet<ParkedJobRef>>;
 
 fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
@@ -119,7 +121,7 @@ fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
         let question = match how {
             How::Now => format!("{jobs} of {steps} will be due at once."),
             How::Cancel { drop: false, .. } => format!("{jobs} of {steps} will go to the error queue."),
-            How::Cancel { drop: true, .. } => format!("{jobs} of {steps} will be gone for good."),
+            How::Cancel { drop: true, .. } => format!("{jobs} of {steps} will be discarded."),
         };
         confirm(&question, command.yes)?;
     }
@@ -139,7 +141,7 @@ fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
     Ok(outcomes.tell(command.format))
 }
 
-/// Adds the jobs that `text` means, as far as this can be done with them.
+/// Adds the jobs that `text` names, if the change applies to them.
 fn choose(
     place: &Target,
     text: &str,
@@ -152,13 +154,13 @@ fn choose(
         2 => (None, Some(text.to_owned())),
         _ => {
             return Err(exit::misuse(format_args!(
-                "`{text}` names no delayed jobs; write PIPELINE/STEP for all of a step, PIPELINE/QUEUE/INDEX for one"
+                "`{text}` does not name delayed jobs: write PIPELINE/STEP for all of a step, PIPELINE/QUEUE/INDEX for one"
             )));
         }
     };
     let (by_name, mut after, mut found, mut gone) = (job.is_some(), None, 0, None);
     if let Some(step) = step.as_deref().and_then(Address::parse) {
-        // So that it is told of where there is none.
+        // Reports the step also if it has no such jobs.
         outcomes.of(&step);
     }
     loop {
@@ -196,7 +198,7 @@ fn choose(
             }
             chosen.entry(address).or_default().insert(one.row);
         }
-        // Of one job there are never so many, and rows of several steps have no common order.
+        // One job has few rows, and rows of several steps have no common order.
         if !full || by_name {
             break;
         }
@@ -210,7 +212,7 @@ fn choose(
     Ok(())
 }
 
-/// Nothing that waits was made of the job; perhaps its queue was mistyped.
+/// No waiting row was made from the job; its queue may be mistyped.
 fn nothing_of(place: &Target, job: &str) -> Exit {
     let queue = job.rsplit_once('/').map_or(job, |(queue, _)| queue);
     let inputs = place.configuration.steps.iter().flat_map(|step| &step.inputs);
@@ -221,7 +223,7 @@ fn nothing_of(place: &Target, job: &str) -> Exit {
         return exit::fail(format_args!("no step reads `{queue}`{hint}"));
     }
     let show = place.configuration.command(&format!("job show {job}"));
-    exit::fail(format_args!("no delayed job was made of `{job}`; `{show}` tells what has become of it"))
+    exit::fail(format_args!("no delayed job was made of `{job}`; `{show}` shows its outcome"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `tidegate errors list` and `show`: jobs that were rejected or failed.
+//! `tidegate errors list` and `show`: print the jobs that were rejected or failed.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub(crate) fn list(command: &ErrorsList) -> Exit {
         && !config.exists()
     {
         return exit::misuse(format_args!(
-            "`{queue}` is no configuration: for a queue, write `--queue {queue}`"
+            "`{queue}` is not a configuration: for a queue, write `--queue {queue}`"
         ));
     }
     let query = Query::Errors { queue: command.queue.clone(), all: command.all, limit: command.limit };
@@ -55,7 +55,7 @@ fn describe(errors: &[Job], more: Option<String>, width: Option<usize>, colours:
         None => line,
         Some(error) if error.handled => painted(&line, Paint::Dim),
         Some(error) => {
-            // The column comes first, and is never cut.
+            // The name is the first column, and is never shortened.
             let name = name(error);
             line.strip_prefix(&name).map_or_else(|| line.clone(), |rest| painted(&name, Paint::Red) + rest)
         }
@@ -101,8 +101,10 @@ fn row(error: &Job) -> [String; 6] {
 pub(crate) fn show(command: &ErrorsShow) -> Exit {
     let parts = command.error.rsplit_once('/').and_then(|(queue, index)| Some((queue, index.parse().ok()?)));
     let Some((queue, index)) = parts else {
-        let what =
-            format!("`{}` is no error; write PIPELINE/QUEUE/INDEX, as `errors list` shows it", command.error);
+        let what = format!(
+            "`{}` does not name an error: write PIPELINE/QUEUE/INDEX, as `errors list` shows it",
+            command.error
+        );
         return exit::misuse(what);
     };
     let errors = match ask(&command.look, Query::Error { queue: queue.to_owned(), index }) {

@@ -1,4 +1,4 @@
-//! `tidegate errors retry` and `drop`: errors that somebody deals with, each once.
+//! `tidegate errors retry` and `drop`: retry or discard errors, each once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -21,21 +21,21 @@ use tidegate_engine::{Request, RequestOutcome};
 use tidegate_model::Address;
 use tidegate_model::suggest::{did_you_mean, listed};
 
-/// How many errors one change deals with.
+/// Number of errors that one change may hold.
 const AT_ONCE: usize = 1000;
-/// How many of those that were refused are told one by one.
+/// Number of refused errors that are reported one by one.
 const TOLD_MAX: usize = 10;
-/// The longest payload that is put in the place of another, in bytes. The local socket must have room for it.
+/// The longest replacement payload, in bytes. The local socket must accept it.
 const PAYLOAD_MAX: u64 = 16 << 20;
 
-/// What is done with them.
+/// The change to the errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     Retry,
     Drop,
 }
 
-/// By error queue, the indices.
+/// The chosen indices by error queue.
 type Chosen = BTreeMap<Address, BTreeSet<u64>>;
 
 pub(crate) fn retry(command: &ErrorsRetry) -> Exit {
@@ -45,11 +45,11 @@ pub(crate) fn retry(command: &ErrorsRetry) -> Exit {
     }
 }
 
-/// Puts the job of one error back with another payload.
+/// Retries one error with another payload.
 fn replace(command: &ErrorsChoice, file: &Path) -> Result<Exit, Exit> {
     let selectors = selectors(command)?;
     let [Selector { queue, which: Which::One(index) }] = &selectors[..] else {
-        return Err(exit::misuse("`--payload` is for one error: name it as PIPELINE/QUEUE/INDEX"));
+        return Err(exit::misuse("`--payload` applies to one error only: name it as PIPELINE/QUEUE/INDEX"));
     };
     let payload = read_payload(file)?;
     let place = Target::of(&command.config, command.data.clone())?;
@@ -75,7 +75,7 @@ fn read_payload(file: &Path) -> Result<String, Exit> {
     let is_stdin = file == Path::new("-");
     let name = if is_stdin { "standard input".to_owned() } else { format!("`{}`", file.display()) };
     let mut bytes = Vec::new();
-    // One byte more shows that it is too long.
+    // One byte more shows that the payload is too long.
     let read = if is_stdin {
         io::stdin().take(PAYLOAD_MAX + 1).read_to_end(&mut bytes)
     } else {
@@ -83,10 +83,10 @@ fn read_payload(file: &Path) -> Result<String, Exit> {
     };
     read.map_err(|error| exit::fail(format_args!("{name} cannot be read: {error}")))?;
     if bytes.len() as u64 > PAYLOAD_MAX {
-        return Err(exit::fail(format_args!("{name} is longer than {} MiB", PAYLOAD_MAX >> 20)));
+        return Err(exit::fail(format_args!("{name} exceeds {} MiB", PAYLOAD_MAX >> 20)));
     }
-    json::check(&bytes).map_err(|error| exit::fail(format_args!("{name} is no JSON: {error}")))?;
-    String::from_utf8(bytes).map_err(|_| exit::fail(format_args!("{name} is no JSON: it is not UTF-8")))
+    json::check(&bytes).map_err(|error| exit::fail(format_args!("{name} is not JSON: {error}")))?;
+    String::from_utf8(bytes).map_err(|_| exit::fail(format_args!("{name} is not JSON: it is not UTF-8")))
 }
 
 pub(crate) fn handle(command: &ErrorsChoice, how: How) -> Exit {
@@ -114,7 +114,7 @@ fn deal(command: &ErrorsChoice, how: How) -> Result<Exit, Exit> {
         let queues: Vec<String> = chosen.keys().map(Address::to_string).collect();
         let question = match how {
             How::Retry => format!("{} of {} will run again.", errors(count), queues.join(", ")),
-            How::Drop => format!("{} will be taken off {} for good.", errors(count), queues.join(", ")),
+            How::Drop => format!("{} will be removed from {} for good.", errors(count), queues.join(", ")),
         };
         confirm(&question, command.yes)?;
     }
@@ -128,7 +128,7 @@ fn deal(command: &ErrorsChoice, how: How) -> Result<Exit, Exit> {
     Ok(tell(command, how, &done, teller))
 }
 
-/// A runner goes on with the files that it has read: a mended script would not be the one that runs.
+/// A runner uses the script files that it read at its start, so a script changed since then would not run.
 fn must_run_what_is_on_disk(place: &Target, steps: BTreeSet<Address>) -> Result<(), Exit> {
     let query = Query::Changed { steps: steps.into_iter().collect() };
     let Answer::Changed(changed) = place.ask(query)? else { return Err(other_question()) };
@@ -141,7 +141,7 @@ fn must_run_what_is_on_disk(place: &Target, steps: BTreeSet<Address>) -> Result<
     Err(exit::fail(format_args!("{names} {have} changed since the runner started: restart it first")))
 }
 
-/// Deals with some errors. Where one of them stands in the way, the others are dealt with all the same.
+/// Retries or drops some errors. If one of them is refused, the others are handled all the same.
 fn change(
     place: &Target,
     how: How,
@@ -162,7 +162,7 @@ fn change(
             Answer::Errors { errors, .. } if errors.iter().all(|error| !error.handled) => {
                 done.refused.push(Refused { error: format!("{queue}/{index}"), why });
             }
-            // Somebody else was quicker.
+            // Another operator was quicker.
             _ => done.handled_meanwhile += 1,
         },
         (Err(_), some) => {
@@ -174,12 +174,12 @@ fn change(
     Ok(teller)
 }
 
-/// What became of the errors that were chosen.
+/// The outcome of the errors that were chosen.
 #[derive(Serialize)]
 struct Done {
     /// Retried or dropped.
     errors: u64,
-    /// Retried or dropped by somebody else in the meantime.
+    /// Retried or dropped by another operator in the meantime.
     handled_meanwhile: u64,
     refused: Vec<Refused>,
 }
@@ -198,21 +198,21 @@ fn tell(command: &ErrorsChoice, how: How, done: &Done, teller: Option<AnsweredBy
     if done.errors > 0 {
         let count = errors(done.errors);
         print_text(&match (how, teller) {
-            (How::Retry, Some(AnsweredBy::Runner)) => format!("{count} put back: the jobs run again now"),
-            (How::Retry, _) => format!("{count} put back: the jobs run again with the next `tidegate run`"),
+            (How::Retry, Some(AnsweredBy::Runner)) => format!("{count} retried: the jobs run again now"),
+            (How::Retry, _) => format!("{count} retried: the jobs run again with the next `tidegate run`"),
             (How::Drop, _) => format!("{count} dropped"),
         });
     } else if done.refused.is_empty() && done.handled_meanwhile == 0 {
-        print_text("no errors there that nobody has dealt with");
+        print_text("no open errors");
     }
     if done.handled_meanwhile > 0 {
-        print_text(&format!("{} dealt with by somebody else meanwhile", errors(done.handled_meanwhile)));
+        print_text(&format!("{} already handled by another command", errors(done.handled_meanwhile)));
     }
     for refused in done.refused.iter().take(TOLD_MAX) {
         exit::fail(&refused.why);
     }
     if let Some(more) = done.refused.len().checked_sub(TOLD_MAX).filter(|&more| more > 0) {
-        exit::fail(format_args!("and {more} more like these (`--format json` tells all)"));
+        exit::fail(format_args!("and {more} more like these (`--format json` lists all)"));
     }
     exit
 }
@@ -222,7 +222,7 @@ fn errors(number: u64) -> String {
     format!("{} {}", grouped(number), if number == 1 { "error" } else { "errors" })
 }
 
-/// Errors as they were named.
+/// Errors as the operator named them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Selector {
     queue: Address,
@@ -255,22 +255,22 @@ fn selectors(command: &ErrorsChoice) -> Result<Vec<Selector>, Exit> {
     let filtered = command.filter.is_some() || command.step.is_some() || command.kind.is_some();
     if command.errors.is_empty() && !filtered {
         return Err(exit::misuse(
-            "say which errors: PIPELINE/QUEUE for all of a queue, PIPELINE/QUEUE/INDEX for one, or --where, --step or --kind",
+            "name the errors: PIPELINE/QUEUE for all of a queue, PIPELINE/QUEUE/INDEX for one, or --where, --step or --kind",
         ));
     }
     let parse = |text: &String| {
         let selector = Selector::parse(text).ok_or_else(|| {
             exit::misuse(format_args!(
-                "`{text}` names no errors; write PIPELINE/QUEUE, PIPELINE/QUEUE/INDEX or PIPELINE/QUEUE/FROM-TO"
+                "`{text}` does not name errors: write PIPELINE/QUEUE, PIPELINE/QUEUE/INDEX or PIPELINE/QUEUE/FROM-TO"
             ))
         })?;
         let queue = &selector.queue;
         match selector.which {
             Which::One(0) | Which::Range(0, _) => {
-                Err(exit::fail(format_args!("`{text}` names no errors: the first is `{queue}/1`")))
+                Err(exit::fail(format_args!("`{text}` does not name errors: the first is `{queue}/1`")))
             }
             Which::Range(from, Some(to)) if to < from => Err(exit::fail(format_args!(
-                "`{text}` names no errors: it goes backwards; write `{queue}/{to}-{from}`"
+                "`{text}` does not name errors: the range is reversed; write `{queue}/{to}-{from}`"
             ))),
             _ => Ok(selector),
         }
@@ -278,12 +278,12 @@ fn selectors(command: &ErrorsChoice) -> Result<Vec<Selector>, Exit> {
     command.errors.iter().map(parse).collect()
 }
 
-/// Finds the errors that are meant.
+/// Finds the chosen errors.
 struct Choice<'a> {
     command: &'a ErrorsChoice,
     filter: Where,
     place: &'a Target,
-    /// Those that the chosen errors are of.
+    /// The steps of the chosen errors.
     steps: BTreeSet<Address>,
 }
 
@@ -312,13 +312,13 @@ impl Choice<'_> {
         Ok(holding.filter_map(|queue| Address::parse(&queue.queue)).collect())
     }
 
-    /// One that was named by its index has to be there.
+    /// An error that is named by its index must exist.
     fn add_one(&mut self, queue: &Address, index: u64, chosen: &mut Chosen) -> Result<(), Exit> {
         self.must_hold_errors(queue)?;
         match self.place.ask(Query::Error { queue: queue.to_string(), index })? {
             Answer::Errors { errors, .. } => {
                 if errors.iter().any(|error| error.handled) {
-                    return Err(exit::fail(format_args!("{queue}/{index} was retried or dropped already")));
+                    return Err(exit::fail(format_args!("{queue}/{index} is already retried or dropped")));
                 }
                 self.add(queue, &errors, chosen);
                 Ok(())
@@ -373,7 +373,7 @@ impl Choice<'_> {
         self.filter.passes(&error.queue, error.index, error.job.get())
     }
 
-    /// A step that is gone may have left errors behind; where there are none, its name is a slip.
+    /// A removed step may have left errors. If none exist, its name is a typing error.
     fn must_know_step(&self) -> Result<(), Exit> {
         let Some(wanted) = &self.command.step else { return Ok(()) };
         let steps = &self.place.configuration.steps;
@@ -389,13 +389,13 @@ impl Choice<'_> {
             .collect();
         let hint = did_you_mean(wanted, names.iter().map(String::as_str));
         let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
-        Err(exit::fail(format_args!("there is no step `{wanted}`, and it has left no errors{hint}")))
+        Err(exit::fail(format_args!("step `{wanted}` is unknown and has no errors{hint}")))
     }
 
     fn must_hold_errors(&self, queue: &Address) -> Result<(), Exit> {
         let mut queues = self.place.configuration.queues.iter();
         if queues.any(|declared| declared.address == *queue && !declared.holds_errors) {
-            return Err(exit::fail(format_args!("`{queue}` is no error queue")));
+            return Err(exit::fail(format_args!("`{queue}` is not an error queue")));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `tidegate graph`: what feeds what, drawn or told.
+//! `tidegate graph`: draws the configuration as a graph, or lists it as JSON.
 
 use crate::cli::{Format, Graph, GraphFormat, QueryOptions};
 use crate::client::{ask, options, print_json, print_text};
@@ -30,12 +30,12 @@ pub(crate) fn graph(command: &Graph) -> Exit {
     Exit::Done
 }
 
-/// How many jobs wait, from the running runner or the store of one that is not running.
+/// The number of waiting jobs, from the runner, or from the store if no runner is running.
 fn depths(command: &Graph) -> Result<Depths, Exit> {
     let look =
         QueryOptions { config: command.config.clone(), data: command.data.clone(), format: Format::Text };
     match (ask(&look, Query::Status { lanes: 0 })?, ask(&look, Query::Queues)?) {
         (Answer::Status(steps), Answer::Queues(queues)) => Ok(Depths::of(&steps, &queues)),
-        _ => Err(exit::fail("the runner answered another question; is it of another version?")),
+        _ => Err(exit::fail("the answer of the runner does not match the question: its version may differ")),
     }
 }

@@ -1,4 +1,4 @@
-//! `tidegate job cancel`: takes a job out of all steps that read it and are not through with it, or of none.
+//! `tidegate job cancel`: cancels a job at all steps that read it and have not finished it, or at none.
 
 use std::collections::BTreeMap;
 
@@ -16,30 +16,30 @@ use tidegate_engine::{ParkedJobRef, Request, may_cancel};
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Address, Clock as _, SystemClock, Timestamp, format_duration};
 
-/// How a job stands at a step.
+/// The state of a job at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum JobStanding {
     Waits,
     Outside,
-    /// An attempt at it was begun that may be seen outside.
+    /// An attempt with external effects was started.
     Begun,
-    /// An outside system has said what becomes of it.
+    /// An external system has completed it.
     Said,
-    /// It is done, or failed.
+    /// It is done or failed.
     Through,
 }
 
-/// A step that a job is taken out of, and what of it.
+/// A step at which the job is cancelled, and its rows.
 struct Cut<'a> {
     step: &'a Step,
     stands: JobStanding,
-    /// Where it stands by itself.
+    /// The rows of the job at this step.
     rows: Vec<ParkedJobRef>,
-    /// Outputs that were made of it already, and are only due later.
+    /// Number of outputs that were made from it and are due later.
     outputs: u64,
-    /// When the attempt was begun that runs.
+    /// Start time of the running attempt.
     since: Option<Timestamp>,
-    /// It stands on the input only.
+    /// The job is only on the input so far.
     fresh: bool,
 }
 
@@ -51,13 +51,12 @@ fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
     let (queue, index) = parse(&command.job)?;
     let place = Target::of(&command.look.config, command.look.data.clone())?;
     let cuts = cuts(&place, command, (&queue, index))?;
-    // Before anything is changed, so that it is all or nothing.
+    // The check precedes every change: the job is cancelled everywhere or nowhere.
     all_can(&cuts, command.drop)?;
     let names: Vec<String> = cuts.iter().map(|cut| cut.step.address.to_string()).collect();
-    let end = if command.drop { "will be gone for good" } else { "will go to the error queue" };
+    let end = if command.drop { "will be discarded" } else { "will go to the error queue" };
     let is_outside = cuts.iter().any(|cut| cut.stands == JobStanding::Outside);
-    let but =
-        if is_outside { " An outside system has it, and may finish it there all the same." } else { "" };
+    let but = if is_outside { " An external system has it, and may finish it all the same." } else { "" };
     confirm(&format!("The job {} of {} {end}.{but}", command.job, names.join(", ")), command.yes)?;
     let mut outcomes = Outcomes::new(&place, How::Cancel { drop: command.drop, pending: true });
     for Cut { step, rows, fresh, outputs, .. } in cuts {
@@ -67,11 +66,11 @@ fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
         outcomes.change(&step.clone(), Request::Cancel { step, rows, jobs, drop, pending })?;
     }
     let exit = outcomes.tell(command.look.format);
-    // It was through before it could be taken out.
+    // The job was finished before it could be cancelled.
     Ok(if outcomes.all_gone() { Exit::Failed } else { exit })
 }
 
-/// The steps that read the job and are not through with it; at least one.
+/// The steps that read the job and have not finished it; at least one.
 fn cuts<'a>(
     place: &'a Target,
     command: &JobCancel,
@@ -81,7 +80,7 @@ fn cuts<'a>(
     let is_source = place.configuration.sources.iter().any(|source| source.address == *queue);
     let mut stands = match place.ask(query)? {
         Answer::Job(status) => status.steps.into_iter().map(|step| (step.step.clone(), how(&step))).collect(),
-        // Of a source that is never copied is only known what stands in the store by itself.
+        // For a source that is never copied, only the rows in the store are known.
         Answer::Missing(what) => match by_itself(place, &command.job)? {
             steps if steps.is_empty() && !is_source => return Err(exit::fail(what)),
             steps => with_readers(place, queue, steps),
@@ -117,7 +116,7 @@ fn cuts<'a>(
     declared.map(cut).collect()
 }
 
-/// Adds the steps that read a source, for which nothing stands in the store.
+/// Adds the readers of a source that have no row in the store.
 fn with_readers(
     place: &Target,
     source: &Address,
@@ -133,7 +132,7 @@ fn with_readers(
     stands
 }
 
-/// Says that there is nothing to take out. It is no failure where only the step that was named has nothing of it.
+/// Reports that nothing can be cancelled. It is no failure if only the named step has nothing of the job.
 fn nothing(place: &Target, command: &JobCancel, somewhere: bool, is_source: bool) -> Exit {
     let job = &command.job;
     match &command.step {
@@ -145,10 +144,10 @@ fn nothing(place: &Target, command: &JobCancel, somewhere: bool, is_source: bool
             Outcomes::new(place, How::Cancel { drop: command.drop, pending: true }).tell(command.look.format)
         }
         _ => {
-            let or = if is_source { ", or have not come to it" } else { "" };
+            let or = if is_source { ", or have not reached it" } else { "" };
             let show = place.configuration.command(&format!("job show {job}"));
             exit::fail(format_args!(
-                "nothing waits for `{job}`: all steps that read it are done with it{or} (`{show}` tells more)"
+                "`{job}` waits nowhere: all steps that read it are done with it{or} (see `{show}`)"
             ))
         }
     }
@@ -164,7 +163,7 @@ fn how(step: &StepOutcome) -> JobStanding {
     }
 }
 
-/// The one step that is wanted, of those that read the job.
+/// The named step, out of the steps that read the job.
 fn only(
     place: &Target,
     wanted: &str,
@@ -176,16 +175,16 @@ fn only(
         return Ok(found);
     }
     let is_there = place.configuration.steps.iter().any(|step| step.address.to_string() == wanted);
-    let what = if is_there { "does not read" } else { "is not there, to read" };
+    let what = if is_there { "does not read" } else { "is unknown, so it cannot read" };
     let near = did_you_mean(wanted, names.iter().map(String::as_str));
     let hint = near.unwrap_or_else(|| match &*names {
-        [] => "no step does".to_owned(),
+        [] => "no step reads it".to_owned(),
         names => format!("it is read by {}", names.join(", ")),
     });
     Err(exit::fail(format_args!("step `{wanted}` {what} `{queue}`; {hint}")))
 }
 
-/// The steps for which a job stands in the store by itself, each with how.
+/// The steps with a row of the job in the store, each with its state.
 fn by_itself(place: &Target, job: &str) -> Result<Vec<(String, JobStanding)>, Exit> {
     let job = Some(job.to_owned());
     let Answer::Delayed(page) =
@@ -206,7 +205,7 @@ fn by_itself(place: &Target, job: &str) -> Result<Vec<(String, JobStanding)>, Ex
     Ok(steps.into_iter().collect())
 }
 
-/// Where the job stands by itself for a step.
+/// The rows of the job at a step.
 fn rows(place: &Target, step: &Step, job: &str) -> Result<Vec<DelayedStatus>, Exit> {
     let (step, job) = (Some(step.address.to_string()), Some(job.to_owned()));
     match place.ask(Query::Delayed { step, job, after: None, limit: JOBS_MAX })? {
@@ -216,7 +215,7 @@ fn rows(place: &Target, step: &Step, job: &str) -> Result<Vec<DelayedStatus>, Ex
     }
 }
 
-/// An attempt is in the way, and will be out of it.
+/// The reason for a refusal while an attempt is running.
 fn running(step: &Step, since: Option<Timestamp>) -> String {
     let since = since.map(|since| format!(" since {}", times::since(since, SystemClock.now())));
     let timeout = step.timeout.map(|timeout| format!(" (its `timeout` is {})", format_duration(timeout)));
@@ -227,7 +226,7 @@ fn running(step: &Step, since: Option<Timestamp>) -> String {
     )
 }
 
-/// Where one step cannot let go of the job, none of them shall.
+/// If one step cannot cancel the job, none does.
 fn all_can(cuts: &[Cut<'_>], drop: bool) -> Result<(), Exit> {
     let mut able = Vec::new();
     let mut obstacles = Vec::new();
@@ -235,7 +234,7 @@ fn all_can(cuts: &[Cut<'_>], drop: bool) -> Result<(), Exit> {
         let name = step.address.to_string();
         if rows.is_empty() && *outputs > 0 {
             obstacles.push(format!(
-                "step `{name}` has made an output of it already, which is only due later; `--drop` takes it out"
+                "step `{name}` has already made an output from it, which is due later; `--drop` discards it"
             ));
             continue;
         }
@@ -244,7 +243,7 @@ fn all_can(cuts: &[Cut<'_>], drop: bool) -> Result<(), Exit> {
             (Ok(()), JobStanding::Begun) => obstacles.push(running(step, *since)),
             (Ok(()), JobStanding::Said) => {
                 obstacles.push(format!(
-                    "at step `{name}`, an outside system is through with it, which is delivered"
+                    "at step `{name}`, the external system has finished it, and its result is being delivered"
                 ));
             }
             (Ok(()), _) => able.push(name),
@@ -261,7 +260,7 @@ fn all_can(cuts: &[Cut<'_>], drop: bool) -> Result<(), Exit> {
         "nothing was changed{}",
         match &*only {
             [] => String::new(),
-            only => format!("; {} takes it out there alone", only.join(" or ")),
+            only => format!("; {} cancels it there alone", only.join(" or ")),
         }
     ));
     Err(Exit::Failed)

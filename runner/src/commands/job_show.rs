@@ -1,4 +1,4 @@
-//! `tidegate job`: what has become of one job, and taking it out.
+//! `tidegate job`: shows the outcome of one job, or cancels it.
 
 use crate::cli::{Format, JobShow};
 use crate::client::{AnsweredBy, Target, other_question, print_json, print_text};
@@ -11,7 +11,7 @@ use crate::query::{Answer, JobState, JobStatus, Query, StepOutcome};
 use tidegate_config::Invocation;
 use tidegate_model::Address;
 
-/// So much of a job is shown at least, however narrow the terminal is.
+/// Number of characters of a job that are shown at least, also in a narrow terminal.
 const ROOM_MIN: usize = 20;
 
 pub(crate) fn show(command: &JobShow) -> Exit {
@@ -37,15 +37,13 @@ fn look(command: &JobShow) -> Result<Exit, Exit> {
 pub(crate) fn parse(job: &str) -> Result<(Address, u64), Exit> {
     let parts = job.rsplit_once('/');
     let parts = parts.and_then(|(queue, index)| Some((Address::parse(queue)?, index.parse().ok()?)));
-    parts.ok_or_else(|| exit::misuse(format_args!("`{job}` is no job; write PIPELINE/QUEUE/INDEX")))
+    parts.ok_or_else(|| exit::misuse(format_args!("`{job}` does not name a job: write PIPELINE/QUEUE/INDEX")))
 }
 
 fn describe(status: &JobStatus, teller: AnsweredBy, given: &Invocation, width: Option<usize>) -> String {
     let told = status.time.as_ref().map(|time| format!("committed {time}"));
     let note = status.note.as_ref().map(|note| match &**note {
-        "no longer kept (retain)" => {
-            "no longer kept (`retain` of its queue says how long jobs are kept)".to_owned()
-        }
+        "no longer kept (retain)" => "deleted by retention (see `retain` of its queue)".to_owned(),
         note => note.to_owned(),
     });
     let first = [Some(status.job.clone()), told, note].into_iter().flatten();
@@ -76,12 +74,12 @@ fn describe(status: &JobStatus, teller: AnsweredBy, given: &Invocation, width: O
     }
     let is_over = |step: &StepOutcome| step.status.is_over();
     if teller == AnsweredBy::Store && !status.steps.iter().all(is_over) {
-        lines.push(indented("nothing runs now: this is how the next `tidegate run` finds it", 2, width));
+        lines.push(indented("no runner is running; this is the state in the store", 2, width));
     }
     lines.join("\n")
 }
 
-/// Of a job that was begun again, the reason is of the attempt before.
+/// The reason of a restarted job is that of the attempt before.
 fn which_failed(step: &StepOutcome) -> &'static str {
     match step.status {
         JobState::Begun => "the attempt before failed",
@@ -106,17 +104,19 @@ fn headline(step: &StepOutcome) -> String {
             None => format!("due{attempts}"),
         },
         JobState::Pending => match step.told {
-            None => format!("pending with an outside system{attempts}"),
+            None => format!("pending in an external system{attempts}"),
             Some(told) if told.waits() => {
-                format!("pending with an outside system, which calls it `{}`{attempts}", told.as_str())
+                format!("pending in an external system as `{}`{attempts}", told.as_str())
             }
-            Some(told) => format!("`{}` outside, and not delivered yet{attempts}", told.as_str()),
+            Some(told) => {
+                format!("`{}` in the external system, and not delivered yet{attempts}", told.as_str())
+            }
         },
         JobState::Failed => match &step.error {
             Some(error) => format!("failed{attempts}: {error}"),
             None => format!("failed{attempts}"),
         },
-        JobState::Before => "came before the step began, and is none of its jobs".to_owned(),
+        JobState::Before => "skipped: the step began at a later job".to_owned(),
         JobState::Cancelled => format!("cancelled: {}", step.reason.as_deref().unwrap_or("it was dropped")),
         JobState::Done => "done".to_owned(),
     }

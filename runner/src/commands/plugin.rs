@@ -1,4 +1,5 @@
-//! `tidegate plugin inspect`, and the process that runs plugins apart.
+//! `tidegate plugin inspect` and `plugin-host`: describe a library, and run plugins in a process of their
+//! own.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -14,7 +15,7 @@ use tidegate_components::plugin;
 use tidegate_components::plugin::{Description, Image, Loaded, Offered};
 use tidegate_engine::Chain;
 
-/// A plugin as programs read it.
+/// The JSON form of a plugin.
 #[derive(Serialize)]
 struct Record<'a> {
     file: String,
@@ -32,7 +33,7 @@ struct StepRecord<'a> {
     has_effects: bool,
     /// The JSON Schema of its `config`.
     schema: Option<Value>,
-    /// What is wrong with what it says for one.
+    /// The error of its schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     schema_fault: Option<String>,
 }
@@ -59,9 +60,7 @@ pub(crate) fn inspect(command: &PluginInspect) -> Exit {
 pub(crate) fn host() -> Exit {
     match plugin::serve() {
         Ok(()) => Exit::Done,
-        Err(error) => {
-            exit::fail(format_args!("this command is for runners to start, not for people: {error}"))
-        }
+        Err(error) => exit::fail(format_args!("this command must be started by a runner: {error}")),
     }
 }
 
@@ -93,7 +92,7 @@ fn text(record: &Record<'_>) -> String {
         format!("{name} {version}, for version {interface} of the interface\n{file}\nsha256 {sha256}\n");
     for StepRecord { name, description, has_effects, schema, schema_fault } in steps {
         let description = if description.is_empty() { String::new() } else { format!(": {description}") };
-        let effects = if *has_effects { ", and can be seen outside" } else { "" };
+        let effects = if *has_effects { ", with external effects" } else { "" };
         text.extend(["\nstep ", name, &description, effects, "\n"]);
         let takes = match (schema, schema_fault) {
             (_, Some(fault)) => format!("the schema of its config {fault}\n"),
@@ -105,14 +104,14 @@ fn text(record: &Record<'_>) -> String {
     text
 }
 
-/// A row a key.
+/// One row per key.
 fn config(schema: &Value) -> String {
     let keys = schema::keys(schema);
     if let Some(takes) = schema::takes(schema) {
         return format!("takes {takes}\n");
     }
     if keys.is_empty() {
-        return "there is nothing to configure\n".to_owned();
+        return "takes no config\n".to_owned();
     }
     let row = |key: schema::Key| {
         let default = match key.default {

@@ -1,4 +1,4 @@
-//! `tidegate plugin new` and `tidegate plugin header`: all that authors need stands in this program.
+//! `tidegate plugin new` and `tidegate plugin header`: write every file that authors of plugins need.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ pub(crate) mod api;
 const MANIFEST: &str = include_str!("plugin_new/Cargo.toml.txt");
 const LIBRARY: &str = include_str!("plugin_new/lib.rs.txt");
 const IN_C: &str = include_str!("plugin_new/plugin.c.txt");
-/// The crate beside the plugin, by its name.
+/// The name of the crate that is written beside the plugin.
 const CRATE: &str = "tidegate-plugin";
 
 /// `tidegate plugin header`
@@ -28,15 +28,15 @@ pub(crate) fn new(command: &PluginNew) -> Exit {
     let starts_well = name.starts_with(|c: char| c.is_ascii_lowercase());
     if !starts_well || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
         return exit::misuse(format_args!(
-            "`{name}` is no name for a plugin: use lowercase letters, digits and `-`, a letter first"
+            "`{name}` is not a valid plugin name: use lowercase letters, digits and `-`, a letter first"
         ));
     }
     if name == CRATE {
-        return exit::misuse(format_args!("`{name}` is the crate that plugins are written with"));
+        return exit::misuse(format_args!("`{name}` is the name of the crate for plugins: choose another"));
     }
     let folder = Path::new(name);
     if folder.exists() {
-        return exit::fail(format_args!("`{name}` is there already"));
+        return exit::fail(format_args!("`{name}` already exists"));
     }
     let api = match command.api.as_deref().map(crate_in).transpose() {
         Ok(api) => api,
@@ -51,19 +51,21 @@ pub(crate) fn new(command: &PluginNew) -> Exit {
     Exit::Done
 }
 
-/// The folder that is called the crate's, as a path that holds anywhere on this machine.
+/// The folder given for the crate, as an absolute path.
 fn crate_in(folder: &Path) -> Result<PathBuf, String> {
     let shown = folder.display();
     let manifest = folder.join("Cargo.toml");
     let text = fs::read_to_string(&manifest).map_err(|error| {
-        format!("`--api {shown}` is no folder of the crate `{CRATE}`: `{}`: {error}", manifest.display())
+        format!("`--api {shown}` is not a folder of the crate `{CRATE}`: `{}`: {error}", manifest.display())
     })?;
     let named = text.lines().any(|line| {
         line.split_once('=')
             .is_some_and(|(key, value)| key.trim() == "name" && value.trim().trim_matches('"') == CRATE)
     });
     if !named {
-        return Err(format!("`--api {shown}` is another crate: its Cargo.toml does not name `{CRATE}`"));
+        return Err(format!(
+            "`--api {shown}` is not the crate `{CRATE}`: its Cargo.toml does not name `{CRATE}`"
+        ));
     }
     fs::canonicalize(folder).map_err(|error| format!("`--api {shown}` cannot be found: {error}"))
 }
@@ -71,15 +73,15 @@ fn crate_in(folder: &Path) -> Result<PathBuf, String> {
 fn about(name: &str, file: &str) -> String {
     format!(
         "{name}/src/lib.rs is a step that counts the words of a text. To build and test it:\n\n    cd {name} && cargo \
-         test && cargo build --release\n\nThen put target/release/lib{file}.so where `[runner] plugins` says, and write \
+         test && cargo build --release\n\nThen copy target/release/lib{file}.so to the folder of `[runner] plugins`, and write \
          `run = \"plugin:{name}\"`."
     )
 }
 
 fn about_c(name: &str, file: &str) -> String {
     format!(
-        "{name}/{file}.c is a step that hands on what is no empty text. To build it:\n\n    cd {name} && cc -shared -fPIC \
-         -O2 -Wall -Wextra -I . -o lib{file}.so {file}.c\n\nThen put lib{file}.so where `[runner] plugins` says, and \
+        "{name}/{file}.c is a step that passes on texts that are not empty. To build it:\n\n    cd {name} && cc -shared -fPIC \
+         -O2 -Wall -Wextra -I . -o lib{file}.so {file}.c\n\nThen copy lib{file}.so to the folder of `[runner] plugins`, and \
          write `run = \"plugin:{name}\"`."
     )
 }

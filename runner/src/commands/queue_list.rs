@@ -1,4 +1,4 @@
-//! `tidegate queue`: what stands on queues.
+//! `tidegate queue list`: prints the queues with the number of their jobs.
 
 use crate::cli::{Format, QueryOptions};
 use crate::client::{ask, other_question, print_json, print_painted, print_text};
@@ -10,7 +10,7 @@ use crate::output::terminal::width;
 use crate::query::{Answer, Query, QueueStatus};
 use tidegate_model::format_size;
 
-/// The errors there that nobody has dealt with, where there are some.
+/// The open errors of an error queue, if any.
 fn open_errors(queue: &QueueStatus) -> Option<String> {
     match queue.open? {
         0 => None,
@@ -42,7 +42,7 @@ pub(crate) fn list(command: &QueryOptions) -> Exit {
             let open = open_errors(queue).or(no_errors);
             let mut waiting: Vec<String> = open.into_iter().chain(waiting).collect();
             if waiting.is_empty() {
-                waiting.push("nobody reads it".to_owned());
+                waiting.push("no reader".to_owned());
             }
             waiting.join(", ")
         })

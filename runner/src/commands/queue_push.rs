@@ -1,7 +1,7 @@
-//! `tidegate queue push`: jobs from standard input onto a queue.
+//! `tidegate queue push`: appends jobs from standard input to a queue.
 //!
-//! They are pushed piece by piece, so that memory does not grow with them and what comes slowly does
-//! not wait; each piece stands on the queue as a whole or not at all.
+//! Jobs are pushed in pieces, so that memory is bounded and slow input does not wait. Each piece is committed
+//! as a whole or not at all.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -20,13 +20,13 @@ use tidegate_engine::{Request, RequestOutcome, error_queue};
 use tidegate_model::Address;
 use tidegate_model::suggest::nearest_address;
 
-/// A piece is pushed when it has so many lines …
+/// A piece is pushed at this number of lines …
 const LINES_MAX: usize = 1000;
-/// … or bytes …
+/// … or of bytes …
 const BYTES_MAX: usize = 1 << 20;
-/// … or when no more has come for so long.
+/// … or after this time without input.
 const SILENCE: Duration = Duration::from_millis(200);
-/// The longest line, in bytes. The local socket must have room for it.
+/// The longest line, in bytes. The local socket must accept it.
 const LINE_MAX: u64 = 16 << 20;
 
 pub(crate) fn push(command: &QueuePush) -> Exit {
@@ -39,7 +39,7 @@ pub(crate) fn push(command: &QueuePush) -> Exit {
         Err(why) => return exit::fail(why),
     };
     if io::stdin().is_terminal() {
-        exit::note("one job a line, as JSON; Ctrl-D ends it");
+        exit::note("enter one JSON job per line; end with Ctrl-D");
     }
     let (sender, lines) = mpsc::sync_channel(16);
     if let Err(error) = thread::Builder::new().name("stdin".into()).spawn(move || read_lines(&sender)) {
@@ -63,7 +63,7 @@ fn tell(command: &QueuePush, pushing: &Pushing, exit: Exit, teller: Option<Answe
     }
     if exit == Exit::Done {
         let later =
-            if teller == Some(AnsweredBy::Store) { "; no runner runs, so they wait there" } else { "" };
+            if teller == Some(AnsweredBy::Store) { "; no runner is running, so they wait there" } else { "" };
         print_text(&format!("{} pushed to {}{later}", jobs(pushing.pushed), pushing.queue));
     }
     exit
@@ -78,10 +78,10 @@ fn find(place: &Target, name: &str) -> Result<Address, String> {
         return Ok(queue.address.clone());
     }
     if place.configuration.sinks.iter().any(|sink| sink.address.to_string() == name) {
-        return Err(format!("`{name}` is a sink, and jobs come to it from steps; push to a queue"));
+        return Err(format!("`{name}` is a sink, which receives jobs from steps: push to a queue"));
     }
     if place.configuration.sources.iter().any(|source| source.address.to_string() == name) {
-        return Err(format!("`{name}` is a source, and jobs come to it from outside; push to a queue"));
+        return Err(format!("`{name}` is a source, which reads its own jobs: push to a queue"));
     }
     let names: Vec<String> = queues.iter().map(|queue| queue.address.to_string()).collect();
     Err(match nearest_address(name, names.iter().map(String::as_str)) {
@@ -90,7 +90,7 @@ fn find(place: &Target, name: &str) -> Result<Address, String> {
     })
 }
 
-/// Reads lines until there are no more, or nobody wants them.
+/// Reads lines until the input ends or the receiver is gone.
 fn read_lines(lines: &SyncSender<io::Result<Vec<u8>>>) {
     let mut input = io::BufReader::with_capacity(1 << 16, io::stdin());
     loop {
@@ -105,17 +105,17 @@ fn read_lines(lines: &SyncSender<io::Result<Vec<u8>>>) {
     }
 }
 
-/// Where a push is.
+/// The state of a push.
 struct Pushing {
     place: Target,
     queue: Address,
-    /// Jobs that stand on the queue.
+    /// Number of committed jobs.
     pushed: u64,
     /// The number of the last line that was read.
     line: u64,
-    /// The number of the last line of which all jobs up to it stand on the queue.
+    /// The number of the last line up to which all jobs are committed.
     standing: u64,
-    /// Jobs that will be pushed next.
+    /// The jobs of the next piece.
     piece: Vec<String>,
     bytes: usize,
 }
@@ -149,15 +149,15 @@ impl Pushing {
         self.line += 1;
         let number = self.line;
         if line.len() as u64 > LINE_MAX {
-            return Err(self.refuse(&format!("line {number} is longer than {} MiB", LINE_MAX >> 20)));
+            return Err(self.refuse(&format!("line {number} exceeds {} MiB", LINE_MAX >> 20)));
         }
         let line = line.trim_ascii();
         if line.is_empty() {
             return Ok(());
         }
-        json::check(line).map_err(|error| self.refuse(&format!("line {number} is no JSON: {error}")))?;
+        json::check(line).map_err(|error| self.refuse(&format!("line {number} is not JSON: {error}")))?;
         let line = String::from_utf8(line.to_vec())
-            .map_err(|_| self.refuse(&format!("line {number} is no JSON: it is not UTF-8")))?;
+            .map_err(|_| self.refuse(&format!("line {number} is not JSON: it is not UTF-8")))?;
         self.bytes += line.len();
         self.piece.push(line);
         Ok(())
@@ -176,7 +176,7 @@ impl Pushing {
             Ok((Ok(_), _)) => Err(other_question()),
             Ok((Err(why), _)) => Err(self.refuse(&why)),
             Err(exit) => {
-                // Why has been said; what has become of the lines before has not.
+                // The error is already reported; the outcome of earlier lines is not.
                 exit::warn(self.so_far());
                 Err(exit)
             }
@@ -192,7 +192,7 @@ impl Pushing {
             0 => "nothing was pushed before".to_owned(),
             line => {
                 let (jobs, line) = (jobs(self.pushed), grouped(line));
-                format!("what was pushed before stands on the queue: {jobs}, up to line {line}")
+                format!("the queue has the jobs pushed before: {jobs}, up to line {line}")
             }
         }
     }

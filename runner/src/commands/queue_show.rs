@@ -1,4 +1,4 @@
-//! `tidegate queue show`: the jobs of a queue, page by page, so that memory does not grow with them.
+//! `tidegate queue show`: prints the jobs of a queue page by page, so that memory is bounded.
 
 use std::thread;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::output::exit::Exit;
 use crate::output::terminal::{cut, width};
 use crate::query::{Answer, JOBS_MAX, Job, Page, Query};
 
-/// How many jobs are shown where nothing says more.
+/// Number of jobs without an option.
 const LIMIT_DEFAULT: u64 = 20;
-/// How long to wait before looking whether more has come.
+/// Interval of the queries for new jobs.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A job is shown with at least so many characters, however narrow the terminal is.
+/// Number of characters of a job that are shown at least, also in a narrow terminal.
 const ROOM_MIN: usize = 20;
-/// A time as it is shown is so wide.
+/// Width of a printed time, in characters.
 const TIME_WIDTH: usize = 24;
 
 pub(crate) fn show(command: &QueueShow) -> Exit {
@@ -48,8 +48,8 @@ pub(crate) fn show(command: &QueueShow) -> Exit {
     exit
 }
 
-/// Asks for page after page. `print` answers how many jobs it has printed so far; `None`: nobody reads
-/// them any more.
+/// Queries page after page. `print` returns the number of jobs printed so far; `None`: the reader of the
+/// output is gone.
 fn walk(command: &QueueShow, place: &Target, limit: u64, print: &mut dyn FnMut(Page) -> Option<u64>) -> Exit {
     let (queue, to) = (&command.queue, command.to);
     let mut from = match command.from {
@@ -61,7 +61,7 @@ fn walk(command: &QueueShow, place: &Target, limit: u64, print: &mut dyn FnMut(P
     };
     let mut printed = 0;
     loop {
-        // With a filter nobody knows how many have to be looked at.
+        // With a filter the number of jobs to read is unknown.
         let wanted = if command.filter.is_some() { u64::MAX } else { limit - printed };
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX).min(JOBS_MAX);
         let query = Query::Jobs { queue: queue.clone(), from, to, limit: wanted };
@@ -92,24 +92,24 @@ fn walk(command: &QueueShow, place: &Target, limit: u64, print: &mut dyn FnMut(P
             return Exit::Done;
         }
         if teller == AnsweredBy::Store {
-            exit::note("that is all there is: no runner runs");
+            exit::note("end of the queue: no runner is running");
             return Exit::Done;
         }
         thread::sleep(PAUSE);
     }
 }
 
-/// Where the last few jobs begin.
+/// The index at which the last few jobs begin.
 fn last_jobs(place: &Target, queue: &str) -> Result<Option<u64>, Exit> {
     let Answer::Queues(queues) = place.ask(Query::Queues)? else { return Err(other_question()) };
     let state = queues.into_iter().find(|state| state.queue == *queue);
     Ok(state.map(|state| state.first.max((state.head + 1).saturating_sub(LIMIT_DEFAULT))))
 }
 
-/// Prints jobs one by one, as they come.
+/// Prints jobs one by one, as they arrive.
 struct Printer {
     format: Format,
-    /// JSON, one job a line instead of one list.
+    /// JSON, one job per line instead of one list.
     lines: bool,
     width: Option<usize>,
     printed: u64,
@@ -120,7 +120,7 @@ impl Printer {
         Self { format: command.look.format, lines: command.follow, width: width(), printed: 0 }
     }
 
-    /// Answers whether somebody still reads.
+    /// Returns whether the output is still read.
     fn print(&mut self, job: &Job, head: u64) -> bool {
         let first = self.printed == 0;
         self.printed += 1;

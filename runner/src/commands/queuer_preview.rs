@@ -1,4 +1,4 @@
-//! `tidegate queuer preview`: what the next rounds of a step would start.
+//! `tidegate queuer preview`: prints the next rounds of jobs that a step would start.
 
 use crate::cli::{Format, QueuerPreview};
 use crate::client::{ask, other_question, print_json, print_text};
@@ -13,7 +13,7 @@ use tidegate_model::{Clock as _, SystemClock, Timestamp};
 
 /// The width of a line of jobs, in characters.
 const WIDTH: usize = 80;
-/// So many jobs of a round are told to people, and so many to programs.
+/// Jobs of a round in text output, and in JSON.
 const TOLD_TO_PEOPLE: usize = 40;
 const TOLD: usize = 1000;
 
@@ -60,7 +60,7 @@ fn describe(preview: &Preview, given: &Invocation, now: Timestamp) -> String {
         add_round(position + 1, round, cut, now, &mut lines);
     }
     lines.extend(preview.unseen.as_ref().map(|unseen| match unseen.jobs {
-        Some(count) => format!("  not looked at: {}; {}", jobs(count), unseen.why),
+        Some(count) => format!("  not scanned: {}; {}", jobs(count), unseen.why),
         None => format!("  {}", unseen.why),
     }));
     lines.join("\n")
@@ -119,21 +119,21 @@ mod tests {
         let given = Invocation { config: "configs/pay".into(), data: None };
         insta::assert_snapshot!(describe(&preview, &given, now), @r"
         withdrawals/pay reads withdrawals/requests: 1,234 waiting, 3 delayed, in 7 lanes
-          the step is paused; `tidegate step resume withdrawals/pay configs/pay` has it go on
+          the step is paused; `tidegate step resume withdrawals/pay configs/pay` resumes it
           round 1, now: 1,220 jobs
             10000 10001 10002 10003 10004 10005 10006 10007 10008 10009 10010 10011
             10012 10013 10014 10015 10016 10017 10018 10019 and 1,200 more
           round 2, in 3s: at least 1 job
             1
-          not looked at: 1 job; past search-ahead
+          not scanned: 1 job; past search-ahead
         ");
         let why = Vec::new();
         preview = Preview { waiting: 0, delayed: 0, lanes: 0, why, rounds: Vec::new(), ..preview };
-        preview.unseen = Some(Unseen { jobs: None, why: "what its source holds is not known".into() });
+        preview.unseen = Some(Unseen { jobs: None, why: "the jobs of its source are not known".into() });
         insta::assert_snapshot!(describe(&preview, &given, now), @r"
         withdrawals/pay reads withdrawals/requests: nothing waits
           nothing would start
-          what its source holds is not known
+          the jobs of its source are not known
         ");
     }
 }

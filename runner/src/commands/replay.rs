@@ -45,7 +45,7 @@ fn run_again(command: &cli::Replay) -> Result<Exit, Exit> {
     };
     if let Some(again) = plan.inputs.iter().find(gone) {
         return Err(exit::fail(format_args!(
-            "job {} of `{}` was let go of meanwhile; nothing runs again",
+            "job {} of `{}` was deleted by retention in the meantime; nothing runs again",
             again.first, again.input
         )));
     }
@@ -74,18 +74,18 @@ fn start(command: &cli::Replay) -> Result<ReplayStart, Exit> {
     };
     parse_duration(text).map(ago).map_err(|_| {
         exit::misuse(format_args!(
-            "`{text}` is no time; write one like 2026-01-31T12:00:00Z, or how long ago, like 2h"
+            "`{text}` is not a time: write one like 2026-01-31T12:00:00Z, or a duration before now, like 2h"
         ))
     })
 }
 
-/// What would happen, for the person who has to say yes.
+/// The effect of the replay, for the operator who confirms it.
 fn question(plan: &Replay) -> String {
     let inputs = plan.inputs.iter().map(|again| format!("{} {} to {}", again.input, again.first, again.last));
     let inputs = inputs.collect::<Vec<_>>().join(" with ");
     let outputs = match &plan.outputs[..] {
         [] => "; it has no outputs".to_owned(),
-        outputs => format!(", into {}; what it delivered before stays there", outputs.join(", ")),
+        outputs => format!(", into {}; its earlier deliveries stay there", outputs.join(", ")),
     };
     format!("{} will run {} again ({inputs}){outputs}.", plan.step, jobs(plan.jobs))
 }

@@ -1,4 +1,4 @@
-//! `tidegate run`.
+//! `tidegate run`: loads a configuration, runs it, and prints the summary.
 
 use std::io;
 use std::path::Path;
@@ -77,7 +77,7 @@ pub(crate) fn run(command: &cli::Run) -> Exit {
     match outcome {
         Ok(report) => {
             sum_up(&configuration, &stats, &report, elapsed);
-            // Also where somebody stopped what was left of the run.
+            // The run is stuck also if a signal ended the rest of it.
             let stuck = report.end == RunOutcome::Halted || !report.halts.is_empty();
             let exit = if stuck { Exit::Failed } else { Exit::Done };
             if report.left_behind {
@@ -89,7 +89,7 @@ pub(crate) fn run(command: &cli::Run) -> Exit {
     }
 }
 
-/// Says what is wrong with the configuration, as its log would if that can be read.
+/// Reports the errors of the configuration, in the form of its log if that can be read.
 fn refuse(diagnostics: &Diagnostics) -> Exit {
     if diagnostics.log_format() == LogFormat::Json {
         console::speak_json();
@@ -109,7 +109,7 @@ fn options(command: &cli::Run, configuration: &Configuration) -> RunOptions {
     }
 }
 
-/// Says what the run has done, in the form of its log.
+/// Reports the outcome of the run, in the form of its log.
 fn sum_up(configuration: &Configuration, stats: &Stats, report: &RunReport, elapsed: Duration) {
     let drained = report.end == RunOutcome::Drained;
     let failed = summary::failed(configuration, stats);
@@ -130,7 +130,7 @@ fn sum_up(configuration: &Configuration, stats: &Stats, report: &RunReport, elap
     }
 }
 
-/// Opens the port that the settings name, if they do.
+/// Opens the port of the settings, if they name one.
 fn listen(context: ipc::RunnerContext, files: u64) -> Result<Option<Server>, Exit> {
     let Some(address) = context.configuration.settings.listen else { return Ok(None) };
     match Server::start(address, context, files) {
@@ -141,7 +141,7 @@ fn listen(context: ipc::RunnerContext, files: u64) -> Result<Option<Server>, Exi
         Err(error) => {
             let help = match error.kind() {
                 io::ErrorKind::AddrInUse => format!(
-                    "; another process listens there: choose another port, or see which one it is with \
+                    "; the port is already in use: choose another port, or find the process with \
                      `ss -ltnp 'sport = :{}'`",
                     address.port()
                 ),
@@ -149,7 +149,7 @@ fn listen(context: ipc::RunnerContext, files: u64) -> Result<Option<Server>, Exi
                     "; choose a port from 1024 on, or allow the process to open this one".to_owned()
                 }
                 io::ErrorKind::AddrNotAvailable => {
-                    "; it is no address of this machine: choose one of those that `ip addr` lists".to_owned()
+                    "; it is not an address of this machine: choose one that `ip addr` lists".to_owned()
                 }
                 _ => String::new(),
             };
@@ -165,11 +165,11 @@ fn converse(signals: &Signals, context: ipc::RunnerContext, conversations: ipc::
     let _inside = signals.runtime().enter();
     match ipc::serve(&configuration.data, context, conversations, files) {
         Ok(serve) => drop(signals.runtime().spawn(serve)),
-        // A file system without sockets should not keep jobs from running.
+        // A file system without sockets must not keep jobs from running.
         Err(error) => say_without_socket(&configuration.data, &error),
     }
 }
 
 fn say_without_socket(data: &Path, error: &io::Error) {
-    tracing::warn!(target: log_target::RUNNER, %error, folder = %shown(data), "no local socket: commands cannot look into this runner");
+    tracing::warn!(target: log_target::RUNNER, %error, folder = %shown(data), "the local socket cannot be opened: commands cannot reach this runner");
 }

@@ -1,4 +1,4 @@
-//! `tidegate status`: how far each step is, and what holds it.
+//! `tidegate status`: prints the progress of each step, and the reason if it is held.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::query::{
 use tidegate_config::Invocation;
 use tidegate_model::{Clock as _, SystemClock, Timestamp, rfc3339};
 
-/// The longest name of a lane that a terminal shows whole, in characters.
+/// The longest lane name that a terminal shows in full, in characters.
 const LANE_MAX: usize = 40;
 
 /// Counts jobs of a lane.
@@ -30,7 +30,7 @@ pub(crate) fn status(command: &StatusCommand) -> Exit {
         (command.lanes, config.to_str().filter(|text| text.parse::<u64>().is_ok()))
         && !config.exists()
     {
-        return exit::misuse(format_args!("`{count}` is no configuration: write `--lanes={count}`"));
+        return exit::misuse(format_args!("`{count}` is not a configuration: write `--lanes={count}`"));
     }
     let steps = match ask(&command.look, Query::Status { lanes: command.lanes.unwrap_or(0) }) {
         Ok(Answer::Status(steps)) => steps,
@@ -51,7 +51,7 @@ fn describe(
     (given, now): (&Invocation, Timestamp),
     colours: bool,
 ) -> String {
-    // A step that has stopped is the first thing to see.
+    // A stopped step must be the most visible row.
     let paint = |line: &str, step: &StepStatus| {
         let line = plain(line);
         if colours && step.halted.is_some() { painted(&line, Paint::Red) } else { line }
@@ -62,7 +62,7 @@ fn describe(
         text.extend([&*paint(&line, step), "\n"]);
         let next = steps.get(at + 1);
         if next.is_none_or(|next| next.step != step.step || next.configured != step.configured) {
-            // What the configuration does not have any more is a row of its own, with its own remarks.
+            // A removed step has a row of its own, with its own remarks.
             let same = |one: &&StepStatus| one.step == step.step && one.configured == step.configured;
             for one in steps.iter().filter(same) {
                 for remark in remarks(one, given, now) {
@@ -78,11 +78,11 @@ fn describe(
     text
 }
 
-/// What is most often nowhere is a column only where it is something.
+/// A column that is most often empty is shown only if it has a value.
 fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
     let count = |of: &dyn Fn(&StepStatus) -> u64| steps.iter().map(of).map(blank).collect();
     let any = |of: &dyn Fn(&StepStatus) -> bool| steps.iter().any(of);
-    // A join gives once for all its inputs.
+    // A join reports once for all its inputs.
     let again: Vec<bool> = (0..steps.len())
         .map(|at| steps[at].joins && at > 0 && steps[at - 1].step == steps[at].step)
         .collect();
@@ -126,12 +126,12 @@ fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
     shown.into_iter().filter(|(shown, _)| *shown).map(|(_, column)| column).collect()
 }
 
-/// A count that is most often none.
+/// A count that is most often zero.
 fn blank(count: u64) -> String {
     if count == 0 { String::new() } else { grouped(count) }
 }
 
-/// What it reads.
+/// The input of the step.
 fn reads(step: &StepStatus) -> String {
     short(&step.input, &step.step).to_owned()
 }
@@ -139,7 +139,7 @@ fn reads(step: &StepStatus) -> String {
 fn waiting(step: &StepStatus) -> String {
     match (step.waiting, step.read) {
         (Some(jobs), _) => grouped(jobs),
-        // There may be more in the source.
+        // The source may hold more.
         (None, Some(read)) if read > 0 => format!("{}+", grouped(read)),
         (None, _) => "-".to_owned(),
     }
@@ -162,7 +162,7 @@ fn rate(step: &StepStatus) -> String {
     }
 }
 
-/// What there is to say of a step.
+/// The remarks about a step.
 fn remarks(step: &StepStatus, given: &Invocation, now: Timestamp) -> Vec<String> {
     let mut remarks = Vec::new();
     if !step.configured {
@@ -180,11 +180,11 @@ fn remarks(step: &StepStatus, given: &Invocation, now: Timestamp) -> Vec<String>
     remarks.extend(step.monitor.as_ref().and_then(|monitor| silent(monitor, now)));
     if let Some(ProbeStatus { failing_since: Some(since), why: Some(why), .. }) = &step.monitor {
         let ago = ago(since, now);
-        remarks.push(format!("monitor fails {ago}, so that jobs stay pending: {}", on_one_line(why)));
+        remarks.push(format!("monitor fails {ago}, so jobs stay pending: {}", on_one_line(why)));
     }
     if step.valid > 0 {
         let (valid, pending) = (grouped(step.valid), grouped(step.pending));
-        remarks.push(format!("{valid} of the {pending} pending jobs are called valid outside"));
+        remarks.push(format!("{valid} of the {pending} pending jobs are valid in the external system"));
     }
     remarks
 }
@@ -202,10 +202,10 @@ fn stopped(halted: &Halted, now: Timestamp) -> String {
 
 fn held_back(HeldBehind { job, until }: &HeldBehind, now: Timestamp) -> String {
     let due = times::read(until).map_or_else(|| until.clone(), |due| times::due(due, now));
-    format!("jobs behind {job} are held until it is through; it is tried again {due}")
+    format!("jobs behind {job} wait for it; its next attempt is {due}")
 }
 
-/// One that has not answered for so long that it may never.
+/// A probe that has not answered for too long.
 fn silent(asked: &ProbeStatus, now: Timestamp) -> Option<String> {
     let since = asked.asked_since.as_ref()?;
     times::read(since).filter(|&since| times::is_long(since, now))?;
@@ -218,9 +218,9 @@ fn held(closed: &BlockStatus, gate: Option<&ProbeStatus>, now: Timestamp) -> Str
     let ago = ago(failing.unwrap_or(&closed.since), now);
     let why = if closed.why.is_empty() { String::new() } else { format!(": {}", on_one_line(&closed.why)) };
     match &*closed.by {
-        "failure" => format!("gate cannot be asked, and counts as closed {ago}{why}"),
-        "job" => format!("held back by one of its jobs {ago}{why}"),
-        "setup" => format!("cannot be set up {ago}, and is tried again and again{why}"),
+        "failure" => format!("gate cannot be probed, and counts as closed {ago}{why}"),
+        "job" => format!("held by one of its jobs {ago}{why}"),
+        "setup" => format!("cannot be set up {ago}; attempts continue{why}"),
         _ => format!("gate closed {ago}{why}"),
     }
 }
@@ -267,7 +267,7 @@ fn add_lanes(step: &StepStatus, width: Option<usize>, text: &mut String) {
         text.extend(["  and ", &grouped(more), " more\n"]);
     }
     if lanes.cut {
-        text.push_str("  more jobs wait than were looked at: a runner knows all of them\n");
+        text.push_str("  more jobs wait than were scanned: a runner knows all of them\n");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `tidegate step`: steps that somebody has start nothing for a while.
+//! `tidegate step`: pauses and resumes steps.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use tidegate_model::Address;
 struct Done<'a> {
     step: &'a str,
     paused: bool,
-    /// It was not so before.
+    /// Its state has changed.
     changed: bool,
 }
 
@@ -23,7 +23,10 @@ pub(crate) fn pause(command: &StepChoice, paused: bool) -> Exit {
 
 fn change(command: &StepChoice, paused: bool) -> Result<Exit, Exit> {
     let Some(step) = Address::parse(&command.step) else {
-        return Err(exit::misuse(format_args!("`{}` is no step; write PIPELINE/STEP", command.step)));
+        return Err(exit::misuse(format_args!(
+            "`{}` does not name a step: write PIPELINE/STEP",
+            command.step
+        )));
     };
     let place = Target::of(&command.look.config, command.look.data.clone())?;
     let (outcome, teller) = place.change(Request::Pause { step, paused })?;
@@ -41,9 +44,9 @@ fn change(command: &StepChoice, paused: bool) -> Result<Exit, Exit> {
             let resume = place.configuration.command(&format!("step resume {step}"));
             format!("`{step}` is paused: it starts nothing until `{resume}`")
         }
-        (true, false, AnsweredBy::Runner) => format!("`{step}` goes on"),
-        (true, false, AnsweredBy::Store) => format!("`{step}` goes on with the next `tidegate run`"),
-        (false, true, _) => format!("`{step}` is paused already"),
+        (true, false, AnsweredBy::Runner) => format!("`{step}` resumes"),
+        (true, false, AnsweredBy::Store) => format!("`{step}` resumes with the next `tidegate run`"),
+        (false, true, _) => format!("`{step}` is already paused"),
         (false, false, _) => format!("`{step}` is not paused"),
     });
     Ok(Exit::Done)

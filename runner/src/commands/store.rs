@@ -1,4 +1,4 @@
-//! `tidegate store`: looking after the file that holds everything.
+//! `tidegate store`: verifies, compacts, exports and imports the store.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader};
@@ -72,14 +72,15 @@ pub(crate) fn export(command: &StoreExport) -> Exit {
     let there = command.file.file.symlink_metadata().is_ok();
     if there && command.file.file != Path::new("-") && !command.force {
         let file = command.file.file.display();
-        return exit::fail(format_args!("`{file}` is there already: name another file, or add `--force`"));
+        return exit::fail(format_args!("`{file}` already exists: name another file, or add `--force`"));
     }
     match write_export(&command.file) {
         Ok(exit) | Err(exit) => exit,
     }
 }
 
-/// The file gets its name when it is whole. Also standard output gets nothing but what is whole.
+/// Writes the export. The file gets its name when it is complete; standard output also receives only a
+/// complete export.
 fn write_export(command: &StoreFile) -> Result<Exit, Exit> {
     let place = Target::of(&command.look.config, command.look.data.clone())?;
     let data = &place.configuration.data;
@@ -109,7 +110,7 @@ fn write_export(command: &StoreFile) -> Result<Exit, Exit> {
     Ok(Exit::Done)
 }
 
-/// A file in the making, which goes away with it unless it was given another name.
+/// A file that is being written. It is removed on drop, unless it was renamed.
 struct Unfinished(PathBuf);
 
 impl Unfinished {
@@ -161,9 +162,5 @@ pub(crate) fn import(command: &StoreFile) -> Exit {
 
 fn words(inventory: &Inventory) -> String {
     let queues = if inventory.queues == 1 { "queue" } else { "queues" };
-    format!(
-        "{} on {} {queues}, and all that belongs to them",
-        jobs(inventory.jobs),
-        grouped(inventory.queues)
-    )
+    format!("{} on {} {queues}, with all their records", jobs(inventory.jobs), grouped(inventory.queues))
 }

@@ -1,11 +1,11 @@
-//! The graph in the language of Graphviz.
+//! Graph in the language of Graphviz: draws nodes and edges as `dot` text.
 
 use std::fmt::Write as _;
 
 use super::topology::{Edge, EdgeKind, Kind, Node, Topology};
 
-/// Everything stands in quotes; a name is made of letters, digits, `_` and `-`, so that nothing in it
-/// has to be escaped.
+/// Every name is in quotes. A name has only ASCII letters, digits, `_` and `-`, so nothing in it needs an
+/// escape.
 pub(crate) fn draw(topology: &Topology) -> String {
     let mut text = String::from("digraph tidegate {\n    rankdir = LR;\n");
     let several = topology.several_pipelines;

@@ -1,4 +1,4 @@
-//! The graph for programs, with what each node depends on and what depends on it.
+//! Graph for programs: lists each node as JSON, with its dependencies and dependents.
 
 use serde::Serialize;
 
@@ -13,31 +13,31 @@ pub(crate) struct Document {
 
 #[derive(Debug, Serialize)]
 struct Node {
-    /// `KIND:PIPELINE/NAME`, since a sink and its step may have one name.
+    /// `KIND:PIPELINE/NAME`, since a sink and its step may share a name.
     id: String,
     kind: &'static str,
     pipeline: String,
     name: String,
-    /// Of a source or a sink.
+    /// The kind of a source or a sink.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     sort: Option<&'static str>,
-    /// Of a step: `from`, `join` or `alts`.
+    /// The input mode of a step: `from`, `join` or `alts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     take: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delivery: Option<&'static str>,
-    /// Of a step: whether its outputs stand `in order` of its jobs or `as finished`.
+    /// The order of a step's outputs: `in order` or `as finished`.
     #[serde(skip_serializing_if = "Option::is_none")]
     order: Option<&'static str>,
-    /// Of a queue: whether steps give their errors to it.
+    /// Whether a queue receives errors of steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<bool>,
-    /// Jobs that a queue holds, with `--live`.
+    /// Number of jobs that a queue holds, with `--live`.
     #[serde(skip_serializing_if = "Option::is_none")]
     kept: Option<u64>,
-    /// Everything that its jobs may come from, however far.
+    /// All direct and indirect inputs.
     upstream: Vec<String>,
-    /// Everything that its jobs may come to, however far.
+    /// All direct and indirect outputs.
     downstream: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ struct Edge {
     kind: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     binding: String,
-    /// Jobs that wait for the step, with `--live`.
+    /// Number of jobs that wait for the step, with `--live`.
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting: Option<u64>,
 }

@@ -1,11 +1,11 @@
-//! The graph as a Mermaid flowchart, which many sites and editors show.
+//! Graph as a Mermaid flowchart: draws nodes and edges in the language that many sites and editors show.
 
 use std::fmt::Write as _;
 
 use super::topology::{Edge, EdgeKind, Kind, Node, Topology};
 
-/// Nodes go by number, since names may be words of Mermaid; a name is made of letters, digits, `_` and
-/// `-`, so that it needs nothing more than its quotes.
+/// Nodes have numbers, since a name may be a keyword of Mermaid. A name has only ASCII letters, digits, `_`
+/// and `-`, so quotes suffice.
 pub(crate) fn draw(topology: &Topology) -> String {
     let mut text = String::from("flowchart LR\n");
     let several = topology.several_pipelines;

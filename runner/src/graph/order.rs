@@ -1,12 +1,11 @@
-//! In which order the nodes stand below each other: what feeds before what is fed, and what belongs
-//! together close together.
+//! Order of the nodes in a drawing: puts producers above their consumers, and connected nodes close together.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::topology::{EdgeKind, Kind, Topology};
 
-/// Every node once. Where jobs go round, one edge of the way leads back up.
+/// Every node once. In a cycle one edge leads back up.
 pub(crate) fn order(topology: &Topology) -> Vec<usize> {
     let count = topology.nodes.len();
     let mut before = vec![Vec::new(); count];
@@ -25,7 +24,7 @@ pub(crate) fn order(topology: &Topology) -> Vec<usize> {
 struct Ordering<'t> {
     topology: &'t Topology,
     before: Vec<Vec<usize>>,
-    /// Without what goes to error queues, which stand apart.
+    /// Successors, without error queues, which are drawn apart.
     follows: Vec<Vec<usize>>,
     downstream: Vec<BTreeSet<usize>>,
     placed: Vec<bool>,
@@ -41,7 +40,7 @@ impl Ordering<'_> {
         order
     }
 
-    /// What follows the latest node that something may follow already; what ends soon comes first.
+    /// The successor of the latest node that has one whose inputs are all drawn; short paths come first.
     fn after(&self, order: &[usize]) -> Option<usize> {
         order.iter().rev().find_map(|&node| {
             let ready = self.follows[node].iter().copied().filter(|&next| self.is_ready(next));
@@ -49,8 +48,8 @@ impl Ordering<'_> {
         })
     }
 
-    /// What nothing that is left feeds: rather something that a drawn line waits for, then what feeds
-    /// most, and error queues last.
+    /// A node without undrawn inputs. The first choice is one that a drawn line waits for, then the node with
+    /// the most successors; error queues are last.
     fn root(&self) -> Option<usize> {
         let drawn = self.follows.iter().zip(&self.placed).filter(|(_, placed)| **placed);
         let waits: BTreeSet<usize> =
@@ -63,7 +62,7 @@ impl Ordering<'_> {
         })
     }
 
-    /// Where a way that goes round is entered: all that feeds it and is left comes after it.
+    /// The entry of a cycle: every undrawn node that feeds it comes after it.
     fn entry(&self) -> Option<usize> {
         let open = (0..self.placed.len()).filter(|&node| {
             let mut left = self.before[node].iter().filter(|&&feeds| !self.placed[feeds]);

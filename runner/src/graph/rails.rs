@@ -1,26 +1,26 @@
-//! Lines beside a list, one column for each connection that is open, as in the log of a version
-//! control system. Knows nothing of what stands in the list.
+//! `Rails`: draws lines beside a list, one column per open connection, as in the log of a version control
+//! system. It does not depend on the content of the list.
 
 /// The lines beside one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rails {
-    /// Lines above the node: a gap before what nothing above feeds, or lines that come together.
+    /// Lines above the node: a gap above a node without drawn inputs, or lines that join.
     pub(crate) above: Option<String>,
     /// Beside the node.
     pub(crate) beside: String,
-    /// Beside whatever else is said about the node.
+    /// Beside further lines of the node.
     pub(crate) below: String,
 }
 
-/// Whether lines come together or go apart.
+/// Whether lines join or fork.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     Join,
     Branch,
 }
 
-/// Draws each node of a list; `next` has the positions after it that it is connected with, all of them
-/// further down, and `marks` what it looks like.
+/// Draws each node of a list. `next` holds the later positions that each node is connected with; `marks`
+/// holds the sign of each node.
 pub(crate) fn rails(marks: &[char], next: &[Vec<usize>]) -> Vec<Rails> {
     let mut lanes: Vec<Option<usize>> = Vec::new();
     let mut drawn = Vec::new();
@@ -28,7 +28,7 @@ pub(crate) fn rails(marks: &[char], next: &[Vec<usize>]) -> Vec<Rails> {
         let arriving: Vec<usize> = (0..lanes.len()).filter(|&lane| lanes[lane] == Some(node)).collect();
         let column = arriving.first().copied().unwrap_or_else(|| free(&lanes, 0));
         let mut leaving = next[node].clone();
-        // What is nearest goes to the right, where its line is short and crosses nothing.
+        // The nearest node gets the rightmost column: its line is short and crosses no other.
         leaving.sort_unstable_by(|a, b| b.cmp(a));
         leaving.dedup();
         let above = match (arriving.len(), leaving.len()) {
@@ -61,12 +61,13 @@ pub(crate) fn rails(marks: &[char], next: &[Vec<usize>]) -> Vec<Rails> {
     drawn
 }
 
-/// The first column from `start` on that no line has.
+/// The first column from `start` on without a line.
 fn free(lanes: &[Option<usize>], start: usize) -> usize {
     (start..lanes.len()).find(|&lane| lanes[lane].is_none()).unwrap_or(lanes.len().max(start))
 }
 
-/// One line: what passes, and what is connected with a mark. `ends` are the columns of it, in order.
+/// One line: the passing lines, and those connected with a mark. `ends` are the columns of the mark's lines,
+/// in order.
 fn line(passing: &[Option<usize>], mark: Option<(usize, char)>, ends: &[usize], reach: Reach) -> String {
     let last = ends.last().copied().unwrap_or(0);
     let first = mark.map_or(last, |(column, _)| column);

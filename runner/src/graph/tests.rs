@@ -1,4 +1,4 @@
-//! Graphs as people and programs see them.
+//! Tests of graphs: every output format draws the same topology.
 
 use tempfile::TempDir;
 
@@ -28,8 +28,8 @@ type = "null"
 "#,
 )];
 
-/// Everything that there is: a join, alternatives, forks, several readers, errors that are read, sinks
-/// with `from`, and two pipelines.
+/// One configuration with every element: a join, alternatives, forks, several readers, errors that are read,
+/// sinks with `from`, and two pipelines.
 const EVERYTHING: [(&str, &str); 2] = [
     (
         "shop",
@@ -154,7 +154,7 @@ fn a_way_that_goes_round_is_drawn() {
     ");
 }
 
-/// The one sink takes what the step gave, and what failed on the way to it.
+/// One sink receives the step's outputs and the failures on the way to it.
 const ERRORS_BACK: [(&str, &str); 1] = [(
     "p",
     r#"

@@ -1,5 +1,5 @@
-//! The graph in a terminal: a line for each node, what feeds above what is fed, with lines beside them
-//! that fork and join.
+//! Graph in a terminal: prints one line per node, producers above consumers, with lines beside them that fork
+//! and join.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::topology::{EdgeKind, Kind, Node, Topology};
 use crate::output::table::grouped;
 use tidegate_config::OutputOrder;
 
-/// Lines are not longer, unless a word is.
+/// Longest line in characters, unless one word is longer.
 const WIDTH: usize = 100;
 
 pub(crate) fn draw(topology: &Topology) -> String {
@@ -92,7 +92,7 @@ fn mark(node: &Node) -> char {
     }
 }
 
-/// What it is, in a word or two.
+/// The kind of a node, in one or two words.
 fn what(node: &Node) -> String {
     match (node.kind, node.sort) {
         (Kind::Source | Kind::Sink, sort) => format!("{sort} {}", node.kind.as_str()),
@@ -102,7 +102,8 @@ fn what(node: &Node) -> String {
     }
 }
 
-/// What the lines do not say: bindings, errors, ways back up, and how many jobs wait.
+/// Facts that the lines do not show: bindings, errors, edges that lead back up, and the number of waiting
+/// jobs.
 fn notes(topology: &Topology, node: usize, position: &[usize]) -> Vec<String> {
     let mut notes = Vec::new();
     let bound = |binding: &str, other: usize, back: bool| {
@@ -146,12 +147,12 @@ fn notes(topology: &Topology, node: usize, position: &[usize]) -> Vec<String> {
     notes.extend(order.map(|order| order.as_str().to_owned()));
     notes.extend(depth(topology, node));
     let last = notes.len().saturating_sub(1);
-    // A note may stand on a line of its own, as a part of one may.
+    // A note, and a part of one, may be on a line of its own.
     notes.iter_mut().take(last).for_each(|note| note.push_str("  "));
     notes
 }
 
-/// How many jobs wait on a queue, and for whom.
+/// The number of jobs that wait on a queue, and the steps that they wait for.
 fn depth(topology: &Topology, node: usize) -> Option<String> {
     let kept = topology.nodes[node].kept?;
     let reads = topology.edges.iter().filter(|edge| edge.from == node);

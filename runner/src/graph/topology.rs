@@ -1,6 +1,6 @@
-//! A configuration as nodes and edges, with how many jobs wait where that is known.
+//! `Topology`: a configuration as nodes and edges, with the number of waiting jobs if it is known.
 //!
-//! Everything that draws starts from it, and none of them looks at the configuration.
+//! Every drawing starts from it, and none reads the configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub(crate) struct Topology {
     pub(crate) nodes: Vec<Node>,
     /// In the order of the steps that they belong to.
     pub(crate) edges: Vec<Edge>,
-    /// Names alone would not do.
+    /// Names alone would be ambiguous.
     pub(crate) several_pipelines: bool,
 }
 
@@ -24,15 +24,15 @@ pub(crate) struct Topology {
 pub(crate) struct Node {
     pub(crate) kind: Kind,
     pub(crate) address: Address,
-    /// Of which sort it is: `file`, `stdout`, `join`, `alts`, `errors`; empty where that needs no word.
+    /// The kind of a node: `file`, `stdout`, `join`, `alts`, `errors`; empty if the node needs no word.
     pub(crate) sort: &'static str,
-    /// Of a step that promises something else than exactly-once.
+    /// The delivery guarantee of a step, if it is not exactly-once.
     pub(crate) delivery: Option<&'static str>,
-    /// Of a step: what it promises about the order of its outputs.
+    /// The order of a step's outputs.
     pub(crate) order: Option<OutputOrder>,
-    /// Jobs that a queue holds, where that was asked.
+    /// Number of jobs that a queue holds, if it was requested.
     pub(crate) kept: Option<u64>,
-    /// The sink whose `from` brought this step along.
+    /// The sink whose `from` implies this step.
     implied_by: Option<usize>,
 }
 
@@ -44,15 +44,15 @@ pub(crate) enum Kind {
     Sink,
 }
 
-/// Jobs go from one node to another. Nodes are positions in the list.
+/// An edge along which jobs flow from one node to another. Nodes are positions in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) kind: EdgeKind,
-    /// The name under which the step sees it; empty where it has none.
+    /// The name of the edge in the step; empty if it has none.
     pub(crate) binding: String,
-    /// Jobs that wait on it, where that was asked and can be said.
+    /// Number of jobs that wait on the edge, if it was requested and is known.
     pub(crate) waiting: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum EdgeKind {
     Errors,
 }
 
-/// How many jobs wait and are kept, by the names that answers have for things.
+/// The numbers of waiting and kept jobs, by the names in answers.
 #[derive(Debug, Default)]
 pub(crate) struct Depths {
     /// By step and input.
@@ -84,14 +84,14 @@ impl Kind {
 }
 
 impl Node {
-    /// A name that no other node has.
+    /// A unique name of the node.
     pub(crate) fn id(&self) -> String {
         format!("{}:{}", self.kind.as_str(), self.address)
     }
 }
 
 impl Edge {
-    /// What stands beside it: its binding, and how many jobs wait.
+    /// The text beside the edge: its binding, and the number of waiting jobs.
     pub(crate) fn label(&self) -> String {
         let waiting = self.waiting.map(|waiting| format!("{waiting} waiting"));
         let binding = (!self.binding.is_empty()).then(|| self.binding.clone());
@@ -129,7 +129,7 @@ impl Topology {
         for queue in &configuration.queues {
             let sort = if queue.holds_errors { "errors" } else { "" };
             let kept = depths.map(|depths| depths.kept.get(&queue.address.to_string()).copied().unwrap_or(0));
-            // A source that is pushed is its queue.
+            // A pushed source is its own queue.
             let node = match &queue.source {
                 Some(source) => node(Kind::Source, &queue.address, source.sort()),
                 None => node(Kind::Queue, &queue.address, sort),
@@ -183,7 +183,7 @@ impl Topology {
         Self { nodes, edges, several_pipelines: configuration.pipelines.len() > 1 }
     }
 
-    /// With each sink in the place of the steps that its `from` brings along, as people see it.
+    /// Each sink takes the place of the steps that its `from` implies, as operators see it.
     pub(crate) fn without_implied_steps(&self) -> Self {
         let mut place = Vec::with_capacity(self.nodes.len());
         let mut nodes = Vec::new();
@@ -197,7 +197,7 @@ impl Topology {
         let mut edges: Vec<Edge> = Vec::new();
         for edge in &self.edges {
             let edge = Edge { from: moved(edge.from), to: moved(edge.to), ..edge.clone() };
-            // What a sink hands to itself, and errors that several of its steps send to one queue.
+            // Drops the edge of a sink to itself, and errors that several of its steps send to one queue.
             if edge.from != edge.to && !edges.contains(&edge) {
                 edges.push(edge);
             }
@@ -214,13 +214,13 @@ impl Topology {
         self.nodes.iter().map(|node| node.address.pipeline.as_str()).collect()
     }
 
-    /// The name for people: with its pipeline where there are several.
+    /// The name for people, with its pipeline if there are several.
     pub(crate) fn name(&self, node: usize) -> String {
         let address = &self.nodes[node].address;
         if self.several_pipelines { address.to_string() } else { address.name.to_string() }
     }
 
-    /// The nodes right after each one, each once.
+    /// The direct successors of each node, each once.
     pub(crate) fn next(&self) -> Vec<Vec<usize>> {
         let mut next = vec![Vec::new(); self.nodes.len()];
         for edge in &self.edges {
@@ -231,7 +231,7 @@ impl Topology {
         next
     }
 
-    /// All nodes that jobs of each one may come to; itself too, where they go round.
+    /// All nodes that jobs of each node may reach; itself too, in a cycle.
     pub(crate) fn downstream(&self) -> Vec<BTreeSet<usize>> {
         let next = self.next();
         let reach = |start: usize| {
@@ -246,7 +246,7 @@ impl Topology {
     }
 }
 
-/// The sink whose `from` makes this step: it does nothing but hand jobs on to a sink of its name.
+/// The sink whose `from` implies this step, which only passes jobs to a sink of the same name.
 fn implied_by(step: &Step, configuration: &Configuration) -> Option<usize> {
     let [output] = &step.outputs[..] else { return None };
     let Target::Sink(sink) = output.target else { return None };

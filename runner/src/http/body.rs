@@ -1,4 +1,4 @@
-//! The body of a request, up to a size, as long as there is room for it and it keeps coming.
+//! Request body: is read up to a size, within a memory limit and a time limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,21 +13,22 @@ use super::response::HttpRefusal;
 use crate::connection_limit::ConnectionPermit;
 use tidegate_model::format_size;
 
-/// How long more of a body may take to come …
+/// How long the next piece of a body may take to arrive …
 const PIECE_PATIENCE: Duration = Duration::from_secs(15);
-/// … and all of it.
+/// … and the whole body.
 const BODY_PATIENCE: Duration = Duration::from_mins(5);
 
-/// How long room for a body is waited for.
+/// How long a request waits for memory for its body.
 const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A whole body, and the room that it takes.
+/// A whole body, and its memory permit.
 pub(crate) struct Whole {
     pub(crate) bytes: Bytes,
     _room: Option<OwnedSemaphorePermit>,
 }
 
-/// Reads no more than `most` bytes, a limit that `whose` names, and none where the client has said that there are more.
+/// Reads at most `most` bytes, a limit that `whose` names. A body whose declared length exceeds it is not
+/// read.
 pub(crate) async fn collect(
     mut body: Incoming,
     (whose, most): (&str, usize),
@@ -49,7 +50,7 @@ pub(crate) async fn collect(
             }
             Ok(None) => break,
             Err(_) => {
-                let error = "the body does not come; nothing was taken";
+                let error = "the body does not arrive; nothing was accepted";
                 return Err(HttpRefusal::new(StatusCode::REQUEST_TIMEOUT, error).closing());
             }
         };
@@ -76,7 +77,8 @@ pub(crate) async fn collect(
     Ok(Whole { bytes, _room: taken })
 }
 
-/// Room for `bytes` that parsing makes of a whole body. It is waited for: what has it needs no more of it.
+/// Reserves `bytes` for parsing a whole body. Waiting is safe, since the holders need no more memory to
+/// finish.
 pub(crate) async fn reserve_parsed(
     parsed: &Arc<Semaphore>,
     bytes: usize,
@@ -86,18 +88,18 @@ pub(crate) async fn reserve_parsed(
     room.ok().and_then(Result::ok).ok_or_else(full)
 }
 
-/// Nobody waits for room with half a body, so that nobody waits for ever.
+/// No request waits for memory while it holds half a body, so no two can block each other.
 fn reserve(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, HttpRefusal> {
     let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
     Arc::clone(room).try_acquire_many_owned(permits).map_err(|_| full())
 }
 
 fn full() -> HttpRefusal {
-    let error = "the runner has as many bodies in hand as it has room for; nothing was taken";
+    let error = "the memory limit for bodies is reached; nothing was accepted";
     HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing()
 }
 
 fn too_large(whose: &str, most: usize) -> HttpRefusal {
-    let error = format!("the body is longer than {} {whose}", format_size(most as u64));
+    let error = format!("the body exceeds {} {whose}", format_size(most as u64));
     HttpRefusal::new(StatusCode::PAYLOAD_TOO_LARGE, error).closing()
 }

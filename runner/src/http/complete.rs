@@ -1,5 +1,4 @@
-//! `POST /jobs/PIPELINE/QUEUE/INDEX/complete`: an outside system says what became of a job that was handed
-//! to it.
+//! `POST /jobs/PIPELINE/QUEUE/INDEX/complete`: accepts the outcome of a pending job from an external system.
 
 use std::sync::Arc;
 
@@ -44,7 +43,7 @@ pub(crate) async fn complete(
         }
     });
     let (claim, token) = claim.await?;
-    let limit = ("(the most that can be said of a job)", BODY_BYTES_MAX);
+    let limit = ("(the limit of a completion)", BODY_BYTES_MAX);
     let body = body::collect(request.into_body(), limit, &http.room, place).await?;
     let (configuration, step) = (Arc::clone(&http.context.configuration), claim.step.clone());
     let at_once = body.bytes.len() <= AT_ONCE_BYTES;
@@ -53,7 +52,7 @@ pub(crate) async fn complete(
     take(&http.context, &asked, (claim, token), completion).await
 }
 
-/// `Authorization: Bearer TOKEN`, or `?token=TOKEN` for those who can only be given an address.
+/// `Authorization: Bearer TOKEN`, or `?token=TOKEN` for clients that can only be given a URL.
 fn token(headers: &HeaderMap, query: Option<&str>) -> Option<String> {
     if let Some(shown) = headers.get(AUTHORIZATION) {
         let (scheme, token) = shown.to_str().ok()?.split_once(' ')?;
@@ -63,13 +62,12 @@ fn token(headers: &HeaderMap, query: Option<&str>) -> Option<String> {
     pairs.find(|(name, _)| *name == "token").map(|(_, token)| token.to_owned())
 }
 
-/// The same for whatever is not there, so that nobody learns what is.
+/// The same answer for a missing job and a wrong token, so that a client without a token learns nothing.
 fn stranger() -> HttpRefusal {
-    HttpRefusal::new(StatusCode::FORBIDDEN, "this is not the token of a job that was handed on here")
-        .closing()
+    HttpRefusal::new(StatusCode::FORBIDDEN, "the token does not match a pending job of this runner").closing()
 }
 
-/// What a body says; nothing at all says that the job is through.
+/// The completion in a body; an empty body completes the job as done.
 fn read(body: &[u8]) -> Result<CompletionRecord, String> {
     if body.trim_ascii().is_empty() {
         return Ok(CompletionRecord {
@@ -78,22 +76,22 @@ fn read(body: &[u8]) -> Result<CompletionRecord, String> {
             reason: None,
         });
     }
-    text::check(body).map_err(|error| format!("this is no JSON: {error}; nothing was taken"))?;
-    completion_of(body).map_err(|why| format!("{why}; nothing was taken"))
+    text::check(body).map_err(|error| format!("the body is not JSON: {error}; nothing was accepted"))?;
+    completion_of(body).map_err(|why| format!("{why}; nothing was accepted"))
 }
 
-/// How the job stands.
+/// The state of the job.
 #[derive(Serialize)]
 struct CompletionState<'a> {
     job: String,
     step: String,
     status: &'a str,
-    /// It was said before.
+    /// The same completion was accepted before.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     known: bool,
 }
 
-/// What the body says of a job of the step, if that can be.
+/// Checks the completion in the body against the step's configuration.
 fn judge(
     configuration: &Configuration,
     step: &Address,
@@ -103,7 +101,7 @@ fn judge(
     let declared = configuration.steps.iter().find(|declared| declared.address == *step);
     if let Some(declared) = declared {
         check(declared, &completion)
-            .map_err(|why| HttpRefusal::wrong(format!("{why}; nothing was taken")))?;
+            .map_err(|why| HttpRefusal::wrong(format!("{why}; nothing was accepted")))?;
     }
     Ok(completion)
 }
@@ -126,7 +124,7 @@ async fn take(
         Err(why) => Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
         Ok(RequestOutcome::Completed(CompletionOutcome::Taken)) => Ok(stands(false)),
         Ok(RequestOutcome::Completed(CompletionOutcome::Duplicate)) => Ok(stands(true)),
-        // That does not hold for ever: it is there again in a while, or is through by another word.
+        // The conflict is temporary: the job becomes pending again, or its step finishes it.
         Ok(RequestOutcome::Completed(CompletionOutcome::Conflict { status: before }))
             if before.waits() || before == tidegate_model::ExternalStatus::Unknown =>
         {
@@ -134,15 +132,13 @@ async fn take(
         }
         Ok(RequestOutcome::Completed(CompletionOutcome::Conflict { status: before })) => {
             let before = before.as_str();
-            refused(format!(
-                "something else was said of job {job} before, that it is {before}, and that holds"
-            ))
+            refused(format!("job {job} was already completed as `{before}`"))
         }
         Ok(RequestOutcome::Completed(CompletionOutcome::Refused { from })) => {
-            refused(format!("job {job} is {}, and cannot become {status}", from.as_str()))
+            refused(format!("job {job} is {} and cannot become {status}", from.as_str()))
         }
         Ok(RequestOutcome::Completed(CompletionOutcome::NotPending)) => not_now(context, asked, name).await,
-        Ok(_) => Err(HttpRefusal::broken("an answer to another question")),
+        Ok(_) => Err(HttpRefusal::broken("the answer does not match the question")),
     }
 }
 
@@ -151,39 +147,40 @@ async fn not_now(context: &RunnerContext, asked: &JobAddress, step: String) -> R
     aside(move || Err(not_pending(&context, &asked, &step))).await
 }
 
-/// What the run answers, for which no thread waits.
+/// Awaits the answer of the run without blocking a thread.
 async fn answer(
     context: &RunnerContext,
     request: tidegate_engine::Request,
 ) -> Result<Result<RequestOutcome, String>, HttpRefusal> {
     refuse_while_full(context)?;
     let (sender, mut answered) = mpsc::unbounded_channel();
-    // Whoever has gone away does not want the answer.
+    // A client that disconnected needs no answer.
     if !context.handle.ask_with(request, Reply::new(move |answer| _ = sender.send(answer))) {
         return Err(HttpRefusal::ending());
     }
     match committed(answered.recv(), context).await {
         Some(Some(answer)) => Ok(answer),
         Some(None) => Err(HttpRefusal::ending()),
-        // Too late to say no.
+        // The request can no longer be withdrawn.
         None => {
-            let error = "whether this was taken is not known yet; say it again";
+            let error = "the completion may have been accepted: send it again";
             Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
         }
     }
 }
 
-/// A job that will be pending, perhaps, is worth another try.
+/// A job that may become pending is worth another try.
 fn not_pending(context: &RunnerContext, asked: &JobAddress, step: &str) -> HttpRefusal {
     let (queue, index) = (&asked.queue, asked.index);
     let found = match job_status::look(asked, context, false) {
         Ok(JobStatus { steps, .. }) => steps.into_iter().find(|outcome| outcome.step == step),
-        // A source that is never copied knows nothing of its jobs.
+        // A source that is never copied has no record of its jobs.
         Err(_) => None,
     };
     let job = format!("job {queue}/{index}");
     let later = |what: &str| {
-        let error = format!("{job} is {what} at step `{step}`, and not pending yet; say it again");
+        let error =
+            format!("{job} is {what} at step `{step}`, and not pending yet: send the completion again");
         HttpRefusal::later(StatusCode::CONFLICT, error)
     };
     match found.map(|outcome| outcome.status) {
@@ -196,14 +193,16 @@ fn not_pending(context: &RunnerContext, asked: &JobAddress, step: &str) -> HttpR
         Some(JobState::Cancelled) => through(&job, "cancelled", step),
         Some(JobState::Done) => through(&job, "done", step),
         None => {
-            let error = format!("{job} is not pending at step `{step}`; if it may become so, say it again");
+            let error = format!(
+                "{job} is not pending at step `{step}`: send the completion again if the job may become pending"
+            );
             HttpRefusal::later(StatusCode::CONFLICT, error)
         }
     }
 }
 
 fn through(job: &str, what: &str, step: &str) -> HttpRefusal {
-    let error = format!("{job} is {what} at step `{step}`, and nothing changes that");
+    let error = format!("{job} is already {what} at step `{step}`");
     HttpRefusal::new(StatusCode::CONFLICT, error)
 }
 
@@ -243,14 +242,14 @@ mod tests {
         let deep = "[".repeat(200);
         let bodies = ["{", "{\"status\":\n  done}", "null", "{}", "7", "\"done\"", r#"{"status": 7}"#, &deep];
         insta::assert_snapshot!(bodies.map(said).join("\n"), @r#"
-        this is no JSON: the text ends in the middle of an object, at column 1; nothing was taken
-        this is no JSON: `done` is no JSON value: it is none of true, false, null, a number, a text in double quotes, a list or an object, at line 2, column 3; nothing was taken
-        `null` is not a status of the job; nothing was taken
-        `{}` has no `status` that is a text: missing field `status` at line 1 column 2; nothing was taken
-        `7` is neither a status nor a map with one; nothing was taken
-        `"done"` is an unknown status; use one of `pending`, `valid`, `committed`, `invalid`, `unknown`; nothing was taken
-        `{"status": 7}` has no `status` that is a text: invalid type: integer `7`, expected a string at line 1 column 12; nothing was taken
-        this is no JSON: values nest deeper than 120 levels, at column 121; nothing was taken
+        the body is not JSON: the text ends in the middle of an object, at column 1; nothing was accepted
+        the body is not JSON: `done` is not a JSON value: use true, false, null, a number, a text in double quotes, a list or an object, at line 2, column 3; nothing was accepted
+        `null` is not a status of the job; nothing was accepted
+        `{}` has no `status` that is a text: missing field `status` at line 1 column 2; nothing was accepted
+        `7` is neither a status nor a map with one; nothing was accepted
+        `"done"` is an unknown status; use one of `pending`, `valid`, `committed`, `invalid`, `unknown`; nothing was accepted
+        `{"status": 7}` has no `status` that is a text: invalid type: integer `7`, expected a string at line 1 column 12; nothing was accepted
+        the body is not JSON: values nest deeper than 120 levels, at column 121; nothing was accepted
         "#);
     }
 

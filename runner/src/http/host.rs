@@ -1,7 +1,7 @@
-//! Hosts: the port answers requests to its own addresses and names, from programs and from pages of its own.
+//! `Hosts`: admits requests to the port's own addresses and names, from programs and from its own pages.
 //!
-//! A page in a browser may have its own name lead to this machine (DNS rebinding), and is of one origin with
-//! the port then. Its requests still carry the name that the page was loaded from.
+//! A page in a browser may point its own name at this machine (DNS rebinding), and then shares an origin with
+//! the port. Its requests still carry the name that the page was loaded from.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,7 +11,7 @@ use hyper::{StatusCode, Uri};
 
 use super::response::HttpRefusal;
 
-/// The hosts that this port is.
+/// The hosts under which this port answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Hosts {
     listen: SocketAddr,
@@ -24,13 +24,13 @@ impl Hosts {
         Self { listen, listed: listed.to_vec() }
     }
 
-    /// Refuses a request to another host, and one that a page of another origin makes. A client that names no
+    /// Refuses a request to another host, and a request of a page of another origin. A client that names no
     /// host is no browser.
     pub(crate) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HttpRefusal> {
         let named = named(uri, headers)?;
         if let Some(host) = named.as_ref().map(host_of).filter(|host| !self.is_own(host)) {
             let error = format!(
-                "`{host}` is no host of this port: it answers for its own address, `localhost`, and what is listed \
+                "`{host}` is not a host of this port: it answers for its own address, `localhost`, and the hosts listed \
                  in `[runner] hosts`"
             );
             return Err(HttpRefusal::new(StatusCode::MISDIRECTED_REQUEST, error).closing());
@@ -41,7 +41,7 @@ impl Hosts {
         }
         let origin = String::from_utf8_lossy(origin.as_bytes()).into_owned();
         let error = format!(
-            "a page of `{origin}` asks: only pages of this port, or of a host in `[runner] hosts`, may"
+            "a page of `{origin}` cannot use this port: only pages of the port itself, or of a host in `[runner] hosts`, can"
         );
         Err(HttpRefusal::new(StatusCode::FORBIDDEN, error).closing())
     }
@@ -49,7 +49,7 @@ impl Hosts {
     fn is_own(&self, host: &str) -> bool {
         let listed = || self.listed.iter().any(|own| own == host);
         match host.parse::<IpAddr>() {
-            // A name cannot be led to what has none.
+            // DNS rebinding needs a name, and an address has none.
             Ok(address) => {
                 let own = self.listen.ip();
                 own.is_unspecified() || own.to_canonical() == address.to_canonical() || listed()
@@ -75,7 +75,7 @@ impl Hosts {
     }
 }
 
-/// What the request says that it is for: the address it asks for where that is whole, or else `Host`.
+/// The target of the request: the host of an absolute URI, else the header `Host`.
 fn named(uri: &Uri, headers: &HeaderMap) -> Result<Option<Authority>, HttpRefusal> {
     if let Some(authority) = uri.authority() {
         return Ok(Some(authority.clone()));
@@ -99,7 +99,7 @@ fn host_of(authority: &Authority) -> String {
 }
 
 fn unclear() -> HttpRefusal {
-    HttpRefusal::wrong("the `Host` of the request is no host").closing()
+    HttpRefusal::wrong("the header `Host` is not a valid host").closing()
 }
 
 #[cfg(test)]

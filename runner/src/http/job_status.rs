@@ -1,4 +1,4 @@
-//! `GET /jobs/PIPELINE/SOURCE/INDEX`: what has become of a job.
+//! `GET /jobs/PIPELINE/SOURCE/INDEX`: reports the outcome of a job.
 
 use hyper::StatusCode;
 
@@ -13,7 +13,7 @@ pub(crate) fn status(asked: &JobAddress, context: &RunnerContext) -> Result<Resp
     look(asked, context, true).map(|job| json(StatusCode::OK, &job))
 }
 
-/// What each step has made of a job; `whole`: with its payload.
+/// The outcome of the job at each step; `whole`: with its payload.
 pub(crate) fn look(
     asked: &JobAddress,
     context: &RunnerContext,
@@ -24,15 +24,15 @@ pub(crate) fn look(
     match answer(&context.store, &context.configuration, Some(&context.handle), &query) {
         Ok(Answer::Job(job)) => Ok(job),
         Ok(Answer::Missing(what)) => Err(HttpRefusal::missing(what)),
-        Ok(_) => Err(HttpRefusal::broken("an answer to another question")),
+        Ok(_) => Err(HttpRefusal::broken("the answer does not match the question")),
         Err(error) => Err(unreadable(&error)),
     }
 }
 
-/// Why the store does not tell.
+/// The refusal for an error of the store.
 pub(crate) fn unreadable(error: &ReadError) -> HttpRefusal {
     if matches!(error, ReadError::Interrupted) {
-        let error = "the store is closed just now: the runner is ending, or waits for room on the disk";
+        let error = "the store is closed at the moment: the runner is ending, or waits for disk space";
         return HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, error);
     }
     HttpRefusal::broken(&Chain(error).to_string())

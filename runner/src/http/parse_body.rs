@@ -1,4 +1,4 @@
-//! From the bytes of a body to jobs and their keys. Knows no connection, and does no I/O.
+//! `Intake`: the jobs and keys in the bytes of a body. Uses no connection, and does no I/O.
 
 use std::fmt;
 
@@ -14,16 +14,16 @@ use tidegate_config::HttpSource;
 use tidegate_engine::IdempotencyKey;
 use tidegate_model::{Address, content_hash, key_hash, on_one_line, value_hash};
 
-/// How a body is read.
+/// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// One job.
     Json,
-    /// A job a line.
+    /// One job per line.
     Ndjson,
 }
 
-/// What a body brings.
+/// The content of a body.
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) jobs: Payloads,
@@ -34,7 +34,8 @@ pub(crate) struct Intake {
 }
 
 impl Form {
-    /// What the content type says. One has to be given: without, any page in a browser could post.
+    /// The form of a content type. A missing one is refused, since any page in a browser could post without
+    /// it.
     pub(crate) fn of(content_type: Option<&HeaderValue>) -> Option<Self> {
         let written = content_type?.to_str().ok()?;
         let kind = written.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -51,8 +52,8 @@ impl Form {
     }
 }
 
-/// About how many bytes parsing makes of a body, until its jobs are on disk: the jobs themselves, twice; for
-/// each of them where it ends and its line, and its key several times.
+/// Estimated bytes for parsing a body, until its jobs are on disk: the jobs twice, the end and the line of
+/// each, and each key several times.
 pub(crate) fn cost(body: &[u8], form: Form, source: &HttpSource) -> usize {
     const JOB_BYTES: usize = 40;
     const KEY_BYTES: usize = 160;
@@ -64,7 +65,7 @@ pub(crate) fn cost(body: &[u8], form: Form, source: &HttpSource) -> usize {
     2 * body.len() + jobs.saturating_mul(each)
 }
 
-/// Reads all jobs, or says what is wrong with the first that is none.
+/// Reads all jobs, or returns the error of the first invalid one.
 pub(crate) fn read(
     body: &[u8],
     form: Form,
@@ -79,13 +80,13 @@ pub(crate) fn read(
                 if line.trim_ascii().is_empty() {
                     continue;
                 }
-                intake
-                    .add(line, (queue, source))
-                    .map_err(|why| HttpRefusal::wrong(format!("line {number}: {why}; no job was taken")))?;
+                intake.add(line, (queue, source)).map_err(|why| {
+                    HttpRefusal::wrong(format!("line {number}: {why}; no job was accepted"))
+                })?;
                 intake.lines.push(number);
             }
             if intake.jobs.is_empty() {
-                return Err(HttpRefusal::wrong("the body has no job: it holds a JSON value a line"));
+                return Err(HttpRefusal::wrong("the body has no job: send one JSON value per line"));
             }
         }
     }
@@ -98,14 +99,14 @@ pub(crate) fn read(
 }
 
 impl Intake {
-    /// Why not, as a fragment.
+    /// The error is a fragment.
     fn add(&mut self, job: &[u8], (queue, source): (&Address, &HttpSource)) -> Result<(), String> {
         json::check(job).map_err(|error| match job.trim_ascii() {
-            [] => "there is no job: the body is empty".to_owned(),
-            _ => format!("this is no JSON: {error}"),
+            [] => "the body is empty".to_owned(),
+            _ => format!("the job is not JSON: {error}"),
         })?;
         let job = job.trim_ascii();
-        let text = std::str::from_utf8(job).map_err(|_| "this is no JSON: it is not UTF-8".to_owned())?;
+        let text = std::str::from_utf8(job).map_err(|_| "the job is not JSON: it is not UTF-8".to_owned())?;
         if job.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
             self.jobs.push(on_one_line(text).as_bytes());
         } else {
@@ -119,22 +120,22 @@ impl Intake {
         Ok(())
     }
 
-    /// A hash of all jobs together, by what they say.
+    /// A hash of the content of all jobs together.
     fn content(&self) -> u64 {
         let each = self.jobs.iter().map(|job| value_hash(std::str::from_utf8(job).unwrap_or_default()));
         content_hash(&each.flat_map(u64::to_le_bytes).collect::<Vec<u8>>())
     }
 }
 
-/// The key that stands in a job.
+/// The key of a job, at the given path.
 fn key(job: &str, path: &[String], queue: &Address, verbatim: u64) -> Result<IdempotencyKey, String> {
     if job.starts_with('[') {
         return Err(format!(
-            "a list is one job, and has no `{}`; send lines as `application/x-ndjson`, a job each",
+            "a list is one job and has no `{}`: send one job per line as `application/x-ndjson`",
             path.join(".")
         ));
     }
-    let lacks = || format!("the job lacks `{}`, by which the source tells jobs apart", path.join("."));
+    let lacks = || format!("the job lacks `{}`, the key of its source", path.join("."));
     let mut value = job;
     for name in path {
         value = field(value, name).ok_or_else(lacks)?;
@@ -147,12 +148,12 @@ fn key(job: &str, path: &[String], queue: &Address, verbatim: u64) -> Result<Ide
         }
         Some(b'0'..=b'9' | b'-') => key_hash(pipeline, queue, "number", value.as_bytes()),
         Some(b'n') => return Err(lacks()),
-        _ => return Err(format!("`{}` is no text and no number, so it is no key", path.join("."))),
+        _ => return Err(format!("`{}` must be a text or a number, since it is the key", path.join("."))),
     };
     Ok(IdempotencyKey { hash, content: value_hash(job), verbatim })
 }
 
-/// The value of a field, of the last one where it occurs twice.
+/// The value of a field; if it occurs twice, the last one.
 fn field<'j>(object: &'j str, name: &str) -> Option<&'j str> {
     struct Find<'k>(&'k str);
     impl<'de> Visitor<'de> for Find<'_> {

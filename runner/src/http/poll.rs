@@ -1,4 +1,4 @@
-//! `POST /monitor/PIPELINE/STEP`: somebody outside knows that there is something new to be asked for.
+//! `POST /monitor/PIPELINE/STEP`: polls a step's monitor at once, since a client knows of new results.
 
 use hyper::StatusCode;
 use serde::Serialize;
@@ -10,11 +10,11 @@ use tidegate_engine::{Request, RequestOutcome};
 use tidegate_model::suggest::nearest;
 use tidegate_model::{Address, NextPoll, format_duration};
 
-/// What will be.
+/// The next poll.
 #[derive(Serialize)]
 struct Polls {
     step: String,
-    /// So many jobs are pending.
+    /// Number of pending jobs.
     pending: u64,
     polls: String,
 }
@@ -28,7 +28,7 @@ pub(crate) fn poll(step: &Address, context: &RunnerContext) -> Result<Response, 
             let polls = Polls { step: step.to_string(), pending, polls: when(soon) };
             Ok(json(StatusCode::ACCEPTED, &polls))
         }
-        Some(Ok(_)) => Err(HttpRefusal::broken("an answer to another question")),
+        Some(Ok(_)) => Err(HttpRefusal::broken("the answer does not match the question")),
     }
 }
 
@@ -39,24 +39,24 @@ fn when(soon: NextPoll) -> String {
             let wait = format_duration(std::time::Duration::from_millis(ms));
             format!("in {wait}, since a poll has just begun")
         }
-        NextPoll::AfterThis => "again after the poll that is under way".to_owned(),
+        NextPoll::AfterThis => "again after the poll in progress".to_owned(),
         NextPoll::WhenPending => "when a job is pending; none is now".to_owned(),
     }
 }
 
-/// Whether there is such a step, and it has a monitor.
+/// Checks that the step exists and has a monitor.
 fn find(step: &Address, configuration: &Configuration) -> Result<(), HttpRefusal> {
     let steps = &configuration.steps;
     let missing = |error: String| Err(HttpRefusal::missing(error));
     match steps.iter().find(|declared| declared.address == *step) {
         Some(declared) if declared.monitor.is_some() => Ok(()),
-        Some(_) => missing(format!("step `{step}` has no `monitor`, so that there is nobody to ask")),
+        Some(_) => missing(format!("step `{step}` has no `monitor` to poll")),
         None => {
             let monitored = steps.iter().filter(|declared| declared.monitor.is_some());
             let names: Vec<String> = monitored.map(|declared| declared.address.to_string()).collect();
             let near = nearest(&step.to_string(), names.iter().map(String::as_str));
             let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            missing(format!("there is no step `{step}` with a monitor{near}"))
+            missing(format!("step `{step}` is unknown{near}"))
         }
     }
 }

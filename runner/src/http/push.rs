@@ -1,4 +1,4 @@
-//! `POST /sources/PIPELINE/SOURCE`: jobs from a body to the end of the source's queue.
+//! `POST /sources/PIPELINE/SOURCE`: appends the jobs of a body to the source's queue.
 
 use std::time::{Duration, Instant};
 
@@ -20,15 +20,16 @@ use tidegate_engine::{KeyConflict, Push, Pushed};
 use tidegate_model::Address;
 use tidegate_model::suggest::nearest;
 
-/// Larger bodies are read on a thread of their own, so that no other request waits for it.
+/// Larger bodies are parsed on a thread of their own, so that no other request waits.
 pub(crate) const AT_ONCE_BYTES: usize = 32 << 10;
-/// What becomes so few bytes needs no room, as most requests: at most 64 MiB, of all that are in work.
+/// Bodies whose parsing needs at most this many bytes need no permit, as most requests: at most 64 MiB for
+/// all requests in work.
 const PARSED_FREE_BYTES: usize = 64 << 10;
-/// How long a commit is waited for. It takes milliseconds, unless the disk is full.
+/// How long a request waits for its commit. A commit takes milliseconds, unless the disk is full.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
-/// So often it is looked whether the disk is full.
+/// Interval of the checks for a full disk.
 const LOOKS: Duration = Duration::from_millis(250);
-/// The longest key in a header.
+/// The longest key in a header, in bytes.
 const KEY_BYTES_MAX: usize = 1024;
 
 pub(crate) async fn take(
@@ -67,7 +68,7 @@ pub(crate) async fn take(
     push((intake, room), form, (address, queue), http).await
 }
 
-/// The source at `address`, and the queue that it fills.
+/// The source at `address`, and its queue.
 pub(crate) fn find<'c>(
     address: &Address,
     configuration: &'c Configuration,
@@ -84,29 +85,27 @@ pub(crate) fn find<'c>(
     }
     let near = nearest(&address.to_string(), names.iter().map(String::as_str));
     let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-    Err(HttpRefusal::missing(format!("there is no HTTP source `{address}`{near}")).closing())
+    Err(HttpRefusal::missing(format!("HTTP source `{address}` is unknown{near}")).closing())
 }
 
-/// Whether a request may have to do with the source.
+/// Refuses a request without the source's token.
 pub(crate) fn admit(headers: &HeaderMap, source: &HttpSource) -> Result<(), HttpRefusal> {
     let Some(token) = &source.token else { return Ok(()) };
     let Some(shown) = headers.get(AUTHORIZATION) else {
-        return Err(HttpRefusal::unknown_caller(
-            "the source asks for a token: `authorization: Bearer TOKEN`",
-        ));
+        return Err(HttpRefusal::unknown_caller("a token is missing: send `authorization: Bearer TOKEN`"));
     };
     let shown = shown.as_bytes();
     match shown.split_at_checked(7) {
         Some((scheme, shown)) if scheme.eq_ignore_ascii_case(b"bearer ") && token.is(shown.trim_ascii()) => {
             Ok(())
         }
-        _ => Err(HttpRefusal::unknown_caller("this is not the token of the source")),
+        _ => Err(HttpRefusal::unknown_caller("the token does not match the source")),
     }
 }
 
 fn unknown_form() -> HttpRefusal {
-    let error = "say what the body is: `content-type: application/json` for one job, \
-                 or `application/x-ndjson` for a job a line";
+    let error = "the content type is missing or unknown: send `content-type: application/json` for one job, \
+                 or `application/x-ndjson` for one job per line";
     HttpRefusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error).closing()
 }
 
@@ -115,21 +114,21 @@ fn header_key(headers: &HeaderMap) -> Result<Option<Vec<u8>>, HttpRefusal> {
         return Ok(None);
     };
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
-        let error = format!("`Idempotency-Key` should have 1 to {KEY_BYTES_MAX} bytes");
+        let error = format!("`Idempotency-Key` must have 1 to {KEY_BYTES_MAX} bytes");
         return Err(HttpRefusal::wrong(error).closing());
     }
     Ok(Some(key.to_vec()))
 }
 
-/// While a disk is full, nothing is committed, so nothing more is taken.
+/// No commit succeeds while a disk is full, so no job is accepted.
 pub(crate) fn refuse_while_full(context: &RunnerContext) -> Result<(), HttpRefusal> {
     let Some(why) = context.handle.stats().full() else { return Ok(()) };
-    let error = format!("the disk is full, so nothing was taken: {why}");
+    let error = format!("the disk is full, so nothing was accepted: {why}");
     Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
 }
 
-/// Waits for the answer that comes with a commit; `None`: too long, or the disk is full, so that it is not known
-/// when there will be one.
+/// Waits for the answer that comes with a commit. `None`: the wait timed out, or the disk is full, so the
+/// time of the next commit is unknown.
 pub(crate) async fn committed<T>(answer: impl Future<Output = T>, context: &RunnerContext) -> Option<T> {
     let mut answer = std::pin::pin!(answer);
     let until = Instant::now() + COMMIT_PATIENCE;
@@ -142,20 +141,19 @@ pub(crate) async fn committed<T>(answer: impl Future<Output = T>, context: &Runn
     }
 }
 
-/// Those who bring jobs are put off where the steps do not come after.
+/// Backpressure: refuses jobs while too many of the source wait for their steps.
 fn have_room(queue: QueueRef, source: &HttpSource, http: &HttpContext) -> Result<(), HttpRefusal> {
     let waiting = http.context.handle.waiting(queue);
     match source.max_waiting {
         Some(most) if waiting >= most => {
-            let error =
-                format!("{waiting} jobs of the source wait already (`max_waiting` is {most}); come again");
+            let error = format!("{waiting} jobs of the source wait (`max_waiting` is {most}): send it again");
             Err(HttpRefusal::later(StatusCode::TOO_MANY_REQUESTS, error).closing())
         }
         _ => Ok(()),
     }
 }
 
-/// `room` is held until the jobs are on disk, though the client may have gone.
+/// `room` is held until the jobs are on disk, also if the client disconnects.
 async fn push(
     (intake, room): (Intake, Option<OwnedSemaphorePermit>),
     form: Form,
@@ -164,7 +162,7 @@ async fn push(
 ) -> Result<Response, HttpRefusal> {
     let (sender, answered) = oneshot::channel();
     let Intake { jobs, whole, each, lines } = intake;
-    // Whoever has gone away does not want the answer.
+    // A client that disconnected needs no answer.
     let answer = Box::new(move |outcome| {
         drop(room);
         let _ = sender.send(outcome);
@@ -175,38 +173,38 @@ async fn push(
     match committed(answered, &http.context).await {
         Some(Ok(Ok(pushed))) => Ok(taken(&pushed, form, address, &lines)),
         Some(Ok(Err(conflict))) => Err(other_content(conflict, form, address, &lines)),
-        // Too late to say no.
+        // The request can no longer be withdrawn.
         Some(Err(_)) | None => {
-            let error = "whether this was taken is not known; send it again, with the same key";
+            let error = "the jobs may have been accepted: send them again with the same key";
             Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
         }
     }
 }
 
-/// A job that stands on the queue.
+/// The answer for one job on the queue.
 #[derive(Serialize)]
 struct One {
     job: String,
-    /// It came before.
+    /// The job is a duplicate.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     known: bool,
 }
 
-/// Jobs that stand on the queue.
+/// The answer for several jobs on the queue.
 #[derive(Serialize)]
 struct Many {
     queue: String,
-    /// So many are new.
+    /// Number of new jobs.
     jobs: u64,
-    /// The indices of the first and the last of these.
+    /// The indices of the first and the last new job.
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<u64>,
-    /// All of it came before, and these were new then.
+    /// The whole body is a duplicate, and these jobs were new at the time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     known: bool,
-    /// Those that came before.
+    /// The duplicates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     known_lines: Vec<KnownLine>,
 }
@@ -248,18 +246,23 @@ fn taken(pushed: &Pushed, form: Form, address: &Address, lines: &[u32]) -> Respo
 fn other_content(conflict: KeyConflict, form: Form, address: &Address, lines: &[u32]) -> HttpRefusal {
     let job = conflict.index.map(|index| format!("{address}/{index}"));
     let error = match (conflict.position, form) {
-        (None, _) => "another body came before with this `Idempotency-Key`; nothing was taken".to_owned(),
-        (Some(_), Form::Json) => "another job came before with this key; this one was not taken".to_owned(),
+        (None, _) => {
+            "another body was already accepted with this `Idempotency-Key`; nothing was accepted".to_owned()
+        }
+        (Some(_), Form::Json) => {
+            "another job was already accepted with this key; this one was not accepted".to_owned()
+        }
         (Some(position), Form::Ndjson) => {
             let line = line(lines, position);
-            let place = if conflict.index.is_some() { "before" } else { "on an earlier line" };
-            format!("line {line}: another job came {place} with this key; no job was taken")
+            let place =
+                if conflict.index.is_some() { "was already accepted" } else { "is on an earlier line" };
+            format!("line {line}: another job {place} with this key; no job was accepted")
         }
     };
     HttpRefusal::conflict(error, job)
 }
 
-/// The line that the job at `position` stood on.
+/// The line of the job at `position`.
 fn line(lines: &[u32], position: usize) -> u32 {
     lines.get(position).copied().unwrap_or(1)
 }

@@ -1,4 +1,4 @@
-//! Answers, and refusals with what was wrong, both JSON.
+//! `Refusal`: the error answers of the port, and the JSON form of all answers.
 
 use std::fmt::{self, Display};
 
@@ -16,26 +16,26 @@ use tidegate_model::{Address, Clock as _, SystemClock, Timestamp};
 
 pub(crate) type Response = hyper::Response<Full<Bytes>>;
 
-/// Why a request is not carried out.
+/// Why a request is refused.
 #[derive(Debug)]
 pub(crate) struct HttpRefusal {
     status: StatusCode,
     error: String,
-    /// The job that stands in the way.
+    /// The job that conflicts with the request.
     job: Option<String>,
     hint: Option<Hint>,
-    /// What the client still sends is not read.
+    /// The rest of the request is not read.
     closes: bool,
 }
 
-/// What would be carried out, for programs: a header.
+/// A header that shows programs how to succeed.
 #[derive(Debug)]
 enum Hint {
-    /// The same, in a moment.
+    /// Repeat the request later.
     Later,
-    /// The same, with a token.
+    /// Repeat the request with a token.
     Token,
-    /// One of these methods.
+    /// Use one of these methods.
     Methods(String),
 }
 
@@ -52,24 +52,24 @@ impl HttpRefusal {
         Self::new(StatusCode::BAD_REQUEST, error.to_string())
     }
 
-    /// It may be another way in a moment.
+    /// A refusal that may not hold a moment later.
     pub(crate) fn later(status: StatusCode, error: impl Into<String>) -> Self {
         Self { hint: Some(Hint::Later), ..Self::new(status, error) }
     }
 
     pub(crate) fn ending() -> Self {
-        Self::later(StatusCode::SERVICE_UNAVAILABLE, "the runner is ending; nothing was taken").closing()
+        Self::later(StatusCode::SERVICE_UNAVAILABLE, "the runner is ending; nothing was accepted").closing()
     }
 
     pub(crate) fn broken(error: &str) -> Self {
         tracing::error!(target: log_target::HTTP, error, "a request cannot be answered");
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the runner cannot answer; its log says why")
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the runner cannot answer; see its log for the cause")
     }
 
     pub(crate) fn method(method: &Method, methods: &[Method]) -> Self {
         let allowed: Vec<&str> = methods.iter().map(Method::as_str).collect();
         let allowed = allowed.join(", ");
-        let error = format!("{method} is not for this path; it takes {allowed}");
+        let error = format!("{method} does not match this path: it accepts {allowed}");
         Self { hint: Some(Hint::Methods(allowed)), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, error) }
     }
 
@@ -77,7 +77,7 @@ impl HttpRefusal {
         Self { hint: Some(Hint::Token), ..Self::new(StatusCode::UNAUTHORIZED, error) }.closing()
     }
 
-    /// Something else came before under the same key, and stands at `job`.
+    /// Another content was accepted before under the same key, as `job`.
     pub(crate) fn conflict(error: String, job: Option<String>) -> Self {
         Self { job, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, error) }
     }
@@ -119,7 +119,7 @@ impl fmt::Display for HttpRefusal {
 }
 
 pub(crate) fn json(status: StatusCode, said: &impl Serialize) -> Response {
-    // What is told has names for keys, so that it can be written.
+    // Answers have text keys, so serialization cannot fail.
     let mut body = serde_json::to_vec(said).unwrap_or_default();
     body.push(b'\n');
     let mut response = Response::new(Full::new(Bytes::from(body)));
@@ -128,7 +128,7 @@ pub(crate) fn json(status: StatusCode, said: &impl Serialize) -> Response {
     response
 }
 
-/// As [`json`], and where the job is looked at.
+/// As [`json`], with the URL of the job.
 pub(crate) fn at_job(status: StatusCode, said: &impl Serialize, queue: &Address, index: u64) -> Response {
     let mut response = json(status, said);
     if let Ok(location) = HeaderValue::from_str(&format!("/jobs/{queue}/{index}")) {
@@ -137,20 +137,20 @@ pub(crate) fn at_job(status: StatusCode, said: &impl Serialize, queue: &Address,
     response
 }
 
-/// With the time of the answer.
+/// Adds the time of the answer.
 pub(crate) fn dated(mut response: Response) -> Response {
     let date = http_date(SystemClock.now()).and_then(|date| HeaderValue::from_str(&date).ok());
     response.headers_mut().extend(date.map(|date| (DATE, date)));
     response
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`, as RFC 9110 wants it; `None` past the years that it can say.
+/// `Sun, 06 Nov 1994 08:49:37 GMT`, as RFC 9110 requires it; `None` beyond the year 9999.
 fn http_date(time: Timestamp) -> Option<String> {
     let time = jiff::Timestamp::from_millisecond(time.0).ok()?;
     DateTimePrinter::new().timestamp_to_rfc9110_string(&time).ok()
 }
 
-/// Whether the runner takes jobs; `full`: why it does not, where a disk is full.
+/// Whether the runner accepts jobs; `full`: the error, if a disk is full.
 pub(crate) fn health(full: Option<String>) -> Response {
     #[derive(Serialize)]
     struct Health {
@@ -159,7 +159,8 @@ pub(crate) fn health(full: Option<String>) -> Response {
         error: Option<String>,
     }
     let Some(why) = full else { return json(StatusCode::OK, &Health { status: "ok", error: None }) };
-    let error = format!("the disk is full: {why}; nothing is lost, and the run goes on when there is room");
+    let error =
+        format!("the disk is full: {why}; no job is lost, and the run resumes when the disk has room");
     json(StatusCode::SERVICE_UNAVAILABLE, &Health { status: "full", error: Some(error) })
 }
 

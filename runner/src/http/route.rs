@@ -1,4 +1,4 @@
-//! What a path asks for.
+//! `Route`: the resource that a path names.
 
 use super::response::HttpRefusal;
 use tidegate_model::suggest::did_you_mean;
@@ -18,7 +18,7 @@ pub(crate) enum Route {
     Health,
 }
 
-/// One job.
+/// The address of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JobAddress {
     pub(crate) queue: Address,
@@ -42,13 +42,13 @@ impl Route {
             let ways = "`POST /sources/PIPELINE/SOURCE`, `GET /jobs/PIPELINE/SOURCE/INDEX`, \
                         `POST /jobs/PIPELINE/QUEUE/INDEX/complete`, `POST /monitor/PIPELINE/STEP` and \
                         `GET /healthz`";
-            HttpRefusal::missing(format!("nothing is at this path; there are {ways}"))
+            HttpRefusal::missing(format!("the path is unknown: use {ways}"))
         })
     }
 }
 
 impl Route {
-    /// Refuses parameters that mean nothing here: a client that sends one expects something of it.
+    /// Refuses parameters that have no effect here, since a client that sends one expects an effect.
     pub(crate) fn check(&self, query: Option<&str>) -> Result<(), HttpRefusal> {
         let known: &[&str] = if let Self::Complete(_) = self { &["token"] } else { &[] };
         let names = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
@@ -58,7 +58,7 @@ impl Route {
             Some(unknown) => {
                 let near = did_you_mean(unknown, known.iter().copied());
                 let near = near.map_or_else(String::new, |near| format!("; {near}"));
-                Err(HttpRefusal::wrong(format!("there is no parameter `{unknown}`{near}")).closing())
+                Err(HttpRefusal::wrong(format!("parameter `{unknown}` is unknown{near}")).closing())
             }
         }
     }
@@ -66,14 +66,14 @@ impl Route {
 
 impl JobAddress {
     fn of(pipeline: &str, queue: &str, index: &str) -> Option<Self> {
-        // One job has one address: no sign, and no zeros before the number.
+        // Each job has one address: an index has no sign and no leading zeros.
         let digits = index.bytes().all(|byte| byte.is_ascii_digit());
         let index = index.parse().ok().filter(|_| digits && (index == "0" || !index.starts_with('0')))?;
         Some(Self { queue: address(pipeline, queue)?, index })
     }
 }
 
-/// Names are made of letters that a path needs not write in another way.
+/// Names consist of characters that need no escape in a path.
 fn address(pipeline: &str, name: &str) -> Option<Address> {
     Some(Address::new(Name::new(pipeline)?, Name::new(name)?))
 }
@@ -122,11 +122,11 @@ mod tests {
         assert_eq!(check("/sources/p/q", None), "taken");
         assert_eq!(check("/sources/p/q", Some("")), "taken");
         assert_eq!(check("/jobs/p/q/7/complete", Some("token=abc")), "taken");
-        assert_eq!(check("/sources/p/q", Some("delay=5s")), "400 there is no parameter `delay`");
-        assert_eq!(check("/jobs/p/q/7", Some("why")), "400 there is no parameter `why`");
+        assert_eq!(check("/sources/p/q", Some("delay=5s")), "400 parameter `delay` is unknown");
+        assert_eq!(check("/jobs/p/q/7", Some("why")), "400 parameter `why` is unknown");
         assert_eq!(
             check("/jobs/p/q/7/complete", Some("token=abc&tokem=abc")),
-            "400 there is no parameter `tokem`; did you mean `token`?"
+            "400 parameter `tokem` is unknown; did you mean `token`?"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! The bytes of a connection: what comes and goes is noted at its place, and a client that still sends when it
-//! has its last answer gets to read it.
+//! `Wire`: the bytes of a connection, counted at its place. A client that still sends after its last answer
+//! gets to read that answer.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::connection_limit::ConnectionPermit;
 
-/// How much of a request that has its answer is read, at most, in bytes …
+/// Bytes of an answered request that are still read at most …
 const LEFTOVER_BYTES: usize = 64 << 20;
 /// … and for how long.
 const LEFTOVER_PATIENCE: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ const LEFTOVER_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Wire {
     stream: TcpStream,
     place: Arc<ConnectionPermit>,
-    /// What the client still sends is thrown away, until then.
+    /// The rest of the request is discarded until this limit.
     leftover: Option<Leftover>,
 }
 
@@ -84,8 +84,8 @@ impl AsyncWrite for Wire {
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
-    /// Closing a connection from which something was not read resets it, and the client may lose the answer
-    /// that says why. So that is read first.
+    /// Closing a connection with unread bytes resets it, and the client may lose the answer with the reason.
+    /// So the rest is read first.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.leftover.is_none() {
@@ -103,7 +103,7 @@ impl AsyncWrite for Wire {
             let mut buffer = ReadBuf::new(&mut room);
             match ready!(Pin::new(&mut this.stream).poll_read(context, &mut buffer)) {
                 Ok(()) if !buffer.filled().is_empty() => leftover.bytes += buffer.filled().len(),
-                // The client has sent all, or has gone.
+                // The client has sent everything, or has disconnected.
                 _ => break,
             }
         }

@@ -1,5 +1,4 @@
-//! What a run leaves where it ends with nothing more to do now: how many jobs stand where, and what holds
-//! them.
+//! Backlog summary of a finished run: counts the waiting jobs of each step, and names what holds them.
 
 use std::fmt::Write as _;
 
@@ -8,7 +7,7 @@ use crate::query::{BlockStatus, StepStatus};
 use tidegate_config::{Configuration, GateRef};
 use tidegate_model::{Address, suggest};
 
-/// What there is to say of a run that had nothing to do.
+/// The headline of a run that had nothing to do.
 pub(crate) fn headline(configuration: &Configuration, left: &[StepStatus]) -> String {
     if left.is_empty() {
         let unread = unread_sources(configuration);
@@ -22,10 +21,10 @@ pub(crate) fn headline(configuration: &Configuration, left: &[StepStatus]) -> St
         return "nothing to do: nothing can be delivered".to_owned();
     }
     let stand = stand(left);
-    format!("nothing to do now: {}", if stand.is_empty() { "steps are held back" } else { &stand })
+    format!("nothing to do now: {}", if stand.is_empty() { "steps are held" } else { &stand })
 }
 
-/// The sources whose jobs no step takes.
+/// The sources that no step reads.
 pub(crate) fn unread_sources(configuration: &Configuration) -> Vec<&Address> {
     let pulled = configuration.sources.iter().map(|source| &source.address);
     let filled = configuration.queues.iter().filter(|queue| queue.source.is_some());
@@ -33,7 +32,7 @@ pub(crate) fn unread_sources(configuration: &Configuration) -> Vec<&Address> {
     sources.filter(|address| !is_read(configuration, address)).collect()
 }
 
-/// Whether a step takes its jobs from there.
+/// Whether a step reads jobs from there.
 pub(crate) fn is_read(configuration: &Configuration, address: &Address) -> bool {
     configuration.steps.iter().flat_map(|step| &step.inputs).any(|input| input.address == *address)
 }
@@ -43,7 +42,7 @@ fn listed(addresses: &[&Address]) -> String {
     suggest::listed(addresses.iter().map(String::as_str), "and")
 }
 
-/// What is left of each step, a line each after an empty one.
+/// The backlog of each step, one line each after an empty one.
 pub(crate) fn lines(configuration: &Configuration, left: &[StepStatus]) -> String {
     let mut text = String::new();
     for status in left {
@@ -64,7 +63,7 @@ fn line(configuration: &Configuration, status: &StepStatus) -> String {
     said.retain(|said| !said.is_empty());
     if status.paused.is_some() {
         let resume = configuration.command(&format!("step resume {}", status.step));
-        said.push(format!("paused: `{resume}` has it go on"));
+        said.push(format!("paused: `{resume}` resumes it"));
     }
     let step = configuration.steps.iter().find(|step| step.address.to_string() == status.step);
     let gate = step.and_then(|step| step.gate);
@@ -73,7 +72,7 @@ fn line(configuration: &Configuration, status: &StepStatus) -> String {
     format!("{}: {}", status.step, said.join(", "))
 }
 
-/// It is a join that waits for nothing but the other halves of its jobs.
+/// A join that waits only for the partners of its jobs.
 fn is_unpaired(status: &StepStatus) -> bool {
     let others = status.delayed + status.pending + status.begun;
     let held = status.paused.is_some() || status.closed.is_some();
@@ -93,13 +92,13 @@ fn stand(left: &[StepStatus]) -> String {
     counts.map(|(count, stand)| format!("{} {stand}", grouped(*count))).collect::<Vec<_>>().join(", ")
 }
 
-/// What keeps the step from starting anything.
+/// Why the step starts nothing.
 fn held(closed: &BlockStatus, gate: &str) -> String {
     let why = if closed.why.is_empty() { String::new() } else { format!(": {}", on_one_line(&closed.why)) };
     match &*closed.by {
-        "failure" => format!("behind the gate `{gate}`, which cannot be asked{why}"),
-        "job" => format!("held back by one of its jobs{why}"),
-        "setup" => format!("held back until it can be set up{why}"),
+        "failure" => format!("behind the gate `{gate}`, which cannot be probed{why}"),
+        "job" => format!("held by one of its jobs{why}"),
+        "setup" => format!("held until it can be set up{why}"),
         _ => format!("behind the gate `{gate}`, which is closed{why}"),
     }
 }

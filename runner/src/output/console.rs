@@ -1,8 +1,8 @@
-//! Standard output and standard error: the one module that writes to them.
+//! Console: the one module that writes to standard output and standard error.
 //!
-//! Their other side may be gone, full, or not reading. No write here panics. One to standard error waits
-//! [`PATIENCE`] at most, and what is lost is counted: the count comes before what gets through next. What
-//! cannot be written to standard output is remembered, since the command has failed then.
+//! The reader of either may be gone, full, or not reading. No write here panics. A write to standard error
+//! waits at most [`PATIENCE`]. Lost texts are counted, and the count is written before the next text that
+//! succeeds. A failed write to standard output is remembered, since the command has then failed.
 
 #![expect(clippy::disallowed_methods, reason = "this is the module that may")]
 
@@ -21,14 +21,14 @@ use crate::query::rfc3339;
 use tidegate_model::{Clock as _, SystemClock, plain};
 
 static STDERR: LazyLock<Mutex<Stderr>> = LazyLock::new(|| Mutex::new(Stderr::open()));
-/// Lines are written above it.
+/// Lines are written above this bar.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 /// Each line on standard error is a JSON value.
 static JSON: AtomicBool = AtomicBool::new(false);
-/// Why standard output could not be written.
+/// The error of the first failed write to standard output.
 static OUTPUT: OnceLock<io::Error> = OnceLock::new();
 
-/// How grave a message is.
+/// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gravity {
     Error,
@@ -46,7 +46,7 @@ impl Gravity {
     }
 }
 
-/// From now on nothing but JSON values stands on standard error, one a line.
+/// Switches standard error to JSON values only, one per line.
 pub(crate) fn speak_json() {
     JSON.store(true, Ordering::Release);
 }
@@ -55,7 +55,7 @@ pub(crate) fn speaks_json() -> bool {
     JSON.load(Ordering::Acquire)
 }
 
-/// Writes a message to standard error, as a line of the log where that is JSON.
+/// Writes a message to standard error: a log line if the log is JSON, else text.
 pub(crate) fn say(gravity: Gravity, message: impl Display) {
     if speaks_json() {
         return record(gravity, "tidegate", &message.to_string(), &Map::new());
@@ -69,12 +69,12 @@ pub(crate) fn say(gravity: Gravity, message: impl Display) {
     write(&format!("{word}{}\n", plain::lines(&message.to_string())));
 }
 
-/// Writes a line like those of a log in JSON, with more fields.
+/// Writes a line in the form of the JSON log, with more fields.
 pub(crate) fn record(gravity: Gravity, target: &str, message: &str, fields: &Map<String, Value>) {
     write(&json_line(gravity, target, message, fields));
 }
 
-/// Writes a line like those of the log.
+/// Writes a line in the form of the log.
 pub(crate) fn log(gravity: Gravity, target: &str, message: &str) {
     write(&log_line(gravity, target, message));
 }
@@ -102,7 +102,7 @@ pub(crate) fn json_line(
     format!("{}\n", plain::json(&Value::Object(line).to_string()))
 }
 
-/// Writes what a panic says, which may come in the middle of any other write.
+/// Writes the text of a panic, which may interrupt any other write.
 pub(crate) fn write_of_panic(text: &str) {
     if let (Ok(bar), Ok(mut stderr)) = (BAR.try_lock(), STDERR.try_lock())
         && bar.is_none()
@@ -112,7 +112,7 @@ pub(crate) fn write_of_panic(text: &str) {
     Stderr::open().write(text.as_bytes());
 }
 
-/// Writes a text to standard error as it is, above the progress bar.
+/// Writes a text to standard error unchanged, above the progress bar.
 pub(crate) fn write(text: &str) {
     match &*lock(&BAR) {
         Some(bar) => bar.suspend(|| stderr().write(text.as_bytes())),
@@ -120,17 +120,17 @@ pub(crate) fn write(text: &str) {
     }
 }
 
-/// From now on lines are written above `bar`; `None`: there is none any more.
+/// Sets the bar above which lines are written; `None` removes it.
 pub(crate) fn above(bar: Option<ProgressBar>) {
     *lock(&BAR) = bar;
 }
 
-/// Where a progress bar is drawn.
+/// The draw target of a progress bar.
 pub(crate) fn bar() -> ProgressDrawTarget {
     ProgressDrawTarget::term_like(Box::new(Bar::default()))
 }
 
-/// Writes a text to standard output as it is. Answers whether it is still read.
+/// Writes a text to standard output unchanged. Returns whether it is still read.
 pub(crate) fn print(text: &str) -> bool {
     let mut output = io::stdout().lock();
     printed(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
@@ -146,7 +146,7 @@ pub(crate) fn copy(from: &mut impl Read) -> io::Result<()> {
     output.flush()
 }
 
-/// Why standard output could not be written, if so. A reader that has gone away has what it wanted.
+/// The error of standard output, if a write failed. A reader that closed the pipe is no error.
 pub(crate) fn output_failure() -> Option<&'static io::Error> {
     OUTPUT.get()
 }
@@ -156,7 +156,7 @@ fn printed(outcome: io::Result<()>) -> bool {
         Ok(()) => true,
         Err(error) => {
             if error.kind() != io::ErrorKind::BrokenPipe {
-                // The first reason is the one that matters.
+                // The first error is the cause of the others.
                 let _ = OUTPUT.set(error);
             }
             false
@@ -174,12 +174,12 @@ pub(crate) fn prints_to_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Whether standard error is a terminal that wants colours.
+/// Whether standard error is a terminal with colours.
 pub(crate) fn colours() -> bool {
     is_terminal() && wants_colours()
 }
 
-/// Whether standard output is a terminal that wants colours.
+/// Whether standard output is a terminal with colours.
 pub(crate) fn prints_colours() -> bool {
     prints_to_terminal() && wants_colours()
 }
@@ -188,16 +188,16 @@ fn wants_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
 }
 
-/// How something stands out.
+/// The emphasis of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
-    /// Somebody has to look after it.
+    /// Needs the operator's attention.
     Red,
-    /// Nobody has, any more.
+    /// Needs no attention any more.
     Dim,
 }
 
-/// Paints a text that is plain.
+/// Paints a plain text.
 pub(crate) fn painted(text: &str, paint: Paint) -> String {
     let code = match paint {
         Paint::Red => 31,
@@ -210,7 +210,7 @@ fn stderr() -> MutexGuard<'static, Stderr> {
     lock(&STDERR)
 }
 
-/// What a panic left behind is whole: each change of it is one statement.
+/// The value is consistent after a panic, since each change is one statement.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

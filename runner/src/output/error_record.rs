@@ -1,4 +1,4 @@
-//! Error records, as commands read and show them.
+//! `Record`: an error record, as commands read and show it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,8 +11,7 @@ use super::times;
 use crate::query::Job;
 use tidegate_model::rfc3339;
 
-/// An error record, as far as commands show it. The job stays the text that it is, since it may be
-/// what no JSON reader takes.
+/// An error record, with the fields that commands show. The job stays a text, since it may not be valid JSON.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Record<'a> {
     time: String,
@@ -56,16 +55,16 @@ struct RecordPlace {
 impl Record<'_> {
     pub(crate) fn of(error: &Job) -> Result<Record<'_>, String> {
         let Job { queue, index, .. } = error;
-        let what = |_| format!("`{queue}/{index}` is a job, and no error record; `queue show` shows it");
+        let what = |_| format!("`{queue}/{index}` is a job, not an error record: use `queue show`");
         serde_json::from_str(error.job.get()).map_err(what)
     }
 
-    /// When it failed. Records of older versions leave zeros out.
+    /// The time of the failure. Records of older versions leave zeros out.
     pub(crate) fn time(&self) -> String {
         times::read(&self.time).map_or_else(|| self.time.clone(), rfc3339)
     }
 
-    /// Where the job came from; of a joined one, all its parts.
+    /// The origin of the job; of a joined one, of all its parts.
     pub(crate) fn origin(&self) -> String {
         match &self.inputs {
             Some(inputs) => {
@@ -76,9 +75,9 @@ impl Record<'_> {
         }
     }
 
-    /// The error as a page: the words first, the job last. Only the job may be wider than `width`.
+    /// The error as a page: the message first, the job last. Only the job may be wider than `width`.
     pub(crate) fn describe(&self, error: &Job, width: Option<usize>) -> String {
-        // Its further lines are further in, so that none looks like one of the page.
+        // Further lines are indented, so that none looks like one of the page.
         let message = self.message.replace('\n', "\n    ");
         let headline = format!("{}/{}: {message}", error.queue, error.index);
         let mut lines = vec![wrapped(&headline, 4, width), String::new()];
@@ -110,7 +109,7 @@ impl Record<'_> {
         lines.join("\n")
     }
 
-    /// The job for people: indented where it can be, otherwise as it is.
+    /// The job for people: indented if it is JSON, otherwise unchanged.
     fn job(&self) -> String {
         if let Some(text) = &self.job_text {
             return text.clone();

@@ -1,4 +1,4 @@
-//! Exit codes, and the one way in which a command says that it failed.
+//! `Exit`: the exit codes, and the one way in which a command reports its failure.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use super::console::{self, Gravity};
 use tidegate_config::{Diagnostics, Severity};
 use tidegate_model::log_target;
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Done,
@@ -35,29 +35,29 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Says what went wrong on standard error.
+/// Reports an error on standard error.
 pub(crate) fn fail(what: impl fmt::Display) -> Exit {
     console::say(Gravity::Error, what);
     Exit::Failed
 }
 
-/// Says what a person should know, though the command goes on.
+/// Reports a warning; the command continues.
 pub(crate) fn warn(what: impl fmt::Display) {
     console::say(Gravity::Warning, what);
 }
 
-/// Says what a person at a terminal should know.
+/// Reports a note to the operator at a terminal.
 pub(crate) fn note(what: impl fmt::Display) {
     console::say(Gravity::Info, what);
 }
 
-/// Says what is wrong with the command's arguments.
+/// Reports an error in the command's arguments.
 pub(crate) fn misuse(what: impl fmt::Display) -> Exit {
     fail(what);
     Exit::Usage
 }
 
-/// Shows diagnostics on standard error: for people, or in a log of JSON a line each.
+/// Shows diagnostics on standard error: as text, or one line each in a JSON log.
 pub(crate) fn show(diagnostics: &Diagnostics) {
     if !console::speaks_json() {
         return console::write(&diagnostics.render(console::colours()));

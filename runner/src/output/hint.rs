@@ -1,14 +1,14 @@
-//! What an operator can do about something, with the command for it.
+//! Hints for operators: add the command that resolves a problem.
 
 use crate::query::PAUSED;
 use tidegate_config::Invocation;
 
-/// Why a job or a step starts nothing, as a runner tells it; where a command helps, with that.
+/// The reason why a job or a step starts nothing, with the command that resolves it, if one does.
 pub(crate) fn with_command(why: &str, step: &str, given: &Invocation) -> String {
     if why == PAUSED { format!("{why}; {}", resume(step, given)) } else { why.to_owned() }
 }
 
-/// `` `tidegate step resume p/s` has it go on``
+/// `` `tidegate step resume p/s` resumes it``
 pub(crate) fn resume(step: &str, given: &Invocation) -> String {
-    format!("`{}` has it go on", given.command(&format!("step resume {step}")))
+    format!("`{}` resumes it", given.command(&format!("step resume {step}")))
 }

@@ -1,7 +1,7 @@
-//! Logs through tracing to standard error, without tearing a progress bar apart.
+//! Logging: writes tracing events to standard error, above the progress bar.
 //!
-//! A line is one event: what came from jobs and other systems cannot end one. Messages of one cause are
-//! counted where there are too many of them (`sparing`).
+//! One line is one event: text of jobs and external systems cannot end it. Messages of one cause are
+//! rate-limited and counted (`sparing`).
 
 pub(crate) mod sparing;
 
@@ -26,7 +26,7 @@ use tidegate_model::plain;
 use tidegate_model::plain::Plain;
 use tidegate_model::{Clock as _, SystemClock};
 
-/// Starts logging as `[log]` says. Where logging was started before, it stays as it was.
+/// Starts logging as `[log]` configures it. A second start has no effect.
 pub(crate) fn start(settings: &LogSettings) {
     if settings.format == LogFormat::Json {
         console::speak_json();
@@ -43,7 +43,7 @@ pub(crate) fn start(settings: &LogSettings) {
     let _ = tracing_subscriber::registry().with(layer).with(filter).with(RateLimitedLog).try_init();
 }
 
-/// Times as all commands tell them, so that what they list can be found in the log.
+/// Times in the format of all commands, so that listed times can be found in the log.
 struct Times;
 
 impl FormatTime for Times {
@@ -52,7 +52,7 @@ impl FormatTime for Times {
     }
 }
 
-/// Where the lines go, each with one write.
+/// The output of the log: one write per line.
 struct Line {
     json: bool,
 }

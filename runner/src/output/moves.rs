@@ -1,4 +1,4 @@
-//! What became of waiting jobs that somebody wanted to be moved, told step by step.
+//! `Outcomes`: reports step by step which waiting jobs an operator's request moved.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::client::{AnsweredBy, Target, other_question, print_json, print_text};
 use tidegate_engine::{MoveSummary, Request, RequestOutcome};
 use tidegate_model::Address;
 
-/// What is done with them.
+/// The requested change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     Now,
     Cancel { drop: bool, pending: bool },
 }
 
-/// What became of them.
+/// The outcomes of a request.
 pub(crate) struct Outcomes<'a> {
     place: &'a Target,
     how: How,
@@ -26,16 +26,16 @@ pub(crate) struct Outcomes<'a> {
     steps: BTreeMap<Address, Outcome>,
 }
 
-/// What became of those of one step.
+/// The outcome for the jobs of one step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcome {
-    /// What was done, and what the runner or the store has left alone.
+    /// The jobs that were moved, and those that the runner or the store left unchanged.
     moved: MoveSummary,
-    /// Left alone, since an outside system has them and nobody said that this does not matter.
+    /// Left unchanged, since an external system has them and the request excludes those.
     pub(crate) outside: u64,
-    /// Left alone, since they are outputs that were made already and nobody said to drop them.
+    /// Left unchanged, since they are outputs that were already made and the request does not drop them.
     pub(crate) outputs: u64,
-    /// They are due already.
+    /// Already due.
     pub(crate) due: u64,
 }
 
@@ -43,9 +43,9 @@ pub(crate) struct Outcome {
 #[derive(Serialize)]
 struct MoveReport {
     jobs: u64,
-    /// Left alone.
+    /// Left unchanged.
     busy: u64,
-    /// Those that do not wait, or not for a time.
+    /// Not waiting any more, or not for a time.
     gone: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps: Vec<StepMoveReport>,
@@ -68,14 +68,14 @@ impl<'a> Outcomes<'a> {
         self.steps.entry(step.clone()).or_default()
     }
 
-    /// Has jobs of a step moved.
+    /// Moves jobs of a step.
     pub(crate) fn change(&mut self, step: &Address, request: Request) -> Result<(), Exit> {
         let (outcome, teller) = self.place.change(request)?;
         let some = match outcome {
             Ok(RequestOutcome::Hastened(moved) | RequestOutcome::Cancelled(moved)) => moved,
             Ok(_) => return Err(other_question()),
             Err(why) => {
-                // What was done before this one stays done.
+                // Earlier changes of the command remain.
                 self.tell(Format::Text);
                 return Err(exit::fail(why));
             }
@@ -88,12 +88,12 @@ impl<'a> Outcomes<'a> {
         Ok(())
     }
 
-    /// Whether none of them was there any more.
+    /// Whether all of them had already gone.
     pub(crate) fn all_gone(&self) -> bool {
         self.steps.values().all(|outcome| outcome.gone() > 0 && outcome.moved.jobs + outcome.left() == 0)
     }
 
-    /// Says what became of them. What was left alone makes it a failure.
+    /// Prints the outcomes. A job that was left unchanged makes the command fail.
     pub(crate) fn tell(&self, format: Format) -> Exit {
         let left: u64 = self.steps.values().map(Outcome::left).sum();
         let exit = if left > 0 { Exit::Failed } else { Exit::Done };
@@ -144,7 +144,7 @@ impl<'a> Outcomes<'a> {
             });
         }
         if outcome.gone() > 0 {
-            let why = if self.how == How::Now { "due already, or through" } else { "through already" };
+            let why = if self.how == How::Now { "already due or finished" } else { "already finished" };
             lines.push(format!("{} of {step} {why}", jobs(outcome.gone())));
         }
         if lines.is_empty() && outcome.left() == 0 {
@@ -157,28 +157,28 @@ impl<'a> Outcomes<'a> {
         let mut lines = Vec::new();
         let mut left = |count: u64, what: String, why: &str| {
             if count > 0 {
-                lines.push(format!("{what} of {step} left alone: {why}"));
+                lines.push(format!("{what} of {step} unchanged: {why}"));
             }
         };
         let outside = match self.how {
-            How::Now => "an outside system has them",
-            How::Cancel { .. } => "an outside system has them, from where only `--pending` takes them out",
+            How::Now => "pending in an external system",
+            How::Cancel { .. } => "pending in an external system; add `--pending` to cancel them",
         };
         left(outcome.outside, jobs(outcome.outside), outside);
         let outputs = match outcome.outputs {
             1 => "1 output".to_owned(),
             more => format!("{} outputs", grouped(more)),
         };
-        left(outcome.outputs, outputs, "made already and only due later; `--drop` takes them out");
+        left(outcome.outputs, outputs, "already made and due later; add `--drop` to discard them");
         let busy = match self.how {
-            How::Now => "running, or with an outside system",
-            How::Cancel { .. } => "running, or an outside system is through with it",
+            How::Now => "running, or pending in an external system",
+            How::Cancel { .. } => "running, or finished by an external system",
         };
         left(outcome.moved.busy, jobs(outcome.moved.busy), &format!("each is {busy}"));
         lines
     }
 
-    /// The error queue of a step, where it has one.
+    /// The error queue of a step, if it has one.
     fn errors(&self, step: &Address) -> String {
         let configuration = &self.place.configuration;
         let declared = configuration.steps.iter().find(|declared| declared.address == *step);

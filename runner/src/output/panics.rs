@@ -1,4 +1,4 @@
-//! What a panic says on standard error: plain text, or in a log of JSON one line.
+//! Panic hook: writes a panic to standard error, as text or as one line of a JSON log.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
@@ -10,12 +10,12 @@ use super::console::{self, Gravity};
 use tidegate_model::log_target;
 use tidegate_model::plain;
 
-/// From now on panics are told so.
+/// Installs the hook.
 pub(crate) fn watch() {
     std::panic::set_hook(Box::new(tell));
 }
 
-/// A panic, in texts.
+/// A panic, as texts.
 struct PanicReport {
     message: String,
     thread: String,

@@ -1,4 +1,4 @@
-//! The progress bar of a run on a terminal.
+//! `Progress`: the progress bar of a run on a terminal.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use tidegate_engine::Stats;
 
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// A bar that shows how far a run is, until it is dropped.
+/// A bar that is shown until it is dropped.
 pub(crate) struct Progress {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Progress {
-    /// Starts the bar where standard error is a terminal.
+    /// Starts the bar if standard error is a terminal.
     pub(crate) fn start(configuration: &Arc<Configuration>, stats: Arc<Stats>) -> Option<Self> {
         if !console::is_terminal() || console::speaks_json() {
             return None;
@@ -74,7 +74,7 @@ fn update(bar: &ProgressBar, configuration: &Configuration, stats: &Stats, start
         failed += counters.failed;
         if step.reads_source() {
             jobs += counters.taken;
-            // A line's end is not part of the job, but of the file.
+            // A line's end belongs to the file, not to the job.
             bytes += stats.bytes() + counters.taken;
         }
     }
@@ -87,8 +87,7 @@ fn update(bar: &ProgressBar, configuration: &Configuration, stats: &Stats, start
     }
 }
 
-/// The size of what bounded sources hold, once for each step that reads it. `None` where a source has
-/// no end.
+/// The size of bounded sources, once per reading step. `None` if a source is unbounded.
 fn total_bytes(configuration: &Configuration) -> Option<u64> {
     let mut total = 0;
     for input in configuration.steps.iter().flat_map(|step| &step.inputs) {

@@ -1,4 +1,4 @@
-//! What a run says at its end.
+//! `Ended`: the summary of a finished run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,8 +16,7 @@ use tidegate_engine::{Halt, RunReport, Stats, StepStats};
 use tidegate_model::log_target;
 use tidegate_model::{Address, Counters};
 
-/// How much of the reason why a step stopped is said again where no terminal is narrower, in columns: the log
-/// has said all of it.
+/// Columns of the reason why a step stopped, if no terminal is narrower: the log has the whole reason.
 const REASON_MAX: usize = 100;
 
 /// A run that has ended.
@@ -27,7 +26,7 @@ pub(crate) struct Ended<'r> {
     pub(crate) stats: &'r Stats,
     pub(crate) report: &'r RunReport,
     pub(crate) elapsed: Duration,
-    /// The steps that still have jobs, where that is known.
+    /// The steps that still have jobs, if known.
     pub(crate) left: Option<&'r [StepStatus]>,
     /// The errors that the run has put on each error queue, and those of them that are open, where that is known.
     pub(crate) failed: (&'r BTreeMap<usize, u64>, &'r BTreeMap<usize, u64>),
@@ -55,13 +54,13 @@ impl Ended<'_> {
         }
         if report.abandoned {
             text.push_str(
-                "\nwhat still ran after the shutdown timeout was given up, and runs again next time\n",
+                "\njobs that ran beyond the shutdown timeout were stopped, and run again in the next run\n",
             );
         }
         text
     }
 
-    /// For programs: a message, and what it stands for.
+    /// For programs: a message, and its fields.
     pub(crate) fn record(self) -> (String, Map<String, Value>) {
         let Self { configuration, stats, report, elapsed, left, .. } = self;
         let count = jobs_in(configuration, stats);
@@ -107,7 +106,7 @@ impl Ended<'_> {
         format!("{how}: {} in {}, {} jobs/s", jobs(count), seconds_text(elapsed), grouped(rate))
     }
 
-    /// Where the outputs of this run are.
+    /// The outputs of this run.
     fn outputs(self) -> String {
         let Self { configuration, stats, failed: (failed, open), .. } = self;
         let is_fed = |target: Target| {
@@ -145,16 +144,16 @@ impl Ended<'_> {
     }
 }
 
-/// Why a step stopped: in short where the log has it.
+/// Why a step stopped, shortened since the log has the whole reason.
 fn stopped(halt: &Halt) -> String {
-    // Some have no job in the way: a sink or source that cannot be used.
+    // A sink or source that cannot be used stops a step without a job.
     let at = if halt.why.starts_with("job ") { " at" } else { ":" };
     let text = format!("{} stopped{at} {}", halt.step, on_one_line(&halt.why));
     let logged = tracing::enabled!(target: log_target::ENGINE, tracing::Level::ERROR);
     if logged { cut(&text, error_width().unwrap_or(REASON_MAX)) } else { text }
 }
 
-/// Jobs that came in from outside; from queues where no step reads a source.
+/// Jobs from external systems; jobs from queues if no step reads a source.
 fn jobs_in(configuration: &Configuration, stats: &Stats) -> u64 {
     let taken = |from_source: bool| {
         let steps = configuration.steps.iter().zip(&stats.steps);
@@ -179,7 +178,7 @@ fn steps(configuration: &Configuration, stats: &Stats) -> String {
     table(&["step", "in", "out", "filtered", "failed"], &[1, 2, 3, 4], &rows.collect::<Vec<_>>())
 }
 
-/// By error queue: how many errors the run has put there.
+/// Number of error records that the run added, by error queue.
 pub(crate) fn failed(configuration: &Configuration, stats: &Stats) -> BTreeMap<usize, u64> {
     let mut failed = BTreeMap::new();
     for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
@@ -191,7 +190,7 @@ pub(crate) fn failed(configuration: &Configuration, stats: &Stats) -> BTreeMap<u
     failed
 }
 
-/// The errors of a run on one error queue. What is open may have become less since.
+/// The errors of a run on one error queue. The number of open ones may have decreased since.
 fn errors_on(configuration: &Configuration, queue: &Address, failed: u64, open: Option<u64>) -> String {
     let list = configuration.command("errors list");
     let (failed, open) = (grouped(failed), open.filter(|&open| open < failed));

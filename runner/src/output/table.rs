@@ -1,4 +1,4 @@
-//! Plain tables and numbers for terminals.
+//! `Column`: aligned tables and numbers for terminals.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::terminal::{self, cut, cut_front};
 pub(crate) use tidegate_model::grouped;
 pub(crate) use tidegate_model::plain::on_one_line;
 
-/// Aligns `rows` under `head`; columns whose position is in `right` stand to the right. Two spaces
-/// between columns, no lines, nothing behind the last one.
+/// Aligns `rows` under `head`; columns whose position is in `right` are right-aligned. Columns are separated
+/// by two spaces, without lines or trailing spaces.
 pub(crate) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = head.iter().map(|name| terminal::columns(name)).collect();
     for row in rows {
@@ -38,29 +38,29 @@ pub(crate) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> Str
     text
 }
 
-/// What is called so, without the pipeline where that is also the one of `beside`.
+/// The name, without the pipeline if it is also the pipeline of `beside`.
 pub(crate) fn short<'a>(address: &'a str, beside: &str) -> &'a str {
     let pipeline = beside.split_once('/').map(|(pipeline, _)| pipeline);
     let own = address.split_once('/').filter(|(of, _)| Some(*of) == pipeline);
     own.map_or(address, |(_, name)| name)
 }
 
-/// One column of a table that fits where it is shown.
+/// One column of a table that fits its output.
 #[derive(Debug)]
 pub(crate) struct Column {
     head: &'static str,
     right: bool,
     cells: Vec<String>,
-    /// Where there is no room for all, the column with the smallest number goes first; 0 stays.
+    /// If not all columns fit, the one with the smallest number is dropped first; 0 is never dropped.
     drops: u8,
-    /// Its cells may be cut to so many characters.
+    /// Its cells may be shortened to this many characters.
     least: Option<usize>,
-    /// They are cut at their beginning.
+    /// They are shortened at their beginning.
     front: bool,
 }
 
 impl Column {
-    /// What steers the terminal is spelled out in the cells.
+    /// Control characters are escaped in the cells.
     #[expect(clippy::needless_pass_by_value, reason = "the cells are made for it")]
     pub(crate) fn left(head: &'static str, cells: Vec<String>) -> Self {
         let cells = cells.iter().map(|cell| on_one_line(cell)).collect();
@@ -75,17 +75,17 @@ impl Column {
         Self { drops, ..self }
     }
 
-    /// Where there is no room for its cells, they are cut, down to so many characters.
+    /// If its cells do not fit, they are shortened, down to this many characters.
     pub(crate) fn cuts(self, least: usize) -> Self {
         Self { least: Some(least), ..self }
     }
 
-    /// The same, but what tells them apart stands at their end: the names of jobs and steps.
+    /// As [`Self::cuts`], for names of jobs and steps, which differ at their end.
     pub(crate) fn cuts_front(self, least: usize) -> Self {
         Self { least: Some(least), front: true, ..self }
     }
 
-    /// How wide it is where it has to be narrow.
+    /// Its minimum width.
     fn narrow(&self) -> usize {
         self.least.map_or(self.width(), |least| self.width().min(least.max(terminal::columns(self.head))))
     }
@@ -96,8 +96,8 @@ impl Column {
     }
 }
 
-/// The lines of a table: its head, and its rows. Columns go until the others fit into `width`, cut where they
-/// may be.
+/// The lines of a table: its head, and its rows. Columns are shortened, and dropped, until the rest fits into
+/// `width`.
 pub(crate) fn columns(columns: &[Column], width: Option<usize>) -> Vec<String> {
     let mut shown: Vec<&Column> = columns.iter().collect();
     while let Some(width) = width
@@ -119,7 +119,7 @@ pub(crate) fn columns(columns: &[Column], width: Option<usize>) -> Vec<String> {
     table(&head, &right, &rows).lines().map(str::to_owned).collect()
 }
 
-/// How wide each column is shown: the widest of those that may be cut give way.
+/// The width of each column: the widest shortenable ones are reduced first.
 fn widths(shown: &[&Column], room: Option<usize>) -> Vec<usize> {
     let mut widths: Vec<usize> = shown.iter().map(|column| column.width()).collect();
     let Some(room) = room else { return widths };
@@ -136,7 +136,7 @@ pub(crate) fn jobs(number: u64) -> String {
     format!("{} {}", grouped(number), if number == 1 { "job" } else { "jobs" })
 }
 
-/// Jobs a second.
+/// Jobs per second.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

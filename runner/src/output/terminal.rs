@@ -1,4 +1,4 @@
-//! The person at the terminal: how wide it is, and what they say when they are asked.
+//! Terminal: measures its width, wraps texts, and asks the operator for confirmation.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 
@@ -8,7 +8,7 @@ use super::console::{self, prints_to_terminal};
 use super::exit::{self, Exit};
 use tidegate_model::plain;
 
-/// The width of standard output in columns; `None` where it is no terminal.
+/// The width of standard output in columns; `None` if it is not a terminal.
 pub(crate) fn width() -> Option<usize> {
     if !prints_to_terminal() {
         return None;
@@ -16,13 +16,13 @@ pub(crate) fn width() -> Option<usize> {
     ::console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns))
 }
 
-/// The width of standard error in columns; `None` where it is no terminal.
+/// The width of standard error in columns; `None` if it is not a terminal.
 pub(crate) fn error_width() -> Option<usize> {
     let size = console::is_terminal().then(|| ::console::Term::stderr().size_checked()).flatten();
     size.map(|(_, columns)| usize::from(columns))
 }
 
-/// How many columns of a terminal the text takes.
+/// The width of the text on a terminal, in columns.
 pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(wide).sum()
 }
@@ -31,7 +31,7 @@ fn wide(character: char) -> usize {
     character.width().unwrap_or(0)
 }
 
-/// `text` in at most `width` columns, with `…` where it was cut.
+/// `text` in at most `width` columns, with `…` if it was shortened.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -39,7 +39,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     fitting(text.chars(), width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// The end of `text` in at most `width` columns, with `…` where it was cut.
+/// The end of `text` in at most `width` columns, with `…` if it was shortened.
 pub(crate) fn cut_front(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -48,7 +48,7 @@ pub(crate) fn cut_front(text: &str, width: usize) -> String {
     ['…'].into_iter().chain(end.into_iter().rev()).collect()
 }
 
-/// The first of the characters, as many as fit into so many columns.
+/// The longest prefix of the characters that fits into `room` columns.
 fn fitting(characters: impl Iterator<Item = char>, mut room: usize) -> impl Iterator<Item = char> {
     characters.map_while(move |character| {
         room = room.checked_sub(wide(character))?;
@@ -56,8 +56,8 @@ fn fitting(characters: impl Iterator<Item = char>, mut room: usize) -> impl Iter
     })
 }
 
-/// `text`, `indent` columns from the left, in lines of at most `width`; each but the first stands four
-/// further in. A word that is longer stays whole.
+/// `text`, indented by `indent` columns, in lines of at most `width`; further lines are indented by four
+/// more. A longer word stays whole.
 pub(crate) fn indented(text: &str, indent: usize, width: Option<usize>) -> String {
     let mut lines = vec![" ".repeat(indent)];
     for word in text.split(' ') {
@@ -73,8 +73,8 @@ pub(crate) fn indented(text: &str, indent: usize, width: Option<usize>) -> Strin
     lines.join("\n")
 }
 
-/// `text` in lines of at most `width`, broken between words; each line but the first stands `hang` characters
-/// from the left. A word that is longer stays whole, and so do the line ends of the text.
+/// `text` in lines of at most `width`, broken between words; further lines are indented by `hang` characters.
+/// A longer word stays whole, and line ends of the text are kept.
 pub(crate) fn wrapped(text: &str, hang: usize, width: Option<usize>) -> String {
     let Some(width) = width else { return text.to_owned() };
     let mut lines: Vec<String> = Vec::new();
@@ -95,18 +95,18 @@ pub(crate) fn wrapped(text: &str, hang: usize, width: Option<usize>) -> String {
     lines.join("\n")
 }
 
-/// Asks whether to go on, unless `yes` was said beforehand.
+/// Asks for confirmation, unless `yes` was given.
 ///
 /// # Errors
-/// The exit code, where the answer is no, or nobody is there to be asked.
+/// The exit code, if the answer is no or no terminal can be asked.
 pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), Exit> {
     if yes {
         return Ok(());
     }
     if !io::stdin().is_terminal() {
-        return Err(exit::misuse(format_args!("{question} Nobody is there to say yes: add `--yes`")));
+        return Err(exit::misuse(format_args!("{question} Without a terminal this needs `--yes`")));
     }
-    console::write(&plain::lines(&format!("{question} Go on? [y/N] ")));
+    console::write(&plain::lines(&format!("{question} Continue? [y/N] ")));
     let mut answer = String::new();
     let answered = io::stdin().lock().read_line(&mut answer);
     if answered.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {

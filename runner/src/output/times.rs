@@ -1,10 +1,10 @@
-//! Times as people read them.
+//! Times for people: format durations and points in time.
 
 use std::time::Duration;
 
 use tidegate_model::{Timestamp, format_duration};
 
-/// How long it is until then. A unit that has begun counts, so that what is due in a moment is not due now.
+/// The duration until `time`. A started unit counts, so that a job due in 1 ms is not due now.
 pub(crate) fn until(time: Timestamp, now: Timestamp) -> String {
     told(time.0.saturating_sub(now.0), u64::div_ceil)
 }
@@ -14,23 +14,23 @@ pub(crate) fn due(time: Timestamp, now: Timestamp) -> String {
     if time <= now { "now".to_owned() } else { format!("in {}", until(time, now)) }
 }
 
-/// How long ago that was.
+/// The duration since `time`.
 pub(crate) fn since(time: Timestamp, now: Timestamp) -> String {
     told(now.0.saturating_sub(time.0), |millis, unit| millis / unit)
 }
 
-/// Whether it has lasted so long since then that people want to hear of it.
+/// Whether the duration since then is long enough to be reported.
 pub(crate) fn is_long(since: Timestamp, now: Timestamp) -> bool {
     now.0.saturating_sub(since.0) >= 1_000
 }
 
-/// How long something has lasted.
+/// A duration for people.
 pub(crate) fn age(seconds: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "shown")]
     since(Timestamp(0), Timestamp((seconds * 1000.0).round() as i64))
 }
 
-/// In milliseconds where it is less than a second, and no finer than people want it where it is more.
+/// In milliseconds below one second, and rounded above.
 fn told(millis: i64, divide: fn(u64, u64) -> u64) -> String {
     let millis = u64::try_from(millis).unwrap_or(0);
     let unit = match millis {
@@ -42,7 +42,7 @@ fn told(millis: i64, divide: fn(u64, u64) -> u64) -> String {
     format_duration(Duration::from_millis(divide(millis, unit).saturating_mul(unit)))
 }
 
-/// A time that was told as RFC 3339.
+/// Parses an RFC 3339 time.
 pub(crate) fn read(told: &str) -> Option<Timestamp> {
     let time: jiff::Timestamp = told.parse().ok()?;
     Some(Timestamp(time.as_millisecond()))

@@ -1,4 +1,4 @@
-//! How long jobs have waited, as far as it is known when they came.
+//! Ages of jobs: compute how long a job has waited, if its arrival time is known.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,20 +8,20 @@ use tidegate_engine::JobLocation;
 use tidegate_model::{Address, Timestamp};
 use tidegate_store::{ParkedKey, ReadError, Store};
 
-/// A job that has waited longer than others.
+/// The oldest waiting job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Oldest {
     /// `pipeline/queue/index`
     pub(crate) job: String,
-    /// When it came; RFC 3339.
+    /// Its arrival time; RFC 3339.
     pub(crate) since: String,
     pub(crate) age_seconds: f64,
-    /// It came at that time or earlier: that is when it was first seen.
+    /// It arrived at that time or earlier, since that is when it was first read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) at_least: bool,
 }
 
-/// A job of a queue; `None` where it is not kept, or nobody has written down when it came.
+/// A job of a queue; `None` if it is not kept, or its arrival time is not recorded.
 pub(crate) fn of_queue(
     store: &Store,
     queue: &Address,
@@ -32,8 +32,7 @@ pub(crate) fn of_queue(
     Ok(since.map(|since| Oldest::new(queue, index, since, false, now)))
 }
 
-/// A job of a step that picks: by when it was committed; where that is not known, by when it was read or
-/// attempted first.
+/// A job of a queued step: its commit time, or the time of its first read or attempt.
 pub(crate) fn of_spot(
     store: &Store,
     step: &Step,
@@ -47,7 +46,7 @@ pub(crate) fn of_spot(
         Some(job) => job.inputs.first().map(|&(_, index)| index),
         None => spot.key.is_fresh().then_some(spot.key.0),
     };
-    // It is through by now.
+    // It is finished by now.
     let Some(index) = index else { return Ok(None) };
     if let Input::Queue(_) = input.input
         && let Some(oldest) = of_queue(store, &input.address, index, now)?
@@ -58,7 +57,7 @@ pub(crate) fn of_spot(
     Ok(seen.map(|since| Oldest::new(&input.address, index, since, true, now)))
 }
 
-/// When a job was committed; `None` where it is no longer kept.
+/// The commit time of a job; `None` if it is no longer kept.
 pub(crate) fn committed_at(
     store: &Store,
     queue: &Address,
@@ -76,7 +75,7 @@ pub(crate) fn committed_at(
 
 impl Oldest {
     fn new(queue: &Address, index: u64, since: Timestamp, at_least: bool, now: Timestamp) -> Self {
-        // A clock may have been set back since.
+        // The clock may have been set back since.
         let millis = now.0.saturating_sub(since.0).max(0);
         #[expect(clippy::cast_precision_loss, reason = "times are shorter than that")]
         let age_seconds = millis as f64 / 1000.0;

@@ -1,4 +1,4 @@
-//! Why a waiting job does not run, and when it may, in sentences.
+//! `Case`: explains why a waiting job does not run, and when it may, in sentences.
 
 use super::stopped;
 use crate::output::table::{grouped, on_one_line};
@@ -11,28 +11,28 @@ use tidegate_engine::{
 use tidegate_model::Timestamp;
 use tidegate_store::{ParkReason, ParkedJob, ReadError, Store};
 
-/// The jobs of a step that picks them, and what holds them.
+/// The jobs of a queued step, and what holds them.
 pub(crate) struct Case<'a> {
     pub(crate) store: &'a Store,
     pub(crate) step: &'a Step,
     pub(crate) view: Box<QueueView>,
     /// Its gate has a name.
     gate: &'a str,
-    /// Nothing runs, and the next run asks its gate before anything starts.
+    /// No run is active, and the next run probes the gate before it starts anything.
     asks_gate: bool,
-    /// What a run has found that keeps the step from starting anything.
+    /// Why the step starts nothing in the run.
     closed: Option<StepBlock>,
-    /// How those answer whom a run asks.
+    /// The health of the gate's probe.
     gate_answers: ProbeHealth,
     monitor_answers: ProbeHealth,
-    /// Why the step takes no more jobs.
+    /// Why the step is stopped.
     stopped: Option<String>,
     pub(crate) now: Timestamp,
 }
 
 impl<'a> Case<'a> {
-    /// The step at this position as the run has it, or as the next one would find it; `None` where it takes
-    /// its jobs as they come.
+    /// The step at this position as the run has it, or as the next run would find it; `None` for an ordered
+    /// step.
     pub(crate) fn of(
         store: &'a Store,
         configuration: &'a Configuration,
@@ -42,9 +42,9 @@ impl<'a> Case<'a> {
     ) -> Result<Option<Self>, ReadError> {
         let step = &configuration.steps[position];
         let from_queue = step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_)));
-        // A run does not read for a step that is paused; where nothing of it runs, the store knows more.
+        // A run does not read for a paused step; if it has no running jobs, the store knows more.
         let idle = |view: &QueueView| view.paused && from_queue && view.room.counts().running == 0;
-        // A run that ends, or has not begun, answers nothing.
+        // A run that ends, or has not started, does not answer.
         let view = match run.and_then(|run| run.view(position)) {
             Some(view) if !idle(&view) => Some(view),
             _ => QueueView::from_store(store, configuration, step, now)?.map(Box::new),
@@ -70,14 +70,14 @@ impl<'a> Case<'a> {
         }))
     }
 
-    /// Whether a run has the job at `index` of the input, or where it stands by itself, in an attempt.
+    /// Whether the run has the job at `index` of the input, or its row, in an attempt.
     pub(crate) fn runs(&self, index: u64, row: Option<ParkedJobRef>) -> bool {
         self.view.room.explain(self.key(index, row), self.now) == Some(WaitReason::Running)
     }
 
     fn key(&self, index: u64, row: Option<ParkedJobRef>) -> JobKey {
         let stored = || self.view.rows.iter().find(|(_, one)| Some(**one) == row).map(|(&key, _)| key);
-        // Jobs that were begun in this run keep the number of their place in the input.
+        // Jobs that were started in this run keep the key of their place in the input.
         stored().unwrap_or(JobKey::fresh(index))
     }
 
@@ -85,12 +85,11 @@ impl<'a> Case<'a> {
         self.step.picks().is_some_and(|queuer| queuer.lane.is_some())
     }
 
-    /// What holds the job at `index` of the input, or where it stands by itself, there. The widest reason
-    /// comes first.
+    /// The reasons that hold the job at `index` of the input, or its row. The widest reason comes first.
     pub(crate) fn reasons(&self, index: u64, row: Option<ParkedJobRef>) -> Result<Vec<String>, ReadError> {
         let (view, key) = (&self.view, self.key(index, row));
         let why = view.room.explain(key, self.now);
-        // What holds others does not hold what was begun.
+        // A reason that holds waiting jobs does not hold started ones.
         if let Some(why @ (WaitReason::Running | WaitReason::Pending)) = why {
             let mut reasons = vec![self.sentence(key, why)?];
             reasons.extend((why == WaitReason::Pending).then(|| self.monitor()).flatten());
@@ -98,7 +97,7 @@ impl<'a> Case<'a> {
         }
         let mut reasons = self.reasons_for_all();
         match why {
-            // It is its turn, and what holds all jobs of the step is named.
+            // It is the job's turn, and the reasons for all jobs are listed.
             Some(WaitReason::Turn) if !reasons.is_empty() => {}
             Some(why) => reasons.push(self.sentence(key, why)?),
             None if row.is_none() && index > view.read => reasons.extend(self.unseen_at(index)),
@@ -107,7 +106,7 @@ impl<'a> Case<'a> {
         Ok(reasons)
     }
 
-    /// What holds all jobs of the step.
+    /// The reasons that hold all jobs of the step.
     pub(crate) fn reasons_for_all(&self) -> Vec<String> {
         let (view, mut reasons) = (&self.view, Vec::new());
         reasons.extend(self.stopped.clone());
@@ -128,10 +127,10 @@ impl<'a> Case<'a> {
             let until = self.until(until);
             reasons.push(match closed.filter(|closed| matches!(closed.by, BlockCause::Setup { .. })) {
                 Some(closed) => {
-                    format!("the step cannot be set up{}; it is tried again {until}", in_brackets(closed))
+                    format!("the step cannot be set up{}; the next attempt is {until}", in_brackets(closed))
                 }
                 None => format!(
-                    "a job has found its gate closed{}: the step starts nothing before that is over, {until}",
+                    "a job has closed the gate{}: the step starts nothing until it opens again, {until}",
                     closed.filter(|closed| closed.by == BlockCause::Job).map(in_brackets).unwrap_or_default(),
                 ),
             });
@@ -139,24 +138,24 @@ impl<'a> Case<'a> {
         reasons
     }
 
-    /// Why what is behind the last job that the step looks at cannot start.
+    /// Why jobs behind the last scanned one cannot start.
     pub(crate) fn unseen(&self) -> String {
         match (self.view.ahead, self.view.truncated) {
-            (_, true) => format!("only the first {} jobs that wait are looked at", grouped(SCAN_MAX)),
+            (_, true) => format!("only the first {} waiting jobs are scanned", grouped(SCAN_MAX)),
             (Some(ahead), _) if self.view.read >= ahead => {
-                format!("past search-ahead: the step looks at jobs up to {ahead} for now")
+                format!("past search-ahead: the step scans jobs up to {ahead} for now")
             }
             _ => format!("the step has read up to job {} so far", self.view.read),
         }
     }
 
-    /// Why this job, which the step has not looked at, cannot start; nothing where it could be looked at.
+    /// Why this job, which the step has not scanned, cannot start; `None` if it can be scanned.
     fn unseen_at(&self, index: u64) -> Option<String> {
         match self.view.ahead {
             Some(ahead) if index > ahead => {
-                Some(format!("past search-ahead: the step looks at jobs up to {ahead} for now"))
+                Some(format!("past search-ahead: the step scans jobs up to {ahead} for now"))
             }
-            // Nobody reads a source while nothing runs.
+            // A source is not read while no run is active.
             _ if self.view.read == 0 => None,
             _ => Some(self.unseen()),
         }
@@ -165,23 +164,23 @@ impl<'a> Case<'a> {
     fn gate_closed(&self, closed: Option<&StepBlock>, again: Timestamp) -> String {
         let (gate, again) = (self.gate, self.until(again));
         let Some(closed) = closed else {
-            return format!("the gate `{gate}` is closed; it is looked at again {again}");
+            return format!("the gate `{gate}` is closed; it is probed again {again}");
         };
         let why = in_brackets(closed);
         let trouble = self.gate_answers.trouble.as_ref().map(|&(since, _)| since);
         let since = times::since(trouble.unwrap_or(closed.since), self.now);
         match closed.by {
             BlockCause::Failure => format!(
-                "whether the gate `{gate}` is open cannot be found out{why}, so it counts as closed, since \
-                 {since}; it is asked again {again}"
+                "the gate `{gate}` cannot be probed{why}, so it counts as closed since \
+                 {since}; it is probed again {again}"
             ),
             BlockCause::Gate | BlockCause::Job | BlockCause::Setup { .. } => {
-                format!("the gate `{gate}` is closed{why} since {since}; it is looked at again {again}")
+                format!("the gate `{gate}` is closed{why} since {since}; it is probed again {again}")
             }
         }
     }
 
-    /// What keeps pending jobs from being known to be through.
+    /// Why the completion of pending jobs may go unnoticed.
     fn monitor(&self) -> Option<String> {
         let ProbeHealth { asked, trouble } = &self.monitor_answers;
         let silent = |since| silent("the monitor", since, self.now);
@@ -202,15 +201,15 @@ impl<'a> Case<'a> {
                 let job = stored(self.store, self.step, &self.view, key)?;
                 match job.as_ref().and_then(|job| job.reason.outside()) {
                     Some((.., Some(said))) if !said.status.waits() => {
-                        "the outside is through with it; that is delivered as soon as the step goes on"
+                        "the external system has finished it; it is delivered when the step resumes"
                             .to_owned()
                     }
                     Some((handle, since, _)) => format!(
-                        "an outside system has it since {}, as `{}`, and will finish it",
+                        "it is pending in an external system since {} as `{}`",
                         times::since(since, self.now),
                         on_one_line(handle)
                     ),
-                    None => "an outside system has it, and will finish it".to_owned(),
+                    None => "it is pending in an external system".to_owned(),
                 }
             }
             WaitReason::Delayed { until } => format!("it is due {}", self.until(until)),
@@ -219,23 +218,28 @@ impl<'a> Case<'a> {
                 format!("{who} waits for {}", self.other(job, state)?)
             }
             WaitReason::Conflict { job, state } => {
-                format!("it has keys in common with {}, which goes first", self.other(job, state)?)
+                format!("it shares keys with {}, which goes first", self.other(job, state)?)
             }
-            WaitReason::NextRound => "it belongs to the next round, and this one is not over".to_owned(),
+            WaitReason::NextRound => {
+                "it belongs to the next round, and this round is not finished".to_owned()
+            }
             WaitReason::Pause { until } => format!("the next round begins {}", self.until(until)),
             WaitReason::Rate { until } => {
-                format!("the `rate` of the step is used up; it has more {}", self.until(until))
+                format!("the `rate` of the step is used up; the next start is possible {}", self.until(until))
             }
             WaitReason::LaneRate { until } => {
-                format!("the `lane_rate` of its lane is used up; it has more {}", self.until(until))
+                format!(
+                    "the `lane_rate` of its lane is used up; the next start is possible {}",
+                    self.until(until)
+                )
             }
-            WaitReason::MaxProcessing => "as many run as `max_processing` lets".to_owned(),
+            WaitReason::MaxProcessing => "the limit `max_processing` of running jobs is reached".to_owned(),
             WaitReason::MaxPerLane => self.full_lane(key)?,
             WaitReason::Turn if self.asks_gate => format!(
-                "nothing holds it but the gate `{}`, which is asked first: then it starts when those before it have",
+                "only the gate `{}`, which is probed first, holds it: it starts after the jobs before it",
                 self.gate
             ),
-            WaitReason::Turn => "nothing holds it: it starts when those before it have".to_owned(),
+            WaitReason::Turn => "nothing holds it: it starts after the jobs before it".to_owned(),
         })
     }
 
@@ -261,7 +265,7 @@ impl<'a> Case<'a> {
         ))
     }
 
-    /// The index in the input of a job that the step looks at.
+    /// The index in the input of a scanned job.
     fn index(&self, key: JobKey) -> Result<u64, ReadError> {
         let job = stored(self.store, self.step, &self.view, key)?;
         Ok(job.map_or(key.0, |job| job.inputs.first().map_or(0, |&(_, index)| index)))
@@ -293,7 +297,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// The job, where it stands in the store by itself.
+/// The row of the job, if it is parked.
 pub(crate) fn stored(
     store: &Store,
     step: &Step,
@@ -304,16 +308,16 @@ pub(crate) fn stored(
     Ok(store.delayed(&[row.key(&step.address)])?.pop().flatten())
 }
 
-/// Whoever was asked then has not answered.
+/// The sentence for a probe without an answer.
 fn silent(whom: &str, since: Timestamp, now: Timestamp) -> String {
     format!("{whom} has not answered for {}", times::since(since, now))
 }
 
-/// ` (price 93 > 60)`; nothing where nobody has said why.
+/// ` (price 93 > 60)`; empty if no reason was given.
 fn in_brackets(closed: &StepBlock) -> String {
     if closed.why.is_empty() { String::new() } else { format!(" ({})", on_one_line(&closed.why)) }
 }
 
-/// Why a step that is paused starts nothing. The command that has it go on is added where it is shown: the
-/// runner does not know how the one who asks names the configuration.
+/// Why a paused step starts nothing. The command that resumes it is added when it is shown: the runner does
+/// not know how the operator names the configuration.
 pub(crate) const PAUSED: &str = "the step is paused";

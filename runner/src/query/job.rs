@@ -1,5 +1,5 @@
-//! What has become of one job: for each step that reads its queue, from progress, snapshots, delayed
-//! jobs, error records and outputs, as far as they are still kept.
+//! `JobStatus`: the outcome of one job at each step that reads its queue. It is computed from progress,
+//! snapshots, parked jobs, error records and outputs that are still kept.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -18,21 +18,21 @@ use tidegate_store::{
     DedupeOutcome, ParkReason, ParkedJob, ParkedKey, ReadError, Snapshot, Store, StoredOutput,
 };
 
-/// So many delayed jobs are counted that wait before one.
+/// Parked jobs that are counted before one, at most.
 const LOOKED_THROUGH_MAX: usize = 20_000;
-/// So many outputs are told, and their payloads up to so many bytes.
+/// Outputs per answer, and bytes of their payloads.
 const OUTPUTS_MAX: usize = 100;
 const OUTPUT_BYTES: usize = 1 << 20;
 
-/// One job, and what each step has made of it.
+/// One job, and its outcome at each step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct JobStatus {
     /// `pipeline/queue/index`
     pub(crate) job: String,
-    /// When it was committed, where it is still kept; RFC 3339.
+    /// The commit time, if the job is still kept; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) time: Option<String>,
-    /// The payload, where that was asked for; what is no JSON, as a text. `null` where it cannot be shown.
+    /// The payload, if it was requested; a text if it is not JSON. `null` if it cannot be shown.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some")]
     pub(crate) payload: Option<Box<RawValue>>,
     /// Why the payload cannot be shown; a sentence fragment.
@@ -42,42 +42,42 @@ pub(crate) struct JobStatus {
     pub(crate) steps: Vec<StepOutcome>,
 }
 
-/// What one step has made of a job.
+/// The outcome of a job at one step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepOutcome {
     pub(crate) step: String,
     pub(crate) status: JobState,
-    /// Attempts that were made, where that is known.
+    /// Number of attempts, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) attempts: Option<u32>,
-    /// Jobs that wait before it.
+    /// Number of jobs that wait before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<u64>,
-    /// When it runs again; RFC 3339.
+    /// Time of the next attempt; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) until: Option<String>,
-    /// Of a pending job: how the outside system knows it …
+    /// A pending job's handle in the external system …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) handle: Option<String>,
-    /// … since when it has it, and of one that is begun, since when the attempt runs; RFC 3339 …
+    /// … the start of its wait there, or the start of the running attempt; RFC 3339 …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<String>,
-    /// … and what it has said of it unasked, if anything.
+    /// … and the status that the external system has sent, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) told: Option<tidegate_model::ExternalStatus>,
-    /// Why it failed, last or for good.
+    /// The error of the last attempt, or the final one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    /// Where its error stands: `pipeline/queue/index`.
+    /// The address of its error: `pipeline/queue/index`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
-    /// What it is, or will be, joined with, as far as that is known: `pipeline/queue/index` each.
+    /// The known partners of a joined job: `pipeline/queue/index` each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) joined_with: Vec<String>,
-    /// What keeps it from running, where that was asked for and is known.
+    /// The reasons why it does not run, if requested and known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) why: Vec<String>,
-    /// What was made of it.
+    /// The jobs that were made from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) outputs: Vec<Output>,
 }
@@ -85,26 +85,26 @@ pub(crate) struct StepOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum JobState {
-    /// It has not been attempted, as far as the store knows.
+    /// It has not been attempted, by the store's record.
     Waiting,
-    /// An attempt was begun that may be seen outside.
+    /// An attempt with external effects was started.
     Begun,
     /// It runs again at a time.
     Delayed,
-    /// An outside system finishes it.
+    /// An external system processes it.
     Pending,
-    /// It stands on an error queue.
+    /// It is on an error queue.
     Failed,
-    /// It was there before the step began, and is none of its jobs.
+    /// It is older than the step's first job, and the step skips it.
     Before,
-    /// It, or an output of it that was due later, was dropped by hand.
+    /// An operator dropped it, or an output of it that was due later.
     Cancelled,
-    /// It is accounted for. What came of it is told where it is still kept.
+    /// It is accounted for. Its outputs are listed while they are kept.
     Done,
 }
 
 impl JobState {
-    /// Nothing more comes of the job.
+    /// The job is finished at this step.
     pub(crate) fn is_over(self) -> bool {
         matches!(self, Self::Failed | Self::Before | Self::Cancelled | Self::Done)
     }
@@ -130,19 +130,19 @@ impl StepOutcome {
     }
 }
 
-/// Something that was made of a job.
+/// A job that was made from this one.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Output {
     /// `pipeline/queue/index`
     pub(crate) job: String,
-    /// What stands there, unless that is too long to be told.
+    /// Its payload, unless that is too long for the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) result: Option<Box<RawValue>>,
 }
 
-/// What is asked of a job.
+/// The parts of the answer that are requested.
 pub(crate) struct Wanted<'a> {
-    /// Why it does not run.
+    /// The reasons why it does not run.
     pub(crate) why: bool,
     /// Its payload.
     pub(crate) whole: bool,
@@ -189,7 +189,7 @@ pub(crate) fn status(
     steps.extend(gone.into_iter().map(|(_, outcome)| outcome));
     let (job, time) = (format!("{queue}/{index}"), time.map(rfc3339));
     let note = note.filter(|_| payload.is_none());
-    // It was asked for, and there is none to show.
+    // The payload was requested, and none can be shown.
     let null = || RawValue::from_string("null".to_owned()).ok();
     if note.is_some() && wanted.whole {
         payload = null();
@@ -197,8 +197,8 @@ pub(crate) fn status(
     Ok(Answer::Job(JobStatus { job, time, payload, note, steps }))
 }
 
-/// The rows of the job that wait for steps which the configuration does not have: they go on when their step is
-/// back.
+/// The rows of the job at steps that were removed from the configuration. They continue when their step is
+/// configured again.
 fn removed(
     store: &Store,
     configuration: &Configuration,
@@ -219,7 +219,7 @@ fn removed(
     Ok(found)
 }
 
-/// What a row of the store says of the job. `runs`: an attempt at it is under way.
+/// The outcome from a row of the store. `runs`: an attempt is in progress.
 fn of_row(step: &Address, key: &ParkedKey, job: &ParkedJob, runs: bool, now: Timestamp) -> StepOutcome {
     let status = match job.reason {
         ParkReason::Due if runs => JobState::Begun,
@@ -230,12 +230,12 @@ fn of_row(step: &Address, key: &ParkedKey, job: &ParkedJob, runs: bool, now: Tim
     };
     let outside = job.reason.outside();
     let since = match job.reason {
-        // It was written down when the attempt was begun.
+        // The row was written at the start of the attempt.
         ParkReason::Started => Some(key.due),
         _ => outside.map(|(_, since, _)| since),
     };
     StepOutcome {
-        // An output may be due, and not be handed on yet.
+        // An output may be due and not yet delivered.
         until: (status == JobState::Delayed && key.due > now).then(|| rfc3339(key.due)),
         attempts: Some(job.attempt),
         handle: outside.map(|(handle, ..)| handle.to_owned()),
@@ -246,17 +246,17 @@ fn of_row(step: &Address, key: &ParkedKey, job: &ParkedJob, runs: bool, now: Tim
     }
 }
 
-/// `null` is a payload of its own, and not a missing one.
+/// `null` is a payload of its own, different from a missing one.
 fn some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// One step and one job of one of its inputs.
-#[expect(clippy::option_option, reason = "whether it is asked why, and whether there is a run to ask")]
+#[expect(clippy::option_option, reason = "whether the reasons are requested, and whether a run can answer")]
 struct JobQuery<'a> {
     store: &'a Store,
     configuration: &'a Configuration,
-    /// Where it is asked why a job does not run: the run, if there is one.
+    /// Set if the reasons are requested: the run, if one is active.
     run: Option<Option<&'a Handle>>,
     /// A run has the store open.
     live: bool,
@@ -307,7 +307,7 @@ impl JobQuery<'_> {
                 ..of_row(&self.step.address, &key, &job, runs, self.now)
             });
         }
-        // Its progress is ahead of what it does.
+        // Progress is committed before the attempt.
         if self.step.delivery == DeliveryGuarantee::AtMostOnce
             && self.live
             && let Some(begun) = self.begun()?
@@ -335,7 +335,7 @@ impl JobQuery<'_> {
         Ok(StepOutcome { reason, joined_with, outputs, ..self.of(status) })
     }
 
-    /// The record of the attempt that was begun with it and is not delivered.
+    /// The snapshot of its attempt that was started and is not delivered.
     fn begun(&self) -> Result<Option<Snapshot>, ReadError> {
         let has = |snapshot: &Snapshot| {
             let mut inputs = snapshot.inputs.iter();
@@ -346,9 +346,9 @@ impl JobQuery<'_> {
         Ok(self.store.snapshots(&self.step.address)?.into_iter().find(has))
     }
 
-    /// How its delivery ended, where that is on record: longer than what it has made may be kept.
+    /// The outcome of its delivery, if recorded: the record may outlive its outputs.
     fn on_record(&self) -> Result<Option<DedupeOutcome>, ReadError> {
-        // Only the other jobs that were joined with it would tell the hash.
+        // The hash depends on the other jobs of the tuple.
         if self.step.take == InputMode::Join {
             return Ok(None);
         }
@@ -357,7 +357,7 @@ impl JobQuery<'_> {
         self.store.delivery(delivery_hash(pipeline.as_str(), step.as_str(), inputs))
     }
 
-    /// How many jobs wait before it, those among them that stand in the store by themselves.
+    /// Number of jobs that wait before it, parked ones included.
     fn before(&self, progress: &Progress) -> Result<u64, ReadError> {
         let (name, step) = (self.input.hash_name(), &self.step.address);
         let is_before = |(input, index): &(String, u64)| *input == name && *index < self.index;
@@ -373,8 +373,8 @@ impl JobQuery<'_> {
         StepOutcome::new(&self.step.address, status)
     }
 
-    /// What keeps the job from running, and whether it runs, as far as that is asked for. Of a step that takes
-    /// its jobs as they come the first is what is before it.
+    /// The requested reasons why the job does not run, and whether it runs. For an ordered step the first
+    /// reason is the number of jobs before it.
     fn why(&self, row: Option<ParkedJobRef>) -> Result<(Vec<String>, bool), ReadError> {
         let Some(run) = self.run else { return Ok((Vec::new(), false)) };
         let (store, configuration, step) = (self.store, self.configuration, self.step);
@@ -391,7 +391,7 @@ impl JobQuery<'_> {
         };
         let paused = store.pauses()?.iter().any(|pause| pause.step == step.address);
         let paused = paused.then(|| explain::PAUSED.to_owned());
-        // One that stands in the store by itself is the first in line, or has no place in it.
+        // A parked job is the first in line, or outside of it.
         let first = if row.is_none() { tidegate_engine::first_in_line(store, step)? } else { None };
         let held = first.map(|(turn, due)| self.held_behind(turn, due));
         Ok((stopped.into_iter().chain(paused).chain(held).collect(), false))
@@ -400,14 +400,14 @@ impl JobQuery<'_> {
     fn held_behind(&self, Turn { index, input }: Turn, due: Timestamp) -> String {
         let input = &self.step.inputs[input].address;
         let of = if *input == self.input.address { String::new() } else { format!(" of `{input}`") };
-        format!("it is held behind job {index}{of}, which is tried again {}", times::due(due, self.now))
+        format!("it is delivered after job {index}{of}, whose next attempt is {}", times::due(due, self.now))
     }
 
     fn delayed(&self) -> Result<Option<(ParkedKey, ParkedJob)>, ReadError> {
         self.store.delayed_of(&self.step.address, (&self.input.hash_name(), self.index))
     }
 
-    /// What stands of it on the error queue.
+    /// Its records on the error queue.
     fn errors(&self) -> Result<Vec<StoredOutput>, ReadError> {
         let queue = self.step.errors.map(|queue| &self.configuration.queues[queue.0].address);
         queue.map_or(Ok(Vec::new()), |queue| self.made_on(queue, usize::MAX))
@@ -419,7 +419,7 @@ impl JobQuery<'_> {
             attempt: u32,
             message: String,
         }
-        // One that was retried may stand there more than once: the last one counts.
+        // A retried job may have several error records: the last one counts.
         let (Some(queue), Some(StoredOutput { index, payload: record, origin })) =
             (self.step.errors, errors.last())
         else {
@@ -436,7 +436,7 @@ impl JobQuery<'_> {
         Ok(Some(StepOutcome { attempts, reason, error, joined_with, ..self.of(JobState::Failed) }))
     }
 
-    /// What was made of it, and what went into that with it.
+    /// The jobs that were made from it, and their other inputs.
     fn outputs(&self) -> Result<(Vec<Output>, Vec<String>), ReadError> {
         let (mut outputs, mut with, mut bytes) = (Vec::new(), Vec::new(), 0);
         for output in &self.step.outputs {

@@ -1,12 +1,12 @@
-//! What a step has made of one job, found on a queue by where its jobs came from.
+//! `Maker`: finds the jobs that a step has made from one job, by their provenance on a queue.
 
 use std::ops::Range;
 
 use tidegate_model::{Address, Timestamp};
 use tidegate_store::{OutputOrigin, ReadError, Store, StoredOutput};
 
-/// So many jobs are looked through from where the job was committed on, and so many about the place
-/// where its like were made.
+/// Jobs that are scanned after the commit of the job, and again around the place where its neighbours were
+/// made.
 const LOOKED_THROUGH: u64 = 20_000;
 
 /// A step, and a job of one of its inputs.
@@ -14,15 +14,15 @@ const LOOKED_THROUGH: u64 = 20_000;
 pub(crate) struct Maker<'a> {
     pub(crate) store: &'a Store,
     pub(crate) step: &'a Address,
-    /// The input, as delivery hashes name it.
+    /// The name of the input in delivery hashes.
     pub(crate) input: &'a str,
     pub(crate) index: u64,
-    /// When the job was committed, where that is known.
+    /// The commit time of the job, if known.
     pub(crate) since: Option<Timestamp>,
 }
 
 impl Maker<'_> {
-    /// What it has made of the job on `queue`, as far as that is found.
+    /// The jobs on `queue` that were made from it, if the scan finds them.
     pub(crate) fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<StoredOutput>, ReadError> {
         let Some(state) = self.store.queue(queue)? else { return Ok(Vec::new()) };
         let from = match self.since {
@@ -43,12 +43,12 @@ impl Maker<'_> {
         Ok(found)
     }
 
-    /// About where the step has come to the job: a step makes one job after the other, more or less.
+    /// The estimated place on the queue: a step delivers its jobs approximately in order.
     fn place(&self, queue: &Address, range: Range<u64>) -> Result<u64, ReadError> {
         let Range { mut start, mut end } = range;
         while end - start > LOOKED_THROUGH / 4 {
             let middle = start + (end - start) / 2;
-            // Where others have made so many, it is not worth a longer search.
+            // If other producers have filled the range, a longer search is not worth its cost.
             let Some(index) = self.store.made_about(queue, middle, self.of())? else { break };
             if index < self.index { start = middle } else { end = middle }
         }

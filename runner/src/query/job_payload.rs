@@ -1,4 +1,4 @@
-//! The job that somebody asks about: whether there is one, when it came, and what it is.
+//! `Subject`: the job that a question names, with its commit time and payload.
 
 use serde_json::value::RawValue;
 
@@ -11,9 +11,9 @@ use tidegate_store::{ReadError, Store};
 
 /// Why the payload of a job of a queue cannot be shown.
 const GONE: &str = "no longer kept (retain)";
-/// So many jobs of a source are read for one that no run has come to.
+/// Jobs of a source that are read to find one that no run has reached.
 const READ_ON_MAX: u64 = 100_000;
-/// So many together, and so many bytes of them.
+/// Jobs and bytes per read.
 const LIMIT: BatchLimit = BatchLimit { jobs: 1_000, bytes: 1 << 20 };
 
 #[derive(Debug)]
@@ -21,17 +21,17 @@ pub(crate) struct Subject {
     pub(crate) address: Address,
     /// The index of the oldest job that is kept.
     pub(crate) first: u64,
-    /// When it was committed, where that is known.
+    /// Its commit time, if known.
     pub(crate) time: Option<Timestamp>,
-    /// What it is, as JSON, or a text of that.
+    /// The payload: JSON, or a text.
     pub(crate) payload: Option<Box<RawValue>>,
     /// Why it cannot be shown; a sentence fragment.
     pub(crate) note: Option<String>,
 }
 
 impl Subject {
-    /// The job at `index` of `queue`, or what to answer where there is none. `whole`: also what it is; then a
-    /// source will do that is never copied, whose files are read for it.
+    /// The job at `index` of `queue`, or the answer if it does not exist. `whole`: also its payload; the
+    /// files of a source that is never copied are then read for it.
     pub(crate) fn find(
         store: &Store,
         configuration: &Configuration,
@@ -90,11 +90,11 @@ impl Subject {
     }
 }
 
-/// What a look into a source has come to.
+/// The result of reading a source.
 enum PayloadLookup {
     Job(Box<RawValue>),
     Nothing,
-    /// It is too far behind what any run has read.
+    /// It is too far behind the last job that any run has read.
     Far,
 }
 
@@ -105,7 +105,7 @@ fn look(source: &SourceLog, mark: Option<SourceOffset>, index: u64) -> Result<Pa
     if let Some(batch) = source.at(index, mark)? {
         return Ok(batch.payloads.get(0).map_or(PayloadLookup::Nothing, |job| PayloadLookup::Job(raw(job))));
     }
-    // No run has come so far: on from where one has.
+    // No run has read it: the read continues from the last position of a run.
     let from = mark.map_or(1, |mark| mark.index);
     if index - from > READ_ON_MAX {
         return Ok(PayloadLookup::Far);
@@ -137,11 +137,11 @@ fn is_known(
     Ok(false)
 }
 
-/// The job as JSON; what is none, as a text.
+/// The job as JSON; other content as a text.
 pub(crate) fn raw(job: &[u8]) -> Box<RawValue> {
     let text = String::from_utf8_lossy(job).into_owned();
     RawValue::from_string(text.clone()).unwrap_or_else(|_| {
-        // A text can be written as JSON, whatever it says.
+        // Any text can be written as JSON.
         serde_json::value::to_raw_value(&text).unwrap_or_default()
     })
 }

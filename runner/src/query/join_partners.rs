@@ -1,19 +1,19 @@
-//! What a job of a join goes with.
+//! `Partners`: the other jobs of a join's tuple.
 
 use tidegate_config::{Input, InputMode, InputRef, Step};
 use tidegate_model::Progress;
 use tidegate_store::{ReadError, Snapshot, Store};
 
-/// The partners of a job that waits.
+/// The partners of a waiting job.
 #[derive(Debug, Default)]
 pub(crate) struct Partners {
-    /// Those that are there.
+    /// The partners that have arrived.
     pub(crate) with: Vec<String>,
     /// Why it waits for the others.
     pub(crate) why: Vec<String>,
 }
 
-/// The other parts of what is made of these: `pipeline/queue/index`. `own` is the input that is asked about.
+/// The other parts of a tuple: `pipeline/queue/index`. `own` is the input of the requested job.
 pub(crate) fn others(step: &Step, own: &InputRef, parts: &[(String, u64)]) -> Vec<String> {
     let inputs = step.inputs.iter().filter(|input| input.address != own.address);
     let part = |input: &InputRef| {
@@ -23,17 +23,17 @@ pub(crate) fn others(step: &Step, own: &InputRef, parts: &[(String, u64)]) -> Ve
     inputs.filter_map(part).collect()
 }
 
-/// The other parts of the tuple that was begun with the job at `index`.
+/// The other parts of the tuple that was started with the job at `index`.
 pub(crate) fn begun(own: &InputRef, index: u64, snapshot: &Snapshot) -> Vec<String> {
     let offset = snapshot.inputs.iter().find(|one| one.address == own.address).map(|one| index - one.first);
     let others = snapshot.inputs.iter().filter(|one| one.address != own.address);
-    // As many of each, one after the other.
+    // Each input has the same number of jobs, in order.
     let part = |offset| others.map(move |one| format!("{}/{}", one.address, one.first + offset)).collect();
     offset.map_or_else(Vec::new, part)
 }
 
-/// What the job goes with before which so many of its input wait: as many of each other input wait before
-/// its partner there. Nothing where the step joins nothing.
+/// The partners of a job with `before` waiting jobs before it: each has as many waiting jobs before it on its
+/// own input. Empty if the step joins nothing.
 pub(crate) fn of_waiting(
     store: &Store,
     step: &Step,
@@ -68,7 +68,7 @@ pub(crate) fn of_waiting(
     Ok(partners)
 }
 
-/// The index from `first` on that is not accounted for and has so many of those before it.
+/// The index of the open job from `first` on that has `before` open jobs before it.
 fn open_after(progress: &Progress, first: u64, before: u64) -> u64 {
     let mut index = first.max(progress.watermark() + 1).saturating_add(before);
     for &(from, to) in progress.finished().iter().filter(|&&(_, to)| to >= first) {

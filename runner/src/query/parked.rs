@@ -1,4 +1,4 @@
-//! Jobs that stand in the store by themselves: what they wait for, and where they come from.
+//! `DelayedPage`: lists parked jobs, with the event that each waits for and the jobs it was made from.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,64 +8,64 @@ use tidegate_engine::ParkedJobRef;
 use tidegate_model::{Address, Clock as _, SystemClock, Timestamp};
 use tidegate_store::{NO_DUE_TIME, ParkReason, ParkedJob, ParkedKey, ReadError, Store};
 
-/// As many delayed jobs as one answer brings.
+/// The parked jobs that fit into one answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DelayedPage {
-    /// Of each step in order of due time.
+    /// In order of due time within each step.
     pub(crate) jobs: Vec<DelayedStatus>,
-    /// How many there are in all, of the steps that were asked about.
+    /// Number of parked jobs of the requested steps.
     pub(crate) total: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DelayedStatus {
     pub(crate) step: String,
-    /// What it was made of: `pipeline/queue/index`, more than one for a join.
+    /// The jobs it was made from: `pipeline/queue/index`, several for a join.
     pub(crate) jobs: Vec<String>,
     pub(crate) waits_for: WaitsFor,
-    /// When it is due; RFC 3339. Missing where it is due by now, or at no time.
+    /// The due time; RFC 3339. Missing if it is due by now, or waits for an event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) due: Option<String>,
-    /// Attempts that were begun.
+    /// Number of attempts started.
     pub(crate) attempts: u32,
-    /// What the last one failed of.
+    /// The error of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_error: Option<String>,
-    /// What the outside system calls it.
+    /// The handle in the external system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) handle: Option<String>,
-    /// Since when that has it; RFC 3339.
+    /// The time since when the external system has it; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<String>,
-    /// What it has said of the job unasked, if anything.
+    /// The status that the external system has sent, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) told: Option<tidegate_model::ExternalStatus>,
-    /// The output that it was made for already.
+    /// The output address, if the job is an output that was already made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<String>,
     /// The step is in the configuration.
     pub(crate) configured: bool,
-    /// What the store calls it.
+    /// The store's key of the row.
     pub(crate) row: ParkedJobRef,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WaitsFor {
-    /// A time, and then for its step.
+    /// A time; then the job waits for its step.
     Time,
-    /// Its turn at its step: it was put back, or its time has come.
+    /// Its turn at its step: it was put back, or its time has passed.
     Turn,
-    /// A time: it is an output, made already.
+    /// A time; the job is an output that was already made.
     Output,
-    /// An attempt at it was begun that may be seen outside.
+    /// The end of an attempt with external effects.
     Attempt,
-    /// An outside system finishes it.
+    /// An external system.
     Outside,
 }
 
-/// Delayed jobs of `step`, or of all: the first `limit` by due time of each, made of `job` where that is
-/// said, and behind `after`.
+/// Parked jobs of `step`, or of all steps: the first `limit` of each by due time, made from `job` if it is
+/// given, and after `after`.
 pub(crate) fn delayed(
     store: &Store,
     configuration: &Configuration,
@@ -77,7 +77,7 @@ pub(crate) fn delayed(
     let configured = configuration.steps.iter().map(|step| (step.address.clone(), Some(&*step.inputs)));
     let mut asked: Vec<(Address, Option<&[InputRef]>)> =
         configured.filter(|(step, _)| is_asked(step)).collect();
-    // Jobs of steps that are not in the configuration any more are kept.
+    // Jobs of steps that were removed from the configuration are kept.
     for (gone, ..) in store.all_progress()? {
         if is_asked(&gone) && asked.iter().all(|(step, _)| *step != gone) {
             asked.push((gone, None));
@@ -135,7 +135,7 @@ impl DelayedStatus {
     ) -> Self {
         let jobs = job.inputs.iter().map(|(name, index)| {
             let input = inputs.unwrap_or_default().iter().find(|input| input.hash_name() == *name);
-            // The step may have read something else then.
+            // The step may have had another input then.
             input.map_or_else(|| format!("{name}/{index}"), |input| format!("{}/{index}", input.address))
         });
         let waits_for = match (&job.reason, &job.to) {

@@ -1,28 +1,28 @@
-//! How the jobs of a step stand that stand in the store by themselves.
+//! `Rows`: counts the parked jobs of a step by state.
 
 use tidegate_dispatch::JobKey;
 use tidegate_engine::{JobLocation, ParkedJobRef};
 use tidegate_model::{Address, Timestamp};
 use tidegate_store::{ParkReason, ParkedJob, ParkedKey, ReadError, Store};
 
-/// How many there are of each kind.
+/// The number of rows of each state.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    /// They wait for their turn: no time and nobody holds them.
+    /// Waiting for their turn; neither a time nor an external system holds them.
     pub(crate) waiting: u64,
-    /// An attempt was begun, and is not delivered.
+    /// An attempt was started, and is not delivered.
     pub(crate) begun: u64,
-    /// An outside system has them.
+    /// Pending in an external system.
     pub(crate) pending: u64,
-    /// They wait for a time, or are outputs that were made already.
+    /// Waiting for a time, outputs included.
     pub(crate) delayed: u64,
-    /// The first of those that wait by their place in the input.
+    /// The waiting row with the lowest place in the input.
     pub(crate) first: Option<JobLocation>,
     first_index: u64,
 }
 
 impl Rows {
-    /// Counts them. Does not look at those that are due later, however many.
+    /// Counts them without scanning those that are due later.
     pub(crate) fn count(store: &Store, step: &Address, now: Timestamp) -> Result<Self, ReadError> {
         let mut rows = Self::default();
         for row in store.delayed_by(step, now).chain(store.pending_jobs(step)) {

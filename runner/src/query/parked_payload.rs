@@ -1,4 +1,4 @@
-//! The payload of a job that its queue keeps no longer, from the place where the job stands.
+//! Payload of a parked job: is read from its row, since its queue no longer keeps it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use tidegate_config::{InputMode, InputRef, Step};
 use tidegate_model::Address;
 use tidegate_store::{ReadError, Store};
 
-/// The payload of the job at `index` of `input`, where it stands in the store by itself for `step`.
+/// The payload of the job at `index` of `input`, if it is parked for `step`.
 pub(crate) fn payload(
     store: &Store,
     step: &Step,
@@ -23,7 +23,7 @@ pub(crate) fn payload(
     Ok(job.and_then(|job| part(&job.payload, step, input)))
 }
 
-/// The payload of a job that failed, from its error: `pipeline/queue/index`.
+/// The payload of a failed job, from its error: `pipeline/queue/index`.
 pub(crate) fn failed(
     store: &Store,
     step: &Step,
@@ -50,12 +50,12 @@ pub(crate) fn failed(
     Ok(payload.and_then(|payload| part(&payload, step, input)))
 }
 
-/// What `input` has given to a job of the step.
+/// The part of the payload that came from `input`.
 fn part(payload: &[u8], step: &Step, input: &InputRef) -> Option<Box<RawValue>> {
     if step.take == InputMode::From {
         return Some(raw(payload));
     }
-    // It was wrapped under the name of its input.
+    // The part is wrapped under the name of its input.
     let parts = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(payload);
     parts.ok()?.remove(&input.binding)
 }

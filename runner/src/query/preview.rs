@@ -1,4 +1,4 @@
-//! What the next rounds of a step would start, without starting it.
+//! `Preview`: the rounds of jobs that a step would start next, computed without starting them.
 
 use std::collections::HashSet;
 
@@ -13,48 +13,48 @@ use tidegate_engine::Handle;
 use tidegate_model::{Clock as _, SystemClock};
 use tidegate_store::{ReadError, Store};
 
-/// A preview ends after so many jobs, so that it takes no longer however many wait.
+/// A preview ends after this many jobs, so that its time is bounded.
 const JOBS_MAX: u64 = 100_000;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Preview {
     pub(crate) step: String,
-    /// What it reads.
+    /// The input of the step.
     pub(crate) input: String,
-    /// Jobs that were looked at, and stand like that.
+    /// Scanned jobs, by state.
     pub(crate) waiting: u64,
     pub(crate) running: u64,
     pub(crate) delayed: u64,
     pub(crate) pending: u64,
-    /// Lanes that any of them is in.
+    /// Number of lanes with a scanned job.
     pub(crate) lanes: u64,
-    /// What keeps the step from starting anything now.
+    /// Why the step starts nothing now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) why: Vec<String>,
     pub(crate) rounds: Vec<PreviewedRound>,
-    /// It ended in the middle of the last round, which has more jobs than it says.
+    /// The preview ended within the last round, which has more jobs than listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) cut: bool,
-    /// What was not looked at.
+    /// The jobs that were not scanned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unseen: Option<Unseen>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct PreviewedRound {
-    /// When its first job would start; RFC 3339. Missing where that is now.
+    /// Start time of its first job; RFC 3339. Missing if that is now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) at: Option<String>,
     /// Indices of the input, in the order in which they would start.
     pub(crate) jobs: Vec<u64>,
-    /// How many more there are in this round.
+    /// Number of further jobs in this round.
     pub(crate) more: u64,
 }
 
-/// Jobs that wait, and were not looked at.
+/// Waiting jobs that were not scanned.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Unseen {
-    /// How many; `None` for those of a source, which are not counted beforehand.
+    /// Their number; `None` for a source, whose jobs are not counted in advance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) jobs: Option<u64>,
     pub(crate) why: String,
@@ -72,12 +72,12 @@ pub(crate) fn preview(
     let now = SystemClock.now();
     let Some(case) = Case::of(store, configuration, run, (position, None), now)? else {
         return Ok(Answer::Missing(format!(
-            "step `{step}` takes its jobs as they come, in order: give it a `queuer` and there is something to preview"
+            "step `{step}` has no queuer and processes its jobs in order: add a `queuer` to preview its choice"
         )));
     };
     let (why, unseen) = (case.reasons_for_all(), unseen(&case)?);
     let StateCounts { waiting, running, delayed, pending, lanes } = case.view.room.counts();
-    // As `status` says.
+    // The same count as in `status`.
     let due = case.view.room.summary(0, &HashSet::new(), now).due;
     let input = case.step.inputs.first().map(|input| input.address.to_string()).unwrap_or_default();
     let (played, cut) = case.view.room.clone().preview(now, PreviewHorizon { rounds, told, jobs: JOBS_MAX });
@@ -104,7 +104,7 @@ pub(crate) fn preview(
     }))
 }
 
-/// The places of jobs in the input.
+/// The indices of jobs in the input.
 fn indices(case: &Case<'_>, jobs: &[JobKey]) -> Result<Vec<u64>, ReadError> {
     let mut indices = Vec::with_capacity(jobs.len());
     for &key in jobs {
@@ -112,7 +112,7 @@ fn indices(case: &Case<'_>, jobs: &[JobKey]) -> Result<Vec<u64>, ReadError> {
         match stored.and_then(|job| Some(job.inputs.first()?.1)) {
             Some(index) => indices.push(index),
             None if key.is_fresh() => indices.push(key.0),
-            // It is through by now.
+            // It is finished by now.
             None => {}
         }
     }
@@ -122,7 +122,7 @@ fn indices(case: &Case<'_>, jobs: &[JobKey]) -> Result<Vec<u64>, ReadError> {
 fn unseen(case: &Case<'_>) -> Result<Option<Unseen>, ReadError> {
     let Some(input) = case.step.inputs.first() else { return Ok(None) };
     if let Input::Source(_) = input.input {
-        let why = "what its source holds is known when a run has read it".to_owned();
+        let why = "its source has not been read by a run".to_owned();
         return Ok(Some(Unseen { jobs: None, why }));
     }
     let head = case.store.queue(&input.address)?.map_or(0, |queue| queue.head);

@@ -1,4 +1,4 @@
-//! Jobs as they stand on queues, error queues among them.
+//! `Page`: reads jobs from queues, error queues included.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,11 +10,11 @@ use tidegate_model::suggest::nearest_address;
 use tidegate_model::{Address, Batch, Origin, Progress};
 use tidegate_store::{QueueState, ReadError, Store};
 
-/// The most bytes of jobs that one answer brings, but for a single job that is larger.
+/// Maximum bytes of jobs per answer; one job may exceed it.
 const PAGE_BYTES: usize = 2 << 20;
-/// The most bytes of errors of one queue that a list brings, but for a single error that is larger.
+/// Maximum bytes of errors of one queue per list; one error may exceed it.
 const ERRORS_BYTES: usize = 16 << 20;
-/// The most errors that are looked through at a time.
+/// Maximum number of errors that are read at a time.
 const ERRORS_PAGE: usize = 1000;
 
 pub(crate) fn jobs(
@@ -34,7 +34,7 @@ pub(crate) fn jobs(
     let from = from.unwrap_or(state.first).max(state.first);
     let to = to.unwrap_or(u64::MAX).min(state.head);
     let jobs = match read(store, &address, (from, to), limit.min(JOBS_MAX)) {
-        // Others were let go of just now.
+        // Retention has just deleted the others.
         Err(ReadError::Gone { first, .. }) => read(store, &address, (first, to), limit.min(JOBS_MAX))?,
         jobs => jobs?,
     };
@@ -52,7 +52,7 @@ pub(crate) fn errors(
     let (mut errors, mut total) = (Vec::new(), 0);
     if let Some(queue) = queue {
         if declared(configuration, queue).is_some_and(|declared| !declared.holds_errors) {
-            return Ok(Answer::Missing(format!("`{queue}` is no error queue")));
+            return Ok(Answer::Missing(format!("`{queue}` is not an error queue")));
         }
         let Some((_, state)) = find(store, queue)? else {
             return match declared(configuration, queue) {
@@ -86,7 +86,7 @@ pub(crate) fn error(
     let handled = store.handled(&address)?.unwrap_or_default().is_done(index);
     if index < state.first || index > state.head {
         let what = if handled && index < state.first {
-            format!("{queue}/{index} was retried or dropped already, and is no longer kept")
+            format!("{queue}/{index} is already retried or dropped, and is no longer kept")
         } else {
             format!("queue `{queue}` has no job {index}{}", range(&state))
         };
@@ -117,7 +117,7 @@ pub(crate) fn open_errors(
     let to = to.unwrap_or(u64::MAX).min(state.head);
     let from = from.max(state.first);
     let mut page = Page { next: from, head: state.head, ..Page::default() };
-    // One stretch an answer; there is most often only one.
+    // One range per answer; most often only one exists.
     if let Some((first, last)) = open_ranges(&handled, from, to).next() {
         page.jobs = read(store, &address, (first, last), ERRORS_PAGE)?;
         page.next = page.jobs.last().map_or(last, |job| job.index) + 1;
@@ -126,8 +126,7 @@ pub(crate) fn open_errors(
     Ok(Answer::Jobs(page))
 }
 
-/// The last `limit` errors that are kept, of those that nobody has dealt with unless `all`; answers with how
-/// many of these there are.
+/// The last `limit` kept errors, open ones unless `all`, and their total number.
 fn last_errors(
     store: &Store,
     state: &QueueState,
@@ -159,7 +158,7 @@ fn last_errors(
                 bytes += error.job.get().len();
                 last.push_back(Job { handled: handled.is_done(error.index), ..error });
             }
-            // Of large ones the oldest give way, so that an answer has an end.
+            // The oldest errors are dropped, so that the answer is bounded.
             while bytes > ERRORS_BYTES && last.len() > 1 {
                 bytes -= last.pop_front().map_or(0, |error| error.job.get().len());
             }
@@ -193,7 +192,7 @@ pub(crate) fn find(store: &Store, queue: &str) -> Result<Option<(Address, QueueS
     Ok(store.queue(&address)?.map(|state| (address, state)))
 }
 
-/// There is no such queue.
+/// The answer for an unknown queue.
 pub(crate) fn missing(
     store: &Store,
     configuration: &Configuration,
@@ -201,7 +200,7 @@ pub(crate) fn missing(
 ) -> Result<Answer, ReadError> {
     let is = |address: &Address| address.to_string() == queue;
     if configuration.sinks.iter().any(|sink| is(&sink.address)) {
-        return Ok(Answer::Missing(format!("`{queue}` is a sink, which keeps no jobs")));
+        return Ok(Answer::Missing(format!("`{queue}` is a sink and keeps no jobs")));
     }
     if configuration.sources.iter().any(|source| is(&source.address)) {
         let show = "`job show` shows one of them";
@@ -213,17 +212,17 @@ pub(crate) fn missing(
     let hint = match nearest_address(queue, names.iter().map(String::as_str)) {
         Some(near) => format!("; did you mean `{near}`?"),
         None if names.is_empty() => "; no queue has had a job yet".to_owned(),
-        None => format!("; there are {}", names.into_iter().collect::<Vec<_>>().join(", ")),
+        None => format!("; the queues are {}", names.into_iter().collect::<Vec<_>>().join(", ")),
     };
-    Ok(Answer::Missing(format!("there is no queue `{queue}`{hint}")))
+    Ok(Answer::Missing(format!("queue `{queue}` is unknown{hint}")))
 }
 
-/// What is declared and has had no job yet.
+/// The declaration of a queue that never had a job.
 fn declared<'c>(configuration: &'c Configuration, queue: &str) -> Option<&'c Queue> {
     configuration.queues.iter().find(|declared| declared.address.to_string() == queue)
 }
 
-/// The jobs of a range, or as many of its first ones as an answer may bring.
+/// The jobs of a range, up to the limits of one answer.
 fn read(
     store: &Store,
     queue: &Address,
@@ -247,7 +246,7 @@ fn job(queue: &Address, batch: &Batch, position: usize, origin: Option<Origin>) 
     let index = batch.first + position as u64;
     let text = String::from_utf8_lossy(batch.payloads.get(position).unwrap_or_default()).into_owned();
     let job = RawValue::from_string(text)
-        .map_err(|error| ReadError::Damaged(format!("job {index} of `{queue}` is no JSON: {error}")))?;
+        .map_err(|error| ReadError::Damaged(format!("job {index} of `{queue}` is not JSON: {error}")))?;
     let stamp = batch.stamp(position);
     let carried = batch.carried.as_ref().and_then(|carried| carried.get(position)).unwrap_or_default();
     Ok(Job {
@@ -260,7 +259,7 @@ fn job(queue: &Address, batch: &Batch, position: usize, origin: Option<Origin>) 
             inputs: origin.inputs.into_iter().collect(),
             hash: origin.hash.to_string(),
         }),
-        // What stands there was written as JSON.
+        // Provenance is always written as JSON.
         meta: serde_json::from_slice(carried).ok(),
         handled: false,
         job,

@@ -1,4 +1,4 @@
-//! What it comes to when a step runs again from an earlier job on.
+//! `Replay`: the effect of running a step again from an earlier job on.
 
 use super::{Again, Answer, Replay, ReplayStart, rfc3339};
 use tidegate_config::{Configuration, Input, InputMode, InputRef, Step, Target};
@@ -20,9 +20,9 @@ pub(crate) fn plan(
     }
 }
 
-/// Why there is no plan.
+/// Why no plan exists.
 enum No {
-    /// It cannot be done; a sentence.
+    /// The replay is impossible; a sentence.
     Because(String),
     Read(ReadError),
 }
@@ -62,16 +62,16 @@ fn find(
     if from > last {
         let (step, input) = (&step.address, &chosen.address);
         let why = match last {
-            0 => format!("there is nothing to run again: `{step}` has taken nothing from `{input}` yet"),
+            0 => format!("nothing can run again: `{step}` has read no job of `{input}` yet"),
             _ => format!(
-                "there is nothing to run again from {from} on: `{step}` has accounted for `{input}` up to {last}"
+                "nothing can run again from {from} on: `{step}` has accounted for `{input}` up to {last}"
             ),
         };
         return Err(why.into());
     }
     let jobs = last + 1 - from;
     let mut inputs = Vec::new();
-    // The parts of a join stay together.
+    // The parts of a tuple stay together.
     let together =
         step.inputs.iter().filter(|input| step.take == InputMode::Join || input.address == chosen.address);
     for input in together {
@@ -81,20 +81,20 @@ fn find(
     Ok(Replay { step: step.address.clone(), inputs, jobs, outputs, note })
 }
 
-/// The last `jobs` jobs of an input, if they are all kept.
+/// The last `jobs` jobs of an input, if all of them are kept.
 fn again(store: &Store, step: &Step, input: &InputRef, jobs: u64) -> Result<Again, No> {
     let last = watermark(store, step, input)?;
     let input = &input.address;
     let Some(before) = last.checked_sub(jobs) else {
-        return Err(format!("`{input}` has given only {last} jobs, and {jobs} would have to go back").into());
+        return Err(format!("`{input}` has only {last} jobs, but {jobs} must run again").into());
     };
     let first = before + 1;
-    // A source keeps its own.
+    // A source keeps its own jobs.
     let oldest = store.queue(input)?.map(|queue| queue.first);
     if let Some(oldest) = oldest.filter(|&oldest| first < oldest) {
         let why = format!(
-            "job {first} of `{input}` is no longer kept; the oldest that is has index {oldest} (`retain` of the \
-             queue says how long jobs are kept)"
+            "job {first} of `{input}` is no longer kept; the oldest kept job is {oldest} (see `retain` of the \
+             queue)"
         );
         return Err(why.into());
     }
@@ -120,7 +120,7 @@ fn choose<'s>(step: &'s Step, name: Option<&str>) -> Result<&'s InputRef, String
             _ => {
                 let names = names();
                 let names = listed(names.iter().map(String::as_str), "or");
-                Err(format!("`{}` has several inputs; say which with `--input`: {names}", step.address))
+                Err(format!("`{}` has several inputs: choose one with `--input`: {names}", step.address))
             }
         };
     };
@@ -130,19 +130,19 @@ fn choose<'s>(step: &'s Step, name: Option<&str>) -> Result<&'s InputRef, String
     step.inputs.iter().find(is).ok_or_else(|| {
         let names = names();
         let names = listed(names.iter().map(String::as_str), "and");
-        format!("`{}` has no input `{name}`; it has {names}", step.address)
+        format!("`{}` has no input `{name}`; its inputs are {names}", step.address)
     })
 }
 
-/// The first job that came then or later, and what there is to say of others that did.
+/// The first job that was committed at this time or later, and a note about deleted ones.
 fn index_since(store: &Store, input: &InputRef, time: Timestamp) -> Result<(u64, Option<String>), No> {
     let name = &input.address;
     if let Input::Source(_) = input.input {
-        let why = format!("`{name}` is a source, which does not tell when its jobs came; say `--from INDEX`");
+        let why = format!("`{name}` is a source, which has no times of its jobs: use `--from INDEX`");
         return Err(why.into());
     }
     let Some(queue) = store.queue(name)? else {
-        return Err(format!("there is nothing to run again: no job has come to `{name}`").into());
+        return Err(format!("nothing can run again: `{name}` has no job").into());
     };
     let gone = queue.first - 1;
     let index = store.index_at(name, time)?;
@@ -150,15 +150,15 @@ fn index_since(store: &Store, input: &InputRef, time: Timestamp) -> Result<(u64,
         let since = rfc3339(time);
         match queue.jobs() {
             0 => format!(
-                "the jobs of `{name}` up to {gone} are no longer kept (`retain` of the queue says how long jobs \
-                 are kept), so that none can run again since {since}"
+                "the jobs of `{name}` up to {gone} are no longer kept (see `retain` of the queue), \
+                 so no job since {since} can run again"
             ),
-            _ => format!("there is nothing to run again: no job came to `{name}` since {since}"),
+            _ => format!("nothing can run again: `{name}` has no job since {since}"),
         }
     })?;
-    // The oldest that is kept may be not the first that came since then.
+    // Older jobs since that time may have been deleted by retention.
     let note = (index == queue.first && gone > 0).then(|| {
-        format!("jobs of `{name}` up to {gone} are no longer kept, and some may have come since then")
+        format!("jobs of `{name}` up to {gone} are no longer kept, and some of them may be of that time")
     });
     Ok((index, note))
 }

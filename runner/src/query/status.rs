@@ -1,4 +1,4 @@
-//! How far steps are, and what queues hold.
+//! Status of steps and queues: reports the progress of steps and the content of queues.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use tidegate_model::suggest::did_you_mean_address;
 use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp};
 use tidegate_store::{Pause, QueueState, ReadError, Store};
 
-/// The most bytes of errors that are read at a time to be counted.
+/// Maximum bytes of errors that are read at a time to be counted.
 const ERRORS_PAGE_BYTES: usize = 4 << 20;
 
-/// How far each step is: as a run knows it, or the store. `lanes`: the lanes of each with the most jobs
-/// waiting, up to so many; where nothing runs, that looks at all jobs that wait.
+/// The progress of each step, from the run or the store. `lanes`: the number of the fullest lanes per step;
+/// in a stopped store, this scans all waiting jobs.
 pub(crate) fn status(
     store: &Store,
     configuration: &Configuration,
@@ -31,7 +31,7 @@ pub(crate) fn status(
     let mut steps = statuses(store, configuration, run, lanes)?;
     let errors = open_by_step(store, configuration)?;
     for at in 0..steps.len() {
-        // A step is counted once, whatever it reads.
+        // A step is counted once, with its first input.
         let is_again = steps[..at].iter().any(|before| before.step == steps[at].step);
         let open = errors.iter().find(|(step, _)| step.to_string() == steps[at].step && !is_again);
         steps[at].errors = open.map_or(0, |(_, open)| *open);
@@ -39,7 +39,7 @@ pub(crate) fn status(
     Ok(Answer::Status(steps))
 }
 
-/// As [`status`], without the errors, which have to be read.
+/// As [`status`], without the errors, which must be read from their queues.
 pub(crate) fn statuses(
     store: &Store,
     configuration: &Configuration,
@@ -52,7 +52,7 @@ pub(crate) fn statuses(
         None => configuration.steps.iter().map(|_| None).collect(),
     };
     let (known, pauses, now) = (store.all_progress()?, store.pauses()?, SystemClock.now());
-    // A run knows better.
+    // The run's state is newer.
     let stops = if run.is_some() { Vec::new() } else { store.stops()? };
     let mut steps = Vec::new();
     for (position, (step, step_counts)) in configuration.steps.iter().zip(all_counts).enumerate() {
@@ -81,7 +81,7 @@ pub(crate) fn statuses(
             }
         }
     }
-    // Progress that nothing in the configuration claims is kept, and shown.
+    // Progress of removed steps is kept, and shown.
     for (step, input, progress) in known {
         let claims = |one: &Step| one.address == step && one.inputs.iter().any(|one| one.address == input);
         if !configuration.steps.iter().any(claims) {
@@ -90,7 +90,7 @@ pub(crate) fn statuses(
                 StepStatus { waiting, configured: false, ..StepStatus::new(&step, &input, &progress) };
             let is_first = steps.iter().all(|before| before.step != status.step);
             if is_first {
-                // A step that is configured has counted them.
+                // A configured step has counted them.
                 let rows = Rows::count(store, &step, now)?;
                 (status.pending, status.delayed) = (rows.pending, rows.delayed);
                 (status.begun, status.waiting) = (rows.begun, waiting.map(|waiting| waiting + rows.waiting));
@@ -101,7 +101,7 @@ pub(crate) fn statuses(
     Ok(steps)
 }
 
-/// Adds what only a run knows beside the places of its jobs.
+/// Adds the values that only a run knows.
 fn note_run(
     status: &mut StepStatus,
     run: &Handle,
@@ -118,7 +118,7 @@ fn note_run(
     status.halted = stats.halted().map(halted);
 }
 
-/// What keeps a step from starting anything.
+/// Why a step starts nothing.
 pub(crate) fn closed(stats: &StepStats) -> Option<BlockStatus> {
     stats.closed().map(|closed| {
         let by = match closed.by {
@@ -131,7 +131,7 @@ pub(crate) fn closed(stats: &StepStats) -> Option<BlockStatus> {
     })
 }
 
-/// One step, and what a run knows of it.
+/// One step, and its state in the run.
 struct StatusQuery<'a> {
     store: &'a Store,
     configuration: &'a Configuration,
@@ -175,7 +175,7 @@ impl StatusQuery<'_> {
         Ok(status)
     }
 
-    /// Adds what is told once for all inputs.
+    /// Adds the values of the whole step, once for all inputs.
     fn add_counts(&self, status: &mut StepStatus) -> Result<(), ReadError> {
         let address = &self.step.address;
         let snapshots = self.store.snapshots(address)?;
@@ -206,7 +206,7 @@ impl StatusQuery<'_> {
         Ok(())
     }
 
-    /// Adds the jobs that stand in the store by themselves; so many of them are on their way.
+    /// Adds the parked jobs; `coming` of them are being committed.
     fn add_rows(&self, status: &mut StepStatus, rows: &Rows, coming: u64) -> Result<(), ReadError> {
         let waiting = rows.waiting.saturating_sub(coming);
         let outputs = coming.saturating_sub(rows.waiting);
@@ -218,7 +218,7 @@ impl StatusQuery<'_> {
         }
         let age = |oldest: &Oldest| oldest.age_seconds;
         let put_back = age::of_spot(self.store, self.step, &first, self.now)?;
-        // Of those that came together it was the first.
+        // It was the first of the jobs that were put back together.
         if put_back.as_ref().map(age) >= status.oldest.as_ref().map(age) {
             status.oldest = put_back;
         }
@@ -252,7 +252,7 @@ impl StatusQuery<'_> {
     }
 }
 
-/// What queues hold, and who reads them: what waits for a step is what [`status`] says.
+/// The content of queues, and their readers. The number of jobs that wait for a step is that of [`status`].
 pub(crate) fn queues(
     store: &Store,
     configuration: &Configuration,
@@ -283,14 +283,14 @@ pub(crate) fn queues(
     Ok(Answer::Queues(queues))
 }
 
-/// There is no such step.
+/// The answer for an unknown step.
 pub(crate) fn missing(configuration: &Configuration, step: &str) -> Answer {
     let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
     let hint = did_you_mean_address(step, names.iter().map(String::as_str)).map(|hint| format!("; {hint}"));
     Answer::Missing(format!("the configuration has no step `{step}`{}", hint.unwrap_or_default()))
 }
 
-/// By step: its errors that are open and still kept, on whatever error queue.
+/// The open and kept errors by step, over all error queues.
 fn open_by_step(store: &Store, configuration: &Configuration) -> Result<BTreeMap<Address, u64>, ReadError> {
     let mut by_step = BTreeMap::new();
     for queue in configuration.queues.iter().filter(|queue| queue.holds_errors) {
@@ -300,7 +300,7 @@ fn open_by_step(store: &Store, configuration: &Configuration) -> Result<BTreeMap
             while from <= to {
                 let jobs = usize::try_from(to - from + 1).unwrap_or(usize::MAX);
                 let page = match store.read_details(&queue.address, from, jobs, ERRORS_PAGE_BYTES) {
-                    // Others were let go of just now.
+                    // Retention has just deleted the others.
                     Err(ReadError::Gone { first, .. }) if first > from => {
                         from = first;
                         continue;
@@ -318,7 +318,7 @@ fn open_by_step(store: &Store, configuration: &Configuration) -> Result<BTreeMap
     Ok(by_step)
 }
 
-/// The errors that nobody has dealt with and that are still kept.
+/// The open errors that are still kept.
 fn open(store: &Store, queue: &QueueState) -> Result<u64, ReadError> {
     open_from(store, queue, queue.first)
 }
@@ -356,13 +356,13 @@ fn lanes(
     Ok(LanesStatus { count, top, cut: false })
 }
 
-/// `None` where its jobs are in no lane: all those, or one that should be in one.
+/// `None` if the jobs are in no lane, or their lane is missing.
 fn name(lane: &LaneCounts) -> Option<String> {
     let own = lane.some.0.to_le_bytes();
     (!lane.lane.is_empty() && *lane.lane != own).then(|| String::from_utf8_lossy(&lane.lane).into_owned())
 }
 
-/// The jobs that a step has not accounted for and that are still kept.
+/// The kept jobs that a step has not accounted for.
 fn waiting(queue: &QueueState, progress: &Progress) -> u64 {
     progress.count_open(queue.first, queue.head)
 }

@@ -1,4 +1,5 @@
-//! What is told of a step: how many of its jobs stand where, and what holds it.
+//! `StepStatus`: the status of a step, with the number of its jobs in each state and the reason if it is
+//! held.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,69 +7,69 @@ use super::{Oldest, rfc3339};
 use tidegate_engine::ProbeHealth;
 use tidegate_model::{Address, Counters, Progress};
 
-/// How far a step is on one of its inputs. What is told of the step as a whole is told with the first.
+/// The progress of a step on one of its inputs. Values of the whole step are reported with the first input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepStatus {
     pub(crate) step: String,
     pub(crate) input: String,
     /// Every job at or below it is accounted for.
     pub(crate) watermark: u64,
-    /// Jobs that wait; `null` for a source, which is not counted beforehand. While nothing runs, what was
-    /// begun waits too, where it does not stand in the store by itself.
+    /// Number of waiting jobs; `null` for a source, whose jobs are not counted in advance. In a stopped
+    /// store, started jobs without a row count as waiting.
     pub(crate) waiting: Option<u64>,
-    /// Of a source: jobs that were read and nobody has begun; while nothing runs, those that were begun
-    /// before and put back.
+    /// Jobs of a source that were read and not started; in a stopped store, jobs that were started and put
+    /// back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) read: Option<u64>,
-    /// Jobs that are begun and not delivered; of a join, tuples. Known only while it runs.
+    /// Jobs that were started and not delivered; of a join, tuples. Known only while a run is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) running: Option<u64>,
-    /// Jobs that an outside system finishes.
+    /// Jobs that are pending in an external system.
     #[serde(default)]
     pub(crate) pending: u64,
-    /// How many of those are called valid outside; known only while it runs.
+    /// Pending jobs whose status is valid; known only while a run is active.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) valid: u64,
-    /// Jobs that wait for a time that has not come: to be run again, or to be handed on.
+    /// Jobs that wait for a future time: for an attempt, or as an output.
     pub(crate) delayed: u64,
-    /// Jobs whose attempt was begun, can be seen outside, and is not delivered, as far as that is written
-    /// down: while nothing runs, all.
+    /// Jobs with a recorded attempt that has external effects and is not delivered. In a stopped store, all
+    /// such jobs.
     pub(crate) begun: u64,
-    /// Its errors that are open: neither retried nor dropped, and still kept. Told with the first input.
+    /// Open errors: neither retried nor dropped, and still kept. Reported with the first input.
     #[serde(default)]
     pub(crate) errors: u64,
-    /// The oldest waiting job, where it is known when it came.
+    /// The oldest waiting job, if its arrival time is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) oldest: Option<Oldest>,
-    /// Jobs a second over the last ten; known only while it runs.
+    /// Jobs per second over the last 10 s; known only while a run is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rate: Option<f64>,
-    /// The step joins its inputs: what it hands on, filters and fails is counted with the first of them.
+    /// The step joins its inputs: outputs, filtered jobs and failures are counted with the first of them.
     #[serde(default)]
     pub(crate) joins: bool,
-    /// What keeps the step from starting anything; known only while it runs.
+    /// Why the step starts nothing; known only while a run is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) closed: Option<BlockStatus>,
-    /// Its gate, while an answer of it is waited for, or its last one was none; known only while it runs …
+    /// Its gate, if a probe is in progress or the last one failed; known only while a run is active …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) gate: Option<ProbeStatus>,
     /// … and its monitor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) monitor: Option<ProbeStatus>,
-    /// Since when the step is paused; RFC 3339.
+    /// The time since when the step is paused; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) paused: Option<String>,
-    /// The job behind which others are held: they are delivered after it. Told with the first input.
+    /// The job behind which others are held: they are delivered after it. Reported with the first input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) held_behind: Option<HeldBehind>,
-    /// It takes no more jobs in this run; while nothing runs, it has stopped in the last one.
+    /// The step has stopped in this run; in a stopped store, in the last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) halted: Option<Halted>,
     /// The step is in the configuration.
     pub(crate) configured: bool,
     #[serde(flatten)]
     pub(crate) counters: Counters,
-    /// Where it was asked for, and the jobs of the step are in lanes.
+    /// Set if it was requested and the jobs of the step are in lanes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lanes: Option<LanesStatus>,
 }
@@ -78,62 +79,62 @@ pub(crate) struct StepStatus {
 pub(crate) struct HeldBehind {
     /// `pipeline/queue/index`
     pub(crate) job: String,
-    /// When it is tried again; RFC 3339.
+    /// Time of the next attempt; RFC 3339.
     pub(crate) until: String,
 }
 
-/// Since when a step starts nothing.
+/// The reason and the time since when a step starts nothing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct BlockStatus {
     /// RFC 3339.
     pub(crate) since: String,
-    /// `gate`; `failure`, where the gate cannot be asked; `job`, where one of its jobs has said so; `setup`,
-    /// where its plugin cannot be set up.
+    /// `gate`; `failure` if the gate's probe fails; `job` if a job has closed the gate; `setup` if the plugin
+    /// cannot be set up.
     #[serde(default)]
     pub(crate) by: String,
-    /// Empty where nobody has said.
+    /// Empty if no reason was given.
     pub(crate) why: String,
 }
 
-/// How a gate or a monitor answers, where there is anything to say of that. Times are RFC 3339.
+/// The health of a gate or a monitor, if a probe is slow or fails. Times are RFC 3339.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ProbeStatus {
-    /// Of a gate.
+    /// Set for a gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// Since when an answer is waited for.
+    /// Start of the probe in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) asked_since: Option<String>,
-    /// Since when no answer was a good one …
+    /// The time since when every probe has failed …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failing_since: Option<String>,
-    /// … and what is wrong with the last.
+    /// … and the error of the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) why: Option<String>,
 }
 
-/// Since when a step takes no more jobs.
+/// The reason and the time since when a step is stopped.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Halted {
     /// RFC 3339.
     pub(crate) since: String,
-    /// While nothing runs: the job at which it stopped, if it was one.
+    /// In a stopped store: the job at which it stopped, if it was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) at: Option<String>,
-    /// It was the last run that it stopped in.
+    /// It stopped in the last run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) last_run: bool,
     pub(crate) why: String,
 }
 
-/// The lanes of a step, as far as it looks at its jobs.
+/// The lanes of a step, within the jobs that it has scanned.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LanesStatus {
-    /// How many lanes there are that have any job.
+    /// Number of lanes with a job.
     pub(crate) count: u64,
-    /// Those with the most jobs waiting, most first.
+    /// The lanes with the most waiting jobs, fullest first.
     pub(crate) top: Vec<LaneStatus>,
-    /// More jobs wait than were looked at.
+    /// Not all waiting jobs were scanned.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) cut: bool,
 }
@@ -143,7 +144,7 @@ pub(crate) struct LaneStatus {
     /// `null`: its jobs are in no lane.
     pub(crate) lane: Option<String>,
     pub(crate) waiting: u64,
-    /// Known only while it runs.
+    /// Known only while a run is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) running: Option<u64>,
     pub(crate) pending: u64,
@@ -153,7 +154,7 @@ pub(crate) struct LaneStatus {
 }
 
 impl ProbeStatus {
-    /// `None` where there is nothing to say.
+    /// `None` if the probe is healthy.
     pub(crate) fn of(answering: ProbeHealth, name: Option<String>) -> Option<Self> {
         let ProbeHealth { asked, trouble } = answering;
         let (failing_since, why) = trouble.map(|(since, why)| (rfc3339(since), why)).unzip();
@@ -196,12 +197,12 @@ impl StepStatus {
         }
     }
 
-    /// Jobs of it stand somewhere.
+    /// The step has jobs in any state.
     pub(crate) fn has_jobs(&self) -> bool {
         self.jobs_waiting() + self.delayed + self.pending + self.begun > 0
     }
 
-    /// Nobody knows whether there are more: it is held back, and reads a source.
+    /// More jobs may exist: the step is held, and it reads a source.
     pub(crate) fn may_have_jobs(&self) -> bool {
         (self.paused.is_some() || self.closed.is_some()) && self.waiting.is_none()
     }
@@ -212,7 +213,7 @@ impl StepStatus {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde hands it over")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde passes it")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

@@ -1,11 +1,11 @@
-//! Why a step takes no more jobs: as the run knows it, or as the last one has written it down.
+//! Reason of a stopped step: is read from the run, or from the record of the last run.
 
 use tidegate_config::Step;
 use tidegate_engine::Handle;
 use tidegate_store::{ReadError, StepStop, Store};
 
-/// Why the step stopped in the last run, unless something has gone past that since: a version that keeps no
-/// such notes may have run.
+/// Why the step stopped in the last run, unless it has passed that job since: a version without such records
+/// may have run.
 pub(crate) fn in_last_run<'s>(
     store: &Store,
     step: &Step,
@@ -15,21 +15,20 @@ pub(crate) fn in_last_run<'s>(
     let Some((address, index)) = &stop.job else { return Ok(Some(stop)) };
     let Some(input) = step.inputs.iter().find(|input| input.address == *address) else { return Ok(None) };
     let progress = store.progress(&step.address, address)?.unwrap_or_default();
-    // What was tried before stands in the store by itself, and is accounted for in its input.
+    // A job that was tried before has a row, and is accounted for in its input.
     let stands = || store.delayed_of(&step.address, (&input.hash_name(), *index));
     let is_open = !progress.is_done(*index) || stands()?.is_some();
     Ok(is_open.then_some(stop))
 }
 
-/// Why the step at this position takes no more jobs, if it does not; a sentence. `index`: that of the job that
-/// is asked about.
+/// Why the step at this position is stopped, if it is; a sentence. `index`: the requested job.
 pub(crate) fn sentence(
     store: &Store,
     run: Option<&Handle>,
     (position, step): (usize, &Step),
     index: Option<u64>,
 ) -> Result<Option<String>, ReadError> {
-    let next = "the next run takes it up again";
+    let next = "the next run starts it again";
     if let Some(run) = run {
         let halted = run.stats().steps.get(position).and_then(tidegate_engine::StepStats::halted);
         return Ok(halted.map(|(_, why)| format!("the step has stopped, and {next}: {why}")));

@@ -1,9 +1,9 @@
-//! What authors of plugins need, out of this program: the crate `tidegate-plugin`, and the C header.
+//! Sources for authors of plugins: the crate `tidegate-plugin` and the C header, embedded in this program.
 
 /// The header for plugins in C.
 pub(crate) const HEADER: &str = include_str!("../../../../plugin-api/include/tidegate_plugin.h");
 
-/// The crate's own manifest, as it stands outside of the repository.
+/// The manifest of the crate outside of the repository.
 const MANIFEST: &str = include_str!("api.toml.txt");
 
 /// Its files, without their tests.
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(written, there);
     }
 
-    /// The lines of a section, without remarks.
+    /// The lines of a section, without comments.
     fn section<'t>(text: &'t str, name: &str) -> Vec<&'t str> {
         let lines = text.lines().skip_while(|line| *line != name).skip(1);
         let lines = lines.take_while(|line| !line.starts_with('['));
@@ -84,7 +84,7 @@ mod tests {
         let read = |path: &str| std::fs::read_to_string(Path::new(API).join(path)).unwrap();
         let (own, workspace) = (read("Cargo.toml"), read("../Cargo.toml"));
         assert_eq!(section(MANIFEST, "[features]"), section(&own, "[features]"));
-        // Each is optional; what the workspace says of it stands here.
+        // Each dependency is optional; the workspace gives its version.
         let shared = section(&workspace, "[workspace.dependencies]");
         let expected: Vec<String> = section(&own, "[dependencies]")
             .into_iter()

@@ -1,3 +1,4 @@
+//! Tests of `Intake`: bodies become jobs and keys, or errors.
 use super::*;
 use tidegate_config::HttpSource;
 
@@ -25,7 +26,7 @@ fn one_job_stands_on_one_line() {
     let body = " {\n  \"a\" : [1, 2.50,\t3],\r\n  \"b c\\\" \\\\\": \"x  y\\n\"\n}\n";
     let intake = read_as(body, Form::Json, &[]).unwrap();
     assert_eq!(jobs(&intake), [r#"{"a":[1,2.50,3],"b c\" \\":"x  y\n"}"#]);
-    // What stands on one line stays as it is.
+    // A job on one line is kept unchanged.
     assert_eq!(jobs(&read_as(r#" {"a": 1} "#, Form::Json, &[]).unwrap()), [r#"{"a": 1}"#]);
 }
 
@@ -80,7 +81,7 @@ fn the_content_type_says_what_a_body_is() {
     assert_eq!(form("application/json; charset=utf-8"), Some(Form::Json));
     assert_eq!(form("application/cloudevents+json"), Some(Form::Json));
     assert_eq!(form("Application/X-NDJSON"), Some(Form::Ndjson));
-    // What a page in a browser may send anywhere is none.
+    // Content types that any page in a browser may send are refused.
     for other in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""] {
         assert_eq!(form(other), None, "{other}");
     }
@@ -93,7 +94,7 @@ fn the_room_for_many_small_jobs_is_more_than_that_of_their_bytes() {
     let lines = "1\n".repeat(1000);
     assert!(cost(&lines, Form::Ndjson, &[]) > 20 * lines.len());
     assert!(cost(&lines, Form::Ndjson, &["id"]) > 100 * lines.len());
-    // One job is about what it is.
+    // The estimate for one job is about its size.
     let text = format!("\"{}\"", "x\n".repeat(1000));
     assert!(cost(&text, Form::Json, &["id"]) < 3 * text.len());
 }

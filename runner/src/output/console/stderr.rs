@@ -1,4 +1,4 @@
-//! Standard error as a file descriptor that nothing on its other side can hold up for ever.
+//! `Stderr`: standard error as a file descriptor whose reader can never block the runner for ever.
 
 use std::fmt::{Display, Write as _};
 use std::io;
@@ -13,21 +13,21 @@ use rustix::io::Errno;
 
 use super::{Gravity, lock, log_line, stderr};
 
-/// How long one write waits for a reader. After a wait in vain nothing waits, until something gets through.
+/// How long one write waits for a reader. After a timeout no write waits, until one succeeds.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// So many bytes never wait where a pipe says that it has room (`PIPE_BUF`).
+/// A write of up to this many bytes never blocks on a pipe that reports room (`PIPE_BUF`).
 const PIECE: usize = 4096;
 
-/// Standard error, and what became of the last writes.
+/// Standard error, and the outcome of the last writes.
 pub(crate) struct Stderr {
-    /// The pipe or terminal, opened once more: what is set on this description concerns no other process, so
-    /// that it can be one that never waits. `None`: a file, or not to be opened.
+    /// The pipe or terminal, opened a second time. This description is set to non-blocking without an effect
+    /// on other processes. `None`: a file, or it cannot be opened.
     own: Option<OwnedFd>,
-    /// Nobody reads: no write waits.
+    /// The reader does not read: no write waits.
     stuck: bool,
-    /// A text was cut off in the middle of a line.
+    /// The last text was cut off in the middle of a line.
     torn: bool,
-    /// Texts that were lost since the last that got through, and why the last of them was.
+    /// Number of texts lost since the last that was written, and the error of the last one.
     lost: u64,
     why: Option<io::Error>,
 }
@@ -41,7 +41,7 @@ impl Stderr {
         Self { own, stuck: false, torn: false, lost: 0, why: None }
     }
 
-    /// Writes whole lines, after the count of those that were lost before.
+    /// Writes whole lines, after the count of the lines that were lost before.
     pub(crate) fn write(&mut self, text: &[u8]) {
         if self.lost > 0 {
             let notice = self.notice();
@@ -56,7 +56,7 @@ impl Stderr {
         }
     }
 
-    /// Writes something that is better lost than waited for, and is not missed.
+    /// Writes a text that may be lost without a count, and never waits.
     fn draw(&mut self, text: &[u8]) {
         if !self.stuck {
             self.pass(text);
@@ -70,7 +70,7 @@ impl Stderr {
         log_line(Gravity::Warning, "tidegate", &message)
     }
 
-    /// Whether all of it got through.
+    /// Whether the whole text was written.
     fn pass(&mut self, text: &[u8]) -> bool {
         let outcome = if self.torn {
             self.try_pass(b"\n").and_then(|()| self.try_pass(text))
@@ -104,7 +104,7 @@ impl Stderr {
                 Err(Errno::AGAIN) => {
                     if !self.has_room(until.saturating_duration_since(Instant::now()))? {
                         self.stuck = true;
-                        return Err(io::Error::new(io::ErrorKind::TimedOut, "it is not read"));
+                        return Err(io::Error::new(io::ErrorKind::TimedOut, "its reader does not read"));
                     }
                 }
                 Err(error) => return Err(error.into()),
@@ -113,7 +113,7 @@ impl Stderr {
         Ok(())
     }
 
-    /// [`Errno::AGAIN`]: there is no room just now.
+    /// [`Errno::AGAIN`]: no room at the moment.
     fn write_some(&self, text: &[u8]) -> Result<usize, Errno> {
         if self.own.is_some() {
             return rustix::io::write(self.fd(), text);
@@ -125,7 +125,7 @@ impl Stderr {
         }
     }
 
-    /// Waits for room; a side that is gone has some, since a write fails at once there.
+    /// Waits for room. A closed reader counts as room, since the write then fails at once.
     fn has_room(&self, patience: Duration) -> Result<bool, Errno> {
         let mut polled = [PollFd::from_borrowed_fd(self.fd(), PollFlags::OUT)];
         let until = Instant::now() + patience;
@@ -148,7 +148,7 @@ impl Stderr {
     }
 }
 
-/// The terminal under a progress bar: what is drawn, until it is shown.
+/// The terminal of a progress bar: buffers what is drawn until it is flushed.
 #[derive(Debug, Default)]
 pub(crate) struct Bar(Mutex<String>);
 
@@ -158,7 +158,7 @@ impl Bar {
         let _ = write!(lock(&self.0), "{text}");
     }
 
-    /// Moves the cursor, as ECMA-48 says.
+    /// Moves the cursor with the sequences of ECMA-48.
     fn go(&self, count: usize, direction: char) {
         if count > 0 {
             self.draw(format_args!("\u{1b}[{count}{direction}"));

@@ -1,7 +1,7 @@
-//! Messages of one cause, counted where there are too many of them.
+//! `RateLimitedLog`: limits the rate of log messages of one cause, and reports the number left out.
 //!
-//! A cause is a place in Tidegate's code, and the step, source or sink of which it speaks. What is left out is
-//! told with its count and its last message, once its time is over.
+//! A cause is a place in Tidegate's code, together with the step, source or sink of the message. The count of
+//! omitted messages and the last of them are logged when the window ends.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Write as _};
@@ -20,19 +20,19 @@ use crate::output::console::Gravity;
 use tidegate_model::format_duration;
 use tidegate_model::log_target;
 
-/// So many messages of one cause are written …
+/// Messages of one cause per window …
 const MESSAGES_MAX: u64 = 100;
-/// … and so many where authors of scripts and plugins speak …
+/// … messages of scripts and plugins per window …
 const MESSAGES_OF_AUTHORS_MAX: u64 = 1_000;
-/// … in this time.
+/// … and the length of the window.
 const WINDOW: Duration = Duration::from_secs(10);
 
 static CAUSES: LazyLock<Mutex<Causes<Cause>>> = LazyLock::new(|| Mutex::new(Causes(HashMap::new())));
 
-/// Lets pass what is not too much. What is asked for at `debug` and below always passes.
+/// Passes messages within the limit. Messages at `debug` and below always pass.
 pub(crate) struct RateLimitedLog;
 
-/// The place in the code, and a hash of what it speaks of.
+/// The place in the code, and a hash of the message's subject.
 type Cause = (Identifier, u64);
 
 impl<S: Subscriber> Layer<S> for RateLimitedLog {
@@ -63,7 +63,7 @@ impl<S: Subscriber> Layer<S> for RateLimitedLog {
     }
 }
 
-/// Tells what was left out so far: of causes whose time is over, or of `all`.
+/// Logs the omitted messages whose window is over, or `all` of them.
 pub(crate) fn tell_rest(all: bool) {
     let told = causes().rest(Instant::now(), all);
     told.iter().for_each(LeftOut::write);
@@ -73,7 +73,7 @@ fn causes() -> MutexGuard<'static, Causes<Cause>> {
     CAUSES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is known of each cause that has spoken lately.
+/// The windows of all causes with recent messages.
 struct Causes<C>(HashMap<C, Window>);
 
 struct Window {
@@ -107,7 +107,7 @@ impl LeftOut {
 }
 
 impl<C: std::hash::Hash + Eq> Causes<C> {
-    /// Whether one more message passes, and what was left out in a time that is over.
+    /// Whether one more message passes, and the messages omitted in a window that is over.
     fn take(
         &mut self,
         cause: C,
@@ -143,7 +143,7 @@ impl Window {
     }
 }
 
-/// Hashes the fields that say of what a message speaks.
+/// Hashes the fields that name the subject of a message.
 struct About(DefaultHasher);
 
 impl Visit for About {
@@ -200,7 +200,7 @@ mod tests {
         let left_out = LeftOut { messages: 2, last: last("5") };
         assert_eq!(causes.take("a", 2, start + WINDOW, || last("6")), (true, Some(left_out)));
         assert_eq!(causes.rest(start + 2 * WINDOW, false), []);
-        assert!(causes.0.is_empty(), "what is over is forgotten");
+        assert!(causes.0.is_empty(), "windows that are over are removed");
     }
 
     #[test]
