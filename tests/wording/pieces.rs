@@ -100,7 +100,8 @@ impl<'a> Lexer<'a> {
         let begin = self.rest.find('"').unwrap_or(0) + 1;
         let end = format!("\"{}", "#".repeat(hashes));
         let text: &'a str = self.rest[begin..].split(end.as_str()).next().unwrap_or_default();
-        self.pieces.push(Piece { kind: Kind::String, line: self.line, text: text.to_owned() });
+        let lines = text.replace('\n', &format!("{BREAK}\n"));
+        self.pieces.push(Piece { kind: Kind::String, line: self.line, text: lines });
         self.skip((begin + text.len() + end.len()).min(self.rest.len()));
     }
 
@@ -161,7 +162,10 @@ fn without_code(text: &str) -> String {
         } else if fenced {
             lines.push(String::new());
         } else if trimmed.is_empty() || trimmed.starts_with(['-', '|', '#', '*', '=']) {
-            lines.push(format!("{BREAK}{}", line.replace(" | ", &format!(" {BREAK} "))));
+            let cells = line.replace(" | ", &format!(" {BREAK} "));
+            let facts =
+                if trimmed.starts_with('|') { cells.replace("; ", &format!("; {BREAK}")) } else { cells };
+            lines.push(format!("{BREAK}{facts}"));
         } else {
             lines.push(line.to_owned());
         }
@@ -198,7 +202,7 @@ fn comments_and_strings_are_found_with_their_lines() {
             (1, Kind::Comment, " First\n line.".to_owned()),
             (3, Kind::Comment, " why".to_owned()),
             (4, Kind::String, format!("a \n      b{BREAK}c")),
-            (5, Kind::String, "raw \"q\"\n` ".to_owned()),
+            (5, Kind::String, format!("raw \"q\"{BREAK}\n` ")),
             (8, Kind::Comment, "block\ntwo ".to_owned()),
         ]
     );
