@@ -1,7 +1,7 @@
 //! Console: the one module that writes to standard output and standard error.
 //!
 //! The reader of either may be gone, full, or not reading. No write here panics. A write to standard error
-//! waits at most [`PATIENCE`]. Lost texts are counted, and the count is written before the next text that
+//! waits at most 1 s. Lost texts are counted, and the count is written before the next text that
 //! succeeds. A failed write to standard output is remembered, since the command has then failed.
 
 #![expect(clippy::disallowed_methods, reason = "this is the module that may")]

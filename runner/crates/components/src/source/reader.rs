@@ -1,4 +1,4 @@
-//! `Reader`: reads the batches of a source, from segment to segment ([`stepping`]).
+//! `Reader`: reads the batches of a source, from segment to segment ([`advance`]).
 
 pub(crate) mod advance;
 

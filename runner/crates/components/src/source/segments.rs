@@ -1,4 +1,4 @@
-//! `Segments`: the segments of a source, shared by its readers. The next file is chosen in [`choosing`].
+//! `Segments`: the segments of a source, shared by its readers. The next file is chosen in [`next`].
 //!
 //! Guarantee: segments are only added at the end, and the end index of a segment never changes once it is
 //! known. So readers at different paces agree on the index of each line.

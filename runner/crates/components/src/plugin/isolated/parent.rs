@@ -175,7 +175,7 @@ impl ChildProcess {
         self.shared.set_len(0)
     }
 
-    /// Waits up to [`LOOK`] for a word of the process.
+    /// Waits up to [`LOOK`] for a frame of the process.
     pub(crate) fn look(&mut self) -> ChildState {
         if self.log.broken.load(Ordering::Acquire) {
             return ChildState::Stray;
