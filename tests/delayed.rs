@@ -184,7 +184,7 @@ fn nothing_is_moved_unless_it_is_said_what_and_somebody_agrees() {
         (&["delayed", "cancel", "p/work", "--drop"], 64, "2 jobs of p/work will be discarded."),
         (&["delayed", "now", "work", "--yes"], 64, "does not name delayed jobs"),
         (&["delayed", "now", "p/wrk", "--yes"], 1, "has no step `p/wrk`; did you mean `p/work`?"),
-        (&["delayed", "now", "p/jobs/3", "--yes"], 1, "`tidegate job show p/jobs/3` tells"),
+        (&["delayed", "now", "p/jobs/3", "--yes"], 1, "`tidegate job show p/jobs/3` shows its outcome"),
         (&["delayed", "now", "p/job/3", "--yes"], 1, "no step reads `p/job`; did you mean `p/jobs`?"),
         (&["delayed", "list", "--step", "p/wrk"], 1, "has no step `p/wrk`; did you mean `p/work`?"),
         (&["step", "pause", "p/wrk"], 1, "has no step `p/wrk`; did you mean `p/work`?"),

@@ -223,7 +223,7 @@ fn nothing_of(place: &Target, job: &str) -> Exit {
         return exit::fail(format_args!("no step reads `{queue}`{hint}"));
     }
     let show = place.configuration.command(&format!("job show {job}"));
-    exit::fail(format_args!("no delayed job was made of `{job}`; `{show}` shows its outcome"))
+    exit::fail(format_args!("no delayed job was made from `{job}`; `{show}` shows its outcome"))
 }
 
 #[cfg(test)]
