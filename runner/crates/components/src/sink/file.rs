@@ -42,9 +42,15 @@ pub struct FileSinkWriter {
     committed: Option<SinkPosition>,
     path_hash: u64,
     lines: Vec<u8>,
-    /// The position in the store, if too many files were open at the start: the file is then opened before the
-    /// first write.
-    unopened: Option<Option<SinkPosition>>,
+    /// The start, if too many files were open then: the file is opened before the first write.
+    unopened: Option<Unopened>,
+}
+
+/// A start without an open file.
+#[derive(Clone, Copy, Debug)]
+struct Unopened {
+    /// The position in the store.
+    committed: Option<SinkPosition>,
 }
 
 #[derive(Debug)]
@@ -64,7 +70,8 @@ impl FileSinkWriter {
     ) -> Result<Self, SinkError> {
         match Self::open_now(address, spec, committed) {
             Err(error) if error.is_short_of_files() => {
-                Ok(Self { unopened: Some(committed.copied()), ..Self::new(address, spec) })
+                let unopened = Some(Unopened { committed: committed.copied() });
+                Ok(Self { unopened, ..Self::new(address, spec) })
             }
             opened => opened,
         }
@@ -116,7 +123,7 @@ impl FileSinkWriter {
     }
 
     pub(crate) fn needs_opening(&mut self) -> Result<Option<SinkPosition>, SinkError> {
-        if let Some(committed) = &self.unopened {
+        if let Some(Unopened { committed }) = self.unopened {
             *self = Self::open_now(&self.address, &self.spec, committed.as_ref())?;
         }
         match self.mismatch_now()? {

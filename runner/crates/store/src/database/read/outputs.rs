@@ -311,7 +311,9 @@ impl Known {
         known.tail = before.into_iter().chain(tail).max_by_key(|(_, head, _)| *head);
         for (page, spans) in pages {
             let chapter = known.chapters.entry(page / CHAPTER).or_default();
-            spans.iter().for_each(|&span| widen(&mut chapter.spans, span));
+            for &span in &spans {
+                widen(&mut chapter.spans, span);
+            }
             if known.pages.insert(page, spans.into()).is_none() {
                 (self.count, chapter.pages) = (self.count + 1, chapter.pages + 1);
             }
