@@ -5,7 +5,7 @@ pub(crate) mod readers;
 pub(crate) mod source_pool;
 pub(crate) mod workers;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
@@ -19,17 +19,14 @@ use self::source_pool::{SourcePool, SourceReader};
 use self::workers::{BlockingPool, WorkerTask};
 use super::error::EngineError;
 use super::report::{RunOptions, RunReport};
-use crate::commit::committed_state::CommittedState;
 use crate::commit::committer::Committer;
 use crate::commit::inbox::Inbox;
-use crate::commit::queue_cache::QueueCaches;
 use crate::commit::request::CommitRequest;
-use crate::commit::sinks::Sinks;
-use crate::coordinator::{Action, Coordinator, CoordinatorInit};
+use crate::coordinator::{Action, Coordinator};
 use crate::recovery::clock_set_back::WatchedClock;
 use crate::recovery::last_run;
+use crate::recovery::open::{OpenRun, RunContext, open};
 use crate::recovery::start;
-use crate::recovery::start::RecoveredState;
 use crate::recovery::start_position;
 use crate::step::stats::Stats;
 use tidegate_components::exec::RunningCommands;
@@ -105,7 +102,6 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     /// Opens the resources of the run and starts its threads. Returns `None` if the run was stopped before.
-    #[expect(clippy::too_many_lines, reason = "one list of what a run is made of")]
     pub(crate) fn start(parts: RuntimeParts) -> Result<Option<Self>, EngineError> {
         let RuntimeParts {
             configuration,
@@ -128,60 +124,27 @@ impl Runtime {
             drop(inbox.take(usize::MAX));
             return Ok(None);
         };
-        let RecoveredState {
-            progress,
-            snapshots,
-            heads,
-            flows,
-            sources,
-            readers,
-            sinks,
-            marks,
-            segments,
-            generation,
-            tickers,
-            token_key,
-            opening,
-            halts,
-        } = started;
         let workers = worker_count(&options);
-        let tails = Arc::new(QueueCaches::new(configuration.queues.len()));
-        let mut coordinator = Coordinator::new(CoordinatorInit {
-            configuration: Arc::clone(&configuration),
-            flows,
-            tickers,
-            heads: heads.clone(),
-            tails: Arc::clone(&tails),
-            workers,
-            batch: options.batch,
-            until_idle: options.until_idle,
-            stats: Arc::clone(&stats),
-        })
-        .without(halts, clock.now());
-        start::restore_parked_jobs(&mut coordinator, &configuration, &store, clock.now())?;
         let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (orders, for_committer) = crossbeam_channel::unbounded();
         let (stop_committer, stop) = crossbeam_channel::bounded(0);
-        let configured = Arc::clone(&configuration);
-        let committed_state =
-            CommittedState { configuration: configured, progress, snapshots, heads, marks, segments };
-        let committer = Committer {
-            writer,
+        let context = RunContext {
+            configuration: Arc::clone(&configuration),
             store: store.clone(),
+            writer,
             attempts: attempts.clone(),
-            opening,
-            committed_state,
-            sinks: Sinks::new(Arc::clone(&configuration), sinks),
-            broken_steps: BTreeSet::new(),
             inbox: Arc::clone(&inbox),
-            tails,
             stats,
             clock: Arc::clone(&clock),
-            batches_awaiting_commit: Arc::clone(&coordinator.coming),
+            workers,
+            batch: options.batch,
+            until_idle: options.until_idle,
             retry_after: options.retry_after,
             messages: messages.0.clone(),
             stop,
         };
+        let OpenRun { coordinator, committer, sources, readers, generation, token_key } =
+            open(started, context)?;
         let (ends, committed) = crossbeam_channel::bounded(0);
         let committer = start_committer(committer, for_committer, messages.0.clone(), ends)?;
         let context = Arc::new(workers::WorkerContext {

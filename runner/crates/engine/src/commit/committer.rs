@@ -6,6 +6,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod disk_full;
+pub(crate) mod group;
 pub(crate) mod operator;
 
 use std::collections::BTreeSet;
@@ -16,8 +17,6 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 use tidegate_plugin::Payloads;
 
-pub(crate) use self::completions::Completions;
-
 use super::committed_state::{CommittedState, trims_by_age};
 use super::inbox::{Inbox, Push};
 use super::ingest::IngestGroup;
@@ -26,7 +25,6 @@ use super::request::{CommitRequest, StepChange};
 use super::sinks::{FailedSink, Positions, Sinks};
 use crate::coordinator::schedules::FiredTicks;
 use crate::error::EngineError;
-use crate::operator::request::PendingRequest;
 use crate::recovery::start_position;
 use crate::runtime::message::{CommitNotice, Message, ParkedRow};
 use crate::step::stats::Stats;
@@ -37,10 +35,9 @@ use tidegate_model::{Batch, Clock, Stamp};
 use tidegate_store::{Changes, CrashGuard, StepStop, Store, Writer};
 
 use self::disk_full::CommitOutcome;
+use self::group::{CommitGroup, GroupPart, MoreRequests};
 
-/// Maximum bytes of a group …
-const GROUP_BYTES: usize = 4 << 20;
-/// … and its maximum age while workers still run: a few large commits cost less than many small ones.
+/// Maximum age of a group while workers still run: a few large commits cost less than many small ones.
 const GROUP_AGE: Duration = Duration::from_millis(5);
 
 /// State of the committer thread.
@@ -67,25 +64,22 @@ pub(crate) struct Committer {
     pub(crate) stop: Receiver<()>,
 }
 
-/// Requests that are committed together.
-#[derive(Default)]
-struct CommitGroup {
-    entries: Vec<StepChange>,
-    pushes: Vec<Push>,
-    ticked: Vec<FiredTicks>,
-    /// Whether a retention sweep follows.
-    lets_go: bool,
-    stopped: Vec<StepStop>,
-    /// External completions, in a separate commit: they are independent of the deliveries.
-    told: Completions,
-    /// Operator's request, in a commit of its own at the end.
-    asked: Option<PendingRequest>,
+/// Requests as other threads send them. The group waits briefly for a batch that is about to come, unless a
+/// client waits for the group.
+struct Sent<'a> {
+    requests: &'a Receiver<CommitRequest>,
+    coming: &'a AtomicUsize,
+    /// End of the wait.
+    close: Instant,
 }
 
-impl CommitGroup {
-    /// Whether a client or a schedule waits for this group.
-    fn is_waited_for(&self) -> bool {
-        !self.pushes.is_empty() || !self.ticked.is_empty() || !self.told.is_empty()
+impl MoreRequests for Sent<'_> {
+    fn next(&mut self, is_waited_for: bool) -> Option<CommitRequest> {
+        match self.requests.try_recv() {
+            Ok(more) => Some(more),
+            Err(_) if is_waited_for || self.coming.load(Ordering::Acquire) == 0 => None,
+            Err(_) => self.requests.recv_deadline(self.close).ok(),
+        }
     }
 }
 
@@ -98,16 +92,14 @@ impl Committer {
         self.open()?;
         let mut last_commit = Instant::now();
         while let Some(first) = self.next(orders) {
-            let CommitGroup { entries, pushes, ticked, lets_go, stopped, told, asked } =
-                self.collect_group(first, orders, last_commit);
-            self.commit(entries, pushes, ticked)?;
-            self.note_stopped(stopped)?;
-            if lets_go {
-                self.apply_retention()?;
-            }
-            self.complete(&told)?;
-            if let Some(asked) = asked {
-                self.amend(&asked)?;
+            let mut sent = Sent {
+                requests: orders,
+                coming: &self.batches_awaiting_commit,
+                close: last_commit + GROUP_AGE,
+            };
+            let group = CommitGroup::collect(first, &self.inbox, &mut sent);
+            for part in group.parts() {
+                self.commit_part(part)?;
             }
             last_commit = Instant::now();
         }
@@ -139,60 +131,18 @@ impl Committer {
         Ok(self.writer)
     }
 
-    /// Collects a group of the queued requests. It waits briefly if more batches are about to come and no
-    /// client waits. An operator's request closes the group; external completions do not.
-    fn collect_group(
-        &self,
-        first: CommitRequest,
-        orders: &Receiver<CommitRequest>,
-        last_commit: Instant,
-    ) -> CommitGroup {
-        let close = last_commit + GROUP_AGE;
-        let (mut group, mut bytes, mut next) = (CommitGroup::default(), 0, first);
-        loop {
-            match next {
-                CommitRequest::Amend(asked) => {
-                    bytes += asked.byte_len();
-                    if let Some(asked) = group.told.add(asked) {
-                        group.asked = Some(asked);
-                        return group;
-                    }
-                }
-                CommitRequest::InboxReady => {
-                    let pushes = self.inbox.take(GROUP_BYTES.saturating_sub(bytes));
-                    bytes += pushes.iter().map(Push::byte_len).sum::<usize>();
-                    group.pushes.extend(pushes);
-                }
-                CommitRequest::Ticked(ticked) => {
-                    bytes += ticked.jobs.byte_len();
-                    group.ticked.push(ticked);
-                }
-                CommitRequest::ApplyRetention => group.lets_go = true,
-                CommitRequest::Stopped(stop) => group.stopped.push(stop),
-                CommitRequest::Enter(entry) => {
-                    bytes += entry.byte_len();
-                    group.entries.push(entry);
-                }
-            }
-            if bytes >= GROUP_BYTES {
-                return group;
-            }
-            next = match orders.try_recv() {
-                Ok(more) => more,
-                Err(_)
-                    if self.batches_awaiting_commit.load(Ordering::Acquire) == 0 || group.is_waited_for() =>
-                {
-                    return group;
-                }
-                Err(_) => match orders.recv_deadline(close) {
-                    Ok(more) => more,
-                    Err(_) => return group,
-                },
-            };
+    /// Commits a part of a group, with as many attempts as it takes.
+    pub(crate) fn commit_part(&mut self, part: GroupPart) -> Result<(), EngineError> {
+        match part {
+            GroupPart::Changes { entries, pushes, ticked } => self.commit(entries, pushes, ticked),
+            GroupPart::Stops(stops) => self.note_stopped(stops),
+            GroupPart::Retention => self.apply_retention(),
+            GroupPart::Completions(completions) => self.complete(&completions),
+            GroupPart::Operator(asked) => self.amend(&asked),
         }
     }
 
-    /// Commits a group, with as many attempts as it takes.
+    /// Commits the changes of steps, pushed jobs and ticks in one transaction.
     pub(crate) fn commit(
         &mut self,
         mut group: Vec<StepChange>,

@@ -1,6 +1,5 @@
 //! Schedule and retention tests: run a coordinator and a committer on one thread with a manual clock.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,15 +8,12 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use super::*;
-use crate::commit::committed_state::CommittedState;
 use crate::commit::committer::Committer;
 use crate::commit::inbox::Inbox;
-use crate::commit::queue_cache::QueueCaches;
 use crate::commit::request::CommitRequest;
-use crate::commit::sinks::Sinks;
-use crate::coordinator::{Action, Coordinator, CoordinatorInit};
+use crate::coordinator::{Action, Coordinator};
+use crate::recovery::open::{OpenRun, RunContext, open};
 use crate::recovery::start;
-use crate::recovery::start::RecoveredState;
 use crate::runtime::message::Message;
 use crate::step::stats::Stats;
 use tidegate_components::source::BatchLimit;
@@ -77,46 +73,23 @@ impl Place {
         let (store, writer) = open_disk(Box::new(self.disk.clone())).unwrap();
         let started =
             start::start(&configuration, &store, self.clock.now(), &AtomicBool::new(false)).unwrap().unwrap();
-        let RecoveredState { progress, snapshots, heads, flows, tickers, sinks, marks, segments, .. } =
-            started;
-        let tails = Arc::new(QueueCaches::new(configuration.queues.len()));
-        let coordinator = Coordinator::new(CoordinatorInit {
+        let (messages, told) = crossbeam_channel::unbounded();
+        let context = RunContext {
             configuration: Arc::clone(&configuration),
-            flows,
-            tickers,
-            heads: heads.clone(),
-            tails: Arc::clone(&tails),
+            store,
+            writer,
+            attempts: CrashGuard::none(),
+            inbox: Arc::new(Inbox::new(configuration.queues.len())),
+            stats: Arc::new(Stats::new(configuration.steps.len(), self.clock.now())),
+            clock: Arc::clone(&self.clock) as Arc<_>,
             workers: 1,
             batch: BatchLimit { jobs: 10, bytes: 1000 },
             until_idle,
-            stats: Arc::new(Stats::new(configuration.steps.len(), self.clock.now())),
-        });
-        let (messages, told) = crossbeam_channel::unbounded();
-        let configured = Arc::clone(&configuration);
-        let committer = Committer {
-            writer,
-            store,
-            attempts: CrashGuard::none(),
-            opening: started.opening,
-            committed_state: CommittedState {
-                configuration: configured,
-                progress,
-                snapshots,
-                heads,
-                marks,
-                segments,
-            },
-            sinks: Sinks::new(Arc::clone(&configuration), sinks),
-            broken_steps: BTreeSet::new(),
-            inbox: Arc::new(Inbox::new(configuration.queues.len())),
-            tails,
-            stats: Arc::new(Stats::new(configuration.steps.len(), self.clock.now())),
-            clock: Arc::clone(&self.clock) as Arc<_>,
-            batches_awaiting_commit: Arc::clone(&coordinator.coming),
             retry_after: Duration::ZERO,
             messages,
             stop: crossbeam_channel::bounded(0).1,
         };
+        let OpenRun { coordinator, committer, .. } = open(started, context).unwrap();
         let mut running = Running {
             clock: Arc::clone(&self.clock),
             coordinator,

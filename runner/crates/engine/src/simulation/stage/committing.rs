@@ -1,64 +1,51 @@
-//! Simulated committer: groups the requests, commits them, and observes the result.
+//! Simulated committer: collects groups of requests like the committer thread does, drawn at random. It commits them
+//! and observes each result.
+
+use std::collections::VecDeque;
 
 use super::{Crash, Stage};
-use crate::commit::committer::Completions;
+use crate::commit::committer::group::{CommitGroup, GroupPart, MoreRequests};
 use crate::commit::request::{CommitRequest, StepChange};
 use crate::error::EngineError;
 use crate::runtime::message::Message;
 
+/// Requests that a group may still take.
+struct Drawn<'a> {
+    orders: &'a mut VecDeque<CommitRequest>,
+    left: usize,
+}
+
+impl MoreRequests for Drawn<'_> {
+    fn next(&mut self, _: bool) -> Option<CommitRequest> {
+        self.left = self.left.checked_sub(1)?;
+        self.orders.pop_front()
+    }
+}
+
 impl Stage<'_> {
     pub(crate) fn commit(&mut self) -> Result<(), Crash> {
-        let most = 1 + self.world.dice.below(4);
-        let (mut group, mut pushes, mut ticked) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut told, mut orders) = (Completions::default(), 0);
-        while orders < most {
-            orders += 1;
-            let is_first = group.is_empty() && pushes.is_empty() && ticked.is_empty() && told.is_empty();
-            match self.orders.pop_front() {
-                Some(CommitRequest::Enter(entry)) => group.push(entry),
-                Some(CommitRequest::Amend(asked)) => match told.add(asked) {
-                    None => {}
-                    Some(asked) if is_first => {
-                        let amended = self.committer.amend(&asked);
-                        return self.committed(amended);
+        let left = self.world.dice.below(4);
+        let Some(first) = self.orders.pop_front() else { return Ok(()) };
+        let mut drawn = Drawn { orders: &mut self.orders, left };
+        let group = CommitGroup::collect(first, &self.committer.inbox, &mut drawn);
+        for part in group.parts() {
+            let mut delivered = Vec::new();
+            if let GroupPart::Changes { entries, .. } = &part {
+                for entry in entries {
+                    if let StepChange::Rewind(rewind) = entry {
+                        self.world.effects.forget(&self.configuration.steps[rewind.step].address);
                     }
-                    Some(asked) => {
-                        self.orders.push_front(CommitRequest::Amend(asked));
-                        break;
-                    }
-                },
-                Some(CommitRequest::ApplyRetention) if is_first => {
-                    let let_go = self.committer.apply_retention();
-                    return self.committed(let_go);
                 }
-                Some(CommitRequest::Stopped(stop)) if is_first => {
-                    let noted = self.committer.note_stopped(vec![stop]);
-                    return self.committed(noted);
-                }
-                // The group takes all pushes of the inbox, like a committer does.
-                Some(CommitRequest::InboxReady) => pushes.extend(self.committer.inbox.take(usize::MAX)),
-                Some(CommitRequest::Ticked(more)) => ticked.push(more),
-                Some(order) => {
-                    self.orders.push_front(order);
-                    break;
-                }
-                None => break,
+                let deliveries = entries.iter().filter_map(StepChange::as_delivery);
+                delivered.extend(deliveries.map(|delivery| (delivery.step, delivery.jobs.clone())));
+            }
+            let committed = self.committer.commit_part(part);
+            self.committed(committed)?;
+            for (step, jobs) in delivered {
+                self.world.effects.delivered(&self.configuration.steps[step].address, &jobs);
             }
         }
-        for entry in &group {
-            if let StepChange::Rewind(rewind) = entry {
-                self.world.effects.forget(&self.configuration.steps[rewind.step].address);
-            }
-        }
-        let deliveries = group.iter().filter_map(StepChange::as_delivery);
-        let delivered: Vec<_> = deliveries.map(|delivery| (delivery.step, delivery.jobs.clone())).collect();
-        let committed = self.committer.commit(group, pushes, ticked);
-        self.committed(committed)?;
-        for (step, jobs) in delivered {
-            self.world.effects.delivered(&self.configuration.steps[step].address, &jobs);
-        }
-        let completed = self.committer.complete(&told);
-        self.committed(completed)
+        Ok(())
     }
 
     /// Observes the durable state after a commit.

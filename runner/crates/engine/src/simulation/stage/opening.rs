@@ -1,18 +1,14 @@
 //! Simulated start: opens a run like the engine does, without threads.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::{Crash, Stage};
-use crate::commit::committed_state::CommittedState;
-use crate::commit::committer::Committer;
 use crate::commit::inbox::Inbox;
-use crate::commit::queue_cache::QueueCaches;
-use crate::commit::sinks::Sinks;
-use crate::coordinator::{Coordinator, CoordinatorInit};
 use crate::error::EngineError;
+use crate::recovery::open::{OpenRun, RunContext, open};
 use crate::recovery::start;
 use crate::recovery::start::RecoveredState;
 use crate::simulation::world::World;
@@ -46,71 +42,35 @@ impl<'w> Stage<'w> {
         };
         assert!(started.halts.is_empty(), "{:?}", started.halts);
         world.print_to(&mut started);
-        let RecoveredState {
-            progress,
-            snapshots,
-            heads,
-            flows,
-            tickers,
-            sources,
-            readers,
-            sinks,
-            marks,
-            segments,
-            ..
-        } = started;
-        world.tally.again += flows.iter().map(|flow| flow.redo.len() as u64).sum::<u64>();
+        world.tally.again += started.flows.iter().map(|flow| flow.redo.len() as u64).sum::<u64>();
         let batch = BatchLimit { jobs: 1 + world.dice.below(8), bytes: 1 + world.dice.below(2000) };
         let workers = 1 + world.dice.below(3);
-        let tails = Arc::new(QueueCaches::new(configuration.queues.len()));
-        let stats = Arc::new(Stats::new(configuration.steps.len(), world.clock.now()));
-        let mut coordinator = Coordinator::new(CoordinatorInit {
+        let (messages, told) = crossbeam_channel::unbounded();
+        let context = RunContext {
             configuration: Arc::clone(&configuration),
-            flows,
-            tickers,
-            heads: heads.clone(),
-            tails: Arc::clone(&tails),
+            store: store.clone(),
+            writer,
+            // The crash guard is tested with real processes.
+            attempts: CrashGuard::none(),
+            inbox: Arc::new(Inbox::new(configuration.queues.len())),
+            stats: Arc::new(Stats::new(configuration.steps.len(), world.clock.now())),
+            clock: Arc::clone(&world.clock) as Arc<_>,
             workers,
             batch,
             until_idle: false,
-            stats: Arc::clone(&stats),
-        });
-        let recalled =
-            start::restore_parked_jobs(&mut coordinator, &configuration, &store, world.clock.now());
-        if let Err(error) = recalled {
-            return Err((world, error));
-        }
-        let (messages, told) = crossbeam_channel::unbounded();
-        let configured = Arc::clone(&configuration);
-        let committer = Committer {
-            writer,
-            store: store.clone(),
-            attempts: CrashGuard::none(),
-            opening: started.opening,
-            committed_state: CommittedState {
-                configuration: configured,
-                progress,
-                snapshots,
-                heads,
-                marks,
-                segments,
-            },
-            sinks: Sinks::new(Arc::clone(&configuration), sinks),
-            broken_steps: BTreeSet::new(),
-            inbox: Arc::new(Inbox::new(configuration.queues.len())),
-            tails,
-            stats,
-            // The crash guard is tested with real processes.
-            clock: Arc::clone(&world.clock) as Arc<_>,
-            batches_awaiting_commit: Arc::clone(&coordinator.coming),
             retry_after: Duration::ZERO,
             messages,
             // The disk stays full, so the run ends.
             stop: crossbeam_channel::bounded(0).1,
         };
+        let OpenRun { coordinator, committer, sources, readers, generation, .. } =
+            match open(started, context) {
+                Ok(opened) => opened,
+                Err(error) => return Err((world, error)),
+            };
         Ok(Self {
             readers: readers.into_iter().map(|(port, reader)| (port, (0, reader))).collect(),
-            generation: started.generation,
+            generation,
             world,
             configuration,
             store,
