@@ -515,6 +515,14 @@ fn command_exists(project: &Project, section: &Section, command: &[String], plac
         ["tidegate", arguments @ ..] | ["cargo", "run", "--release", "--", arguments @ ..] => {
             options_exist(project, arguments, place);
         }
+        ["cargo", "install", "--locked", "--path", path, "--profile", profile] => {
+            assert!(
+                repository().join(path).join("Cargo.toml").exists(),
+                "{place}: there is no package {path}"
+            );
+            let workspace = fs::read_to_string(repository().join("Cargo.toml")).expect("it can be read");
+            assert!(workspace.contains(&format!("[profile.{profile}]\n")), "{place}: no profile {profile}");
+        }
         ["cargo", "test" | "bench", ..] | ["printf" | "cat" | "tar" | "echo", ..] => {}
         ["curl", arguments @ ..] => address_exists(section, arguments, place),
         other => panic!("{place}: no test knows the command {other:?}"),
