@@ -93,7 +93,9 @@ impl Mismatch {
     /// The fix, other than accepting the file.
     fn way_out(self, path: &Path) -> String {
         match self {
-            Self::Missing { .. } | Self::Removed => "restore it".to_owned(),
+            Self::Missing { .. } | Self::Removed | Self::Shorter { .. } | Self::Changed | Self::Replaced => {
+                "restore it".to_owned()
+            }
             Self::NotOurs { .. } => "move it away".to_owned(),
             // The sources of the copy start from the beginning too, so continuing here would deliver twice.
             Self::Copied => "a copied folder cannot continue elsewhere, but a moved one can; \
@@ -102,7 +104,6 @@ impl Mismatch {
             Self::Longer { expected, .. } => {
                 format!("truncate it with `truncate --size={expected} {}`", shown(path))
             }
-            Self::Shorter { .. } | Self::Changed | Self::Replaced => "restore it".to_owned(),
         }
     }
 }

@@ -280,7 +280,7 @@ impl VerifyReport {
                 Some(name) => snapshots::unseal((step, number), name, stored.value())
                     .map_or_else(|cause| self.problem(cause), drop),
                 None => {
-                    self.problems.push(format!("the store has snapshots of the unknown step number {step}"))
+                    self.problems.push(format!("the store has snapshots of the unknown step number {step}"));
                 }
             }
         }
