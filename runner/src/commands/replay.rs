@@ -68,10 +68,7 @@ fn start(command: &cli::Replay) -> Result<ReplayStart, Exit> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Ok(ReplayStart::Since(time.as_millisecond()));
     }
-    let ago = |ago: Duration| {
-        let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
-        ReplayStart::Since(SystemClock.now().0.saturating_sub(ago))
-    };
+    let ago = |ago: Duration| ReplayStart::Since((SystemClock.now() - ago).0);
     parse_duration(text).map(ago).map_err(|_| {
         exit::misuse(format_args!(
             "`{text}` is not a time: write one like 2026-01-31T12:00:00Z, or a duration before now, like 2h"

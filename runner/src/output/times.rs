@@ -6,7 +6,7 @@ use tidegate_model::{Timestamp, format_duration};
 
 /// The duration until `time`. A started unit counts, so that a job due in 1 ms is not due now.
 pub(crate) fn until(time: Timestamp, now: Timestamp) -> String {
-    told(time.0.saturating_sub(now.0), u64::div_ceil)
+    told(time.since(now), u64::div_ceil)
 }
 
 /// `now`, or `in 4s`.
@@ -16,12 +16,12 @@ pub(crate) fn due(time: Timestamp, now: Timestamp) -> String {
 
 /// The duration since `time`.
 pub(crate) fn since(time: Timestamp, now: Timestamp) -> String {
-    told(now.0.saturating_sub(time.0), |millis, unit| millis / unit)
+    told(now.since(time), |millis, unit| millis / unit)
 }
 
 /// Whether the duration since then is long enough to be reported.
 pub(crate) fn is_long(since: Timestamp, now: Timestamp) -> bool {
-    now.0.saturating_sub(since.0) >= 1_000
+    now.since(since) >= Duration::from_secs(1)
 }
 
 /// A duration for people.
@@ -31,8 +31,8 @@ pub(crate) fn age(seconds: f64) -> String {
 }
 
 /// In milliseconds below one second, and rounded above.
-fn told(millis: i64, divide: fn(u64, u64) -> u64) -> String {
-    let millis = u64::try_from(millis).unwrap_or(0);
+fn told(time: Duration, divide: fn(u64, u64) -> u64) -> String {
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let unit = match millis {
         0..1_000 => 1,
         1_000..3_600_000 => 1_000,

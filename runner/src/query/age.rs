@@ -76,9 +76,7 @@ pub(crate) fn committed_at(
 impl Oldest {
     fn new(queue: &Address, index: u64, since: Timestamp, at_least: bool, now: Timestamp) -> Self {
         // The clock may have been set back since.
-        let millis = now.0.saturating_sub(since.0).max(0);
-        #[expect(clippy::cast_precision_loss, reason = "times are shorter than that")]
-        let age_seconds = millis as f64 / 1000.0;
+        let age_seconds = now.since(since).as_secs_f64();
         Self { job: format!("{queue}/{index}"), since: rfc3339(since), age_seconds, at_least }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_model::Timestamp;
 
 /// Minimum time between two lines of one cause, in milliseconds.
-const WINDOW: i64 = 60_000;
+const WINDOW: Duration = Duration::from_mins(1);
 
 /// Jobs of a batch that failed with one cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,13 +102,13 @@ impl FailureLog {
     /// Time at which [`Self::tick`] has work.
     #[must_use]
     pub fn wakes(&self) -> Option<Timestamp> {
-        self.windows.values().map(|window| Timestamp(window.since.0.saturating_add(WINDOW))).min()
+        self.windows.values().map(|window| window.since + WINDOW).min()
     }
 
     /// Returns lines for the windows that are over. A cause without failures in its window is removed.
     pub fn tick(&mut self, now: Timestamp) -> Vec<FailureLine> {
         // A clock that was set back ends a window too.
-        self.report(now, |since| now.0.saturating_sub(since.0) >= WINDOW || now < since)
+        self.report(now, |since| now >= since + WINDOW || now < since)
     }
 
     /// Returns lines for all counted failures, at the end of a run.
@@ -123,12 +123,11 @@ impl FailureLog {
                 return true;
             }
             let Some(last) = window.last.take() else { return false };
-            let millis = now.0.saturating_sub(window.since.0).max(0).unsigned_abs();
             lines.push(FailureLine {
                 step: *step,
                 cause: cause.clone(),
                 jobs: window.jobs,
-                within: Some(Duration::from_millis(millis)),
+                within: Some(now.since(window.since)),
                 last,
             });
             *window = Window { since: now, jobs: 0, last: None };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::waiting_room::JobKey;
-use tidegate_model::{ExternalStatus, NextPoll, Timestamp};
+use tidegate_model::{ExternalStatus, NextPoll, Timestamp, millis};
 
 /// Minimum time between polls that clients request, unless the configured interval is shorter.
 const SOONEST: Duration = Duration::from_secs(1);
@@ -141,11 +141,8 @@ impl Poller {
         if self.up_to.is_some() {
             return Some(now);
         }
-        let until = |from: Option<Timestamp>, wait: Duration| {
-            from.map(|from| Timestamp(from.0.saturating_add(millis(wait))))
-        };
-        let began = until(self.began, self.rest());
-        let first = until(self.first.filter(|_| !self.wanted), self.every);
+        let began = self.began.map(|began| began + self.rest());
+        let first = self.first.filter(|_| !self.wanted).map(|first| first + self.every);
         began.max(first).max(Some(now))
     }
 
@@ -156,7 +153,7 @@ impl Poller {
             _ if !self.wanted => NextPoll::Now,
             _ if self.asked.is_some() => NextPoll::AfterThis,
             None => NextPoll::WhenPending,
-            Some(wakes) => NextPoll::In { ms: u64::try_from(wakes.0.saturating_sub(now.0)).unwrap_or(0) },
+            Some(wakes) => NextPoll::In { ms: millis(wakes.since(now)).unsigned_abs() },
         }
     }
 
@@ -296,7 +293,7 @@ impl Poller {
     fn is_due(&self, now: Timestamp) -> bool {
         // A clock that was set back ends the wait.
         let over = |from: Option<Timestamp>, wait: Duration| {
-            from.is_none_or(|from| !(0..millis(wait)).contains(&now.0.saturating_sub(from.0)))
+            from.is_none_or(|from| !(from..from + wait).contains(&now))
         };
         let rested = over(self.began, self.rest());
         !self.order.is_empty() && rested && (self.wanted || over(self.first, self.every))
@@ -347,10 +344,6 @@ impl Poller {
             }
         }
     }
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

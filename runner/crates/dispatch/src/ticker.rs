@@ -57,7 +57,7 @@ impl Ticker {
         }
         let mut ticks = Vec::new();
         if let Some(next) = self.next.filter(|&next| next <= now && most > 0) {
-            let was_missed = next <= self.began || now.0.saturating_sub(next.0) > LATE;
+            let was_missed = next <= self.began || now.since(next) > LATE;
             let missed = if was_missed { self.missed } else { Missed::All };
             (ticks, self.handled) = self.schedule.due(self.handled, now, missed, most);
             self.next = self.schedule.next(self.handled);

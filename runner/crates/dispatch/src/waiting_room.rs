@@ -20,7 +20,6 @@ pub(crate) mod selection;
 pub(crate) mod slab;
 
 use self::lane_list::LaneList;
-use self::policy::millis;
 pub use self::policy::{
     InvalidTransition, JobAttributes, JobId, JobKey, LaneCounts, LaneSummary, QueuePolicy, Round, StartOrder,
     StartRate, StateCounts, WaitReason, WaitingState,
@@ -32,7 +31,7 @@ use delays::Delays;
 use heap::Heap;
 use lanes::Lanes;
 pub use preview::PreviewHorizon;
-use tidegate_model::Timestamp;
+use tidegate_model::{Timestamp, millis};
 
 /// Jobs of one step that are not accounted for, with the choice of the next ones to start.
 ///

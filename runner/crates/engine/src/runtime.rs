@@ -247,11 +247,8 @@ impl Runtime {
 
     /// Time until which to wait for a message; `None`: without a limit.
     fn next_deadline(&self) -> Option<Instant> {
-        let wakes = self.coordinator.wakes(self.clock.now()).map(|wakes| {
-            let millis = wakes.0.saturating_sub(self.clock.now().0);
-            let wait = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
-            Instant::now() + wait.min(LONGEST_WAIT)
-        });
+        let wakes = self.coordinator.wakes(self.clock.now());
+        let wakes = wakes.map(|wakes| Instant::now() + wakes.since(self.clock.now()).min(LONGEST_WAIT));
         wakes.into_iter().chain(self.deadline).min()
     }
 

@@ -29,7 +29,7 @@ pub use crate::job::delivery_hash::{
 pub use crate::job::origin::{Origin, Origins};
 pub use crate::job::progress::{Counters, Progress};
 pub use crate::job::source_position::{Segment, SourceOffset, TailFingerprint};
-pub use crate::time::clock::{Clock, ManualClock, SystemClock, Timestamp, rfc3339};
+pub use crate::time::clock::{Clock, ManualClock, SystemClock, Timestamp, millis, rfc3339};
 pub use external_status::{ExternalStatus, NextPoll};
 pub use json::{on_one_line, value_hash};
 pub use lock_holder::{LockHolder, is_alive, lock_owner};

@@ -161,14 +161,12 @@ impl RetryPolicy {
             return Decision::Exhausted(Exhausted::Attempts(self.max_attempts));
         }
         let wait = match tried.asked {
-            Some(asked) => millis(asked),
-            None => self.jitter.of(self.delay(tried.attempt), tried),
+            Some(asked) => asked,
+            None => Duration::from_millis(self.jitter.of(self.delay(tried.attempt), tried)),
         };
-        let at = later(tried.now, wait);
+        let at = tried.now + wait;
         match self.ttl {
-            Some(ttl) if at > later(tried.first_attempt, millis(ttl)) => {
-                Decision::Exhausted(Exhausted::Time(ttl))
-            }
+            Some(ttl) if at > tried.first_attempt + ttl => Decision::Exhausted(Exhausted::Time(ttl)),
             _ => Decision::Again { at },
         }
     }
@@ -327,10 +325,6 @@ fn drawn(most: u64, tried: &FailedTry) -> u64 {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn later(time: Timestamp, millis: u64) -> Timestamp {
-    Timestamp(time.0.saturating_add_unsigned(millis))
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! Parked turns: bring a job back when it is due, block the jobs behind it, and drop those jobs at the end of
 //! the run.
 
+use std::time::Duration;
+
 use super::batches::{Kind, OrderedBatch, Phase};
 use super::{OrderedStep, Rewinding};
 use crate::protocol::{BatchId, Command, DurabilityBarrier, InputPort, Turn};
 use tidegate_model::Timestamp;
 
 /// Minimum jump of the clock, backwards, that makes waiting jobs due at once.
-const SET_BACK_MILLIS: i64 = 1000;
+const SET_BACK_MIN: Duration = Duration::from_secs(1);
 
 /// Job that waits in the store for its next attempt.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +36,7 @@ impl Parked {
 impl OrderedStep {
     /// Sets the time. If the clock was set back, the jobs that wait in memory become due.
     pub(crate) fn tell_time(&mut self, now: Timestamp) {
-        if now.0.saturating_add(SET_BACK_MILLIS) <= self.now.0 {
+        if now + SET_BACK_MIN <= self.now {
             for batch in &mut self.batches {
                 if let Phase::Waiting { due } = &mut batch.phase {
                     *due = now;

@@ -8,7 +8,7 @@ use tidegate_model::Timestamp;
 
 #[derive(Debug)]
 pub(crate) struct GateState {
-    every: i64,
+    every: Duration,
     open: bool,
     asked: bool,
     /// Time of the last check.
@@ -42,14 +42,13 @@ impl QueuedStep {
             return room.max(self.held_until);
         }
         let waits = if self.room.counts().waiting > 0 { Some(now) } else { room };
-        let looks = gate.looked.map_or(now, |looked| Timestamp(looked.0.saturating_add(gate.every)));
+        let looks = gate.looked.map_or(now, |looked| looked + gate.every);
         waits.map(|waits| waits.max(looks)).max(self.held_until)
     }
 }
 
 impl GateState {
     pub(crate) fn new(every: Duration) -> Self {
-        let every = i64::try_from(every.as_millis()).unwrap_or(i64::MAX);
         Self { every, open: false, asked: false, looked: None }
     }
 
@@ -64,11 +63,11 @@ impl GateState {
     /// Time of the next check, if the last one found the gate closed.
     pub(crate) fn closed_until(&self) -> Option<Timestamp> {
         let looked = self.looked.filter(|_| !self.open)?;
-        Some(Timestamp(looked.0.saturating_add(self.every)))
+        Some(looked + self.every)
     }
 
     /// Whether the last answer still counts. A clock that was set back makes it too old.
     fn is_fresh(&self, now: Timestamp) -> bool {
-        self.looked.is_some_and(|looked| (0..self.every).contains(&now.0.saturating_sub(looked.0)))
+        self.looked.is_some_and(|looked| (looked..looked + self.every).contains(&now))
     }
 }

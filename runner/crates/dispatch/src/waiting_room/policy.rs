@@ -246,8 +246,3 @@ impl WaitingState {
         }
     }
 }
-
-/// Milliseconds of a duration, as timestamps count them.
-pub(crate) fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}

@@ -1,8 +1,9 @@
 //! Rate window: records the last starts, to enforce a rate.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use super::policy::{StartRate, millis};
+use super::policy::StartRate;
 use tidegate_model::Timestamp;
 
 /// Starts of the last `per`, so that no time of that length has more than `jobs` starts.
@@ -68,5 +69,5 @@ impl RateWindow {
 }
 
 fn over(at: Timestamp, rate: StartRate) -> Timestamp {
-    Timestamp(at.0.saturating_add(millis(rate.per).max(1)))
+    at + rate.per.max(Duration::from_millis(1))
 }

@@ -2,7 +2,7 @@
 
 use super::WaitingRoom;
 use super::lane_list::{Heads, LaneList};
-use super::policy::{StartOrder, millis};
+use super::policy::StartOrder;
 use super::slab::{JobState, ListKind, NONE};
 use tidegate_model::Timestamp;
 
@@ -160,7 +160,7 @@ impl WaitingRoom {
     pub(crate) fn paused_until(&self, now: Timestamp) -> Option<Timestamp> {
         let StartOrder::Rounds { pause } = self.rules.strategy else { return None };
         let ended = self.ended.filter(|&ended| ended <= now)?;
-        Some(Timestamp(ended.0.saturating_add(millis(pause)))).filter(|&until| until > now)
+        Some(ended + pause).filter(|&until| until > now)
     }
 
     fn pop_due(&self, now: Timestamp) -> Option<u32> {

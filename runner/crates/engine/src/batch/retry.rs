@@ -91,7 +91,9 @@ impl RetryDecider {
         now: Timestamp,
     ) -> FailureOutcome {
         match failure.kind {
-            FailureKind::GateClosed => return FailureOutcome::Held(after(now, self.gate_every)),
+            FailureKind::GateClosed => {
+                return FailureOutcome::Held((now + self.gate_every).min(Timestamp::LATEST));
+            }
             FailureKind::Pending => return FailureOutcome::Pending,
             _ => {}
         }
@@ -104,7 +106,9 @@ impl RetryDecider {
         let default = (self.policy.is_none() && asks).then(RetryPolicy::default);
         let Some(policy) = self.policy.as_ref().or(default.as_ref()) else { return given_up };
         match policy.next(&tried(item, failure, self.plugs_in, now)) {
-            Decision::Again { at } => FailureOutcome::Again(in_time(at.max(after(now, self.delay_window)))),
+            Decision::Again { at } => {
+                FailureOutcome::Again(at.max(now + self.delay_window).min(Timestamp::LATEST))
+            }
             Decision::NotRetried => given_up,
             Decision::Exhausted(exhausted) => {
                 // The message of a halted step has this reason even after a single attempt.
@@ -127,7 +131,7 @@ impl RetryDecider {
             FailureKind::RetryIn(asked) => asked,
             _ => self.policy.as_ref().unwrap_or(&RetryPolicy::DEFAULT).wait(setbacks).min(SETUP_MAX),
         };
-        after(now, wait.max(SETUP_MIN))
+        (now + wait.max(SETUP_MIN)).min(Timestamp::LATEST)
     }
 
     /// Decides about a job that is not retried under any policy.
@@ -147,15 +151,6 @@ pub(crate) fn before(step: &Step, configuration: &Configuration) -> DurabilityBa
         DeliveryGuarantee::ExactlyOnce if step.has_effects(configuration) => DurabilityBarrier::Snapshot,
         DeliveryGuarantee::ExactlyOnce | DeliveryGuarantee::AtLeastOnce => DurabilityBarrier::Nothing,
     }
-}
-
-fn after(now: Timestamp, wait: Duration) -> Timestamp {
-    in_time(Timestamp(now.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))))
-}
-
-/// Clamps to the last representable time: a job without a due time would never run again.
-fn in_time(due: Timestamp) -> Timestamp {
-    due.min(Timestamp::LATEST)
 }
 
 fn tried(item: &JobInput<'_>, failure: &Failure, plugs_in: bool, now: Timestamp) -> FailedTry {
@@ -265,7 +260,7 @@ pub(crate) fn delayed_output(
 ) -> NewParkedJob {
     let job =
         ParkedJob { to: Some(to.to_owned()), form: JobForm::Json, payload: payload.to_vec(), ..parked(item) };
-    NewParkedJob { step: step.clone(), due: in_time(due), job }
+    NewParkedJob { step: step.clone(), due: due.min(Timestamp::LATEST), job }
 }
 
 /// Error of the last attempt.

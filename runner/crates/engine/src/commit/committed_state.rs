@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::request::{BatchJobs, BeginBatch, Delivery, InputSpan, OutputBlock, SourcePositions, StepChange};
 use super::sinks::Positions;
@@ -138,7 +137,7 @@ impl CommittedState {
         }
         let step = &self.configuration.steps[delivery.step];
         if let Some(keep) = self.configuration.keeps_records(step) {
-            let keep_until = later(page.changes.now, keep);
+            let keep_until = page.changes.now + keep;
             let record = |&(hash, outcome)| DedupeRecord { hash, outcome, keep_until };
             page.changes.dedupe_records.extend(delivery.outcomes.iter().map(record));
         }
@@ -347,7 +346,7 @@ fn trim(
     let accounted = configuration.readers(Input::Queue(queue)).map(watermark).min();
     let when = match settings.retain {
         Retain::Consumed => TrimWhen::Always,
-        Retain::For(duration) => TrimWhen::OlderThan(earlier(now, duration)),
+        Retain::For(duration) => TrimWhen::OlderThan(now - duration),
         Retain::Forever => TrimWhen::Never,
     };
     if when == TrimWhen::Never && settings.max_size.is_none() {
@@ -363,18 +362,6 @@ fn trim(
     // Without steps no job is ever accounted for.
     let when = if accounted.is_none() && when == TrimWhen::Always { TrimWhen::Never } else { when };
     (up_to > 0).then_some(Trim { queue, up_to, when, max_bytes })
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
-fn earlier(now: Timestamp, by: Duration) -> Timestamp {
-    Timestamp(now.0.saturating_sub(millis(by)))
-}
-
-pub(crate) fn later(now: Timestamp, by: Duration) -> Timestamp {
-    Timestamp(now.0.saturating_add(millis(by)))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use tidegate_plugin::Payloads;
 
-use super::committed_state::{CommittedState, later};
+use super::committed_state::CommittedState;
 use super::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed};
 use crate::coordinator::schedules::FiredTicks;
 use tidegate_config::{Configuration, PushSource, QueueRef, Retain};
@@ -249,7 +249,7 @@ fn look_up(pushes: &[Push], store: &Store) -> Result<HashMap<DeliveryHash, Known
 
 fn keep_until(configuration: &Configuration, queue: QueueRef, now: Timestamp) -> Timestamp {
     match &configuration.queues[queue.0].source {
-        Some(PushSource::Http(http)) => http.dedupe.map_or(Timestamp(i64::MAX), |dedupe| later(now, dedupe)),
+        Some(PushSource::Http(http)) => http.dedupe.map_or(Timestamp(i64::MAX), |dedupe| now + dedupe),
         Some(PushSource::Schedule(_)) | None => Timestamp(i64::MAX),
     }
 }

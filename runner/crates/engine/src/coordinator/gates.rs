@@ -1,7 +1,5 @@
 //! Gates: track the state of each step's gate, and log its changes.
 
-use std::time::Duration;
-
 use tidegate_plugin::{Failure, FailureKind};
 
 use super::Coordinator;
@@ -57,9 +55,7 @@ impl Coordinator {
             if stats.close(*by, why.clone(), now) {
                 match by {
                     BlockCause::Setup { until } => {
-                        let wait = format_duration(Duration::from_millis(
-                            until.0.saturating_sub(now.0).try_into().unwrap_or(0),
-                        ));
+                        let wait = format_duration(until.since(now));
                         tracing::warn!(target: log_target::ENGINE, %step, "the step is held back, and its setup is retried in {wait}: {why}");
                     }
                     _ => {

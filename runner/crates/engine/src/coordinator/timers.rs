@@ -1,12 +1,14 @@
 //! Timers: turn due ticks into jobs, and start retention sweeps.
 
+use std::time::Duration;
+
 use super::{Action, Coordinator};
 use crate::commit::request::CommitRequest;
 use tidegate_config::{Configuration, Retain};
 use tidegate_model::Timestamp;
 
-/// Time between two retention sweeps, in milliseconds.
-const RETENTION_INTERVAL: i64 = 60_000;
+/// Time between two retention sweeps.
+const RETENTION_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Time of the first retention sweep; `None` if no queue has a maximum age.
 pub(crate) fn first_look(configuration: &Configuration) -> Option<Timestamp> {
@@ -23,9 +25,9 @@ impl Coordinator {
         let ticked = self.ticks.take(&self.configuration, now);
         actions.extend(ticked.into_iter().map(|ticked| Action::Commit(CommitRequest::Ticked(ticked))));
         // A clock that was set back makes a sweep due at once.
-        let next = now.0.saturating_add(RETENTION_INTERVAL);
-        if self.lets_go.is_some_and(|due| due <= now || due.0 > next) {
-            self.lets_go = Some(Timestamp(next));
+        let next = now + RETENTION_INTERVAL;
+        if self.lets_go.is_some_and(|due| due <= now || due > next) {
+            self.lets_go = Some(next);
             actions.push(Action::Commit(CommitRequest::ApplyRetention));
         }
     }

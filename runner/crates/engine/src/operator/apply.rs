@@ -44,8 +44,7 @@ pub fn apply(
             hasten(store, configuration, step, rows, |_| Timestamp(0), changes)
         }
         Request::Shift { step, rows, by } => {
-            let earlier = |due: Timestamp| Timestamp(due.0.saturating_sub(*by));
-            hasten(store, configuration, step, rows, earlier, changes)
+            hasten(store, configuration, step, rows, |due| due - *by, changes)
         }
         Request::Cancel { step, rows, jobs, drop, pending } => {
             let step = position(configuration, step)?;

@@ -12,7 +12,6 @@ use crate::batch::error_record::Case;
 use crate::batch::input::{BatchInput, BatchSlice, RedeliveredJob};
 use crate::batch::job_builder::{BatchCursor, JobBuilder, JobInput};
 use crate::batch::reason;
-use crate::commit::committed_state::later;
 use crate::commit::request::OutputBlock;
 use crate::recovery::start_position;
 use tidegate_config::{Configuration, Input, Step};
@@ -128,7 +127,7 @@ pub fn dropped(
 
 /// Records a drop, so that `job show` can report it later.
 fn remember(step: &Step, inputs: &[(String, u64)], outcome: DedupeOutcome, changes: &mut Changes) {
-    let keep_until = later(changes.now, REMEMBERED);
+    let keep_until = changes.now + REMEMBERED;
     let records = inputs.iter().map(|(input, index)| {
         let hash = drop_hash(&step.address, input, *index);
         DedupeRecord { hash, outcome, keep_until }
@@ -254,7 +253,7 @@ fn write_records(
 ) -> Result<(), String> {
     let (step, now) = (&configuration.steps[wanted.step], effect.changes.now);
     let errors = step.errors.filter(|_| !wanted.drop);
-    let keep_until = configuration.keeps_records(step).map(|keep| later(now, keep));
+    let keep_until = configuration.keeps_records(step).map(|keep| now + keep);
     let mut gatherer = JobBuilder::new(configuration, step);
     let (names, take) = (gatherer.inputs.iter().map(|input| input.name.clone()).collect(), gatherer.take);
     let mut origins = Origins::new(step.address.clone(), names);

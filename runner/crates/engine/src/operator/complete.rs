@@ -12,7 +12,6 @@ use tidegate_plugin::Outputs;
 use super::effect::{RequestEffect, error_text};
 use super::pending_index::PendingIndex;
 use super::request::{CompletionOutcome, ParkedJobRef, RequestOutcome};
-use crate::commit::committed_state::later;
 use crate::processor::monitor_protocol::JobVerdict;
 use tidegate_config::{Configuration, InputMode, PluginStep, Processor, Step};
 use tidegate_model::{Address, DeliveryHash, ExternalStatus, Timestamp, delivery_hash, key_hash, piece_hash};
@@ -159,7 +158,7 @@ pub(crate) fn complete(
     // A job that stays pending has no due time. A completed job is due at once, even if the clock is set
     // back.
     let due = if status.waits() { NO_DUE_TIME } else { Timestamp(0) };
-    let (step, keep_until) = (step.address.clone(), later(changes.now, KNOWN));
+    let (step, keep_until) = (step.address.clone(), changes.now + KNOWN);
     changes.unparked.extend(keys);
     changes.parked.push(NewParkedJob { step, due, job: said_of(job, completion.clone()) });
     let outcome = DedupeOutcome::CompletedExternally { status, content };

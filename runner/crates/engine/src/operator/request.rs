@@ -1,6 +1,7 @@
 //! Requests: define the changes that operators and external systems can make to a run, and their outcomes.
 
 use std::fmt;
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
@@ -24,9 +25,9 @@ pub enum Request {
     Replay { step: Address, from: Vec<(Address, u64)> },
     /// Make delayed jobs of a step due at once.
     MakeDue { step: Address, rows: Vec<ParkedJobRef> },
-    /// Make delayed jobs of a step due `by` milliseconds earlier, because the clock was set back.
+    /// Make delayed jobs of a step due earlier, because the clock was set back.
     #[serde(skip)]
-    Shift { step: Address, rows: Vec<ParkedJobRef>, by: i64 },
+    Shift { step: Address, rows: Vec<ParkedJobRef>, by: Duration },
     /// Cancel waiting jobs of a step, to its error queue or permanently: parked jobs by row, and jobs by
     /// index of its one input. Jobs in an external system are included if `pending` is set.
     Cancel { step: Address, rows: Vec<ParkedJobRef>, jobs: Vec<u64>, drop: bool, pending: bool },

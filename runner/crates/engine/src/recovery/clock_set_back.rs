@@ -41,8 +41,8 @@ struct LastRead {
 pub(crate) struct SetBack {
     /// Last time before the jump.
     last: Timestamp,
-    /// Size of the jump in milliseconds.
-    by: i64,
+    /// Size of the jump.
+    by: Duration,
 }
 
 impl WatchedClock {
@@ -66,10 +66,8 @@ impl LastRead {
     /// Records that the clock shows `now`. Returns the jump if it was set back.
     fn next(&mut self, now: Timestamp, at: Instant) -> Option<SetBack> {
         let before = std::mem::replace(self, Self { time: now, at });
-        let passed = i64::try_from((at - before.at).as_millis()).unwrap_or(i64::MAX);
-        let least = i64::try_from(SET_BACK_MIN.as_millis()).unwrap_or(i64::MAX);
-        let back = before.time.0.saturating_sub(now.0);
-        (back >= least).then(|| SetBack { last: before.time, by: back.saturating_add(passed) })
+        let back = before.time.since(now);
+        (back >= SET_BACK_MIN).then(|| SetBack { last: before.time, by: back.saturating_add(at - before.at) })
     }
 }
 
@@ -88,7 +86,7 @@ impl SetBack {
         if !waits {
             return Ok(());
         }
-        let by = format_duration(Duration::from_millis(self.by.unsigned_abs()));
+        let by = format_duration(self.by);
         tracing::warn!(target: log_target::ENGINE, "the clock was set back by {by}; the due times of waiting jobs are moved back by the same time");
         let (store, configuration, messages) = (store.clone(), Arc::clone(configuration), messages.clone());
         thread::Builder::new().name("clock".into()).spawn(move || {
@@ -171,7 +169,7 @@ mod tests {
         let start = Instant::now();
         let mut read = LastRead { time: Timestamp(100_000), at: start };
         let found = read.next(Timestamp(42_000), start + Duration::from_secs(2));
-        assert_eq!(found, Some(SetBack { last: Timestamp(100_000), by: 60_000 }));
+        assert_eq!(found, Some(SetBack { last: Timestamp(100_000), by: Duration::from_mins(1) }));
         assert_eq!(read.next(Timestamp(43_000), start + Duration::from_secs(3)), None);
     }
 }

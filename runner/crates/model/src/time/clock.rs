@@ -1,7 +1,8 @@
 //! `Clock`: the source of the time. All other code receives the time as an argument.
 
+use std::ops::{Add, Sub};
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,36 @@ pub struct Timestamp(pub i64);
 impl Timestamp {
     /// The latest possible due time: the last that can be written in any time zone, in the year 9999.
     pub const LATEST: Self = Self(253_402_207_200_000);
+
+    /// The time from `earlier` to this one; zero if `earlier` is the later one.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+/// Saturates at the ends of the range.
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(millis(duration)))
+    }
+}
+
+/// Saturates at the ends of the range.
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(millis(duration)))
+    }
+}
+
+/// Whole milliseconds of a duration, as timestamps count them; saturates.
+#[must_use]
+pub fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// A time as RFC 3339, in UTC and always with milliseconds; a number if it is out of range of the calendar.
@@ -35,8 +66,8 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let millis = match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
-            Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
+            Ok(since) => millis(since),
+            Err(before) => -millis(before.duration()),
         };
         Timestamp(millis)
     }
@@ -79,6 +110,25 @@ mod tests {
         ];
         assert_eq!(times, written);
         assert_eq!(rfc3339(Timestamp(i64::MAX)), i64::MAX.to_string());
+    }
+
+    #[test]
+    fn a_sum_with_a_duration_saturates() {
+        assert_eq!(Timestamp(5) + Duration::from_micros(2_999), Timestamp(7));
+        assert_eq!(Timestamp(5) - Duration::from_secs(1), Timestamp(-995));
+        assert_eq!(Timestamp(5) + Duration::MAX, Timestamp(i64::MAX));
+        assert_eq!(Timestamp(-5) - Duration::MAX, Timestamp(i64::MIN));
+        assert_eq!(Timestamp(i64::MAX) + Duration::from_millis(1), Timestamp(i64::MAX));
+    }
+
+    #[test]
+    fn no_time_passes_before_an_earlier_time() {
+        assert_eq!(Timestamp(7).since(Timestamp(5)), Duration::from_millis(2));
+        assert_eq!(Timestamp(5).since(Timestamp(7)), Duration::ZERO);
+        assert_eq!(
+            Timestamp(i64::MAX).since(Timestamp(i64::MIN)),
+            Duration::from_millis(i64::MAX.unsigned_abs())
+        );
     }
 
     #[test]

@@ -15,10 +15,10 @@ pub use cron::Cron;
 use crate::Timestamp;
 
 /// A tick that is handled later than this after its time was missed.
-pub const LATE: i64 = 60_000;
+pub const LATE: Duration = Duration::from_mins(1);
 
 /// A clock that is set back by more than this was wrong before.
-const BACK_MAX: i64 = 24 * 3_600_000;
+const BACK_MAX: Duration = Duration::from_hours(24);
 
 /// The times of ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Schedule {
     #[must_use]
     pub fn resume(&self, last: Option<Timestamp>, now: Timestamp) -> Timestamp {
         match last {
-            Some(last) if last.0.saturating_sub(now.0) <= BACK_MAX => last,
+            Some(last) if last.since(now) <= BACK_MAX => last,
             _ => now,
         }
     }
@@ -87,7 +87,7 @@ impl Schedule {
             && let Some(tick) = self.next(handled).filter(|&tick| tick <= now)
         {
             handled = tick;
-            if missed != Missed::Skip || now.0.saturating_sub(tick.0) <= LATE {
+            if missed != Missed::Skip || now.since(tick) <= LATE {
                 ticks.push(tick);
             }
         }

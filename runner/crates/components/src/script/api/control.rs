@@ -133,8 +133,7 @@ fn last_day(text: &str) -> Option<i64> {
 
 /// The time `delay` from now, in milliseconds since 1970.
 fn after(call: &Call<'_>, function: &str, delay: Duration) -> Answer<i64> {
-    let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
-    in_time(call, function, current().context().now().saturating_add(delay))
+    in_time(call, function, (Timestamp(current().context().now()) + delay).0)
 }
 
 /// The time, if it is a possible due time.
