@@ -1,18 +1,13 @@
 //! `Intake`: the jobs and keys in the bytes of a body. Uses no connection, and does no I/O.
 
-use std::fmt;
-
 use hyper::header::HeaderValue;
-use serde::Deserializer as _;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
-use serde_json::value::RawValue;
 use tidegate_plugin::Payloads;
 
 use super::response::HttpRefusal;
 use tidegate_components::script::json;
 use tidegate_config::HttpSource;
 use tidegate_engine::IdempotencyKey;
-use tidegate_model::{Address, content_hash, key_hash, on_one_line, value_hash};
+use tidegate_model::{Address, FieldPath, content_hash, key_hash, on_one_line, value_hash};
 
 /// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +56,7 @@ pub(crate) fn cost(body: &[u8], form: Form, source: &HttpSource) -> usize {
         Form::Json => 1,
         Form::Ndjson => memchr::memchr_iter(b'\n', body).count() + 1,
     };
-    let each = if source.key.is_empty() { JOB_BYTES } else { JOB_BYTES + KEY_BYTES };
+    let each = if source.key.is_none() { JOB_BYTES } else { JOB_BYTES + KEY_BYTES };
     2 * body.len() + jobs.saturating_mul(each)
 }
 
@@ -112,10 +107,10 @@ impl Intake {
         } else {
             self.jobs.push(job);
         }
-        if !source.key.is_empty() {
+        if let Some(path) = &source.key {
             let stored = self.jobs.get(self.jobs.len() - 1).unwrap_or_default();
             let verbatim = content_hash(stored);
-            self.each.push(key(text, &source.key, queue, verbatim)?);
+            self.each.push(key(text, path, queue, verbatim)?);
         }
         Ok(())
     }
@@ -128,18 +123,16 @@ impl Intake {
 }
 
 /// The key of a job, at the given path.
-fn key(job: &str, path: &[String], queue: &Address, verbatim: u64) -> Result<IdempotencyKey, String> {
-    if job.starts_with('[') {
-        return Err(format!(
-            "a list is one job and has no `{}`: send one job per line as `application/x-ndjson`",
-            path.join(".")
-        ));
-    }
-    let lacks = || format!("the job lacks `{}`, the key of its source", path.join("."));
-    let mut value = job;
-    for name in path {
-        value = field(value, name).ok_or_else(lacks)?;
-    }
+fn key(job: &str, path: &FieldPath, queue: &Address, verbatim: u64) -> Result<IdempotencyKey, String> {
+    let lacks = || {
+        if job.starts_with('[') {
+            return format!(
+                "a list is one job and has no `{path}`: send one job per line as `application/x-ndjson`"
+            );
+        }
+        format!("the job lacks `{path}`, the key of its source")
+    };
+    let value = path.find(job.as_bytes()).ok_or_else(lacks)?;
     let (pipeline, queue) = (queue.pipeline.as_str(), queue.name.as_str());
     let hash = match value.as_bytes().first() {
         Some(b'"') => {
@@ -148,35 +141,9 @@ fn key(job: &str, path: &[String], queue: &Address, verbatim: u64) -> Result<Ide
         }
         Some(b'0'..=b'9' | b'-') => key_hash(pipeline, queue, "number", value.as_bytes()),
         Some(b'n') => return Err(lacks()),
-        _ => return Err(format!("`{}` must be a text or a number, since it is the key", path.join("."))),
+        _ => return Err(format!("`{path}` must be a text or a number, since it is the key")),
     };
     Ok(IdempotencyKey { hash, content: value_hash(job), verbatim })
-}
-
-/// The value of a field; if it occurs twice, the last one.
-fn field<'j>(object: &'j str, name: &str) -> Option<&'j str> {
-    struct Find<'k>(&'k str);
-    impl<'de> Visitor<'de> for Find<'_> {
-        type Value = Option<&'de RawValue>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-            let mut found = None;
-            while let Some(key) = entries.next_key::<std::borrow::Cow<'de, str>>()? {
-                if key == self.0 {
-                    found = Some(entries.next_value()?);
-                } else {
-                    entries.next_value::<IgnoredAny>()?;
-                }
-            }
-            Ok(found)
-        }
-    }
-    let found = serde_json::Deserializer::from_str(object).deserialize_map(Find(name));
-    found.ok().flatten().map(RawValue::get)
 }
 
 #[cfg(test)]

@@ -4,17 +4,13 @@
 //! it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 use tidegate_plugin::{Failure, FailureKind, Job};
 
 use tidegate_config::Shape;
-use tidegate_model::suggest::nearest;
 use tidegate_model::template::{Fact, Part, Template};
-use tidegate_model::{DeliveryHash, TokenKey};
+use tidegate_model::{DeliveryHash, FieldPath, TokenKey, scalar};
 
 /// The values of one attempt for templates.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +48,7 @@ pub(crate) enum Encoding {
     Url,
 }
 
-impl TemplateContext<'_> {
+impl<'a> TemplateContext<'a> {
     /// The text of the filled `template`.
     pub(crate) fn text(self, template: &Template, encoding: Encoding) -> Result<String, Failure> {
         let mut text = String::new();
@@ -113,7 +109,7 @@ impl TemplateContext<'_> {
     pub(crate) fn json(self, shape: &Shape, to: &mut Vec<u8>) -> Result<(), Failure> {
         match shape {
             Shape::Fixed(json) => to.extend_from_slice(json.as_bytes()),
-            Shape::Value(path) => to.extend_from_slice(self.value(path)?.get().as_bytes()),
+            Shape::Value(path) => to.extend_from_slice(self.value(path)?.as_bytes()),
             Shape::Text(template) => write_text(&self.text(template, Encoding::Plain)?, to),
             Shape::List(shapes) => {
                 to.push(b'[');
@@ -155,60 +151,37 @@ impl TemplateContext<'_> {
     }
 
     /// A value that can be inserted in a text.
-    fn scalar(&self, path: &[String]) -> Result<Cow<'_, str>, Failure> {
-        let raw = self.value(path)?.get();
-        let what = match raw.as_bytes().first() {
-            Some(b'"') => {
-                let text: String = serde_json::from_str(raw).map_err(|error| odd(path, &error))?;
-                return Ok(text.into());
-            }
+    fn scalar(self, path: &FieldPath) -> Result<Cow<'a, str>, Failure> {
+        let written = self.value(path)?;
+        if let Some(text) = scalar(written) {
+            return Ok(text);
+        }
+        let what = match written.as_bytes().first() {
             Some(b'{') => "a map",
             Some(b'[') => "a list",
             Some(b'n') => "null",
-            _ => return Ok(raw.into()),
+            // Half of a surrogate pair is no text.
+            _ => "no text",
         };
-        let message = format!("the job's `{}` is {what}, but must be a text or a number", path.join("."));
+        let message = format!("the job's `{path}` is {what}, but must be a text or a number");
         Err(Failure::new(FailureKind::Payload, message))
     }
 
-    fn value(&self, path: &[String]) -> Result<&RawValue, Failure> {
-        let mut deserializer = serde_json::Deserializer::from_slice(self.job.payload);
-        let found = FieldSeek(path).deserialize(&mut deserializer).map_err(|error| odd(path, &error))?;
-        found.ok_or_else(|| Failure::new(FailureKind::Payload, self.lacks(path)))
+    fn value(self, path: &FieldPath) -> Result<&'a str, Failure> {
+        let found = path.read(self.job.payload).map_err(|error| {
+            Failure::new(FailureKind::Payload, format!("the job's `{path}` cannot be read: {error}"))
+        })?;
+        found.ok_or_else(|| {
+            let near = path.nearest(self.job.payload).map(|near| format!("; did you mean `{near}`?"));
+            let message = format!("the job has no `{path}`{}", near.unwrap_or_default());
+            Failure::new(FailureKind::Payload, message)
+        })
     }
-
-    /// The message for a missing value, with the nearest name.
-    fn lacks(&self, path: &[String]) -> String {
-        let message = format!("the job has no `{}`", path.join("."));
-        let known = |depth: usize| Some((depth, self.keys(path.get(..depth)?)?));
-        let Some((depth, keys)) = (0..path.len()).rev().find_map(known) else { return message };
-        match nearest(&path[depth], keys.iter().map(String::as_str)) {
-            Some(near) => {
-                let mut meant = path.to_vec();
-                near.clone_into(&mut meant[depth]);
-                format!("{message}; did you mean `{}`?", meant.join("."))
-            }
-            None => message,
-        }
-    }
-
-    /// The keys of the object at the path.
-    fn keys(&self, path: &[String]) -> Option<Vec<String>> {
-        let mut deserializer = serde_json::Deserializer::from_slice(self.job.payload);
-        let object = FieldSeek(path).deserialize(&mut deserializer).ok()??;
-        let entries: BTreeMap<String, &RawValue> = serde_json::from_str(object.get()).ok()?;
-        Some(entries.into_keys().collect())
-    }
-}
-
-fn odd(path: &[String], error: &serde_json::Error) -> Failure {
-    let message = format!("the job's `{}` cannot be read: {error}", path.join("."));
-    Failure::new(FailureKind::Payload, message)
 }
 
 fn named(part: &Part) -> String {
     match part {
-        Part::Field(path) => path.join("."),
+        Part::Field(path) => path.to_string(),
         _ => "ctx".to_owned(),
     }
 }
@@ -230,85 +203,6 @@ fn encode(value: &str, to: &mut String) {
 fn write_text(text: &str, to: &mut Vec<u8>) {
     // Writing a text to memory cannot fail.
     let _ = serde_json::to_writer(to, text);
-}
-
-/// Finds the value at the end of a path, and skips the rest.
-struct FieldSeek<'p>(&'p [String]);
-
-impl<'de> DeserializeSeed<'de> for FieldSeek<'_> {
-    type Value = Option<&'de RawValue>;
-
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        if self.0.is_empty() {
-            return serde::Deserialize::deserialize(deserializer).map(Some);
-        }
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for FieldSeek<'_> {
-    type Value = Option<&'de RawValue>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-        let Some((wanted, rest)) = self.0.split_first() else { return Ok(None) };
-        let mut found = None;
-        // The last value of a repeated key counts.
-        while let Some(key) = entries.next_key::<Cow<'de, str>>()? {
-            if key == wanted.as_str() {
-                found = entries.next_value_seed(FieldSeek(rest))?;
-            } else {
-                entries.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(found)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
-        let wanted = self.0.split_first().and_then(|(key, rest)| Some((key.parse::<usize>().ok()?, rest)));
-        let mut found = None;
-        for at in 0.. {
-            match wanted {
-                Some((place, rest)) if place == at => match elements.next_element_seed(FieldSeek(rest))? {
-                    Some(value) => found = value,
-                    None => break,
-                },
-                _ => {
-                    if elements.next_element::<IgnoredAny>()?.is_none() {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
 }
 
 #[cfg(test)]

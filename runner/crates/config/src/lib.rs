@@ -29,7 +29,7 @@ pub use crate::sections::exec::ExecCommand;
 pub use diagnostic::{Diagnostic, Diagnostics, Record, Severity, SourceSpan};
 pub use load::{Draft, LoadOptions, load};
 pub use model::{
-    BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FieldPath, FileSink, FileSource, Gate,
+    BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, Gate,
     GateRef, HttpRequest, Input, InputMode, InputRef, Invocation, Lane, LaneMissing, Limits, LogFormat,
     LogSettings, Meta, Method, Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStep,
     ProbeConfig, Processor, Queue, QueueRef, Queuer, Response, Retain, Script, Settings, Shape, Sink,

@@ -27,7 +27,7 @@ pub(crate) use http_request::METHODS;
 pub use http_request::{Body, HttpRequest, Method, Response, Shape};
 pub use invocation::Invocation;
 pub use processor::{Limits, Pin, PluginStep, Processor, Script, StepFilter};
-pub use queuer::{FieldPath, Lane, LaneMissing, Queuer, Strategy};
+pub use queuer::{Lane, LaneMissing, Queuer, Strategy};
 pub use step::{
     BeginAt, DeliveryGuarantee, Input, InputMode, InputRef, OutputOrder, OutputRef, Step, Target,
 };

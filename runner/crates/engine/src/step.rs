@@ -4,7 +4,6 @@ pub(crate) mod counts;
 pub(crate) mod in_flight;
 pub(crate) mod job_attributes;
 pub(crate) mod job_buffer;
-pub(crate) mod peek;
 pub(crate) mod probe_health;
 pub(crate) mod queue_view;
 pub(crate) mod row_index;

@@ -6,6 +6,7 @@
 
 pub mod base64;
 mod external_status;
+mod field_path;
 pub(crate) mod job;
 mod json;
 mod lock_holder;
@@ -31,6 +32,7 @@ pub use crate::job::progress::{Counters, Progress};
 pub use crate::job::source_position::{Segment, SourceOffset, TailFingerprint};
 pub use crate::time::clock::{Clock, ManualClock, SystemClock, Timestamp, millis, rfc3339};
 pub use external_status::{ExternalStatus, NextPoll};
+pub use field_path::{FieldPath, elements, scalar};
 pub use json::{on_one_line, value_hash};
 pub use lock_holder::{LockHolder, is_alive, lock_owner};
 pub use name::{Address, Name};

@@ -6,8 +6,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::Secret;
 use super::suggest::{did_you_mean, listed};
+use super::{FieldPath, Secret};
 
 /// A text that is filled for each job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,8 +21,7 @@ pub enum Part {
     Text(String),
     /// A text that is not in the configuration files.
     Secret(Secret),
-    /// The keys (and positions in lists) that lead to a value in the job.
-    Field(Vec<String>),
+    Field(FieldPath),
     Fact(Fact),
 }
 
@@ -103,7 +102,7 @@ impl fmt::Display for Template {
         self.parts.iter().try_for_each(|part| match part {
             Part::Text(text) => f.write_str(text),
             Part::Secret(_) => f.write_str("…"),
-            Part::Field(path) => write!(f, "{{{}}}", path.join(".")),
+            Part::Field(path) => write!(f, "{{{path}}}"),
             Part::Fact(fact) => {
                 let word = FACTS.iter().find(|(_, other)| other == fact).map_or("", |(word, _)| *word);
                 write!(f, "{{ctx.{word}}}")
@@ -184,16 +183,14 @@ impl Parser {
             self.mistake(span, format!("`{{{inner}}}` is not the name of a field"), help.into());
             return;
         }
-        let path: Vec<String> = inner.split('.').map(str::to_owned).collect();
-        let part = match &path[..] {
-            [ctx, word] if ctx == "ctx" => match FACTS.iter().find(|(fact, _)| fact == word) {
-                Some((_, fact)) => Part::Fact(*fact),
-                None => return self.no_fact(word, span),
-            },
-            [ctx, ..] if ctx == "ctx" => return self.no_fact(&path[1..].join("."), span),
-            _ => Part::Field(path),
+        let part = match inner.strip_prefix("ctx.") {
+            Some(word) => FACTS.iter().find(|(fact, _)| *fact == word).map(|(_, fact)| Part::Fact(*fact)),
+            None => FieldPath::parse(inner).map(Part::Field),
         };
-        self.parts.push(part);
+        match part {
+            Some(part) => self.parts.push(part),
+            None => self.no_fact(inner.strip_prefix("ctx.").unwrap_or(inner), span),
+        }
     }
 
     fn no_fact(&mut self, word: &str, span: Range<usize>) {
@@ -220,7 +217,7 @@ mod tests {
     use super::*;
 
     fn field(path: &[&str]) -> Part {
-        Part::Field(path.iter().map(|&key| key.to_owned()).collect())
+        Part::Field(FieldPath::parse(&path.join(".")).unwrap())
     }
 
     #[test]

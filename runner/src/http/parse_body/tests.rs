@@ -4,7 +4,7 @@ use tidegate_config::HttpSource;
 
 fn source(key: &[&str]) -> HttpSource {
     HttpSource {
-        key: key.iter().map(|&name| name.to_owned()).collect(),
+        key: FieldPath::parse(&key.join(".")),
         dedupe: None,
         max_body: 1 << 20,
         max_waiting: None,
@@ -28,6 +28,13 @@ fn one_job_stands_on_one_line() {
     assert_eq!(jobs(&intake), [r#"{"a":[1,2.50,3],"b c\" \\":"x  y\n"}"#]);
     // A job on one line is kept unchanged.
     assert_eq!(jobs(&read_as(r#" {"a": 1} "#, Form::Json, &[]).unwrap()), [r#"{"a": 1}"#]);
+}
+
+#[test]
+fn a_key_can_be_an_element_of_a_list() {
+    let hash = |body, key: &[&str]| read_as(body, Form::Json, key).unwrap().each[0].hash;
+    assert_eq!(hash(r#"{"ids": [7, 8]}"#, &["ids", "1"]), hash(r#"{"id": 8}"#, &["id"]));
+    assert_eq!(hash(r#"[{"id": 8}]"#, &["0", "id"]), hash(r#"{"id": 8}"#, &["id"]));
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn headers_and_body_are_made_from_the_job() {
         ("x-order".into(), template("{id} é")),
         ("idempotency-key".into(), template("order {id}")),
     ];
-    let field = |name: &str| Shape::Value(vec![name.into()]);
+    let field = |name: &str| Shape::Value(tidegate_model::FieldPath::parse(name).unwrap());
     request.body = Body::Json(Shape::Map(vec![
         ("key".into(), Shape::Text(template("{ctx.hash} \"{id}\""))),
         ("what".into(), Shape::List(vec![field("sum"), field("to"), Shape::Fixed("1.5".into())])),

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use tidegate_model::Secret;
 use tidegate_model::template::{Fact, Template};
+use tidegate_model::{FieldPath, Secret};
 
 /// The methods by their names.
 pub(crate) const METHODS: [(&str, Method); 7] = [
@@ -98,7 +98,7 @@ pub enum Shape {
     /// The same for every job; JSON.
     Fixed(String),
     /// The value at this path in the job, of any type.
-    Value(Vec<String>),
+    Value(FieldPath),
     /// A text with inserted values.
     Text(Template),
     List(Vec<Shape>),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use tidegate_model::{Missed, Schedule, Timestamp};
+use tidegate_model::{FieldPath, Missed, Schedule, Timestamp};
 
 /// The producer of a queue other than steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +28,8 @@ impl PushSource {
 /// `type = "http"`: jobs are the bodies of POST requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSource {
-    /// The path of the field with the job's key; empty: all jobs are different.
-    pub key: Vec<String>,
+    /// The path of the field with the job's key; `None`: all jobs are different.
+    pub key: Option<FieldPath>,
     /// How long a key is remembered; `None`: for ever.
     pub dedupe: Option<Duration>,
     /// The longest body of a request, in bytes.

@@ -3,15 +3,12 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tidegate_model::Rate;
+use tidegate_model::{FieldPath, Rate};
 
 /// Default number of running jobs of a step with external effects.
 const OUTSIDE_AT_ONCE: Option<NonZeroU32> = NonZeroU32::new(16);
 /// Default number of jobs past the watermark that such a step starts.
 const OUTSIDE_SEARCH_AHEAD: u64 = 10_000;
-
-/// The fields that lead to a value in a job, outermost first; at least one.
-pub type FieldPath = Vec<String>;
 
 /// `[queuer.NAME]`, or `queuer = { … }` of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]

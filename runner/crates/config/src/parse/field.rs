@@ -12,6 +12,7 @@ use super::context::{ParseContext, Placed, Text, Value};
 use super::keys::Kind;
 use super::not_yet_supported;
 use crate::diagnostic::{Diagnostic, SourceSpan};
+use tidegate_model::FieldPath;
 use tidegate_model::suggest::{did_you_mean, listed};
 
 /// One value, with its name for messages.
@@ -137,17 +138,16 @@ impl<'t> Field<'t> {
         number
     }
 
-    /// The fields of a job that lead to a value: `id`, or `order.id`.
-    pub(crate) fn path_in_job(self, reading: &mut ParseContext<'_>) -> Option<Vec<String>> {
+    /// A field path: `id`, `order.id`, or `items.0`.
+    pub(crate) fn path_in_job(self, reading: &mut ParseContext<'_>) -> Option<FieldPath> {
         let text = self.filled_text(reading)?;
-        let path: Vec<String> = text.value.split('.').map(str::to_owned).collect();
-        if path.iter().any(String::is_empty) {
+        let Some(path) = FieldPath::parse(&text.value) else {
             let message = format!("{} in `{}` is not the path of a field", text.quoted(), self.name);
-            let help = "write the name of a field, like `id`, or the path to it, like `order.id`";
+            let help = "write the name of a field, like `id`, or the path to it, like `order.id`; in a list, write the position, like `items.0`";
             reading.report(Diagnostic::error_at(&text.place, message).help(help));
             return None;
-        }
-        if let [first, rest @ ..] = &*path
+        };
+        if let [first, rest @ ..] = path.names()
             && first == "job"
             && !rest.is_empty()
         {

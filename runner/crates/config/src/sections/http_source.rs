@@ -26,7 +26,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
     let max_waiting = section.field("max_waiting").and_then(|field| field.count(reading, 0));
     let token = section.field("token").and_then(|field| token(reading, field));
     (reading.diagnostics.len() == before).then(|| HttpSource {
-        key: key.unwrap_or_default(),
+        key,
         dedupe,
         max_body: max_body.unwrap_or(BODY_BYTES_MAX_DEFAULT),
         max_waiting: Some(max_waiting.unwrap_or(WAITING_MAX_DEFAULT)).filter(|&most| most > 0),

@@ -4,13 +4,13 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::diagnostic::Diagnostic;
-use crate::model::{FieldPath, Lane, LaneMissing, Queuer, Strategy};
+use crate::model::{Lane, LaneMissing, Queuer, Strategy};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::Kind;
 use crate::parse::table::TableReader;
 use tidegate_model::suggest::{listed, nearest};
-use tidegate_model::{Rate, parse_duration, parse_rate};
+use tidegate_model::{FieldPath, Rate, parse_duration, parse_rate};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Word {

@@ -81,9 +81,8 @@ fn push(
         return Err(error_queue(queue));
     }
     if let Some(PushSource::Http(source)) = &configuration.queues[position].source
-        && !source.key.is_empty()
+        && let Some(key) = &source.key
     {
-        let key = source.key.join(".");
         return Err(format!("the source `{queue}` identifies jobs by `{key}`: push them over HTTP"));
     }
     let mut payloads = Payloads::new();

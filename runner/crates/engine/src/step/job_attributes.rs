@@ -2,15 +2,12 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
 use tidegate_plugin::{Failure, FailureKind};
 use twox_hash::XxHash3_64;
 
-use super::peek::{list, peek, word};
 use tidegate_config::{LaneMissing, Queuer, Strategy};
 use tidegate_dispatch::{JobAttributes, JobId, JobKey, QueuePolicy};
-use tidegate_model::Timestamp;
-use tidegate_model::suggest::nearest;
+use tidegate_model::{FieldPath, Timestamp, elements, scalar};
 
 /// Extracts the attributes of the jobs of one step.
 #[derive(Clone, Debug)]
@@ -57,7 +54,7 @@ impl AttributeExtractor {
     /// Lane of a job.
     pub(crate) fn lane<'j>(&self, job: &'j [u8]) -> Lane<'j> {
         let Some(lane) = &self.queuer.lane else { return Lane::Shared };
-        match (peek(job, &lane.path).and_then(word), lane.missing) {
+        match (lane.path.find(job).and_then(scalar), lane.missing) {
             (Some(name), _) => Lane::Named(name),
             (None, LaneMissing::Default) => Lane::Shared,
             (None, LaneMissing::Error) => Lane::Missing,
@@ -71,9 +68,10 @@ impl AttributeExtractor {
 
     /// Failure of a job without a lane.
     pub(crate) fn missing_lane_error(&self, job: &[u8]) -> Failure {
-        let path = self.queuer.lane.as_ref().map(|lane| &*lane.path).unwrap_or_default();
-        let near = near_field(job, path).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        let path = path.join(".");
+        let path = self.queuer.lane.as_ref().map(|lane| &lane.path);
+        let near = path.and_then(|path| path.nearest(job));
+        let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let path = path.map(FieldPath::to_string).unwrap_or_default();
         let message = format!(
             "the job is in no lane: it has no text or number `{path}`{near} (`lane_missing = \"default\"` puts \
              such jobs into one of their own)"
@@ -99,15 +97,15 @@ impl AttributeExtractor {
             // The job will fail, and must not block another.
             Lane::Missing => &own,
         };
-        let number = |path: &Vec<String>| peek(job, path).and_then(whole);
-        let age = self.queuer.age.as_ref().and_then(|path| peek(job, path)).and_then(moment);
-        let id = self.queuer.id.as_ref().and_then(|path| peek(job, path)).and_then(identity);
+        let number = |path: &FieldPath| path.find(job).and_then(whole);
+        let age = self.queuer.age.as_ref().and_then(|path| path.find(job)).and_then(moment);
+        let id = self.queuer.id.as_ref().and_then(|path| path.find(job)).and_then(identity);
         let (mut reads, mut writes, mut priority) = (Vec::new(), Vec::new(), 0);
         match &self.queuer.strategy {
             Strategy::OneRoundParallel { reads: reading, writes: writing, .. } => {
-                let keys = |path: &Option<Vec<String>>| {
-                    let written = path.as_ref().and_then(|path| peek(job, path));
-                    let values = written.map(list).unwrap_or_default();
+                let keys = |path: &Option<FieldPath>| {
+                    let written = path.as_ref().and_then(|path| path.find(job));
+                    let values = written.map(elements).unwrap_or_default();
                     values.into_iter().map(content).collect::<Vec<u64>>()
                 };
                 (reads, writes) = (keys(reading), keys(writing));
@@ -130,8 +128,8 @@ impl AttributeExtractor {
 
 /// The same content has the same hash in every JSON escape.
 fn content(written: &str) -> u64 {
-    match word(written) {
-        Some(word) => XxHash3_64::oneshot(word.as_bytes()),
+    match scalar(written) {
+        Some(text) => XxHash3_64::oneshot(text.as_bytes()),
         None => XxHash3_64::oneshot(written.as_bytes()),
     }
 }
@@ -145,7 +143,7 @@ fn whole(written: &str) -> Option<i64> {
 /// A number, or a time in RFC 3339.
 fn moment(written: &str) -> Option<i64> {
     whole(written).or_else(|| {
-        let time: jiff::Timestamp = word(written)?.parse().ok()?;
+        let time: jiff::Timestamp = scalar(written)?.parse().ok()?;
         Some(time.as_millisecond())
     })
 }
@@ -153,28 +151,23 @@ fn moment(written: &str) -> Option<i64> {
 fn identity(written: &str) -> Option<JobId> {
     match written.parse() {
         Ok(number) => Some(JobId::Number(number)),
-        Err(_) => word(written).map(|text| JobId::Text(text.into_owned().into_boxed_str())),
+        Err(_) => scalar(written).map(|text| JobId::Text(text.into_owned().into_boxed_str())),
     }
-}
-
-/// Field of `job` that `path` probably means, if all of the path except the last name is right.
-fn near_field(job: &[u8], path: &[String]) -> Option<String> {
-    let (last, way) = path.split_last()?;
-    let job: Value = serde_json::from_slice(job).ok()?;
-    let fields = way.iter().try_fold(&job, |value, name| value.get(name))?.as_object()?;
-    let near = nearest(last, fields.keys().map(String::as_str))?;
-    Some(way.iter().map(String::as_str).chain([near]).collect::<Vec<_>>().join("."))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn path(text: &str) -> FieldPath {
+        FieldPath::parse(text).unwrap()
+    }
+
     fn queuer(strategy: Strategy, missing: LaneMissing) -> Queuer {
         Queuer {
             strategy,
             lane: Some(tidegate_config::Lane {
-                path: vec!["order".into(), "pool".into()],
+                path: path("order.pool"),
                 missing,
                 max_per_lane: None,
                 rate: None,
@@ -182,8 +175,8 @@ mod tests {
             max_processing: None,
             max_search_ahead: None,
             rate: None,
-            age: Some(vec!["at".into()]),
-            id: Some(vec!["id".into()]),
+            age: Some(path("at")),
+            id: Some(path("id")),
         }
     }
 
@@ -211,13 +204,22 @@ mod tests {
             "12 99 Text(\"x\") 0 0 0"
         );
         assert_eq!(told(&serial, r#"{"at": "1970-01-01T00:00:01Z"}"#), " 1000 None 0 0 0");
-        let priority = Strategy::Priority { priority: vec!["urgency".into()], aging: None };
+        let priority = Strategy::Priority { priority: path("urgency"), aging: None };
         let priority = queuer(priority, LaneMissing::Default);
         assert_eq!(told(&priority, r#"{"urgency": 2.9}"#), " 7 None 2 0 0");
-        let (reads, writes) = (Some(vec!["in".into()]), Some(vec!["out".into()]));
+        let (reads, writes) = (Some(path("in")), Some(path("out")));
         let parallel = Strategy::OneRoundParallel { delay_window: None, reads, writes };
         let parallel = queuer(parallel, LaneMissing::Default);
         assert_eq!(told(&parallel, r#"{"in": ["a", "b"], "out": ["a"]}"#), " 7 None 0 2 1");
+    }
+
+    #[test]
+    fn a_lane_can_be_an_element_of_a_list() {
+        let mut first = queuer(Strategy::Fifo, LaneMissing::Error);
+        first.lane.as_mut().unwrap().path = path("items.0");
+        let lane = |job: &'static str| AttributeExtractor::new(&first).lane(job.as_bytes());
+        assert_eq!(lane(r#"{"items": ["a", "b"]}"#), Lane::Named("a".into()));
+        assert_eq!(lane(r#"{"items": []}"#), Lane::Missing);
     }
 
     #[test]
