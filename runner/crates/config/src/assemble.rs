@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::model::{
     Configuration, Gate, GateRef, Input, InputRef, Invocation, Meta, OutputRef, Pipeline, Queue, QueueRef,
-    Retain, Sink, SinkKind, SinkRef, Source, SourceRef, Step, Target,
+    Retain, Scheduling, Sink, SinkKind, SinkRef, Source, SourceRef, Step, Target,
 };
 use crate::check::catalog::What;
 use crate::check::graph::Graph;
@@ -38,7 +38,7 @@ pub(crate) fn assemble(
         .map(|pipeline| Pipeline { name: pipeline.name.clone(), file: pipeline.file.to_path_buf() })
         .collect();
     names.sort_by(|a, b| a.name.cmp(&b.name));
-    Configuration {
+    let mut configuration = Configuration {
         root,
         data,
         settings: settings.settings,
@@ -49,8 +49,11 @@ pub(crate) fn assemble(
         sinks: lists.sinks.into_values().collect(),
         gates: lists.gates.into_values().collect(),
         steps,
+        readers: BTreeMap::new(),
         given: Invocation::default(),
-    }
+    };
+    configuration.derive();
+    configuration
 }
 
 /// The lists of the configuration; a reference is a position in the order of address.
@@ -152,6 +155,7 @@ impl Lists {
             isolate: declared.isolate,
             retry: retry.cloned(),
             queuer: queuer.cloned(),
+            scheduling: Scheduling::default(),
             serves,
             gate: gate.and_then(|entry| self.gate(&wired.pipeline.name, &entry.name.value)),
             monitor: declared.monitor.clone(),

@@ -29,9 +29,9 @@ pub use crate::sections::exec::ExecCommand;
 pub use diagnostic::{Diagnostic, Diagnostics, Record, Severity, SourceSpan};
 pub use load::{Draft, LoadOptions, load};
 pub use model::{
-    BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, Gate,
-    GateRef, HttpRequest, Input, InputMode, InputRef, Invocation, Lane, LaneMissing, Limits, LogFormat,
-    LogSettings, Meta, Method, Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStep,
-    ProbeConfig, Processor, Queue, QueueRef, Queuer, Response, Retain, Script, Settings, Shape, Sink,
+    BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, Gate, GateRef,
+    HttpRequest, Input, InputMode, InputRef, Invocation, Lane, LaneMissing, Limits, LogFormat, LogSettings,
+    Meta, Method, Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStep, ProbeConfig,
+    Processor, Queue, QueueRef, Queuer, Response, Retain, Scheduling, Script, Settings, Shape, Sink,
     SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy, Target,
 };

@@ -29,7 +29,7 @@ pub use invocation::Invocation;
 pub use processor::{Limits, Pin, PluginStep, Processor, Script, StepFilter};
 pub use queuer::{Lane, LaneMissing, Queuer, Strategy};
 pub use step::{
-    BeginAt, DeliveryGuarantee, Input, InputMode, InputRef, OutputOrder, OutputRef, Step, Target,
+    BeginAt, DeliveryGuarantee, Input, InputMode, InputRef, OutputOrder, OutputRef, Scheduling, Step, Target,
 };
 
 /// A configuration without errors.
@@ -50,6 +50,8 @@ pub struct Configuration {
     pub gates: Vec<Gate>,
     /// Upstream before downstream, except for cycles that `allow_cycle` permits.
     pub steps: Vec<Step>,
+    /// The readers of each input: steps, each with the position among its inputs. See [`Self::derive`].
+    pub(crate) readers: BTreeMap<Input, Vec<(usize, usize)>>,
     /// The name that the operator gave.
     pub given: Invocation,
 }
@@ -263,14 +265,22 @@ impl Configuration {
         })
     }
 
+    /// Derives how steps start their jobs, and the readers of each input. Call it after a change of the steps, and
+    /// when the effects of their plugins are known.
+    pub fn derive(&mut self) {
+        self.steps.iter_mut().for_each(Step::resolve_scheduling);
+        self.readers.clear();
+        for (step, declared) in self.steps.iter().enumerate() {
+            for (position, input) in declared.inputs.iter().enumerate() {
+                self.readers.entry(input.input).or_default().push((step, position));
+            }
+        }
+    }
+
     /// The readers of `input`: steps, each with the position among its inputs.
-    pub fn readers(&self, input: Input) -> impl Iterator<Item = (usize, usize)> + '_ {
-        let inputs = move |(step, declared): (usize, &'_ Step)| {
-            let inputs = declared.inputs.iter().enumerate();
-            let reading = inputs.filter(move |(_, one)| one.input == input);
-            reading.map(move |(position, _)| (step, position)).collect::<Vec<_>>()
-        };
-        self.steps.iter().enumerate().flat_map(inputs)
+    #[must_use]
+    pub fn readers(&self, input: Input) -> &[(usize, usize)] {
+        self.readers.get(&input).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Positions of the queues by address.

@@ -420,6 +420,6 @@ fn describe(halt_cause: &HaltCause) -> (String, String) {
 }
 
 fn buffers(configuration: &Configuration) -> Vec<Option<JobBuffer>> {
-    let buffer = |step: &Step| step.picks().map(|queuer| JobBuffer::new(configuration, step, &queuer));
+    let buffer = |step: &Step| step.picks().map(|queuer| JobBuffer::new(configuration, step, queuer));
     configuration.steps.iter().map(buffer).collect()
 }

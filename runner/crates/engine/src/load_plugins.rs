@@ -92,6 +92,7 @@ pub(crate) fn note(configuration: &mut Configuration, plugins: &Plugins) {
             plugin.has_effects = offered.has_effects;
         }
     }
+    configuration.derive();
 }
 
 /// `config` is what the plugin is given, and its way in the file.

@@ -43,6 +43,8 @@ pub struct Step {
     pub retry: Option<RetryPolicy>,
     /// `None`: oldest first, as many as there are workers.
     pub queuer: Option<Queuer>,
+    /// Derived; see [`Configuration::derive`].
+    pub(crate) scheduling: Scheduling,
     /// It delivers to an HTTP service, within its attempts.
     pub serves: bool,
     pub gate: Option<GateRef>,
@@ -50,6 +52,16 @@ pub struct Step {
     /// The pipeline's file and the line of the step's header, for messages.
     pub file: PathBuf,
     pub line: u64,
+}
+
+/// How a step starts its waiting jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Scheduling {
+    /// In batches, in the order of its inputs.
+    #[default]
+    InOrder,
+    /// One by one, by the rules of this queuer.
+    Queued(Queuer),
 }
 
 /// The input mode of a step.
@@ -158,14 +170,31 @@ impl Step {
         self.retry.as_ref().or_else(|| self.acts_outside().then_some(&RETRY_DEFAULT))
     }
 
-    /// The queuer of a queued step; `None` for an ordered one. A step with external effects is queued, so
-    /// that its jobs run in parallel while they wait for the external system. A step with a gate or a monitor
-    /// is queued too.
+    /// How it starts its jobs.
     #[must_use]
-    pub fn picks(&self) -> Option<Queuer> {
+    pub fn scheduling(&self) -> &Scheduling {
+        &self.scheduling
+    }
+
+    /// The queuer of a queued step; `None` for an ordered one.
+    #[must_use]
+    pub fn picks(&self) -> Option<&Queuer> {
+        match &self.scheduling {
+            Scheduling::InOrder => None,
+            Scheduling::Queued(queuer) => Some(queuer),
+        }
+    }
+
+    /// Resolves how it starts its jobs. A step with external effects is queued, so that its jobs run in parallel
+    /// while they wait for the external system. A step with a gate or a monitor is queued too.
+    pub(crate) fn resolve_scheduling(&mut self) {
         let one_by_one = self.take == InputMode::From
             && (self.acts_outside() || self.gate.is_some() || self.monitor.is_some());
-        self.queuer.clone().or_else(|| one_by_one.then(Queuer::for_outside))
+        self.scheduling = match &self.queuer {
+            Some(queuer) => Scheduling::Queued(queuer.clone()),
+            None if one_by_one => Scheduling::Queued(Queuer::for_outside()),
+            None => Scheduling::InOrder,
+        };
     }
 
     /// Whether its processors have external effects.

@@ -230,7 +230,7 @@ impl CommittedState {
     /// Number of jobs of a queue that its slowest step has not accounted for; 0 without steps.
     pub(crate) fn waiting(&self, queue: QueueRef) -> u64 {
         let readers = self.configuration.readers(Input::Queue(queue));
-        let accounted = readers.map(|(step, input)| self.progress[step][input].watermark()).min();
+        let accounted = readers.iter().map(|&(step, input)| self.progress[step][input].watermark()).min();
         accounted.map_or(0, |accounted| self.heads[queue.0].saturating_sub(accounted))
     }
 
@@ -343,7 +343,7 @@ fn trim(
     now: Timestamp,
 ) -> Option<Trim> {
     let settings = &configuration.queues[queue.0];
-    let accounted = configuration.readers(Input::Queue(queue)).map(watermark).min();
+    let accounted = configuration.readers(Input::Queue(queue)).iter().copied().map(watermark).min();
     let when = match settings.retain {
         Retain::Consumed => TrimWhen::Always,
         Retain::For(duration) => TrimWhen::OlderThan(now - duration),

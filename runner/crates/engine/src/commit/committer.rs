@@ -345,7 +345,7 @@ impl Committer {
         carried: Option<Payloads>,
         committed: &Stamp,
     ) {
-        if self.committed_state.configuration.readers(Input::Queue(queue)).next().is_some() {
+        if !self.committed_state.configuration.readers(Input::Queue(queue)).is_empty() {
             let stamps = vec![*committed];
             self.tails.push(queue.0, Batch { stamps, carried, ..Batch::json(first, payloads) });
         }

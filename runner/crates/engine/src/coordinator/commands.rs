@@ -219,8 +219,8 @@ impl Coordinator {
     /// Releases the part of the queue cache that every reader has read.
     fn forget_tail(&self, queue: QueueRef, port: InputPort, end: u64) {
         let readers = self.configuration.readers(Input::Queue(queue));
-        let others = readers.filter(|&reader| reader != (port.step, port.input));
-        let next = others.map(|(step, input)| self.read_up_to[step][input]).fold(end, u64::min);
+        let others = readers.iter().filter(|&&reader| reader != (port.step, port.input));
+        let next = others.map(|&(step, input)| self.read_up_to[step][input]).fold(end, u64::min);
         self.tails.forget(queue.0, next);
     }
 }

@@ -323,7 +323,7 @@ fn mark_handled(configuration: &Configuration, queue: &Address, handled: Progres
     let position = configuration.queues.iter().position(|declared| declared.address == *queue);
     if let Some(position) = position
         && configuration.queues[position].retain == Retain::Consumed
-        && configuration.readers(Input::Queue(QueueRef(position))).next().is_none()
+        && configuration.readers(Input::Queue(QueueRef(position))).is_empty()
         && handled.watermark() > 0
     {
         let (up_to, when) = (handled.watermark(), TrimWhen::Always);

@@ -224,7 +224,7 @@ fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progres
     let queuer = step.picks()?;
     let effects = before(step, configuration) != DurabilityBarrier::Nothing;
     Some(QueuePlan {
-        rules: AttributeExtractor::new(&queuer).rules(),
+        rules: AttributeExtractor::new(queuer).rules(),
         in_order: step.order() == OutputOrder::AsInputs,
         search_ahead: queuer.max_search_ahead.unwrap_or(0),
         batch: if effects || step.acts_outside() { 1 } else { PICKED_BATCH },

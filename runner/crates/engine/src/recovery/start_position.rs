@@ -69,7 +69,7 @@ pub(crate) fn source_ends(
     for (position, source) in sources.iter().enumerate() {
         let (Some(source), address) = (source, &configuration.sources[position].address) else { continue };
         let (mut wanted, mut known) = (false, Vec::new());
-        for (step, input) in configuration.readers(Input::Source(SourceRef(position))) {
+        for &(step, input) in configuration.readers(Input::Source(SourceRef(position))) {
             let step = &configuration.steps[step];
             let input = &step.inputs[input];
             wanted |= step.begin_at == BeginAt::Newest && is_new(store, step, input)?;

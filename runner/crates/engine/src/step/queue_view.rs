@@ -57,7 +57,7 @@ impl QueueView {
         now: Timestamp,
     ) -> Result<Option<Self>, ReadError> {
         let Some(queuer) = step.picks() else { return Ok(None) };
-        let attributes = AttributeExtractor::new(&queuer);
+        let attributes = AttributeExtractor::new(queuer);
         let mut view = Self {
             room: WaitingRoom::new(attributes.rules()),
             rows: HashMap::new(),

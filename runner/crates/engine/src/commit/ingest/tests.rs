@@ -183,6 +183,7 @@ fn jobs_wait_for_the_slowest_reader_and_for_nobody_where_nobody_reads() {
     assert_eq!((committed_state.waiting(QueueRef(0)), committed_state.waiting(QueueRef(1))), (5, 3));
     let mut configuration = (*committed_state.configuration).clone();
     configuration.steps.clear();
+    configuration.derive();
     committed_state.configuration = Arc::new(configuration);
     assert_eq!((committed_state.waiting(QueueRef(0)), committed_state.waiting(QueueRef(1))), (0, 0));
 }
