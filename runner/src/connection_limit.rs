@@ -8,9 +8,10 @@
 //! answered.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_model::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
@@ -212,8 +213,7 @@ impl Drop for ConnectionPermit {
 
 impl Shared {
     fn table(&self) -> MutexGuard<'_, Table> {
-        // The value is consistent after a panic, since each operation leaves it so.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 }
 

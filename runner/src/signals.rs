@@ -6,7 +6,7 @@
 use std::fs;
 use std::future::poll_fn;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use crate::output::{console, log};
 use tidegate_components::plugin::leave;
 use tidegate_engine::Handle;
 use tidegate_model::log_target;
+use tidegate_model::sync::Mutex;
 
 /// Interval at which the log reports omitted messages.
 const TELLS: Duration = Duration::from_secs(1);
@@ -64,12 +65,12 @@ impl Signals {
 
     /// From now on a signal stops the run that starts.
     pub(crate) fn starts(&self) {
-        *lock(&self.phase) = Phase::Starting { asked: false };
+        *self.phase.lock() = Phase::Starting { asked: false };
     }
 
     /// From now on a signal stops this run, which also stops if a signal arrived before.
     pub(crate) fn runs(&self, run: Handle) {
-        let mut phase = lock(&self.phase);
+        let mut phase = self.phase.lock();
         let asked = matches!(*phase, Phase::Starting { asked: true });
         if asked {
             stop(&run);
@@ -112,7 +113,7 @@ async fn next(asks: &mut [(i32, Signal)]) -> i32 {
 async fn obey(mut asks: Vec<(i32, Signal)>, phase: &Mutex<Phase>) {
     loop {
         let number = next(&mut asks).await;
-        match &mut *lock(phase) {
+        match &mut *phase.lock() {
             Phase::Loading => {
                 console::log(console::Gravity::Info, "tidegate", "stopped before the run began");
                 std::process::exit(0);
@@ -143,9 +144,4 @@ async fn tell_what_is_left_out() {
         tokio::time::sleep(TELLS).await;
         log::tell_rest(false);
     }
-}
-
-/// The value is consistent after a panic, since each statement leaves it so.
-fn lock(phase: &Mutex<Phase>) -> MutexGuard<'_, Phase> {
-    phase.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, OnceLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,7 @@ use crate::query::{Answer, Query, answer};
 use tidegate_config::Configuration;
 use tidegate_engine::{Chain, Handle, Request, RequestOutcome};
 use tidegate_model::log_target;
+use tidegate_model::sync::Mutex;
 use tidegate_store::{ReadError, Store};
 
 const NAME: &str = "control.sock";
@@ -102,7 +103,7 @@ impl OpenConnections {
     /// Waits up to a second for all of them to finish, so that each client learns the outcome of its change.
     pub(crate) fn finish(&self) {
         let Open { count, over, .. } = &*self.0;
-        let open = count.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = count.lock();
         drop(over.wait_timeout_while(open, LAST_WORDS, |open| *open > 0));
     }
 
@@ -117,7 +118,7 @@ impl OpenConnections {
 
     fn count(&self, change: impl FnOnce(&mut usize)) {
         let Open { count, over, .. } = &*self.0;
-        change(&mut count.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut count.lock());
         over.notify_all();
     }
 }

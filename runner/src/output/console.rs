@@ -11,13 +11,14 @@ pub(crate) mod stderr;
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Read, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{LazyLock, OnceLock};
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::{Map, Value};
 
 use self::stderr::{Bar, Stderr};
 use crate::query::rfc3339;
+use tidegate_model::sync::{Mutex, MutexGuard};
 use tidegate_model::{Clock as _, SystemClock, plain};
 
 static STDERR: LazyLock<Mutex<Stderr>> = LazyLock::new(|| Mutex::new(Stderr::open()));
@@ -104,7 +105,7 @@ pub(crate) fn json_line(
 
 /// Writes the text of a panic, which may interrupt any other write.
 pub(crate) fn write_of_panic(text: &str) {
-    if let (Ok(bar), Ok(mut stderr)) = (BAR.try_lock(), STDERR.try_lock())
+    if let (Some(bar), Some(mut stderr)) = (BAR.try_lock(), STDERR.try_lock())
         && bar.is_none()
     {
         return stderr.write(text.as_bytes());
@@ -114,7 +115,7 @@ pub(crate) fn write_of_panic(text: &str) {
 
 /// Writes a text to standard error unchanged, above the progress bar.
 pub(crate) fn write(text: &str) {
-    match &*lock(&BAR) {
+    match &*BAR.lock() {
         Some(bar) => bar.suspend(|| stderr().write(text.as_bytes())),
         None => stderr().write(text.as_bytes()),
     }
@@ -122,7 +123,7 @@ pub(crate) fn write(text: &str) {
 
 /// Sets the bar above which lines are written; `None` removes it.
 pub(crate) fn above(bar: Option<ProgressBar>) {
-    *lock(&BAR) = bar;
+    *BAR.lock() = bar;
 }
 
 /// The draw target of a progress bar.
@@ -207,10 +208,5 @@ pub(crate) fn painted(text: &str, paint: Paint) -> String {
 }
 
 fn stderr() -> MutexGuard<'static, Stderr> {
-    lock(&STDERR)
-}
-
-/// The value is consistent after a panic, since each change is one statement.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    STDERR.lock()
 }

@@ -20,7 +20,7 @@ pub(crate) mod rotated;
 pub(crate) mod segments;
 pub(crate) mod watch;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 pub use self::batch_builder::BatchLimit;
 pub use error::SourceError;
@@ -29,6 +29,7 @@ pub use watch::{SourceWatch, Wake, Watched};
 
 use segments::Segments;
 use tidegate_config::FileSource;
+use tidegate_model::sync::{Mutex, MutexGuard};
 use tidegate_model::{Address, Batch, Segment, SourceOffset};
 
 /// A file source; a cheap handle of the state that its readers share.
@@ -133,8 +134,7 @@ impl SourceLog {
 
 impl Shared {
     fn segments(&self) -> MutexGuard<'_, Segments> {
-        // The value is consistent after a panic, since each change leaves it so.
-        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
+        self.segments.lock()
     }
 }
 

@@ -19,6 +19,7 @@ mod retry_policy;
 mod secret;
 mod shortened;
 pub mod suggest;
+pub mod sync;
 pub mod template;
 pub(crate) mod time;
 mod units;

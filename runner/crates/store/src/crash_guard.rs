@@ -19,13 +19,14 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::database::disk::{Disk, FileDisk};
 use cell::{CELL_BYTES, Suspect};
 use suspects::{SUSPECTS_MAX, Suspects};
 use tidegate_model::log_target;
+use tidegate_model::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tidegate_model::{Address, create_private, read_at_most};
 
 pub(crate) mod cell;
@@ -284,11 +285,10 @@ impl Shared {
     }
 
     fn turn(&self, alone: bool) -> Exclusivity<'_> {
-        // The lock protects no data, so a panic leaves nothing inconsistent.
         match (self.is_unsuspicious(), alone) {
             (true, _) => Exclusivity::Any,
-            (false, false) => Exclusivity::Shared(self.alone.read().unwrap_or_else(PoisonError::into_inner)),
-            (false, true) => Exclusivity::Alone(self.alone.write().unwrap_or_else(PoisonError::into_inner)),
+            (false, false) => Exclusivity::Shared(self.alone.read()),
+            (false, true) => Exclusivity::Alone(self.alone.write()),
         }
     }
 
@@ -297,8 +297,7 @@ impl Shared {
     }
 
     fn suspects(&self) -> MutexGuard<'_, Suspects> {
-        // The list is consistent after a panic, since each operation leaves it so.
-        self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
+        self.suspects.lock()
     }
 
     /// Several workers write at a time, each to cells of its own.

@@ -1,11 +1,12 @@
 //! `FaultyDisk`: a disk in memory that fails on demand, and computes its content after a loss of power.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
 
 use crate::database::disk::Disk;
+use tidegate_model::sync::{Mutex, MutexGuard};
 
 /// Clones share the disk, so that a test can observe the writes of the store.
 #[derive(Clone, Debug, Default)]
@@ -123,7 +124,7 @@ impl FaultyDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fmt::{Display, Write as _};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::TermLike;
@@ -11,7 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 
-use super::{Gravity, lock, log_line, stderr};
+use super::{Gravity, log_line, stderr};
+use tidegate_model::sync::Mutex;
 
 /// How long one write waits for a reader. After a timeout no write waits, until one succeeds.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -155,7 +155,7 @@ pub(crate) struct Bar(Mutex<String>);
 impl Bar {
     fn draw(&self, text: impl Display) {
         // Writing to a String cannot fail.
-        let _ = write!(lock(&self.0), "{text}");
+        let _ = write!(self.0.lock(), "{text}");
     }
 
     /// Moves the cursor with the sequences of ECMA-48.
@@ -211,7 +211,7 @@ impl TermLike for Bar {
     }
 
     fn flush(&self) -> io::Result<()> {
-        let drawn = std::mem::take(&mut *lock(&self.0));
+        let drawn = std::mem::take(&mut *self.0.lock());
         stderr().draw(drawn.as_bytes());
         Ok(())
     }

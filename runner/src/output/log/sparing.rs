@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Write as _};
 use std::hash::{DefaultHasher, Hasher as _};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use tracing::callsite::Identifier;
@@ -19,6 +19,7 @@ use crate::output::console;
 use crate::output::console::Gravity;
 use tidegate_model::format_duration;
 use tidegate_model::log_target;
+use tidegate_model::sync::{Mutex, MutexGuard};
 
 /// Messages of one cause per window …
 const MESSAGES_MAX: u64 = 100;
@@ -70,7 +71,7 @@ pub(crate) fn tell_rest(all: bool) {
 }
 
 fn causes() -> MutexGuard<'static, Causes<Cause>> {
-    CAUSES.lock().unwrap_or_else(PoisonError::into_inner)
+    CAUSES.lock()
 }
 
 /// The windows of all causes with recent messages.

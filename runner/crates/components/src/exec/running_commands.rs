@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use tidegate_model::sync::{Mutex, MutexGuard, RwLock};
 
 /// The process groups of the running commands, by their leaders.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl RunningCommands {
     /// Kills all of them at once, with their groups, and starts no more.
     pub fn kill(&self) {
         self.give_up();
-        *self.closed.write().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.closed.write() = true;
         for group in self.groups().iter().filter_map(|&group| Pid::from_raw(group)) {
             let _ = kill_process_group(group, Signal::KILL); // it may have ended already
         }
@@ -38,7 +38,7 @@ impl RunningCommands {
 
     /// Starts a command in a group of its own.
     pub(crate) fn start(&self, command: &mut Command) -> io::Result<Child> {
-        let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
+        let closed = self.closed.read();
         if *closed {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "the runner ends"));
         }
@@ -53,7 +53,6 @@ impl RunningCommands {
     }
 
     fn groups(&self) -> MutexGuard<'_, BTreeSet<i32>> {
-        // The value is consistent after a panic.
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+        self.groups.lock()
     }
 }

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+
+use tidegate_model::sync::Mutex;
 
 thread_local! {
     /// Without a destructor, so that it can still be read when the process ends.
@@ -50,7 +51,7 @@ impl Label {
 /// Each text is kept once, for ever.
 fn kept(text: &str) -> &'static str {
     static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = KEPT.lock();
     if let Some(known) = kept.get(text) {
         return known;
     }

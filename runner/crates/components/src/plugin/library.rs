@@ -15,7 +15,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use libloading::os::unix::{self, RTLD_LOCAL, RTLD_NOW};
@@ -28,6 +28,7 @@ use super::copy::Copy;
 use super::image::Image;
 use super::inside::{Act, Label, enter};
 use tidegate_config::shown;
+use tidegate_model::sync::{Mutex, MutexGuard};
 
 const ENTRY: &str = "tidegate_plugin";
 /// The stack of constructors in a main thread.
@@ -139,7 +140,7 @@ impl Drop for Library {
 static IDLE: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
 fn idle() -> MutexGuard<'static, Vec<Open>> {
-    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+    IDLE.lock()
 }
 
 /// Closes the libraries whose code no thread can run any more.
@@ -151,8 +152,7 @@ fn close_idle() {
 
 impl Open {
     fn threads(&self) -> MutexGuard<'_, HashSet<Pid>> {
-        // The value is consistent after a panic.
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+        self.threads.lock()
     }
 
     /// Whether one of its threads may exist. The system removes a thread from this list after all code at its

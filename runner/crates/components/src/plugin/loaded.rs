@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use tidegate_plugin::host::Plugin;
@@ -15,6 +15,7 @@ use super::image::{Image, ImageError};
 use super::library::{self, LibraryError};
 use tidegate_config::shown;
 use tidegate_model::suggest::listed;
+use tidegate_model::sync::Mutex;
 
 /// The pins of `[plugin.NAME] sha256`, by name of the plugin.
 pub type Pins = BTreeMap<String, String>;
@@ -128,8 +129,7 @@ impl Loaded {
 
     /// The library, opened in this process.
     pub fn plugin(&self) -> Result<Arc<Plugin>, LibraryError> {
-        // The value is consistent after a panic.
-        let mut plugin = self.plugin.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plugin = self.plugin.lock();
         if let Some(plugin) = &*plugin {
             return Ok(Arc::clone(plugin));
         }

@@ -9,11 +9,12 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
 
 use tidegate_model::log_target;
+use tidegate_model::sync::{Mutex, MutexGuard};
 use tidegate_model::{create_private, read_at_most};
 
 const FILE: &str = "setups";
@@ -151,8 +152,7 @@ impl Drop for Setup {
 
 impl Shared {
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // The value is consistent after a panic, since each operation leaves it so.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     fn write(&self, slot: usize, bytes: &[u8]) {

@@ -3,10 +3,11 @@
 //! A thread counts up every 10 ms while scripts run, and sleeps otherwise. Code that sees a new count reads
 //! the clock. So an attempt ends soon after its deadline, however long one operation takes.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Thread};
 use std::time::Duration;
+
+use tidegate_model::sync::Mutex;
 
 const INTERVAL: Duration = Duration::from_millis(10);
 
@@ -40,8 +41,7 @@ pub(crate) fn see() -> u64 {
 
 #[cold]
 fn wake() {
-    // The value is consistent after a panic, since each statement leaves it so.
-    let mut thread = THREAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut thread = THREAD.lock();
     match &*thread {
         Some(thread) => thread.unpark(),
         None => match thread::Builder::new().name("ticker".to_owned()).spawn(tick) {

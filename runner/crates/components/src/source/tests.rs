@@ -225,7 +225,7 @@ pub(crate) fn warned<T>(folder: &Path, work: impl FnOnce() -> T) -> (T, String) 
         .with_ansi(false)
         .without_time()
         .with_target(false)
-        .with_writer(Mutex::new(file))
+        .with_writer(std::sync::Mutex::new(file))
         .finish();
     let answer = tracing::subscriber::with_default(subscriber, work);
     let said = fs::read_to_string(path).unwrap();

@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use notify::event::ModifyKind;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::files::{FileId, folder_of, glob_base};
 use tidegate_model::log_target;
+use tidegate_model::sync::Mutex;
 
 /// Called when a reader may find more. Must return at once.
 pub trait Wake: Send + Sync {
@@ -66,10 +67,10 @@ impl SourceWatch {
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| match event {
             // A read is an event too: a reader must not wake itself.
             Ok(Event { kind: EventKind::Access(_), .. }) => {}
-            Ok(event) => lock(&of_events).notice(&event),
+            Ok(event) => of_events.lock().notice(&event),
             Err(error) => {
                 tracing::debug!(target: log_target::SOURCE, %error, "an event was lost");
-                lock(&of_events).wake_all();
+                of_events.lock().wake_all();
             }
         });
         let watcher = watcher.inspect_err(
@@ -82,7 +83,7 @@ impl SourceWatch {
     /// watched.
     pub fn register(&self, path: &Path, wake: &Arc<dyn Wake>) {
         let scope = Scope::of(path);
-        let mut interests = lock(&self.interests);
+        let mut interests = self.interests.lock();
         let wakes = match scope.file {
             Some(file) => interests.files.entry(file.to_owned()).or_default(),
             None => interests.folders.entry(scope.folder.to_owned()).or_default(),
@@ -99,17 +100,17 @@ impl SourceWatch {
         }
         let Ok(metadata) = fs::metadata(scope.folder) else { return Watched::Polled };
         let id = FileId { device: metadata.dev(), inode: metadata.ino() };
-        if lock(&self.interests).watched.get(scope.folder) == Some(&id) {
+        if self.interests.lock().watched.get(scope.folder) == Some(&id) {
             return Watched::Already;
         }
-        let mut watcher = lock(&self.watcher);
+        let mut watcher = self.watcher.lock();
         let Some(watcher) = &mut *watcher else { return Watched::Polled };
         // Another folder may have been here, whose watch is gone with it.
         let _ = watcher.unwatch(scope.folder);
         let mode = if scope.recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
         match watcher.watch(scope.folder, mode) {
             Ok(()) => {
-                lock(&self.interests).watched.insert(scope.folder.to_owned(), id);
+                self.interests.lock().watched.insert(scope.folder.to_owned(), id);
                 Watched::Since
             }
             Err(error) => {
@@ -131,7 +132,7 @@ impl std::fmt::Debug for SourceWatch {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Watch")
-            .field("watched", &lock(&self.interests).watched.len())
+            .field("watched", &self.interests.lock().watched.len())
             .finish_non_exhaustive()
     }
 }
@@ -205,9 +206,4 @@ fn is_remote(folder: &Path) -> bool {
 #[cfg(not(target_os = "linux"))]
 fn is_remote(_: &Path) -> bool {
     false
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The values are consistent after a panic, since each statement leaves them so.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidegate_plugin::Payloads;
 
 use tidegate_config::QueueRef;
 use tidegate_model::DeliveryHash;
+use tidegate_model::sync::{Mutex, MutexGuard};
 
 /// Jobs for the end of one queue: all of them except duplicates, or none.
 pub struct Push {
@@ -116,8 +116,7 @@ impl Inbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, PendingPushes> {
-        // The data is consistent after every statement, so it is usable after a panic.
-        self.queued_pushes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queued_pushes.lock()
     }
 
     pub(crate) fn waiting(&self, QueueRef(queue): QueueRef) -> u64 {

@@ -2,11 +2,12 @@
 //! store.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tidegate_plugin::Payloads;
 
 use tidegate_model::Batch;
+use tidegate_model::sync::{Mutex, MutexGuard};
 
 /// Maximum bytes of one queue's cache.
 const ROOM: usize = 4 << 20;
@@ -75,9 +76,8 @@ impl QueueCaches {
         }
     }
 
-    fn lock(&self, queue: usize) -> std::sync::MutexGuard<'_, QueueCache> {
-        // The data is consistent after every statement, so it is usable after a panic.
-        self.0[queue].lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self, queue: usize) -> MutexGuard<'_, QueueCache> {
+        self.0[queue].lock()
     }
 }
 

@@ -4,11 +4,11 @@
 //! triggers a search.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
 
 use super::request::ParkedJobRef;
 use tidegate_config::Step;
 use tidegate_model::Address;
+use tidegate_model::sync::Mutex;
 use tidegate_store::{NO_DUE_TIME, ParkedJob, ParkedKey, ReadError, Store};
 
 /// Maximum number of rows scanned together, and of their bytes.
@@ -40,8 +40,7 @@ impl PendingIndex {
         (input, index): (usize, u64),
         is_it: impl Fn(&ParkedJob) -> bool,
     ) -> Result<Option<ParkedJobRef>, ReadError> {
-        // The data is consistent after every statement, so it is usable after a panic.
-        let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut steps = self.0.lock();
         let places = steps.entry(step.address.clone()).or_default();
         places.catch_up(store, step)?;
         let rows = places.rows.range((input, index, 0)..=(input, index, u64::MAX));

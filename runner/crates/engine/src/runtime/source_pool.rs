@@ -5,7 +5,7 @@
 //! reader every [`POLL`].
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use crate::error::Chain;
 use tidegate_components::source::{BatchLimit, Read, Reader, SourceWatch, Wake, Watched};
 use tidegate_dispatch::InputPort;
 use tidegate_model::log_target;
+use tidegate_model::sync::Mutex;
 
 /// Maximum number of threads that read sources. Reads of files seldom block; a hanging file system occupies
 /// one thread.
@@ -136,8 +137,8 @@ impl SourcePool {
         });
         let wake: Arc<dyn Wake> = Arc::<Task>::clone(&task);
         self.shared.watch.register(reader.path(), &wake);
-        *lock(&task.reader) = Some(reader);
-        let mut tasks = lock(&self.shared.tasks);
+        *task.reader.lock() = Some(reader);
+        let mut tasks = self.shared.tasks.lock();
         tasks.retain(|task| task.strong_count() > 0);
         tasks.push(Arc::downgrade(&task));
         SourceReader { task }
@@ -145,8 +146,8 @@ impl SourcePool {
 
     /// Ends the threads. Remaining readers send no more messages.
     pub(crate) fn end(self) {
-        drop((lock(&self.shared.ready).take(), lock(&self.shared.resting).take()));
-        for task in lock(&self.shared.tasks).iter().filter_map(Weak::upgrade) {
+        drop((self.shared.ready.lock().take(), self.shared.resting.lock().take()));
+        for task in self.shared.tasks.lock().iter().filter_map(Weak::upgrade) {
             task.ended.store(true, Ordering::Release);
         }
         for thread in self.threads {
@@ -165,7 +166,7 @@ impl SourceReader {
     /// Ends the reader. Its last message is sent when this returns.
     pub(crate) fn end(self) {
         self.task.ended.store(true, Ordering::Release);
-        drop(lock(&self.task.reader).take());
+        drop(self.task.reader.lock().take());
     }
 }
 
@@ -186,7 +187,7 @@ impl Wake for Task {
 impl Task {
     fn queue(self: Arc<Self>) {
         let shared = Arc::clone(&self.shared);
-        if let Some(ready) = &*lock(&shared.ready) {
+        if let Some(ready) = &*shared.ready.lock() {
             // The threads live until the channel is closed.
             let _ = ready.send(self);
         }
@@ -209,7 +210,7 @@ impl Task {
     }
 
     fn turn(&self, limit: BatchLimit, messages: &Sender<Message>) -> TurnResult {
-        let mut held = lock(&self.reader);
+        let mut held = self.reader.lock();
         if self.asked.load(Ordering::SeqCst) == 0 || self.ended.load(Ordering::Acquire) {
             return TurnResult::Rest;
         }
@@ -240,7 +241,7 @@ impl Task {
             }
             Err(error) => Message::Broken { port, reader: number, error: error.into() },
         };
-        *lock(&self.next_look) = None;
+        *self.next_look.lock() = None;
         self.idle.store(false, Ordering::Release);
         if self.short_of_files.swap(false, Ordering::AcqRel) {
             tracing::info!(target: log_target::ENGINE, path = %reader.path().display(), "fewer files are open; the source resumes");
@@ -256,14 +257,14 @@ impl Task {
 
     fn look_again_in(&self, wait: Duration) {
         let due = Instant::now() + wait;
-        *lock(&self.next_look) = Some(due);
-        let mut next = lock(&self.shared.next_look);
+        *self.next_look.lock() = Some(due);
+        let mut next = self.shared.next_look.lock();
         if next.is_some_and(|next| next <= due) {
             return;
         }
         *next = Some(due);
         drop(next);
-        if let Some(resting) = &*lock(&self.shared.resting) {
+        if let Some(resting) = &*self.shared.resting.lock() {
             // One queued wake-up is enough.
             let _ = resting.try_send(());
         }
@@ -282,7 +283,7 @@ impl Task {
 /// Timer thread: wakes the readers whose check is due, until `resting` is closed.
 fn look_at_the_clock(shared: &Shared, resting: &Receiver<()>) {
     loop {
-        let next = *lock(&shared.next_look);
+        let next = *shared.next_look.lock();
         let told = match next {
             Some(next) => resting.recv_deadline(next),
             None => resting.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -293,15 +294,15 @@ fn look_at_the_clock(shared: &Shared, resting: &Receiver<()>) {
             Err(RecvTimeoutError::Timeout) => {}
         }
         // A reader that goes idle from now on wakes this thread again.
-        *lock(&shared.next_look) = None;
+        *shared.next_look.lock() = None;
         let now = Instant::now();
-        let all: Vec<_> = lock(&shared.tasks).iter().filter_map(Weak::upgrade).collect();
+        let all: Vec<_> = shared.tasks.lock().iter().filter_map(Weak::upgrade).collect();
         for task in all {
-            let mut look = lock(&task.next_look);
+            let mut look = task.next_look.lock();
             let Some(due) = *look else { continue };
             if due > now {
                 drop(look);
-                let mut next = lock(&shared.next_look);
+                let mut next = shared.next_look.lock();
                 *next = Some(next.map_or(due, |next| next.min(due)));
                 continue;
             }
@@ -310,9 +311,4 @@ fn look_at_the_clock(shared: &Shared, resting: &Receiver<()>) {
             task.wake();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic of a reader ends the run. All other guarded data is consistent after every statement.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

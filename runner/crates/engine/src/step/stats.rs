@@ -1,10 +1,10 @@
 //! Run statistics: count the work of a run for observers, beside the durable counters in the store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::probe_health::{ProbeHealth, ProbeKind};
 use super::throughput::ThroughputWindow;
+use tidegate_model::sync::Mutex;
 use tidegate_model::{Counters, Timestamp};
 
 /// Statistics of a run, by step, in the order of the configuration.
@@ -80,11 +80,11 @@ impl Stats {
     /// Reason for which no commit succeeds now: a disk is full.
     #[must_use]
     pub fn full(&self) -> Option<String> {
-        self.full.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.full.lock().clone()
     }
 
     pub(crate) fn set_full(&self, why: Option<String>) {
-        *self.full.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        *self.full.lock() = why;
     }
 }
 
@@ -128,27 +128,27 @@ impl StepStats {
 
     /// Recent jobs per second of a run that began at `started`.
     pub fn rate(&self, started: Timestamp, now: Timestamp) -> f64 {
-        held(&self.pace).rate(started, now)
+        self.pace.lock().rate(started, now)
     }
 
     /// Time and reason of the halt, if the step takes no more jobs in this run.
     pub fn halted(&self) -> Option<(Timestamp, String)> {
-        held(&self.halted).clone()
+        self.halted.lock().clone()
     }
 
     pub(crate) fn halt(&self, why: String, now: Timestamp) {
         // The first halt is the cause.
-        held(&self.halted).get_or_insert((now, why));
+        self.halted.lock().get_or_insert((now, why));
     }
 
     /// Condition that blocks the step, as far as it is known.
     pub fn closed(&self) -> Option<StepBlock> {
-        held(&self.closed).clone()
+        self.closed.lock().clone()
     }
 
     /// Records that the step is blocked. Returns whether that is new.
     pub(crate) fn close(&self, by: BlockCause, why: String, now: Timestamp) -> bool {
-        let mut closed = held(&self.closed);
+        let mut closed = self.closed.lock();
         let since = closed.as_ref().map_or(now, |before| before.since);
         let news = closed
             .as_ref()
@@ -159,7 +159,7 @@ impl StepStats {
 
     /// Records that a condition no longer blocks the step. Returns whether that is new.
     pub(crate) fn open(&self, by: impl Fn(BlockCause) -> bool) -> bool {
-        let mut closed = held(&self.closed);
+        let mut closed = self.closed.lock();
         let opens = closed.as_ref().is_some_and(|before| by(before.by));
         if opens {
             *closed = None;
@@ -169,16 +169,16 @@ impl StepStats {
 
     /// Health of the step's gate or monitor.
     pub fn answering(&self, whom: ProbeKind) -> ProbeHealth {
-        held(self.answers(whom)).clone()
+        self.answers(whom).lock().clone()
     }
 
     pub(crate) fn ask(&self, whom: ProbeKind, now: Timestamp) {
-        held(self.answers(whom)).started(now);
+        self.answers(whom).lock().started(now);
     }
 
     /// Records the end of a call, with its error if it failed. Returns whether the error is new.
     pub(crate) fn answered(&self, whom: ProbeKind, trouble: Option<String>, now: Timestamp) -> bool {
-        held(self.answers(whom)).finished(trouble, now)
+        self.answers(whom).lock().finished(trouble, now)
     }
 
     fn answers(&self, whom: ProbeKind) -> &Mutex<ProbeHealth> {
@@ -189,7 +189,7 @@ impl StepStats {
     }
 
     pub(crate) fn add(&self, more: &Counters, bytes: u64, now: Timestamp) {
-        held(&self.pace).add(more.taken, now);
+        self.pace.lock().add(more.taken, now);
         let add = |count: &AtomicU64, more| count.fetch_add(more, Ordering::Relaxed);
         add(&self.taken, more.taken);
         add(&self.given, more.given);
@@ -197,9 +197,4 @@ impl StepStats {
         add(&self.failed, more.failed);
         add(&self.bytes, bytes);
     }
-}
-
-/// Locks the data; no code under the lock can panic.
-fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

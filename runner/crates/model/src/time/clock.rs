@@ -1,9 +1,9 @@
 //! `Clock`: the source of the time. All other code receives the time as an argument.
 
 use std::ops::{Add, Sub};
-use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// Milliseconds since the Unix epoch.
@@ -84,14 +84,14 @@ impl ManualClock {
     }
 
     pub fn advance(&self, millis: i64) {
-        let mut now = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut now = self.0.lock();
         now.0 += millis;
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 

@@ -8,8 +8,10 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_model::sync::{Mutex, MutexGuard};
 
 /// A file, or an object that behaves like one. One thread writes at a time, while others may read.
 pub trait Disk: Debug + Send + Sync + 'static {
@@ -157,13 +159,11 @@ impl Medium {
     }
 
     fn epoch(&self) -> MutexGuard<'_, Option<Epoch>> {
-        // The value is consistent after a panic, since each operation leaves it so.
-        self.0.epoch.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.epoch.lock()
     }
 
     fn unsynced(&self) -> MutexGuard<'_, Vec<Range<u64>>> {
-        // The list is consistent after a panic, since each operation leaves it so.
-        self.0.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.unsynced.lock()
     }
 }
 

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::disk::Medium;
+use tidegate_model::sync::{Mutex, MutexGuard};
 
 /// Bytes per page of memory.
 const PAGE: usize = 4096;
@@ -35,7 +35,7 @@ impl Overlay {
     }
 
     fn layer(&self) -> MutexGuard<'_, Layer> {
-        self.layer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.layer.lock()
     }
 
     /// A page of the medium.

@@ -5,7 +5,7 @@ pub(crate) mod outputs;
 pub(crate) mod parked_rows;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
 
@@ -20,6 +20,7 @@ use crate::codec::block::{Jobs, Wanted};
 use crate::codec::bytes::Wrong;
 use crate::codec::log_record::Value;
 use crate::error::{Cause, ReadError};
+use tidegate_model::sync::RwLock;
 use tidegate_model::{Address, Batch, Origin, Progress, Segment, SinkPosition, SourceOffset, Timestamp};
 
 pub use self::outputs::{OutputOrigin, StoredOutput};
@@ -304,15 +305,14 @@ impl Shared {
 
     /// Runs `work` with the database, which stays open meanwhile.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, Cause>) -> Result<T, Cause> {
-        // A panic while it was locked leaves it unchanged: open or closed.
-        let guard = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.database.read();
         work(guard.as_ref().ok_or(Cause::Interrupted)?)
     }
 
     /// Closes the database when no reader uses it any more, and replaces it by that of `open` before the next
     /// read.
     pub(crate) fn replace<E>(&self, open: impl FnOnce() -> Result<Option<Database>, E>) -> Result<(), E> {
-        let mut guard = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.database.write();
         self.openings.fetch_add(1, Ordering::Release);
         close(guard.take());
         self.pages.forget();

@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_plugin::host::Plugin;
@@ -24,6 +23,7 @@ use crate::plugin::description::Description;
 use crate::plugin::image::Image;
 use crate::plugin::in_process::{Journal, PluginRunner, PluginSpec};
 use crate::plugin::library;
+use tidegate_model::sync::{Mutex, MutexGuard};
 
 /// Serves until the runner closes the connection.
 ///
@@ -198,7 +198,7 @@ struct Relay(Mutex<(UnixStream, Seals)>);
 
 impl Relay {
     fn lines(&self) -> MutexGuard<'_, (UnixStream, Seals)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -4,8 +4,10 @@
 //! next, and continues the count.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_model::sync::{Mutex, MutexGuard};
 
 /// Maximum number of jobs that are counted at a time. Beyond it, the count of one of them restarts.
 const JOBS_MAX: usize = 4096;
@@ -58,8 +60,7 @@ impl Deaths {
     }
 
     fn counts(&self) -> MutexGuard<'_, BTreeMap<Culprit, u32>> {
-        // The value is consistent after a panic, since each operation leaves it so.
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock()
     }
 }
 

@@ -52,7 +52,7 @@ impl World {
     }
 
     fn known(&self) -> (u64, usize) {
-        let steps = self.pending_index.0.lock().unwrap();
+        let steps = self.pending_index.0.lock();
         steps.values().next().map_or((0, 0), |places| (places.last, places.rows.len()))
     }
 }

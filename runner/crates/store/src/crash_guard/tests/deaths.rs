@@ -175,8 +175,8 @@ impl Life {
         let shared = &self.process.attempts.0;
         match (shared.is_unsuspicious(), shared.concerns(&[*batch])) {
             (true, _) => false,
-            (false, false) => shared.alone.try_read().is_err(),
-            (false, true) => shared.alone.try_write().is_err(),
+            (false, false) => shared.alone.try_read().is_none(),
+            (false, true) => shared.alone.try_write().is_none(),
         }
     }
 }

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redb::ReadTransaction;
 
@@ -16,6 +15,7 @@ use crate::codec::block::Sought;
 use crate::codec::log_record::Value;
 use crate::database::format::{LOG, RecordKey};
 use crate::error::{Cause, ReadError};
+use tidegate_model::sync::{Mutex, MutexGuard};
 use tidegate_model::{Address, Origin};
 
 /// Jobs per page; a page begins at a multiple of it.
@@ -243,8 +243,7 @@ impl Pages {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        // The value is consistent after a panic, since each operation leaves it so.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -4,13 +4,13 @@
 //! on each commit adds its own. A removed row is noticed when it is read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use twox_hash::XxHash3_64;
 
 use super::Store;
 use crate::api::parked_job::{NewParkedJob, ParkedJob, ParkedKey};
 use crate::error::ReadError;
+use tidegate_model::sync::{Mutex, MutexGuard};
 use tidegate_model::{Address, Timestamp};
 
 /// A step with more rows is scanned for each search. A row takes about 50 bytes here.
@@ -120,8 +120,7 @@ impl Rows {
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<Address, Known>> {
-        // The value is consistent after a panic, since each operation leaves it so.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
