@@ -8,10 +8,11 @@ pub(crate) mod views;
 use std::ops::Range;
 
 use aho_corasick::AhoCorasick;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use tidegate_plugin::Failure;
 
 use self::views::{View, views};
-use tidegate_model::{Secret, base64};
+use tidegate_model::Secret;
 
 /// Shorter texts occur everywhere, and are not treated as secrets.
 const SHORTEST: usize = 4;
@@ -129,7 +130,7 @@ impl Patterns {
 fn in_base64(secret: &str) -> impl Iterator<Item = (String, (usize, usize))> {
     (0..3).map(move |before| {
         let bytes = [&[0; 2][..before], secret.as_bytes()].concat();
-        let digits = base64::encode(&bytes);
+        let digits = BASE64_STANDARD.encode(&bytes);
         // A digit holds 6 bits: digits within the secret do not depend on the bytes beside it.
         let (start, end) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
         let edges = (usize::from(before > 0), usize::from(bytes.len() % 3 > 0));

@@ -4,7 +4,6 @@
 //! Two modules use the operating system, since the store and the components both need them: `private_file`
 //! and `lock_holder`.
 
-pub mod base64;
 mod external_status;
 mod field_path;
 pub(crate) mod job;

@@ -3,6 +3,7 @@
 //! They are the control characters (C0, DEL, C1), and the separators of lines and paragraphs. The marks that
 //! change the direction of text are escaped too.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// Whether a terminal prints the character without a side effect.
@@ -22,6 +23,15 @@ pub fn on_one_line(text: &str) -> String {
     // Writing to a String cannot fail.
     let _ = fmt::Write::write_str(&mut line, text);
     line.0
+}
+
+/// The first `characters` of a text for a message, with `…` in place of the rest.
+#[must_use]
+pub fn beginning(text: &str, characters: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// The text with its line ends unchanged.
@@ -82,6 +92,13 @@ mod tests {
         let line = "a\\u{1b}[2J\\r\\n\\u{0}\\u{7f}\\u{9b}31m \\u{202e}cod\\u{2066}\\u{2028}ä漢\\t";
         assert_eq!(on_one_line(text), line);
         assert_eq!(lines(text), line.replace("\\n", "\n"));
+    }
+
+    #[test]
+    fn a_beginning_is_cut_between_characters() {
+        assert_eq!(beginning("äöü", 3), "äöü");
+        assert_eq!(beginning("äöü!", 3), "äöü…");
+        assert_eq!(beginning("", 0), "");
     }
 
     #[test]

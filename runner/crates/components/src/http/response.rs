@@ -10,7 +10,7 @@ use ureq::http::{HeaderMap, HeaderName, Response, StatusCode};
 use super::retry_after::retry_after;
 use crate::redact::Redactor;
 use crate::script::values::json;
-use tidegate_model::format_size;
+use tidegate_model::{format_size, plain};
 
 /// Bytes of a failure's body that are read.
 const BEGINNING: u64 = 8 << 10;
@@ -115,10 +115,10 @@ impl HttpResponse {
         let said = scrub.clean(&String::from_utf8_lossy(&self.body));
         let said = said.trim();
         if !said.is_empty() {
-            message = format!("{message}: {}", on_one_line(&shortened(said, SHOWN)));
+            message = format!("{message}: {}", on_one_line(&plain::beginning(said, SHOWN)));
         }
         let message = format!("{message} ({named})");
-        let context = serde_json::json!({ "status": status, "body": shortened(said, KEPT) });
+        let context = serde_json::json!({ "status": status, "body": plain::beginning(said, KEPT) });
         let failure = Failure::new(self.kind(now_ms), message).because(Cause::Http(status));
         failure.with_context(context.to_string())
     }
@@ -148,13 +148,6 @@ impl HttpResponse {
 
 pub(crate) fn too_large(most: u64) -> String {
     format!("the answer exceeds the `max_response` of {}", format_size(most))
-}
-
-fn shortened(text: &str, letters: usize) -> String {
-    match text.char_indices().nth(letters) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 fn on_one_line(text: &str) -> String {

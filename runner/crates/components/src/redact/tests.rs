@@ -41,7 +41,7 @@ fn a_secret_is_found_however_a_url_or_json_writes_it() {
 fn a_secret_is_found_in_base64_wherever_it_begins() {
     for user in ["", "u", "us", "use", "user"] {
         let both = format!("{user}:s3cr3t>>>?key!");
-        let encoded = base64::encode(both.as_bytes());
+        let encoded = BASE64_STANDARD.encode(both.as_bytes());
         for encoded in [encoded.replace('+', "-").replace('/', "_"), encoded] {
             let shown = clean(&["s3cr3t>>>?key"], &format!("authorization: Basic {encoded}"));
             let left = shown.strip_prefix("authorization: Basic ").unwrap();
@@ -78,7 +78,7 @@ fn encode(way: u8, text: &str) -> String {
             quoted[1..quoted.len() - 1].to_owned()
         }
         5 => text.encode_utf16().fold(String::new(), |text, unit| format!("{text}\\u{unit:04x}")),
-        _ => base64::encode(text.as_bytes()),
+        _ => BASE64_STANDARD.encode(text.as_bytes()),
     }
 }
 
@@ -104,7 +104,7 @@ fn decode(way: u8, text: &str) -> Option<String> {
             Some(String::from_utf8_lossy(&bytes).into_owned())
         }
         4 | 5 => serde_json::from_str(&format!("\"{text}\"")).ok(),
-        _ => base64::decode(text).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+        _ => BASE64_STANDARD.decode(text).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
     }
 }
 

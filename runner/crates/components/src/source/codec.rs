@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use memchr::memchr;
 use serde::Serialize;
 use tidegate_plugin::Payloads;
@@ -9,7 +10,7 @@ use tidegate_plugin::words::utf16_help;
 
 use super::csv::{RecordEnd, Table, record_end};
 use tidegate_config::{DataFormat, FileSource};
-use tidegate_model::{Form, base64};
+use tidegate_model::Form;
 
 /// Maximum bytes of unreadable content in an error record.
 const FAULT_BYTES: usize = 1024;
@@ -141,7 +142,7 @@ struct Document<'a> {
 impl<'a> Document<'a> {
     fn new(path: &'a Path, content: &'a [u8]) -> Self {
         let text = std::str::from_utf8(content).ok();
-        let base64 = text.is_none().then(|| base64::encode(content));
+        let base64 = text.is_none().then(|| BASE64_STANDARD.encode(content));
         Self { path: path.to_string_lossy(), size: content.len(), text, base64 }
     }
 }

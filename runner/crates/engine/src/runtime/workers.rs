@@ -24,7 +24,7 @@ use tidegate_components::plugin::{Deaths, Plugins, Setups};
 use tidegate_components::script::{Entry, STACK};
 use tidegate_config::{Configuration, GateRef};
 use tidegate_dispatch::JobKey;
-use tidegate_model::{Clock, ExternalStatus, Timestamp, TokenKey};
+use tidegate_model::{Clock, ExternalStatus, Timestamp, TokenKey, plain};
 use tidegate_store::{CrashGuard, ParkedJob, ParkedKey, Store, WorkerSlot};
 
 /// Maximum number of workers that wait for external systems at the same time.
@@ -271,11 +271,7 @@ fn ask(
 /// Beginning of an answer, short enough for a message.
 fn beginning(answer: &[u8]) -> String {
     const SHOWN: usize = 100;
-    let text = String::from_utf8_lossy(answer);
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("`{}…`", &text[..end]),
-        None => format!("`{text}`"),
-    }
+    format!("`{}`", plain::beginning(&String::from_utf8_lossy(answer), SHOWN))
 }
 
 fn failed(work: &BatchInput, message: String) -> BatchResult {

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -13,7 +14,7 @@ use crate::api::parked_job::{JobForm, ParkReason};
 use crate::database::dedupe::DedupeOutcome;
 use crate::database::pauses::Pause;
 use crate::database::snapshots::SnapshotInput;
-use tidegate_model::{Address, DeliveryHash, Progress, Segment, SinkPosition, base64};
+use tidegate_model::{Address, DeliveryHash, Progress, Segment, SinkPosition};
 
 /// The version of this format.
 pub(crate) const VERSION: u32 = 1;
@@ -307,12 +308,15 @@ impl<'a> Data<'a> {
 }
 
 fn put_base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&base64::encode(bytes))
+    serializer.serialize_str(&BASE64_STANDARD.encode(bytes))
 }
 
 fn take_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, [u8]>, D::Error> {
     let text = Cow::<str>::deserialize(deserializer)?;
-    base64::decode(&text).map(Cow::Owned).ok_or_else(|| serde::de::Error::custom("the value is not base64"))
+    BASE64_STANDARD
+        .decode(&*text)
+        .map(Cow::Owned)
+        .map_err(|_| serde::de::Error::custom("the value is not base64"))
 }
 
 fn put_hash<S: Serializer>(hash: &DeliveryHash, serializer: S) -> Result<S::Ok, S::Error> {

@@ -12,7 +12,11 @@ use crate::script::attempt::current;
 use crate::script::values::thrown;
 use crate::script::values::thrown::{as_json, text};
 use crate::script::values::type_names;
+use tidegate_model::plain::beginning;
 use tidegate_model::{Timestamp, parse_duration};
+
+/// Characters of a text in a message.
+const SHOWN: usize = 40;
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 type Call<'a> = NativeCallContext<'a>;
@@ -118,7 +122,7 @@ fn time(call: &Call<'_>, value: &Dynamic) -> Answer<i64> {
     let known = text.parse().ok().map(jiff::Timestamp::as_millisecond);
     match known.or_else(|| last_day(&text)) {
         Some(millis) => in_time(call, "emit_at", millis),
-        None => mistake(call, format!("`emit_at` takes {WANTED}, not `{}`", shortened(&text))),
+        None => mistake(call, format!("`emit_at` takes {WANTED}, not `{}`", beginning(&text, SHOWN))),
     }
 }
 
@@ -173,13 +177,4 @@ fn handle(call: &Call<'_>, value: &Dynamic) -> Answer<String> {
 /// An error of the script, at the position of the call.
 fn mistake<T>(call: &Call<'_>, message: String) -> Answer<T> {
     Err(EvalAltResult::ErrorRuntime(message.into(), call.call_position()).into())
-}
-
-/// A text, shortened for a message.
-fn shortened(text: &str) -> String {
-    const CHARACTERS_MAX: usize = 40;
-    match text.char_indices().nth(CHARACTERS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
