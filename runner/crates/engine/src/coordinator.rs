@@ -13,7 +13,7 @@ use super::report::Halt;
 use crate::batch::input::{BatchInput, ReadBatch};
 use crate::batch::result::{BatchResult, HaltCause, HaltReason, StartBlock};
 use crate::commit::queue_cache::QueueCaches;
-use crate::commit::request::CommitRequest;
+use crate::commit::request::{CommitRequest, RewindTo};
 use crate::operator::request::PendingRequest;
 use crate::operator::request::Request;
 use crate::processor::monitor_protocol::StatusQuery;
@@ -120,7 +120,7 @@ pub(crate) struct Coordinator {
     pub(crate) coming: Arc<AtomicUsize>,
     batch: BatchLimit,
     /// Requested start positions, by step, with the request to answer.
-    rewinds: HashMap<usize, (Vec<u64>, PendingRequest)>,
+    rewinds: HashMap<usize, (Vec<RewindTo>, PendingRequest)>,
     ticks: Schedules,
     /// Time of the next retention sweep, if a queue has a maximum age.
     lets_go: Option<Timestamp>,

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::request::{BatchJobs, BeginBatch, Delivery, InputSpan, OutputBlock, SourcePositions, StepChange};
+use super::request::{
+    BatchJobs, BeginBatch, Delivery, InputSpan, OutputBlock, RewindTo, SourcePositions, StepChange,
+};
 use super::sinks::Positions;
 use tidegate_config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
 use tidegate_dispatch::DurabilityBarrier;
@@ -53,8 +55,11 @@ impl CommittedState {
                 StepChange::Begin(begin) => self.begin(begin, &mut page),
                 StepChange::Delivery(delivery) => self.deliver(delivery, &mut page),
                 StepChange::Rewind(rewind) => {
-                    for (input, &next) in rewind.next.iter().enumerate() {
-                        page.progress(self, rewind.step, input).rewind(next.saturating_sub(1));
+                    for (input, &to) in rewind.to.iter().enumerate() {
+                        let progress = page.progress(self, rewind.step, input);
+                        if let RewindTo::Index(next) = to {
+                            progress.rewind(next.saturating_sub(1));
+                        }
                     }
                     self.settle_snapshots(rewind.step, None, &mut page);
                 }

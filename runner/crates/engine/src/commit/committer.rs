@@ -21,7 +21,7 @@ use super::committed_state::{CommittedState, trims_by_age};
 use super::inbox::{Inbox, Push};
 use super::ingest::IngestGroup;
 use super::queue_cache::QueueCaches;
-use super::request::{CommitRequest, StepChange};
+use super::request::{CommitRequest, RewindTo, StepChange};
 use super::sinks::{FailedSink, Positions, Sinks};
 use crate::coordinator::schedules::FiredTicks;
 use crate::error::EngineError;
@@ -234,13 +234,13 @@ impl Committer {
             let StepChange::Rewind(rewind) = entry else { continue };
             let inputs = &self.committed_state.configuration.steps[rewind.step].inputs;
             let mut gone = false;
-            for (input, &next) in inputs.iter().zip(&rewind.next) {
-                if let Input::Queue(_) = input.input {
+            for (input, &to) in inputs.iter().zip(&rewind.to) {
+                if let (Input::Queue(_), RewindTo::Index(next)) = (input.input, to) {
                     gone |= self.store.queue(&input.address)?.is_some_and(|queue| next < queue.first);
                 }
             }
             if gone {
-                rewind.next.fill(u64::MAX);
+                rewind.to.fill(RewindTo::Stay);
             }
         }
         Ok(())

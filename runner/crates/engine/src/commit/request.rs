@@ -47,8 +47,17 @@ pub(crate) struct BeginBatch {
 #[derive(Debug)]
 pub(crate) struct Rewind {
     pub(crate) step: usize,
-    /// Index of the first job to run again, by input. An index past the current position has no effect.
-    pub(crate) next: Vec<u64>,
+    /// By input.
+    pub(crate) to: Vec<RewindTo>,
+}
+
+/// Position of an input after a rewind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RewindTo {
+    /// Index of the first job to run again. An index past the current position has no effect.
+    Index(u64),
+    /// The input keeps its position.
+    Stay,
 }
 
 /// Result of a batch.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::{Action, BatchTask, Coordinator};
 use crate::batch::input::{BatchSlice, ReadBatch};
 use crate::batch::result::BatchResult;
-use crate::commit::request::{BeginBatch, CommitRequest, Delivery, Rewind, StepChange};
+use crate::commit::request::{BeginBatch, CommitRequest, Delivery, Rewind, RewindTo, StepChange};
 use crate::runtime::readers::{ReadAhead, StoreRequest};
 use crate::step::probe_health::ProbeKind;
 use tidegate_config::{Input, QueueRef};
@@ -93,13 +93,12 @@ impl Coordinator {
                     }
                 }
                 Command::Rewind { step } => {
-                    let next = self.rewinds.get(&step).map(|(next, _)| next.clone()).unwrap_or_default();
-                    let rewind = Rewind { step, next };
+                    let to = self.rewinds.get(&step).map(|(to, _)| to.clone()).unwrap_or_default();
+                    let rewind = Rewind { step, to };
                     actions.push(Action::Commit(CommitRequest::Enter(StepChange::Rewind(rewind))));
                 }
                 Command::GiveBack { step, batches } => {
-                    let next = self.first_of(step, &batches);
-                    let rewind = Rewind { step, next };
+                    let rewind = Rewind { step, to: self.first_of(step, &batches) };
                     actions.push(Action::Commit(CommitRequest::Enter(StepChange::Rewind(rewind))));
                 }
                 Command::Finish(end) => {
@@ -112,11 +111,14 @@ impl Coordinator {
     }
 
     /// Index of the first job in these batches, by input of the step.
-    fn first_of(&self, step: usize, batches: &[BatchId]) -> Vec<u64> {
-        let mut first = vec![u64::MAX; self.configuration.steps[step].inputs.len()];
+    fn first_of(&self, step: usize, batches: &[BatchId]) -> Vec<RewindTo> {
+        let mut first = vec![RewindTo::Stay; self.configuration.steps[step].inputs.len()];
         let held = batches.iter().filter_map(|batch| self.held.get(batch));
         for span in held.flat_map(|held| held.work.first(held.work.jobs).spans) {
-            first[span.input] = first[span.input].min(span.first);
+            first[span.input] = match first[span.input] {
+                RewindTo::Index(index) => RewindTo::Index(index.min(span.first)),
+                RewindTo::Stay => RewindTo::Index(span.first),
+            };
         }
         first
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Action, Coordinator};
-use crate::commit::request::CommitRequest;
+use crate::commit::request::{CommitRequest, RewindTo};
 use crate::operator::request::{PendingRequest, Request, RequestOutcome};
 use tidegate_config::Input;
 use tidegate_dispatch::{Command, Event, InputPort};
@@ -24,15 +24,16 @@ impl Coordinator {
             return;
         };
         let step = self.configuration.steps.iter().position(|step| step.address == *address);
-        let next = step.map(|step| {
+        let wanted = step.map(|step| {
             let at = |input: &tidegate_config::InputRef| {
-                from.iter().find(|(address, _)| *address == input.address).map(|&(_, index)| index)
+                let found = from.iter().find(|(address, _)| *address == input.address);
+                found.map_or(RewindTo::Stay, |&(_, index)| RewindTo::Index(index))
             };
             // Jobs in flight are not accounted for yet, so the positions of the other inputs are known later.
             let inputs = self.configuration.steps[step].inputs.iter();
-            (step, inputs.map(|input| at(input).unwrap_or(u64::MAX)).collect())
+            (step, inputs.map(at).collect())
         });
-        match next {
+        match wanted {
             None => asked.answer(Err(format!("the runner has no step `{address}`"))),
             Some((step, _)) if self.buffers[step].is_some() => {
                 asked.answer(Err(format!(
@@ -42,8 +43,8 @@ impl Coordinator {
             Some((step, _)) if self.rewinds.contains_key(&step) => {
                 asked.answer(Err(format!("step `{address}` is already being replayed")));
             }
-            Some((step, next)) => {
-                self.rewinds.insert(step, (next, asked));
+            Some((step, to)) => {
+                self.rewinds.insert(step, (to, asked));
                 self.dispatcher.handle(Event::Rewind { step }, now, commands);
             }
         }

@@ -245,13 +245,16 @@ fn putting_back_takes_everything_back_that_was_accounted_for_above() {
     let group = [delivery(1, 1, 9, &[])];
     let page = committed_state.prepare(&group, &Vec::new(), NOW);
     committed_state.apply(&group, page);
-    let page =
-        committed_state.prepare(&[StepChange::Rewind(Rewind { step: 1, next: vec![4] })], &Vec::new(), NOW);
+    let page = committed_state.prepare(
+        &[StepChange::Rewind(Rewind { step: 1, to: vec![RewindTo::Index(4)] })],
+        &Vec::new(),
+        NOW,
+    );
     assert_eq!(page.changes.progress[0].2.watermark(), 3);
     assert_eq!(page.changes.trims[0].up_to, 3);
     // An input without deliveries has no jobs to run again.
     let page = committed_state.prepare(
-        &[StepChange::Rewind(Rewind { step: 1, next: vec![u64::MAX] })],
+        &[StepChange::Rewind(Rewind { step: 1, to: vec![RewindTo::Stay] })],
         &Vec::new(),
         NOW,
     );
@@ -311,7 +314,7 @@ fn what_was_begun_can_be_found_again_in_its_source() {
 #[test]
 fn a_step_is_not_put_forward_when_it_is_put_back() {
     let mut committed_state = committed_state("");
-    let group = [delivery(1, 1, 9, &[]), StepChange::Rewind(Rewind { step: 1, next: vec![u64::MAX] })];
+    let group = [delivery(1, 1, 9, &[]), StepChange::Rewind(Rewind { step: 1, to: vec![RewindTo::Stay] })];
     let page = committed_state.prepare(&group, &Vec::new(), NOW);
     committed_state.apply(&group, page);
     assert_eq!((committed_state.next(1), committed_state.next(0)), (vec![10], vec![1]));
