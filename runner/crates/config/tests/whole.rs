@@ -452,7 +452,7 @@ fn a_crate_above_reports_into_scripts() {
     assert_eq!((diagnostics.count(Severity::Error), diagnostics.count(Severity::Warning)), (2, 1));
     assert!(diagnostics.render(true).contains("\u{1b}["));
     let json = serde_json::to_string_pretty(&diagnostics.records()).unwrap();
-    insta::assert_snapshot!("a_floor_above_reports_into_scripts_as_json", folder.plain(&json));
+    insta::assert_snapshot!("a_crate_above_reports_into_scripts_as_json", folder.plain(&json));
 }
 
 #[test]
