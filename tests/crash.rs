@@ -2,7 +2,7 @@
 //! must equal that of an undisturbed run.
 
 use tidegate_dispatch::RunOutcome;
-use tidegate_store::testing::{Failure, FaultyDisk};
+use tidegate_store::testing::{DiskFailure, FaultyDisk};
 
 use crate::random::Random;
 use crate::small_run::{Left, SmallRun};
@@ -43,7 +43,7 @@ fn crash_at_every_operation(power_goes: bool) {
         let mut random = Random::new(operation);
         run.begin_anew();
         let disk = FaultyDisk::with(image.clone());
-        disk.fail(Failure::From(operation));
+        disk.fail(DiskFailure::From(operation));
         let ended = run.run(&disk);
         if !disk.struck() {
             assert!(matches!(ended, Ok(RunOutcome::Drained)), "{what}: {ended:?}");
@@ -53,7 +53,7 @@ fn crash_at_every_operation(power_goes: bool) {
         let mut disk = after(&run, &disk, power_goes, &mut random);
         // Some recoveries are interrupted, too.
         if random.below(3) == 0 {
-            disk.fail(Failure::From(1 + random.below(60)));
+            disk.fail(DiskFailure::From(1 + random.below(60)));
             let _ = run.run(&disk);
             disk = after(&run, &disk, power_goes, &mut random);
         }
@@ -78,7 +78,7 @@ fn whichever_sync_of_the_store_is_the_last_nothing_is_lost_and_nothing_is_done_t
     for sync in 1.. {
         run.begin_anew();
         let disk = FaultyDisk::with(image.clone());
-        disk.fail(Failure::FreezeAt(sync));
+        disk.fail(DiskFailure::FreezeAt(sync));
         run.run(&disk).expect("a disk that freezes reports no error");
         if !disk.struck() {
             assert!(sync > 5, "there were only {sync} syncs to fail");

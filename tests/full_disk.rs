@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use tidegate_dispatch::RunOutcome;
-use tidegate_store::testing::{Failure, FaultyDisk};
+use tidegate_store::testing::{DiskFailure, FaultyDisk};
 
 use crate::http_client::{Client, JSON, address};
 use crate::project::{Project, jobs};
@@ -53,7 +53,7 @@ fn a_run_waits_for_room_in_the_store_says_so_once_and_goes_on_by_itself() {
     for operation in 1.. {
         run.begin_anew();
         let disk = FaultyDisk::with(image.clone());
-        disk.fail(Failure::FullFrom(operation));
+        disk.fail(DiskFailure::FullFrom(operation));
         // Opening writes, too; a run that cannot start is a different case.
         let Ok(started) = run.start(&disk) else { continue };
         let mut ended = None;
@@ -94,7 +94,7 @@ fn a_run_that_is_stopped_while_it_waits_for_room_ends_and_loses_nothing() {
     for operation in 1.. {
         run.begin_anew();
         let disk = FaultyDisk::with(image.clone());
-        disk.fail(Failure::FullFrom(operation));
+        disk.fail(DiskFailure::FullFrom(operation));
         let Ok(started) = run.start(&disk) else { continue };
         let mut ended = None;
         while !disk.struck() && ended.is_none() {

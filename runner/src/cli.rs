@@ -27,13 +27,13 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the pipelines of a configuration
-    Run(Run),
+    Run(RunArguments),
     /// Check a configuration as `run` would, and change nothing
     Check(Check),
     /// Show the progress of each step
     Status(StatusCommand),
     /// Draw the graph of sources, queues, steps and sinks
-    Graph(Graph),
+    Graph(GraphArguments),
     /// List queues, show their jobs, and push jobs to them
     #[command(subcommand)]
     Queue(QueueCommand),
@@ -53,7 +53,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Step(StepCommand),
     /// Run a step again from an earlier job on, and append to its outputs
-    Replay(Replay),
+    Replay(ReplayArguments),
     /// Verify, compact, export or import the store
     #[command(subcommand)]
     Store(StoreCommand),
@@ -251,7 +251,7 @@ pub(crate) enum StoreCommand {
 
 #[derive(Debug, Args)]
 #[command(group = needed())]
-pub(crate) struct Run {
+pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) config: Config,
     /// The data folder [default: `.tidegate` in the configuration's folder]
@@ -278,7 +278,7 @@ pub(crate) struct Check {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Graph {
+pub(crate) struct GraphArguments {
     #[command(flatten)]
     pub(crate) config: Config,
     #[arg(long, value_enum, default_value_t = GraphFormat::Text)]
@@ -430,7 +430,7 @@ pub(crate) struct ErrorsChoice {
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("start").required(true))]
-pub(crate) struct Replay {
+pub(crate) struct ReplayArguments {
     /// PIPELINE/STEP
     pub(crate) step: String,
     #[command(flatten)]

@@ -37,7 +37,7 @@ pub(crate) fn options(data: Option<PathBuf>, plugins: &[PathBuf]) -> LoadOptions
 }
 
 /// The configuration of a command, and its data folder.
-pub(crate) struct Target {
+pub(crate) struct CommandTarget {
     pub(crate) configuration: Arc<Configuration>,
 }
 
@@ -57,10 +57,10 @@ enum Backend {
 
 /// Asks the runner, or the store if no runner is running.
 pub(crate) fn ask(look: &QueryOptions, query: Query) -> Result<Answer, Exit> {
-    Target::of(&look.config, look.data.clone())?.ask(query)
+    CommandTarget::of(&look.config, look.data.clone())?.ask(query)
 }
 
-impl Target {
+impl CommandTarget {
     pub(crate) fn of(config: &Path, data: Option<PathBuf>) -> Result<Self, Exit> {
         match Generation::read(config, &options(data, &[])) {
             Ok(generation) => Ok(Self { configuration: generation.configuration }),

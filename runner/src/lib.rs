@@ -59,7 +59,7 @@ fn obey(command: Command) -> Exit {
         Command::Errors(ErrorsCommand::Show(command)) => crate::commands::errors_list::show(&command),
         Command::Errors(ErrorsCommand::Retry(command)) => crate::commands::errors_retry::retry(&command),
         Command::Errors(ErrorsCommand::Drop(command)) => {
-            crate::commands::errors_retry::handle(&command, crate::commands::errors_retry::How::Drop)
+            crate::commands::errors_retry::handle(&command, crate::commands::errors_retry::ErrorAction::Drop)
         }
         Command::Delayed(DelayedCommand::List(command)) => crate::commands::delayed::list(&command),
         Command::Delayed(DelayedCommand::Now(command)) => crate::commands::delayed::now(&command),

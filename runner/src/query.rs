@@ -28,7 +28,7 @@ pub(crate) use self::parked::{DelayedPage, DelayedStatus, WaitsFor};
 pub(crate) use self::step_status::{
     BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, ProbeStatus, StepStatus,
 };
-pub(crate) use job::{JobState, JobStatus, StepOutcome};
+pub(crate) use job::{JobStatus, ReportedState, StepOutcome};
 #[cfg(test)]
 pub(crate) use preview::Unseen;
 pub(crate) use preview::{Preview, PreviewedRound};
@@ -139,13 +139,13 @@ pub(crate) enum Answer {
     Jobs(Page),
     /// `total`: the number of errors, also of those that the answer leaves out.
     Errors {
-        errors: Vec<Job>,
+        errors: Vec<QueueJob>,
         total: u64,
     },
     Job(JobStatus),
     Delayed(DelayedPage),
     Preview(Preview),
-    Replay(Replay),
+    Replay(ReplayPlan),
     Verify(Verified),
     Exported(Inventory),
     /// Files, relative to the folder of the configuration.
@@ -181,7 +181,7 @@ pub(crate) struct ReaderStatus {
 /// The jobs that fit into one answer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Page {
-    pub(crate) jobs: Vec<Job>,
+    pub(crate) jobs: Vec<QueueJob>,
     /// The index at which the next page begins.
     pub(crate) next: u64,
     /// More jobs exist now.
@@ -191,7 +191,7 @@ pub(crate) struct Page {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Job {
+pub(crate) struct QueueJob {
     pub(crate) queue: String,
     pub(crate) index: u64,
     /// The commit time; RFC 3339.
@@ -222,7 +222,7 @@ pub(crate) struct JobMaker {
 
 /// The effect of running a step again.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Replay {
+pub(crate) struct ReplayPlan {
     pub(crate) step: Address,
     /// The first and the last job to run again, by rewound input.
     pub(crate) inputs: Vec<Again>,
@@ -280,9 +280,12 @@ fn answer_from(
             queue_jobs::errors(store, configuration, queue.as_deref(), *all, *limit)
         }
         Query::Error { queue, index } => queue_jobs::error(store, configuration, queue, *index),
-        Query::Job { queue, index, why, whole } => {
-            job::status(store, configuration, (queue, *index), &job::Wanted { why: *why, whole: *whole, run })
-        }
+        Query::Job { queue, index, why, whole } => job::status(
+            store,
+            configuration,
+            (queue, *index),
+            &job::JobSelection { why: *why, whole: *whole, run },
+        ),
         Query::Delayed { step, job, after, limit } => {
             parked::delayed(store, configuration, (step.as_deref(), job.as_deref()), *after, *limit)
         }

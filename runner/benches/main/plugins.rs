@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidegate_components::plugin::{Image, Loaded, PluginRunner, PluginSpec};
-use tidegate_components::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
+use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
 use tidegate_config::{Limits, Script, StepFilter};
 use tidegate_model::TokenKey;
 use tidegate_plugin::{Failure, Job, Outputs, Step};
@@ -95,8 +95,8 @@ fn script() -> Result<ScriptStep, Box<dyn Error>> {
         secrets: &[],
         file: "bench.toml",
         wrapped: false,
-        outlet: Outlet::Unnamed,
-        entry: Entry::Process,
+        outlet: ScriptOutlet::Unnamed,
+        entry: EntryPoint::Process,
         token_key: &TokenKey::NONE,
     };
     ScriptStep::new(&spec).map_err(|error| error.message.into())

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::{Cancel, DelayedChoice, DelayedList, Format};
-use crate::client::{Target, ask, other_question, print_json, print_text};
+use crate::client::{CommandTarget, ask, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
-use crate::output::moves::{How, Outcomes};
+use crate::output::moves::{MoveAction, Outcomes};
 use crate::output::table::{Column, columns, grouped, jobs, on_one_line};
 use crate::output::terminal::{confirm, cut, width};
 use crate::query::{Answer, DelayedPage, DelayedStatus, JOBS_MAX, Query, WaitsFor};
@@ -97,19 +97,19 @@ fn due(job: &DelayedStatus, handle_max: Option<usize>) -> String {
 }
 
 pub(crate) fn now(command: &DelayedChoice) -> Exit {
-    deal(command, How::Now).unwrap_or_else(|exit| exit)
+    deal(command, MoveAction::Now).unwrap_or_else(|exit| exit)
 }
 
 pub(crate) fn cancel(command: &Cancel) -> Exit {
-    deal(&command.choice, How::Cancel { drop: command.drop, pending: command.pending })
+    deal(&command.choice, MoveAction::Cancel { drop: command.drop, pending: command.pending })
         .unwrap_or_else(|exit| exit)
 }
 
 /// The chosen rows by step.
 type Chosen = BTreeMap<Address, BTreeSet<ParkedJobRef>>;
 
-fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
-    let place = Target::of(&command.config, command.data.clone())?;
+fn deal(command: &DelayedChoice, how: MoveAction) -> Result<Exit, Exit> {
+    let place = CommandTarget::of(&command.config, command.data.clone())?;
     let (mut chosen, mut outcomes) = (Chosen::new(), Outcomes::new(&place, how));
     for text in &command.jobs {
         choose(&place, text, how, &mut chosen, &mut outcomes)?;
@@ -119,9 +119,11 @@ fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
         let steps: Vec<String> = chosen.keys().map(Address::to_string).collect();
         let (jobs, steps) = (jobs(count), steps.join(", "));
         let question = match how {
-            How::Now => format!("{jobs} of {steps} will be due at once."),
-            How::Cancel { drop: false, .. } => format!("{jobs} of {steps} will go to the error queue."),
-            How::Cancel { drop: true, .. } => format!("{jobs} of {steps} will be discarded."),
+            MoveAction::Now => format!("{jobs} of {steps} will be due at once."),
+            MoveAction::Cancel { drop: false, .. } => {
+                format!("{jobs} of {steps} will go to the error queue.")
+            }
+            MoveAction::Cancel { drop: true, .. } => format!("{jobs} of {steps} will be discarded."),
         };
         confirm(&question, command.yes)?;
     }
@@ -130,8 +132,8 @@ fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
         for some in rows.chunks(AT_ONCE) {
             let (step, rows) = (step.clone(), some.to_vec());
             let request = match how {
-                How::Now => Request::MakeDue { step: step.clone(), rows },
-                How::Cancel { drop, pending } => {
+                MoveAction::Now => Request::MakeDue { step: step.clone(), rows },
+                MoveAction::Cancel { drop, pending } => {
                     Request::Cancel { step: step.clone(), rows, jobs: Vec::new(), drop, pending }
                 }
             };
@@ -143,9 +145,9 @@ fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
 
 /// Adds the jobs that `text` names, if the change applies to them.
 fn choose(
-    place: &Target,
+    place: &CommandTarget,
     text: &str,
-    how: How,
+    how: MoveAction,
     chosen: &mut Chosen,
     outcomes: &mut Outcomes<'_>,
 ) -> Result<(), Exit> {
@@ -181,20 +183,20 @@ fn choose(
             found += 1;
             let outcome = outcomes.of(&address);
             match (how, one.waits_for) {
-                (How::Now, _) if one.due.is_some() => {}
-                (How::Now | How::Cancel { pending: false, .. }, WaitsFor::Outside) => {
+                (MoveAction::Now, _) if one.due.is_some() => {}
+                (MoveAction::Now | MoveAction::Cancel { pending: false, .. }, WaitsFor::Outside) => {
                     outcome.outside += 1;
                     continue;
                 }
-                (How::Now, _) => {
+                (MoveAction::Now, _) => {
                     outcome.due += 1;
                     continue;
                 }
-                (How::Cancel { drop: false, .. }, WaitsFor::Output) => {
+                (MoveAction::Cancel { drop: false, .. }, WaitsFor::Output) => {
                     outcome.outputs += 1;
                     continue;
                 }
-                (How::Cancel { .. }, _) => {}
+                (MoveAction::Cancel { .. }, _) => {}
             }
             chosen.entry(address).or_default().insert(one.row);
         }
@@ -213,7 +215,7 @@ fn choose(
 }
 
 /// No waiting row was made from the job; its queue may be mistyped.
-fn nothing_of(place: &Target, job: &str) -> Exit {
+fn nothing_of(place: &CommandTarget, job: &str) -> Exit {
     let queue = job.rsplit_once('/').map_or(job, |(queue, _)| queue);
     let inputs = place.configuration.steps.iter().flat_map(|step| &step.inputs);
     let names: Vec<String> = inputs.map(|input| input.address.to_string()).collect();

@@ -6,12 +6,12 @@ use crate::cli::{ErrorsList, ErrorsShow, Format};
 use crate::client::{ask, other_question, print_json, print_painted, print_text};
 use crate::output::console;
 use crate::output::console::{Paint, painted};
-use crate::output::error_record::Record;
+use crate::output::error_record::ErrorRecordView;
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::table::{Column, columns, grouped, on_one_line};
 use crate::output::terminal::width;
-use crate::query::{Answer, Job, Query};
+use crate::query::{Answer, Query, QueueJob};
 use tidegate_model::Address;
 
 pub(crate) fn list(command: &ErrorsList) -> Exit {
@@ -48,10 +48,10 @@ pub(crate) fn list(command: &ErrorsList) -> Exit {
     Exit::Done
 }
 
-fn describe(errors: &[Job], more: Option<String>, width: Option<usize>, colours: bool) -> String {
+fn describe(errors: &[QueueJob], more: Option<String>, width: Option<usize>, colours: bool) -> String {
     let lines = columns(&columns_of(errors), width);
     let of_errors = std::iter::once(None).chain(errors.iter().map(Some));
-    let paint = |(line, error): (String, Option<&Job>)| match error.filter(|_| colours) {
+    let paint = |(line, error): (String, Option<&QueueJob>)| match error.filter(|_| colours) {
         None => line,
         Some(error) if error.handled => painted(&line, Paint::Dim),
         Some(error) => {
@@ -64,11 +64,11 @@ fn describe(errors: &[Job], more: Option<String>, width: Option<usize>, colours:
     lines.chain(more).collect::<Vec<_>>().join("\n")
 }
 
-fn name(error: &Job) -> String {
+fn name(error: &QueueJob) -> String {
     format!("{}/{}", error.queue, error.index)
 }
 
-fn columns_of(errors: &[Job]) -> [Column; 6] {
+fn columns_of(errors: &[QueueJob]) -> [Column; 6] {
     let mut cells: [Vec<String>; 6] = Default::default();
     for error in errors {
         for (cells, cell) in cells.iter_mut().zip(row(error)) {
@@ -86,10 +86,10 @@ fn columns_of(errors: &[Job]) -> [Column; 6] {
     ]
 }
 
-fn row(error: &Job) -> [String; 6] {
+fn row(error: &QueueJob) -> [String; 6] {
     let mark = if error.handled { " (handled)" } else { "" };
     let name = name(error) + mark;
-    let Ok(record) = Record::of(error) else {
+    let Ok(record) = ErrorRecordView::of(error) else {
         let blank = String::new;
         return [name, blank(), blank(), blank(), blank(), "no error record".to_owned()];
     };
@@ -117,7 +117,7 @@ pub(crate) fn show(command: &ErrorsShow) -> Exit {
     if command.look.format == Format::Json {
         return print_json(error, Exit::Done);
     }
-    match Record::of(error) {
+    match ErrorRecordView::of(error) {
         Ok(record) => print_text(&record.describe(error, width())),
         Err(problem) => return exit::fail(problem),
     }
@@ -130,11 +130,11 @@ mod tests {
 
     use super::*;
 
-    fn error(index: u64, handled: bool) -> Job {
+    fn error(index: u64, handled: bool) -> QueueJob {
         let record = r#"{"time":"2026-01-31T12:00:00.123Z","pipeline":"withdrawals","step":"submit",
             "input":"withdrawals/requests","index":1234,"attempt":3,"kind":"rejected","hash":"ab",
             "message":"the account is closed,\nand was so before the order came"}"#;
-        Job {
+        QueueJob {
             queue: "withdrawals/failed".into(),
             index,
             time: None,

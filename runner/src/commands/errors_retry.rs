@@ -9,13 +9,13 @@ use serde::Serialize;
 
 use crate::cli::{ErrorsChoice, ErrorsRetry, Format};
 use crate::client::where_filter::Where;
-use crate::client::{AnsweredBy, Target, other_question, print_json, print_text};
-use crate::output::error_record::Record;
+use crate::client::{AnsweredBy, CommandTarget, other_question, print_json, print_text};
+use crate::output::error_record::ErrorRecordView;
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::table::grouped;
 use crate::output::terminal::confirm;
-use crate::query::{Answer, Job, Query};
+use crate::query::{Answer, Query, QueueJob};
 use tidegate_components::script::json;
 use tidegate_engine::{Request, RequestOutcome};
 use tidegate_model::Address;
@@ -30,7 +30,7 @@ const PAYLOAD_MAX: u64 = 16 << 20;
 
 /// The change to the errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum ErrorAction {
     Retry,
     Drop,
 }
@@ -40,7 +40,7 @@ type Chosen = BTreeMap<Address, BTreeSet<u64>>;
 
 pub(crate) fn retry(command: &ErrorsRetry) -> Exit {
     match &command.payload {
-        None => handle(&command.choice, How::Retry),
+        None => handle(&command.choice, ErrorAction::Retry),
         Some(file) => replace(&command.choice, file).unwrap_or_else(|exit| exit),
     }
 }
@@ -52,7 +52,7 @@ fn replace(command: &ErrorsChoice, file: &Path) -> Result<Exit, Exit> {
         return Err(exit::misuse("`--payload` applies to one error only: name it as PIPELINE/QUEUE/INDEX"));
     };
     let payload = read_payload(file)?;
-    let place = Target::of(&command.config, command.data.clone())?;
+    let place = CommandTarget::of(&command.config, command.data.clone())?;
     let filter = Where::new(command.filter.as_deref(), "error")?;
     let (mut choice, mut chosen) =
         (Choice { command, filter, place: &place, steps: BTreeSet::new() }, Chosen::new());
@@ -64,7 +64,7 @@ fn replace(command: &ErrorsChoice, file: &Path) -> Result<Exit, Exit> {
     match outcome {
         Ok(RequestOutcome::Retried { jobs }) => {
             let done = Done { errors: jobs, handled_meanwhile: 0, refused: Vec::new() };
-            Ok(tell(command, How::Retry, &done, Some(teller)))
+            Ok(tell(command, ErrorAction::Retry, &done, Some(teller)))
         }
         Ok(_) => Err(other_question()),
         Err(why) => Err(exit::fail(why)),
@@ -89,15 +89,15 @@ fn read_payload(file: &Path) -> Result<String, Exit> {
     String::from_utf8(bytes).map_err(|_| exit::fail(format_args!("{name} is not JSON: it is not UTF-8")))
 }
 
-pub(crate) fn handle(command: &ErrorsChoice, how: How) -> Exit {
+pub(crate) fn handle(command: &ErrorsChoice, how: ErrorAction) -> Exit {
     match deal(command, how) {
         Ok(exit) | Err(exit) => exit,
     }
 }
 
-fn deal(command: &ErrorsChoice, how: How) -> Result<Exit, Exit> {
+fn deal(command: &ErrorsChoice, how: ErrorAction) -> Result<Exit, Exit> {
     let selectors = selectors(command)?;
-    let place = Target::of(&command.config, command.data.clone())?;
+    let place = CommandTarget::of(&command.config, command.data.clone())?;
     let filter = Where::new(command.filter.as_deref(), "error")?;
     let mut choice = Choice { command, filter, place: &place, steps: BTreeSet::new() };
     let chosen = choice.errors(&selectors)?;
@@ -106,15 +106,17 @@ fn deal(command: &ErrorsChoice, how: How) -> Result<Exit, Exit> {
     if count == 0 {
         choice.must_know_step()?;
     }
-    if how == How::Retry {
+    if how == ErrorAction::Retry {
         must_run_what_is_on_disk(&place, choice.steps)?;
     }
     let mut done = Done { errors: 0, handled_meanwhile: 0, refused: Vec::new() };
     if count > 0 {
         let queues: Vec<String> = chosen.keys().map(Address::to_string).collect();
         let question = match how {
-            How::Retry => format!("{} of {} will run again.", errors(count), queues.join(", ")),
-            How::Drop => format!("{} will be removed from {} for good.", errors(count), queues.join(", ")),
+            ErrorAction::Retry => format!("{} of {} will run again.", errors(count), queues.join(", ")),
+            ErrorAction::Drop => {
+                format!("{} will be removed from {} for good.", errors(count), queues.join(", "))
+            }
         };
         confirm(&question, command.yes)?;
     }
@@ -129,7 +131,7 @@ fn deal(command: &ErrorsChoice, how: How) -> Result<Exit, Exit> {
 }
 
 /// A runner uses the script files that it read at its start, so a script changed since then would not run.
-fn must_run_what_is_on_disk(place: &Target, steps: BTreeSet<Address>) -> Result<(), Exit> {
+fn must_run_what_is_on_disk(place: &CommandTarget, steps: BTreeSet<Address>) -> Result<(), Exit> {
     let query = Query::Changed { steps: steps.into_iter().collect() };
     let Answer::Changed(changed) = place.ask(query)? else { return Err(other_question()) };
     if changed.is_empty() {
@@ -143,16 +145,16 @@ fn must_run_what_is_on_disk(place: &Target, steps: BTreeSet<Address>) -> Result<
 
 /// Retries or drops some errors. If one of them is refused, the others are handled all the same.
 fn change(
-    place: &Target,
-    how: How,
+    place: &CommandTarget,
+    how: ErrorAction,
     queue: &Address,
     some: &[u64],
     done: &mut Done,
 ) -> Result<AnsweredBy, Exit> {
     let (queue, indices) = (queue.clone(), some.to_vec());
     let request = match how {
-        How::Retry => Request::Retry { queue: queue.clone(), errors: indices },
-        How::Drop => Request::Drop { queue: queue.clone(), errors: indices },
+        ErrorAction::Retry => Request::Retry { queue: queue.clone(), errors: indices },
+        ErrorAction::Drop => Request::Drop { queue: queue.clone(), errors: indices },
     };
     let (outcome, teller) = place.change(request)?;
     match (outcome, some) {
@@ -190,7 +192,7 @@ struct Refused {
     why: String,
 }
 
-fn tell(command: &ErrorsChoice, how: How, done: &Done, teller: Option<AnsweredBy>) -> Exit {
+fn tell(command: &ErrorsChoice, how: ErrorAction, done: &Done, teller: Option<AnsweredBy>) -> Exit {
     let exit = if done.refused.is_empty() { Exit::Done } else { Exit::Failed };
     if command.format == Format::Json {
         return print_json(done, exit);
@@ -198,9 +200,13 @@ fn tell(command: &ErrorsChoice, how: How, done: &Done, teller: Option<AnsweredBy
     if done.errors > 0 {
         let count = errors(done.errors);
         print_text(&match (how, teller) {
-            (How::Retry, Some(AnsweredBy::Runner)) => format!("{count} retried: the jobs run again now"),
-            (How::Retry, _) => format!("{count} retried: the jobs run again with the next `tidegate run`"),
-            (How::Drop, _) => format!("{count} dropped"),
+            (ErrorAction::Retry, Some(AnsweredBy::Runner)) => {
+                format!("{count} retried: the jobs run again now")
+            }
+            (ErrorAction::Retry, _) => {
+                format!("{count} retried: the jobs run again with the next `tidegate run`")
+            }
+            (ErrorAction::Drop, _) => format!("{count} dropped"),
         });
     } else if done.refused.is_empty() && done.handled_meanwhile == 0 {
         print_text("no open errors");
@@ -282,7 +288,7 @@ fn selectors(command: &ErrorsChoice) -> Result<Vec<Selector>, Exit> {
 struct Choice<'a> {
     command: &'a ErrorsChoice,
     filter: Where,
-    place: &'a Target,
+    place: &'a CommandTarget,
     /// The steps of the chosen errors.
     steps: BTreeSet<Address>,
 }
@@ -350,19 +356,20 @@ impl Choice<'_> {
         }
     }
 
-    fn add(&mut self, queue: &Address, errors: &[Job], chosen: &mut Chosen) {
+    fn add(&mut self, queue: &Address, errors: &[QueueJob], chosen: &mut Chosen) {
         let chosen = chosen.entry(queue.clone()).or_default();
         for error in errors.iter().filter(|error| self.passes(error)).collect::<Vec<_>>() {
             chosen.insert(error.index);
-            let step = Record::of(error).map(|record| format!("{}/{}", record.pipeline, record.step));
+            let step =
+                ErrorRecordView::of(error).map(|record| format!("{}/{}", record.pipeline, record.step));
             self.steps.extend(step.ok().and_then(|step| Address::parse(&step)));
         }
     }
 
-    fn passes(&mut self, error: &Job) -> bool {
+    fn passes(&mut self, error: &QueueJob) -> bool {
         let ErrorsChoice { step, kind, .. } = self.command;
         if step.is_some() || kind.is_some() {
-            let Ok(record) = Record::of(error) else { return false };
+            let Ok(record) = ErrorRecordView::of(error) else { return false };
             let is_step = |name: &String| {
                 *name == record.step || *name == format!("{}/{}", record.pipeline, record.step)
             };

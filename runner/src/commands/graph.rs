@@ -1,6 +1,6 @@
 //! `tidegate graph`: draws the configuration as a graph, or lists it as JSON.
 
-use crate::cli::{Format, Graph, GraphFormat, QueryOptions};
+use crate::cli::{Format, GraphArguments, GraphFormat, QueryOptions};
 use crate::client::{ask, options, print_json, print_text};
 use crate::graph::topology::{Depths, Topology};
 use crate::output::exit;
@@ -8,7 +8,7 @@ use crate::output::exit::Exit;
 use crate::query::{Answer, Query};
 use tidegate_engine::Generation;
 
-pub(crate) fn graph(command: &Graph) -> Exit {
+pub(crate) fn graph(command: &GraphArguments) -> Exit {
     let generation = match Generation::read(&command.config, &options(command.data.clone(), &[])) {
         Ok(generation) => generation,
         Err(diagnostics) => {
@@ -31,7 +31,7 @@ pub(crate) fn graph(command: &Graph) -> Exit {
 }
 
 /// The number of waiting jobs, from the runner, or from the store if no runner is running.
-fn depths(command: &Graph) -> Result<Depths, Exit> {
+fn depths(command: &GraphArguments) -> Result<Depths, Exit> {
     let look =
         QueryOptions { config: command.config.clone(), data: command.data.clone(), format: Format::Text };
     match (ask(&look, Query::Status { lanes: 0 })?, ask(&look, Query::Queues)?) {

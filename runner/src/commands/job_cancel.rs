@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::job_show::parse;
 use crate::cli::{Format, JobCancel};
-use crate::client::{Target, other_question, print_text};
+use crate::client::{CommandTarget, other_question, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
-use crate::output::moves::{How, Outcomes};
+use crate::output::moves::{MoveAction, Outcomes};
 use crate::output::terminal::confirm;
 use crate::output::times;
-use crate::query::{Answer, DelayedStatus, JOBS_MAX, JobState, Query, StepOutcome, WaitsFor};
+use crate::query::{Answer, DelayedStatus, JOBS_MAX, Query, ReportedState, StepOutcome, WaitsFor};
 use tidegate_config::Step;
 use tidegate_engine::{ParkedJobRef, Request, may_cancel};
 use tidegate_model::suggest::did_you_mean;
@@ -49,7 +49,7 @@ pub(crate) fn cancel(command: &JobCancel) -> Exit {
 
 fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
     let (queue, index) = parse(&command.job)?;
-    let place = Target::of(&command.look.config, command.look.data.clone())?;
+    let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
     let cuts = cuts(&place, command, (&queue, index))?;
     // The check precedes every change: the job is cancelled everywhere or nowhere.
     all_can(&cuts, command.drop)?;
@@ -58,7 +58,7 @@ fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
     let is_outside = cuts.iter().any(|cut| cut.stands == JobStanding::Outside);
     let but = if is_outside { " An external system has it, and may finish it all the same." } else { "" };
     confirm(&format!("The job {} of {} {end}.{but}", command.job, names.join(", ")), command.yes)?;
-    let mut outcomes = Outcomes::new(&place, How::Cancel { drop: command.drop, pending: true });
+    let mut outcomes = Outcomes::new(&place, MoveAction::Cancel { drop: command.drop, pending: true });
     for Cut { step, rows, fresh, outputs, .. } in cuts {
         outcomes.of(&step.address).outputs += outputs;
         let jobs = if fresh { vec![index] } else { Vec::new() };
@@ -72,7 +72,7 @@ fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
 
 /// The steps that read the job and have not finished it; at least one.
 fn cuts<'a>(
-    place: &'a Target,
+    place: &'a CommandTarget,
     command: &JobCancel,
     (queue, index): (&Address, u64),
 ) -> Result<Vec<Cut<'a>>, Exit> {
@@ -118,7 +118,7 @@ fn cuts<'a>(
 
 /// Adds the readers of a source that have no row in the store.
 fn with_readers(
-    place: &Target,
+    place: &CommandTarget,
     source: &Address,
     mut stands: Vec<(String, JobStanding)>,
 ) -> Vec<(String, JobStanding)> {
@@ -133,7 +133,7 @@ fn with_readers(
 }
 
 /// Reports that nothing can be cancelled. It is no failure if only the named step has nothing of the job.
-fn nothing(place: &Target, command: &JobCancel, somewhere: bool, is_source: bool) -> Exit {
+fn nothing(place: &CommandTarget, command: &JobCancel, somewhere: bool, is_source: bool) -> Exit {
     let job = &command.job;
     match &command.step {
         Some(step) if somewhere && command.look.format == Format::Text => {
@@ -141,7 +141,8 @@ fn nothing(place: &Target, command: &JobCancel, somewhere: bool, is_source: bool
             Exit::Done
         }
         Some(_) if somewhere => {
-            Outcomes::new(place, How::Cancel { drop: command.drop, pending: true }).tell(command.look.format)
+            Outcomes::new(place, MoveAction::Cancel { drop: command.drop, pending: true })
+                .tell(command.look.format)
         }
         _ => {
             let or = if is_source { ", or have not reached it" } else { "" };
@@ -155,17 +156,19 @@ fn nothing(place: &Target, command: &JobCancel, somewhere: bool, is_source: bool
 
 fn how(step: &StepOutcome) -> JobStanding {
     match step.status {
-        JobState::Waiting | JobState::Delayed => JobStanding::Waits,
-        JobState::Begun => JobStanding::Begun,
-        JobState::Pending if step.told.is_some_and(|told| !told.waits()) => JobStanding::Said,
-        JobState::Pending => JobStanding::Outside,
-        JobState::Failed | JobState::Cancelled | JobState::Done | JobState::Before => JobStanding::Through,
+        ReportedState::Waiting | ReportedState::Delayed => JobStanding::Waits,
+        ReportedState::Begun => JobStanding::Begun,
+        ReportedState::Pending if step.told.is_some_and(|told| !told.waits()) => JobStanding::Said,
+        ReportedState::Pending => JobStanding::Outside,
+        ReportedState::Failed | ReportedState::Cancelled | ReportedState::Done | ReportedState::Before => {
+            JobStanding::Through
+        }
     }
 }
 
 /// The named step, out of the steps that read the job.
 fn only(
-    place: &Target,
+    place: &CommandTarget,
     wanted: &str,
     queue: &Address,
     stands: Vec<(String, JobStanding)>,
@@ -185,7 +188,7 @@ fn only(
 }
 
 /// The steps with a row of the job in the store, each with its state.
-fn by_itself(place: &Target, job: &str) -> Result<Vec<(String, JobStanding)>, Exit> {
+fn by_itself(place: &CommandTarget, job: &str) -> Result<Vec<(String, JobStanding)>, Exit> {
     let job = Some(job.to_owned());
     let Answer::Delayed(page) =
         place.ask(Query::Delayed { step: None, job, after: None, limit: JOBS_MAX })?
@@ -206,7 +209,7 @@ fn by_itself(place: &Target, job: &str) -> Result<Vec<(String, JobStanding)>, Ex
 }
 
 /// The rows of the job at a step.
-fn rows(place: &Target, step: &Step, job: &str) -> Result<Vec<DelayedStatus>, Exit> {
+fn rows(place: &CommandTarget, step: &Step, job: &str) -> Result<Vec<DelayedStatus>, Exit> {
     let (step, job) = (Some(step.address.to_string()), Some(job.to_owned()));
     match place.ask(Query::Delayed { step, job, after: None, limit: JOBS_MAX })? {
         Answer::Delayed(page) => Ok(page.jobs),

@@ -1,13 +1,13 @@
 //! `tidegate job`: shows the outcome of one job, or cancels it.
 
 use crate::cli::{Format, JobShow};
-use crate::client::{AnsweredBy, Target, other_question, print_json, print_text};
+use crate::client::{AnsweredBy, CommandTarget, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::hint::with_command;
 use crate::output::table::{jobs, on_one_line};
 use crate::output::terminal::{cut, indented, width};
-use crate::query::{Answer, JobState, JobStatus, Query, StepOutcome};
+use crate::query::{Answer, JobStatus, Query, ReportedState, StepOutcome};
 use tidegate_config::Invocation;
 use tidegate_model::Address;
 
@@ -20,7 +20,7 @@ pub(crate) fn show(command: &JobShow) -> Exit {
 
 fn look(command: &JobShow) -> Result<Exit, Exit> {
     let (queue, index) = parse(&command.job)?;
-    let place = Target::of(&command.look.config, command.look.data.clone())?;
+    let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
     let query = Query::Job { queue: queue.to_string(), index, why: true, whole: true };
     let (status, teller) = match place.ask_whoever(query)? {
         (Answer::Job(status), teller) => (status, teller),
@@ -58,14 +58,14 @@ fn describe(status: &JobStatus, teller: AnsweredBy, given: &Invocation, width: O
     }
     for step in &status.steps {
         lines.push(indented(&format!("{}: {}", step.step, headline(step)), 2, width));
-        let reason = step.reason.as_ref().filter(|_| step.status != JobState::Cancelled);
+        let reason = step.reason.as_ref().filter(|_| step.status != ReportedState::Cancelled);
         lines.extend(
             reason
                 .map(|reason| format!("{}: {}", which_failed(step), on_one_line(&reason.replace('\n', " "))))
                 .map(|reason| indented(&reason, 4, width)),
         );
         if !step.joined_with.is_empty() {
-            let will = if step.status == JobState::Waiting { "goes with" } else { "joined with" };
+            let will = if step.status == ReportedState::Waiting { "goes with" } else { "joined with" };
             lines.push(indented(&format!("{will} {}", step.joined_with.join(" and ")), 4, width));
         }
         let why = step.why.iter().map(|why| with_command(why, &step.step, given));
@@ -82,7 +82,7 @@ fn describe(status: &JobStatus, teller: AnsweredBy, given: &Invocation, width: O
 /// The reason of a restarted job is that of the attempt before.
 fn which_failed(step: &StepOutcome) -> &'static str {
     match step.status {
-        JobState::Begun => "the attempt before failed",
+        ReportedState::Begun => "the attempt before failed",
         _ => "its last attempt failed",
     }
 }
@@ -94,16 +94,16 @@ fn headline(step: &StepOutcome) -> String {
         Some(more) => format!(", after {more} attempts"),
     };
     match step.status {
-        JobState::Waiting => match step.before {
+        ReportedState::Waiting => match step.before {
             None | Some(0) => "waiting, the first".to_owned(),
             Some(before) => format!("waiting, {} before it", jobs(before)),
         },
-        JobState::Begun => format!("begun{attempts}"),
-        JobState::Delayed => match &step.until {
+        ReportedState::Begun => format!("begun{attempts}"),
+        ReportedState::Delayed => match &step.until {
             Some(until) => format!("delayed until {until}{attempts}"),
             None => format!("due{attempts}"),
         },
-        JobState::Pending => match step.told {
+        ReportedState::Pending => match step.told {
             None => format!("pending in an external system{attempts}"),
             Some(told) if told.waits() => {
                 format!("pending in an external system as `{}`{attempts}", told.as_str())
@@ -112,12 +112,14 @@ fn headline(step: &StepOutcome) -> String {
                 format!("`{}` in the external system, and not delivered yet{attempts}", told.as_str())
             }
         },
-        JobState::Failed => match &step.error {
+        ReportedState::Failed => match &step.error {
             Some(error) => format!("failed{attempts}: {error}"),
             None => format!("failed{attempts}"),
         },
-        JobState::Before => "skipped: the step began at a later job".to_owned(),
-        JobState::Cancelled => format!("cancelled: {}", step.reason.as_deref().unwrap_or("it was dropped")),
-        JobState::Done => "done".to_owned(),
+        ReportedState::Before => "skipped: the step began at a later job".to_owned(),
+        ReportedState::Cancelled => {
+            format!("cancelled: {}", step.reason.as_deref().unwrap_or("it was dropped"))
+        }
+        ReportedState::Done => "done".to_owned(),
     }
 }

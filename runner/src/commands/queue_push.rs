@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::cli::{Format, QueuePush};
-use crate::client::{AnsweredBy, Target, other_question, print_json, print_text};
+use crate::client::{AnsweredBy, CommandTarget, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::table::{grouped, jobs};
@@ -30,7 +30,7 @@ const SILENCE: Duration = Duration::from_millis(200);
 const LINE_MAX: u64 = 16 << 20;
 
 pub(crate) fn push(command: &QueuePush) -> Exit {
-    let place = match Target::of(&command.look.config, command.look.data.clone()) {
+    let place = match CommandTarget::of(&command.look.config, command.look.data.clone()) {
         Ok(place) => place,
         Err(exit) => return exit,
     };
@@ -69,7 +69,7 @@ fn tell(command: &QueuePush, pushing: &Pushing, exit: Exit, teller: Option<Answe
     exit
 }
 
-fn find(place: &Target, name: &str) -> Result<Address, String> {
+fn find(place: &CommandTarget, name: &str) -> Result<Address, String> {
     let queues = &place.configuration.queues;
     if let Some(queue) = queues.iter().find(|queue| queue.address.to_string() == name) {
         if queue.holds_errors {
@@ -107,7 +107,7 @@ fn read_lines(lines: &SyncSender<io::Result<Vec<u8>>>) {
 
 /// The state of a push.
 struct Pushing {
-    place: Target,
+    place: CommandTarget,
     queue: Address,
     /// Number of committed jobs.
     pushed: u64,

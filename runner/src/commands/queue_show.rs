@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::cli::{Format, QueueShow};
 use crate::client::where_filter::Where;
-use crate::client::{AnsweredBy, Target, other_question, plain, plain_json, print};
+use crate::client::{AnsweredBy, CommandTarget, other_question, plain, plain_json, print};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::terminal::{cut, width};
-use crate::query::{Answer, JOBS_MAX, Job, Page, Query};
+use crate::query::{Answer, JOBS_MAX, Page, Query, QueueJob};
 
 /// Number of jobs without an option.
 const LIMIT_DEFAULT: u64 = 20;
@@ -21,7 +21,7 @@ const ROOM_MIN: usize = 20;
 const TIME_WIDTH: usize = 24;
 
 pub(crate) fn show(command: &QueueShow) -> Exit {
-    let place = match Target::of(&command.look.config, command.look.data.clone()) {
+    let place = match CommandTarget::of(&command.look.config, command.look.data.clone()) {
         Ok(place) => place,
         Err(exit) => return exit,
     };
@@ -50,7 +50,12 @@ pub(crate) fn show(command: &QueueShow) -> Exit {
 
 /// Queries page after page. `print` returns the number of jobs printed so far; `None`: the reader of the
 /// output is gone.
-fn walk(command: &QueueShow, place: &Target, limit: u64, print: &mut dyn FnMut(Page) -> Option<u64>) -> Exit {
+fn walk(
+    command: &QueueShow,
+    place: &CommandTarget,
+    limit: u64,
+    print: &mut dyn FnMut(Page) -> Option<u64>,
+) -> Exit {
     let (queue, to) = (&command.queue, command.to);
     let mut from = match command.from {
         None if command.follow => match last_jobs(place, queue) {
@@ -100,7 +105,7 @@ fn walk(command: &QueueShow, place: &Target, limit: u64, print: &mut dyn FnMut(P
 }
 
 /// The index at which the last few jobs begin.
-fn last_jobs(place: &Target, queue: &str) -> Result<Option<u64>, Exit> {
+fn last_jobs(place: &CommandTarget, queue: &str) -> Result<Option<u64>, Exit> {
     let Answer::Queues(queues) = place.ask(Query::Queues)? else { return Err(other_question()) };
     let state = queues.into_iter().find(|state| state.queue == *queue);
     Ok(state.map(|state| state.first.max((state.head + 1).saturating_sub(LIMIT_DEFAULT))))
@@ -121,7 +126,7 @@ impl Printer {
     }
 
     /// Returns whether the output is still read.
-    fn print(&mut self, job: &Job, head: u64) -> bool {
+    fn print(&mut self, job: &QueueJob, head: u64) -> bool {
         let first = self.printed == 0;
         self.printed += 1;
         match self.format {
@@ -137,7 +142,7 @@ impl Printer {
         }
     }
 
-    fn line(&self, job: &Job, head: u64, first: bool) -> String {
+    fn line(&self, job: &QueueJob, head: u64, first: bool) -> String {
         let digits = head.to_string().len().max("index".len());
         let time = job.time.as_deref().unwrap_or_default();
         let mut line = format!("{:>digits$}  {time:<TIME_WIDTH$}  ", job.index);

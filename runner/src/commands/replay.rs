@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use crate::cli;
 use crate::cli::Format;
-use crate::client::{AnsweredBy, Target, other_question, print_json, print_text};
+use crate::client::{AnsweredBy, CommandTarget, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::table::jobs;
 use crate::output::terminal::confirm;
-use crate::query::{Answer, Query, Replay, ReplayStart};
+use crate::query::{Answer, Query, ReplayPlan, ReplayStart};
 use tidegate_engine::{Request, RequestOutcome};
 use tidegate_model::{Clock as _, SystemClock, parse_duration};
 
-pub(crate) fn replay(command: &cli::Replay) -> Exit {
+pub(crate) fn replay(command: &cli::ReplayArguments) -> Exit {
     match run_again(command) {
         Ok(exit) | Err(exit) => exit,
     }
 }
 
-fn run_again(command: &cli::Replay) -> Result<Exit, Exit> {
+fn run_again(command: &cli::ReplayArguments) -> Result<Exit, Exit> {
     let start = start(command)?;
-    let place = Target::of(&command.look.config, command.look.data.clone())?;
+    let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
     let query = Query::Replay { step: command.step.clone(), input: command.input.clone(), start };
     let plan = match place.ask(query)? {
         Answer::Replay(plan) => plan,
@@ -60,7 +60,7 @@ fn run_again(command: &cli::Replay) -> Result<Exit, Exit> {
     Ok(Exit::Done)
 }
 
-fn start(command: &cli::Replay) -> Result<ReplayStart, Exit> {
+fn start(command: &cli::ReplayArguments) -> Result<ReplayStart, Exit> {
     if let Some(index) = command.from {
         return Ok(ReplayStart::At(index));
     }
@@ -77,7 +77,7 @@ fn start(command: &cli::Replay) -> Result<ReplayStart, Exit> {
 }
 
 /// The effect of the replay, for the operator who confirms it.
-fn question(plan: &Replay) -> String {
+fn question(plan: &ReplayPlan) -> String {
     let inputs = plan.inputs.iter().map(|again| format!("{} {} to {}", again.input, again.first, again.last));
     let inputs = inputs.collect::<Vec<_>>().join(" with ");
     let outputs = match &plan.outputs[..] {

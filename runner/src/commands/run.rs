@@ -11,7 +11,7 @@ use crate::http::Server;
 use crate::output::console;
 use crate::output::exit;
 use crate::output::exit::Exit;
-use crate::output::progress::Progress;
+use crate::output::progress::RunProgress;
 use crate::output::{log, summary};
 use crate::signals::Signals;
 use crate::{client, query};
@@ -25,7 +25,7 @@ use tidegate_model::SystemClock;
 use tidegate_model::log_target;
 use tidegate_store::CrashGuard;
 
-pub(crate) fn run(command: &cli::Run) -> Exit {
+pub(crate) fn run(command: &cli::RunArguments) -> Exit {
     let signals = match Signals::watch() {
         Ok(signals) => signals,
         Err(error) => return exit::fail(format_args!("cannot start: {error}")),
@@ -62,7 +62,7 @@ pub(crate) fn run(command: &cli::Run) -> Exit {
     };
     signals.runs(run.handle());
     converse(&signals, context, conversations.clone(), files);
-    let progress = Progress::start(&configuration, Arc::clone(&stats));
+    let progress = RunProgress::start(&configuration, Arc::clone(&stats));
     let started = Instant::now();
     let outcome = run.run();
     let elapsed = started.elapsed();
@@ -98,7 +98,7 @@ fn refuse(diagnostics: &Diagnostics) -> Exit {
     Exit::Configuration
 }
 
-fn options(command: &cli::Run, configuration: &Configuration) -> RunOptions {
+fn options(command: &cli::RunArguments, configuration: &Configuration) -> RunOptions {
     let default = RunOptions::default();
     let settings = &configuration.settings;
     RunOptions {
@@ -121,7 +121,7 @@ fn sum_up(configuration: &Configuration, stats: &Stats, report: &RunReport, elap
     };
     let open = store.and_then(|store| query::still_open(configuration, &failed, &store)).unwrap_or_default();
     let failed = (&failed, &open);
-    let run = summary::Ended { configuration, stats, report, elapsed, left: left.as_deref(), failed };
+    let run = summary::RunEnd { configuration, stats, report, elapsed, left: left.as_deref(), failed };
     if console::speaks_json() {
         let (message, fields) = run.record();
         console::record(console::Gravity::Info, log_target::SUMMARY, &message, &fields);

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::cli::{Format, StepChoice};
-use crate::client::{AnsweredBy, Target, other_question, print_json, print_text};
+use crate::client::{AnsweredBy, CommandTarget, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use tidegate_engine::{Request, RequestOutcome};
@@ -28,7 +28,7 @@ fn change(command: &StepChoice, paused: bool) -> Result<Exit, Exit> {
             command.step
         )));
     };
-    let place = Target::of(&command.look.config, command.look.data.clone())?;
+    let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
     let (outcome, teller) = place.change(Request::Pause { step, paused })?;
     let changed = match outcome {
         Ok(RequestOutcome::Paused { changed }) => changed,

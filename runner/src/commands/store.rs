@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::cli::{Format, QueryOptions, StoreExport, StoreFile};
-use crate::client::{Target, ask, no_state, open_patiently, other_question, print_json, print_text};
+use crate::client::{CommandTarget, ask, no_state, open_patiently, other_question, print_json, print_text};
 use crate::output::console;
 use crate::output::exit;
 use crate::output::exit::Exit;
@@ -48,7 +48,7 @@ pub(crate) fn compact(command: &QueryOptions) -> Exit {
         before: u64,
         after: u64,
     }
-    let place = match Target::of(&command.config, command.data.clone()) {
+    let place = match CommandTarget::of(&command.config, command.data.clone()) {
         Ok(place) => place,
         Err(exit) => return exit,
     };
@@ -82,7 +82,7 @@ pub(crate) fn export(command: &StoreExport) -> Exit {
 /// Writes the export. The file gets its name when it is complete; standard output also receives only a
 /// complete export.
 fn write_export(command: &StoreFile) -> Result<Exit, Exit> {
-    let place = Target::of(&command.look.config, command.look.data.clone())?;
+    let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
     let data = &place.configuration.data;
     if !data.exists() {
         return Err(exit::fail(no_state(&place.configuration)));
@@ -135,7 +135,7 @@ impl Drop for Unfinished {
 }
 
 pub(crate) fn import(command: &StoreFile) -> Exit {
-    let place = match Target::of(&command.look.config, command.look.data.clone()) {
+    let place = match CommandTarget::of(&command.look.config, command.look.data.clone()) {
         Ok(place) => place,
         Err(exit) => return exit,
     };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::topology::{Edge, EdgeKind, Kind, Node, Topology};
+use super::topology::{Edge, EdgeKind, Node, NodeKind, Topology};
 
 /// Every name is in quotes. A name has only ASCII letters, digits, `_` and `-`, so nothing in it needs an
 /// escape.
@@ -31,17 +31,17 @@ pub(crate) fn draw(topology: &Topology) -> String {
 
 fn looks(node: &Node) -> String {
     let mut label = node.address.name.to_string();
-    if node.kind == Kind::Step && !node.sort.is_empty() {
+    if node.kind == NodeKind::Step && !node.sort.is_empty() {
         label = format!("{label}\\n{}", node.sort);
     }
     if let Some(kept) = node.kept {
         label = format!("{label}\\n{kept} kept");
     }
     let shape = match node.kind {
-        Kind::Source => "invhouse",
-        Kind::Queue => "cylinder",
-        Kind::Step => "box",
-        Kind::Sink => "house",
+        NodeKind::Source => "invhouse",
+        NodeKind::Queue => "cylinder",
+        NodeKind::Step => "box",
+        NodeKind::Sink => "house",
     };
     format!("label = \"{label}\", shape = {shape}")
 }

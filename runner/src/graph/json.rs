@@ -55,7 +55,7 @@ struct Edge {
 }
 
 pub(crate) fn document(topology: &Topology) -> Document {
-    use super::topology::Kind;
+    use super::topology::NodeKind;
     let downstream = topology.downstream();
     let id = |node: usize| topology.nodes[node].id();
     let nodes = topology.nodes.iter().enumerate().map(|(at, node)| {
@@ -66,11 +66,11 @@ pub(crate) fn document(topology: &Topology) -> Document {
             kind: node.kind.as_str(),
             pipeline: node.address.pipeline.to_string(),
             name: node.address.name.to_string(),
-            sort: (is(Kind::Source) || is(Kind::Sink)).then_some(node.sort),
-            take: is(Kind::Step).then_some(if node.sort.is_empty() { "from" } else { node.sort }),
-            delivery: is(Kind::Step).then_some(node.delivery.unwrap_or("exactly-once")),
+            sort: (is(NodeKind::Source) || is(NodeKind::Sink)).then_some(node.sort),
+            take: is(NodeKind::Step).then_some(if node.sort.is_empty() { "from" } else { node.sort }),
+            delivery: is(NodeKind::Step).then_some(node.delivery.unwrap_or("exactly-once")),
             order: node.order.map(OutputOrder::as_str),
-            errors: is(Kind::Queue).then_some(node.sort == "errors"),
+            errors: is(NodeKind::Queue).then_some(node.sort == "errors"),
             kept: node.kept,
             upstream: feeds.map(id).collect(),
             downstream: downstream[at].iter().copied().map(id).collect(),

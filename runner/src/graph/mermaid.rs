@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::topology::{Edge, EdgeKind, Kind, Node, Topology};
+use super::topology::{Edge, EdgeKind, Node, NodeKind, Topology};
 
 /// Nodes have numbers, since a name may be a keyword of Mermaid. A name has only ASCII letters, digits, `_`
 /// and `-`, so quotes suffice.
@@ -30,17 +30,17 @@ pub(crate) fn draw(topology: &Topology) -> String {
 
 fn shape(node: &Node) -> String {
     let mut label = node.address.name.to_string();
-    if node.kind == Kind::Step && !node.sort.is_empty() {
+    if node.kind == NodeKind::Step && !node.sort.is_empty() {
         label = format!("{label}<br/>{}", node.sort);
     }
     if let Some(kept) = node.kept {
         label = format!("{label}<br/>{kept} kept");
     }
     match node.kind {
-        Kind::Source => format!("([\"{label}\"])"),
-        Kind::Queue => format!("[(\"{label}\")]"),
-        Kind::Step => format!("[\"{label}\"]"),
-        Kind::Sink => format!("[[\"{label}\"]]"),
+        NodeKind::Source => format!("([\"{label}\"])"),
+        NodeKind::Queue => format!("[(\"{label}\")]"),
+        NodeKind::Step => format!("[\"{label}\"]"),
+        NodeKind::Sink => format!("[[\"{label}\"]]"),
     }
 }
 

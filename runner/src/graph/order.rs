@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::topology::{EdgeKind, Kind, Topology};
+use super::topology::{EdgeKind, NodeKind, Topology};
 
 /// Every node once. In a cycle one edge leads back up.
 pub(crate) fn order(topology: &Topology) -> Vec<usize> {
@@ -57,7 +57,7 @@ impl Ordering<'_> {
         let roots = (0..self.placed.len()).filter(|&node| self.is_ready(node));
         roots.min_by_key(|&node| {
             let helps = !self.downstream[node].is_disjoint(&waits);
-            let errors = self.topology.nodes[node].kind == Kind::Queue && !self.before[node].is_empty();
+            let errors = self.topology.nodes[node].kind == NodeKind::Queue && !self.before[node].is_empty();
             (errors, !helps, Reverse(self.downstream[node].len()), node)
         })
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::order::order;
 use super::rails::{Rails, rails};
-use super::topology::{EdgeKind, Kind, Node, Topology};
+use super::topology::{EdgeKind, Node, NodeKind, Topology};
 use crate::output::table::grouped;
 use tidegate_config::OutputOrder;
 
@@ -84,19 +84,19 @@ impl Layout {
 
 fn mark(node: &Node) -> char {
     match node.kind {
-        Kind::Source => '▶',
-        Kind::Queue if node.sort == "errors" => '◌',
-        Kind::Queue => '○',
-        Kind::Step => '◆',
-        Kind::Sink => '■',
+        NodeKind::Source => '▶',
+        NodeKind::Queue if node.sort == "errors" => '◌',
+        NodeKind::Queue => '○',
+        NodeKind::Step => '◆',
+        NodeKind::Sink => '■',
     }
 }
 
 /// The kind of a node, in one or two words.
 fn what(node: &Node) -> String {
     match (node.kind, node.sort) {
-        (Kind::Source | Kind::Sink, sort) => format!("{sort} {}", node.kind.as_str()),
-        (Kind::Queue, "errors") => "error queue".into(),
+        (NodeKind::Source | NodeKind::Sink, sort) => format!("{sort} {}", node.kind.as_str()),
+        (NodeKind::Queue, "errors") => "error queue".into(),
         (kind, "") => kind.as_str().into(),
         (_, sort) => sort.into(),
     }
@@ -115,7 +115,7 @@ fn notes(topology: &Topology, node: usize, position: &[usize]) -> Vec<String> {
             format!("{binding}: {name}{turn}")
         }
     };
-    let is_step = topology.nodes[node].kind == Kind::Step;
+    let is_step = topology.nodes[node].kind == NodeKind::Step;
     let joins = is_step && !topology.nodes[node].sort.is_empty();
     let mut note = |arrow: &str, parts: Vec<String>| {
         if !parts.is_empty() {
@@ -136,7 +136,7 @@ fn notes(topology: &Topology, node: usize, position: &[usize]) -> Vec<String> {
     }
     let errors = out().filter(|edge| edge.kind == EdgeKind::Errors);
     note("errors ┄▷", errors.map(|edge| topology.name(edge.to)).collect());
-    if topology.nodes[node].kind == Kind::Queue {
+    if topology.nodes[node].kind == NodeKind::Queue {
         let returns = into().filter(|edge| edge.kind == EdgeKind::Output && back(edge.from, edge.to));
         note("↺ from", returns.map(|edge| topology.name(edge.from)).collect());
         let failing = into().filter(|edge| edge.kind == EdgeKind::Errors);

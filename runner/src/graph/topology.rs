@@ -22,7 +22,7 @@ pub(crate) struct Topology {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
     pub(crate) address: Address,
     /// The kind of a node: `file`, `stdout`, `join`, `alts`, `errors`; empty if the node needs no word.
     pub(crate) sort: &'static str,
@@ -37,7 +37,7 @@ pub(crate) struct Node {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     Queue,
     Source,
     Step,
@@ -72,7 +72,7 @@ pub(crate) struct Depths {
     pub(crate) kept: BTreeMap<String, u64>,
 }
 
-impl Kind {
+impl NodeKind {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Source => "source",
@@ -123,7 +123,7 @@ impl Topology {
         let mut nodes = Vec::new();
         for source in &configuration.sources {
             let SourceKind::File(_) = source.kind;
-            nodes.push(node(Kind::Source, &source.address, "file"));
+            nodes.push(node(NodeKind::Source, &source.address, "file"));
         }
         let queues = nodes.len();
         for queue in &configuration.queues {
@@ -131,8 +131,8 @@ impl Topology {
             let kept = depths.map(|depths| depths.kept.get(&queue.address.to_string()).copied().unwrap_or(0));
             // A pushed source is its own queue.
             let node = match &queue.source {
-                Some(source) => node(Kind::Source, &queue.address, source.sort()),
-                None => node(Kind::Queue, &queue.address, sort),
+                Some(source) => node(NodeKind::Source, &queue.address, source.sort()),
+                None => node(NodeKind::Queue, &queue.address, sort),
             };
             nodes.push(Node { kept, ..node });
         }
@@ -142,7 +142,7 @@ impl Topology {
             let implied_by = implied_by(step, configuration).map(|sink| sinks + sink);
             let delivery = promise(step.delivery);
             let (order, sort) = (Some(step.order()), take(step.take));
-            nodes.push(Node { delivery, order, implied_by, ..node(Kind::Step, &step.address, sort) });
+            nodes.push(Node { delivery, order, implied_by, ..node(NodeKind::Step, &step.address, sort) });
         }
         for sink in &configuration.sinks {
             let sort = match sink.kind {
@@ -151,7 +151,7 @@ impl Topology {
                 SinkKind::Http(_) => "http",
                 SinkKind::Null => "null",
             };
-            nodes.push(node(Kind::Sink, &sink.address, sort));
+            nodes.push(node(NodeKind::Sink, &sink.address, sort));
         }
         let mut edges = Vec::new();
         for (step, at) in configuration.steps.iter().zip(steps..) {

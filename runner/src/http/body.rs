@@ -22,7 +22,7 @@ const BODY_PATIENCE: Duration = Duration::from_mins(5);
 const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A whole body, and its memory permit.
-pub(crate) struct Whole {
+pub(crate) struct WholeBody {
     pub(crate) bytes: Bytes,
     _room: Option<OwnedSemaphorePermit>,
 }
@@ -34,7 +34,7 @@ pub(crate) async fn collect(
     (whose, most): (&str, usize),
     room: &Arc<Semaphore>,
     place: &ConnectionPermit,
-) -> Result<Whole, HttpRefusal> {
+) -> Result<WholeBody, HttpRefusal> {
     if body.size_hint().lower() > most as u64 {
         return Err(too_large(whose, most));
     }
@@ -74,7 +74,7 @@ pub(crate) async fn collect(
     }
     place.work();
     let bytes = if rest.is_empty() { first } else { Bytes::from(rest) };
-    Ok(Whole { bytes, _room: taken })
+    Ok(WholeBody { bytes, _room: taken })
 }
 
 /// Reserves `bytes` for parsing a whole body. Waiting is safe, since the holders need no more memory to

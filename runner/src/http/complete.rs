@@ -14,7 +14,7 @@ use super::route::JobAddress;
 use super::{HttpContext, aside, body, job_status, only};
 use crate::client::ipc::RunnerContext;
 use crate::connection_limit::ConnectionPermit;
-use crate::query::{JobState, JobStatus};
+use crate::query::{JobStatus, ReportedState};
 use tidegate_components::script::json as text;
 use tidegate_config::Configuration;
 use tidegate_engine::{CompletionOutcome, Reply, RequestOutcome, TokenClaim, check, claim, completion_of};
@@ -184,14 +184,14 @@ fn not_pending(context: &RunnerContext, asked: &JobAddress, step: &str) -> HttpR
         HttpRefusal::later(StatusCode::CONFLICT, error)
     };
     match found.map(|outcome| outcome.status) {
-        Some(JobState::Waiting) => later("waiting"),
-        Some(JobState::Begun) => later("begun"),
-        Some(JobState::Delayed) => later("delayed"),
-        Some(JobState::Pending) => later("on its way"),
-        Some(JobState::Failed) => through(&job, "failed", step),
-        Some(JobState::Before) => through(&job, "none of the jobs", step),
-        Some(JobState::Cancelled) => through(&job, "cancelled", step),
-        Some(JobState::Done) => through(&job, "done", step),
+        Some(ReportedState::Waiting) => later("waiting"),
+        Some(ReportedState::Begun) => later("begun"),
+        Some(ReportedState::Delayed) => later("delayed"),
+        Some(ReportedState::Pending) => later("on its way"),
+        Some(ReportedState::Failed) => through(&job, "failed", step),
+        Some(ReportedState::Before) => through(&job, "none of the jobs", step),
+        Some(ReportedState::Cancelled) => through(&job, "cancelled", step),
+        Some(ReportedState::Done) => through(&job, "done", step),
         None => {
             let error = format!(
                 "{job} is not pending at step `{step}`: send the completion again if the job may become pending"

@@ -11,7 +11,7 @@ use tidegate_model::{Address, FieldPath, content_hash, key_hash, on_one_line, va
 
 /// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum BodyForm {
     /// One job.
     Json,
     /// One job per line.
@@ -24,11 +24,11 @@ pub(crate) struct Intake {
     pub(crate) jobs: Payloads,
     pub(crate) whole: Option<IdempotencyKey>,
     pub(crate) each: Vec<IdempotencyKey>,
-    /// With [`Form::Ndjson`]: the line of each job, from 1.
+    /// With [`BodyForm::Ndjson`]: the line of each job, from 1.
     pub(crate) lines: Vec<u32>,
 }
 
-impl Form {
+impl BodyForm {
     /// The form of a content type. A missing one is refused, since any page in a browser could post without
     /// it.
     pub(crate) fn of(content_type: Option<&HeaderValue>) -> Option<Self> {
@@ -49,12 +49,12 @@ impl Form {
 
 /// Estimated bytes for parsing a body, until its jobs are on disk: the jobs twice, the end and the line of
 /// each, and each key several times.
-pub(crate) fn cost(body: &[u8], form: Form, source: &HttpSource) -> usize {
+pub(crate) fn cost(body: &[u8], form: BodyForm, source: &HttpSource) -> usize {
     const JOB_BYTES: usize = 40;
     const KEY_BYTES: usize = 160;
     let jobs = match form {
-        Form::Json => 1,
-        Form::Ndjson => memchr::memchr_iter(b'\n', body).count() + 1,
+        BodyForm::Json => 1,
+        BodyForm::Ndjson => memchr::memchr_iter(b'\n', body).count() + 1,
     };
     let each = if source.key.is_none() { JOB_BYTES } else { JOB_BYTES + KEY_BYTES };
     2 * body.len() + jobs.saturating_mul(each)
@@ -63,14 +63,14 @@ pub(crate) fn cost(body: &[u8], form: Form, source: &HttpSource) -> usize {
 /// Reads all jobs, or returns the error of the first invalid one.
 pub(crate) fn read(
     body: &[u8],
-    form: Form,
+    form: BodyForm,
     (queue, source): (&Address, &HttpSource),
     header: Option<&[u8]>,
 ) -> Result<Intake, HttpRefusal> {
     let mut intake = Intake { jobs: Payloads::new(), whole: None, each: Vec::new(), lines: Vec::new() };
     match form {
-        Form::Json => intake.add(body, (queue, source)).map_err(HttpRefusal::wrong)?,
-        Form::Ndjson => {
+        BodyForm::Json => intake.add(body, (queue, source)).map_err(HttpRefusal::wrong)?,
+        BodyForm::Ndjson => {
             for (line, number) in body.split(|&byte| byte == b'\n').zip(1_u32..) {
                 if line.trim_ascii().is_empty() {
                     continue;

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
 use super::parse_body;
-use super::parse_body::{Form, Intake};
+use super::parse_body::{BodyForm, Intake};
 use super::response::{HttpRefusal, Response, at_job, json};
 use super::{HttpContext, PARSED_BYTES, body, only};
 use crate::client::ipc::RunnerContext;
@@ -41,7 +41,7 @@ pub(crate) async fn take(
     let (queue, source) = find(address, &http.context.configuration)?;
     only(&request, &[Method::POST])?;
     admit(request.headers(), source)?;
-    let form = Form::of(request.headers().get(CONTENT_TYPE)).ok_or_else(unknown_form)?;
+    let form = BodyForm::of(request.headers().get(CONTENT_TYPE)).ok_or_else(unknown_form)?;
     let header = header_key(request.headers())?;
     refuse_while_full(&http.context)?;
     have_room(queue, source, http)?;
@@ -156,7 +156,7 @@ fn have_room(queue: QueueRef, source: &HttpSource, http: &HttpContext) -> Result
 /// `room` is held until the jobs are on disk, also if the client disconnects.
 async fn push(
     (intake, room): (Intake, Option<OwnedSemaphorePermit>),
-    form: Form,
+    form: BodyForm,
     (address, queue): (&Address, QueueRef),
     http: &HttpContext,
 ) -> Result<Response, HttpRefusal> {
@@ -215,7 +215,7 @@ struct KnownLine {
     job: String,
 }
 
-fn taken(pushed: &Pushed, form: Form, address: &Address, lines: &[u32]) -> Response {
+fn taken(pushed: &Pushed, form: BodyForm, address: &Address, lines: &[u32]) -> Response {
     let (first, jobs, known) = match pushed {
         Pushed::Appended { first, jobs, known } => (*first, *jobs, &known[..]),
         Pushed::Known { first, jobs } => (*first, *jobs, &[][..]),
@@ -223,7 +223,7 @@ fn taken(pushed: &Pushed, form: Form, address: &Address, lines: &[u32]) -> Respo
     let all_known = matches!(pushed, Pushed::Known { .. });
     let is_new = !all_known && jobs > 0;
     let status = if is_new { StatusCode::ACCEPTED } else { StatusCode::OK };
-    if form == Form::Json {
+    if form == BodyForm::Json {
         let index = known.first().map_or(first, |&(_, index)| index);
         return at_job(status, &One { job: format!("{address}/{index}"), known: !is_new }, address, index);
     }
@@ -243,16 +243,16 @@ fn taken(pushed: &Pushed, form: Form, address: &Address, lines: &[u32]) -> Respo
     json(status, &many)
 }
 
-fn other_content(conflict: KeyConflict, form: Form, address: &Address, lines: &[u32]) -> HttpRefusal {
+fn other_content(conflict: KeyConflict, form: BodyForm, address: &Address, lines: &[u32]) -> HttpRefusal {
     let job = conflict.index.map(|index| format!("{address}/{index}"));
     let error = match (conflict.position, form) {
         (None, _) => {
             "another body was already accepted with this `Idempotency-Key`; nothing was accepted".to_owned()
         }
-        (Some(_), Form::Json) => {
+        (Some(_), BodyForm::Json) => {
             "another job was already accepted with this key; this one was not accepted".to_owned()
         }
-        (Some(position), Form::Ndjson) => {
+        (Some(position), BodyForm::Ndjson) => {
             let line = line(lines, position);
             let place =
                 if conflict.index.is_some() { "was already accepted" } else { "is on an earlier line" };

@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 
 use super::terminal::wrapped;
 use super::times;
-use crate::query::Job;
+use crate::query::QueueJob;
 use tidegate_model::rfc3339;
 
 /// An error record, with the fields that commands show. The job stays a text, since it may not be valid JSON.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Record<'a> {
+pub(crate) struct ErrorRecordView<'a> {
     time: String,
     pub(crate) pipeline: String,
     pub(crate) step: String,
@@ -52,9 +52,9 @@ struct RecordPlace {
     column: Option<u64>,
 }
 
-impl Record<'_> {
-    pub(crate) fn of(error: &Job) -> Result<Record<'_>, String> {
-        let Job { queue, index, .. } = error;
+impl ErrorRecordView<'_> {
+    pub(crate) fn of(error: &QueueJob) -> Result<ErrorRecordView<'_>, String> {
+        let QueueJob { queue, index, .. } = error;
         let what = |_| format!("`{queue}/{index}` is a job, not an error record: use `queue show`");
         serde_json::from_str(error.job.get()).map_err(what)
     }
@@ -76,7 +76,7 @@ impl Record<'_> {
     }
 
     /// The error as a page: the message first, the job last. Only the job may be wider than `width`.
-    pub(crate) fn describe(&self, error: &Job, width: Option<usize>) -> String {
+    pub(crate) fn describe(&self, error: &QueueJob, width: Option<usize>) -> String {
         // Further lines are indented, so that none looks like one of the page.
         let message = self.message.replace('\n', "\n    ");
         let headline = format!("{}/{}: {message}", error.queue, error.index);

@@ -7,21 +7,21 @@ use serde::Serialize;
 use super::exit::{self, Exit};
 use super::table::{grouped, jobs};
 use crate::cli::Format;
-use crate::client::{AnsweredBy, Target, other_question, print_json, print_text};
+use crate::client::{AnsweredBy, CommandTarget, other_question, print_json, print_text};
 use tidegate_engine::{MoveSummary, Request, RequestOutcome};
 use tidegate_model::Address;
 
 /// The requested change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum MoveAction {
     Now,
     Cancel { drop: bool, pending: bool },
 }
 
 /// The outcomes of a request.
 pub(crate) struct Outcomes<'a> {
-    place: &'a Target,
-    how: How,
+    place: &'a CommandTarget,
+    how: MoveAction,
     teller: AnsweredBy,
     steps: BTreeMap<Address, Outcome>,
 }
@@ -60,7 +60,7 @@ struct StepMoveReport {
 }
 
 impl<'a> Outcomes<'a> {
-    pub(crate) fn new(place: &'a Target, how: How) -> Self {
+    pub(crate) fn new(place: &'a CommandTarget, how: MoveAction) -> Self {
         Self { place, how, teller: AnsweredBy::Store, steps: BTreeMap::new() }
     }
 
@@ -133,18 +133,19 @@ impl<'a> Outcomes<'a> {
         if outcome.moved.jobs > 0 {
             let count = jobs(outcome.moved.jobs);
             lines.push(match (self.how, self.teller) {
-                (How::Now, AnsweredBy::Runner) => format!("{count} of {step} due now"),
-                (How::Now, AnsweredBy::Store) => {
+                (MoveAction::Now, AnsweredBy::Runner) => format!("{count} of {step} due now"),
+                (MoveAction::Now, AnsweredBy::Store) => {
                     format!("{count} of {step} due with the next `tidegate run`")
                 }
-                (How::Cancel { drop: false, .. }, _) => {
+                (MoveAction::Cancel { drop: false, .. }, _) => {
                     format!("{count} of {step} cancelled: on the error queue{}", self.errors(step))
                 }
-                (How::Cancel { drop: true, .. }, _) => format!("{count} of {step} dropped"),
+                (MoveAction::Cancel { drop: true, .. }, _) => format!("{count} of {step} dropped"),
             });
         }
         if outcome.gone() > 0 {
-            let why = if self.how == How::Now { "already due or finished" } else { "already finished" };
+            let why =
+                if self.how == MoveAction::Now { "already due or finished" } else { "already finished" };
             lines.push(format!("{} of {step} {why}", jobs(outcome.gone())));
         }
         if lines.is_empty() && outcome.left() == 0 {
@@ -161,8 +162,8 @@ impl<'a> Outcomes<'a> {
             }
         };
         let outside = match self.how {
-            How::Now => "pending in an external system",
-            How::Cancel { .. } => "pending in an external system; add `--pending` to cancel them",
+            MoveAction::Now => "pending in an external system",
+            MoveAction::Cancel { .. } => "pending in an external system; add `--pending` to cancel them",
         };
         left(outcome.outside, jobs(outcome.outside), outside);
         let outputs = match outcome.outputs {
@@ -171,8 +172,8 @@ impl<'a> Outcomes<'a> {
         };
         left(outcome.outputs, outputs, "already made and due later; add `--drop` to discard them");
         let busy = match self.how {
-            How::Now => "running, or pending in an external system",
-            How::Cancel { .. } => "running, or finished by an external system",
+            MoveAction::Now => "running, or pending in an external system",
+            MoveAction::Cancel { .. } => "running, or finished by an external system",
         };
         left(outcome.moved.busy, jobs(outcome.moved.busy), &format!("each is {busy}"));
         lines

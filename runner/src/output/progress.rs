@@ -1,4 +1,4 @@
-//! `Progress`: the progress bar of a run on a terminal.
+//! `RunProgress`: the progress bar of a run on a terminal.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use tidegate_engine::Stats;
 const REFRESH: Duration = Duration::from_millis(100);
 
 /// A bar that is shown until it is dropped.
-pub(crate) struct Progress {
+pub(crate) struct RunProgress {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Progress {
+impl RunProgress {
     /// Starts the bar if standard error is a terminal.
     pub(crate) fn start(configuration: &Arc<Configuration>, stats: Arc<Stats>) -> Option<Self> {
         if !console::is_terminal() || console::speaks_json() {
@@ -44,7 +44,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for RunProgress {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {

@@ -21,7 +21,7 @@ const REASON_MAX: usize = 100;
 
 /// A run that has ended.
 #[derive(Clone, Copy)]
-pub(crate) struct Ended<'r> {
+pub(crate) struct RunEnd<'r> {
     pub(crate) configuration: &'r Configuration,
     pub(crate) stats: &'r Stats,
     pub(crate) report: &'r RunReport,
@@ -32,7 +32,7 @@ pub(crate) struct Ended<'r> {
     pub(crate) failed: (&'r BTreeMap<usize, u64>, &'r BTreeMap<usize, u64>),
 }
 
-impl Ended<'_> {
+impl RunEnd<'_> {
     /// For people.
     pub(crate) fn summary(self) -> String {
         let Self { configuration, stats, report, left, .. } = self;

@@ -12,7 +12,7 @@ use tidegate_model::Timestamp;
 use tidegate_store::{ParkReason, ParkedJob, ReadError, Store};
 
 /// The jobs of a queued step, and what holds them.
-pub(crate) struct Case<'a> {
+pub(crate) struct WaitCase<'a> {
     pub(crate) store: &'a Store,
     pub(crate) step: &'a Step,
     pub(crate) view: Box<QueueView>,
@@ -30,7 +30,7 @@ pub(crate) struct Case<'a> {
     pub(crate) now: Timestamp,
 }
 
-impl<'a> Case<'a> {
+impl<'a> WaitCase<'a> {
     /// The step at this position as the run has it, or as the next run would find it; `None` for an ordered
     /// step.
     pub(crate) fn of(

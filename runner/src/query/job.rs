@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::explain;
-use super::explain::Case;
+use super::explain::WaitCase;
 use super::job_outputs::Maker;
 use super::job_payload::{Subject, raw};
 use super::{Answer, join_partners, parked_payload, rfc3339, stopped};
@@ -46,7 +46,7 @@ pub(crate) struct JobStatus {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepOutcome {
     pub(crate) step: String,
-    pub(crate) status: JobState,
+    pub(crate) status: ReportedState,
     /// Number of attempts, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) attempts: Option<u32>,
@@ -84,7 +84,7 @@ pub(crate) struct StepOutcome {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum JobState {
+pub(crate) enum ReportedState {
     /// It has not been attempted, by the store's record.
     Waiting,
     /// An attempt with external effects was started.
@@ -103,7 +103,7 @@ pub(crate) enum JobState {
     Done,
 }
 
-impl JobState {
+impl ReportedState {
     /// The job is finished at this step.
     pub(crate) fn is_over(self) -> bool {
         matches!(self, Self::Failed | Self::Before | Self::Cancelled | Self::Done)
@@ -111,7 +111,7 @@ impl JobState {
 }
 
 impl StepOutcome {
-    fn new(step: &Address, status: JobState) -> Self {
+    fn new(step: &Address, status: ReportedState) -> Self {
         Self {
             step: step.to_string(),
             status,
@@ -141,7 +141,7 @@ pub(crate) struct Output {
 }
 
 /// The parts of the answer that are requested.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct JobSelection<'a> {
     /// The reasons why it does not run.
     pub(crate) why: bool,
     /// Its payload.
@@ -153,7 +153,7 @@ pub(crate) fn status(
     store: &Store,
     configuration: &Configuration,
     (queue, index): (&str, u64),
-    wanted: &Wanted<'_>,
+    wanted: &JobSelection<'_>,
 ) -> Result<Answer, ReadError> {
     let subject = match Subject::find(store, configuration, (queue, index), wanted.whole)? {
         Ok(subject) => subject,
@@ -222,11 +222,11 @@ fn removed(
 /// The outcome from a row of the store. `runs`: an attempt is in progress.
 fn of_row(step: &Address, key: &ParkedKey, job: &ParkedJob, runs: bool, now: Timestamp) -> StepOutcome {
     let status = match job.reason {
-        ParkReason::Due if runs => JobState::Begun,
-        ParkReason::Due if job.waits_for_turn(key.due, now) => JobState::Waiting,
-        ParkReason::Due => JobState::Delayed,
-        ParkReason::Started => JobState::Begun,
-        ParkReason::Pending { .. } | ParkReason::Completed { .. } => JobState::Pending,
+        ParkReason::Due if runs => ReportedState::Begun,
+        ParkReason::Due if job.waits_for_turn(key.due, now) => ReportedState::Waiting,
+        ParkReason::Due => ReportedState::Delayed,
+        ParkReason::Started => ReportedState::Begun,
+        ParkReason::Pending { .. } | ParkReason::Completed { .. } => ReportedState::Pending,
     };
     let outside = job.reason.outside();
     let since = match job.reason {
@@ -236,7 +236,7 @@ fn of_row(step: &Address, key: &ParkedKey, job: &ParkedJob, runs: bool, now: Tim
     };
     StepOutcome {
         // An output may be due and not yet delivered.
-        until: (status == JobState::Delayed && key.due > now).then(|| rfc3339(key.due)),
+        until: (status == ReportedState::Delayed && key.due > now).then(|| rfc3339(key.due)),
         attempts: Some(job.attempt),
         handle: outside.map(|(handle, ..)| handle.to_owned()),
         since: since.map(rfc3339),
@@ -280,20 +280,20 @@ impl JobQuery<'_> {
             let (mut why, runs) = self.why(None)?;
             if let Some(begun) = begun {
                 let joined_with = join_partners::begun(self.input, self.index, &begun);
-                return Ok(StepOutcome { joined_with, why, ..of_this(JobState::Begun) });
+                return Ok(StepOutcome { joined_with, why, ..of_this(ReportedState::Begun) });
             }
             if runs {
-                return Ok(StepOutcome { why, ..of_this(JobState::Begun) });
+                return Ok(StepOutcome { why, ..of_this(ReportedState::Begun) });
             }
             let before_it = progress.count_open(self.first, self.index - 1);
             let partners = join_partners::of_waiting(store, self.step, self.input, before_it)?;
             if self.run.is_some() {
                 why.extend(partners.why);
             }
-            return Ok(StepOutcome { why, joined_with: partners.with, ..of_this(JobState::Waiting) });
+            return Ok(StepOutcome { why, joined_with: partners.with, ..of_this(ReportedState::Waiting) });
         }
         if self.index <= progress.skipped_up_to() {
-            return Ok(self.of(JobState::Before));
+            return Ok(self.of(ReportedState::Before));
         }
         if let Some((key, job)) = self.delayed()? {
             let row = ParkedJobRef { due: key.due, sequence: key.sequence };
@@ -313,7 +313,7 @@ impl JobQuery<'_> {
             && let Some(begun) = self.begun()?
         {
             let joined_with = join_partners::begun(self.input, self.index, &begun);
-            return Ok(StepOutcome { joined_with, ..self.of(JobState::Begun) });
+            return Ok(StepOutcome { joined_with, ..self.of(ReportedState::Begun) });
         }
         let errors = self.errors()?;
         if let Some(outcome) = self.error(&errors)? {
@@ -324,9 +324,9 @@ impl JobQuery<'_> {
         let input = self.input.hash_name();
         let dropped = tidegate_engine::dropped(store, &self.step.address, (&input, self.index))?;
         let status = match (nowhere, dropped) {
-            (true, Some(_)) => JobState::Cancelled,
-            (true, None) if self.on_record()? == Some(DedupeOutcome::Error) => JobState::Failed,
-            _ => JobState::Done,
+            (true, Some(_)) => ReportedState::Cancelled,
+            (true, None) if self.on_record()? == Some(DedupeOutcome::Error) => ReportedState::Failed,
+            _ => ReportedState::Done,
         };
         let reason = dropped.filter(|_| nowhere).map(|dropped| match dropped {
             DropKind::Job => "it was dropped".to_owned(),
@@ -369,7 +369,7 @@ impl JobQuery<'_> {
         Ok(before)
     }
 
-    fn of(&self, status: JobState) -> StepOutcome {
+    fn of(&self, status: ReportedState) -> StepOutcome {
         StepOutcome::new(&self.step.address, status)
     }
 
@@ -381,7 +381,7 @@ impl JobQuery<'_> {
         let now = self.now;
         let position = configuration.steps.iter().position(|one| one.address == step.address);
         if let Some(position) = position
-            && let Some(case) = Case::of(store, configuration, run, (position, Some(self.index)), now)?
+            && let Some(case) = WaitCase::of(store, configuration, run, (position, Some(self.index)), now)?
         {
             return Ok((case.reasons(self.index, row)?, case.runs(self.index, row)));
         }
@@ -433,7 +433,7 @@ impl JobQuery<'_> {
         let (attempts, reason) = record.map(|record| (record.attempt, record.message)).unzip();
         let error = Some(format!("{queue}/{index}"));
         let joined_with = join_partners::others(self.step, self.input, &origin.inputs);
-        Ok(Some(StepOutcome { attempts, reason, error, joined_with, ..self.of(JobState::Failed) }))
+        Ok(Some(StepOutcome { attempts, reason, error, joined_with, ..self.of(ReportedState::Failed) }))
     }
 
     /// The jobs that were made from it, and their other inputs.

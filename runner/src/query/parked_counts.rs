@@ -7,7 +7,7 @@ use tidegate_store::{ParkReason, ParkedJob, ParkedKey, ReadError, Store};
 
 /// The number of rows of each state.
 #[derive(Debug, Default)]
-pub(crate) struct Rows {
+pub(crate) struct ParkedCounts {
     /// Waiting for their turn; neither a time nor an external system holds them.
     pub(crate) waiting: u64,
     /// An attempt was started, and is not delivered.
@@ -21,7 +21,7 @@ pub(crate) struct Rows {
     first_index: u64,
 }
 
-impl Rows {
+impl ParkedCounts {
     /// Counts them without scanning those that are due later.
     pub(crate) fn count(store: &Store, step: &Address, now: Timestamp) -> Result<Self, ReadError> {
         let mut rows = Self::default();

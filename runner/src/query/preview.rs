@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::explain;
-use super::explain::Case;
+use super::explain::WaitCase;
 use super::{Answer, rfc3339, status};
 use tidegate_config::{Configuration, Input};
 use tidegate_dispatch::{JobKey, PreviewHorizon, StateCounts};
@@ -70,7 +70,7 @@ pub(crate) fn preview(
     let position = configuration.steps.iter().position(|one| one.address.to_string() == step);
     let Some(position) = position else { return Ok(status::missing(configuration, step)) };
     let now = SystemClock.now();
-    let Some(case) = Case::of(store, configuration, run, (position, None), now)? else {
+    let Some(case) = WaitCase::of(store, configuration, run, (position, None), now)? else {
         return Ok(Answer::Missing(format!(
             "step `{step}` has no queuer and processes its jobs in order: add a `queuer` to preview its choice"
         )));
@@ -105,7 +105,7 @@ pub(crate) fn preview(
 }
 
 /// The indices of jobs in the input.
-fn indices(case: &Case<'_>, jobs: &[JobKey]) -> Result<Vec<u64>, ReadError> {
+fn indices(case: &WaitCase<'_>, jobs: &[JobKey]) -> Result<Vec<u64>, ReadError> {
     let mut indices = Vec::with_capacity(jobs.len());
     for &key in jobs {
         let stored = explain::stored(case.store, case.step, &case.view, key)?;
@@ -119,7 +119,7 @@ fn indices(case: &Case<'_>, jobs: &[JobKey]) -> Result<Vec<u64>, ReadError> {
     Ok(indices)
 }
 
-fn unseen(case: &Case<'_>) -> Result<Option<Unseen>, ReadError> {
+fn unseen(case: &WaitCase<'_>) -> Result<Option<Unseen>, ReadError> {
     let Some(input) = case.step.inputs.first() else { return Ok(None) };
     if let Input::Source(_) = input.input {
         let why = "its source has not been read by a run".to_owned();

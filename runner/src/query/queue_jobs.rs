@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::value::RawValue;
 
-use super::{Answer, JOBS_MAX, Job, JobMaker, Page, rfc3339};
+use super::{Answer, JOBS_MAX, JobMaker, Page, QueueJob, rfc3339};
 use tidegate_config::{Configuration, Queue};
 use tidegate_model::suggest::nearest_address;
 use tidegate_model::{Address, Batch, Origin, Progress};
@@ -132,7 +132,7 @@ fn last_errors(
     state: &QueueState,
     all: bool,
     limit: usize,
-    errors: &mut Vec<Job>,
+    errors: &mut Vec<QueueJob>,
 ) -> Result<u64, ReadError> {
     let handled = store.handled(&state.address)?.unwrap_or_default();
     let hidden = if all { Progress::default() } else { handled.clone() };
@@ -156,7 +156,7 @@ fn last_errors(
             from = end;
             for error in more {
                 bytes += error.job.get().len();
-                last.push_back(Job { handled: handled.is_done(error.index), ..error });
+                last.push_back(QueueJob { handled: handled.is_done(error.index), ..error });
             }
             // The oldest errors are dropped, so that the answer is bounded.
             while bytes > ERRORS_BYTES && last.len() > 1 {
@@ -228,7 +228,7 @@ fn read(
     queue: &Address,
     (mut from, to): (u64, u64),
     limit: usize,
-) -> Result<Vec<Job>, ReadError> {
+) -> Result<Vec<QueueJob>, ReadError> {
     let (mut jobs, mut bytes) = (Vec::new(), 0);
     while from <= to && jobs.len() < limit && (jobs.is_empty() || bytes < PAGE_BYTES) {
         let wanted = usize::try_from(to - from + 1).unwrap_or(usize::MAX).min(limit - jobs.len());
@@ -242,14 +242,19 @@ fn read(
     Ok(jobs)
 }
 
-fn job(queue: &Address, batch: &Batch, position: usize, origin: Option<Origin>) -> Result<Job, ReadError> {
+fn job(
+    queue: &Address,
+    batch: &Batch,
+    position: usize,
+    origin: Option<Origin>,
+) -> Result<QueueJob, ReadError> {
     let index = batch.first + position as u64;
     let text = String::from_utf8_lossy(batch.payloads.get(position).unwrap_or_default()).into_owned();
     let job = RawValue::from_string(text)
         .map_err(|error| ReadError::Damaged(format!("job {index} of `{queue}` is not JSON: {error}")))?;
     let stamp = batch.stamp(position);
     let carried = batch.carried.as_ref().and_then(|carried| carried.get(position)).unwrap_or_default();
-    Ok(Job {
+    Ok(QueueJob {
         queue: queue.to_string(),
         index,
         time: stamp.map(|stamp| rfc3339(stamp.time)),

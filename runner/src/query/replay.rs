@@ -1,6 +1,6 @@
 //! `Replay`: the effect of running a step again from an earlier job on.
 
-use super::{Again, Answer, Replay, ReplayStart, rfc3339};
+use super::{Again, Answer, ReplayPlan, ReplayStart, rfc3339};
 use tidegate_config::{Configuration, Input, InputMode, InputRef, Step, Target};
 use tidegate_model::Timestamp;
 use tidegate_model::suggest::{did_you_mean_address, listed};
@@ -45,7 +45,7 @@ fn find(
     step: &str,
     input: Option<&str>,
     start: ReplayStart,
-) -> Result<Replay, No> {
+) -> Result<ReplayPlan, No> {
     let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
     let Some(position) = names.iter().position(|name| name == step) else {
         let hint = did_you_mean_address(step, names.iter().map(String::as_str));
@@ -78,7 +78,7 @@ fn find(
         inputs.push(again(store, step, input, jobs)?);
     }
     let outputs = outputs(configuration, step);
-    Ok(Replay { step: step.address.clone(), inputs, jobs, outputs, note })
+    Ok(ReplayPlan { step: step.address.clone(), inputs, jobs, outputs, note })
 }
 
 /// The last `jobs` jobs of an input, if all of them are kept.

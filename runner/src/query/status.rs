@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::age;
 use super::age::Oldest;
-use super::parked_counts::Rows;
+use super::parked_counts::ParkedCounts;
 use super::queue_jobs::open_ranges;
 use super::{
     Answer, BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, ProbeStatus, QueueStatus, ReaderStatus,
@@ -91,7 +91,7 @@ pub(crate) fn statuses(
             let is_first = steps.iter().all(|before| before.step != status.step);
             if is_first {
                 // A configured step has counted them.
-                let rows = Rows::count(store, &step, now)?;
+                let rows = ParkedCounts::count(store, &step, now)?;
                 (status.pending, status.delayed) = (rows.pending, rows.delayed);
                 (status.begun, status.waiting) = (rows.begun, waiting.map(|waiting| waiting + rows.waiting));
             }
@@ -181,7 +181,7 @@ impl StatusQuery<'_> {
         let snapshots = self.store.snapshots(address)?;
         status.begun = snapshots.iter().map(|snapshot| snapshot.jobs).sum();
         let Some(step_counts) = &self.step_counts else {
-            let rows = Rows::count(self.store, address, self.now)?;
+            let rows = ParkedCounts::count(self.store, address, self.now)?;
             status.begun += rows.begun;
             let first = tidegate_engine::first_in_line(self.store, self.step)?;
             status.held_behind = first.map(|first| self.held_behind(first));
@@ -191,7 +191,7 @@ impl StatusQuery<'_> {
         status.running = Some(step_counts.counts.running);
         status.held_behind = step_counts.counts.first_in_line.map(|first| self.held_behind(first));
         let Some(picked) = &step_counts.counts.picked else {
-            let rows = Rows::count(self.store, address, self.now)?;
+            let rows = ParkedCounts::count(self.store, address, self.now)?;
             return self.add_rows(status, &rows, step_counts.returned);
         };
         (status.delayed, status.pending) = (picked.delayed, picked.pending);
@@ -207,7 +207,7 @@ impl StatusQuery<'_> {
     }
 
     /// Adds the parked jobs; `coming` of them are being committed.
-    fn add_rows(&self, status: &mut StepStatus, rows: &Rows, coming: u64) -> Result<(), ReadError> {
+    fn add_rows(&self, status: &mut StepStatus, rows: &ParkedCounts, coming: u64) -> Result<(), ReadError> {
         let waiting = rows.waiting.saturating_sub(coming);
         let outputs = coming.saturating_sub(rows.waiting);
         (status.pending, status.delayed) = (rows.pending, rows.delayed.saturating_sub(outputs));

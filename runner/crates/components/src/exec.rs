@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_plugin::{Cause, Failure, FailureKind, Job, Outputs};
 
-use self::child::{ChildLimits, Ended, Printed, Running};
+use self::child::{ChildEnd, ChildLimits, Printed, Running};
 pub use self::running_commands::RunningCommands;
 use crate::outputs_from_json::outputs_from_json;
 use crate::redact::Redactor;
@@ -147,24 +147,26 @@ impl ExecStep {
         Ok(text)
     }
 
-    fn failed(&self, ended: Ended, printed: &Printed) -> Option<Failure> {
+    fn failed(&self, ended: ChildEnd, printed: &Printed) -> Option<Failure> {
         let said = self.said(printed);
         let after = if said.is_empty() { String::new() } else { format!(": {said}") };
         let (kind, cause, why) = match ended {
-            Ended::Exited(0) => return None,
-            Ended::Exited(code) => {
+            ChildEnd::Exited(0) => return None,
+            ChildEnd::Exited(code) => {
                 (FailureKind::Failed, Some(Cause::Exit(code)), format!("ended with exit code {code}{after}"))
             }
-            Ended::Killed(signal) => {
+            ChildEnd::Killed(signal) => {
                 (FailureKind::Failed, None, format!("was killed by signal {signal}{after}"))
             }
-            Ended::Late => {
+            ChildEnd::Late => {
                 let timeout = format_duration(self.timeout.unwrap_or_default());
                 let why = format!("exceeded its `timeout` of {timeout} and was killed{after}");
                 (FailureKind::Failed, Some(Cause::Timeout), why)
             }
-            Ended::GivenUp => (FailureKind::Failed, None, format!("was killed, since the run ends{after}")),
-            Ended::Large => {
+            ChildEnd::GivenUp => {
+                (FailureKind::Failed, None, format!("was killed, since the run ends{after}"))
+            }
+            ChildEnd::Large => {
                 let most = format_size(self.memory);
                 let why = format!("exceeded `limits.memory` ({most}) with its output and was killed{after}");
                 (FailureKind::Limit, None, why)

@@ -19,7 +19,7 @@ use crate::outputs_from_json::outputs_from_json;
 use crate::redact::Redactor;
 use crate::render::{Encoding, TemplateContext, key, of};
 use tidegate_config::{Body, HttpRequest, Response};
-use tidegate_model::template::Part;
+use tidegate_model::template::TemplatePart;
 use tidegate_model::{TokenKey, format_duration, format_size};
 
 const KEY: &str = "idempotency-key";
@@ -205,7 +205,8 @@ impl HttpStep {
 
     /// The answer is no TLS record. The library has no other error for it.
     fn spoke_tls_to_plain_http(&self, error: &ureq::Error) -> bool {
-        let is_tls = matches!(self.request.url.parts(), [Part::Text(text), ..] if text.starts_with("https:"));
+        let is_tls =
+            matches!(self.request.url.parts(), [TemplatePart::Text(text), ..] if text.starts_with("https:"));
         is_tls && error.to_string().contains("InvalidContentType")
     }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use tidegate_plugin::{Failure, FailureKind, Job};
 
 use tidegate_config::Shape;
-use tidegate_model::template::{Fact, Part, Template};
+use tidegate_model::template::{Fact, Template, TemplatePart};
 use tidegate_model::{DeliveryHash, FieldPath, TokenKey, scalar};
 
 /// The values of one attempt for templates.
@@ -55,18 +55,18 @@ impl<'a> TemplateContext<'a> {
         let mut in_query = false;
         for part in template.parts() {
             let value = match part {
-                Part::Text(fixed) => {
+                TemplatePart::Text(fixed) => {
                     in_query |= fixed.contains('?');
                     text.push_str(fixed);
                     continue;
                 }
-                Part::Secret(secret) => {
+                TemplatePart::Secret(secret) => {
                     in_query |= secret.reveal().contains('?');
                     text.push_str(secret.reveal());
                     continue;
                 }
-                Part::Field(path) => self.scalar(path)?,
-                Part::Fact(fact) => self.fact(*fact),
+                TemplatePart::Field(path) => self.scalar(path)?,
+                TemplatePart::Fact(fact) => self.fact(*fact),
             };
             if encoding == Encoding::Plain {
                 text.push_str(&value);
@@ -86,16 +86,16 @@ impl<'a> TemplateContext<'a> {
         let mut text = String::new();
         for part in template.parts() {
             let value = match part {
-                Part::Text(fixed) => {
+                TemplatePart::Text(fixed) => {
                     text.push_str(fixed);
                     continue;
                 }
-                Part::Secret(_) | Part::Fact(Fact::Token) => {
+                TemplatePart::Secret(_) | TemplatePart::Fact(Fact::Token) => {
                     text.push('…');
                     continue;
                 }
-                Part::Field(path) => self.scalar(path),
-                Part::Fact(fact) => Ok(self.fact(*fact)),
+                TemplatePart::Field(path) => self.scalar(path),
+                TemplatePart::Fact(fact) => Ok(self.fact(*fact)),
             };
             match value {
                 Ok(value) => encode(&value, &mut text),
@@ -179,9 +179,9 @@ impl<'a> TemplateContext<'a> {
     }
 }
 
-fn named(part: &Part) -> String {
+fn named(part: &TemplatePart) -> String {
     match part {
-        Part::Field(path) => path.to_string(),
+        TemplatePart::Field(path) => path.to_string(),
         _ => "ctx".to_owned(),
     }
 }

@@ -16,13 +16,13 @@ pub(crate) mod step;
 pub(crate) mod ticker;
 pub(crate) mod values;
 
-pub use self::compile::entry::Entry;
+pub use self::compile::entry::EntryPoint;
 pub use self::compile::mentions::Mentions;
 pub use self::values::json;
 pub use compile::STACK;
 pub use compile::{CompileError, check_expression, check_script};
 pub use expression::Expression;
-pub use step::{Outlet, ScriptStep, ScriptStepSpec};
+pub use step::{ScriptOutlet, ScriptStep, ScriptStepSpec};
 
 #[cfg(test)]
 mod tests;

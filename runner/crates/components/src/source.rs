@@ -35,7 +35,7 @@ use tidegate_model::{Address, Batch, Segment, SourceOffset};
 /// A file source; a cheap handle of the state that its readers share.
 #[derive(Clone, Debug)]
 pub struct SourceLog {
-    shared: Arc<Shared>,
+    shared: Arc<SourceShared>,
 }
 
 /// The end of a source, and the records that the store needs for every index up to it.
@@ -49,7 +49,7 @@ pub struct SourceEnd {
 }
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SourceShared {
     address: Address,
     spec: FileSource,
     segments: Mutex<Segments>,
@@ -77,7 +77,7 @@ impl SourceLog {
             files::relocate(segment, &spec.path);
         }
         let segments = Mutex::new(Segments::new(segments));
-        let shared = Shared { address: address.clone(), spec, segments };
+        let shared = SourceShared { address: address.clone(), spec, segments };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -132,7 +132,7 @@ impl SourceLog {
     }
 }
 
-impl Shared {
+impl SourceShared {
     fn segments(&self) -> MutexGuard<'_, Segments> {
         self.segments.lock()
     }

@@ -55,7 +55,7 @@ pub struct Diagnostic {
 
 /// A diagnostic for programs (`--format json`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Record {
+pub struct DiagnosticRecord {
     pub file: PathBuf,
     /// From 1.
     pub line: Option<usize>,
@@ -224,14 +224,14 @@ impl Diagnostics {
 
     /// For programs.
     #[must_use]
-    pub fn records(&self) -> Vec<Record> {
+    pub fn records(&self) -> Vec<DiagnosticRecord> {
         self.list.iter().map(|diagnostic| self.record(diagnostic)).collect()
     }
 
-    fn record(&self, diagnostic: &Diagnostic) -> Record {
+    fn record(&self, diagnostic: &Diagnostic) -> DiagnosticRecord {
         let position: Option<Position> =
             diagnostic.span.as_ref().and_then(|span| self.files.position(&diagnostic.file, span.start));
-        Record {
+        DiagnosticRecord {
             file: diagnostic.file.clone(),
             line: position.map(|position| position.line),
             column: position.map(|position| position.column),

@@ -20,18 +20,18 @@ pub(crate) mod sections;
 pub use crate::check::on_disk::check_disk;
 pub use crate::check::order::check as check_order;
 pub use crate::diagnostic::files::{Files, Position};
-pub use crate::diagnostic::files::{ReadError, read_text};
+pub use crate::diagnostic::files::{TextReadError, read_text};
 pub use crate::diagnostic::span_of::locate;
 pub use crate::model::push_source::{HttpSource, PushSource, ScheduleSource, Token};
 pub use crate::parse::absolute_path::{absolute, shown};
 pub use crate::parse::interpolate::Lookup;
 pub use crate::sections::exec::ExecCommand;
-pub use diagnostic::{Diagnostic, Diagnostics, Record, Severity, SourceSpan};
+pub use diagnostic::{Diagnostic, DiagnosticRecord, Diagnostics, Severity, SourceSpan};
 pub use load::{Draft, LoadOptions, load};
 pub use model::{
     BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, Gate, GateRef,
     HttpRequest, Input, InputMode, InputRef, Invocation, Lane, LaneMissing, Limits, LogFormat, LogSettings,
-    Meta, Method, Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStep, ProbeConfig,
+    Meta, Method, Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStepConfig, ProbeConfig,
     Processor, Queue, QueueRef, Queuer, Response, Retain, Scheduling, Script, Settings, Shape, Sink,
     SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy, Target,
 };

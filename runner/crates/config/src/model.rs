@@ -26,7 +26,7 @@ pub use self::probe::{Gate, GateRef, Monitor, ProbeConfig};
 pub(crate) use http_request::METHODS;
 pub use http_request::{Body, HttpRequest, Method, Response, Shape};
 pub use invocation::Invocation;
-pub use processor::{Limits, Pin, PluginStep, Processor, Script, StepFilter};
+pub use processor::{Limits, Pin, PluginStepConfig, Processor, Script, StepFilter};
 pub use queuer::{Lane, LaneMissing, Queuer, Strategy};
 pub use step::{
     BeginAt, DeliveryGuarantee, Input, InputMode, InputRef, OutputOrder, OutputRef, Scheduling, Step, Target,

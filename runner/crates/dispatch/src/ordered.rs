@@ -117,7 +117,7 @@ impl OrderedStep {
             && self.held < bounds.bytes
             && self.batches.iter().map(OrderedBatch::jobs).sum::<usize>() < bounds.jobs;
         let returned = self.inputs.len() - 1;
-        let has_beside = self.batches.iter().any(|batch| batch.kind == batches::Kind::Beside);
+        let has_beside = self.batches.iter().any(|batch| batch.kind == batches::BatchKind::Beside);
         for input in 0..self.inputs.len() {
             let wanted = self.wanted_for_redo(input);
             let state = &mut self.inputs[input];

@@ -26,7 +26,7 @@ pub use self::policy::{
 };
 use self::rate_window::RateWindow;
 use self::slab::{Extra, JobState, ListKind, Slab};
-use conflicts::{Changes, Conflicts};
+use conflicts::{BlockChanges, Conflicts};
 use delays::Delays;
 use heap::Heap;
 use lanes::Lanes;
@@ -278,8 +278,11 @@ impl WaitingRoom {
 
     fn remove(&mut self, slot: u32, now: Timestamp) {
         let lane = self.jobs.lane(slot);
-        let changes =
-            if self.has_conflicts() { self.conflicts.leave(slot, &self.jobs) } else { Changes::default() };
+        let changes = if self.has_conflicts() {
+            self.conflicts.leave(slot, &self.jobs)
+        } else {
+            BlockChanges::default()
+        };
         self.delist(slot);
         self.count_out(slot);
         self.jobs.remove(slot);
@@ -290,7 +293,7 @@ impl WaitingRoom {
     }
 
     /// Applies the changed conflicts of one lane. The caller refreshes the lane.
-    fn apply(&mut self, changes: &Changes) {
+    fn apply(&mut self, changes: &BlockChanges) {
         for &slot in &changes.held {
             if let Some(extra) = self.jobs.extra_mut(slot) {
                 extra.blocked += 1;

@@ -94,7 +94,7 @@ pub(crate) mod schedules;
 pub(crate) mod timers;
 pub(crate) mod turns;
 
-use self::pending::{PendingJobs, add};
+use self::pending::{PendingJobs, all_steps};
 
 pub(crate) struct Coordinator {
     configuration: Arc<Configuration>,
@@ -162,7 +162,7 @@ impl Coordinator {
             returned: flows.iter().map(|_| BTreeSet::new()).collect(),
             moved: flows.iter().map(|_| BTreeMap::new()).collect(),
             buffers: buffers(&configuration),
-            watches: add(&configuration),
+            watches: all_steps(&configuration),
             dispatcher: Dispatcher::new(flows, heads, room, until_idle),
             configuration,
             reads: HashMap::new(),

@@ -8,7 +8,7 @@ use self::source_files::SourceFiles;
 use crate::load_plugins;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::script;
-use tidegate_components::script::{CompileError, Entry, Mentions};
+use tidegate_components::script::{CompileError, EntryPoint, Mentions};
 use tidegate_config::{
     Configuration, Diagnostic, Diagnostics, Draft, Invocation, Limits, LoadOptions, Position, ProbeConfig,
     Processor, Script, SourceSpan, Step, read_text,
@@ -57,7 +57,7 @@ impl Generation {
             check_step(step, has_port, &mut draft.diagnostics);
         }
         for gate in &gates {
-            check_inquiry(&gate.inquiry, Entry::Open, &mut draft.diagnostics);
+            check_inquiry(&gate.inquiry, EntryPoint::Open, &mut draft.diagnostics);
         }
         draft
     }
@@ -88,7 +88,7 @@ fn check_step(step: &Step, has_port: bool, diagnostics: &mut Diagnostics) {
     let mut pending = None;
     let mut token = step.processors.iter().any(Processor::passes_token);
     for script in step.processors.iter().filter_map(Processor::script) {
-        let mentions = check_script(script, &step.limits, Entry::Process, diagnostics);
+        let mentions = check_script(script, &step.limits, EntryPoint::Process, diagnostics);
         pending = pending.or(mentions.pending.map(|place| (script, place)));
         token |= mentions.token;
     }
@@ -99,7 +99,7 @@ fn check_step(step: &Step, has_port: bool, diagnostics: &mut Diagnostics) {
         diagnostics.push(doubt);
     }
     if let Some(monitor) = &step.monitor {
-        check_inquiry(&monitor.inquiry, Entry::Status, diagnostics);
+        check_inquiry(&monitor.inquiry, EntryPoint::Status, diagnostics);
     }
     if let Some((text, span)) = &step.filter.when
         && let Err(error) = script::check_expression(text, &step.limits)
@@ -135,10 +135,10 @@ fn never_finished(
 }
 
 /// Checks a gate or monitor: its last processor gives the answer.
-fn check_inquiry(inquiry: &ProbeConfig, entry: Entry, diagnostics: &mut Diagnostics) {
+fn check_inquiry(inquiry: &ProbeConfig, entry: EntryPoint, diagnostics: &mut Diagnostics) {
     let last = inquiry.run.len().saturating_sub(1);
     for (position, processor) in inquiry.run.iter().enumerate() {
-        let entry = if position == last { entry } else { Entry::Process };
+        let entry = if position == last { entry } else { EntryPoint::Process };
         if let Some(script) = processor.script() {
             check_script(script, &Limits::default(), entry, diagnostics);
         }
@@ -146,7 +146,12 @@ fn check_inquiry(inquiry: &ProbeConfig, entry: Entry, diagnostics: &mut Diagnost
 }
 
 /// Checks a script and returns the functions that it uses, or no functions if it does not compile.
-fn check_script(script: &Script, limits: &Limits, entry: Entry, diagnostics: &mut Diagnostics) -> Mentions {
+fn check_script(
+    script: &Script,
+    limits: &Limits,
+    entry: EntryPoint,
+    diagnostics: &mut Diagnostics,
+) -> Mentions {
     match script::check_script(script, limits, entry) {
         Ok(mentions) => mentions,
         Err(error) => {

@@ -10,8 +10,8 @@ use super::error::Chain;
 use tidegate_components::plugin::{LoadError, Pins, Plugins, Search};
 use tidegate_config::locate;
 use tidegate_config::{
-    Configuration, Diagnostic, Diagnostics, Gate, Monitor, Pin, PluginStep, Processor, Settings, SourceSpan,
-    Step,
+    Configuration, Diagnostic, Diagnostics, Gate, Monitor, Pin, PluginStepConfig, Processor, Settings,
+    SourceSpan, Step,
 };
 use tidegate_model::suggest::did_you_mean;
 
@@ -70,7 +70,7 @@ fn named<'c>(steps: &'c [Step], gates: &'c [Gate]) -> Vec<&'c str> {
 }
 
 /// Warning for a library that prints on standard output, which programs may parse.
-fn prints(plugin: &PluginStep, plugins: &Plugins) -> Option<Diagnostic> {
+fn prints(plugin: &PluginStepConfig, plugins: &Plugins) -> Option<Diagnostic> {
     let printed = plugins.get(&plugin.plugin)?.printed();
     let message =
         || plugin.masked(format!("plugin `{}` prints while it is loaded: `{printed}`", plugin.plugin));
@@ -98,7 +98,7 @@ pub(crate) fn note(configuration: &mut Configuration, plugins: &Plugins) {
 /// `config` is what the plugin is given, and its way in the file.
 fn check(
     (config, way): (&Value, &[&str]),
-    plugin: &PluginStep,
+    plugin: &PluginStepConfig,
     (plugins, pinned): (&Plugins, &BTreeMap<String, Pin>),
     diagnostics: &mut Diagnostics,
 ) -> Result<(), Box<Diagnostic>> {

@@ -14,9 +14,9 @@ use tidegate_plugin::{Failure, Job, Outputs};
 use tidegate_components::exec::{ExecSpec, ExecStep, RunningCommands};
 use tidegate_components::http::{HttpSpec, HttpStep};
 use tidegate_components::plugin::{Custody, Deaths, Isolated, PluginRunner, PluginSpec, Plugins, Setups};
-use tidegate_components::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
+use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
 use tidegate_config::{
-    DeliveryGuarantee, ExecCommand, HttpRequest, Limits, PluginStep, Script, Step, StepFilter,
+    DeliveryGuarantee, ExecCommand, HttpRequest, Limits, PluginStepConfig, Script, Step, StepFilter,
 };
 use tidegate_model::{Address, Secret, TokenKey};
 
@@ -84,8 +84,8 @@ pub(crate) struct ScriptGroup<'c> {
     pub(crate) scripts: &'c [Script],
     pub(crate) filter: &'c StepFilter,
     pub(crate) wrapped: bool,
-    pub(crate) outlet: Outlet,
-    pub(crate) entry: Entry,
+    pub(crate) outlet: ScriptOutlet,
+    pub(crate) entry: EntryPoint,
 }
 
 impl<'c> StepContext<'c> {
@@ -153,7 +153,7 @@ impl<'c> StepContext<'c> {
 
     pub(crate) fn plugin(
         &self,
-        plugin: &PluginStep,
+        plugin: &PluginStepConfig,
         plugins: &Plugins,
         bindings: &[&str],
         earlier: u32,

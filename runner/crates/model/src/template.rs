@@ -12,12 +12,12 @@ use super::{FieldPath, Secret};
 /// A text that is filled for each job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template {
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 /// A piece of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum TemplatePart {
     Text(String),
     /// A text that is not in the configuration files.
     Secret(Secret),
@@ -49,7 +49,7 @@ const FACTS: [(&str, Fact); 7] = [
 
 /// One error in a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct TemplateMistake {
     /// Bytes of the text.
     pub span: Range<usize>,
     pub message: String,
@@ -61,7 +61,7 @@ impl Template {
     ///
     /// # Errors
     /// Every error in it.
-    pub fn parse(text: &str, secrets: &[Range<usize>]) -> Result<Self, Vec<Mistake>> {
+    pub fn parse(text: &str, secrets: &[Range<usize>]) -> Result<Self, Vec<TemplateMistake>> {
         let mut parser = Parser::default();
         let mut from = 0;
         for secret in secrets {
@@ -74,25 +74,27 @@ impl Template {
     }
 
     #[must_use]
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[TemplatePart] {
         &self.parts
     }
 
     /// Whether it is the same for every job.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
-        self.parts.iter().all(|part| matches!(part, Part::Text(_) | Part::Secret(_)))
+        self.parts.iter().all(|part| matches!(part, TemplatePart::Text(_) | TemplatePart::Secret(_)))
     }
 
     /// Whether it contains this fact of an attempt.
     #[must_use]
     pub fn has(&self, fact: Fact) -> bool {
-        self.parts.contains(&Part::Fact(fact))
+        self.parts.contains(&TemplatePart::Fact(fact))
     }
 
     /// The parts that must not be shown.
     pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
-        self.parts.iter().filter_map(|part| if let Part::Secret(secret) = part { Some(secret) } else { None })
+        self.parts
+            .iter()
+            .filter_map(|part| if let TemplatePart::Secret(secret) = part { Some(secret) } else { None })
     }
 }
 
@@ -100,10 +102,10 @@ impl Template {
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.parts.iter().try_for_each(|part| match part {
-            Part::Text(text) => f.write_str(text),
-            Part::Secret(_) => f.write_str("…"),
-            Part::Field(path) => write!(f, "{{{path}}}"),
-            Part::Fact(fact) => {
+            TemplatePart::Text(text) => f.write_str(text),
+            TemplatePart::Secret(_) => f.write_str("…"),
+            TemplatePart::Field(path) => write!(f, "{{{path}}}"),
+            TemplatePart::Fact(fact) => {
                 let word = FACTS.iter().find(|(_, other)| other == fact).map_or("", |(word, _)| *word);
                 write!(f, "{{ctx.{word}}}")
             }
@@ -113,8 +115,8 @@ impl fmt::Display for Template {
 
 #[derive(Default)]
 struct Parser {
-    parts: Vec<Part>,
-    mistakes: Vec<Mistake>,
+    parts: Vec<TemplatePart>,
+    mistakes: Vec<TemplateMistake>,
     /// The position of an unclosed brace, and the text after it so far.
     open: Option<(usize, String)>,
 }
@@ -157,11 +159,11 @@ impl Parser {
             );
         }
         if !text.is_empty() {
-            self.parts.push(Part::Secret(Secret::new(text)));
+            self.parts.push(TemplatePart::Secret(Secret::new(text)));
         }
     }
 
-    fn finish(mut self, end: usize) -> Result<Template, Vec<Mistake>> {
+    fn finish(mut self, end: usize) -> Result<Template, Vec<TemplateMistake>> {
         if let Some((start, _)) = self.open.take() {
             let help = "close it with `}`, or write `{{` for a literal `{`";
             self.mistake(start..end, "this `{` is not closed".into(), help.into());
@@ -170,10 +172,10 @@ impl Parser {
     }
 
     fn push(&mut self, letter: char) {
-        if let Some(Part::Text(text)) = self.parts.last_mut() {
+        if let Some(TemplatePart::Text(text)) = self.parts.last_mut() {
             text.push(letter);
         } else {
-            self.parts.push(Part::Text(letter.into()));
+            self.parts.push(TemplatePart::Text(letter.into()));
         }
     }
 
@@ -184,8 +186,8 @@ impl Parser {
             return;
         }
         let part = match inner.strip_prefix("ctx.") {
-            Some(word) => FACTS.iter().find(|(fact, _)| *fact == word).map(|(_, fact)| Part::Fact(*fact)),
-            None => FieldPath::parse(inner).map(Part::Field),
+            Some(word) => FACTS.iter().find(|(fact, _)| *fact == word).map(|(_, fact)| TemplatePart::Fact(*fact)),
+            None => FieldPath::parse(inner).map(TemplatePart::Field),
         };
         match part {
             Some(part) => self.parts.push(part),
@@ -201,7 +203,7 @@ impl Parser {
     }
 
     fn mistake(&mut self, span: Range<usize>, message: String, help: String) {
-        self.mistakes.push(Mistake { span, message, help });
+        self.mistakes.push(TemplateMistake { span, message, help });
     }
 }
 
@@ -216,21 +218,21 @@ fn is_key(key: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn field(path: &[&str]) -> Part {
-        Part::Field(FieldPath::parse(&path.join(".")).unwrap())
+    fn field(path: &[&str]) -> TemplatePart {
+        TemplatePart::Field(FieldPath::parse(&path.join(".")).unwrap())
     }
 
     #[test]
     fn fields_and_facts_stand_between_texts() {
         let template = Template::parse("a/{order.id}/{items.0}?h={ctx.hash}", &[]).unwrap();
-        let text = |text: &str| Part::Text(text.into());
+        let text = |text: &str| TemplatePart::Text(text.into());
         let expected = [
             text("a/"),
             field(&["order", "id"]),
             text("/"),
             field(&["items", "0"]),
             text("?h="),
-            Part::Fact(Fact::Hash),
+            TemplatePart::Fact(Fact::Hash),
         ];
         assert_eq!(template.parts(), expected);
         assert_eq!(template.to_string(), "a/{order.id}/{items.0}?h={ctx.hash}");
@@ -239,7 +241,10 @@ mod tests {
     #[test]
     fn doubled_braces_are_literal() {
         let template = Template::parse("{{\"a\": {a}}}", &[]).unwrap();
-        assert_eq!(template.parts(), [Part::Text("{\"a\": ".into()), field(&["a"]), Part::Text("}".into())]);
+        assert_eq!(
+            template.parts(),
+            [TemplatePart::Text("{\"a\": ".into()), field(&["a"]), TemplatePart::Text("}".into())]
+        );
         assert!(Template::parse("{{}}", &[]).unwrap().is_fixed());
     }
 

@@ -129,7 +129,7 @@ impl CommitError {
 
 /// The cause of an error, before it is known which call it belongs to.
 #[derive(Debug)]
-pub(crate) enum Cause {
+pub(crate) enum StoreCause {
     Interrupted,
     Taken,
     Io(io::Error),
@@ -138,7 +138,7 @@ pub(crate) enum Cause {
     Gone { queue: Address, index: u64, first: u64 },
 }
 
-impl Cause {
+impl StoreCause {
     /// redb reports, with its own text, that the file is damaged.
     pub(crate) fn broken(what: &str) -> Self {
         // Only this text of redb identifies the case.
@@ -161,20 +161,20 @@ impl Cause {
     }
 }
 
-impl From<Cause> for ReadError {
-    fn from(cause: Cause) -> Self {
+impl From<StoreCause> for ReadError {
+    fn from(cause: StoreCause) -> Self {
         match cause {
             // Readers of a store that is no longer written treat it as closed.
-            Cause::Interrupted | Cause::Taken => Self::Interrupted,
-            Cause::Io(source) => Self::Io(source),
-            Cause::Damaged(what) => Self::Damaged(what),
-            Cause::Newer { found, .. } => Self::Damaged(format!("its format is version {found}")),
-            Cause::Gone { queue, index, first } => Self::Gone { queue, index, first },
+            StoreCause::Interrupted | StoreCause::Taken => Self::Interrupted,
+            StoreCause::Io(source) => Self::Io(source),
+            StoreCause::Damaged(what) => Self::Damaged(what),
+            StoreCause::Newer { found, .. } => Self::Damaged(format!("its format is version {found}")),
+            StoreCause::Gone { queue, index, first } => Self::Gone { queue, index, first },
         }
     }
 }
 
-impl Cause {
+impl StoreCause {
     /// The error of a commit to the store at `path`.
     pub(crate) fn of_commit(self, path: &Path) -> CommitError {
         match self {
@@ -190,14 +190,14 @@ impl Cause {
     }
 }
 
-impl From<io::Error> for Cause {
+impl From<io::Error> for StoreCause {
     fn from(error: io::Error) -> Self {
         let is_taken = error.get_ref().and_then(|inner| inner.downcast_ref::<Taken>()).is_some();
         if is_taken { Self::Taken } else { Self::Io(error) }
     }
 }
 
-impl From<redb::StorageError> for Cause {
+impl From<redb::StorageError> for StoreCause {
     fn from(error: redb::StorageError) -> Self {
         match error {
             redb::StorageError::Io(error) => error.into(),
@@ -208,7 +208,7 @@ impl From<redb::StorageError> for Cause {
     }
 }
 
-impl From<redb::TableError> for Cause {
+impl From<redb::TableError> for StoreCause {
     fn from(error: redb::TableError) -> Self {
         match error {
             redb::TableError::Storage(error) => error.into(),
@@ -217,7 +217,7 @@ impl From<redb::TableError> for Cause {
     }
 }
 
-impl From<redb::TransactionError> for Cause {
+impl From<redb::TransactionError> for StoreCause {
     fn from(error: redb::TransactionError) -> Self {
         match error {
             redb::TransactionError::Storage(error) => error.into(),
@@ -226,7 +226,7 @@ impl From<redb::TransactionError> for Cause {
     }
 }
 
-impl From<redb::CommitError> for Cause {
+impl From<redb::CommitError> for StoreCause {
     fn from(error: redb::CommitError) -> Self {
         match error {
             redb::CommitError::Storage(error) => error.into(),
@@ -235,7 +235,7 @@ impl From<redb::CommitError> for Cause {
     }
 }
 
-impl From<redb::CompactionError> for Cause {
+impl From<redb::CompactionError> for StoreCause {
     fn from(error: redb::CompactionError) -> Self {
         match error {
             redb::CompactionError::Storage(error) => error.into(),
@@ -244,7 +244,7 @@ impl From<redb::CompactionError> for Cause {
     }
 }
 
-impl From<redb::DatabaseError> for Cause {
+impl From<redb::DatabaseError> for StoreCause {
     fn from(error: redb::DatabaseError) -> Self {
         match error {
             redb::DatabaseError::Storage(error) => error.into(),

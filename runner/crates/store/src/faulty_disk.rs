@@ -14,7 +14,7 @@ pub struct FaultyDisk(Arc<Mutex<State>>);
 
 /// A failure to inject. Operations and syncs are counted from 1, since the failure was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum DiskFailure {
     /// Every operation from this one on fails. If it is a write, half of it is done.
     From(u64),
     /// From this operation on the disk is full: writes that need space fail, and half of the first one is
@@ -31,7 +31,7 @@ struct State {
     durable: Vec<u8>,
     /// The changes since then, in order.
     unsynced: Vec<Change>,
-    failure: Option<Failure>,
+    failure: Option<DiskFailure>,
     struck: bool,
     operations: u64,
     syncs: u64,
@@ -60,7 +60,7 @@ impl FaultyDisk {
     }
 
     /// Injects a failure, and restarts the counts.
-    pub fn fail(&self, failure: Failure) {
+    pub fn fail(&self, failure: DiskFailure) {
         let mut state = self.state();
         state.failure = Some(failure);
         (state.operations, state.syncs, state.struck) = (0, 0, false);
@@ -138,10 +138,10 @@ impl State {
     fn operate(&mut self, grows: bool) -> io::Result<()> {
         self.operations += 1;
         let error = match self.failure {
-            Some(Failure::From(operation)) if self.operations >= operation => {
+            Some(DiskFailure::From(operation)) if self.operations >= operation => {
                 io::Error::other("the disk has failed, as injected by the test")
             }
-            Some(Failure::FullFrom(operation)) if grows && self.operations >= operation => {
+            Some(DiskFailure::FullFrom(operation)) if grows && self.operations >= operation => {
                 io::Error::from(io::ErrorKind::StorageFull)
             }
             _ => return Ok(()),
@@ -152,7 +152,7 @@ impl State {
 
     /// A change after the power failure is never durable.
     fn remember(&mut self, change: Change) {
-        if !(self.struck && matches!(self.failure, Some(Failure::FreezeAt(_)))) {
+        if !(self.struck && matches!(self.failure, Some(DiskFailure::FreezeAt(_)))) {
             self.unsynced.push(change);
         }
     }
@@ -213,7 +213,7 @@ impl Disk for FaultyDisk {
         let mut state = self.state();
         state.operate(false)?;
         state.syncs += 1;
-        if matches!(state.failure, Some(Failure::FreezeAt(sync)) if state.syncs >= sync) {
+        if matches!(state.failure, Some(DiskFailure::FreezeAt(sync)) if state.syncs >= sync) {
             state.struck = true;
             return Ok(());
         }

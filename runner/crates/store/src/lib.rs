@@ -72,7 +72,7 @@ pub use error::{CommitError, ExportError, ImportError, OpenError, ReadError};
 /// A disk that fails on demand, for the tests of the crates above.
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
-    pub use crate::faulty_disk::{Failure, FaultyDisk};
+    pub use crate::faulty_disk::{DiskFailure, FaultyDisk};
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub(crate) struct ChildLimits<'q> {
 
 /// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ChildEnd {
     Exited(i32),
     Killed(i32),
     /// It was killed after its time limit.
@@ -108,23 +108,23 @@ impl Running {
     }
 
     /// Writes `input` and a line end to it, and waits for its end.
-    pub(crate) fn finish(&mut self, input: &[u8], limits: ChildLimits<'_>) -> io::Result<Ended> {
+    pub(crate) fn finish(&mut self, input: &[u8], limits: ChildLimits<'_>) -> io::Result<ChildEnd> {
         let mut rest: &[&[u8]] = &[input, b"\n"];
         let mut at = 0;
         loop {
             let wait = limits.until.map(|until| until.saturating_duration_since(Instant::now()));
             if wait.is_some_and(|wait| wait.is_zero()) {
-                return self.kill(Ended::Late);
+                return self.kill(ChildEnd::Late);
             }
             if limits.running_commands.is_given_up() {
-                return self.kill(Ended::GivenUp);
+                return self.kill(ChildEnd::GivenUp);
             }
             let ready = self.wait(wait.map_or(LOOKS, |wait| wait.min(LOOKS)))?;
             if ready.input {
                 (rest, at) = self.feed(rest, at);
             }
             if ready.out && !self.read_out(limits.bytes)? {
-                return self.kill(Ended::Large);
+                return self.kill(ChildEnd::Large);
             }
             if ready.said {
                 self.read_said()?;
@@ -210,10 +210,10 @@ impl Running {
     }
 
     /// Reads the rest of the pipes after the end, and returns the end.
-    fn ended(&mut self, most: u64) -> io::Result<Ended> {
+    fn ended(&mut self, most: u64) -> io::Result<ChildEnd> {
         while let Some(read) = take(&mut self.out, &mut self.printed.out)? {
             if self.printed.out.len() as u64 > most {
-                return self.kill(Ended::Large);
+                return self.kill(ChildEnd::Large);
             }
             if read == 0 {
                 break;
@@ -231,12 +231,12 @@ impl Running {
         }
         let status = self.reap()?;
         Ok(match (status.code(), status.signal()) {
-            (Some(code), _) => Ended::Exited(code),
-            (None, signal) => Ended::Killed(signal.unwrap_or_default()),
+            (Some(code), _) => ChildEnd::Exited(code),
+            (None, signal) => ChildEnd::Killed(signal.unwrap_or_default()),
         })
     }
 
-    fn kill(&mut self, why: Ended) -> io::Result<Ended> {
+    fn kill(&mut self, why: ChildEnd) -> io::Result<ChildEnd> {
         self.kill_group();
         self.reap()?;
         Ok(why)

@@ -26,7 +26,7 @@ const NAME_BYTES_MAX: usize = 200;
 
 /// A file with the content of an image.
 #[derive(Debug)]
-pub(crate) struct Copy {
+pub(crate) struct LibraryCopy {
     path: PathBuf,
     kind: Kind,
 }
@@ -39,7 +39,7 @@ enum Kind {
     Beside,
 }
 
-impl Copy {
+impl LibraryCopy {
     pub(crate) fn of(image: &Image) -> io::Result<Self> {
         if looks_beside_itself(image)
             && let Ok(copy) = Self::beside(image)
@@ -110,7 +110,7 @@ impl Copy {
     }
 }
 
-impl Drop for Copy {
+impl Drop for LibraryCopy {
     fn drop(&mut self) {
         self.remove();
     }

@@ -31,7 +31,7 @@ use tidegate_plugin::{Cause, Failure, FailureKind, Job, Level, Outputs, Step};
 
 use self::deaths::{Culprit, Deaths};
 use self::parent::{ChildProcess, ChildState};
-use self::protocol::{ChildAnswer, ChildRole, Jobs, StepSetup};
+use self::protocol::{BatchFrame, ChildAnswer, ChildRole, StepSetup};
 use self::seal::random_key;
 use super::description::Offered;
 use super::image::Image;
@@ -55,7 +55,7 @@ pub struct Isolated {
     place: Arc<str>,
     server: Option<ChildProcess>,
     /// The jobs of the batch, and the number of them that the caller has the answers of.
-    jobs: Jobs,
+    jobs: BatchFrame,
     answered: usize,
     answers: VecDeque<ChildAnswer>,
     stops_at_failure: bool,
@@ -114,7 +114,7 @@ impl Isolated {
             custody,
             place,
             server: None,
-            jobs: Jobs::default(),
+            jobs: BatchFrame::default(),
             answered: 0,
             answers: VecDeque::new(),
             stops_at_failure: false,

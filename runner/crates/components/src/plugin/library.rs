@@ -24,7 +24,7 @@ use rustix::thread::gettid;
 use tidegate_plugin::abi::TidegateEntry;
 use tidegate_plugin::host::{Keep, KeepsLoaded, Plugin, Unusable};
 
-use super::copy::Copy;
+use super::copy::LibraryCopy;
 use super::image::Image;
 use super::inside::{Act, Label, enter};
 use tidegate_config::shown;
@@ -77,7 +77,7 @@ fn load(image: &Image) -> Result<Plugin, LibraryError> {
     let path = || image.path().to_owned();
     let label = Label::of(&format!("library `{}`", shown(image.path())), None);
     let _stay = enter(label, Act::Load);
-    let copy = Copy::of(image).map_err(|source| LibraryError::Copy {
+    let copy = LibraryCopy::of(image).map_err(|source| LibraryError::Copy {
         path: path(),
         folder: std::env::temp_dir(),
         source,
@@ -107,7 +107,7 @@ struct Library(Option<Open>);
 /// An open library.
 struct Open {
     library: unix::Library,
-    copy: Copy,
+    copy: LibraryCopy,
     /// The threads that have run its code and may still exist.
     threads: Mutex<HashSet<Pid>>,
 }

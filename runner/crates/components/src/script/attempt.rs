@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, Position};
 
-use super::api::context::Context;
-use super::api::decided::{Emit, Ended};
+use super::api::context::ScriptContext;
+use super::api::decided::{AttemptEnd, Emit};
 use super::ticker;
 use super::values::captured::{Captured, Kept};
 use crate::memory::{self, Budget};
@@ -25,7 +25,7 @@ use tidegate_config::Limits;
 #[derive(Debug)]
 pub(crate) struct ScriptAttempt {
     limits: Limits,
-    context: Context,
+    context: ScriptContext,
     /// The jobs that it has emitted.
     emitted: RefCell<Vec<Emit>>,
     deadline: Cell<Option<Instant>>,
@@ -76,15 +76,15 @@ struct Outer {
 }
 
 /// The payload of the unwinding.
-struct Struck(Ended);
+struct Struck(AttemptEnd);
 
 impl ScriptAttempt {
     pub(crate) fn new(limits: &Limits) -> Rc<Self> {
-        Self::with(limits, Context::none())
+        Self::with(limits, ScriptContext::none())
     }
 
     /// Attempts at jobs with this `context`.
-    pub(crate) fn with(limits: &Limits, context: Context) -> Rc<Self> {
+    pub(crate) fn with(limits: &Limits, context: ScriptContext) -> Rc<Self> {
         Rc::new(Self {
             limits: *limits,
             context,
@@ -156,7 +156,7 @@ impl ScriptAttempt {
     #[cold]
     fn interrupt(&self) -> Option<Dynamic> {
         if self.stop.get().is_some_and(|stop| self.operations.get() >= stop) {
-            return Some(Dynamic::from(Ended::TooManyOperations));
+            return Some(Dynamic::from(AttemptEnd::TooManyOperations));
         }
         if let Some(why) = self.end() {
             self.operations.set(self.writing.get().unwrap_or(self.operations.get()));
@@ -167,19 +167,19 @@ impl ScriptAttempt {
 
     /// Why the attempt must end, if it must.
     #[cold]
-    fn end(&self) -> Option<Ended> {
+    fn end(&self) -> Option<AttemptEnd> {
         if self.operations.get() > self.limits.operations {
-            return Some(Ended::TooManyOperations);
+            return Some(AttemptEnd::TooManyOperations);
         }
         if memory::left() < 0 {
             self.sweep();
             if memory::left() < 0 {
-                return Some(Ended::TooMuchMemory { bytes: self.held(), by: None });
+                return Some(AttemptEnd::TooMuchMemory { bytes: self.held(), by: None });
             }
         }
         self.asked.set(ticker::see());
         let is_over = self.deadline.get().is_some_and(|deadline| Instant::now() >= deadline);
-        is_over.then_some(Ended::TimedOut)
+        is_over.then_some(AttemptEnd::TimedOut)
     }
 
     /// The bytes that the attempt holds.
@@ -198,7 +198,7 @@ impl ScriptAttempt {
             return Ok(());
         }
         let bytes = self.held().saturating_add(bytes as u64);
-        Err(ended(Ended::TooMuchMemory { bytes, by: Some(function) }))
+        Err(ended(AttemptEnd::TooMuchMemory { bytes, by: Some(function) }))
     }
 
     /// The bytes that it may still allocate.
@@ -214,7 +214,7 @@ impl ScriptAttempt {
     /// The error of `function` if its result exceeds the limit.
     #[expect(clippy::unnecessary_box_returns, reason = "errors of Rhai are boxed")]
     pub(crate) fn full(&self, function: &'static str) -> Box<EvalAltResult> {
-        ended(Ended::TooMuchMemory { bytes: self.limits.memory, by: Some(function) })
+        ended(AttemptEnd::TooMuchMemory { bytes: self.limits.memory, by: Some(function) })
     }
 
     /// For native functions with long loops: checks that time and memory are left.
@@ -229,8 +229,8 @@ impl ScriptAttempt {
     fn stop(&self, function: &'static str) -> Result<(), Box<EvalAltResult>> {
         match self.end() {
             None => Ok(()),
-            Some(Ended::TooMuchMemory { bytes, .. }) => {
-                Err(ended(Ended::TooMuchMemory { bytes, by: Some(function) }))
+            Some(AttemptEnd::TooMuchMemory { bytes, .. }) => {
+                Err(ended(AttemptEnd::TooMuchMemory { bytes, by: Some(function) }))
             }
             Some(why) => Err(ended(why)),
         }
@@ -270,7 +270,7 @@ impl ScriptAttempt {
     }
 
     /// The job's context for its functions.
-    pub(crate) fn context(&self) -> &Context {
+    pub(crate) fn context(&self) -> &ScriptContext {
         &self.context
     }
 
@@ -325,13 +325,13 @@ pub(crate) fn run<T>(work: impl FnOnce() -> Result<T, Box<EvalAltResult>>) -> Re
 }
 
 /// Ends the attempt, up to [`run`].
-fn strike(why: Ended) -> ! {
+fn strike(why: AttemptEnd) -> ! {
     resume_unwind(Box::new(Struck(why)))
 }
 
 /// Ends the attempt, past any `try` of the script.
 #[expect(clippy::unnecessary_box_returns, reason = "errors of Rhai are boxed")]
-pub(crate) fn ended(why: Ended) -> Box<EvalAltResult> {
+pub(crate) fn ended(why: AttemptEnd) -> Box<EvalAltResult> {
     EvalAltResult::ErrorTerminated(Dynamic::from(why), Position::NONE).into()
 }
 

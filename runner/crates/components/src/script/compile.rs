@@ -17,7 +17,7 @@ use std::rc::Rc;
 use rhai::module_resolvers::DummyModuleResolver;
 use rhai::{AST, Engine, EvalAltResult, LexError, OptimizationLevel, ParseErrorType, Position, Scope};
 
-use self::entry::Entry;
+use self::entry::EntryPoint;
 use self::imports::FolderResolver;
 use self::mentions::Mentions;
 use self::top::TOP_MAX;
@@ -58,7 +58,7 @@ pub(crate) struct Compiled {
 
 /// A script with everything that it imports.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct WholeScript {
     pub(crate) ast: AST,
     /// As in [`Compiled`].
     pub(crate) adds: bool,
@@ -72,11 +72,11 @@ pub const STACK: usize = 64 << 20;
 ///
 /// # Errors
 /// The error, and its position.
-pub fn check_script(script: &Script, limits: &Limits, entry: Entry) -> Result<Mentions, CompileError> {
+pub fn check_script(script: &Script, limits: &Limits, entry: EntryPoint) -> Result<Mentions, CompileError> {
     on_a_stack(|| check(script, limits, entry))
 }
 
-fn check(script: &Script, limits: &Limits, entry: Entry) -> Result<Mentions, CompileError> {
+fn check(script: &Script, limits: &Limits, entry: EntryPoint) -> Result<Mentions, CompileError> {
     let attempt = ScriptAttempt::new(limits);
     let mut engine = engine(limits, &attempt);
     let compiled = compile(&mut engine, script, entry, &attempt)?;
@@ -148,11 +148,11 @@ fn limit(engine: &mut Engine, limits: &Limits) {
 pub(crate) fn compile(
     engine: &mut Engine,
     script: &Script,
-    entry: Entry,
+    entry: EntryPoint,
     attempt: &Rc<ScriptAttempt>,
 ) -> Result<Compiled, CompileError> {
-    let Whole { ast, adds } = self_contained(engine, &script.path, &script.text, &Scope::new(), attempt)
-        .map_err(|error| {
+    let WholeScript { ast, adds } =
+        self_contained(engine, &script.path, &script.text, &Scope::new(), attempt).map_err(|error| {
             let error = from_evaluation(&error, &script.text, attempt);
             // The first level of imports is resolved separately from the statement, and has no position.
             if error.line.is_none() { error.at_import_in(&script.text) } else { error }
@@ -174,7 +174,7 @@ pub(crate) fn self_contained(
     text: &str,
     scope: &Scope<'_>,
     attempt: &Rc<ScriptAttempt>,
-) -> Result<Whole, Box<EvalAltResult>> {
+) -> Result<WholeScript, Box<EvalAltResult>> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let unwatched = Rc::new(Cell::new(false));
     let adds = Rc::new(Cell::new(imports::adds(text)));
@@ -191,7 +191,7 @@ pub(crate) fn self_contained(
         attempt.watch_captured(engine);
     }
     ast.set_source(path.to_string_lossy().as_ref());
-    Ok(Whole { ast, adds: adds.get() })
+    Ok(WholeScript { ast, adds: adds.get() })
 }
 
 /// Compiles an expression over one variable.
@@ -228,7 +228,7 @@ fn in_expression(kind: &ParseErrorType, variable: &str) -> Option<String> {
     }
 }
 
-fn no_entry(entry: Entry, functions: &[(String, usize)], text: &str) -> CompileError {
+fn no_entry(entry: EntryPoint, functions: &[(String, usize)], text: &str) -> CompileError {
     let (wanted, given) = (entry.name(), entry.parameter());
     let help = format!("write `fn {wanted}({given}) {{ … }}` or `fn {wanted}({given}, ctx) {{ … }}`");
     if let Some((name, params)) = functions.iter().find(|(name, _)| name == wanted) {
@@ -236,9 +236,9 @@ fn no_entry(entry: Entry, functions: &[(String, usize)], text: &str) -> CompileE
         return CompileError { help: Some(help), ..located(message, position_of(name, text)) };
     }
     let message = match entry {
-        Entry::Process => "the script has no function `process`",
-        Entry::Open => "the script is the last of a gate and must have a function `open`",
-        Entry::Status => "the script is the last of a monitor and must have a function `status`",
+        EntryPoint::Process => "the script has no function `process`",
+        EntryPoint::Open => "the script is the last of a gate and must have a function `open`",
+        EntryPoint::Status => "the script is the last of a monitor and must have a function `status`",
     };
     match nearest(wanted, functions.iter().map(|(name, _)| name.as_str())) {
         Some(near) => {

@@ -9,11 +9,11 @@ use std::time::Duration;
 use rhai::{CallFnOptions, Dynamic, Engine, EvalAltResult, Scope};
 use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Payloads, Place, Step};
 
-use super::api::context::Context;
+use super::api::context::ScriptContext;
 use super::api::decided::Emit;
 use super::api::functions;
 use super::attempt::{self, ScriptAttempt};
-use super::compile::entry::Entry;
+use super::compile::entry::EntryPoint;
 use super::compile::modules;
 use super::compile::top::Top;
 use super::compile::{self, CompileError, Compiled};
@@ -51,16 +51,16 @@ pub struct ScriptStepSpec<'a> {
     pub file: &'a str,
     /// Jobs are wrapped in a map under the name of their alternative.
     pub wrapped: bool,
-    pub outlet: Outlet,
+    pub outlet: ScriptOutlet,
     /// The entry function of the last script; earlier scripts use `process`.
-    pub entry: Entry,
+    pub entry: EntryPoint,
     /// The key that signs the tokens of jobs.
     pub token_key: &'a TokenKey,
 }
 
 /// The destination of the last script's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outlet {
+pub enum ScriptOutlet {
     /// The outputs of the step, by name.
     Named,
     /// The only output of the step, without a name (`to = "name"`); or the step has no output.
@@ -74,7 +74,7 @@ pub enum Outlet {
 pub struct ScriptStep {
     scripts: Vec<Loaded>,
     filter: Option<Filter>,
-    context: Context,
+    context: ScriptContext,
     attempt: Rc<ScriptAttempt>,
     timeout: Option<Duration>,
     limits: Limits,
@@ -82,8 +82,8 @@ pub struct ScriptStep {
     room: Cell<u64>,
     file: String,
     wrapped: bool,
-    outlet: Outlet,
-    entry: Entry,
+    outlet: ScriptOutlet,
+    entry: EntryPoint,
 }
 
 #[derive(Debug)]
@@ -111,12 +111,12 @@ impl ScriptStep {
             .ok()
             .and_then(|text| json::read(&text).ok())
             .unwrap_or(Dynamic::UNIT);
-        let context = Context::new((spec.pipeline, spec.step), config, spec.secrets, spec.token_key);
+        let context = ScriptContext::new((spec.pipeline, spec.step), config, spec.secrets, spec.token_key);
         let attempt = ScriptAttempt::with(spec.limits, context.clone());
         let mut scripts = Vec::with_capacity(spec.scripts.len());
         for (position, script) in spec.scripts.iter().enumerate() {
             let last = position + 1 == spec.scripts.len();
-            let entry = if last { spec.entry } else { Entry::Process };
+            let entry = if last { spec.entry } else { EntryPoint::Process };
             let mut engine = compile::engine(spec.limits, &attempt);
             modules::register_control(&mut engine);
             let compiled = compile::compile(&mut engine, script, entry, &attempt)?;
@@ -238,7 +238,7 @@ impl ScriptStep {
         if outputs.bindings() == 0 || returned.is_unit() {
             return Ok(());
         }
-        if self.outlet != Outlet::Named {
+        if self.outlet != ScriptOutlet::Named {
             return self.push(returned, 0, outputs);
         }
         let Ok(map) = returned.as_map_ref() else {
@@ -266,7 +266,7 @@ impl ScriptStep {
             match due {
                 None => self.push(&job, position, outputs)?,
                 Some(due) => {
-                    if binding.is_empty() && self.outlet == Outlet::Next {
+                    if binding.is_empty() && self.outlet == ScriptOutlet::Next {
                         return Err(Failure::new(FailureKind::Output, NO_WAIT.to_owned()));
                     }
                     self.delay(&job, position, due, outputs)?;
@@ -407,7 +407,7 @@ impl Step for ScriptStep {
 }
 
 impl Loaded {
-    fn call(&mut self, value: Dynamic, context: &Context) -> Result<Dynamic, Box<EvalAltResult>> {
+    fn call(&mut self, value: Dynamic, context: &ScriptContext) -> Result<Dynamic, Box<EvalAltResult>> {
         let Self { engine, compiled, top, scope, .. } = self;
         if let Some(top) = top {
             let (mut value, mut context) = (value, Dynamic::from(context.clone()));

@@ -27,7 +27,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Step as _};
 
-use super::{CompileError, Entry, Outlet, ScriptStep, ScriptStepSpec};
+use super::{CompileError, EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
 use tidegate_config::{Limits, Script, StepFilter};
 use tidegate_model::{HashPrefix, TokenKey, format_duration};
 
@@ -40,7 +40,7 @@ struct Draft {
     limits: Limits,
     timeout: Option<Duration>,
     config: serde_json::Value,
-    entry: Entry,
+    entry: EntryPoint,
 }
 
 /// A step of one script, `process.rhai`, with one output.
@@ -73,7 +73,7 @@ impl Draft {
             limits: Limits::default(),
             timeout: Some(Duration::from_mins(1)),
             config: serde_json::json!({}),
-            entry: Entry::Process,
+            entry: EntryPoint::Process,
         }
     }
 
@@ -110,9 +110,9 @@ impl Draft {
 
     fn try_build(&self) -> Result<ScriptStep, CompileError> {
         let outlet = match self.outputs.iter().all(|binding| binding.is_empty()) {
-            _ if self.entry.answers() => Outlet::Next,
-            true => Outlet::Unnamed,
-            false => Outlet::Named,
+            _ if self.entry.answers() => ScriptOutlet::Next,
+            true => ScriptOutlet::Unnamed,
+            false => ScriptOutlet::Named,
         };
         ScriptStep::new(&ScriptStepSpec {
             pipeline: "shop",

@@ -42,7 +42,7 @@ impl FileId {
 
 /// A file of a path.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundFile {
     pub(crate) path: PathBuf,
     pub(crate) id: FileId,
     pub(crate) len: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Found {
 /// The files of a path, in order of name.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    pub(crate) files: Vec<Found>,
+    pub(crate) files: Vec<FoundFile>,
     /// The path names one file, not a folder or a pattern.
     pub(crate) single: bool,
 }
@@ -86,7 +86,7 @@ pub(crate) fn list(address: &Address, path: &Path, follow: bool) -> Result<Listi
     Ok(Listing { files: Vec::from_iter(single), single: true })
 }
 
-fn list_folder(folder: &Path) -> Result<Vec<Found>, SourceError> {
+fn list_folder(folder: &Path) -> Result<Vec<FoundFile>, SourceError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| SourceError::list(folder, error))? {
         let entry = entry.map_err(|error| SourceError::list(folder, error))?;
@@ -97,7 +97,7 @@ fn list_folder(folder: &Path) -> Result<Vec<Found>, SourceError> {
     Ok(sorted(files))
 }
 
-fn list_glob(path: &Path) -> Result<Vec<Found>, SourceError> {
+fn list_glob(path: &Path) -> Result<Vec<FoundFile>, SourceError> {
     let Some(pattern) = path.to_str() else {
         return Err(SourceError::Name { path: path.to_owned() });
     };
@@ -120,12 +120,12 @@ fn list_glob(path: &Path) -> Result<Vec<Found>, SourceError> {
 }
 
 /// Names are compared byte by byte: the order does not depend on the machine's locale.
-fn sorted(mut files: Vec<Found>) -> Vec<Found> {
+fn sorted(mut files: Vec<FoundFile>) -> Vec<FoundFile> {
     files.sort_by(|a, b| a.path.as_os_str().as_bytes().cmp(b.path.as_os_str().as_bytes()));
     files
 }
 
-fn found_if_file(path: PathBuf) -> Result<Option<Found>, SourceError> {
+fn found_if_file(path: PathBuf) -> Result<Option<FoundFile>, SourceError> {
     match fs::metadata(&path) {
         Ok(metadata) if metadata.is_file() => found(path, &metadata).map(Some),
         Ok(_) => Ok(None),
@@ -136,11 +136,11 @@ fn found_if_file(path: PathBuf) -> Result<Option<Found>, SourceError> {
 }
 
 /// The store keeps paths as text, so another path is refused here, with its name.
-pub(crate) fn found(path: PathBuf, metadata: &Metadata) -> Result<Found, SourceError> {
+pub(crate) fn found(path: PathBuf, metadata: &Metadata) -> Result<FoundFile, SourceError> {
     if path.to_str().is_none() {
         return Err(SourceError::Name { path });
     }
-    Ok(Found { path, id: FileId::of(metadata), len: metadata.len(), written: written(metadata) })
+    Ok(FoundFile { path, id: FileId::of(metadata), len: metadata.len(), written: written(metadata) })
 }
 
 /// The folder that a glob starts from; `None` if `path` has no wildcard.

@@ -6,7 +6,7 @@ use std::fs::{File, Metadata};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Shared;
+use super::SourceShared;
 use super::batch_builder::{BatchBuilder, BatchLimit};
 use super::byte_window::ByteWindow;
 use super::cursor::{Cursor, CursorError};
@@ -46,7 +46,7 @@ pub struct SourceBatch {
 /// Reads a source at its own pace; lives on one thread.
 #[derive(Debug)]
 pub struct Reader {
-    shared: Arc<Shared>,
+    shared: Arc<SourceShared>,
     /// A read for display only: its findings are not shared.
     looking: bool,
     /// The first requested job may not exist yet: if a file ends before it, no job is lost.
@@ -91,18 +91,18 @@ enum Stop {
 }
 
 impl Reader {
-    pub(crate) fn new(shared: Arc<Shared>, next: u64, mark: Option<SourceOffset>) -> Self {
+    pub(crate) fn new(shared: Arc<SourceShared>, next: u64, mark: Option<SourceOffset>) -> Self {
         let nowhere = SourceOffset { index: next, segment: 0, offset: 0, line: 1 };
         Self::at(shared, nowhere, next, mark)
     }
 
     /// As [`Self::new`], for a step that skips jobs before `next`, some of which may not exist yet.
-    pub(crate) fn early(shared: Arc<Shared>, next: u64, mark: Option<SourceOffset>) -> Self {
+    pub(crate) fn early(shared: Arc<SourceShared>, next: u64, mark: Option<SourceOffset>) -> Self {
         let nowhere = SourceOffset { index: 1, segment: 0, offset: 0, line: 1 };
         Self { early: true, ..Self::at(shared, nowhere, next, mark) }
     }
 
-    fn at(shared: Arc<Shared>, nowhere: SourceOffset, next: u64, mark: Option<SourceOffset>) -> Self {
+    fn at(shared: Arc<SourceShared>, nowhere: SourceOffset, next: u64, mark: Option<SourceOffset>) -> Self {
         let mut reader = Self {
             looking: false,
             early: false,
@@ -124,7 +124,7 @@ impl Reader {
         reader
     }
 
-    pub(crate) fn looking(shared: Arc<Shared>, index: u64, mark: Option<SourceOffset>) -> Self {
+    pub(crate) fn looking(shared: Arc<SourceShared>, index: u64, mark: Option<SourceOffset>) -> Self {
         Self { looking: true, ..Self::new(shared, index, mark) }
     }
 
@@ -360,7 +360,7 @@ impl Reader {
 }
 
 /// Whether a file that was read to its end is still the same, and not shorter.
-fn is_whole(shared: &Shared, place: &ReaderPosition, stream: &ByteWindow) -> Result<bool, SourceError> {
+fn is_whole(shared: &SourceShared, place: &ReaderPosition, stream: &ByteWindow) -> Result<bool, SourceError> {
     let Some(file) = stream.plain() else { return Ok(true) };
     let failed = |error: std::io::Error| explain(&place.path, stream, error.into());
     let len = file.metadata().map_err(failed)?.len();
@@ -377,7 +377,7 @@ fn is_whole(shared: &Shared, place: &ReaderPosition, stream: &ByteWindow) -> Res
 }
 
 /// Warns that the bytes of a file from `at` to `len` are lost.
-fn tell_cut(shared: &Shared, place: &ReaderPosition, at: SourceOffset, len: u64) {
+fn tell_cut(shared: &SourceShared, place: &ReaderPosition, at: SourceOffset, len: u64) {
     let (source, path) = (&shared.address, place.path.display());
     let SourceOffset { offset: byte, line, index, .. } = at;
     tracing::warn!(
@@ -389,7 +389,7 @@ fn tell_cut(shared: &Shared, place: &ReaderPosition, at: SourceOffset, len: u64)
 }
 
 /// Warns that a file is gone, with the jobs from `index` on, which began at `at` if that is known.
-fn tell_loss(shared: &Shared, place: &ReaderPosition, index: u64, at: Option<SourceOffset>) {
+fn tell_loss(shared: &SourceShared, place: &ReaderPosition, index: u64, at: Option<SourceOffset>) {
     let (source, path) = (&shared.address, place.path.display());
     match at {
         Some(SourceOffset { offset: byte, line, .. }) => tracing::warn!(

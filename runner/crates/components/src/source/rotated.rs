@@ -11,8 +11,8 @@ use std::path::Path;
 
 use super::error::SourceError;
 use super::files::{
-    FileId, Found, Named, Written, folder_of, found, is_gzip, settled, settled_by_name, still_begins_like,
-    written,
+    FileId, FoundFile, Named, Written, folder_of, found, is_gzip, settled, settled_by_name,
+    still_begins_like, written,
 };
 use tidegate_model::Segment;
 
@@ -20,16 +20,16 @@ use tidegate_model::Segment;
 #[derive(Debug, Default)]
 pub(crate) struct Rotated {
     /// To be read, oldest first.
-    pub(crate) files: Vec<Found>,
+    pub(crate) files: Vec<FoundFile>,
     /// Rotated before the file that was read last.
-    pub(crate) passed: Vec<Found>,
+    pub(crate) passed: Vec<FoundFile>,
     /// The file that was read last is gone, so their order relative to it is unknown.
-    pub(crate) doubtful: Vec<Found>,
+    pub(crate) doubtful: Vec<FoundFile>,
 }
 
 /// The files that were rotated away from `path` before any read of it. `None` if the names keep changing:
 /// retry.
-pub(crate) fn siblings(path: &Path) -> Result<Option<Vec<Found>>, SourceError> {
+pub(crate) fn siblings(path: &Path) -> Result<Option<Vec<FoundFile>>, SourceError> {
     let Some(name) = path.file_name() else { return Ok(Some(vec![])) };
     let wanted = |candidate: &[u8]| suffix(name.as_bytes(), candidate).is_some();
     let Some(siblings) = settled_by_name(folder_of(path), wanted) else { return Ok(None) };
@@ -101,7 +101,7 @@ fn by_time(name: &[u8], files: &mut [Named]) {
     files.sort_by_key(|named| (written(&named.metadata), Reverse(number(name, named))));
 }
 
-fn all_found(files: Vec<Named>) -> Result<Vec<Found>, SourceError> {
+fn all_found(files: Vec<Named>) -> Result<Vec<FoundFile>, SourceError> {
     files.into_iter().map(|named| found(named.path, &named.metadata)).collect()
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_64;
 
 use super::files::{
-    FINGERPRINT_BYTES, FileId, Found, Head, Written, begins_like, is_gzip, still_begins_like,
+    FINGERPRINT_BYTES, FileId, FoundFile, Head, Written, begins_like, is_gzip, still_begins_like,
 };
 use tidegate_model::log_target;
 use tidegate_model::{Address, Segment, SourceOffset, TailFingerprint};
@@ -40,7 +40,7 @@ pub(crate) struct Fresh {
     path: PathBuf,
     id: FileId,
     fingerprint: (u64, u32),
-    part: Part,
+    part: SegmentStart,
     /// The part continues the line that the bytes before it end with.
     mid_line: bool,
     /// A file that was read has the same beginning, but one too short to identify a copy.
@@ -51,7 +51,7 @@ pub(crate) struct Fresh {
 
 /// The start of the part, and the reason for it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct SegmentStart {
     offset: u64,
     line: u64,
     why: Why,
@@ -85,11 +85,11 @@ pub(crate) struct Segments {
     /// Compressed files whose content is incomplete.
     unfinished: HashSet<FileId>,
     /// Rotated files older than the first one that is read: they are not read.
-    passed: Vec<Found>,
+    passed: Vec<FoundFile>,
     /// Unprocessed files of the last listing, in order of name.
-    waiting: VecDeque<Found>,
+    waiting: VecDeque<FoundFile>,
     /// Rotated files of the last listing whose order is unknown.
-    doubtful: Vec<Found>,
+    doubtful: Vec<FoundFile>,
     /// The path names one file, not a folder or a pattern.
     single: bool,
     /// The length of a file when it was left at an unfinished line.
@@ -368,7 +368,7 @@ impl Segments {
 }
 
 /// Logs that a file repeats one that was read, and up to which place.
-fn tell_copy(address: &Address, found: &Found, original: &Path, from: Option<SourceOffset>) {
+fn tell_copy(address: &Address, found: &FoundFile, original: &Path, from: Option<SourceOffset>) {
     let (path, original) = (found.path.display(), original.display());
     match from {
         None => {
@@ -402,7 +402,7 @@ fn tell(address: &Address, fresh: &Fresh, index: u64) {
             tracing::info!(target: log_target::SOURCE, source = %address, %path, index, "starts a file");
         }
         Why::Grown if fresh.mid_line => {
-            let Part { line, offset: byte, .. } = fresh.part;
+            let SegmentStart { line, offset: byte, .. } = fresh.part;
             tracing::warn!(
                 target: log_target::SOURCE,
                 source = %address, %path, line, byte, index,

@@ -36,7 +36,7 @@ pub struct Position {
 
 /// Why a text could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum TextReadError {
     #[error("cannot be read: {0}")]
     Io(io::Error),
     #[error("does not exist")]
@@ -120,26 +120,26 @@ pub(crate) fn clamp(text: &str, span: &Range<usize>) -> Range<usize> {
 }
 
 /// Reads a text of bounded length.
-pub fn read_text(path: &Path) -> Result<String, ReadError> {
+pub fn read_text(path: &Path) -> Result<String, TextReadError> {
     let missing = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => ReadError::Missing,
-        _ => ReadError::Io(error),
+        io::ErrorKind::NotFound => TextReadError::Missing,
+        _ => TextReadError::Io(error),
     };
     // A named pipe would wait for its writer, and a device may never end.
     let about = fs::metadata(path).map_err(missing)?;
     if !about.is_file() {
-        return Err(if about.is_dir() { ReadError::Folder } else { ReadError::NotAFile });
+        return Err(if about.is_dir() { TextReadError::Folder } else { TextReadError::NotAFile });
     }
     let file = File::open(path).map_err(missing)?;
     let mut bytes = Vec::new();
-    file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(ReadError::Io)?;
+    file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(TextReadError::Io)?;
     if bytes.len() as u64 > TEXT_BYTES_MAX {
-        return Err(ReadError::TooLong);
+        return Err(TextReadError::TooLong);
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..good].split(|&byte| byte == b'\n').count();
-        ReadError::NotUtf8 { byte: good + 1, line }
+        TextReadError::NotUtf8 { byte: good + 1, line }
     })
 }
 

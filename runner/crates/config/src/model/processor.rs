@@ -9,7 +9,7 @@ use crate::sections::exec::ExecCommand;
 #[derive(Clone, Debug)]
 pub enum Processor {
     Script(Script),
-    Plugin(PluginStep),
+    Plugin(PluginStepConfig),
     /// `builtin:http`
     Http(Box<HttpRequest>),
     /// `builtin:exec`
@@ -39,7 +39,7 @@ impl Processor {
 
     /// The step of a plugin, if it is one.
     #[must_use]
-    pub fn plugin(&self) -> Option<&PluginStep> {
+    pub fn plugin(&self) -> Option<&PluginStepConfig> {
         match self {
             Self::Plugin(plugin) => Some(plugin),
             _ => None,
@@ -48,7 +48,7 @@ impl Processor {
 
     /// The step of a plugin, if it is one.
     #[must_use]
-    pub fn plugin_mut(&mut self) -> Option<&mut PluginStep> {
+    pub fn plugin_mut(&mut self) -> Option<&mut PluginStepConfig> {
         match self {
             Self::Plugin(plugin) => Some(plugin),
             _ => None,
@@ -56,7 +56,7 @@ impl Processor {
     }
 }
 
-impl PluginStep {
+impl PluginStepConfig {
     /// Its name in messages: `NAME/STEP`, or `NAME`.
     #[must_use]
     pub fn named(&self) -> String {
@@ -81,7 +81,7 @@ impl PluginStep {
 
 /// A step of a native plugin: `plugin:NAME/STEP`.
 #[derive(Clone, Debug)]
-pub struct PluginStep {
+pub struct PluginStepConfig {
     pub plugin: String,
     /// `None`: the only one, or the one of the plugin's name.
     pub step: Option<String>,

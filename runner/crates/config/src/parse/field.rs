@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::absolute_path::absolute;
 use super::context::{ParseContext, Placed, Text, Value};
-use super::keys::Kind;
+use super::keys::TableKind;
 use super::not_yet_supported;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::FieldPath;
@@ -167,7 +167,7 @@ impl<'t> Field<'t> {
     pub(crate) fn choice<T: Copy>(
         self,
         reading: &mut ParseContext<'_>,
-        kind: Kind,
+        kind: TableKind,
         choices: &[(&'static str, T)],
     ) -> Option<T> {
         let text = self.text(reading)?;
@@ -178,7 +178,7 @@ impl<'t> Field<'t> {
     pub(crate) fn choices<T: Copy>(
         self,
         reading: &mut ParseContext<'_>,
-        kind: Kind,
+        kind: TableKind,
         choices: &[(&'static str, T)],
     ) -> Option<Vec<T>> {
         let texts = self.texts(reading)?;
@@ -198,7 +198,7 @@ impl<'t> Field<'t> {
     fn chosen<T: Copy>(
         self,
         reading: &mut ParseContext<'_>,
-        kind: Kind,
+        kind: TableKind,
         choices: &[(&'static str, T)],
         text: &Text,
     ) -> Option<T> {

@@ -18,12 +18,12 @@ pub(crate) struct Interpolated {
     pub(crate) value: String,
     /// The ranges of inserted values, in order.
     pub(crate) outside: Vec<Range<usize>>,
-    pub(crate) mistakes: Vec<Mistake>,
+    pub(crate) mistakes: Vec<InterpolationError>,
 }
 
 /// The error of one `${…}`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Mistake {
+pub(crate) struct InterpolationError {
     /// Bytes of the text.
     pub(crate) span: Range<usize>,
     pub(crate) message: String,
@@ -53,7 +53,7 @@ impl ValueSources<'_> {
             }
             done.value.push_str(&text[rest..start]);
             let Some(length) = text[start..].find('}') else {
-                done.mistakes.push(Mistake {
+                done.mistakes.push(InterpolationError {
                     span: start..text.len(),
                     message: "this `${` is not closed".into(),
                     help: "close it with `}`, or write `$${` for a literal `${`".into(),
@@ -69,7 +69,9 @@ impl ValueSources<'_> {
                         done.outside.push(start..done.value.len());
                     }
                 }
-                Err((message, help)) => done.mistakes.push(Mistake { span: start..rest, message, help }),
+                Err((message, help)) => {
+                    done.mistakes.push(InterpolationError { span: start..rest, message, help })
+                }
             }
         }
         done.value.push_str(&text[rest..]);

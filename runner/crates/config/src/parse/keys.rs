@@ -2,7 +2,7 @@
 
 /// A kind of table in a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TableKind {
     PipelineFile,
     /// The file of a pipeline that is named alone: it may hold settings of the runner too.
     SingleFile,
@@ -30,32 +30,32 @@ pub(crate) enum Kind {
 }
 
 /// Every kind, in the order of messages. A single file has only keys that other kinds have.
-const KINDS: [Kind; 22] = [
-    Kind::PipelineFile,
-    Kind::SettingsFile,
-    Kind::Runner,
-    Kind::Log,
-    Kind::Pipeline,
-    Kind::FileSource,
-    Kind::HttpSource,
-    Kind::ScheduleSource,
-    Kind::Queue,
-    Kind::Retry,
-    Kind::Queuer,
-    Kind::Gate,
-    Kind::Step,
-    Kind::Monitor,
-    Kind::Plugin,
-    Kind::Limits,
-    Kind::Http,
-    Kind::Exec,
-    Kind::FileSink,
-    Kind::StdoutSink,
-    Kind::HttpSink,
-    Kind::NullSink,
+const KINDS: [TableKind; 22] = [
+    TableKind::PipelineFile,
+    TableKind::SettingsFile,
+    TableKind::Runner,
+    TableKind::Log,
+    TableKind::Pipeline,
+    TableKind::FileSource,
+    TableKind::HttpSource,
+    TableKind::ScheduleSource,
+    TableKind::Queue,
+    TableKind::Retry,
+    TableKind::Queuer,
+    TableKind::Gate,
+    TableKind::Step,
+    TableKind::Monitor,
+    TableKind::Plugin,
+    TableKind::Limits,
+    TableKind::Http,
+    TableKind::Exec,
+    TableKind::FileSink,
+    TableKind::StdoutSink,
+    TableKind::HttpSink,
+    TableKind::NullSink,
 ];
 
-impl Kind {
+impl TableKind {
     /// The keys that this version supports. Keys of a later version are in `later`.
     pub(crate) fn keys(self) -> &'static [&'static str] {
         match self {
@@ -175,12 +175,13 @@ impl Kind {
 
 /// The other tables with `key`, as words for a message.
 pub(crate) fn homes(key: &str) -> Option<String> {
-    let knows = |kind: &Kind| kind.keys().contains(&key);
-    let of_every_sink = |kind: &Kind| {
-        matches!(kind, Kind::FileSink | Kind::StdoutSink | Kind::HttpSink) && knows(&Kind::NullSink)
+    let knows = |kind: &TableKind| kind.keys().contains(&key);
+    let of_every_sink = |kind: &TableKind| {
+        matches!(kind, TableKind::FileSink | TableKind::StdoutSink | TableKind::HttpSink)
+            && knows(&TableKind::NullSink)
     };
     let mut homes: Vec<_> =
-        KINDS.into_iter().filter(|kind| knows(kind) && !of_every_sink(kind)).map(Kind::shown).collect();
+        KINDS.into_iter().filter(|kind| knows(kind) && !of_every_sink(kind)).map(TableKind::shown).collect();
     let last = homes.pop()?;
     Some(if homes.is_empty() { last.into() } else { format!("{} and {last}", homes.join(", ")) })
 }
@@ -190,7 +191,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::{KINDS, Kind};
+    use super::{KINDS, TableKind};
 
     /// A page of the manual. The folder `docs` is beside this crate or above it.
     fn page(name: &str) -> String {
@@ -203,17 +204,17 @@ mod tests {
     fn the_manual_names_every_key_in_a_table() {
         for kind in KINDS {
             let name = match kind {
-                Kind::PipelineFile | Kind::SingleFile | Kind::SettingsFile => continue,
-                Kind::Retry => "retries.md",
-                Kind::Queuer => "queuers.md",
-                Kind::Gate | Kind::Monitor => "gates.md",
-                Kind::Http | Kind::Exec => "http.md",
+                TableKind::PipelineFile | TableKind::SingleFile | TableKind::SettingsFile => continue,
+                TableKind::Retry => "retries.md",
+                TableKind::Queuer => "queuers.md",
+                TableKind::Gate | TableKind::Monitor => "gates.md",
+                TableKind::Http | TableKind::Exec => "http.md",
                 _ => "configuration.md",
             };
             let page = page(name);
             let cells = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
             let first_cells: Vec<&str> = cells.collect();
-            for key in kind.keys().iter().filter(|key| kind != Kind::Limits && **key != "type") {
+            for key in kind.keys().iter().filter(|key| kind != TableKind::Limits && **key != "type") {
                 let quoted = format!("`{key}`");
                 let named = first_cells.iter().any(|cell| cell.split(", ").any(|word| word == quoted));
                 assert!(

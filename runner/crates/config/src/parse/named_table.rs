@@ -13,11 +13,11 @@ use tidegate_model::suggest::did_you_mean;
 /// The tables of one kind in one file.
 #[derive(Debug)]
 pub(crate) struct NamedTables<T> {
-    entries: Vec<Entry<T>>,
+    entries: Vec<NamedEntry<T>>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Entry<T> {
+pub(crate) struct NamedEntry<T> {
     pub(crate) name: Placed<Name>,
     /// `None` after an error.
     pub(crate) value: Option<T>,
@@ -60,16 +60,16 @@ impl<T> NamedTables<T> {
         for (key, value) in root.named(reading, kind) {
             let name = name(reading, called(kind), &key);
             let value = read(reading, &format!("[{kind}.{}]", key.value), value);
-            shelf.entries.extend(name.map(|name| Entry { name, value }));
+            shelf.entries.extend(name.map(|name| NamedEntry { name, value }));
         }
         shelf
     }
 
-    pub(crate) fn entries(&self) -> &[Entry<T>] {
+    pub(crate) fn entries(&self) -> &[NamedEntry<T>] {
         &self.entries
     }
 
-    fn get(&self, name: &str) -> Option<&Entry<T>> {
+    fn get(&self, name: &str) -> Option<&NamedEntry<T>> {
         self.entries.iter().find(|entry| entry.name.value.as_str() == name)
     }
 }
@@ -109,7 +109,7 @@ impl<T> Chosen<T> {
         &self,
         own: &'a NamedTables<T>,
         shared: &'a NamedTables<T>,
-    ) -> Option<&'a Entry<T>> {
+    ) -> Option<&'a NamedEntry<T>> {
         match &self.way {
             Way::Named(name) => own.get(&name.value).or_else(|| shared.get(&name.value)),
             Way::Inline(_) => None,

@@ -3,25 +3,25 @@
 //! They are no typing errors, so they have a diagnostic of their own. An implementation of a key removes it
 //! from this list; no other code refuses it.
 
-use super::keys::Kind;
+use super::keys::TableKind;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 
-const KEYS: &[(Kind, &[&str])] = &[
-    (Kind::PipelineFile, &["test"]),
-    (Kind::SingleFile, &["test"]),
-    (Kind::SettingsFile, &["reload"]),
-    (Kind::Step, &["was"]),
+const KEYS: &[(TableKind, &[&str])] = &[
+    (TableKind::PipelineFile, &["test"]),
+    (TableKind::SingleFile, &["test"]),
+    (TableKind::SettingsFile, &["reload"]),
+    (TableKind::Step, &["was"]),
 ];
 
-const VALUES: &[(Kind, &str, &[&str])] = &[(Kind::FileSource, "type", &["exec"])];
+const VALUES: &[(TableKind, &str, &[&str])] = &[(TableKind::FileSource, "type", &["exec"])];
 
 /// Whether a later version supports `key` in a table of this kind.
-pub(crate) fn key(kind: Kind, key: &str) -> bool {
+pub(crate) fn key(kind: TableKind, key: &str) -> bool {
     KEYS.iter().any(|(other, keys)| *other == kind && keys.contains(&key))
 }
 
 /// Whether a later version supports `value` as the value of `key`.
-pub(crate) fn value(kind: Kind, key: &str, value: &str) -> bool {
+pub(crate) fn value(kind: TableKind, key: &str, value: &str) -> bool {
     VALUES.iter().any(|(other, name, values)| *other == kind && *name == key && values.contains(&value))
 }
 

@@ -5,14 +5,14 @@ use toml::de::DeTable;
 
 use super::context::{ParseContext, Text, Value, shown};
 use super::field::Field;
-use super::keys::{Kind, homes};
+use super::keys::{TableKind, homes};
 use super::not_yet_supported;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::suggest::{did_you_mean, listed};
 
 /// A table of a known kind.
 pub(crate) struct TableReader<'t> {
-    kind: Kind,
+    kind: TableKind,
     /// As the user wrote it: `[step.price]`.
     pub(crate) title: String,
     /// The header, or the table in braces.
@@ -22,7 +22,11 @@ pub(crate) struct TableReader<'t> {
 
 impl<'t> TableReader<'t> {
     /// The whole file.
-    pub(crate) fn root(reading: &mut ParseContext<'_>, kind: Kind, table: &'t Spanned<DeTable<'t>>) -> Self {
+    pub(crate) fn root(
+        reading: &mut ParseContext<'_>,
+        kind: TableKind,
+        table: &'t Spanned<DeTable<'t>>,
+    ) -> Self {
         let name = reading.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let place = reading.place(0..0);
         Self { kind, title: name, place, table: table.get_ref() }.opened(reading)
@@ -31,7 +35,7 @@ impl<'t> TableReader<'t> {
     /// The table in `value`; an empty one, with a diagnostic, if it is not a table.
     pub(crate) fn open(
         reading: &mut ParseContext<'_>,
-        kind: Kind,
+        kind: TableKind,
         title: &str,
         value: &'t Value<'t>,
     ) -> Option<Self> {
@@ -60,25 +64,26 @@ impl<'t> TableReader<'t> {
             // It may be a misspelled key that wires a step.
             reading.names_missing |= matches!(
                 self.kind,
-                Kind::PipelineFile
-                    | Kind::SingleFile
-                    | Kind::Step
-                    | Kind::FileSink
-                    | Kind::StdoutSink
-                    | Kind::HttpSink
-                    | Kind::NullSink
+                TableKind::PipelineFile
+                    | TableKind::SingleFile
+                    | TableKind::Step
+                    | TableKind::FileSink
+                    | TableKind::StdoutSink
+                    | TableKind::HttpSink
+                    | TableKind::NullSink
             );
         }
         self
     }
 
     fn unknown(&self, place: &SourceSpan, key: &str, value: &Value<'_>) -> Diagnostic {
-        if self.kind == Kind::Step && key == "on" && self.table.contains_key("join") {
+        if self.kind == TableKind::Step && key == "on" && self.table.contains_key("join") {
             let message = "`on` has no effect with `join`: a join pairs jobs by order, not by a field";
             let help = "pair jobs whose branches come from one queue, so that the n-th of one belongs to the n-th of the other";
             return Diagnostic::error_at(place, message).help(help);
         }
-        let is_file = matches!(self.kind, Kind::PipelineFile | Kind::SingleFile | Kind::SettingsFile);
+        let is_file =
+            matches!(self.kind, TableKind::PipelineFile | TableKind::SingleFile | TableKind::SettingsFile);
         let what = if is_file && value.get_ref().is_table() { "table" } else { "key" };
         let keys = self.kind.keys().iter().copied();
         let home = homes(key).map(|homes| format!("`{key}` belongs in {homes}"));

@@ -5,7 +5,7 @@ use toml::de::DeValue;
 use crate::diagnostic::Diagnostic;
 use crate::model::{BeginAt, InputMode};
 use crate::parse::context::ParseContext;
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
 
 const WORDS: [(&str, BeginAt); 2] = [("oldest", BeginAt::Oldest), ("newest", BeginAt::Newest)];
@@ -13,7 +13,7 @@ const WORDS: [(&str, BeginAt); 2] = [("oldest", BeginAt::Oldest), ("newest", Beg
 /// For a step, or for a sink that reads jobs; `take` is its input mode.
 pub(crate) fn read(
     reading: &mut ParseContext<'_>,
-    kind: Kind,
+    kind: TableKind,
     section: &TableReader<'_>,
     take: InputMode,
 ) -> BeginAt {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::diagnostic::Diagnostic;
 use crate::parse::context::{ParseContext, Text};
 use crate::parse::field::Field;
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
 use crate::parse::template::{template, templates};
 use tidegate_model::parse_duration;
-use tidegate_model::template::{Part, Template};
+use tidegate_model::template::{Template, TemplatePart};
 
 /// The prefix of the environment variables that Tidegate sets.
 const OURS: &str = "TIDEGATE_";
@@ -36,7 +36,7 @@ pub struct ExecCommand {
 /// Parses `exec = { … }`.
 pub(crate) fn options(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<ExecCommand> {
     let before = reading.diagnostics.len();
-    let section = TableReader::open(reading, Kind::Exec, "exec", field.value())?;
+    let section = TableReader::open(reading, TableKind::Exec, "exec", field.value())?;
     let help = "write the command and its arguments: `command = [\"./charge.sh\", \"{id}\"]`";
     let texts = section.required(reading, "command", help).and_then(|field| words(reading, field));
     let command = texts.and_then(|texts| command(reading, &texts));
@@ -95,9 +95,9 @@ fn executable(reading: &mut ParseContext<'_>, text: &Text) -> Option<PathBuf> {
         .parts()
         .iter()
         .map(|part| match part {
-            Part::Text(text) => text.as_str(),
-            Part::Secret(secret) => secret.reveal(),
-            Part::Field(_) | Part::Fact(_) => "",
+            TemplatePart::Text(text) => text.as_str(),
+            TemplatePart::Secret(secret) => secret.reveal(),
+            TemplatePart::Field(_) | TemplatePart::Fact(_) => "",
         })
         .collect();
     if written.is_empty() || written.contains('\0') {

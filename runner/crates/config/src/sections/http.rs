@@ -10,7 +10,7 @@ use crate::diagnostic::Diagnostic;
 use crate::model::{Body, HttpRequest, METHODS, Method, Response, Shape};
 use crate::parse::context::{ParseContext, Text};
 use crate::parse::field::Field;
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
 use crate::parse::template::{template, templates};
 use tidegate_model::suggest::listed;
@@ -24,20 +24,20 @@ const NOT_BY_HAND: [&str; 6] =
 
 /// Parses `http = { … }`.
 pub(crate) fn options(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<HttpRequest> {
-    let section = TableReader::open(reading, Kind::Http, "http", field.value())?;
-    request(reading, Kind::Http, &section)
+    let section = TableReader::open(reading, TableKind::Http, "http", field.value())?;
+    request(reading, TableKind::Http, &section)
 }
 
 /// Parses a table that describes a request.
 pub(crate) fn request(
     reading: &mut ParseContext<'_>,
-    kind: Kind,
+    kind: TableKind,
     section: &TableReader<'_>,
 ) -> Option<HttpRequest> {
     let before = reading.diagnostics.len();
     let help = "name the address: `url = \"https://host/path/{field}\"`";
     let url = section.required(reading, "url", help).and_then(|field| url(reading, field));
-    let default = if kind == Kind::HttpSink { Method::Post } else { Method::Get };
+    let default = if kind == TableKind::HttpSink { Method::Post } else { Method::Get };
     let method = section.field("method").map(|field| field.choice(reading, kind, &METHODS));
     let method = method.unwrap_or(Some(default));
     let headers = section.field("headers").map(|field| headers(reading, field));

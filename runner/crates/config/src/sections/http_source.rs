@@ -4,7 +4,7 @@ use crate::diagnostic::Diagnostic;
 use crate::model::push_source::{HttpSource, Token};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
 use tidegate_model::{parse_duration, parse_size};
 
@@ -13,7 +13,7 @@ const WAITING_MAX_DEFAULT: u64 = 1_000_000;
 
 /// `None` after an error.
 pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<HttpSource> {
-    let section = TableReader::open(reading, Kind::HttpSource, title, value)?;
+    let section = TableReader::open(reading, TableKind::HttpSource, title, value)?;
     let before = reading.diagnostics.len();
     let key = section.field("key").and_then(|field| field.path_in_job(reading));
     let dedupe = section.field("dedupe").and_then(|field| {

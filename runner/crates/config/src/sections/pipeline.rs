@@ -16,7 +16,7 @@ use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
 use crate::model::DeliveryGuarantee;
 use crate::parse::context::{ParseContext, Placed, Text};
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::reference::{Reference, name, reference};
 use crate::parse::table::TableReader;
 use tidegate_model::Name;
@@ -51,7 +51,7 @@ pub(crate) fn read(
     files: &mut Files,
     tree: &Spanned<DeTable<'_>>,
 ) -> Option<PipelineDeclaration> {
-    let root = TableReader::root(reading, Kind::PipelineFile, tree);
+    let root = TableReader::root(reading, TableKind::PipelineFile, tree);
     declared(reading, files, &root)
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn read_single(
     files: &mut Files,
     tree: &Spanned<DeTable<'_>>,
 ) -> (SettingsFile, Option<PipelineDeclaration>) {
-    let root = TableReader::root(reading, Kind::SingleFile, tree);
+    let root = TableReader::root(reading, TableKind::SingleFile, tree);
     (settings::in_place(reading, &root), declared(reading, files, &root))
 }
 
@@ -113,11 +113,11 @@ fn header(
 ) -> (Named, Option<Reference>, DeliveryGuarantee) {
     let section = root
         .field("pipeline")
-        .and_then(|field| TableReader::open(reading, Kind::Pipeline, "[pipeline]", field.value()));
+        .and_then(|field| TableReader::open(reading, TableKind::Pipeline, "[pipeline]", field.value()));
     let Some(section) = section else {
         return (Named::ByFile, None, DeliveryGuarantee::default());
     };
-    let delivery = step::delivery(reading, Kind::Pipeline, &section).unwrap_or_default();
+    let delivery = step::delivery(reading, TableKind::Pipeline, &section).unwrap_or_default();
     let errors = section.field("errors").and_then(|field| reference(reading, field));
     let named = match section.field("name").map(|field| field.text(reading)) {
         None => Named::ByFile,

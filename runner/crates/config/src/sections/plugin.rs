@@ -1,10 +1,10 @@
 //! Plugins: parses `plugin:NAME/STEP` in `run`, `isolate` of a step, and `[plugin.NAME]` in tidegate.toml.
 
 use crate::diagnostic::Diagnostic;
-use crate::model::{Pin, PluginStep};
+use crate::model::{Pin, PluginStepConfig};
 use crate::parse::context::{ParseContext, Text};
 use crate::parse::field::Field;
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
 
 const PREFIX: &str = "plugin:";
@@ -15,7 +15,7 @@ pub(crate) fn is_one(run: &str) -> bool {
 }
 
 /// Parses a processor of a plugin.
-pub(crate) fn processor(reading: &mut ParseContext<'_>, run: &Text) -> Option<PluginStep> {
+pub(crate) fn processor(reading: &mut ParseContext<'_>, run: &Text) -> Option<PluginStepConfig> {
     let written = run.value.strip_prefix(PREFIX)?;
     let (plugin, step) = match written.split_once('/') {
         Some((plugin, step)) => (plugin, Some(step)),
@@ -27,7 +27,7 @@ pub(crate) fn processor(reading: &mut ParseContext<'_>, run: &Text) -> Option<Pl
         reading.report(Diagnostic::error_at(&run.place, message).help(help));
         return None;
     }
-    Some(PluginStep {
+    Some(PluginStepConfig {
         plugin: plugin.to_owned(),
         step: step.map(str::to_owned),
         secret: run.secret,
@@ -47,7 +47,7 @@ fn is_name(name: &str) -> bool {
 pub(crate) fn isolate(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> bool {
     let field = section.field("isolate");
     field
-        .and_then(|field| field.choice(reading, Kind::Step, &[("process", true), ("none", false)]))
+        .and_then(|field| field.choice(reading, TableKind::Step, &[("process", true), ("none", false)]))
         .unwrap_or(false)
 }
 
@@ -55,7 +55,8 @@ pub(crate) fn isolate(reading: &mut ParseContext<'_>, section: &TableReader<'_>)
 pub(crate) fn pins(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> Vec<(String, Pin)> {
     let mut pins = Vec::new();
     for (key, value) in root.named(reading, "plugin") {
-        let section = TableReader::open(reading, Kind::Plugin, &format!("[plugin.{}]", key.value), value);
+        let section =
+            TableReader::open(reading, TableKind::Plugin, &format!("[plugin.{}]", key.value), value);
         let field = section.as_ref().and_then(|section| section.field("sha256"));
         if let Some(pin) = field.and_then(|field| pin(reading, field)) {
             pins.push((key.value, pin));

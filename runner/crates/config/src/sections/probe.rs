@@ -10,7 +10,7 @@ use crate::model::{Monitor, ProbeConfig};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::json;
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
 use tidegate_model::parse_duration;
 
@@ -28,7 +28,7 @@ pub(crate) fn gate(
     value: &Value<'_>,
 ) -> Option<ProbeConfig> {
     let before = reading.diagnostics.len();
-    let section = TableReader::open(reading, Kind::Gate, title, value)?;
+    let section = TableReader::open(reading, TableKind::Gate, title, value)?;
     let help = "name the script that decides whether the gate is open: `run = \"gas.rhai\"`";
     let inquiry = inquiry(reading, files, &section, help);
     inquiry.filter(|_| reading.diagnostics.len() == before)
@@ -48,7 +48,7 @@ pub(crate) fn monitor(
         reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
         return None;
     }
-    let section = TableReader::open(reading, Kind::Monitor, field.name, field.value())?;
+    let section = TableReader::open(reading, TableKind::Monitor, field.name, field.value())?;
     let help = "name what asks for the status of pending jobs: `run = \"status.rhai\"`";
     let inquiry = inquiry(reading, files, &section, help);
     let batch = section.field("batch").and_then(|field| batch(reading, field)).unwrap_or(BATCH_DEFAULT);

@@ -6,7 +6,7 @@ use crate::diagnostic::SourceSpan;
 use crate::model::{Meta, Retain};
 use crate::parse::context::{ParseContext, Placed, Text, Value};
 use crate::parse::field::Field;
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::reference::name;
 use crate::parse::table::TableReader;
 use tidegate_model::{Name, parse_duration, parse_size};
@@ -42,7 +42,7 @@ pub(crate) fn read(
 ) -> Option<QueueDeclaration> {
     let name = name(reading, "queue", key);
     reading.names_missing |= name.is_none();
-    let section = TableReader::open(reading, Kind::Queue, &format!("[queue.{}]", key.value), value)?;
+    let section = TableReader::open(reading, TableKind::Queue, &format!("[queue.{}]", key.value), value)?;
     let retain = section.field("retain").and_then(|field| retain(reading, field));
     let max_size = section
         .field("max_size")
@@ -70,7 +70,7 @@ pub(crate) fn read(
 
 fn meta(reading: &mut ParseContext<'_>, field: Field<'_>) -> Meta {
     let mut meta = Meta::default();
-    for told in field.choices(reading, Kind::Queue, &TOLD).unwrap_or_default() {
+    for told in field.choices(reading, TableKind::Queue, &TOLD).unwrap_or_default() {
         match told {
             MetaField::Index => meta.index = true,
             MetaField::Time => meta.time = true,

@@ -7,7 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::model::{Lane, LaneMissing, Queuer, Strategy};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
 use tidegate_model::suggest::{listed, nearest};
 use tidegate_model::{FieldPath, Rate, parse_duration, parse_rate};
@@ -53,10 +53,10 @@ const NOT_SERIAL: [Word; 5] =
 /// `None` after an error.
 pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<Queuer> {
     let before = reading.diagnostics.len();
-    let section = TableReader::open(reading, Kind::Queuer, title, value)?;
+    let section = TableReader::open(reading, TableKind::Queuer, title, value)?;
     let help = format!("use {}", listed(STRATEGIES.iter().map(|(word, _)| *word), "or"));
     let word = section.required(reading, "strategy", &help);
-    let word = word.and_then(|field| field.choice(reading, Kind::Queuer, &STRATEGIES));
+    let word = word.and_then(|field| field.choice(reading, TableKind::Queuer, &STRATEGIES));
     if let Some(word) = word {
         refuse_what_is_not_meant(reading, &section, word);
     }
@@ -141,7 +141,7 @@ fn strategy(
 fn lane(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Option<Word>) -> Option<Lane> {
     let path = path(reading, section, "lane");
     let missing = section.field("lane_missing");
-    let missing = missing.and_then(|field| field.choice(reading, Kind::Queuer, &LANE_MISSING));
+    let missing = missing.and_then(|field| field.choice(reading, TableKind::Queuer, &LANE_MISSING));
     let max_per_lane = section.field("max_per_lane").and_then(|field| at_least_one(reading, field));
     let rate = section.field("lane_rate").and_then(|field| rate(reading, field));
     if section.field("lane").is_none() {

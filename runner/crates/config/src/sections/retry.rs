@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::diagnostic::Diagnostic;
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
 use tidegate_model::{
     Backoff, FailureClass, Jitter, OnExhausted, RetryPolicy, format_duration, parse_duration,
@@ -52,9 +52,9 @@ const MEANT_FOR: [(&str, &[Growth], &str); 4] = [
 /// `None` after an error.
 pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<RetryPolicy> {
     let before = reading.diagnostics.len();
-    let section = TableReader::open(reading, Kind::Retry, title, value)?;
+    let section = TableReader::open(reading, TableKind::Retry, title, value)?;
     let mut policy = RetryPolicy::default();
-    let growth = section.field("backoff").map(|field| field.choice(reading, Kind::Retry, &BACKOFFS));
+    let growth = section.field("backoff").map(|field| field.choice(reading, TableKind::Retry, &BACKOFFS));
     if let Some(growth) = growth.unwrap_or(Some(Growth::Exponential)) {
         refuse_what_is_not_meant(reading, &section, growth);
         delays(reading, &section, growth, &mut policy);
@@ -70,7 +70,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
     }
     policy.ttl = section.field("ttl").and_then(|field| duration(reading, field));
     if let Some(on) =
-        section.field("on").and_then(|field| field.choices(reading, Kind::Retry, &FailureClass::WORDS))
+        section.field("on").and_then(|field| field.choices(reading, TableKind::Retry, &FailureClass::WORDS))
     {
         policy.on = on;
     }
@@ -167,7 +167,7 @@ fn choice<T: Copy>(
     key: &'static str,
     choices: &[(&'static str, T)],
 ) -> Option<T> {
-    section.field(key)?.choice(reading, Kind::Retry, choices)
+    section.field(key)?.choice(reading, TableKind::Retry, choices)
 }
 
 fn duration(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Duration> {

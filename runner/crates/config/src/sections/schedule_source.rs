@@ -10,7 +10,7 @@ use crate::model::push_source::{DUE, ScheduleSource};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::json::object;
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Cron, Missed, Schedule, parse_duration};
@@ -20,10 +20,10 @@ const MISSED: [(&str, Missed); 3] = [("skip", Missed::Skip), ("once", Missed::On
 /// `None` after an error.
 pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<ScheduleSource> {
     let before = reading.diagnostics.len();
-    let section = TableReader::open(reading, Kind::ScheduleSource, title, value)?;
+    let section = TableReader::open(reading, TableKind::ScheduleSource, title, value)?;
     let schedule = schedule(reading, &section);
     let missed = section.field("missed");
-    let missed = missed.and_then(|field| field.choice(reading, Kind::ScheduleSource, &MISSED));
+    let missed = missed.and_then(|field| field.choice(reading, TableKind::ScheduleSource, &MISSED));
     let payload = section.field("payload").map(|field| payload(reading, field));
     if reading.diagnostics.len() > before {
         return None;

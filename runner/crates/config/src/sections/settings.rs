@@ -16,7 +16,7 @@ use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::model::{LogFormat, LogSettings, Settings};
 use crate::parse::context::{ParseContext, Text};
 use crate::parse::field::Field;
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
 use tidegate_model::parse_duration;
 use tidegate_model::suggest::did_you_mean;
@@ -53,7 +53,7 @@ pub(crate) fn read(
     files: &mut Files,
     tree: &Spanned<DeTable<'_>>,
 ) -> SettingsFile {
-    let root = TableReader::root(reading, Kind::SettingsFile, tree);
+    let root = TableReader::root(reading, TableKind::SettingsFile, tree);
     let mut file = in_place(reading, &root);
     file.shelves = SharedTables::read(reading, files, &root);
     file.settings.pins = plugin::pins(reading, &root).into_iter().collect();
@@ -67,7 +67,7 @@ pub(crate) fn in_place(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -
         file.headers.extend(root.key_place(reading, key).map(|place| (key, place)));
     }
     if let Some(field) = root.field("runner")
-        && let Some(runner) = TableReader::open(reading, Kind::Runner, "[runner]", field.value())
+        && let Some(runner) = TableReader::open(reading, TableKind::Runner, "[runner]", field.value())
     {
         file.data = runner.field("data").and_then(|field| field.path(reading)).map(|path| path.value);
         file.has_listen = runner.field("listen").is_some();
@@ -86,12 +86,13 @@ pub(crate) fn in_place(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -
         };
     }
     if let Some(field) = root.field("log")
-        && let Some(log) = TableReader::open(reading, Kind::Log, "[log]", field.value())
+        && let Some(log) = TableReader::open(reading, TableKind::Log, "[log]", field.value())
     {
         if let Some(level) = log.field("level").and_then(|field| level(reading, field)) {
             file.log.level = level;
         }
-        let format = log.field("format").and_then(|field| field.choice(reading, Kind::Log, &LOG_FORMATS));
+        let format =
+            log.field("format").and_then(|field| field.choice(reading, TableKind::Log, &LOG_FORMATS));
         file.log.format = format.unwrap_or(file.log.format);
     }
     file

@@ -12,17 +12,17 @@ use crate::diagnostic::Diagnostic;
 use crate::model::{FileSink, InputMode, OnMismatch, SinkFormat, SinkKind};
 use crate::parse::context::{ParseContext, Placed, Text, Value};
 use crate::parse::field::Field;
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::named_table::Chosen;
 use crate::parse::reference::{Reference, name, reference, references};
 use crate::parse::table::TableReader;
 use tidegate_model::Name;
 
-const TYPES: [(&str, Kind); 4] = [
-    ("file", Kind::FileSink),
-    ("stdout", Kind::StdoutSink),
-    ("http", Kind::HttpSink),
-    ("null", Kind::NullSink),
+const TYPES: [(&str, TableKind); 4] = [
+    ("file", TableKind::FileSink),
+    ("stdout", TableKind::StdoutSink),
+    ("http", TableKind::HttpSink),
+    ("null", TableKind::NullSink),
 ];
 const FORMATS: [(&str, SinkFormat); 2] = [("ndjson", SinkFormat::Ndjson), ("lines", SinkFormat::Lines)];
 const ON_MISMATCH: [(&str, OnMismatch); 2] = [("refuse", OnMismatch::Refuse), ("append", OnMismatch::Append)];
@@ -83,7 +83,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, key: &Text, value: &Value<'_>
 }
 
 /// The type of the sink, which determines its other keys.
-fn kind(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<Kind> {
+fn kind(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<TableKind> {
     let table = value.get_ref().as_table()?;
     let Some(written) = table.get("type") else {
         let place = reading.place(value.span());
@@ -91,11 +91,15 @@ fn kind(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Optio
         reading.report(diagnostic.help("write `type = \"file\"`, `\"stdout\"`, `\"http\"` or `\"null\"`"));
         return None;
     };
-    Field::of("type", written).choice(reading, Kind::FileSink, &TYPES)
+    Field::of("type", written).choice(reading, TableKind::FileSink, &TYPES)
 }
 
-fn path(reading: &mut ParseContext<'_>, kind: Kind, section: &TableReader<'_>) -> Option<Placed<PathBuf>> {
-    if kind != Kind::FileSink {
+fn path(
+    reading: &mut ParseContext<'_>,
+    kind: TableKind,
+    section: &TableReader<'_>,
+) -> Option<Placed<PathBuf>> {
+    if kind != TableKind::FileSink {
         return None;
     }
     let path = section.required(reading, "path", "name the file to write")?.path(reading)?;
@@ -106,7 +110,7 @@ fn path(reading: &mut ParseContext<'_>, kind: Kind, section: &TableReader<'_>) -
 
 fn what_it_does(
     reading: &mut ParseContext<'_>,
-    kind: Kind,
+    kind: TableKind,
     section: &TableReader<'_>,
     path: Option<&Placed<PathBuf>>,
 ) -> Option<SinkKind> {
@@ -115,14 +119,14 @@ fn what_it_does(
     let on_mismatch = section.field("on_mismatch").map(|field| field.choice(reading, kind, &ON_MISMATCH));
     let on_mismatch = on_mismatch.unwrap_or(Some(OnMismatch::Refuse));
     match kind {
-        Kind::FileSink => {
+        TableKind::FileSink => {
             let path = path?.value.clone();
             Some(SinkKind::File(FileSink { path, format: format?, on_mismatch: on_mismatch? }))
         }
-        Kind::HttpSink => {
+        TableKind::HttpSink => {
             http::request(reading, kind, section).map(|request| SinkKind::Http(Box::new(request)))
         }
-        Kind::StdoutSink => format.map(SinkKind::Stdout),
+        TableKind::StdoutSink => format.map(SinkKind::Stdout),
         _ => Some(SinkKind::Null),
     }
 }

@@ -10,13 +10,16 @@ use crate::model::push_source::PushSource;
 use crate::model::{DataFormat, FileSource, SourceKind};
 use crate::parse::context::{ParseContext, Placed, Text, Value};
 use crate::parse::field::Field;
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::reference::name;
 use crate::parse::table::TableReader;
 use tidegate_model::{Name, parse_size};
 
-const TYPES: [(&str, Kind); 3] =
-    [("file", Kind::FileSource), ("http", Kind::HttpSource), ("schedule", Kind::ScheduleSource)];
+const TYPES: [(&str, TableKind); 3] = [
+    ("file", TableKind::FileSource),
+    ("http", TableKind::HttpSource),
+    ("schedule", TableKind::ScheduleSource),
+];
 const FORMATS: [(&str, DataFormat); 4] = [
     ("ndjson", DataFormat::Ndjson),
     ("lines", DataFormat::Lines),
@@ -53,10 +56,10 @@ pub(crate) fn read(
     let title = format!("[source.{}]", key.value);
     // Its keys depend on its type, so those of an unknown type are not checked.
     let (path, supply) = match kind(reading, &title, value) {
-        Some(Kind::HttpSource) => {
+        Some(TableKind::HttpSource) => {
             (None, Supply::Push(http_source::read(reading, &title, value).map(PushSource::Http)))
         }
-        Some(Kind::ScheduleSource) => {
+        Some(TableKind::ScheduleSource) => {
             (None, Supply::Push(schedule_source::read(reading, &title, value).map(PushSource::Schedule)))
         }
         Some(_) => file(reading, &title, value),
@@ -66,7 +69,7 @@ pub(crate) fn read(
 }
 
 /// The type of the source, which determines its other keys.
-fn kind(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<Kind> {
+fn kind(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<TableKind> {
     let Some(table) = value.get_ref().as_table() else {
         reading.wrong_type(title.trim_matches(['[', ']']), value, "a table");
         return None;
@@ -77,11 +80,11 @@ fn kind(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Optio
         reading.report(diagnostic.help("write `type = \"file\"`, `\"http\"` or `\"schedule\"`"));
         return None;
     };
-    Field::of("type", written).choice(reading, Kind::FileSource, &TYPES)
+    Field::of("type", written).choice(reading, TableKind::FileSource, &TYPES)
 }
 
 fn file(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> (Option<Placed<PathBuf>>, Supply) {
-    let Some(section) = TableReader::open(reading, Kind::FileSource, title, value) else {
+    let Some(section) = TableReader::open(reading, TableKind::FileSource, title, value) else {
         return (None, Supply::Pull(None));
     };
     let path = section.required(reading, "path", "name the file, folder or glob to read");
@@ -101,7 +104,7 @@ fn file_source(
 ) -> Option<FileSource> {
     let help = "name the format: `ndjson`, `lines`, `csv` or `bytes`";
     let format = section.required(reading, "format", help);
-    let format = format.and_then(|field| field.choice(reading, Kind::FileSource, &FORMATS));
+    let format = format.and_then(|field| field.choice(reading, TableKind::FileSource, &FORMATS));
     if let Some(format) = format
         && format != DataFormat::Csv
     {

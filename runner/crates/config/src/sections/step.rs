@@ -18,7 +18,7 @@ use crate::model::{
 use crate::parse::context::{ParseContext, Placed, Text, Value};
 use crate::parse::field::Field;
 use crate::parse::json;
-use crate::parse::keys::Kind;
+use crate::parse::keys::TableKind;
 use crate::parse::named_table::Chosen;
 use crate::parse::reference::{Reference, name, reference};
 use crate::parse::table::TableReader;
@@ -95,9 +95,9 @@ pub(crate) fn read(
 ) -> Option<StepDeclaration> {
     let name = name(reading, "step", key);
     reading.names_missing |= name.is_none();
-    let section = TableReader::open(reading, Kind::Step, &format!("[step.{}]", key.value), value)?;
+    let section = TableReader::open(reading, TableKind::Step, &format!("[step.{}]", key.value), value)?;
     let (take, inputs) = bindings::inputs(reading, &section);
-    let begin_at = begin_at::read(reading, Kind::Step, &section, take);
+    let begin_at = begin_at::read(reading, TableKind::Step, &section, take);
     let to = section.field("to").map(|field| bindings::outputs(reading, field));
     let errors = section.field("errors").and_then(|field| reference(reading, field));
     let filter = filter(reading, &section);
@@ -110,7 +110,7 @@ pub(crate) fn read(
     });
     let processors = run(reading, files, &section, timeout.unwrap_or(TIMEOUT_DEFAULT));
     let (config, secrets) = json::config(reading, &section);
-    let delivery = delivery(reading, Kind::Step, &section);
+    let delivery = delivery(reading, TableKind::Step, &section);
     let isolate = plugin::isolate(reading, &section);
     let crash_limit = section.field("crash_limit").and_then(|field| field.small_count(reading, 1));
     let retry = section.field("retry").map(|field| Chosen::read(reading, field, retry::read));
@@ -146,7 +146,7 @@ pub(crate) fn read(
 /// `delivery`, of a step or as the default of a pipeline.
 pub(crate) fn delivery(
     reading: &mut ParseContext<'_>,
-    kind: Kind,
+    kind: TableKind,
     section: &TableReader<'_>,
 ) -> Option<DeliveryGuarantee> {
     section.field("delivery")?.choice(reading, kind, &PROMISES)
@@ -192,7 +192,7 @@ fn refuse_fields(reading: &mut ParseContext<'_>, section: &TableReader<'_>, inpu
 const DEPTH_MAX: u64 = 500;
 
 fn limits(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Limits> {
-    let section = TableReader::open(reading, Kind::Limits, "limits", field.value())?;
+    let section = TableReader::open(reading, TableKind::Limits, "limits", field.value())?;
     let mut limits = Limits::default();
     if let Some(operations) = section.field("operations").and_then(|field| field.count(reading, 1)) {
         limits.operations = operations;

@@ -18,7 +18,7 @@ const WAITING_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct OrderedBatch {
     pub(crate) id: BatchId,
-    pub(crate) kind: Kind,
+    pub(crate) kind: BatchKind,
     /// Input of its jobs; `None` for a join, with the same number of jobs of each input.
     input: Option<usize>,
     jobs: usize,
@@ -33,7 +33,7 @@ pub(crate) struct OrderedBatch {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum BatchKind {
     /// Jobs that are committed after all in-order batches before them.
     Line,
     /// First parked job, which goes before all in-order batches.
@@ -89,7 +89,7 @@ impl OrderedStep {
         for input in alone {
             while self.inputs[input].ahead() > 0 {
                 let jobs = self.inputs[input].contiguous_len();
-                let kind = if input == returned { Kind::Beside } else { Kind::Line };
+                let kind = if input == returned { BatchKind::Beside } else { BatchKind::Line };
                 self.batch((number(next), kind), &[input], jobs, Phase::Formed, commands);
             }
         }
@@ -100,7 +100,7 @@ impl OrderedStep {
                 if jobs == 0 {
                     break;
                 }
-                self.batch((number(next), Kind::Line), &inputs, jobs, Phase::Formed, commands);
+                self.batch((number(next), BatchKind::Line), &inputs, jobs, Phase::Formed, commands);
             }
         }
     }
@@ -121,7 +121,7 @@ impl OrderedStep {
             }
             if let Some(RecoveredBatch { number, inputs, jobs }) = self.redo.pop_front().filter(|_| !gone) {
                 let inputs: Vec<usize> = inputs.into_iter().map(|(input, _)| input).collect();
-                self.batch((BatchId(number), Kind::Line), &inputs, jobs, Phase::Begun, commands);
+                self.batch((BatchId(number), BatchKind::Line), &inputs, jobs, Phase::Begun, commands);
             }
         }
         true
@@ -129,7 +129,7 @@ impl OrderedStep {
 
     fn batch(
         &mut self,
-        (id, kind): (BatchId, Kind),
+        (id, kind): (BatchId, BatchKind),
         inputs: &[usize],
         jobs: usize,
         phase: Phase,
@@ -200,16 +200,16 @@ impl OrderedStep {
         }
         let about_to_halt = self.about_to_halt();
         let begun = |batch: &OrderedBatch| {
-            batch.kind == Kind::Line && matches!(batch.phase, Phase::Beginning | Phase::Begun)
+            batch.kind == BatchKind::Line && matches!(batch.phase, Phase::Beginning | Phase::Begun)
         };
         let mut count = self.batches.iter().filter(|batch| begun(batch)).count();
         let holds_back = self.is_blocked() || self.held_until.is_some();
         let mut at = 0;
         while at < self.batches.len() {
             let batch = &self.batches[at];
-            let in_line = batch.kind == Kind::Line;
+            let in_line = batch.kind == BatchKind::Line;
             let has_to_wait = about_to_halt || in_line && (holds_back || count >= BEGUN_MAX);
-            if batch.phase == Phase::Formed && (batch.kind == Kind::Turn || !has_to_wait) {
+            if batch.phase == Phase::Formed && (batch.kind == BatchKind::Turn || !has_to_wait) {
                 self.fit(at, next, commands);
                 self.batches[at].phase = Phase::Beginning;
                 count += usize::from(in_line);
@@ -243,15 +243,15 @@ impl OrderedStep {
             if batch.halts() {
                 return;
             }
-            let in_line = batch.kind != Kind::Beside;
-            let has_room = !crowded || first || batch.kind == Kind::Turn;
+            let in_line = batch.kind != BatchKind::Beside;
+            let has_room = !crowded || first || batch.kind == BatchKind::Turn;
             let starts = match batch.phase {
                 Phase::Begun => {
                     !in_line
                         || self.held_until.is_none()
                             && (first
                                 || self.before != DurabilityBarrier::Progress
-                                || batch.kind == Kind::Turn)
+                                || batch.kind == BatchKind::Turn)
                 }
                 Phase::Formed => {
                     let free = !in_line || self.held_until.is_none() && waiting < WAITING_MAX && has_room;
@@ -354,8 +354,8 @@ impl OrderedStep {
         // In-order and out-of-order batches each have an order of their own.
         let (mut line, mut beside, parked) = (true, true, !self.parked.is_empty());
         for batch in &mut self.batches {
-            let open = if batch.kind == Kind::Beside { &mut beside } else { &mut line };
-            let comes = *open && !(parked && batch.kind == Kind::Line);
+            let open = if batch.kind == BatchKind::Beside { &mut beside } else { &mut line };
+            let comes = *open && !(parked && batch.kind == BatchKind::Line);
             let (taken, ends) = match batch.phase {
                 Phase::Finished { taken, halts } => {
                     (taken, if halts { BatchOutcome::Halts } else { BatchOutcome::Nothing })
@@ -380,14 +380,14 @@ impl OrderedStep {
 
     pub(crate) fn committed(&mut self, id: BatchId, commands: &mut Vec<Command>) {
         let Some(at) = self.batches.iter().position(|batch| batch.id == id) else { return };
-        let beside = |batch: &OrderedBatch| batch.kind == Kind::Beside;
+        let beside = |batch: &OrderedBatch| batch.kind == BatchKind::Beside;
         debug_assert!(
             beside(&self.batches[at]) || self.batches.range(..at).all(beside),
             "in-order batches are committed in order"
         );
         let Some(batch) = self.batches.remove(at) else { return };
         self.held = self.held.saturating_sub(batch.bytes);
-        if batch.kind == Kind::Turn {
+        if batch.kind == BatchKind::Turn {
             self.turn_is_over();
         }
         if batch.phase == (Phase::Committing { ends: BatchOutcome::Halts }) {
@@ -416,8 +416,9 @@ impl OrderedStep {
     /// Jobs of an input that are not begun, or that are blocked by a job that is retried later.
     pub(crate) fn waiting(&self, input: usize, heads: &[u64]) -> InputCounts {
         let blocked = self.is_blocked();
-        let of_input =
-            |batch: &&OrderedBatch| batch.kind == Kind::Line && batch.input.is_none_or(|one| one == input);
+        let of_input = |batch: &&OrderedBatch| {
+            batch.kind == BatchKind::Line && batch.input.is_none_or(|one| one == input)
+        };
         let waits = self.batches.iter().filter(of_input).filter(|batch| batch.stays_back(blocked));
         let read = waits.map(|batch| batch.jobs).sum::<usize>() + self.inputs[input].jobs();
         let Some((behind, head)) = self.inputs[input].behind(heads) else {
@@ -441,7 +442,7 @@ impl OrderedBatch {
     pub(crate) fn of_turn(next: &mut u64, bytes: usize) -> Self {
         Self {
             id: number(next),
-            kind: Kind::Turn,
+            kind: BatchKind::Turn,
             input: None,
             jobs: 1,
             bytes,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::batches::{Kind, OrderedBatch, Phase};
+use super::batches::{BatchKind, OrderedBatch, Phase};
 use super::{OrderedStep, Rewinding};
 use crate::protocol::{BatchId, Command, DurabilityBarrier, InputPort, Turn};
 use tidegate_model::Timestamp;
@@ -121,13 +121,13 @@ impl OrderedStep {
     /// waits. They have no effects yet. They are read again in the next run, or after the rewind of progress.
     pub(crate) fn drop_waiting(&mut self, commands: &mut Vec<Command>) {
         self.forget_reads(commands);
-        let returns = |batch: &OrderedBatch| batch.kind == Kind::Turn && batch.phase != Phase::Formed;
+        let returns = |batch: &OrderedBatch| batch.kind == BatchKind::Turn && batch.phase != Phase::Formed;
         // Whether the next in-order batch can still be delivered.
         let mut open = self.parked.len() <= usize::from(self.batches.iter().any(returns));
         let (held, lasting) = (self.held_until.is_some(), self.before == DurabilityBarrier::Progress);
         let mut begun = Vec::new();
         for batch in &mut self.batches {
-            if batch.kind == Kind::Beside {
+            if batch.kind == BatchKind::Beside {
                 batch.dropped |= batch.phase == Phase::Formed;
                 continue;
             }
@@ -135,7 +135,7 @@ impl OrderedStep {
                 Phase::Formed => true,
                 Phase::Begun => (held || !open) && !(lasting && self.rewinding == Rewinding::Wanted),
                 Phase::Committing { .. } => false,
-                _ => !open && batch.kind == Kind::Line,
+                _ => !open && batch.kind == BatchKind::Line,
             };
             open &= !batch.dropped && !batch.ends_line();
             if batch.dropped && batch.phase == Phase::Begun {
@@ -151,7 +151,8 @@ impl OrderedStep {
     /// Returns the jobs that an `at-most-once` step has begun and not attempted. Progress is put back before
     /// them once all jobs before them are delivered.
     fn give_back(&mut self, batches: Vec<BatchId>, commands: &mut Vec<Command>) {
-        let rest = |batch: &OrderedBatch| batch.kind == Kind::Beside || batch.dropped && !batch.is_moving();
+        let rest =
+            |batch: &OrderedBatch| batch.kind == BatchKind::Beside || batch.dropped && !batch.is_moving();
         if self.rewinding != Rewinding::Asked && self.batches.iter().all(rest) {
             self.rewinding = Rewinding::Asked;
             commands.push(Command::GiveBack { step: self.position, batches });
@@ -167,8 +168,8 @@ impl OrderedStep {
                 return true;
             }
             freed += batch.bytes;
-            turn |= batch.kind == Kind::Turn;
-            beside |= batch.kind == Kind::Beside;
+            turn |= batch.kind == BatchKind::Turn;
+            beside |= batch.kind == BatchKind::Beside;
             commands.push(Command::Drop { batch: batch.id });
             false
         });

@@ -30,15 +30,15 @@ struct Touch {
 
 /// Jobs that are blocked, or no longer blocked, at one more of their keys.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
+pub(crate) struct BlockChanges {
     pub(crate) held: Vec<u32>,
     pub(crate) freed: Vec<u32>,
 }
 
 impl Conflicts {
     /// Adds a job that is new in the waiting room.
-    pub(crate) fn enter(&mut self, slot: u32, jobs: &Slab) -> Changes {
-        let mut changes = Changes::default();
+    pub(crate) fn enter(&mut self, slot: u32, jobs: &Slab) -> BlockChanges {
+        let mut changes = BlockChanges::default();
         let touch = touch(slot, jobs);
         for (key, write) in keys(slot, jobs) {
             let touches = self.0.entry((jobs.lane(slot), key)).or_default();
@@ -48,8 +48,8 @@ impl Conflicts {
     }
 
     /// Removes a job that leaves the waiting room.
-    pub(crate) fn leave(&mut self, slot: u32, jobs: &Slab) -> Changes {
-        let mut changes = Changes::default();
+    pub(crate) fn leave(&mut self, slot: u32, jobs: &Slab) -> BlockChanges {
+        let mut changes = BlockChanges::default();
         let touch = touch(slot, jobs);
         for (key, write) in keys(slot, jobs) {
             let place = (jobs.lane(slot), key);
@@ -88,7 +88,7 @@ impl Conflicts {
 }
 
 impl Touches {
-    fn enter(&mut self, touch: Touch, slot: u32, write: bool, changes: &mut Changes) {
+    fn enter(&mut self, touch: Touch, slot: u32, write: bool, changes: &mut BlockChanges) {
         let frontier = self.writes.first_key_value();
         let behind = frontier.is_some_and(|(first, _)| *first < touch);
         if !write {
@@ -110,7 +110,7 @@ impl Touches {
         self.writes.insert(touch, slot);
     }
 
-    fn leave(&mut self, touch: &Touch, write: bool, changes: &mut Changes) {
+    fn leave(&mut self, touch: &Touch, write: bool, changes: &mut BlockChanges) {
         let frontier = self.writes.first_key_value().map(|(first, _)| first.clone());
         if !write {
             self.reads.remove(touch);

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use super::WaitingRoom;
-use super::lanes::Lane;
+use super::lanes::LaneState;
 use super::policy::{JobKey, LaneCounts, LaneSummary, StateCounts};
 use super::slab::{JobState, NONE};
 use tidegate_model::Timestamp;
@@ -85,14 +85,15 @@ impl WaitingRoom {
 
     fn top(&self, tallies: Vec<Tally>, most: usize) -> Vec<LaneCounts> {
         let lanes = self.lanes.all().iter().zip(tallies).filter(|(_, tally)| tally.any != NONE);
-        let mut lanes: Vec<(&Lane, Tally)> = lanes.collect();
-        let order = |one: &(&Lane, Tally), other: &(&Lane, Tally)| self.rank(one).cmp(&self.rank(other));
+        let mut lanes: Vec<(&LaneState, Tally)> = lanes.collect();
+        let order =
+            |one: &(&LaneState, Tally), other: &(&LaneState, Tally)| self.rank(one).cmp(&self.rank(other));
         if lanes.len() > most && most > 0 {
             lanes.select_nth_unstable_by(most - 1, order);
         }
         lanes.truncate(most);
         lanes.sort_unstable_by(order);
-        let told = |(lane, tally): (&Lane, Tally)| LaneCounts {
+        let told = |(lane, tally): (&LaneState, Tally)| LaneCounts {
             lane: lane.name.clone(),
             waiting: tally.waiting as usize,
             running: tally.running as usize,
@@ -105,7 +106,10 @@ impl WaitingRoom {
     }
 
     /// Order of the lanes: most waiting jobs, then most jobs, then oldest.
-    fn rank<'l>(&self, (lane, tally): &(&'l Lane, Tally)) -> (Reverse<u32>, Reverse<u32>, i64, &'l [u8]) {
+    fn rank<'l>(
+        &self,
+        (lane, tally): &(&'l LaneState, Tally),
+    ) -> (Reverse<u32>, Reverse<u32>, i64, &'l [u8]) {
         let oldest = if tally.oldest == NONE { i64::MAX } else { self.jobs.age(tally.oldest) };
         (Reverse(tally.waiting), Reverse(lane.jobs), oldest, &lane.name)
     }

@@ -10,7 +10,7 @@ use super::slab::NONE;
 use tidegate_model::Timestamp;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Lane {
+pub(crate) struct LaneState {
     pub(crate) name: Box<[u8]>,
     /// Number of its jobs in the waiting room.
     pub(crate) jobs: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Lane {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lanes {
-    lanes: Vec<Lane>,
+    lanes: Vec<LaneState>,
     free: Vec<u32>,
     index: KeyIndex,
     /// Random keys, so that a client cannot choose lane names that collide.
@@ -55,15 +55,15 @@ impl Lanes {
         }
     }
 
-    pub(crate) fn get(&self, number: u32) -> &Lane {
+    pub(crate) fn get(&self, number: u32) -> &LaneState {
         &self.lanes[number as usize]
     }
 
-    pub(crate) fn get_mut(&mut self, number: u32) -> &mut Lane {
+    pub(crate) fn get_mut(&mut self, number: u32) -> &mut LaneState {
         &mut self.lanes[number as usize]
     }
 
-    pub(crate) fn all(&self) -> &[Lane] {
+    pub(crate) fn all(&self) -> &[LaneState] {
         &self.lanes
     }
 
@@ -128,11 +128,11 @@ impl Lanes {
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         let names: usize = self.lanes.iter().map(|lane| lane.name.len()).sum();
-        self.lanes.capacity() * size_of::<Lane>() + names + self.index.bytes()
+        self.lanes.capacity() * size_of::<LaneState>() + names + self.index.bytes()
     }
 
     fn open(&mut self, hash: u64, name: &[u8]) -> u32 {
-        let lane = Lane { name: name.into(), jobs: 0, running: 0, turn: false };
+        let lane = LaneState { name: name.into(), jobs: 0, running: 0, turn: false };
         let number = if let Some(free) = self.free.pop() {
             self.lanes[free as usize] = lane;
             free

@@ -73,7 +73,7 @@ enum Job {
 
 /// Circumstances of one failure.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Case<'a> {
+pub(crate) struct FailureCase<'a> {
     pub(crate) now: Timestamp,
     pub(crate) step: &'a Address,
     pub(crate) take: InputMode,
@@ -82,7 +82,11 @@ pub(crate) struct Case<'a> {
 }
 
 /// Appends the record of `failure` to `buffer` as one JSON object.
-pub(crate) fn write(case: &Case<'_>, failure: &Failure, buffer: &mut Vec<u8>) -> serde_json::Result<()> {
+pub(crate) fn write(
+    case: &FailureCase<'_>,
+    failure: &Failure,
+    buffer: &mut Vec<u8>,
+) -> serde_json::Result<()> {
     let at = failure.place.as_ref().map(|place| RecordPlace {
         path: &place.file,
         line: place.line,

@@ -19,9 +19,9 @@ use crate::processor::chain;
 use crate::processor::chain::{ProcessorChain, shown};
 use crate::processor::monitor_protocol::JobVerdict;
 use crate::processor::{ScriptGroup, SharedResources, StepContext};
-use crate::step::job_attributes::{AttributeExtractor, Lane};
+use crate::step::job_attributes::{AttributeExtractor, LaneSource};
 use tidegate_components::redact::Redactor;
-use tidegate_components::script::{Entry, Outlet, ScriptStep};
+use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep};
 use tidegate_config::{Configuration, DeliveryGuarantee, InputMode, Processor};
 use tidegate_dispatch::{DurabilityBarrier, JobOutcome};
 use tidegate_model::{Address, Clock, Counters, ExternalStatus, Form, Origins, Timestamp};
@@ -91,12 +91,12 @@ impl BatchRunner {
                     scripts: &scripts,
                     filter,
                     outlet: if step.outputs.iter().all(|output| output.binding.is_empty()) {
-                        Outlet::Unnamed
+                        ScriptOutlet::Unnamed
                     } else {
-                        Outlet::Named
+                        ScriptOutlet::Named
                     },
                     wrapped: step.take == InputMode::Alts,
-                    entry: Entry::Process,
+                    entry: EntryPoint::Process,
                 },
             )?)
         };
@@ -386,9 +386,9 @@ fn attempt(
     }
     if let Some(attributes) = attributes {
         let lane = match attributes.lane(job.payload) {
-            Lane::Missing => return Err(attributes.missing_lane_error(job.payload)),
-            Lane::Shared => None,
-            Lane::Named(lane) => Some(lane),
+            LaneSource::Missing => return Err(attributes.missing_lane_error(job.payload)),
+            LaneSource::Shared => None,
+            LaneSource::Named(lane) => Some(lane),
         };
         match runner {
             StepProgram::Script(script) => script.set_lane(lane.as_deref()),

@@ -6,7 +6,7 @@ use crate::commit::request::CommitRequest;
 use crate::operator::request::{CompletionOutcome, ParkedJobRef, PendingRequest, Request, RequestOutcome};
 use crate::processor::monitor_protocol::JobVerdict;
 use crate::runtime::message::CompletionNotice;
-use crate::step::job_attributes::Lane;
+use crate::step::job_attributes::LaneSource;
 use tidegate_dispatch::{JobKey, PollerCommand, PollerEvent};
 use tidegate_model::{ExternalStatus, Timestamp};
 use tidegate_store::CompletionRecord;
@@ -105,12 +105,12 @@ impl PendingJobs {
     pub(crate) fn recall(
         &mut self,
         job: (JobKey, u64),
-        lane: &Lane<'_>,
+        lane: &LaneSource<'_>,
         (since, said): (Timestamp, Option<&CompletionRecord>),
         now: Timestamp,
     ) {
         let (key, _) = job;
-        self.pended(job, lane, since, now);
+        self.add(job, lane, since, now);
         if let Some(said) = said {
             self.tell(job.1, said.status, now);
             self.told.remove(&job.1);

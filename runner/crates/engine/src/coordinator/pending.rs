@@ -7,7 +7,7 @@ use tidegate_plugin::Failure;
 
 use super::{Action, Coordinator};
 use crate::processor::monitor_protocol::{JobVerdict, StatusQuery, StatusReport};
-use crate::step::job_attributes::Lane;
+use crate::step::job_attributes::LaneSource;
 use crate::step::probe_health::ProbeKind;
 use tidegate_config::{Configuration, Step};
 use tidegate_dispatch::{JobKey, Poller, PollerCommand, PollerEvent};
@@ -29,7 +29,7 @@ pub(crate) struct PendingJobs {
 }
 
 /// Pending jobs by step; `None` for an ordered step, which has no monitor.
-pub(crate) fn add(configuration: &Configuration) -> Vec<Option<PendingJobs>> {
+pub(crate) fn all_steps(configuration: &Configuration) -> Vec<Option<PendingJobs>> {
     let monitor = |step: &Step| match &step.monitor {
         Some(monitor) => Poller::new(monitor.batch, monitor.inquiry.every),
         None => Poller::disabled(),
@@ -50,16 +50,16 @@ impl PendingJobs {
     }
 
     /// Adds a job at this index of the input that is pending since this time.
-    pub(crate) fn pended(
+    pub(crate) fn add(
         &mut self,
         (key, index): (JobKey, u64),
-        lane: &Lane<'_>,
+        lane: &LaneSource<'_>,
         since: Timestamp,
         now: Timestamp,
     ) {
         let lane = match lane {
-            Lane::Named(name) => name.as_bytes(),
-            Lane::Shared | Lane::Missing => &[],
+            LaneSource::Named(name) => name.as_bytes(),
+            LaneSource::Shared | LaneSource::Missing => &[],
         };
         self.by_index.insert(index, key);
         self.handle(PollerEvent::Pended { key, lane, since }, now);

@@ -209,7 +209,7 @@ impl Coordinator {
             let job = (key, item.index());
             watch.remove(job, now);
             if *end == JobOutcome::Pending {
-                watch.pended(job, &buffer.attributes.lane(item.payload), now, now);
+                watch.add(job, &buffer.attributes.lane(item.payload), now, now);
             }
         }
     }

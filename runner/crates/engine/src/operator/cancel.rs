@@ -8,7 +8,7 @@ use tidegate_plugin::{Failure, FailureKind, Payloads};
 use super::effect::{MovedRows, RequestEffect, RowAfter, error_text};
 use super::request::{MoveSummary, ParkedJobRef, RequestOutcome};
 use crate::batch::error_record;
-use crate::batch::error_record::Case;
+use crate::batch::error_record::FailureCase;
 use crate::batch::input::{BatchInput, BatchSlice, RedeliveredJob};
 use crate::batch::job_builder::{BatchCursor, JobBuilder, JobInput};
 use crate::batch::reason;
@@ -271,7 +271,7 @@ fn write_records(
                 continue;
             }
             let failure = reason::bounded(Failure::new(FailureKind::Rejected, why(&item)));
-            let case = Case { now, step: &step.address, take, generation, item: &item };
+            let case = FailureCase { now, step: &step.address, take, generation, item: &item };
             records
                 .push_with(|buffer| error_record::write(&case, &failure, buffer))
                 .map_err(|error| format!("the error record of a cancelled job cannot be written: {error}"))?;

@@ -13,7 +13,7 @@ use super::effect::{RequestEffect, error_text};
 use super::pending_index::PendingIndex;
 use super::request::{CompletionOutcome, ParkedJobRef, RequestOutcome};
 use crate::processor::monitor_protocol::JobVerdict;
-use tidegate_config::{Configuration, InputMode, PluginStep, Processor, Step};
+use tidegate_config::{Configuration, InputMode, PluginStepConfig, Processor, Step};
 use tidegate_model::{Address, DeliveryHash, ExternalStatus, Timestamp, delivery_hash, key_hash, piece_hash};
 use tidegate_store::{
     Changes, CompletionRecord, DedupeOutcome, DedupeRecord, NO_DUE_TIME, NewParkedJob, ParkReason, ParkedJob,
@@ -93,7 +93,7 @@ pub fn claim(
 /// and each token completes the job.
 fn pieces(step: &Step) -> (u32, u32) {
     let plugins: Vec<String> =
-        step.processors.iter().filter_map(Processor::plugin).map(PluginStep::named).collect();
+        step.processors.iter().filter_map(Processor::plugin).map(PluginStepConfig::named).collect();
     let times = plugins.iter().map(|one| plugins.iter().filter(|other| *other == one).count()).max();
     let alone = plugins.is_empty() || step.processors.len() == 1;
     (times.and_then(|times| times.try_into().ok()).unwrap_or(1), if alone { 1 } else { PIECES_MAX })

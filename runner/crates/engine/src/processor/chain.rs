@@ -14,9 +14,9 @@ use super::deadline::AttemptDeadline;
 use super::{ProcessorStage, ScriptGroup, SharedResources, StepContext};
 use tidegate_components::http::HttpStep;
 use tidegate_components::script::json;
-use tidegate_components::script::{Entry, Outlet};
+use tidegate_components::script::{EntryPoint, ScriptOutlet};
 use tidegate_config::{
-    Configuration, HttpRequest, InputMode, PluginStep, Processor, Script, SinkKind, SinkRef, Step,
+    Configuration, HttpRequest, InputMode, PluginStepConfig, Processor, Script, SinkKind, SinkRef, Step,
     StepFilter, Target,
 };
 
@@ -79,11 +79,11 @@ impl ProcessorChain {
                 filter: if first { &step.filter } else { &none },
                 wrapped: first && step.take == InputMode::Alts,
                 outlet: match (last, named) {
-                    (false, _) => Outlet::Next,
-                    (true, true) => Outlet::Named,
-                    (true, false) => Outlet::Unnamed,
+                    (false, _) => ScriptOutlet::Next,
+                    (true, true) => ScriptOutlet::Named,
+                    (true, false) => ScriptOutlet::Unnamed,
                 },
-                entry: Entry::Process,
+                entry: EntryPoint::Process,
             })
         };
         let groups = step
@@ -351,7 +351,7 @@ pub(crate) fn late_request(output: &str) -> Failure {
 }
 
 /// Number of earlier processors with the same plugin; the plugin is added to them.
-fn earlier(before: &mut Vec<String>, plugin: &PluginStep) -> u32 {
+fn earlier(before: &mut Vec<String>, plugin: &PluginStepConfig) -> u32 {
     let named = plugin.named();
     let count = before.iter().filter(|other| **other == named).count();
     before.push(named);

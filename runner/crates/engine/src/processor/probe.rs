@@ -9,7 +9,7 @@ use super::chain::shown;
 use super::deadline::AttemptDeadline;
 use super::{ProcessorStage, ScriptGroup, SharedResources, StepContext};
 use tidegate_components::redact::Redactor;
-use tidegate_components::script::{Entry, Outlet};
+use tidegate_components::script::{EntryPoint, ScriptOutlet};
 use tidegate_config::{Configuration, Limits, ProbeConfig, Processor, Step, StepFilter};
 use tidegate_model::{Address, Timestamp, delivery_hash};
 
@@ -19,7 +19,7 @@ pub(crate) struct Probe {
     step: Address,
     processors: Vec<ProcessorStage>,
     deadline: AttemptDeadline,
-    entry: Entry,
+    entry: EntryPoint,
     outputs: Outputs,
     scrub: Redactor,
 }
@@ -30,7 +30,7 @@ impl Probe {
     pub(crate) fn new(
         configuration: &Configuration,
         step: &Step,
-        (inquiry, entry): (&ProbeConfig, Entry),
+        (inquiry, entry): (&ProbeConfig, EntryPoint),
         common: &SharedResources<'_>,
     ) -> Result<Self, String> {
         let (limits, filter, file) =
@@ -50,9 +50,9 @@ impl Probe {
             Processor::Http(request) => Ok(ProcessorStage::Http(Box::new(owner.http(request)))),
             Processor::Exec(command) => Ok(ProcessorStage::Exec(Box::new(owner.exec(command)))),
             Processor::Script(script) => {
-                let entry = if position == last { entry } else { Entry::Process };
+                let entry = if position == last { entry } else { EntryPoint::Process };
                 let scripts = std::slice::from_ref(script);
-                let (wrapped, outlet) = (false, Outlet::Next);
+                let (wrapped, outlet) = (false, ScriptOutlet::Next);
                 let scripts = ScriptGroup { scripts, filter: &filter, wrapped, outlet, entry };
                 owner.script(&scripts).map(ProcessorStage::Script)
             }
@@ -75,8 +75,8 @@ impl Probe {
         // Each call needs its own key: a service that recognizes the key would repeat its first answer for
         // ever.
         let what = match self.entry {
-            Entry::Status => "monitor",
-            Entry::Process | Entry::Open => "gate",
+            EntryPoint::Status => "monitor",
+            EntryPoint::Process | EntryPoint::Open => "gate",
         };
         let time = now.0.cast_unsigned();
         let (pipeline, step) = (self.step.pipeline.as_str(), self.step.name.as_str());

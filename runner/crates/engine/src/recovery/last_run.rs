@@ -1,7 +1,7 @@
 //! Last run: logs the plugin code that may have crashed the last run.
 
 use tidegate_components::plugin::{Setup, Setups};
-use tidegate_config::{Configuration, InputMode, PluginStep, Processor, Step};
+use tidegate_config::{Configuration, InputMode, PluginStepConfig, Processor, Step};
 use tidegate_model::log_target;
 use tidegate_model::suggest::listed;
 use tidegate_store::CrashGuard;
@@ -53,7 +53,7 @@ fn tell_of_jobs(step: &Step, plugins: &str, attempts: &CrashGuard) -> bool {
 
 /// Plugins of the step, as messages name them.
 fn plugins_of(step: &Step) -> impl Iterator<Item = String> + '_ {
-    step.processors.iter().filter_map(Processor::plugin).map(PluginStep::named)
+    step.processors.iter().filter_map(Processor::plugin).map(PluginStepConfig::named)
 }
 
 fn called(plugins: &[String]) -> String {

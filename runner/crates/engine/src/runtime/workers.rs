@@ -21,7 +21,7 @@ use crate::processor::monitor_protocol::{StatusQuery, StatusReport};
 use crate::processor::probe::Probe;
 use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::{Deaths, Plugins, Setups};
-use tidegate_components::script::{Entry, STACK};
+use tidegate_components::script::{EntryPoint, STACK};
 use tidegate_config::{Configuration, GateRef};
 use tidegate_dispatch::JobKey;
 use tidegate_model::{Clock, ExternalStatus, Timestamp, TokenKey, plain};
@@ -225,7 +225,12 @@ impl<'s> WorkerThread<'s> {
         let declared = &configuration.steps[asking.step];
         let Some(monitor) = &declared.monitor else { return Ok(StatusReport::default()) };
         let answer = ask(&mut self.monitors[asking.step], &question, clock.now(), || {
-            Probe::new(configuration, declared, (&monitor.inquiry, Entry::Status), &self.context.common())
+            Probe::new(
+                configuration,
+                declared,
+                (&monitor.inquiry, EntryPoint::Status),
+                &self.context.common(),
+            )
         })?;
         monitor_protocol::read(&answer, &jobs).map_err(|why| {
             Failure::new(FailureKind::Output, format!("{why}: the answer is {}", beginning(&answer)))
@@ -238,7 +243,7 @@ impl<'s> WorkerThread<'s> {
         let Some(GateRef(gate)) = declared.gate else { return Ok(true) };
         let inquiry = &configuration.gates[gate].inquiry;
         let answer = ask(&mut self.gates[step], b"null", clock.now(), || {
-            Probe::new(configuration, declared, (inquiry, Entry::Open), &self.context.common())
+            Probe::new(configuration, declared, (inquiry, EntryPoint::Open), &self.context.common())
         })?;
         serde_json::from_slice(&answer).map_err(|_| {
             let message = format!("the answer must be `true` or `false`: it is {}", beginning(&answer));

@@ -5,7 +5,7 @@ use super::outcome::{Ended, Perils};
 use super::stage;
 use super::tally::Tally;
 use super::world::World;
-use tidegate_store::testing::{Failure, FaultyDisk};
+use tidegate_store::testing::{DiskFailure, FaultyDisk};
 use tidegate_store::verify;
 use tidegate_store::{Store, open_disk};
 
@@ -66,7 +66,7 @@ pub(crate) fn interrupt(seed: u64) -> Option<u64> {
     }
     for step in 1.. {
         world.disk = FaultyDisk::with(world.disk.bytes());
-        world.disk.fail(Failure::From(step));
+        world.disk.fail(DiskFailure::From(step));
         let failing = world.disk.clone();
         // If no failure strikes, the process dies after the recovery.
         assert!(stage::run(&mut world, Perils { dies_after: Some(0), ..Perils::default() }).is_err());

@@ -23,7 +23,7 @@ use crate::operator::apply::apply;
 use crate::operator::request::Request;
 use tidegate_config::{Configuration, DeliveryGuarantee, SinkKind};
 use tidegate_model::{Address, Clock as _, ManualClock};
-use tidegate_store::testing::{Failure, FaultyDisk};
+use tidegate_store::testing::{DiskFailure, FaultyDisk};
 use tidegate_store::{Store, Writer, open_disk};
 
 pub(crate) struct World {
@@ -41,7 +41,7 @@ pub(crate) struct World {
     /// Simulated step, if the seed has no graph.
     pub(crate) jobs: Option<JobsPlan>,
     pub(crate) waiting: Option<Waiting>,
-    failure: Option<Failure>,
+    failure: Option<DiskFailure>,
     /// Whether the last run crashed, with or without a power failure.
     pub(crate) crashed: Option<bool>,
 }
@@ -141,9 +141,9 @@ impl World {
     /// The process dies, with or without a power failure.
     pub(crate) fn die(&mut self) {
         let power = match self.failure {
-            Some(Failure::FreezeAt(_)) => true,
-            Some(Failure::FullFrom(_)) => false,
-            Some(Failure::From(_)) | None => self.dice.chance(50),
+            Some(DiskFailure::FreezeAt(_)) => true,
+            Some(DiskFailure::FullFrom(_)) => false,
+            Some(DiskFailure::From(_)) | None => self.dice.chance(50),
         };
         let survivors = self.dice.between(0, 5);
         let bytes = if power { self.disk.survivors(survivors) } else { self.disk.bytes() };
@@ -175,9 +175,9 @@ impl World {
             0..=2 => {}
             3..=7 => perils.dies_after = Some(soon(&mut self.dice, 9)),
             8 => perils.stops_after = Some(soon(&mut self.dice, 8)),
-            9 => self.failure = Some(Failure::FullFrom(soon(&mut self.dice, 11))),
-            10..=14 => self.failure = Some(Failure::From(soon(&mut self.dice, 11))),
-            _ => self.failure = Some(Failure::FreezeAt(soon(&mut self.dice, 6))),
+            9 => self.failure = Some(DiskFailure::FullFrom(soon(&mut self.dice, 11))),
+            10..=14 => self.failure = Some(DiskFailure::From(soon(&mut self.dice, 11))),
+            _ => self.failure = Some(DiskFailure::FreezeAt(soon(&mut self.dice, 6))),
         }
         if let Some(failure) = self.failure {
             self.disk.fail(failure);

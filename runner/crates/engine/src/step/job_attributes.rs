@@ -17,7 +17,7 @@ pub(crate) struct AttributeExtractor {
 
 /// Lane of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lane<'j> {
+pub(crate) enum LaneSource<'j> {
     /// The step has no lanes, or this lane is for all jobs without one.
     Shared,
     Named(Cow<'j, str>),
@@ -52,12 +52,12 @@ impl AttributeExtractor {
     }
 
     /// Lane of a job.
-    pub(crate) fn lane<'j>(&self, job: &'j [u8]) -> Lane<'j> {
-        let Some(lane) = &self.queuer.lane else { return Lane::Shared };
+    pub(crate) fn lane<'j>(&self, job: &'j [u8]) -> LaneSource<'j> {
+        let Some(lane) = &self.queuer.lane else { return LaneSource::Shared };
         match (lane.path.find(job).and_then(scalar), lane.missing) {
-            (Some(name), _) => Lane::Named(name),
-            (None, LaneMissing::Default) => Lane::Shared,
-            (None, LaneMissing::Error) => Lane::Missing,
+            (Some(name), _) => LaneSource::Named(name),
+            (None, LaneMissing::Default) => LaneSource::Shared,
+            (None, LaneMissing::Error) => LaneSource::Missing,
         }
     }
 
@@ -92,10 +92,10 @@ impl AttributeExtractor {
         let lane = self.lane(job);
         let lane = match &lane {
             // No name begins with this byte.
-            Lane::Shared => &[][..],
-            Lane::Named(name) => name.as_bytes(),
+            LaneSource::Shared => &[][..],
+            LaneSource::Named(name) => name.as_bytes(),
             // The job will fail, and must not block another.
-            Lane::Missing => &own,
+            LaneSource::Missing => &own,
         };
         let number = |path: &FieldPath| path.find(job).and_then(whole);
         let age = self.queuer.age.as_ref().and_then(|path| path.find(job)).and_then(moment);
@@ -240,8 +240,11 @@ mod tests {
     #[test]
     fn a_job_without_a_lane_holds_up_nobody() {
         let strict = queuer(Strategy::Fifo, LaneMissing::Error);
-        assert_eq!(AttributeExtractor::new(&strict).lane(b"{}"), Lane::Missing);
-        assert_eq!(AttributeExtractor::new(&strict).lane(br#"{"order": {"pool": null}}"#), Lane::Missing);
+        assert_eq!(AttributeExtractor::new(&strict).lane(b"{}"), LaneSource::Missing);
+        assert_eq!(
+            AttributeExtractor::new(&strict).lane(br#"{"order": {"pool": null}}"#),
+            LaneSource::Missing
+        );
         let lane = |key| {
             AttributeExtractor::new(&strict)
                 .extract(JobKey::fresh(key), (key, Timestamp(0)), b"{}", |card| card.lane.to_vec())

@@ -89,7 +89,7 @@ pub(crate) struct SectionHeader {
 
 /// The limits of a read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ReadBounds {
     pub(crate) jobs: usize,
     /// Bytes of payloads and carried provenance.
     pub(crate) bytes: usize,
@@ -105,11 +105,11 @@ pub(crate) struct Sought<'a> {
 }
 
 /// A matching job: its position, its payload, and its origin.
-pub(crate) type Found<'f> = (usize, &'f [u8], Origin);
+pub(crate) type FoundJob<'f> = (usize, &'f [u8], Origin);
 
 /// Jobs read from the log.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs {
+pub(crate) struct DecodedJobs {
     pub(crate) payloads: Payloads,
     /// One for each payload, once one of them carries provenance.
     pub(crate) carried: Option<Payloads>,
@@ -257,8 +257,8 @@ impl SectionHeader {
         &self,
         body: &[u8],
         skip: usize,
-        wanted: Wanted,
-        out: &mut Jobs,
+        wanted: ReadBounds,
+        out: &mut DecodedJobs,
     ) -> Result<bool, Wrong> {
         let raw = self.unpack(body)?;
         let before = out.payloads.len();
@@ -278,7 +278,7 @@ impl SectionHeader {
         body: &[u8],
         positions: Range<usize>,
         sought: Sought<'_>,
-        found: &mut dyn FnMut(Found<'_>),
+        found: &mut dyn FnMut(FoundJob<'_>),
     ) -> Result<(), Wrong> {
         if self.flags & FLAG_ORIGINS == 0 {
             return Ok(());
@@ -321,7 +321,13 @@ impl SectionHeader {
         Ok((lengths, payload_bytes))
     }
 
-    fn read_raw(&self, raw: &[u8], skip: usize, wanted: Wanted, out: &mut Jobs) -> Result<bool, Wrong> {
+    fn read_raw(
+        &self,
+        raw: &[u8],
+        skip: usize,
+        wanted: ReadBounds,
+        out: &mut DecodedJobs,
+    ) -> Result<bool, Wrong> {
         let mut lengths = Bytes(raw);
         let (mut payloads, payload_bytes) = self.payloads(lengths)?;
         let mut columns = payloads;
@@ -363,7 +369,7 @@ impl SectionHeader {
     }
 }
 
-impl Jobs {
+impl DecodedJobs {
     /// No jobs yet, with space for their origins.
     pub(crate) fn with_origins() -> Self {
         Self { origins: Some(Vec::new()), ..Self::default() }

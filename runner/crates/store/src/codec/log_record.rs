@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use twox_hash::XxHash3_64;
 
-use super::block::{Found, Jobs, Section, SectionHeader, Sought, Wanted};
+use super::block::{DecodedJobs, FoundJob, ReadBounds, Section, SectionHeader, Sought};
 use super::bytes::{Bytes, Wrong, put_varint};
 use tidegate_model::{Stamp, Timestamp};
 
@@ -26,7 +26,7 @@ const FIXED_BYTES: usize = 8 + 1 + 8;
 
 /// A value of the log whose header has been checked.
 #[derive(Debug)]
-pub(crate) struct Value<'a> {
+pub(crate) struct LogValue<'a> {
     pub(crate) jobs: u64,
     pub(crate) time: Timestamp,
     pub(crate) transaction: u64,
@@ -68,7 +68,7 @@ pub(crate) fn write_value(header: &[u8], sections: &[&Section], out: &mut [u8]) 
     }
 }
 
-impl<'a> Value<'a> {
+impl<'a> LogValue<'a> {
     /// Parses the value that is at `place`.
     pub(crate) fn parse(bytes: &'a [u8], place: u64) -> Result<Self, Wrong> {
         let mut rest = Bytes(bytes);
@@ -101,7 +101,7 @@ impl<'a> Value<'a> {
 
     /// Appends jobs to `out`, from the one at `position` (from 0) on, until `out` reaches the limit. At least
     /// one job if `out` is empty.
-    pub(crate) fn read(&self, position: u64, wanted: Wanted, out: &mut Jobs) -> Result<(), Wrong> {
+    pub(crate) fn read(&self, position: u64, wanted: ReadBounds, out: &mut DecodedJobs) -> Result<(), Wrong> {
         let start = out.payloads.len();
         let read = self.read_sections(position, wanted, out);
         let said = out.stamps.last().map(|last| (last.time, last.transaction));
@@ -116,7 +116,7 @@ impl<'a> Value<'a> {
         &self,
         positions: Range<u64>,
         sought: Sought<'_>,
-        found: &mut dyn FnMut(Found<'_>),
+        found: &mut dyn FnMut(FoundJob<'_>),
     ) -> Result<(), Wrong> {
         // A position past the end of memory is past the end of every value.
         let position = |position| usize::try_from(position).unwrap_or(usize::MAX);
@@ -135,7 +135,7 @@ impl<'a> Value<'a> {
         Ok(())
     }
 
-    fn read_sections(&self, position: u64, wanted: Wanted, out: &mut Jobs) -> Result<(), Wrong> {
+    fn read_sections(&self, position: u64, wanted: ReadBounds, out: &mut DecodedJobs) -> Result<(), Wrong> {
         // A position past the end of memory is past the end of every value.
         let mut skip = usize::try_from(position).unwrap_or(usize::MAX);
         for (header, body) in &self.sections {
@@ -162,7 +162,7 @@ mod tests {
     use crate::codec::job_metadata::Details;
     use tidegate_model::{Address, Origin, Origins};
 
-    const ALL: Wanted = Wanted { jobs: usize::MAX, bytes: usize::MAX };
+    const ALL: ReadBounds = ReadBounds { jobs: usize::MAX, bytes: usize::MAX };
 
     /// A job, its carried provenance, and the indices of the two inputs that it was made from.
     type Job = (Vec<u8>, Vec<u8>, [u64; 2]);
@@ -224,15 +224,15 @@ mod tests {
                 lists.iter().map(|jobs| Block::encode(&payloads(jobs), Details::default())).collect();
             let all: Vec<_> = lists.concat();
             let bytes = value(&blocks.iter().collect::<Vec<_>>(), 3);
-            let value = Value::parse(&bytes, 3).unwrap();
+            let value = LogValue::parse(&bytes, 3).unwrap();
             prop_assert_eq!((value.jobs, value.time, value.transaction), (all.len() as u64, Timestamp(-7), 300));
-            let mut read = Jobs::default();
+            let mut read = DecodedJobs::default();
             value.read(0, ALL, &mut read).unwrap();
             prop_assert_eq!(&read.payloads, &payloads(&all));
             prop_assert!(read.carried.is_none());
             for from in 0..all.len() {
-                let mut read = Jobs::default();
-                value.read(from as u64, Wanted { jobs: 3, bytes: 150 }, &mut read).unwrap();
+                let mut read = DecodedJobs::default();
+                value.read(from as u64, ReadBounds { jobs: 3, bytes: 150 }, &mut read).unwrap();
                 let expected = all[from..].iter().scan((0, 0), |(jobs, bytes), job| {
                     *bytes += job.len();
                     *jobs += 1;
@@ -249,7 +249,7 @@ mod tests {
         ) {
             let blocks = detailed(&lists);
             let bytes = value(&blocks.iter().collect::<Vec<_>>(), 3);
-            let value = Value::parse(&bytes, 3).unwrap();
+            let value = LogValue::parse(&bytes, 3).unwrap();
             let mut expected = Vec::new();
             for (number, list) in lists.iter().enumerate() {
                 for (payload, carried, [x, y]) in list {
@@ -260,8 +260,8 @@ mod tests {
                 }
             }
             for from in 0..expected.len() {
-                let mut read = Jobs::with_origins();
-                value.read(from as u64, Wanted { jobs: 5, bytes: usize::MAX }, &mut read).unwrap();
+                let mut read = DecodedJobs::with_origins();
+                value.read(from as u64, ReadBounds { jobs: 5, bytes: usize::MAX }, &mut read).unwrap();
                 let (origins, carried) = (read.origins.unwrap(), read.carried);
                 let expected = &expected[from..expected.len().min(from + 5)];
                 prop_assert_eq!((read.payloads.len(), origins.len()), (expected.len(), expected.len()));
@@ -282,13 +282,13 @@ mod tests {
             let mut bytes = value(&detailed(&[jobs]).iter().collect::<Vec<_>>(), 3);
             let at = at.index(bytes.len());
             bytes[at] ^= change;
-            let read = Value::parse(&bytes, 3).and_then(|value| value.read(0, ALL, &mut Jobs::with_origins()));
+            let read = LogValue::parse(&bytes, 3).and_then(|value| value.read(0, ALL, &mut DecodedJobs::with_origins()));
             prop_assert!(read.is_err());
         }
 
         #[test]
         fn noise_is_no_value(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            prop_assert!(Value::parse(&bytes, 3).is_err());
+            prop_assert!(LogValue::parse(&bytes, 3).is_err());
         }
     }
 
@@ -296,6 +296,6 @@ mod tests {
     fn a_value_in_the_wrong_place_is_noticed() {
         let block = Block::encode(&payloads(&[b"1".to_vec()]), Details::default());
         let bytes = value(&[&block], 3);
-        assert_eq!(Value::parse(&bytes, 4).unwrap_err(), "the checksum of its header is wrong");
+        assert_eq!(LogValue::parse(&bytes, 4).unwrap_err(), "the checksum of its header is wrong");
     }
 }

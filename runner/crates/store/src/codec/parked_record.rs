@@ -19,7 +19,7 @@ use crate::api::completion::CompletionRecord;
 use crate::api::parked_job::{JobForm, ParkReason, ParkedJob};
 use crate::codec::bytes::{Bytes, Wrong, put_bytes, put_varint};
 use crate::database::format::RecordKey;
-use crate::error::Cause;
+use crate::error::StoreCause;
 use tidegate_model::{Address, Timestamp};
 
 const FLAG_FIRST_ATTEMPT: u8 = 4;
@@ -90,12 +90,12 @@ pub(crate) fn seal((step, due, sequence): (u32, u64, u64), job: &ParkedJob) -> V
     RecordKey::Delayed(step, due, sequence).seal(out)
 }
 
-pub(crate) fn unseal(key: (u32, u64, u64), stored: &[u8]) -> Result<ParkedJob, Cause> {
+pub(crate) fn unseal(key: (u32, u64, u64), stored: &[u8]) -> Result<ParkedJob, StoreCause> {
     parse(record(key, stored)?)
-        .map_err(|what| Cause::Damaged(format!("the delayed job {} cannot be read: {what}", key.2)))
+        .map_err(|what| StoreCause::Damaged(format!("the delayed job {} cannot be read: {what}", key.2)))
 }
 
-pub(crate) fn record((step, due, sequence): (u32, u64, u64), stored: &[u8]) -> Result<&[u8], Cause> {
+pub(crate) fn record((step, due, sequence): (u32, u64, u64), stored: &[u8]) -> Result<&[u8], StoreCause> {
     RecordKey::Delayed(step, due, sequence).unseal(stored)
 }
 

@@ -3,7 +3,7 @@
 use std::mem;
 
 use super::*;
-use crate::testing::{Failure, FaultyDisk};
+use crate::testing::{DiskFailure, FaultyDisk};
 use tidegate_model::Address;
 
 pub(crate) mod deaths;
@@ -243,7 +243,7 @@ fn each_worker_has_a_place_of_its_own() {
 #[test]
 fn what_cannot_be_written_stops_nothing() {
     let process = Process::first().die_together(&[span(1, 10)]);
-    process.disk.fail(Failure::From(1));
+    process.disk.fail(DiskFailure::From(1));
     assert_eq!(process.pace(&[span(11, 10)]), "together");
     assert_eq!(process.verdict(&span(1, 1), 3), None);
     assert!(process.disk.struck());

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use redb::Database;
 
-use crate::error::Cause;
+use crate::error::StoreCause;
 
 thread_local! {
     /// Number of calls of [`guarded`] on this thread's stack.
@@ -24,14 +24,14 @@ pub fn answers_panics() -> bool {
 /// page that is freed, and a key of the wrong length (see `tests/damage.rs`). Such a file must not end the thread, and with
 /// it the error message. The memory of redb is not used any more: readers get errors, and a writer must
 /// reopen.
-pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Cause>) -> Result<T, Cause> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, StoreCause>) -> Result<T, StoreCause> {
     GUARDS.set(GUARDS.get() + 1);
     let outcome = catch_unwind(AssertUnwindSafe(work));
     GUARDS.set(GUARDS.get() - 1);
     outcome.unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<String>().map(String::as_str);
         let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(Cause::broken(message.unwrap_or("nothing more is known")))
+        Err(StoreCause::broken(message.unwrap_or("nothing more is known")))
     })
 }
 
@@ -53,11 +53,12 @@ mod tests {
         assert!(!answers_panics());
         let outcome = guarded(|| {
             assert!(answers_panics());
-            let inner = guarded(|| -> Result<(), Cause> { std::panic::panic_any("no such page".to_owned()) });
+            let inner =
+                guarded(|| -> Result<(), StoreCause> { std::panic::panic_any("no such page".to_owned()) });
             assert!(answers_panics(), "the outer one still answers");
             inner
         });
-        let Err(Cause::Damaged(what)) = outcome else { panic!("{outcome:?}") };
+        let Err(StoreCause::Damaged(what)) = outcome else { panic!("{outcome:?}") };
         assert_eq!(what, "its structure is broken (no such page)");
         assert!(!answers_panics());
     }

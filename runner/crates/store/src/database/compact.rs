@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::catch_panics::{close, guarded};
 use super::open::find;
-use super::origin::{Opened, Origin};
-use crate::error::{Cause, OpenError};
+use super::origin::{Opened, StoreLocation};
+use crate::error::{OpenError, StoreCause};
 
 /// The result of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +26,9 @@ pub fn compact(folder: &Path) -> Result<Option<Compacted>, OpenError> {
     compact_at(&origin).map(Some)
 }
 
-pub(crate) fn compact_at(origin: &Origin) -> Result<Compacted, OpenError> {
-    let at = |cause: Cause| cause.at(origin.path.clone());
-    let len = || origin.medium.disk().len().map_err(|error| at(Cause::Io(error)));
+pub(crate) fn compact_at(origin: &StoreLocation) -> Result<Compacted, OpenError> {
+    let at = |cause: StoreCause| cause.at(origin.path.clone());
+    let len = || origin.medium.disk().len().map_err(|error| at(StoreCause::Io(error)));
     let before = len()?;
     let Opened { mut database, .. } = origin.open_at_least(0)?;
     let compacted = guarded(|| Ok(database.compact()?));

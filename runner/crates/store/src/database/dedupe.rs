@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::format::{CommitRecord, DELIVERIES, EXPIRIES, RecordKey, from_ordered, ordered, u32_at, u64_at};
 use super::read::Store;
 use crate::api::completion;
-use crate::error::{Cause, ReadError};
+use crate::error::{ReadError, StoreCause};
 use tidegate_model::{DeliveryHash, ExternalStatus, Timestamp};
 
 /// Maximum number of deliveries that a commit removes, in addition to twice the number it adds.
@@ -48,7 +48,7 @@ pub struct DedupeRecord {
 
 /// The stored form of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct StoredRecord {
     pub(crate) outcome: DedupeOutcome,
     /// Time of the commit. 0 in records that a store of version 1 wrote.
     pub(crate) time: Timestamp,
@@ -69,7 +69,7 @@ impl Store {
             let table = txn.open_table(DELIVERIES)?;
             let find = |&hash: &DeliveryHash| {
                 let stored = table.get(hash.0)?;
-                stored.map(|stored| Ok(Record::unseal(hash, stored.value())?.outcome)).transpose()
+                stored.map(|stored| Ok(StoredRecord::unseal(hash, stored.value())?.outcome)).transpose()
             };
             hashes.iter().map(find).collect()
         })
@@ -81,7 +81,7 @@ pub(crate) fn write(
     txn: &WriteTransaction,
     deliveries: &[DedupeRecord],
     commit: CommitRecord,
-) -> Result<(), Cause> {
+) -> Result<(), StoreCause> {
     // More than are added, so that a backlog shrinks.
     forget(txn, commit.time, FORGET_MAX + 2 * deliveries.len())?;
     if deliveries.is_empty() {
@@ -89,7 +89,7 @@ pub(crate) fn write(
     }
     let record = |delivered: &DedupeRecord| {
         let DedupeRecord { hash, outcome, keep_until } = *delivered;
-        (hash, Record { outcome, time: commit.time, keep_until })
+        (hash, StoredRecord { outcome, time: commit.time, keep_until })
     };
     insert(txn, deliveries.iter().map(record).collect(), commit.number)
 }
@@ -97,9 +97,9 @@ pub(crate) fn write(
 /// Inserts records with their expiries. `number` has not been used before.
 pub(crate) fn insert(
     txn: &WriteTransaction,
-    mut records: Vec<(DeliveryHash, Record)>,
+    mut records: Vec<(DeliveryHash, StoredRecord)>,
     number: u64,
-) -> Result<(), Cause> {
+) -> Result<(), StoreCause> {
     // The last record of a hash is kept.
     records.sort_by_key(|&(hash, _)| hash);
     let mut table = txn.open_table(DELIVERIES)?;
@@ -124,7 +124,7 @@ pub(crate) fn insert(
 }
 
 /// Removes about `most` expired deliveries.
-fn forget(txn: &WriteTransaction, now: Timestamp, most: usize) -> Result<(), Cause> {
+fn forget(txn: &WriteTransaction, now: Timestamp, most: usize) -> Result<(), StoreCause> {
     let mut expiries = txn.open_table(EXPIRIES)?;
     let mut over = Vec::new();
     let mut hashes = Vec::new();
@@ -145,7 +145,8 @@ fn forget(txn: &WriteTransaction, now: Timestamp, most: usize) -> Result<(), Cau
     let mut table = txn.open_table(DELIVERIES)?;
     hashes.sort_unstable();
     for hash in hashes {
-        let record = table.get(hash.0)?.map(|stored| Record::unseal(hash, stored.value())).transpose()?;
+        let record =
+            table.get(hash.0)?.map(|stored| StoredRecord::unseal(hash, stored.value())).transpose()?;
         // A delivery recorded again has a later expiry, under which its hash is stored too.
         if record.is_some_and(|record| record.keep_until <= now) {
             table.remove(hash.0)?;
@@ -154,7 +155,7 @@ fn forget(txn: &WriteTransaction, now: Timestamp, most: usize) -> Result<(), Cau
     Ok(())
 }
 
-impl Record {
+impl StoredRecord {
     pub(crate) fn seal(self, hash: DeliveryHash) -> Vec<u8> {
         let (kind, jobs) = match self.outcome {
             DedupeOutcome::Output { jobs } => (0, jobs),
@@ -174,7 +175,7 @@ impl Record {
         RecordKey::Delivery(hash).seal(record)
     }
 
-    pub(crate) fn unseal(hash: DeliveryHash, stored: &[u8]) -> Result<Self, Cause> {
+    pub(crate) fn unseal(hash: DeliveryHash, stored: &[u8]) -> Result<Self, StoreCause> {
         let place = RecordKey::Delivery(hash);
         let record = place.unseal(stored)?;
         let time = |at| Timestamp(u64_at(record, at).cast_signed());
@@ -190,12 +191,12 @@ impl Record {
             29 if record[0] == 4 => {
                 let Some(status) = completion::status(record[1]) else {
                     let what = format!("the record {place:?} has a status that is unknown");
-                    return Err(Cause::Damaged(what));
+                    return Err(StoreCause::Damaged(what));
                 };
                 let outcome = DedupeOutcome::CompletedExternally { status, content: u64_at(record, 21) };
                 return Ok(Self { outcome, time: time(5), keep_until: time(13) });
             }
-            _ => return Err(Cause::Damaged(format!("the record {place:?} has the wrong length"))),
+            _ => return Err(StoreCause::Damaged(format!("the record {place:?} has the wrong length"))),
         };
         let outcome = match record[0] {
             0 => DedupeOutcome::Output { jobs: u32_at(record, 1) },
@@ -203,7 +204,7 @@ impl Record {
             2 => DedupeOutcome::Nothing,
             kind => {
                 let what = format!("the delivery {hash} has an outcome of the unknown kind {kind}");
-                return Err(Cause::Damaged(what));
+                return Err(StoreCause::Damaged(what));
             }
         };
         Ok(Self { outcome, time, keep_until })
@@ -214,12 +215,12 @@ impl Record {
 pub(crate) fn unseal_expiry(
     (until, commit, part): (u64, u64, u32),
     stored: &[u8],
-) -> Result<impl Iterator<Item = DeliveryHash>, Cause> {
+) -> Result<impl Iterator<Item = DeliveryHash>, StoreCause> {
     let record = RecordKey::Expiry(until, commit, part).unseal(stored)?;
     let (hashes, rest) = record.as_chunks();
     if !rest.is_empty() {
         let until = from_ordered(until).0;
-        return Err(Cause::Damaged(format!("the hashes to be forgotten at {until} are cut short")));
+        return Err(StoreCause::Damaged(format!("the hashes to be forgotten at {until} are cut short")));
     }
     Ok(hashes.iter().map(|&hash| DeliveryHash(u128::from_le_bytes(hash))))
 }

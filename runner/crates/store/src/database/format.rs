@@ -41,7 +41,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use twox_hash::XxHash3_64;
 
-use crate::error::Cause;
+use crate::error::StoreCause;
 use tidegate_model::{DeliveryHash, SourceOffset, Timestamp};
 
 pub(crate) mod names;
@@ -146,32 +146,32 @@ impl RecordKey<'_> {
     }
 
     /// Removes the checksum that [`Self::seal`] appended, and verifies it.
-    pub(crate) fn unseal(self, stored: &[u8]) -> Result<&[u8], Cause> {
+    pub(crate) fn unseal(self, stored: &[u8]) -> Result<&[u8], StoreCause> {
         match stored.split_last_chunk() {
             Some((record, checksum))
                 if XxHash3_64::oneshot_with_seed(self.seed(), record) == u64::from_le_bytes(*checksum) =>
             {
                 Ok(record)
             }
-            _ => Err(Cause::Damaged(format!("the checksum of the record {self:?} is wrong"))),
+            _ => Err(StoreCause::Damaged(format!("the checksum of the record {self:?} is wrong"))),
         }
     }
 
-    pub(crate) fn seal_json(self, record: &impl Serialize) -> Result<Vec<u8>, Cause> {
+    pub(crate) fn seal_json(self, record: &impl Serialize) -> Result<Vec<u8>, StoreCause> {
         // Serialization fails only for keys that are not texts, or in a writer that fails.
-        let json = serde_json::to_vec(record).map_err(|error| Cause::Io(error.into()))?;
+        let json = serde_json::to_vec(record).map_err(|error| StoreCause::Io(error.into()))?;
         Ok(self.seal(json))
     }
 
-    pub(crate) fn unseal_json<T: DeserializeOwned>(self, stored: &[u8]) -> Result<T, Cause> {
+    pub(crate) fn unseal_json<T: DeserializeOwned>(self, stored: &[u8]) -> Result<T, StoreCause> {
         serde_json::from_slice(self.unseal(stored)?)
-            .map_err(|error| Cause::Damaged(format!("the record {self:?} is invalid: {error}")))
+            .map_err(|error| StoreCause::Damaged(format!("the record {self:?} is invalid: {error}")))
     }
 
-    pub(crate) fn unseal_exact<const N: usize>(self, stored: &[u8]) -> Result<[u8; N], Cause> {
+    pub(crate) fn unseal_exact<const N: usize>(self, stored: &[u8]) -> Result<[u8; N], StoreCause> {
         self.unseal(stored)?
             .try_into()
-            .map_err(|_| Cause::Damaged(format!("the record {self:?} has the wrong length")))
+            .map_err(|_| StoreCause::Damaged(format!("the record {self:?} has the wrong length")))
     }
 }
 
@@ -183,7 +183,7 @@ impl QueueRecord {
         RecordKey::Queue(queue).seal(numbers.into_iter().flat_map(u64::to_le_bytes).collect())
     }
 
-    pub(crate) fn unseal(queue: u32, stored: &[u8]) -> Result<Self, Cause> {
+    pub(crate) fn unseal(queue: u32, stored: &[u8]) -> Result<Self, StoreCause> {
         let bytes: [u8; 24] = RecordKey::Queue(queue).unseal_exact(stored)?;
         Ok(Self { head: u64_at(&bytes, 0), first: u64_at(&bytes, 8), bytes: u64_at(&bytes, 16) })
     }
@@ -192,15 +192,15 @@ impl QueueRecord {
 impl CommitRecord {
     const KEY: &str = "commit";
 
-    pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Self, Cause> {
+    pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Self, StoreCause> {
         let stored = meta
             .get(Self::KEY)?
-            .ok_or_else(|| Cause::Damaged("the record of the last commit is missing".into()))?;
+            .ok_or_else(|| StoreCause::Damaged("the record of the last commit is missing".into()))?;
         let bytes: [u8; 16] = RecordKey::Meta(Self::KEY).unseal_exact(stored.value())?;
         Ok(Self { number: u64_at(&bytes, 0), time: Timestamp(u64_at(&bytes, 8).cast_signed()) })
     }
 
-    pub(crate) fn write(self, txn: &WriteTransaction) -> Result<(), Cause> {
+    pub(crate) fn write(self, txn: &WriteTransaction) -> Result<(), StoreCause> {
         let record = [self.number.to_le_bytes(), self.time.0.to_le_bytes()].concat();
         txn.open_table(META)?.insert(Self::KEY, &*RecordKey::Meta(Self::KEY).seal(record))?;
         Ok(())
@@ -213,7 +213,7 @@ pub(crate) fn seal_mark(source: u32, mark: &SourceOffset) -> Vec<u8> {
     RecordKey::Mark(source, mark.index).seal(record)
 }
 
-pub(crate) fn unseal_mark(source: u32, index: u64, stored: &[u8]) -> Result<SourceOffset, Cause> {
+pub(crate) fn unseal_mark(source: u32, index: u64, stored: &[u8]) -> Result<SourceOffset, StoreCause> {
     let bytes: [u8; 20] = RecordKey::Mark(source, index).unseal_exact(stored)?;
     Ok(SourceOffset {
         index,
@@ -224,11 +224,11 @@ pub(crate) fn unseal_mark(source: u32, index: u64, stored: &[u8]) -> Result<Sour
 }
 
 /// An error if damage hides some of the records of a table.
-pub(crate) fn whole(table: &str, found: u64, expected: u64) -> Result<(), Cause> {
+pub(crate) fn whole(table: &str, found: u64, expected: u64) -> Result<(), StoreCause> {
     if found == expected {
         return Ok(());
     }
-    Err(Cause::Damaged(format!("the table `{table}` has {expected} records, and {found} can be found")))
+    Err(StoreCause::Damaged(format!("the table `{table}` has {expected} records, and {found} can be found")))
 }
 
 /// A time in a key: in order, also before 1970.

@@ -4,7 +4,7 @@ use redb::{ReadableTable as _, WriteTransaction};
 
 use super::format::{GENERATIONS, RecordKey, u64_at};
 use super::read::Store;
-use crate::error::{Cause, ReadError};
+use crate::error::{ReadError, StoreCause};
 use tidegate_model::Timestamp;
 
 /// A configuration that was run.
@@ -40,7 +40,7 @@ impl Store {
     }
 }
 
-pub(crate) fn write(txn: &WriteTransaction, generation: Option<GenerationRecord>) -> Result<(), Cause> {
+pub(crate) fn write(txn: &WriteTransaction, generation: Option<GenerationRecord>) -> Result<(), StoreCause> {
     if let Some(generation) = generation {
         txn.open_table(GENERATIONS)?.insert(generation.number, &*generation.seal())?;
     }
@@ -53,7 +53,7 @@ impl GenerationRecord {
         RecordKey::Generation(self.number).seal(record)
     }
 
-    pub(crate) fn unseal(number: u64, stored: &[u8]) -> Result<Self, Cause> {
+    pub(crate) fn unseal(number: u64, stored: &[u8]) -> Result<Self, StoreCause> {
         let bytes: [u8; 16] = RecordKey::Generation(number).unseal_exact(stored)?;
         let time = Timestamp(u64_at(&bytes, 8).cast_signed());
         Ok(Self { number, fingerprint: u64_at(&bytes, 0), time })

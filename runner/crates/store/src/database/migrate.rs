@@ -11,7 +11,7 @@ use super::format::{
     PROGRESS, QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS, names, whole,
 };
 use super::{pauses, token_key};
-use crate::error::Cause;
+use crate::error::StoreCause;
 use tidegate_model::Timestamp;
 
 /// The format that this code writes.
@@ -23,7 +23,7 @@ const FORMAT_KEY: &str = "format";
 const CREATED_KEY: &str = "created";
 
 /// Writes the initial records of every store.
-pub(crate) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), Cause> {
+pub(crate) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), StoreCause> {
     txn.open_table(NAMES)?;
     txn.open_table(QUEUES)?;
     txn.open_table(LOG)?;
@@ -42,7 +42,7 @@ pub(crate) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), C
     CommitRecord { number: 0, time: now }.write(txn)
 }
 
-fn make_tables_of_version_2(txn: &WriteTransaction) -> Result<(), Cause> {
+fn make_tables_of_version_2(txn: &WriteTransaction) -> Result<(), StoreCause> {
     txn.open_table(EXPIRIES)?;
     txn.open_table(SNAPSHOTS)?;
     txn.open_table(DELAYED)?;
@@ -53,7 +53,7 @@ fn make_tables_of_version_2(txn: &WriteTransaction) -> Result<(), Cause> {
 
 /// Migrates a store of an older version to this one, in one transaction. All existing records remain: this
 /// version reads the values and records of older ones.
-pub(crate) fn migrate(database: &Database) -> Result<(), Cause> {
+pub(crate) fn migrate(database: &Database) -> Result<(), StoreCause> {
     let found = version(&database.begin_read()?.open_table(META)?)?;
     if found >= VERSION {
         return Ok(());
@@ -68,18 +68,18 @@ pub(crate) fn migrate(database: &Database) -> Result<(), Cause> {
     Ok(())
 }
 
-fn version(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<u32, Cause> {
+fn version(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<u32, StoreCause> {
     let stored = meta.get(FORMAT_KEY)?;
     match stored.and_then(|stored| stored.value().try_into().ok()).map(u32::from_le_bytes) {
-        None | Some(0) => Err(Cause::Damaged("its version is missing".into())),
+        None | Some(0) => Err(StoreCause::Damaged("its version is missing".into())),
         Some(version) => Ok(version),
     }
 }
 
 /// The creation time of the store.
-pub(crate) fn created(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Timestamp, Cause> {
+pub(crate) fn created(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Timestamp, StoreCause> {
     let stored = meta.get(CREATED_KEY)?;
-    let stored = stored.ok_or_else(|| Cause::Damaged("its creation time is missing".into()))?;
+    let stored = stored.ok_or_else(|| StoreCause::Damaged("its creation time is missing".into()))?;
     Ok(Timestamp(i64::from_le_bytes(RecordKey::Meta(CREATED_KEY).unseal_exact(stored.value())?)))
 }
 
@@ -88,12 +88,12 @@ pub(crate) fn created(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<
 ///
 /// The tables that grow with the jobs are checked when they are read: their records have checksums of their
 /// own, and opening must not take longer with a longer backlog.
-pub(crate) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
+pub(crate) fn check(txn: &ReadTransaction) -> Result<CommitRecord, StoreCause> {
     let meta = txn.open_table(META)?;
     match version(&meta)? {
         VERSION => {}
-        newer if newer > VERSION => return Err(Cause::Newer { found: newer, known: VERSION }),
-        older => return Err(Cause::Damaged(format!("it is still of version {older}"))),
+        newer if newer > VERSION => return Err(StoreCause::Newer { found: newer, known: VERSION }),
+        older => return Err(StoreCause::Damaged(format!("it is still of version {older}"))),
     }
     let names_table = txn.open_table(NAMES)?;
     let found = names(&names_table)?.len() as u64;
@@ -132,8 +132,8 @@ pub(crate) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
 fn count<K: redb::Key + 'static>(
     table: &str,
     records: &redb::ReadOnlyTable<K, Bytes>,
-    check: impl for<'a> Fn(K::SelfType<'a>, &[u8]) -> Result<(), Cause>,
-) -> Result<(), Cause> {
+    check: impl for<'a> Fn(K::SelfType<'a>, &[u8]) -> Result<(), StoreCause>,
+) -> Result<(), StoreCause> {
     let mut found = 0;
     for entry in records.iter()? {
         let (key, stored) = entry?;

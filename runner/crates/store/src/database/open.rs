@@ -11,10 +11,10 @@ use super::data_folder;
 use super::disk::{Disk, FileDisk, Medium};
 use super::lock::Lock;
 use super::migrate;
-use super::origin::{Opened, Origin, open_database};
-use super::read::{Shared, Store};
+use super::origin::{Opened, StoreLocation, open_database};
+use super::read::{SharedDatabase, Store};
 use super::write::Writer;
-use crate::error::{Cause, OpenError};
+use crate::error::{OpenError, StoreCause};
 use tidegate_model::log_target;
 use tidegate_model::{Clock as _, SystemClock, create_private};
 
@@ -35,7 +35,7 @@ pub fn open(folder: &Path) -> Result<(Store, Writer), OpenError> {
     if !path.try_exists().map_err(at_folder)? {
         create(folder).map_err(|cause| cause.at(path.clone()))?;
     }
-    start(Origin::of_file(path)?, Some(lock))
+    start(StoreLocation::of_file(path)?, Some(lock))
 }
 
 /// Opens the store in `folder` if it exists, and creates nothing.
@@ -46,8 +46,8 @@ pub fn open_existing(folder: &Path) -> Result<Option<(Store, Writer)>, OpenError
 
 /// Opens the store on `disk`, and creates it if the disk is empty. No lock is taken.
 pub fn open_disk(disk: Box<dyn Disk>) -> Result<(Store, Writer), OpenError> {
-    let origin = Origin { medium: Medium::new(disk), path: PathBuf::from(FILE) };
-    if origin.medium.disk().is_empty().map_err(|source| Cause::Io(source).at(origin.path.clone()))? {
+    let origin = StoreLocation { medium: Medium::new(disk), path: PathBuf::from(FILE) };
+    if origin.medium.disk().is_empty().map_err(|source| StoreCause::Io(source).at(origin.path.clone()))? {
         initialise(&origin.medium).map_err(|cause| cause.at(origin.path.clone()))?;
     }
     start(origin, None)
@@ -58,23 +58,23 @@ pub(crate) fn take_lock(folder: &Path, store: &Path) -> Result<Lock, OpenError> 
 }
 
 /// The store in `folder`, locked and not opened yet; `None` if none exists.
-pub(crate) fn find(folder: &Path) -> Result<Option<(Origin, Lock)>, OpenError> {
+pub(crate) fn find(folder: &Path) -> Result<Option<(StoreLocation, Lock)>, OpenError> {
     let path = folder.join(FILE);
     if !path.try_exists().map_err(|source| OpenError::Io { path: path.clone(), source })? {
         return Ok(None);
     }
     let lock = take_lock(folder, &path)?;
-    Ok(Some((Origin::of_file(path)?, lock)))
+    Ok(Some((StoreLocation::of_file(path)?, lock)))
 }
 
-fn start(origin: Origin, lock: Option<Lock>) -> Result<(Store, Writer), OpenError> {
+fn start(origin: StoreLocation, lock: Option<Lock>) -> Result<(Store, Writer), OpenError> {
     let Opened { database, transaction } = origin.open_at_least(0)?;
-    let shared = Arc::new(Shared::new(database));
+    let shared = Arc::new(SharedDatabase::new(database));
     Ok((Store::new(shared.clone()), Writer::new(shared, origin, transaction, lock)))
 }
 
 /// Creates a store under another name, and renames it when it is durable.
-fn create(folder: &Path) -> Result<(), Cause> {
+fn create(folder: &Path) -> Result<(), StoreCause> {
     let path = folder.join(FILE_IN_THE_MAKING);
     let medium = Medium::new(Box::new(FileDisk::new(create_private(&path)?, &path)?));
     initialise(&medium)?;
@@ -84,7 +84,7 @@ fn create(folder: &Path) -> Result<(), Cause> {
 }
 
 /// Creates a store on an empty medium.
-fn initialise(medium: &Medium) -> Result<(), Cause> {
+fn initialise(medium: &Medium) -> Result<(), StoreCause> {
     let database = open_database(medium)?;
     let txn = database.begin_write()?;
     migrate::initialise(&txn, SystemClock.now())?;

@@ -10,7 +10,7 @@ use super::catch_panics::{close, guarded};
 use super::disk::{FileDisk, Medium};
 use super::migrate;
 use super::overlay::Overlay;
-use crate::error::{Cause, OpenError};
+use crate::error::{OpenError, StoreCause};
 use tidegate_model::LockHolder;
 
 /// Bytes of the file that redb may cache; up to half of them are writes of a commit.
@@ -21,7 +21,7 @@ const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
 
 /// The place at which a store can be reopened.
 #[derive(Debug)]
-pub(crate) struct Origin {
+pub(crate) struct StoreLocation {
     pub(crate) medium: Medium,
     /// For messages.
     pub(crate) path: PathBuf,
@@ -33,10 +33,10 @@ pub(crate) struct Opened {
     pub(crate) transaction: u64,
 }
 
-impl Origin {
+impl StoreLocation {
     /// The store at `path`; its own file is locked while the medium lives.
     pub(crate) fn of_file(path: PathBuf) -> Result<Self, OpenError> {
-        let failed = |source| Cause::Io(source).at(path.clone());
+        let failed = |source| StoreCause::Io(source).at(path.clone());
         let file = File::options().read(true).write(true).open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -63,7 +63,7 @@ impl Origin {
             migrate::migrate(&database)?;
             match migrate::check(&database.begin_read()?)?.number {
                 found if found >= transaction => Ok(found),
-                found => Err(Cause::Damaged(format!(
+                found => Err(StoreCause::Damaged(format!(
                     "commit {transaction} was durable, but the last commit is {found}"
                 ))),
             }
@@ -116,7 +116,7 @@ impl Origin {
     }
 }
 
-pub(crate) fn open_database(medium: &Medium) -> Result<Database, Cause> {
+pub(crate) fn open_database(medium: &Medium) -> Result<Database, StoreCause> {
     let database = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(medium.clone())?;
     Ok(database)
 }

@@ -10,7 +10,7 @@ use super::read::Store;
 use crate::api::parked_job::{NO_DUE_TIME, NewParkedJob, ParkedJob, ParkedKey};
 use crate::codec::parked_record::{is_of, record};
 pub(crate) use crate::codec::parked_record::{seal, unseal};
-use crate::error::{Cause, ReadError};
+use crate::error::{ReadError, StoreCause};
 use tidegate_model::{Address, Timestamp};
 
 /// The key of the last sequence in `meta`.
@@ -129,7 +129,7 @@ pub(crate) fn write(
     txn: &WriteTransaction,
     undelayed: &[ParkedKey],
     delayed: &[NewParkedJob],
-) -> Result<Vec<ParkedKey>, Cause> {
+) -> Result<Vec<ParkedKey>, StoreCause> {
     if undelayed.is_empty() && delayed.is_empty() {
         return Ok(Vec::new());
     }
@@ -171,7 +171,7 @@ pub(crate) fn write(
 struct Ids<'a>(BTreeMap<&'a Address, u32>);
 
 impl<'a> Ids<'a> {
-    fn get(&mut self, txn: &WriteTransaction, address: &'a Address) -> Result<u32, Cause> {
+    fn get(&mut self, txn: &WriteTransaction, address: &'a Address) -> Result<u32, StoreCause> {
         if let Some(&id) = self.0.get(address) {
             return Ok(id);
         }
@@ -182,7 +182,7 @@ impl<'a> Ids<'a> {
 }
 
 /// Number of parked jobs of the step with this number.
-pub(crate) fn count(counts: &impl ReadableTable<u32, format::Bytes>, step: u32) -> Result<u64, Cause> {
+pub(crate) fn count(counts: &impl ReadableTable<u32, format::Bytes>, step: u32) -> Result<u64, StoreCause> {
     let stored = counts.get(step)?;
     let unseal = |stored: redb::AccessGuard<'_, format::Bytes>| {
         RecordKey::DelayedCount(step).unseal_exact(stored.value()).map(u64::from_le_bytes)
@@ -195,12 +195,14 @@ pub(crate) fn seal_count(step: u32, count: u64) -> Vec<u8> {
 }
 
 /// The last sequence that a job received; 0 if none ever did.
-pub(crate) fn last_sequence(meta: &impl ReadableTable<&'static str, format::Bytes>) -> Result<u64, Cause> {
+pub(crate) fn last_sequence(
+    meta: &impl ReadableTable<&'static str, format::Bytes>,
+) -> Result<u64, StoreCause> {
     let Some(stored) = meta.get(SEQUENCE_KEY)? else { return Ok(0) };
     RecordKey::Meta(SEQUENCE_KEY).unseal_exact(stored.value()).map(u64::from_le_bytes)
 }
 
-pub(crate) fn write_last_sequence(txn: &WriteTransaction, sequence: u64) -> Result<(), Cause> {
+pub(crate) fn write_last_sequence(txn: &WriteTransaction, sequence: u64) -> Result<(), StoreCause> {
     let record = RecordKey::Meta(SEQUENCE_KEY).seal(sequence.to_le_bytes().to_vec());
     txn.open_table(META)?.insert(SEQUENCE_KEY, &*record)?;
     Ok(())

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::format::{Bytes, META, RecordKey};
 use super::read::Store;
-use crate::error::{Cause, ReadError};
+use crate::error::{ReadError, StoreCause};
 use tidegate_model::{Address, Timestamp};
 
 /// Their key in `meta`.
@@ -28,13 +28,17 @@ impl Store {
     }
 }
 
-pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<Pause>, Cause> {
+pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<Pause>, StoreCause> {
     let Some(stored) = meta.get(KEY)? else { return Ok(Vec::new()) };
     RecordKey::Meta(KEY).unseal_json(stored.value())
 }
 
 /// Pauses and resumes steps. A step that is already paused keeps its time.
-pub(crate) fn write(txn: &WriteTransaction, pauses: &[(Address, bool)], now: Timestamp) -> Result<(), Cause> {
+pub(crate) fn write(
+    txn: &WriteTransaction,
+    pauses: &[(Address, bool)],
+    now: Timestamp,
+) -> Result<(), StoreCause> {
     if pauses.is_empty() {
         return Ok(());
     }
@@ -52,7 +56,7 @@ pub(crate) fn write(txn: &WriteTransaction, pauses: &[(Address, bool)], now: Tim
 }
 
 /// Restores a pause from an export. Returns whether it is new.
-pub(crate) fn restore(txn: &WriteTransaction, pause: Pause) -> Result<bool, Cause> {
+pub(crate) fn restore(txn: &WriteTransaction, pause: Pause) -> Result<bool, StoreCause> {
     let mut meta = txn.open_table(META)?;
     let mut paused = read(&meta)?;
     let Err(at) = paused.binary_search_by(|one| one.step.cmp(&pause.step)) else { return Ok(false) };
@@ -61,7 +65,7 @@ pub(crate) fn restore(txn: &WriteTransaction, pause: Pause) -> Result<bool, Caus
     Ok(true)
 }
 
-fn put(meta: &mut redb::Table<'_, &'static str, Bytes>, paused: &[Pause]) -> Result<(), Cause> {
+fn put(meta: &mut redb::Table<'_, &'static str, Bytes>, paused: &[Pause]) -> Result<(), StoreCause> {
     meta.insert(KEY, &*RecordKey::Meta(KEY).seal_json(&paused)?)?;
     Ok(())
 }

@@ -10,16 +10,16 @@ use std::sync::{Arc, Weak};
 use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
 
 use self::outputs::Pages;
-use self::parked_rows::Rows;
+use self::parked_rows::RowCache;
 use super::catch_panics::{close, guarded};
 use super::format::{
     self, BY_HAND, CommitRecord, LOG, MARKS, META, NAMES, Names, PROGRESS, QUEUES, QueueRecord, RecordKey,
     SEGMENTS, SINKS,
 };
-use crate::codec::block::{Jobs, Wanted};
+use crate::codec::block::{DecodedJobs, ReadBounds};
 use crate::codec::bytes::Wrong;
-use crate::codec::log_record::Value;
-use crate::error::{Cause, ReadError};
+use crate::codec::log_record::LogValue;
+use crate::error::{ReadError, StoreCause};
 use tidegate_model::sync::RwLock;
 use tidegate_model::{Address, Batch, Origin, Progress, Segment, SinkPosition, SourceOffset, Timestamp};
 
@@ -31,7 +31,7 @@ pub use self::outputs::{OutputOrigin, StoredOutput};
 /// [`ReadError::Interrupted`].
 #[derive(Clone, Debug)]
 pub struct Store {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDatabase>,
     /// Every read uses this transaction.
     moment: Option<Moment>,
 }
@@ -48,14 +48,14 @@ struct Moment {
 ///
 /// A reader holds the lock while it reads, so that the file is not reopened during a read.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedDatabase {
     database: RwLock<Option<Database>>,
     /// Number of times that the database was closed or reopened. Changes only while `database` is locked for
     /// writing.
     openings: AtomicU64,
     /// Index of the pages that earlier searches have read.
     pages: Pages,
-    rows: Rows,
+    rows: RowCache,
 }
 
 /// The state of a queue.
@@ -82,7 +82,7 @@ impl QueueState {
 }
 
 impl Store {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<SharedDatabase>) -> Self {
         Self { shared, moment: None }
     }
 
@@ -141,7 +141,7 @@ impl Store {
         jobs: usize,
         bytes: usize,
     ) -> Result<Option<Batch>, ReadError> {
-        self.read_into(queue, from, Wanted { jobs, bytes }, Jobs::default())
+        self.read_into(queue, from, ReadBounds { jobs, bytes }, DecodedJobs::default())
             .map(|jobs| jobs.map(|jobs| batch(from, jobs).0))
     }
 
@@ -153,7 +153,7 @@ impl Store {
         jobs: usize,
         bytes: usize,
     ) -> Result<Option<DetailedBatch>, ReadError> {
-        self.read_into(queue, from, Wanted { jobs, bytes }, Jobs::with_origins())
+        self.read_into(queue, from, ReadBounds { jobs, bytes }, DecodedJobs::with_origins())
             .map(|jobs| jobs.map(|jobs| batch(from, jobs)))
     }
 
@@ -161,16 +161,16 @@ impl Store {
         &self,
         queue: &Address,
         from: u64,
-        wanted: Wanted,
-        jobs: Jobs,
-    ) -> Result<Option<Jobs>, ReadError> {
+        wanted: ReadBounds,
+        jobs: DecodedJobs,
+    ) -> Result<Option<DecodedJobs>, ReadError> {
         self.view(|txn| {
             let Some((id, record)) = find_queue(txn, queue)? else { return Ok(None) };
             if from > record.head {
                 return Ok(None);
             }
             if from < record.first {
-                return Err(Cause::Gone { queue: queue.clone(), index: from, first: record.first });
+                return Err(StoreCause::Gone { queue: queue.clone(), index: from, first: record.first });
             }
             read_jobs(txn, id, from, wanted, jobs).map(Some).map_err(|error| in_queue(queue, error))
         })
@@ -259,7 +259,7 @@ impl Store {
         &self.shared.pages
     }
 
-    pub(crate) fn rows(&self) -> &Rows {
+    pub(crate) fn rows(&self) -> &RowCache {
         &self.shared.rows
     }
 
@@ -270,7 +270,7 @@ impl Store {
 
     pub(crate) fn view<T>(
         &self,
-        question: impl FnOnce(&ReadTransaction) -> Result<T, Cause>,
+        question: impl FnOnce(&ReadTransaction) -> Result<T, StoreCause>,
     ) -> Result<T, ReadError> {
         let ask = |database: &Database| {
             let Some(Moment { txn, opening }) = &self.moment else {
@@ -279,23 +279,23 @@ impl Store {
             // A transaction does not outlive the opening of its database, since a reopened file is another
             // one.
             let txn = txn.upgrade().filter(|_| *opening == self.shared.opening());
-            question(&*txn.ok_or(Cause::Interrupted)?)
+            question(&*txn.ok_or(StoreCause::Interrupted)?)
         };
         guarded(|| self.shared.with(ask)).map_err(ReadError::from)
     }
 }
 
-impl Shared {
+impl SharedDatabase {
     pub(crate) fn new(database: Database) -> Self {
         Self {
             database: RwLock::new(Some(database)),
             openings: AtomicU64::new(0),
             pages: Pages::default(),
-            rows: Rows::default(),
+            rows: RowCache::default(),
         }
     }
 
-    pub(crate) fn rows(&self) -> &Rows {
+    pub(crate) fn rows(&self) -> &RowCache {
         &self.rows
     }
 
@@ -304,9 +304,9 @@ impl Shared {
     }
 
     /// Runs `work` with the database, which stays open meanwhile.
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, Cause>) -> Result<T, Cause> {
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, StoreCause>) -> Result<T, StoreCause> {
         let guard = self.database.read();
-        work(guard.as_ref().ok_or(Cause::Interrupted)?)
+        work(guard.as_ref().ok_or(StoreCause::Interrupted)?)
     }
 
     /// Closes the database when no reader uses it any more, and replaces it by that of `open` before the next
@@ -323,7 +323,7 @@ impl Shared {
 }
 
 /// As [`Store::all_progress`].
-pub(crate) fn all_progress(txn: &ReadTransaction) -> Result<Vec<(Address, Address, Progress)>, Cause> {
+pub(crate) fn all_progress(txn: &ReadTransaction) -> Result<Vec<(Address, Address, Progress)>, StoreCause> {
     let names = Names::read(&txn.open_table(NAMES)?)?;
     let mut all = Vec::new();
     for entry in txn.open_table(PROGRESS)?.iter()? {
@@ -339,7 +339,7 @@ pub(crate) fn all_progress(txn: &ReadTransaction) -> Result<Vec<(Address, Addres
     Ok(all)
 }
 
-fn find_queue(txn: &ReadTransaction, queue: &Address) -> Result<Option<(u32, QueueRecord)>, Cause> {
+fn find_queue(txn: &ReadTransaction, queue: &Address) -> Result<Option<(u32, QueueRecord)>, StoreCause> {
     let Some(id) = format::find_id(&txn.open_table(NAMES)?, queue)? else { return Ok(None) };
     let Some(stored) = txn.open_table(QUEUES)?.get(id)? else { return Ok(None) };
     Ok(Some((id, QueueRecord::unseal(id, stored.value())?)))
@@ -349,25 +349,25 @@ fn queue_state(address: Address, record: QueueRecord) -> QueueState {
     QueueState { address, first: record.first, head: record.head, bytes: record.bytes }
 }
 
-fn batch(first: u64, jobs: Jobs) -> DetailedBatch {
-    let Jobs { payloads, carried, origins, stamps } = jobs;
+fn batch(first: u64, jobs: DecodedJobs) -> DetailedBatch {
+    let DecodedJobs { payloads, carried, origins, stamps } = jobs;
     let batch = Batch { stamps, carried, ..Batch::json(first, payloads) };
     (batch, origins.unwrap_or_default())
 }
 
-fn in_queue(queue: &Address, error: Cause) -> Cause {
+fn in_queue(queue: &Address, error: StoreCause) -> StoreCause {
     match error {
-        Cause::Damaged(what) => Cause::Damaged(format!("queue `{queue}`: {what}")),
+        StoreCause::Damaged(what) => StoreCause::Damaged(format!("queue `{queue}`: {what}")),
         other => other,
     }
 }
 
-fn missing(index: u64) -> Cause {
-    Cause::Damaged(format!("job {index} is missing"))
+fn missing(index: u64) -> StoreCause {
+    StoreCause::Damaged(format!("job {index} is missing"))
 }
 
-fn unreadable(first: u64, what: Wrong) -> Cause {
-    Cause::Damaged(format!("the jobs from {first} on cannot be read: {what}"))
+fn unreadable(first: u64, what: Wrong) -> StoreCause {
+    StoreCause::Damaged(format!("the jobs from {first} on cannot be read: {what}"))
 }
 
 /// Reads values from the one that holds `from`, until the limit or the end. `jobs` is empty.
@@ -375,9 +375,9 @@ fn read_jobs(
     txn: &ReadTransaction,
     queue: u32,
     from: u64,
-    wanted: Wanted,
-    mut jobs: Jobs,
-) -> Result<Jobs, Cause> {
+    wanted: ReadBounds,
+    mut jobs: DecodedJobs,
+) -> Result<DecodedJobs, StoreCause> {
     let log = txn.open_table(LOG)?;
     let start = match log.range((queue, 0)..=(queue, from))?.next_back() {
         Some(entry) => entry?.0.value().1,
@@ -387,7 +387,7 @@ fn read_jobs(
         let (key, stored) = entry?;
         let (_, first) = key.value();
         let next = from + jobs.payloads.len() as u64;
-        let value = Value::parse(stored.value(), RecordKey::Log(queue, first).seed());
+        let value = LogValue::parse(stored.value(), RecordKey::Log(queue, first).seed());
         let value = value.map_err(|what| unreadable(first, what))?;
         // The first value may start before the requested job; later ones follow without gaps.
         let position = next.checked_sub(first).filter(|&position| position < value.jobs);
@@ -416,7 +416,7 @@ fn index_at(
     queue: u32,
     record: QueueRecord,
     time: Timestamp,
-) -> Result<Option<u64>, Cause> {
+) -> Result<Option<u64>, StoreCause> {
     let log = txn.open_table(LOG)?;
     // Values before `low` are older than `time`; those from `high` on are not.
     let (mut low, mut high) = (record.first, record.head + 1);
@@ -425,7 +425,7 @@ fn index_at(
         let entry = log.range((queue, low)..=(queue, middle))?.next_back().ok_or_else(|| missing(middle))?;
         let (key, stored) = entry?;
         let (_, first) = key.value();
-        let value = Value::parse(stored.value(), RecordKey::Log(queue, first).seed());
+        let value = LogValue::parse(stored.value(), RecordKey::Log(queue, first).seed());
         let value = value.map_err(|what| unreadable(first, what))?;
         let end = first.checked_add(value.jobs).filter(|&end| end > middle).ok_or_else(|| missing(middle))?;
         if value.time < time {

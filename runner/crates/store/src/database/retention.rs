@@ -4,8 +4,8 @@ use redb::{ReadableTable, WriteTransaction};
 
 use super::format::{Bytes, LOG, NAMES, QUEUES, QueueRecord, RecordKey};
 use super::read::Store;
-use crate::codec::log_record::Value;
-use crate::error::{Cause, ReadError};
+use crate::codec::log_record::LogValue;
+use crate::error::{ReadError, StoreCause};
 use tidegate_model::{Address, Timestamp};
 
 /// A deletion of the oldest jobs of a queue. Values are deleted as a whole: a job stays while another job of
@@ -59,7 +59,7 @@ impl Store {
 
 /// `None` if no job is deleted. The time depends on the number of deleted values, not on the length of the
 /// queue.
-pub(crate) fn trim(txn: &WriteTransaction, trim: &Trim) -> Result<Option<Trimmed>, Cause> {
+pub(crate) fn trim(txn: &WriteTransaction, trim: &Trim) -> Result<Option<Trimmed>, StoreCause> {
     let Some(queue) = super::format::find_id(&txn.open_table(NAMES)?, &trim.queue)? else { return Ok(None) };
     let mut queues = txn.open_table(QUEUES)?;
     let Some(record) =
@@ -99,7 +99,7 @@ fn going(
     queue: u32,
     record: QueueRecord,
     trim: &Trim,
-) -> Result<Going, Cause> {
+) -> Result<Going, StoreCause> {
     let mut going = Going { values: Vec::new(), bytes: 0, next: record.first };
     let mut candidate: Option<(u64, u64)> = None;
     for entry in log.range((queue, record.first)..=(queue, u64::MAX))? {
@@ -123,7 +123,7 @@ fn going(
 fn is_over(stored: &[u8], place: u64, when: TrimWhen) -> bool {
     match when {
         TrimWhen::Always => true,
-        TrimWhen::OlderThan(time) => Value::parse(stored, place).is_ok_and(|value| value.time < time),
+        TrimWhen::OlderThan(time) => LogValue::parse(stored, place).is_ok_and(|value| value.time < time),
         TrimWhen::Never => false,
     }
 }

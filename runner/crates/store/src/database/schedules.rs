@@ -4,7 +4,7 @@ use redb::WriteTransaction;
 
 use super::format::{self, NAMES, RecordKey, TICKS};
 use super::read::Store;
-use crate::error::{Cause, ReadError};
+use crate::error::{ReadError, StoreCause};
 use tidegate_model::{Address, Timestamp};
 
 impl Store {
@@ -18,7 +18,7 @@ impl Store {
     }
 }
 
-pub(crate) fn write(txn: &WriteTransaction, ticked: &[(Address, Timestamp)]) -> Result<(), Cause> {
+pub(crate) fn write(txn: &WriteTransaction, ticked: &[(Address, Timestamp)]) -> Result<(), StoreCause> {
     for (source, time) in ticked {
         let id = format::intern(txn, source)?;
         txn.open_table(TICKS)?.insert(id, &*seal(id, *time))?;
@@ -30,6 +30,6 @@ pub(crate) fn seal(source: u32, time: Timestamp) -> Vec<u8> {
     RecordKey::Tick(source).seal(time.0.to_le_bytes().to_vec())
 }
 
-pub(crate) fn unseal(source: u32, stored: &[u8]) -> Result<Timestamp, Cause> {
+pub(crate) fn unseal(source: u32, stored: &[u8]) -> Result<Timestamp, StoreCause> {
     RecordKey::Tick(source).unseal_exact(stored).map(|bytes| Timestamp(i64::from_le_bytes(bytes)))
 }

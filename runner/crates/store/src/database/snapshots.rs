@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::format::{self, NAMES, Names, RecordKey, SNAPSHOTS};
 use super::read::Store;
-use crate::error::{Cause, ReadError};
+use crate::error::{ReadError, StoreCause};
 use tidegate_model::{Address, Timestamp};
 
 /// The jobs that a step is about to attempt. It is kept until all of them are accounted for.
@@ -82,7 +82,7 @@ pub(crate) fn write(
     txn: &WriteTransaction,
     settled: &[SnapshotKey],
     snapshots: &[Snapshot],
-) -> Result<(), Cause> {
+) -> Result<(), StoreCause> {
     if settled.is_empty() && snapshots.is_empty() {
         return Ok(());
     }
@@ -106,14 +106,18 @@ struct Record<'a> {
 }
 
 /// The record of a snapshot of the step with the number `id`.
-pub(crate) fn seal(id: u32, snapshot: &Snapshot) -> Result<Vec<u8>, Cause> {
+pub(crate) fn seal(id: u32, snapshot: &Snapshot) -> Result<Vec<u8>, StoreCause> {
     let Snapshot { number, inputs, jobs, time, .. } = snapshot;
     let record = Record { inputs: inputs.into(), jobs: *jobs, time: time.0 };
     RecordKey::Snapshot(id, *number).seal_json(&record)
 }
 
 /// The snapshot of `step` with this key.
-pub(crate) fn unseal((id, number): (u32, u64), step: &Address, stored: &[u8]) -> Result<Snapshot, Cause> {
+pub(crate) fn unseal(
+    (id, number): (u32, u64),
+    step: &Address,
+    stored: &[u8],
+) -> Result<Snapshot, StoreCause> {
     let Record { inputs, jobs, time } = RecordKey::Snapshot(id, number).unseal_json(stored)?;
     let inputs = inputs.into_owned();
     Ok(Snapshot { step: step.clone(), number, inputs, jobs, time: Timestamp(time) })

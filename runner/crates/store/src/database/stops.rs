@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::format::{Bytes, META, RecordKey};
 use super::read::Store;
-use crate::error::{Cause, ReadError};
+use crate::error::{ReadError, StoreCause};
 use tidegate_model::{Address, Timestamp, shortened};
 
 /// Their key in `meta`.
@@ -36,13 +36,13 @@ impl Store {
     }
 }
 
-pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<StepStop>, Cause> {
+pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<StepStop>, StoreCause> {
     let Some(stored) = meta.get(KEY)? else { return Ok(Vec::new()) };
     RecordKey::Meta(KEY).unseal_json(stored.value())
 }
 
 /// `anew`: removes those of the run before. The first reason of a step is kept.
-pub(crate) fn write(txn: &WriteTransaction, anew: bool, stops: &[StepStop]) -> Result<(), Cause> {
+pub(crate) fn write(txn: &WriteTransaction, anew: bool, stops: &[StepStop]) -> Result<(), StoreCause> {
     if stops.is_empty() && !anew {
         return Ok(());
     }

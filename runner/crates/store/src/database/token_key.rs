@@ -4,7 +4,7 @@ use redb::{ReadableTable, WriteTransaction};
 
 use super::format::{Bytes, META, RecordKey};
 use super::read::Store;
-use crate::error::{Cause, ReadError};
+use crate::error::{ReadError, StoreCause};
 use tidegate_model::TokenKey;
 
 /// Its key in `meta`.
@@ -17,15 +17,15 @@ impl Store {
     }
 }
 
-pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Option<TokenKey>, Cause> {
+pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Option<TokenKey>, StoreCause> {
     let Some(stored) = meta.get(KEY)? else { return Ok(None) };
     let key = TokenKey::new(RecordKey::Meta(KEY).unseal(stored.value())?);
-    let key = key.ok_or_else(|| Cause::Damaged("the key of its tokens has the wrong length".into()))?;
+    let key = key.ok_or_else(|| StoreCause::Damaged("the key of its tokens has the wrong length".into()))?;
     Ok(Some(key))
 }
 
 /// Stores the key, unless one exists. Returns whether none existed.
-pub(crate) fn write(txn: &WriteTransaction, key: Option<&TokenKey>) -> Result<bool, Cause> {
+pub(crate) fn write(txn: &WriteTransaction, key: Option<&TokenKey>) -> Result<bool, StoreCause> {
     let Some(key) = key else { return Ok(false) };
     let mut meta = txn.open_table(META)?;
     let is_new = read(&meta)?.is_none();

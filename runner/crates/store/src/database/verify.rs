@@ -17,9 +17,9 @@ use super::schedules;
 use super::snapshots;
 use super::stops;
 use super::token_key;
-use crate::codec::block::{Jobs, Wanted};
-use crate::codec::log_record::Value;
-use crate::error::{Cause, ReadError};
+use crate::codec::block::{DecodedJobs, ReadBounds};
+use crate::codec::log_record::LogValue;
+use crate::error::{ReadError, StoreCause};
 use tidegate_model::{Address, DeliveryHash, Segment, SinkPosition};
 
 /// The result of the verification.
@@ -74,7 +74,7 @@ pub fn verify(store: &Store) -> Result<VerifyReport, ReadError> {
 }
 
 impl VerifyReport {
-    fn problem(&mut self, cause: Cause) {
+    fn problem(&mut self, cause: StoreCause) {
         self.problems.push(ReadError::from(cause).to_string());
     }
 
@@ -84,8 +84,8 @@ impl VerifyReport {
         (id, name): (u32, &Address),
         record: QueueRecord,
         last: u64,
-    ) -> Result<(), Cause> {
-        const ALL: Wanted = Wanted { jobs: usize::MAX, bytes: usize::MAX };
+    ) -> Result<(), StoreCause> {
+        const ALL: ReadBounds = ReadBounds { jobs: usize::MAX, bytes: usize::MAX };
         self.queues += 1;
         let (mut next, mut bytes) = (Some(record.first), 0);
         let mut transaction = 0;
@@ -95,8 +95,8 @@ impl VerifyReport {
             if let Some(next) = next.filter(|&next| next != first) {
                 self.problems.push(format!("queue `{name}`: job {next} must follow, but job {first} does"));
             }
-            let mut jobs = Jobs::with_origins();
-            let value = Value::parse(stored.value(), RecordKey::Log(id, first).seed());
+            let mut jobs = DecodedJobs::with_origins();
+            let value = LogValue::parse(stored.value(), RecordKey::Log(id, first).seed());
             next = match value.and_then(|value| value.read(0, ALL, &mut jobs).map(|()| value)) {
                 Ok(value) => {
                     if value.transaction < transaction || value.transaction > last {
@@ -134,7 +134,7 @@ impl VerifyReport {
     }
 
     /// Values of a queue without a record.
-    fn orphans(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), Cause> {
+    fn orphans(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), StoreCause> {
         let queues = txn.open_table(QUEUES)?;
         let log = txn.open_table(LOG)?;
         let mut from = (0, 0);
@@ -155,7 +155,7 @@ impl VerifyReport {
     }
 
     /// No step is further than its queue.
-    fn progress(&mut self, txn: &ReadTransaction, heads: &BTreeMap<Address, u64>) -> Result<(), Cause> {
+    fn progress(&mut self, txn: &ReadTransaction, heads: &BTreeMap<Address, u64>) -> Result<(), StoreCause> {
         for (step, input, progress) in read::all_progress(txn)? {
             // Only queues have heads in the store, since sources keep theirs in their files.
             let Some(&head) = heads.get(&input) else { continue };
@@ -170,7 +170,7 @@ impl VerifyReport {
         Ok(())
     }
 
-    fn records(&mut self, txn: &ReadTransaction) -> Result<(), Cause> {
+    fn records(&mut self, txn: &ReadTransaction) -> Result<(), StoreCause> {
         for entry in txn.open_table(MARKS)?.iter()? {
             let (key, stored) = entry?;
             let (id, index) = key.value();
@@ -203,13 +203,13 @@ impl VerifyReport {
     }
 
     /// Each delivery with an expiry must be in the table of expiries.
-    fn deliveries(&mut self, txn: &ReadTransaction) -> Result<(), Cause> {
+    fn deliveries(&mut self, txn: &ReadTransaction) -> Result<(), StoreCause> {
         let deliveries = txn.open_table(DELIVERIES)?;
         let (mut limited, mut known) = (0_u64, 0_u64);
         for entry in deliveries.iter()? {
             let (hash, stored) = entry?;
             self.deliveries += 1;
-            match dedupe::Record::unseal(DeliveryHash(hash.value()), stored.value()) {
+            match dedupe::StoredRecord::unseal(DeliveryHash(hash.value()), stored.value()) {
                 Ok(record) => limited += u64::from(record.keep_until < dedupe::FOR_EVER),
                 Err(cause) => self.problem(cause),
             }
@@ -226,7 +226,7 @@ impl VerifyReport {
             };
             for hash in hashes {
                 let Some(stored) = deliveries.get(hash.0)? else { continue };
-                let record = dedupe::Record::unseal(hash, stored.value());
+                let record = dedupe::StoredRecord::unseal(hash, stored.value());
                 known += u64::from(record.is_ok_and(|record| record.keep_until == until));
             }
         }
@@ -238,7 +238,7 @@ impl VerifyReport {
         Ok(())
     }
 
-    fn delayed(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), Cause> {
+    fn delayed(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), StoreCause> {
         let last = parked::last_sequence(&txn.open_table(META)?)?;
         let counts = txn.open_table(DELAYED_COUNTS)?;
         let mut found: BTreeMap<u32, u64> = BTreeMap::new();
@@ -271,7 +271,7 @@ impl VerifyReport {
         Ok(())
     }
 
-    fn snapshots(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), Cause> {
+    fn snapshots(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), StoreCause> {
         for entry in txn.open_table(SNAPSHOTS)?.iter()? {
             let (key, stored) = entry?;
             let (step, number) = key.value();

@@ -14,10 +14,10 @@ use super::format::{
 use super::generations;
 use super::generations::GenerationRecord;
 use super::lock::Lock;
-use super::origin::{Opened, Origin};
+use super::origin::{Opened, StoreLocation};
 use super::parked;
 use super::pauses;
-use super::read::Shared;
+use super::read::SharedDatabase;
 use super::retention::{Trim, Trimmed, trim};
 use super::schedules;
 use super::snapshots;
@@ -28,7 +28,7 @@ use super::token_key;
 use crate::api::parked_job::{NewParkedJob, ParkedKey};
 use crate::codec::block::{Block, Section, VALUE_RAW_BYTES_MAX};
 use crate::codec::log_record;
-use crate::error::{Cause, CommitError, OpenError};
+use crate::error::{CommitError, OpenError, StoreCause};
 use tidegate_model::{Address, Progress, Segment, SinkPosition, SourceOffset, Timestamp, TokenKey};
 
 /// From this file size on, in bytes, each commit also records the free pages of the file.
@@ -43,8 +43,8 @@ const QUICK_REPAIR_BYTES_MIN: u64 = 32 << 20;
 /// readers too.
 #[derive(Debug)]
 pub struct Writer {
-    shared: Arc<Shared>,
-    origin: Origin,
+    shared: Arc<SharedDatabase>,
+    origin: StoreLocation,
     /// The number of the last commit that is known to be durable.
     transaction: u64,
     /// A commit failed, and its durability is unknown.
@@ -130,7 +130,12 @@ pub struct Reopened {
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, origin: Origin, transaction: u64, lock: Option<Lock>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<SharedDatabase>,
+        origin: StoreLocation,
+        transaction: u64,
+        lock: Option<Lock>,
+    ) -> Self {
         let quick_repair_bytes_min = QUICK_REPAIR_BYTES_MIN;
         Self { shared, origin, transaction, in_doubt: false, quick_repair_bytes_min, _lock: lock }
     }
@@ -212,7 +217,7 @@ fn commit(
     changes: &Changes,
     number: u64,
     quick_repair: bool,
-) -> Result<Committed, Cause> {
+) -> Result<Committed, StoreCause> {
     let mut txn = database.begin_write()?;
     txn.set_quick_repair(quick_repair);
     let record = CommitRecord { number, time: changes.now };
@@ -235,7 +240,11 @@ fn commit(
     Ok(Committed { transaction: number, appended, delayed, trimmed })
 }
 
-fn append(txn: &WriteTransaction, appends: &[Append], commit: CommitRecord) -> Result<Vec<Appended>, Cause> {
+fn append(
+    txn: &WriteTransaction,
+    appends: &[Append],
+    commit: CommitRecord,
+) -> Result<Vec<Appended>, StoreCause> {
     let mut by_queue: BTreeMap<&Address, Vec<&Section>> = BTreeMap::new();
     for Append { queue, block } in appends {
         by_queue.entry(queue).or_default().extend(block.sections());
@@ -259,7 +268,7 @@ fn append_to(
     queue: &Address,
     sections: &[&Section],
     commit: CommitRecord,
-) -> Result<u64, Cause> {
+) -> Result<u64, StoreCause> {
     let id = format::intern(txn, queue)?;
     let mut queues = txn.open_table(QUEUES)?;
     let mut record = match queues.get(id)? {
@@ -279,7 +288,7 @@ pub(crate) fn write_values(
     record: &mut QueueRecord,
     sections: &[&Section],
     commit: CommitRecord,
-) -> Result<(), Cause> {
+) -> Result<(), StoreCause> {
     let mut log = txn.open_table(LOG)?;
     for sections in values(sections) {
         let first = record.head + 1;
@@ -308,7 +317,7 @@ fn values<'a, 'b>(mut sections: &'a [&'b Section]) -> impl Iterator<Item = &'a [
     })
 }
 
-fn write_records(txn: &WriteTransaction, changes: &Changes) -> Result<(), Cause> {
+fn write_records(txn: &WriteTransaction, changes: &Changes) -> Result<(), StoreCause> {
     for (step, input, progress) in &changes.progress {
         let key = (format::intern(txn, step)?, format::intern(txn, input)?);
         txn.open_table(PROGRESS)?.insert(key, &*RecordKey::Progress(key.0, key.1).seal_json(progress)?)?;

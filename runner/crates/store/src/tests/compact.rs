@@ -4,13 +4,13 @@ use super::history::{COMMITS, assert_is_after, run};
 use super::*;
 use crate::database::compact::{compact, compact_at};
 use crate::database::disk::Medium;
-use crate::database::origin::Origin;
+use crate::database::origin::StoreLocation;
 use crate::open;
-use crate::testing::Failure;
+use crate::testing::DiskFailure;
 use crate::{OpenError, Trim, TrimWhen};
 
-fn origin(disk: &FaultyDisk) -> Origin {
-    Origin { medium: Medium::new(Box::new(disk.clone())), path: "store.redb".into() }
+fn origin(disk: &FaultyDisk) -> StoreLocation {
+    StoreLocation { medium: Medium::new(Box::new(disk.clone())), path: "store.redb".into() }
 }
 
 /// A history after many deleted jobs.
@@ -50,7 +50,7 @@ fn nothing_is_lost_wherever_it_is_cut_off() {
     let image = airy();
     for operation in 1.. {
         let disk = FaultyDisk::with(image.clone());
-        disk.fail(Failure::From(operation));
+        disk.fail(DiskFailure::From(operation));
         let _ = compact_at(&origin(&disk));
         if !disk.struck() {
             break;

@@ -4,7 +4,7 @@
 use super::history::{COMMITS, assert_is_after, commit, run};
 use super::*;
 use crate::OpenError;
-use crate::testing::Failure;
+use crate::testing::DiskFailure;
 
 /// A store that is created and synced, so that only the history can fail. (In a folder, an incomplete store
 /// has another name.)
@@ -70,7 +70,7 @@ fn crash_at_every_operation(file: File, commits: u64) {
     let image = fresh().bytes();
     for operation in 1.. {
         let disk = FaultyDisk::with(image.clone());
-        disk.fail(Failure::From(operation));
+        disk.fail(DiskFailure::From(operation));
         let promised = open_as(file, &disk).map_or(0, |mut writer| run(&mut writer, commits));
         if !disk.struck() {
             assert_eq!(promised, commits);
@@ -86,7 +86,7 @@ fn lose_power_at_every_sync(file: File) {
     let image = fresh().bytes();
     for sync in 1.. {
         let disk = FaultyDisk::with(image.clone());
-        disk.fail(Failure::FreezeAt(sync));
+        disk.fail(DiskFailure::FreezeAt(sync));
         let mut writer = open_as(file, &disk).unwrap();
         // The commit during which the disk froze is reported as durable, as are all later ones.
         let mut promised = 0;
@@ -109,7 +109,7 @@ fn a_full_disk_loses_nothing_and_work_goes_on_when_there_is_room() {
     for operation in 1.. {
         let disk = FaultyDisk::with(image.clone());
         let (store, mut writer) = open_on(&disk);
-        disk.fail(Failure::FullFrom(operation));
+        disk.fail(DiskFailure::FullFrom(operation));
         let mut number = 1;
         let error = loop {
             match writer.commit(commit(number)) {
@@ -143,7 +143,7 @@ fn a_failed_commit_that_became_durable_is_told() {
     for operation in 1.. {
         let disk = FaultyDisk::with(image.clone());
         let (store, mut writer) = open_on(&disk);
-        disk.fail(Failure::From(operation));
+        disk.fail(DiskFailure::From(operation));
         let failed = writer.commit(commit(1)).is_err();
         if !disk.struck() {
             break;
@@ -163,12 +163,12 @@ fn what_a_failed_sync_left_in_doubt_is_written_again() {
     let disk = fresh();
     let (store, mut writer) = open_on(&disk);
     let operations = {
-        disk.fail(Failure::From(u64::MAX));
+        disk.fail(DiskFailure::From(u64::MAX));
         writer.commit(commit(1)).unwrap();
         disk.operations()
     };
     for operation in 1..=operations {
-        disk.fail(Failure::From(operation));
+        disk.fail(DiskFailure::From(operation));
         let next = store.transaction().unwrap() + 1;
         if writer.commit(commit(next)).is_ok() {
             continue;

@@ -159,7 +159,7 @@ fn a_migration_that_is_cut_off_is_made_again() {
     let image = bytes_of_version_1();
     for operation in 1.. {
         let disk = FaultyDisk::with(image.clone());
-        disk.fail(crate::testing::Failure::From(operation));
+        disk.fail(crate::testing::DiskFailure::From(operation));
         let _ = open_disk(Box::new(disk.clone()));
         if !disk.struck() {
             break;

@@ -13,8 +13,8 @@ use super::export_format::{
     MarkLine, OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine,
     TokenKeyLine, VERSION,
 };
-use crate::codec::block::{Jobs, Wanted};
-use crate::codec::log_record::Value;
+use crate::codec::block::{DecodedJobs, ReadBounds};
+use crate::codec::log_record::LogValue;
 use crate::database::dedupe;
 use crate::database::dedupe::FOR_EVER;
 use crate::database::format;
@@ -30,7 +30,7 @@ use crate::database::read::Store;
 use crate::database::schedules;
 use crate::database::snapshots;
 use crate::database::token_key;
-use crate::error::{Cause, ExportError};
+use crate::error::{ExportError, StoreCause};
 use tidegate_model::{Address, DeliveryHash, Origin, Progress};
 
 /// Writes the whole content of the store to `out`, and returns its inventory.
@@ -62,7 +62,7 @@ struct Lines<W> {
 }
 
 impl<W: Write> Lines<W> {
-    fn put(&mut self, line: &ExportLine<'_>) -> Result<(), Cause> {
+    fn put(&mut self, line: &ExportLine<'_>) -> Result<(), StoreCause> {
         self.inventory.count(line);
         self.buffer.clear();
         let written = serde_json::to_writer(&mut self.buffer, line).map_err(io::Error::from).and_then(|()| {
@@ -72,17 +72,17 @@ impl<W: Write> Lines<W> {
         self.noted(written)
     }
 
-    fn finish(&mut self) -> Result<(), Cause> {
+    fn finish(&mut self) -> Result<(), StoreCause> {
         self.put(&ExportLine::End(self.inventory))?;
         let flushed = self.out.flush();
         self.noted(flushed)
     }
 
     /// Distinguishes an error of the output from those of the store.
-    fn noted(&mut self, result: io::Result<()>) -> Result<(), Cause> {
+    fn noted(&mut self, result: io::Result<()>) -> Result<(), StoreCause> {
         result.map_err(|error| {
             self.failed = Some(error);
-            Cause::Interrupted
+            StoreCause::Interrupted
         })
     }
 }
@@ -96,7 +96,7 @@ struct Walk<'a, W> {
 }
 
 impl<W: Write> Walk<'_, W> {
-    fn everything(mut self) -> Result<(), Cause> {
+    fn everything(mut self) -> Result<(), StoreCause> {
         let meta = self.txn.open_table(META)?;
         let commit = CommitRecord::read(&meta)?;
         self.lines.put(&ExportLine::Header(Header {
@@ -125,7 +125,7 @@ impl<W: Write> Walk<'_, W> {
         self.lines.finish()
     }
 
-    fn queues(&mut self) -> Result<(), Cause> {
+    fn queues(&mut self) -> Result<(), StoreCause> {
         let (queues, mut values) = (self.txn.open_table(QUEUES)?, 0);
         for (id, queue) in self.names {
             let Some(stored) = queues.get(*id)? else { continue };
@@ -139,21 +139,23 @@ impl<W: Write> Walk<'_, W> {
     }
 
     /// Returns the number of values of the queue.
-    fn jobs(&mut self, id: u32, queue: &Address, record: QueueRecord) -> Result<u64, Cause> {
-        const ALL: Wanted = Wanted { jobs: usize::MAX, bytes: usize::MAX };
+    fn jobs(&mut self, id: u32, queue: &Address, record: QueueRecord) -> Result<u64, StoreCause> {
+        const ALL: ReadBounds = ReadBounds { jobs: usize::MAX, bytes: usize::MAX };
         let (mut next, mut values) = (record.first, 0);
         for entry in self.txn.open_table(LOG)?.range((id, 0)..=(id, u64::MAX))? {
             let (key, stored) = entry?;
             let (_, first) = key.value();
-            let mut jobs = Jobs::with_origins();
-            let value = Value::parse(stored.value(), RecordKey::Log(id, first).seed());
+            let mut jobs = DecodedJobs::with_origins();
+            let value = LogValue::parse(stored.value(), RecordKey::Log(id, first).seed());
             let value = value.and_then(|value| value.read(0, ALL, &mut jobs).map(|()| value));
             let value = value.map_err(|what| {
-                Cause::Damaged(format!("queue `{queue}`: the jobs from {first} on cannot be read: {what}"))
+                StoreCause::Damaged(format!(
+                    "queue `{queue}`: the jobs from {first} on cannot be read: {what}"
+                ))
             })?;
             if first != next {
                 let what = format!("queue `{queue}`: job {next} must follow, but job {first} does");
-                return Err(Cause::Damaged(what));
+                return Err(StoreCause::Damaged(what));
             }
             for (position, payload) in jobs.payloads.iter().enumerate() {
                 let carried = jobs.carried.as_ref().and_then(|carried| carried.get(position));
@@ -173,12 +175,12 @@ impl<W: Write> Walk<'_, W> {
         }
         if next != record.head + 1 {
             let what = format!("queue `{queue}` must end at {}, but ends at {}", record.head, next - 1);
-            return Err(Cause::Damaged(what));
+            return Err(StoreCause::Damaged(what));
         }
         Ok(values)
     }
 
-    fn progress(&mut self) -> Result<(), Cause> {
+    fn progress(&mut self) -> Result<(), StoreCause> {
         let table = self.txn.open_table(PROGRESS)?;
         let read = |step, input| {
             let stored = table.get((step, input))?;
@@ -200,7 +202,7 @@ impl<W: Write> Walk<'_, W> {
         whole("progress", self.lines.inventory.progress, table.len()?)
     }
 
-    fn places(&mut self) -> Result<(), Cause> {
+    fn places(&mut self) -> Result<(), StoreCause> {
         let (marks, segments) = (self.txn.open_table(MARKS)?, self.txn.open_table(SEGMENTS)?);
         for (id, source) in self.names {
             for entry in segments.range((*id, 0)..=(*id, u32::MAX))? {
@@ -224,7 +226,7 @@ impl<W: Write> Walk<'_, W> {
         whole("segments", self.lines.inventory.segments, segments.len()?)
     }
 
-    fn sinks(&mut self) -> Result<(), Cause> {
+    fn sinks(&mut self) -> Result<(), StoreCause> {
         let sinks = self.txn.open_table(SINKS)?;
         for (id, sink) in self.names {
             let Some(stored) = sinks.get(*id)? else { continue };
@@ -234,12 +236,13 @@ impl<W: Write> Walk<'_, W> {
         whole("sinks", self.lines.inventory.sinks, sinks.len()?)
     }
 
-    fn deliveries(&mut self) -> Result<(), Cause> {
+    fn deliveries(&mut self) -> Result<(), StoreCause> {
         let table = self.txn.open_table(DELIVERIES)?;
         for entry in table.iter()? {
             let (hash, stored) = entry?;
             let hash = DeliveryHash(hash.value());
-            let dedupe::Record { outcome, time, keep_until } = dedupe::Record::unseal(hash, stored.value())?;
+            let dedupe::StoredRecord { outcome, time, keep_until } =
+                dedupe::StoredRecord::unseal(hash, stored.value())?;
             let keep_until = (keep_until < FOR_EVER).then_some(keep_until.0);
             self.lines.put(&ExportLine::Delivery(DeliveryLine {
                 hash,
@@ -251,7 +254,7 @@ impl<W: Write> Walk<'_, W> {
         whole("deliveries", self.lines.inventory.deliveries, table.len()?)
     }
 
-    fn snapshots(&mut self) -> Result<(), Cause> {
+    fn snapshots(&mut self) -> Result<(), StoreCause> {
         let table = self.txn.open_table(SNAPSHOTS)?;
         for (id, step) in self.names {
             for entry in table.range((*id, 0)..=(*id, u64::MAX))? {
@@ -270,7 +273,7 @@ impl<W: Write> Walk<'_, W> {
         whole("snapshots", self.lines.inventory.snapshots, table.len()?)
     }
 
-    fn delayed(&mut self) -> Result<(), Cause> {
+    fn delayed(&mut self) -> Result<(), StoreCause> {
         let table = self.txn.open_table(DELAYED)?;
         for (id, step) in self.names {
             for entry in table.range((*id, 0, 0)..=(*id, u64::MAX, u64::MAX))? {
@@ -297,7 +300,7 @@ impl<W: Write> Walk<'_, W> {
         whole("delayed", self.lines.inventory.delayed, table.len()?)
     }
 
-    fn generations(&mut self) -> Result<(), Cause> {
+    fn generations(&mut self) -> Result<(), StoreCause> {
         let table = self.txn.open_table(GENERATIONS)?;
         for entry in table.iter()? {
             let (number, stored) = entry?;
@@ -308,7 +311,7 @@ impl<W: Write> Walk<'_, W> {
         whole("generations", self.lines.inventory.generations, table.len()?)
     }
 
-    fn ticks(&mut self) -> Result<(), Cause> {
+    fn ticks(&mut self) -> Result<(), StoreCause> {
         let table = self.txn.open_table(TICKS)?;
         for (id, source) in self.names {
             let Some(stored) = table.get(*id)? else { continue };

@@ -17,7 +17,7 @@ use crate::database::disk::{FileDisk, Medium};
 use crate::database::migrate;
 use crate::database::open;
 use crate::database::open::{FILE, FILE_IN_THE_MAKING};
-use crate::database::origin::{Origin, open_database};
+use crate::database::origin::{StoreLocation, open_database};
 use crate::error::{ImportError, OpenError};
 use tidegate_model::{Timestamp, create_private};
 
@@ -53,7 +53,7 @@ pub fn import(folder: &Path, input: impl BufRead) -> Result<Inventory, ImportErr
 
 /// Whether the store has a commit.
 fn is_used(path: &Path) -> Result<bool, OpenError> {
-    let opened = Origin::of_file(path.to_path_buf())?.open_at_least(0)?;
+    let opened = StoreLocation::of_file(path.to_path_buf())?.open_at_least(0)?;
     close(Some(opened.database));
     Ok(opened.transaction > 0)
 }

@@ -25,7 +25,7 @@ use crate::database::schedules;
 use crate::database::snapshots;
 use crate::database::snapshots::Snapshot;
 use crate::database::token_key;
-use crate::error::Cause;
+use crate::error::StoreCause;
 use tidegate_model::{Counters, DeliveryHash, Progress, SourceOffset, Timestamp, TokenKey};
 
 pub(crate) mod queue;
@@ -45,12 +45,12 @@ pub(crate) enum Stop {
     Line(String),
     /// The next line cannot be read.
     Input(io::Error),
-    Store(Cause),
+    Store(StoreCause),
 }
 
 impl<T> From<T> for Stop
 where
-    Cause: From<T>,
+    StoreCause: From<T>,
 {
     fn from(error: T) -> Self {
         Self::Store(error.into())
@@ -69,7 +69,7 @@ pub(crate) struct Filling {
     inventory: Inventory,
     /// The queue of the jobs that follow.
     queue: Option<QueueInTheMaking>,
-    deliveries: Vec<(DeliveryHash, dedupe::Record)>,
+    deliveries: Vec<(DeliveryHash, dedupe::StoredRecord)>,
     /// Number of groups of delivery records written.
     delivery_groups: u64,
     /// Number of parked jobs of each step.
@@ -192,7 +192,7 @@ impl Filling {
 
     fn take_delivery(&mut self, txn: &WriteTransaction, line: &DeliveryLine) -> Result<(), Stop> {
         let keep_until = line.keep_until.map_or(FOR_EVER, Timestamp);
-        let record = dedupe::Record { outcome: line.outcome, time: Timestamp(line.time), keep_until };
+        let record = dedupe::StoredRecord { outcome: line.outcome, time: Timestamp(line.time), keep_until };
         self.deliveries.push((line.hash, record));
         if self.deliveries.len() >= DELIVERIES_MAX { self.put_deliveries(txn) } else { Ok(()) }
     }

@@ -14,7 +14,7 @@ use tidegate_plugin::host::Plugin;
 use tidegate_plugin::{Failure, Level, Outputs};
 
 use super::protocol;
-use super::protocol::{ChildRole, Jobs, StepSetup};
+use super::protocol::{BatchFrame, ChildRole, StepSetup};
 use super::seal::Seals;
 use super::{child_process, descriptor};
 use crate::coarse_clock::{BATCH_BYTES, BATCH_TIME, CoarseClock};
@@ -71,7 +71,7 @@ fn open(path: &Path, image: Vec<u8>) -> Result<Plugin, Failure> {
 /// Processes batches of jobs until the stream ends.
 fn work(runner: &mut PluginRunner, setup: &StepSetup, answers: &mut Answers) -> io::Result<()> {
     let mut outputs = Outputs::new(setup.bindings.iter().map(String::as_str));
-    let mut jobs = Jobs::default();
+    let mut jobs = BatchFrame::default();
     let ticks = CoarseClock::fit_for(setup.timeout);
     for batch in 1.. {
         let Some(stops) = jobs.receive(&mut answers.socket)? else { break };

@@ -22,7 +22,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::descriptor;
 use super::protocol;
-use super::protocol::{ChildAnswer, ChildRole, Jobs};
+use super::protocol::{BatchFrame, ChildAnswer, ChildRole};
 use super::seal::Seals;
 use crate::plugin::image::Image;
 use crate::plugin::in_process::Journal;
@@ -259,7 +259,7 @@ impl ChildProcess {
         self.weighed.elapsed() >= WEIGH
     }
 
-    pub(crate) fn send(&mut self, jobs: &Jobs, range: Range<usize>, stops: bool) -> io::Result<()> {
+    pub(crate) fn send(&mut self, jobs: &BatchFrame, range: Range<usize>, stops: bool) -> io::Result<()> {
         self.empty()?;
         jobs.send(range, stops, &mut self.socket)
     }

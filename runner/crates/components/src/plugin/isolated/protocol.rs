@@ -106,7 +106,7 @@ fn receive_part(from: &mut impl Read) -> io::Result<Vec<u8>> {
 
 /// The jobs of a batch.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs {
+pub(crate) struct BatchFrame {
     heads: Vec<Head>,
     payloads: Payloads,
 }
@@ -124,7 +124,7 @@ struct Head {
 
 const HEAD: usize = 8 + 4 + 8 + 16 + 4 + 8 + 8;
 
-impl Jobs {
+impl BatchFrame {
     pub(crate) fn len(&self) -> usize {
         self.heads.len()
     }

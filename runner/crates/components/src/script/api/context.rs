@@ -13,7 +13,7 @@ use tidegate_model::{DeliveryHash, Secret, TokenKey};
 
 /// The `ctx` of `fn process(job, ctx)`; cheap to clone, so that unused facts cost nothing.
 #[derive(Clone, Debug)]
-pub(crate) struct Context {
+pub(crate) struct ScriptContext {
     fixed: Rc<Fixed>,
     current: Rc<Cell<Current>>,
     lane: Rc<RefCell<Option<ImmutableString>>>,
@@ -39,7 +39,7 @@ struct Current {
     hash: u128,
 }
 
-impl Context {
+impl ScriptContext {
     pub(crate) fn new(
         (pipeline, step): (&str, &str),
         config: Dynamic,
@@ -111,18 +111,18 @@ pub(crate) const FIELDS: [&str; 9] =
     ["attempt", "config", "hash", "index", "lane", "now", "pipeline", "step", "token"];
 
 pub(crate) fn register(module: &mut Module) {
-    module.set_custom_type::<Context>("ctx");
-    add_getter(module, "hash", |ctx: &mut Context| DeliveryHash(ctx.current.get().hash).to_string());
-    add_getter(module, "token", |ctx: &mut Context| {
+    module.set_custom_type::<ScriptContext>("ctx");
+    add_getter(module, "hash", |ctx: &mut ScriptContext| DeliveryHash(ctx.current.get().hash).to_string());
+    add_getter(module, "token", |ctx: &mut ScriptContext| {
         ctx.fixed.token_key.token(DeliveryHash(ctx.current.get().hash))
     });
-    add_getter(module, "attempt", |ctx: &mut Context| i64::from(ctx.current.get().attempt));
-    add_getter(module, "index", |ctx: &mut Context| i64::try_from(ctx.index()).unwrap_or(i64::MAX));
-    add_getter(module, "now", |ctx: &mut Context| ctx.now());
-    add_getter(module, "pipeline", |ctx: &mut Context| ctx.fixed.pipeline.clone());
-    add_getter(module, "step", |ctx: &mut Context| ctx.fixed.step.clone());
-    add_getter(module, "config", |ctx: &mut Context| ctx.fixed.config.clone());
-    add_getter(module, "lane", |ctx: &mut Context| {
+    add_getter(module, "attempt", |ctx: &mut ScriptContext| i64::from(ctx.current.get().attempt));
+    add_getter(module, "index", |ctx: &mut ScriptContext| i64::try_from(ctx.index()).unwrap_or(i64::MAX));
+    add_getter(module, "now", |ctx: &mut ScriptContext| ctx.now());
+    add_getter(module, "pipeline", |ctx: &mut ScriptContext| ctx.fixed.pipeline.clone());
+    add_getter(module, "step", |ctx: &mut ScriptContext| ctx.fixed.step.clone());
+    add_getter(module, "config", |ctx: &mut ScriptContext| ctx.fixed.config.clone());
+    add_getter(module, "lane", |ctx: &mut ScriptContext| {
         ctx.lane.borrow().clone().map_or(Dynamic::UNIT, Dynamic::from)
     });
     FuncRegistration::new_setter("config").set_into_module(module, keep_config);
@@ -134,7 +134,7 @@ pub(crate) const CONFIG: &str = "ctx.config";
 /// Refuses a change of `ctx.config`. Rhai also sets it after a call of a method on a part of it, which may
 /// have changed it.
 #[expect(clippy::needless_pass_by_value, reason = "functions of Rhai take values")]
-fn keep_config(ctx: &mut Context, config: Dynamic) -> Result<(), Box<EvalAltResult>> {
+fn keep_config(ctx: &mut ScriptContext, config: Dynamic) -> Result<(), Box<EvalAltResult>> {
     if frozen::is_same(&ctx.fixed.config, &config) {
         return Ok(());
     }

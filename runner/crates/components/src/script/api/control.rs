@@ -5,7 +5,7 @@ use std::time::Duration;
 use rhai::{Dynamic, EvalAltResult, ImmutableString, Module, NativeCallContext};
 use tidegate_plugin::FailureKind;
 
-use super::decided::{Emit, Ended};
+use super::decided::{AttemptEnd, Emit};
 use super::register::add;
 use crate::pending_handle;
 use crate::script::attempt::current;
@@ -85,7 +85,7 @@ fn emit(call: &Call<'_>, one: Emit) -> Answer<()> {
 
 fn end(call: &Call<'_>, kind: FailureKind, why: String, context: Option<Box<str>>) -> Answer<Dynamic> {
     let (at, file) = (call.call_position(), call.call_source().map(str::to_owned));
-    let ended = Dynamic::from(Ended::Said { kind, why, context, at, file });
+    let ended = Dynamic::from(AttemptEnd::Said { kind, why, context, at, file });
     Err(EvalAltResult::ErrorTerminated(ended, at).into())
 }
 

@@ -5,7 +5,7 @@ use tidegate_plugin::FailureKind;
 
 /// Ends a script from within, past any `try` of the script.
 #[derive(Clone, Debug)]
-pub(crate) enum Ended {
+pub(crate) enum AttemptEnd {
     /// A control function was called.
     Said {
         kind: FailureKind,

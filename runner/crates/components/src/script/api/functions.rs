@@ -3,7 +3,7 @@
 use rhai::{Dynamic, Engine, Module};
 use tracing::Level;
 
-use super::context::Context;
+use super::context::ScriptContext;
 use super::control;
 use super::register::add;
 use crate::script::attempt::current;
@@ -43,7 +43,7 @@ fn register_log(module: &mut Module) {
 }
 
 /// Logs the number of omitted messages of the attempt that has ended.
-pub(crate) fn say_left_out(of: &Context) {
+pub(crate) fn say_left_out(of: &ScriptContext) {
     let left_out = of.take_messages().saturating_sub(MESSAGES_MAX);
     if left_out > 0 {
         let messages = if left_out == 1 { "message" } else { "messages" };
@@ -61,7 +61,7 @@ fn say(level: Level, line: Option<usize>, message: impl FnOnce() -> String) {
     }
 }
 
-fn shortened(of: &Context, message: &str) -> String {
+fn shortened(of: &ScriptContext, message: &str) -> String {
     // Twice the shown length, so that no secret is cut in two.
     let (beginning, rest) = message.split_at(message.floor_char_boundary(2 * MESSAGE_BYTES_MAX));
     let mut shown = of.clean(beginning);
@@ -96,7 +96,7 @@ fn is_heard(level: Level) -> bool {
     at_level!(level, enabled)
 }
 
-fn write(of: &Context, level: Level, line: Option<usize>, message: &str) {
+fn write(of: &ScriptContext, level: Level, line: Option<usize>, message: &str) {
     let (pipeline, step, index) = (of.pipeline(), of.step(), of.index());
     macro_rules! event {
         ($level:ident) => {

@@ -2,7 +2,7 @@
 
 /// The entry function, by the role of the script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Entry {
+pub enum EntryPoint {
     /// A step: makes outputs of a job.
     #[default]
     Process,
@@ -12,7 +12,7 @@ pub enum Entry {
     Status,
 }
 
-impl Entry {
+impl EntryPoint {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Process => "process",

@@ -15,7 +15,7 @@ use crate::memory;
 use crate::script::attempt;
 use crate::script::attempt::ScriptAttempt;
 use crate::script::values::captured::captures;
-use tidegate_config::{ReadError, read_text};
+use tidegate_config::{TextReadError, read_text};
 
 /// Finds `NAME.rhai` in one folder.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl FolderResolver {
     fn compile(&self, engine: &Engine, name: &str, at: Position) -> Result<AST, Box<EvalAltResult>> {
         let path = self.path(name);
         let text = read_text(&path).map_err(|error| match error {
-            ReadError::Missing => EvalAltResult::ErrorModuleNotFound(name.to_owned(), at),
+            TextReadError::Missing => EvalAltResult::ErrorModuleNotFound(name.to_owned(), at),
             error => EvalAltResult::ErrorRuntime(format!("`{name}.rhai` {error}").into(), at),
         })?;
         if adds(&text) {

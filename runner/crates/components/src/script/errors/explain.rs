@@ -8,7 +8,7 @@ use tidegate_plugin::{Cause, Failure, FailureKind, Place};
 
 use super::hints;
 use crate::script::api::context;
-use crate::script::api::decided::Ended;
+use crate::script::api::decided::AttemptEnd;
 use crate::script::values::{thrown, type_names};
 use tidegate_config::Limits;
 use tidegate_model::suggest::{listed, nearest};
@@ -66,7 +66,7 @@ pub(crate) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
         }
     }
     let mut position = innermost.position();
-    if let Some(Ended::Said { kind, why, context, at, file: source }) = ending(innermost) {
+    if let Some(AttemptEnd::Said { kind, why, context, at, file: source }) = ending(innermost) {
         let place = place(at, source.unwrap_or(file));
         let mut failure = Failure::new(kind, why);
         (failure.context, failure.place) = (context, place);
@@ -115,10 +115,10 @@ pub(crate) fn is_about_a_name(error: &EvalAltResult) -> bool {
 
 /// Whether the script exceeded its time.
 pub(crate) fn is_timeout(error: &EvalAltResult) -> bool {
-    matches!(ending(error), Some(Ended::TimedOut))
+    matches!(ending(error), Some(AttemptEnd::TimedOut))
 }
 
-fn ending(error: &EvalAltResult) -> Option<Ended> {
+fn ending(error: &EvalAltResult) -> Option<AttemptEnd> {
     match error {
         EvalAltResult::ErrorTerminated(token, _) => token.clone().try_cast(),
         _ => None,
@@ -130,17 +130,17 @@ pub(crate) fn limit(error: &EvalAltResult, limits: &Limits, timeout: Option<Dura
     use EvalAltResult as E;
     let Limits { operations, memory, depth } = *limits;
     match ending(error) {
-        Some(Ended::TimedOut) => {
+        Some(AttemptEnd::TimedOut) => {
             let timeout = timeout.map_or_else(String::new, format_duration);
             return Some(format!("the script exceeded its `timeout` of {timeout}"));
         }
-        Some(Ended::TooManyOperations) => {
+        Some(AttemptEnd::TooManyOperations) => {
             return Some(format!(
                 "the script exceeded `limits.operations` ({operations}): check for an endless loop, or raise the limit"
             ));
         }
-        Some(Ended::TooMuchMemory { bytes, by }) => return Some(too_much_memory(bytes, by, memory)),
-        Some(Ended::Said { .. }) | None => {}
+        Some(AttemptEnd::TooMuchMemory { bytes, by }) => return Some(too_much_memory(bytes, by, memory)),
+        Some(AttemptEnd::Said { .. }) | None => {}
     }
     Some(match error {
         E::ErrorDataTooLarge(what, _) => {

@@ -1,6 +1,6 @@
 //! Tests of control functions: scripts decide on the outcome of their job.
 
-use super::{Draft, Entry, body, script, shown};
+use super::{Draft, EntryPoint, body, script, shown};
 
 #[test]
 fn an_attempt_is_ended_past_any_try() {
@@ -102,7 +102,7 @@ fn an_output_without_a_name_can_be_delayed() {
     output: the step has no output without a name; its outputs are `audit` and `later`
     ");
     let mut gate = script("fn open(answer) { emit_in(\"\", 1, 5); true }");
-    gate.entry = Entry::Open;
+    gate.entry = EntryPoint::Open;
     insta::assert_snapshot!(gate.run("1"), @"
     nothing
     output: a job cannot wait between two processors: only the last script of a step can delay an output without a name

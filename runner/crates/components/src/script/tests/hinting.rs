@@ -1,13 +1,13 @@
 //! Tests of hints: suggestions for authors who know other languages, or mistype.
 
 use super::{Draft, body, script, shown};
-use crate::script::{Entry, check_script};
+use crate::script::{EntryPoint, check_script};
 
 /// Each text with the message of `check`.
 fn checked(texts: &[&str], beside: &[(&str, &str)]) -> String {
     let told = texts.iter().map(|text| {
         let draft = beside.iter().fold(script(text), |draft, (name, text)| draft.beside(name, text));
-        let told = match check_script(&draft.scripts[0], &draft.limits, Entry::Process) {
+        let told = match check_script(&draft.scripts[0], &draft.limits, EntryPoint::Process) {
             Ok(_) => "in order".to_owned(),
             Err(error) => {
                 let place = error.line.zip(error.column).map(|(line, column)| format!("{line}:{column}: "));

@@ -4,7 +4,7 @@ use tidegate_plugin::{FailureKind, Outputs, Step as _};
 
 use super::{Draft, body, job, script};
 use crate::memory::{least_left, left};
-use crate::script::{Entry, Expression, check_script};
+use crate::script::{EntryPoint, Expression, check_script};
 
 const LIMIT: u64 = 1 << 20;
 
@@ -123,7 +123,7 @@ fn a_limit_of_memory_makes_no_text_of_a_value_wherever_it_strikes() {
 
 #[test]
 fn no_gate_and_no_monitor_holds_much_more_than_the_limit() {
-    for (entry, name) in [(Entry::Open, "open"), (Entry::Status, "status")] {
+    for (entry, name) in [(EntryPoint::Open, "open"), (EntryPoint::Status, "status")] {
         for text in BOMBS {
             let mut draft = limited(script(&format!("{FUNCTIONS}\nfn {name}(job) {{ {LARGE} {text} }}")));
             draft.entry = entry;
@@ -138,7 +138,7 @@ fn no_import_holds_much_more_than_the_limit_when_it_is_read() {
         let draft = limited(script("import \"bomb\" as bomb;\nfn process(job) { job }"))
             .beside("bomb.rhai", &format!("{FUNCTIONS}\n{LARGE}\nlet made = {{ {text} }};\n"));
         held_at_the_limit(text, || draft.run("1"));
-        let checked = check_script(&draft.scripts[0], &draft.limits, Entry::Process).unwrap_err();
+        let checked = check_script(&draft.scripts[0], &draft.limits, EntryPoint::Process).unwrap_err();
         assert!(checked.message.contains("exceeds `limits.memory`"), "{text}: {checked:?}");
         assert!(checked.file.is_some_and(|file| file.ends_with("bomb.rhai")), "{text}");
     }

@@ -1,6 +1,6 @@
 //! Tests of tops: the code outside of functions runs once if it is data, and before each job otherwise.
 
-use super::{Entry, body, logging, script};
+use super::{EntryPoint, body, logging, script};
 
 #[test]
 fn a_top_that_does_more_than_make_data_runs_before_each_job() {
@@ -67,10 +67,10 @@ fn functions_are_called_as_ever_where_the_top_was_made_once() {
 #[test]
 fn a_gate_with_constants_is_asked_like_any_other() {
     let mut gate = script("const MOST = 60;\nfn open(answer, ctx) { answer.price <= global::MOST }");
-    gate.entry = Entry::Open;
+    gate.entry = EntryPoint::Open;
     assert_eq!(gate.run("{\"price\":70}"), "-> false");
     let mut failing = script("const MOST = 60;\nfn open(answer) {\n    answer.elephant\n}");
-    failing.entry = Entry::Open;
+    failing.entry = EntryPoint::Open;
     assert!(
         failing.run("{\"price\":70}").ends_with("at process.rhai:3:12"),
         "{}",

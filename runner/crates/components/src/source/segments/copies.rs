@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 use twox_hash::XxHash3_64;
 
-use super::{Part, Segments, TailPosition, Why, tell_copy};
+use super::{SegmentStart, Segments, TailPosition, Why, tell_copy};
 use crate::source::byte_window::ByteWindow;
 use crate::source::error::SourceError;
 use crate::source::files::{
-    FINGERPRINT_BYTES, FileId, Found, Head, folder_of, is_gzip, list, open_if_there, settled_by_name,
+    FINGERPRINT_BYTES, FileId, FoundFile, Head, folder_of, is_gzip, list, open_if_there, settled_by_name,
     still_begins_like,
 };
 use crate::source::rotated::suffix;
@@ -29,11 +29,11 @@ const RECOGNIZED_BYTES_MIN: u32 = 64;
 
 /// The relation of an unknown file to the segments.
 #[derive(Debug)]
-pub(crate) enum Copy {
+pub(crate) enum FileCopy {
     /// Its content was read, or it cannot be judged yet.
     Passed,
     /// It continues after the end of its original.
-    Goes(Part),
+    Goes(SegmentStart),
     /// No file that was read is known to be its original.
     Other {
         /// A file with the same beginning, which is too short to decide.
@@ -57,16 +57,16 @@ impl Segments {
         &mut self,
         address: &Address,
         spec: &FileSource,
-        found: &Found,
-        part: Part,
+        found: &FoundFile,
+        part: SegmentStart,
         here: Option<&TailPosition>,
-    ) -> Result<Copy, SourceError> {
-        let other = Copy::Other { like: None };
+    ) -> Result<FileCopy, SourceError> {
+        let other = FileCopy::Other { like: None };
         if spec.format == DataFormat::Bytes || part.why == Why::Grown || found.path == spec.path {
             return Ok(other);
         }
         if self.copies.get(&found.id) == Some(&found.len) {
-            return Ok(Copy::Passed);
+            return Ok(FileCopy::Passed);
         }
         let Some(log) = LogName::of(&found.path) else { return Ok(other) };
         let Some(candidates) = self.by_log.get(&log) else { return Ok(other) };
@@ -80,7 +80,7 @@ impl Segments {
                 let path = found.path.display();
                 tracing::info!(target: log_target::SOURCE, source = %address, %path, "waits for the end of the file's compression");
             }
-            return Ok(Copy::Passed);
+            return Ok(FileCopy::Passed);
         }
         let mut like = None;
         for segment in candidates.iter().map(|entry| &entry.segment) {
@@ -93,7 +93,7 @@ impl Segments {
                 continue;
             }
             let here = here.filter(|here| here.segment == segment.ordinal);
-            let Some(end) = segment.end.or(here.map(|here| here.at)) else { return Ok(Copy::Passed) };
+            let Some(end) = segment.end.or(here.map(|here| here.at)) else { return Ok(FileCopy::Passed) };
             let stands = match self.present.get(&FileId::of_segment(segment)) {
                 // Another file may have received its identity.
                 Some((path, len)) => *len >= end.offset && still_begins_like(path, segment)?,
@@ -107,19 +107,23 @@ impl Segments {
             let original = segment.path.clone();
             match compared {
                 Compared::Other => continue,
-                Compared::Unfinished if spec.follow => return Ok(Copy::Passed),
+                Compared::Unfinished if spec.follow => return Ok(FileCopy::Passed),
                 Compared::Unfinished => return Ok(other),
                 Compared::Same => {}
                 Compared::Longer => {
                     tell_copy(address, found, &original, Some(end));
-                    return Ok(Copy::Goes(Part { offset: end.offset, line: end.line, why: Why::Grown }));
+                    return Ok(FileCopy::Goes(SegmentStart {
+                        offset: end.offset,
+                        line: end.line,
+                        why: Why::Grown,
+                    }));
                 }
             }
             tell_copy(address, found, &original, None);
             self.copies.insert(found.id, found.len);
-            return Ok(Copy::Passed);
+            return Ok(FileCopy::Passed);
         }
-        Ok(Copy::Other { like })
+        Ok(FileCopy::Other { like })
     }
 
     /// Finds the file of a segment as a copy, if the file itself is gone: its content up to `at` exists under

@@ -5,11 +5,11 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use super::copies::Copy;
-use super::{Fresh, Part, Segments, TailPosition, Why};
+use super::copies::FileCopy;
+use super::{Fresh, SegmentStart, Segments, TailPosition, Why};
 use crate::source::error::SourceError;
 use crate::source::files::{
-    FINGERPRINT_BYTES, FileId, Found, Head, is_gzip, list, open_if_there, still_begins_like,
+    FINGERPRINT_BYTES, FileId, FoundFile, Head, is_gzip, list, open_if_there, still_begins_like,
 };
 use crate::source::rotated::{rotated_since, siblings};
 use tidegate_config::{DataFormat, FileSource};
@@ -34,12 +34,12 @@ impl Segments {
                 let found = found.clone();
                 if let Some(part) = self.judge(spec, &found, here)? {
                     let (part, like) = match self.copied(address, spec, &found, part, here)? {
-                        Copy::Passed => {
+                        FileCopy::Passed => {
                             self.waiting.pop_front();
                             continue;
                         }
-                        Copy::Goes(part) => (part, None),
-                        Copy::Other { like } => (part, like),
+                        FileCopy::Goes(part) => (part, None),
+                        FileCopy::Other { like } => (part, like),
                     };
                     if let Some(fresh) = begin(spec, &found, part, like)? {
                         return Ok(Some(fresh));
@@ -107,13 +107,13 @@ impl Segments {
     fn judge(
         &mut self,
         spec: &FileSource,
-        found: &Found,
+        found: &FoundFile,
         here: Option<&TailPosition>,
-    ) -> Result<Option<Part>, SourceError> {
+    ) -> Result<Option<SegmentStart>, SourceError> {
         let by_id = self.by_id.get(&found.id);
         let known = by_id.or_else(|| self.by_path.get(&found.path)).and_then(|&at| self.entries.get(at));
         let Some(known) = known.map(|entry| &entry.segment) else {
-            return Ok(holds_jobs(spec, found).then(|| Part::whole(Why::New)));
+            return Ok(holds_jobs(spec, found).then(|| SegmentStart::whole(Why::New)));
         };
         let here = here.filter(|here| here.segment == known.ordinal);
         if known.end.is_none() && here.is_some_and(|here| here.id == Some(found.id)) {
@@ -139,7 +139,7 @@ impl Segments {
             }
             true if whole && longer => Why::Replaced,
             true if longer => {
-                return Ok(Some(Part { offset: end.offset, line: end.line, why: Why::Grown }));
+                return Ok(Some(SegmentStart { offset: end.offset, line: end.line, why: Why::Grown }));
             }
             true if found.len > end.offset => return Ok(None),
             true => Why::Truncated,
@@ -149,26 +149,26 @@ impl Segments {
             false if rotated => Why::New,
             false => Why::Replaced,
         };
-        Ok(Some(Part::whole(why)))
+        Ok(Some(SegmentStart::whole(why)))
     }
 }
 
-impl Part {
+impl SegmentStart {
     fn whole(why: Why) -> Self {
         Self { offset: 0, line: 1, why }
     }
 }
 
 /// An empty file has no jobs, unless files are jobs.
-fn holds_jobs(spec: &FileSource, found: &Found) -> bool {
+fn holds_jobs(spec: &FileSource, found: &FoundFile) -> bool {
     found.len > 0 || spec.format == DataFormat::Bytes
 }
 
 /// `None` if the file is gone or replaced.
 fn begin(
     spec: &FileSource,
-    found: &Found,
-    part: Part,
+    found: &FoundFile,
+    part: SegmentStart,
     like: Option<PathBuf>,
 ) -> Result<Option<Fresh>, SourceError> {
     let Some((file, metadata)) = open_if_there(&found.path)? else { return Ok(None) };

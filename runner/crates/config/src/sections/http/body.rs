@@ -7,7 +7,7 @@ use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::json::json;
 use crate::parse::template::template;
-use tidegate_model::template::Part;
+use tidegate_model::template::TemplatePart;
 
 /// The shape of `value`, whose name in messages is `name`.
 pub(crate) fn read(reading: &mut ParseContext<'_>, name: &str, value: &Value<'_>) -> Option<Shape> {
@@ -16,7 +16,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, name: &str, value: &Value<'_>
             let text = Field::of(name, value).text(reading)?;
             let template = template(reading, &text)?;
             match template.parts() {
-                [Part::Field(path)] => Shape::Value(path.clone()),
+                [TemplatePart::Field(path)] => Shape::Value(path.clone()),
                 _ => Shape::Text(template),
             }
         }

@@ -1,6 +1,6 @@
 //! URL templates: checks that no job can change the structure of a URL.
 
-use tidegate_model::template::{Part, Template};
+use tidegate_model::template::{Template, TemplatePart};
 
 /// The error and its fix. Quotes no text that may be a secret.
 pub(crate) fn check(url: &Template) -> Result<(), (String, &'static str)> {
@@ -69,9 +69,9 @@ fn check_authority(authority: &str) -> Result<(), (String, &'static str)> {
 /// The text before the first field.
 fn fixed_start(url: &Template) -> String {
     let fixed = url.parts().iter().map_while(|part| match part {
-        Part::Text(text) => Some(text.as_str()),
-        Part::Secret(secret) => Some(secret.reveal()),
-        Part::Field(_) | Part::Fact(_) => None,
+        TemplatePart::Text(text) => Some(text.as_str()),
+        TemplatePart::Secret(secret) => Some(secret.reveal()),
+        TemplatePart::Field(_) | TemplatePart::Fact(_) => None,
     });
     fixed.collect()
 }
@@ -79,9 +79,9 @@ fn fixed_start(url: &Template) -> String {
 /// The URL with a letter for each field.
 fn plain(url: &Template) -> String {
     let parts = url.parts().iter().map(|part| match part {
-        Part::Text(text) => text.as_str(),
-        Part::Secret(secret) => secret.reveal(),
-        Part::Field(_) | Part::Fact(_) => "x",
+        TemplatePart::Text(text) => text.as_str(),
+        TemplatePart::Secret(secret) => secret.reveal(),
+        TemplatePart::Field(_) | TemplatePart::Fact(_) => "x",
     });
     parts.collect()
 }

@@ -5,7 +5,7 @@ use tidegate_plugin::Failure;
 use super::result_builder::BatchResultBuilder;
 use super::setup::SetupFailure;
 use crate::batch::error_record;
-use crate::batch::error_record::Case;
+use crate::batch::error_record::FailureCase;
 use crate::batch::job_builder::JobInput;
 use crate::batch::result::{HaltReason, StartBlock};
 use crate::batch::retry;
@@ -96,7 +96,7 @@ impl FailureHandler<'_> {
             }
             FailureOutcome::Error => {
                 let (step, take, generation) = (self.step, self.take, self.generation);
-                let case = Case { now, step, take, generation, item };
+                let case = FailureCase { now, step, take, generation, item };
                 // Serialization to memory cannot fail; if it did, the step would stop.
                 if made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer)).is_err() {
                     return JobDisposition::Halts(Box::new(failure), HaltReason::Run);

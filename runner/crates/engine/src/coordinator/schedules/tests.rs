@@ -19,7 +19,7 @@ use crate::step::stats::Stats;
 use tidegate_components::source::BatchLimit;
 use tidegate_config::{LoadOptions, load};
 use tidegate_model::{Address, Clock as _, ManualClock};
-use tidegate_store::testing::{Failure, FaultyDisk};
+use tidegate_store::testing::{DiskFailure, FaultyDisk};
 use tidegate_store::verify;
 use tidegate_store::{Append, Block, Changes, CrashGuard, Details, open_disk};
 
@@ -305,7 +305,7 @@ fn a_crash_at_any_moment_loses_and_repeats_no_tick() {
         let place = Place { disk: FaultyDisk::with(image.clone()), ..place.clone() };
         place.set_clock(START);
         let mut running = place.run(false);
-        place.disk.fail(Failure::From(operation));
+        place.disk.fail(DiskFailure::From(operation));
         running.pass(3 * SECOND);
         let (disk, failed) = (&place.disk, running.failed);
         for left in [disk.bytes(), disk.survivors(0), disk.survivors(operation)] {

@@ -21,8 +21,8 @@ proptest! {
         let checksum = XxHash3_64::oneshot(&body);
         let (raw_len, body_len) = (body.len(), body.len());
         let header = SectionHeader { flags: flags << 1, jobs, raw_len, body_len, checksum };
-        let mut out = Jobs::with_origins();
-        let read = header.read(&body, skip, Wanted { jobs: 3, bytes: 30 }, &mut out);
+        let mut out = DecodedJobs::with_origins();
+        let read = header.read(&body, skip, ReadBounds { jobs: 3, bytes: 30 }, &mut out);
         prop_assert_eq!(out.origins.unwrap().len(), out.payloads.len());
         prop_assert!(out.carried.is_none_or(|carried| carried.len() == out.payloads.len()));
         prop_assert!(read.is_ok() || out.payloads.is_empty());

@@ -5,28 +5,28 @@ use std::collections::BTreeMap;
 use redb::{ReadableTable, ReadableTableMetadata as _, WriteTransaction};
 
 use super::{Bytes, NAMES, RecordKey};
-use crate::error::Cause;
+use crate::error::StoreCause;
 use tidegate_model::Address;
 
 /// The number of `address`, if it was ever written.
 pub(crate) fn find_id(
     names: &impl ReadableTable<&'static str, Bytes>,
     address: &Address,
-) -> Result<Option<u32>, Cause> {
+) -> Result<Option<u32>, StoreCause> {
     let name = address.to_string();
     let Some(stored) = names.get(&*name)? else { return Ok(None) };
     unseal_id(&name, stored.value()).map(Some)
 }
 
 /// The number of `address`; a new one is assigned if it has none.
-pub(crate) fn intern(txn: &WriteTransaction, address: &Address) -> Result<u32, Cause> {
+pub(crate) fn intern(txn: &WriteTransaction, address: &Address) -> Result<u32, StoreCause> {
     let mut names = txn.open_table(NAMES)?;
     if let Some(id) = find_id(&names, address)? {
         return Ok(id);
     }
     // Names are never removed, so the count is the last number.
-    let id =
-        u32::try_from(names.len()? + 1).map_err(|_| Cause::Damaged("the store has too many names".into()))?;
+    let id = u32::try_from(names.len()? + 1)
+        .map_err(|_| StoreCause::Damaged("the store has too many names".into()))?;
     let name = address.to_string();
     names.insert(&*name, &*RecordKey::Name(&name).seal(id.to_le_bytes().to_vec()))?;
     Ok(id)
@@ -37,27 +37,29 @@ pub(crate) fn intern(txn: &WriteTransaction, address: &Address) -> Result<u32, C
 pub(crate) struct Names(BTreeMap<u32, Address>);
 
 impl Names {
-    pub(crate) fn read(table: &impl ReadableTable<&'static str, Bytes>) -> Result<Self, Cause> {
+    pub(crate) fn read(table: &impl ReadableTable<&'static str, Bytes>) -> Result<Self, StoreCause> {
         Ok(Self(names(table)?.into_iter().collect()))
     }
 
-    pub(crate) fn get(&self, id: u32) -> Result<&Address, Cause> {
-        self.0.get(&id).ok_or_else(|| Cause::Damaged(format!("the name number {id} is missing")))
+    pub(crate) fn get(&self, id: u32) -> Result<&Address, StoreCause> {
+        self.0.get(&id).ok_or_else(|| StoreCause::Damaged(format!("the name number {id} is missing")))
     }
 }
 
 /// All names with their numbers.
-pub(crate) fn names(names: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<(u32, Address)>, Cause> {
+pub(crate) fn names(
+    names: &impl ReadableTable<&'static str, Bytes>,
+) -> Result<Vec<(u32, Address)>, StoreCause> {
     let mut all = Vec::new();
     for entry in names.iter()? {
         let (name, stored) = entry?;
         let address = Address::parse(name.value())
-            .ok_or_else(|| Cause::Damaged(format!("`{}` is not a name", name.value().escape_debug())))?;
+            .ok_or_else(|| StoreCause::Damaged(format!("`{}` is not a name", name.value().escape_debug())))?;
         all.push((unseal_id(name.value(), stored.value())?, address));
     }
     Ok(all)
 }
 
-fn unseal_id(name: &str, stored: &[u8]) -> Result<u32, Cause> {
+fn unseal_id(name: &str, stored: &[u8]) -> Result<u32, StoreCause> {
     RecordKey::Name(name).unseal_exact(stored).map(u32::from_le_bytes)
 }

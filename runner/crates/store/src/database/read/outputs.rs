@@ -12,9 +12,9 @@ use redb::ReadTransaction;
 
 use super::{Store, find_queue, in_queue, missing, unreadable};
 use crate::codec::block::Sought;
-use crate::codec::log_record::Value;
+use crate::codec::log_record::LogValue;
 use crate::database::format::{LOG, RecordKey};
-use crate::error::{Cause, ReadError};
+use crate::error::{ReadError, StoreCause};
 use tidegate_model::sync::{Mutex, MutexGuard};
 use tidegate_model::{Address, Origin};
 
@@ -185,7 +185,7 @@ impl Store {
             let Some((id, record)) = find_queue(txn, queue)? else { return Ok(()) };
             if range.start < record.first {
                 let (queue, index) = (queue.clone(), range.start);
-                return Err(Cause::Gone { queue, index, first: record.first });
+                return Err(StoreCause::Gone { queue, index, first: record.first });
             }
             let range = range.start..range.end.min(record.head + 1);
             find(txn, id, range, of, found).map_err(|error| in_queue(queue, error))
@@ -200,7 +200,7 @@ fn find(
     range: Range<u64>,
     of: OutputOrigin<'_>,
     found: &mut Vec<StoredOutput>,
-) -> Result<(), Cause> {
+) -> Result<(), StoreCause> {
     let log = txn.open_table(LOG)?;
     let start = match log.range((queue, 0)..=(queue, range.start))?.next_back() {
         Some(entry) => entry?.0.value().1,
@@ -212,7 +212,7 @@ fn find(
         let (key, stored) = entry?;
         let (_, first) = key.value();
         let wrong = |what| unreadable(first, what);
-        let value = Value::parse(stored.value(), RecordKey::Log(queue, first).seed()).map_err(wrong)?;
+        let value = LogValue::parse(stored.value(), RecordKey::Log(queue, first).seed()).map_err(wrong)?;
         // The values follow each other without gaps.
         let start =
             next.checked_sub(first).filter(|&start| start < value.jobs).ok_or_else(|| missing(next))?;

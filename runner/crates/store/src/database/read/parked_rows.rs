@@ -20,7 +20,7 @@ const GONE_MAX: u64 = 1024;
 
 /// The known rows by step.
 #[derive(Debug, Default)]
-pub(crate) struct Rows(Mutex<BTreeMap<Address, Known>>);
+pub(crate) struct RowCache(Mutex<BTreeMap<Address, Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -97,7 +97,7 @@ impl Store {
     }
 }
 
-impl Rows {
+impl RowCache {
     /// Adds the rows of a durable commit.
     pub(crate) fn add(&self, delayed: &[NewParkedJob], keys: &[ParkedKey]) {
         if delayed.is_empty() {

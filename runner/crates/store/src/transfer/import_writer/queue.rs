@@ -9,7 +9,7 @@ use crate::codec::job_metadata::Details;
 use crate::database::format;
 use crate::database::format::{CommitRecord, QUEUES, QueueRecord};
 use crate::database::write::write_values;
-use crate::error::Cause;
+use crate::error::StoreCause;
 use crate::transfer::export_format::{JobLine, OriginLine, QueueLine};
 use tidegate_model::{Address, Origins, Timestamp};
 
@@ -102,7 +102,7 @@ impl QueueInTheMaking {
     }
 
     /// Writes the jobs of one commit.
-    fn write(&mut self, txn: &WriteTransaction) -> Result<(), Cause> {
+    fn write(&mut self, txn: &WriteTransaction) -> Result<(), StoreCause> {
         // Jobs of the same step may follow it.
         let step = self.run.step.clone();
         self.end_run();

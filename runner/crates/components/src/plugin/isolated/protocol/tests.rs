@@ -11,16 +11,16 @@ proptest! {
         from in 0_usize..20,
         stops: bool,
     ) {
-        let mut sent = Jobs::default();
+        let mut sent = BatchFrame::default();
         for &((index, attempt, now_ms, hash, piece, spent), ref payload) in &jobs {
             let job = Job::new(index, payload).attempted(attempt, now_ms).hashed(hash);
             sent.push(&job.with_piece(piece, payload), Duration::from_nanos(spent));
         }
         let mut wire = Vec::new();
         sent.send(from..sent.len(), stops, &mut wire).unwrap();
-        let (mut received, mut wire) = (Jobs::default(), &wire[..]);
+        let (mut received, mut wire) = (BatchFrame::default(), &wire[..]);
         prop_assert_eq!(received.receive(&mut wire).unwrap(), Some(stops));
-        prop_assert_eq!(Jobs::default().receive(&mut wire).unwrap(), None);
+        prop_assert_eq!(BatchFrame::default().receive(&mut wire).unwrap(), None);
         for position in from..jobs.len() {
             let (mut left, mut right) = (sent.get(position), received.get(position - from));
             let (left, right) = (left.take().unwrap(), right.take().unwrap());

@@ -17,7 +17,7 @@ use crate::recovery::start;
 use crate::step::stats::Stats;
 use tidegate_config::{LoadOptions, load};
 use tidegate_model::{Address, Clock as _, ExternalStatus, ManualClock, Timestamp};
-use tidegate_store::testing::{Failure, FaultyDisk};
+use tidegate_store::testing::{DiskFailure, FaultyDisk};
 use tidegate_store::{
     CompletionRecord, CrashGuard, NO_DUE_TIME, NewParkedJob, ParkReason, ParkedJob, ParkedKey, Store,
     open_disk,
@@ -177,7 +177,7 @@ fn a_completion_that_changes_nothing_is_not_committed() {
 fn where_the_disk_fails_nobody_is_told_that_it_was_taken() {
     let disk = FaultyDisk::new();
     let world = World::new(&disk, 2);
-    disk.fail(Failure::From(0));
+    disk.fail(DiskFailure::From(0));
     let (answers, _) = world.commit(&[(1, ExternalStatus::Committed), (2, ExternalStatus::Committed)]);
     for answer in answers {
         let why = answer.unwrap_err();
