@@ -2,6 +2,7 @@
 //! job is delivered once: none is lost and none is repeated. `stores/README.md` describes how the files were made.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -49,7 +50,7 @@ fn view(project: &Project) -> String {
     let mut view = String::new();
     let mut show = |arguments: &[&str], answer: String| {
         let answer = without_ages(&project.stable(&answer));
-        view += &format!("$ tidegate {}\n{answer}\n", arguments.join(" "));
+        writeln!(view, "$ tidegate {}\n{answer}", arguments.join(" ")).unwrap();
     };
     let counts: Vec<String> = rows(&project.json(&["status"])).iter().map(counts).collect();
     show(&["status"], counts.join("\n") + "\n");

@@ -115,7 +115,7 @@ pub(crate) fn pipeline(path: &str) -> Option<String> {
         }
         _ => {
             toml +=
-                &looking_up(TABLES.iter().find(|table| table.path == path)?, &step("add", "events", "out"))
+                &looking_up(TABLES.iter().find(|table| table.path == path)?, &step("add", "events", "out"));
         }
     }
     if !["fill", "fork", "fifo", "lanes"].contains(&path) {

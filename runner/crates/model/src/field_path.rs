@@ -48,6 +48,10 @@ impl FieldPath {
     /// The path that was probably meant, if the job has a field of a similar name.
     #[must_use]
     pub fn nearest(&self, job: &[u8]) -> Option<String> {
+        #[expect(
+            clippy::zero_sized_map_values,
+            reason = "a JSON object is read as a map, and no value is needed"
+        )]
         let fields = |depth: usize| {
             let map = seek(&self.0[..depth], job).ok()??;
             let fields: BTreeMap<Cow<'_, str>, IgnoredAny> = serde_json::from_str(map).ok()?;

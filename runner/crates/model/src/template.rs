@@ -186,7 +186,9 @@ impl Parser {
             return;
         }
         let part = match inner.strip_prefix("ctx.") {
-            Some(word) => FACTS.iter().find(|(fact, _)| *fact == word).map(|(_, fact)| TemplatePart::Fact(*fact)),
+            Some(word) => {
+                FACTS.iter().find(|(fact, _)| *fact == word).map(|(_, fact)| TemplatePart::Fact(*fact))
+            }
             None => FieldPath::parse(inner).map(TemplatePart::Field),
         };
         match part {

@@ -32,7 +32,7 @@ fn one_job_stands_on_one_line() {
 
 #[test]
 fn a_key_can_be_an_element_of_a_list() {
-    let hash = |body, key: &[&str]| read_as(body, Form::Json, key).unwrap().each[0].hash;
+    let hash = |body, key: &[&str]| read_as(body, BodyForm::Json, key).unwrap().each[0].hash;
     assert_eq!(hash(r#"{"ids": [7, 8]}"#, &["ids", "1"]), hash(r#"{"id": 8}"#, &["id"]));
     assert_eq!(hash(r#"[{"id": 8}]"#, &["0", "id"]), hash(r#"{"id": 8}"#, &["id"]));
 }

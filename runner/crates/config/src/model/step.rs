@@ -61,7 +61,7 @@ pub enum Scheduling {
     #[default]
     InOrder,
     /// One by one, by the rules of this queuer.
-    Queued(Queuer),
+    Queued(Box<Queuer>),
 }
 
 /// The input mode of a step.
@@ -191,8 +191,8 @@ impl Step {
         let one_by_one = self.take == InputMode::From
             && (self.acts_outside() || self.gate.is_some() || self.monitor.is_some());
         self.scheduling = match &self.queuer {
-            Some(queuer) => Scheduling::Queued(queuer.clone()),
-            None if one_by_one => Scheduling::Queued(Queuer::for_outside()),
+            Some(queuer) => Scheduling::Queued(Box::new(queuer.clone())),
+            None if one_by_one => Scheduling::Queued(Box::new(Queuer::for_outside())),
             None => Scheduling::InOrder,
         };
     }

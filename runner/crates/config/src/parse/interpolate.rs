@@ -70,7 +70,7 @@ impl ValueSources<'_> {
                     }
                 }
                 Err((message, help)) => {
-                    done.mistakes.push(InterpolationError { span: start..rest, message, help })
+                    done.mistakes.push(InterpolationError { span: start..rest, message, help });
                 }
             }
         }

@@ -7,7 +7,7 @@ use tidegate_plugin::{Cause, Failure, FailureKind};
 use super::job_builder::JobInput;
 use super::result::HaltReason;
 use tidegate_components::script::json;
-use tidegate_config::{Configuration, DeliveryGuarantee, GateRef, Step};
+use tidegate_config::{Configuration, DeliveryGuarantee, GateRef, Queuer, Step};
 use tidegate_dispatch::DurabilityBarrier;
 use tidegate_model::{Address, Decision, FailedTry, FailureClass, Form, OnExhausted, RetryPolicy, Timestamp};
 use tidegate_store::{JobForm, NO_DUE_TIME, NewParkedJob, ParkReason, ParkedJob};
@@ -69,7 +69,7 @@ impl RetryDecider {
             has_errors: step.errors.is_some(),
             only_once: step.delivery == DeliveryGuarantee::AtMostOnce,
             gate_every: step.gate.map_or(GATE_EVERY, every),
-            delay_window: step.picks().and_then(|queuer| queuer.delay_window()).unwrap_or_default(),
+            delay_window: step.picks().and_then(Queuer::delay_window).unwrap_or_default(),
         }
     }
 

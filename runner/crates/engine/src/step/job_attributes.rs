@@ -218,8 +218,8 @@ mod tests {
         let mut first = queuer(Strategy::Fifo, LaneMissing::Error);
         first.lane.as_mut().unwrap().path = path("items.0");
         let lane = |job: &'static str| AttributeExtractor::new(&first).lane(job.as_bytes());
-        assert_eq!(lane(r#"{"items": ["a", "b"]}"#), Lane::Named("a".into()));
-        assert_eq!(lane(r#"{"items": []}"#), Lane::Missing);
+        assert_eq!(lane(r#"{"items": ["a", "b"]}"#), LaneSource::Named("a".into()));
+        assert_eq!(lane(r#"{"items": []}"#), LaneSource::Missing);
     }
 
     #[test]

@@ -304,7 +304,10 @@ impl SharedDatabase {
     }
 
     /// Runs `work` with the database, which stays open meanwhile.
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, StoreCause>) -> Result<T, StoreCause> {
+    pub(crate) fn with<T>(
+        &self,
+        work: impl FnOnce(&Database) -> Result<T, StoreCause>,
+    ) -> Result<T, StoreCause> {
         let guard = self.database.read();
         work(guard.as_ref().ok_or(StoreCause::Interrupted)?)
     }
