@@ -50,7 +50,7 @@ fn view(project: &Project) -> String {
     let mut view = String::new();
     let mut show = |arguments: &[&str], answer: String| {
         let answer = without_ages(&project.stable(&answer));
-        writeln!(view, "$ tidegate {}\n{answer}", arguments.join(" ")).unwrap();
+        writeln!(view, "$ tidegate {}\n{answer}", arguments.join(" ")).expect("a text takes every line");
     };
     let counts: Vec<String> = rows(&project.json(&["status"])).iter().map(counts).collect();
     show(&["status"], counts.join("\n") + "\n");
