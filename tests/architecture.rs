@@ -221,6 +221,59 @@ fn walk<'a>(
     None
 }
 
+/// Public types that two crates may call the same: the documentation of `tidegate-model` gives the reason.
+const SHARED_NAMES: [&str; 3] = ["ReadError", "Settings", "Step"];
+
+#[test]
+fn two_public_types_share_a_name_only_across_the_plugin_boundary() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the root");
+    let mut defined: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for folder in crates(&root).into_iter().filter(|folder| !folder.starts_with(root.join("plugins"))) {
+        for source in read(&folder).into_values() {
+            let text = fs::read_to_string(&source.file).expect("a file of sources");
+            let types = text.lines().filter_map(|line| {
+                let mut words = line.strip_prefix("pub ")?.split(|c: char| !c.is_alphanumeric());
+                let is_type = matches!(words.next()?, "struct" | "enum" | "trait" | "type");
+                is_type.then(|| words.next().unwrap_or_default().to_owned())
+            });
+            for name in types {
+                defined.entry(name).or_default().push(source.file.clone());
+            }
+        }
+    }
+    defined.retain(|_, files| files.len() > 1);
+    let names: Vec<&str> = defined.keys().map(String::as_str).collect();
+    assert_eq!(names, SHARED_NAMES, "{defined:#?}");
+    for files in defined.values() {
+        assert!(files.iter().any(|file| file.starts_with(root.join("plugin-api"))), "{files:#?}");
+    }
+}
+
+#[test]
+fn the_table_of_folders_in_the_documents_is_that_of_the_crates() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the root");
+    let page = fs::read_to_string(root.join("docs/architecture.md")).expect("the page");
+    let table =
+        page.split_once("## Folders").and_then(|(_, rest)| rest.split_once("\n## ")).expect("the table").0;
+    let mut documented = BTreeMap::new();
+    for row in table.lines().filter(|line| line.starts_with("| `")) {
+        let mut words = row.split('`').skip(1).step_by(2).map(str::to_owned);
+        documented.insert(words.next().expect("a crate"), words.collect::<BTreeSet<String>>());
+    }
+    let mut found = BTreeMap::new();
+    for sources in crates(&root).into_iter().filter(|sources| sources.starts_with(root.join("runner"))) {
+        let name = match sources.strip_prefix(root.join("runner/crates")) {
+            Ok(inner) => inner.iter().next().expect("a crate").to_string_lossy().into_owned(),
+            Err(_) => "tidegate".to_owned(),
+        };
+        let folders =
+            fs::read_dir(sources).expect("a folder").flatten().filter(|entry| entry.path().is_dir());
+        let names = folders.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        found.insert(name, names.filter(|name| name != "snapshots").collect::<BTreeSet<String>>());
+    }
+    assert_eq!(found, documented);
+}
+
 #[test]
 fn a_circle_is_found_through_re_exports_and_named_with_its_lines() {
     let source = |text: &str| Source { file: PathBuf::from("x.rs"), uses: uses(text) };

@@ -38,8 +38,11 @@ fn a_file_that_is_no_store_is_refused_with_what_to_do() {
         ("cut in the header", &good[..100]),
         ("another file", b"PRAGMA foreign_keys;"),
     ];
+    // How large a store of these jobs is depends on how its commits fell.
+    let half = format!("file_len={}, layout_len={}", good.len() / 2, good.len());
+    let refused = |store| refusal(&project, store).replace(&half, "file_len=HALF, layout_len=WHOLE");
     let refusals: Vec<String> =
-        cases.iter().map(|(what, store)| format!("{what}:\n{}", refusal(&project, store))).collect();
+        cases.iter().map(|(what, store)| format!("{what}:\n{}", refused(store))).collect();
     insta::assert_snapshot!(refusals.join("\n"));
     project.write(STORE, good);
     project.run().done();

@@ -3,6 +3,53 @@
 //!
 //! Two modules use the operating system, since the store and the components both need them: `private_file`
 //! and `lock_holder`.
+//!
+//! # Glossary
+//!
+//! Each word has one meaning in all crates, in the manual and in messages.
+//!
+//! | word | meaning | type or module |
+//! | --- | --- | --- |
+//! | job | one payload at one index of a source or a queue | [`Batch`] |
+//! | index | the number of a job in its source or queue, from 1 without gaps | [`Batch`] |
+//! | address | `pipeline/name` of a source, queue, step or sink | [`Address`] |
+//! | step | reads inputs, runs processors on jobs, delivers the results | `config::Step` |
+//! | ordered step | a step without a queuer: it delivers in the order of its inputs | `dispatch::ordered` |
+//! | queued step | a step with a queuer: it chooses among its waiting jobs | `dispatch::queued` |
+//! | waiting room | the jobs of a queued step that are not accounted for | `dispatch::waiting_room` |
+//! | lane | the jobs of one step that share a key | `config::Lane` |
+//! | processor | a script, plugin, HTTP request or command of a step | `config::Processor` |
+//! | probe | the processors of a gate or of a monitor | `engine::processor::probe` |
+//! | gate | a condition that holds a step back | `config::Gate` |
+//! | monitor | asks an external system for the state of pending jobs | `dispatch::poller` |
+//! | external system | the system that finishes pending jobs, outside the runner | [`ExternalStatus`] |
+//! | attempt | one numbered run of a step on a job | `engine::batch` |
+//! | delivery | the commit of an attempt: outputs, an error or nothing, with progress | `engine::commit` |
+//! | delivery hash | the name of a delivery, the same on every attempt | [`DeliveryHash`] |
+//! | dedupe record | the stored outcome of a delivery or of a pushed key | `store::DedupeRecord` |
+//! | completion | the report of an external system that a pending job is finished | `store::CompletionRecord` |
+//! | parked job | a job that is in the store by itself, with the reason for which it waits | `store::ParkedJob` |
+//! | redelivery | a parked job on its way to another attempt | `engine::batch::input` |
+//! | progress | the jobs of an input that a step has accounted for | [`Progress`] |
+//! | watermark | the highest index up to which every job is finished | [`Progress`] |
+//! | snapshot | the inputs of a batch with external effects, durable before its attempts | `store::Snapshot` |
+//! | offset | the place in a file at which the job of an index begins | [`SourceOffset`] |
+//! | retention | the rules by which a queue deletes its oldest jobs | `store::Trim` |
+//! | backlog | the jobs of a queue that a step has not read | `engine::step` |
+//! | in flight | between the forming of a batch and its commit | `engine::step::in_flight` |
+//! | dispatcher | decides what is read, run and committed: events in, commands out | `dispatch::Dispatcher` |
+//! | coordinator | translates messages of threads to events, and commands to actions | `engine::coordinator` |
+//! | runtime | the threads of a run, with the event loop of the coordinator | `engine::runtime` |
+//! | worker pool | the threads that run batches; each has set up its own steps | `engine::runtime::workers` |
+//! | blocking pool | the elastic threads for calls that wait: commands, HTTP, plugins with effects | `engine::runtime::workers` |
+//! | committer | the thread that writes sinks and the store | `engine::commit::committer` |
+//! | committed state | the durable positions of a run, kept in memory | `engine::commit::committed_state` |
+//! | crash guard | the file of running attempts, from which suspects of a crash are found | `store::CrashGuard` |
+//! | epoch | the number in the store by which a second writer is noticed | `store::database::disk` |
+//! | generation | one checked configuration with its scripts and plugins | `engine::Generation` |
+//!
+//! Two public types share a name only across the plugin boundary. `Step`, `Settings` and `ReadError` of
+//! `tidegate-plugin` are the words of plugin authors. Their namesakes are the words of configuration and store.
 
 mod external_status;
 mod field_path;
