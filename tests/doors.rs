@@ -337,8 +337,10 @@ fn a_sink_that_finds_too_many_files_open_at_the_start_waits_and_goes_on() {
 #[test]
 fn silent_clients_of_the_local_socket_keep_no_command_out() {
     let project = project("");
-    let (running, _) = started_with_files(&project, 256);
+    let (mut running, _) = started_with_files(&project, 256);
     let socket = project.path().join(".tidegate/control.sock");
+    // The port opens before the local socket.
+    running.wait_until("the local socket", || socket.exists());
     // The backlog of a socket is bounded too.
     let silent: Vec<UnixStream> =
         (0..60).map(|_| UnixStream::connect(&socket).expect("it listens")).collect();

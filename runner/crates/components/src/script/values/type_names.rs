@@ -22,7 +22,7 @@ pub(crate) fn words(name: &str) -> String {
         name if name.contains("::Frozen<") => "an array",
         name if name.contains("::iter_basic::") => "an iterator",
         name if name.starts_with("range") || name.contains("::Range") => "a range",
-        name if name.ends_with("::Context") => "`ctx`",
+        name if name.ends_with("::ScriptContext") => "`ctx`",
         name if name.contains("::") => "a value of its own kind",
         other => return format!("a value of type `{other}`"),
     };
