@@ -13,7 +13,7 @@ cp "$here"/pipeline/* .
 from() { if [ "$version" -ge "$1" ]; then cat >> p.toml; else cat > /dev/null; fi; }
 # until COMMAND…: waits until the command succeeds.
 until_ok() { for _ in $(seq 100); do "$@" > /dev/null 2>&1 && return; sleep 0.1; done; echo "never: $*" >&2; tail -n 4 stderr >&2; exit 1; }
-# has QUEUE COUNT: so many jobs are on the queue.
+# has QUEUE COUNT: the queue has COUNT jobs.
 has() { [ "$("$tidegate" queue show "p/$1" --format json | grep -c '"job":')" -ge "$2" ]; }
 lines() { [ "$(wc -l < "$1")" -ge "$2" ]; }
 
