@@ -10,6 +10,7 @@ pub(crate) mod join_partners;
 pub(crate) mod parked;
 pub(crate) mod parked_counts;
 pub(crate) mod parked_payload;
+pub(crate) mod pending_fields;
 pub(crate) mod preview;
 pub(crate) mod queue_jobs;
 pub(crate) mod replay;

@@ -79,9 +79,9 @@ fn columns_of(jobs: &[DelayedStatus], width: Option<usize>) -> [Column; 5] {
 
 /// The due time, or the event that the job waits for.
 fn due(job: &DelayedStatus, handle_max: Option<usize>) -> String {
-    match (job.waits_for, &job.due, &job.handle, &job.output) {
+    match (job.waits_for, &job.due, &job.pending.handle, &job.output) {
         (WaitsFor::Outside, _, Some(handle), _) => {
-            let stands = job.told.unwrap_or(ExternalStatus::Pending).as_str();
+            let stands = job.pending.told.unwrap_or(ExternalStatus::Pending).as_str();
             let handle = on_one_line(handle);
             let handle = handle_max.map_or_else(|| handle.clone(), |most| cut(&handle, most));
             format!("{stands} as `{handle}`")
@@ -231,6 +231,7 @@ fn nothing_of(place: &CommandTarget, job: &str) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query::pending_fields::PendingFields;
     use tidegate_model::Timestamp;
 
     fn delayed(waits_for: WaitsFor, due: Option<&str>) -> DelayedStatus {
@@ -242,9 +243,7 @@ mod tests {
             due: due.map(str::to_owned),
             attempts: 3,
             last_error: Some("http 503: the ledger\nis busy".into()),
-            handle: None,
-            since: None,
-            told: None,
+            pending: PendingFields::default(),
             output: None,
             row: ParkedJobRef { due: Timestamp(0), sequence: 1 },
         }
@@ -255,7 +254,10 @@ mod tests {
         let jobs = [
             delayed(WaitsFor::Time, Some("2026-01-31T12:00:00.123Z")),
             delayed(WaitsFor::Turn, None),
-            DelayedStatus { handle: Some("0xfeed".into()), ..delayed(WaitsFor::Outside, None) },
+            DelayedStatus {
+                pending: PendingFields { handle: Some("0xfeed".into()), ..PendingFields::default() },
+                ..delayed(WaitsFor::Outside, None)
+            },
         ];
         let text = |width: usize| {
             let lines = columns(&columns_of(&jobs, Some(width)), Some(width));

@@ -158,7 +158,7 @@ fn how(step: &StepOutcome) -> JobStanding {
     match step.status {
         ReportedState::Waiting | ReportedState::Delayed => JobStanding::Waits,
         ReportedState::Begun => JobStanding::Begun,
-        ReportedState::Pending if step.told.is_some_and(|told| !told.waits()) => JobStanding::Said,
+        ReportedState::Pending if step.pending.told.is_some_and(|told| !told.waits()) => JobStanding::Said,
         ReportedState::Pending => JobStanding::Outside,
         ReportedState::Failed | ReportedState::Cancelled | ReportedState::Done | ReportedState::Before => {
             JobStanding::Through

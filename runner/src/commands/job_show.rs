@@ -103,7 +103,7 @@ fn headline(step: &StepOutcome) -> String {
             Some(until) => format!("delayed until {until}{attempts}"),
             None => format!("due{attempts}"),
         },
-        ReportedState::Pending => match step.told {
+        ReportedState::Pending => match step.pending.told {
             None => format!("pending in an external system{attempts}"),
             Some(told) if told.waits() => {
                 format!("pending in an external system as `{}`{attempts}", told.as_str())

@@ -8,6 +8,7 @@ use super::explain;
 use super::explain::WaitCase;
 use super::job_outputs::Maker;
 use super::job_payload::{Subject, raw};
+use super::pending_fields::PendingFields;
 use super::{Answer, join_partners, parked_payload, rfc3339, stopped};
 use crate::output::times;
 use tidegate_config::{Configuration, DeliveryGuarantee, InputMode, InputRef, Step, Target};
@@ -56,15 +57,8 @@ pub(crate) struct StepOutcome {
     /// Time of the next attempt; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) until: Option<String>,
-    /// A pending job's handle in the external system …
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) handle: Option<String>,
-    /// … the start of its wait there, or the start of the running attempt; RFC 3339 …
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) since: Option<String>,
-    /// … and the status that the external system has sent, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) told: Option<tidegate_model::ExternalStatus>,
+    #[serde(flatten)]
+    pub(crate) pending: PendingFields,
     /// The error of the last attempt, or the final one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
@@ -118,9 +112,7 @@ impl StepOutcome {
             attempts: None,
             before: None,
             until: None,
-            handle: None,
-            since: None,
-            told: None,
+            pending: PendingFields::default(),
             reason: None,
             error: None,
             joined_with: Vec::new(),
@@ -228,19 +220,16 @@ fn of_row(step: &Address, key: &ParkedKey, job: &ParkedJob, runs: bool, now: Tim
         ParkReason::Started => ReportedState::Begun,
         ParkReason::Pending { .. } | ParkReason::Completed { .. } => ReportedState::Pending,
     };
-    let outside = job.reason.outside();
-    let since = match job.reason {
+    let mut pending = PendingFields::of(&job.reason);
+    if job.reason == ParkReason::Started {
         // The row was written at the start of the attempt.
-        ParkReason::Started => Some(key.due),
-        _ => outside.map(|(_, since, _)| since),
-    };
+        pending.since = Some(rfc3339(key.due));
+    }
     StepOutcome {
         // An output may be due and not yet delivered.
         until: (status == ReportedState::Delayed && key.due > now).then(|| rfc3339(key.due)),
         attempts: Some(job.attempt),
-        handle: outside.map(|(handle, ..)| handle.to_owned()),
-        since: since.map(rfc3339),
-        told: outside.and_then(|(.., said)| said).map(|said| said.status),
+        pending,
         reason: job.last_error.clone(),
         ..StepOutcome::new(step, status)
     }

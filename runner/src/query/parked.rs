@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::pending_fields::PendingFields;
 use super::{Answer, rfc3339, status};
 use tidegate_config::{Configuration, InputRef};
 use tidegate_engine::ParkedJobRef;
@@ -31,15 +32,8 @@ pub(crate) struct DelayedStatus {
     /// The error of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_error: Option<String>,
-    /// The handle in the external system.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) handle: Option<String>,
-    /// The time since when the external system has it; RFC 3339.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) since: Option<String>,
-    /// The status that the external system has sent, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) told: Option<tidegate_model::ExternalStatus>,
+    #[serde(flatten)]
+    pub(crate) pending: PendingFields,
     /// The output address, if the job is an output that was already made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<String>,
@@ -146,13 +140,6 @@ impl DelayedStatus {
             (ParkReason::Pending { .. } | ParkReason::Completed { .. }, _) => WaitsFor::Outside,
         };
         let is_timed = job.reason == ParkReason::Due && key.due > now && key.due < NO_DUE_TIME;
-        let told = job.reason.outside().and_then(|(.., said)| said).map(|said| said.status);
-        let (handle, since) = match job.reason {
-            ParkReason::Pending { handle, since } | ParkReason::Completed { handle, since, .. } => {
-                (Some(handle), Some(rfc3339(since)))
-            }
-            ParkReason::Due | ParkReason::Started => (None, None),
-        };
         Self {
             step: step.to_string(),
             jobs: jobs.collect(),
@@ -160,9 +147,7 @@ impl DelayedStatus {
             due: is_timed.then(|| rfc3339(key.due)),
             attempts: job.attempt,
             last_error: job.last_error,
-            handle,
-            since,
-            told,
+            pending: PendingFields::of(&job.reason),
             output: job.to,
             configured: inputs.is_some(),
             row: ParkedJobRef { due: key.due, sequence: key.sequence },
