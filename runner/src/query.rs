@@ -344,10 +344,10 @@ pub(crate) fn left(
     Afterwards(store, _): &Afterwards,
 ) -> Option<Vec<StepStatus>> {
     let mut steps = status::statuses(store, configuration, None, 0).ok()?;
-    for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
+    for (step, stats) in stats.of(configuration) {
         let name = step.address.to_string();
         let own = steps.iter_mut().filter(|status| status.configured && status.step == name);
-        own.for_each(|status| status.closed = status::closed(stats));
+        own.for_each(|status| status.closed = status::closed(&stats));
     }
     steps.retain(|step| step.configured && (step.has_jobs() || step.may_have_jobs()));
     Some(steps)

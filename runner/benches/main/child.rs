@@ -91,7 +91,7 @@ fn drain(folder: &Path) -> Result<u64, Box<dyn Error>> {
     let stats = run.stats();
     let report = run.run()?;
     assert_eq!(report.end, RunOutcome::Drained);
-    Ok(stats.steps.iter().map(|step| step.counters().taken).max().unwrap_or(0))
+    Ok(stats.steps().iter().map(|step| step.counters().taken).max().unwrap_or(0))
 }
 
 /// Appends one job, waits until it is durably delivered, and again.
@@ -121,7 +121,7 @@ fn follow(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn Error>> {
 }
 
 fn wait_for(stats: &Stats, jobs: u64) {
-    while stats.steps[0].counters().taken < jobs {
+    while stats.step(0).counters().taken < jobs {
         // Yields the core to the runner; the latency is measured.
         thread::yield_now();
     }
@@ -131,8 +131,8 @@ fn first_delivery(folder: &Path, started: Instant) -> Result<f64, Box<dyn Error>
     let (run, _) = prepare(folder)?;
     let stats = run.stats();
     thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));
-    let drain = stats.steps.len() - 1;
-    while stats.steps[drain].counters().taken == 0 {
+    let drain = stats.steps().len() - 1;
+    while stats.step(drain).counters().taken == 0 {
         if started.elapsed() > Duration::from_mins(1) {
             return Err("nothing is delivered".into());
         }

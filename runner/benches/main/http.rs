@@ -181,7 +181,7 @@ fn latency(folder: &Path) -> Result<(f64, f64), Box<dyn Error>> {
         if !handle.push(push) || !answer.recv()? {
             return Err("a job was not accepted".into());
         }
-        while stats.steps[0].counters().taken < id {
+        while stats.step(0).counters().taken < id {
             // Yields the core to the runner; the latency is measured.
             thread::yield_now();
         }

@@ -158,7 +158,7 @@ fn seconds_of(path: &str, folder: &Path) -> Result<f64, Box<dyn Error>> {
 pub(crate) fn view(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     let (run, store) = child::prepare(folder)?;
-    let (last, handle) = (run.stats().steps.len() - 1, run.handle());
+    let (last, handle) = (run.stats().steps().len() - 1, run.handle());
     let backlog = Address::parse("bench/backlog").ok_or("this is an address")?;
     let head = store.queue(&backlog)?.map_or(0, |queue| queue.head);
     thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));
@@ -190,11 +190,11 @@ pub(crate) fn watch(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn 
     let wait = Address::parse("bench/wait").ok_or("this is an address")?;
     let begun = Instant::now();
     loop {
-        let (read, waiting) = (stats.steps[0].counters().taken, store.delayed_count(&wait)?);
+        let (read, waiting) = (stats.step(0).counters().taken, store.delayed_count(&wait)?);
         if read > 0 && read == waiting {
             // Their consequences have ended, too.
             thread::sleep(Duration::from_secs(1));
-            if stats.steps[0].counters().taken == read && store.delayed_count(&wait)? == read {
+            if stats.step(0).counters().taken == read && store.delayed_count(&wait)? == read {
                 figures.jobs = read;
                 break;
             }

@@ -74,7 +74,7 @@ pub(crate) fn find<'c>(
     configuration: &'c Configuration,
 ) -> Result<(QueueRef, &'c HttpSource), HttpRefusal> {
     let mut names = Vec::new();
-    for (position, queue) in configuration.queues.iter().enumerate() {
+    for (position, queue) in configuration.queues.entries() {
         match &queue.source {
             Some(PushSource::Http(source)) if queue.address == *address => {
                 return Ok((QueueRef(position), source));

@@ -69,7 +69,7 @@ fn bar(total: Option<u64>) -> ProgressBar {
 
 fn update(bar: &ProgressBar, configuration: &Configuration, stats: &Stats, started: Instant) {
     let (mut jobs, mut bytes, mut failed) = (0, 0, 0);
-    for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
+    for (step, stats) in stats.of(configuration) {
         let counters = stats.counters();
         failed += counters.failed;
         if step.reads_source() {

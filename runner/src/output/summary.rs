@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -64,11 +65,11 @@ impl RunEnd<'_> {
     pub(crate) fn record(self) -> (String, Map<String, Value>) {
         let Self { configuration, stats, report, elapsed, left, .. } = self;
         let count = jobs_in(configuration, stats);
-        let step = |(step, stats): (&Step, &StepStats)| {
+        let step = |(step, stats): (&Step, Arc<StepStats>)| {
             let Counters { taken, given, filtered, failed, .. } = stats.counters();
             json!({ "step": step.address, "in": taken, "out": given, "filtered": filtered, "failed": failed })
         };
-        let steps: Vec<Value> = configuration.steps.iter().zip(&stats.steps).map(step).collect();
+        let steps: Vec<Value> = stats.of(configuration).map(step).collect();
         let stopped: Vec<Value> =
             report.halts.iter().map(|halt| json!({ "step": halt.step, "why": halt.why })).collect();
         let left = left.map(|left| backlog::lines(configuration, left));
@@ -87,7 +88,8 @@ impl RunEnd<'_> {
 
     fn did_nothing(self) -> bool {
         let is_idle = |count: Counters| count.taken == 0 && count.given == 0;
-        self.report.end == RunOutcome::Drained && self.stats.steps.iter().all(|step| is_idle(step.counters()))
+        self.report.end == RunOutcome::Drained
+            && self.stats.of(self.configuration).all(|(_, step)| is_idle(step.counters()))
     }
 
     fn headline(self) -> String {
@@ -110,20 +112,19 @@ impl RunEnd<'_> {
     fn outputs(self) -> String {
         let Self { configuration, stats, failed: (failed, open), .. } = self;
         let is_fed = |target: Target| {
-            let mut steps = configuration.steps.iter().zip(&stats.steps);
-            steps.any(|(step, stats)| {
+            stats.of(configuration).any(|(step, stats)| {
                 stats.counters().given > 0 && step.outputs.iter().any(|output| output.target == target)
             })
         };
         let mut text = String::new();
-        for (position, sink) in configuration.sinks.iter().enumerate() {
+        for (position, sink) in configuration.sinks.entries() {
             let SinkKind::File(file) = &sink.kind else { continue };
             if is_fed(Target::Sink(SinkRef(position))) {
                 let path = on_one_line(&shown(&file.path).to_string());
                 let _ = writeln!(text, "{} → {path}", sink.address.name);
             }
         }
-        for (position, queue) in configuration.queues.iter().enumerate() {
+        for (position, queue) in configuration.queues.entries() {
             if is_fed(Target::Queue(QueueRef(position))) && !backlog::is_read(configuration, &queue.address) {
                 let show = configuration.command(&format!("queue show {}", queue.address));
                 let _ = writeln!(text, "{} → a queue that no step reads (see `{show}`)", queue.address);
@@ -133,7 +134,7 @@ impl RunEnd<'_> {
                 let _ = writeln!(text, "{errors}");
             }
         }
-        for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
+        for (step, stats) in stats.of(configuration) {
             let dropped = stats.dropped();
             if dropped > 0 {
                 let is = if dropped == 1 { "is" } else { "are" };
@@ -156,7 +157,7 @@ fn stopped(halt: &Halt) -> String {
 /// Jobs from external systems; jobs from queues if no step reads a source.
 fn jobs_in(configuration: &Configuration, stats: &Stats) -> u64 {
     let taken = |from_source: bool| {
-        let steps = configuration.steps.iter().zip(&stats.steps);
+        let steps = stats.of(configuration);
         let steps = steps.filter(move |(step, _)| step.reads_source() == from_source);
         steps.map(|(_, stats)| stats.counters().taken)
     };
@@ -168,7 +169,7 @@ fn jobs_in(configuration: &Configuration, stats: &Stats) -> u64 {
 
 fn steps(configuration: &Configuration, stats: &Stats) -> String {
     let several = configuration.pipelines.len() > 1;
-    let rows = configuration.steps.iter().zip(&stats.steps).map(|(step, stats)| {
+    let rows = stats.of(configuration).map(|(step, stats)| {
         let count = stats.counters();
         let name = if several { step.address.to_string() } else { step.address.name.to_string() };
         let mut row = vec![name];
@@ -181,7 +182,7 @@ fn steps(configuration: &Configuration, stats: &Stats) -> String {
 /// Number of error records that the run added, by error queue.
 pub(crate) fn failed(configuration: &Configuration, stats: &Stats) -> BTreeMap<usize, u64> {
     let mut failed = BTreeMap::new();
-    for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
+    for (step, stats) in stats.of(configuration) {
         let errors = stats.counters().failed.saturating_sub(stats.dropped());
         if let Some(QueueRef(queue)) = step.errors.filter(|_| errors > 0) {
             *failed.entry(queue).or_default() += errors;

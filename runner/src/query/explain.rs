@@ -6,7 +6,7 @@ use crate::output::times;
 use tidegate_config::{Configuration, GateRef, Input, Step};
 use tidegate_dispatch::{JobKey, WaitReason, WaitingState};
 use tidegate_engine::{
-    BlockCause, Handle, ParkedJobRef, ProbeHealth, ProbeKind, QueueView, SCAN_MAX, StepBlock, StepStats,
+    BlockCause, Handle, ParkedJobRef, ProbeHealth, ProbeKind, QueueView, SCAN_MAX, StepBlock,
 };
 use tidegate_model::Timestamp;
 use tidegate_store::{ParkReason, ParkedJob, ReadError, Store};
@@ -50,9 +50,9 @@ impl<'a> WaitCase<'a> {
             _ => QueueView::from_store(store, configuration, step, now)?.map(Box::new),
         };
         let gate = step.gate.map_or("", |GateRef(gate)| configuration.gates[gate].name.as_str());
-        let stats = run.and_then(|run| run.stats().steps.get(position));
-        let closed = stats.and_then(StepStats::closed);
-        let answers = |whom| stats.map(|stats| stats.answering(whom)).unwrap_or_default();
+        let stats = run.map(|run| run.stats().step(position));
+        let closed = stats.as_ref().and_then(|stats| stats.closed());
+        let answers = |whom| stats.as_ref().map(|stats| stats.answering(whom)).unwrap_or_default();
         let (gate_answers, monitor_answers) = (answers(ProbeKind::Gate), answers(ProbeKind::Monitor));
         let stopped = stopped::sentence(store, run, (position, step), index)?;
         let asks_gate = run.is_none() && step.gate.is_some();

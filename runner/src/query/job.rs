@@ -155,7 +155,7 @@ pub(crate) fn status(
     let now = SystemClock.now();
     let run = wanted.why.then_some(wanted.run);
     let mut steps = Vec::new();
-    for (position, step) in configuration.steps.iter().enumerate() {
+    for (position, step) in configuration.steps.entries() {
         for (at, input) in step.inputs.iter().enumerate().filter(|(_, input)| input.address == address) {
             let live = wanted.run.is_some();
             let look = JobQuery { store, configuration, run, live, step, input, index, first, time, now };
@@ -368,7 +368,7 @@ impl JobQuery<'_> {
         let Some(run) = self.run else { return Ok((Vec::new(), false)) };
         let (store, configuration, step) = (self.store, self.configuration, self.step);
         let now = self.now;
-        let position = configuration.steps.iter().position(|one| one.address == step.address);
+        let position = configuration.steps.position(|one| one.address == step.address);
         if let Some(position) = position
             && let Some(case) = WaitCase::of(store, configuration, run, (position, Some(self.index)), now)?
         {

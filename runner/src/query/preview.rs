@@ -67,7 +67,7 @@ pub(crate) fn preview(
     step: &str,
     (rounds, told): (usize, usize),
 ) -> Result<Answer, ReadError> {
-    let position = configuration.steps.iter().position(|one| one.address.to_string() == step);
+    let position = configuration.steps.position(|one| one.address.to_string() == step);
     let Some(position) = position else { return Ok(status::missing(configuration, step)) };
     let now = SystemClock.now();
     let Some(case) = WaitCase::of(store, configuration, run, (position, None), now)? else {

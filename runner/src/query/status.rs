@@ -46,16 +46,13 @@ pub(crate) fn statuses(
     run: Option<&Handle>,
     lanes: usize,
 ) -> Result<Vec<StepStatus>, ReadError> {
-    let all_counts = run.and_then(|run| run.all_counts(lanes));
-    let all_counts: Vec<Option<StepCounts>> = match all_counts {
-        Some(all_counts) => all_counts.into_iter().map(Some).collect(),
-        None => configuration.steps.iter().map(|_| None).collect(),
-    };
+    let mut all_counts = run.and_then(|run| run.all_counts(lanes)).unwrap_or_default();
     let (known, pauses, now) = (store.all_progress()?, store.pauses()?, SystemClock.now());
     // The run's state is newer.
     let stops = if run.is_some() { Vec::new() } else { store.stops()? };
     let mut steps = Vec::new();
-    for (position, (step, step_counts)) in configuration.steps.iter().zip(all_counts).enumerate() {
+    for (position, step) in configuration.steps.entries() {
+        let step_counts = all_counts.remove(&position);
         let look = StatusQuery { store, configuration, step, step_counts, lanes, now };
         let first = steps.len();
         for (at, input) in step.inputs.iter().enumerate() {
@@ -108,10 +105,10 @@ fn note_run(
     (position, gate): (usize, Option<String>),
     now: Timestamp,
 ) {
-    let Some(stats) = run.stats().steps.get(position) else { return };
+    let stats = run.stats().step(position);
     status.rate = Some((stats.rate(run.stats().started, now) * 10.0).round() / 10.0);
     status.valid = stats.pending().1;
-    status.closed = closed(stats);
+    status.closed = closed(&stats);
     status.gate = ProbeStatus::of(stats.answering(ProbeKind::Gate), gate);
     status.monitor = ProbeStatus::of(stats.answering(ProbeKind::Monitor), None);
     let halted = |(since, why)| Halted { since: rfc3339(since), at: None, last_run: false, why };

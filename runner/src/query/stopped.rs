@@ -30,7 +30,7 @@ pub(crate) fn sentence(
 ) -> Result<Option<String>, ReadError> {
     let next = "the next run starts it again";
     if let Some(run) = run {
-        let halted = run.stats().steps.get(position).and_then(tidegate_engine::StepStats::halted);
+        let halted = run.stats().step(position).halted();
         return Ok(halted.map(|(_, why)| format!("the step has stopped, and {next}: {why}")));
     }
     let stops = store.stops()?;

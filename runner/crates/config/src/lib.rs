@@ -31,7 +31,7 @@ pub use load::{Draft, LoadOptions, load};
 pub use model::{
     BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, Gate, GateRef,
     HttpRequest, Input, InputMode, InputRef, Invocation, Lane, LaneMissing, Limits, LogFormat, LogSettings,
-    Meta, Method, Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStepConfig, ProbeConfig,
-    Processor, Queue, QueueRef, Queuer, Response, Retain, Scheduling, Script, Settings, Shape, Sink,
-    SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy, Target,
+    Meta, Method, Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStepConfig, Positions,
+    ProbeConfig, Processor, Queue, QueueRef, Queuer, Response, Retain, Scheduling, Script, Settings, Shape,
+    Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy, Target,
 };

@@ -53,14 +53,14 @@ pub struct Draft {
 impl Draft {
     /// The valid steps.
     #[must_use]
-    pub fn steps(&self) -> &[Step] {
-        self.configuration.as_ref().map_or(&[], |configuration| &configuration.steps)
+    pub fn steps(&self) -> Vec<Step> {
+        self.configuration.iter().flat_map(|configuration| configuration.steps.iter().cloned()).collect()
     }
 
     /// The valid gates.
     #[must_use]
-    pub fn gates(&self) -> &[Gate] {
-        self.configuration.as_ref().map_or(&[], |configuration| &configuration.gates)
+    pub fn gates(&self) -> Vec<Gate> {
+        self.configuration.iter().flat_map(|configuration| configuration.gates.iter().cloned()).collect()
     }
 
     /// The runner's settings, with defaults for invalid ones.

@@ -1,10 +1,12 @@
 //! `Configuration`: a checked configuration, with every name resolved.
 //!
-//! Sources, queues, sinks and steps of all pipelines are in one list each. A `…Ref` is a position in its
-//! list, valid for the [`Configuration`] it came from.
+//! Sources, queues, sinks, gates and steps of all pipelines are in one list each. A `…Ref` is a position in its
+//! list. It is valid in the [`Configuration`] it came from, and in all that kept their positions:
+//! [`Configuration::keep_positions`].
 
 pub(crate) mod http_request;
 pub(crate) mod invocation;
+pub(crate) mod positions;
 pub(crate) mod probe;
 pub(crate) mod processor;
 pub(crate) mod push_source;
@@ -20,12 +22,13 @@ use twox_hash::XxHash3_64;
 
 use self::push_source::PushSource;
 use crate::parse::absolute_path::absolute;
-use tidegate_model::{Address, Name};
+use tidegate_model::{Address, Name, Parts};
 
 pub use self::probe::{Gate, GateRef, Monitor, ProbeConfig};
 pub(crate) use http_request::METHODS;
 pub use http_request::{Body, HttpRequest, Method, Response, Shape};
 pub use invocation::Invocation;
+pub use positions::Positions;
 pub use processor::{Limits, Pin, PluginStepConfig, Processor, Script, StepFilter};
 pub use queuer::{Lane, LaneMissing, Queuer, Strategy};
 pub use step::{
@@ -44,12 +47,12 @@ pub struct Configuration {
     /// In order of name.
     pub pipelines: Vec<Pipeline>,
     /// Pulled sources. Pushed ones are in their queues.
-    pub sources: Vec<Source>,
-    pub queues: Vec<Queue>,
-    pub sinks: Vec<Sink>,
-    pub gates: Vec<Gate>,
+    pub sources: Parts<Source>,
+    pub queues: Parts<Queue>,
+    pub sinks: Parts<Sink>,
+    pub gates: Parts<Gate>,
     /// Upstream before downstream, except for cycles that `allow_cycle` permits.
-    pub steps: Vec<Step>,
+    pub steps: Parts<Step>,
     /// The readers of each input: steps, each with the position among its inputs. See [`Self::derive`].
     pub(crate) readers: BTreeMap<Input, Vec<(usize, usize)>>,
     /// The name that the operator gave.
@@ -270,7 +273,7 @@ impl Configuration {
     pub fn derive(&mut self) {
         self.steps.iter_mut().for_each(Step::resolve_scheduling);
         self.readers.clear();
-        for (step, declared) in self.steps.iter().enumerate() {
+        for (step, declared) in self.steps.entries() {
             for (position, input) in declared.inputs.iter().enumerate() {
                 self.readers.entry(input.input).or_default().push((step, position));
             }
@@ -286,6 +289,6 @@ impl Configuration {
     /// Positions of the queues by address.
     #[must_use]
     pub fn queues_by_address(&self) -> BTreeMap<&Address, QueueRef> {
-        self.queues.iter().enumerate().map(|(position, queue)| (&queue.address, QueueRef(position))).collect()
+        self.queues.entries().map(|(position, queue)| (&queue.address, QueueRef(position))).collect()
     }
 }

@@ -383,7 +383,7 @@ impl Coordinator {
     /// `at`: the index of the halting job, and its description.
     fn halt_at(&mut self, step: usize, at: Option<(u64, String)>, why: String, now: Timestamp) {
         let whole = at.as_ref().map_or_else(|| why.clone(), |(_, at)| format!("{at}: {why}"));
-        self.stats.steps[step].halt(whole.clone(), now);
+        self.stats.step(step).halt(whole.clone(), now);
         let Step { address, inputs, .. } = &self.configuration.steps[step];
         let (step, since) = (address.clone(), now);
         tracing::error!(target: log_target::ENGINE, step = %step, "the step stops: {whole}");

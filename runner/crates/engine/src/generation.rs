@@ -51,7 +51,7 @@ impl Generation {
 
     fn draft(path: &Path, options: &LoadOptions) -> Draft {
         let mut draft = tidegate_config::load(path, options);
-        let (steps, gates) = (draft.steps().to_vec(), draft.gates().to_vec());
+        let (steps, gates) = (draft.steps(), draft.gates());
         let has_port = draft.settings().listen.is_some();
         for step in &steps {
             check_step(step, has_port, &mut draft.diagnostics);
@@ -65,7 +65,7 @@ impl Generation {
     fn from(mut draft: Draft, given: Invocation, with_plugins: bool) -> Result<Self, Diagnostics> {
         let mut loaded = Plugins::default();
         if with_plugins {
-            let (steps, gates, settings) = (draft.steps().to_vec(), draft.gates().to_vec(), draft.settings());
+            let (steps, gates, settings) = (draft.steps(), draft.gates(), draft.settings());
             loaded = load_plugins::load((&steps, &gates), &settings, &mut draft.diagnostics);
         }
         let files = draft.diagnostics.files().clone();

@@ -1,5 +1,6 @@
 //! Run: starts one run of a configuration, and gives other threads a handle to it.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,10 +92,9 @@ impl Handle {
         answer.recv().ok().flatten()
     }
 
-    /// Counts of all steps, in the order of the configuration, with at most `lanes` lanes each. Returns
-    /// `None` if the run has ended. For a queued step the count walks every waiting job.
+    /// Counts of all steps by position, with at most `lanes` lanes each. Returns `None` if the run has ended. For a queued step the count walks every waiting job.
     #[must_use]
-    pub fn all_counts(&self, lanes: usize) -> Option<Vec<StepCounts>> {
+    pub fn all_counts(&self, lanes: usize) -> Option<HashMap<usize, StepCounts>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.messages.send(Message::Count { lanes, reply }).ok()?;
         answer.recv().ok()
@@ -143,10 +143,11 @@ impl Run {
         clock: Arc<dyn Clock>,
         options: RunOptions,
     ) -> Self {
-        let stats = Arc::new(Stats::new(configuration.steps.len(), clock.now()));
+        let stats = Arc::new(Stats::new(clock.now()));
+        configuration.steps.order().iter().for_each(|&position| drop(stats.step(position)));
         let messages = crossbeam_channel::unbounded();
         let (plugins, attempts) = (Arc::default(), CrashGuard::none());
-        let inbox = Arc::new(Inbox::new(configuration.queues.len()));
+        let inbox = Arc::new(Inbox::default());
         let parts = RuntimeParts {
             configuration,
             plugins,

@@ -46,6 +46,7 @@
 //! | committed state | the durable positions of a run, kept in memory | `engine::commit::committed_state` |
 //! | crash guard | the file of running attempts, from which suspects of a crash are found | `store::CrashGuard` |
 //! | epoch | the number in the store by which a second writer is noticed | `store::database::disk` |
+//! | position | the number of a part of the configuration, which it keeps in every generation | [`Parts`] |
 //! | generation | one checked configuration with its scripts and plugins | `engine::Generation` |
 //!
 //! Two public types share a name only across the plugin boundary. `Step`, `Settings` and `ReadError` of
@@ -58,6 +59,7 @@ mod json;
 mod lock_holder;
 pub mod log_target;
 mod name;
+mod parts;
 pub mod plain;
 mod private_file;
 mod rate;
@@ -83,6 +85,7 @@ pub use field_path::{FieldPath, elements, scalar};
 pub use json::{on_one_line, value_hash};
 pub use lock_holder::{LockHolder, is_alive, lock_owner};
 pub use name::{Address, Name};
+pub use parts::Parts;
 pub use private_file::{FILE_MODE, OTHERS, create_private, open_or_create_private, read_at_most};
 
 pub use crate::job::completion_token::TokenKey;

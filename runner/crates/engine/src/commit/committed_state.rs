@@ -334,7 +334,7 @@ pub(crate) fn trims_by_age(
     progress: &[Vec<Progress>],
     now: Timestamp,
 ) -> Vec<Trim> {
-    let queues = configuration.queues.iter().enumerate();
+    let queues = configuration.queues.entries();
     let timed = queues.filter(|(_, queue)| matches!(queue.retain, Retain::For(_)));
     let watermark = |(step, input): (usize, usize)| progress[step][input].watermark();
     timed.filter_map(|(queue, _)| trim(configuration, QueueRef(queue), watermark, now)).collect()

@@ -302,7 +302,7 @@ impl Committer {
             durable.delivered.push((delivery.step, delivery.id, stays.collect()));
             delivery.settles.iter().for_each(|span| self.attempts.settle(span));
             let now = committed.stamp.time;
-            self.stats.steps[delivery.step].add(&delivery.counters, delivery.bytes as u64, now);
+            self.stats.step(delivery.step).add(&delivery.counters, delivery.bytes as u64, now);
             let step = &configuration.steps[delivery.step];
             let targets = step.outputs.iter().map(|output| output.target);
             let errors = step.errors.map(Target::Queue).into_iter().zip(delivery.errors);
@@ -330,7 +330,7 @@ impl Committer {
 
     /// Publishes the backlog of each queue for the sources that push.
     pub(crate) fn publish_backlog(&self) {
-        let queues = self.committed_state.configuration.queues.iter().enumerate();
+        let queues = self.committed_state.configuration.queues.entries();
         for (queue, _) in queues.filter(|(_, queue)| queue.source.is_some()) {
             self.inbox.set_waiting(QueueRef(queue), self.committed_state.waiting(QueueRef(queue)));
         }

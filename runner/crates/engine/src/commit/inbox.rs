@@ -1,7 +1,7 @@
 //! Inbox: queues pushed jobs for the next commit, which they all share.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_plugin::Payloads;
 
@@ -63,11 +63,11 @@ pub struct KeyConflict {
 }
 
 /// Queue of pushes for the committer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Inbox {
     queued_pushes: Mutex<PendingPushes>,
     /// Backlog of each queue: jobs that its slowest step has not accounted for.
-    waiting: Vec<AtomicU64>,
+    waiting: Mutex<HashMap<QueueRef, u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -77,10 +77,6 @@ struct PendingPushes {
 }
 
 impl Inbox {
-    pub(crate) fn new(queues: usize) -> Self {
-        Self { queued_pushes: Mutex::default(), waiting: (0..queues).map(|_| AtomicU64::new(0)).collect() }
-    }
-
     /// Adds a push. Returns whether it is the first, so that the committer must be notified, or `None` if the
     /// inbox is closed.
     pub(crate) fn put(&self, push: Push) -> Option<bool> {
@@ -119,12 +115,12 @@ impl Inbox {
         self.queued_pushes.lock()
     }
 
-    pub(crate) fn waiting(&self, QueueRef(queue): QueueRef) -> u64 {
-        self.waiting[queue].load(Ordering::Relaxed)
+    pub(crate) fn waiting(&self, queue: QueueRef) -> u64 {
+        self.waiting.lock().get(&queue).copied().unwrap_or(0)
     }
 
-    pub(crate) fn set_waiting(&self, QueueRef(queue): QueueRef, jobs: u64) {
-        self.waiting[queue].store(jobs, Ordering::Relaxed);
+    pub(crate) fn set_waiting(&self, queue: QueueRef, jobs: u64) {
+        self.waiting.lock().insert(queue, jobs);
     }
 }
 
@@ -164,7 +160,7 @@ mod tests {
 
     #[test]
     fn only_the_first_that_waits_is_announced() {
-        let inbox = Inbox::new(1);
+        let inbox = Inbox::default();
         assert_eq!(inbox.put(push("1")), Some(true));
         assert_eq!(inbox.put(push("2")), Some(false));
         assert_eq!(jobs(&inbox.take(100)), [b"1", b"2"]);
@@ -173,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_out_is_bounded_and_is_at_least_one() {
-        let inbox = Inbox::new(1);
+        let inbox = Inbox::default();
         for job in ["11", "22", "33"] {
             inbox.put(push(job));
         }
@@ -186,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_closed_inbox_takes_nothing_and_gives_up_what_it_has() {
-        let inbox = Inbox::new(1);
+        let inbox = Inbox::default();
         inbox.put(push("1"));
         inbox.close();
         assert_eq!(inbox.put(push("2")), None);

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use tidegate_plugin::Payloads;
 
 use tidegate_model::Batch;
-use tidegate_model::sync::{Mutex, MutexGuard};
+use tidegate_model::sync::Mutex;
 
 /// Maximum bytes of one queue's cache.
 const ROOM: usize = 4 << 20;
 
-/// Caches of all queues, by position in the configuration.
-#[derive(Debug)]
-pub(crate) struct QueueCaches(Vec<Mutex<QueueCache>>);
+/// Caches of all queues, by position.
+#[derive(Debug, Default)]
+pub(crate) struct QueueCaches(Mutex<Vec<Arc<Mutex<QueueCache>>>>);
 
 #[derive(Debug, Default)]
 struct QueueCache {
@@ -24,13 +24,10 @@ struct QueueCache {
 }
 
 impl QueueCaches {
-    pub(crate) fn new(queues: usize) -> Self {
-        Self((0..queues).map(|_| Mutex::default()).collect())
-    }
-
     /// Adds jobs that were just committed, and drops old ones above the limit.
     pub(crate) fn push(&self, queue: usize, batch: Batch) {
-        let mut tail = self.lock(queue);
+        let tail = self.of(queue);
+        let mut tail = tail.lock();
         if tail.batches.back().is_some_and(|last| last.end() != batch.first) {
             *tail = QueueCache::default();
         }
@@ -46,7 +43,8 @@ impl QueueCaches {
     /// Jobs from `from` on, as one batch of at most about `jobs` jobs and `bytes` bytes. Returns `None` if
     /// the cache does not reach back so far.
     pub(crate) fn read(&self, queue: usize, from: u64, jobs: usize, bytes: usize) -> Option<Arc<Batch>> {
-        let tail = self.lock(queue);
+        let tail = self.of(queue);
+        let tail = tail.lock();
         let at = tail.batches.partition_point(|batch| batch.end() <= from);
         let batch = tail.batches.get(at).filter(|batch| batch.first <= from)?;
         let following = tail.batches.get(at + 1);
@@ -68,7 +66,8 @@ impl QueueCaches {
 
     /// Drops the jobs that all readers have read; `next` is the lowest next index of a reader.
     pub(crate) fn forget(&self, queue: usize, next: u64) {
-        let mut tail = self.lock(queue);
+        let tail = self.of(queue);
+        let mut tail = tail.lock();
         while tail.batches.front().is_some_and(|batch| batch.end() <= next) {
             if let Some(old) = tail.batches.pop_front() {
                 tail.bytes -= old.payloads.byte_len();
@@ -76,8 +75,12 @@ impl QueueCaches {
         }
     }
 
-    fn lock(&self, queue: usize) -> MutexGuard<'_, QueueCache> {
-        self.0[queue].lock()
+    fn of(&self, queue: usize) -> Arc<Mutex<QueueCache>> {
+        let mut caches = self.0.lock();
+        while caches.len() <= queue {
+            caches.push(Arc::default());
+        }
+        Arc::clone(&caches[queue])
     }
 }
 
@@ -95,7 +98,7 @@ mod tests {
 
     #[test]
     fn jobs_that_came_one_by_one_are_read_together() {
-        let tails = QueueCaches::new(1);
+        let tails = QueueCaches::default();
         for (first, text) in (1..).zip(["1", "2", "3"]) {
             tails.push(0, Batch::json(first, payloads(&[text])));
         }
@@ -106,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_gap_makes_a_tail_start_again() {
-        let tails = QueueCaches::new(1);
+        let tails = QueueCaches::default();
         tails.push(0, Batch::json(1, payloads(&["1"])));
         tails.push(0, Batch::json(5, payloads(&["5"])));
         assert!(tails.read(0, 1, 9, 9).is_none());
@@ -115,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_tail_does_not_grow_with_the_queue() {
-        let tails = QueueCaches::new(1);
+        let tails = QueueCaches::default();
         let big = "x".repeat(1 << 20);
         for first in 1..=20 {
             tails.push(0, Batch::json(first, payloads(&[&big])));

@@ -42,7 +42,7 @@ impl Coordinator {
                     }
                 }
                 Command::CheckGate { step } => {
-                    self.stats.steps[step].ask(ProbeKind::Gate, now);
+                    self.stats.step(step).ask(ProbeKind::Gate, now);
                     actions.push(Action::LookAtGate(step));
                 }
                 Command::WatermarkAdvanced { step, watermark } => {

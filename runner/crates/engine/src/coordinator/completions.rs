@@ -35,7 +35,7 @@ impl Coordinator {
     /// Handles the completion of a pending job. The state here is newer than that in the store.
     pub(crate) fn complete(&mut self, mut asked: PendingRequest, now: Timestamp, actions: &mut Vec<Action>) {
         let Request::Complete { step, index, completion, row, .. } = &mut asked.request else { return };
-        let step = self.configuration.steps.iter().position(|declared| declared.address == *step);
+        let step = self.configuration.steps.position(|declared| declared.address == *step);
         let known = step.and_then(|step| Some((self.buffers[step].as_ref()?, self.watches[step].as_mut()?)));
         if let Some((buffer, watch)) = known {
             *row = None;

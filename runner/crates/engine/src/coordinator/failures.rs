@@ -12,7 +12,7 @@ impl Coordinator {
     pub(crate) fn note_failed(&mut self, step: usize, failed: Vec<Failed>, now: Timestamp) {
         for failed in failed {
             if failed.cause.ending != Ending::SetAside {
-                self.stats.steps[step].add_dropped(failed.jobs);
+                self.stats.step(step).add_dropped(failed.jobs);
             }
             if let Some(line) = self.failures.note(step, failed, now) {
                 self.log_failures(&line);

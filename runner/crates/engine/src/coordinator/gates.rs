@@ -18,7 +18,7 @@ impl Coordinator {
         let declared = &self.configuration.steps[step];
         let gate = declared.gate.map(|GateRef(gate)| &self.configuration.gates[gate].name);
         let gate = gate.map_or("", |name| name.as_str());
-        let (stats, step) = (&self.stats.steps[step], &declared.address);
+        let (stats, step) = (&self.stats.step(step), &declared.address);
         let unknown = |failure: &Failure| failure.kind != FailureKind::GateClosed;
         let trouble = seen.as_ref().err().filter(|failure| unknown(failure)).map(Failure::to_string);
         stats.answered(ProbeKind::Gate, trouble, now);
@@ -50,7 +50,7 @@ impl Coordinator {
 
     /// Records whether a job or a failed setup holds the step back.
     pub(crate) fn note_held(&mut self, step: usize, ran: &BatchResult, now: Timestamp) {
-        let (stats, step) = (&self.stats.steps[step], &self.configuration.steps[step].address);
+        let (stats, step) = (&self.stats.step(step), &self.configuration.steps[step].address);
         if let Some(StartBlock { by, why }) = &ran.held {
             if stats.close(*by, why.clone(), now) {
                 match by {

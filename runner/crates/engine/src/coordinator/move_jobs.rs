@@ -243,7 +243,7 @@ impl Coordinator {
 
     /// Position of a step. Without one the request goes to the store, which reports the unknown step.
     pub(crate) fn position(&self, address: &tidegate_model::Address) -> Option<usize> {
-        self.configuration.steps.iter().position(|step| step.address == *address)
+        self.configuration.steps.position(|step| step.address == *address)
     }
 }
 

@@ -107,7 +107,7 @@ impl Coordinator {
         seen: Result<StatusReport, Failure>,
         now: Timestamp,
     ) {
-        let (address, stats) = (&self.configuration.steps[step].address, &self.stats.steps[step]);
+        let (address, stats) = (&self.configuration.steps[step].address, &self.stats.step(step));
         let Some(watch) = &mut self.watches[step] else { return };
         let StatusReport { answers, unexpected: unasked, malformed: nonsense } = match seen {
             Ok(seen) => seen,
@@ -161,7 +161,7 @@ impl Coordinator {
             watch.handle(PollerEvent::Tick, now);
             let wanted = std::mem::take(&mut watch.commands);
             let (pending, valid) = (watch.monitor.len(), watch.monitor.valid());
-            self.stats.steps[step].set_pending(pending as u64, valid as u64);
+            self.stats.step(step).set_pending(pending as u64, valid as u64);
             let address = &self.configuration.steps[step].address;
             let mut settled = Vec::new();
             for command in wanted {
@@ -169,7 +169,7 @@ impl Coordinator {
                     PollerCommand::Ask { ask, jobs } => {
                         let Some(buffer) = &self.buffers[step] else { continue };
                         let jobs = jobs.into_iter().filter_map(|key| Some((key, buffer.row(key)?))).collect();
-                        self.stats.steps[step].ask(ProbeKind::Monitor, now);
+                        self.stats.step(step).ask(ProbeKind::Monitor, now);
                         actions.push(Action::AskStatus(StatusQuery { step, ask, jobs }));
                     }
                     PollerCommand::Settle { key, .. } => settled.push(key),

@@ -1,5 +1,7 @@
 //! Queued steps: buffer the jobs that wait, and form batches of the jobs that the dispatcher picks.
 
+use std::collections::HashMap;
+
 use super::{Action, Coordinator};
 use crate::batch::input::{BatchInput, ReadBatch};
 use crate::batch::job_builder::BatchCursor;
@@ -61,8 +63,8 @@ impl Coordinator {
     }
 
     /// Counts of all steps.
-    pub(crate) fn count_all(&self, lanes: usize, now: Timestamp) -> Vec<StepCounts> {
-        (0..self.buffers.len()).map(|step| self.step_counts(step, lanes, now)).collect()
+    pub(crate) fn count_all(&self, lanes: usize, now: Timestamp) -> HashMap<usize, StepCounts> {
+        (0..self.buffers.len()).map(|step| (step, self.step_counts(step, lanes, now))).collect()
     }
 
     fn step_counts(&self, step: usize, lanes: usize, now: Timestamp) -> StepCounts {

@@ -23,7 +23,7 @@ impl Coordinator {
             }
             return;
         };
-        let step = self.configuration.steps.iter().position(|step| step.address == *address);
+        let step = self.configuration.steps.position(|step| step.address == *address);
         let wanted = step.map(|step| {
             let at = |input: &tidegate_config::InputRef| {
                 let found = from.iter().find(|(address, _)| *address == input.address);

@@ -75,7 +75,7 @@ fn push(
     jobs: &[String],
     mut changes: Changes,
 ) -> Result<RequestEffect, String> {
-    let position = configuration.queues.iter().position(|declared| declared.address == *queue);
+    let position = configuration.queues.position(|declared| declared.address == *queue);
     let Some(position) = position else { return Err(format!("the configuration has no queue `{queue}`")) };
     if configuration.queues[position].holds_errors {
         return Err(error_queue(queue));
@@ -309,7 +309,7 @@ fn pause(
 }
 
 fn position(configuration: &Configuration, step: &Address) -> Result<usize, String> {
-    let position = configuration.steps.iter().position(|declared| declared.address == *step);
+    let position = configuration.steps.position(|declared| declared.address == *step);
     position.ok_or_else(|| {
         let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
         let hint = did_you_mean_address(&step.to_string(), names.iter().map(String::as_str));
@@ -320,7 +320,7 @@ fn position(configuration: &Configuration, step: &Address) -> Result<usize, Stri
 
 /// Records the handled errors. If no step reads the queue, they can be deleted.
 fn mark_handled(configuration: &Configuration, queue: &Address, handled: Progress, changes: &mut Changes) {
-    let position = configuration.queues.iter().position(|declared| declared.address == *queue);
+    let position = configuration.queues.position(|declared| declared.address == *queue);
     if let Some(position) = position
         && configuration.queues[position].retain == Retain::Consumed
         && configuration.readers(Input::Queue(QueueRef(position))).is_empty()

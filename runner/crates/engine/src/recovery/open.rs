@@ -80,7 +80,7 @@ pub(crate) fn open(recovered: RecoveredState, context: RunContext) -> Result<Ope
         halts,
     } = recovered;
     let RunContext { configuration, store, clock, .. } = context;
-    let tails = Arc::new(QueueCaches::new(configuration.queues.len()));
+    let tails = Arc::new(QueueCaches::default());
     let mut coordinator = Coordinator::new(CoordinatorInit {
         configuration: Arc::clone(&configuration),
         flows,

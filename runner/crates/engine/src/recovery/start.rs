@@ -69,7 +69,7 @@ pub(crate) fn start(
     let mut changes = Changes { now, ..Changes::default() };
     let (mut marks, mut last_segments) = (BTreeMap::new(), BTreeMap::new());
     let (mut sources, mut unopened) = (Vec::new(), BTreeMap::new());
-    for (position, source) in configuration.sources.iter().enumerate() {
+    for (position, source) in configuration.sources.entries() {
         let segments = store.segments(&source.address)?;
         last_segments.extend(segments.last().map(|last| (position, last.clone())));
         marks.extend(store.mark(&source.address, u64::MAX)?.map(|mark| (position, mark)));
@@ -80,7 +80,7 @@ pub(crate) fn start(
     }
     let mut heads = Vec::with_capacity(configuration.queues.len());
     let (mut firsts, mut kept_now) = (BTreeMap::new(), BTreeSet::new());
-    for (position, queue) in configuration.queues.iter().enumerate() {
+    for (position, queue) in configuration.queues.entries() {
         let state = store.queue(&queue.address)?;
         kept_now.extend(state.iter().filter(|state| state.jobs() > 0).map(|_| queue.address.clone()));
         heads.push(state.as_ref().map_or(0, |state| state.head));
@@ -98,7 +98,7 @@ pub(crate) fn start(
     }
     let (mut progress, mut flows, mut readers) = (Vec::new(), Vec::new(), Vec::new());
     let (mut snapshots, mut halts) = (Vec::new(), Vec::new());
-    for (position, step) in configuration.steps.iter().enumerate() {
+    for (position, step) in configuration.steps.entries() {
         let (mut done_by_input, mut inputs) = (Vec::new(), Vec::new());
         let (mut accounted, mut kept, mut known) = (Vec::new(), Vec::new(), Vec::new());
         for (input, declared) in step.inputs.iter().enumerate() {
@@ -174,7 +174,7 @@ pub(crate) fn start(
         progress.push(done_by_input);
     }
     let mut sinks = Vec::with_capacity(configuration.sinks.len());
-    for (position, sink) in configuration.sinks.iter().enumerate() {
+    for (position, sink) in configuration.sinks.entries() {
         match SinkWriter::open(&sink.address, &sink.kind, store.sink(&sink.address)?.as_ref()) {
             Ok(sink) => sinks.push(sink),
             Err(error) => {
@@ -241,7 +241,7 @@ pub(crate) fn restore_parked_jobs(
     store: &Store,
     now: Timestamp,
 ) -> Result<(), EngineError> {
-    for (position, step) in configuration.steps.iter().enumerate() {
+    for (position, step) in configuration.steps.entries() {
         for row in store.all_delayed(&step.address) {
             let (key, job) = row?;
             coordinator.restore_parked_job(position, &key, &job, now);
@@ -258,7 +258,7 @@ fn tickers(
     changes: &mut Changes,
 ) -> Result<Vec<(QueueRef, Ticker)>, EngineError> {
     let mut tickers = Vec::new();
-    for (position, queue) in configuration.queues.iter().enumerate() {
+    for (position, queue) in configuration.queues.entries() {
         let Some(PushSource::Schedule(source)) = &queue.source else { continue };
         let last = store.ticked(&queue.address)?;
         let ticker = Ticker::new(source.schedule.clone(), source.missed, last, changes.now);
@@ -291,7 +291,7 @@ fn pause(
     store: &Store,
 ) -> Result<(), EngineError> {
     for pause in store.pauses()? {
-        let position = configuration.steps.iter().position(|step| step.address == pause.step);
+        let position = configuration.steps.position(|step| step.address == pause.step);
         if let Some(position) = position {
             let resume = configuration.command(&format!("step resume {}", pause.step));
             tracing::warn!(target: log_target::ENGINE, step = %pause.step, "the step is paused; `{resume}` resumes it");
@@ -320,7 +320,7 @@ fn generation(
 /// Steps that deliver into a sink.
 fn feeders(configuration: &Configuration, sink: usize) -> impl Iterator<Item = usize> + '_ {
     let target = Target::Sink(SinkRef(sink));
-    let steps = configuration.steps.iter().enumerate();
+    let steps = configuration.steps.entries();
     steps
         .filter(move |(_, step)| step.outputs.iter().any(|output| output.target == target))
         .map(|(step, _)| step)

@@ -1,5 +1,6 @@
 //! Messages: report the results of all other threads to the event loop.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
@@ -85,7 +86,7 @@ pub(crate) enum Message {
     /// Request for the counts of all steps, with at most `lanes` lanes each.
     Count {
         lanes: usize,
-        reply: Sender<Vec<StepCounts>>,
+        reply: Sender<HashMap<usize, StepCounts>>,
     },
     /// Request for the payload of a job that the step has in memory: the job at `index` of an input.
     Payload {

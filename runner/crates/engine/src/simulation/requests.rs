@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::dice::Dice;
 use super::history::History;
 use crate::operator::request::{PendingRequest, Request, RequestOutcome};
-use tidegate_config::{Configuration, Input, QueueRef, Retain};
+use tidegate_config::{Configuration, Input, QueueRef, Retain, Step};
 use tidegate_model::{Address, Origin};
 use tidegate_store::Store;
 
@@ -93,7 +93,8 @@ impl Requests {
         history: &History,
         configuration: &Configuration,
     ) -> Option<Request> {
-        let step = dice.pick(&configuration.steps);
+        let steps: Vec<&Step> = configuration.steps.iter().collect();
+        let step = *dice.pick(&steps);
         // Jobs that retention deletes meanwhile cannot run again.
         let stays = |input: &tidegate_config::InputRef| match input.input {
             Input::Source(_) => true,

@@ -333,7 +333,7 @@ impl Waiting {
         let pushes = needed || dice.chance(60);
         if let Some(pushers) = self.pushers.as_mut().filter(|_| pushes) {
             let is_source = |queue: &tidegate_config::Queue| queue.address.name.as_str() == "s0";
-            let queue = QueueRef(configuration.queues.iter().position(is_source).unwrap());
+            let queue = QueueRef(configuration.queues.position(is_source).unwrap());
             return pushers.think(dice, queue, needed).map(Coming::Push);
         }
         if needed || self.outside.calm {

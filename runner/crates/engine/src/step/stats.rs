@@ -1,17 +1,19 @@
 //! Run statistics: count the work of a run for observers, beside the durable counters in the store.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::probe_health::{ProbeHealth, ProbeKind};
 use super::throughput::ThroughputWindow;
+use tidegate_config::{Configuration, Step};
 use tidegate_model::sync::Mutex;
 use tidegate_model::{Counters, Timestamp};
 
-/// Statistics of a run, by step, in the order of the configuration.
+/// Statistics of a run, by position of the step.
 #[derive(Debug)]
 pub struct Stats {
     pub started: Timestamp,
-    pub steps: Vec<StepStats>,
+    steps: Mutex<Vec<Arc<StepStats>>>,
     /// Reason for which no commit succeeds, while a disk is full.
     full: Mutex<Option<String>>,
 }
@@ -72,9 +74,32 @@ impl BlockCause {
 
 impl Stats {
     #[must_use]
-    pub fn new(steps: usize, started: Timestamp) -> Self {
-        let steps = (0..steps).map(|_| StepStats::default()).collect();
-        Self { started, steps, full: Mutex::default() }
+    pub fn new(started: Timestamp) -> Self {
+        Self { started, steps: Mutex::default(), full: Mutex::default() }
+    }
+
+    /// Statistics of the step at this position. A step that is removed and added again goes on counting.
+    #[must_use]
+    pub fn step(&self, position: usize) -> Arc<StepStats> {
+        let mut steps = self.steps.lock();
+        while steps.len() <= position {
+            steps.push(Arc::default());
+        }
+        Arc::clone(&steps[position])
+    }
+
+    /// Statistics of all steps that any configuration of this run had.
+    #[must_use]
+    pub fn steps(&self) -> Vec<Arc<StepStats>> {
+        self.steps.lock().clone()
+    }
+
+    /// Steps of a configuration with their statistics, in the order of the configuration.
+    pub fn of<'c>(
+        &self,
+        configuration: &'c Configuration,
+    ) -> impl Iterator<Item = (&'c Step, Arc<StepStats>)> {
+        configuration.steps.entries().map(|(position, step)| (step, self.step(position)))
     }
 
     /// Reason for which no commit succeeds now: a disk is full.

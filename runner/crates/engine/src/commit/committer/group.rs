@@ -164,7 +164,7 @@ mod tests {
     fn parts(requests: impl IntoIterator<Item = CommitRequest>) -> (Vec<&'static str>, Queued) {
         let mut queued = Queued(requests.into_iter().collect(), Vec::new());
         let first = queued.0.pop_front().unwrap();
-        let parts = CommitGroup::collect(first, &Inbox::new(1), &mut queued).parts();
+        let parts = CommitGroup::collect(first, &Inbox::default(), &mut queued).parts();
         let names = parts.map(|part| match part {
             GroupPart::Changes { .. } => "changes",
             GroupPart::Stops(_) => "stops",

@@ -57,7 +57,7 @@ impl Committer {
         let rows = committed.delayed.iter().cloned().zip(effect.changes.parked.iter());
         let steps = &self.committed_state.configuration.steps;
         let returned = rows.filter_map(|(key, delayed)| {
-            let step = steps.iter().position(|step| step.address == delayed.step)?;
+            let step = steps.position(|step| step.address == delayed.step)?;
             Some((step, key, delayed.job.clone()))
         });
         let mut durable = CommitNotice { paused: effect.paused, ..CommitNotice::default() };
@@ -92,7 +92,7 @@ impl Committer {
         // Without a row the coordinator has locked no job; another completion of the job may be in flight.
         let Request::Complete { step, index, row: Some(_), .. } = request else { return None };
         let steps = &self.committed_state.configuration.steps;
-        let step = steps.iter().position(|declared| declared.address == *step)?;
+        let step = steps.position(|declared| declared.address == *step)?;
         Some(CompletionNotice { step, index: *index, taken })
     }
 
@@ -104,7 +104,7 @@ impl Committer {
             _ => return None,
         };
         let steps = &self.committed_state.configuration.steps;
-        let position = steps.iter().position(|declared| declared.address == *step)?;
+        let position = steps.position(|declared| declared.address == *step)?;
         let keys: Vec<ParkedKey> = rows.iter().map(|row| row.key(step)).collect();
         // The next reader of the store reports its error.
         let found = self.store.delayed(&keys).ok()?;

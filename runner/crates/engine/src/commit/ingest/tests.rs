@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use tidegate_config::{LoadOptions, load};
-use tidegate_model::Progress;
+use tidegate_model::{Parts, Progress};
 use tidegate_store::testing::FaultyDisk;
 use tidegate_store::{Writer, open_disk};
 
@@ -182,7 +182,7 @@ fn jobs_wait_for_the_slowest_reader_and_for_nobody_where_nobody_reads() {
     committed_state.progress[step][0].finish(1, 4);
     assert_eq!((committed_state.waiting(QueueRef(0)), committed_state.waiting(QueueRef(1))), (5, 3));
     let mut configuration = (*committed_state.configuration).clone();
-    configuration.steps.clear();
+    configuration.steps = Parts::default();
     configuration.derive();
     committed_state.configuration = Arc::new(configuration);
     assert_eq!((committed_state.waiting(QueueRef(0)), committed_state.waiting(QueueRef(1))), (0, 0));

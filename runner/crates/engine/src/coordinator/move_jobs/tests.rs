@@ -69,11 +69,11 @@ impl Play {
             flows,
             tickers,
             heads,
-            tails: Arc::new(QueueCaches::new(configuration.queues.len())),
+            tails: Arc::new(QueueCaches::default()),
             workers: 1,
             batch: BatchLimit { jobs: 10, bytes: 1000 },
             until_idle: false,
-            stats: Arc::new(Stats::new(configuration.steps.len(), NOW)),
+            stats: Arc::new(Stats::new(NOW)),
             configuration: Arc::clone(&configuration),
         });
         start::restore_parked_jobs(&mut coordinator, &configuration, &store, NOW).unwrap();

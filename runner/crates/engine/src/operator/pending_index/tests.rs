@@ -20,7 +20,7 @@ impl World {
         std::fs::write(folder.path().join("p.toml"), toml).unwrap();
         let configuration = load(folder.path(), &LoadOptions::default()).finish().unwrap().0;
         let (store, writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
-        let step = configuration.steps.into_iter().find(|step| step.inputs.len() == 2).unwrap();
+        let step = configuration.steps.iter().find(|step| step.inputs.len() == 2).unwrap().clone();
         Self { store, writer, step, pending_index: PendingIndex::default() }
     }
 

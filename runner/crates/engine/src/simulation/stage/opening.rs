@@ -52,8 +52,8 @@ impl<'w> Stage<'w> {
             writer,
             // The crash guard is tested with real processes.
             attempts: CrashGuard::none(),
-            inbox: Arc::new(Inbox::new(configuration.queues.len())),
-            stats: Arc::new(Stats::new(configuration.steps.len(), world.clock.now())),
+            inbox: Arc::new(Inbox::default()),
+            stats: Arc::new(Stats::new(world.clock.now())),
             clock: Arc::clone(&world.clock) as Arc<_>,
             workers,
             batch,

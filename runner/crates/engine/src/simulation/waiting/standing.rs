@@ -245,5 +245,5 @@ impl Standings {
 
 /// Position of the step in the configuration.
 pub(crate) fn position(configuration: &Configuration, step: &Address) -> usize {
-    configuration.steps.iter().position(|declared| declared.address == *step).unwrap()
+    configuration.steps.position(|declared| declared.address == *step).unwrap()
 }

@@ -1,0 +1,73 @@
+//! Positions: give each part of a configuration the position that it had in earlier configurations of the process.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use super::{Configuration, GateRef, Input, QueueRef, SinkRef, SourceRef, Target};
+use tidegate_model::{Address, Name, Parts};
+
+/// Positions of all parts that any configuration of this process had. None is given twice.
+#[derive(Clone, Debug, Default)]
+pub struct Positions {
+    sources: Register<Address>,
+    queues: Register<Address>,
+    sinks: Register<Address>,
+    gates: Register<(Option<Name>, Name)>,
+    steps: Register<Address>,
+}
+
+/// Positions of the parts of one kind.
+#[derive(Clone, Debug)]
+struct Register<K>(HashMap<K, usize>);
+
+impl<K> Default for Register<K> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash> Register<K> {
+    /// Moves the parts to their positions. Returns the new position of each old one.
+    fn place<T>(&mut self, parts: &mut Parts<T>, key: impl Fn(&T) -> K) -> HashMap<usize, usize> {
+        let mut moved = HashMap::new();
+        let placed: Vec<(usize, T)> = std::mem::take(parts)
+            .into_iter()
+            .map(|(before, part)| {
+                let next = self.0.len();
+                let position = *self.0.entry(key(&part)).or_insert(next);
+                moved.insert(before, position);
+                (position, part)
+            })
+            .collect();
+        *parts = Parts::at(placed);
+        moved
+    }
+}
+
+impl Configuration {
+    /// Moves all parts to the positions that they have in `positions`, and adds the parts that are new there.
+    pub fn keep_positions(&mut self, positions: &mut Positions) {
+        let sources = positions.sources.place(&mut self.sources, |source| source.address.clone());
+        let queues = positions.queues.place(&mut self.queues, |queue| queue.address.clone());
+        let sinks = positions.sinks.place(&mut self.sinks, |sink| sink.address.clone());
+        let gates = positions.gates.place(&mut self.gates, |gate| (gate.pipeline.clone(), gate.name.clone()));
+        positions.steps.place(&mut self.steps, |step| step.address.clone());
+        for step in self.steps.iter_mut() {
+            for input in &mut step.inputs {
+                input.input = match input.input {
+                    Input::Source(SourceRef(source)) => Input::Source(SourceRef(sources[&source])),
+                    Input::Queue(QueueRef(queue)) => Input::Queue(QueueRef(queues[&queue])),
+                };
+            }
+            for output in &mut step.outputs {
+                output.target = match output.target {
+                    Target::Queue(QueueRef(queue)) => Target::Queue(QueueRef(queues[&queue])),
+                    Target::Sink(SinkRef(sink)) => Target::Sink(SinkRef(sinks[&sink])),
+                };
+            }
+            step.errors = step.errors.map(|QueueRef(queue)| QueueRef(queues[&queue]));
+            step.gate = step.gate.map(|GateRef(gate)| GateRef(gates[&gate]));
+        }
+        self.derive();
+    }
+}
