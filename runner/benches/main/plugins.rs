@@ -83,7 +83,7 @@ pub(crate) fn calls() -> Result<Calls, Box<dyn Error>> {
 fn script() -> Result<ScriptStep, Box<dyn Error>> {
     let text = "fn process(job) { job.id }".to_owned();
     let path = Path::new("field.rhai").to_owned();
-    let scripts = [Script { named_in: path.clone(), path, text, named_at: 0..0 }];
+    let scripts = [Script { named_in: path.clone(), path, text, imports: Vec::new(), named_at: 0..0 }];
     let spec = ScriptStepSpec {
         pipeline: "bench",
         step: "step",

@@ -51,6 +51,7 @@ pub(crate) fn assemble(
         steps,
         readers: BTreeMap::new(),
         given: Invocation::default(),
+        inserted: Vec::new(),
     };
     configuration.derive();
     configuration

@@ -12,6 +12,7 @@
 mod assemble;
 pub(crate) mod check;
 mod diagnostic;
+mod digest;
 mod load;
 mod model;
 pub(crate) mod parse;
@@ -27,11 +28,17 @@ pub use crate::parse::absolute_path::{absolute, shown};
 pub use crate::parse::interpolate::Lookup;
 pub use crate::sections::exec::ExecCommand;
 pub use diagnostic::{Diagnostic, DiagnosticRecord, Diagnostics, Severity, SourceSpan};
+pub use digest::{
+    ConfigurationDigest, GateAddress, GateAspect, GateDigest, PartDigest, QueueAspect, QueueDigest,
+    RunnerAspect, RunnerDigest, SettingChange, SinkAspect, SinkDigest, SourceAspect, SourceDigest,
+    StepAspect, StepDigest,
+};
 pub use load::{Draft, LoadOptions, load};
 pub use model::{
     BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, Gate, GateRef,
-    HttpRequest, Input, InputMode, InputRef, Invocation, Lane, LaneMissing, Limits, LogFormat, LogSettings,
-    Meta, Method, Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStepConfig, Positions,
-    ProbeConfig, Processor, Queue, QueueRef, Queuer, Response, Retain, Scheduling, Script, Settings, Shape,
-    Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy, Target,
+    HttpRequest, ImportedScript, Input, InputMode, InputRef, Invocation, Lane, LaneMissing, Limits,
+    LogFormat, LogSettings, Meta, Method, Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline,
+    PluginStepConfig, Positions, ProbeConfig, Processor, Queue, QueueRef, Queuer, Response, Retain,
+    Scheduling, Script, Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef,
+    Step, StepFilter, Strategy, Target,
 };

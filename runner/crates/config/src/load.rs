@@ -26,6 +26,7 @@ use crate::sections::pipeline::PipelineDeclaration;
 use crate::sections::settings;
 use crate::sections::settings::SettingsFile;
 use crate::sections::shared_tables::SharedTables;
+use tidegate_model::Secret;
 use tidegate_model::suggest::nearest;
 
 const SETTINGS: &str = "tidegate.toml";
@@ -113,6 +114,8 @@ struct Loading<'a> {
     files: Files,
     diagnostics: Vec<Diagnostic>,
     pipelines: Vec<PipelineDeclaration>,
+    /// The values of all `${…}`.
+    inserted: Vec<Secret>,
     /// Some names are invalid, so missing ones cannot be reported.
     names_missing: bool,
     log: LogFormat,
@@ -120,8 +123,15 @@ struct Loading<'a> {
 
 impl<'a> Loading<'a> {
     fn new(env: &'a Lookup) -> Self {
-        let (files, diagnostics, pipelines) = (Files::default(), Vec::new(), Vec::new());
-        Self { env, files, diagnostics, pipelines, names_missing: false, log: LogFormat::Text }
+        Self {
+            env,
+            files: Files::default(),
+            diagnostics: Vec::new(),
+            pipelines: Vec::new(),
+            inserted: Vec::new(),
+            names_missing: false,
+            log: LogFormat::Text,
+        }
     }
 
     fn into_diagnostics(self, subject: &Path) -> Diagnostics {
@@ -172,6 +182,7 @@ impl<'a> Loading<'a> {
         let syntax = reading.diagnostics.split_off(0);
         let interpreted = interpret(&mut reading, &mut self.files, &parsed.tree);
         self.names_missing |= reading.names_missing || !syntax.is_empty();
+        self.inserted.append(&mut reading.secrets);
         if !parsed.garbled {
             let told = reading.diagnostics.into_iter().chain(reading.doubts).collect();
             self.diagnostics.extend(beyond(told, &syntax, &reading.lines));
@@ -208,7 +219,9 @@ impl<'a> Loading<'a> {
                 self.diagnostics.extend(never_begin(&catalog, &wiring));
             }
         }
-        assemble(root, data, settings, &pipelines, &wiring, &graph)
+        let mut configuration = assemble(root, data, settings, &pipelines, &wiring, &graph);
+        configuration.inserted = std::mem::take(&mut self.inserted);
+        configuration
     }
 }
 

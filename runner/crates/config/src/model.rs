@@ -18,18 +18,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use twox_hash::XxHash3_64;
-
 use self::push_source::PushSource;
-use crate::parse::absolute_path::absolute;
-use tidegate_model::{Address, Name, Parts};
+use tidegate_model::{Address, Name, Parts, Secret};
 
 pub use self::probe::{Gate, GateRef, Monitor, ProbeConfig};
 pub(crate) use http_request::METHODS;
 pub use http_request::{Body, HttpRequest, Method, Response, Shape};
 pub use invocation::Invocation;
 pub use positions::Positions;
-pub use processor::{Limits, Pin, PluginStepConfig, Processor, Script, StepFilter};
+pub use processor::{ImportedScript, Limits, Pin, PluginStepConfig, Processor, Script, StepFilter};
 pub use queuer::{Lane, LaneMissing, Queuer, Strategy};
 pub use step::{
     BeginAt, DeliveryGuarantee, Input, InputMode, InputRef, OutputOrder, OutputRef, Scheduling, Step, Target,
@@ -57,6 +54,8 @@ pub struct Configuration {
     pub(crate) readers: BTreeMap<Input, Vec<(usize, usize)>>,
     /// The name that the operator gave.
     pub given: Invocation,
+    /// The values of all `${…}`, which must not be shown.
+    pub inserted: Vec<Secret>,
 }
 
 /// `[runner]`
@@ -231,16 +230,6 @@ pub enum OnMismatch {
 const EFFECTS_KEPT: Duration = Duration::from_hours(7 * 24);
 
 impl Configuration {
-    /// A number that depends on the content of the configuration, scripts included.
-    #[must_use]
-    pub fn fingerprint(&self) -> u64 {
-        // The debug text has every field; the folder of the configuration is left out.
-        let said = format!("{:?}", (&self.sources, &self.queues, &self.sinks, &self.gates, &self.steps));
-        let root = absolute(&self.root).display().to_string();
-        let said = said.replace(&root, "").replace(&self.root.display().to_string(), "");
-        XxHash3_64::oneshot(said.as_bytes())
-    }
-
     /// A command of Tidegate for this configuration, as the operator would type it here.
     #[must_use]
     pub fn command(&self, command: &str) -> String {

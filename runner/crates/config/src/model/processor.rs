@@ -57,14 +57,19 @@ impl Processor {
 }
 
 impl PluginStepConfig {
-    /// Its name in messages: `NAME/STEP`, or `NAME`.
+    /// `NAME/STEP`, or `NAME`, secrets included.
     #[must_use]
-    pub fn named(&self) -> String {
+    pub(crate) fn full_name(&self) -> String {
         match &self.step {
-            _ if self.secret => "…".to_owned(),
             Some(step) => format!("{}/{step}", self.plugin),
             None => self.plugin.clone(),
         }
+    }
+
+    /// Its name in messages: `NAME/STEP`, or `NAME`.
+    #[must_use]
+    pub fn named(&self) -> String {
+        if self.secret { "…".to_owned() } else { self.full_name() }
     }
 
     /// A message about it, without secrets.
@@ -110,9 +115,18 @@ pub struct Script {
     /// Resolved, for reading.
     pub path: PathBuf,
     pub text: String,
+    /// The scripts that it imports, directly and indirectly.
+    pub imports: Vec<ImportedScript>,
     /// The file of the `run` that names it, and the byte range of the name, for diagnostics.
     pub named_in: PathBuf,
     pub named_at: std::ops::Range<usize>,
+}
+
+/// A script that another one imports, as it was on disk when the configuration was read.
+#[derive(Clone, Debug)]
+pub struct ImportedScript {
+    pub path: PathBuf,
+    pub text: String,
 }
 
 /// `types`, `topics` and `when`; a job passes if all given ones hold.

@@ -73,6 +73,10 @@ impl Token {
         Self(token)
     }
 
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+
     /// Whether `shown` is the token, compared in constant time.
     #[must_use]
     pub fn is(&self, shown: &[u8]) -> bool {

@@ -23,7 +23,7 @@ pub(crate) fn config(reading: &mut ParseContext<'_>, section: &TableReader<'_>) 
     let before = reading.secrets.len();
     let table = section.field("config").and_then(|field| field.table(reading));
     let config = table.map_or_else(|| Json::Object(Map::new()), |table| object(reading, table));
-    (Arc::new(config), reading.secrets.split_off(before))
+    (Arc::new(config), reading.secrets[before..].to_vec())
 }
 
 /// The value as JSON, as [`object`] does it.

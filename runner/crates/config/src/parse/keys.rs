@@ -30,7 +30,7 @@ pub(crate) enum TableKind {
 }
 
 /// Every kind, in the order of messages. A single file has only keys that other kinds have.
-const KINDS: [TableKind; 22] = [
+pub(crate) const KINDS: [TableKind; 22] = [
     TableKind::PipelineFile,
     TableKind::SettingsFile,
     TableKind::Runner,

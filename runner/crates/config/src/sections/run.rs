@@ -1,13 +1,14 @@
 //! `run`: parses the processors of a step, a gate or a monitor.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::builtin;
 use super::plugin;
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::{Files, read_text};
-use crate::model::{Processor, Script};
+use crate::model::{ImportedScript, Processor, Script};
 use crate::parse::context::{ParseContext, Text};
 use crate::parse::table::TableReader;
 use tidegate_model::suggest::nearest;
@@ -50,8 +51,9 @@ fn processor(
             // Some editors start a text with a byte order mark, which is not a part of the script.
             let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
             files.add(&path, text.as_str());
+            let imports = imports(&path, &text);
             let (named_in, named_at) = (reading.file.to_path_buf(), run.place.span.clone());
-            Some(Processor::Script(Script { path, text, named_in, named_at }))
+            Some(Processor::Script(Script { path, text, imports, named_in, named_at }))
         }
         Err(error) => {
             let named = if run.secret { "named here".into() } else { run.quoted() };
@@ -61,6 +63,39 @@ fn processor(
             None
         }
     }
+}
+
+/// The imports of the script at `path`, direct and indirect, in order of path. A missing one is reported when the
+/// script is compiled.
+fn imports(path: &Path, text: &str) -> Vec<ImportedScript> {
+    let mut found: BTreeMap<PathBuf, String> = BTreeMap::new();
+    let mut texts = vec![text.to_owned()];
+    while let Some(text) = texts.pop() {
+        for name in imported(&text) {
+            // An import of an import is in the folder of the script too.
+            let mut file = path.with_file_name(name).into_os_string();
+            file.push(".rhai");
+            let file = PathBuf::from(file);
+            if file == path || found.contains_key(&file) {
+                continue;
+            }
+            if let Ok(text) = read_text(&file) {
+                texts.push(text.clone());
+                found.insert(file, text);
+            }
+        }
+    }
+    found.into_iter().map(|(path, text)| ImportedScript { path, text }).collect()
+}
+
+/// Names in `import "name"`. An import in a comment counts, too; that file is usually imported anyway.
+fn imported(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices("import").filter_map(|(at, word)| {
+        let (before, rest) = (text.get(..at)?, text.get(at + word.len()..)?);
+        let is_word = !before.ends_with(|last: char| last.is_alphanumeric() || "_\"".contains(last));
+        let name = rest.trim_start().strip_prefix('"').filter(|_| is_word)?;
+        name.split('"').next()
+    })
 }
 
 /// The script that was probably meant: the nearest name in the folder of the path.
@@ -74,4 +109,15 @@ fn near_script(folder: &Path, run: &str) -> Option<String> {
     let wanted = written.file_stem()?.to_string_lossy();
     let found = nearest(&wanted, stems.iter().map(String::as_str))?;
     Some(format!("did you mean `{}`?", inner.join(format!("{found}.rhai")).display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imports_are_found_wherever_they_stand() {
+        let text = "import \"a\" as a;\nfn process(job) { import  \"b/c\"\n as c; important(); \"import\" }";
+        assert_eq!(imported(text).collect::<Vec<_>>(), ["a", "b/c"]);
+    }
 }

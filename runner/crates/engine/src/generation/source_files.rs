@@ -2,7 +2,7 @@
 //! compared, not times.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tidegate_config::{Configuration, Files, GateRef, Processor, Script, Step, read_text};
 use tidegate_model::Address;
@@ -19,7 +19,7 @@ pub struct SourceFiles {
 }
 
 impl SourceFiles {
-    /// `files`: texts of the configuration. Imported scripts are read from disk.
+    /// `files`: texts of the configuration.
     #[must_use]
     pub fn new(configuration: &Configuration, files: &Files) -> Self {
         let mut all = Self::default();
@@ -34,7 +34,10 @@ impl SourceFiles {
             for script in scripts(configuration, step) {
                 all.texts.insert(script.path.clone(), script.text.clone());
                 paths.insert(script.path.clone());
-                all.add_imports(&script.path, &script.text, &mut paths);
+                for import in &script.imports {
+                    all.texts.insert(import.path.clone(), import.text.clone());
+                    paths.insert(import.path.clone());
+                }
             }
             all.steps.insert(step.address.clone(), paths);
         }
@@ -49,20 +52,6 @@ impl SourceFiles {
         let is_same = |path: &PathBuf| read_text(path).ok().as_ref() == self.texts.get(path);
         paths.into_iter().filter(|path| !is_same(path)).cloned().collect()
     }
-
-    /// Adds the imports of a script, direct and indirect.
-    fn add_imports(&mut self, script: &Path, text: &str, paths: &mut BTreeSet<PathBuf>) {
-        for name in imports(text) {
-            let mut file = script.with_file_name(name).into_os_string();
-            file.push(".rhai");
-            let path = PathBuf::from(file);
-            let Some(text) = read_text(&path).ok().filter(|_| paths.insert(path.clone())) else {
-                continue;
-            };
-            self.add_imports(&path, &text, paths);
-            self.texts.insert(path, text);
-        }
-    }
 }
 
 fn scripts<'c>(configuration: &'c Configuration, step: &'c Step) -> impl Iterator<Item = &'c Script> {
@@ -70,25 +59,4 @@ fn scripts<'c>(configuration: &'c Configuration, step: &'c Step) -> impl Iterato
     let monitor = step.monitor.as_ref().map(|monitor| &monitor.inquiry);
     let asked = gate.into_iter().chain(monitor).flat_map(|inquiry| &inquiry.run);
     step.processors.iter().chain(asked).filter_map(Processor::script)
-}
-
-/// Names in `import "name"`. An import in a comment counts, too; that file is usually imported anyway.
-fn imports(text: &str) -> impl Iterator<Item = &str> {
-    text.match_indices("import").filter_map(|(at, word)| {
-        let (before, rest) = (text.get(..at)?, text.get(at + word.len()..)?);
-        let is_word = !before.ends_with(|last: char| last.is_alphanumeric() || "_\"".contains(last));
-        let name = rest.trim_start().strip_prefix('"').filter(|_| is_word)?;
-        name.split('"').next()
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn imports_are_found_wherever_they_stand() {
-        let text = "import \"a\" as a;\nfn process(job) { import  \"b/c\"\n as c; important(); \"import\" }";
-        assert_eq!(imports(text).collect::<Vec<_>>(), ["a", "b/c"]);
-    }
 }

@@ -1,5 +1,7 @@
 //! `Cron`: a cron expression, which matches calendar times and finds the next one.
 
+use std::fmt;
+
 use jiff::civil::{Date, DateTime, Time};
 
 use crate::suggest::did_you_mean;
@@ -17,6 +19,15 @@ pub struct Cron {
     weekdays: u64,
     /// Both `day` and `weekday` are restricted, so that either may match.
     either: bool,
+    /// The expression, with one blank between fields.
+    written: String,
+}
+
+/// The expression as it was written.
+impl fmt::Display for Cron {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written)
+    }
 }
 
 /// A field of an expression.
@@ -102,6 +113,7 @@ impl Cron {
             months: MONTH.parse(fields[3])?,
             weekdays: (weekdays | weekdays >> 7) & 0x7f,
             either: !is_open(fields[2]) && !is_open(fields[4]),
+            written: written.split_ascii_whitespace().collect::<Vec<_>>().join(" "),
         };
         // Every kind of year occurs within these years.
         match cron.next(DateTime::constant(2000, 1, 1, 0, 0, 0, 0)) {

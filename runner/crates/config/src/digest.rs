@@ -1,0 +1,130 @@
+//! Digests: compare two configurations, part by part and aspect by aspect.
+//!
+//! Each setting of a part is encoded field by field. Positions in lists, places in files, comments and the order
+//! of tables are not encoded. Settings have their effective values, so a shared `[retry.NAME]` is a setting of
+//! each step that uses it. Facts about plugins are known once the plugins are loaded.
+
+mod aspect;
+mod encoder;
+mod parts;
+mod processors;
+mod runner;
+mod setting;
+mod step;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use twox_hash::XxHash3_64;
+
+use crate::model::{Configuration, Gate};
+use tidegate_model::{Address, Name};
+
+use self::setting::Scope;
+
+pub use self::aspect::{GateAspect, QueueAspect, RunnerAspect, SinkAspect, SourceAspect, StepAspect};
+pub use self::setting::{PartDigest, SettingChange};
+
+pub type StepDigest = PartDigest<StepAspect>;
+pub type QueueDigest = PartDigest<QueueAspect>;
+pub type SourceDigest = PartDigest<SourceAspect>;
+pub type SinkDigest = PartDigest<SinkAspect>;
+pub type GateDigest = PartDigest<GateAspect>;
+pub type RunnerDigest = PartDigest<RunnerAspect>;
+
+/// The digests of all parts of a configuration, by address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigurationDigest {
+    pub pipelines: BTreeSet<Name>,
+    pub steps: BTreeMap<Address, StepDigest>,
+    /// Pushed sources are in the queues of their names.
+    pub queues: BTreeMap<Address, QueueDigest>,
+    /// Pulled sources.
+    pub sources: BTreeMap<Address, SourceDigest>,
+    pub sinks: BTreeMap<Address, SinkDigest>,
+    pub gates: BTreeMap<GateAddress, GateDigest>,
+    /// The settings of `tidegate.toml`.
+    pub runner: RunnerDigest,
+}
+
+/// The name of a gate, with the pipeline that declares it; without one for `tidegate.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GateAddress {
+    pub pipeline: Option<Name>,
+    pub name: Name,
+}
+
+impl fmt::Display for GateAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.pipeline {
+            Some(pipeline) => write!(f, "{pipeline}/{}", self.name),
+            None => write!(f, "{}", self.name),
+        }
+    }
+}
+
+impl Gate {
+    #[must_use]
+    pub fn address(&self) -> GateAddress {
+        GateAddress { pipeline: self.pipeline.clone(), name: self.name.clone() }
+    }
+}
+
+impl Configuration {
+    /// The digests of all its parts.
+    #[must_use]
+    pub fn digest(&self) -> ConfigurationDigest {
+        let scope = Scope::of(self);
+        ConfigurationDigest {
+            pipelines: self.pipelines.iter().map(|pipeline| pipeline.name.clone()).collect(),
+            steps: by(self.steps.iter(), |step| (step.address.clone(), step::digest(&scope, self, step))),
+            queues: by(self.queues.iter(), |queue| (queue.address.clone(), parts::queue(&scope, queue))),
+            sources: by(self.sources.iter(), |source| {
+                (source.address.clone(), parts::source(&scope, source))
+            }),
+            sinks: by(self.sinks.iter(), |sink| (sink.address.clone(), parts::sink(&scope, sink))),
+            gates: by(self.gates.iter(), |gate| (gate.address(), parts::gate(&scope, gate))),
+            runner: runner::digest(&scope, self),
+        }
+    }
+
+    /// A number that depends on the content of all parts, scripts included, and not on the runner's settings.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        self.digest().fingerprint()
+    }
+}
+
+impl ConfigurationDigest {
+    /// A number that depends on the content of all parts, scripts included, and not on the runner's settings.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let mut exact = Vec::new();
+        add(&mut exact, 1, &self.steps);
+        add(&mut exact, 2, &self.queues);
+        add(&mut exact, 3, &self.sources);
+        add(&mut exact, 4, &self.sinks);
+        add(&mut exact, 5, &self.gates);
+        XxHash3_64::oneshot(&exact)
+    }
+}
+
+fn add<K: fmt::Display, A: Copy + Ord>(exact: &mut Vec<u8>, kind: u8, parts: &BTreeMap<K, PartDigest<A>>) {
+    for (address, part) in parts {
+        let address = address.to_string();
+        exact.push(kind);
+        exact.extend((address.len() as u64).to_le_bytes());
+        exact.extend(address.as_bytes());
+        exact.extend(part.whole().to_le_bytes());
+    }
+}
+
+fn by<'c, T: 'c, K: Ord, V>(
+    list: impl Iterator<Item = &'c T>,
+    entry: impl Fn(&T) -> (K, V),
+) -> BTreeMap<K, V> {
+    list.map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Digest of a queue, source, sink or gate: its settings, by aspect.
+
+use super::aspect::{GateAspect, QueueAspect, SinkAspect, SourceAspect};
+use super::processors::{self, ProbeAspects};
+use super::setting::{PartDigest, Scope};
+use crate::model::push_source::{HttpSource, PushSource, ScheduleSource, Token};
+use crate::model::{
+    DataFormat, FileSink, FileSource, Gate, Meta, OnMismatch, Queue, Retain, Sink, SinkFormat, SinkKind,
+    Source, SourceKind,
+};
+use tidegate_model::{Missed, Schedule};
+
+pub(super) fn queue(scope: &Scope<'_>, queue: &Queue) -> PartDigest<QueueAspect> {
+    // `address` is the key of the digest.
+    let Queue { address: _, retain, max_size, meta, dedupe, holds_errors, source } = queue;
+    let mut digest = PartDigest::new();
+    digest.add(scope, QueueAspect::Retention, "retain", |it| match retain {
+        Retain::Consumed => it.word("consumed"),
+        Retain::For(time) => it.duration(*time),
+        Retain::Forever => it.word("forever"),
+    });
+    digest.add(scope, QueueAspect::Retention, "max_size", |it| {
+        it.optional(*max_size, "unlimited", super::encoder::Encoder::size);
+    });
+    let Meta { index, time, transaction } = *meta;
+    let given = [(index, "index"), (time, "time"), (transaction, "tx")];
+    let given: Vec<&str> = given.into_iter().filter(|(given, _)| *given).map(|(_, word)| word).collect();
+    digest.add(scope, QueueAspect::Meta, "meta", |it| {
+        it.list(given.iter(), super::encoder::Encoder::word);
+        it.between(if given.is_empty() { "none" } else { "" });
+    });
+    digest.add(scope, QueueAspect::Dedupe, "dedupe", |it| {
+        it.optional(*dedupe, "none", super::encoder::Encoder::duration);
+    });
+    digest.derive(scope, QueueAspect::Errors, "holds errors", |it| it.flag(*holds_errors));
+    match source {
+        None => {}
+        Some(PushSource::Http(source)) => http(&mut digest, scope, source),
+        Some(PushSource::Schedule(source)) => schedule(&mut digest, scope, source),
+    }
+    digest
+}
+
+fn http(digest: &mut PartDigest<QueueAspect>, scope: &Scope<'_>, source: &HttpSource) {
+    let HttpSource { key, dedupe, max_body, max_waiting, token } = source;
+    digest.add(scope, QueueAspect::Source, "source.type", |it| it.word("http"));
+    digest.add(scope, QueueAspect::Source, "source.key", |it| {
+        it.optional(key.as_ref(), "none", |it, key| it.text(&key.to_string()));
+    });
+    digest.add(scope, QueueAspect::Source, "source.dedupe", |it| {
+        it.optional(*dedupe, "forever", super::encoder::Encoder::duration);
+    });
+    digest.add(scope, QueueAspect::Source, "source.max_body", |it| it.size(*max_body as u64));
+    digest.add(scope, QueueAspect::Source, "source.max_waiting", |it| {
+        it.optional(*max_waiting, "unlimited", super::encoder::Encoder::number);
+    });
+    digest.add(scope, QueueAspect::Source, "source.token", |it| {
+        it.optional(token.as_ref().map(Token::reveal), "none", super::encoder::Encoder::secret);
+    });
+}
+
+fn schedule(digest: &mut PartDigest<QueueAspect>, scope: &Scope<'_>, source: &ScheduleSource) {
+    let ScheduleSource { schedule, missed, payload } = source;
+    digest.add(scope, QueueAspect::Source, "source.type", |it| it.word("schedule"));
+    match schedule {
+        Schedule::Cron { cron, zone } => {
+            digest.add(scope, QueueAspect::Source, "source.cron", |it| it.word(cron));
+            let zone = zone.iana_name().unwrap_or("UTC");
+            digest.add(scope, QueueAspect::Source, "source.time_zone", |it| it.word(zone));
+        }
+        Schedule::Every(every) => {
+            digest.add(scope, QueueAspect::Source, "source.every", |it| it.duration(*every));
+        }
+    }
+    digest.add(scope, QueueAspect::Source, "source.missed", |it| {
+        it.word(match missed {
+            Missed::Skip => "skip",
+            Missed::Once => "once",
+            Missed::All => "all",
+        });
+    });
+    for (key, value) in payload {
+        digest.add(scope, QueueAspect::Source, format!("source.payload.{key}"), |it| it.json(value));
+    }
+}
+
+pub(super) fn source(scope: &Scope<'_>, source: &Source) -> PartDigest<SourceAspect> {
+    let Source { address: _, kind: SourceKind::File(file) } = source;
+    let FileSource { path, format, follow, max_line, headers, delimiter } = file;
+    let mut digest = PartDigest::new();
+    digest.add(scope, SourceAspect::Path, "path", |it| it.path(path));
+    digest.add(scope, SourceAspect::Format, "format", |it| {
+        it.word(match format {
+            DataFormat::Ndjson => "ndjson",
+            DataFormat::Lines => "lines",
+            DataFormat::Csv => "csv",
+            DataFormat::Bytes => "bytes",
+        });
+    });
+    digest.add(scope, SourceAspect::Follow, "follow", |it| it.flag(*follow));
+    digest.add(scope, SourceAspect::Format, "max_line", |it| it.size(*max_line as u64));
+    digest.add(scope, SourceAspect::Format, "headers", |it| it.flag(*headers));
+    digest.add(scope, SourceAspect::Format, "delimiter", |it| {
+        it.text(&char::from(*delimiter).escape_debug().to_string());
+    });
+    digest
+}
+
+pub(super) fn sink(scope: &Scope<'_>, sink: &Sink) -> PartDigest<SinkAspect> {
+    let Sink { address: _, kind } = sink;
+    let mut digest = PartDigest::new();
+    let word = match kind {
+        SinkKind::File(_) => "file",
+        SinkKind::Stdout(_) => "stdout",
+        SinkKind::Http(_) => "http",
+        SinkKind::Null => "null",
+    };
+    digest.add(scope, SinkAspect::Target, "type", |it| it.word(word));
+    match kind {
+        SinkKind::File(FileSink { path, format, on_mismatch }) => {
+            digest.add(scope, SinkAspect::Target, "path", |it| it.path(path));
+            digest.add(scope, SinkAspect::Format, "format", |it| it.word(self::format(*format)));
+            digest.add(scope, SinkAspect::OnMismatch, "on_mismatch", |it| {
+                it.word(match on_mismatch {
+                    OnMismatch::Refuse => "refuse",
+                    OnMismatch::Append => "append",
+                });
+            });
+        }
+        SinkKind::Stdout(format) => {
+            digest.add(scope, SinkAspect::Format, "format", |it| it.word(self::format(*format)));
+        }
+        SinkKind::Http(request) => {
+            processors::request(&mut digest, scope, (SinkAspect::Request, ""), request);
+        }
+        SinkKind::Null => {}
+    }
+    digest
+}
+
+fn format(format: SinkFormat) -> &'static str {
+    match format {
+        SinkFormat::Ndjson => "ndjson",
+        SinkFormat::Lines => "lines",
+    }
+}
+
+pub(super) fn gate(scope: &Scope<'_>, gate: &Gate) -> PartDigest<GateAspect> {
+    // The rest is the key of the digest.
+    let Gate { name: _, pipeline: _, inquiry } = gate;
+    let mut digest = PartDigest::new();
+    let aspects = ProbeAspects {
+        program: GateAspect::Program,
+        config: GateAspect::Config,
+        every: GateAspect::Every,
+        timeout: GateAspect::Timeout,
+    };
+    processors::probe(&mut digest, scope, (&aspects, ""), inquiry);
+    digest
+}

@@ -1,0 +1,160 @@
+//! Digests of processors: scripts, plugins and built-ins, of a step, a gate or a monitor.
+
+use std::path::Path;
+
+use super::setting::{PartDigest, Scope};
+use crate::model::{HttpRequest, ProbeConfig, Processor, Response, Script};
+use crate::sections::exec::ExecCommand;
+use serde_json::Value as Json;
+
+/// The processors in `run`, and all that they consist of. `table` begins the keys: empty, or `monitor.`.
+pub(super) fn run<A: Copy + Ord>(
+    digest: &mut PartDigest<A>,
+    scope: &Scope<'_>,
+    (aspect, table): (A, &str),
+    processors: &[Processor],
+) {
+    digest.add(scope, aspect, format!("{table}run"), |it| {
+        it.list(processors.iter(), |it, processor| match processor {
+            Processor::Script(script) => it.path(&script.path),
+            Processor::Plugin(plugin) if plugin.secret => it.secret(&plugin.full_name()),
+            Processor::Plugin(plugin) => {
+                it.word("plugin:");
+                it.word(plugin.full_name());
+            }
+            Processor::Http(_) => it.word("builtin:http"),
+            Processor::Exec(_) => it.word("builtin:exec"),
+        });
+    });
+    for processor in processors {
+        match processor {
+            Processor::Script(script) => self::script(digest, scope, (aspect, table), script),
+            Processor::Plugin(plugin) => {
+                let key = format!("{table}plugin {}", plugin.named());
+                digest.add(scope, aspect, key, |it| {
+                    it.hash(&plugin.sha256);
+                    it.between(if plugin.has_effects { ", with external effects" } else { "" });
+                });
+                let key = format!("{table}plugin {} effects", plugin.named());
+                digest.derive(scope, aspect, key, |it| it.flag(plugin.has_effects));
+            }
+            Processor::Http(request) => {
+                self::request(digest, scope, (aspect, &format!("{table}http.")), request);
+            }
+            Processor::Exec(command) => {
+                self::command(digest, scope, (aspect, &format!("{table}exec.")), command);
+            }
+        }
+    }
+}
+
+/// The text of a script, and of all that it imports.
+fn script<A: Copy + Ord>(
+    digest: &mut PartDigest<A>,
+    scope: &Scope<'_>,
+    (aspect, table): (A, &str),
+    script: &Script,
+) {
+    let imports = script.imports.iter().map(|import| (&import.path, &import.text));
+    for (path, text) in std::iter::once((&script.path, &script.text)).chain(imports) {
+        let path = scope.relative(path);
+        digest.add(scope, aspect, format!("{table}script {path}"), |it| it.content(text));
+    }
+}
+
+/// The settings of an HTTP request.
+pub(super) fn request<A: Copy + Ord>(
+    digest: &mut PartDigest<A>,
+    scope: &Scope<'_>,
+    (aspect, table): (A, &str),
+    request: &HttpRequest,
+) {
+    let HttpRequest { url, method, headers, body, timeout, max_response, accept, response } = request;
+    let key = |key: &str| format!("{table}{key}");
+    digest.add(scope, aspect, key("url"), |it| it.template(url));
+    digest.add(scope, aspect, key("method"), |it| it.word(method.as_str()));
+    for (name, value) in headers {
+        digest.add(scope, aspect, key(&format!("headers.{name}")), |it| it.template(value));
+    }
+    digest.add(scope, aspect, key("body"), |it| it.body(body));
+    digest.add(scope, aspect, key("timeout"), |it| {
+        it.optional(*timeout, "that of the attempt", super::encoder::Encoder::duration);
+    });
+    digest.add(scope, aspect, key("max_response"), |it| {
+        it.optional(*max_response, "limits.memory", super::encoder::Encoder::size);
+    });
+    digest.add(scope, aspect, key("accept"), |it| {
+        it.list(accept.iter(), |it, range| {
+            it.number((*range.start()).into());
+            it.between("–");
+            it.number((*range.end()).into());
+        });
+    });
+    let response = match response {
+        Response::Body => "body",
+        Response::Full => "full",
+    };
+    digest.add(scope, aspect, key("response"), |it| it.word(response));
+}
+
+fn command<A: Copy + Ord>(
+    digest: &mut PartDigest<A>,
+    scope: &Scope<'_>,
+    (aspect, table): (A, &str),
+    command: &ExecCommand,
+) {
+    let ExecCommand { program, arguments, environment, folder, timeout } = command;
+    let key = |key: &str| format!("{table}{key}");
+    digest.add(scope, aspect, key("command"), |it| {
+        // A name without a folder is searched in `PATH`.
+        if program.parent() == Some(Path::new("")) {
+            it.text(&program.to_string_lossy());
+        } else {
+            it.path(program);
+        }
+        it.between(if arguments.is_empty() { "" } else { " " });
+        it.list(arguments.iter(), super::encoder::Encoder::template);
+    });
+    for (name, value) in environment {
+        digest.add(scope, aspect, key(&format!("env.{name}")), |it| it.template(value));
+    }
+    digest.add(scope, aspect, key("cwd"), |it| it.path(folder));
+    digest.add(scope, aspect, key("timeout"), |it| {
+        it.optional(*timeout, "that of the attempt", super::encoder::Encoder::duration);
+    });
+}
+
+/// `config`, by its keys.
+pub(super) fn config<A: Copy + Ord>(
+    digest: &mut PartDigest<A>,
+    scope: &Scope<'_>,
+    (aspect, table): (A, &str),
+    config: &Json,
+) {
+    for (key, value) in config.as_object().into_iter().flatten() {
+        digest.add(scope, aspect, format!("{table}config.{key}"), |it| it.json(value));
+    }
+}
+
+/// The aspects of the settings of a probe.
+pub(super) struct ProbeAspects<A> {
+    pub(super) program: A,
+    pub(super) config: A,
+    pub(super) every: A,
+    pub(super) timeout: A,
+}
+
+/// The settings of a gate or a monitor.
+pub(super) fn probe<A: Copy + Ord>(
+    digest: &mut PartDigest<A>,
+    scope: &Scope<'_>,
+    (aspects, table): (&ProbeAspects<A>, &str),
+    probe: &ProbeConfig,
+) {
+    // `secrets` are texts of `config`.
+    let ProbeConfig { run, every, timeout, config, secrets: _ } = probe;
+    self::run(digest, scope, (aspects.program, table), run);
+    digest.add(scope, aspects.every, format!("{table}every"), |it| it.duration(*every));
+    digest.add(scope, aspects.timeout, format!("{table}timeout"), |it| it.duration(*timeout));
+    self::config(digest, scope, (aspects.config, table), config);
+}

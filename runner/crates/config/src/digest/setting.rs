@@ -1,0 +1,176 @@
+//! `PartDigest`: the settings of one part, each with its aspect, its exact digest and a text for people.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use twox_hash::XxHash3_128;
+
+use super::encoder::Encoder;
+use crate::model::Configuration;
+use crate::parse::absolute_path::absolute;
+use tidegate_model::Secret;
+
+/// The settings of one part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartDigest<A> {
+    /// In the order of the grammar; each key once.
+    settings: Vec<SettingDigest<A>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SettingDigest<A> {
+    aspect: A,
+    key: Cow<'static, str>,
+    /// `None`: it follows from settings of other parts, which show the change.
+    shown: Option<String>,
+    exact: u128,
+}
+
+/// A setting that differs between two digests of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingChange<A> {
+    pub aspect: A,
+    /// As in the configuration, with its table: `retry.max_attempts`, `to.done`.
+    pub key: String,
+    /// `None`: it is new.
+    pub old: Option<String>,
+    /// `None`: it is gone.
+    pub new: Option<String>,
+}
+
+impl<A: Copy + Ord> PartDigest<A> {
+    pub(super) fn new() -> Self {
+        Self { settings: Vec::new() }
+    }
+
+    /// Adds a setting.
+    pub(super) fn add(
+        &mut self,
+        scope: &Scope<'_>,
+        aspect: A,
+        key: impl Into<Cow<'static, str>>,
+        encode: impl FnOnce(&mut Encoder<'_>),
+    ) {
+        let (exact, shown) = scope.encode(encode);
+        self.push(SettingDigest { aspect, key: key.into(), shown: Some(shown), exact });
+    }
+
+    /// Adds a setting that follows from settings of other parts.
+    pub(super) fn derive(
+        &mut self,
+        scope: &Scope<'_>,
+        aspect: A,
+        key: impl Into<Cow<'static, str>>,
+        encode: impl FnOnce(&mut Encoder<'_>),
+    ) {
+        let (exact, _) = scope.encode(encode);
+        self.push(SettingDigest { aspect, key: key.into(), shown: None, exact });
+    }
+
+    /// Keeps keys different: a script may run twice, and two names with inserted values look the same.
+    fn push(&mut self, mut setting: SettingDigest<A>) {
+        while let Some(same) = self.get(&setting.key) {
+            if same.exact == setting.exact {
+                return;
+            }
+            setting.key.to_mut().push('′');
+        }
+        self.settings.push(setting);
+    }
+
+    /// The aspects that differ.
+    #[must_use]
+    pub fn differing(&self, other: &Self) -> BTreeSet<A> {
+        let differ = |(one, other): (Option<&SettingDigest<A>>, Option<&SettingDigest<A>>)| {
+            let aspects = [one, other].into_iter().flatten().map(|setting| setting.aspect);
+            aspects.collect::<Vec<_>>()
+        };
+        self.pairs(other).into_iter().flat_map(differ).collect()
+    }
+
+    /// The settings that differ, in the order of the grammar; without those that follow from settings of other
+    /// parts.
+    #[must_use]
+    pub fn changes(&self, new: &Self) -> Vec<SettingChange<A>> {
+        let mut changes = Vec::new();
+        for (old, new) in self.pairs(new) {
+            let shown =
+                |setting: Option<&SettingDigest<A>>| setting.and_then(|setting| setting.shown.clone());
+            let (was, is) = (shown(old), shown(new));
+            if let (Some(setting), true) = (new.or(old), was.is_some() || is.is_some()) {
+                let (aspect, key) = (setting.aspect, setting.key.to_string());
+                changes.push(SettingChange { aspect, key, old: was, new: is });
+            }
+        }
+        changes
+    }
+
+    /// The text of a setting.
+    #[must_use]
+    pub fn shown(&self, key: &str) -> Option<&str> {
+        self.get(key)?.shown.as_deref()
+    }
+
+    /// A number that depends on all settings.
+    pub(super) fn whole(&self) -> u128 {
+        let mut exact = Vec::with_capacity(self.settings.len() * 32);
+        for setting in &self.settings {
+            exact.extend((setting.key.len() as u64).to_le_bytes());
+            exact.extend(setting.key.as_bytes());
+            exact.extend(setting.exact.to_le_bytes());
+        }
+        XxHash3_128::oneshot(&exact)
+    }
+
+    fn get(&self, key: &str) -> Option<&SettingDigest<A>> {
+        self.settings.iter().find(|setting| setting.key == key)
+    }
+
+    /// The settings that differ, old and new.
+    #[expect(clippy::type_complexity, reason = "a pair of one kind")]
+    fn pairs<'d>(
+        &'d self,
+        new: &'d Self,
+    ) -> Vec<(Option<&'d SettingDigest<A>>, Option<&'d SettingDigest<A>>)> {
+        let mut pairs = Vec::new();
+        if self == new {
+            return pairs;
+        }
+        for old in &self.settings {
+            let new = new.get(&old.key);
+            if new.is_none_or(|new| new.exact != old.exact || new.aspect != old.aspect) {
+                pairs.push((Some(old), new));
+            }
+        }
+        let added = new.settings.iter().filter(|setting| self.get(&setting.key).is_none());
+        pairs.extend(added.map(|setting| (None, Some(setting))));
+        pairs
+    }
+}
+
+/// The facts of a configuration that its settings are encoded with.
+pub(super) struct Scope<'c> {
+    /// Paths inside are relative to it, so that a configuration may be moved.
+    root: PathBuf,
+    /// The texts that must not be shown.
+    inserted: &'c [Secret],
+}
+
+impl<'c> Scope<'c> {
+    pub(super) fn of(configuration: &'c Configuration) -> Self {
+        Self { root: absolute(&configuration.root), inserted: &configuration.inserted }
+    }
+
+    /// A path for a key; relative to the configuration if it is inside.
+    pub(super) fn relative(&self, path: &Path) -> String {
+        let encoded = self.encode(|it| it.path(path));
+        encoded.1
+    }
+
+    fn encode(&self, encode: impl FnOnce(&mut Encoder<'_>)) -> (u128, String) {
+        let mut encoder = Encoder::new(&self.root, self.inserted);
+        encode(&mut encoder);
+        encoder.finish()
+    }
+}
