@@ -106,6 +106,37 @@ fn a_sink_of_a_queue_tries_again_and_keeps_the_order_of_its_lanes() {
 }
 
 #[test]
+fn a_step_without_processors_passes_the_jobs_of_its_filter_to_every_output() {
+    let service = Service::start(|_, _| Act::Say(answer("200 OK", "", "")));
+    let project = Project::pipeline(&format!(
+        "[step.fork]\nfrom = \"in\"\nwhen = \"job.id > 1\"\nto = {{ hook = \"hook\", kept = \"out\" }}\n\
+         [sink.hook]\ntype = \"http\"\nurl = \"http://{}/{{id}}\"\n",
+        service.address
+    ))
+    .file("in.ndjson", jobs(1..=3));
+    project.run().done();
+    let lines: Vec<_> = service.asked().iter().map(|asked| asked.line.clone()).collect();
+    assert_eq!(lines, ["POST /2", "POST /3"]);
+    assert_eq!(ids(&project.read("out.ndjson")), [2, 3]);
+}
+
+#[test]
+fn a_step_without_processors_sends_the_job_of_an_alternative_without_its_name() {
+    let service = Service::start(|_, _| Act::Say(answer("200 OK", "", "")));
+    let project = Project::pipeline(&format!(
+        "[step.give]\nfrom = \"in\"\nto = {{ a = \"a\", b = \"b\", out = \"out\" }}\n\
+         [step.some]\nalts = {{ a = \"a\", b = \"b\" }}\nwhen = '\"a\" in job && job.a.id > 1'\nto = \"hook\"\n\
+         [sink.hook]\ntype = \"http\"\nurl = \"http://{}/{{id}}\"\n",
+        service.address
+    ))
+    .file("in.ndjson", jobs(1..=2));
+    project.run().done();
+    let bodies: Vec<_> =
+        service.asked().iter().map(|asked| (asked.line.clone(), asked.body.clone())).collect();
+    assert_eq!(bodies, [("POST /2".to_owned(), "{\"id\":2}".to_owned())]);
+}
+
+#[test]
 fn a_request_that_is_due_later_needs_a_queue_and_is_never_left_out() {
     let service = Service::start(|_, _| Act::Say(answer("200 OK", "", "")));
     let toml = format!(

@@ -70,6 +70,11 @@ impl Outputs {
         self.bindings.get_mut(position).map(|(_, payloads)| payloads)
     }
 
+    /// Adds a payload to every binding.
+    pub fn push_to_all(&mut self, payload: &[u8]) {
+        self.bindings.iter_mut().for_each(|(_, payloads)| payloads.push(payload));
+    }
+
     /// The outputs that wait until they are due.
     #[must_use]
     pub fn delayed(&self) -> &Delayed {

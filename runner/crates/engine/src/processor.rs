@@ -23,9 +23,8 @@ use tidegate_model::{Address, Secret, TokenKey};
 /// Consecutive scripts, or one other processor.
 #[derive(Debug)]
 pub(crate) enum ProcessorStage {
+    /// The first one contains the filter of the step, perhaps without a script.
     Script(Box<ScriptStep>),
-    /// Filter without a script.
-    Filter(Box<ScriptStep>, Outputs),
     Plugin(Box<PluginRunner>),
     Isolated(Box<Isolated>),
     Http(Box<HttpStep>),
@@ -217,7 +216,7 @@ impl ProcessorStage {
         match self {
             Self::Plugin(plugin) => plugin.set_up(),
             Self::Isolated(isolated) => isolated.set_up(),
-            Self::Script(_) | Self::Filter(..) | Self::Http(_) | Self::Exec(_) | Self::Pass => Ok(()),
+            Self::Script(_) | Self::Http(_) | Self::Exec(_) | Self::Pass => Ok(()),
         }
     }
 
@@ -242,24 +241,12 @@ impl ProcessorStage {
                 exec.process(job, *pieces, outputs)
             }
             Self::Pass => {
-                for position in 0..outputs.bindings() {
-                    if let Some(payloads) = outputs.get_mut(position) {
-                        payloads.push(job.payload);
-                    }
-                }
+                outputs.push_to_all(job.payload);
                 Ok(())
             }
             Self::Script(script) => script.process_within(job, outputs, left),
             Self::Plugin(plugin) => plugin.process_within(job, outputs, left),
             Self::Isolated(isolated) => isolated.process_within(job, outputs, left),
-            Self::Filter(filter, passed) => {
-                passed.clear();
-                filter.process_within(job, passed, left)?;
-                if let (1.., Some(payloads)) = (passed.total(), outputs.get_mut(0)) {
-                    payloads.push(job.payload);
-                }
-                Ok(())
-            }
         }
     }
 }

@@ -230,6 +230,14 @@ impl ScriptStep {
         self.run_from(from + 1, returned, job, outputs)
     }
 
+    /// Passes a job that no script handles on: to the next processor as it is, or to every output of the step.
+    fn pass_on(&self, payload: &[u8], outputs: &mut Outputs) {
+        match (self.outlet, outputs.get_mut(0)) {
+            (ScriptOutlet::Next, Some(next)) => next.push(payload),
+            _ => outputs.push_to_all(if self.wrapped { inner(payload) } else { payload }),
+        }
+    }
+
     /// Writes the return value of the last script to its outputs.
     fn hand_on(&self, returned: &Dynamic, outputs: &mut Outputs) -> Result<(), Failure> {
         if let (true, Some(payloads)) = (self.entry.answers(), outputs.get_mut(0)) {
@@ -388,7 +396,7 @@ impl ScriptStep {
                 }
             }
             if self.scripts.is_empty() {
-                pass_on(if self.wrapped { inner(job.payload) } else { job.payload }, outputs);
+                self.pass_on(job.payload, outputs);
                 return Ok(());
             }
         }
@@ -453,15 +461,6 @@ fn in_when(mut failure: Failure) -> Failure {
 fn inner(wrapped: &[u8]) -> &[u8] {
     let from = memchr::memchr(b':', wrapped).map_or(0, |colon| colon + 1);
     wrapped.get(from..wrapped.len().saturating_sub(1)).unwrap_or(wrapped)
-}
-
-/// Passes the payload on unchanged, to every output.
-fn pass_on(payload: &[u8], outputs: &mut Outputs) {
-    for position in 0..outputs.bindings() {
-        if let Some(payloads) = outputs.get_mut(position) {
-            payloads.push(payload);
-        }
-    }
 }
 
 /// The error for a map whose keys are no outputs, and resemble none: most likely a job.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Step as _};
+use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs};
 
 use super::budget;
 use super::budget::BatchBudget;
@@ -15,14 +15,13 @@ use super::result::{BatchResult, HaltCause, HaltReason, StartBlock};
 use super::retry;
 use super::retry::{RetryDecider, before};
 use crate::commit::request::OutputBlock;
+use crate::processor::SharedResources;
 use crate::processor::chain;
-use crate::processor::chain::{ProcessorChain, shown};
+use crate::processor::chain::ProcessorChain;
 use crate::processor::monitor_protocol::JobVerdict;
-use crate::processor::{ScriptGroup, SharedResources, StepContext};
 use crate::step::job_attributes::{AttributeExtractor, LaneSource};
 use tidegate_components::redact::Redactor;
-use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep};
-use tidegate_config::{Configuration, DeliveryGuarantee, InputMode, Processor};
+use tidegate_config::{Configuration, DeliveryGuarantee};
 use tidegate_dispatch::{DurabilityBarrier, JobOutcome};
 use tidegate_model::{Address, Clock, Counters, ExternalStatus, Form, Origins, Timestamp};
 use tidegate_store::{DedupeOutcome, Store, WorkerSlot};
@@ -38,7 +37,7 @@ use setup::{SetupFailure, SetupState};
 /// A step that is set up for one thread.
 #[derive(Debug)]
 pub(crate) struct BatchRunner {
-    runner: StepProgram,
+    processors: ProcessorChain,
     setup: SetupState,
     /// Whether a batch may run without a durable record.
     starts_at_once: bool,
@@ -58,18 +57,9 @@ pub(crate) struct BatchRunner {
     budget: BatchBudget,
 }
 
-#[derive(Debug)]
-enum StepProgram {
-    Script(Box<ScriptStep>),
-    /// A chain with plugins among the processors.
-    Links(Box<ProcessorChain>),
-    /// No processor: jobs are delivered unchanged.
-    Pass,
-}
-
 impl BatchRunner {
     /// # Errors
-    /// A script does not compile, although `check` has compiled all, or a plugin cannot be set up.
+    /// The part that cannot be set up, as a sentence fragment.
     pub(crate) fn new(
         configuration: &Configuration,
         step: &tidegate_config::Step,
@@ -78,30 +68,8 @@ impl BatchRunner {
         common: &SharedResources<'_>,
         ever_set_up: &Arc<AtomicBool>,
     ) -> Result<Self, String> {
-        let scripts: Vec<tidegate_config::Script> =
-            step.processors.iter().filter_map(Processor::script).cloned().collect();
-        let filter = &step.filter;
-        let runner = if ProcessorChain::needed(configuration, step) {
-            StepProgram::Links(Box::new(ProcessorChain::new(configuration, step, common)?))
-        } else if step.processors.is_empty() && filter.is_empty() {
-            StepProgram::Pass
-        } else {
-            StepProgram::Script(StepContext::of(step, &shown(configuration, &step.file), common).script(
-                &ScriptGroup {
-                    scripts: &scripts,
-                    filter,
-                    outlet: if step.outputs.iter().all(|output| output.binding.is_empty()) {
-                        ScriptOutlet::Unnamed
-                    } else {
-                        ScriptOutlet::Named
-                    },
-                    wrapped: step.take == InputMode::Alts,
-                    entry: EntryPoint::Process,
-                },
-            )?)
-        };
         Ok(Self {
-            runner,
+            processors: ProcessorChain::new(configuration, step, common)?,
             setup: SetupState::new(Arc::clone(ever_set_up)),
             starts_at_once: before(step, configuration) == DurabilityBarrier::Nothing,
             gatherer: JobBuilder::new(configuration, step),
@@ -133,9 +101,10 @@ impl BatchRunner {
     pub(crate) fn run(&mut self, work: &BatchInput, slot: &mut WorkerSlot, clock: &dyn Clock) -> BatchResult {
         let budget = self.budget.begin();
         let carries = self.gatherer.has_provenance(work);
-        let ran = match (&self.runner, &work.portions[..]) {
-            (StepProgram::Pass, [portion])
-                if portion.batch.form == Form::Json
+        let ran = match &work.portions[..] {
+            [portion]
+                if self.processors.is_passthrough()
+                    && portion.batch.form == Form::Json
                     && portion.batch.faults.is_empty()
                     && portion.jobs == portion.batch.len()
                     && portion.returned.is_none()
@@ -167,7 +136,7 @@ impl BatchRunner {
         if !fresh {
             return None;
         }
-        match self.runner.set_up() {
+        match self.processors.set_up() {
             Ok(()) => {
                 self.setup.succeeded();
                 None
@@ -246,7 +215,7 @@ impl BatchRunner {
                 continue;
             }
             made.outputs.mark(&mut checkpoint);
-            let (attributes, runner) = (self.attributes.as_ref(), &mut self.runner);
+            let (attributes, processors) = (self.attributes.as_ref(), &mut self.processors);
             let attempted = match word {
                 Some(JobVerdict { status: ExternalStatus::Unknown, .. }) if retrying.is_only_once() => {
                     let why =
@@ -258,8 +227,8 @@ impl BatchRunner {
                     continue;
                 }
                 Some(word) => word.settle(item.payload, &mut made.outputs),
-                None => self.setup.ready(setback.as_ref(), &item, || runner.set_up()).and_then(|()| {
-                    watch.attempt(&item, || attempt(runner, attributes, &item, now, &mut made.outputs))
+                None => self.setup.ready(setback.as_ref(), &item, || processors.set_up()).and_then(|()| {
+                    watch.attempt(&item, || attempt(processors, attributes, &item, now, &mut made.outputs))
                 }),
             };
             let after = match attempted {
@@ -293,7 +262,9 @@ impl BatchRunner {
                 }
             }
             watch.take(&item);
-            if work.verdicts.is_none() && item.to.is_none() && is_over(&self.runner, budget, &made, work.jobs)
+            if work.verdicts.is_none()
+                && item.to.is_none()
+                && is_over(&self.processors, budget, &made, work.jobs)
             {
                 made.ran.cut = true;
                 break;
@@ -304,18 +275,17 @@ impl BatchRunner {
 
     /// Passes all jobs of the batch to processors that are faster on batches.
     fn prepare(&mut self, work: &BatchInput, carries: bool, made_before: &[bool], now: Timestamp) {
-        let StepProgram::Links(processors) = &mut self.runner else { return };
-        if !processors.wants_batches() {
+        if !self.processors.wants_batches() {
             return;
         }
-        processors.begin(self.retrying.may_halt());
+        self.processors.begin(self.retrying.may_halt());
         let (mut walk, mut position) = (BatchCursor::new(work), 0);
         while let Some(item) = self.gatherer.next(&mut walk, carries) {
             let made = made_before.get(position).is_some_and(|before| *before);
             let job = job(&item, now);
             let sound = item.form != Form::Unchecked || chain::check_form(&job).is_ok();
             if !made && item.completion().is_none() && item.fault.is_none() && sound {
-                processors.prefetch(&job);
+                self.processors.prefetch(&job);
             }
             position += 1;
         }
@@ -345,30 +315,19 @@ impl BatchRunner {
     }
 }
 
-impl StepProgram {
-    /// Sets up the plugins that are not set up.
-    fn set_up(&mut self) -> Result<(), Failure> {
-        match self {
-            Self::Links(processors) => processors.set_up(),
-            Self::Script(_) | Self::Pass => Ok(()),
-        }
-    }
-}
-
 /// Whether a batch of `jobs` jobs ends early. Delayed outputs and verdicts do not count: they take no time
 /// and are in memory already.
 fn is_over(
-    runner: &StepProgram,
+    processors: &ProcessorChain,
     budget: &budget::BudgetMeter,
     made: &BatchResultBuilder,
     jobs: usize,
 ) -> bool {
-    let ahead = matches!(runner, StepProgram::Links(processors) if processors.is_ahead());
-    made.ran.taken < jobs && budget.is_over(made.ran.taken, made.byte_len(), ahead)
+    made.ran.taken < jobs && budget.is_over(made.ran.taken, made.byte_len(), processors.is_ahead())
 }
 
 fn attempt(
-    runner: &mut StepProgram,
+    processors: &mut ProcessorChain,
     attributes: Option<&AttributeExtractor>,
     item: &JobInput<'_>,
     now: Timestamp,
@@ -378,10 +337,10 @@ fn attempt(
         return Err(Failure::new(FailureKind::Payload, fault.as_ref()));
     }
     if let Some(to) = item.to {
-        return hand_on(runner, to, item.payload, outputs);
+        return hand_on(processors, to, item.payload, outputs);
     }
     let job = job(item, now);
-    if item.form == Form::Unchecked && !matches!(runner, StepProgram::Script(_)) {
+    if item.form == Form::Unchecked && !processors.decodes_json() {
         chain::check_form(&job)?;
     }
     if let Some(attributes) = attributes {
@@ -390,31 +349,20 @@ fn attempt(
             LaneSource::Shared => None,
             LaneSource::Named(lane) => Some(lane),
         };
-        match runner {
-            StepProgram::Script(script) => script.set_lane(lane.as_deref()),
-            StepProgram::Links(processors) => processors.set_lane(lane.as_deref()),
-            StepProgram::Pass => {}
-        }
+        processors.set_lane(lane.as_deref());
     }
-    match runner {
-        StepProgram::Script(script) => script.process(&job, outputs),
-        StepProgram::Links(processors) => processors.process(&job, outputs),
-        StepProgram::Pass => {
-            for position in 0..outputs.bindings() {
-                if let Some(payloads) = outputs.get_mut(position) {
-                    payloads.push(job.payload);
-                }
-            }
-            Ok(())
-        }
-    }
+    processors.process(&job, outputs)
 }
 
 /// Delivers an output that an earlier attempt made.
-fn hand_on(runner: &StepProgram, to: &str, payload: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
+fn hand_on(
+    processors: &ProcessorChain,
+    to: &str,
+    payload: &[u8],
+    outputs: &mut Outputs,
+) -> Result<(), Failure> {
     let position = outputs.position(to);
-    if matches!((runner, position), (StepProgram::Links(processors), Some(position)) if processors.sends(position))
-    {
+    if position.is_some_and(|position| processors.sends(position)) {
         return Err(chain::late_request(to));
     }
     let place = position.and_then(|position| outputs.get_mut(position));

@@ -1,4 +1,4 @@
-//! Processor chain: runs a job through processors of different kinds, in memory.
+//! Processor chain: runs a job through all processors of a step, in memory.
 //!
 //! Consecutive scripts are one processor, and pass values without serialization. Other processors pass JSON
 //! texts. Each unnamed output of a processor is a piece of the job for the next one. A script in the middle
@@ -55,12 +55,6 @@ struct Prefetched {
 }
 
 impl ProcessorChain {
-    /// Whether a step needs a chain.
-    pub(crate) fn needed(configuration: &Configuration, step: &Step) -> bool {
-        step.processors.iter().any(|processor| !matches!(processor, Processor::Script(_)))
-            || requests(configuration, step).next().is_some()
-    }
-
     /// # Errors
     /// The part that cannot be set up, as a sentence fragment.
     pub(crate) fn new(
@@ -91,7 +85,7 @@ impl ProcessorChain {
             .chunk_by(|a, b| matches!(a, Processor::Script(_)) && matches!(b, Processor::Script(_)));
         let (mut processors, mut named_before) = (Vec::new(), Vec::new());
         if !step.filter.is_empty() && !matches!(step.processors.first(), Some(Processor::Script(_))) {
-            processors.push(ProcessorStage::Filter(script(&[], true, false)?, Outputs::new([""])));
+            processors.push(ProcessorStage::Script(script(&[], true, step.processors.is_empty())?));
         }
         let count = processors.len() + groups.clone().count();
         if count == 0 {
@@ -133,10 +127,20 @@ impl ProcessorChain {
         })
     }
 
+    /// Whether every job becomes each output unchanged.
+    pub(crate) fn is_passthrough(&self) -> bool {
+        matches!(self.processors[..], [ProcessorStage::Pass]) && self.services.is_empty()
+    }
+
+    /// Whether the first processor decodes the job, so that the job needs no check before.
+    pub(crate) fn decodes_json(&self) -> bool {
+        matches!(self.processors.first(), Some(ProcessorStage::Script(_)))
+    }
+
     /// Sets the lane of the next job.
     pub(crate) fn set_lane(&self, lane: Option<&str>) {
         for link in &self.processors {
-            if let ProcessorStage::Script(script) | ProcessorStage::Filter(script, _) = link {
+            if let ProcessorStage::Script(script) = link {
                 script.set_lane(lane);
             }
         }
@@ -190,7 +194,16 @@ impl ProcessorChain {
     ///
     /// # Errors
     /// The first failure.
+    #[inline]
     pub(crate) fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        // Most steps are scripts, and the other processors take longer than these branches.
+        if let ([ProcessorStage::Script(only)], []) = (&mut self.processors[..], &self.services[..]) {
+            return only.process(job, outputs);
+        }
+        self.process_and_send(job, outputs)
+    }
+
+    fn process_and_send(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         self.pieces = 0;
         self.counts.fill(0);
         if self.services.is_empty() {
@@ -268,8 +281,8 @@ impl ProcessorChain {
     }
 
     fn run_all(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        if let [ProcessorStage::Plugin(only)] = &mut self.processors[..] {
-            return only.process(job, outputs);
+        if let [only] = &mut self.processors[..] {
+            return only.process(job, &mut self.pieces, outputs, self.deadline.timeout());
         }
         self.deadline.begin(Duration::ZERO);
         self.run_from(0, job, outputs)

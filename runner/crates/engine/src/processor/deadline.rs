@@ -27,6 +27,10 @@ impl AttemptDeadline {
         self.begun_nanos = self.ticks.now().saturating_sub(spent);
     }
 
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
     pub(crate) fn spent(&self) -> Duration {
         Duration::from_nanos(self.ticks.now().saturating_sub(self.begun_nanos))
     }

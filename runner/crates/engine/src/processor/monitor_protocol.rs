@@ -182,11 +182,7 @@ impl JobVerdict {
             // The external system has finished the job, so it must not be submitted again.
             return given.map_err(|failure| Failure::new(FailureKind::Rejected, failure.message));
         }
-        for position in 0..outputs.bindings() {
-            if let Some(payloads) = outputs.get_mut(position) {
-                payloads.push(job);
-            }
-        }
+        outputs.push_to_all(job);
         Ok(())
     }
 }
