@@ -5,8 +5,11 @@ pub(crate) const BREAK: char = '\u{2029}';
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// Text of whole sentences.
     Comment,
     String,
+    /// Heading, or part of a list of options: it may begin with any word.
+    Title,
 }
 
 /// A comment of one or more lines, or a string.
@@ -31,6 +34,24 @@ pub(crate) fn pieces(source: &str) -> Vec<Piece> {
     let mut lexer = Lexer { rest: source, line: 1, pieces: Vec::new(), comment_ends: 0 };
     while !lexer.rest.is_empty() {
         lexer.step();
+    }
+    for piece in &mut lexer.pieces {
+        piece.text = without_code(&piece.text);
+    }
+    lexer.pieces
+}
+
+/// The comments of a text whose comments begin with `mark` and end with their line. The lines of a drawing are left
+/// out.
+pub(crate) fn comments_after(mark: &str, text: &str) -> Vec<Piece> {
+    let mut lexer = Lexer { rest: "", line: 0, pieces: Vec::new(), comment_ends: 0 };
+    for line in text.lines() {
+        lexer.line += 1;
+        let own = line.trim_start().strip_prefix(mark);
+        let behind = line.split_once(&format!(" {mark} ")).map(|(_, comment)| comment);
+        if let Some(comment) = own.or(behind).filter(|comment| !comment.contains('─')) {
+            lexer.comment(comment.trim_start_matches(['/', '#']));
+        }
     }
     for piece in &mut lexer.pieces {
         piece.text = without_code(&piece.text);
@@ -151,7 +172,7 @@ fn char_literal(rest: &str) -> usize {
 }
 
 /// Each span of code is a backtick, a link is its text, and a block of code is left out.
-fn without_code(text: &str) -> String {
+pub(crate) fn without_code(text: &str) -> String {
     let mut lines = Vec::new();
     let mut fenced = false;
     for line in text.split('\n') {
