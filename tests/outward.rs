@@ -115,9 +115,9 @@ fn a_step_without_processors_passes_the_jobs_of_its_filter_to_every_output() {
     ))
     .file("in.ndjson", jobs(1..=3));
     project.run().done();
-    let lines: Vec<_> = service.asked().iter().map(|asked| asked.line.clone()).collect();
-    assert_eq!(lines, ["POST /2", "POST /3"]);
-    assert_eq!(ids(&project.read("out.ndjson")), [2, 3]);
+    let sent: BTreeSet<_> = service.asked().iter().map(|asked| id_of(&asked.line)).collect();
+    let kept: BTreeSet<_> = ids(&project.read("out.ndjson")).into_iter().collect();
+    assert_eq!((sent, kept), ([2, 3].into(), [2, 3].into()));
 }
 
 #[test]
