@@ -38,7 +38,7 @@ pub use model::{
     BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, Gate, GateRef,
     HttpRequest, ImportedScript, Input, InputMode, InputRef, Invocation, Lane, LaneMissing, Limits,
     LogFormat, LogSettings, Meta, Method, Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline,
-    PluginStepConfig, Positions, ProbeConfig, Processor, Queue, QueueRef, Queuer, Response, Retain,
-    Scheduling, Script, Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef,
-    Step, StepFilter, Strategy, Target,
+    PluginStepConfig, Positions, ProbeConfig, Processor, Queue, QueueRef, Queuer, ReloadSettings, Response,
+    Retain, Scheduling, Script, Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind,
+    SourceRef, Step, StepFilter, Strategy, Target, WatchErrors,
 };

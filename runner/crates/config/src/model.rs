@@ -73,6 +73,34 @@ pub struct Settings {
     pub listen: Option<SocketAddr>,
     /// The names for which the port answers in addition to its own, in small letters.
     pub hosts: Vec<String>,
+    pub reload: ReloadSettings,
+}
+
+/// `[reload]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReloadSettings {
+    /// A change of a file starts a reload.
+    pub watch: bool,
+    /// The files are also compared at this interval, for file systems that report no changes.
+    pub poll: Option<Duration>,
+    /// The tests of the changed parts run before a swap.
+    pub tests: bool,
+    pub watch_errors: Option<WatchErrors>,
+}
+
+impl Default for ReloadSettings {
+    fn default() -> Self {
+        Self { watch: true, poll: None, tests: false, watch_errors: None }
+    }
+}
+
+/// `watch_errors`: a share of failed attempts that rolls a reload back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WatchErrors {
+    /// The share of failed attempts; above 0, at most 1.
+    pub rate: f64,
+    /// The time after the swap in which attempts count.
+    pub within: Duration,
 }
 
 /// `[log]`

@@ -11,6 +11,7 @@ pub(crate) mod plugin;
 pub(crate) mod probe;
 pub(crate) mod queue;
 pub(crate) mod queuer;
+pub(crate) mod reload;
 pub(crate) mod retry;
 pub(crate) mod run;
 pub(crate) mod schedule_source;

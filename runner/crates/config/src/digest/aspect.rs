@@ -116,5 +116,6 @@ aspects! {
         /// The folders and the pinned hashes.
         Plugins = "plugins",
         Log = "log",
+        Reload = "reload",
     }
 }

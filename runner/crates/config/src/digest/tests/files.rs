@@ -16,6 +16,10 @@ plugins = "plugins"
 level = "debug"
 format = "json"
 
+[reload]
+watch = true
+poll = "31s"
+
 [plugin.geo]
 sha256 = "abababababababababababababababababababababababababababababababab"
 
