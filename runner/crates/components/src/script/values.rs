@@ -5,6 +5,7 @@
 
 pub(crate) mod captured;
 pub(crate) mod frozen;
+mod indexed_map;
 pub mod json;
 pub(crate) mod number;
 pub(crate) mod thrown;

@@ -3,7 +3,7 @@
 //! Rhai copies a constant, and `ctx.config`, at each access by a script. So a constant with more than
 //! [`PLAIN_MAX`] values is put behind a reference count, and the script gets another reference. For the
 //! script it is a map or an array with all their functions. A change is made to a copy, so that no change
-//! reaches another job.
+//! reaches another job. The copy of a map is a plain one.
 //!
 //! The functions that read one entry are implemented here. Every other function gets a plain copy and is
 //! passed to Rhai's, which visits the whole value in any case.
@@ -20,14 +20,22 @@ use rhai::{
 };
 use tidegate_plugin::json::MAX_DEPTH;
 
+use super::indexed_map::IndexedMap;
 use super::number::BigNumber;
 
 /// Maximum number of nested values of a constant that is copied.
 const PLAIN_MAX: usize = 64;
 
 /// A map or an array that is shared until it is changed.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Frozen<T>(Rc<T>);
+
+/// Another reference, whether or not the value can be copied.
+impl<T> Clone for Frozen<T> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 
@@ -72,7 +80,13 @@ fn frozen(value: Dynamic, depth: usize) -> (Dynamic, usize) {
         map.values_mut().for_each(&mut inner);
         // Rhai calls functions in a map by their keys, but only in plain maps.
         let is_plain = size <= PLAIN_MAX || map.values().any(Dynamic::is_fnptr);
-        return if is_plain { (map.into(), size) } else { (share(map), 1) };
+        if is_plain {
+            return (map.into(), size);
+        }
+        return match IndexedMap::new(map) {
+            Ok(map) => (share(map), 1),
+            Err(map) => (map.into(), size),
+        };
     }
     if value.is_array() {
         let mut array = value.cast::<Array>();
@@ -101,8 +115,8 @@ fn is_data_at(value: &Dynamic, depth: usize) -> bool {
 }
 
 /// The shared map in `value`.
-pub(crate) fn map(value: &Dynamic) -> Option<Rc<Map>> {
-    value.read_lock::<Frozen<Map>>().map(|frozen| Rc::clone(&frozen.0))
+pub(crate) fn map(value: &Dynamic) -> Option<Rc<IndexedMap>> {
+    value.read_lock::<Frozen<IndexedMap>>().map(|frozen| Rc::clone(&frozen.0))
 }
 
 /// The shared array in `value`.
@@ -125,7 +139,7 @@ pub(crate) fn into_plain(value: Dynamic) -> Dynamic {
 
 fn thawed(value: &Dynamic) -> Option<Dynamic> {
     if let Some(map) = map(value) {
-        return Some(Dynamic::from_map((*map).clone()));
+        return Some(Dynamic::from_map(map.to_map()));
     }
     array(value).map(|array| Dynamic::from_array((*array).clone()))
 }
@@ -145,7 +159,7 @@ pub(crate) fn register(engine: &mut Engine) {
 /// The functions of `engine` on maps and arrays, for shared ones.
 fn like_plain(engine: &Engine) -> Module {
     let mut module = Module::new();
-    module.set_custom_type::<Frozen<Map>>("map").set_custom_type::<Frozen<Array>>("array");
+    module.set_custom_type::<Frozen<IndexedMap>>("map").set_custom_type::<Frozen<Array>>("array");
     let functions: BTreeSet<(String, Vec<TypeId>)> = engine
         .collect_fn_metadata(
             None,
@@ -184,7 +198,7 @@ fn set_additions(module: &mut Module) {
 /// All combinations of shared and plain types.
 fn with_shared(kinds: &[TypeId]) -> Vec<Vec<TypeId>> {
     let shared = |kind| match kind {
-        kind if kind == TypeId::of::<Map>() => Some(TypeId::of::<Frozen<Map>>()),
+        kind if kind == TypeId::of::<Map>() => Some(TypeId::of::<Frozen<IndexedMap>>()),
         kind if kind == TypeId::of::<Array>() => Some(TypeId::of::<Frozen<Array>>()),
         _ => None,
     };
@@ -230,7 +244,7 @@ fn on_plain(name: &str, call: &NativeCallContext<'_>, arguments: &mut [&mut Dyna
 }
 
 fn set_maps(module: &mut Module) {
-    type Table = Frozen<Map>;
+    type Table = Frozen<IndexedMap>;
     set(module, "len", |table: &mut Table| length(table.0.len()));
     set(module, "is_empty", |table: &mut Table| table.0.is_empty());
     set(module, "contains", |table: &mut Table, key: ImmutableString| table.0.contains_key(key.as_str()));
@@ -252,17 +266,30 @@ fn set_maps(module: &mut Module) {
             table.0.get("tag").cloned().ok_or_else(missing)
         },
     );
-    FuncRegistration::new_setter("tag").set_into_module(module, |table: &mut Table, value: Dynamic| {
-        Rc::make_mut(&mut table.0).insert("tag".into(), value);
-    });
+    let set_tag = |_: Option<NativeCallContext<'_>>, arguments: &mut [&mut Dynamic]| {
+        let [table, value] = arguments else { return Ok(Dynamic::UNIT) };
+        insert(table, "tag", std::mem::take(*value));
+        Ok(Dynamic::UNIT)
+    };
+    let function =
+        RhaiFunc::Method { func: Rc::new(set_tag), has_context: false, is_pure: false, is_volatile: false };
+    let kinds = [TypeId::of::<Table>(), TypeId::of::<Dynamic>()];
+    FuncRegistration::new("set$tag").in_global_namespace().set_into_module_raw(module, kinds, function);
     set_entries(module, TypeId::of::<Table>(), TypeId::of::<ImmutableString>(), |table, key, value| {
-        let (Some(mut table), Ok(key)) = (table.write_lock::<Table>(), key.as_immutable_string_ref()) else {
-            return Ok(());
-        };
-        Rc::make_mut(&mut table.0).insert(key.as_str().into(), value);
+        if let Ok(key) = key.as_immutable_string_ref() {
+            insert(table, &key, value);
+        }
         Ok(())
     });
-    refuse_other_keys::<Map>(module, "string");
+    refuse_other_keys::<IndexedMap>(module, "string");
+}
+
+/// Sets an entry of a shared map, which becomes a plain one.
+fn insert(table: &mut Dynamic, key: &str, value: Dynamic) {
+    let Some(map) = map(table) else { return };
+    let mut map = map.to_map();
+    map.insert(key.into(), value);
+    *table = map.into();
 }
 
 fn set_arrays(module: &mut Module) {

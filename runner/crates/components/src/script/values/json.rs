@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 
-use rhai::{Array, Dynamic, ImmutableString, Map};
+use rhai::{Array, Dynamic, Identifier, ImmutableString, Map};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Error as _, Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::value::RawValue;
@@ -321,13 +321,13 @@ impl Writer<'_> {
         }
         let depth = self.depth + 1;
         if let Ok(map) = value.as_map_ref() {
-            return serialize_map(&map, depth, serializer);
+            return serialize_map(map.iter(), depth, serializer);
         }
         if let Ok(array) = value.as_array_ref() {
             return serialize_array(&array, depth, serializer);
         }
         if let Some(map) = frozen::map(value) {
-            return serialize_map(&map, depth, serializer);
+            return serialize_map(map.iter(), depth, serializer);
         }
         if let Some(array) = frozen::array(value) {
             return serialize_array(&array, depth, serializer);
@@ -347,7 +347,11 @@ impl Writer<'_> {
     }
 }
 
-fn serialize_map<S: Serializer>(map: &Map, depth: usize, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_map<'a, S: Serializer>(
+    map: impl ExactSizeIterator<Item = (&'a Identifier, &'a Dynamic)>,
+    depth: usize,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     let mut entries = serializer.serialize_map(Some(map.len()))?;
     for (key, value) in map {
         entries.serialize_key(key.as_str())?;

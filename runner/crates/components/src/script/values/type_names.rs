@@ -18,7 +18,7 @@ pub(crate) fn words(name: &str) -> String {
         "ctx" => "`ctx`",
         super::number::BIG_NUMBER => "a big number",
         "iterator" => "an iterator",
-        name if name.contains("::Frozen<") && name.contains("BTreeMap") => "a map",
+        name if name.contains("::Frozen<") && name.contains("IndexedMap") => "a map",
         name if name.contains("::Frozen<") => "an array",
         name if name.contains("::iter_basic::") => "an iterator",
         name if name.starts_with("range") || name.contains("::Range") => "a range",
