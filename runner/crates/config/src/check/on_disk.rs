@@ -73,43 +73,45 @@ fn at_path(
     kind: &str,
     address: &Address,
     path: &Path,
-    doubt: fn(&Path, &str) -> Option<(String, String)>,
+    doubt: fn(&Path) -> Option<(String, String)>,
 ) -> Option<Diagnostic> {
+    // The place takes another parse of the file, which may hold large tables.
+    let (problem, help) = doubt(&Path::new(".").join(path))?;
     let pipeline = configuration.pipelines.iter().find(|pipeline| pipeline.name == address.pipeline)?;
     let text = diagnostics.files().get(&pipeline.file)?;
     let span = locate(text, &[kind, address.name.as_str(), "path"], false)?;
     let written = text.get(span.clone()).and_then(shown)?;
-    let (message, help) = doubt(&Path::new(".").join(path), written)?;
+    if kind == "source" && written.contains(['*', '?', '[']) {
+        return None;
+    }
+    let message = format!("`{written}` {problem}");
     Some(Diagnostic::warning(&*pipeline.file, span, message).help(help))
 }
 
-/// A path without wildcards and without a readable file.
-fn missing(path: &Path, written: &str) -> Option<(String, String)> {
-    if written.contains(['*', '?', '[']) {
-        return None;
-    }
+/// The problem of a path without a readable file, and its fix.
+fn missing(path: &Path) -> Option<(String, String)> {
     if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         let help = "push the output of a program with `… | tidegate queue push PIPELINE/QUEUE`";
-        return Some((format!("`{written}` is neither a regular file nor a folder"), help.into()));
+        return Some(("is neither a regular file nor a folder".into(), help.into()));
     }
     if !matches!(path.try_exists(), Ok(false)) {
         return None;
     }
     let near = near_file(path).map(|near| format!("did you mean `{near}`?"));
     let help = near.unwrap_or_else(|| "make it before the run, or wait for it with `follow = true`".into());
-    Some((format!("`{written}` does not exist"), help))
+    Some(("does not exist".into(), help))
 }
 
-fn unwritable(path: &Path, written: &str) -> Option<(String, String)> {
+fn unwritable(path: &Path) -> Option<(String, String)> {
     if path.is_dir() {
-        return Some((format!("`{written}` is a folder"), "name a file in it".into()));
+        return Some(("is a folder".into(), "name a file in it".into()));
     }
     let above = path.ancestors().skip(1).find(|above| above.exists())?;
     if above.is_dir() {
         return None;
     }
-    let message = format!("`{written}` cannot be created: a parent of it is a file");
-    Some((message, "name another path, or move that file away".into()))
+    let problem = "cannot be created: a parent of it is a file";
+    Some((problem.into(), "name another path, or move that file away".into()))
 }
 
 /// The name at the start of a text.
