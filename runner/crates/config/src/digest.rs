@@ -8,6 +8,7 @@ mod aspect;
 mod encoder;
 mod parts;
 mod processors;
+mod recorded;
 mod runner;
 mod setting;
 mod step;

@@ -196,6 +196,7 @@ fn in_script(script: &Script, error: &CompileError, diagnostics: &mut Diagnostic
         .help_if(error.help.clone())
 }
 
+pub(crate) mod history;
 pub(crate) mod source_files;
 
 #[cfg(test)]

@@ -221,7 +221,7 @@ impl Run {
     /// # Errors
     /// The run cannot start, or the store fails. Jobs that were not committed are delivered in the next run.
     pub fn run(self) -> Result<RunReport, EngineError> {
-        let Some(mut runtime) = Runtime::start(self.0)? else {
+        let Some(mut runtime) = Runtime::start(self.0, &self.1)? else {
             return Ok(RunReport {
                 end: RunOutcome::Stopped,
                 halts: vec![],

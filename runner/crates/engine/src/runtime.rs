@@ -23,6 +23,8 @@ use crate::commit::committer::Committer;
 use crate::commit::inbox::Inbox;
 use crate::commit::request::CommitRequest;
 use crate::coordinator::{Action, Coordinator};
+use crate::generation::history;
+use crate::generation::source_files::SourceFiles;
 use crate::recovery::clock_set_back::WatchedClock;
 use crate::recovery::last_run;
 use crate::recovery::open::{OpenRun, RunContext, open};
@@ -37,7 +39,7 @@ use tidegate_config::{Configuration, Input, SourceRef};
 use tidegate_dispatch::{InputPort, RunOutcome};
 use tidegate_model::log_target;
 use tidegate_model::{Clock, Timestamp, format_duration};
-use tidegate_store::{CrashGuard, Store, Writer};
+use tidegate_store::{Changes, CrashGuard, Store, Writer};
 
 /// Extra time for the commit in progress when `shutdown_timeout` expires.
 const LAST_COMMIT: Duration = Duration::from_secs(1);
@@ -102,7 +104,7 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     /// Opens the resources of the run and starts its threads. Returns `None` if the run was stopped before.
-    pub(crate) fn start(parts: RuntimeParts) -> Result<Option<Self>, EngineError> {
+    pub(crate) fn start(parts: RuntimeParts, files: &SourceFiles) -> Result<Option<Self>, EngineError> {
         let RuntimeParts {
             configuration,
             plugins,
@@ -119,11 +121,15 @@ impl Runtime {
             ending,
         } = parts;
         let plugged = last_run::tell(&configuration, &attempts, &setups);
-        let Some(started) = start::start(&configuration, &store, clock.now(), &ending)? else {
+        let Some(mut started) = start::start(&configuration, &store, clock.now(), &ending)? else {
             inbox.close();
             drop(inbox.take(usize::MAX));
             return Ok(None);
         };
+        if let Some(change) = history::at_start(&configuration, files, started.generation, &store) {
+            let now = clock.now();
+            started.opening.get_or_insert_with(|| Changes { now, ..Changes::default() }).history.push(change);
+        }
         let workers = worker_count(&options);
         let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (orders, for_committer) = crossbeam_channel::unbounded();

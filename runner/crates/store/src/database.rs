@@ -7,6 +7,7 @@ pub(crate) mod dedupe;
 pub(crate) mod disk;
 pub(crate) mod format;
 pub(crate) mod generations;
+pub(crate) mod history;
 pub(crate) mod lock;
 pub(crate) mod migrate;
 pub(crate) mod open;

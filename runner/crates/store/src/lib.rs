@@ -21,6 +21,7 @@
 //! | `delayed_job` | parked jobs, with the reason for their wait and their keys |
 //! | `walk` | the parked jobs of a step, one by one |
 //! | `completion` | the outcome of a pending job, as an external system sends it |
+//! | `history` | the configurations that runners took over, with their texts |
 //! | `pause`, `stop`, `token_key` | single records |
 //! | `trim`, `write` | the writing handle |
 //! | `migrate` | the version of the format, and migration from older ones |
@@ -55,6 +56,9 @@ pub use crate::database::compact::{Compacted, compact};
 pub use crate::database::dedupe::{DedupeOutcome, DedupeRecord};
 pub use crate::database::disk::Disk;
 pub use crate::database::generations::GenerationRecord;
+pub use crate::database::history::{
+    ENTRIES_MAX, HistoryChange, HistoryEntry, NewHistoryEntry, TakeoverOutcome, TextHash, Trigger,
+};
 pub use crate::database::open::{open, open_disk, open_existing};
 pub use crate::database::pauses::Pause;
 pub use crate::database::read::{DetailedBatch, OutputOrigin, QueueState, Store, StoredOutput};

@@ -17,6 +17,7 @@ pub(crate) mod folder;
 pub(crate) mod history;
 pub(crate) mod migrate;
 pub(crate) mod model;
+pub(crate) mod takeovers;
 pub(crate) mod trim;
 pub(crate) mod verify;
 

@@ -65,6 +65,11 @@ impl Files {
         self.texts.get(path).map(|(text, _)| &**text)
     }
 
+    /// All texts, in order of path.
+    pub fn texts(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.texts.iter().map(|(path, (text, _))| (path.as_path(), &**text))
+    }
+
     /// Line and column of a byte of the file at `path`; `None` if the file is unknown.
     #[must_use]
     pub fn position(&self, path: &Path, offset: usize) -> Option<Position> {

@@ -1,10 +1,13 @@
 //! Aspects: the groups of settings of a part that take effect in the same way.
 
+use serde::{Deserialize, Serialize};
+
 /// Declares an aspect with the words for people.
 macro_rules! aspects {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $aspect:ident = $words:literal,)+ }) => {
         $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
         pub enum $name {
             $($(#[$doc])* $aspect,)+
         }

@@ -15,16 +15,16 @@ use tidegate_model::Secret;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartDigest<A> {
     /// In the order of the grammar; each key once.
-    settings: Vec<SettingDigest<A>>,
+    pub(super) settings: Vec<SettingDigest<A>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct SettingDigest<A> {
-    aspect: A,
-    key: Cow<'static, str>,
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct SettingDigest<A> {
+    pub(super) aspect: A,
+    pub(super) key: Cow<'static, str>,
     /// `None`: it follows from settings of other parts, which show the change.
-    shown: Option<String>,
-    exact: u128,
+    pub(super) shown: Option<String>,
+    pub(super) exact: u128,
 }
 
 /// A setting that differs between two digests of a part.

@@ -186,6 +186,17 @@ fn the_positions_of_parts_change_nothing() {
 }
 
 #[test]
+fn digests_come_back_from_their_record() {
+    let digest = configuration(&files()).digest();
+    let text = digest.recorded();
+    assert_eq!(ConfigurationDigest::from_recorded(&text).as_ref(), Some(&digest));
+    for damaged in ["", "{}", &text[1..], &text.replace("\"timeout\"", "\"time\"")] {
+        assert_eq!(ConfigurationDigest::from_recorded(damaged), None);
+    }
+    assert!(!text.contains("hunter2"));
+}
+
+#[test]
 fn a_configuration_may_be_moved() {
     // Each call has a folder of its own.
     assert_eq!(configuration(&files()).digest(), configuration(&files()).digest());

@@ -2,7 +2,8 @@
 //! compared, not times.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tidegate_config::{Configuration, Files, GateRef, Processor, Script, Step, read_text};
 use tidegate_model::Address;
@@ -23,6 +24,7 @@ impl SourceFiles {
     #[must_use]
     pub fn new(configuration: &Configuration, files: &Files) -> Self {
         let mut all = Self::default();
+        all.texts.extend(files.texts().map(|(path, text)| (path.to_owned(), text.to_owned())));
         for step in &configuration.steps {
             let mut paths = BTreeSet::new();
             for path in [step.file.clone(), configuration.root.join(SHARED)] {
@@ -42,6 +44,20 @@ impl SourceFiles {
             all.steps.insert(step.address.clone(), paths);
         }
         all
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// All texts, by path relative to `root`.
+    pub(crate) fn relative(&self, root: &Path) -> Vec<(String, Arc<str>)> {
+        let texts = self.texts.iter();
+        let texts = texts.map(|(path, text)| {
+            let path = path.strip_prefix(root).unwrap_or(path);
+            (path.display().to_string(), Arc::from(text.as_str()))
+        });
+        texts.collect()
     }
 
     /// Changed files of these steps, in order.

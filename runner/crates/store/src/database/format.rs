@@ -26,6 +26,7 @@
 //! | `delayed_counts` | step | number of its parked jobs, u64 |
 //! | generations | number u64 | fingerprint u64, time i64 |
 //! | ticks | source | time i64 up to which all ticks of the schedule are handled |
+//! | history, texts | | see [`super::history`]; missing until the first run; ignored by older versions |
 //!
 //! A record is *sealed*: it is followed by its XXH3-64, seeded with its table and key. Numbers are
 //! little-endian. JSON is for records that are few, or whose texts vary in length. The highest bit of a time
@@ -86,6 +87,7 @@ pub(crate) enum RecordKey<'a> {
     DelayedCount(u32),
     Generation(u64),
     Tick(u32),
+    History(u64),
 }
 
 /// The record of a queue.
@@ -128,6 +130,7 @@ impl RecordKey<'_> {
             RecordKey::DelayedCount(step) => (12, u64::from(step), 0, 0),
             RecordKey::Generation(number) => (13, number, 0, 0),
             RecordKey::Tick(source) => (14, u64::from(source), 0, 0),
+            RecordKey::History(sequence) => (15, sequence, 0, 0),
         };
         let mut key = [0; 25];
         key[0] = table;

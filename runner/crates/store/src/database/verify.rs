@@ -10,6 +10,7 @@ use super::format::{
     QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
 };
 use super::generations::GenerationRecord;
+use super::history;
 use super::parked;
 use super::pauses;
 use super::read::{self, Store};
@@ -69,6 +70,7 @@ pub fn verify(store: &Store) -> Result<VerifyReport, ReadError> {
         report.snapshots(txn, &names)?;
         report.orphans(txn, &names)?;
         report.progress(txn, &heads)?;
+        report.problems.extend(history::verify(txn)?);
         Ok(report)
     })
 }

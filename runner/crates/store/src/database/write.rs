@@ -13,6 +13,8 @@ use super::format::{
 };
 use super::generations;
 use super::generations::GenerationRecord;
+use super::history;
+use super::history::HistoryChange;
 use super::lock::Lock;
 use super::origin::{Opened, StoreLocation};
 use super::parked;
@@ -86,6 +88,7 @@ pub struct Changes {
     pub token_key: Option<TokenKey>,
     /// The generation that starts.
     pub generation: Option<GenerationRecord>,
+    pub history: Vec<HistoryChange>,
     /// Schedule, and the time up to which its ticks are handled now.
     pub schedule_positions: Vec<(Address, Timestamp)>,
     /// Applied after the appends.
@@ -230,6 +233,7 @@ fn commit(
     stops::write(&txn, changes.begins_run, &changes.stops)?;
     token_key::write(&txn, changes.token_key.as_ref())?;
     generations::write(&txn, changes.generation)?;
+    history::write(&txn, &changes.history, changes.now)?;
     schedules::write(&txn, &changes.schedule_positions)?;
     let mut trimmed = Vec::new();
     for wanted in &changes.trims {

@@ -70,6 +70,7 @@ fn changes(number: u64) -> Changes {
         // The first one is kept.
         token_key: TokenKey::new(&[u8::try_from(number).unwrap(); 32]),
         generation: Some(generation(number)),
+        history: Vec::new(),
         schedule_positions: vec![(step.clone(), ticked(number))],
         trims: vec![Trim {
             queue: address("a/in"),

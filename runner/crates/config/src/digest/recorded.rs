@@ -1,0 +1,116 @@
+//! Records of digests: write a `ConfigurationDigest` as a text for the history of the store, and read it back.
+//!
+//! Equal settings of many parts are written once.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::setting::SettingDigest;
+use super::{
+    ConfigurationDigest, GateAddress, GateAspect, PartDigest, QueueAspect, RunnerAspect, SinkAspect,
+    SourceAspect, StepAspect,
+};
+use tidegate_model::{Address, Name};
+
+/// The form of the text: JSON.
+#[derive(Serialize, Deserialize)]
+struct Recorded {
+    pipelines: Vec<String>,
+    steps: RecordedParts<StepAspect>,
+    queues: RecordedParts<QueueAspect>,
+    sources: RecordedParts<SourceAspect>,
+    sinks: RecordedParts<SinkAspect>,
+    gates: RecordedParts<GateAspect>,
+    runner: RecordedParts<RunnerAspect>,
+}
+
+/// The parts of one kind, each with the positions of its settings in `settings`.
+#[derive(Serialize, Deserialize)]
+struct RecordedParts<A> {
+    settings: Vec<RecordedSetting<A>>,
+    parts: BTreeMap<String, Vec<u32>>,
+}
+
+/// Aspect, key, text for people, and exact digest in hex.
+#[derive(Serialize, Deserialize)]
+struct RecordedSetting<A>(A, Cow<'static, str>, Option<String>, String);
+
+impl ConfigurationDigest {
+    /// The digests as a text.
+    #[must_use]
+    pub fn recorded(&self) -> String {
+        let recorded = Recorded {
+            pipelines: self.pipelines.iter().map(ToString::to_string).collect(),
+            steps: record(&self.steps),
+            queues: record(&self.queues),
+            sources: record(&self.sources),
+            sinks: record(&self.sinks),
+            gates: record(&self.gates),
+            runner: record(&BTreeMap::from([("runner", self.runner.clone())])),
+        };
+        // All keys are texts, so this cannot fail.
+        serde_json::to_string(&recorded).unwrap_or_default()
+    }
+
+    /// The digests that [`Self::recorded`] wrote. `None` for the text of a newer version, and for damage.
+    #[must_use]
+    pub fn from_recorded(text: &str) -> Option<Self> {
+        let recorded: Recorded = serde_json::from_str(text).ok()?;
+        Some(Self {
+            pipelines: recorded.pipelines.iter().map(|name| Name::new(name)).collect::<Option<_>>()?,
+            steps: read(recorded.steps, Address::parse)?,
+            queues: read(recorded.queues, Address::parse)?,
+            sources: read(recorded.sources, Address::parse)?,
+            sinks: read(recorded.sinks, Address::parse)?,
+            gates: read(recorded.gates, GateAddress::parse)?,
+            runner: read(recorded.runner, Name::new)?.into_values().next()?,
+        })
+    }
+}
+
+impl GateAddress {
+    fn parse(text: &str) -> Option<Self> {
+        match Address::parse(text) {
+            Some(Address { pipeline, name }) => Some(Self { pipeline: Some(pipeline), name }),
+            None => Name::new(text).map(|name| Self { pipeline: None, name }),
+        }
+    }
+}
+
+fn record<K: ToString, A: Copy + Eq + Hash>(parts: &BTreeMap<K, PartDigest<A>>) -> RecordedParts<A> {
+    let mut positions: HashMap<&SettingDigest<A>, u32> = HashMap::new();
+    let mut settings = Vec::new();
+    let mut position = |setting| {
+        *positions.entry(setting).or_insert_with(|| {
+            let SettingDigest { aspect, key, shown, exact } = setting;
+            settings.push(RecordedSetting(*aspect, key.clone(), shown.clone(), format!("{exact:x}")));
+            // More than 4 billion settings do not fit into memory.
+            u32::try_from(settings.len() - 1).unwrap_or(u32::MAX)
+        })
+    };
+    let parts = parts.iter();
+    let parts =
+        parts.map(|(address, part)| (address.to_string(), part.settings.iter().map(&mut position).collect()));
+    let parts = parts.collect();
+    RecordedParts { settings, parts }
+}
+
+fn read<K: Ord, A: Copy + DeserializeOwned>(
+    recorded: RecordedParts<A>,
+    address: impl Fn(&str) -> Option<K>,
+) -> Option<BTreeMap<K, PartDigest<A>>> {
+    let settings = recorded.settings.into_iter().map(|RecordedSetting(aspect, key, shown, exact)| {
+        let exact = u128::from_str_radix(&exact, 16).ok()?;
+        Some(SettingDigest { aspect, key, shown, exact })
+    });
+    let settings: Vec<SettingDigest<A>> = settings.collect::<Option<_>>()?;
+    let parts = recorded.parts.into_iter().map(|(name, positions)| {
+        let own = positions.into_iter().map(|position| settings.get(position as usize).cloned());
+        Some((address(&name)?, PartDigest { settings: own.collect::<Option<_>>()? }))
+    });
+    parts.collect()
+}

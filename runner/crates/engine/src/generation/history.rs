@@ -1,0 +1,53 @@
+//! Entries of the history: a configuration with its files and plugins, as the store records it.
+
+use std::collections::BTreeMap;
+
+use super::source_files::SourceFiles;
+use tidegate_config::{Configuration, Processor};
+use tidegate_store::{HistoryChange, HistoryEntry, NewHistoryEntry, Store, TakeoverOutcome, Trigger};
+
+/// The entry of a configuration; `generation` is `None` if it was refused.
+pub(crate) fn entry(
+    configuration: &Configuration,
+    files: &SourceFiles,
+    generation: Option<u64>,
+    trigger: Trigger,
+    outcome: TakeoverOutcome,
+) -> NewHistoryEntry {
+    NewHistoryEntry {
+        generation,
+        trigger,
+        outcome,
+        files: files.relative(&configuration.root),
+        plugins: plugins(configuration),
+        digest: configuration.digest().recorded().into(),
+    }
+}
+
+/// The entry of a start; `None` if the last one is the same. A run without files has no entry.
+pub(crate) fn at_start(
+    configuration: &Configuration,
+    files: &SourceFiles,
+    generation: u64,
+    store: &Store,
+) -> Option<HistoryChange> {
+    if files.is_empty() {
+        return None;
+    }
+    let entry = entry(configuration, files, Some(generation), Trigger::Start, TakeoverOutcome::Installed);
+    // Damage of the history stops no start.
+    let last = store.last_installed().unwrap_or_default();
+    let is_same = |last: &HistoryEntry| last.generation == entry.generation && last.has_content_of(&entry);
+    (!last.as_ref().is_some_and(is_same)).then_some(HistoryChange::Add(entry))
+}
+
+/// SHA-256 of the plugins, by name.
+fn plugins(configuration: &Configuration) -> BTreeMap<String, String> {
+    let of_steps = configuration.steps.iter().flat_map(|step| {
+        let asked = step.monitor.iter().flat_map(|monitor| &monitor.inquiry.run);
+        step.processors.iter().chain(asked)
+    });
+    let of_gates = configuration.gates.iter().flat_map(|gate| &gate.inquiry.run);
+    let plugins = of_steps.chain(of_gates).filter_map(Processor::plugin).filter(|plugin| !plugin.secret);
+    plugins.map(|plugin| (plugin.plugin.clone(), plugin.sha256.clone())).collect()
+}

@@ -1,0 +1,97 @@
+//! Tests of the history: entries, texts, their removal, and damage.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::*;
+use crate::database::format::RecordKey;
+use crate::database::history::{HISTORY, TEXTS};
+use crate::{ENTRIES_MAX, HistoryChange, NewHistoryEntry, TakeoverOutcome, TextHash, Trigger, open, verify};
+use redb::{Database, ReadableDatabase as _, ReadableTableMetadata as _};
+
+fn entry(generation: u64, files: &[(&str, &str)]) -> HistoryChange {
+    HistoryChange::Add(NewHistoryEntry {
+        generation: Some(generation),
+        trigger: Trigger::Start,
+        outcome: TakeoverOutcome::Installed,
+        files: files.iter().map(|(path, text)| ((*path).to_owned(), Arc::from(*text))).collect(),
+        plugins: BTreeMap::from([("geo".to_owned(), "ab".repeat(32))]),
+        digest: "{}".into(),
+    })
+}
+
+fn with(now: i64, history: Vec<HistoryChange>) -> Changes {
+    Changes { now: Timestamp(now), history, ..Changes::default() }
+}
+
+#[test]
+fn an_entry_has_the_texts_of_its_files() {
+    let (store, mut writer) = open_on(&FaultyDisk::new());
+    assert_eq!(store.history().unwrap(), (Vec::new(), 0));
+    assert_eq!(store.history_text(&TextHash::of("a")).unwrap(), None);
+    let long = "from = \"in\"\n".repeat(1000);
+    writer.commit(&with(5, vec![entry(1, &[("a.toml", &long), ("empty.rhai", "")])])).unwrap();
+    let (entries, damaged) = store.history().unwrap();
+    assert_eq!((entries.len(), damaged, entries[0].time), (1, 0, Timestamp(5)));
+    let texts: Vec<_> =
+        entries[0].files.iter().map(|(path, hash)| (&**path, store.history_text(hash).unwrap())).collect();
+    assert_eq!(texts, [("a.toml", Some(long)), ("empty.rhai", Some(String::new()))]);
+    assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_generation_that_was_replaced_says_so() {
+    let (store, mut writer) = open_on(&FaultyDisk::new());
+    let undone = HistoryChange::RolledBack { generation: 2, why: "too many errors".into() };
+    writer.commit(&with(1, vec![entry(1, &[]), entry(2, &[]), undone])).unwrap();
+    let outcomes: Vec<_> = store.history().unwrap().0.into_iter().map(|entry| entry.outcome).collect();
+    let replaced = TakeoverOutcome::RolledBack("too many errors".into());
+    assert_eq!(outcomes, [TakeoverOutcome::Installed, replaced]);
+}
+
+#[test]
+fn equal_texts_are_stored_once_and_old_entries_are_removed_with_theirs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(folder.path()).unwrap();
+    let added = ENTRIES_MAX + 3;
+    for generation in 1..=added {
+        let own = generation.to_string();
+        writer.commit(&with(1, vec![entry(generation, &[("a", "shared"), ("b", &own)])])).unwrap();
+    }
+    let (entries, _) = store.history().unwrap();
+    let generations: Vec<_> = entries.iter().filter_map(|entry| entry.generation).collect();
+    assert_eq!(generations, (4..=added).collect::<Vec<_>>());
+    assert_eq!(store.history_text(&TextHash::of("3")).unwrap(), None);
+    assert_eq!(store.history_text(&TextHash::of("4")).unwrap().as_deref(), Some("4"));
+    drop(writer);
+    let database = Database::open(folder.path().join("store.redb")).unwrap();
+    let texts = database.begin_read().unwrap().open_table(TEXTS).unwrap().len().unwrap();
+    // One a generation, the shared one, and the digest.
+    assert_eq!(texts, ENTRIES_MAX + 2);
+}
+
+#[test]
+fn damage_is_reported_and_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut writer) = open(folder.path()).unwrap();
+    writer.commit(&with(1, vec![entry(1, &[("a", "one")]), entry(2, &[("a", "two")])])).unwrap();
+    drop(writer);
+    let database = Database::open(folder.path().join("store.redb")).unwrap();
+    let txn = database.begin_write().unwrap();
+    txn.open_table(HISTORY).unwrap().insert(1, &b"damaged"[..]).unwrap();
+    txn.open_table(HISTORY).unwrap().insert(3, &*RecordKey::History(3).seal(b"{".to_vec())).unwrap();
+    let two = u128::from_str_radix(TextHash::of("two").as_str(), 16).unwrap();
+    txn.open_table(TEXTS).unwrap().insert(two, &[0xff; 20][..]).unwrap();
+    txn.commit().unwrap();
+    drop(database);
+
+    let (store, mut writer) = open(folder.path()).unwrap();
+    let problems = verify(&store).unwrap().problems;
+    assert!(problems.len() == 2 && problems[0].starts_with("2 entries"), "{problems:?}");
+    assert_eq!(store.history_text(&TextHash::of("two")).unwrap(), None);
+    // A text that comes again repairs its copy.
+    writer.commit(&with(2, vec![entry(4, &[("a", "two")])])).unwrap();
+    let (entries, damaged) = store.history().unwrap();
+    assert_eq!((entries.len(), damaged), (2, 2));
+    assert_eq!(store.history_text(&TextHash::of("two")).unwrap().as_deref(), Some("two"));
+}
