@@ -50,6 +50,7 @@ pub(crate) fn assemble(
         gates: lists.gates.into_values().collect(),
         steps,
         readers: BTreeMap::new(),
+        tests: Vec::new(),
         given: Invocation::default(),
         inserted: Vec::new(),
     };

@@ -8,3 +8,4 @@ pub(crate) mod order;
 pub(crate) mod push_sources;
 pub(crate) mod resolve;
 pub(crate) mod shared;
+pub(crate) mod test_names;

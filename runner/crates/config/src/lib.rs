@@ -24,6 +24,9 @@ pub use crate::diagnostic::files::{Files, Position};
 pub use crate::diagnostic::files::{TextReadError, read_text};
 pub use crate::diagnostic::span_of::locate;
 pub use crate::model::push_source::{HttpSource, PushSource, ScheduleSource, Token};
+pub use crate::model::test_case::{
+    Expectations, Expected, ExpectedJobs, Mock, MockAnswer, MockAnswers, MockPlace, TestCase,
+};
 pub use crate::parse::absolute_path::{absolute, shown};
 pub use crate::parse::interpolate::Lookup;
 pub use crate::sections::exec::ExecCommand;

@@ -16,6 +16,7 @@ use crate::check::graph::{Graph, loose_ends, never_begin};
 use crate::check::push_sources;
 use crate::check::resolve::Wiring;
 use crate::check::shared;
+use crate::check::test_names;
 use crate::diagnostic::files::{Files, Lines, read_text};
 use crate::parse::absolute_path::absolute;
 use crate::parse::context::ParseContext;
@@ -219,9 +220,13 @@ impl<'a> Loading<'a> {
                 self.diagnostics.extend(never_begin(&catalog, &wiring));
             }
         }
-        let mut configuration = assemble(root, data, settings, &pipelines, &wiring, &graph);
-        configuration.inserted = std::mem::take(&mut self.inserted);
-        configuration
+        let mut unknown = Vec::new();
+        let tests = test_names::resolve(&pipelines, &wiring, &settings.shelves, &mut unknown);
+        if !self.names_missing {
+            self.diagnostics.extend(unknown);
+        }
+        let assembled = assemble(root, data, settings, &pipelines, &wiring, &graph);
+        Configuration { tests, inserted: std::mem::take(&mut self.inserted), ..assembled }
     }
 }
 

@@ -12,6 +12,8 @@ pub(crate) mod processor;
 pub(crate) mod push_source;
 pub(crate) mod queuer;
 pub(crate) mod step;
+pub(crate) mod test_case;
+pub(crate) mod test_wiring;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,6 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use self::push_source::PushSource;
+use self::test_case::TestCase;
 use tidegate_model::{Address, Name, Parts, Secret};
 
 pub use self::probe::{Gate, GateRef, Monitor, ProbeConfig};
@@ -52,6 +55,8 @@ pub struct Configuration {
     pub steps: Parts<Step>,
     /// The readers of each input: steps, each with the position among its inputs. See [`Self::derive`].
     pub(crate) readers: BTreeMap<Input, Vec<(usize, usize)>>,
+    /// The tests of all pipelines. They are no part of [`Self::fingerprint`]: runs do not depend on them.
+    pub tests: Vec<TestCase>,
     /// The name that the operator gave.
     pub given: Invocation,
     /// The values of all `${…}`, which must not be shown.

@@ -20,3 +20,7 @@ pub(crate) mod shared_tables;
 pub(crate) mod sink;
 pub(crate) mod source;
 pub(crate) mod step;
+pub(crate) mod test;
+pub(crate) mod test_expect;
+pub(crate) mod test_jobs;
+pub(crate) mod test_mock;

@@ -37,6 +37,17 @@ impl Processor {
         }
     }
 
+    /// Its name in a mock of a test. Scripts have no mock, and neither has a plugin whose name must not be shown.
+    #[must_use]
+    pub fn mock_name(&self) -> Option<String> {
+        match self {
+            Self::Script(_) => None,
+            Self::Plugin(plugin) => (!plugin.secret).then(|| format!("plugin:{}", plugin.named())),
+            Self::Http(_) => Some("builtin:http".to_owned()),
+            Self::Exec(_) => Some("builtin:exec".to_owned()),
+        }
+    }
+
     /// The step of a plugin, if it is one.
     #[must_use]
     pub fn plugin(&self) -> Option<&PluginStepConfig> {

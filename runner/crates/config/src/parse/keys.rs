@@ -29,10 +29,12 @@ pub(crate) enum TableKind {
     StdoutSink,
     HttpSink,
     NullSink,
+    Test,
+    MockAnswer,
 }
 
 /// Every kind, in the order of messages. A single file has only keys that other kinds have.
-pub(crate) const KINDS: [TableKind; 24] = [
+pub(crate) const KINDS: [TableKind; 26] = [
     TableKind::PipelineFile,
     TableKind::SettingsFile,
     TableKind::Runner,
@@ -57,16 +59,20 @@ pub(crate) const KINDS: [TableKind; 24] = [
     TableKind::StdoutSink,
     TableKind::HttpSink,
     TableKind::NullSink,
+    TableKind::Test,
+    TableKind::MockAnswer,
 ];
 
 impl TableKind {
     /// The keys that this version supports. Keys of a later version are in `later`.
     pub(crate) fn keys(self) -> &'static [&'static str] {
         match self {
-            Self::PipelineFile => &["pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink"],
+            Self::PipelineFile => {
+                &["pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink", "test"]
+            }
             Self::SingleFile => &[
-                "pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink", "runner", "log",
-                "reload",
+                "pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink", "test", "runner",
+                "log", "reload",
             ],
             Self::SettingsFile => &["runner", "log", "reload", "plugin", "retry", "queuer", "gate"],
             Self::Runner => &["data", "listen", "hosts", "workers", "shutdown_timeout", "plugins"],
@@ -147,6 +153,10 @@ impl TableKind {
                 "headers", "body", "timeout", "accept",
             ],
             Self::NullSink => &["type", "from", "begin_at", "delivery"],
+            Self::Test => &["name", "step", "given", "at", "for", "mock", "expect"],
+            Self::MockAnswer => {
+                &["output", "outputs", "error", "cause", "retry", "in", "reject", "pending", "gate_closed"]
+            }
         }
     }
 
@@ -178,6 +188,8 @@ impl TableKind {
             Self::HttpSink => "a `[sink.NAME]` of type `http`",
             // It has only keys that other kinds have.
             Self::NullSink => "`[sink.NAME]`",
+            Self::Test => "`[[test]]`",
+            Self::MockAnswer => "an answer in `mock` of a `[[test]]`",
         }
     }
 }
@@ -189,8 +201,11 @@ pub(crate) fn homes(key: &str) -> Option<String> {
         matches!(kind, TableKind::FileSink | TableKind::StdoutSink | TableKind::HttpSink)
             && knows(&TableKind::NullSink)
     };
-    let mut homes: Vec<_> =
-        KINDS.into_iter().filter(|kind| knows(kind) && !of_every_sink(kind)).map(TableKind::shown).collect();
+    let mut homes: Vec<_> = KINDS
+        .into_iter()
+        .filter(|kind| knows(kind) && !of_every_sink(kind) && *kind != TableKind::MockAnswer)
+        .map(TableKind::shown)
+        .collect();
     let last = homes.pop()?;
     Some(if homes.is_empty() { last.into() } else { format!("{} and {last}", homes.join(", ")) })
 }
@@ -218,6 +233,7 @@ mod tests {
                 TableKind::Queuer => "queuers.md",
                 TableKind::Gate | TableKind::Monitor => "gates.md",
                 TableKind::Http | TableKind::Exec => "http.md",
+                TableKind::Test | TableKind::MockAnswer => "testing.md",
                 _ => "configuration.md",
             };
             let page = page(name);

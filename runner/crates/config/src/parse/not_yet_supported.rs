@@ -6,8 +6,7 @@
 use super::keys::TableKind;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 
-const KEYS: &[(TableKind, &[&str])] =
-    &[(TableKind::PipelineFile, &["test"]), (TableKind::SingleFile, &["test"]), (TableKind::Step, &["was"])];
+const KEYS: &[(TableKind, &[&str])] = &[(TableKind::Step, &["was"])];
 
 const VALUES: &[(TableKind, &str, &[&str])] = &[(TableKind::FileSource, "type", &["exec"])];
 

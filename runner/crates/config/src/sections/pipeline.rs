@@ -12,6 +12,7 @@ use super::shared_tables::SharedTables;
 use super::sink::{self, SinkDeclaration};
 use super::source::{self, SourceDeclaration};
 use super::step::{self, StepDeclaration};
+use super::test::{self, TestDeclaration};
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
 use crate::model::DeliveryGuarantee;
@@ -36,6 +37,7 @@ pub(crate) struct PipelineDeclaration {
     pub(crate) steps: Vec<StepDeclaration>,
     pub(crate) sinks: Vec<SinkDeclaration>,
     pub(crate) shelves: SharedTables,
+    pub(crate) tests: Vec<TestDeclaration>,
 }
 
 impl PipelineDeclaration {
@@ -93,11 +95,24 @@ fn declared(
         sinks.extend(sink::read(reading, &key, value));
     }
     let shelves = SharedTables::read(reading, files, root);
+    let tests = test::read_all(reading, root);
     reading.names_missing |= name.is_none();
     let named = if let Named::Good(_, text) = named { Some(text) } else { None };
     let file = Arc::clone(&reading.file);
     let name = name?;
-    Some(PipelineDeclaration { file, name, named, errors, delivery, sources, queues, steps, sinks, shelves })
+    Some(PipelineDeclaration {
+        file,
+        name,
+        named,
+        errors,
+        delivery,
+        sources,
+        queues,
+        steps,
+        sinks,
+        shelves,
+        tests,
+    })
 }
 
 enum Named {
