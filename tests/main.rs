@@ -58,6 +58,8 @@ mod failures;
 
 mod payload;
 
+mod pipeline_tests;
+
 mod messages;
 
 mod begin;

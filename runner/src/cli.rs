@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Check a configuration as `run` would, and change nothing
     Check(Check),
+    /// Run the tests of a configuration, under a clock of their own, and change nothing
+    Test(TestArguments),
     /// Show the progress of each step
     Status(StatusCommand),
     /// Draw the graph of sources, queues, steps and sinks
@@ -273,6 +275,23 @@ pub(crate) struct Check {
     /// Another folder to search for plugins, after those of the configuration
     #[arg(long, value_name = "FOLDER")]
     pub(crate) plugins: Vec<PathBuf>,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TestArguments {
+    #[command(flatten)]
+    pub(crate) config: Config,
+    /// Another folder to search for plugins, after those of the configuration
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) plugins: Vec<PathBuf>,
+    /// Only tests with this text in `PIPELINE/STEP: NAME`; without a step it is `PIPELINE: NAME`
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) filter: Option<String>,
+    /// Also write the results to this file, as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }

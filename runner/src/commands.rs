@@ -18,3 +18,4 @@ pub(crate) mod run;
 pub(crate) mod status;
 pub(crate) mod step_pause;
 pub(crate) mod store;
+pub(crate) mod test;

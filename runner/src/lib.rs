@@ -50,6 +50,7 @@ fn obey(command: Command) -> Exit {
     match command {
         Command::Run(command) => crate::commands::run::run(&command),
         Command::Check(command) => crate::commands::check::check(&command),
+        Command::Test(command) => crate::commands::test::test(&command),
         Command::Status(command) => crate::commands::status::status(&command),
         Command::Graph(command) => crate::commands::graph::graph(&command),
         Command::Queue(QueueCommand::List(command)) => crate::commands::queue_list::list(&command),

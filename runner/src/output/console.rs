@@ -194,6 +194,8 @@ fn wants_colours() -> bool {
 pub(crate) enum Paint {
     /// Needs the operator's attention.
     Red,
+    /// Is as expected.
+    Green,
     /// Needs no attention any more.
     Dim,
 }
@@ -202,6 +204,7 @@ pub(crate) enum Paint {
 pub(crate) fn painted(text: &str, paint: Paint) -> String {
     let code = match paint {
         Paint::Red => 31,
+        Paint::Green => 32,
         Paint::Dim => 2,
     };
     format!("\u{1b}[{code}m{text}\u{1b}[0m")

@@ -22,6 +22,7 @@
 //! | `batch`, `processor` | a batch on a worker: attempts, retries, results |
 //! | `commit` | the group commit of sinks and store |
 //! | `operator` | requests of operators and external systems |
+//! | `test_run` | tests of pipelines: runs on one thread, under a clock that moves by itself |
 //! | `simulation` | whole runs with crashes, as a test |
 //!
 //! Channels are unbounded. The dispatcher limits the work in flight, and a thread that cannot block on a
@@ -40,6 +41,7 @@ mod report;
 mod run;
 mod runtime;
 pub(crate) mod step;
+mod test_run;
 
 pub use crate::commit::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed};
 pub use crate::generation::source_files::SourceFiles;
@@ -61,6 +63,7 @@ pub use error::{Chain, EngineError};
 pub use generation::Generation;
 pub use report::{Halt, RunOptions, RunReport};
 pub use run::{Handle, Run};
+pub use test_run::{Difference, TestOutcome, run_test, run_tests};
 
 #[cfg(test)]
 mod simulation;

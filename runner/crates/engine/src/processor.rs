@@ -2,6 +2,7 @@
 
 pub(crate) mod chain;
 pub(crate) mod deadline;
+pub(crate) mod mock;
 pub(crate) mod monitor_protocol;
 pub(crate) mod probe;
 
@@ -11,12 +12,14 @@ use std::time::Duration;
 
 use tidegate_plugin::{Failure, Job, Outputs};
 
+use self::mock::{MockedProcessor, Mocks};
 use tidegate_components::exec::{ExecSpec, ExecStep, RunningCommands};
 use tidegate_components::http::{HttpSpec, HttpStep};
 use tidegate_components::plugin::{Custody, Deaths, Isolated, PluginRunner, PluginSpec, Plugins, Setups};
 use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
 use tidegate_config::{
-    DeliveryGuarantee, ExecCommand, HttpRequest, Limits, PluginStepConfig, Script, Step, StepFilter,
+    DeliveryGuarantee, ExecCommand, HttpRequest, Limits, MockPlace, PluginStepConfig, Processor, Script,
+    Step, StepFilter,
 };
 use tidegate_model::{Address, Secret, TokenKey};
 
@@ -29,6 +32,8 @@ pub(crate) enum ProcessorStage {
     Isolated(Box<Isolated>),
     Http(Box<HttpStep>),
     Exec(Box<ExecStep>),
+    /// Answers of a test, in the place of a plugin or a built-in.
+    Mocked(Box<MockedProcessor>),
     /// No processor: jobs are passed on unchanged.
     Pass,
 }
@@ -53,6 +58,8 @@ pub(crate) struct StepContext<'c> {
     /// Deaths of plugin processes.
     pub(crate) deaths: &'c Arc<Deaths>,
     pub(crate) setups: &'c Setups,
+    /// Mocks of a test.
+    pub(crate) mocks: Option<&'c Arc<Mocks>>,
     /// Whether plugins run in their own processes.
     pub(crate) isolate: bool,
     /// Maximum number of process deaths a job may cause; `None` if no job is attempted twice.
@@ -75,6 +82,8 @@ pub(crate) struct SharedResources<'c> {
     pub(crate) deaths: &'c Arc<Deaths>,
     /// Record of setups in progress.
     pub(crate) setups: &'c Setups,
+    /// Mocks of a test; `None` in a run.
+    pub(crate) mocks: Option<&'c Arc<Mocks>>,
 }
 
 /// Scripts of one processor, with its settings.
@@ -101,6 +110,7 @@ impl<'c> StepContext<'c> {
             ending: common.ending,
             deaths: common.deaths,
             setups: common.setups,
+            mocks: common.mocks,
             isolate: step.isolate,
             // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
             crash_limit: (step.delivery != DeliveryGuarantee::AtMostOnce).then_some(step.crash_limit),
@@ -125,6 +135,12 @@ impl<'c> StepContext<'c> {
         };
         let made = ScriptStep::new(&spec).map(Box::new);
         made.map_err(|error| format!("a script no longer compiles: {}", error.message))
+    }
+
+    /// The mock of a processor; `None` if the processor itself runs.
+    pub(crate) fn mocked(&self, processor: &Processor, place: &MockPlace) -> Option<ProcessorStage> {
+        let mocked = self.mocks?.replace(processor, place)?;
+        Some(ProcessorStage::Mocked(Box::new(mocked)))
     }
 
     pub(crate) fn http(&self, request: &HttpRequest) -> HttpStep {
@@ -216,7 +232,7 @@ impl ProcessorStage {
         match self {
             Self::Plugin(plugin) => plugin.set_up(),
             Self::Isolated(isolated) => isolated.set_up(),
-            Self::Script(_) | Self::Http(_) | Self::Exec(_) | Self::Pass => Ok(()),
+            Self::Script(_) | Self::Http(_) | Self::Exec(_) | Self::Mocked(_) | Self::Pass => Ok(()),
         }
     }
 
@@ -240,6 +256,7 @@ impl ProcessorStage {
                 *pieces += 1;
                 exec.process(job, *pieces, outputs)
             }
+            Self::Mocked(mocked) => mocked.process(outputs),
             Self::Pass => {
                 outputs.push_to_all(job.payload);
                 Ok(())

@@ -166,6 +166,7 @@ impl Runtime {
             attempts: attempts.clone(),
             ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
             setups: setups.clone(),
+            mocks: None,
         });
         let [pool, askers] = [(); 2].map(|()| BlockingPool::new(Arc::clone(&context), messages.0.clone()));
         let workers = workers::start(workers, &context, &for_workers, &messages.0)?;

@@ -9,6 +9,7 @@ pub(crate) mod format;
 pub(crate) mod generations;
 pub(crate) mod history;
 pub(crate) mod lock;
+pub(crate) mod memory_disk;
 pub(crate) mod migrate;
 pub(crate) mod open;
 pub(crate) mod origin;

@@ -24,7 +24,7 @@ pub(crate) struct ExpectDeclaration {
 
 #[derive(Debug)]
 pub(crate) enum AttemptsDeclaration {
-    /// Those of the only step.
+    /// Attempts of the only step.
     Only(SourceSpan, Expected<u64>),
     ByStep(Vec<(Text, Expected<u64>)>),
 }

@@ -44,6 +44,8 @@ pub(crate) struct BatchResult {
     /// Delivery of the job behind the taken ones, if it waits for its next attempt. It is used if the job's
     /// turn comes earlier.
     pub(crate) waits: Option<Box<BatchResult>>,
+    /// Number of attempts that count.
+    pub(crate) attempts: u64,
     /// Time that the worker took.
     pub(crate) took: Duration,
 }

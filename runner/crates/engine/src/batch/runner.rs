@@ -231,6 +231,8 @@ impl BatchRunner {
                     watch.attempt(&item, || attempt(processors, attributes, &item, now, &mut made.outputs))
                 }),
             };
+            let is_attempt = word.is_none() && item.to.is_none();
+            made.ran.attempts += u64::from(is_attempt && failures::counts(&attempted));
             let after = match attempted {
                 Ok(()) => JobDisposition::Through(made.note(step, &self.bindings, &item)),
                 Err(failure) if failure.of_setup => {

@@ -16,8 +16,8 @@ use tidegate_components::http::HttpStep;
 use tidegate_components::script::json;
 use tidegate_components::script::{EntryPoint, ScriptOutlet};
 use tidegate_config::{
-    Configuration, HttpRequest, InputMode, PluginStepConfig, Processor, Script, SinkKind, SinkRef, Step,
-    StepFilter, Target,
+    Configuration, HttpRequest, InputMode, MockPlace, PluginStepConfig, Processor, Script, SinkKind, SinkRef,
+    Step, StepFilter, Target,
 };
 
 /// Processors of a step, set up for one thread.
@@ -65,6 +65,7 @@ impl ProcessorChain {
         let file = shown(configuration, &step.file);
         let (owner, plugins) = (StepContext::of(step, &file, common), common.plugins);
         let bindings: Vec<&str> = step.outputs.iter().map(|output| output.binding.as_str()).collect();
+        let place = MockPlace::Step(step.address.name.clone());
         let named = bindings.iter().any(|binding| !binding.is_empty());
         let none = StepFilter::default();
         let script = |scripts: &[Script], first: bool, last: bool| {
@@ -93,6 +94,10 @@ impl ProcessorChain {
         }
         for group in groups {
             let last = processors.len() + 1 == count;
+            if let Some(mocked) = group.first().and_then(|only| owner.mocked(only, &place)) {
+                processors.push(mocked);
+                continue;
+            }
             let link = match group {
                 [Processor::Plugin(plugin)] => {
                     let bindings = if last { &bindings[..] } else { &[""] };

@@ -10,7 +10,7 @@ use super::deadline::AttemptDeadline;
 use super::{ProcessorStage, ScriptGroup, SharedResources, StepContext};
 use tidegate_components::redact::Redactor;
 use tidegate_components::script::{EntryPoint, ScriptOutlet};
-use tidegate_config::{Configuration, Limits, ProbeConfig, Processor, Step, StepFilter};
+use tidegate_config::{Configuration, GateRef, Limits, MockPlace, ProbeConfig, Processor, Step, StepFilter};
 use tidegate_model::{Address, Timestamp, delivery_hash};
 
 /// Gate or monitor of a step.
@@ -45,7 +45,13 @@ impl Probe {
             ..StepContext::of(step, &file, common)
         };
         let last = inquiry.run.len().saturating_sub(1);
-        let link = |(position, processor): (usize, &Processor)| match processor {
+        let place = match (entry, step.gate) {
+            (EntryPoint::Open, Some(GateRef(gate))) => {
+                MockPlace::Gate(configuration.gates[gate].name.clone())
+            }
+            _ => MockPlace::Monitor(step.address.name.clone()),
+        };
+        let run = |(position, processor): (usize, &Processor)| match processor {
             Processor::Plugin(plugin) => owner.plugin(plugin, common.plugins, &[""], 0),
             Processor::Http(request) => Ok(ProcessorStage::Http(Box::new(owner.http(request)))),
             Processor::Exec(command) => Ok(ProcessorStage::Exec(Box::new(owner.exec(command)))),
@@ -56,6 +62,10 @@ impl Probe {
                 let scripts = ScriptGroup { scripts, filter: &filter, wrapped, outlet, entry };
                 owner.script(&scripts).map(ProcessorStage::Script)
             }
+        };
+        let link = |(position, processor)| match owner.mocked(processor, &place) {
+            Some(mocked) => Ok(mocked),
+            None => run((position, processor)),
         };
         Ok(Self {
             step: step.address.clone(),

@@ -16,6 +16,7 @@ use crate::batch::result::{BatchResult, HaltCause, HaltReason};
 use crate::batch::runner::BatchRunner;
 use crate::coordinator::BatchTask;
 use crate::processor::SharedResources;
+use crate::processor::mock::Mocks;
 use crate::processor::monitor_protocol;
 use crate::processor::monitor_protocol::{StatusQuery, StatusReport};
 use crate::processor::probe::Probe;
@@ -47,6 +48,8 @@ pub(crate) struct WorkerContext {
     /// Per step: whether its setup has succeeded at least once.
     pub(crate) ever_set_up: Vec<Arc<AtomicBool>>,
     pub(crate) setups: Setups,
+    /// Mocks of a test; `None` in a run.
+    pub(crate) mocks: Option<Arc<Mocks>>,
 }
 
 impl WorkerContext {
@@ -58,6 +61,7 @@ impl WorkerContext {
             ending: &self.ending,
             deaths: &self.deaths,
             setups: &self.setups,
+            mocks: self.mocks.as_ref(),
         }
     }
 }
@@ -146,7 +150,7 @@ impl BlockingPool {
 }
 
 /// A worker thread, with the steps, gates and monitors that it has set up.
-struct WorkerThread<'s> {
+pub(crate) struct WorkerThread<'s> {
     context: &'s WorkerContext,
     slot: WorkerSlot,
     /// Steps by position; `None` until the first batch.
@@ -156,7 +160,7 @@ struct WorkerThread<'s> {
 }
 
 impl<'s> WorkerThread<'s> {
-    fn new(context: &'s WorkerContext) -> Self {
+    pub(crate) fn new(context: &'s WorkerContext) -> Self {
         let steps = &context.configuration.steps;
         Self {
             context,
@@ -169,21 +173,26 @@ impl<'s> WorkerThread<'s> {
 
     fn work(&mut self, worker_tasks: &Receiver<WorkerTask>, messages: &Sender<Message>, done: &dyn Fn()) {
         for task in worker_tasks {
-            let message = match task {
-                // The jobs are freed here, because the event loop's thread has more to do.
-                WorkerTask::Batch(BatchTask { step, id, work, .. }) => {
-                    Message::Ran { step, id, ran: Box::new(self.run(step, &work)) }
-                }
-                WorkerTask::Status(asking) => {
-                    let (step, ask, seen) = (asking.step, asking.ask, self.ask_status(asking));
-                    Message::StatusResult { step, ask, seen }
-                }
-                WorkerTask::Gate(step) => Message::GateResult { step, seen: self.look_at_gate(step) },
-            };
+            let message = self.carry_out(task);
             done();
             if messages.send(message).is_err() {
                 return;
             }
+        }
+    }
+
+    /// Runs one task.
+    pub(crate) fn carry_out(&mut self, task: WorkerTask) -> Message {
+        match task {
+            // The jobs are freed here, because the event loop's thread has more to do.
+            WorkerTask::Batch(BatchTask { step, id, work, .. }) => {
+                Message::Ran { step, id, ran: Box::new(self.run(step, &work)) }
+            }
+            WorkerTask::Status(asking) => {
+                let (step, ask, seen) = (asking.step, asking.ask, self.ask_status(asking));
+                Message::StatusResult { step, ask, seen }
+            }
+            WorkerTask::Gate(step) => Message::GateResult { step, seen: self.look_at_gate(step) },
         }
     }
 

@@ -37,6 +37,7 @@ impl Workers {
                 ending: &ending,
                 deaths: &deaths,
                 setups: &Setups::none(),
+                mocks: None,
             };
             let worker =
                 BatchRunner::new(configuration, step, generation, store, &common, &Arc::default()).unwrap();

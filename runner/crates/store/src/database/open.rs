@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::data_folder;
 use super::disk::{Disk, FileDisk, Medium};
 use super::lock::Lock;
+use super::memory_disk::MemoryDisk;
 use super::migrate;
 use super::origin::{Opened, StoreLocation, open_database};
 use super::read::{SharedDatabase, Store};
@@ -51,6 +52,11 @@ pub fn open_disk(disk: Box<dyn Disk>) -> Result<(Store, Writer), OpenError> {
         initialise(&origin.medium).map_err(|cause| cause.at(origin.path.clone()))?;
     }
     start(origin, None)
+}
+
+/// Creates a store in memory. Nothing of it is left when its handles are dropped.
+pub fn open_in_memory() -> Result<(Store, Writer), OpenError> {
+    open_disk(Box::<MemoryDisk>::default())
 }
 
 pub(crate) fn take_lock(folder: &Path, store: &Path) -> Result<Lock, OpenError> {

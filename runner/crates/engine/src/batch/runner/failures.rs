@@ -1,6 +1,6 @@
 //! Failure handler: decides about each job of a batch whose attempt failed.
 
-use tidegate_plugin::Failure;
+use tidegate_plugin::{Failure, FailureKind};
 
 use super::result_builder::BatchResultBuilder;
 use super::setup::SetupFailure;
@@ -35,6 +35,11 @@ pub(crate) enum JobDisposition {
     Waits(Box<NewParkedJob>, JobOutcome),
     /// The job halts the step.
     Halts(Box<Failure>, HaltReason),
+}
+
+/// Whether an attempt with this outcome counts as one. A closed gate and a failed setup are no attempts.
+pub(crate) fn counts(outcome: &Result<(), Failure>) -> bool {
+    !matches!(outcome, Err(failure) if failure.kind == FailureKind::GateClosed || failure.of_setup)
 }
 
 impl FailureHandler<'_> {

@@ -1,0 +1,265 @@
+//! Test bed: runs a test on one thread, and moves its clock to the next due time when no work is left.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+use tidegate_plugin::Payloads;
+
+use super::results::{Ended, TestResults};
+use crate::commit::committer::Committer;
+use crate::commit::committer::group::{CommitGroup, MoreRequests};
+use crate::commit::inbox::Inbox;
+use crate::commit::request::CommitRequest;
+use crate::coordinator::{Action, Coordinator};
+use crate::error::EngineError;
+use crate::generation::Generation;
+use crate::processor::mock::Mocks;
+use crate::recovery::open::{OpenRun, RunContext, open};
+use crate::recovery::start;
+use crate::runtime::message::Message;
+use crate::runtime::readers::{StoreRequest, read_store};
+use crate::runtime::workers::{WorkerContext, WorkerTask, WorkerThread};
+use crate::step::stats::Stats;
+use tidegate_components::plugin::Setups;
+use tidegate_components::source::BatchLimit;
+use tidegate_config::{Configuration, TestCase};
+use tidegate_dispatch::RunOutcome;
+use tidegate_model::{Address, Clock as _, ManualClock, Timestamp, millis};
+use tidegate_store::{Append, Block, Changes, CrashGuard, Details, Store, Writer, open_in_memory};
+
+/// Number of workers that the run counts with.
+const WORKERS: usize = 4;
+/// Maximum number of events of a run; a closed gate or a schedule would otherwise keep it going for ever.
+const EVENTS_MAX: u64 = 200_000;
+/// Maximum time of the run's clock, if the test has none.
+const LASTS_MAX: Duration = Duration::from_hours(366 * 24);
+const BATCH: BatchLimit = BatchLimit { jobs: 1024, bytes: 128 << 10 };
+
+/// Run of a test.
+struct TestBed<'c> {
+    configuration: Arc<Configuration>,
+    store: Store,
+    clock: Arc<ManualClock>,
+    coordinator: Coordinator,
+    committer: Committer,
+    /// Messages of the committer.
+    committed: Receiver<Message>,
+    worker: WorkerThread<'c>,
+    messages: VecDeque<Message>,
+    reads: VecDeque<StoreRequest>,
+    tasks: VecDeque<WorkerTask>,
+    commits: VecDeque<CommitRequest>,
+    /// Number of attempts, by step.
+    attempts: BTreeMap<Address, u64>,
+    stopped: bool,
+    end: Option<RunOutcome>,
+}
+
+/// Runs a test, and reads its results.
+pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResults, EngineError> {
+    let configuration = Arc::new(generation.configuration.for_test(test));
+    let clock = Arc::new(ManualClock::at(test.at.0));
+    let (store, mut writer) = open_in_memory()?;
+    give(&mut writer, test)?;
+    let (messages, committed) = crossbeam_channel::unbounded();
+    let OpenRun { coordinator, committer, generation: number, token_key, .. } = {
+        let never = AtomicBool::new(false);
+        // Nothing sets `never`, so the start is not stopped.
+        let recovered = start::start(&configuration, &store, test.at, &never)?.ok_or(EngineError::Died)?;
+        let stats = Arc::new(Stats::new(test.at));
+        let context = RunContext {
+            configuration: Arc::clone(&configuration),
+            store: store.clone(),
+            writer,
+            attempts: CrashGuard::none(),
+            inbox: Arc::new(Inbox::default()),
+            stats,
+            clock: Arc::clone(&clock) as Arc<_>,
+            workers: WORKERS,
+            batch: BATCH,
+            until_idle: false,
+            retry_after: Duration::ZERO,
+            messages,
+            stop: crossbeam_channel::bounded(0).1,
+        };
+        open(recovered, context)?
+    };
+    let mocks = Arc::new(Mocks::new(&test.mocks));
+    let context = WorkerContext {
+        configuration: Arc::clone(&configuration),
+        plugins: Arc::clone(&generation.plugins),
+        store: store.clone(),
+        clock: Arc::clone(&clock) as Arc<_>,
+        generation: number,
+        token_key,
+        running_commands: Arc::default(),
+        ending: Arc::default(),
+        deaths: Arc::default(),
+        attempts: CrashGuard::none(),
+        ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
+        setups: Setups::none(),
+        mocks: Some(Arc::clone(&mocks)),
+    };
+    let mut bed = TestBed {
+        worker: WorkerThread::new(&context),
+        configuration,
+        store,
+        clock,
+        coordinator,
+        committer,
+        committed,
+        messages: VecDeque::new(),
+        reads: VecDeque::new(),
+        tasks: VecDeque::new(),
+        commits: VecDeque::new(),
+        attempts: BTreeMap::new(),
+        stopped: false,
+        end: None,
+    };
+    let ended = bed.work(test)?;
+    bed.results(test, ended, &mocks)
+}
+
+/// Puts the given jobs on their queues.
+fn give(writer: &mut Writer, test: &TestCase) -> Result<(), EngineError> {
+    let append = |(queue, jobs): &(Address, Vec<String>)| {
+        let payloads: Payloads = jobs.iter().map(|job| job.as_bytes()).collect();
+        Append { queue: queue.clone(), block: Block::encode(&payloads, Details::default()) }
+    };
+    let given = test.given.iter().filter(|(_, jobs)| !jobs.is_empty());
+    let changes = Changes { now: test.at, appends: given.map(append).collect(), ..Changes::default() };
+    writer.commit(&changes)?;
+    Ok(())
+}
+
+/// Requests that wait for a commit.
+struct Queued<'a>(&'a mut VecDeque<CommitRequest>);
+
+impl MoreRequests for Queued<'_> {
+    fn next(&mut self, _: bool) -> Option<CommitRequest> {
+        self.0.pop_front()
+    }
+}
+
+impl TestBed<'_> {
+    /// Handles events until the run ends.
+    fn work(&mut self, test: &TestCase) -> Result<Ended, EngineError> {
+        self.committer.open()?;
+        let mut actions = Vec::new();
+        self.coordinator.start(self.clock.now(), &mut actions);
+        self.carry_out(actions);
+        for _ in 0..EVENTS_MAX {
+            if self.end.is_some() {
+                return self.commit_the_rest().map(|()| Ended::Done);
+            }
+            if !self.step()? && !self.sleep(test)? {
+                return Ok(Ended::Waiting);
+            }
+            if test.lasts.is_none() && self.clock.now().since(test.at) > LASTS_MAX {
+                return Ok(Ended::TooLong);
+            }
+        }
+        Ok(Ended::TooLong)
+    }
+
+    /// Handles one event; `false` if none is left.
+    fn step(&mut self) -> Result<bool, EngineError> {
+        if let Some(message) = self.messages.pop_front() {
+            let mut actions = Vec::new();
+            self.coordinator.handle_message(message, self.clock.now(), &mut actions)?;
+            self.carry_out(actions);
+        } else if let Some(ask) = self.reads.pop_front() {
+            self.messages.extend(read_store(&self.store, BATCH, &ask, self.clock.now()));
+        } else if let Some(task) = self.tasks.pop_front() {
+            let message = self.worker.carry_out(task);
+            if let Message::Ran { step, ran, .. } = &message {
+                let step = self.configuration.steps[*step].address.clone();
+                *self.attempts.entry(step).or_default() += ran.attempts;
+            }
+            self.messages.push_back(message);
+        } else if let Some(first) = self.commits.pop_front() {
+            self.commit(first)?;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Moves the clock to the next due time, or stops the run at its end; `false` if nothing is due any more.
+    fn sleep(&mut self, test: &TestCase) -> Result<bool, EngineError> {
+        let now = self.clock.now();
+        let until = test.lasts.map(|lasts| test.at + lasts);
+        let wakes = self.coordinator.wakes(now).filter(|_| !self.stopped);
+        match (wakes, until) {
+            (Some(wakes), until) if until.is_none_or(|until| wakes <= until) => {
+                self.advance(wakes);
+                let mut actions = Vec::new();
+                self.coordinator.tick(self.clock.now(), &mut actions);
+                self.carry_out(actions);
+            }
+            (_, Some(until)) if !self.stopped => {
+                self.advance(until);
+                self.stopped = true;
+                self.committer.inbox.close();
+                self.messages.push_back(Message::Stop);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn advance(&self, to: Timestamp) {
+        self.clock.advance(millis(to.since(self.clock.now())));
+    }
+
+    fn carry_out(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                // A test has no sources: they are queues.
+                Action::ReadSource(_) | Action::ReopenSource { .. } => {}
+                Action::ReadStore(ask) => self.reads.push_back(ask),
+                Action::Run(task) => self.tasks.push_back(WorkerTask::Batch(task)),
+                Action::LookAtGate(step) => self.tasks.push_back(WorkerTask::Gate(step)),
+                Action::AskStatus(asking) => self.tasks.push_back(WorkerTask::Status(asking)),
+                Action::Commit(order) => self.commits.push_back(order),
+                Action::Finish(end) => self.end = Some(end),
+            }
+        }
+    }
+
+    fn commit(&mut self, first: CommitRequest) -> Result<(), EngineError> {
+        let group = CommitGroup::collect(first, &self.committer.inbox, &mut Queued(&mut self.commits));
+        for part in group.parts() {
+            self.committer.commit_part(part)?;
+        }
+        self.messages.extend(self.committed.try_iter());
+        Ok(())
+    }
+
+    /// Commits the requests that are left at the end of the run.
+    fn commit_the_rest(&mut self) -> Result<(), EngineError> {
+        while let Some(first) = self.commits.pop_front() {
+            self.commit(first)?;
+        }
+        Ok(())
+    }
+
+    fn results(self, test: &TestCase, ended: Ended, mocks: &Mocks) -> Result<TestResults, EngineError> {
+        let Self { configuration, store, clock, coordinator, attempts, .. } = self;
+        let mut results = TestResults {
+            jobs: BTreeMap::new(),
+            errors: BTreeMap::new(),
+            attempts,
+            elapsed: clock.now().since(test.at),
+            halts: coordinator.halts,
+            waiting: 0,
+            ended,
+            problems: mocks.problems(),
+        };
+        results.read(&configuration, &store, test)?;
+        Ok(results)
+    }
+}
