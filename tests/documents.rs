@@ -73,7 +73,8 @@ fn every_configuration_and_script_of_the_documents_is_accepted() {
 fn every_test_of_the_documents_passes() {
     let mut ran = 0;
     for page in all() {
-        let has_tests = |section: &&Section| section.blocks.iter().any(|block| block.text.contains("[[test]]"));
+        let has_tests =
+            |section: &&Section| section.blocks.iter().any(|block| block.text.contains("[[test]]"));
         for section in page.sections.iter().filter(has_tests) {
             let outcome = folder(&page, section).tidegate(&["test", "."]);
             assert_eq!(outcome.code, Some(0), "{}: {}\n{}", page.name, section.heading, outcome.stdout);

@@ -289,7 +289,7 @@ pub(crate) struct TestArguments {
     /// Only tests with this text in `PIPELINE/STEP: NAME`; without a step it is `PIPELINE: NAME`
     #[arg(long, value_name = "TEXT")]
     pub(crate) filter: Option<String>,
-    /// Also write the results to this file, as JUnit XML
+    /// Also write the results to this file, as `JUnit` XML
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]

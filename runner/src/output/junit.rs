@@ -1,4 +1,4 @@
-//! JUnit: writes the outcomes of tests as XML, which continuous integration reads.
+//! `JUnit`: writes the outcomes of tests as XML, which continuous integration reads.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,7 +22,9 @@ pub(crate) fn xml(records: &[TestRecord], took: Duration) -> String {
         let failures = failed(&mut records.iter().copied());
         let (name, tests) = (escaped(pipeline), records.len());
         let _ = writeln!(xml, "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\">");
-        records.into_iter().for_each(|record| case(record, &mut xml));
+        for record in records {
+            case(record, &mut xml);
+        }
         xml.push_str("  </testsuite>\n");
     }
     xml.push_str("</testsuites>\n");

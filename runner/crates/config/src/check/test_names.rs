@@ -13,7 +13,7 @@ use crate::sections::shared_tables::SharedTables;
 use crate::sections::test::TestDeclaration;
 use crate::sections::test_expect::AttemptsDeclaration;
 use crate::sections::test_jobs::GivenJobs;
-use crate::sections::test_mock::MockDeclaration;
+use crate::sections::test_mock::{MockDeclaration, is_script};
 use tidegate_model::Address;
 use tidegate_model::suggest::{did_you_mean, listed};
 
@@ -34,7 +34,7 @@ pub(crate) fn resolve(
                     tests.push(test);
                     diagnostics.extend(unknown);
                 }
-                Err(unknown) => diagnostics.push(unknown),
+                Err(unknown) => diagnostics.push(*unknown),
             }
         }
     }
@@ -57,7 +57,7 @@ impl<'s, 'd> TestScope<'s, 'd> {
         (pipeline, declared): (&'s PipelineDeclaration, &TestDeclaration),
         wiring: &'s Wiring<'d>,
         shared: &'s SharedTables,
-    ) -> Result<Self, Diagnostic> {
+    ) -> Result<Self, Box<Diagnostic>> {
         let steps = wiring.steps.iter().filter(|wired| wired.pipeline.name == pipeline.name);
         let mut steps: Vec<&Wired<'d>> = steps.collect();
         let mut only = None;
@@ -65,7 +65,7 @@ impl<'s, 'd> TestScope<'s, 'd> {
             let names: Vec<&str> = steps.iter().map(|wired| wired.step.name.value.as_str()).collect();
             steps.retain(|wired| wired.step.name.value.as_str() == step.value);
             if steps.is_empty() {
-                return Err(unknown("step", step, &names));
+                return Err(Box::new(unknown("step", step, &names)));
             }
             only = steps.first().copied();
         }
@@ -231,11 +231,11 @@ impl<'s, 'd> TestScope<'s, 'd> {
 
     fn mock(&mut self, mock: &MockDeclaration) -> Option<Mock> {
         let (place, processors) = self.mocked(mock)?;
-        let names: Vec<String> = processors.iter().filter_map(|processor| processor.mock_name()).collect();
+        let names: Vec<String> = processors.iter().filter_map(Processor::mock_name).collect();
         let name = &mock.processor;
         if !names.contains(&name.value) {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let diagnostic = if name.value.ends_with(".rhai") {
+            let diagnostic = if is_script(name) {
                 let message = format!("{} cannot have a mock: scripts run in tests", name.quoted());
                 Diagnostic::error_at(&name.place, message)
             } else if names.is_empty() {
@@ -268,9 +268,10 @@ impl<'s, 'd> TestScope<'s, 'd> {
         };
         if let Some(wired) = self.steps.iter().find(|wired| wired.step.name.value.as_str() == owner.value) {
             let name = wired.step.name.value.clone();
-            return Some(match mock.of_monitor {
-                true => (MockPlace::Monitor(name), monitor(wired)),
-                false => (MockPlace::Step(name), wired.step.processors.clone()),
+            return Some(if mock.of_monitor {
+                (MockPlace::Monitor(name), monitor(wired))
+            } else {
+                (MockPlace::Step(name), wired.step.processors.clone())
             });
         }
         let gates = self.gates();

@@ -108,12 +108,26 @@ fn no_key_of_the_grammar_is_forgotten() {
         .flat_map(|kind| kind.keys().iter().map(move |key| (kind, *key)))
         // A single file has the tables of both kinds of files.
         .filter(|(kind, _)| *kind != TableKind::SingleFile)
+        // Tests are no part of what runs.
+        .filter(|(kind, key)| !matches!(kind, TableKind::Test | TableKind::MockAnswer) && *key != "test")
         // These are parsed, and not supported yet.
         .filter(|(kind, key)| *kind != TableKind::WatchErrors && !["tests", "watch_errors"].contains(key))
         .filter(|(kind, key)| !EDITS.iter().any(|(other, name, ..)| (other, name) == (kind, key)))
         .map(|(kind, key)| format!("{kind:?} `{key}`"))
         .collect();
     assert!(forgotten.is_empty(), "no edit changes {}", forgotten.join(", "));
+}
+
+#[test]
+fn a_test_of_a_pipeline_changes_no_digest() {
+    let old = configuration(&files()).digest();
+    let mut tested = files();
+    for (name, text) in tested.iter_mut().filter(|(name, _)| ["p.toml", "q.toml"].contains(name)) {
+        writeln!(text, "\n[[test]]\nname = \"{name}\"\nexpect = {{ elapsed = \"0s\" }}").expect("a text");
+    }
+    let new = configuration(&tested);
+    assert!(!new.tests.is_empty());
+    assert_eq!(differences(&old, &new.digest()), BTreeSet::new());
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub(crate) fn read_all(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -
     // Texts of a test are shown, so inserted values are no secrets of a step.
     let secrets = reading.secrets.len();
     let mut declared: Vec<TestDeclaration> = Vec::new();
-    for value in tests.iter() {
+    for value in tests {
         let Some(test) = read(reading, value) else { continue };
         if let Some(first) = declared.iter().find(|other| other.name.value == test.name.value) {
             let diagnostic = Diagnostic::error_at(

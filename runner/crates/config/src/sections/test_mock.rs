@@ -1,5 +1,7 @@
 //! `MockDeclaration`: parses `mock` of a `[[test]]`, the answers of plugins and built-ins.
 
+use std::path::Path;
+
 use super::test_jobs::entries;
 use crate::diagnostic::Diagnostic;
 use crate::model::test_case::{MockAnswer, MockAnswers};
@@ -80,7 +82,12 @@ fn mock(
 
 /// Whether a key is a processor, and not the name of a step or gate.
 fn is_processor(key: &Text) -> bool {
-    key.value.contains(':') || key.value.ends_with(".rhai")
+    key.value.contains(':') || is_script(key)
+}
+
+/// Whether a key is the file of a script.
+pub(crate) fn is_script(key: &Text) -> bool {
+    Path::new(&key.value).extension().is_some_and(|extension| extension == "rhai")
 }
 
 /// One answer for every call, or a list of answers.

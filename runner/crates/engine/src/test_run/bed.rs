@@ -126,7 +126,7 @@ pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResult
 /// Puts the given jobs on their queues.
 fn give(writer: &mut Writer, test: &TestCase) -> Result<(), EngineError> {
     let append = |(queue, jobs): &(Address, Vec<String>)| {
-        let payloads: Payloads = jobs.iter().map(|job| job.as_bytes()).collect();
+        let payloads: Payloads = jobs.iter().map(String::as_bytes).collect();
         Append { queue: queue.clone(), block: Block::encode(&payloads, Details::default()) }
     };
     let given = test.given.iter().filter(|(_, jobs)| !jobs.is_empty());
@@ -155,7 +155,7 @@ impl TestBed<'_> {
             if self.end.is_some() {
                 return self.commit_the_rest().map(|()| Ended::Done);
             }
-            if !self.step()? && !self.sleep(test)? {
+            if !self.step()? && !self.sleep(test) {
                 return Ok(Ended::Waiting);
             }
             if test.lasts.is_none() && self.clock.now().since(test.at) > LASTS_MAX {
@@ -189,7 +189,7 @@ impl TestBed<'_> {
     }
 
     /// Moves the clock to the next due time, or stops the run at its end; `false` if nothing is due any more.
-    fn sleep(&mut self, test: &TestCase) -> Result<bool, EngineError> {
+    fn sleep(&mut self, test: &TestCase) -> bool {
         let now = self.clock.now();
         let until = test.lasts.map(|lasts| test.at + lasts);
         let wakes = self.coordinator.wakes(now).filter(|_| !self.stopped);
@@ -206,9 +206,9 @@ impl TestBed<'_> {
                 self.committer.inbox.close();
                 self.messages.push_back(Message::Stop);
             }
-            _ => return Ok(false),
+            _ => return false,
         }
-        Ok(true)
+        true
     }
 
     fn advance(&self, to: Timestamp) {
