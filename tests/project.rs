@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_model::Address;
-use tidegate_store::{NO_DUE_TIME, ParkReason, Store, open_existing, verify};
+use tidegate_store::{Store, open_existing, verify};
 
 use crate::running::Running;
 
@@ -165,11 +165,8 @@ impl Project {
     /// store open.
     pub(crate) fn begun(&self, step: &str) -> usize {
         let step = Address::parse(step).expect("it is an address");
-        self.look_into(|store| {
-            let rows =
-                store.due(&step, NO_DUE_TIME, None, 10_000, usize::MAX).expect("the store can be read");
-            rows.iter().filter(|(_, job)| job.reason == ParkReason::Started).count()
-        })
+        let totals = self.look_into(|store| store.parked_totals(&step).expect("the store can be read"));
+        usize::try_from(totals.started).expect("it is small")
     }
 
     fn look_into<T>(&self, look: impl FnOnce(&Store) -> T) -> T {

@@ -45,7 +45,6 @@ use self::route::{JobAddress, Route};
 use self::wire::Wire;
 use crate::client::ipc::RunnerContext;
 use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
-use tidegate_engine::PendingIndex;
 use tidegate_model::Address;
 use tidegate_model::log_target;
 
@@ -86,7 +85,6 @@ pub(crate) struct HttpContext {
     /// Permits for bytes of parsed jobs.
     parsed: Arc<Semaphore>,
     looks: Arc<Semaphore>,
-    whereabouts: Arc<PendingIndex>,
 }
 
 impl Server {
@@ -105,7 +103,6 @@ impl Server {
             room: semaphore(BODIES_BYTES),
             parsed: semaphore(PARSED_BYTES),
             looks: semaphore(LOOKS),
-            whereabouts: Arc::default(),
         };
         let places = places(files);
         thread::Builder::new().name("http".into()).spawn(move || {

@@ -37,12 +37,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use tidegate_config::Configuration;
-use tidegate_engine::{Handle, ParkedJobRef, Stats};
+use tidegate_engine::{Handle, Stats};
 use tidegate_model::Address;
 pub(crate) use tidegate_model::rfc3339;
 use tidegate_store::export;
 use tidegate_store::verify;
-use tidegate_store::{ExportError, Inventory, ReadError, Store, Writer, open_existing};
+use tidegate_store::{ExportError, Inventory, ParkedPosition, ReadError, Store, Writer, open_existing};
 
 /// The maximum number of jobs in one answer.
 pub(crate) const JOBS_MAX: usize = 10_000;
@@ -88,7 +88,7 @@ pub(crate) enum Query {
         step: Option<String>,
         /// Only those made from this job: `pipeline/queue/index`.
         job: Option<String>,
-        after: Option<ParkedJobRef>,
+        after: Option<ParkedPosition>,
         limit: usize,
     },
     /// Open errors, neither retried nor dropped, from an index on.

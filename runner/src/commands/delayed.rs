@@ -10,9 +10,10 @@ use crate::output::moves::{MoveAction, Outcomes};
 use crate::output::table::{Column, columns, grouped, jobs, on_one_line};
 use crate::output::terminal::{confirm, cut, width};
 use crate::query::{Answer, DelayedPage, DelayedStatus, JOBS_MAX, Query, WaitsFor};
-use tidegate_engine::{ParkedJobRef, Request};
+use tidegate_engine::Request;
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Address, ExternalStatus};
+use tidegate_store::{ParkedId, ParkedPosition};
 
 /// Number of jobs that one change may hold.
 const AT_ONCE: usize = 1000;
@@ -53,12 +54,13 @@ fn is_gone(step: &str) -> String {
     )
 }
 
-/// The page for programs, without the store's keys of the jobs, which have no meaning elsewhere.
+/// The page for programs, without the store's positions of the jobs, which have no meaning elsewhere.
 fn told(page: &DelayedPage) -> serde_json::Value {
     let mut told = serde_json::to_value(page).unwrap_or_default();
     let jobs = told.get_mut("jobs").and_then(serde_json::Value::as_array_mut);
     for job in jobs.into_iter().flatten().filter_map(serde_json::Value::as_object_mut) {
         job.remove("row");
+        job.remove("started");
     }
     told
 }
@@ -106,7 +108,7 @@ pub(crate) fn cancel(command: &Cancel) -> Exit {
 }
 
 /// The chosen rows by step.
-type Chosen = BTreeMap<Address, BTreeSet<ParkedJobRef>>;
+type Chosen = BTreeMap<Address, BTreeSet<ParkedPosition>>;
 
 fn deal(command: &DelayedChoice, how: MoveAction) -> Result<Exit, Exit> {
     let place = CommandTarget::of(&command.config, command.data.clone())?;
@@ -128,7 +130,7 @@ fn deal(command: &DelayedChoice, how: MoveAction) -> Result<Exit, Exit> {
         confirm(&question, command.yes)?;
     }
     for (step, rows) in chosen {
-        let rows: Vec<ParkedJobRef> = rows.into_iter().collect();
+        let rows: Vec<ParkedId> = rows.into_iter().map(ParkedPosition::id).collect();
         for some in rows.chunks(AT_ONCE) {
             let (step, rows) = (step.clone(), some.to_vec());
             let request = match how {
@@ -232,7 +234,7 @@ fn nothing_of(place: &CommandTarget, job: &str) -> Exit {
 mod tests {
     use super::*;
     use crate::query::pending_fields::PendingFields;
-    use tidegate_model::Timestamp;
+    use tidegate_store::ParkedJob;
 
     fn delayed(waits_for: WaitsFor, due: Option<&str>) -> DelayedStatus {
         DelayedStatus {
@@ -245,7 +247,8 @@ mod tests {
             last_error: Some("http 503: the ledger\nis busy".into()),
             pending: PendingFields::default(),
             output: None,
-            row: ParkedJobRef { due: Timestamp(0), sequence: 1 },
+            started: None,
+            row: ParkedPosition::of(ParkedId(1), &ParkedJob::default()),
         }
     }
 

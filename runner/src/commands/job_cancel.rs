@@ -12,9 +12,10 @@ use crate::output::terminal::confirm;
 use crate::output::times;
 use crate::query::{Answer, DelayedStatus, JOBS_MAX, Query, ReportedState, StepOutcome, WaitsFor};
 use tidegate_config::Step;
-use tidegate_engine::{ParkedJobRef, Request, may_cancel};
+use tidegate_engine::{Request, may_cancel};
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Address, Clock as _, SystemClock, Timestamp, format_duration};
+use tidegate_store::ParkedId;
 
 /// The state of a job at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +35,7 @@ struct Cut<'a> {
     step: &'a Step,
     stands: JobStanding,
     /// The rows of the job at this step.
-    rows: Vec<ParkedJobRef>,
+    rows: Vec<ParkedId>,
     /// Number of outputs that were made from it and are due later.
     outputs: u64,
     /// Start time of the running attempt.
@@ -108,9 +109,9 @@ fn cuts<'a>(
             step,
             stands,
             fresh: rows.is_empty(),
-            since: begun.map(|row| row.row.due),
+            since: begun.and_then(|row| row.started),
             outputs: if command.drop { 0 } else { outputs.len() as u64 },
-            rows: taken.into_iter().map(|row| row.row).collect(),
+            rows: taken.into_iter().map(|row| row.row.id()).collect(),
         })
     };
     declared.map(cut).collect()

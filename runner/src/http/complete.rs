@@ -32,10 +32,9 @@ pub(crate) async fn complete(
 ) -> Result<Response, HttpRefusal> {
     only(&request, &[Method::POST])?;
     let token = token(request.headers(), request.uri().query()).ok_or_else(stranger)?;
-    let (context, whereabouts, of) = (http.context.clone(), Arc::clone(&http.whereabouts), asked.clone());
+    let (context, of) = (http.context.clone(), asked.clone());
     let claim = aside(move || {
-        let found =
-            claim(&context.store, &context.configuration, &whereabouts, (&of.queue, of.index), &token);
+        let found = claim(&context.store, &context.configuration, (&of.queue, of.index), &token);
         match found {
             Ok(Some(claim)) => Ok((claim, token)),
             Ok(None) => Err(stranger()),

@@ -40,7 +40,7 @@ pub(crate) fn of_spot(
     now: Timestamp,
 ) -> Result<Option<Oldest>, ReadError> {
     let Some(input) = step.inputs.first() else { return Ok(None) };
-    let keys: Vec<ParkedKey> = spot.row.iter().map(|row| row.key(&step.address)).collect();
+    let keys: Vec<ParkedKey> = spot.row.iter().map(|row| row.of(&step.address)).collect();
     let job = store.delayed(&keys)?.pop().flatten();
     let index = match &job {
         Some(job) => job.inputs.first().map(|&(_, index)| index),

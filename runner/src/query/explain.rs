@@ -5,11 +5,9 @@ use crate::output::table::{grouped, on_one_line};
 use crate::output::times;
 use tidegate_config::{Configuration, GateRef, Input, Step};
 use tidegate_dispatch::{JobKey, WaitReason, WaitingState};
-use tidegate_engine::{
-    BlockCause, Handle, ParkedJobRef, ProbeHealth, ProbeKind, QueueView, SCAN_MAX, StepBlock,
-};
+use tidegate_engine::{BlockCause, Handle, ProbeHealth, ProbeKind, QueueView, SCAN_MAX, StepBlock};
 use tidegate_model::Timestamp;
-use tidegate_store::{ParkReason, ParkedJob, ReadError, Store};
+use tidegate_store::{ParkReason, ParkedId, ParkedJob, ReadError, Store};
 
 /// The jobs of a queued step, and what holds them.
 pub(crate) struct WaitCase<'a> {
@@ -71,11 +69,11 @@ impl<'a> WaitCase<'a> {
     }
 
     /// Whether the run has the job at `index` of the input, or its row, in an attempt.
-    pub(crate) fn runs(&self, index: u64, row: Option<ParkedJobRef>) -> bool {
+    pub(crate) fn runs(&self, index: u64, row: Option<ParkedId>) -> bool {
         self.view.room.explain(self.key(index, row), self.now) == Some(WaitReason::Running)
     }
 
-    fn key(&self, index: u64, row: Option<ParkedJobRef>) -> JobKey {
+    fn key(&self, index: u64, row: Option<ParkedId>) -> JobKey {
         let stored = || self.view.rows.iter().find(|(_, one)| Some(**one) == row).map(|(&key, _)| key);
         // Jobs that were started in this run keep the key of their place in the input.
         stored().unwrap_or(JobKey::fresh(index))
@@ -86,7 +84,7 @@ impl<'a> WaitCase<'a> {
     }
 
     /// The reasons that hold the job at `index` of the input, or its row. The widest reason comes first.
-    pub(crate) fn reasons(&self, index: u64, row: Option<ParkedJobRef>) -> Result<Vec<String>, ReadError> {
+    pub(crate) fn reasons(&self, index: u64, row: Option<ParkedId>) -> Result<Vec<String>, ReadError> {
         let (view, key) = (&self.view, self.key(index, row));
         let why = view.room.explain(key, self.now);
         // A reason that holds waiting jobs does not hold started ones.
@@ -305,7 +303,7 @@ pub(crate) fn stored(
     key: JobKey,
 ) -> Result<Option<ParkedJob>, ReadError> {
     let Some(row) = view.rows.get(&key) else { return Ok(None) };
-    Ok(store.delayed(&[row.key(&step.address)])?.pop().flatten())
+    Ok(store.delayed(&[row.of(&step.address)])?.pop().flatten())
 }
 
 /// The sentence for a probe without an answer.

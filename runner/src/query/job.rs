@@ -13,10 +13,10 @@ use super::{Answer, join_partners, parked_payload, rfc3339, stopped};
 use crate::output::times;
 use tidegate_config::{Configuration, DeliveryGuarantee, InputMode, InputRef, Step, Target};
 use tidegate_dispatch::Turn;
-use tidegate_engine::{DropKind, Handle, ParkedJobRef};
+use tidegate_engine::{DropKind, Handle};
 use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp, delivery_hash};
 use tidegate_store::{
-    DedupeOutcome, ParkReason, ParkedJob, ParkedKey, ReadError, Snapshot, Store, StoredOutput,
+    DedupeOutcome, ParkReason, ParkedId, ParkedJob, ParkedKey, ReadError, Snapshot, Store, StoredOutput,
 };
 
 /// Parked jobs that are counted before one, at most.
@@ -176,7 +176,7 @@ pub(crate) fn status(
     }
     let gone = removed(store, configuration, (&address, index), now)?;
     if wanted.whole && payload.is_none() {
-        payload = gone.iter().find(|(row, _)| row.to.is_none()).map(|(row, _)| raw(&row.payload));
+        payload = gone.iter().find(|(row, _)| row.output().is_none()).map(|(row, _)| raw(&row.payload));
     }
     steps.extend(gone.into_iter().map(|(_, outcome)| outcome));
     let (job, time) = (format!("{queue}/{index}"), time.map(rfc3339));
@@ -202,9 +202,9 @@ fn removed(
         if read != *input || configuration.steps.iter().any(|one| one.address == step) {
             continue;
         }
-        if let Some((key, row)) = store.delayed_of(&step, (&input.to_string(), index))? {
+        if let Some((_, row)) = store.delayed_of(&step, (&input.to_string(), index))? {
             let why = vec!["its step is not in the configuration".to_owned()];
-            let outcome = StepOutcome { why, ..of_row(&step, &key, &row, false, now) };
+            let outcome = StepOutcome { why, ..of_row(&step, &row, false, now) };
             found.push((row, outcome));
         }
     }
@@ -212,22 +212,21 @@ fn removed(
 }
 
 /// The outcome from a row of the store. `runs`: an attempt is in progress.
-fn of_row(step: &Address, key: &ParkedKey, job: &ParkedJob, runs: bool, now: Timestamp) -> StepOutcome {
+fn of_row(step: &Address, job: &ParkedJob, runs: bool, now: Timestamp) -> StepOutcome {
     let status = match job.reason {
-        ParkReason::Due if runs => ReportedState::Begun,
-        ParkReason::Due if job.waits_for_turn(key.due, now) => ReportedState::Waiting,
-        ParkReason::Due => ReportedState::Delayed,
-        ParkReason::Started => ReportedState::Begun,
+        ParkReason::Delayed | ParkReason::Output { .. } if runs => ReportedState::Begun,
+        ParkReason::Delayed if job.waits_for_turn(now) => ReportedState::Waiting,
+        ParkReason::Delayed | ParkReason::Output { .. } => ReportedState::Delayed,
+        ParkReason::Started { .. } => ReportedState::Begun,
         ParkReason::Pending { .. } | ParkReason::Completed { .. } => ReportedState::Pending,
     };
     let mut pending = PendingFields::of(&job.reason);
-    if job.reason == ParkReason::Started {
-        // The row was written at the start of the attempt.
-        pending.since = Some(rfc3339(key.due));
+    if let Some(since) = job.started() {
+        pending.since = Some(rfc3339(since));
     }
     StepOutcome {
         // An output may be due and not yet delivered.
-        until: (status == ReportedState::Delayed && key.due > now).then(|| rfc3339(key.due)),
+        until: job.due.waits_until(now).filter(|_| status == ReportedState::Delayed).map(rfc3339),
         attempts: Some(job.attempt),
         pending,
         reason: job.last_error.clone(),
@@ -285,15 +284,14 @@ impl JobQuery<'_> {
             return Ok(self.of(ReportedState::Before));
         }
         if let Some((key, job)) = self.delayed()? {
-            let row = ParkedJobRef { due: key.due, sequence: key.sequence };
-            let (why, runs) = self.why(Some(row))?;
-            let waits = job.waits_for_turn(key.due, self.now);
+            let (why, runs) = self.why(Some(key.id))?;
+            let waits = job.waits_for_turn(self.now);
             let before = if waits { Some(self.before(&progress)?) } else { None };
             return Ok(StepOutcome {
                 before,
                 joined_with: join_partners::others(self.step, self.input, &job.inputs),
                 why,
-                ..of_row(&self.step.address, &key, &job, runs, self.now)
+                ..of_row(&self.step.address, &job, runs, self.now)
             });
         }
         // Progress is committed before the attempt.
@@ -352,8 +350,8 @@ impl JobQuery<'_> {
         let is_before = |(input, index): &(String, u64)| *input == name && *index < self.index;
         let mut before = progress.count_open(self.first, self.index - 1);
         for row in self.store.delayed_by(step, self.now).take(LOOKED_THROUGH_MAX) {
-            let (key, job) = row?;
-            before += u64::from(job.waits_for_turn(key.due, self.now) && job.inputs.iter().any(is_before));
+            let (_, job) = row?;
+            before += u64::from(job.waits_for_turn(self.now) && job.inputs.iter().any(is_before));
         }
         Ok(before)
     }
@@ -364,7 +362,7 @@ impl JobQuery<'_> {
 
     /// The requested reasons why the job does not run, and whether it runs. For an ordered step the first
     /// reason is the number of jobs before it.
-    fn why(&self, row: Option<ParkedJobRef>) -> Result<(Vec<String>, bool), ReadError> {
+    fn why(&self, row: Option<ParkedId>) -> Result<(Vec<String>, bool), ReadError> {
         let Some(run) = self.run else { return Ok((Vec::new(), false)) };
         let (store, configuration, step) = (self.store, self.configuration, self.step);
         let now = self.now;

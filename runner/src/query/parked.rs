@@ -5,9 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::pending_fields::PendingFields;
 use super::{Answer, rfc3339, status};
 use tidegate_config::{Configuration, InputRef};
-use tidegate_engine::ParkedJobRef;
-use tidegate_model::{Address, Clock as _, SystemClock, Timestamp};
-use tidegate_store::{NO_DUE_TIME, ParkReason, ParkedJob, ParkedKey, ReadError, Store};
+use tidegate_model::{Address, Clock as _, Due, SystemClock, Timestamp};
+use tidegate_store::{ParkReason, ParkedId, ParkedJob, ParkedPosition, ReadError, Store};
 
 /// The parked jobs that fit into one answer.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,8 +38,11 @@ pub(crate) struct DelayedStatus {
     pub(crate) output: Option<String>,
     /// The step is in the configuration.
     pub(crate) configured: bool,
-    /// The store's key of the row.
-    pub(crate) row: ParkedJobRef,
+    /// The start of the attempt, if the job waits for its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) started: Option<Timestamp>,
+    /// The store's number of the job, and its position.
+    pub(crate) row: ParkedPosition,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +66,7 @@ pub(crate) fn delayed(
     store: &Store,
     configuration: &Configuration,
     (step, job): (Option<&str>, Option<&str>),
-    after: Option<ParkedJobRef>,
+    after: Option<ParkedPosition>,
     limit: usize,
 ) -> Result<Answer, ReadError> {
     let is_asked = |one: &Address| step.is_none_or(|step| one.to_string() == step);
@@ -95,20 +97,20 @@ fn of_step(
     store: &Store,
     (address, inputs): (&Address, Option<&[InputRef]>),
     job: Option<&str>,
-    after: Option<ParkedJobRef>,
+    after: Option<ParkedPosition>,
     limit: usize,
-    found: &mut Vec<(Timestamp, DelayedStatus)>,
+    found: &mut Vec<(Due, DelayedStatus)>,
 ) -> Result<(), ReadError> {
     let mut left = limit;
     let now = SystemClock.now();
     let rows = match after {
-        Some(row) => store.parked_after(address, row.key(address)),
+        Some(position) => store.parked_after(address, position),
         None => store.all_delayed(address),
     };
     for row in rows {
         let (key, row) = row?;
-        let due = key.due;
-        let status = DelayedStatus::of((address, inputs), &key, row, now);
+        let due = row.started().map_or(row.due, Due::At);
+        let status = DelayedStatus::of((address, inputs), key.id, row, now);
         if job.is_none_or(|job| status.jobs.iter().any(|one| one == job)) {
             found.push((due, status));
             left = left.saturating_sub(1);
@@ -123,7 +125,7 @@ fn of_step(
 impl DelayedStatus {
     fn of(
         (step, inputs): (&Address, Option<&[InputRef]>),
-        key: &ParkedKey,
+        id: ParkedId,
         job: ParkedJob,
         now: Timestamp,
     ) -> Self {
@@ -132,25 +134,27 @@ impl DelayedStatus {
             // The step may have had another input then.
             input.map_or_else(|| format!("{name}/{index}"), |input| format!("{}/{index}", input.address))
         });
-        let waits_for = match (&job.reason, &job.to) {
-            (ParkReason::Due, None) if job.waits_for_turn(key.due, now) => WaitsFor::Turn,
-            (ParkReason::Due, None) => WaitsFor::Time,
-            (ParkReason::Due, Some(_)) => WaitsFor::Output,
-            (ParkReason::Started, _) => WaitsFor::Attempt,
-            (ParkReason::Pending { .. } | ParkReason::Completed { .. }, _) => WaitsFor::Outside,
+        let waits_for = match &job.reason {
+            ParkReason::Delayed if job.waits_for_turn(now) => WaitsFor::Turn,
+            ParkReason::Delayed => WaitsFor::Time,
+            ParkReason::Output { .. } => WaitsFor::Output,
+            ParkReason::Started { .. } => WaitsFor::Attempt,
+            ParkReason::Pending { .. } | ParkReason::Completed { .. } => WaitsFor::Outside,
         };
-        let is_timed = job.reason == ParkReason::Due && key.due > now && key.due < NO_DUE_TIME;
+        let row = ParkedPosition::of(id, &job);
+        let started = job.started();
         Self {
             step: step.to_string(),
             jobs: jobs.collect(),
             waits_for,
-            due: is_timed.then(|| rfc3339(key.due)),
+            due: job.due.waits_until(now).map(rfc3339),
             attempts: job.attempt,
-            last_error: job.last_error,
+            output: job.output().map(str::to_owned),
             pending: PendingFields::of(&job.reason),
-            output: job.to,
+            last_error: job.last_error,
             configured: inputs.is_some(),
-            row: ParkedJobRef { due: key.due, sequence: key.sequence },
+            started,
+            row,
         }
     }
 }

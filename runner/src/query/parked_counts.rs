@@ -1,9 +1,9 @@
 //! `Rows`: counts the parked jobs of a step by state.
 
 use tidegate_dispatch::JobKey;
-use tidegate_engine::{JobLocation, ParkedJobRef};
+use tidegate_engine::JobLocation;
 use tidegate_model::{Address, Timestamp};
-use tidegate_store::{ParkReason, ParkedJob, ParkedKey, ReadError, Store};
+use tidegate_store::{ParkedId, ParkedJob, ParkedTotals, ReadError, Store};
 
 /// The number of rows of each state.
 #[derive(Debug, Default)]
@@ -22,29 +22,27 @@ pub(crate) struct ParkedCounts {
 }
 
 impl ParkedCounts {
-    /// Counts them without scanning those that are due later.
+    /// Counts them. Only the jobs that are due are read, and only if some job waits for a time.
     pub(crate) fn count(store: &Store, step: &Address, now: Timestamp) -> Result<Self, ReadError> {
-        let mut rows = Self::default();
-        for row in store.delayed_by(step, now).chain(store.pending_jobs(step)) {
-            let (key, job) = row?;
-            match job.reason {
-                _ if job.waits_for_turn(key.due, now) => rows.add_waiting(&key, &job),
-                ParkReason::Due => {}
-                ParkReason::Started => rows.begun += 1,
-                ParkReason::Pending { .. } | ParkReason::Completed { .. } => rows.pending += 1,
+        let ParkedTotals { delayed, outputs, started, pending } = store.parked_totals(step)?;
+        let mut rows = Self { begun: started, pending, ..Self::default() };
+        if delayed > 0 {
+            for row in store.delayed_by(step, now) {
+                let (key, job) = row?;
+                if job.waits_for_turn(now) {
+                    rows.add_waiting(key.id, &job);
+                }
             }
         }
-        let others = rows.waiting + rows.begun + rows.pending;
-        rows.delayed = store.delayed_count(step)?.saturating_sub(others);
+        rows.delayed = (delayed + outputs).saturating_sub(rows.waiting);
         Ok(rows)
     }
 
-    fn add_waiting(&mut self, key: &ParkedKey, job: &ParkedJob) {
+    fn add_waiting(&mut self, id: ParkedId, job: &ParkedJob) {
         self.waiting += 1;
         let index = job.inputs.first().map_or(u64::MAX, |&(_, index)| index);
         if self.first.is_none() || index < self.first_index {
-            let row = ParkedJobRef { due: key.due, sequence: key.sequence };
-            self.first = Some(JobLocation { key: JobKey::stored(key.sequence), row: Some(row), read: None });
+            self.first = Some(JobLocation { key: JobKey::stored(id.0), row: Some(id), read: None });
             self.first_index = index;
         }
     }

@@ -26,7 +26,7 @@ pub use crate::step_machine::QueueSnapshot;
 use crate::step_machine::{DispatchContext, Mode, StepEvent, StepMachine, WorkerCapacity};
 
 use crate::waiting_room::{JobAttributes, JobKey, WaitingState};
-use tidegate_model::Timestamp;
+use tidegate_model::{Due, Timestamp};
 
 /// State machine of all steps: takes [`Event`]s and answers with [`Command`]s to carry out.
 #[derive(Debug)]
@@ -157,7 +157,7 @@ impl Dispatcher {
     }
 
     /// Adds an output of a queued step that was made earlier and is due at `due`.
-    pub fn saw_late(&mut self, step: usize, key: JobKey, due: Timestamp) {
+    pub fn saw_late(&mut self, step: usize, key: JobKey, due: Due) {
         self.steps[step].add_delayed_output(key, due);
     }
 
@@ -175,11 +175,11 @@ impl Dispatcher {
 
     /// Freezes a delayed job until [`Self::reschedule`].
     pub fn hold(&mut self, step: usize, key: JobKey) {
-        self.steps[step].reschedule(key, Timestamp(i64::MAX));
+        self.steps[step].reschedule(key, Due::Never);
     }
 
     /// Changes the due time of a delayed job. Takes effect with the next event.
-    pub fn reschedule(&mut self, step: usize, key: JobKey, due: Timestamp) {
+    pub fn reschedule(&mut self, step: usize, key: JobKey, due: Due) {
         self.steps[step].reschedule(key, due);
     }
 

@@ -11,7 +11,7 @@ use crate::counts::JobCounts;
 use crate::protocol::{BatchId, Command, DurabilityBarrier, InputKind, QueuePlan, StepPlan};
 use crate::step_machine::{DispatchContext, Mode, QueueSnapshot, StepEvent, StepMachine, WorkerCapacity};
 use crate::waiting_room::{JobAttributes, JobKey, WaitingRoom, WaitingState};
-use tidegate_model::{Progress, Timestamp};
+use tidegate_model::{Due, Progress, Timestamp};
 
 pub(crate) mod batches;
 pub(crate) mod gate;
@@ -36,7 +36,7 @@ pub(crate) struct QueuedStep {
     /// Indices of jobs that are being cancelled, until the result is known.
     withheld: BTreeSet<u64>,
     /// Outputs that were made earlier, by due time.
-    late: BTreeSet<(Timestamp, JobKey)>,
+    late: BTreeSet<(Due, JobKey)>,
     /// Completed jobs, which were pending and are to be delivered.
     settling: Vec<JobKey>,
     search_ahead: u64,
@@ -114,6 +114,12 @@ impl QueuedStep {
     }
 }
 
+/// The time until which the waiting room delays a job: its slots have no room for more. A job that no time
+/// makes due is delayed beyond all times.
+fn until(due: Due) -> Timestamp {
+    due.time().unwrap_or(Timestamp(i64::MAX))
+}
+
 impl StepMachine for QueuedStep {
     fn handle(
         &mut self,
@@ -160,7 +166,7 @@ impl StepMachine for QueuedStep {
         }
     }
 
-    fn add_delayed_output(&mut self, key: JobKey, due: Timestamp) {
+    fn add_delayed_output(&mut self, key: JobKey, due: Due) {
         self.late.insert((due, key));
     }
 
@@ -171,16 +177,16 @@ impl StepMachine for QueuedStep {
     fn state(&self, key: JobKey) -> Option<WaitingState> {
         let late = || self.late.iter().find(|&&(_, late)| late == key);
         let room = self.room.state(key).or_else(|| self.beyond.has(key).then_some(WaitingState::Waiting));
-        room.or_else(|| late().map(|&(until, _)| WaitingState::Delayed { until }))
+        room.or_else(|| late().map(|&(due, _)| WaitingState::Delayed { until: until(due) }))
     }
 
-    fn reschedule(&mut self, key: JobKey, due: Timestamp) {
+    fn reschedule(&mut self, key: JobKey, due: Due) {
         if let Some(&late) = self.late.iter().find(|&&(_, late)| late == key) {
             self.late.remove(&late);
             self.late.insert((due, key));
         } else {
             // A job that is due already stays due.
-            let _ = self.room.reschedule(key, due);
+            let _ = self.room.reschedule(key, until(due));
         }
     }
 
@@ -297,7 +303,7 @@ impl StepMachine for QueuedStep {
         if self.end > Halting::No {
             return None;
         }
-        let late = self.late.first().map(|&(due, _)| due);
+        let late = self.late.first().and_then(|&(due, _)| due.time());
         late.into_iter().chain(self.room_wakes(now)).min()
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use crate::counts::JobCounts;
 use crate::protocol::{BatchEnd, BatchId, Bounds, Command, ReadId, Turn};
 use crate::waiting_room::{JobAttributes, JobKey, WaitingRoom, WaitingState};
-use tidegate_model::Timestamp;
+use tidegate_model::{Due, Timestamp};
 
 /// State machine of one step.
 pub(crate) trait StepMachine: Debug + Send {
@@ -33,7 +33,7 @@ pub(crate) trait StepMachine: Debug + Send {
     fn park(&mut self, _turn: Turn, _due: Timestamp) {}
 
     /// Adds an output that was made earlier and is due at `due`.
-    fn add_delayed_output(&mut self, _key: JobKey, _due: Timestamp) {}
+    fn add_delayed_output(&mut self, _key: JobKey, _due: Due) {}
 
     /// Adds completed jobs, which were pending.
     fn settle(&mut self, _jobs: Vec<JobKey>) {}
@@ -44,7 +44,7 @@ pub(crate) trait StepMachine: Debug + Send {
     }
 
     /// Changes the due time of a delayed job.
-    fn reschedule(&mut self, _key: JobKey, _due: Timestamp) {}
+    fn reschedule(&mut self, _key: JobKey, _due: Due) {}
 
     /// Removes a job that is neither in flight nor waiting for the delivery of a known outcome.
     fn cancel(&mut self, _key: JobKey, _now: Timestamp) {}

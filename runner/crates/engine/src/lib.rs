@@ -49,10 +49,7 @@ pub use crate::operator::apply::{apply, error_queue};
 pub use crate::operator::cancel::{DropKind, dropped, may_cancel};
 pub use crate::operator::complete::{TokenClaim, check, claim, completion_of};
 pub use crate::operator::effect::RequestEffect;
-pub use crate::operator::pending_index::PendingIndex;
-pub use crate::operator::request::{
-    CompletionOutcome, MoveSummary, ParkedJobRef, Reply, Request, RequestOutcome,
-};
+pub use crate::operator::request::{CompletionOutcome, MoveSummary, Reply, Request, RequestOutcome};
 pub use crate::recovery::start_position::progress;
 pub use crate::step::counts::{JobLocation, StepCounts};
 pub use crate::step::probe_health::{ProbeHealth, ProbeKind};

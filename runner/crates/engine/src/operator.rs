@@ -4,5 +4,4 @@ pub(crate) mod apply;
 pub(crate) mod cancel;
 pub(crate) mod complete;
 pub(crate) mod effect;
-pub(crate) mod pending_index;
 pub(crate) mod request;

@@ -29,6 +29,7 @@
 //! | dedupe record | the stored outcome of a delivery or of a pushed key | `store::DedupeRecord` |
 //! | completion | the report of an external system that a pending job is finished | `store::CompletionRecord` |
 //! | parked job | a job that is in the store by itself, with the reason for which it waits | `store::ParkedJob` |
+//! | due time | the time at which a parked job continues | [`Due`] |
 //! | redelivery | a parked job on its way to another attempt | `engine::batch::input` |
 //! | progress | the jobs of an input that a step has accounted for | [`Progress`] |
 //! | watermark | the highest index up to which every job is finished | [`Progress`] |
@@ -80,6 +81,7 @@ pub use crate::job::origin::{Origin, Origins};
 pub use crate::job::progress::{Counters, Progress};
 pub use crate::job::source_position::{Segment, SourceOffset, TailFingerprint};
 pub use crate::time::clock::{Clock, ManualClock, SystemClock, Timestamp, millis, rfc3339};
+pub use crate::time::due::Due;
 pub use external_status::{ExternalStatus, NextPoll};
 pub use field_path::{FieldPath, elements, scalar};
 pub use json::{on_one_line, value_hash};

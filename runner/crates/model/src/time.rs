@@ -1,4 +1,5 @@
-//! Time: the clock, schedules and cron expressions.
+//! Time: the clock, due times, schedules and cron expressions.
 
 pub(crate) mod clock;
+pub(crate) mod due;
 pub(crate) mod schedule;

@@ -4,4 +4,5 @@ pub(crate) mod block;
 pub(crate) mod bytes;
 pub(crate) mod job_metadata;
 pub(crate) mod log_record;
+pub(crate) mod old_parked_record;
 pub(crate) mod parked_record;

@@ -18,7 +18,7 @@
 //! | `lock` | one process at a time |
 //! | `read` | the reading handle: queues, progress, sources, sinks, and the jobs that a step made from a job |
 //! | `snapshot`, `delayed`, `delivered`, `generation`, `ticks` | a table each: its records, reading, writing |
-//! | `delayed_job` | parked jobs, with the reason for their wait and their keys |
+//! | `parked_job` | parked jobs, with the reason for their wait, their due times and their numbers |
 //! | `walk` | the parked jobs of a step, one by one |
 //! | `completion` | the outcome of a pending job, as an external system sends it |
 //! | `history` | the configurations that runners took over, with their texts |
@@ -45,7 +45,9 @@ mod faulty_disk;
 pub(crate) mod transfer;
 
 pub use crate::api::completion::CompletionRecord;
-pub use crate::api::parked_job::{JobForm, NO_DUE_TIME, NewParkedJob, ParkReason, ParkedJob, ParkedKey};
+pub use crate::api::parked_job::{
+    JobForm, NewParkedJob, ParkReason, ParkedId, ParkedJob, ParkedKey, ParkedPosition, ParkedTotals,
+};
 pub use crate::codec::block::Block;
 pub use crate::codec::job_metadata::Details;
 pub use crate::crash_guard::{

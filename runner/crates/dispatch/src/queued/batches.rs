@@ -4,7 +4,7 @@ use super::{Halting, QueuedStep};
 use crate::protocol::{BatchCut, BatchEnd, BatchId, Command, DurabilityBarrier, JobOutcome};
 use crate::step_machine::{DispatchContext, number};
 use crate::waiting_room::{JobKey, WaitingState};
-use tidegate_model::Timestamp;
+use tidegate_model::{Due, Timestamp};
 
 /// Maximum number of delayed outputs, or of completed jobs, in a batch.
 const LATE_BATCH: usize = 256;
@@ -50,13 +50,13 @@ impl QueuedStep {
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
-        while self.late.first().is_some_and(|&(due, _)| due <= now) {
+        while self.late.first().is_some_and(|(due, _)| due.is_by(now)) {
             let late = self.batches.values().filter(|batch| batch.content == Content::Late);
             if late.count() >= self.late_batches_max {
                 return;
             }
             let mut jobs = Vec::new();
-            while let Some(first) = self.late.first().filter(|(due, _)| *due <= now).copied()
+            while let Some(first) = self.late.first().filter(|(due, _)| due.is_by(now)).copied()
                 && jobs.len() < LATE_BATCH
             {
                 self.late.remove(&first);
@@ -188,7 +188,7 @@ impl QueuedStep {
             for key in batch.jobs.split_off(taken) {
                 if self.room.put_back(key).is_err() {
                     // The waiting room does not have it: it is a delayed output.
-                    self.late.insert((now, key));
+                    self.late.insert((Due::At(now), key));
                 }
             }
         }

@@ -110,7 +110,7 @@ fn a_glance_counts_as_running_what_is_begun() {
     play.on(Event::Begun { step: 0, batch: BatchId(0) });
     play.ran(0, &[JobOutcome::Pending]);
     play.committed(0);
-    play.dispatcher.saw_late(0, JobKey::stored(2), Timestamp(7));
+    play.dispatcher.saw_late(0, JobKey::stored(2), Due::At(Timestamp(7)));
     let job_counts = play.dispatcher.job_counts(0, 0, Timestamp(0));
     let picked = job_counts.picked.unwrap();
     assert_eq!((job_counts.inputs[0].jobs, job_counts.running, picked.delayed, picked.pending), (8, 0, 2, 1));
@@ -263,7 +263,7 @@ fn an_output_that_was_made_already_is_handed_on_when_it_is_due() {
     let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { gate, ..picking() });
     play.start();
     let key = JobKey::stored(3);
-    play.dispatcher.saw_late(0, key, Timestamp(70));
+    play.dispatcher.saw_late(0, key, Due::At(Timestamp(70)));
     assert_eq!(play.on(Event::Tick), "");
     assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(70)));
     play.now = Timestamp(70);
@@ -413,10 +413,10 @@ fn outputs_that_are_due_later_go_one_batch_after_the_other_where_order_is_kept()
     for in_order in [true, false] {
         let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { in_order, ..picking() });
         play.start();
-        play.dispatcher.saw_late(0, JobKey::stored(7), Timestamp(0));
+        play.dispatcher.saw_late(0, JobKey::stored(7), Due::At(Timestamp(0)));
         let first = play.on(Event::Tick);
         assert!(first.starts_with("pick #0"), "{first}");
-        play.dispatcher.saw_late(0, JobKey::stored(3), Timestamp(0));
+        play.dispatcher.saw_late(0, JobKey::stored(3), Due::At(Timestamp(0)));
         let second = play.on(Event::Tick);
         assert_eq!(second.contains("pick #1"), !in_order, "{second}");
         play.picked(0);

@@ -139,8 +139,8 @@ mod tests {
     use super::*;
     use crate::batch::input::{BatchSlice, RedeliveredJob};
     use tidegate_config::{Configuration, LoadOptions, load};
-    use tidegate_model::{Batch, Timestamp};
-    use tidegate_store::{JobForm, ParkedJob, ParkedKey};
+    use tidegate_model::Batch;
+    use tidegate_store::{JobForm, ParkedId, ParkedJob};
 
     /// Steps with `left` and `right` as inputs of each kind.
     const PIPELINE: &str = "[pipeline]\nname = \"p\"\nerrors = \"failed\"\n\
@@ -166,7 +166,7 @@ mod tests {
     /// Portion of redelivered jobs with these rows.
     fn returned(step: &Address, input: usize, rows: &[&[(&str, u64)]]) -> BatchSlice {
         let returned = |row: &&[(&str, u64)]| RedeliveredJob {
-            key: ParkedKey { step: step.clone(), due: Timestamp(0), sequence: 1 },
+            key: ParkedId(1).of(step),
             job: ParkedJob {
                 inputs: row.iter().map(|&(name, index)| (name.to_owned(), index)).collect(),
                 attempt: 1,

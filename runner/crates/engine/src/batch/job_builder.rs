@@ -175,7 +175,7 @@ impl JobBuilder {
                 hash,
                 attempt: returned.job.attempt.saturating_add(1),
                 first_attempt: returned.job.first_attempt,
-                to: returned.job.to.as_deref(),
+                to: returned.job.output(),
                 carried,
                 before: None,
             };

@@ -9,8 +9,10 @@ use super::result::HaltReason;
 use tidegate_components::script::json;
 use tidegate_config::{Configuration, DeliveryGuarantee, GateRef, Queuer, Step};
 use tidegate_dispatch::DurabilityBarrier;
-use tidegate_model::{Address, Decision, FailedTry, FailureClass, Form, OnExhausted, RetryPolicy, Timestamp};
-use tidegate_store::{JobForm, NO_DUE_TIME, NewParkedJob, ParkReason, ParkedJob};
+use tidegate_model::{
+    Address, Decision, Due, FailedTry, FailureClass, Form, OnExhausted, RetryPolicy, Timestamp,
+};
+use tidegate_store::{JobForm, NewParkedJob, ParkReason, ParkedJob};
 
 /// Time for which a step starts nothing if a job finds the gate closed and the step has no check interval.
 const GATE_EVERY: Duration = Duration::from_secs(5);
@@ -197,10 +199,11 @@ pub(crate) fn delayed(
     let job = ParkedJob {
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
+        due: Due::At(at),
         last_error: Some(failure.to_string()),
         ..parked(item)
     };
-    NewParkedJob { step: step.clone(), due: at, job }
+    NewParkedJob { step: step.clone(), job }
 }
 
 /// Row of a job while it is being attempted.
@@ -208,12 +211,10 @@ pub(crate) fn started(step: &Address, item: &JobInput<'_>, now: Timestamp) -> Ne
     let job = ParkedJob {
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
-        to: item.to.map(str::to_owned),
         last_error: last_error(item),
-        reason: ParkReason::Started,
-        ..parked(item)
+        ..started_at(now, parked(item))
     };
-    NewParkedJob { step: step.clone(), due: now, job }
+    NewParkedJob { step: step.clone(), job }
 }
 
 /// Row of a job that waits for a gate; its beginning does not count as an attempt.
@@ -221,10 +222,11 @@ pub(crate) fn requeue(step: &Address, item: &JobInput<'_>, due: Timestamp) -> Ne
     let job = ParkedJob {
         attempt: item.attempt.saturating_sub(1),
         first_attempt: item.first_attempt,
+        due: Due::At(due),
         last_error: last_error(item),
         ..parked(item)
     };
-    NewParkedJob { step: step.clone(), due, job }
+    NewParkedJob { step: step.clone(), job }
 }
 
 /// Row of a job that is pending in an external system under `handle`.
@@ -232,10 +234,11 @@ pub(crate) fn pending(step: &Address, item: &JobInput<'_>, handle: &str, now: Ti
     let job = ParkedJob {
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
+        due: Due::Never,
         reason: ParkReason::Pending { handle: handle.to_owned(), since: now },
         ..parked(item)
     };
-    NewParkedJob { step: step.clone(), due: NO_DUE_TIME, job }
+    NewParkedJob { step: step.clone(), job }
 }
 
 /// Row of a job that waits to be submitted again, because the external system does not know it.
@@ -244,10 +247,9 @@ pub(crate) fn resubmit(step: &Address, item: &JobInput<'_>, now: Timestamp) -> N
         attempt: item.attempt,
         first_attempt: item.first_attempt,
         last_error: last_error(item),
-        reason: ParkReason::Started,
-        ..parked(item)
+        ..started_at(now, parked(item))
     };
-    NewParkedJob { step: step.clone(), due: now, job }
+    NewParkedJob { step: step.clone(), job }
 }
 
 /// Row of an output that is due later.
@@ -258,9 +260,14 @@ pub(crate) fn delayed_output(
     due: Timestamp,
     payload: &[u8],
 ) -> NewParkedJob {
-    let job =
-        ParkedJob { to: Some(to.to_owned()), form: JobForm::Json, payload: payload.to_vec(), ..parked(item) };
-    NewParkedJob { step: step.clone(), due: due.min(Timestamp::LATEST), job }
+    let job = ParkedJob {
+        due: Due::At(due.min(Timestamp::LATEST)),
+        reason: ParkReason::Output { to: to.to_owned() },
+        form: JobForm::Json,
+        payload: payload.to_vec(),
+        ..parked(item)
+    };
+    NewParkedJob { step: step.clone(), job }
 }
 
 /// Error of the last attempt.
@@ -268,15 +275,24 @@ fn last_error(item: &JobInput<'_>) -> Option<String> {
     item.last_error().map(str::to_owned)
 }
 
+/// A delayed output stays one while it is being delivered.
+fn started_at(now: Timestamp, job: ParkedJob) -> ParkedJob {
+    match job.reason {
+        ParkReason::Output { .. } => ParkedJob { due: Due::At(now), ..job },
+        _ => ParkedJob { due: Due::Now, reason: ParkReason::Started { since: now }, ..job },
+    }
+}
+
 fn parked(item: &JobInput<'_>) -> ParkedJob {
+    let output = |to: &str| ParkReason::Output { to: to.to_owned() };
     ParkedJob {
+        due: Due::Now,
         inputs: item.given().map(|(seen, index)| (seen.name.clone(), index)).collect(),
         attempt: 0,
         first_attempt: None,
         last_error: None,
         from_error: item.put_back_from().cloned(),
-        to: item.to.map(str::to_owned),
-        reason: ParkReason::Due,
+        reason: item.to.map_or(ParkReason::Delayed, output),
         form: form(item),
         payload: item.payload.to_vec(),
         carried: (!item.carried.is_empty()).then(|| item.carried.clone()),

@@ -297,7 +297,7 @@ impl Committer {
             let declared = &configuration.steps[delivery.step];
             let stays = stays.map(|(delayed, row)| {
                 let turn = turn::of(declared, &delayed.job);
-                ParkedRow { row, is_late: delayed.job.to.is_some(), turn }
+                ParkedRow { row, due: delayed.job.due, is_late: delayed.job.output().is_some(), turn }
             });
             durable.delivered.push((delivery.step, delivery.id, stays.collect()));
             delivery.settles.iter().for_each(|span| self.attempts.settle(span));

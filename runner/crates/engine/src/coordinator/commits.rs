@@ -28,7 +28,9 @@ impl Coordinator {
         }
         for (step, row, job) in returned {
             self.restore_parked_job(step, &row, &job, now);
-            self.dispatcher.handle(Event::Returned { step, due: row.due }, now, commands);
+            if let Some(due) = job.due.time() {
+                self.dispatcher.handle(Event::Returned { step, due }, now, commands);
+            }
         }
         for (step, batch, rows) in begun {
             if self.buffers[step].is_some() {
@@ -99,11 +101,11 @@ impl Coordinator {
             }
         }
         let mut due: Option<Timestamp> = None;
-        for ParkedRow { row, turn, .. } in stays {
+        for ParkedRow { row, due: of_row, turn, .. } in stays {
             if let Some(turn) = turn {
-                self.parks(step, turn, row, now, commands);
+                self.parks(step, turn, row, of_row, now, commands);
             } else {
-                due = Some(due.map_or(row.due, |due| due.min(row.due)));
+                due = due.into_iter().chain(of_row.time()).min();
             }
         }
         if let Some(due) = due {

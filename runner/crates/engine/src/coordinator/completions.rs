@@ -3,7 +3,7 @@
 use super::pending::PendingJobs;
 use super::{Action, Coordinator};
 use crate::commit::request::CommitRequest;
-use crate::operator::request::{CompletionOutcome, ParkedJobRef, PendingRequest, Request, RequestOutcome};
+use crate::operator::request::{CompletionOutcome, PendingRequest, Request, RequestOutcome};
 use crate::processor::monitor_protocol::JobVerdict;
 use crate::runtime::message::CompletionNotice;
 use crate::step::job_attributes::LaneSource;
@@ -46,7 +46,7 @@ impl Coordinator {
                     return asked.answer(Ok(RequestOutcome::Completed(CompletionOutcome::Refused { from })));
                 }
                 Some(Ok(key)) => {
-                    *row = buffer.row(key).map(|row| ParkedJobRef::of(&row));
+                    *row = buffer.row(key).map(|row| row.id);
                     watch.tell(*index, completion.status, now);
                 }
             }
@@ -63,14 +63,14 @@ impl Coordinator {
         let CompletionNotice { step, index, taken } = telling;
         let (Some(buffer), Some(watch)) = (&mut self.buffers[step], &mut self.watches[step]) else {
             // An ordered step reads the job when it is due.
-            return taken.map(|(row, _)| row.due);
+            return taken.and_then(|(_, job)| job.due.time());
         };
         let key = watch.told.remove(&index)?;
         let Some((row, job)) = taken else {
             watch.handle(PollerEvent::Untold { key }, now);
             return None;
         };
-        buffer.stands(key, &row);
+        buffer.stands(key, row.id);
         if let Some((.., Some(completion))) = job.reason.outside() {
             watch.settle(key, JobVerdict::of(completion));
         }

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use super::Coordinator;
 use crate::batch::input::{ReadBatch, RedeliveredJob};
 use crate::operator::cancel;
-use crate::operator::request::{MoveSummary, ParkedJobRef, PendingRequest, Request};
+use crate::operator::request::{MoveSummary, PendingRequest, Request};
 use crate::runtime::message::MoveNotice;
 use crate::runtime::readers::returned;
 use crate::step::job_buffer::JobBuffer;
 use crate::step::turn;
 use tidegate_dispatch::{Command, Event, InputPort, JobKey, WaitingState};
 use tidegate_model::Timestamp;
-use tidegate_store::ParkedKey;
+use tidegate_store::{ParkedId, ParkedJob, ParkedKey};
 
 /// Operation of a request on waiting jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,31 +70,20 @@ impl Coordinator {
             self.dispatcher.account(step, index, now, commands);
         }
         let mut due = None;
-        for (was, stands) in rows {
-            if self.buffers[step].is_some() {
-                self.moved[step].remove(&was);
-                self.moved_picked(step, &was, stands.as_ref(), now);
-            } else if self.turns[step].values().any(|row| *row == was) {
-                let row = stands.map(|(row, _)| row);
-                // An unchanged row may be read again.
-                if let Some(row) = &row {
-                    self.moved[step].remove(row);
-                }
-                if row.as_ref() != Some(&was) {
-                    self.moved[step].insert(was.clone(), true);
-                }
-                self.turn_moved(step, &was, row, now, commands);
-                continue;
+        for (row, job) in rows {
+            // An older read for an ordered step may still contain a row that is gone.
+            if job.is_some() || self.buffers[step].is_some() {
+                self.moved[step].remove(&row);
             } else {
-                // If a row is gone, the next read finds the next due job.
-                let stands = stands.map_or(now, |(row, _)| {
-                    // An unchanged row may be read again.
-                    self.moved[step].remove(&row);
-                    row.due
-                });
-                due = Some(due.map_or(stands, |due| stands.min(due)));
+                self.moved[step].insert(row.clone(), true);
             }
-            self.moved[step].entry(was).and_modify(|over| *over = true);
+            if self.buffers[step].is_some() {
+                self.moved_picked(step, &row, job.as_ref(), now);
+            } else if !self.turn_moved(step, &row, job.as_ref().map(|job| job.due), now, commands) {
+                // If a row is gone, the next read finds the next due job.
+                let of_row = job.map_or(Some(now), |job| job.due.time());
+                due = due.into_iter().chain(of_row).min();
+            }
         }
         if let Some(due) = due {
             self.dispatcher.handle(Event::Returned { step, due }, now, commands);
@@ -103,14 +92,21 @@ impl Coordinator {
     }
 
     /// Removes the moved jobs from a read. Parked jobs with a turn are removed, too, unless the read was for
-    /// the turn: their new rows may not be known yet. Returns `None` if no job is left.
+    /// the turn: the turn may not be known yet. Returns `None` if no job is left.
     pub(crate) fn drop_moved_jobs(&self, port: InputPort, fetched: ReadBatch) -> Option<ReadBatch> {
         let Some(rows) = &fetched.returned else { return Some(fetched) };
         let (step, declared) = (port.step, &self.configuration.steps[port.step]);
         let picks = self.buffers[step].is_some();
         let comes = |row: &&RedeliveredJob| {
-            let has_turn = || !picks && turn::of(declared, &row.job).is_some();
-            !self.moved[step].contains_key(&row.key) && (self.is_turn(port) || !has_turn())
+            let may_come = match turn::of(declared, &row.job).filter(|_| !picks) {
+                // A late read may be of a job that is not the first any more.
+                Some(turn) if self.is_turn(port) => {
+                    self.turns[step].first_key_value() == Some((&turn, &row.key))
+                }
+                Some(_) => false,
+                None => true,
+            };
+            may_come && !self.moved[step].contains_key(&row.key)
         };
         if rows.iter().all(|row| comes(&row)) {
             return Some(fetched);
@@ -132,14 +128,14 @@ impl Coordinator {
         &mut self,
         step: usize,
         aim: MoveKind,
-        mut rows: Vec<ParkedJobRef>,
+        mut rows: Vec<ParkedId>,
         now: Timestamp,
         moved: &mut MoveSummary,
-    ) -> Vec<ParkedJobRef> {
+    ) -> Vec<ParkedId> {
         let address = self.configuration.steps[step].address.clone();
         let known = self.buffers[step].as_ref().map(|buffer| buffer.find(&rows));
         rows.retain(|row| {
-            let key = row.key(&address);
+            let key = row.of(&address);
             // Another request moves it now.
             let is_moved = self.moved[step].get(&key) == Some(&false);
             if is_moved || self.returned[step].contains(&key) {
@@ -218,26 +214,15 @@ impl Coordinator {
         false
     }
 
-    fn moved_picked(
-        &mut self,
-        step: usize,
-        was: &ParkedKey,
-        stands: Option<&(ParkedKey, tidegate_store::ParkedJob)>,
-        now: Timestamp,
-    ) {
+    fn moved_picked(&mut self, step: usize, row: &ParkedKey, job: Option<&ParkedJob>, now: Timestamp) {
         let Some(buffer) = &mut self.buffers[step] else { return };
-        let Some(key) = buffer.find(&[ParkedJobRef::of(was)]).into_values().next() else { return };
-        let Some((row, job)) = stands else { return buffer.leaves(key) };
-        let is_known = self.dispatcher.state(step, key).is_some();
-        if is_known && job.to.is_none() {
-            buffer.stands(key, row);
-            return self.dispatcher.reschedule(step, key, row.due);
+        let Some(key) = buffer.find(&[row.id]).into_values().next() else { return };
+        let Some(job) = job else { return buffer.leaves(key) };
+        if self.dispatcher.state(step, key).is_some() {
+            return self.dispatcher.reschedule(step, key, job.due);
         }
+        // The request had no effect on the job, which was taken out for it.
         buffer.leaves(key);
-        if is_known {
-            // Delayed outputs that are moved together keep their order under their new numbers.
-            self.dispatcher.cancel(step, key, now);
-        }
         self.restore_parked_job(step, row, job, now);
     }
 

@@ -27,13 +27,13 @@ impl Coordinator {
         now: Timestamp,
     ) {
         let Some(buffer) = &mut self.buffers[step] else { return self.recall_turn(step, row, job) };
-        let key = JobKey::stored(row.sequence);
-        buffer.stands(key, row);
-        if job.to.is_some() {
-            self.dispatcher.saw_late(step, key, row.due);
+        let key = JobKey::stored(row.id.0);
+        buffer.stands(key, row.id);
+        if job.output().is_some() {
+            self.dispatcher.saw_late(step, key, job.due);
             return;
         }
-        let (state, index) = (queue_view::state(job, row.due), queue_view::index(job));
+        let (state, index) = (queue_view::state(job), queue_view::index(job));
         let waiting_since = job.first_attempt.unwrap_or(now);
         if let (Some((_, since, said)), Some(watch)) = (job.reason.outside(), &mut self.watches[step]) {
             watch.recall((key, index), &buffer.attributes.lane(&job.payload), (since, said), now);
@@ -171,7 +171,7 @@ impl Coordinator {
     pub(crate) fn on_batch_begun(&mut self, step: usize, id: BatchId, rows: Vec<ParkedKey>) {
         let (Some(buffer), Some(held)) = (&mut self.buffers[step], self.held.get_mut(&id)) else { return };
         for (&key, row) in held.picked.iter().zip(&rows) {
-            buffer.stands(key, row);
+            buffer.stands(key, row.id);
         }
         held.begun = rows;
     }
@@ -187,20 +187,20 @@ impl Coordinator {
         let Self { dispatcher, buffers, watches, .. } = self;
         let Some(buffer) = &mut buffers[step] else { return };
         let mut rows = Vec::with_capacity(stays.len());
-        for ParkedRow { row, is_late, .. } in stays {
+        for ParkedRow { row, due, is_late, .. } in stays {
             if is_late {
-                let key = JobKey::stored(row.sequence);
-                buffer.stands(key, &row);
-                dispatcher.saw_late(step, key, row.due);
+                let key = JobKey::stored(row.id.0);
+                buffer.stands(key, row.id);
+                dispatcher.saw_late(step, key, due);
             } else {
-                rows.push(row);
+                rows.push(row.id);
             }
         }
         let mut rows = rows.iter();
         for (&key, end) in held.picked.iter().zip(&held.ends) {
             match (end, (*end != JobOutcome::Finished).then(|| rows.next()).flatten()) {
                 (JobOutcome::Finished, _) => buffer.leaves(key),
-                (_, Some(row)) => buffer.stands(key, row),
+                (_, Some(&row)) => buffer.stands(key, row),
                 (_, None) => {}
             }
         }

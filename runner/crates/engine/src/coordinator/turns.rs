@@ -5,7 +5,7 @@ use crate::batch::input::{BatchInput, BatchSlice};
 use crate::runtime::readers::{ReadAhead, StoreRequest};
 use crate::step::turn;
 use tidegate_dispatch::{Command, Event, InputPort, Turn};
-use tidegate_model::Timestamp;
+use tidegate_model::{Due, Timestamp};
 use tidegate_store::{ParkedJob, ParkedKey};
 
 impl Coordinator {
@@ -13,7 +13,7 @@ impl Coordinator {
     pub(crate) fn recall_turn(&mut self, step: usize, row: &ParkedKey, job: &ParkedJob) {
         if let Some(turn) = turn::of(&self.configuration.steps[step], job) {
             self.turns[step].insert(turn, row.clone());
-            self.dispatcher.park(step, turn, row.due);
+            self.dispatcher.park(step, turn, until(job.due));
         }
     }
 
@@ -23,27 +23,27 @@ impl Coordinator {
         step: usize,
         turn: Turn,
         row: ParkedKey,
+        due: Due,
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
-        let due = row.due;
         self.turns[step].insert(turn, row);
-        self.dispatcher.handle(Event::Parked { step, turn, due }, now, commands);
+        self.dispatcher.handle(Event::Parked { step, turn, due: until(due) }, now, commands);
     }
 
     /// Moves or removes a parked job on request. Returns whether it had a turn.
     pub(crate) fn turn_moved(
         &mut self,
         step: usize,
-        was: &ParkedKey,
-        stands: Option<ParkedKey>,
+        row: &ParkedKey,
+        due: Option<Due>,
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) -> bool {
-        let found = self.turns[step].iter().find(|(_, key)| *key == was);
+        let found = self.turns[step].iter().find(|(_, key)| *key == row);
         let Some(turn) = found.map(|(turn, _)| *turn) else { return false };
-        if let Some(row) = stands {
-            self.parks(step, turn, row, now, commands);
+        if let Some(due) = due {
+            self.parks(step, turn, row.clone(), due, now, commands);
         } else {
             self.turns[step].remove(&turn);
             self.dispatcher.handle(Event::Gone { step, turn }, now, commands);
@@ -73,4 +73,9 @@ impl Coordinator {
             }
         }
     }
+}
+
+/// Time of the next attempt of a job that keeps its turn: it always waits for a time.
+fn until(due: Due) -> Timestamp {
+    due.time().unwrap_or(Timestamp::LATEST)
 }

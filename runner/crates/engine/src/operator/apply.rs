@@ -11,14 +11,14 @@ use super::cancel::{self, CancelTarget};
 use super::complete;
 use super::complete::ExternalCompletion;
 use super::effect::{MovedRows, RequestEffect, RowAfter, error_text};
-use super::request::{MoveSummary, ParkedJobRef, Request, RequestOutcome};
+use super::request::{MoveSummary, Request, RequestOutcome};
 use crate::batch::reason;
 use tidegate_components::script::json;
 use tidegate_config::{Configuration, Input, InputMode, PushSource, QueueRef, Retain};
 use tidegate_model::suggest::{did_you_mean_address, listed};
-use tidegate_model::{Address, Progress, Timestamp, on_one_line, shortened};
+use tidegate_model::{Address, Due, Progress, Timestamp, on_one_line, shortened};
 use tidegate_store::{
-    Append, Block, Changes, Details, JobForm, NewParkedJob, ParkReason, ParkedJob, ParkedKey, Store, Trim,
+    Append, Block, Changes, Details, JobForm, NewParkedJob, ParkedId, ParkedJob, ParkedKey, Store, Trim,
     TrimWhen,
 };
 
@@ -39,12 +39,10 @@ pub fn apply(
         }
         Request::Drop { queue, errors } => drop_errors(store, configuration, queue, errors, changes),
         Request::Replay { step, from } => replay(store, configuration, step, from, changes),
-        // Time 0 makes the jobs due even if the clock is set back later.
-        Request::MakeDue { step, rows } => {
-            hasten(store, configuration, step, rows, |_| Timestamp(0), changes)
-        }
+        Request::MakeDue { step, rows } => hasten(store, configuration, step, rows, Due::hastened, changes),
         Request::Shift { step, rows, by } => {
-            hasten(store, configuration, step, rows, |due| due - *by, changes)
+            let earlier = |due| if let Due::At(time) = due { Due::At(time - *by) } else { due };
+            hasten(store, configuration, step, rows, earlier, changes)
         }
         Request::Cancel { step, rows, jobs, drop, pending } => {
             let step = position(configuration, step)?;
@@ -142,9 +140,7 @@ fn retry(
         if let Some(payload) = payload {
             job = with_payload(configuration, &step, job, payload)?;
         }
-        // Time 0 makes the job due even if the clock is set back later.
-        let delayed = NewParkedJob { step, due: Timestamp(0), job: ParkedJob { from_error, ..job } };
-        changes.parked.push(delayed);
+        changes.parked.push(NewParkedJob { step, job: ParkedJob { from_error, ..job } });
         handled.finish(index, index);
     }
     mark_handled(configuration, queue, handled, &mut changes);
@@ -255,12 +251,12 @@ fn hasten(
     store: &Store,
     configuration: &Configuration,
     step: &Address,
-    rows: &[ParkedJobRef],
-    earlier: impl Fn(Timestamp) -> Timestamp,
+    rows: &[ParkedId],
+    earlier: impl Fn(Due) -> Due,
     mut changes: Changes,
 ) -> Result<RequestEffect, String> {
     let position = position(configuration, step)?;
-    let keys: Vec<ParkedKey> = rows.iter().map(|row| row.key(step)).collect();
+    let keys: Vec<ParkedKey> = rows.iter().map(|row| row.of(step)).collect();
     let found = store.delayed(&keys).map_err(|error| error_text(&error))?;
     let (mut moved, mut places) = (MoveSummary::default(), Vec::with_capacity(keys.len()));
     for (key, job) in keys.into_iter().zip(found) {
@@ -269,18 +265,19 @@ fn hasten(
                 moved.gone += 1;
                 RowAfter::Gone
             }
-            Some(job) if job.reason == ParkReason::Due && key.due > changes.now => {
-                moved.jobs += 1;
-                changes.unparked.push(key.clone());
-                changes.parked.push(NewParkedJob { step: step.clone(), due: earlier(key.due), job });
-                RowAfter::Delayed(changes.parked.len() - 1)
+            Some(job) if job.reason.outside().is_some() => {
+                moved.busy += 1;
+                RowAfter::Stays(Box::new(job))
+            }
+            Some(job) if job.started().is_some() || job.due.is_by(changes.now) => {
+                moved.gone += 1;
+                RowAfter::Stays(Box::new(job))
             }
             Some(job) => {
-                match job.reason {
-                    ParkReason::Pending { .. } | ParkReason::Completed { .. } => moved.busy += 1,
-                    ParkReason::Due | ParkReason::Started => moved.gone += 1,
-                }
-                RowAfter::Same(Box::new(job))
+                moved.jobs += 1;
+                let job = ParkedJob { due: earlier(job.due), ..job };
+                changes.reparked.push((key.clone(), job.clone()));
+                RowAfter::Stays(Box::new(job))
             }
         };
         places.push((key, place));

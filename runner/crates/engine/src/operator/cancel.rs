@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_plugin::{Failure, FailureKind, Payloads};
 
 use super::effect::{MovedRows, RequestEffect, RowAfter, error_text};
-use super::request::{MoveSummary, ParkedJobRef, RequestOutcome};
+use super::request::{MoveSummary, RequestOutcome};
 use crate::batch::error_record;
 use crate::batch::error_record::FailureCase;
 use crate::batch::input::{BatchInput, BatchSlice, RedeliveredJob};
@@ -16,7 +16,7 @@ use crate::commit::request::OutputBlock;
 use crate::recovery::start_position;
 use tidegate_config::{Configuration, Input, Step};
 use tidegate_model::{Address, Batch, DeliveryHash, Origins, Progress, key_hash};
-use tidegate_store::{Append, Changes, DedupeOutcome, DedupeRecord, ParkedJob, ReadError, Store};
+use tidegate_store::{Append, Changes, DedupeOutcome, DedupeRecord, ParkedId, ParkedJob, ReadError, Store};
 
 /// Maximum length of a handle in a reason, in characters.
 const HANDLE_MAX: usize = 200;
@@ -38,7 +38,7 @@ pub enum DropKind {
 pub(crate) struct CancelTarget<'a> {
     /// Position of the step in the configuration.
     pub(crate) step: usize,
-    pub(crate) rows: &'a [ParkedJobRef],
+    pub(crate) rows: &'a [ParkedId],
     /// Indices of the one input of a queued step.
     pub(crate) jobs: &'a [u64],
     /// Whether the jobs are dropped permanently.
@@ -66,10 +66,10 @@ pub(crate) fn cancel(
         .filter_map(|row| {
             changes.unparked.push(row.key.clone());
             if wanted.drop {
-                let outcome = if row.job.to.is_some() { OUTPUT_DROPPED } else { JOB_DROPPED };
+                let outcome = if row.job.output().is_some() { OUTPUT_DROPPED } else { JOB_DROPPED };
                 remember(step, &row.job.inputs, outcome, &mut changes);
             }
-            row.job.to.is_none().then_some(row)
+            row.job.output().is_none().then_some(row)
         })
         .collect();
     if !jobs.is_empty() {
@@ -171,7 +171,7 @@ fn of_rows(
     moves: &mut MovedRows,
     moved: &mut MoveSummary,
 ) -> Result<Vec<RedeliveredJob>, ReadError> {
-    let keys: Vec<_> = wanted.rows.iter().map(|row| row.key(&step.address)).collect();
+    let keys: Vec<_> = wanted.rows.iter().map(|row| row.of(&step.address)).collect();
     let found = store.delayed(&keys)?;
     let mut taken = Vec::new();
     for (key, job) in keys.into_iter().zip(found) {
@@ -187,7 +187,7 @@ fn of_rows(
             }
             Some(job) => {
                 moved.busy += 1;
-                RowAfter::Same(Box::new(job))
+                RowAfter::Stays(Box::new(job))
             }
         };
         moves.rows.push((key, place));
@@ -200,7 +200,7 @@ fn is_free(job: &ParkedJob, wanted: &CancelTarget<'_>) -> bool {
         // The external system has completed the job, and the completion must be delivered.
         Some(status) => wanted.pending && status.waits(),
         // A delayed output is not a job that could run again.
-        None => job.to.is_none() || wanted.drop,
+        None => job.output().is_none() || wanted.drop,
     }
 }
 

@@ -10,14 +10,13 @@ use serde_json::value::RawValue;
 use tidegate_plugin::Outputs;
 
 use super::effect::{RequestEffect, error_text};
-use super::pending_index::PendingIndex;
-use super::request::{CompletionOutcome, ParkedJobRef, RequestOutcome};
+use super::request::{CompletionOutcome, RequestOutcome};
 use crate::processor::monitor_protocol::JobVerdict;
 use tidegate_config::{Configuration, InputMode, PluginStepConfig, Processor, Step};
-use tidegate_model::{Address, DeliveryHash, ExternalStatus, Timestamp, delivery_hash, key_hash, piece_hash};
+use tidegate_model::{Address, DeliveryHash, Due, ExternalStatus, delivery_hash, key_hash, piece_hash};
 use tidegate_store::{
-    Changes, CompletionRecord, DedupeOutcome, DedupeRecord, NO_DUE_TIME, NewParkedJob, ParkReason, ParkedJob,
-    ParkedKey, ReadError, Store,
+    Changes, CompletionRecord, DedupeOutcome, DedupeRecord, ParkReason, ParkedId, ParkedJob, ParkedKey,
+    ReadError, Store,
 };
 
 /// Time for which a completion is remembered.
@@ -32,7 +31,7 @@ pub struct TokenClaim {
     pub step: Address,
     pub index: u64,
     /// Row of the job, if the search has found it.
-    pub row: Option<ParkedJobRef>,
+    pub row: Option<ParkedId>,
 }
 
 /// External completion of a pending job.
@@ -41,7 +40,7 @@ pub(crate) struct ExternalCompletion<'a> {
     pub(crate) index: u64,
     pub(crate) token: &'a str,
     pub(crate) completion: &'a CompletionRecord,
-    pub(crate) row: Option<ParkedJobRef>,
+    pub(crate) row: Option<ParkedId>,
 }
 
 /// Job that `token` belongs to, among those made of the job at `index` of `queue`.
@@ -51,7 +50,6 @@ pub(crate) struct ExternalCompletion<'a> {
 pub fn claim(
     store: &Store,
     configuration: &Configuration,
-    pending_index: &PendingIndex,
     (queue, index): (&Address, u64),
     token: &str,
 ) -> Result<Option<TokenClaim>, ReadError> {
@@ -64,29 +62,41 @@ pub fn claim(
             all.any(|hash| key.accepts(hash, token.as_bytes()))
         };
         let claim = |row| Some(TokenClaim { step: step.address.clone(), index, row });
-        let inputs = step.inputs.iter().enumerate();
-        for (at, input) in inputs.filter(|(_, input)| input.address == *queue) {
+        for input in step.inputs.iter().filter(|input| input.address == *queue) {
             let name = input.hash_name();
             if step.take != InputMode::Join {
-                if !accepts(hash_of(step, &[(name, index)])) {
+                if !accepts(hash_of(step, &[(name.clone(), index)])) {
                     continue;
                 }
                 // For a queued step, the running engine knows the rows of the jobs.
                 let row = match step.picks() {
                     Some(_) => None,
-                    None => pending_index.find(store, step, (at, index), |_| true)?,
+                    None => pending(store, step, (&name, index), |_| true)?,
                 };
                 return Ok(claim(row));
             }
             // Only the job itself has the other parts of its tuple.
             let is_it = |job: &ParkedJob| accepts(hash_of(step, &job.inputs));
-            let row = pending_index.find(store, step, (at, index), is_it)?;
+            let row = pending(store, step, (&name, index), is_it)?;
             if row.is_some() || store.delivery(record(step, token))?.is_some() {
                 return Ok(claim(row));
             }
         }
     }
     Ok(None)
+}
+
+/// Number of the pending job that was made of the job at `index` of an input and satisfies `is_it`.
+fn pending(
+    store: &Store,
+    step: &Step,
+    input: (&str, u64),
+    is_it: impl Fn(&ParkedJob) -> bool,
+) -> Result<Option<ParkedId>, ReadError> {
+    // There is more than one only if a job was put back while an external system had it.
+    let rows = store.parked_of(&step.address, input)?;
+    let pending = rows.iter().find(|(_, job)| job.reason.outside().is_some() && is_it(job));
+    Ok(pending.map(|(key, _)| key.id))
 }
 
 /// Maximum number of uses of a plugin in the step, and of pieces of a job there. Each has a token of its own,
@@ -132,7 +142,7 @@ pub(crate) fn complete(
     let step = &configuration.steps[told.step];
     let ExternalCompletion { index, completion, .. } = *told;
     let (record, content) = (record(step, told.token), completion.content());
-    let keys: Vec<ParkedKey> = told.row.iter().map(|row| row.key(&step.address)).collect();
+    let keys: Vec<ParkedKey> = told.row.iter().map(|row| row.of(&step.address)).collect();
     let found = store.delayed(&keys).map_err(|error| error_text(&error))?.pop().flatten();
     let is_it = |job: &ParkedJob| job.inputs.iter().any(|&(_, other)| other == index);
     let job = found.filter(is_it).filter(|job| job.reason.status().is_some_and(ExternalStatus::waits));
@@ -157,10 +167,10 @@ pub(crate) fn complete(
     }
     // A job that stays pending has no due time. A completed job is due at once, even if the clock is set
     // back.
-    let due = if status.waits() { NO_DUE_TIME } else { Timestamp(0) };
-    let (step, keep_until) = (step.address.clone(), changes.now + KNOWN);
-    changes.unparked.extend(keys);
-    changes.parked.push(NewParkedJob { step, due, job: said_of(job, completion.clone()) });
+    let due = if status.waits() { Due::Never } else { Due::Now };
+    let keep_until = changes.now + KNOWN;
+    let job = ParkedJob { due, ..said_of(job, completion.clone()) };
+    changes.reparked.extend(keys.into_iter().map(|key| (key, job.clone())));
     let outcome = DedupeOutcome::CompletedExternally { status, content };
     changes.dedupe_records.push(DedupeRecord { hash: record, outcome, keep_until });
     let mut effect = RequestEffect::new(changes, RequestOutcome::Completed(CompletionOutcome::Taken));

@@ -41,10 +41,8 @@ pub(crate) struct MovedRows {
 pub(crate) enum RowAfter {
     /// The job left the store.
     Gone,
-    /// The row is unchanged.
-    Same(Box<ParkedJob>),
-    /// The row is at this position of the newly parked jobs.
-    Delayed(usize),
+    /// The row has this content, changed or not.
+    Stays(Box<ParkedJob>),
 }
 
 impl RequestEffect {

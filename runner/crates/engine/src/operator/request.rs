@@ -6,8 +6,8 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
-use tidegate_model::{Address, ExternalStatus, NextPoll, Timestamp};
-use tidegate_store::{CompletionRecord, ParkedKey};
+use tidegate_model::{Address, ExternalStatus, NextPoll};
+use tidegate_store::{CompletionRecord, ParkedId};
 
 /// Requested change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,33 +24,20 @@ pub enum Request {
     /// Run a step again from these indices of its inputs. An input without an index keeps its position.
     Replay { step: Address, from: Vec<(Address, u64)> },
     /// Make delayed jobs of a step due at once.
-    MakeDue { step: Address, rows: Vec<ParkedJobRef> },
+    MakeDue { step: Address, rows: Vec<ParkedId> },
     /// Make delayed jobs of a step due earlier, because the clock was set back.
     #[serde(skip)]
-    Shift { step: Address, rows: Vec<ParkedJobRef>, by: Duration },
+    Shift { step: Address, rows: Vec<ParkedId>, by: Duration },
     /// Cancel waiting jobs of a step, to its error queue or permanently: parked jobs by row, and jobs by
     /// index of its one input. Jobs in an external system are included if `pending` is set.
-    Cancel { step: Address, rows: Vec<ParkedJobRef>, jobs: Vec<u64>, drop: bool, pending: bool },
+    Cancel { step: Address, rows: Vec<ParkedId>, jobs: Vec<u64>, drop: bool, pending: bool },
     /// Pause or resume a step; the state survives restarts.
     Pause { step: Address, paused: bool },
     /// Poll the pending jobs of a step as soon as possible.
     Poll { step: Address },
     /// Complete the pending job that the step made of the one at `index`. The external system has shown its
     /// token. `row` is the job's row, if the coordinator does not know it.
-    Complete {
-        step: Address,
-        index: u64,
-        token: String,
-        completion: CompletionRecord,
-        row: Option<ParkedJobRef>,
-    },
-}
-
-/// Key of a parked job of a known step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ParkedJobRef {
-    pub due: Timestamp,
-    pub sequence: u64,
+    Complete { step: Address, index: u64, token: String, completion: CompletionRecord, row: Option<ParkedId> },
 }
 
 /// Outcome of a request. It is durable.
@@ -123,18 +110,6 @@ pub(crate) struct PendingRequest {
     reply: Reply,
     /// Summary of the jobs that the coordinator has left out.
     pub(crate) moved: MoveSummary,
-}
-
-impl ParkedJobRef {
-    pub(crate) fn of(key: &ParkedKey) -> Self {
-        Self { due: key.due, sequence: key.sequence }
-    }
-
-    /// Store key of the row in `step`.
-    #[must_use]
-    pub fn key(self, step: &Address) -> ParkedKey {
-        ParkedKey { step: step.clone(), due: self.due, sequence: self.sequence }
-    }
 }
 
 impl MoveSummary {

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 
 use crate::error::{Chain, EngineError};
-use crate::operator::request::{ParkedJobRef, PendingRequest, Reply, Request, RequestOutcome};
+use crate::operator::request::{PendingRequest, Reply, Request, RequestOutcome};
 use crate::runtime::message::Message;
 use tidegate_config::Configuration;
 use tidegate_model::log_target;
-use tidegate_model::{Address, Clock, Timestamp, format_duration};
-use tidegate_store::{NO_DUE_TIME, ParkReason, ReadError, Store};
+use tidegate_model::{Address, Clock, Due, Timestamp, format_duration};
+use tidegate_store::{ParkedId, ParkedPosition, ReadError, Store};
 
 /// Minimum jump that is corrected; after a smaller one, jobs wait that much longer.
 const SET_BACK_MIN: Duration = Duration::from_secs(1);
@@ -113,17 +113,16 @@ impl SetBack {
         if !self.shift(step, Vec::new(), messages) {
             return Ok(());
         }
-        let last = store.delayed_sequence()?;
+        let last = store.last_parked()?;
         let mut after = None;
         loop {
-            let page = store.due(step, NO_DUE_TIME, after.as_ref(), PAGE, usize::MAX)?;
-            let Some((end, _)) = page.last() else { return Ok(()) };
-            after = Some(end.clone());
-            let waits = page.iter().filter(|(key, job)| {
-                let is_timed = key.due < NO_DUE_TIME && job.reason == ParkReason::Due;
-                is_timed && key.due > self.last && key.sequence <= last
-            });
-            let rows: Vec<ParkedJobRef> = waits.map(|(key, _)| ParkedJobRef::of(key)).collect();
+            let page = store.due(step, Due::Never, after, PAGE, usize::MAX)?;
+            let Some((end, job)) = page.last() else { return Ok(()) };
+            after = Some(ParkedPosition::of(end.id, job));
+            let waits = page
+                .iter()
+                .filter(|(key, job)| matches!(job.due, Due::At(time) if time > self.last) && key.id <= last);
+            let rows: Vec<ParkedId> = waits.map(|(key, _)| key.id).collect();
             if !rows.is_empty() && !self.shift(step, rows, messages) {
                 return Ok(());
             }
@@ -131,7 +130,7 @@ impl SetBack {
     }
 
     /// Returns whether the run continues.
-    fn shift(self, step: &Address, rows: Vec<ParkedJobRef>, messages: &Sender<Message>) -> bool {
+    fn shift(self, step: &Address, rows: Vec<ParkedId>, messages: &Sender<Message>) -> bool {
         let (sender, answered) = crossbeam_channel::bounded(1);
         let request = Request::Shift { step: step.clone(), rows, by: self.by };
         let asked = Message::Asked(PendingRequest::new(request, Reply::from(sender)));

@@ -17,7 +17,7 @@ use crate::step::queue_view::QueueView;
 use tidegate_components::sink::SinkError;
 use tidegate_config::QueueRef;
 use tidegate_dispatch::{BatchId, InputPort, Turn};
-use tidegate_model::Timestamp;
+use tidegate_model::{Due, Timestamp};
 use tidegate_store::{ParkedJob, ParkedKey};
 
 /// Result or request, with its data.
@@ -129,7 +129,7 @@ pub(crate) struct CompletionNotice {
     pub(crate) step: usize,
     /// Index of the job in the input.
     pub(crate) index: u64,
-    /// New row of the job; `None` if the completion was refused.
+    /// Row of the job with the completion; `None` if it was refused.
     pub(crate) taken: Option<(ParkedKey, ParkedJob)>,
 }
 
@@ -137,8 +137,8 @@ pub(crate) struct CompletionNotice {
 #[derive(Debug)]
 pub(crate) struct MoveNotice {
     pub(crate) step: usize,
-    /// Old key of each row, with its new row if it has one.
-    pub(crate) rows: Vec<(ParkedKey, Option<(ParkedKey, ParkedJob)>)>,
+    /// Locked rows, each with its content unless it is gone.
+    pub(crate) rows: Vec<(ParkedKey, Option<ParkedJob>)>,
     /// Indices of the input that are accounted for now.
     pub(crate) jobs: Vec<u64>,
     /// Indices that are unchanged.
@@ -149,6 +149,7 @@ pub(crate) struct MoveNotice {
 #[derive(Clone, Debug)]
 pub(crate) struct ParkedRow {
     pub(crate) row: ParkedKey,
+    pub(crate) due: Due,
     /// Whether it is an output that is due later.
     pub(crate) is_late: bool,
     /// Turn of the job, if it keeps its place in an ordered step.

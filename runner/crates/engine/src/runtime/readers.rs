@@ -14,8 +14,8 @@ use crate::batch::input::{ReadBatch, RedeliveredJob};
 use crate::step::job_buffer::{FetchedJobs, MissingJobs};
 use tidegate_components::source::BatchLimit;
 use tidegate_dispatch::{BatchId, InputPort};
-use tidegate_model::{Address, Batch, Clock, Timestamp};
-use tidegate_store::{ParkedJob, ParkedKey, ReadError, Store};
+use tidegate_model::{Address, Batch, Clock, Due, Timestamp};
+use tidegate_store::{ParkedJob, ParkedKey, ParkedPosition, ReadError, Store};
 
 /// Request for jobs in the store.
 #[derive(Debug)]
@@ -155,9 +155,9 @@ fn due(
 ) -> Result<Vec<(ParkedKey, ParkedJob)>, ReadError> {
     let mut after = None;
     loop {
-        let mut due = store.due(step, now, after.as_ref(), limit.jobs, limit.bytes)?;
-        let Some((last, _)) = due.last() else { return Ok(due) };
-        after = Some(last.clone());
+        let mut due = store.due(step, Due::At(now), after, limit.jobs, limit.bytes)?;
+        let Some((last, job)) = due.last() else { return Ok(due) };
+        after = Some(ParkedPosition::of(last.id, job));
         due.retain(|(key, _)| !but.contains(key));
         if !due.is_empty() {
             return Ok(due);
@@ -216,7 +216,7 @@ mod tests {
             carried: None,
             ..ParkedJob::default()
         };
-        NewParkedJob { step: step.clone(), due: Timestamp(0), job }
+        NewParkedJob { step: step.clone(), job }
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub(crate) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
 /// keeps its turn, so no job behind it is delivered. Returns it.
 fn put_off(known: &Known, store: &Store, done: &mut Vec<Delivery>) -> Option<Delivery> {
     let step = &known.step.address;
-    let waiting = store.due(step, tidegate_model::Timestamp(i64::MAX), None, usize::MAX, usize::MAX).unwrap();
+    let waiting = store.due(step, tidegate_model::Due::Never, None, usize::MAX, usize::MAX).unwrap();
     assert_eq!(waiting.len() as u64, store.delayed_count(step).unwrap());
     let mut waits = None;
     for (_, job) in waiting {

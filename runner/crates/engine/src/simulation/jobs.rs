@@ -145,7 +145,7 @@ impl JobsPlan {
         for portion in &work.portions {
             let rows = portion.returned.iter().flat_map(|all| &all[portion.skip..][..portion.jobs]);
             for row in rows {
-                assert!(row.key.due <= now, "{:?} is tried before its time", row.key);
+                assert!(row.job.due.is_by(now), "{:?} is tried before its time", row.key);
             }
         }
         let mut gatherer = JobBuilder::new(configuration, step);

@@ -228,13 +228,8 @@ impl Waiting {
         self.see_jobs(history);
         let head = self.jobs.len() as u64;
         let places = (&self.step, &self.input);
-        let lates: Vec<(u64, u64)> = self
-            .standings
-            .rows
-            .iter()
-            .filter(|(_, row)| row.1)
-            .map(|(key, row)| (key.sequence, row.0))
-            .collect();
+        let lates: Vec<(u64, u64)> =
+            self.standings.rows.iter().filter(|(_, row)| row.1).map(|(key, row)| (key.id.0, row.0)).collect();
         let changed = self.standings.look(store, history, places, head)?;
         for (index, was) in changed {
             let is = &self.standings.jobs[&index];

@@ -1,8 +1,8 @@
 //! Step counts: hold the job counts of a running engine's steps at one moment.
 
-use crate::operator::request::ParkedJobRef;
 use tidegate_dispatch::JobKey;
 use tidegate_model::Timestamp;
+use tidegate_store::ParkedId;
 
 /// Counts of one step.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct StepCounts {
 pub struct JobLocation {
     pub key: JobKey,
     /// Row, if it is parked.
-    pub row: Option<ParkedJobRef>,
+    pub row: Option<ParkedId>,
     /// Time of its read, if it came from a source.
     pub read: Option<Timestamp>,
 }

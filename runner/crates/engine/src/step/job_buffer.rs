@@ -9,11 +9,10 @@ use super::row_index::RowIndex;
 use crate::batch::input::{BatchInput, BatchSlice, RedeliveredJob};
 use crate::batch::job_builder::JobBuilder;
 use crate::commit::request::SourcePositions;
-use crate::operator::request::ParkedJobRef;
 use tidegate_config::{Configuration, Input, Queuer, Step};
 use tidegate_dispatch::{JobKey, ReadId};
 use tidegate_model::{Address, Batch, Timestamp};
-use tidegate_store::ParkedKey;
+use tidegate_store::{ParkedId, ParkedKey};
 
 /// Maximum bytes of buffered jobs that can be read again.
 const KEPT_BYTES: usize = 8 << 20;
@@ -104,31 +103,30 @@ impl JobBuffer {
     }
 
     pub(crate) fn row(&self, key: JobKey) -> Option<ParkedKey> {
-        let (due, sequence) = self.rows.get(key)?;
-        Some(ParkedKey { step: self.step.clone(), due, sequence })
+        Some(self.rows.get(key)?.of(&self.step))
     }
 
     /// Records the row of a parked job.
-    pub(crate) fn stands(&mut self, key: JobKey, row: &ParkedKey) {
-        self.rows.insert(key, (row.due, row.sequence));
+    pub(crate) fn stands(&mut self, key: JobKey, row: ParkedId) {
+        self.rows.insert(key, row);
     }
 
     /// Location of a job. A queue records the time of arrival itself.
     pub(crate) fn locate(&self, key: JobKey) -> JobLocation {
-        let row = self.rows.get(key).map(|(due, sequence)| ParkedJobRef { due, sequence });
+        let row = self.rows.get(key);
         let block = if self.from_queue || !key.is_fresh() { None } else { self.block(key.0) };
         JobLocation { key, row, read: block.map(|block| block.read) }
     }
 
     /// Rows of all parked jobs.
-    pub(crate) fn all_rows(&self) -> HashMap<JobKey, ParkedJobRef> {
-        self.rows.iter().map(|(key, (due, sequence))| (key, ParkedJobRef { due, sequence })).collect()
+    pub(crate) fn all_rows(&self) -> HashMap<JobKey, ParkedId> {
+        self.rows.iter().collect()
     }
 
     /// Jobs in these rows. Walks all parked jobs.
-    pub(crate) fn find(&self, rows: &[ParkedJobRef]) -> HashMap<ParkedJobRef, JobKey> {
-        let wanted: HashSet<&ParkedJobRef> = rows.iter().collect();
-        let all = self.rows.iter().map(|(key, (due, sequence))| (ParkedJobRef { due, sequence }, key));
+    pub(crate) fn find(&self, rows: &[ParkedId]) -> HashMap<ParkedId, JobKey> {
+        let wanted: HashSet<&ParkedId> = rows.iter().collect();
+        let all = self.rows.iter().map(|(key, row)| (row, key));
         all.filter(|(row, _)| wanted.contains(row)).collect()
     }
 

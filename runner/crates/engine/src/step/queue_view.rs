@@ -4,12 +4,11 @@ use std::collections::HashMap;
 
 use super::counts::JobLocation;
 use super::job_attributes::AttributeExtractor;
-use crate::operator::request::ParkedJobRef;
 use crate::recovery::start_position;
 use tidegate_config::{Configuration, Input, Step};
 use tidegate_dispatch::{JobKey, QueueSnapshot, WaitingRoom, WaitingState};
 use tidegate_model::{Address, Progress, Timestamp};
-use tidegate_store::{ParkReason, ParkedJob, ReadError, Store};
+use tidegate_store::{ParkReason, ParkedId, ParkedJob, ReadError, Store};
 
 /// Maximum number of jobs read together, and of their bytes.
 const PAGE: usize = 4096;
@@ -22,7 +21,7 @@ pub const SCAN_MAX: u64 = 1_000_000;
 pub struct QueueView {
     pub room: WaitingRoom,
     /// Rows of parked jobs.
-    pub rows: HashMap<JobKey, ParkedJobRef>,
+    pub rows: HashMap<JobKey, ParkedId>,
     /// The step is paused by an operator.
     pub paused: bool,
     /// Time of the next check of its gate, which was closed at the last one.
@@ -40,7 +39,7 @@ pub struct QueueView {
 }
 
 impl QueueView {
-    pub(crate) fn new(look: &QueueSnapshot<'_>, rows: HashMap<JobKey, ParkedJobRef>) -> Self {
+    pub(crate) fn new(look: &QueueSnapshot<'_>, rows: HashMap<JobKey, ParkedId>) -> Self {
         let QueueSnapshot { room, paused, gate, held_until, ahead, read, halted } = *look;
         Self { room: room.clone(), rows, paused, gate, held_until, ahead, read, halted, truncated: false }
     }
@@ -100,11 +99,11 @@ impl QueueView {
                 break;
             }
             let (row, job) = found?;
-            let key = JobKey::stored(row.sequence);
-            self.rows.insert(key, ParkedJobRef::of(&row));
-            if job.to.is_none() {
+            let key = JobKey::stored(row.id.0);
+            self.rows.insert(key, row.id);
+            if job.output().is_none() {
                 let place = (index(&job), job.first_attempt.unwrap_or(now));
-                let state = state(&job, row.due);
+                let state = state(&job);
                 // Each job has its own number.
                 let _ =
                     attributes.extract(key, place, &job.payload, |card| self.room.add(card.clone(), state));
@@ -148,10 +147,12 @@ impl QueueView {
 }
 
 /// State of a parked job.
-pub(crate) fn state(job: &ParkedJob, due: Timestamp) -> WaitingState {
+pub(crate) fn state(job: &ParkedJob) -> WaitingState {
     match job.reason {
-        ParkReason::Due => WaitingState::Delayed { until: due },
-        ParkReason::Started => WaitingState::Unknown,
+        ParkReason::Delayed | ParkReason::Output { .. } => {
+            WaitingState::Delayed { until: job.due.time().unwrap_or(Timestamp::LATEST) }
+        }
+        ParkReason::Started { .. } => WaitingState::Unknown,
         ParkReason::Pending { .. } | ParkReason::Completed { .. } => WaitingState::Pending,
     }
 }

@@ -1,14 +1,14 @@
-//! Row index: maps the keys of parked jobs to their rows, in 16 bytes each if the keys are dense.
+//! Row index: maps the keys of waiting jobs to the numbers of their rows, in 8 bytes each if the keys are dense.
 
 use std::collections::HashMap;
 
 use tidegate_dispatch::JobKey;
-use tidegate_model::Timestamp;
+use tidegate_store::ParkedId;
 
 /// Number of low bits in which the keys of a page differ.
 const PAGE_BITS: u32 = 6;
 
-/// Due time and number of each row.
+/// Number of each row.
 #[derive(Debug, Default)]
 pub(crate) struct RowIndex {
     pages: HashMap<u64, IndexPage>,
@@ -19,17 +19,17 @@ struct IndexPage {
     /// Bit set of the keys of the page; the lowest bit is the first key.
     present: u64,
     /// Rows in the order of the keys.
-    rows: Vec<(Timestamp, u64)>,
+    rows: Vec<ParkedId>,
 }
 
 impl RowIndex {
-    pub(crate) fn get(&self, key: JobKey) -> Option<(Timestamp, u64)> {
+    pub(crate) fn get(&self, key: JobKey) -> Option<ParkedId> {
         let page = self.pages.get(&(key.0 >> PAGE_BITS))?;
         page.holds(key).then(|| page.rows[page.place(key)])
     }
 
     /// Adds a row, or moves it.
-    pub(crate) fn insert(&mut self, key: JobKey, row: (Timestamp, u64)) {
+    pub(crate) fn insert(&mut self, key: JobKey, row: ParkedId) {
         let page = self.pages.entry(key.0 >> PAGE_BITS).or_default();
         let place = page.place(key);
         if page.holds(key) {
@@ -55,7 +55,7 @@ impl RowIndex {
     }
 
     /// All rows, in no order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (JobKey, (Timestamp, u64))> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (JobKey, ParkedId)> {
         self.pages.iter().flat_map(|(number, page)| {
             let keys = (0..1 << PAGE_BITS).filter(|low| page.present >> low & 1 == 1);
             keys.map(move |low: u64| JobKey(number << PAGE_BITS | low)).zip(page.rows.iter().copied())
@@ -93,7 +93,7 @@ mod tests {
             for (add, key, number) in steps {
                 // Keys of two kinds, far from each other.
                 let key = if key % 3 == 0 { JobKey::stored(key) } else { JobKey::fresh(key) };
-                let row = (Timestamp(number.cast_signed()), number);
+                let row = ParkedId(number);
                 if add {
                     places.insert(key, row);
                     model.insert(key.0, row);

@@ -9,9 +9,7 @@ use tidegate_store::{ParkReason, ParkedJob, ReadError, Store};
 /// Whether a parked job keeps its place, so that later jobs are delivered after it. A delayed output has no
 /// place. Neither has a job from an error queue, or a pending job.
 pub(crate) fn keeps(job: &ParkedJob) -> bool {
-    job.to.is_none()
-        && job.from_error.is_none()
-        && matches!(job.reason, ParkReason::Due | ParkReason::Started)
+    job.from_error.is_none() && matches!(job.reason, ParkReason::Delayed | ParkReason::Started { .. })
 }
 
 /// The parked job of an ordered `step` that blocks the deliveries behind it, with its due time. Returns
@@ -27,7 +25,7 @@ pub fn first_in_line(store: &Store, step: &Step) -> Result<Option<(Turn, Timesta
         // Only the last job that is accounted for can block others.
         let index = start_position::progress(store, step, input)?.watermark();
         let found = store.delayed_of(&step.address, (&input.hash_name(), index))?;
-        let turn = found.and_then(|(key, job)| Some((of(step, &job)?, key.due)));
+        let turn = found.and_then(|(_, job)| Some((of(step, &job)?, job.due.time()?)));
         if turn.is_some() {
             return Ok(turn);
         }

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
+    /// A time before every reading of a clock.
+    pub const EARLIEST: Self = Self(0);
+
     /// The latest possible due time: the last that can be written in any time zone, in the year 9999.
     pub const LATEST: Self = Self(253_402_207_200_000);
 

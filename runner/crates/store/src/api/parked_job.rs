@@ -1,22 +1,22 @@
-//! `ParkedJob`: a parked job, with the reason for its wait and its key.
+//! `ParkedJob`: a parked job, with the reason for its wait, its due time and its number.
 
 use serde::{Deserialize, Serialize};
 
 use super::completion::CompletionRecord;
-use tidegate_model::{Address, ExternalStatus, Timestamp};
+use tidegate_model::{Address, Due, ExternalStatus, Timestamp};
 
 /// A job to park.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewParkedJob {
     /// The step that will run it.
     pub step: Address,
-    pub due: Timestamp,
     pub job: ParkedJob,
 }
 
 /// The record of a job while it is parked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParkedJob {
+    pub due: Due,
     /// The inputs that it was made from, named as in the delivery hash, and their indices.
     pub inputs: Vec<(String, u64)>,
     /// Number of the last attempt; 0 if none was made.
@@ -25,8 +25,6 @@ pub struct ParkedJob {
     pub last_error: Option<String>,
     /// The error queue that it was retried from, and its index there.
     pub from_error: Option<(Address, u64)>,
-    /// The output of the step, if the job is an output that is due later. `None`: the step runs it.
-    pub to: Option<String>,
     pub reason: ParkReason,
     pub form: JobForm,
     pub payload: Vec<u8>,
@@ -35,20 +33,19 @@ pub struct ParkedJob {
 }
 
 /// The reason why a job is parked.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ParkReason {
-    /// Its due time has not come.
+    /// It waits for its due time, and then for its turn.
     #[default]
-    #[serde(rename = "delayed")]
-    Due,
-    /// An attempt was started, and its end is not recorded.
-    Started,
+    Delayed,
+    /// It is an output of the step that is delivered at its due time.
+    Output { to: String },
+    /// An attempt was started at this time, and its end is not recorded.
+    Started { since: Timestamp },
     /// It is pending in an external system, which identifies it by the handle.
     Pending { handle: String, since: Timestamp },
     /// It is pending, and the external system has sent a status: the job is valid and still pending, or its
     /// completion is not delivered yet.
-    #[serde(rename = "told")]
     Completed { handle: String, since: Timestamp, completion: CompletionRecord },
 }
 
@@ -58,7 +55,7 @@ impl ParkReason {
     #[must_use]
     pub fn outside(&self) -> Option<(&str, Timestamp, Option<&CompletionRecord>)> {
         match self {
-            Self::Due | Self::Started => None,
+            Self::Delayed | Self::Output { .. } | Self::Started { .. } => None,
             Self::Pending { handle, since } => Some((handle, *since, None)),
             Self::Completed { handle, since, completion } => Some((handle, *since, Some(completion))),
         }
@@ -82,22 +79,85 @@ pub enum JobForm {
     Bytes,
 }
 
-/// The key of a parked job, in order of due time within its step.
+/// The number of a parked job: assigned by the store, and never reused. A job keeps it when its due time or
+/// its reason changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ParkedId(pub u64);
+
+/// The key of a parked job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParkedKey {
     pub step: Address,
-    pub due: Timestamp,
-    /// Assigned by the store, and never reused.
-    pub sequence: u64,
+    pub id: ParkedId,
 }
 
-impl ParkedJob {
-    /// Whether it waits only for its turn at its step. `due`: its due time.
+/// The position of a parked job among those of its step: started ones first, then in order of due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ParkedPosition {
+    /// `None`: an attempt was started.
+    pub(crate) due: Option<Due>,
+    pub(crate) id: ParkedId,
+}
+
+/// Numbers of parked jobs of a step, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ParkedTotals {
+    pub delayed: u64,
+    pub outputs: u64,
+    pub started: u64,
+    /// Pending in an external system, completions that are not delivered included.
+    pub pending: u64,
+}
+
+impl ParkedId {
     #[must_use]
-    pub fn waits_for_turn(&self, due: Timestamp, now: Timestamp) -> bool {
-        self.reason == ParkReason::Due && self.to.is_none() && due <= now
+    pub fn of(self, step: &Address) -> ParkedKey {
+        ParkedKey { step: step.clone(), id: self }
     }
 }
 
-/// Due time of jobs that wait for an external system rather than for a time.
-pub const NO_DUE_TIME: Timestamp = Timestamp(i64::MAX);
+impl ParkedPosition {
+    #[must_use]
+    pub fn of(id: ParkedId, job: &ParkedJob) -> Self {
+        Self { due: job.started().is_none().then_some(job.due), id }
+    }
+
+    #[must_use]
+    pub fn id(self) -> ParkedId {
+        self.id
+    }
+}
+
+impl ParkedTotals {
+    #[must_use]
+    pub fn all(self) -> u64 {
+        self.delayed + self.outputs + self.started + self.pending
+    }
+}
+
+impl ParkedJob {
+    /// Whether it waits only for its turn at its step.
+    #[must_use]
+    pub fn waits_for_turn(&self, now: Timestamp) -> bool {
+        self.reason == ParkReason::Delayed && self.due.is_by(now)
+    }
+
+    /// The output that it is delivered to, if it is an output. Otherwise the step runs it.
+    #[must_use]
+    pub fn output(&self) -> Option<&str> {
+        match &self.reason {
+            ParkReason::Output { to } => Some(to),
+            _ => None,
+        }
+    }
+
+    /// The start of the attempt whose end is not recorded.
+    #[must_use]
+    pub fn started(&self) -> Option<Timestamp> {
+        match self.reason {
+            ParkReason::Started { since } => Some(since),
+            _ => None,
+        }
+    }
+}

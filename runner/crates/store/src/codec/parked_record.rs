@@ -1,174 +1,228 @@
 //! Record of a parked job: encodes and decodes its bytes.
 //!
 //! ```text
-//! job    flags u8 | attempt varint | inputs varint | of each input: name, as text, and index varint
+//! job    kind u8: reason, and due time times 8 | flags u8 | inputs varint | of each input: name, as text, and
+//!        index varint | (due times 1 and 2) time i64 | attempt varint
 //!        | (where flag 4 is set) time of the first attempt i64
 //!        | (where flag 8 is set) last error, as text
 //!        | (where flag 16 is set) error queue, as text, and index varint
-//!        | (where flag 32 is set) what it carries, as text
-//!        | (where flag 64 is set) output, as text
-//!        | (where flag 128 is set) reason u8: 1 started | 2 pending, then since when i64, handle as text
-//!        | 3 completed, then as 2, and the completion, see [`crate::database::parked::completion`]
+//!        | (where flag 32 is set) its provenance, as text
+//!        | by reason: 0 delayed; 1 output, then its name as text; 2 started, then since when i64
+//!        | 3 pending, then since when i64, handle as text; 4 completed, then as 3, and the completion, see
+//!        | [`crate::api::completion`]
 //!        | payload
 //! ```
 //!
-//! The lowest two bits of the flags are the form: 0 JSON, 1 text, 2 bytes. A text is its length as varint and
-//! its bytes.
+//! The due times are: 0 now, 1 hastened, 2 at a time, 3 never. The lowest two bits of the flags are the form:
+//! 0 JSON, 1 text, 2 bytes. A text is its length as varint and its bytes.
+
+use twox_hash::XxHash3_64;
 
 use crate::api::completion::CompletionRecord;
 use crate::api::parked_job::{JobForm, ParkReason, ParkedJob};
 use crate::codec::bytes::{Bytes, Wrong, put_bytes, put_varint};
-use crate::database::format::RecordKey;
-use crate::error::StoreCause;
-use tidegate_model::{Address, Timestamp};
+use tidegate_model::{Address, Due, Timestamp};
 
-const FLAG_FIRST_ATTEMPT: u8 = 4;
-const FLAG_LAST_ERROR: u8 = 8;
-const FLAG_FROM_ERROR: u8 = 16;
-const FLAG_CARRIED: u8 = 32;
-const FLAG_TO: u8 = 64;
-const FLAG_STANDING: u8 = 128;
+pub(crate) const FLAG_FIRST_ATTEMPT: u8 = 4;
+pub(crate) const FLAG_LAST_ERROR: u8 = 8;
+pub(crate) const FLAG_FROM_ERROR: u8 = 16;
+pub(crate) const FLAG_CARRIED: u8 = 32;
 
-const STARTED: u8 = 1;
-const PENDING: u8 = 2;
-const TOLD: u8 = 3;
+/// The reason of a parked job without its texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReasonKind {
+    Delayed,
+    Output,
+    Started,
+    Pending,
+    Completed,
+}
 
-pub(crate) fn seal((step, due, sequence): (u32, u64, u64), job: &ParkedJob) -> Vec<u8> {
-    let mut out = vec![match job.form {
+/// The part of a record that its places in other tables depend on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ParkedHeader {
+    pub(crate) kind: ReasonKind,
+    pub(crate) due: Due,
+    /// The hash of each input with its index.
+    pub(crate) origins: Vec<u64>,
+}
+
+impl ReasonKind {
+    const ALL: [Self; 5] = [Self::Delayed, Self::Output, Self::Started, Self::Pending, Self::Completed];
+
+    pub(crate) fn of(reason: &ParkReason) -> Self {
+        match reason {
+            ParkReason::Delayed => Self::Delayed,
+            ParkReason::Output { .. } => Self::Output,
+            ParkReason::Started { .. } => Self::Started,
+            ParkReason::Pending { .. } => Self::Pending,
+            ParkReason::Completed { .. } => Self::Completed,
+        }
+    }
+}
+
+impl ParkedHeader {
+    pub(crate) fn of(job: &ParkedJob) -> Self {
+        let origins = job.inputs.iter().map(|(input, index)| origin(input, *index)).collect();
+        Self { kind: ReasonKind::of(&job.reason), due: job.due, origins }
+    }
+}
+
+/// The hash by which a parked job is found under one of the jobs that it was made from.
+pub(crate) fn origin(input: &str, index: u64) -> u64 {
+    XxHash3_64::oneshot_with_seed(index, input.as_bytes())
+}
+
+pub(crate) fn encode(job: &ParkedJob) -> Vec<u8> {
+    // Space for the checksum, too.
+    let mut out = Vec::with_capacity(64 + job.payload.len());
+    let (due, time) = match job.due {
+        Due::Now => (0, None),
+        Due::Hastened(time) => (1, Some(time)),
+        Due::At(time) => (2, Some(time)),
+        Due::Never => (3, None),
+    };
+    let kind = ReasonKind::of(&job.reason);
+    let form = match job.form {
         JobForm::Json => 0,
         JobForm::Text => 1,
         JobForm::Bytes => 2,
-    }];
-    put_varint(&mut out, job.attempt.into());
+    };
+    out.extend([kind as u8 | due << 3, form]);
     put_varint(&mut out, job.inputs.len() as u64);
     for (name, index) in &job.inputs {
         put_bytes(&mut out, name.as_bytes());
         put_varint(&mut out, *index);
     }
+    if let Some(time) = time {
+        out.extend_from_slice(&time.0.to_le_bytes());
+    }
+    put_varint(&mut out, job.attempt.into());
     if let Some(first) = job.first_attempt {
-        out[0] |= FLAG_FIRST_ATTEMPT;
+        out[1] |= FLAG_FIRST_ATTEMPT;
         out.extend_from_slice(&first.0.to_le_bytes());
     }
     if let Some(error) = &job.last_error {
-        out[0] |= FLAG_LAST_ERROR;
+        out[1] |= FLAG_LAST_ERROR;
         put_bytes(&mut out, error.as_bytes());
     }
     if let Some((queue, index)) = &job.from_error {
-        out[0] |= FLAG_FROM_ERROR;
+        out[1] |= FLAG_FROM_ERROR;
         put_bytes(&mut out, queue.to_string().as_bytes());
         put_varint(&mut out, *index);
     }
     if let Some(carried) = &job.carried {
-        out[0] |= FLAG_CARRIED;
+        out[1] |= FLAG_CARRIED;
         put_bytes(&mut out, carried.as_bytes());
     }
-    if let Some(to) = &job.to {
-        out[0] |= FLAG_TO;
-        put_bytes(&mut out, to.as_bytes());
-    }
-    match &job.reason {
-        ParkReason::Due => {}
-        ParkReason::Started => {
-            out[0] |= FLAG_STANDING;
-            out.push(STARTED);
-        }
+    put_reason(&mut out, &job.reason);
+    out.extend_from_slice(&job.payload);
+    out
+}
+
+fn put_reason(out: &mut Vec<u8>, reason: &ParkReason) {
+    match reason {
+        ParkReason::Delayed => {}
+        ParkReason::Output { to } => put_bytes(out, to.as_bytes()),
+        ParkReason::Started { since } => out.extend_from_slice(&since.0.to_le_bytes()),
         ParkReason::Pending { handle, since } => {
-            out[0] |= FLAG_STANDING;
-            out.push(PENDING);
             out.extend_from_slice(&since.0.to_le_bytes());
-            put_bytes(&mut out, handle.as_bytes());
+            put_bytes(out, handle.as_bytes());
         }
         ParkReason::Completed { handle, since, completion } => {
-            out[0] |= FLAG_STANDING;
-            out.push(TOLD);
             out.extend_from_slice(&since.0.to_le_bytes());
-            put_bytes(&mut out, handle.as_bytes());
-            completion.put(&mut out);
+            put_bytes(out, handle.as_bytes());
+            completion.put(out);
         }
     }
-    out.extend_from_slice(&job.payload);
-    RecordKey::Delayed(step, due, sequence).seal(out)
 }
 
-pub(crate) fn unseal(key: (u32, u64, u64), stored: &[u8]) -> Result<ParkedJob, StoreCause> {
-    parse(record(key, stored)?)
-        .map_err(|what| StoreCause::Damaged(format!("the delayed job {} cannot be read: {what}", key.2)))
-}
-
-pub(crate) fn record((step, due, sequence): (u32, u64, u64), stored: &[u8]) -> Result<&[u8], StoreCause> {
-    RecordKey::Delayed(step, due, sequence).unseal(stored)
+/// The header of a record.
+pub(crate) fn header(record: &[u8]) -> Result<ParkedHeader, Wrong> {
+    let (mut rest, mut origins) = (Bytes(record), Vec::new());
+    let (kind, _, due) = start(&mut rest, |input, index| origins.push(origin(input, index)))?;
+    Ok(ParkedHeader { kind, due, origins })
 }
 
 /// Whether one of the inputs is this one. An unreadable record is treated as no match.
 pub(crate) fn is_of(record: &[u8], input: &str, index: u64) -> bool {
-    let mut rest = Bytes(record);
-    let mut look = || {
-        rest.u8()?;
-        rest.varint()?;
-        for _ in 0..rest.varint()? {
-            if (rest.text()?, rest.varint()?) == (input, index) {
-                return Ok(true);
-            }
-        }
-        Ok::<bool, Wrong>(false)
-    };
-    look().unwrap_or(false)
+    let mut found = false;
+    let read = start(&mut Bytes(record), |name, at| found |= (name, at) == (input, index));
+    read.is_ok() && found
 }
 
-fn parse(record: &[u8]) -> Result<ParkedJob, Wrong> {
-    let mut rest = Bytes(record);
-    let flags = rest.u8()?;
+pub(crate) fn decode(record: &[u8]) -> Result<ParkedJob, Wrong> {
+    let (mut rest, mut inputs) = (Bytes(record), Vec::new());
+    let (kind, flags, due) = start(&mut rest, |input, index| inputs.push((input.to_owned(), index)))?;
     let has = |flag| flags & flag != 0;
-    let form = match flags & 3 {
-        0 => JobForm::Json,
-        1 => JobForm::Text,
-        2 => JobForm::Bytes,
-        _ => return Err("its form is unknown"),
-    };
     let attempt = u32::try_from(rest.varint()?).map_err(|_| "it has too many attempts")?;
-    let mut inputs = Vec::new();
-    for _ in 0..rest.varint()? {
-        inputs.push((rest.text()?.to_owned(), rest.varint()?));
-    }
-    let first_attempt =
-        has(FLAG_FIRST_ATTEMPT).then(|| rest.u64()).transpose()?.map(|time| Timestamp(time.cast_signed()));
+    let first_attempt = has(FLAG_FIRST_ATTEMPT).then(|| time(&mut rest)).transpose()?;
     let last_error = has(FLAG_LAST_ERROR).then(|| rest.text()).transpose()?.map(str::to_owned);
-    let from_error = if has(FLAG_FROM_ERROR) {
-        let queue = Address::parse(rest.text()?).ok_or("the error queue in it has no name")?;
-        Some((queue, rest.varint()?))
-    } else {
-        None
-    };
+    let from_error = has(FLAG_FROM_ERROR).then(|| error(&mut rest)).transpose()?;
     let carried = has(FLAG_CARRIED).then(|| rest.text()).transpose()?.map(str::to_owned);
-    let to = has(FLAG_TO).then(|| rest.text()).transpose()?.map(str::to_owned);
-    let standing = if has(FLAG_STANDING) { standing(&mut rest)? } else { ParkReason::Due };
-    let payload = rest.0.to_vec();
+    let reason = match kind {
+        ReasonKind::Delayed => ParkReason::Delayed,
+        ReasonKind::Output => ParkReason::Output { to: rest.text()?.to_owned() },
+        ReasonKind::Started => ParkReason::Started { since: time(&mut rest)? },
+        ReasonKind::Pending => {
+            let since = time(&mut rest)?;
+            ParkReason::Pending { handle: rest.text()?.to_owned(), since }
+        }
+        ReasonKind::Completed => {
+            let since = time(&mut rest)?;
+            let handle = rest.text()?.to_owned();
+            ParkReason::Completed { handle, since, completion: CompletionRecord::take(&mut rest)? }
+        }
+    };
+    let (form, payload) = (form(flags)?, rest.0.to_vec());
     Ok(ParkedJob {
+        due,
         inputs,
         attempt,
         first_attempt,
         last_error,
         from_error,
-        to,
-        reason: standing,
+        reason,
         form,
         payload,
         carried,
     })
 }
 
-fn standing(rest: &mut Bytes<'_>) -> Result<ParkReason, Wrong> {
-    match rest.u8()? {
-        STARTED => Ok(ParkReason::Started),
-        PENDING => {
-            let since = Timestamp(rest.u64()?.cast_signed());
-            Ok(ParkReason::Pending { handle: rest.text()?.to_owned(), since })
-        }
-        TOLD => {
-            let since = Timestamp(rest.u64()?.cast_signed());
-            let handle = rest.text()?.to_owned();
-            Ok(ParkReason::Completed { handle, since, completion: CompletionRecord::take(rest)? })
-        }
-        _ => Err("the reason for its wait is unknown"),
+/// Reads the reason, the flags and the due time; each input is passed to `input`.
+fn start(rest: &mut Bytes<'_>, mut input: impl FnMut(&str, u64)) -> Result<(ReasonKind, u8, Due), Wrong> {
+    let (first, flags) = (rest.u8()?, rest.u8()?);
+    let kind = ReasonKind::ALL.get(usize::from(first & 7));
+    let kind = *kind.ok_or("the reason for its wait is unknown")?;
+    for _ in 0..rest.varint()? {
+        let name = rest.text()?;
+        input(name, rest.varint()?);
     }
+    let due = match first >> 3 {
+        0 => Due::Now,
+        1 => Due::Hastened(time(rest)?),
+        2 => Due::At(time(rest)?),
+        3 => Due::Never,
+        _ => return Err("its due time is unknown"),
+    };
+    Ok((kind, flags, due))
+}
+
+pub(crate) fn form(flags: u8) -> Result<JobForm, Wrong> {
+    match flags & 3 {
+        0 => Ok(JobForm::Json),
+        1 => Ok(JobForm::Text),
+        2 => Ok(JobForm::Bytes),
+        _ => Err("its form is unknown"),
+    }
+}
+
+pub(crate) fn time(rest: &mut Bytes<'_>) -> Result<Timestamp, Wrong> {
+    Ok(Timestamp(rest.u64()?.cast_signed()))
+}
+
+/// The error queue that a job was retried from, and its index there.
+pub(crate) fn error(rest: &mut Bytes<'_>) -> Result<(Address, u64), Wrong> {
+    let queue = Address::parse(rest.text()?).ok_or("the error queue in it has no name")?;
+    Ok((queue, rest.varint()?))
 }

@@ -8,7 +8,7 @@
 //! | meta | `format` | the version, u32; never sealed, never moved: every version must be able to read it |
 //! | meta | `created` | time i64 |
 //! | meta | `commit` | number u64, time i64 of the last commit |
-//! | meta | `delayed` | u64, the last sequence that a parked job received |
+//! | meta | `parked` | u64, the last number that a parked job received |
 //! | meta | `paused` | JSON, see [`super::pauses`]; missing if no step was ever paused |
 //! | meta | `stopped` | JSON, see [`super::stops`]; missing until a step stopped; ignored by older versions |
 //! | meta | `token key` | 32 bytes, see [`super::token_key`]; missing until the first run |
@@ -22,8 +22,11 @@
 //! | deliveries | hash | kind u8, jobs u32, time i64, keep until i64; before version 2 without times; an arrival (kind 3) has also first u64, content u64; a completion (kind 4) has the status for jobs, and content u64 |
 //! | expiries | keep until, commit, part u32 | the hashes of some deliveries, u128 each |
 //! | snapshots | step, number u64 | JSON |
-//! | delayed | step, due, sequence u64 | see [`super::parked`] |
-//! | `delayed_counts` | step | number of its parked jobs, u64 |
+//! | parked | step, number u64 | see [`crate::codec::parked_record`]; all but started jobs |
+//! | `parked_due` | step, due time as kind u8 and time u64, number u64 | none; the jobs of `parked` |
+//! | `parked_of` | step, hash of an input and its index u64, number u64 | none; the jobs of `parked` |
+//! | `parked_started` | step, number u64 | as `parked`; the jobs with a started attempt |
+//! | `parked_counts` | step | numbers of its delayed jobs, outputs, started and pending jobs, u64 each |
 //! | generations | number u64 | fingerprint u64, time i64 |
 //! | ticks | source | time i64 up to which all ticks of the schedule are handled |
 //! | history, texts | | see [`super::history`]; missing until the first run; ignored by older versions |
@@ -35,7 +38,8 @@
 //! Version 2 added the tables from `expiries` on, the columns of a section, and the times of deliveries. It
 //! also added the number of the commit to each value of the log. Version 3 added deliveries that are arrivals. Version 4
 //! added the table `ticks`, and paused steps, which an older version would run. Version 5 added the
-//! completions that external systems send, and the key of their tokens.
+//! completions that external systems send, and the key of their tokens. Version 6 gave parked jobs numbers that
+//! do not depend on their due time. Before, the table `delayed` had them by step, due time and number.
 
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use serde::Serialize;
@@ -61,8 +65,13 @@ pub(crate) const SINKS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("
 pub(crate) const DELIVERIES: TableDefinition<'_, u128, Bytes> = TableDefinition::new("deliveries");
 pub(crate) const EXPIRIES: TableDefinition<'_, (u64, u64, u32), Bytes> = TableDefinition::new("expiries");
 pub(crate) const SNAPSHOTS: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition::new("snapshots");
-pub(crate) const DELAYED: TableDefinition<'_, (u32, u64, u64), Bytes> = TableDefinition::new("delayed");
-pub(crate) const DELAYED_COUNTS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("delayed_counts");
+pub(crate) const PARKED: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition::new("parked");
+pub(crate) const PARKED_DUE: TableDefinition<'_, (u32, u8, u64, u64), ()> =
+    TableDefinition::new("parked_due");
+pub(crate) const PARKED_OF: TableDefinition<'_, (u32, u64, u64), ()> = TableDefinition::new("parked_of");
+pub(crate) const PARKED_STARTED: TableDefinition<'_, (u32, u64), Bytes> =
+    TableDefinition::new("parked_started");
+pub(crate) const PARKED_COUNTS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("parked_counts");
 pub(crate) const GENERATIONS: TableDefinition<'_, u64, Bytes> = TableDefinition::new("generations");
 pub(crate) const TICKS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("ticks");
 
@@ -83,11 +92,14 @@ pub(crate) enum RecordKey<'a> {
     Delivery(DeliveryHash),
     Expiry(u64, u64, u32),
     Snapshot(u32, u64),
+    /// Before version 6.
     Delayed(u32, u64, u64),
-    DelayedCount(u32),
     Generation(u64),
     Tick(u32),
     History(u64),
+    Parked(u32, u64),
+    ParkedStarted(u32, u64),
+    ParkedCount(u32),
 }
 
 /// The record of a queue.
@@ -127,10 +139,12 @@ impl RecordKey<'_> {
             RecordKey::Expiry(until, commit, part) => (9, until, commit, u64::from(part)),
             RecordKey::Snapshot(step, number) => (10, u64::from(step), number, 0),
             RecordKey::Delayed(step, due, sequence) => (11, u64::from(step), due, sequence),
-            RecordKey::DelayedCount(step) => (12, u64::from(step), 0, 0),
             RecordKey::Generation(number) => (13, number, 0, 0),
             RecordKey::Tick(source) => (14, u64::from(source), 0, 0),
             RecordKey::History(sequence) => (15, sequence, 0, 0),
+            RecordKey::Parked(step, number) => (16, u64::from(step), number, 0),
+            RecordKey::ParkedStarted(step, number) => (17, u64::from(step), number, 0),
+            RecordKey::ParkedCount(step) => (18, u64::from(step), 0, 0),
         };
         let mut key = [0; 25];
         key[0] = table;

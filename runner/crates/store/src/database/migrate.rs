@@ -3,24 +3,34 @@
 
 use redb::{
     Database, ReadTransaction, ReadableDatabase as _, ReadableTable, ReadableTableMetadata as _,
-    WriteTransaction,
+    TableDefinition, WriteTransaction,
 };
 
 use super::format::{
-    Bytes, CommitRecord, DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES,
-    PROGRESS, QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS, names, whole,
+    Bytes, CommitRecord, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES, PARKED_COUNTS, PROGRESS,
+    QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS, from_ordered, names, whole,
 };
-use super::{pauses, token_key};
+use super::parked::ParkedRows;
+use super::{parked, pauses, token_key};
+use crate::api::parked_job::ParkedId;
+use crate::codec::old_parked_record;
 use crate::error::StoreCause;
 use tidegate_model::Timestamp;
 
 /// The format that this code writes.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 
 /// The key of the version in `meta`.
 const FORMAT_KEY: &str = "format";
 /// The key of the creation time in `meta`.
 const CREATED_KEY: &str = "created";
+
+/// Parked jobs before version 6: by step, due time and number.
+const DELAYED: TableDefinition<'_, (u32, u64, u64), Bytes> = TableDefinition::new("delayed");
+/// The number of parked jobs by step, before version 6.
+const DELAYED_COUNTS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("delayed_counts");
+/// The key of the last number of a parked job in `meta`, before version 6.
+const DELAYED_KEY: &str = "delayed";
 
 /// Writes the initial records of every store.
 pub(crate) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), StoreCause> {
@@ -34,6 +44,7 @@ pub(crate) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), S
     txn.open_table(DELIVERIES)?;
     make_tables_of_version_2(txn)?;
     txn.open_table(TICKS)?;
+    parked::initialise(txn)?;
     {
         let mut meta = txn.open_table(META)?;
         meta.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
@@ -45,14 +56,12 @@ pub(crate) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), S
 fn make_tables_of_version_2(txn: &WriteTransaction) -> Result<(), StoreCause> {
     txn.open_table(EXPIRIES)?;
     txn.open_table(SNAPSHOTS)?;
-    txn.open_table(DELAYED)?;
-    txn.open_table(DELAYED_COUNTS)?;
     txn.open_table(GENERATIONS)?;
     Ok(())
 }
 
-/// Migrates a store of an older version to this one, in one transaction. All existing records remain: this
-/// version reads the values and records of older ones.
+/// Migrates a store of an older version to this one, in one transaction. The records of parked jobs are
+/// rewritten. All others remain: this version reads the values and records of older ones.
 pub(crate) fn migrate(database: &Database) -> Result<(), StoreCause> {
     let found = version(&database.begin_read()?.open_table(META)?)?;
     if found >= VERSION {
@@ -63,8 +72,43 @@ pub(crate) fn migrate(database: &Database) -> Result<(), StoreCause> {
         make_tables_of_version_2(&txn)?;
     }
     txn.open_table(TICKS)?;
+    parked::initialise(&txn)?;
+    if found >= 2 {
+        move_parked_jobs(&txn)?;
+    }
     txn.open_table(META)?.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
     txn.commit()?;
+    Ok(())
+}
+
+/// Moves the parked jobs of version 2 to 5 to the tables of this version. They keep their numbers.
+fn move_parked_jobs(txn: &WriteTransaction) -> Result<(), StoreCause> {
+    let (last, jobs) = {
+        let mut meta = txn.open_table(META)?;
+        let last = match meta.remove(DELAYED_KEY)? {
+            Some(stored) => {
+                RecordKey::Meta(DELAYED_KEY).unseal_exact(stored.value()).map(u64::from_le_bytes)?
+            }
+            None => 0,
+        };
+        (last, txn.open_table(DELAYED)?)
+    };
+    let (mut rows, mut moved) = (ParkedRows::new(txn), 0);
+    for entry in jobs.iter()? {
+        let (key, stored) = entry?;
+        let (step, due, id) = key.value();
+        let record = RecordKey::Delayed(step, due, id).unseal(stored.value())?;
+        let job = old_parked_record::decode(record, from_ordered(due))
+            .map_err(|what| StoreCause::Damaged(format!("the delayed job {id} cannot be read: {what}")))?;
+        rows.insert((step, ParkedId(id)), &job)?;
+        moved += 1;
+    }
+    rows.finish()?;
+    whole("delayed", moved, jobs.len()?)?;
+    drop(jobs);
+    parked::write_last_id(txn, last)?;
+    txn.delete_table(DELAYED)?;
+    txn.delete_table(DELAYED_COUNTS)?;
     Ok(())
 }
 
@@ -121,8 +165,8 @@ pub(crate) fn check(txn: &ReadTransaction) -> Result<CommitRecord, StoreCause> {
     })?;
     let ticks = txn.open_table(TICKS)?;
     count("ticks", &ticks, |source, stored| RecordKey::Tick(source).unseal(stored).map(drop))?;
-    let counts = txn.open_table(DELAYED_COUNTS)?;
-    count("delayed_counts", &counts, |step, stored| RecordKey::DelayedCount(step).unseal(stored).map(drop))?;
+    let counts = txn.open_table(PARKED_COUNTS)?;
+    count("parked_counts", &counts, |step, stored| RecordKey::ParkedCount(step).unseal(stored).map(drop))?;
     pauses::read(&meta)?;
     token_key::read(&meta)?;
     CommitRecord::read(&meta)

@@ -1,176 +1,217 @@
-//! Table of parked jobs: keeps them in order of their due time.
+//! Tables of parked jobs: keep each under its own number, and find it by its due time and by its inputs.
+//!
+//! A job with a started attempt is in a table of its own, which has few rows and no index: most of these jobs
+//! leave the store with the next commits.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
-use redb::{ReadableTable, WriteTransaction};
+use redb::{ReadableTable, Table, WriteTransaction};
 
-use super::format::{self, DELAYED, DELAYED_COUNTS, META, NAMES, RecordKey, from_ordered, ordered};
-use super::read::Store;
-use crate::api::parked_job::{NO_DUE_TIME, NewParkedJob, ParkedJob, ParkedKey};
-use crate::codec::parked_record::{is_of, record};
-pub(crate) use crate::codec::parked_record::{seal, unseal};
-use crate::error::{ReadError, StoreCause};
-use tidegate_model::{Address, Timestamp};
+use super::format::{
+    self, Bytes, META, PARKED, PARKED_COUNTS, PARKED_DUE, PARKED_OF, PARKED_STARTED, RecordKey, from_ordered,
+    ordered, u64_at,
+};
+use crate::api::parked_job::{NewParkedJob, ParkedId, ParkedJob, ParkedKey, ParkedTotals};
+use crate::codec::parked_record::{ParkedHeader, ReasonKind, decode, encode, header};
+use crate::error::StoreCause;
+use tidegate_model::{Address, Due};
 
-/// The key of the last sequence in `meta`.
-const SEQUENCE_KEY: &str = "delayed";
+/// The key of the last number in `meta`.
+const LAST_KEY: &str = "parked";
 
-impl Store {
-    /// The jobs of `step` that are due at `now`, in order of due time, after `after`. At most `jobs` of them,
-    /// and at most `bytes` bytes with their provenance, but at least one.
-    pub fn due(
-        &self,
-        step: &Address,
-        now: Timestamp,
-        after: Option<&ParkedKey>,
-        jobs: usize,
-        bytes: usize,
-    ) -> Result<Vec<(ParkedKey, ParkedJob)>, ReadError> {
-        self.view(|txn| {
-            let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(Vec::new()) };
-            let start = match after {
-                Some(after) => Bound::Excluded((id, ordered(after.due), after.sequence)),
-                None => Bound::Included((id, 0, 0)),
-            };
-            let end = (id, ordered(now), u64::MAX);
-            // If `after` is not due yet, no later row is.
-            if matches!(start, Bound::Excluded(start) if start >= end) {
-                return Ok(Vec::new());
-            }
-            let (mut found, mut found_bytes) = (Vec::new(), 0);
-            for entry in txn.open_table(DELAYED)?.range((start, Bound::Included(end)))? {
-                let (key, stored) = entry?;
-                let (_, due, sequence) = key.value();
-                let job = unseal(key.value(), stored.value())?;
-                found_bytes += job.payload.len() + job.carried.as_ref().map_or(0, String::len);
-                if !found.is_empty() && (found.len() >= jobs || found_bytes > bytes) {
-                    break;
-                }
-                found.push((ParkedKey { step: step.clone(), due: from_ordered(due), sequence }, job));
-            }
-            Ok(found)
-        })
-    }
-
-    /// The parked jobs with these keys; `None` for missing ones.
-    pub fn delayed(&self, keys: &[ParkedKey]) -> Result<Vec<Option<ParkedJob>>, ReadError> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.view(|txn| {
-            let (names, table) = (txn.open_table(NAMES)?, txn.open_table(DELAYED)?);
-            let find = |key: &ParkedKey| {
-                let Some(id) = format::find_id(&names, &key.step)? else { return Ok(None) };
-                let key = (id, ordered(key.due), key.sequence);
-                table.get(key)?.map(|stored| unseal(key, stored.value())).transpose()
-            };
-            keys.iter().map(find).collect()
-        })
-    }
-
-    /// As [`Store::delayed_of`]. Scans all rows before it, and none after it.
-    pub(crate) fn delayed_of_all(
-        &self,
-        step: &Address,
-        (input, index): (&str, u64),
-    ) -> Result<Option<(ParkedKey, ParkedJob)>, ReadError> {
-        self.view(|txn| {
-            let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(None) };
-            for entry in txn.open_table(DELAYED)?.range((id, 0, 0)..=(id, u64::MAX, u64::MAX))? {
-                let (key, stored) = entry?;
-                if is_of(record(key.value(), stored.value())?, input, index) {
-                    let job = unseal(key.value(), stored.value())?;
-                    let (_, due, sequence) = key.value();
-                    return Ok(Some((
-                        ParkedKey { step: step.clone(), due: from_ordered(due), sequence },
-                        job,
-                    )));
-                }
-            }
-            Ok(None)
-        })
-    }
-
-    /// The last sequence that a parked job received; 0 if none ever did.
-    pub fn delayed_sequence(&self) -> Result<u64, ReadError> {
-        self.view(|txn| last_sequence(&txn.open_table(META)?))
-    }
-
-    /// The due time of the first parked job of `step`, or of the first one after `after`. Jobs without a due
-    /// time do not count.
-    pub fn next_due(&self, step: &Address, after: Option<Timestamp>) -> Result<Option<Timestamp>, ReadError> {
-        self.view(|txn| {
-            let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(None) };
-            let start = match after {
-                Some(after) => Bound::Excluded((id, ordered(after), u64::MAX)),
-                None => Bound::Included((id, 0, 0)),
-            };
-            let end = Bound::Excluded((id, ordered(NO_DUE_TIME), 0));
-            if matches!((start, end), (Bound::Excluded(start), Bound::Excluded(end)) if start >= end) {
-                return Ok(None);
-            }
-            let first = txn.open_table(DELAYED)?.range((start, end))?.next().transpose()?;
-            Ok(first.map(|(key, _)| from_ordered(key.value().1)))
-        })
-    }
-
-    /// Number of parked jobs of `step`. The time does not depend on it.
-    pub fn delayed_count(&self, step: &Address) -> Result<u64, ReadError> {
-        self.view(|txn| {
-            let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(0) };
-            count(&txn.open_table(DELAYED_COUNTS)?, id)
-        })
-    }
+/// Creates the tables.
+pub(crate) fn initialise(txn: &WriteTransaction) -> Result<(), StoreCause> {
+    txn.open_table(PARKED)?;
+    txn.open_table(PARKED_DUE)?;
+    txn.open_table(PARKED_OF)?;
+    txn.open_table(PARKED_STARTED)?;
+    txn.open_table(PARKED_COUNTS)?;
+    Ok(())
 }
 
-/// Removes the rows that are no longer parked, then adds the new ones. Returns their keys.
+/// Removes the rows that are no longer parked, replaces those that stay, then adds the new ones. Returns the
+/// keys of the new ones. A row that is gone is not replaced.
 pub(crate) fn write(
     txn: &WriteTransaction,
-    undelayed: &[ParkedKey],
-    delayed: &[NewParkedJob],
+    unparked: &[ParkedKey],
+    reparked: &[(ParkedKey, ParkedJob)],
+    parked: &[NewParkedJob],
 ) -> Result<Vec<ParkedKey>, StoreCause> {
-    if undelayed.is_empty() && delayed.is_empty() {
+    if unparked.is_empty() && reparked.is_empty() && parked.is_empty() {
         return Ok(Vec::new());
     }
-    let mut ids = Ids::default();
-    let mut table = txn.open_table(DELAYED)?;
-    let mut grown: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-    for key in undelayed {
-        let id = ids.get(txn, &key.step)?;
-        if table.remove((id, ordered(key.due), key.sequence))?.is_some() {
-            grown.entry(id).or_default().1 += 1;
+    let (mut steps, mut rows) = (StepIds::default(), ParkedRows::new(txn));
+    for ParkedKey { step, id } in unparked {
+        rows.remove((steps.get(txn, step)?, *id))?;
+    }
+    for (ParkedKey { step, id }, job) in reparked {
+        let key = (steps.get(txn, step)?, *id);
+        if rows.remove(key)? {
+            rows.insert(key, job)?;
         }
     }
-    let mut keys = Vec::with_capacity(delayed.len());
-    let mut records = Vec::with_capacity(delayed.len());
-    let mut sequence = last_sequence(&txn.open_table(META)?)?;
-    for NewParkedJob { step, due, job } in delayed {
-        let id = ids.get(txn, step)?;
-        sequence += 1;
-        records.push(((id, ordered(*due), sequence), job));
-        grown.entry(id).or_default().0 += 1;
-        keys.push(ParkedKey { step: step.clone(), due: *due, sequence });
+    let mut keys = Vec::with_capacity(parked.len());
+    if !parked.is_empty() {
+        let mut last = last_id(&txn.open_table(META)?)?;
+        let mut new = Vec::with_capacity(parked.len());
+        for NewParkedJob { step, job } in parked {
+            last += 1;
+            new.push(((steps.get(txn, step)?, ParkedId(last)), job));
+            keys.push(ParkedId(last).of(step));
+        }
+        // Neighbours in the table are written together.
+        new.sort_unstable_by_key(|&(key, _)| key);
+        for (key, job) in new {
+            rows.insert(key, job)?;
+        }
+        write_last_id(txn, last)?;
     }
-    // Neighbours in the table are written together.
-    records.sort_unstable_by_key(|&(key, _)| key);
-    for (key, job) in records {
-        table.insert(key, &*seal(key, job))?;
-    }
-    write_last_sequence(txn, sequence)?;
-    let mut counts = txn.open_table(DELAYED_COUNTS)?;
-    for (id, (more, less)) in grown {
-        let left = (count(&counts, id)? + more).saturating_sub(less);
-        counts.insert(id, &*seal_count(id, left))?;
-    }
+    rows.finish()?;
     Ok(keys)
 }
 
-/// Numbers of names, each looked up once.
-#[derive(Default)]
-struct Ids<'a>(BTreeMap<&'a Address, u32>);
+/// The tables of a transaction, each opened when it is needed.
+pub(crate) struct ParkedRows<'a> {
+    txn: &'a WriteTransaction,
+    started: Option<Table<'a, (u32, u64), Bytes>>,
+    indexed: Option<IndexedRows<'a>>,
+    /// The changes of the totals, by step.
+    totals: BTreeMap<u32, TotalsChange>,
+}
 
-impl<'a> Ids<'a> {
+struct IndexedRows<'a> {
+    rows: Table<'a, (u32, u64), Bytes>,
+    due: Table<'a, (u32, u8, u64, u64), ()>,
+    of: Table<'a, (u32, u64, u64), ()>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct TotalsChange {
+    more: ParkedTotals,
+    less: ParkedTotals,
+}
+
+impl<'a> ParkedRows<'a> {
+    pub(crate) fn new(txn: &'a WriteTransaction) -> Self {
+        Self { txn, started: None, indexed: None, totals: BTreeMap::new() }
+    }
+
+    /// Whether there was such a row.
+    fn remove(&mut self, (step, id): (u32, ParkedId)) -> Result<bool, StoreCause> {
+        let is_started = self.started()?.remove((step, id.0))?.is_some();
+        let kind = if is_started {
+            ReasonKind::Started
+        } else {
+            let Some(kind) = self.indexed()?.remove((step, id))? else { return Ok(false) };
+            kind
+        };
+        *self.totals.entry(step).or_default().less.of_kind(kind) += 1;
+        Ok(true)
+    }
+
+    /// Adds a row. Returns whether its number is new.
+    pub(crate) fn insert(
+        &mut self,
+        (step, id): (u32, ParkedId),
+        job: &ParkedJob,
+    ) -> Result<bool, StoreCause> {
+        let kind = ReasonKind::of(&job.reason);
+        let is_new = if kind == ReasonKind::Started {
+            let record = RecordKey::ParkedStarted(step, id.0).seal(encode(job));
+            self.started()?.insert((step, id.0), &*record)?.is_none()
+        } else {
+            self.indexed()?.insert((step, id), job)?
+        };
+        *self.totals.entry(step).or_default().more.of_kind(kind) += 1;
+        Ok(is_new)
+    }
+
+    /// Writes the totals.
+    pub(crate) fn finish(self) -> Result<(), StoreCause> {
+        let mut counts = self.txn.open_table(PARKED_COUNTS)?;
+        for (step, TotalsChange { more, less }) in self.totals {
+            let totals = totals(&counts, step)?.plus(more).minus(less);
+            counts.insert(step, &*seal_totals(step, totals))?;
+        }
+        Ok(())
+    }
+
+    fn started(&mut self) -> Result<&mut Table<'a, (u32, u64), Bytes>, StoreCause> {
+        match &mut self.started {
+            Some(started) => Ok(started),
+            none => Ok(none.insert(self.txn.open_table(PARKED_STARTED)?)),
+        }
+    }
+
+    fn indexed(&mut self) -> Result<&mut IndexedRows<'a>, StoreCause> {
+        match &mut self.indexed {
+            Some(indexed) => Ok(indexed),
+            none => Ok(none.insert(IndexedRows {
+                rows: self.txn.open_table(PARKED)?,
+                due: self.txn.open_table(PARKED_DUE)?,
+                of: self.txn.open_table(PARKED_OF)?,
+            })),
+        }
+    }
+}
+
+impl IndexedRows<'_> {
+    fn remove(&mut self, (step, id): (u32, ParkedId)) -> Result<Option<ReasonKind>, StoreCause> {
+        let Some(stored) = self.rows.remove((step, id.0))? else { return Ok(None) };
+        let record = RecordKey::Parked(step, id.0).unseal(stored.value())?;
+        let ParkedHeader { kind, due, origins } = header(record).map_err(|what| unreadable(id, what))?;
+        self.due.remove(due_key(step, due, id))?;
+        for origin in origins {
+            self.of.remove((step, origin, id.0))?;
+        }
+        Ok(Some(kind))
+    }
+
+    fn insert(&mut self, (step, id): (u32, ParkedId), job: &ParkedJob) -> Result<bool, StoreCause> {
+        let ParkedHeader { due, origins, .. } = ParkedHeader::of(job);
+        let record = RecordKey::Parked(step, id.0).seal(encode(job));
+        let is_new = self.rows.insert((step, id.0), &*record)?.is_none();
+        self.due.insert(due_key(step, due, id), ())?;
+        for origin in origins {
+            self.of.insert((step, origin, id.0), ())?;
+        }
+        Ok(is_new)
+    }
+}
+
+impl ParkedTotals {
+    pub(crate) fn of_kind(&mut self, kind: ReasonKind) -> &mut u64 {
+        match kind {
+            ReasonKind::Delayed => &mut self.delayed,
+            ReasonKind::Output => &mut self.outputs,
+            ReasonKind::Started => &mut self.started,
+            ReasonKind::Pending | ReasonKind::Completed => &mut self.pending,
+        }
+    }
+
+    fn plus(self, more: Self) -> Self {
+        self.zip(more, u64::saturating_add)
+    }
+
+    fn minus(self, less: Self) -> Self {
+        self.zip(less, u64::saturating_sub)
+    }
+
+    fn zip(self, other: Self, with: fn(u64, u64) -> u64) -> Self {
+        Self {
+            delayed: with(self.delayed, other.delayed),
+            outputs: with(self.outputs, other.outputs),
+            started: with(self.started, other.started),
+            pending: with(self.pending, other.pending),
+        }
+    }
+}
+
+/// Numbers of steps, each looked up once.
+#[derive(Default)]
+struct StepIds<'a>(BTreeMap<&'a Address, u32>);
+
+impl<'a> StepIds<'a> {
     fn get(&mut self, txn: &WriteTransaction, address: &'a Address) -> Result<u32, StoreCause> {
         if let Some(&id) = self.0.get(address) {
             return Ok(id);
@@ -181,29 +222,68 @@ impl<'a> Ids<'a> {
     }
 }
 
-/// Number of parked jobs of the step with this number.
-pub(crate) fn count(counts: &impl ReadableTable<u32, format::Bytes>, step: u32) -> Result<u64, StoreCause> {
-    let stored = counts.get(step)?;
-    let unseal = |stored: redb::AccessGuard<'_, format::Bytes>| {
-        RecordKey::DelayedCount(step).unseal_exact(stored.value()).map(u64::from_le_bytes)
-    };
-    stored.map_or(Ok(0), unseal)
+/// The key of a row in the table of due times.
+pub(crate) fn due_key(step: u32, due: Due, id: ParkedId) -> (u32, u8, u64, u64) {
+    let (kind, time) = due_parts(due);
+    (step, kind, time, id.0)
 }
 
-pub(crate) fn seal_count(step: u32, count: u64) -> Vec<u8> {
-    RecordKey::DelayedCount(step).seal(count.to_le_bytes().to_vec())
+pub(crate) fn due_parts(due: Due) -> (u8, u64) {
+    match due {
+        Due::Now => (0, 0),
+        Due::Hastened(time) => (1, ordered(time)),
+        Due::At(time) => (2, ordered(time)),
+        Due::Never => (3, 0),
+    }
 }
 
-/// The last sequence that a job received; 0 if none ever did.
-pub(crate) fn last_sequence(
-    meta: &impl ReadableTable<&'static str, format::Bytes>,
-) -> Result<u64, StoreCause> {
-    let Some(stored) = meta.get(SEQUENCE_KEY)? else { return Ok(0) };
-    RecordKey::Meta(SEQUENCE_KEY).unseal_exact(stored.value()).map(u64::from_le_bytes)
+/// The inverse of [`due_parts`].
+pub(crate) fn due_of((kind, time): (u8, u64)) -> Result<Due, StoreCause> {
+    match kind {
+        0 => Ok(Due::Now),
+        1 => Ok(Due::Hastened(from_ordered(time))),
+        2 => Ok(Due::At(from_ordered(time))),
+        3 => Ok(Due::Never),
+        _ => Err(StoreCause::Damaged(format!("the due time of kind {kind} is unknown"))),
+    }
 }
 
-pub(crate) fn write_last_sequence(txn: &WriteTransaction, sequence: u64) -> Result<(), StoreCause> {
-    let record = RecordKey::Meta(SEQUENCE_KEY).seal(sequence.to_le_bytes().to_vec());
-    txn.open_table(META)?.insert(SEQUENCE_KEY, &*record)?;
+/// The job of a row of the table `parked`.
+pub(crate) fn unseal(step: u32, id: ParkedId, stored: &[u8]) -> Result<ParkedJob, StoreCause> {
+    decode(RecordKey::Parked(step, id.0).unseal(stored)?).map_err(|what| unreadable(id, what))
+}
+
+/// The job of a row of the table `parked_started`.
+pub(crate) fn unseal_started(step: u32, id: ParkedId, stored: &[u8]) -> Result<ParkedJob, StoreCause> {
+    decode(RecordKey::ParkedStarted(step, id.0).unseal(stored)?).map_err(|what| unreadable(id, what))
+}
+
+fn unreadable(ParkedId(id): ParkedId, what: &str) -> StoreCause {
+    StoreCause::Damaged(format!("the parked job {id} cannot be read: {what}"))
+}
+
+/// Numbers of parked jobs of the step with this number.
+pub(crate) fn totals(counts: &impl ReadableTable<u32, Bytes>, step: u32) -> Result<ParkedTotals, StoreCause> {
+    let Some(stored) = counts.get(step)? else { return Ok(ParkedTotals::default()) };
+    let bytes: [u8; 32] = RecordKey::ParkedCount(step).unseal_exact(stored.value())?;
+    let [delayed, outputs, started, pending] = [0, 8, 16, 24].map(|at| u64_at(&bytes, at));
+    Ok(ParkedTotals { delayed, outputs, started, pending })
+}
+
+fn seal_totals(step: u32, totals: ParkedTotals) -> Vec<u8> {
+    let ParkedTotals { delayed, outputs, started, pending } = totals;
+    let numbers = [delayed, outputs, started, pending];
+    RecordKey::ParkedCount(step).seal(numbers.into_iter().flat_map(u64::to_le_bytes).collect())
+}
+
+/// The last number that a job received; 0 if none ever did.
+pub(crate) fn last_id(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<u64, StoreCause> {
+    let Some(stored) = meta.get(LAST_KEY)? else { return Ok(0) };
+    RecordKey::Meta(LAST_KEY).unseal_exact(stored.value()).map(u64::from_le_bytes)
+}
+
+pub(crate) fn write_last_id(txn: &WriteTransaction, last: u64) -> Result<(), StoreCause> {
+    let record = RecordKey::Meta(LAST_KEY).seal(last.to_le_bytes().to_vec());
+    txn.open_table(META)?.insert(LAST_KEY, &*record)?;
     Ok(())
 }

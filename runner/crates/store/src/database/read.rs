@@ -10,7 +10,6 @@ use std::sync::{Arc, Weak};
 use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
 
 use self::outputs::Pages;
-use self::parked_rows::RowCache;
 use super::catch_panics::{close, guarded};
 use super::format::{
     self, BY_HAND, CommitRecord, LOG, MARKS, META, NAMES, Names, PROGRESS, QUEUES, QueueRecord, RecordKey,
@@ -55,7 +54,6 @@ pub(crate) struct SharedDatabase {
     openings: AtomicU64,
     /// Index of the pages that earlier searches have read.
     pages: Pages,
-    rows: RowCache,
 }
 
 /// The state of a queue.
@@ -259,15 +257,6 @@ impl Store {
         &self.shared.pages
     }
 
-    pub(crate) fn rows(&self) -> &RowCache {
-        &self.shared.rows
-    }
-
-    /// A handle for the latest state, outside of any snapshot.
-    pub(crate) fn latest(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), moment: None }
-    }
-
     pub(crate) fn view<T>(
         &self,
         question: impl FnOnce(&ReadTransaction) -> Result<T, StoreCause>,
@@ -287,16 +276,7 @@ impl Store {
 
 impl SharedDatabase {
     pub(crate) fn new(database: Database) -> Self {
-        Self {
-            database: RwLock::new(Some(database)),
-            openings: AtomicU64::new(0),
-            pages: Pages::default(),
-            rows: RowCache::default(),
-        }
-    }
-
-    pub(crate) fn rows(&self) -> &RowCache {
-        &self.rows
+        Self { database: RwLock::new(Some(database)), openings: AtomicU64::new(0), pages: Pages::default() }
     }
 
     fn opening(&self) -> u64 {
@@ -319,7 +299,6 @@ impl SharedDatabase {
         self.openings.fetch_add(1, Ordering::Release);
         close(guard.take());
         self.pages.forget();
-        self.rows.forget();
         *guard = open()?;
         Ok(())
     }

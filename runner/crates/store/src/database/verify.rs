@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use redb::{ReadTransaction, ReadableTable as _};
+use redb::{ReadTransaction, ReadableTable as _, ReadableTableMetadata as _};
 
 use super::dedupe;
 use super::format::{
-    self, CommitRecord, DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES,
-    QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
+    self, CommitRecord, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES, PARKED, PARKED_COUNTS,
+    PARKED_DUE, PARKED_OF, PARKED_STARTED, QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
 };
 use super::generations::GenerationRecord;
 use super::history;
@@ -18,8 +18,10 @@ use super::schedules;
 use super::snapshots;
 use super::stops;
 use super::token_key;
+use crate::api::parked_job::{ParkedId, ParkedTotals};
 use crate::codec::block::{DecodedJobs, ReadBounds};
 use crate::codec::log_record::LogValue;
+use crate::codec::parked_record::ParkedHeader;
 use crate::error::{ReadError, StoreCause};
 use tidegate_model::{Address, DeliveryHash, Segment, SinkPosition};
 
@@ -66,7 +68,7 @@ pub fn verify(store: &Store) -> Result<VerifyReport, ReadError> {
         }
         report.records(txn)?;
         report.deliveries(txn)?;
-        report.delayed(txn, &names)?;
+        report.parked(txn, &names)?;
         report.snapshots(txn, &names)?;
         report.orphans(txn, &names)?;
         report.progress(txn, &heads)?;
@@ -240,33 +242,67 @@ impl VerifyReport {
         Ok(())
     }
 
-    fn delayed(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), StoreCause> {
-        let last = parked::last_sequence(&txn.open_table(META)?)?;
-        let counts = txn.open_table(DELAYED_COUNTS)?;
-        let mut found: BTreeMap<u32, u64> = BTreeMap::new();
+    /// The totals and the indexes must match the rows.
+    fn parked(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), StoreCause> {
+        let counts = txn.open_table(PARKED_COUNTS)?;
+        let mut found: BTreeMap<u32, ParkedTotals> = BTreeMap::new();
         for entry in counts.iter()? {
-            found.insert(entry?.0.value(), 0);
+            found.insert(entry?.0.value(), ParkedTotals::default());
         }
-        for entry in txn.open_table(DELAYED)?.iter()? {
+        for entry in txn.open_table(PARKED_STARTED)?.iter()? {
             let (key, stored) = entry?;
-            let (step, _, sequence) = key.value();
-            self.delayed += 1;
-            *found.entry(step).or_default() += 1;
-            if sequence > last {
-                self.problems.push(format!("the delayed job {sequence} is newer than the last one, {last}"));
+            let (step, id) = key.value();
+            found.entry(step).or_default().started += 1;
+            let job = parked::unseal_started(step, ParkedId(id), stored.value());
+            job.map_or_else(|cause| self.problem(cause), drop);
+        }
+        let (due, of) = (txn.open_table(PARKED_DUE)?, txn.open_table(PARKED_OF)?);
+        let last = parked::last_id(&txn.open_table(META)?)?;
+        let (mut rows, mut origins) = (0_u64, 0_u64);
+        for entry in txn.open_table(PARKED)?.iter()? {
+            let (key, stored) = entry?;
+            let (step, id) = key.value();
+            rows += 1;
+            found.entry(step).or_default();
+            if id > last {
+                self.problems.push(format!("the parked job {id} is newer than the last one, {last}"));
             }
-            parked::unseal(key.value(), stored.value()).map_or_else(|cause| self.problem(cause), drop);
+            let job = match parked::unseal(step, ParkedId(id), stored.value()) {
+                Ok(job) => job,
+                Err(cause) => {
+                    self.problem(cause);
+                    continue;
+                }
+            };
+            let ParkedHeader { kind, due: time, origins: mut made_from } = ParkedHeader::of(&job);
+            *found.entry(step).or_default().of_kind(kind) += 1;
+            made_from.sort_unstable();
+            made_from.dedup();
+            origins += made_from.len() as u64;
+            let mut is_indexed = due.get(parked::due_key(step, time, ParkedId(id)))?.is_some();
+            for origin in made_from {
+                is_indexed &= of.get((step, origin, id))?.is_some();
+            }
+            if !is_indexed {
+                self.problems.push(format!("the parked job {id} is missing in an index"));
+            }
+        }
+        for (index, expected, len) in [("due times", rows, due.len()?), ("inputs", origins, of.len()?)] {
+            if expected != len {
+                self.problems.push(format!(
+                    "the index of parked jobs by their {index} must have {expected} entries, but has {len}"
+                ));
+            }
         }
         for (step, jobs) in found {
+            self.delayed += jobs.all();
             let Some(name) = names.get(&step) else {
-                self.problems.push(format!("the store has delayed jobs of the unknown step number {step}"));
+                self.problems.push(format!("the store has parked jobs of the unknown step number {step}"));
                 continue;
             };
-            match parked::count(&counts, step) {
-                Ok(count) if count == jobs => {}
-                Ok(count) => self
-                    .problems
-                    .push(format!("step `{name}` must have {count} delayed jobs, but has {jobs}")),
+            match parked::totals(&counts, step) {
+                Ok(totals) if totals == jobs => {}
+                Ok(totals) => self.problems.push(wrong_totals(name, totals, jobs)),
                 Err(cause) => self.problem(cause),
             }
         }
@@ -288,4 +324,12 @@ impl VerifyReport {
         }
         Ok(())
     }
+}
+
+fn wrong_totals(step: &Address, recorded: ParkedTotals, found: ParkedTotals) -> String {
+    let ParkedTotals { delayed, outputs, started, pending } = recorded;
+    let recorded = format!("{delayed}, {outputs}, {started} and {pending}");
+    let ParkedTotals { delayed, outputs, started, pending } = found;
+    let found = format!("{delayed} delayed, {outputs} outputs, {started} started and {pending} pending");
+    format!("the recorded totals of step `{step}` are {recorded} instead of {found}")
 }

@@ -27,7 +27,7 @@ use super::snapshots::{Snapshot, SnapshotKey};
 use super::stops;
 use super::stops::StepStop;
 use super::token_key;
-use crate::api::parked_job::{NewParkedJob, ParkedKey};
+use crate::api::parked_job::{NewParkedJob, ParkedJob, ParkedKey};
 use crate::codec::block::{Block, Section, VALUE_RAW_BYTES_MAX};
 use crate::codec::log_record;
 use crate::error::{CommitError, OpenError, StoreCause};
@@ -51,6 +51,8 @@ pub struct Writer {
     transaction: u64,
     /// A commit failed, and its durability is unknown.
     in_doubt: bool,
+    /// The result of that commit, unless it failed before it had one. It is not durable then.
+    result_in_doubt: Option<Committed>,
     /// See [`QUICK_REPAIR_BYTES_MIN`].
     quick_repair_bytes_min: u64,
     /// Dropped last.
@@ -77,6 +79,8 @@ pub struct Changes {
     pub snapshots: Vec<Snapshot>,
     /// Rows that are no longer parked.
     pub unparked: Vec<ParkedKey>,
+    /// Rows that stay parked, with their new content. A row that is gone stays gone.
+    pub reparked: Vec<(ParkedKey, ParkedJob)>,
     pub parked: Vec<NewParkedJob>,
     /// Steps to pause or to resume.
     pub pauses: Vec<(Address, bool)>,
@@ -124,12 +128,12 @@ pub struct Appended {
 }
 
 /// The result of [`Writer::reopen`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reopened {
     /// The number of the last commit.
     pub transaction: u64,
-    /// The failed commit is durable as a whole. Otherwise no part of it is.
-    pub kept: bool,
+    /// The result of the failed commit, if it is durable as a whole. Otherwise no part of it is.
+    pub kept: Option<Committed>,
 }
 
 impl Writer {
@@ -140,7 +144,15 @@ impl Writer {
         lock: Option<Lock>,
     ) -> Self {
         let quick_repair_bytes_min = QUICK_REPAIR_BYTES_MIN;
-        Self { shared, origin, transaction, in_doubt: false, quick_repair_bytes_min, _lock: lock }
+        Self {
+            shared,
+            origin,
+            transaction,
+            in_doubt: false,
+            result_in_doubt: None,
+            quick_repair_bytes_min,
+            _lock: lock,
+        }
     }
 
     /// Lets tests exercise the commits of a large file on a small one.
@@ -165,16 +177,23 @@ impl Writer {
         let quick_repair = len >= self.quick_repair_bytes_min;
         // If redb panics (see `guarded`), this stays set.
         self.in_doubt = true;
-        let committed =
-            guarded(|| self.shared.with(|database| commit(database, changes, number, quick_repair)))
-                .map_err(|cause| cause.of_commit(path))?;
+        let result = &mut self.result_in_doubt;
+        *result = None;
+        guarded(|| {
+            self.shared.with(|database| {
+                let (txn, committed) = prepare(database, changes, number, quick_repair)?;
+                *result = Some(committed);
+                Ok(txn.commit()?)
+            })
+        })
+        .map_err(|cause| cause.of_commit(path))?;
         if !self.origin.medium.disk().is_in_place() {
             return Err(CommitError::Missing { path: path.clone() });
         }
-        self.shared.rows().add(&changes.parked, &committed.delayed);
         self.in_doubt = false;
         self.transaction = number;
-        Ok(committed)
+        // It was set before the commit.
+        self.result_in_doubt.take().ok_or(CommitError::MustReopen)
     }
 
     /// Closes the store and reopens it, which a failed commit makes necessary. Readers wait meanwhile.
@@ -200,7 +219,7 @@ impl Writer {
         if let Some(error) = full {
             return Err(error);
         }
-        let kept = found > self.transaction;
+        let kept = self.result_in_doubt.take().filter(|committed| committed.transaction == found);
         self.transaction = found;
         self.in_doubt = false;
         Ok(Reopened { transaction: found, kept })
@@ -215,19 +234,20 @@ impl Drop for Writer {
     }
 }
 
-fn commit(
+/// A transaction with all changes, and the result of its commit.
+fn prepare(
     database: &Database,
     changes: &Changes,
     number: u64,
     quick_repair: bool,
-) -> Result<Committed, StoreCause> {
+) -> Result<(WriteTransaction, Committed), StoreCause> {
     let mut txn = database.begin_write()?;
     txn.set_quick_repair(quick_repair);
     let record = CommitRecord { number, time: changes.now };
     let appended = append(&txn, &changes.appends, record)?;
     write_records(&txn, changes)?;
     snapshots::write(&txn, &changes.done_snapshots, &changes.snapshots)?;
-    let delayed = parked::write(&txn, &changes.unparked, &changes.parked)?;
+    let delayed = parked::write(&txn, &changes.unparked, &changes.reparked, &changes.parked)?;
     dedupe::write(&txn, &changes.dedupe_records, record)?;
     pauses::write(&txn, &changes.pauses, changes.now)?;
     stops::write(&txn, changes.begins_run, &changes.stops)?;
@@ -240,8 +260,7 @@ fn commit(
         trimmed.extend(trim(&txn, wanted)?);
     }
     record.write(&txn)?;
-    txn.commit()?;
-    Ok(Committed { transaction: number, appended, delayed, trimmed })
+    Ok((txn, Committed { transaction: number, appended, delayed, trimmed }))
 }
 
 fn append(

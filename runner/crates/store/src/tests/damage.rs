@@ -1,10 +1,10 @@
 //! Files with damage in random places: every read is right, or is refused.
 
-use super::history::{COMMITS, commit, delayed, generation, run, snapshot};
+use super::history::{COMMITS, commit, delayed, generation, moved, run, snapshot};
 use super::*;
 use crate::DedupeOutcome;
 use crate::verify;
-use tidegate_model::DeliveryHash;
+use tidegate_model::{DeliveryHash, Due};
 
 /// Pseudorandom numbers; the same for the same seed.
 struct Random(u64);
@@ -91,8 +91,11 @@ fn assert_details_are_right(store: &Store) {
     for found in store.snapshots(&step).unwrap_or_default() {
         assert_eq!(found, snapshot(found.number));
     }
-    for (key, job) in store.due(&step, Timestamp(i64::MAX), None, 100, 1 << 20).unwrap_or_default() {
-        assert_eq!(job, delayed(key.sequence).job);
+    for (key, job) in store.due(&step, Due::Never, None, 100, 1 << 20).unwrap_or_default() {
+        assert!(job == delayed(key.id.0) || job == moved(key.id.0), "{job:?}");
+        for (found, _) in store.parked_of(&step, ("a/in", key.id.0)).unwrap_or_default() {
+            assert_eq!(found, key);
+        }
     }
     if let Ok(Some(found)) = store.generation() {
         assert_eq!(found, generation(found.number));

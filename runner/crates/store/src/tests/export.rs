@@ -12,7 +12,7 @@ use crate::{
 };
 use crate::{export, import};
 use crate::{open, verify};
-use tidegate_model::{DeliveryHash, ExternalStatus, Origins, Progress, TokenKey};
+use tidegate_model::{DeliveryHash, Due, ExternalStatus, Origins, Progress, TokenKey};
 
 fn exported(store: &Store) -> Vec<u8> {
     let mut out = Vec::new();
@@ -121,6 +121,19 @@ fn thing() -> impl Strategy<Value = Thing> {
     ]
 }
 
+/// A reason of each kind, with a due time that goes with it.
+fn parked_by(due: i64) -> (ParkReason, Due) {
+    let time = Timestamp(due);
+    match due.rem_euclid(6) {
+        0 => (ParkReason::Delayed, Due::Now),
+        1 => (ParkReason::Started { since: time }, Due::Now),
+        2 => (ParkReason::Output { to: "late".into() }, Due::At(time)),
+        3 => (told(), Due::Now),
+        4 => (ParkReason::Delayed, Due::Hastened(time)),
+        _ => (ParkReason::Pending { handle: String::new(), since: time }, Due::Never),
+    }
+}
+
 fn told() -> ParkReason {
     let completion =
         CompletionRecord { status: ExternalStatus::Committed, result: Some("[1.50]".into()), reason: None };
@@ -179,19 +192,20 @@ impl Thing {
                 });
             }
             Self::Delayed { step, due, payload, rich } => {
+                let (reason, due) = parked_by(due);
                 let job = ParkedJob {
+                    due,
                     inputs: vec![("x".into(), 7); usize::from(rich)],
                     attempt: 3,
                     first_attempt: rich.then_some(Timestamp(-1)),
                     last_error: rich.then(|| "no\n\"use\"".into()),
                     from_error: rich.then(|| (name(0), u64::MAX)),
-                    to: rich.then(|| "late".into()),
-                    reason: if rich { told() } else { ParkReason::Due },
+                    reason,
                     form: [JobForm::Json, JobForm::Bytes][usize::from(rich)],
                     payload,
                     carried: rich.then(|| "{}".into()),
                 };
-                changes.parked.push(NewParkedJob { step: name(step), due: Timestamp(due), job });
+                changes.parked.push(NewParkedJob { step: name(step), job });
             }
             Self::Generation(number) => {
                 let time = Timestamp(now);

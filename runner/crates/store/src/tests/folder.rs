@@ -259,5 +259,5 @@ fn a_store_of_a_newer_version_is_refused() {
         .unwrap();
     txn.commit().unwrap();
     drop(database);
-    insta::assert_snapshot!(message(&open(folder.path()).unwrap_err(), folder.path()), @"the store `DATA/store.redb` was written by a newer Tidegate: its format is version 7, and this version reads up to version 5; use the newer Tidegate");
+    insta::assert_snapshot!(message(&open(folder.path()).unwrap_err(), folder.path()), @"the store `DATA/store.redb` was written by a newer Tidegate: its format is version 7, and this version reads up to version 6; use the newer Tidegate");
 }

@@ -5,10 +5,12 @@ use std::sync::LazyLock;
 use super::*;
 use crate::verify;
 use crate::{
-    DedupeOutcome, DedupeRecord, GenerationRecord, JobForm, NewParkedJob, ParkReason, ParkedJob, ParkedKey,
-    Snapshot, SnapshotInput, StepStop, Trim, TrimWhen,
+    CompletionRecord, DedupeOutcome, DedupeRecord, GenerationRecord, JobForm, NewParkedJob, ParkReason,
+    ParkedId, ParkedJob, ParkedKey, ParkedPosition, Snapshot, SnapshotInput, StepStop, Trim, TrimWhen,
 };
-use tidegate_model::{DeliveryHash, Origins, Progress, Segment, SinkPosition, SourceOffset, TokenKey};
+use tidegate_model::{
+    DeliveryHash, Due, ExternalStatus, Origins, Progress, Segment, SinkPosition, SourceOffset, TokenKey,
+};
 
 pub(crate) const COMMITS: u64 = 40;
 
@@ -65,8 +67,10 @@ fn changes(number: u64) -> Changes {
         pauses: vec![(step.clone(), number % 2 == 1)],
         begins_run: number.is_multiple_of(3),
         stops: vec![stop(number)],
-        unparked: vec![ParkedKey { step: step.clone(), due: delayed(number / 2).due, sequence: number / 2 }],
-        parked: vec![delayed(number)],
+        unparked: vec![ParkedId(number / 2).of(&step)],
+        // Row 1 is gone by then.
+        reparked: vec![(ParkedId(number.saturating_sub(1)).of(&step), moved(number.saturating_sub(1)))],
+        parked: vec![NewParkedJob { step: step.clone(), job: delayed(number) }],
         // The first one is kept.
         token_key: TokenKey::new(&[u8::try_from(number).unwrap(); 32]),
         generation: Some(generation(number)),
@@ -119,25 +123,51 @@ pub(crate) fn snapshot(number: u64) -> Snapshot {
     Snapshot { step: address("a/step"), number, inputs: vec![input], jobs: 2, time: Timestamp(7) }
 }
 
-/// The parked job with the sequence `number`: later ones are due earlier.
-pub(crate) fn delayed(number: u64) -> NewParkedJob {
-    let job = ParkedJob {
-        inputs: vec![("a/in".into(), number)],
+/// The parked job with this number: later ones are due earlier.
+pub(crate) fn delayed(number: u64) -> ParkedJob {
+    let due = Due::At(Timestamp(-i64::try_from(number).unwrap()));
+    let (reason, due) = match number % 5 {
+        0 => (ParkReason::Pending { handle: format!("handle {number}"), since: Timestamp(-3) }, Due::Never),
+        1 => (ParkReason::Started { since: Timestamp(-4) }, Due::Now),
+        2 => (ParkReason::Output { to: "late".into() }, due),
+        _ => (ParkReason::Delayed, due),
+    };
+    ParkedJob {
+        due,
+        inputs: vec![("a/in".into(), number), ("a/other".into(), 1)],
         attempt: u32::try_from(number).unwrap(),
         first_attempt: Some(Timestamp(-1)),
         last_error: Some("busy".into()),
         from_error: number.is_multiple_of(3).then(|| (address("a/failed"), number)),
-        to: number.is_multiple_of(4).then(|| "late".into()),
-        reason: match number % 5 {
-            0 => ParkReason::Pending { handle: format!("handle {number}"), since: Timestamp(-3) },
-            1 => ParkReason::Started,
-            _ => ParkReason::Due,
-        },
+        reason,
         form: JobForm::Text,
         payload: format!("delayed {number}").into_bytes(),
         carried: number.is_multiple_of(2).then(|| carried(number)),
+    }
+}
+
+/// The same job after the next commit.
+pub(crate) fn moved(number: u64) -> ParkedJob {
+    let job = delayed(number);
+    let reason = match job.reason {
+        ParkReason::Pending { handle, since } => {
+            let completion = CompletionRecord { status: ExternalStatus::Valid, result: None, reason: None };
+            ParkReason::Completed { handle, since, completion }
+        }
+        ParkReason::Started { .. } => ParkReason::Delayed,
+        ParkReason::Delayed if number.is_multiple_of(4) => ParkReason::Started { since: Timestamp(-5) },
+        other => other,
     };
-    NewParkedJob { step: address("a/step"), due: Timestamp(-i64::try_from(number).unwrap()), job }
+    ParkedJob { due: job.due.hastened(), reason, ..job }
+}
+
+/// The rows after the first `commits` commits, in their order.
+fn parked_after(commits: u64) -> Vec<(ParkedKey, ParkedJob)> {
+    let numbers = commits / 2 + 1..=commits;
+    let content = |number| if number == commits { delayed(number) } else { moved(number) };
+    let mut rows: Vec<_> = numbers.map(|number| (ParkedId(number), content(number))).collect();
+    rows.sort_by_key(|(id, job)| ParkedPosition::of(*id, job));
+    rows.into_iter().map(|(id, job)| (id.of(&address("a/step")), job)).collect()
 }
 
 pub(crate) fn generation(number: u64) -> GenerationRecord {
@@ -221,12 +251,15 @@ fn assert_details_are_after(store: &Store, commits: u64) {
     let open: Vec<_> = numbers.iter().rev().take(2).rev().map(|&number| snapshot(number)).collect();
     assert_eq!(store.snapshots(&step).unwrap(), open);
     assert_eq!(store.all_snapshots().unwrap(), open);
-    let waiting: Vec<_> = numbers.iter().rev().filter(|&&number| number > commits / 2).copied().collect();
-    let due = store.due(&step, Timestamp(0), None, usize::MAX, usize::MAX).unwrap();
-    assert!(due.iter().map(|(key, _)| key.sequence).eq(waiting.iter().copied()));
-    assert!(due.iter().all(|(key, job)| *job == delayed(key.sequence).job));
+    let waiting = parked_after(commits);
+    assert_eq!(store.due(&step, Due::Never, None, usize::MAX, usize::MAX).unwrap(), waiting);
     assert_eq!(store.delayed_count(&step).unwrap(), waiting.len() as u64);
-    assert_eq!(store.next_due(&step, None).unwrap(), waiting.first().map(|&number| delayed(number).due));
+    for (key, job) in &waiting {
+        let found = store.parked_of(&step, ("a/in", key.id.0)).unwrap();
+        assert_eq!(found, [(key.clone(), job.clone())]);
+    }
+    assert_eq!(store.parked_of(&step, ("a/other", 1)).unwrap(), waiting);
+    assert_eq!(store.last_parked().unwrap(), ParkedId(commits));
     assert_eq!(store.pauses().unwrap().len() as u64, commits % 2);
     assert_eq!(store.generation().unwrap(), numbers.last().map(|&number| generation(number)));
     assert_eq!(store.ticked(&step).unwrap(), numbers.last().map(|&number| ticked(number)));

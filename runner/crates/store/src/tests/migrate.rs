@@ -5,8 +5,11 @@ use twox_hash::XxHash3_64;
 
 use super::*;
 use crate::verify;
-use crate::{DedupeOutcome, DedupeRecord};
-use tidegate_model::{DeliveryHash, Stamp};
+use crate::{
+    CompletionRecord, DedupeOutcome, DedupeRecord, JobForm, NewParkedJob, ParkReason, ParkedId, ParkedJob,
+    ParkedTotals,
+};
+use tidegate_model::{DeliveryHash, Due, ExternalStatus, Progress, Stamp};
 
 type Records<K> = TableDefinition<'static, K, &'static [u8]>;
 
@@ -20,6 +23,8 @@ const SEGMENTS: Records<(u32, u32)> = TableDefinition::new("segments");
 const SINKS: Records<u32> = TableDefinition::new("sinks");
 const DELIVERIES: Records<u128> = TableDefinition::new("deliveries");
 const TICKS: Records<u32> = TableDefinition::new("ticks");
+const DELAYED: Records<(u32, u64, u64)> = TableDefinition::new("delayed");
+const DELAYED_COUNTS: Records<u32> = TableDefinition::new("delayed_counts");
 
 fn seed(table: u8, a: u64, b: u64) -> u64 {
     XxHash3_64::oneshot(&[&[table][..], &a.to_le_bytes(), &b.to_le_bytes()].concat())
@@ -109,10 +114,99 @@ fn a_store_of_version_1_goes_on_as_one_of_this_version() {
     }
 }
 
+/// Due times that had a meaning of their own.
+const NOW: i64 = 0;
+const NEVER: i64 = i64::MAX;
+
+/// Parked jobs of a store of version 2 to 5: the due time, the record without its checksum, and the job in this
+/// version. The first record has all parts.
+fn parked_jobs() -> Vec<(i64, Vec<u8>, ParkedJob)> {
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let since = 7_i64.to_le_bytes();
+    let all = [
+        &[0b0011_1101, 2, 2][..],
+        &text("a/q"),
+        &[200, 1],
+        &text("b"),
+        &[4],
+        &since,
+        &text("busy"),
+        &text("a/failed"),
+        &[9],
+        &text("{}"),
+        b"text",
+    ];
+    let whole = ParkedJob {
+        due: Due::At(Timestamp(70)),
+        inputs: vec![("a/q".into(), 200), ("b".into(), 4)],
+        attempt: 2,
+        first_attempt: Some(Timestamp(7)),
+        last_error: Some("busy".into()),
+        from_error: Some((address("a/failed"), 9)),
+        reason: ParkReason::Delayed,
+        form: JobForm::Text,
+        payload: b"text".to_vec(),
+        carried: Some("{}".into()),
+    };
+    let (to, handle) = (text("late"), text("h"));
+    let small =
+        |flags: u8, parts: &[&[u8]]| [&[flags, 0, 1][..], &text("a/q"), &[3], &parts.concat(), b"1"].concat();
+    let job = |due, reason| {
+        let inputs = vec![("a/q".to_owned(), 3)];
+        ParkedJob { due, inputs, reason, payload: b"1".to_vec(), ..ParkedJob::default() }
+    };
+    let output = || ParkReason::Output { to: "late".into() };
+    let pending = || ParkReason::Pending { handle: "h".into(), since: Timestamp(7) };
+    let told = |status| {
+        let completion = CompletionRecord { status, result: None, reason: Some("h".into()) };
+        ParkReason::Completed { handle: "h".into(), since: Timestamp(7), completion }
+    };
+    let completed = |status: u8| small(128, &[&[3], &since, &handle, &[status, 2], &handle]);
+    let at = |time| Due::At(Timestamp(time));
+    vec![
+        (70, all.concat(), whole),
+        (NOW, small(0, &[]), job(Due::Now, ParkReason::Delayed)),
+        (60, small(64, &[&to]), job(at(60), output())),
+        (5, small(128, &[&[1]]), job(Due::Now, ParkReason::Started { since: Timestamp(5) })),
+        // An output that was being delivered.
+        (5, small(64 | 128, &[&to, &[1]]), job(at(5), output())),
+        (NEVER, small(128, &[&[2], &since, &handle]), job(Due::Never, pending())),
+        (NEVER, completed(1), job(Due::Never, told(ExternalStatus::Valid))),
+        (NOW, completed(2), job(Due::Now, told(ExternalStatus::Committed))),
+    ]
+}
+
+/// Makes a store of this version one of `version`, with parked jobs of the step with this number.
+fn make_older(database: &Database, version: u32, step: u32) {
+    let txn = database.begin_write().unwrap();
+    let mut meta = txn.open_table(META).unwrap();
+    meta.insert("format", &version.to_le_bytes()[..]).unwrap();
+    meta.remove("parked").unwrap();
+    meta.insert("delayed", &*sealed(seed(0, text("delayed"), 0), &20_u64.to_le_bytes())).unwrap();
+    drop(meta);
+    if version < 4 {
+        txn.delete_table(TICKS).unwrap();
+    }
+    for table in ["parked_due", "parked_of", "parked", "parked_started", "parked_counts"] {
+        let found = txn.list_tables().unwrap().find(|one| redb::TableHandle::name(one) == table);
+        txn.delete_table(found.unwrap()).unwrap();
+    }
+    let mut rows = txn.open_table(DELAYED).unwrap();
+    for (id, (due, record, _)) in (1_u64..).zip(parked_jobs()) {
+        let key = (step, due.cast_unsigned() ^ 1 << 63, id);
+        let parts = [&u64::from(step).to_le_bytes()[..], &key.1.to_le_bytes(), &key.2.to_le_bytes()];
+        let seed = XxHash3_64::oneshot(&[&[11][..], &parts.concat()].concat());
+        rows.insert(key, &*sealed(seed, &record)).unwrap();
+    }
+    drop(rows);
+    let count = sealed(0, &8_u64.to_le_bytes());
+    txn.open_table(DELAYED_COUNTS).unwrap().insert(step, &*count).unwrap();
+    txn.commit().unwrap();
+}
+
 #[test]
-fn a_store_of_version_2_3_or_4_goes_on_as_one_of_this_version() {
-    // These versions lack only the table of ticks.
-    for version in [2, 3, 4] {
+fn a_store_of_version_2_to_5_goes_on_as_one_of_this_version() {
+    for version in 2..=5 {
         goes_on(version);
     }
 }
@@ -122,35 +216,68 @@ fn goes_on(version: u32) {
     {
         let (_store, mut writer) = crate::open(folder.path()).unwrap();
         let appends = vec![append("a/q", ["1", "2"])];
-        writer.commit(&Changes { now: Timestamp(5), appends, ..Changes::default() }).unwrap();
+        let progress = vec![(address("a/step"), address("a/q"), Progress::default())];
+        writer.commit(&Changes { now: Timestamp(5), appends, progress, ..Changes::default() }).unwrap();
     }
     let database = Database::open(folder.path().join("store.redb")).unwrap();
-    let txn = database.begin_write().unwrap();
-    txn.open_table(META).unwrap().insert("format", &version.to_le_bytes()[..]).unwrap();
-    if version < 4 {
-        txn.delete_table(TICKS).unwrap();
-    }
-    txn.commit().unwrap();
+    make_older(&database, version, 2);
     drop(database);
     for round in 0..2 {
         let (store, mut writer) = crate::open(folder.path()).unwrap();
         assert_eq!(store.transaction().unwrap(), 1 + round);
         assert_eq!(store.queue(&address("a/q")).unwrap().unwrap().head, 2);
+        assert_parked(&store, 20 + round);
         let outcome = DedupeOutcome::Ingested { first: 1, jobs: 2, content: u64::MAX };
         let keep_until = Timestamp(i64::MAX);
         let deliveries = vec![DedupeRecord { hash: DeliveryHash(78), outcome, keep_until }];
         let ticked = vec![(address("a/tick"), Timestamp(8))];
         assert_eq!(store.ticked(&address("a/tick")).unwrap(), (round > 0).then_some(Timestamp(8)));
-        writer
+        let parked = vec![NewParkedJob { step: address("a/other"), job: ParkedJob::default() }];
+        let committed = writer
             .commit(&Changes {
                 now: Timestamp(9),
                 dedupe_records: deliveries,
                 schedule_positions: ticked,
+                parked,
                 ..Changes::default()
             })
             .unwrap();
+        assert_eq!(committed.delayed[0].id, ParkedId(21 + round));
         assert_eq!(store.delivery(DeliveryHash(78)).unwrap(), Some(outcome));
         assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
+    }
+}
+
+/// The parked jobs have kept their numbers.
+fn assert_parked(store: &Store, last: u64) {
+    let step = address("a/step");
+    let mut found: Vec<_> = store.all_delayed(&step).map(|row| row.unwrap()).collect();
+    found.sort_by_key(|(key, _)| key.id);
+    let expected: Vec<_> =
+        (1..).zip(parked_jobs()).map(|(id, (_, _, job))| (ParkedId(id).of(&step), job)).collect();
+    assert_eq!(found, expected);
+    assert_eq!(store.last_parked().unwrap(), ParkedId(last));
+    let totals = ParkedTotals { delayed: 2, outputs: 2, started: 1, pending: 3 };
+    assert_eq!(store.parked_totals(&step).unwrap(), totals);
+}
+
+#[test]
+fn a_store_with_a_damaged_parked_job_is_not_migrated() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(crate::open(folder.path()).unwrap());
+    let path = folder.path().join("store.redb");
+    let database = Database::open(&path).unwrap();
+    make_older(&database, 5, 1);
+    let txn = database.begin_write().unwrap();
+    txn.open_table(DELAYED).unwrap().insert((1, 2, 3), &b"damaged"[..]).unwrap();
+    txn.commit().unwrap();
+    drop(database);
+    for _ in 0..2 {
+        let error = crate::open(folder.path()).unwrap_err();
+        assert!(
+            error.to_string().contains("the checksum of the record Delayed(1, 2, 3) is wrong"),
+            "{error}"
+        );
     }
 }
 

@@ -136,7 +136,7 @@ proptest! {
         let mut progress = BTreeMap::<usize, Progress>::new();
         for (now, operation) in (0..).zip(&operations) {
             match operation {
-                Operation::Reopen => prop_assert!(!writer.reopen().unwrap().kept),
+                Operation::Reopen => prop_assert!(writer.reopen().unwrap().kept.is_none()),
                 Operation::Restart => {
                     drop((store, writer));
                     (store, writer) = open_on(&disk);

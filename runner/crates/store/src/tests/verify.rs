@@ -8,7 +8,9 @@ use redb::{Database, TableDefinition};
 use super::history::{COMMITS, run};
 use super::{address, append, appends, open_on};
 use crate::database::format;
-use crate::database::format::{DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, SNAPSHOTS};
+use crate::database::format::{
+    DELIVERIES, EXPIRIES, PARKED, PARKED_COUNTS, PARKED_DUE, PARKED_OF, SNAPSHOTS,
+};
 use crate::testing::FaultyDisk;
 use crate::{Changes, ReadError, Store};
 use crate::{open, verify};
@@ -95,13 +97,33 @@ fn several_questions_at_one_moment_know_nothing_of_later_commits() {
 }
 
 #[test]
-fn a_lost_delayed_job_is_told() {
-    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, DELAYED))), @"step `a/step` must have 20 delayed jobs, but has 19");
+fn a_lost_parked_job_is_told() {
+    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, PARKED))), @r"
+    the index of parked jobs by their due times must have 17 entries, but has 18
+    the index of parked jobs by their inputs must have 34 entries, but has 36
+    the recorded totals of step `a/step` are 10, 4, 2 and 4 instead of 9 delayed, 4 outputs, 2 started and 4 pending
+    ");
 }
 
 #[test]
-fn a_lost_count_of_delayed_jobs_is_told() {
-    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, DELAYED_COUNTS))), @"step `a/step` must have 0 delayed jobs, but has 20");
+fn a_lost_count_of_parked_jobs_is_told() {
+    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, PARKED_COUNTS))), @"the recorded totals of step `a/step` are 0, 0, 0 and 0 instead of 10 delayed, 4 outputs, 2 started and 4 pending");
+}
+
+#[test]
+fn a_parked_job_that_no_index_has_is_told() {
+    insta::assert_snapshot!(problems_after(|txn| {
+        txn.open_table(PARKED_DUE).unwrap().pop_first().unwrap().unwrap();
+    }), @r"
+    the parked job 21 is missing in an index
+    the index of parked jobs by their due times must have 18 entries, but has 17
+    ");
+    insta::assert_snapshot!(problems_after(|txn| {
+        txn.open_table(PARKED_OF).unwrap().pop_first().unwrap().unwrap();
+    }), @r"
+    the parked job 23 is missing in an index
+    the index of parked jobs by their inputs must have 36 entries, but has 35
+    ");
 }
 
 #[test]
@@ -112,8 +134,8 @@ fn a_delivery_that_nobody_would_forget_is_told() {
 #[test]
 fn records_in_the_wrong_place_are_told() {
     insta::assert_snapshot!(problems_after(|txn| {
-        let delayed = remove_first(txn, DELAYED);
-        txn.open_table(DELAYED).unwrap().insert((77, 1, 9_999), &*delayed).unwrap();
+        let parked = remove_first(txn, PARKED);
+        txn.open_table(PARKED).unwrap().insert((77, 9_999), &*parked).unwrap();
         let delivery = remove_first(txn, DELIVERIES);
         txn.open_table(DELIVERIES).unwrap().insert(9_999, &*delivery).unwrap();
         let expiry = remove_first(txn, EXPIRIES);

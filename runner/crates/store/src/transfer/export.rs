@@ -13,14 +13,16 @@ use super::export_format::{
     MarkLine, OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine,
     TokenKeyLine, VERSION,
 };
+use crate::api::parked_job::{ParkedId, ParkedJob};
 use crate::codec::block::{DecodedJobs, ReadBounds};
 use crate::codec::log_record::LogValue;
+use crate::codec::old_parked_record::OldReason;
 use crate::database::dedupe;
 use crate::database::dedupe::FOR_EVER;
 use crate::database::format;
 use crate::database::format::{
-    BY_HAND, CommitRecord, DELAYED, DELIVERIES, GENERATIONS, LOG, MARKS, META, NAMES, PROGRESS, QUEUES,
-    QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS, from_ordered, whole,
+    BY_HAND, CommitRecord, DELIVERIES, GENERATIONS, LOG, MARKS, META, NAMES, PARKED, PARKED_STARTED,
+    PROGRESS, QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS, whole,
 };
 use crate::database::generations::GenerationRecord;
 use crate::database::migrate;
@@ -31,7 +33,7 @@ use crate::database::schedules;
 use crate::database::snapshots;
 use crate::database::token_key;
 use crate::error::{ExportError, StoreCause};
-use tidegate_model::{Address, DeliveryHash, Origin, Progress};
+use tidegate_model::{Address, DeliveryHash, Due, Origin, Progress};
 
 /// Writes the whole content of the store to `out`, and returns its inventory.
 ///
@@ -104,7 +106,7 @@ impl<W: Write> Walk<'_, W> {
             created: migrate::created(&meta)?.0,
             transaction: commit.number,
             time: commit.time.0,
-            sequence: parked::last_sequence(&meta)?,
+            sequence: parked::last_id(&meta)?,
         }))?;
         self.queues()?;
         self.progress()?;
@@ -112,7 +114,7 @@ impl<W: Write> Walk<'_, W> {
         self.sinks()?;
         self.deliveries()?;
         self.snapshots()?;
-        self.delayed()?;
+        self.parked()?;
         self.generations()?;
         self.ticks()?;
         for pause in pauses::read(&meta)? {
@@ -273,31 +275,46 @@ impl<W: Write> Walk<'_, W> {
         whole("snapshots", self.lines.inventory.snapshots, table.len()?)
     }
 
-    fn delayed(&mut self) -> Result<(), StoreCause> {
-        let table = self.txn.open_table(DELAYED)?;
-        for (id, step) in self.names {
-            for entry in table.range((*id, 0, 0)..=(*id, u64::MAX, u64::MAX))? {
+    fn parked(&mut self) -> Result<(), StoreCause> {
+        let (rows, started) = (self.txn.open_table(PARKED)?, self.txn.open_table(PARKED_STARTED)?);
+        for (step, name) in self.names {
+            for entry in started.range((*step, 0)..=(*step, u64::MAX))? {
                 let (key, stored) = entry?;
-                let (_, due, sequence) = key.value();
-                let job = parked::unseal(key.value(), stored.value())?;
-                self.lines.put(&ExportLine::Delayed(DelayedLine {
-                    step: Cow::Borrowed(step),
-                    due: from_ordered(due).0,
-                    sequence,
-                    inputs: job.inputs,
-                    attempt: job.attempt,
-                    first_attempt: job.first_attempt.map(|time| time.0),
-                    last_error: job.last_error,
-                    from_error: job.from_error,
-                    to: job.to,
-                    standing: job.reason,
-                    carried: job.carried,
-                    form: job.form,
-                    payload: Data::of(&job.payload),
-                }))?;
+                let id = ParkedId(key.value().1);
+                self.parked_job(name, id, parked::unseal_started(*step, id, stored.value())?)?;
+            }
+            for entry in rows.range((*step, 0)..=(*step, u64::MAX))? {
+                let (key, stored) = entry?;
+                let id = ParkedId(key.value().1);
+                self.parked_job(name, id, parked::unseal(*step, id, stored.value())?)?;
             }
         }
-        whole("delayed", self.lines.inventory.delayed, table.len()?)
+        whole("parked", self.lines.inventory.delayed, started.len()? + rows.len()?)
+    }
+
+    fn parked_job(&mut self, step: &Address, id: ParkedId, mut job: ParkedJob) -> Result<(), StoreCause> {
+        let hastened_from = match job.due {
+            Due::Hastened(from) => Some(from.0),
+            _ => None,
+        };
+        let reason = std::mem::take(&mut job.reason);
+        let (standing, to, due) = OldReason::from_new(reason, job.due);
+        self.lines.put(&ExportLine::Delayed(DelayedLine {
+            step: Cow::Borrowed(step),
+            due: due.0,
+            hastened_from,
+            sequence: id.0,
+            inputs: job.inputs,
+            attempt: job.attempt,
+            first_attempt: job.first_attempt.map(|time| time.0),
+            last_error: job.last_error,
+            from_error: job.from_error,
+            to,
+            standing,
+            carried: job.carried,
+            form: job.form,
+            payload: Data::of(&job.payload),
+        }))
     }
 
     fn generations(&mut self) -> Result<(), StoreCause> {

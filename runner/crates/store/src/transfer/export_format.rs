@@ -10,7 +10,8 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::api::parked_job::{JobForm, ParkReason};
+use crate::api::parked_job::JobForm;
+use crate::codec::old_parked_record::OldReason;
 use crate::database::dedupe::DedupeOutcome;
 use crate::database::pauses::Pause;
 use crate::database::snapshots::SnapshotInput;
@@ -70,7 +71,7 @@ pub(crate) struct Header {
     /// The number and time of the last commit.
     pub(crate) transaction: u64,
     pub(crate) time: i64,
-    /// The last sequence that a parked job received.
+    /// The last number that a parked job received.
     pub(crate) sequence: u64,
 }
 
@@ -171,7 +172,11 @@ pub(crate) struct SnapshotLine {
 #[serde(deny_unknown_fields)]
 pub(crate) struct DelayedLine<'a> {
     pub(crate) step: Cow<'a, Address>,
+    /// As in version 5 of the store: 0 is at once, and the largest number is never.
     pub(crate) due: i64,
+    /// The time before an operator made it due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hastened_from: Option<i64>,
     pub(crate) sequence: u64,
     pub(crate) inputs: Vec<(String, u64)>,
     pub(crate) attempt: u32,
@@ -184,7 +189,7 @@ pub(crate) struct DelayedLine<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) to: Option<String>,
     #[serde(default, skip_serializing_if = "is_delayed")]
-    pub(crate) standing: ParkReason,
+    pub(crate) standing: OldReason,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) carried: Option<String>,
     pub(crate) form: JobForm,
@@ -336,6 +341,6 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-fn is_delayed(standing: &ParkReason) -> bool {
-    *standing == ParkReason::Due
+fn is_delayed(standing: &OldReason) -> bool {
+    *standing == OldReason::Delayed
 }

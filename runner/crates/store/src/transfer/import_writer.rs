@@ -1,6 +1,5 @@
 //! `Filling`: fills a store with the lines of an export, and checks each against the earlier ones.
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 
@@ -10,23 +9,23 @@ use super::export_format::{
     DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory, JobLine, MarkLine,
     ProgressLine, SnapshotLine, TickedLine,
 };
-use crate::api::parked_job::ParkedJob;
+use crate::api::parked_job::{ParkedId, ParkedJob};
 use crate::database::dedupe;
 use crate::database::dedupe::FOR_EVER;
 use crate::database::format;
 use crate::database::format::{
-    BY_HAND, Bytes, CommitRecord, DELAYED, DELAYED_COUNTS, GENERATIONS, MARKS, PROGRESS, RecordKey, SEGMENTS,
-    SINKS, SNAPSHOTS, TICKS, ordered,
+    BY_HAND, Bytes, CommitRecord, GENERATIONS, MARKS, PROGRESS, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
 };
 use crate::database::generations::GenerationRecord;
 use crate::database::parked;
+use crate::database::parked::ParkedRows;
 use crate::database::pauses;
 use crate::database::schedules;
 use crate::database::snapshots;
 use crate::database::snapshots::Snapshot;
 use crate::database::token_key;
 use crate::error::StoreCause;
-use tidegate_model::{Counters, DeliveryHash, Progress, SourceOffset, Timestamp, TokenKey};
+use tidegate_model::{Counters, DeliveryHash, Due, Progress, SourceOffset, Timestamp, TokenKey};
 
 pub(crate) mod queue;
 
@@ -72,21 +71,12 @@ pub(crate) struct Filling {
     deliveries: Vec<(DeliveryHash, dedupe::StoredRecord)>,
     /// Number of groups of delivery records written.
     delivery_groups: u64,
-    /// Number of parked jobs of each step.
-    delayed: BTreeMap<u32, u64>,
 }
 
 impl Filling {
     pub(crate) fn new(header: Header) -> Self {
         let inventory = Inventory::default();
-        Self {
-            header,
-            inventory,
-            queue: None,
-            deliveries: Vec::new(),
-            delivery_groups: 0,
-            delayed: BTreeMap::new(),
-        }
+        Self { header, inventory, queue: None, deliveries: Vec::new(), delivery_groups: 0 }
     }
 
     /// Accepts a line between the header and the end.
@@ -166,10 +156,7 @@ impl Filling {
                 differences(self.inventory, said)
             ));
         }
-        for (step, count) in self.delayed {
-            put(txn, DELAYED_COUNTS, step, &parked::seal_count(step, count))?;
-        }
-        parked::write_last_sequence(txn, self.header.sequence)?;
+        parked::write_last_id(txn, self.header.sequence)?;
         let Header { transaction, time, .. } = self.header;
         CommitRecord { number: transaction, time: Timestamp(time) }.write(txn)?;
         Ok(said)
@@ -210,23 +197,24 @@ impl Filling {
             let last = self.header.sequence;
             return wrong(format!("it has the sequence {}, and the last one is {last}", line.sequence));
         }
-        let id = format::intern(txn, &line.step)?;
-        let key = (id, ordered(Timestamp(line.due)), line.sequence);
+        let key = (format::intern(txn, &line.step)?, ParkedId(line.sequence));
+        let (reason, due) = line.standing.into_new(line.to, Timestamp(line.due));
         let job = ParkedJob {
+            due: line.hastened_from.map_or(due, |from| Due::Hastened(Timestamp(from))),
             inputs: line.inputs,
             attempt: line.attempt,
             first_attempt: line.first_attempt.map(Timestamp),
             last_error: line.last_error,
             from_error: line.from_error,
-            to: line.to,
-            reason: line.standing,
+            reason,
             form: line.form,
             payload: line.payload.bytes().to_vec(),
             carried: line.carried,
         };
-        put(txn, DELAYED, key, &parked::seal(key, &job))?;
-        *self.delayed.entry(id).or_default() += 1;
-        Ok(())
+        let mut rows = ParkedRows::new(txn);
+        let is_new = rows.insert(key, &job)?;
+        rows.finish()?;
+        if is_new { Ok(()) } else { wrong("an earlier line has the same key") }
     }
 }
 

@@ -2,8 +2,7 @@
 
 use super::*;
 use tidegate_config::{LoadOptions, load};
-use tidegate_model::Timestamp;
-use tidegate_store::{ParkedJob, ParkedKey};
+use tidegate_store::{ParkedId, ParkedJob};
 
 /// Step with the sources `a` and `b` as inputs, in the form `takes`.
 fn configuration(takes: &str) -> Configuration {
@@ -58,7 +57,7 @@ fn what_was_no_json_is_none_when_it_comes_again() {
         carried: None,
         ..ParkedJob::default()
     };
-    let key = ParkedKey { step: configuration.steps[0].address.clone(), due: Timestamp(0), sequence: 1 };
+    let key = ParkedId(1).of(&configuration.steps[0].address);
     let batch = Arc::new(Batch::json(1, [&*job.payload].into_iter().collect()));
     let returned = Some([RedeliveredJob { key, job }].into_iter().collect());
     let again = BatchSlice { input: 2, batch, skip: 0, jobs: 1, returned };

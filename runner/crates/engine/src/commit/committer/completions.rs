@@ -48,27 +48,21 @@ impl Committer {
         let mut judge = |asked: &PendingRequest| {
             let effect = apply(&self.store, &self.committed_state.configuration, &asked.request, now)?;
             let RequestEffect { changes: its, request_outcome, told, .. } = effect;
-            let place = told.then_some(changes.parked.len());
-            changes.unparked.extend(its.unparked);
-            changes.parked.extend(its.parked);
+            let place = told.then_some(changes.reparked.len());
+            changes.reparked.extend(its.reparked);
             changes.dedupe_records.extend(its.dedupe_records);
             Ok((request_outcome, place))
         };
         let judged: Vec<Result<_, String>> = completions.asked.iter().map(&mut judge).collect();
-        let rows = match self.put_down(&changes) {
-            Ok(rows) => rows,
-            Err(error) => {
-                let why =
-                    format!("the run ends, and the outcome of the request is unknown: {}", Chain(&error));
-                completions.asked.iter().for_each(|asked| asked.answer(Err(why.clone())));
-                return Err(error);
-            }
-        };
+        if let Err(error) = self.put_down(&changes) {
+            let why = format!("the run ends, and the outcome of the request is unknown: {}", Chain(&error));
+            completions.asked.iter().for_each(|asked| asked.answer(Err(why.clone())));
+            return Err(error);
+        }
         let mut durable = CommitNotice::default();
         for (asked, judged) in completions.asked.iter().zip(&judged) {
             let place = judged.as_ref().ok().and_then(|(_, place)| *place);
-            let taken =
-                place.and_then(|at| Some((rows.get(at)?.clone(), changes.parked.get(at)?.job.clone())));
+            let taken = place.and_then(|at| changes.reparked.get(at).cloned());
             durable.told.extend(self.telling(&asked.request, taken));
         }
         // A run that is over receives no messages.
@@ -79,15 +73,11 @@ impl Committer {
         Ok(())
     }
 
-    /// Commits the accepted completions, if there are any, and returns their rows.
-    fn put_down(&mut self, changes: &Changes) -> Result<Vec<tidegate_store::ParkedKey>, EngineError> {
+    /// Commits the accepted completions, if there are any.
+    fn put_down(&mut self, changes: &Changes) -> Result<(), EngineError> {
         let mut told = false;
-        while !changes.parked.is_empty() {
-            if let Some(committed) = self.commit_changes(changes, &mut told)? {
-                return Ok(committed.delayed);
-            }
-        }
-        Ok(Vec::new())
+        while !changes.reparked.is_empty() && self.commit_changes(changes, &mut told)?.is_none() {}
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use super::Committer;
 use crate::error::{Chain, EngineError};
 use tidegate_model::Stamp;
 use tidegate_model::log_target;
-use tidegate_store::{Changes, Committed, NewParkedJob, ParkedKey};
+use tidegate_store::{Changes, Committed, ParkedKey};
 
 /// Result of a commit.
 pub(crate) struct CommitOutcome {
@@ -22,46 +22,38 @@ impl Committer {
         changes: &Changes,
         told: &mut bool,
     ) -> Result<Option<CommitOutcome>, EngineError> {
-        let stamp = |transaction| Stamp { position: 0, time: changes.now, transaction };
+        let outcome = |Committed { transaction, delayed, .. }| {
+            let stamp = Stamp { position: 0, time: changes.now, transaction };
+            CommitOutcome { stamp, delayed }
+        };
         match self.writer.commit(changes) {
-            Ok(Committed { transaction, delayed, .. }) => {
+            Ok(committed) => {
                 if *told {
                     self.stats.set_full(None);
                 }
-                Ok(Some(CommitOutcome { stamp: stamp(transaction), delayed }))
+                Ok(Some(outcome(committed)))
             }
             Err(error) if error.is_full() => {
                 let error = error.into();
                 self.say_full(&error, told);
                 // The store is reopened first, so that it can be read during the wait.
-                let Some(transaction) = self.reopen(told)? else {
+                let Some(committed) = self.reopen(told)? else {
                     self.wait_for_room(error, told)?;
                     return Ok(None);
                 };
                 self.stats.set_full(None);
-                let delayed = self.delayed_last(changes)?;
-                Ok(Some(CommitOutcome { stamp: stamp(transaction), delayed }))
+                Ok(Some(outcome(committed)))
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Keys of the parked jobs of the last commit, if nothing else is known of it.
-    fn delayed_last(&self, changes: &Changes) -> Result<Vec<ParkedKey>, EngineError> {
-        let first = self.store.delayed_sequence()? + 1 - changes.parked.len() as u64;
-        let key = |(delayed, sequence): (&NewParkedJob, u64)| {
-            let (step, due) = (delayed.step.clone(), delayed.due);
-            ParkedKey { step, due, sequence }
-        };
-        Ok(changes.parked.iter().zip(first..).map(key).collect())
-    }
-
-    /// Reopens the store after a commit on a full disk. Returns the number of the commit if it became durable
+    /// Reopens the store after a commit on a full disk. Returns the result of the commit if it became durable
     /// all the same.
-    fn reopen(&mut self, told: &mut bool) -> Result<Option<u64>, EngineError> {
+    fn reopen(&mut self, told: &mut bool) -> Result<Option<Committed>, EngineError> {
         loop {
             match self.writer.reopen() {
-                Ok(reopened) => return Ok(reopened.kept.then_some(reopened.transaction)),
+                Ok(reopened) => return Ok(reopened.kept),
                 Err(error) if error.is_full() => self.wait_for_room(error.into(), told)?,
                 Err(error) => return Err(error.into()),
             }

@@ -8,7 +8,7 @@ use crate::operator::apply::apply;
 use crate::operator::effect::{MovedRows, RequestEffect, RowAfter};
 use crate::operator::request::{PendingRequest, Request};
 use crate::runtime::message::{CommitNotice, CompletionNotice, Message, MoveNotice};
-use tidegate_store::{NewParkedJob, ParkedJob, ParkedKey};
+use tidegate_store::{Changes, ParkedJob, ParkedKey};
 
 impl Committer {
     /// Applies a request in a commit of its own.
@@ -54,24 +54,18 @@ impl Committer {
         effect: RequestEffect,
         committed: &CommitOutcome,
     ) -> CommitNotice {
-        let rows = committed.delayed.iter().cloned().zip(effect.changes.parked.iter());
+        let Changes { parked, reparked, .. } = effect.changes;
+        let rows = committed.delayed.iter().cloned().zip(parked);
         let steps = &self.committed_state.configuration.steps;
         let returned = rows.filter_map(|(key, delayed)| {
             let step = steps.position(|step| step.address == delayed.step)?;
-            Some((step, key, delayed.job.clone()))
+            Some((step, key, delayed.job))
         });
         let mut durable = CommitNotice { paused: effect.paused, ..CommitNotice::default() };
-        let mut returned = returned.peekable();
-        let taken = returned.next_if(|_| effect.told).map(|(_, row, job)| (row, job));
+        durable.returned = returned.collect();
+        let taken = reparked.into_iter().next().filter(|_| effect.told);
         durable.told.extend(self.telling(request, taken));
-        match effect.moves {
-            // The notice has both the old and the new rows.
-            Some(moves) => {
-                let jobs = &effect.changes.parked;
-                durable.moved = Some(moved(moves, &committed.delayed, jobs));
-            }
-            None => durable.returned = returned.collect(),
-        }
+        durable.moved = effect.moves.map(moved);
         for (step, input, progress) in effect.progress {
             self.committed_state.progress[step][input] = progress;
         }
@@ -105,31 +99,23 @@ impl Committer {
         };
         let steps = &self.committed_state.configuration.steps;
         let position = steps.position(|declared| declared.address == *step)?;
-        let keys: Vec<ParkedKey> = rows.iter().map(|row| row.key(step)).collect();
+        let keys: Vec<ParkedKey> = rows.iter().map(|row| row.of(step)).collect();
         // The next reader of the store reports its error.
         let found = self.store.delayed(&keys).ok()?;
-        let stands = |(key, job): (ParkedKey, Option<ParkedJob>)| (key.clone(), job.map(|job| (key, job)));
         Some(MoveNotice {
             step: position,
-            rows: keys.into_iter().zip(found).map(stands).collect(),
+            rows: keys.into_iter().zip(found).collect(),
             jobs: Vec::new(),
             left,
         })
     }
 }
 
-/// Old and new rows of the moved jobs.
-fn moved(moves: MovedRows, rows: &[ParkedKey], jobs: &[NewParkedJob]) -> MoveNotice {
-    let stands = |(was, place): (ParkedKey, RowAfter)| {
-        let now = match place {
-            RowAfter::Gone => None,
-            RowAfter::Same(job) => Some((was.clone(), *job)),
-            RowAfter::Delayed(position) => {
-                rows.get(position).cloned().zip(jobs.get(position).map(|delayed| delayed.job.clone()))
-            }
-        };
-        (was, now)
+fn moved(moves: MovedRows) -> MoveNotice {
+    let stays = |row: RowAfter| match row {
+        RowAfter::Gone => None,
+        RowAfter::Stays(job) => Some(*job),
     };
     let MovedRows { step, rows, jobs, left } = moves;
-    MoveNotice { step, rows: rows.into_iter().map(stands).collect(), jobs, left }
+    MoveNotice { step, rows: rows.into_iter().map(|(key, row)| (key, stays(row))).collect(), jobs, left }
 }

@@ -14,10 +14,10 @@ use crate::runtime::message::{CommitNotice, CompletionNotice, Message};
 use crate::step::stats::Stats;
 use tidegate_components::source::BatchLimit;
 use tidegate_config::{LoadOptions, load};
-use tidegate_model::{Address, ExternalStatus};
+use tidegate_model::{Address, Due, ExternalStatus};
 use tidegate_store::testing::FaultyDisk;
 use tidegate_store::{
-    Changes, CompletionRecord, NO_DUE_TIME, NewParkedJob, ParkReason, ParkedJob, Store, Writer, open_disk,
+    Changes, CompletionRecord, NewParkedJob, ParkReason, ParkedId, ParkedJob, Store, Writer, open_disk,
 };
 
 const NOW: Timestamp = Timestamp(1000);
@@ -33,15 +33,15 @@ struct Play {
 impl Play {
     /// Creates a step with the configuration lines `queuer`.
     fn new(queuer: &str) -> Self {
-        Self::with(queuer, Timestamp(5000), ParkReason::Due)
+        Self::with(queuer, Due::At(Timestamp(5000)), ParkReason::Delayed)
     }
 
     /// Creates a step with one job that is pending in an external system.
     fn pending(queuer: &str) -> Self {
-        Self::with(queuer, NO_DUE_TIME, ParkReason::Pending { handle: "h".to_owned(), since: NOW })
+        Self::with(queuer, Due::Never, ParkReason::Pending { handle: "h".to_owned(), since: NOW })
     }
 
-    fn with(queuer: &str, due: Timestamp, standing: ParkReason) -> Self {
+    fn with(queuer: &str, due: Due, standing: ParkReason) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let toml = format!(
             "[pipeline]\nname = \"p\"\nerrors = \"failed\"\n\
@@ -56,12 +56,13 @@ impl Play {
         let configuration = Arc::new(load(folder.path(), &LoadOptions::default()).finish().unwrap().0);
         let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
         let job = ParkedJob {
+            due,
             inputs: vec![("p/q".into(), 1)],
             payload: b"1".to_vec(),
             reason: standing,
             ..ParkedJob::default()
         };
-        let delayed = vec![NewParkedJob { step: step(), due, job }];
+        let delayed = vec![NewParkedJob { step: step(), job }];
         writer.commit(&Changes { parked: delayed, ..Changes::default() }).unwrap();
         let RecoveredState { flows, tickers, heads, .. } =
             start::start(&configuration, &store, NOW, &AtomicBool::new(false)).unwrap().unwrap();
@@ -82,7 +83,7 @@ impl Play {
     }
 
     fn row(&self) -> ParkedKey {
-        self.store.due(&step(), NO_DUE_TIME, None, 9, 999).unwrap().remove(0).0
+        self.store.due(&step(), Due::Never, None, 9, 999).unwrap().remove(0).0
     }
 
     /// Request that reaches the committer, with the number of jobs that it leaves alone.
@@ -102,16 +103,16 @@ impl Play {
     }
 
     fn hasten(&mut self) -> (Request, u64) {
-        let rows = vec![ParkedJobRef::of(&self.row())];
+        let rows = vec![self.row().id];
         self.ask(Request::MakeDue { step: step(), rows })
     }
 
-    fn cancel(&mut self, rows: Vec<ParkedJobRef>, jobs: Vec<u64>) -> (Request, u64) {
+    fn cancel(&mut self, rows: Vec<ParkedId>, jobs: Vec<u64>) -> (Request, u64) {
         self.ask(Request::Cancel { step: step(), rows, jobs, drop: false, pending: true })
     }
 
     /// Completes the job externally; returns its row, as far as the coordinator knows it.
-    fn say(&mut self, status: ExternalStatus) -> Option<ParkedJobRef> {
+    fn say(&mut self, status: ExternalStatus) -> Option<ParkedId> {
         let completion = CompletionRecord { status, result: None, reason: None };
         let token = String::new();
         match self.ask(Request::Complete { step: step(), index: 1, token, completion, row: None }) {
@@ -159,10 +160,10 @@ impl Play {
     fn is_left(&mut self) {
         let row = self.row();
         let job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
-        self.is_moved(vec![(row.clone(), Some((row, job)))]);
+        self.is_moved(vec![(row, Some(job))]);
     }
 
-    fn is_moved(&mut self, rows: Vec<(ParkedKey, Option<(ParkedKey, ParkedJob)>)>) {
+    fn is_moved(&mut self, rows: Vec<(ParkedKey, Option<ParkedJob>)>) {
         let position = 1;
         let moves = MoveNotice { step: position, rows, jobs: Vec::new(), left: Vec::new() };
         let durable = CommitNotice { moved: Some(moves), ..CommitNotice::default() };
@@ -182,7 +183,7 @@ const QUEUERS: [&str; 2] = ["", "queuer = { strategy = \"serial\" }"];
 fn a_job_that_somebody_moves_is_left_alone_by_others_until_that_is_durable() {
     for queuer in QUEUERS {
         let mut play = Play::new(queuer);
-        let row = ParkedJobRef::of(&play.row());
+        let row = play.row().id;
         let hastened = play.hasten();
         assert!(matches!(hastened, (Request::MakeDue { rows, .. }, 0) if rows == [row]), "{queuer}");
         // A cancelled job must not return with the answer to the first request.
@@ -206,7 +207,7 @@ fn a_job_that_somebody_takes_out_is_left_alone_by_others_though_it_was_not_read_
 #[test]
 fn a_pending_job_that_somebody_takes_out_is_nobodys_from_then_on() {
     let mut play = Play::pending(QUEUERS[1]);
-    let row = ParkedJobRef::of(&play.row());
+    let row = play.row().id;
     let asked = play.ask(Request::Cancel {
         step: step(),
         rows: vec![row],
@@ -229,18 +230,18 @@ fn a_pending_job_that_somebody_takes_out_is_nobodys_from_then_on() {
 fn a_pending_job_that_is_out_stays_out() {
     let mut play = Play::pending(QUEUERS[1]);
     let row = play.row();
-    play.cancel(vec![ParkedJobRef::of(&row)], Vec::new());
+    play.cancel(vec![row.id], Vec::new());
     play.is_moved(vec![(row.clone(), None)]);
     assert_eq!(play.say(ExternalStatus::Committed), None);
-    assert_eq!(play.coordinator.dispatcher.state(1, JobKey::stored(row.sequence)), None);
-    assert!(play.coordinator.buffers[1].as_ref().unwrap().row(JobKey::stored(row.sequence)).is_none());
+    assert_eq!(play.coordinator.dispatcher.state(1, JobKey::stored(row.id.0)), None);
+    assert!(play.coordinator.buffers[1].as_ref().unwrap().row(JobKey::stored(row.id.0)).is_none());
 }
 
 #[test]
 fn what_the_outside_says_of_a_job_goes_before_taking_it_out() {
     for status in [ExternalStatus::Valid, ExternalStatus::Committed] {
         let mut play = Play::pending(QUEUERS[1]);
-        let row = ParkedJobRef::of(&play.row());
+        let row = play.row().id;
         assert_eq!(play.say(status), Some(row));
         // The row changes as soon as the completion is durable.
         let cancelled = play.cancel(vec![row], Vec::new());
@@ -251,7 +252,7 @@ fn what_the_outside_says_of_a_job_goes_before_taking_it_out() {
 #[test]
 fn a_monitor_is_not_believed_while_what_somebody_has_said_is_on_its_way_to_the_store() {
     let mut play = Play::pending(MONITORED);
-    let row = ParkedJobRef::of(&play.row());
+    let row = play.row().id;
     let asking = play.asks(Timestamp(3000));
     assert_eq!(play.say(ExternalStatus::Valid), Some(row));
     // The row to deliver is about to change.

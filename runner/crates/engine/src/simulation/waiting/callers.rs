@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use crossbeam_channel::{Receiver, TryRecvError};
 
 use super::standing::{At, Standings, Way};
-use crate::operator::request::{MoveSummary, ParkedJobRef, PendingRequest, Request, RequestOutcome};
+use crate::operator::request::{MoveSummary, PendingRequest, Request, RequestOutcome};
 use crate::simulation::dice::Dice;
 use tidegate_model::Address;
-use tidegate_store::{ReadError, Store};
+use tidegate_store::{ParkedId, ReadError, Store};
 
 #[derive(Debug, Default)]
 pub(crate) struct Callers {
     asked: Vec<(Request, Receiver<Result<RequestOutcome, String>>)>,
     /// Rows of the last request.
-    last: Vec<ParkedJobRef>,
+    last: Vec<ParkedId>,
     /// Rows by sequence, and indices, that were ever requested.
     pub(crate) hastened: BTreeSet<u64>,
     pub(crate) cancelled_rows: BTreeSet<u64>,
@@ -56,11 +56,11 @@ impl Callers {
             }
         };
         match &request {
-            Request::MakeDue { rows, .. } => self.hastened.extend(rows.iter().map(|row| row.sequence)),
+            Request::MakeDue { rows, .. } => self.hastened.extend(rows.iter().map(|row| row.0)),
             Request::Cancel { rows, jobs, pending, .. } => {
                 let back = rows.iter().filter(|_| *pending);
-                self.taken_back.extend(back.map(|row| row.sequence));
-                self.cancelled_rows.extend(rows.iter().map(|row| row.sequence));
+                self.taken_back.extend(back.map(|row| row.0));
+                self.cancelled_rows.extend(rows.iter().map(|row| row.0));
                 self.cancelled.extend(jobs);
             }
             _ => {}
@@ -123,8 +123,7 @@ impl Callers {
                 );
                 let way = if *drop { Way::Nothing } else { Way::Error };
                 let out = |index: &u64| standings.jobs.get(index) == Some(&At::Through(way));
-                let stands =
-                    |row: &&ParkedJobRef| standings.rows.keys().any(|key| key.sequence == row.sequence);
+                let stands = |row: &&ParkedId| standings.rows.keys().any(|key| key.id == **row);
                 let rows_out = rows.iter().filter(|row| !stands(row)).count();
                 let jobs_out = jobs.iter().filter(|index| out(index)).count();
                 assert!(
@@ -148,17 +147,14 @@ impl Callers {
     }
 
     /// Some parked jobs, present or past, or those of another open request.
-    fn rows(&mut self, dice: &mut Dice, standings: &Standings) -> Option<Vec<ParkedJobRef>> {
-        let all: Vec<ParkedJobRef> = standings.rows.keys().map(ParkedJobRef::of).collect();
+    fn rows(&mut self, dice: &mut Dice, standings: &Standings) -> Option<Vec<ParkedId>> {
+        let all: Vec<ParkedId> = standings.rows.keys().map(|key| key.id).collect();
         let count = 1 + dice.below(3);
         let mut rows = if dice.chance(40) { self.last.clone() } else { dice.several(&all, count) };
         if dice.chance(10) {
             let sequences: Vec<u64> = standings.sequences.keys().copied().collect();
             if !sequences.is_empty() {
-                rows.push(ParkedJobRef {
-                    due: tidegate_model::Timestamp(0),
-                    sequence: *dice.pick(&sequences),
-                });
+                rows.push(ParkedId(*dice.pick(&sequences)));
             }
         }
         rows.sort_unstable();

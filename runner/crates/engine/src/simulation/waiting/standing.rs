@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::simulation::history::History;
 use tidegate_config::Configuration;
 use tidegate_dispatch::JobKey;
-use tidegate_model::{Address, ExternalStatus};
-use tidegate_store::{NO_DUE_TIME, ParkReason, ParkedKey, ReadError, Store};
+use tidegate_model::{Address, Due, ExternalStatus};
+use tidegate_store::{ParkReason, ParkedKey, ReadError, Store};
 
 /// Durable state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,11 +170,11 @@ impl Standings {
         self.look_at_ends(history);
         self.rows.clear();
         let mut standing = BTreeMap::new();
-        for (key, job) in store.due(step, NO_DUE_TIME, None, usize::MAX, usize::MAX)? {
+        for (key, job) in store.due(step, Due::Never, None, usize::MAX, usize::MAX)? {
             let index = job.inputs[0].1;
-            self.sequences.insert(key.sequence, index);
-            let is_late = job.to.is_some();
-            let due = key.due.0;
+            self.sequences.insert(key.id.0, index);
+            let is_late = job.output().is_some();
+            let due = job.due.time().map_or(i64::MAX, |due| due.0);
             assert!(!self.rows.values().any(|row| *row == (index, is_late)), "{index} is in the store twice");
             self.rows.insert(key, (index, is_late));
             if is_late {
@@ -182,8 +182,8 @@ impl Standings {
                 continue;
             }
             let at = match job.reason {
-                ParkReason::Started => At::Started(job.attempt),
-                ParkReason::Due => At::Delayed { attempts: job.attempt, due },
+                ParkReason::Started { .. } => At::Started(job.attempt),
+                ParkReason::Delayed | ParkReason::Output { .. } => At::Delayed { attempts: job.attempt, due },
                 ParkReason::Pending { handle, .. } | ParkReason::Completed { handle, .. } => {
                     At::Pending { attempts: job.attempt, handle }
                 }

@@ -1,213 +1,204 @@
-//! `Rows`: finds rows of parked jobs by the jobs that they were made from.
-//!
-//! The table has them in order of due time. The rows of a step are read once, at the first search. From then
-//! on each commit adds its own. A removed row is noticed when it is read.
+//! Reads of parked jobs: by due time, by number, and by the jobs that they were made from.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
-use twox_hash::XxHash3_64;
+use redb::{ReadOnlyTable, ReadTransaction};
 
 use super::Store;
-use crate::api::parked_job::{NewParkedJob, ParkedJob, ParkedKey};
-use crate::error::ReadError;
-use tidegate_model::sync::{Mutex, MutexGuard};
-use tidegate_model::{Address, Timestamp};
+use crate::api::parked_job::{ParkedId, ParkedJob, ParkedKey, ParkedPosition, ParkedTotals};
+use crate::codec::parked_record::{is_of, origin};
+use crate::database::format::{
+    self, Bytes, META, NAMES, PARKED, PARKED_COUNTS, PARKED_DUE, PARKED_OF, PARKED_STARTED, RecordKey,
+    ordered,
+};
+use crate::database::parked::{due_key, due_of, due_parts, last_id, totals, unseal, unseal_started};
+use crate::error::{ReadError, StoreCause};
+use tidegate_model::{Address, Due, Timestamp};
 
-/// A step with more rows is scanned for each search. A row takes about 50 bytes here.
-const ROWS_MAX: u64 = 1 << 20;
-/// Removed rows that are kept, in addition to the number of existing ones.
-const GONE_MAX: u64 = 1024;
-
-/// The known rows by step.
-#[derive(Debug, Default)]
-pub(crate) struct RowCache(Mutex<BTreeMap<Address, Known>>);
-
-#[derive(Debug, Default)]
-struct Known {
-    /// All rows of the store were read. Before, only those of later commits are known.
-    whole: bool,
-    /// The hash of an origin, the due time of its row, and the row's number.
-    rows: BTreeSet<(u64, Timestamp, u64)>,
-}
+/// A parked job with its number.
+type Row = (ParkedId, ParkedJob);
 
 impl Store {
+    /// The jobs of `step` that are due at `until` or before, after `after`: started ones first, then in order
+    /// of due time. At most `jobs` of them, and at most `bytes` bytes with their provenance, but at least one.
+    pub fn due(
+        &self,
+        step: &Address,
+        until: Due,
+        after: Option<ParkedPosition>,
+        jobs: usize,
+        bytes: usize,
+    ) -> Result<Vec<(ParkedKey, ParkedJob)>, ReadError> {
+        self.of_step(step, |txn, id| {
+            let (mut found, mut found_bytes) = (Vec::new(), 0);
+            let mut add = |id: ParkedId, job: ParkedJob| {
+                found_bytes += job.payload.len() + job.carried.as_ref().map_or(0, String::len);
+                let fits = found.is_empty() || found.len() < jobs && found_bytes <= bytes;
+                if fits {
+                    found.push((id.of(step), job));
+                }
+                fits
+            };
+            let from = match after {
+                None => Some(0),
+                Some(ParkedPosition { due: None, id }) => id.0.checked_add(1),
+                Some(ParkedPosition { due: Some(_), .. }) => None,
+            };
+            if let Some(from) = from {
+                for entry in txn.open_table(PARKED_STARTED)?.range((id, from)..=(id, u64::MAX))? {
+                    let (key, stored) = entry?;
+                    let number = ParkedId(key.value().1);
+                    if !add(number, unseal_started(id, number, stored.value())?) {
+                        return Ok(found);
+                    }
+                }
+            }
+            let start = match after.and_then(|after| Some((after.due?, after.id))) {
+                Some((due, number)) => Bound::Excluded(due_key(id, due, number)),
+                None => Bound::Included((id, 0, 0, 0)),
+            };
+            let end = due_key(id, until, ParkedId(u64::MAX));
+            // If `after` is not due yet, no later row is.
+            if matches!(start, Bound::Excluded(start) if start >= end) {
+                return Ok(found);
+            }
+            let rows = txn.open_table(PARKED)?;
+            for entry in txn.open_table(PARKED_DUE)?.range((start, Bound::Included(end)))? {
+                let (_, kind, time, number) = entry?.0.value();
+                let (due, number) = (due_of((kind, time))?, ParkedId(number));
+                if !add(number, indexed(&rows, id, number, |job| job.due == due)?) {
+                    break;
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// The parked jobs with these keys; `None` for missing ones.
+    pub fn delayed(&self, keys: &[ParkedKey]) -> Result<Vec<Option<ParkedJob>>, ReadError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.view(|txn| {
+            let names = txn.open_table(NAMES)?;
+            let (rows, started) = (txn.open_table(PARKED)?, txn.open_table(PARKED_STARTED)?);
+            let find = |key: &ParkedKey| {
+                let Some(step) = format::find_id(&names, &key.step)? else { return Ok(None) };
+                if let Some(stored) = rows.get((step, key.id.0))? {
+                    return unseal(step, key.id, stored.value()).map(Some);
+                }
+                let stored = started.get((step, key.id.0))?;
+                stored.map(|stored| unseal_started(step, key.id, stored.value())).transpose()
+            };
+            keys.iter().map(find).collect()
+        })
+    }
+
     /// The first parked job of `step` that was made from the job at `index` of this input, named as in
-    /// delivery hashes. After the first call, the time does not depend on the number of rows. In a snapshot,
-    /// a row that was removed since may be missed.
+    /// delivery hashes.
     pub fn delayed_of(
         &self,
         step: &Address,
-        (input, index): (&str, u64),
+        input: (&str, u64),
     ) -> Result<Option<(ParkedKey, ParkedJob)>, ReadError> {
-        let count = self.delayed_count(step)?;
-        if count == 0 {
-            return Ok(None);
-        }
-        if count > ROWS_MAX || !self.know_rows(step)? {
-            return self.delayed_of_all(step, (input, index));
-        }
-        let places: Vec<(Timestamp, u64)> = {
-            let known = self.rows().known();
-            let Some(known) = known.get(step) else { return self.delayed_of_all(step, (input, index)) };
-            let job = hash(input, index);
-            let rows = known.rows.range((job, Timestamp(i64::MIN), 0)..=(job, Timestamp(i64::MAX), u64::MAX));
-            rows.map(|&(_, due, sequence)| (due, sequence)).collect()
-        };
-        for (due, sequence) in places {
-            let key = ParkedKey { step: step.clone(), due, sequence };
-            let found = self.delayed(std::slice::from_ref(&key))?.pop().flatten();
-            let is_it = |job: &ParkedJob| job.inputs.iter().any(|(name, at)| name == input && *at == index);
-            if let Some(job) = found.filter(is_it) {
-                return Ok(Some((key, job)));
-            }
-        }
-        Ok(None)
+        Ok(self.parked_of(step, input)?.into_iter().next())
     }
 
-    /// Reads the rows of the step, unless they are known. Returns whether they are: not while another thread
-    /// reads them.
-    fn know_rows(&self, step: &Address) -> Result<bool, ReadError> {
-        let latest = self.latest();
-        let count = latest.delayed_count(step)?;
-        {
-            let mut steps = self.rows().known();
-            match steps.get(step) {
-                Some(known) if !known.whole => return Ok(false),
-                Some(known) if known.rows.len() as u64 <= 2 * count + GONE_MAX => return Ok(true),
-                _ => _ = steps.insert(step.clone(), Known::default()),
-            }
-        }
-        // Rows of commits from here on are added by the commit.
-        let mut rows = BTreeSet::new();
-        for row in latest.all_delayed(step) {
-            match row {
-                Ok((key, job)) => rows.extend(entries(&job, key.due, key.sequence)),
-                Err(error) => {
-                    self.rows().known().remove(step);
-                    return Err(error);
+    /// All parked jobs of `step` that were made from this job, in the order of [`Self::due`]. The time does
+    /// not depend on the number of other jobs, except for those with a started attempt.
+    pub fn parked_of(
+        &self,
+        step: &Address,
+        (input, index): (&str, u64),
+    ) -> Result<Vec<(ParkedKey, ParkedJob)>, ReadError> {
+        self.of_step(step, |txn, id| {
+            let mut found: Vec<Row> = Vec::new();
+            for entry in txn.open_table(PARKED_STARTED)?.range((id, 0)..=(id, u64::MAX))? {
+                let (key, stored) = entry?;
+                let number = ParkedId(key.value().1);
+                let record = RecordKey::ParkedStarted(id, number.0).unseal(stored.value())?;
+                if is_of(record, input, index) {
+                    found.push((number, unseal_started(id, number, stored.value())?));
                 }
             }
-        }
-        // A reopened store has forgotten all rows.
-        let mut steps = self.rows().known();
-        let Some(known) = steps.get_mut(step) else { return Ok(false) };
-        known.rows.append(&mut rows);
-        known.whole = true;
-        Ok(true)
-    }
-}
-
-impl RowCache {
-    /// Adds the rows of a durable commit.
-    pub(crate) fn add(&self, delayed: &[NewParkedJob], keys: &[ParkedKey]) {
-        if delayed.is_empty() {
-            return;
-        }
-        let mut steps = self.known();
-        if steps.is_empty() {
-            return;
-        }
-        for (NewParkedJob { job, .. }, key) in delayed.iter().zip(keys) {
-            if let Some(known) = steps.get_mut(&key.step) {
-                known.rows.extend(entries(job, key.due, key.sequence));
+            let (rows, hash) = (txn.open_table(PARKED)?, origin(input, index));
+            for entry in txn.open_table(PARKED_OF)?.range((id, hash, 0)..=(id, hash, u64::MAX))? {
+                let number = ParkedId(entry?.0.value().2);
+                let has_hash =
+                    |job: &ParkedJob| job.inputs.iter().any(|(name, at)| origin(name, *at) == hash);
+                let job = indexed(&rows, id, number, has_hash)?;
+                if job.inputs.iter().any(|(name, at)| name == input && *at == index) {
+                    found.push((number, job));
+                }
             }
-        }
+            found.sort_by_key(|(number, job)| ParkedPosition::of(*number, job));
+            Ok(found.into_iter().map(|(number, job)| (number.of(step), job)).collect())
+        })
     }
 
-    /// Forgets all rows, since the file may be another one now.
-    pub(crate) fn forget(&self) {
-        self.known().clear();
+    /// The last number that a parked job received; 0 if none ever did.
+    pub fn last_parked(&self) -> Result<ParkedId, ReadError> {
+        self.view(|txn| last_id(&txn.open_table(META)?).map(ParkedId))
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<Address, Known>> {
-        self.0.lock()
+    /// The due time of the first parked job of `step`, or of the first one that waits for a time after
+    /// `after`. Jobs that no time makes due do not count.
+    pub fn next_due(&self, step: &Address, after: Option<Timestamp>) -> Result<Option<Timestamp>, ReadError> {
+        self.of_step(step, |txn, id| {
+            let is_started = |txn: &ReadTransaction| {
+                let started = txn.open_table(PARKED_STARTED)?;
+                let first = started.range((id, 0)..=(id, u64::MAX))?.next().transpose()?;
+                Ok::<_, StoreCause>(first.is_some())
+            };
+            if after.is_none() && is_started(txn)? {
+                return Ok(Some(Timestamp::EARLIEST));
+            }
+            let (kind, _) = due_parts(Due::At(Timestamp::EARLIEST));
+            let start = match after {
+                Some(after) => Bound::Excluded((id, kind, ordered(after), u64::MAX)),
+                None => Bound::Included((id, 0, 0, 0)),
+            };
+            let end = Bound::Excluded(due_key(id, Due::Never, ParkedId(0)));
+            let first = txn.open_table(PARKED_DUE)?.range((start, end))?.next().transpose()?;
+            let Some((key, _)) = first else { return Ok(None) };
+            let (_, kind, time, _) = key.value();
+            Ok(due_of((kind, time))?.time())
+        })
+    }
+
+    /// Numbers of parked jobs of `step`. The time does not depend on them.
+    pub fn parked_totals(&self, step: &Address) -> Result<ParkedTotals, ReadError> {
+        self.of_step(step, |txn, id| totals(&txn.open_table(PARKED_COUNTS)?, id))
+    }
+
+    /// Number of parked jobs of `step`.
+    pub fn delayed_count(&self, step: &Address) -> Result<u64, ReadError> {
+        Ok(self.parked_totals(step)?.all())
+    }
+
+    /// Reads something of a step, which has nothing if it has no number.
+    fn of_step<T: Default>(
+        &self,
+        step: &Address,
+        read: impl FnOnce(&ReadTransaction, u32) -> Result<T, StoreCause>,
+    ) -> Result<T, ReadError> {
+        self.view(|txn| match format::find_id(&txn.open_table(NAMES)?, step)? {
+            Some(id) => read(txn, id),
+            None => Ok(T::default()),
+        })
     }
 }
 
-fn entries(
-    job: &ParkedJob,
-    due: Timestamp,
-    sequence: u64,
-) -> impl Iterator<Item = (u64, Timestamp, u64)> + '_ {
-    job.inputs.iter().map(move |(input, index)| (hash(input, *index), due, sequence))
-}
-
-fn hash(input: &str, index: u64) -> u64 {
-    XxHash3_64::oneshot_with_seed(index, input.as_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::FaultyDisk;
-    use crate::{Changes, Writer, open_disk};
-
-    fn step() -> Address {
-        Address::parse("p/step").unwrap()
-    }
-
-    fn delayed(index: u64, due: i64) -> NewParkedJob {
-        let job =
-            ParkedJob { inputs: vec![("p/in".into(), index), ("p/other".into(), 1)], ..ParkedJob::default() };
-        NewParkedJob { step: step(), due: Timestamp(due), job }
-    }
-
-    fn commit(writer: &mut Writer, delayed: Vec<NewParkedJob>, undelayed: Vec<ParkedKey>) -> Vec<ParkedKey> {
-        writer
-            .commit(&Changes { unparked: undelayed, parked: delayed, ..Changes::default() })
-            .unwrap()
-            .delayed
-    }
-
-    fn find(store: &Store, index: u64) -> Option<i64> {
-        let found = store.delayed_of(&step(), ("p/in", index)).unwrap();
-        assert_eq!(
-            found.as_ref().map(|(key, _)| key),
-            store.delayed_of_all(&step(), ("p/in", index)).unwrap().as_ref().map(|(key, _)| key)
-        );
-        found.map(|(key, _)| key.due.0)
-    }
-
-    #[test]
-    fn a_row_is_found_whenever_it_was_written_and_not_once_it_is_gone() {
-        let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
-        assert_eq!(find(&store, 1), None);
-        let keys = commit(&mut writer, vec![delayed(1, 30), delayed(2, 20)], Vec::new());
-        assert_eq!([1, 2, 3].map(|index| find(&store, index)), [Some(30), Some(20), None]);
-        // One row put back for another time, and a new one.
-        commit(&mut writer, vec![delayed(1, 10), delayed(3, i64::MAX)], vec![keys[0].clone()]);
-        assert_eq!([1, 2, 3].map(|index| find(&store, index)), [Some(10), Some(20), Some(i64::MAX)]);
-        // The first of several rows is found.
-        let more = commit(&mut writer, vec![delayed(2, 5)], Vec::new());
-        assert_eq!(find(&store, 2), Some(5));
-        commit(&mut writer, Vec::new(), more);
-        assert_eq!(find(&store, 2), Some(20));
-        writer.reopen().unwrap();
-        assert_eq!([1, 2, 3].map(|index| find(&store, index)), [Some(10), Some(20), Some(i64::MAX)]);
-    }
-
-    #[test]
-    fn a_moment_knows_no_rows_that_came_later() {
-        let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
-        let keys = commit(&mut writer, vec![delayed(1, 30)], Vec::new());
-        let looked: Result<(), ReadError> = store.at_one_moment(|moment| {
-            commit(&mut writer, vec![delayed(2, 20)], keys.clone());
-            assert_eq!([1, 2].map(|index| find(&store, index)), [None, Some(20)]);
-            assert_eq!(find(moment, 2), None);
-            Ok(())
-        });
-        looked.unwrap();
-    }
-
-    #[test]
-    fn rows_that_are_gone_are_forgotten() {
-        let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
-        let mut keys = commit(&mut writer, vec![delayed(0, 1)], Vec::new());
-        for index in 1..=4 * GONE_MAX {
-            keys = commit(&mut writer, vec![delayed(index, 1)], keys);
-            assert_eq!(find(&store, index), Some(1));
-        }
-        let known = store.rows().known();
-        assert!(known[&step()].rows.len() as u64 <= 2 * GONE_MAX, "{}", known[&step()].rows.len());
-    }
+/// The job that an index names. `is_it`: whether the index is right.
+fn indexed(
+    rows: &ReadOnlyTable<(u32, u64), Bytes>,
+    step: u32,
+    id: ParkedId,
+    is_it: impl Fn(&ParkedJob) -> bool,
+) -> Result<ParkedJob, StoreCause> {
+    let stored = rows.get((step, id.0))?;
+    let job = stored.map(|stored| unseal(step, id, stored.value())).transpose()?;
+    job.filter(is_it).ok_or_else(|| {
+        StoreCause::Damaged(format!("the parked job {} is missing, or its index is wrong", id.0))
+    })
 }

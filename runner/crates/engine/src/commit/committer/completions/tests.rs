@@ -12,15 +12,14 @@ use crate::commit::inbox::Inbox;
 use crate::commit::queue_cache::QueueCaches;
 use crate::commit::request::CommitRequest;
 use crate::commit::sinks::Sinks;
-use crate::operator::request::{CompletionOutcome, ParkedJobRef, RequestOutcome};
+use crate::operator::request::{CompletionOutcome, RequestOutcome};
 use crate::recovery::start;
 use crate::step::stats::Stats;
 use tidegate_config::{LoadOptions, load};
-use tidegate_model::{Address, Clock as _, ExternalStatus, ManualClock, Timestamp};
+use tidegate_model::{Address, Clock as _, Due, ExternalStatus, ManualClock, Timestamp};
 use tidegate_store::testing::{DiskFailure, FaultyDisk};
 use tidegate_store::{
-    CompletionRecord, CrashGuard, NO_DUE_TIME, NewParkedJob, ParkReason, ParkedJob, ParkedKey, Store,
-    open_disk,
+    CompletionRecord, CrashGuard, NewParkedJob, ParkReason, ParkedJob, ParkedKey, Store, open_disk,
 };
 
 /// Run with a step that has handed jobs to an external system.
@@ -48,7 +47,6 @@ impl World {
             let (inputs, payload) = (vec![("p/in".into(), index)], b"{}".to_vec());
             NewParkedJob {
                 step: step(),
-                due: NO_DUE_TIME,
                 job: ParkedJob { inputs, reason: standing, payload, ..ParkedJob::default() },
             }
         });
@@ -93,7 +91,7 @@ impl World {
     ) -> (CommitRequest, Receiver<Result<RequestOutcome, String>>) {
         let (reply, answer) = crossbeam_channel::bounded(1);
         let completion = CompletionRecord { status, result: None, reason: None };
-        let (token, row) = (format!("token of {index}"), self.rows.get(index - 1).map(ParkedJobRef::of));
+        let (token, row) = (format!("token of {index}"), self.rows.get(index - 1).map(|row| row.id));
         let request = Request::Complete { step: step(), index: index as u64, token, completion, row };
         (CommitRequest::Amend(PendingRequest::new(request, reply)), answer)
     }
@@ -127,16 +125,16 @@ impl World {
 #[test]
 fn completions_that_wait_together_share_a_commit() {
     let world = World::new(&FaultyDisk::new(), 100);
-    let told = world.told.clone();
+    let (told, keys) = (world.told.clone(), world.rows.clone());
     let said: Vec<_> = (1..=100).map(|index| (index, ExternalStatus::Committed)).collect();
     assert_eq!(world.commit(&said), (vec![Ok(CompletionOutcome::Taken); 100], 1));
     let Message::Committed(durable) = told.recv().unwrap() else { panic!("a commit notice") };
     let taken: Vec<u64> = durable.told.iter().map(|telling| telling.index).collect();
     assert_eq!(taken, (1..=100).collect::<Vec<_>>());
-    assert!(durable.told.iter().all(|telling| {
+    for (telling, key) in durable.told.iter().zip(&keys) {
         let (row, job) = telling.taken.as_ref().unwrap();
-        row.due == Timestamp(0) && job.inputs[0].1 == telling.index
-    }));
+        assert_eq!((row, job.due, job.inputs[0].1), (key, Due::Now, telling.index));
+    }
 }
 
 #[test]
