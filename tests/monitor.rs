@@ -19,6 +19,40 @@ fn submitting(lines: &str) -> Project {
     project
 }
 
+#[test]
+fn emitted_jobs_are_delivered_once_when_their_job_becomes_pending() {
+    let project = submitting("").file("in.ndjson", jobs(1..=3)).file(
+        "submit.rhai",
+        "fn process(job) {\n    emit(\"seen\", #{ id: job.id });\n    \
+         emit_in(\"seen\", #{ id: job.id + 10 }, 1);\n    \
+         if job.id == 3 { reject(\"refused\") }\n    pending(`b-${job.id}`)\n}",
+    );
+    project.change("p.toml", "to = \"out\"", "to = { out = \"out\", seen = \"seen\" }");
+    project.append("p.toml", "[queue.seen]\nretain = \"forever\"\n");
+    let mut running = project.started();
+    running.wait_until("it asks for both", || {
+        let asked = project.read_if_there("asked");
+        asked.contains("b-1") && asked.contains("b-2")
+    });
+    let seen = || {
+        let mut seen: Vec<_> = project.queue("p/seen").iter().map(|job| job["id"].clone()).collect();
+        seen.sort_by_key(serde_json::Value::as_u64);
+        seen
+    };
+    running.wait_until("the delayed ones are delivered", || seen().len() >= 4);
+    assert!(running.kill());
+    assert_eq!(seen(), [1, 2, 11, 12]);
+    assert_eq!(project.read_if_there("out.ndjson"), "");
+    let outcome = "{\"status\": \"committed\", \"result\": {\"out\": {\"id\": 7}}}";
+    project.write("outside", format!("{{\"b-1\": {outcome}, \"b-2\": {outcome}}}"));
+    project.run().done();
+    assert_eq!(seen(), [1, 2, 11, 12]);
+    assert_eq!(ids(&project.read("out.ndjson")), [7, 7]);
+    let status = project.status("p/submit", "p/in");
+    assert_eq!((&status["taken"], &status["given"], &status["failed"]), (&3.into(), &6.into(), &1.into()));
+    project.assert_sound();
+}
+
 const OUTCOMES: &str = r#"{
     "b-1-1": {"status": "committed", "result": {"id": 1, "block": 7}},
     "b-2-1": "committed",

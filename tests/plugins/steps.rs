@@ -84,6 +84,19 @@ fn a_plugin_that_finds_a_gate_closed_or_hands_a_job_outside_fails_nothing() {
 }
 
 #[test]
+fn the_outputs_of_a_plugin_and_of_scripts_before_it_are_delivered_when_the_job_becomes_pending() {
+    for isolate in ["", "\nisolate = \"process\""] {
+        let project = fork(&format!("[\"emit.rhai\", \"plugin:flaky\", \"out.rhai\"]{isolate}"))
+            .file("in.ndjson", "{\"do\":\"reject\",\"id\":2}\n{\"do\":\"push_pending\",\"id\":4}\n");
+        project.tidegate(&["run", ".", "--until-idle"]).done();
+        assert_eq!(ids(&project.read("out.ndjson")), [4]);
+        assert_eq!(project.read("seen.ndjson"), "4\n");
+        assert_eq!(errors(&project), ["rejected: plugin `flaky`: rejected, as asked"]);
+        assert_eq!(project.status("p/work", "p/in")["pending"], 1);
+    }
+}
+
+#[test]
 fn a_handle_that_is_too_long_is_told_and_no_job_is_lost() {
     for isolate in ["", "\nisolate = \"process\""] {
         let project = project(&format!("run = \"plugin:flaky\"{isolate}"))

@@ -74,6 +74,8 @@ enum Act {
     Reject,
     GateClosed,
     Pending,
+    /// Passes the job on and leaves it pending.
+    PushPending,
     /// Leaves the job pending, with its token as the handle.
     Token,
     Panic,
@@ -173,6 +175,10 @@ impl PluginStep for Flaky {
             Act::GateClosed => return Err(Failure::gate_closed("closed, as asked")),
             Act::Pending if mib > 0 => return Err(Failure::pending("x".repeat(mib << 20))),
             Act::Pending => return Err(Failure::pending("handle-7")),
+            Act::PushPending => {
+                outlet.push(job.payload)?;
+                return Err(Failure::pending("handle-7"));
+            }
             Act::Token => {
                 return Err(Failure::pending(self.context.token(job).unwrap_or_else(|| "none".into())));
             }

@@ -93,7 +93,7 @@ fn ask(image: &Image, prints: UnixStream) -> Result<Description, String> {
                 let _ = server.dismiss(); // its output at the end is not part of its description
                 return Ok(description);
             }
-            (Some(ChildAnswer::Failed(failure)), _) => return Err(failure.message),
+            (Some(ChildAnswer::Failed(failure, _)), _) => return Err(failure.message),
             (_, ChildState::Gone) => {
                 return Err(format!("{} instead of describing itself", server.post_mortem()));
             }

@@ -167,12 +167,12 @@ impl Isolated {
             }
         };
         self.answered += 1;
-        let (made, took) = match answer {
+        let (made, ended) = match answer {
             ChildAnswer::Made(made, took) => {
                 self.forgive(self.answered - 1);
-                (made, took)
+                (made, Ok(took))
             }
-            ChildAnswer::Failed(failure) => {
+            ChildAnswer::Failed(failure, made) => {
                 self.stopped = self.stops_at_failure;
                 if failure.of_setup {
                     // The rest of the process is useless.
@@ -180,7 +180,7 @@ impl Isolated {
                 } else {
                     self.forgive(self.answered - 1);
                 }
-                return Err(failure);
+                (made, Err(failure))
             }
             ChildAnswer::Described(_) => {
                 return Err(self.failure(FailureKind::Failed, "its process described itself"));
@@ -191,7 +191,7 @@ impl Isolated {
                 place.append(payloads);
             }
         }
-        Ok(took)
+        ended
     }
 
     /// As `process`, for an attempt that has only `left` of its `timeout`.
@@ -233,7 +233,7 @@ impl Isolated {
             }
             Ended::Missing(failure) => failure,
         };
-        self.answers.push_back(ChildAnswer::Failed(failure));
+        self.answers.push_back(ChildAnswer::Failed(failure, Vec::new()));
     }
 
     /// The job at this position ended without killing a process.
@@ -307,7 +307,7 @@ impl Isolated {
     /// Whether every sent job that had to run has its answer.
     fn is_answered(&self) -> bool {
         let ends_here = match self.answers.back() {
-            Some(ChildAnswer::Failed(failure)) => self.stops_at_failure || failure.of_setup,
+            Some(ChildAnswer::Failed(failure, _)) => self.stops_at_failure || failure.of_setup,
             _ => false,
         };
         self.answered + self.answers.len() == self.until || ends_here
@@ -328,7 +328,7 @@ impl Isolated {
             .filter(|(position, _)| self.jobs.are_one(*position, running))
             .map(|(_, answer)| match answer {
                 ChildAnswer::Made(_, took) => *took,
-                ChildAnswer::Failed(_) | ChildAnswer::Described(_) => Duration::ZERO,
+                ChildAnswer::Failed(..) | ChildAnswer::Described(_) => Duration::ZERO,
             })
             .sum();
         Some(timeout.saturating_sub(self.jobs.spent(running) + earlier))
@@ -403,7 +403,7 @@ impl Isolated {
             Ok(ChildState::Gone) => (FailureKind::Crashed, self.post_mortem()),
             Ok(ChildState::Refused | ChildState::Cut | ChildState::Working | ChildState::Stray) => {
                 self.server = None;
-                if let Some(ChildAnswer::Failed(mut failure)) = self.answers.pop_back() {
+                if let Some(ChildAnswer::Failed(mut failure, _)) = self.answers.pop_back() {
                     failure.of_setup = true;
                     return Err(failure);
                 }

@@ -24,6 +24,7 @@ use super::filter::Filter;
 use super::values::json;
 use super::values::json::WriteError;
 use super::values::{frozen, type_names};
+use crate::attempt_outputs::after_outputs;
 use crate::memory;
 use tidegate_config::{Limits, Script, StepFilter};
 use tidegate_model::suggest::{listed, nearest};
@@ -403,8 +404,7 @@ impl ScriptStep {
         self.room.set(self.limits.memory);
         let ran = self.run_from(0, value, job, outputs);
         functions::say_left_out(&self.context);
-        ran?;
-        self.hand_on_emitted(outputs)
+        after_outputs(ran, || self.hand_on_emitted(outputs))
     }
 }
 

@@ -243,7 +243,11 @@ impl BatchRunner {
                 }
                 Err(failure) => {
                     let failure = reason::bounded(self.scrub.failure(failure));
-                    made.outputs.roll_back(&checkpoint);
+                    if failure.kind == FailureKind::Pending {
+                        made.note_outputs(step, &self.bindings, &item);
+                    } else {
+                        made.outputs.roll_back(&checkpoint);
+                    }
                     item.attempt = watch.crashes().unwrap_or(item.attempt);
                     // Delays count from this time, which is after the attempt.
                     failing.handle_failure(&item, failure, word.is_some(), clock.now(), &mut made)

@@ -12,6 +12,7 @@ use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, 
 
 use super::deadline::AttemptDeadline;
 use super::{ProcessorStage, ScriptGroup, SharedResources, StepContext};
+use tidegate_components::attempt_outputs::after_outputs;
 use tidegate_components::http::HttpStep;
 use tidegate_components::script::json;
 use tidegate_components::script::{EntryPoint, ScriptOutlet};
@@ -215,7 +216,12 @@ impl ProcessorChain {
             return self.run(job, outputs);
         }
         outputs.mark(&mut self.before);
-        self.run(job, outputs)?;
+        let ran = self.run(job, outputs);
+        after_outputs(ran, || self.send(job, outputs))
+    }
+
+    /// Sends the requests of the current job to services.
+    fn send(&mut self, job: &Job<'_>, outputs: &Outputs) -> Result<(), Failure> {
         if let Some((position, ..)) = outputs.delayed().iter().find(|(position, ..)| self.sends(*position)) {
             return Err(late_request(outputs.names().nth(position).unwrap_or_default()));
         }
@@ -250,12 +256,15 @@ impl ProcessorChain {
         let mut result = Ok(());
         for _ in 0..prepared.pieces {
             // Answers come in order, so those of a failed job must be read, too.
-            let answered = self.answer(at, job, outputs);
-            result = result.and(answered);
+            match result {
+                Ok(()) => result = self.answer(at, job, outputs),
+                Err(_) => self.discard(at, 1),
+            }
         }
-        result?;
-        append_named(&prepared.emitted, outputs);
-        prepared.failed.map_or(Ok(()), Err)
+        after_outputs(result, || {
+            append_named(&prepared.emitted, outputs);
+            prepared.failed.map_or(Ok(()), Err)
+        })
     }
 
     /// Reads and drops the isolated processor's answers for a job that is not needed.
@@ -276,10 +285,8 @@ impl ProcessorChain {
         // The wait for the whole batch does not count against the time of this job.
         let spent = self.deadline.spent();
         let answered = isolated.next(&mut middle);
-        let answered = answered.and_then(|took| {
-            self.deadline.begin(spent + took);
-            self.hand_on(at, job, &middle, outputs)
-        });
+        self.deadline.begin(spent + *answered.as_ref().unwrap_or(&Duration::ZERO));
+        let answered = after_outputs(answered.map(drop), || self.hand_on(at, job, &middle, outputs));
         middle.clear();
         self.intermediate_outputs[at] = middle;
         answered
@@ -309,7 +316,7 @@ impl ProcessorChain {
         }
         let mut middle = std::mem::take(&mut self.intermediate_outputs[at]);
         let ran = self.processors[at].process(job, &mut self.pieces, &mut middle, left);
-        let ran = ran.and_then(|()| self.hand_on(at, job, &middle, outputs));
+        let ran = after_outputs(ran, || self.hand_on(at, job, &middle, outputs));
         middle.clear();
         self.intermediate_outputs[at] = middle;
         ran
@@ -322,11 +329,12 @@ impl ProcessorChain {
         middle: &Outputs,
         outputs: &mut Outputs,
     ) -> Result<(), Failure> {
-        for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
-            self.run_from(at + 1, &job.with_piece(0, payload), outputs)?;
-        }
-        append_named(middle, outputs);
-        Ok(())
+        let mut pieces = middle.get(0).into_iter().flat_map(Payloads::iter);
+        let ran = pieces.try_for_each(|payload| self.run_from(at + 1, &job.with_piece(0, payload), outputs));
+        after_outputs(ran, || {
+            append_named(middle, outputs);
+            Ok(())
+        })
     }
 
     /// Like [`Self::run_from`], but ends at the processor `until`, which only receives the pieces.
@@ -349,11 +357,13 @@ impl ProcessorChain {
         }
         let left = self.deadline.left()?;
         let mut middle = std::mem::take(&mut self.intermediate_outputs[at]);
-        let mut ran = self.processors[at].process(job, &mut self.pieces, &mut middle, left);
-        for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
-            let piece = job.with_piece(0, payload);
-            ran = ran.and_then(|()| self.run_until(until, at + 1, &piece, emitted, pieces));
-        }
+        let ran = self.processors[at].process(job, &mut self.pieces, &mut middle, left);
+        let ran = after_outputs(ran, || {
+            let mut outputs = middle.get(0).into_iter().flat_map(Payloads::iter);
+            outputs.try_for_each(|payload| {
+                self.run_until(until, at + 1, &job.with_piece(0, payload), emitted, pieces)
+            })
+        });
         append_named(&middle, emitted);
         middle.clear();
         self.intermediate_outputs[at] = middle;

@@ -92,7 +92,7 @@ fn work(runner: &mut PluginRunner, setup: &StepSetup, answers: &mut Answers) -> 
             earlier += took;
             match &processed {
                 Ok(()) => answers.made(&outputs, took)?,
-                Err(failure) => answers.failed(failure)?,
+                Err(failure) => answers.failed(failure, &outputs)?,
             }
             // If it cannot be set up again after a panic, the runner starts another process.
             if processed.is_err_and(|failure| stops || failure.of_setup) {
@@ -158,8 +158,8 @@ impl Answers {
         self.flush()
     }
 
-    fn failed(&mut self, failure: &Failure) -> io::Result<()> {
-        protocol::write_failed(failure, &mut self.seals, &mut self.frames);
+    fn failed(&mut self, failure: &Failure, outputs: &Outputs) -> io::Result<()> {
+        protocol::write_failed(failure, outputs, &mut self.seals, &mut self.frames);
         self.flush()
     }
 
@@ -173,7 +173,7 @@ impl Answers {
         match asked {
             Ok(it) => Ok(Some(it)),
             Err(failure) => {
-                self.failed(&failure)?;
+                self.failed(&failure, &Outputs::default())?;
                 self.say(protocol::REFUSED)?;
                 Ok(None)
             }

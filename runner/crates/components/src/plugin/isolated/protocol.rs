@@ -214,7 +214,8 @@ impl BatchFrame {
 pub(crate) enum ChildAnswer {
     /// The result of the next job: its outputs by binding, and its duration.
     Made(Vec<Payloads>, Duration),
-    Failed(Failure),
+    /// The failure of the next job. A job that becomes pending has outputs.
+    Failed(Failure, Vec<Payloads>),
     Described(Description),
 }
 
@@ -242,18 +243,23 @@ pub(crate) fn write_made(outputs: &Outputs, took: Duration, seals: &mut Seals, t
     seals.frame(to, |to| {
         to.push(MADE);
         to.extend_from_slice(&nanos(took).to_le_bytes());
-        for position in 0..outputs.bindings() {
-            let Some(payloads) = outputs.get(position) else { continue };
-            to.extend_from_slice(&(payloads.len() as u64).to_le_bytes());
-            for payload in payloads.iter() {
-                to.extend_from_slice(&(payload.len() as u64).to_le_bytes());
-                to.extend_from_slice(payload);
-            }
-        }
+        write_outputs(outputs, to);
     });
 }
 
-pub(crate) fn write_failed(failure: &Failure, seals: &mut Seals, to: &mut Vec<u8>) {
+fn write_outputs(outputs: &Outputs, to: &mut Vec<u8>) {
+    for position in 0..outputs.bindings() {
+        let Some(payloads) = outputs.get(position) else { continue };
+        to.extend_from_slice(&(payloads.len() as u64).to_le_bytes());
+        for payload in payloads.iter() {
+            to.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+            to.extend_from_slice(payload);
+        }
+    }
+}
+
+/// Writes a frame with a failure; `outputs` counts only for a job that becomes pending.
+pub(crate) fn write_failed(failure: &Failure, outputs: &Outputs, seals: &mut Seals, to: &mut Vec<u8>) {
     let Failure { kind, message, context, place, cause, of_setup, .. } = failure.clone();
     let place = place.map(|Place { file, line, column }| (file, line, column));
     let cause = cause.map(|_| failure.word().into_owned());
@@ -264,7 +270,11 @@ pub(crate) fn write_failed(failure: &Failure, seals: &mut Seals, to: &mut Vec<u8
     let text = serde_json::to_vec(&told).unwrap_or_default();
     seals.frame(to, |to| {
         to.push(FAILED);
+        to.extend_from_slice(&(text.len() as u64).to_le_bytes());
         to.extend_from_slice(&text);
+        if failure.kind == FailureKind::Pending {
+            write_outputs(outputs, to);
+        }
     });
 }
 
@@ -303,25 +313,17 @@ pub(crate) fn read(bytes: &[u8], seals: &mut Seals) -> io::Result<Option<(ChildA
     let answer = match body.array::<1>()? {
         [MADE] => {
             let took = Duration::from_nanos(u64::from_le_bytes(body.array()?));
-            let mut outputs = Vec::new();
-            while !body.0.is_empty() {
-                let mut payloads = Payloads::new();
-                for _ in 0..u64::from_le_bytes(body.array()?) {
-                    let length = u64::from_le_bytes(body.array()?);
-                    payloads.push(body.take(length)?);
-                }
-                outputs.push(payloads);
-            }
-            ChildAnswer::Made(outputs, took)
+            ChildAnswer::Made(body.outputs()?, took)
         }
         [FAILED] => {
+            let length = u64::from_le_bytes(body.array()?);
             let FailureFrame { kind, delay, message, context, place, cause, of_setup } =
-                serde_json::from_slice(body.0).map_err(io::Error::other)?;
+                serde_json::from_slice(body.take(length)?).map_err(io::Error::other)?;
             let mut failure = Failure::new(kind_of_word(&kind, delay), message);
             failure.place = place.map(|(file, line, column)| Place { file, line, column });
             failure.cause = cause.and_then(|word| Cause::of_word(&word));
             (failure.context, failure.of_setup) = (context, of_setup);
-            ChildAnswer::Failed(failure)
+            ChildAnswer::Failed(failure, body.outputs()?)
         }
         [DESCRIBED] => ChildAnswer::Described(serde_json::from_slice(body.0).map_err(io::Error::other)?),
         [other] => return Err(io::Error::other(format!("a frame of kind {other}"))),
@@ -358,6 +360,20 @@ impl<'a> Bytes<'a> {
         let (taken, rest) = self.0.split_at(length);
         self.0 = rest;
         Ok(taken)
+    }
+
+    /// The rest, as outputs by binding.
+    fn outputs(&mut self) -> io::Result<Vec<Payloads>> {
+        let mut outputs = Vec::new();
+        while !self.0.is_empty() {
+            let mut payloads = Payloads::new();
+            for _ in 0..u64::from_le_bytes(self.array()?) {
+                let length = u64::from_le_bytes(self.array()?);
+                payloads.push(self.take(length)?);
+            }
+            outputs.push(payloads);
+        }
+        Ok(outputs)
     }
 }
 

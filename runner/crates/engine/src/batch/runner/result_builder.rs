@@ -73,13 +73,28 @@ impl BatchResultBuilder {
         self.take();
     }
 
-    /// Records the outputs of `item`.
+    /// Records the outputs of `item`, which is finished.
     pub(crate) fn note(
         &mut self,
         step: &Address,
         bindings: &[OutputSpec],
         item: &JobInput<'_>,
     ) -> DedupeOutcome {
+        let jobs = self.note_outputs(step, bindings, item);
+        self.ran.counters.filtered += u64::from(jobs == 0 && self.has_bindings);
+        match u32::try_from(jobs) {
+            Ok(0) => DedupeOutcome::Nothing,
+            jobs => DedupeOutcome::Output { jobs: jobs.unwrap_or(u32::MAX) },
+        }
+    }
+
+    /// Records the outputs of `item`, and returns their number.
+    pub(crate) fn note_outputs(
+        &mut self,
+        step: &Address,
+        bindings: &[OutputSpec],
+        item: &JobInput<'_>,
+    ) -> usize {
         self.note_origins(item);
         for (position, due_ms, payload) in self.outputs.delayed().iter().skip(self.late) {
             let to = bindings.get(position).map_or("", |binding| &binding.name);
@@ -89,11 +104,7 @@ impl BatchResultBuilder {
         self.late += later;
         let jobs = self.outputs.total() - self.given;
         self.given += jobs;
-        self.ran.counters.filtered += u64::from(jobs + later == 0 && self.has_bindings);
-        match u32::try_from(jobs + later) {
-            Ok(0) => DedupeOutcome::Nothing,
-            jobs => DedupeOutcome::Output { jobs: jobs.unwrap_or(u32::MAX) },
-        }
+        jobs + later
     }
 
     /// Records a finished job.

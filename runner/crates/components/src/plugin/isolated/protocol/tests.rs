@@ -45,14 +45,20 @@ proptest! {
         let (mut bytes, mut ours, mut theirs) = (Vec::new(), Seals::new(1, BATCHES), Seals::new(1, BATCHES));
         write_made(&all, took, &mut theirs, &mut bytes);
         let first = bytes.len();
-        write_failed(&Failure::reject(&message).with_context("{}"), &mut theirs, &mut bytes);
+        write_failed(&Failure::reject(&message).with_context("{}"), &all, &mut theirs, &mut bytes);
+        let second = bytes.len();
+        write_failed(&Failure::pending(&message), &all, &mut theirs, &mut bytes);
         let (frame, length) = read(&bytes, &mut ours).unwrap().unwrap();
         prop_assert_eq!(length, first);
         let ChildAnswer::Made(made, as_long) = frame else { panic!("{frame:?}") };
-        prop_assert_eq!((made, as_long), (all.into_payloads(), took));
+        let all = all.into_payloads();
+        prop_assert_eq!((&made, as_long), (&all, took));
         let (frame, _) = read(&bytes[first..], &mut ours).unwrap().unwrap();
-        let ChildAnswer::Failed(failure) = frame else { panic!("{frame:?}") };
-        prop_assert_eq!(failure, Failure::reject(&message).with_context("{}"));
+        let ChildAnswer::Failed(failure, made) = frame else { panic!("{frame:?}") };
+        prop_assert_eq!((failure, made.len()), (Failure::reject(&message).with_context("{}"), 0));
+        let (frame, _) = read(&bytes[second..], &mut ours).unwrap().unwrap();
+        let ChildAnswer::Failed(failure, made) = frame else { panic!("{frame:?}") };
+        prop_assert_eq!((failure, made), (Failure::pending(&message), all));
     }
 
     #[test]
@@ -87,9 +93,9 @@ fn every_ending_arrives_as_it_was_sent() {
         let place = Place { file: "lib.rs".into(), line: 7, column: None };
         let sent = Failure::new(kind, "why").at(place);
         let mut bytes = Vec::new();
-        write_failed(&sent, &mut Seals::new(1, BATCHES), &mut bytes);
+        write_failed(&sent, &Outputs::default(), &mut Seals::new(1, BATCHES), &mut bytes);
         let (frame, _) = read(&bytes, &mut Seals::new(1, BATCHES)).unwrap().unwrap();
-        let ChildAnswer::Failed(arrived) = frame else { panic!("{frame:?}") };
+        let ChildAnswer::Failed(arrived, _) = frame else { panic!("{frame:?}") };
         assert_eq!(arrived, sent);
     }
 }
