@@ -1,7 +1,9 @@
 //! Tests of `tidegate test`: outcomes, the clock, mocks, and results for programs.
 
 use std::fs;
+use std::path::Path;
 
+use crate::plugins;
 use crate::project::{Outcome, Project};
 
 /// A pipeline with a test; the source and the sink exist in no test.
@@ -326,6 +328,20 @@ fn a_mistake_in_a_test_keeps_all_from_running() {
     let project = project("[[test]]\nname = \"one\"\nexpect = { ledgre = [] }\n");
     project.tidegate(&["test"]).failed(78).says("did you mean `ledger`?");
     project.tidegate(&["check", "."]).failed(78).says("did you mean `ledger`?");
+}
+
+#[test]
+fn every_demonstration_has_tests_that_pass() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs");
+    let plugins = plugins::folder().display().to_string();
+    let mut ran = 0;
+    for entry in fs::read_dir(root).expect("the demonstrations are there") {
+        let folder = entry.expect("it can be listed").path().display().to_string();
+        let outcome = Project::new().tidegate(&["test", &folder, "--plugins", &plugins]).done();
+        assert!(outcome.stdout.starts_with("ok "), "{folder}: {}", outcome.stdout);
+        ran += 1;
+    }
+    assert!(ran > 5, "only {ran} demonstrations were found");
 }
 
 #[test]

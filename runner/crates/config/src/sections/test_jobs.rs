@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 
-use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::read_text;
+use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::parse::context::{ParseContext, Text};
 use crate::parse::field::Field;
 use crate::parse::json;
@@ -15,7 +15,7 @@ pub(crate) enum GivenJobs {
     #[default]
     None,
     /// The jobs of the only input, with the place of the list.
-    Only(crate::diagnostic::SourceSpan, Vec<String>),
+    Only(SourceSpan, Vec<String>),
     /// The jobs by name or binding of their input.
     ByName(Vec<(Text, Vec<String>)>),
 }
@@ -32,15 +32,19 @@ pub(crate) fn given(reading: &mut ParseContext<'_>, field: Field<'_>) -> GivenJo
     }
 }
 
-/// A list of jobs, or the path of a file with one job per line; as JSON.
+/// A list of jobs, lines with one job each, or the path of a file with such lines; as JSON.
 pub(crate) fn jobs(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Vec<String>> {
     match field.value().get_ref() {
         DeValue::Array(values) => {
             Some(values.iter().map(|value| json::json(reading, value).to_string()).collect())
         }
+        DeValue::String(text) if text.contains('\n') => {
+            let lines = field.text(reading)?;
+            of_lines(reading, &format!("`{}`", field.name), &lines.value, &lines.place)
+        }
         DeValue::String(_) => file(reading, field),
         _ => {
-            let expected = "a list of jobs, or the path of a file with one job per line";
+            let expected = "a list of jobs, lines with one job each, or the path of a file with such lines";
             reading.wrong_type(field.name, field.value(), expected);
             None
         }
@@ -50,20 +54,30 @@ pub(crate) fn jobs(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<V
 /// The jobs of an NDJSON file. The path is relative to the file that names it.
 fn file(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Vec<String>> {
     let path = field.path(reading)?;
-    let mut refuse = |message: String| reading.report(Diagnostic::error_at(&path.place, message));
-    let text = match read_text(&path.value) {
-        Ok(text) => text,
+    let what = format!("the file of `{}`", field.name);
+    match read_text(&path.value) {
+        Ok(text) => of_lines(reading, &what, &text, &path.place),
         Err(error) => {
-            refuse(format!("the file of `{}` {error}", field.name));
-            return None;
+            reading.report(Diagnostic::error_at(&path.place, format!("{what} {error}")));
+            None
         }
-    };
+    }
+}
+
+/// The jobs of the lines of `what`, without blank lines; `None` after an error.
+fn of_lines(
+    reading: &mut ParseContext<'_>,
+    what: &str,
+    lines: &str,
+    place: &SourceSpan,
+) -> Option<Vec<String>> {
     let mut jobs = Vec::new();
-    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+    for (number, line) in (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         match serde_json::from_str::<&RawValue>(line) {
             Ok(job) => jobs.push(job.get().to_owned()),
             Err(error) => {
-                refuse(format!("line {number} of the file of `{}` is not JSON: {error}", field.name));
+                let message = format!("line {number} of {what} is not JSON: {error}");
+                reading.report(Diagnostic::error_at(place, message));
                 return None;
             }
         }
