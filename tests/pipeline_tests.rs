@@ -39,7 +39,10 @@ const PRICE: &str = "fn process(order) {
 }";
 
 fn project(tests: &str) -> Project {
-    Project::new().file("orders.toml", format!("{PIPELINE}{tests}")).file("price.rhai", PRICE)
+    Project::new()
+        .file("orders.toml", format!("{PIPELINE}{tests}"))
+        .file("price.rhai", PRICE)
+        .file("insist.rhai", "fn process(job) { retry(\"not yet\") }")
 }
 
 fn test(tests: &str) -> Outcome {
@@ -95,6 +98,12 @@ waiting = 1
 fn events_that_a_test_does_not_expect_fail_it() {
     let outcome = test(
         r#"
+[step.insist]
+from = "insisting"
+run = "insist.rhai"
+retry = { backoff = "fixed", initial = "1d", jitter = "none", max_attempts = 0 }
+to = "insisted"
+
 [[test]]
 name = "an error"
 given = { orders = [{ id = 1, pieces = -1 }] }
@@ -117,6 +126,12 @@ name = "an answer is left"
 step = "charge"
 mock = { "builtin:http" = [{ output = 1 }] }
 expect = { ledger = [] }
+
+[[test]]
+name = "a job that is tried again for ever"
+step = "insist"
+given = [{ id = 1 }]
+expect = { insisted = [] }
 
 [[test]]
 name = "a job that stays pending"
@@ -219,6 +234,49 @@ expect = { done = [{ due = "2026-01-31T12:00:00Z" }], attempts = { submit = 1 },
 }
 
 #[test]
+fn a_plugin_with_effects_needs_a_mock_and_one_without_runs() {
+    let project = Project::new().file(
+        "p.toml",
+        r#"
+[step.submit]
+from = "matched"
+run = "plugin:flaky"
+retry = { backoff = "fixed", initial = "1s", jitter = "none" }
+to = "committed"
+[step.calm]
+from = "calm"
+run = "plugin:flaky/calm"
+to = "calmed"
+errors = "failed"
+
+[[test]]
+name = "a refused charge is tried again after one second"
+step = "submit"
+given = [{ id = 1, pool = "a" }]
+mock = { "plugin:flaky" = [{ retry = "busy" }, { output = { id = 1, tx = 9 } }] }
+expect = { committed = [{ id = 1, tx = 9 }], attempts = 2, elapsed = "1s" }
+
+[[test]]
+name = "a plugin without effects"
+step = "calm"
+given = [{ id = 1 }, { id = 2, do = "reject" }]
+expect = { calmed = [{ id = 1 }], failed = [{ job = { id = 2, do = "reject" }, kind = "rejected" }] }
+
+[[test]]
+name = "no mock"
+step = "submit"
+given = [{ id = 1 }]
+expect = { committed = [{ id = 1 }] }
+"#,
+    );
+    let plugins = plugins::folder().display().to_string();
+    let outcome = project.tidegate(&["test", ".", "--plugins", &plugins]).failed(1);
+    let failed: Vec<&str> = outcome.stdout.lines().filter(|line| line.starts_with("FAIL")).collect();
+    assert_eq!(failed, ["FAIL  p/submit: no mock"], "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("calls `plugin:flaky`, which has no mock"), "{}", outcome.stdout);
+}
+
+#[test]
 fn joins_and_alternatives_get_their_jobs_by_binding_or_name() {
     let project = Project::new()
         .file(
@@ -269,7 +327,7 @@ expect = { ledger = [1], audit_file = [{ id = 1, pieces = 1 }] }
     let entries = fs::read_dir(project.path()).expect("it can be listed");
     let mut names: Vec<_> = entries.map(|entry| entry.expect("it can be listed").file_name()).collect();
     names.sort();
-    assert_eq!(names, ["orders.toml", "price.rhai"]);
+    assert_eq!(names, ["insist.rhai", "orders.toml", "price.rhai"]);
 }
 
 #[test]

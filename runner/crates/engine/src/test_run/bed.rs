@@ -32,8 +32,10 @@ use tidegate_store::{Append, Block, Changes, CrashGuard, Details, Store, Writer,
 
 /// Number of workers that the run counts with.
 const WORKERS: usize = 4;
-/// Maximum number of events of a run; a closed gate or a schedule would otherwise keep it going for ever.
-const EVENTS_MAX: u64 = 200_000;
+/// Maximum number of events of a run; a queue that leads back to its step may otherwise keep it going for ever.
+const EVENTS_MAX: u64 = 2_000_000;
+/// Maximum number of times that the clock moves; a gate that stays closed may otherwise keep it going for ever.
+const WAITS_MAX: u64 = 100_000;
 /// Maximum time of the run's clock, if the test has none.
 const LASTS_MAX: Duration = Duration::from_hours(366 * 24);
 const BATCH: BatchLimit = BatchLimit { jobs: 1024, bytes: 128 << 10 };
@@ -151,18 +153,24 @@ impl TestBed<'_> {
         let mut actions = Vec::new();
         self.coordinator.start(self.clock.now(), &mut actions);
         self.carry_out(actions);
+        let mut waits = 0;
         for _ in 0..EVENTS_MAX {
             if self.end.is_some() {
                 return self.commit_the_rest().map(|()| Ended::Done);
             }
-            if !self.step()? && !self.sleep(test) {
+            if self.step()? {
+                continue;
+            }
+            if !self.sleep(test) {
                 return Ok(Ended::Waiting);
             }
-            if test.lasts.is_none() && self.clock.now().since(test.at) > LASTS_MAX {
+            waits += 1;
+            let elapsed = self.clock.now().since(test.at);
+            if waits > WAITS_MAX || test.lasts.is_none() && elapsed > LASTS_MAX {
                 return Ok(Ended::TooLong);
             }
         }
-        Ok(Ended::TooLong)
+        Ok(Ended::TooMany)
     }
 
     /// Handles one event; `false` if none is left.

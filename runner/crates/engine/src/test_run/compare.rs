@@ -59,11 +59,14 @@ fn unexpected(test: &TestCase, results: &TestResults) -> Vec<Difference> {
         .map(|problem| Difference::Unexpected { line: problem.line, message: problem.message.clone() })
         .collect();
     let mut add = |message: String| found.push(Difference::Unexpected { line: None, message });
-    if results.ended == Ended::TooLong {
+    let is_over = matches!(results.ended, Ended::Done | Ended::Waiting);
+    if !is_over {
         let elapsed = format_duration(results.elapsed);
-        add(format!(
-            "jobs still wait after {elapsed} of the test's clock; limit it with `for`, like `for = \"1h\"`"
-        ));
+        let help = "limit it with `for`, like `for = \"1h\"`";
+        add(match results.ended {
+            Ended::TooMany => format!("the test does not end, after {elapsed} of its clock; {help}"),
+            _ => format!("jobs still wait after {elapsed} of the test's clock; {help}"),
+        });
     }
     if expect.halted.is_none() {
         for halt in &results.halts {
@@ -87,7 +90,7 @@ fn unexpected(test: &TestCase, results: &TestResults) -> Vec<Difference> {
     }
     // A stopped step keeps its jobs, and the stop has been reported.
     let may_wait = expect.waiting.is_some() || test.lasts.is_some() || !results.halts.is_empty();
-    if results.waiting > 0 && results.ended != Ended::TooLong && !may_wait {
+    if results.waiting > 0 && is_over && !may_wait {
         let (jobs, wait) = if results.waiting == 1 { ("job", "waits") } else { ("jobs", "wait") };
         add(format!(
             "{} {jobs} still {wait} for an external system; expect it with `waiting = {}`",

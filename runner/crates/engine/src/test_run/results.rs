@@ -39,6 +39,8 @@ pub(crate) enum Ended {
     Waiting,
     /// The clock ran longer than a test may last.
     TooLong,
+    /// The run had more events than a test may have.
+    TooMany,
 }
 
 /// Maximum number and bytes of jobs in one read.
