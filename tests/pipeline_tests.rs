@@ -382,6 +382,35 @@ expect = { priced = [] }
 }
 
 #[test]
+fn a_secret_is_not_in_the_report() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            r#"
+[step.sign]
+from = "orders"
+run = "sign.rhai"
+config = { key = "${KEY}" }
+to = "signed"
+errors = "failed"
+[[test]]
+name = "the key leaks"
+step = "sign"
+given = [{ id = 1 }, { id = 2 }]
+expect = { signed = [{ other = "${OTHER}" }] }
+"#,
+        )
+        .file(
+            "sign.rhai",
+            "fn process(job, ctx) { if job.id == 2 { throw ctx.config.key } #{ key: `${ctx.config.key}!` } }",
+        );
+    let mut command = project.command(&["test", ".", "--format", "json"]);
+    let output = command.env("KEY", "hunter2").env("OTHER", "hunter3").output().expect("it can be started");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!text.contains("hunter") && text.contains("\"key\": \"…!\""), "{text}");
+}
+
+#[test]
 fn a_mistake_in_a_test_keeps_all_from_running() {
     let project = project("[[test]]\nname = \"one\"\nexpect = { ledgre = [] }\n");
     project.tidegate(&["test"]).failed(78).says("did you mean `ledger`?");

@@ -8,6 +8,7 @@ use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use super::console::{Paint, painted};
+use tidegate_components::redact::Redactor;
 use tidegate_config::TestCase;
 use tidegate_engine::{Difference, TestOutcome};
 use tidegate_model::plain;
@@ -44,8 +45,9 @@ pub(crate) struct DifferenceRecord {
 }
 
 impl TestRecord {
-    pub(crate) fn new(test: &TestCase, outcome: TestOutcome) -> Self {
-        let difference = |difference| DifferenceRecord::new(test, difference);
+    /// `redactor` removes the secrets of the configuration.
+    pub(crate) fn new(test: &TestCase, outcome: TestOutcome, redactor: &Redactor) -> Self {
+        let difference = |difference| DifferenceRecord::new(test, difference).redacted(redactor);
         Self {
             pipeline: test.pipeline.to_string(),
             step: test.step.as_ref().map(|step| step.name.to_string()),
@@ -78,6 +80,25 @@ impl DifferenceRecord {
             Difference::Unexpected { line, message } => {
                 Self { line: line.unwrap_or(test.line), message, expected: None, actual: None }
             }
+        }
+    }
+}
+
+impl DifferenceRecord {
+    fn redacted(self, redactor: &Redactor) -> Self {
+        let job = |job: Value| {
+            let text = job.to_string();
+            match redactor.clean(&text) {
+                clean if clean == text => job,
+                clean => serde_json::from_str(&clean).unwrap_or(Value::String(clean)),
+            }
+        };
+        let jobs = |jobs: Vec<Value>| jobs.into_iter().map(job).collect();
+        Self {
+            message: redactor.clean(&self.message),
+            expected: self.expected.map(jobs),
+            actual: self.actual.map(jobs),
+            ..self
         }
     }
 }

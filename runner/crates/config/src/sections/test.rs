@@ -38,8 +38,6 @@ pub(crate) fn read_all(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -
         reading.report(diagnostic.help("write `[[test]]`, in double brackets, with a `name`"));
         return Vec::new();
     };
-    // Texts of a test are shown, so inserted values are no secrets of a step.
-    let secrets = reading.secrets.len();
     let mut declared: Vec<TestDeclaration> = Vec::new();
     for value in tests {
         let Some(test) = read(reading, value) else { continue };
@@ -53,7 +51,6 @@ pub(crate) fn read_all(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -
         }
         declared.push(test);
     }
-    reading.secrets.truncate(secrets);
     declared
 }
 
