@@ -75,9 +75,17 @@ fn a_configuration_is_the_last_argument_or_an_option_of_every_command() {
              [sink.out]\nfrom = \"in\"\ntype = \"null\"\n",
         )
         .file("here/in.ndjson", jobs(1..=3));
-    for command in
-        ["run", "check", "status", "graph", "queue list", "errors list", "delayed list", "store verify"]
-    {
+    for command in [
+        "run",
+        "check",
+        "plan",
+        "status",
+        "graph",
+        "queue list",
+        "errors list",
+        "delayed list",
+        "store verify",
+    ] {
         let words: Vec<&str> = command.split(' ').collect();
         let last = project.tidegate(&[&words, &["here"][..]].concat()).done();
         let option = project.tidegate(&[&words, &["--config", "here"][..]].concat()).done();

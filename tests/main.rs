@@ -72,6 +72,10 @@ mod schedule;
 
 mod changed;
 
+mod plan;
+
+mod takeovers;
+
 mod sinks;
 
 mod look;

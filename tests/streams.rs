@@ -118,6 +118,8 @@ fn a_command_whose_output_cannot_be_written_has_failed_and_one_that_is_not_read_
         "errors show p/failed/1",
         "delayed list",
         "job show p/in/1",
+        "history",
+        "history 1",
         "store verify",
         "store export -",
         "--help",

@@ -32,6 +32,10 @@ pub(crate) enum Command {
     Check(Check),
     /// Run the tests of a configuration, under a clock of their own, and change nothing
     Test(TestArguments),
+    /// Show what a reload, or the next run, would change; exit code 2 if it changes anything
+    Plan(PlanCommand),
+    /// List the configurations that ran, or show the files of one
+    History(HistoryCommand),
     /// Show the progress of each step
     Status(StatusCommand),
     /// Draw the graph of sources, queues, steps and sinks
@@ -268,6 +272,34 @@ pub(crate) struct RunArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct PlanCommand {
+    #[command(flatten)]
+    pub(crate) config: Config,
+    /// The data folder [default: `.tidegate` in the configuration's folder]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
+    /// Another folder to search for plugins, after those of the configuration
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) plugins: Vec<PathBuf>,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HistoryCommand {
+    /// The generation whose files to show [default: list all]
+    pub(crate) generation: Option<u64>,
+    /// A folder with TOML files, or one TOML file
+    #[arg(long, default_value = ".", value_name = "CONFIG")]
+    pub(crate) config: PathBuf,
+    /// The data folder [default: `.tidegate` in the configuration's folder]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
 #[command(group = needed())]
 pub(crate) struct Check {
     #[command(flatten)]
@@ -325,7 +357,7 @@ pub(crate) struct QueryOptions {
 impl QueryOptions {
     /// The configuration and data folder as the operator gave them.
     pub(crate) fn given(&self) -> Invocation {
-        Invocation { config: self.config.to_path_buf(), data: self.data.clone() }
+        Invocation { config: self.config.to_path_buf(), data: self.data.clone(), plugins: Vec::new() }
     }
 }
 

@@ -71,14 +71,34 @@ impl CommandTarget {
         }
     }
 
+    /// As [`Self::of`], also for a configuration with mistakes.
+    pub(crate) fn with_mistakes(config: &Path, options: &LoadOptions) -> Result<Self, Exit> {
+        match Generation::valid_part(config, options) {
+            Ok(configuration) => Ok(Self { configuration: Arc::new(configuration) }),
+            Err(diagnostics) => {
+                exit::show(&diagnostics);
+                Err(Exit::Configuration)
+            }
+        }
+    }
+
     pub(crate) fn ask(&self, query: Query) -> Result<Answer, Exit> {
         self.ask_whoever(query).map(|(answer, _)| answer)
     }
 
     /// As [`Self::ask`], and returns the source of the answer.
     pub(crate) fn ask_whoever(&self, query: Query) -> Result<(Answer, AnsweredBy), Exit> {
+        match self.ask_if_any(query)? {
+            Some(answer) => Ok(answer),
+            None => Err(exit::fail(no_state(&self.configuration))),
+        }
+    }
+
+    /// As [`Self::ask_whoever`]. `None`: neither a runner nor a store exists.
+    pub(crate) fn ask_if_any(&self, query: Query) -> Result<Option<(Answer, AnsweredBy)>, Exit> {
         let question = Question::Look(query);
-        match self.find(&question, tidegate_store::open_existing)? {
+        let Some(backend) = self.find(&question, tidegate_store::open_existing)? else { return Ok(None) };
+        let answer = match backend {
             Backend::Runner(IpcAnswer::Answer(answer)) => Ok((answer, AnsweredBy::Runner)),
             Backend::Runner(IpcAnswer::Change(_)) => Err(other_question()),
             Backend::Store(store, _writer) => {
@@ -86,7 +106,8 @@ impl CommandTarget {
                 let answer = answer(&store, &self.configuration, None, query);
                 answer.map(|answer| (answer, AnsweredBy::Store)).map_err(|error| exit::fail(Chain(&error)))
             }
-        }
+        };
+        answer.map(Some)
     }
 
     /// Makes a change, by the runner or in the store. The inner error is the reason for its refusal.
@@ -100,7 +121,10 @@ impl CommandTarget {
         let open = |data: &Path| {
             if pushes { tidegate_store::open(data).map(Some) } else { tidegate_store::open_existing(data) }
         };
-        match self.find(&question, open)? {
+        let Some(backend) = self.find(&question, open)? else {
+            return Err(exit::fail(no_state(&self.configuration)));
+        };
+        match backend {
             Backend::Runner(IpcAnswer::Change(outcome)) => Ok((outcome, AnsweredBy::Runner)),
             Backend::Runner(IpcAnswer::Answer(_)) => Err(other_question()),
             Backend::Store(store, mut writer) => {
@@ -118,17 +142,17 @@ impl CommandTarget {
         }
     }
 
-    /// Connects to the runner, or opens the store if no runner is running.
+    /// Connects to the runner, or opens the store if no runner is running. `None`: no store exists either.
     fn find(
         &self,
         question: &Question,
         open: impl Fn(&Path) -> Result<Option<(Store, Writer)>, OpenError>,
-    ) -> Result<Backend, Exit> {
+    ) -> Result<Option<Backend>, Exit> {
         let data = &self.configuration.data;
         let started = Instant::now();
         loop {
             match ipc::ask(data, question) {
-                Ok(Some(Ok(told))) => return Ok(Backend::Runner(told)),
+                Ok(Some(Ok(told))) => return Ok(Some(Backend::Runner(told))),
                 Ok(Some(Err(IpcRefusal::Closed(_)))) if started.elapsed() < PATIENCE => {
                     thread::sleep(PAUSE);
                     continue;
@@ -140,8 +164,8 @@ impl CommandTarget {
                 Err(error) => return Err(no_answer(question, &error)),
             }
             match open(data) {
-                Ok(Some((store, writer))) => return Ok(Backend::Store(store, writer)),
-                Ok(None) => return Err(exit::fail(no_state(&self.configuration))),
+                Ok(Some((store, writer))) => return Ok(Some(Backend::Store(store, writer))),
+                Ok(None) => return Ok(None),
                 // Another command has the store open, or a runner is starting and answers within seconds.
                 Err(OpenError::Locked { .. }) if started.elapsed() < PATIENCE => thread::sleep(PAUSE),
                 Err(error) => return Err(exit::fail(Chain(&error))),

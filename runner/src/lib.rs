@@ -72,6 +72,8 @@ fn obey(command: Command) -> Exit {
         }
         Command::Step(StepCommand::Pause(command)) => crate::commands::step_pause::pause(&command, true),
         Command::Step(StepCommand::Resume(command)) => crate::commands::step_pause::pause(&command, false),
+        Command::Plan(command) => crate::commands::plan::plan(&command),
+        Command::History(command) => crate::commands::history::history(&command),
         Command::Replay(command) => crate::commands::replay::replay(&command),
         Command::Store(StoreCommand::Verify(command)) => crate::commands::store::verify(&command),
         Command::Store(StoreCommand::Compact(command)) => crate::commands::store::compact(&command),

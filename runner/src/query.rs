@@ -3,6 +3,7 @@
 
 pub(crate) mod age;
 pub(crate) mod explain;
+pub(crate) mod history;
 pub(crate) mod job;
 pub(crate) mod job_outputs;
 pub(crate) mod job_payload;
@@ -11,6 +12,7 @@ pub(crate) mod parked;
 pub(crate) mod parked_counts;
 pub(crate) mod parked_payload;
 pub(crate) mod pending_fields;
+pub(crate) mod plan;
 pub(crate) mod preview;
 pub(crate) mod queue_jobs;
 pub(crate) mod replay;
@@ -25,7 +27,9 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use self::age::Oldest;
 pub(crate) use self::explain::PAUSED;
+pub(crate) use self::history::{HistoryFiles, HistoryPage, HistoryRow};
 pub(crate) use self::parked::{DelayedPage, DelayedStatus, WaitsFor};
+pub(crate) use self::plan::Planned;
 pub(crate) use self::step_status::{
     BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, ProbeStatus, StepStatus,
 };
@@ -114,6 +118,12 @@ pub(crate) enum Query {
     Changed {
         steps: Vec<Address>,
     },
+    /// The changes from the configuration of the runner, or of the last run, to the files.
+    Plan,
+    /// The configurations that were taken over; with a generation, its files.
+    History {
+        generation: Option<u64>,
+    },
     /// Whether the store is consistent.
     Verify,
     /// Export everything to this file, which the client has created.
@@ -147,6 +157,9 @@ pub(crate) enum Answer {
     Delayed(DelayedPage),
     Preview(Preview),
     Replay(ReplayPlan),
+    Plan(Planned),
+    History(HistoryPage),
+    HistoryFiles(HistoryFiles),
     Verify(Verified),
     Exported(Inventory),
     /// Files, relative to the folder of the configuration.
@@ -262,6 +275,10 @@ pub(crate) fn answer(
     run: Option<&Handle>,
     query: &Query,
 ) -> Result<Answer, ReadError> {
+    if let Query::Plan = query {
+        // The files are read outside of the moment, which would keep pages of the store.
+        return plan::plan(store, configuration, run);
+    }
     store.at_one_moment(|store| answer_from(store, configuration, run, query))
 }
 
@@ -305,6 +322,8 @@ fn answer_from(
                 |path: PathBuf| path.strip_prefix(&configuration.root).map_or(path.clone(), Path::to_owned);
             Ok(Answer::Changed(changed.into_iter().map(shown).collect()))
         }
+        Query::Plan => plan::plan(store, configuration, run),
+        Query::History { generation } => history::history(store, *generation),
         Query::Verify => verify(store).map(|report| {
             let tidegate_store::VerifyReport { queues, jobs, bytes, problems, .. } = report;
             Answer::Verify(Verified { queues, jobs, bytes, problems })

@@ -267,7 +267,7 @@ fn is_gone(error: &io::Error) -> bool {
 
 fn converse_with(mut stream: UnixStream, question: &Question) -> io::Result<Result<IpcAnswer, IpcRefusal>> {
     let patience = match question {
-        Question::Look(Query::Verify | Query::Export { .. }) => PATIENCE_WITH_EVERYTHING,
+        Question::Look(Query::Verify | Query::Export { .. } | Query::Plan) => PATIENCE_WITH_EVERYTHING,
         Question::Look(_) => PATIENCE,
         Question::Change(_) => PATIENCE_WITH_CHANGES,
     };

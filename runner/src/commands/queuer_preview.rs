@@ -116,7 +116,7 @@ mod tests {
             unseen: Some(Unseen { jobs: Some(1), why: "past search-ahead".into() }),
         };
         let now = Timestamp(10_000);
-        let given = Invocation { config: "configs/pay".into(), data: None };
+        let given = Invocation { config: "configs/pay".into(), ..Invocation::default() };
         insta::assert_snapshot!(describe(&preview, &given, now), @r"
         withdrawals/pay reads withdrawals/requests: 1,234 waiting, 3 delayed, in 7 lanes
           the step is paused; `tidegate step resume withdrawals/pay configs/pay` resumes it

@@ -306,7 +306,7 @@ mod tests {
     }
 
     fn given() -> Invocation {
-        Invocation { config: "configs/withdrawals".into(), data: None }
+        Invocation { config: "configs/withdrawals".into(), ..Invocation::default() }
     }
 
     fn waited(age_seconds: f64, at_least: bool) -> Oldest {

@@ -198,6 +198,8 @@ pub(crate) enum Paint {
     Green,
     /// Needs no attention any more.
     Dim,
+    /// Is changed.
+    Yellow,
 }
 
 /// Paints a plain text.
@@ -206,6 +208,7 @@ pub(crate) fn painted(text: &str, paint: Paint) -> String {
         Paint::Red => 31,
         Paint::Green => 32,
         Paint::Dim => 2,
+        Paint::Yellow => 33,
     };
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }

@@ -14,6 +14,8 @@ use tidegate_model::log_target;
 pub(crate) enum Exit {
     Done,
     Failed,
+    /// Differences were found.
+    Changes,
     Usage,
     Configuration,
 }
@@ -23,6 +25,7 @@ impl Exit {
         match self {
             Self::Done => 0,
             Self::Failed => 1,
+            Self::Changes => 2,
             Self::Usage => 64,
             Self::Configuration => 78,
         }

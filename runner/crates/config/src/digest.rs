@@ -33,8 +33,8 @@ pub type SinkDigest = PartDigest<SinkAspect>;
 pub type GateDigest = PartDigest<GateAspect>;
 pub type RunnerDigest = PartDigest<RunnerAspect>;
 
-/// The digests of all parts of a configuration, by address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The digests of all parts of a configuration, by address. The default has no parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigurationDigest {
     pub pipelines: BTreeSet<Name>,
     pub steps: BTreeMap<Address, StepDigest>,

@@ -16,6 +16,7 @@ mod digest;
 mod load;
 mod model;
 pub(crate) mod parse;
+mod plan;
 pub(crate) mod sections;
 
 pub use crate::check::on_disk::check_disk;
@@ -45,3 +46,4 @@ pub use model::{
     Retain, Scheduling, Script, Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind,
     SourceRef, Step, StepFilter, Strategy, Target, WatchErrors,
 };
+pub use plan::{PartChange, PartKind, Plan, PlanAction, PlanState, PlannedSetting, StepRemains};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::assemble::assemble;
 use super::diagnostic::{Diagnostic, Diagnostics};
-use super::model::{Configuration, Gate, LogFormat, Settings, Step};
+use super::model::{Configuration, Gate, Invocation, LogFormat, Settings, Step};
 use crate::check::catalog::{Catalog, without_namesakes};
 use crate::check::file_conflicts;
 use crate::check::graph::{Graph, loose_ends, never_begin};
@@ -71,6 +71,14 @@ impl Draft {
         self.configuration
             .as_ref()
             .map_or_else(Settings::default, |configuration| configuration.settings.clone())
+    }
+
+    /// The valid part alone, also if the rest has mistakes: enough to find its store and its runner.
+    ///
+    /// # Errors
+    /// The mistakes, if no part can be read.
+    pub fn valid_part(self) -> Result<Configuration, Diagnostics> {
+        self.configuration.ok_or(self.diagnostics)
     }
 
     /// The configuration, with its warnings.
@@ -328,6 +336,15 @@ fn near_path(path: &Path) -> Option<String> {
     let names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     let near = nearest(name, names.iter().map(String::as_str))?;
     Some(format!("did you mean `{}`?", parent.join(near).display()))
+}
+
+impl Invocation {
+    /// The options for reading the configuration again, with the environment of the process.
+    #[must_use]
+    pub fn options(&self) -> LoadOptions {
+        let (data, plugins) = (self.data.clone(), self.plugins.clone());
+        LoadOptions { data, plugins, ..LoadOptions::default() }
+    }
 }
 
 impl Default for LoadOptions {

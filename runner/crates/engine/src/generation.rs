@@ -45,8 +45,19 @@ impl Generation {
         Self::from(Self::draft(path, options), Self::given(path, options), false)
     }
 
+    /// Reads the valid part of the configuration, also if the rest has mistakes: enough to find its store and its
+    /// runner.
+    ///
+    /// # Errors
+    /// The mistakes, if no part can be read.
+    pub fn valid_part(path: &Path, options: &LoadOptions) -> Result<Configuration, Diagnostics> {
+        let mut configuration = tidegate_config::load(path, options).valid_part()?;
+        configuration.given = Self::given(path, options);
+        Ok(configuration)
+    }
+
     fn given(path: &Path, options: &LoadOptions) -> Invocation {
-        Invocation { config: path.to_owned(), data: options.data.clone() }
+        Invocation { config: path.to_owned(), data: options.data.clone(), plugins: options.plugins.clone() }
     }
 
     fn draft(path: &Path, options: &LoadOptions) -> Draft {

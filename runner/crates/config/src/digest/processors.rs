@@ -25,6 +25,7 @@ pub(super) fn run<A: Copy + Ord>(
             Processor::Http(_) => it.word("builtin:http"),
             Processor::Exec(_) => it.word("builtin:exec"),
         });
+        it.between(if processors.is_empty() { "none" } else { "" });
     });
     for processor in processors {
         match processor {

@@ -40,8 +40,8 @@ pub struct SettingChange<A> {
 }
 
 impl<A: Copy + Ord> PartDigest<A> {
-    pub(super) fn new() -> Self {
-        Self { settings: Vec::new() }
+    pub(crate) fn new() -> Self {
+        Self::default()
     }
 
     /// Adds a setting.
@@ -106,6 +106,14 @@ impl<A: Copy + Ord> PartDigest<A> {
         changes
     }
 
+    /// The texts of all settings of an aspect.
+    pub(crate) fn texts(&self, aspect: A) -> impl Iterator<Item = &str> {
+        self.settings
+            .iter()
+            .filter(move |setting| setting.aspect == aspect)
+            .filter_map(|setting| setting.shown.as_deref())
+    }
+
     /// The text of a setting.
     #[must_use]
     pub fn shown(&self, key: &str) -> Option<&str> {
@@ -146,6 +154,12 @@ impl<A: Copy + Ord> PartDigest<A> {
         let added = new.settings.iter().filter(|setting| self.get(&setting.key).is_none());
         pairs.extend(added.map(|setting| (None, Some(setting))));
         pairs
+    }
+}
+
+impl<A> Default for PartDigest<A> {
+    fn default() -> Self {
+        Self { settings: Vec::new() }
     }
 }
 

@@ -7,13 +7,15 @@ pub struct Invocation {
     pub config: PathBuf,
     /// `--data`
     pub data: Option<PathBuf>,
+    /// `--plugins`
+    pub plugins: Vec<PathBuf>,
 }
 
 impl Invocation {
     /// A command of Tidegate for the configuration. Only `run` and `check` name the current folder.
     #[must_use]
     pub fn command(&self, command: &str) -> String {
-        let Self { config, data } = self;
+        let Self { config, data, plugins: _ } = self;
         let mut words = format!("tidegate {command}");
         let is_here = config.as_os_str().is_empty() || config == Path::new(".");
         if !is_here {
@@ -42,7 +44,8 @@ mod tests {
     #[test]
     fn a_hint_names_the_configuration_as_the_operator_did() {
         let hint = |config: &str, data: Option<&str>| {
-            Invocation { config: config.into(), data: data.map(PathBuf::from) }.command("errors list")
+            Invocation { config: config.into(), data: data.map(PathBuf::from), plugins: Vec::new() }
+                .command("errors list")
         };
         assert_eq!(hint("", None), "tidegate errors list");
         assert_eq!(hint(".", None), "tidegate errors list");

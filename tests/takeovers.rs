@@ -1,0 +1,41 @@
+//! Tests of `history`: the configurations that ran, and their files.
+
+use crate::project::{Project, jobs};
+
+fn project() -> Project {
+    Project::pipeline("[step.work]\nfrom = \"in\"\nrun = \"lib/work.rhai\"\nto = \"out\"\n")
+        .file("lib/work.rhai", "import \"more\" as more;\nfn process(job) { job }\n")
+        .file("lib/more.rhai", "fn more(x) { x }\n")
+        .file("in.ndjson", jobs(1..=3))
+}
+
+#[test]
+fn each_configuration_that_runs_is_recorded_with_its_files() {
+    let project = project();
+    project.run().done();
+    project.run().done();
+    project.change("lib/more.rhai", "{ x }", "{ x + 1 }");
+    project.run().done();
+    // A comment is no new generation, but another text.
+    project.change("p.toml", "[step.work]", "# why\n[step.work]");
+    project.run().done();
+    insta::assert_snapshot!(project.stable(&project.tidegate(&["history"]).done().stdout));
+    insta::assert_snapshot!("files", project.stable(&project.tidegate(&["history", "1"]).done().stdout));
+    assert!(project.tidegate(&["history", "2"]).done().stdout.contains("# why\n"));
+    let entries = project.json(&["history"]);
+    let generations: Vec<_> =
+        entries["entries"].as_array().expect("a list").iter().map(|row| row["generation"].as_u64()).collect();
+    assert_eq!(generations, [Some(1), Some(2), Some(2)]);
+    assert_eq!(project.json(&["history", "1"])["files"][0]["text"], "fn more(x) { x }\n");
+    project.assert_sound();
+}
+
+#[test]
+fn the_history_is_read_while_the_files_have_mistakes() {
+    let project = project();
+    assert!(project.tidegate(&["history"]).failed(1).stderr.contains("does not exist yet"));
+    project.run().done();
+    project.write("p.toml", "[step.work\n");
+    assert!(project.tidegate(&["history"]).done().stdout.contains("installed"));
+    project.tidegate(&["history", "9"]).failed(1).says("the history has no generation 9");
+}
