@@ -8,6 +8,7 @@ pub(crate) mod frozen;
 mod indexed_map;
 pub mod json;
 pub(crate) mod number;
+pub(crate) mod order;
 pub(crate) mod thrown;
 pub(crate) mod type_names;
 

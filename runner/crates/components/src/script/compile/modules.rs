@@ -12,7 +12,7 @@ use super::made;
 use crate::script::api::register::add;
 use crate::script::api::{context, functions, natives};
 use crate::script::values;
-use crate::script::values::{frozen, number};
+use crate::script::values::{frozen, number, order};
 
 thread_local! {
     /// Rhai's own functions.
@@ -28,6 +28,7 @@ pub(crate) fn register(engine: &mut Engine) {
     STANDARD.with(|standard| engine.register_global_module(standard.as_shared_module()));
     OWN.with(|own| engine.register_global_module(Rc::clone(own)));
     frozen::register(engine);
+    order::take_over(engine);
 }
 
 /// Registers control and logging functions, which only scripts of a step, a gate or a monitor have.
@@ -47,6 +48,7 @@ fn own() -> Module {
     let mut module = Module::new();
     natives::register(&mut module);
     number::register(&mut module);
+    order::register(&mut module);
     values::register(&mut module);
     context::register(&mut module);
     made::register(&mut module);

@@ -1,6 +1,6 @@
 //! Tests of comparisons: numbers beyond Rhai's range, and values of different types.
 
-use super::{body, shown};
+use super::{body, script, shown};
 
 const BIG: &str = r#"{"big":18446744073709551616,"huge":1e400,"id":1,"f":1.0}"#;
 
@@ -62,8 +62,25 @@ fn values_of_different_kinds_are_not_equal_and_in_no_order() {
         "\"10\" < \"9\"",
         "parse_int(\"5\") > 3",
         "parse_float(\"5\") > 3",
+        "1 + 1 < 3 && 2 > 1 == true && -1 < -0.5",
+        "1 <= 1 && 1.0 <= 1 && \"a\" <= \"a\" && 'a' < \"b\" && false < true",
+        "[3, 1].filter(|n| n >= 2)",
+        "[1].filter(|n| n < \"2\")",
     ];
     insta::assert_snapshot!(shown("{}", &bodies));
+}
+
+#[test]
+fn an_imported_function_and_a_value_of_the_configuration_are_compared_by_the_same_rule() {
+    let within = "fn within(price, most) { price <= most }";
+    let mut gate =
+        script("import \"limits\" as limits;\nfn process(job, ctx) { limits::within(job, ctx.config.most) }")
+            .beside("limits.rhai", within);
+    gate.config = serde_json::json!({ "most": "60" });
+    let made = gate.run("99");
+    assert!(made.contains("`<=` cannot compare an integer with a text"), "{made}");
+    gate.config = serde_json::json!({ "most": 60 });
+    assert_eq!((gate.run("99").as_str(), gate.run("9").as_str()), ("-> false", "-> true"));
 }
 
 #[test]
