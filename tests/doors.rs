@@ -257,7 +257,8 @@ fn a_source_waits_where_the_process_has_too_many_files_open_at_its_start() {
         let configuration = loaded.expect("the configuration is right").configuration;
         let disk = FaultyDisk::new();
         let opened = open_disk(Box::new(disk.clone())).expect("the store opens");
-        let run = Run::new(configuration, opened, Arc::new(SystemClock), RunOptions::default());
+        let run = Run::new(configuration, opened, Arc::new(SystemClock), RunOptions::default())
+            .expect("the store can be read");
         let handle = run.handle();
         let others: Vec<fs::File> = (0..200).map_while(|_| fs::File::open("/dev/null").ok()).collect();
         let running = thread::spawn(move || run.run());
@@ -315,6 +316,7 @@ fn a_sink_waits_where_the_process_has_too_many_files_open_at_its_start() {
         let configuration = loaded.expect("the configuration is right").configuration;
         let opened = open_disk(Box::new(disk.clone())).expect("the store opens");
         Run::new(configuration, opened, Arc::new(SystemClock), RunOptions::default())
+            .expect("the store can be read")
     };
     prepared(filled).run().expect("the run goes well");
     let run = prepared(drained);

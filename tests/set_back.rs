@@ -51,7 +51,7 @@ fn start(project: &Project, disk: &FaultyDisk, clock: Arc<Shifted>) -> Started {
     let configuration = loaded.expect("the configuration is right").configuration;
     let opened = open_disk(Box::new(disk.clone())).expect("the store opens");
     let store = opened.0.clone();
-    let run = Run::new(configuration, opened, clock, RunOptions::default());
+    let run = Run::new(configuration, opened, clock, RunOptions::default()).expect("the store can be read");
     let handle = run.handle();
     let (tell, ended) = mpsc::channel();
     thread::spawn(move || {

@@ -114,7 +114,7 @@ impl SmallRun {
         };
         // The clock does not advance, so that error records are the same in every run.
         let clock = Arc::new(ManualClock::at(0));
-        let run = Run::new(Arc::clone(&self.configuration), opened, clock, options);
+        let run = Run::new(Arc::clone(&self.configuration), opened, clock, options)?;
         let handle = run.handle();
         let (tell, ended) = mpsc::channel();
         thread::spawn(move || {

@@ -82,8 +82,8 @@ pub(crate) fn prepare(folder: &Path) -> Result<(Run, Store), Box<dyn Error>> {
     let opened = tidegate_store::open(&generation.configuration.data)?;
     let store = opened.0.clone();
     let attempts = CrashGuard::open(&generation.configuration.data);
-    let run = Run::new(generation.configuration, opened, Arc::new(SystemClock), RunOptions::default());
-    Ok((run.with_attempts(attempts).with_plugins(generation.plugins), store))
+    let run = Run::new(generation, opened, Arc::new(SystemClock), RunOptions::default())?;
+    Ok((run.with_attempts(attempts), store))
 }
 
 fn drain(folder: &Path) -> Result<u64, Box<dyn Error>> {

@@ -168,7 +168,7 @@ fn latency(folder: &Path) -> Result<(f64, f64), Box<dyn Error>> {
     let generation =
         Generation::load(folder, &LoadOptions::default()).map_err(|diagnostics| diagnostics.render(false))?;
     let opened = tidegate_store::open(&generation.configuration.data)?;
-    let run = Run::new(generation.configuration, opened, Arc::new(SystemClock), RunOptions::default());
+    let run = Run::new(generation, opened, Arc::new(SystemClock), RunOptions::default())?;
     let (stats, handle) = (run.stats(), run.handle());
     let runner = thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));
     let mut latencies = Vec::new();

@@ -35,7 +35,7 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
             Ok(generation) => generation,
             Err(diagnostics) => return refuse(&diagnostics),
         };
-    let configuration = generation.configuration;
+    let configuration = Arc::clone(&generation.configuration);
     log::start(&configuration.log);
     exit::show(&generation.warnings);
     signals.starts();
@@ -46,9 +46,11 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
     };
     let options = options(command, &configuration);
     let clock = Arc::new(SystemClock);
-    let run = tidegate_engine::Run::new(Arc::clone(&configuration), (store.clone(), writer), clock, options)
-        .with_plugins(generation.plugins)
-        .with_files(generation.files)
+    let run = match tidegate_engine::Run::new(generation, (store.clone(), writer), clock, options) {
+        Ok(run) => run,
+        Err(error) => return exit::fail(Chain(&error)),
+    };
+    let run = run
         .with_attempts(CrashGuard::open(&configuration.data))
         .with_setups(Setups::open(&configuration.data));
     let guard = ExitGuard::new();

@@ -153,7 +153,8 @@ mod tests {
         let configuration = generation.configuration;
         let opened = || open_disk(Box::new(FaultyDisk::new())).unwrap();
         let run =
-            Run::new(Arc::clone(&configuration), opened(), Arc::new(SystemClock), RunOptions::default());
+            Run::new(Arc::clone(&configuration), opened(), Arc::new(SystemClock), RunOptions::default())
+                .unwrap();
         let handle = run.handle();
         drop(run);
         let (store, _writer) = opened();

@@ -144,12 +144,12 @@ pub struct Source {
     pub kind: SourceKind,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceKind {
     File(FileSource),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSource {
     /// Absolute: a file, a folder (every file in it), or a glob.
     pub path: PathBuf,
@@ -236,7 +236,7 @@ pub enum SinkKind {
     Null,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSink {
     pub path: PathBuf,
     pub format: SinkFormat,
@@ -257,6 +257,20 @@ pub enum OnMismatch {
     Refuse,
     /// Accepts the file and continues at its end.
     Append,
+}
+
+impl SinkKind {
+    /// Whether both kinds write to the same place in the same way, outside of attempts.
+    #[must_use]
+    pub fn writes_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File(one), Self::File(other)) => one == other,
+            (Self::Stdout(one), Self::Stdout(other)) => one == other,
+            // The requests to a service are part of the attempt.
+            (Self::Http(_) | Self::Null, Self::Http(_) | Self::Null) => true,
+            _ => false,
+        }
+    }
 }
 
 /// How long the outcomes of deliveries with external effects are recorded, unless a queue sets it.

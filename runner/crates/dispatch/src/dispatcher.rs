@@ -26,14 +26,13 @@ pub use crate::step_machine::QueueSnapshot;
 use crate::step_machine::{DispatchContext, Mode, StepEvent, StepMachine, WorkerCapacity};
 
 use crate::waiting_room::{JobAttributes, JobKey, WaitingState};
-use tidegate_model::{Due, Timestamp};
+use tidegate_model::{Due, Parts, Timestamp};
 
 /// State machine of all steps: takes [`Event`]s and answers with [`Command`]s to carry out.
 #[derive(Debug)]
 pub struct Dispatcher {
-    steps: Vec<Box<dyn StepMachine>>,
-    /// Per step: whether it is paused and starts nothing.
-    paused: Vec<bool>,
+    /// Upstream before downstream.
+    steps: Parts<ScheduledStep>,
     /// The last index of each queue.
     heads: Vec<u64>,
     bounds: Bounds,
@@ -41,9 +40,18 @@ pub struct Dispatcher {
     free_slots: usize,
     next_batch: u64,
     pub(crate) until_idle: bool,
-    /// Whether jobs are on their way to a queue from a client or a schedule.
+    /// Whether jobs or steps are on their way from elsewhere.
     expecting: bool,
     stage: RunStage,
+}
+
+#[derive(Debug)]
+struct ScheduledStep {
+    machine: Box<dyn StepMachine>,
+    /// It starts nothing, because an operator has paused it.
+    paused: bool,
+    /// It starts nothing more, and is removed when nothing of it is in flight.
+    drains: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,43 +63,77 @@ enum RunStage {
 }
 
 impl Dispatcher {
-    /// Creates an idle dispatcher. `heads` are the last indices of the queues; `flows` are the steps,
-    /// upstream before downstream. Nothing happens before [`Self::start`].
+    /// Creates a dispatcher without steps. Nothing happens before [`Self::start`].
     #[must_use]
-    pub fn new(flows: Vec<StepPlan>, heads: Vec<u64>, bounds: Bounds, until_idle: bool) -> Self {
-        let redo = flows.iter().flat_map(|flow| flow.redo.iter().map(|redo| redo.number + 1));
-        let next_batch = redo.max().unwrap_or(0);
-        let machine = |(at, mut flow): (usize, StepPlan)| match flow.picking.take() {
-            Some(picking) => Box::new(QueuedStep::new(at, &flow, picking)) as Box<dyn StepMachine>,
-            None => Box::new(OrderedStep::new(at, flow)),
-        };
+    pub fn new(bounds: Bounds, until_idle: bool) -> Self {
         Self {
-            paused: vec![false; flows.len()],
-            steps: flows.into_iter().enumerate().map(machine).collect(),
-            heads,
+            steps: Parts::default(),
+            heads: Vec::new(),
             bounds,
             free_slots: bounds.slots,
-            next_batch,
+            next_batch: 0,
             until_idle,
             expecting: false,
             stage: RunStage::Running,
         }
     }
 
-    /// Excludes a step before the run starts.
-    pub fn exclude(&mut self, step: usize) {
-        self.steps[step].exclude();
+    /// Adds a step that has nothing in flight. It starts with the next event.
+    pub fn install(&mut self, step: usize, mut plan: StepPlan) {
+        let redo = plan.redo.iter().map(|redo| redo.number + 1);
+        self.next_batch = redo.fold(self.next_batch, u64::max);
+        for input in &plan.inputs {
+            if let InputKind::Queue(queue) | InputKind::Pushed(queue) = input.feed {
+                self.set_head(queue, 0);
+            }
+        }
+        let machine: Box<dyn StepMachine> = match plan.picking.take() {
+            Some(picking) => Box::new(QueuedStep::new(step, &plan, picking)),
+            None => Box::new(OrderedStep::new(step, plan)),
+        };
+        self.steps.insert(step, ScheduledStep { machine, paused: false, drains: false });
     }
 
-    /// Sets whether jobs are on their way to a queue from a client or a schedule. While they are, the run
-    /// ends only on [`Event::Stop`]. [`Event::Tick`] makes the dispatcher check this again.
+    /// Sets the last index of a queue, unless it is known to be later.
+    pub fn set_head(&mut self, queue: usize, head: u64) {
+        if self.heads.len() <= queue {
+            self.heads.resize(queue + 1, 0);
+        }
+        self.heads[queue] = self.heads[queue].max(head);
+    }
+
+    /// Orders the steps, upstream before downstream.
+    pub fn set_order(&mut self, order: &[usize]) {
+        self.steps.set_order(order);
+    }
+
+    /// Excludes a step, whose jobs stay where they are.
+    pub fn exclude(&mut self, step: usize) {
+        self.change(step, |machine| machine.exclude());
+    }
+
+    /// Sets whether jobs are on their way to a queue from a client or a schedule, or steps are about to be
+    /// installed. While they are, the run ends only on [`Event::Stop`]. [`Event::Tick`] makes the dispatcher check this again.
     pub fn expect(&mut self, expecting: bool) {
         self.expecting = expecting;
     }
 
-    /// Pauses a step before the run starts.
+    /// Pauses a step that was just installed.
     pub fn pause(&mut self, step: usize) {
-        self.paused[step] = true;
+        self.set_paused(step, true);
+    }
+
+    fn set_paused(&mut self, step: usize, paused: bool) {
+        if let Some(step) = self.steps.get_mut(step) {
+            step.paused = paused;
+        }
+    }
+
+    /// Changes a step; one that was removed needs no change.
+    fn change(&mut self, step: usize, change: impl FnOnce(&mut dyn StepMachine)) {
+        if let Some(step) = self.steps.get_mut(step) {
+            change(&mut *step.machine);
+        }
     }
 
     /// Adds the first commands of the run to `commands`.
@@ -120,13 +162,19 @@ impl Dispatcher {
             Event::Hold { step, until } => (step, StepEvent::Hold { until }),
             Event::PutBack { step, batch } => (step, StepEvent::PutBack { batch }),
             Event::Failed { step } => (step, StepEvent::Failed),
-            Event::Rewind { step } => (step, StepEvent::Rewind),
+            Event::GivenBack { step } => (step, StepEvent::GivenBack),
+            Event::Drain { step } => {
+                if let Some(step) = self.steps.get_mut(step) {
+                    step.drains = true;
+                }
+                return self.decide(now, commands);
+            }
             Event::Grew { queue, head } => {
-                self.heads[queue] = self.heads[queue].max(head);
+                self.set_head(queue, head);
                 return self.decide(now, commands);
             }
             Event::Pause { step, paused } => {
-                self.paused[step] = paused;
+                self.set_paused(step, paused);
                 return self.decide(now, commands);
             }
             Event::Tick => return self.decide(now, commands),
@@ -138,94 +186,90 @@ impl Dispatcher {
             }
         };
         let comes_home = matches!(event, StepEvent::Ran { .. } | StepEvent::PutBack { .. });
-        if comes_home && !self.steps[step].uses_blocking_pool() {
+        // A late message about a removed step has no effect.
+        let Some(ScheduledStep { machine, .. }) = self.steps.get_mut(step) else { return };
+        if comes_home && !machine.uses_blocking_pool() {
             self.free_slots += 1;
         }
-        self.steps[step].handle(event, &mut self.next_batch, now, commands);
+        machine.handle(event, &mut self.next_batch, now, commands);
         self.decide(now, commands);
     }
 
     /// Adds a job that waits in the store for its next attempt. It goes before all other jobs that are not
     /// delivered. Takes effect with the next event.
     pub fn park(&mut self, step: usize, turn: Turn, due: Timestamp) {
-        self.steps[step].park(turn, due);
+        self.change(step, |machine| machine.park(turn, due));
     }
 
     /// Adds a job to the waiting room of a queued step.
     pub fn saw(&mut self, step: usize, attributes: &JobAttributes<'_>, state: WaitingState) {
-        self.steps[step].add_waiting(attributes, state);
+        self.change(step, |machine| machine.add_waiting(attributes, state));
     }
 
     /// Adds an output of a queued step that was made earlier and is due at `due`.
     pub fn saw_late(&mut self, step: usize, key: JobKey, due: Due) {
-        self.steps[step].add_delayed_output(key, due);
+        self.change(step, |machine| machine.add_delayed_output(key, due));
     }
 
     /// Delivers completed jobs of a queued step, which were pending, as a batch.
     pub fn settle(&mut self, step: usize, jobs: Vec<JobKey>, now: Timestamp, commands: &mut Vec<Command>) {
-        self.steps[step].settle(jobs);
+        self.change(step, |machine| machine.settle(jobs));
         self.decide(now, commands);
     }
 
     /// State of a job of a queued step. An output that is due later counts as delayed.
     #[must_use]
     pub fn state(&self, step: usize, key: JobKey) -> Option<WaitingState> {
-        self.steps[step].state(key)
+        self.steps.get(step)?.machine.state(key)
     }
 
     /// Freezes a delayed job until [`Self::reschedule`].
     pub fn hold(&mut self, step: usize, key: JobKey) {
-        self.steps[step].reschedule(key, Due::Never);
+        self.change(step, |machine| machine.reschedule(key, Due::Never));
     }
 
     /// Changes the due time of a delayed job. Takes effect with the next event.
     pub fn reschedule(&mut self, step: usize, key: JobKey, due: Due) {
-        self.steps[step].reschedule(key, due);
+        self.change(step, |machine| machine.reschedule(key, due));
     }
 
     /// Removes a job that is neither in flight nor waiting for the delivery of a known outcome. Takes effect
     /// with the next event. A job of the input is withheld until it is accounted for or released, even if the
     /// step has not seen it yet.
     pub fn cancel(&mut self, step: usize, key: JobKey, now: Timestamp) {
-        self.steps[step].cancel(key, now);
+        self.change(step, |machine| machine.cancel(key, now));
     }
 
     /// Whether a job of the input is being cancelled.
     #[must_use]
     pub fn withholds(&self, step: usize, index: u64) -> bool {
-        self.steps[step].is_cancelling(index)
+        self.steps.get(step).is_some_and(|step| step.machine.is_cancelling(index))
     }
 
     /// Ends the cancellation of a job of the input that was not cancelled: it is accounted for already, or it
     /// does not exist.
     pub fn release(&mut self, step: usize, index: u64) {
-        self.steps[step].release(index);
+        self.change(step, |machine| machine.release(index));
     }
 
     /// Marks a cancelled job of the input as accounted for.
     pub fn account(&mut self, step: usize, index: u64, now: Timestamp, commands: &mut Vec<Command>) {
-        self.steps[step].mark_cancelled(index, commands);
+        self.change(step, |machine| machine.mark_cancelled(index, commands));
         self.decide(now, commands);
     }
 
     /// Snapshot of the waiting room of a queued step, and of the conditions that block the whole step.
     #[must_use]
     pub fn look(&self, step: usize) -> Option<QueueSnapshot<'_>> {
-        let look = self.steps[step].look()?;
-        Some(QueueSnapshot { paused: self.paused[step], ..look })
+        let ScheduledStep { machine, paused, .. } = self.steps.get(step)?;
+        Some(QueueSnapshot { paused: *paused, ..machine.look()? })
     }
 
     /// Counts the jobs of a step by state. `lanes` is the maximum number of lanes listed, those with the most
     /// waiting jobs first. For a queued step the count walks every job in its waiting room.
     #[must_use]
-    pub fn job_counts(&self, step: usize, lanes: usize, now: Timestamp) -> JobCounts {
-        self.steps[step].job_counts(&self.heads, lanes, now)
-    }
-
-    /// Resumes a step at these indices of its inputs, after its progress was put back or could not be.
-    pub fn rewound(&mut self, step: usize, next: &[u64], now: Timestamp, commands: &mut Vec<Command>) {
-        self.steps[step].rewound(next);
-        self.decide(now, commands);
+    pub fn job_counts(&self, step: usize, lanes: usize, now: Timestamp) -> Option<JobCounts> {
+        Some(self.steps.get(step)?.machine.job_counts(&self.heads, lanes, now))
     }
 
     /// Time at which the dispatcher needs [`Event::Tick`], if a step waits for a time.
@@ -234,21 +278,21 @@ impl Dispatcher {
         if self.stage != RunStage::Running {
             return None;
         }
-        let open = self.steps.iter().zip(&self.paused).filter(|(_, paused)| !**paused);
-        open.filter_map(|(step, _)| step.next_wakeup(now)).min()
+        let open = self.steps.iter().filter(|step| !step.paused);
+        open.filter_map(|step| step.machine.next_wakeup(now)).min()
     }
 
     /// Whether a job halted the step, so that it takes no more jobs in this run.
     #[must_use]
     pub fn is_halted(&self, step: usize) -> bool {
-        self.steps[step].is_halted()
+        self.steps.get(step).is_some_and(|step| step.machine.is_halted())
     }
 
     fn decide(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
         while self.stage != RunStage::Done {
             self.work(now, commands);
             let Some(end) = self.end(now) else { return };
-            if self.stage == RunStage::Running && self.steps.iter().any(|step| step.has_left()) {
+            if self.stage == RunStage::Running && self.steps.iter().any(|step| step.machine.has_left()) {
                 // Jobs that wait behind one that is not due now are dropped in order.
                 self.stage = RunStage::Ending(end);
                 continue;
@@ -259,20 +303,38 @@ impl Dispatcher {
     }
 
     fn work(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
-        for (step, &paused) in self.steps.iter_mut().zip(&self.paused) {
-            let mode = match (self.stage, paused) {
+        let mut drained = Vec::new();
+        for at in 0..self.steps.len() {
+            let position = self.steps.order()[at];
+            let Some(ScheduledStep { machine, paused, drains }) = self.steps.get_mut(position) else {
+                continue;
+            };
+            let mode = match (self.stage, *paused) {
+                _ if *drains => Mode::Stopping,
                 (RunStage::Ending(_) | RunStage::Done, _) => Mode::Stopping,
                 (RunStage::Running, true) => Mode::Paused,
                 (RunStage::Running, false) => Mode::Open,
             };
             let (bounds, heads, next_batch) = (&self.bounds, &*self.heads, &mut self.next_batch);
-            step.advance(&mut DispatchContext { bounds, heads, next_batch, mode }, now, commands);
+            machine.advance(&mut DispatchContext { bounds, heads, next_batch, mode }, now, commands);
+            if *drains && !machine.is_busy(true) {
+                drained.push(position);
+            }
+        }
+        for step in drained {
+            self.steps.remove(step);
+            commands.push(Command::Drained { step });
         }
         // The steps furthest downstream run first: begun jobs leave before more are let in, and queues stay
         // short.
-        for (step, &paused) in self.steps.iter_mut().zip(&self.paused).rev() {
+        for at in (0..self.steps.len()).rev() {
+            let position = self.steps.order()[at];
+            let Some(ScheduledStep { machine, paused, drains }) = self.steps.get_mut(position) else {
+                continue;
+            };
+            let paused = *paused || *drains;
             let (bounds, free, next_batch) = (&self.bounds, &mut self.free_slots, &mut self.next_batch);
-            step.run(&mut WorkerCapacity { bounds, paused, free, next_batch }, commands);
+            machine.run(&mut WorkerCapacity { bounds, paused, free, next_batch }, commands);
         }
     }
 
@@ -281,11 +343,14 @@ impl Dispatcher {
             RunStage::Ending(end) => Some(end),
             RunStage::Running | RunStage::Done => None,
         };
-        for (step, &paused) in self.steps.iter().zip(&self.paused) {
-            // A paused step leaves the jobs that it has not begun until an operator resumes it. A step that
-            // cannot be set up leaves them until its setup succeeds.
-            let waits = (paused || step.is_held(now)) && self.until_idle && ending.is_none();
-            if if waits { step.is_at_work() } else { step.is_busy(ending.is_some()) } {
+        // A paused step leaves the jobs that it has not begun until an operator resumes it. A step that cannot
+        // be set up leaves them until its setup succeeds.
+        let waits = |ScheduledStep { machine, paused, .. }: &ScheduledStep| {
+            (*paused || machine.is_held(now)) && self.until_idle
+        };
+        for step in &self.steps {
+            let waits = waits(step) && ending.is_none();
+            if if waits { step.machine.is_at_work() } else { step.machine.is_busy(ending.is_some()) } {
                 return None;
             }
         }
@@ -295,14 +360,13 @@ impl Dispatcher {
         if self.expecting {
             return None;
         }
-        for (step, &paused) in self.steps.iter().zip(&self.paused) {
-            let waits = (paused || step.is_held(now)) && self.until_idle;
-            let over = step.is_drained(&self.heads, self.until_idle, now) || waits;
+        for step in &self.steps {
+            let over = step.machine.is_drained(&self.heads, self.until_idle, now) || waits(step);
             if !over {
                 return None;
             }
         }
-        let stuck = self.steps.iter().any(|step| step.cannot_finish());
+        let stuck = self.steps.iter().any(|step| step.machine.cannot_finish());
         Some(if stuck { RunOutcome::Halted } else { RunOutcome::Drained })
     }
 }

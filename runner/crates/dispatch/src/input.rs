@@ -214,16 +214,6 @@ impl InputState {
         self.reading = ReaderState::Ready;
         self.next = next;
     }
-
-    /// Puts the position back to `next`.
-    pub(crate) fn rewind(&mut self, next: u64) {
-        if next < self.next {
-            // Every finished range is behind `next`, and is read again with it.
-            self.finished.clear();
-        }
-        self.next = next;
-        self.reading = ReaderState::Ready;
-    }
 }
 
 impl UnusedRead {

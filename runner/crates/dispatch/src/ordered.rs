@@ -53,15 +53,8 @@ pub(crate) struct OrderedStep {
     halted: bool,
     /// One of the readers failed.
     broken: bool,
-    rewinding: Rewinding,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rewinding {
-    No,
-    /// A replay is requested: the step takes no more jobs until all others are delivered.
-    Wanted,
-    Asked,
+    /// Jobs of an `at-most-once` step that were begun and not attempted are on their way back.
+    gives_back: bool,
 }
 
 impl OrderedStep {
@@ -84,7 +77,7 @@ impl OrderedStep {
             now: Timestamp(0),
             halted: false,
             broken: false,
-            rewinding: Rewinding::No,
+            gives_back: false,
         }
     }
 
@@ -93,12 +86,12 @@ impl OrderedStep {
             self.held += remnant.bytes;
             if let Some((read, bytes)) = self.came.replace((remnant.read, remnant.bytes)) {
                 self.held = self.held.saturating_sub(bytes);
-                commands.push(Command::ReleaseRead { read });
+                commands.push(Command::ReleaseRead { step: self.position, read });
             }
         } else {
             match self.inputs[input].take_in(remnant) {
                 Some(bytes) => self.held += bytes,
-                None => commands.push(Command::ReleaseRead { read: remnant.read }),
+                None => commands.push(Command::ReleaseRead { step: self.position, read: remnant.read }),
             }
         }
         if self.halted {
@@ -108,7 +101,7 @@ impl OrderedStep {
 
     /// Requests more jobs where the limits allow it.
     fn read(&mut self, bounds: &Bounds, heads: &[u64], commands: &mut Vec<Command>) {
-        if self.halted || self.about_to_halt() || self.rewinding != Rewinding::No {
+        if self.halted || self.about_to_halt() || self.gives_back {
             return;
         }
         let ahead: usize = self.inputs.iter().map(InputState::ahead).sum();
@@ -152,29 +145,8 @@ impl OrderedStep {
             }
             for (read, bytes) in reads.into_iter().chain(came.filter(|_| position == returned)) {
                 self.held = self.held.saturating_sub(bytes);
-                commands.push(Command::ReleaseRead { read });
+                commands.push(Command::ReleaseRead { step: self.position, read });
             }
-        }
-    }
-
-    /// Requests the rewind of the step's progress as soon as nothing is in flight.
-    fn rewind(&mut self, commands: &mut Vec<Command>) {
-        let quiet = || self.inputs.iter().all(|input| input.reading != ReaderState::Asked);
-        if self.rewinding != Rewinding::Wanted || !self.batches.is_empty() || !quiet() || self.is_returning()
-        {
-            return;
-        }
-        self.forget_reads(commands);
-        self.rewinding = Rewinding::Asked;
-        commands.push(Command::Rewind { step: self.position });
-    }
-
-    /// Resumes at these indices. The records of batches to be formed again are void.
-    fn go_on_at(&mut self, next: &[u64]) {
-        self.rewinding = Rewinding::No;
-        self.redo.clear();
-        for (input, &next) in self.inputs.iter_mut().zip(next) {
-            input.rewind(next);
         }
     }
 }
@@ -220,11 +192,7 @@ impl StepMachine for OrderedStep {
             StepEvent::Hold { until } => self.hold(until),
             StepEvent::PutBack { batch } => self.put_back(batch),
             StepEvent::Failed => self.halt(commands),
-            StepEvent::Rewind => {
-                if self.rewinding == Rewinding::No {
-                    self.rewinding = Rewinding::Wanted;
-                }
-            }
+            StepEvent::GivenBack => self.gives_back = false,
             // Only queued steps have these events.
             StepEvent::Picked { .. } | StepEvent::Gate { .. } => {}
         }
@@ -242,7 +210,6 @@ impl StepMachine for OrderedStep {
         }
         match context.mode {
             Mode::Stopping => self.drop_waiting(commands),
-            _ if self.rewinding == Rewinding::Wanted => self.drop_waiting(commands),
             Mode::Paused => {}
             Mode::Open => {
                 self.form(context.next_batch, commands);
@@ -250,7 +217,6 @@ impl StepMachine for OrderedStep {
             }
         }
         self.commit_in_order(commands);
-        self.rewind(commands);
         if context.mode == Mode::Open {
             self.return_first(commands);
             self.read(context.bounds, context.heads, commands);
@@ -287,18 +253,14 @@ impl StepMachine for OrderedStep {
         self.halted || self.broken
     }
 
-    fn rewound(&mut self, next: &[u64]) {
-        self.go_on_at(next);
-    }
-
     /// Whether some of its work is in flight. All work that can start has started by now.
     fn is_busy(&self, stopping: bool) -> bool {
         if stopping {
-            return !self.batches.is_empty() || self.rewinding == Rewinding::Asked;
+            return !self.batches.is_empty() || self.gives_back;
         }
         let reading = || self.inputs.iter().any(|input| input.reading == ReaderState::Asked);
-        let asks = || reading() || self.is_returning() || self.rewinding == Rewinding::Wanted;
-        self.is_at_work() || self.rewinding == Rewinding::Asked || !self.halted && asks()
+        let asks = || reading() || self.is_returning();
+        self.is_at_work() || self.gives_back || !self.halted && asks()
     }
 
     fn is_at_work(&self) -> bool {
@@ -327,7 +289,7 @@ impl StepMachine for OrderedStep {
     }
 
     fn next_wakeup(&self, _now: Timestamp) -> Option<Timestamp> {
-        if self.halted || self.rewinding != Rewinding::No {
+        if self.halted || self.gives_back {
             return None;
         }
         let returned = self.inputs.last().filter(|_| !self.about_to_halt()).and_then(InputState::wakes);

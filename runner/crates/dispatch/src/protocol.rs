@@ -102,7 +102,7 @@ pub struct Bounds {
     pub bytes: usize,
 }
 
-/// Number of a batch, given by the dispatcher, unique in a run.
+/// Number of a batch, given by the dispatcher. It is unique in a step; a batch of an earlier run keeps its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchId(pub u64);
 
@@ -167,8 +167,11 @@ pub enum Event {
     PutBack { step: usize, batch: BatchId },
     /// A batch of the step cannot be delivered; the step must stop.
     Failed { step: usize },
-    /// An operator requested a replay: the step runs earlier jobs again.
-    Rewind { step: usize },
+    /// The step changes, or is to run earlier jobs again: it takes no more jobs, and what it has begun is
+    /// delivered. Answered by [`Command::Drained`].
+    Drain { step: usize },
+    /// The jobs of [`Command::GiveBack`] are durably given back.
+    GivenBack { step: usize },
     /// The run must end.
     Stop,
 }
@@ -226,7 +229,7 @@ pub enum Command {
     AddToBatch { batch: BatchId, port: InputPort, read: ReadId, skip: usize, jobs: usize },
     /// Keep the first `jobs` jobs in the batch and move the others to the batch `rest`. If the batch was
     /// begun, the rest is begun too.
-    Split { batch: BatchId, jobs: usize, rest: BatchId, begun: bool },
+    Split { step: usize, batch: BatchId, jobs: usize, rest: BatchId, begun: bool },
     /// Read a parked job again. Answered by `Read`, or by `Parked` or `Gone` if it was moved.
     Return { step: usize, turn: Turn },
     /// Load the jobs of the batch into memory. Answered by `Picked`.
@@ -236,7 +239,7 @@ pub enum Command {
     /// Check whether the gate of the step is open. Answered by `Gate`.
     CheckGate { step: usize },
     /// Release the read; no batch needs more of it.
-    ReleaseRead { read: ReadId },
+    ReleaseRead { step: usize, read: ReadId },
     /// Write the record that the batch needs before it runs. Answered by `Begun`.
     Begin { step: usize, batch: BatchId, before: DurabilityBarrier },
     /// Give the batch to a worker.
@@ -245,12 +248,11 @@ pub enum Command {
     /// redelivered out of order.
     Commit { step: usize, batch: BatchId, taken: usize },
     /// Drop the batch; its jobs are read again in the next run.
-    Drop { batch: BatchId },
-    /// Put the progress of the step back, which has nothing in flight. Answered by
-    /// [`crate::dispatcher::Dispatcher::rewound`].
-    Rewind { step: usize },
-    /// Put progress back before these batches: they were begun and accounted for, and are not attempted in
-    /// this run. Answered by [`crate::dispatcher::Dispatcher::rewound`].
+    Drop { step: usize, batch: BatchId },
+    /// The step has nothing in flight and is removed: see [`Event::Drain`].
+    Drained { step: usize },
+    /// Put progress back before these batches: they were begun and accounted for, and are not attempted before
+    /// the step starts again. Answered by [`Event::GivenBack`].
     GiveBack { step: usize, batches: Vec<BatchId> },
     /// End the run: all work is done.
     Finish(RunOutcome),

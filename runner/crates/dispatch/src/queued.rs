@@ -153,7 +153,7 @@ impl StepMachine for QueuedStep {
             | StepEvent::NoneDue { .. }
             | StepEvent::Parked { .. }
             | StepEvent::Gone { .. }
-            | StepEvent::Rewind
+            | StepEvent::GivenBack
             | StepEvent::PutBack { .. } => {}
         }
     }
@@ -269,8 +269,6 @@ impl StepMachine for QueuedStep {
     fn cannot_finish(&self) -> bool {
         self.end > Halting::No || self.broken
     }
-
-    fn rewound(&mut self, _next: &[u64]) {}
 
     fn is_busy(&self, stopping: bool) -> bool {
         let looking = self.gate.as_ref().is_some_and(GateState::is_asked);

@@ -77,9 +77,6 @@ pub(crate) trait StepMachine: Debug + Send {
     /// Whether the step cannot finish its jobs in this run.
     fn cannot_finish(&self) -> bool;
 
-    /// Resumes the step at these indices of its inputs.
-    fn rewound(&mut self, next: &[u64]);
-
     /// Whether some of its work is in flight.
     fn is_busy(&self, stopping: bool) -> bool;
 
@@ -162,7 +159,7 @@ pub(crate) enum StepEvent {
     Hold { until: Timestamp },
     PutBack { batch: BatchId },
     Failed,
-    Rewind,
+    GivenBack,
 }
 
 /// Returns the next batch number and advances the counter.

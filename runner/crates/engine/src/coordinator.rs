@@ -2,7 +2,7 @@
 //!
 //! It does no I/O and owns no threads, so tests can drive it directly.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -13,24 +13,24 @@ use super::report::Halt;
 use crate::batch::input::{BatchInput, ReadBatch};
 use crate::batch::result::{BatchResult, HaltCause, HaltReason, StartBlock};
 use crate::commit::queue_cache::QueueCaches;
-use crate::commit::request::{CommitRequest, RewindTo};
+use crate::commit::request::CommitRequest;
+use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
 use crate::operator::request::Request;
 use crate::processor::monitor_protocol::StatusQuery;
-use crate::runtime::message::Message;
+use crate::runtime::message::{Message, ReloadRequest};
 use crate::runtime::readers::StoreRequest;
-use crate::step::in_flight::InFlightBatch;
-use crate::step::job_buffer::JobBuffer;
+use crate::step::declared::DeclaredStep;
+use crate::step::state::StepState;
 use crate::step::stats::{BlockCause, Stats};
-use tidegate_components::source::BatchLimit;
-use tidegate_config::{Configuration, QueueRef, Step};
+use tidegate_components::source::{BatchLimit, Reader};
+use tidegate_config::{QueueRef, Step};
 use tidegate_dispatch::{
-    BatchEnd, BatchId, Bounds, Dispatcher, Event, FailureLog, InputPort, ReadId, RunOutcome, StepPlan,
-    Ticker, Turn,
+    BatchEnd, BatchId, Bounds, Command, Dispatcher, Event, FailureLog, InputPort, ReadId, RunOutcome, Ticker,
 };
-use tidegate_model::Timestamp;
 use tidegate_model::log_target;
-use tidegate_store::{ParkedKey, StepStop};
+use tidegate_model::{Parts, Timestamp};
+use tidegate_store::StepStop;
 
 /// Maximum bytes of one step between reading and committing, inputs and outputs together.
 const STEP_BYTES: usize = 8 << 20;
@@ -40,16 +40,24 @@ const STEP_BYTES: usize = 8 << 20;
 pub(crate) enum Action {
     /// Request the next batch of a source.
     ReadSource(InputPort),
-    /// Replace the reader of a source by one that starts at this index.
-    ReopenSource {
+    /// Read a source with this reader, on request.
+    OpenReader {
         port: InputPort,
-        reader: u64,
-        next: u64,
+        epoch: u64,
+        reader: Box<Reader>,
     },
+    /// End the readers of a step.
+    CloseReaders(usize),
+    /// The generation is the current one.
+    Publish(Arc<NumberedGeneration>),
     ReadStore(StoreRequest),
     Run(BatchTask),
     /// Check whether the gate of a step is open.
-    LookAtGate(usize),
+    LookAtGate {
+        step: DeclaredStep,
+        /// Installation of the step that asks.
+        epoch: u64,
+    },
     /// Poll the status of pending jobs.
     AskStatus(StatusQuery),
     Commit(CommitRequest),
@@ -60,7 +68,7 @@ pub(crate) enum Action {
 /// Batch for the next idle worker.
 #[derive(Debug)]
 pub(crate) struct BatchTask {
-    pub(crate) step: usize,
+    pub(crate) step: DeclaredStep,
     pub(crate) id: BatchId,
     pub(crate) work: BatchInput,
     /// Whether it runs on the blocking pool, because it may block.
@@ -69,11 +77,9 @@ pub(crate) struct BatchTask {
 
 /// Initial state of a coordinator.
 pub(crate) struct CoordinatorInit {
-    pub(crate) configuration: Arc<Configuration>,
-    pub(crate) flows: Vec<StepPlan>,
+    pub(crate) generation: Arc<NumberedGeneration>,
     /// Schedule sources, by the queues that they fill.
     pub(crate) tickers: Vec<(QueueRef, Ticker)>,
-    pub(crate) heads: Vec<u64>,
     pub(crate) tails: Arc<QueueCaches>,
     pub(crate) workers: usize,
     pub(crate) batch: BatchLimit,
@@ -86,41 +92,38 @@ pub(crate) mod commits;
 pub(crate) mod completions;
 pub(crate) mod failures;
 pub(crate) mod gates;
+pub(crate) mod handover;
 pub(crate) mod move_jobs;
 pub(crate) mod pending;
 pub(crate) mod queued;
-pub(crate) mod replay;
 pub(crate) mod schedules;
+pub(crate) mod swap;
 pub(crate) mod timers;
 pub(crate) mod turns;
 
-use self::pending::{PendingJobs, all_steps};
+use self::handover::Handover;
+use self::swap::PendingReload;
 
 pub(crate) struct Coordinator {
-    configuration: Arc<Configuration>,
+    /// Current generation.
+    generation: Arc<NumberedGeneration>,
     dispatcher: Dispatcher,
-    reads: HashMap<ReadId, ReadBatch>,
+    /// Installed steps.
+    steps: Parts<StepState>,
+    /// Steps on their way from one installation to the next, by position.
+    handovers: BTreeMap<usize, Handover>,
+    /// Reload whose number is not durable.
+    swapping: Option<PendingReload>,
+    /// Reload that comes after it. An even later one replaces it.
+    next_swap: Option<ReloadRequest>,
+    /// Reloads that are not answered, because steps still hand over.
+    reloads: Vec<PendingReload>,
     next_read: u64,
-    held: HashMap<BatchId, InFlightBatch>,
-    /// First index that is not read yet, by step and input.
-    read_up_to: Vec<Vec<u64>>,
-    /// Epoch of the current reader, by step and input.
-    readers: Vec<Vec<u64>>,
-    /// Keys of the parked jobs that keep their turn, by step.
-    turns: Vec<BTreeMap<Turn, ParkedKey>>,
-    /// Keys of the redelivered jobs in flight, by step.
-    returned: Vec<BTreeSet<ParkedKey>>,
-    /// Keys of redelivered jobs that a request moves, by step. The value is true once the move is over: an
-    /// older read may still contain them.
-    moved: Vec<BTreeMap<ParkedKey, bool>>,
-    /// Job buffers of the queued steps; `None` for an ordered step.
-    buffers: Vec<Option<JobBuffer>>,
+    next_epoch: u64,
     tails: Arc<QueueCaches>,
     /// Number of batches that will reach the committer without waiting for another batch.
     pub(crate) coming: Arc<AtomicUsize>,
     batch: BatchLimit,
-    /// Requested start positions, by step, with the request to answer.
-    rewinds: HashMap<usize, (Vec<RewindTo>, PendingRequest)>,
     ticks: Schedules,
     /// Time of the next retention sweep, if a queue has a maximum age.
     lets_go: Option<Timestamp>,
@@ -131,66 +134,38 @@ pub(crate) struct Coordinator {
     /// Stopped steps whose stop is not recorded yet.
     stops: Vec<StepStop>,
     stats: Arc<Stats>,
-    /// Pending jobs, by step; `None` for an ordered step.
-    watches: Vec<Option<PendingJobs>>,
 }
 
 impl Coordinator {
+    /// Creates a coordinator without steps.
     pub(crate) fn new(plan: CoordinatorInit) -> Self {
-        let CoordinatorInit {
-            configuration,
-            flows,
-            tickers,
-            heads,
-            tails,
-            workers,
-            batch,
-            until_idle,
-            stats,
-        } = plan;
+        let CoordinatorInit { generation, tickers, tails, workers, batch, until_idle, stats } = plan;
         // Two batches a worker, so that no worker waits for the event loop, and as many again for those that
         // are being committed.
         let batches = 4 * workers + 4;
         let jobs = batches.saturating_mul(batch.jobs);
         let room = Bounds { slots: 2 * workers, batches, jobs, bytes: STEP_BYTES };
-        let lets_go = timers::first_look(&configuration);
-        let inputs = flows.iter().map(|flow| flow.inputs.iter().map(|input| input.next).collect());
         Self {
-            read_up_to: inputs.collect(),
-            readers: flows.iter().map(|flow| vec![0; flow.inputs.len() + 2]).collect(),
-            turns: flows.iter().map(|_| BTreeMap::new()).collect(),
-            returned: flows.iter().map(|_| BTreeSet::new()).collect(),
-            moved: flows.iter().map(|_| BTreeMap::new()).collect(),
-            buffers: buffers(&configuration),
-            watches: all_steps(&configuration),
-            dispatcher: Dispatcher::new(flows, heads, room, until_idle),
-            configuration,
-            reads: HashMap::new(),
+            lets_go: timers::first_look(&generation.configuration),
+            generation,
+            dispatcher: Dispatcher::new(room, until_idle),
+            steps: Parts::default(),
+            handovers: BTreeMap::new(),
+            swapping: None,
+            next_swap: None,
+            reloads: Vec::new(),
             next_read: 0,
-            held: HashMap::new(),
+            next_epoch: 0,
             tails,
             coming: Arc::default(),
             batch,
-            rewinds: HashMap::new(),
             ticks: Schedules::new(tickers),
-            lets_go,
             stopping: false,
             halts: Vec::new(),
             failures: FailureLog::default(),
             stops: Vec::new(),
             stats,
         }
-    }
-
-    /// Excludes the steps that cannot start.
-    pub(crate) fn without(mut self, halts: Vec<(usize, String)>, now: Timestamp) -> Self {
-        for (step, why) in halts {
-            if !self.dispatcher.is_halted(step) {
-                self.halt(step, why, now);
-                self.dispatcher.exclude(step);
-            }
-        }
-        self
     }
 
     /// Adds the first actions of the run.
@@ -202,7 +177,7 @@ impl Coordinator {
         self.dispatcher.start(now, &mut commands);
         self.execute_commands(commands, now, actions);
         self.drive_monitors(now, actions);
-        self.dispatcher.expect(self.ticks.are_behind());
+        self.update_expectation();
         let mut commands = Vec::new();
         self.dispatcher.handle(Event::Tick, now, &mut commands);
         self.execute_commands(commands, now, actions);
@@ -211,17 +186,13 @@ impl Coordinator {
     /// Time of the next [`Self::tick`].
     pub(crate) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
         let wakes = self.dispatcher.wakes(now).into_iter().chain(self.monitor_wakes(now));
-        wakes.chain(self.next_timer()).chain(self.failures.wakes()).min()
-    }
-
-    /// Pauses a step before the run starts.
-    pub(crate) fn pause(&mut self, step: usize) {
-        self.dispatcher.pause(step);
+        wakes.chain(self.next_timer()).chain(self.failures.wakes()).chain(self.reload_wakes()).min()
     }
 
     /// Handles the passing of time.
     pub(crate) fn tick(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         self.report_failures(now);
+        self.answer_late_reloads(now);
         self.run_timers(now, actions);
         let mut commands = Vec::new();
         self.dispatcher.handle(Event::Tick, now, &mut commands);
@@ -245,7 +216,7 @@ impl Coordinator {
         match message {
             Message::Read { port, reader, fetched } if self.is_current_reader(port, reader) => {
                 let event = match self.drop_moved_jobs(port, fetched) {
-                    Some(fetched) => Some(self.accept_read(port, fetched, now)),
+                    Some(fetched) => self.accept_read(port, fetched, now),
                     // A commit notice will have the new state of the job.
                     None if self.is_turn(port) => None,
                     None => Some(Event::NoneDue { step: port.step, next: Some(now) }),
@@ -264,11 +235,13 @@ impl Coordinator {
                 self.halt(port.step, Chain(&error).to_string(), now);
                 self.dispatcher.handle(Event::Broken { port }, now, &mut commands);
             }
-            Message::NoneDue { step, next } => {
+            Message::NoneDue { port, reader, next } if self.is_current_reader(port, reader) => {
+                let step = port.step;
                 self.dispatcher.handle(Event::NoneDue { step, next }, now, &mut commands);
             }
             Message::Moved
             | Message::Read { .. }
+            | Message::NoneDue { .. }
             | Message::Idle { .. }
             | Message::Ended { .. }
             | Message::Broken { .. } => {}
@@ -282,14 +255,21 @@ impl Coordinator {
                 if let Some(StartBlock { by: BlockCause::Setup { until }, .. }) = ran.held {
                     self.dispatcher.handle(Event::Hold { step, until }, now, &mut commands);
                 }
-                let event = self.on_batch_finished(step, id, ran, now);
-                self.dispatcher.handle(event, now, &mut commands);
+                if let Some(event) = self.on_batch_finished(step, id, ran, now) {
+                    self.dispatcher.handle(event, now, &mut commands);
+                }
             }
-            Message::GateResult { step, seen } => {
+            Message::GateResult { step, epoch, seen } => {
+                if self.steps.get(step).is_none_or(|state| state.epoch != epoch) {
+                    return Ok(());
+                }
                 let open = self.gate_seen(step, seen, now);
                 self.dispatcher.handle(Event::Gate { step, open }, now, &mut commands);
             }
-            Message::StatusResult { step, ask, seen } => self.status_seen(step, ask, seen, now),
+            Message::StatusResult { step, epoch, ask, seen } => self.status_seen(step, epoch, ask, seen, now),
+            Message::Reload(request) => self.swap(request, now, actions),
+            Message::Swapped(swapped) => self.swapped(swapped, now, &mut commands, actions),
+            Message::Installed(step) => self.installed(*step, now, &mut commands, actions),
             Message::Committed(durable) => self.committed(durable, now, &mut commands, actions),
             Message::SinkBroken { step, error } => {
                 self.halt(step, Chain(&*error).to_string(), now);
@@ -303,11 +283,7 @@ impl Coordinator {
                 _ = reply.send(self.payload(step, input, index));
             }
             Message::Count { lanes, reply } => _ = reply.send(self.count_all(lanes, now)),
-            Message::Asked(asked) => match asked.request {
-                Request::Poll { .. } => self.poll(&asked, now),
-                Request::Complete { .. } => self.complete(asked, now, actions),
-                _ => self.asked(asked, now, &mut commands, actions),
-            },
+            Message::Asked(asked) => self.accept_request(asked, now, &mut commands, actions),
             Message::Stop => {
                 self.stopping = true;
                 self.dispatcher.handle(Event::Stop, now, &mut commands);
@@ -319,26 +295,48 @@ impl Coordinator {
     }
 
     fn is_current_reader(&self, port: InputPort, reader: u64) -> bool {
-        self.readers[port.step][port.input] == reader
+        self.steps.get(port.step).is_some_and(|state| state.epoch == reader)
     }
 
-    fn accept_read(&mut self, port: InputPort, fetched: ReadBatch, now: Timestamp) -> Event {
+    /// Handles a request of an operator or an external system.
+    pub(crate) fn accept_request(
+        &mut self,
+        asked: PendingRequest,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(asked) = self.wait_for_handover(asked) else { return };
+        match asked.request {
+            Request::Poll { .. } => self.poll(&asked, now),
+            Request::Complete { .. } => self.complete(asked, now, actions),
+            Request::Replay { .. } => self.replay(asked, now, commands),
+            _ => {
+                if let Some(asked) = self.lock_rows_for_request(asked, now, commands) {
+                    actions.push(Action::Commit(CommitRequest::Amend(asked)));
+                }
+            }
+        }
+    }
+
+    fn accept_read(&mut self, port: InputPort, fetched: ReadBatch, now: Timestamp) -> Option<Event> {
+        let state = self.steps.get_mut(port.step)?;
         let read = ReadId(self.next_read);
         self.next_read += 1;
         let batch = &fetched.batch;
         match &fetched.returned {
             Some(returned) => {
-                self.returned[port.step].extend(returned.iter().map(|returned| returned.key.clone()));
+                state.returned.extend(returned.iter().map(|returned| returned.key.clone()));
             }
-            None => self.read_up_to[port.step][port.input] = batch.end(),
+            None => state.read_up_to[port.input] = batch.end(),
         }
         let (first, jobs, bytes) = (batch.first, batch.len(), batch.payloads.byte_len());
-        if self.buffers[port.step].is_some() {
+        if state.is_queued() {
             self.enqueue_read(port, read, fetched, now);
         } else {
-            self.reads.insert(read, fetched);
+            state.reads.insert(read, fetched);
         }
-        Event::Read { port, read, first, jobs, bytes }
+        Some(Event::Read { port, read, first, jobs, bytes })
     }
 
     fn on_batch_finished(
@@ -347,20 +345,21 @@ impl Coordinator {
         id: BatchId,
         ran: Box<BatchResult>,
         now: Timestamp,
-    ) -> Event {
+    ) -> Option<Event> {
         if let Some(halt_cause) = &ran.halt {
             let (at, why) = describe(halt_cause);
             self.halt_at(step, Some((halt_cause.index, at)), why, now);
         }
         if ran.goes_back {
-            return Event::PutBack { step, batch: id };
+            return Some(Event::PutBack { step, batch: id });
         }
         let (taken, ending, bytes, took) = (ran.taken, ran.ending(), ran.byte_len(), ran.took);
         // The outcome of each job is needed for queued steps only.
-        let ends = if self.buffers[step].is_some() { ran.ends.clone() } else { Vec::new() };
+        let is_queued = self.steps.get(step)?.is_queued();
+        let ends = if is_queued { ran.ends.clone() } else { Vec::new() };
         // The batch may be blocked for long, and the committer must not wait for it.
-        self.track_pending_commit(id, false);
-        if let Some(held) = self.held.get_mut(&id) {
+        self.track_pending_commit(step, id, false);
+        if let Some(held) = self.steps.get_mut(step)?.batches.get_mut(&id) {
             held.ends.clone_from(&ends);
             held.ran = Some(match *ran {
                 // No job was taken, so the waiting job is the whole result.
@@ -368,12 +367,12 @@ impl Coordinator {
                 _ => ran,
             });
         }
-        Event::Ran { step, batch: id, ran: BatchEnd { taken, ending, bytes, took, ends } }
+        Some(Event::Ran { step, batch: id, ran: BatchEnd { taken, ending, bytes, took, ends } })
     }
 
     /// Whether this is the port of parked jobs that are read in their turn.
     fn is_turn(&self, port: InputPort) -> bool {
-        port.input > self.configuration.steps[port.step].inputs.len()
+        self.steps.get(port.step).is_some_and(|state| port.input > state.declared.inputs.len())
     }
 
     fn halt(&mut self, step: usize, why: String, now: Timestamp) {
@@ -383,8 +382,9 @@ impl Coordinator {
     /// `at`: the index of the halting job, and its description.
     fn halt_at(&mut self, step: usize, at: Option<(u64, String)>, why: String, now: Timestamp) {
         let whole = at.as_ref().map_or_else(|| why.clone(), |(_, at)| format!("{at}: {why}"));
-        self.stats.step(step).halt(whole.clone(), now);
-        let Step { address, inputs, .. } = &self.configuration.steps[step];
+        let Some(StepState { declared, stats, .. }) = self.steps.get(step) else { return };
+        stats.halt(whole.clone(), now);
+        let Step { address, inputs, .. } = &**declared;
         let (step, since) = (address.clone(), now);
         tracing::error!(target: log_target::ENGINE, step = %step, "the step stops: {whole}");
         let input = if let [input] = &inputs[..] { Some(input.address.clone()) } else { None };
@@ -417,9 +417,4 @@ fn describe(halt_cause: &HaltCause) -> (String, String) {
         HaltReason::Run => ("progress stays before it", "fix this and run again"),
     };
     (format!("job {index}{file}"), format!("{failure}; {why} ({way_out})"))
-}
-
-fn buffers(configuration: &Configuration) -> Vec<Option<JobBuffer>> {
-    let buffer = |step: &Step| step.picks().map(|queuer| JobBuffer::new(configuration, step, queuer));
-    configuration.steps.iter().map(buffer).collect()
 }

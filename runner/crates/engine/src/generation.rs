@@ -10,8 +10,8 @@ use tidegate_components::plugin::Plugins;
 use tidegate_components::script;
 use tidegate_components::script::{CompileError, EntryPoint, Mentions};
 use tidegate_config::{
-    Configuration, Diagnostic, Diagnostics, Draft, Invocation, Limits, LoadOptions, Position, ProbeConfig,
-    Processor, Script, SourceSpan, Step, read_text,
+    Configuration, Diagnostic, Diagnostics, Draft, Files, Invocation, Limits, LoadOptions, Position,
+    ProbeConfig, Processor, Script, SourceSpan, Step, read_text,
 };
 use tidegate_model::Address;
 
@@ -34,7 +34,7 @@ impl Generation {
     /// # Errors
     /// All mistakes of all files.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, Diagnostics> {
-        Self::from(Self::draft(path, options), Self::given(path, options), true)
+        Self::of(Self::draft(path, options), Self::given(path, options), true)
     }
 
     /// Reads and checks the configuration without its plugins: enough to inspect state.
@@ -42,7 +42,7 @@ impl Generation {
     /// # Errors
     /// All mistakes of all files.
     pub fn read(path: &Path, options: &LoadOptions) -> Result<Self, Diagnostics> {
-        Self::from(Self::draft(path, options), Self::given(path, options), false)
+        Self::of(Self::draft(path, options), Self::given(path, options), false)
     }
 
     /// Reads the valid part of the configuration, also if the rest has mistakes: enough to find its store and its
@@ -73,7 +73,7 @@ impl Generation {
         draft
     }
 
-    fn from(mut draft: Draft, given: Invocation, with_plugins: bool) -> Result<Self, Diagnostics> {
+    fn of(mut draft: Draft, given: Invocation, with_plugins: bool) -> Result<Self, Diagnostics> {
         let mut loaded = Plugins::default();
         if with_plugins {
             let (steps, gates, settings) = (draft.steps(), draft.gates(), draft.settings());
@@ -92,6 +92,14 @@ impl Generation {
         configuration.given = given;
         let files = Arc::new(SourceFiles::new(&configuration, &files));
         Ok(Self { configuration: Arc::new(configuration), plugins: Arc::new(loaded), files, warnings })
+    }
+}
+
+/// A generation without plugins, and without files that it was read from.
+impl From<Arc<Configuration>> for Generation {
+    fn from(configuration: Arc<Configuration>) -> Self {
+        let warnings = Diagnostics::new(&configuration.root, Files::default());
+        Self { configuration, plugins: Arc::default(), files: Arc::default(), warnings }
     }
 }
 
@@ -207,8 +215,10 @@ fn in_script(script: &Script, error: &CompileError, diagnostics: &mut Diagnostic
         .help_if(error.help.clone())
 }
 
+pub(crate) mod current;
 pub(crate) mod history;
 pub(crate) mod source_files;
+pub(crate) mod step_changes;
 
 #[cfg(test)]
 mod tests;

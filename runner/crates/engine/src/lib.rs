@@ -44,6 +44,7 @@ pub(crate) mod step;
 mod test_run;
 
 pub use crate::commit::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed};
+pub use crate::generation::current::NumberedGeneration;
 pub use crate::generation::source_files::SourceFiles;
 pub use crate::operator::apply::{apply, error_queue};
 pub use crate::operator::cancel::{DropKind, dropped, may_cancel};
@@ -58,7 +59,7 @@ pub use crate::step::stats::{BlockCause, Stats, StepBlock, StepStats};
 pub use crate::step::turn::first_in_line;
 pub use error::{Chain, EngineError};
 pub use generation::Generation;
-pub use report::{Halt, RunOptions, RunReport};
+pub use report::{Halt, ReloadOutcome, RunOptions, RunReport};
 pub use run::{Handle, Run};
 pub use test_run::{Difference, TestOutcome, run_test, run_tests};
 

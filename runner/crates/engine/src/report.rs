@@ -45,6 +45,14 @@ pub struct RunReport {
     pub left_behind: bool,
 }
 
+/// Outcome of a reload: the generation is the current one.
+#[derive(Clone, Debug)]
+pub struct ReloadOutcome {
+    pub number: u64,
+    /// Steps that still deliver what they have begun, and take over afterwards.
+    pub lingering: Vec<Address>,
+}
+
 /// Step that had to stop.
 #[derive(Clone, Debug)]
 pub struct Halt {

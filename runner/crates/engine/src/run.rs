@@ -8,26 +8,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_channel::Sender;
 
 use super::error::EngineError;
-use super::report::{RunOptions, RunReport};
+use super::report::{ReloadOutcome, RunOptions, RunReport};
 use crate::commit::inbox::{Inbox, Push};
-use crate::generation::source_files::SourceFiles;
+use crate::generation::Generation;
+use crate::generation::current::{CurrentGeneration, NumberedGeneration};
 use crate::operator::request::{PendingRequest, Reply, Request, RequestOutcome};
-use crate::runtime::message::Message;
+use crate::recovery::start;
+use crate::runtime::message::{Message, ReloadRequest};
 use crate::runtime::{Runtime, RuntimeParts};
 use crate::step::counts::StepCounts;
 use crate::step::queue_view::QueueView;
 use crate::step::stats::Stats;
 use tidegate_components::exec::RunningCommands;
-use tidegate_components::plugin::Plugins;
 use tidegate_components::plugin::Setups;
-use tidegate_config::{Configuration, QueueRef};
+use tidegate_config::QueueRef;
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::{Address, Clock};
 use tidegate_store::{CrashGuard, Store, Writer};
 
 /// A run that is ready to start.
 #[expect(missing_debug_implementations, reason = "a clock has no useful debug output")]
-pub struct Run(RuntimeParts, Arc<SourceFiles>);
+pub struct Run(RuntimeParts);
 
 /// Handle to a run, for other threads.
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ pub struct Handle {
     stats: Arc<Stats>,
     running_commands: Arc<RunningCommands>,
     ending: Arc<AtomicBool>,
-    files: Arc<SourceFiles>,
+    current: Arc<CurrentGeneration>,
 }
 
 impl Handle {
@@ -103,7 +104,28 @@ impl Handle {
     /// Files of these steps that have changed on disk since the run has read them.
     #[must_use]
     pub fn changed_files(&self, steps: &[Address]) -> Vec<PathBuf> {
-        self.files.changed(steps)
+        self.current.get().files.changed(steps)
+    }
+
+    /// Generation that the run carries out now.
+    #[must_use]
+    pub fn generation(&self) -> Arc<NumberedGeneration> {
+        self.current.get()
+    }
+
+    /// Carries out another generation, and waits until it is the current one. Steps that still deliver what they
+    /// have begun after some seconds are in the outcome. Returns `None` if the run has ended or ends.
+    #[must_use]
+    pub fn reload(&self, next: &Generation) -> Option<ReloadOutcome> {
+        let before = self.current.get();
+        let configuration = Arc::new(self.current.placed(&next.configuration));
+        let (plugins, files) = (Arc::clone(&next.plugins), Arc::clone(&next.files));
+        let number = before.number + 1;
+        let generation = Arc::new(NumberedGeneration::new(number, configuration, plugins, files));
+        let (reply, answer) = crossbeam_channel::bounded(1);
+        let request = ReloadRequest { generation, reply };
+        self.messages.send(Message::Reload(request)).ok()?;
+        answer.recv().ok()
     }
 
     /// Counters of the run, updated while it runs.
@@ -136,48 +158,34 @@ impl Handle {
 }
 
 impl Run {
-    #[must_use]
+    /// # Errors
+    /// The store cannot be read.
     pub fn new(
-        configuration: Arc<Configuration>,
+        generation: impl Into<Generation>,
         (store, writer): (Store, Writer),
         clock: Arc<dyn Clock>,
         options: RunOptions,
-    ) -> Self {
+    ) -> Result<Self, EngineError> {
+        let Generation { configuration, plugins, files, .. } = generation.into();
         let stats = Arc::new(Stats::new(clock.now()));
         configuration.steps.order().iter().for_each(|&position| drop(stats.step(position)));
-        let messages = crossbeam_channel::unbounded();
-        let (plugins, attempts) = (Arc::default(), CrashGuard::none());
-        let inbox = Arc::new(Inbox::default());
+        let number = start::number(&configuration, &store)?;
+        let generation = NumberedGeneration::new(number, configuration, plugins, files);
         let parts = RuntimeParts {
-            configuration,
-            plugins,
+            current: Arc::new(CurrentGeneration::new(generation)),
             store,
             writer,
-            attempts,
+            attempts: CrashGuard::none(),
             setups: Setups::none(),
             clock,
             options,
             stats,
-            messages,
-            inbox,
+            messages: crossbeam_channel::unbounded(),
+            inbox: Arc::default(),
             running_commands: Arc::default(),
             ending: Arc::default(),
         };
-        Self(parts, Arc::default())
-    }
-
-    /// Sets the loaded plugins of the configuration's steps.
-    #[must_use]
-    pub fn with_plugins(mut self, plugins: Arc<Plugins>) -> Self {
-        self.0.plugins = plugins;
-        self
-    }
-
-    /// Sets the files that the configuration was read from.
-    #[must_use]
-    pub fn with_files(mut self, files: Arc<SourceFiles>) -> Self {
-        self.1 = files;
-        self
+        Ok(Self(parts))
     }
 
     /// Sets the crash guard, which records attempts so that the next run knows the jobs that crashed this
@@ -197,7 +205,9 @@ impl Run {
 
     #[must_use]
     pub fn handle(&self) -> Handle {
-        let RuntimeParts { messages, inbox, attempts, setups, stats, running_commands, ending, .. } = &self.0;
+        let RuntimeParts {
+            current, messages, inbox, attempts, setups, stats, running_commands, ending, ..
+        } = &self.0;
         Handle {
             messages: messages.0.clone(),
             inbox: Arc::clone(inbox),
@@ -206,7 +216,7 @@ impl Run {
             stats: Arc::clone(stats),
             running_commands: Arc::clone(running_commands),
             ending: Arc::clone(ending),
-            files: Arc::clone(&self.1),
+            current: Arc::clone(current),
         }
     }
 
@@ -221,7 +231,7 @@ impl Run {
     /// # Errors
     /// The run cannot start, or the store fails. Jobs that were not committed are delivered in the next run.
     pub fn run(self) -> Result<RunReport, EngineError> {
-        let Some(mut runtime) = Runtime::start(self.0, &self.1)? else {
+        let Some(mut runtime) = Runtime::start(self.0)? else {
             return Ok(RunReport {
                 end: RunOutcome::Stopped,
                 halts: vec![],

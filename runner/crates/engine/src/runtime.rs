@@ -22,20 +22,17 @@ use super::report::{RunOptions, RunReport};
 use crate::commit::committer::Committer;
 use crate::commit::inbox::Inbox;
 use crate::commit::request::CommitRequest;
+use crate::commit::sinks::Sinks;
 use crate::coordinator::{Action, Coordinator};
+use crate::generation::current::CurrentGeneration;
 use crate::generation::history;
-use crate::generation::source_files::SourceFiles;
 use crate::recovery::clock_set_back::WatchedClock;
 use crate::recovery::last_run;
 use crate::recovery::open::{OpenRun, RunContext, open};
 use crate::recovery::start;
-use crate::recovery::start_position;
 use crate::step::stats::Stats;
 use tidegate_components::exec::RunningCommands;
-use tidegate_components::plugin::Plugins;
 use tidegate_components::plugin::{Setup, Setups};
-use tidegate_components::source::SourceLog;
-use tidegate_config::{Configuration, Input, SourceRef};
 use tidegate_dispatch::{InputPort, RunOutcome};
 use tidegate_model::log_target;
 use tidegate_model::{Clock, Timestamp, format_duration};
@@ -52,8 +49,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Parts of a run before its threads start.
 pub(crate) struct RuntimeParts {
-    pub(crate) configuration: Arc<Configuration>,
-    pub(crate) plugins: Arc<Plugins>,
+    pub(crate) current: Arc<CurrentGeneration>,
     pub(crate) store: Store,
     pub(crate) writer: Writer,
     pub(crate) attempts: CrashGuard,
@@ -70,7 +66,7 @@ pub(crate) struct RuntimeParts {
 
 /// Event loop of a run: the coordinator and the threads that it works with.
 pub(crate) struct Runtime {
-    configuration: Arc<Configuration>,
+    current: Arc<CurrentGeneration>,
     store: Store,
     attempts: CrashGuard,
     setups: Setups,
@@ -84,8 +80,6 @@ pub(crate) struct Runtime {
     tasks: Sender<WorkerTask>,
     orders: Sender<CommitRequest>,
     queues: StoreReader,
-    /// Sources in the order of the configuration; `None` for a source that cannot be opened.
-    sources: Vec<Option<SourceLog>>,
     source_pool: SourcePool,
     readers: BTreeMap<InputPort, SourceReader>,
     /// Closed by a stop: the committer waits no longer for room on a full disk.
@@ -104,10 +98,9 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     /// Opens the resources of the run and starts its threads. Returns `None` if the run was stopped before.
-    pub(crate) fn start(parts: RuntimeParts, files: &SourceFiles) -> Result<Option<Self>, EngineError> {
+    pub(crate) fn start(parts: RuntimeParts) -> Result<Option<Self>, EngineError> {
         let RuntimeParts {
-            configuration,
-            plugins,
+            current,
             store,
             writer,
             attempts,
@@ -120,13 +113,15 @@ impl Runtime {
             running_commands,
             ending,
         } = parts;
-        let plugged = last_run::tell(&configuration, &attempts, &setups);
-        let Some(mut started) = start::start(&configuration, &store, clock.now(), &ending)? else {
+        let generation = current.get();
+        let plugged = last_run::tell(&generation.configuration, &attempts, &setups);
+        let sinks = Sinks::default();
+        let Some(mut started) = start::start(&generation, sinks, &store, clock.now(), &ending)? else {
             inbox.close();
             drop(inbox.take(usize::MAX));
             return Ok(None);
         };
-        if let Some(change) = history::at_start(&configuration, files, started.generation, &store) {
+        if let Some(change) = history::at_start(&generation, &store) {
             let now = clock.now();
             started.opening.get_or_insert_with(|| Changes { now, ..Changes::default() }).history.push(change);
         }
@@ -135,7 +130,6 @@ impl Runtime {
         let (orders, for_committer) = crossbeam_channel::unbounded();
         let (stop_committer, stop) = crossbeam_channel::bounded(0);
         let context = RunContext {
-            configuration: Arc::clone(&configuration),
             store: store.clone(),
             writer,
             attempts: attempts.clone(),
@@ -148,23 +142,19 @@ impl Runtime {
             retry_after: options.retry_after,
             messages: messages.0.clone(),
             stop,
+            ending: Arc::clone(&ending),
         };
-        let OpenRun { coordinator, committer, sources, readers, generation, token_key } =
-            open(started, context)?;
+        let OpenRun { coordinator, committer, token_key, actions } = open(started, context);
         let (ends, committed) = crossbeam_channel::bounded(0);
         let committer = start_committer(committer, for_committer, messages.0.clone(), ends)?;
         let context = Arc::new(workers::WorkerContext {
-            configuration: Arc::clone(&configuration),
-            plugins,
             store: store.clone(),
             clock: Arc::clone(&clock),
-            generation,
             token_key,
             running_commands,
             ending,
             deaths: Arc::default(),
             attempts: attempts.clone(),
-            ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
             setups: setups.clone(),
             mocks: None,
         });
@@ -172,10 +162,10 @@ impl Runtime {
         let workers = workers::start(workers, &context, &for_workers, &messages.0)?;
         let queues =
             StoreReader::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
-        let source_pool = SourcePool::start(readers.len(), options.batch, &messages.0)?;
+        let source_pool = SourcePool::new(options.batch, messages.0.clone());
         let mut runtime = Self {
             clock: WatchedClock::new(clock, store.committed_at()?),
-            configuration,
+            current,
             store,
             attempts,
             setups,
@@ -187,7 +177,6 @@ impl Runtime {
             tasks,
             orders,
             queues,
-            sources,
             source_pool,
             readers: BTreeMap::new(),
             stop_committer: Some(stop_committer),
@@ -198,9 +187,8 @@ impl Runtime {
             askers,
             deadline: None,
         };
-        for (port, reader) in readers {
-            let reader = runtime.source_pool.add(port, 0, reader);
-            runtime.readers.insert(port, reader);
+        for action in actions {
+            runtime.carry_out(action)?;
         }
         Ok(Some(runtime))
     }
@@ -247,7 +235,7 @@ impl Runtime {
     fn now(&mut self) -> Result<Timestamp, EngineError> {
         let (now, set_back) = self.clock.look();
         if let Some(set_back) = set_back {
-            set_back.make_up(&self.store, &self.configuration, &self.messages.0)?;
+            set_back.make_up(&self.store, &self.current.get().configuration, &self.messages.0)?;
         }
         Ok(now)
     }
@@ -268,33 +256,27 @@ impl Runtime {
                     reader.ask();
                 }
             }
-            Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next)?,
+            Action::OpenReader { port, epoch, reader } => {
+                let reader = self.source_pool.add(port, epoch, *reader)?;
+                self.readers.insert(port, reader);
+            }
+            Action::CloseReaders(step) => {
+                let ends: Vec<InputPort> =
+                    self.readers.keys().copied().filter(|port| port.step == step).collect();
+                for reader in ends.iter().filter_map(|port| self.readers.remove(port)) {
+                    reader.end();
+                }
+            }
+            Action::Publish(generation) => self.current.set(generation),
             Action::ReadStore(ask) => self.queues.ask(ask),
             Action::Run(task) if task.pool => self.pool.give(WorkerTask::Batch(task))?,
             Action::Run(task) => _ = self.tasks.send(WorkerTask::Batch(task)),
             Action::AskStatus(asking) => self.askers.give(WorkerTask::Status(asking))?,
-            Action::LookAtGate(step) => self.askers.give(WorkerTask::Gate(step))?,
+            Action::LookAtGate { step, epoch } => self.askers.give(WorkerTask::Gate { step, epoch })?,
             Action::Commit(order) => _ = self.orders.send(order),
             // `work` ends its loop with this action.
             Action::Finish(_) => {}
         }
-        Ok(())
-    }
-
-    fn reopen(&mut self, port: InputPort, number: u64, next: u64) -> Result<(), EngineError> {
-        if let Some(old) = self.readers.remove(&port) {
-            old.end();
-        }
-        let Input::Source(SourceRef(source)) = self.configuration.steps[port.step].inputs[port.input].input
-        else {
-            return Ok(());
-        };
-        let Some(opened) = &self.sources[source] else { return Ok(()) };
-        let mark = self.store.mark(&self.configuration.sources[source].address, next)?;
-        let step = &self.configuration.steps[port.step];
-        let progress = self.store.progress(&step.address, &step.inputs[port.input].address)?;
-        let reader = start_position::reader(opened, &progress.unwrap_or_default(), next, mark);
-        self.readers.insert(port, self.source_pool.add(port, number, reader));
         Ok(())
     }
 

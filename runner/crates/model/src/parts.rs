@@ -1,5 +1,6 @@
 //! Parts: a list whose elements keep their positions when the configuration changes.
 
+use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 
 /// Parts of one kind, by position. A part keeps its position as long as the process lives, so a position of an
@@ -89,6 +90,12 @@ impl<T> Parts<T> {
             self.order.push(position);
         }
         before
+    }
+
+    /// Orders the parts. Parts whose positions are missing in `order` come last.
+    pub fn set_order(&mut self, order: &[usize]) {
+        let rank: HashMap<usize, usize> = order.iter().copied().zip(0..).collect();
+        self.order.sort_by_key(|position| rank.get(position).copied().unwrap_or(usize::MAX));
     }
 
     pub fn remove(&mut self, position: usize) -> Option<T> {

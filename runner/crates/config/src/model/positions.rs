@@ -44,6 +44,16 @@ impl<K: Eq + Hash> Register<K> {
     }
 }
 
+impl Positions {
+    /// The positions of the first configuration.
+    #[must_use]
+    pub fn of(configuration: &Configuration) -> Self {
+        let mut positions = Self::default();
+        configuration.clone().keep_positions(&mut positions);
+        positions
+    }
+}
+
 impl Configuration {
     /// Moves all parts to the positions that they have in `positions`, and adds the parts that are new there.
     pub fn keep_positions(&mut self, positions: &mut Positions) {

@@ -51,14 +51,15 @@ fn what_was_finished_out_of_order_by_an_earlier_run_is_not_run_again() {
 }
 
 #[test]
-fn what_is_put_back_is_run_again_with_what_was_finished_behind_it() {
+fn a_step_that_is_installed_again_runs_what_was_finished_behind_its_new_position() {
     let input = InputPlan { next: 2, finished: vec![(3, 3)], ..queue().inputs.remove(0) };
     let mut play = Play::new(&[StepPlan { inputs: vec![input], ..queue() }], &[3]);
     assert_eq!(play.start(), "read 0@2");
-    assert_eq!(play.on(Event::Rewind { step: 0 }), "");
-    assert_eq!(play.on(Event::Idle { port: PORT }), "rewind 0");
-    play.dispatcher.rewound(0, &[1], play.now, &mut play.commands);
-    assert_eq!(play.words(), "read 0@1");
+    play.dispatcher.expect(true);
+    assert_eq!(play.on(Event::Drain { step: 0 }), "drained 0");
+    // Its reader knows nothing of that.
+    assert_eq!(play.on(Event::Idle { port: PORT }), "");
+    assert_eq!(play.install(0, queue()), "read 0@1");
     play.read(0, 1, 3);
     assert_eq!(play.batches[&BatchId(0)], [(0, 1, 3)]);
 }
@@ -322,28 +323,41 @@ fn a_batch_whose_jobs_are_gone_is_not_formed_again() {
 }
 
 #[test]
-fn progress_is_put_back_when_nothing_is_on_its_way() {
+fn a_step_that_drains_delivers_what_runs_and_takes_no_more() {
     let mut play = Play::new(&[queue()], &[9]);
     play.start();
     assert_eq!(play.read(0, 1, 5), "read 0@6, run 0#0");
-    assert_eq!(play.on(Event::Rewind { step: 0 }), "");
+    assert_eq!(play.on(Event::Drain { step: 0 }), "");
     assert_eq!(play.read(0, 6, 4), "");
     assert_eq!(play.ran(0, 0, 5), "commit 0@1+5");
-    assert_eq!(play.committed(0, 0), "rewind 0");
-    play.dispatcher.rewound(0, &[3], play.now, &mut play.commands);
-    assert_eq!(play.words(), "read 0@3");
+    assert_eq!(play.committed(0, 0), "drained 0, Drained");
 }
 
 #[test]
-fn what_was_to_be_formed_again_is_formed_anew_when_progress_was_put_back() {
+fn while_a_step_is_about_to_be_installed_the_run_goes_on() {
+    let mut play = Play::new(&[queue(), queue()], &[1]);
+    play.start();
+    play.dispatcher.expect(true);
+    assert_eq!(play.on(Event::Drain { step: 0 }), "drained 0");
+    play.read(1, 1, 1);
+    play.ran(1, 0, 1);
+    assert_eq!(play.committed(1, 0), "");
+    assert_eq!(play.install(0, queue()), "read 0@1");
+    play.dispatcher.expect(false);
+    play.read(0, 1, 1);
+    play.ran(0, 1, 1);
+    assert_eq!(play.committed(0, 1), "Drained");
+}
+
+#[test]
+fn a_batch_has_another_number_than_all_that_an_installed_step_begins_again() {
     let redo = vec![RecoveredBatch { number: 4, inputs: vec![(0, 1)], jobs: 3 }];
     let mut play = Play::new(&[StepPlan { before: DurabilityBarrier::Snapshot, redo, ..queue() }], &[5]);
     assert_eq!(play.start(), "read 0@1");
-    play.on(Event::Rewind { step: 0 });
-    assert_eq!(play.read(0, 1, 2), "rewind 0");
-    play.dispatcher.rewound(0, &[1], play.now, &mut play.commands);
-    assert_eq!(play.words(), "read 0@1");
-    // The rewind removed its snapshot, so it needs another one.
+    play.dispatcher.expect(true);
+    assert_eq!(play.on(Event::Drain { step: 0 }), "drained 0");
+    // Its records are void now.
+    assert_eq!(play.install(0, StepPlan { before: DurabilityBarrier::Snapshot, ..queue() }), "read 0@1");
     assert_eq!(play.read(0, 1, 5), "begin 0#5");
 }
 
@@ -351,7 +365,8 @@ fn what_was_to_be_formed_again_is_formed_anew_when_progress_was_put_back() {
 fn a_glance_counts_what_is_read_and_what_is_behind_it() {
     let mut play = Play::with(&[queue()], &[20], Bounds { slots: 1, ..BOUNDS }, false);
     let job_counts = |play: &Play| {
-        let JobCounts { inputs, running, picked, .. } = play.dispatcher.job_counts(0, 9, Timestamp(0));
+        let JobCounts { inputs, running, picked, .. } =
+            play.dispatcher.job_counts(0, 9, Timestamp(0)).unwrap();
         assert_eq!(picked, None);
         (inputs[0].jobs, inputs[0].first, running)
     };

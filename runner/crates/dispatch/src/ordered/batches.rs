@@ -1,6 +1,6 @@
 //! Batch lifecycle of an ordered step: forms, begins and runs batches, and commits them in order.
 
-use super::{OrderedStep, Rewinding};
+use super::OrderedStep;
 use crate::counts::InputCounts;
 use crate::input::{ReaderState, UnusedRead};
 use crate::protocol::{
@@ -74,7 +74,7 @@ pub(crate) enum BatchOutcome {
 impl OrderedStep {
     /// Forms batches of the jobs that were read.
     pub(crate) fn form(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
-        if self.halted || self.rewinding != Rewinding::No {
+        if self.halted || self.gives_back {
             return;
         }
         self.form_returned(next, commands);
@@ -144,7 +144,7 @@ impl OrderedStep {
                 let port = InputPort { step: self.position, input };
                 commands.push(Command::AddToBatch { batch: id, port, read, skip, jobs });
                 if used_up {
-                    commands.push(Command::ReleaseRead { read });
+                    commands.push(Command::ReleaseRead { step: self.position, read });
                 }
                 left -= jobs;
                 bytes += taken.bytes;
@@ -179,7 +179,7 @@ impl OrderedStep {
             ..*batch
         };
         (batch.jobs, batch.bytes) = (jobs, bytes);
-        commands.push(Command::Split { batch: batch.id, jobs, rest: rest.id, begun });
+        commands.push(Command::Split { step: self.position, batch: batch.id, jobs, rest: rest.id, begun });
         self.batches.insert(at + 1, rest);
     }
 
@@ -400,7 +400,7 @@ impl OrderedStep {
         self.halted = true;
         for batch in &self.batches {
             if batch.phase != Phase::Running {
-                commands.push(Command::Drop { batch: batch.id });
+                commands.push(Command::Drop { step: self.position, batch: batch.id });
             }
         }
         self.batches.retain(|batch| batch.phase == Phase::Running);

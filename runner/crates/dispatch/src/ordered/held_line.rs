@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use super::OrderedStep;
 use super::batches::{BatchKind, OrderedBatch, Phase};
-use super::{OrderedStep, Rewinding};
 use crate::protocol::{BatchId, Command, DurabilityBarrier, InputPort, Turn};
 use tidegate_model::Timestamp;
 
@@ -48,7 +48,7 @@ impl OrderedStep {
 
     /// Requests the first parked job when it is due.
     pub(crate) fn return_first(&mut self, commands: &mut Vec<Command>) {
-        let closed = self.halted || self.held_until.is_some() || self.rewinding != Rewinding::No;
+        let closed = self.halted || self.held_until.is_some() || self.gives_back;
         let Some(mut first) = self.parked.first_entry().filter(|_| !closed) else { return };
         let turn = *first.key();
         let parked = first.get_mut();
@@ -64,13 +64,13 @@ impl OrderedStep {
         let Some(mut first) = self.parked.first_entry().filter(|first| first.get().state == State::Asked)
         else {
             self.held = self.held.saturating_sub(bytes);
-            return commands.push(Command::ReleaseRead { read });
+            return commands.push(Command::ReleaseRead { step: self.position, read });
         };
         first.get_mut().state = State::Here;
         let batch = OrderedBatch::of_turn(next, bytes);
         let port = InputPort { step: self.position, input: self.inputs.len() };
         commands.push(Command::AddToBatch { batch: batch.id, port, read, skip: 0, jobs: 1 });
-        commands.push(Command::ReleaseRead { read });
+        commands.push(Command::ReleaseRead { step: self.position, read });
         self.batches.push_front(batch);
     }
 
@@ -118,7 +118,7 @@ impl OrderedStep {
     }
 
     /// Drops batches that are not begun, and batches that cannot be delivered because a job before them
-    /// waits. They have no effects yet. They are read again in the next run, or after the rewind of progress.
+    /// waits. They have no effects yet. They are read again in the next run, or when the step is installed again.
     pub(crate) fn drop_waiting(&mut self, commands: &mut Vec<Command>) {
         self.forget_reads(commands);
         let returns = |batch: &OrderedBatch| batch.kind == BatchKind::Turn && batch.phase != Phase::Formed;
@@ -133,7 +133,7 @@ impl OrderedStep {
             }
             batch.dropped |= match batch.phase {
                 Phase::Formed => true,
-                Phase::Begun => (held || !open) && !(lasting && self.rewinding == Rewinding::Wanted),
+                Phase::Begun => held || !open,
                 Phase::Committing { .. } => false,
                 _ => !open && batch.kind == BatchKind::Line,
             };
@@ -153,8 +153,8 @@ impl OrderedStep {
     fn give_back(&mut self, batches: Vec<BatchId>, commands: &mut Vec<Command>) {
         let rest =
             |batch: &OrderedBatch| batch.kind == BatchKind::Beside || batch.dropped && !batch.is_moving();
-        if self.rewinding != Rewinding::Asked && self.batches.iter().all(rest) {
-            self.rewinding = Rewinding::Asked;
+        if !self.gives_back && self.batches.iter().all(rest) {
+            self.gives_back = true;
             commands.push(Command::GiveBack { step: self.position, batches });
             self.drop_marked(commands);
         }
@@ -170,7 +170,7 @@ impl OrderedStep {
             freed += batch.bytes;
             turn |= batch.kind == BatchKind::Turn;
             beside |= batch.kind == BatchKind::Beside;
-            commands.push(Command::Drop { batch: batch.id });
+            commands.push(Command::Drop { step: self.position, batch: batch.id });
             false
         });
         self.held = self.held.saturating_sub(freed);

@@ -177,7 +177,7 @@ impl QueuedStep {
         if self.end == Halting::Failed {
             // A failed step delivers nothing; the batch only returns its worker.
             self.batches.remove(&id);
-            commands.push(Command::Drop { batch: id });
+            commands.push(Command::Drop { step: self.position, batch: id });
             return self.settle_halt();
         }
         let BatchEnd { taken, ending, bytes, took, ends } = ran;
@@ -245,7 +245,7 @@ impl QueuedStep {
         self.batches.retain(|&batch, state| {
             let runs = state.phase == Phase::Running;
             if !runs {
-                commands.push(Command::Drop { batch });
+                commands.push(Command::Drop { step: self.position, batch });
             }
             runs
         });
@@ -268,7 +268,7 @@ impl QueuedStep {
             for &key in &state.jobs {
                 let _ = room.put_back(key); // the waiting room gave it
             }
-            commands.push(Command::Drop { batch });
+            commands.push(Command::Drop { step: self.position, batch });
             false
         });
     }

@@ -36,7 +36,7 @@ impl QueuedStep {
                 return;
             }
         }
-        commands.push(Command::ReleaseRead { read });
+        commands.push(Command::ReleaseRead { step: self.position, read });
     }
 
     pub(crate) fn read(
@@ -99,7 +99,7 @@ impl QueuedStep {
         state.left = state.left.saturating_sub(1);
         if state.left == 0 {
             self.held = self.held.saturating_sub(state.bytes);
-            commands.push(Command::ReleaseRead { read: state.read });
+            commands.push(Command::ReleaseRead { step: self.position, read: state.read });
             self.reads.remove(&first);
         }
     }

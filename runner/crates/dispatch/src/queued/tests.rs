@@ -86,7 +86,8 @@ fn rounds_begin_when_all_that_waited_before_is_read() {
 fn a_glance_counts_as_running_what_is_begun() {
     let mut play = Play::new(DurabilityBarrier::Snapshot, QueuePlan { search_ahead: 4, ..picking() });
     let told = |play: &Play| {
-        let JobCounts { inputs, running, picked, .. } = play.dispatcher.job_counts(0, 1, Timestamp(0));
+        let JobCounts { inputs, running, picked, .. } =
+            play.dispatcher.job_counts(0, 1, Timestamp(0)).unwrap();
         let QueuedCounts { delayed, pending, lanes, summary } = picked.unwrap();
         assert_eq!(summary.lanes[0].waiting as u64 + summary.lanes[0].running as u64, 5 - delayed - pending);
         let oldest = summary.oldest.map_or(0, |key| key.0);
@@ -96,7 +97,7 @@ fn a_glance_counts_as_running_what_is_begun() {
     assert_eq!(play.read(1, 6), "forget 1, pick #0 1, pick #1 2");
     // Two jobs are picked and not begun, two wait, two are past search-ahead, and three were not read.
     assert_eq!(
-        play.dispatcher.job_counts(0, 0, Timestamp(0)).inputs[0],
+        play.dispatcher.job_counts(0, 0, Timestamp(0)).unwrap().inputs[0],
         InputCounts { jobs: 9, first: None }
     );
     play.dispatcher.saw(
@@ -111,7 +112,7 @@ fn a_glance_counts_as_running_what_is_begun() {
     play.ran(0, &[JobOutcome::Pending]);
     play.committed(0);
     play.dispatcher.saw_late(0, JobKey::stored(2), Due::At(Timestamp(7)));
-    let job_counts = play.dispatcher.job_counts(0, 0, Timestamp(0));
+    let job_counts = play.dispatcher.job_counts(0, 0, Timestamp(0)).unwrap();
     let picked = job_counts.picked.unwrap();
     assert_eq!((job_counts.inputs[0].jobs, job_counts.running, picked.delayed, picked.pending), (8, 0, 2, 1));
 }

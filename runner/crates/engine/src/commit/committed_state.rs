@@ -8,25 +8,40 @@ use super::request::{
     BatchJobs, BeginBatch, Delivery, InputSpan, OutputBlock, RewindTo, SourcePositions, StepChange,
 };
 use super::sinks::Positions;
-use tidegate_config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
+use crate::generation::current::NumberedGeneration;
+use crate::step::declared::DeclaredStep;
+use tidegate_components::source::SourceEnd;
+use tidegate_config::{Configuration, Input, Queue, QueueRef, Retain, SinkRef, SourceRef, Step, Target};
 use tidegate_dispatch::DurabilityBarrier;
-use tidegate_model::{Progress, Segment, SourceOffset, Timestamp};
+use tidegate_model::{Parts, Progress, Segment, SourceOffset, Timestamp};
 use tidegate_store::{Append, Changes, DedupeRecord, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
 
-/// Committed positions; lists follow the order of the configuration.
+/// Committed positions.
 #[derive(Debug)]
 pub(crate) struct CommittedState {
-    pub(crate) configuration: Arc<Configuration>,
-    /// Progress by step and input.
-    pub(crate) progress: Vec<Vec<Progress>>,
-    /// Numbers of the snapshots of undelivered batches, by step.
-    pub(crate) snapshots: Vec<BTreeSet<u64>>,
-    /// Last index of each queue.
-    pub(crate) heads: Vec<u64>,
+    /// Current generation: its settings of queues are in force.
+    pub(crate) generation: Arc<NumberedGeneration>,
+    /// Installed steps. A step that changes stays here until it is installed again, so that retention keeps its
+    /// jobs.
+    steps: Parts<CommittedStep>,
+    /// Readers of each input: steps, each with the position among its inputs.
+    readers: BTreeMap<Input, Vec<(usize, usize)>>,
+    /// Last index of each queue, by position.
+    heads: Vec<u64>,
     /// Last offset of each source that has one.
     pub(crate) marks: BTreeMap<usize, SourceOffset>,
     /// Last segment of each source that has one.
     pub(crate) segments: BTreeMap<usize, Segment>,
+}
+
+/// Committed positions of an installed step.
+#[derive(Debug)]
+pub(crate) struct CommittedStep {
+    pub(crate) declared: DeclaredStep,
+    /// By input.
+    pub(crate) progress: Vec<Progress>,
+    /// Numbers of the snapshots of undelivered batches.
+    pub(crate) snapshots: BTreeSet<u64>,
 }
 
 /// Group as changes of the store.
@@ -41,6 +56,94 @@ pub(crate) struct PendingCommit {
 pub(crate) type ByInput = BTreeMap<(usize, usize), Progress>;
 
 impl CommittedState {
+    pub(crate) fn new(generation: Arc<NumberedGeneration>) -> Self {
+        Self {
+            generation,
+            steps: Parts::default(),
+            readers: BTreeMap::new(),
+            heads: Vec::new(),
+            marks: BTreeMap::new(),
+            segments: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn configuration(&self) -> &Configuration {
+        &self.generation.configuration
+    }
+
+    /// Adds a step, or replaces it.
+    pub(crate) fn install(&mut self, step: CommittedStep) {
+        let position = step.declared.position;
+        self.remove(position);
+        for (at, input) in step.declared.inputs.iter().enumerate() {
+            self.readers.entry(input.input).or_default().push((position, at));
+        }
+        self.steps.insert(position, step);
+    }
+
+    pub(crate) fn remove(&mut self, position: usize) {
+        let Some(CommittedStep { declared, .. }) = self.steps.remove(position) else { return };
+        for input in &declared.inputs {
+            if let Some(readers) = self.readers.get_mut(&input.input) {
+                readers.retain(|(step, _)| *step != position);
+            }
+        }
+    }
+
+    pub(crate) fn step(&self, position: usize) -> Option<&CommittedStep> {
+        self.steps.get(position)
+    }
+
+    /// Sets the progress of a step on an input. A step that is not installed reads it from the store later.
+    pub(crate) fn set_progress(&mut self, (step, input): (usize, usize), progress: Progress) {
+        if let Some(step) = self.steps.get_mut(step) {
+            step.progress[input] = progress;
+        }
+    }
+
+    /// Installed steps that read `input`, each with the position among its inputs.
+    pub(crate) fn readers(&self, input: Input) -> &[(usize, usize)] {
+        self.readers.get(&input).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Whether an installed step delivers to the sink.
+    pub(crate) fn uses_sink(&self, sink: SinkRef) -> bool {
+        let target = Target::Sink(sink);
+        self.steps.iter().any(|step| step.declared.outputs.iter().any(|output| output.target == target))
+    }
+
+    /// Whether an installed step reads the source.
+    pub(crate) fn reads_source(&self, source: usize) -> bool {
+        !self.readers(Input::Source(SourceRef(source))).is_empty()
+    }
+
+    /// Last index of a queue.
+    pub(crate) fn head(&self, QueueRef(queue): QueueRef) -> u64 {
+        self.heads.get(queue).copied().unwrap_or(0)
+    }
+
+    /// Sets the last index of a queue as the store has it.
+    pub(crate) fn set_head(&mut self, queue: usize, head: u64) {
+        if self.heads.len() <= queue {
+            self.heads.resize(queue + 1, 0);
+        }
+        self.heads[queue] = head;
+    }
+
+    /// Sets what the store knows of a source that was opened.
+    pub(crate) fn note_source(&mut self, source: usize, last: Option<&Segment>, mark: Option<SourceOffset>) {
+        self.segments.remove(&source);
+        self.segments.extend(last.map(|last| (source, last.clone())));
+        self.marks.remove(&source);
+        self.marks.extend(mark.map(|mark| (source, mark)));
+    }
+
+    /// Records the end of a source, from which a step begins.
+    pub(crate) fn note_end(&mut self, source: usize, end: &SourceEnd) {
+        self.marks.extend(end.mark.map(|mark| (source, mark)));
+        self.segments.extend(end.segments.last().map(|last| (source, last.clone())));
+    }
+
     /// Prepares the changes of `group`, with the positions of the sinks that it was written to.
     pub(crate) fn prepare(
         &self,
@@ -56,92 +159,67 @@ impl CommittedState {
                 StepChange::Delivery(delivery) => self.deliver(delivery, &mut page),
                 StepChange::Rewind(rewind) => {
                     for (input, &to) in rewind.to.iter().enumerate() {
-                        let progress = page.progress(self, rewind.step, input);
+                        let progress = page.progress(self, rewind.step.position, input);
                         if let RewindTo::Index(next) = to {
                             progress.rewind(next.saturating_sub(1));
                         }
                     }
-                    self.settle_snapshots(rewind.step, None, &mut page);
+                    self.settle_snapshots(&rewind.step, None, &mut page);
                 }
             }
         }
         self.add_trims(&page.progress, group, &mut page.changes);
         for (&(step, input), progress) in &page.progress {
-            let step = &self.configuration.steps[step];
-            let input = step.inputs[input].address.clone();
-            page.changes.progress.push((step.address.clone(), input, progress.clone()));
+            // Only installed steps have progress here.
+            let Some(CommittedStep { declared, .. }) = self.steps.get(step) else { continue };
+            let input = declared.inputs[input].address.clone();
+            page.changes.progress.push((declared.address.clone(), input, progress.clone()));
         }
-        self.add_sinks(positions, &mut page.changes);
+        Self::add_sinks(positions, &mut page.changes);
         page
     }
 
     /// Adds a beginning. Its source positions are committed with the first record or progress that depends on
     /// them.
     fn begin(&self, begin: &BeginBatch, page: &mut PendingCommit) {
-        self.add_places(begin.step, &begin.places, &mut page.changes);
+        self.add_places(&begin.step, &begin.places, &mut page.changes);
         match begin.before {
             DurabilityBarrier::Nothing => {}
             DurabilityBarrier::Snapshot if !begin.rows.is_empty() => {
-                self.account(begin.step, &begin.jobs, page);
+                self.account(begin.step.position, &begin.jobs, page);
                 page.changes.parked.extend(begin.rows.iter().cloned());
             }
             DurabilityBarrier::Snapshot => {
                 let now = page.changes.now;
-                page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
+                page.changes.snapshots.extend(snapshot(&begin.step, begin.id.0, &begin.jobs, now));
             }
             DurabilityBarrier::Progress => {
                 // The record does not restore the jobs: it counts the jobs that a crash loses.
                 let now = page.changes.now;
-                page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
-                self.account(begin.step, &begin.jobs, page);
+                page.changes.snapshots.extend(snapshot(&begin.step, begin.id.0, &begin.jobs, now));
+                self.account(begin.step.position, &begin.jobs, page);
             }
         }
-    }
-
-    /// Snapshot of a batch before its attempt; `None` for redelivered jobs, which have rows of their own in
-    /// the store.
-    fn snapshot(&self, step: usize, number: u64, jobs: &BatchJobs, time: Timestamp) -> Option<Snapshot> {
-        let step = &self.configuration.steps[step];
-        let mut inputs: Vec<SnapshotInput> = Vec::new();
-        for span in &jobs.spans {
-            let input = &step.inputs[span.input];
-            let name = input.hash_name();
-            let follows =
-                |last: &&mut SnapshotInput| last.name == name && last.first + last.jobs == span.first;
-            match inputs.last_mut().filter(follows) {
-                Some(last) => last.jobs += span.jobs,
-                None => inputs.push(SnapshotInput {
-                    name,
-                    address: input.address.clone(),
-                    first: span.first,
-                    jobs: span.jobs,
-                }),
-            }
-        }
-        let first = inputs.first()?.name.clone();
-        let jobs = inputs.iter().filter(|input| input.name == first).map(|input| input.jobs).sum();
-        Some(Snapshot { step: step.address.clone(), number, inputs, jobs, time })
     }
 
     fn deliver(&self, delivery: &Delivery, page: &mut PendingCommit) {
-        self.add_appends(delivery, &mut page.changes);
-        self.add_places(delivery.step, &delivery.places, &mut page.changes);
-        self.account(delivery.step, &delivery.jobs, page);
+        add_appends(delivery, &mut page.changes);
+        self.add_places(&delivery.step, &delivery.places, &mut page.changes);
+        self.account(delivery.step.position, &delivery.jobs, page);
         page.changes.parked.extend(delivery.delayed.iter().cloned());
         // Counters are stored with the first input of the batch.
         let Delivery { jobs, counters, .. } = delivery;
         let first = jobs.spans.first().map_or(0, |span| span.input);
-        page.progress(self, delivery.step, first).counters.add(counters);
+        page.progress(self, delivery.step.position, first).counters.add(counters);
         for span in jobs.spans.iter().filter(|span| span.input != first) {
-            page.progress(self, delivery.step, span.input).counters.taken += span.jobs;
+            page.progress(self, delivery.step.position, span.input).counters.taken += span.jobs;
         }
-        self.settle_snapshots(delivery.step, Some(delivery.id.0), page);
+        self.settle_snapshots(&delivery.step, Some(delivery.id.0), page);
         if let Some((number, jobs)) = &delivery.rest {
             let now = page.changes.now;
-            page.changes.snapshots.extend(self.snapshot(delivery.step, number.0, jobs, now));
+            page.changes.snapshots.extend(snapshot(&delivery.step, number.0, jobs, now));
         }
-        let step = &self.configuration.steps[delivery.step];
-        if let Some(keep) = self.configuration.keeps_records(step) {
+        if let Some(keep) = delivery.step.configuration().keeps_records(&delivery.step) {
             let keep_until = page.changes.now + keep;
             let record = |&(hash, outcome)| DedupeRecord { hash, outcome, keep_until };
             page.changes.dedupe_records.extend(delivery.outcomes.iter().map(record));
@@ -149,12 +227,13 @@ impl CommittedState {
     }
 
     /// Removes the snapshot of a batch, or all snapshots of the step.
-    fn settle_snapshots(&self, step: usize, number: Option<u64>, page: &mut PendingCommit) {
-        let address = &self.configuration.steps[step].address;
+    fn settle_snapshots(&self, step: &DeclaredStep, number: Option<u64>, page: &mut PendingCommit) {
+        let address = &step.address;
         let is_settled = |one: u64| number.is_none_or(|number| number == one);
         // It may be part of the same group.
         page.changes.snapshots.retain(|one| one.step != *address || !is_settled(one.number));
-        let settled = self.snapshots[step].iter().filter(|one| is_settled(**one));
+        let snapshots = self.steps.get(step.position).map(|step| &step.snapshots);
+        let settled = snapshots.into_iter().flatten().filter(|one| is_settled(**one));
         let keys = settled.map(|&number| SnapshotKey { step: address.clone(), number });
         page.changes.done_snapshots.extend(keys);
     }
@@ -169,48 +248,52 @@ impl CommittedState {
     }
 
     /// Adds the positions of sinks.
-    pub(crate) fn add_sinks(&self, positions: &Positions, changes: &mut Changes) {
-        for &(sink, position) in positions {
-            changes.sinks.push((self.configuration.sinks[sink].address.clone(), position));
-        }
+    pub(crate) fn add_sinks(positions: &Positions, changes: &mut Changes) {
+        changes.sinks.extend(positions.iter().map(|(_, address, position)| (address.clone(), *position)));
     }
 
     /// Applies committed changes to the memory.
     pub(crate) fn apply(&mut self, group: &[StepChange], page: PendingCommit) {
-        for ((step, input), progress) in page.progress {
-            self.progress[step][input] = progress;
+        for (at, progress) in page.progress {
+            self.set_progress(at, progress);
         }
         for entry in group {
             let delivery = match entry {
                 StepChange::Begin(begin) => {
-                    self.settle_places(begin.step, &begin.places);
+                    self.settle_places(&begin.step, &begin.places);
                     if begin.before != DurabilityBarrier::Nothing
                         && begin.jobs.returned.is_empty()
                         && begin.rows.is_empty()
                     {
-                        self.snapshots[begin.step].insert(begin.id.0);
+                        self.snapshots(&begin.step).insert(begin.id.0);
                     }
                     continue;
                 }
                 StepChange::Rewind(rewind) => {
-                    self.snapshots[rewind.step].clear();
+                    self.snapshots(&rewind.step).clear();
                     continue;
                 }
                 StepChange::Delivery(delivery) => delivery,
             };
-            self.snapshots[delivery.step].remove(&delivery.id.0);
+            self.snapshots(&delivery.step).remove(&delivery.id.0);
             if let Some((number, jobs)) = &delivery.rest
                 && !jobs.spans.is_empty()
             {
-                self.snapshots[delivery.step].insert(number.0);
+                self.snapshots(&delivery.step).insert(number.0);
             }
-            self.settle_places(delivery.step, &delivery.places);
+            self.settle_places(&delivery.step, &delivery.places);
         }
     }
 
-    fn settle_places(&mut self, step: usize, places: &SourcePositions) {
+    /// Numbers of the snapshots of an installed step.
+    fn snapshots(&mut self, step: &DeclaredStep) -> &mut BTreeSet<u64> {
+        // A step changes only while it is installed.
+        &mut self.steps[step.position].snapshots
+    }
+
+    fn settle_places(&mut self, step: &Step, places: &SourcePositions) {
         for (input, mark, segments) in places {
-            let Some(source) = self.source_of(step, *input) else { continue };
+            let Some(source) = source_of(step, *input) else { continue };
             if let Some(segment) = segments.last().filter(|segment| self.is_newer_segment(source, segment)) {
                 self.segments.insert(source, segment.clone());
             }
@@ -220,49 +303,26 @@ impl CommittedState {
         }
     }
 
-    /// Index of the first job that is not accounted for, by input of the step.
-    pub(crate) fn next(&self, step: usize) -> Vec<u64> {
-        self.progress[step].iter().map(|progress| progress.watermark() + 1).collect()
-    }
-
     /// Adds `jobs` jobs to a queue and returns the index of the first.
-    pub(crate) fn extend_queue(&mut self, QueueRef(queue): QueueRef, jobs: usize) -> u64 {
-        let first = self.heads[queue] + 1;
-        self.heads[queue] += jobs as u64;
-        first
+    pub(crate) fn extend_queue(&mut self, queue: QueueRef, jobs: usize) -> u64 {
+        let head = self.head(queue);
+        self.set_head(queue.0, head + jobs as u64);
+        head + 1
     }
 
     /// Number of jobs of a queue that its slowest step has not accounted for; 0 without steps.
     pub(crate) fn waiting(&self, queue: QueueRef) -> u64 {
-        let readers = self.configuration.readers(Input::Queue(queue));
-        let accounted = readers.iter().map(|&(step, input)| self.progress[step][input].watermark()).min();
-        accounted.map_or(0, |accounted| self.heads[queue.0].saturating_sub(accounted))
-    }
-
-    fn add_appends(&self, delivery: &Delivery, changes: &mut Changes) {
-        let mut add = |QueueRef(queue): QueueRef, made: &OutputBlock| {
-            if let Some(block) = made.block.as_ref().filter(|block| !block.is_empty()) {
-                let queue = self.configuration.queues[queue].address.clone();
-                changes.appends.push(Append { queue, block: block.clone() });
-            }
-        };
-        let step = &self.configuration.steps[delivery.step];
-        for (output, made) in step.outputs.iter().zip(&delivery.outputs) {
-            if let Target::Queue(queue) = output.target {
-                add(queue, made);
-            }
-        }
-        if let (Some(queue), Some(made)) = (step.errors, &delivery.errors) {
-            add(queue, made);
-        }
+        let readers = self.readers(Input::Queue(queue)).iter();
+        let accounted = readers.map(|&(step, input)| self.steps[step].progress[input].watermark()).min();
+        accounted.map_or(0, |accounted| self.head(queue).saturating_sub(accounted))
     }
 
     /// Adds the source positions of jobs. The readers of one source advance independently, so most positions
     /// are known already.
-    fn add_places(&self, step: usize, places: &SourcePositions, changes: &mut Changes) {
+    fn add_places(&self, step: &DeclaredStep, places: &SourcePositions, changes: &mut Changes) {
         for (input, mark, segments) in places {
-            let Some(source) = self.source_of(step, *input) else { continue };
-            let address = &self.configuration.sources[source].address;
+            let Some(source) = source_of(step, *input) else { continue };
+            let address = &step.configuration().sources[source].address;
             for segment in segments.iter().filter(|segment| self.is_newer_segment(source, segment)) {
                 changes.segments.push((address.clone(), segment.clone()));
             }
@@ -276,7 +336,7 @@ impl CommittedState {
     fn add_trims(&self, progress: &ByInput, group: &[StepChange], changes: &mut Changes) {
         let mut queues = BTreeSet::new();
         for entry in group {
-            let step = &self.configuration.steps[entry.step()];
+            let step = entry.step();
             let targets =
                 step.outputs.iter().map(|output| output.target).chain(step.errors.map(Target::Queue));
             queues.extend(targets.filter_map(|target| match target {
@@ -291,18 +351,21 @@ impl CommittedState {
         changes.trims.extend(queues.into_iter().filter_map(|queue| self.trim(queue, progress, changes.now)));
     }
 
+    /// Jobs to delete from a queue. `progress` is newer than the committed one, by step and input.
     pub(crate) fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
-        let watermark = |reader: (usize, usize)| {
-            progress.get(&reader).unwrap_or(&self.progress[reader.0][reader.1]).watermark()
+        let watermark = |reader: &(usize, usize)| {
+            let committed = || &self.steps[reader.0].progress[reader.1];
+            progress.get(reader).unwrap_or_else(committed).watermark()
         };
-        trim(&self.configuration, queue, watermark, now)
+        let settings = self.configuration().queues.get(queue.0)?;
+        trim(settings, self.readers(Input::Queue(queue)).iter().map(watermark).min(), now)
     }
 
-    fn source_of(&self, step: usize, input: usize) -> Option<usize> {
-        match self.configuration.steps[step].inputs.get(input)?.input {
-            Input::Source(SourceRef(source)) => Some(source),
-            Input::Queue(_) => None,
-        }
+    /// Jobs to delete from queues with a maximum age: time alone makes them expire.
+    pub(crate) fn trims_by_age(&self, now: Timestamp) -> Vec<Trim> {
+        let queues = self.configuration().queues.entries();
+        let timed = queues.filter(|(_, queue)| matches!(queue.retain, Retain::For(_)));
+        timed.filter_map(|(queue, _)| self.trim(QueueRef(queue), &BTreeMap::new(), now)).collect()
     }
 
     /// Whether `segment` is newer than the last one or has more data about it: its end, a longer fingerprint,
@@ -321,34 +384,63 @@ impl CommittedState {
     }
 }
 
+/// Snapshot of a batch before its attempt; `None` for redelivered jobs, which have rows of their own in
+/// the store.
+fn snapshot(step: &Step, number: u64, jobs: &BatchJobs, time: Timestamp) -> Option<Snapshot> {
+    let mut inputs: Vec<SnapshotInput> = Vec::new();
+    for span in &jobs.spans {
+        let input = &step.inputs[span.input];
+        let name = input.hash_name();
+        let follows = |last: &&mut SnapshotInput| last.name == name && last.first + last.jobs == span.first;
+        match inputs.last_mut().filter(follows) {
+            Some(last) => last.jobs += span.jobs,
+            None => inputs.push(SnapshotInput {
+                name,
+                address: input.address.clone(),
+                first: span.first,
+                jobs: span.jobs,
+            }),
+        }
+    }
+    let first = inputs.first()?.name.clone();
+    let jobs = inputs.iter().filter(|input| input.name == first).map(|input| input.jobs).sum();
+    Some(Snapshot { step: step.address.clone(), number, inputs, jobs, time })
+}
+
 impl PendingCommit {
     fn progress(&mut self, committed_state: &CommittedState, step: usize, input: usize) -> &mut Progress {
-        self.progress.entry((step, input)).or_insert_with(|| committed_state.progress[step][input].clone())
+        let committed = || committed_state.steps[step].progress[input].clone();
+        self.progress.entry((step, input)).or_insert_with(committed)
     }
 }
 
-/// Jobs to delete from queues with a maximum age: time alone makes them expire. `progress` is by step and
-/// input.
-pub(crate) fn trims_by_age(
-    configuration: &Configuration,
-    progress: &[Vec<Progress>],
-    now: Timestamp,
-) -> Vec<Trim> {
-    let queues = configuration.queues.entries();
-    let timed = queues.filter(|(_, queue)| matches!(queue.retain, Retain::For(_)));
-    let watermark = |(step, input): (usize, usize)| progress[step][input].watermark();
-    timed.filter_map(|(queue, _)| trim(configuration, QueueRef(queue), watermark, now)).collect()
+fn add_appends(delivery: &Delivery, changes: &mut Changes) {
+    let DeclaredStep { generation, .. } = &delivery.step;
+    let mut add = |QueueRef(queue): QueueRef, made: &OutputBlock| {
+        if let Some(block) = made.block.as_ref().filter(|block| !block.is_empty()) {
+            let queue = generation.configuration.queues[queue].address.clone();
+            changes.appends.push(Append { queue, block: block.clone() });
+        }
+    };
+    for (output, made) in delivery.step.outputs.iter().zip(&delivery.outputs) {
+        if let Target::Queue(queue) = output.target {
+            add(queue, made);
+        }
+    }
+    if let (Some(queue), Some(made)) = (delivery.step.errors, &delivery.errors) {
+        add(queue, made);
+    }
 }
 
-/// Jobs to delete from a queue; `watermark` is that of a step and its input.
-fn trim(
-    configuration: &Configuration,
-    queue: QueueRef,
-    watermark: impl Fn((usize, usize)) -> u64,
-    now: Timestamp,
-) -> Option<Trim> {
-    let settings = &configuration.queues[queue.0];
-    let accounted = configuration.readers(Input::Queue(queue)).iter().copied().map(watermark).min();
+fn source_of(step: &Step, input: usize) -> Option<usize> {
+    match step.inputs.get(input)?.input {
+        Input::Source(SourceRef(source)) => Some(source),
+        Input::Queue(_) => None,
+    }
+}
+
+/// Jobs to delete from a queue. `accounted`: the lowest watermark of its readers.
+fn trim(settings: &Queue, accounted: Option<u64>, now: Timestamp) -> Option<Trim> {
     let when = match settings.retain {
         Retain::Consumed => TrimWhen::Always,
         Retain::For(duration) => TrimWhen::OlderThan(now - duration),

@@ -8,16 +8,17 @@ pub(crate) mod completions;
 pub(crate) mod disk_full;
 pub(crate) mod group;
 pub(crate) mod operator;
+pub(crate) mod reload;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 use tidegate_plugin::Payloads;
 
-use super::committed_state::{CommittedState, trims_by_age};
+use super::committed_state::CommittedState;
 use super::inbox::{Inbox, Push};
 use super::ingest::IngestGroup;
 use super::queue_cache::QueueCaches;
@@ -25,8 +26,10 @@ use super::request::{CommitRequest, RewindTo, StepChange};
 use super::sinks::{FailedSink, Positions, Sinks};
 use crate::coordinator::schedules::FiredTicks;
 use crate::error::EngineError;
+use crate::recovery::sources::OpenSources;
 use crate::recovery::start_position;
 use crate::runtime::message::{CommitNotice, Message, ParkedRow};
+use crate::step::declared::DeclaredStep;
 use crate::step::stats::Stats;
 use crate::step::turn;
 use tidegate_config::{Input, QueueRef, Target};
@@ -49,6 +52,7 @@ pub(crate) struct Committer {
     pub(crate) opening: Option<Changes>,
     pub(crate) committed_state: CommittedState,
     pub(crate) sinks: Sinks,
+    pub(crate) sources: OpenSources,
     /// Steps with a refused delivery: a later one would leave a gap.
     pub(crate) broken_steps: BTreeSet<usize>,
     pub(crate) inbox: Arc<Inbox>,
@@ -62,6 +66,8 @@ pub(crate) struct Committer {
     pub(crate) messages: Sender<Message>,
     /// Closed at the end of the run: the committer then waits no longer for room.
     pub(crate) stop: Receiver<()>,
+    /// Set by a stop.
+    pub(crate) ending: Arc<AtomicBool>,
 }
 
 /// Requests as other threads send them. The group waits briefly for a batch that is about to come, unless a
@@ -139,6 +145,7 @@ impl Committer {
             GroupPart::Retention => self.apply_retention(),
             GroupPart::Completions(completions) => self.complete(&completions),
             GroupPart::Operator(asked) => self.amend(&asked),
+            GroupPart::Reload(change) => self.reload(change),
         }
     }
 
@@ -192,7 +199,7 @@ impl Committer {
     pub(crate) fn apply_retention(&mut self) -> Result<(), EngineError> {
         let now = self.clock.now();
         let mut changes = Changes { now, ..Changes::default() };
-        for trim in trims_by_age(&self.committed_state.configuration, &self.committed_state.progress, now) {
+        for trim in self.committed_state.trims_by_age(now) {
             if self.store.would_trim(&trim)? {
                 changes.trims.push(trim);
             }
@@ -219,29 +226,34 @@ impl Committer {
         group.retain(|entry| {
             let step = entry.step();
             if let Some(error) = sinks.refuses(step)
-                && broken_steps.insert(step)
+                && broken_steps.insert(step.position)
             {
+                let (step, error) = (step.position, Arc::clone(error));
                 // A run that is over receives no messages; the same holds for all messages.
-                let _ = messages.send(Message::SinkBroken { step, error: Arc::clone(error) });
+                let _ = messages.send(Message::SinkBroken { step, error });
             }
-            !broken_steps.contains(&step)
+            !broken_steps.contains(&step.position)
         });
     }
 
     /// Retention may have deleted jobs since their replay was requested: then the replay is cancelled.
+    fn cancel_if_deleted(&self, step: &DeclaredStep, to: &mut [RewindTo]) -> Result<(), EngineError> {
+        let mut gone = false;
+        for (input, &to) in step.inputs.iter().zip(&*to) {
+            if let (Input::Queue(_), RewindTo::Index(next)) = (input.input, to) {
+                gone |= self.store.queue(&input.address)?.is_some_and(|queue| next < queue.first);
+            }
+        }
+        if gone {
+            to.fill(RewindTo::Stay);
+        }
+        Ok(())
+    }
+
     fn cancel_rewinds_past_retention(&self, group: &mut [StepChange]) -> Result<(), EngineError> {
         for entry in group {
             let StepChange::Rewind(rewind) = entry else { continue };
-            let inputs = &self.committed_state.configuration.steps[rewind.step].inputs;
-            let mut gone = false;
-            for (input, &to) in inputs.iter().zip(&rewind.to) {
-                if let (Input::Queue(_), RewindTo::Index(next)) = (input.input, to) {
-                    gone |= self.store.queue(&input.address)?.is_some_and(|queue| next < queue.first);
-                }
-            }
-            if gone {
-                rewind.to.fill(RewindTo::Stay);
-            }
+            self.cancel_if_deleted(&rewind.step, &mut rewind.to)?;
         }
         Ok(())
     }
@@ -262,7 +274,7 @@ impl Committer {
             return Ok(());
         }
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
-        self.committed_state.add_sinks(positions, &mut changes);
+        CommittedState::add_sinks(positions, &mut changes);
         let mut told = false;
         while self.commit_changes(&changes, &mut told)?.is_none() {}
         self.sinks.committed(positions);
@@ -276,7 +288,6 @@ impl Committer {
         mut ingest: IngestGroup,
         committed: CommitOutcome,
     ) {
-        let configuration = Arc::clone(&self.committed_state.configuration);
         // The rows have the order of the entries.
         let mut rows = committed.delayed.into_iter();
         let (mut durable, mut grown) = (CommitNotice::default(), BTreeSet::new());
@@ -284,26 +295,25 @@ impl Committer {
             let delivery = match entry {
                 StepChange::Begin(begin) => {
                     let begun = rows.by_ref().take(begin.rows.len()).collect();
-                    durable.begun.push((begin.step, begin.id, begun));
+                    durable.begun.push((begin.step.position, begin.id, begun));
                     continue;
                 }
                 StepChange::Rewind(rewind) => {
-                    durable.rewound.push((rewind.step, self.committed_state.next(rewind.step)));
+                    durable.given_back.push(rewind.step.position);
                     continue;
                 }
                 StepChange::Delivery(delivery) => delivery,
             };
             let stays = delivery.delayed.iter().zip(rows.by_ref());
-            let declared = &configuration.steps[delivery.step];
+            let step = &delivery.step;
             let stays = stays.map(|(delayed, row)| {
-                let turn = turn::of(declared, &delayed.job);
+                let turn = turn::of(step, &delayed.job);
                 ParkedRow { row, due: delayed.job.due, is_late: delayed.job.output().is_some(), turn }
             });
-            durable.delivered.push((delivery.step, delivery.id, stays.collect()));
+            durable.delivered.push((step.position, delivery.id, stays.collect()));
             delivery.settles.iter().for_each(|span| self.attempts.settle(span));
             let now = committed.stamp.time;
-            self.stats.step(delivery.step).add(&delivery.counters, delivery.bytes as u64, now);
-            let step = &configuration.steps[delivery.step];
+            self.stats.step(step.position).add(&delivery.counters, delivery.bytes as u64, now);
             let targets = step.outputs.iter().map(|output| output.target);
             let errors = step.errors.map(Target::Queue).into_iter().zip(delivery.errors);
             for (target, made) in targets.zip(delivery.outputs).chain(errors) {
@@ -323,14 +333,15 @@ impl Committer {
             self.keep_tail(queue, first, jobs, None, &committed.stamp);
         }
         self.publish_backlog();
-        durable.grown = grown.into_iter().map(|queue| (queue, self.committed_state.heads[queue])).collect();
+        let head = |queue| (queue, self.committed_state.head(QueueRef(queue)));
+        durable.grown = grown.into_iter().map(head).collect();
         let _ = self.messages.send(Message::Committed(durable));
         ingest.answer();
     }
 
     /// Publishes the backlog of each queue for the sources that push.
     pub(crate) fn publish_backlog(&self) {
-        let queues = self.committed_state.configuration.queues.entries();
+        let queues = self.committed_state.configuration().queues.entries();
         for (queue, _) in queues.filter(|(_, queue)| queue.source.is_some()) {
             self.inbox.set_waiting(QueueRef(queue), self.committed_state.waiting(QueueRef(queue)));
         }
@@ -345,7 +356,7 @@ impl Committer {
         carried: Option<Payloads>,
         committed: &Stamp,
     ) {
-        if !self.committed_state.configuration.readers(Input::Queue(queue)).is_empty() {
+        if !self.committed_state.readers(Input::Queue(queue)).is_empty() {
             let stamps = vec![*committed];
             self.tails.push(queue.0, Batch { stamps, carried, ..Batch::json(first, payloads) });
         }
@@ -355,7 +366,7 @@ impl Committer {
     /// not wait for room. Without it the next run treats the files as after a crash.
     fn close_sinks(&mut self) -> Result<(), EngineError> {
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
-        self.committed_state.add_sinks(&self.sinks.closing(), &mut changes);
+        CommittedState::add_sinks(&self.sinks.closing(), &mut changes);
         if changes.sinks.is_empty() {
             return Ok(());
         }

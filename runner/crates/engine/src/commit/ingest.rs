@@ -48,6 +48,10 @@ impl IngestGroup {
         let mut known = look_up(&pushes, store)?;
         let mut ingest = Self::default();
         for push in pushes {
+            // A reload has removed the queue. Without an answer the client learns that the outcome is unknown.
+            if committed_state.configuration().queues.get(push.queue.0).is_none() {
+                continue;
+            }
             ingest.add(push, committed_state, &mut known);
         }
         Ok(ingest)
@@ -68,7 +72,7 @@ impl IngestGroup {
             DuplicateCheck::Other(conflict) => Err(conflict),
             DuplicateCheck::Some(before) => {
                 let all = self.jobs.entry(queue).or_default();
-                let first = committed_state.heads[queue.0] + 1 + all.len() as u64;
+                let first = committed_state.head(queue) + 1 + all.len() as u64;
                 let mut remember = |IdempotencyKey { hash, content, .. }: IdempotencyKey, first, jobs| {
                     known.insert(hash, KnownKey { first, jobs, content });
                     self.keys.push((queue, hash, DedupeOutcome::Ingested { first, jobs, content }));
@@ -117,7 +121,7 @@ impl IngestGroup {
     }
 
     pub(crate) fn add_to(&self, committed_state: &CommittedState, changes: &mut Changes) {
-        let configuration = &committed_state.configuration;
+        let configuration = committed_state.configuration();
         for (&queue, jobs) in self.jobs.iter().filter(|(_, jobs)| !jobs.is_empty()) {
             let settings = &configuration.queues[queue.0];
             let block = Block::encode(jobs, Details::default());

@@ -2,8 +2,12 @@
 
 use tidegate_plugin::Payloads;
 
+use std::sync::Arc;
+
 use crate::coordinator::schedules::FiredTicks;
+use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
+use crate::step::declared::DeclaredStep;
 use tidegate_dispatch::{BatchId, DurabilityBarrier};
 use tidegate_model::{Counters, DeliveryHash, Origins, Segment, SourceOffset};
 use tidegate_store::{Block, DedupeOutcome, Details, NewParkedJob, ParkedKey, StepStop};
@@ -20,6 +24,18 @@ pub(crate) enum CommitRequest {
     ApplyRetention,
     /// A step has stopped; the record is for later readers of the store.
     Stopped(StepStop),
+    Reload(ReloadChange),
+}
+
+/// Part of a reload. Its commit comes after all that was requested before.
+#[derive(Debug)]
+pub(crate) enum ReloadChange {
+    /// The generation becomes the current one.
+    Swap(Arc<NumberedGeneration>),
+    /// Nothing of the step is in flight: it starts from the store, at these positions if they are given.
+    Install { step: DeclaredStep, to: Option<Vec<RewindTo>> },
+    /// Nothing of the step is in flight, and it is no longer in the configuration.
+    Remove { step: usize },
 }
 
 /// Durable change of a step. The changes of one step come in order.
@@ -33,7 +49,7 @@ pub(crate) enum StepChange {
 /// Batch that may run once this is durable.
 #[derive(Debug)]
 pub(crate) struct BeginBatch {
-    pub(crate) step: usize,
+    pub(crate) step: DeclaredStep,
     pub(crate) id: BatchId,
     pub(crate) before: DurabilityBarrier,
     pub(crate) jobs: BatchJobs,
@@ -46,7 +62,7 @@ pub(crate) struct BeginBatch {
 /// Rewind of a step's progress.
 #[derive(Debug)]
 pub(crate) struct Rewind {
-    pub(crate) step: usize,
+    pub(crate) step: DeclaredStep,
     /// By input.
     pub(crate) to: Vec<RewindTo>,
 }
@@ -63,7 +79,7 @@ pub(crate) enum RewindTo {
 /// Result of a batch.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    pub(crate) step: usize,
+    pub(crate) step: DeclaredStep,
     pub(crate) id: BatchId,
     /// Jobs that it accounts for.
     pub(crate) jobs: BatchJobs,
@@ -142,11 +158,11 @@ impl OutputBlock {
 }
 
 impl StepChange {
-    pub(crate) fn step(&self) -> usize {
+    pub(crate) fn step(&self) -> &DeclaredStep {
         match self {
-            Self::Begin(begin) => begin.step,
-            Self::Delivery(delivery) => delivery.step,
-            Self::Rewind(rewind) => rewind.step,
+            Self::Begin(begin) => &begin.step,
+            Self::Delivery(delivery) => &delivery.step,
+            Self::Rewind(rewind) => &rewind.step,
         }
     }
 

@@ -1,58 +1,137 @@
-//! Sinks: write the outputs of a run, and reject deliveries to broken sinks.
+//! Sinks: open the sinks of steps, write their outputs, and reject deliveries to broken sinks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
 use super::request::{Delivery, StepChange};
+use crate::error::{Chain, EngineError};
 use tidegate_components::sink::{SinkError, SinkWriter};
-use tidegate_config::{Configuration, SinkRef, Target};
-use tidegate_model::SinkPosition;
+use tidegate_config::{Sink, SinkKind, SinkRef, Step, Target};
+use tidegate_model::{Address, SinkPosition};
+use tidegate_store::Store;
 
-/// Positions of sinks by their place in the configuration.
-pub(crate) type Positions = Vec<(usize, SinkPosition)>;
+/// Positions of sinks, with their addresses.
+pub(crate) type Positions = Vec<(SinkRef, Address, SinkPosition)>;
 
-/// Failed sink by its place in the configuration, with the error.
-pub(crate) type FailedSink = (usize, SinkError);
+/// Failed sink, with the error.
+pub(crate) type FailedSink = (SinkRef, SinkError);
+
+/// Opens the writer of a sink at its last position.
+pub(crate) type OpenSink =
+    Box<dyn Fn(&Address, &SinkKind, Option<&SinkPosition>) -> Result<SinkWriter, SinkError> + Send>;
+
+pub(crate) struct Sinks {
+    open_sink: OpenSink,
+    /// Sinks that steps deliver to.
+    open: HashMap<SinkRef, OpenedSink>,
+    /// Sinks with writes since the last commit.
+    dirty: BTreeSet<SinkRef>,
+    /// Sinks that accept no more writes until they are opened anew, with the errors.
+    broken: BTreeMap<SinkRef, Arc<SinkError>>,
+}
 
 #[derive(Debug)]
-pub(crate) struct Sinks {
-    configuration: Arc<Configuration>,
-    /// Sinks in the order of the configuration.
-    sinks: Vec<SinkWriter>,
-    /// Sinks with writes since the last commit.
-    dirty: BTreeSet<usize>,
-    /// Sinks that accept no more writes in this run, with the errors.
-    broken: BTreeMap<usize, Arc<SinkError>>,
+struct OpenedSink {
+    settings: Sink,
+    writer: SinkWriter,
+}
+
+impl Default for Sinks {
+    fn default() -> Self {
+        Self::opened_with(Box::new(SinkWriter::open))
+    }
+}
+
+impl fmt::Debug for Sinks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { open_sink: _, open, dirty, broken } = self;
+        f.debug_struct("Sinks")
+            .field("open", open)
+            .field("dirty", dirty)
+            .field("broken", broken)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Sinks {
-    pub(crate) fn new(configuration: Arc<Configuration>, sinks: Vec<SinkWriter>) -> Self {
-        Self { configuration, sinks, dirty: BTreeSet::new(), broken: BTreeMap::new() }
+    pub(crate) fn opened_with(open_sink: OpenSink) -> Self {
+        Self { open_sink, open: HashMap::new(), dirty: BTreeSet::new(), broken: BTreeMap::new() }
+    }
+
+    /// Opens a sink for a step, unless it is open with the same settings. The result is the reason for which it
+    /// cannot be opened. The sink has no writes that are not committed.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(crate) fn prepare(
+        &mut self,
+        sink: SinkRef,
+        settings: &Sink,
+        store: &Store,
+    ) -> Result<Result<(), String>, EngineError> {
+        let is_same = |open: &OpenedSink| open.settings.kind.writes_like(&settings.kind);
+        if self.open.get(&sink).is_some_and(is_same) && !self.broken.contains_key(&sink) {
+            return Ok(Ok(()));
+        }
+        self.open.remove(&sink);
+        let position = store.sink(&settings.address)?;
+        match (self.open_sink)(&settings.address, &settings.kind, position.as_ref()) {
+            Ok(writer) => {
+                self.broken.remove(&sink);
+                self.open.insert(sink, OpenedSink { settings: settings.clone(), writer });
+                Ok(Ok(()))
+            }
+            Err(error) => {
+                let why = Chain(&error).to_string();
+                self.give_up(sink, error);
+                Ok(Err(why))
+            }
+        }
+    }
+
+    /// Sinks to which no step delivers, with the positions that mark them as complete. The caller commits these and
+    /// then closes the sinks.
+    pub(crate) fn unused(&self, is_used: impl Fn(SinkRef) -> bool) -> (Vec<SinkRef>, Positions) {
+        let unused: Vec<SinkRef> = self.open.keys().copied().filter(|&sink| !is_used(sink)).collect();
+        let closing = unused.iter().filter_map(|sink| self.closing_of(*sink)).collect();
+        (unused, closing)
+    }
+
+    /// Closes sinks.
+    pub(crate) fn close(&mut self, sinks: &[SinkRef]) {
+        for sink in sinks {
+            self.open.remove(sink);
+            self.broken.remove(sink);
+        }
     }
 
     /// Error that keeps a step from delivering, if one of its sinks is broken.
-    pub(crate) fn refuses(&self, step: usize) -> Option<&Arc<SinkError>> {
-        let outputs = &self.configuration.steps[step].outputs;
-        outputs.iter().find_map(|output| match output.target {
-            Target::Sink(SinkRef(sink)) => self.broken.get(&sink),
+    pub(crate) fn refuses(&self, step: &Step) -> Option<&Arc<SinkError>> {
+        step.outputs.iter().find_map(|output| match output.target {
+            Target::Sink(sink) => self.broken.get(&sink),
             Target::Queue(_) => None,
         })
     }
 
-    /// Marks a sink as broken for this run.
-    pub(crate) fn give_up(&mut self, sink: usize, error: SinkError) {
+    pub(crate) fn address(&self, sink: SinkRef) -> Option<&Address> {
+        self.open.get(&sink).map(|open| &open.settings.address)
+    }
+
+    /// Marks a sink as broken until it is opened anew.
+    pub(crate) fn give_up(&mut self, sink: SinkRef, error: SinkError) {
         self.broken.entry(sink).or_insert_with(|| Arc::new(error));
     }
 
     /// Positions to commit before `group` is written. They mark later bytes as written by this runner in case
     /// of a crash.
     pub(crate) fn open(&mut self, group: &[StepChange]) -> Result<Positions, FailedSink> {
-        let wanted: BTreeSet<usize> =
-            deliveries(group).flat_map(|delivery| self.parts(delivery)).map(|(sink, _)| sink).collect();
+        let wanted: BTreeSet<SinkRef> = deliveries(group).flat_map(parts).map(|(sink, _)| sink).collect();
         let mut positions = Positions::new();
         for sink in wanted {
-            let position = self.sinks[sink].needs_opening().map_err(|error| (sink, error))?;
-            positions.extend(position.map(|position| (sink, position)));
+            let Some(OpenedSink { settings, writer }) = self.open.get_mut(&sink) else { continue };
+            let position = writer.needs_opening().map_err(|error| (sink, error))?;
+            positions.extend(position.map(|position| (sink, settings.address.clone(), position)));
         }
         Ok(positions)
     }
@@ -61,33 +140,39 @@ impl Sinks {
     /// fails, [`Self::roll_back`] removes them.
     pub(crate) fn write(&mut self, group: &[StepChange]) -> Result<Positions, FailedSink> {
         for delivery in deliveries(group) {
-            for (sink, output) in self.parts(delivery) {
+            for (sink, output) in parts(delivery) {
+                // A step that delivers to a sink has opened it.
+                let Some(OpenedSink { writer, .. }) = self.open.get_mut(&sink) else { continue };
                 self.dirty.insert(sink);
                 let payloads = &delivery.outputs[output].payloads;
-                self.sinks[sink].write(payloads).map_err(|error| (sink, error))?;
+                writer.write(payloads).map_err(|error| (sink, error))?;
             }
         }
         let mut positions = Positions::new();
         for &sink in &self.dirty {
-            let position = self.sinks[sink].sync().map_err(|error| (sink, error))?;
-            positions.extend(position.map(|position| (sink, position)));
+            let Some(OpenedSink { settings, writer }) = self.open.get_mut(&sink) else { continue };
+            let position = writer.sync().map_err(|error| (sink, error))?;
+            positions.extend(position.map(|position| (sink, settings.address.clone(), position)));
         }
         Ok(positions)
     }
 
     /// Records that the store has `positions`.
     pub(crate) fn committed(&mut self, positions: &Positions) {
-        for (sink, position) in positions {
-            self.sinks[*sink].committed(position);
+        for (sink, _, position) in positions {
+            if let Some(OpenedSink { writer, .. }) = self.open.get_mut(sink) {
+                writer.committed(position);
+            }
         }
         self.dirty.clear();
     }
 
-    /// Removes the writes since the last commit. If that fails, the sink is broken. The next run cuts the
-    /// surplus off, or refuses the file.
+    /// Removes the writes since the last commit. If that fails, the sink is broken. When it is opened anew, the
+    /// surplus is cut off, or the file is refused.
     pub(crate) fn roll_back(&mut self) {
         for sink in std::mem::take(&mut self.dirty) {
-            if let Err(error) = self.sinks[sink].roll_back() {
+            let Some(OpenedSink { writer, .. }) = self.open.get_mut(&sink) else { continue };
+            if let Err(error) = writer.roll_back() {
                 self.give_up(sink, error);
             }
         }
@@ -95,19 +180,23 @@ impl Sinks {
 
     /// Positions that mark the sinks as complete; empty if nothing changed.
     pub(crate) fn closing(&self) -> Positions {
-        let sinks = self.sinks.iter().enumerate();
-        sinks.filter_map(|(place, sink)| sink.closing().map(|position| (place, position))).collect()
+        self.open.keys().filter_map(|&sink| self.closing_of(sink)).collect()
     }
 
-    /// Sinks with an output of `delivery`, each with the position of the output.
-    fn parts(&self, delivery: &Delivery) -> Vec<(usize, usize)> {
-        let outputs = self.configuration.steps[delivery.step].outputs.iter().zip(&delivery.outputs);
-        let parts = outputs.enumerate().filter_map(|(place, (output, made))| match output.target {
-            Target::Sink(SinkRef(sink)) if !made.payloads.is_empty() => Some((sink, place)),
-            _ => None,
-        });
-        parts.collect()
+    fn closing_of(&self, sink: SinkRef) -> Option<(SinkRef, Address, SinkPosition)> {
+        let OpenedSink { settings, writer } = self.open.get(&sink)?;
+        Some((sink, settings.address.clone(), writer.closing()?))
     }
+}
+
+/// Sinks with an output of `delivery`, each with the position of the output.
+fn parts(delivery: &Delivery) -> Vec<(SinkRef, usize)> {
+    let outputs = delivery.step.outputs.iter().zip(&delivery.outputs);
+    let parts = outputs.enumerate().filter_map(|(place, (output, made))| match output.target {
+        Target::Sink(sink) if !made.payloads.is_empty() => Some((sink, place)),
+        _ => None,
+    });
+    parts.collect()
 }
 
 fn deliveries(group: &[StepChange]) -> impl Iterator<Item = &Delivery> {

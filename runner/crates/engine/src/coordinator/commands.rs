@@ -10,6 +10,7 @@ use crate::batch::result::BatchResult;
 use crate::commit::request::{BeginBatch, CommitRequest, Delivery, Rewind, RewindTo, StepChange};
 use crate::runtime::readers::{ReadAhead, StoreRequest};
 use crate::step::probe_health::ProbeKind;
+use crate::step::state::StepState;
 use tidegate_config::{Input, QueueRef};
 use tidegate_dispatch::{BatchId, Command, DurabilityBarrier, Event, InputPort, ReadId};
 use tidegate_model::Timestamp;
@@ -42,63 +43,71 @@ impl Coordinator {
                     }
                 }
                 Command::CheckGate { step } => {
-                    self.stats.step(step).ask(ProbeKind::Gate, now);
-                    actions.push(Action::LookAtGate(step));
+                    let Some(state) = self.steps.get(step) else { continue };
+                    state.stats.ask(ProbeKind::Gate, now);
+                    actions.push(Action::LookAtGate { step: state.declared.clone(), epoch: state.epoch });
                 }
                 Command::WatermarkAdvanced { step, watermark } => {
-                    if let Some(buffer) = &mut self.buffers[step] {
+                    if let Some(buffer) = self.steps.get_mut(step).and_then(StepState::buffer) {
                         buffer.forget_up_to(watermark);
                     }
                 }
-                Command::ReleaseRead { read } => {
-                    if self.reads.remove(&read).is_none() {
-                        self.buffers.iter_mut().flatten().for_each(|buffer| buffer.release(read));
+                Command::ReleaseRead { step, read } => {
+                    let Some(state) = self.steps.get_mut(step) else { continue };
+                    if state.reads.remove(&read).is_none()
+                        && let Some(buffer) = state.buffer()
+                    {
+                        buffer.release(read);
                     }
                 }
                 Command::Begin { step, batch, before } => {
-                    self.track_pending_commit(batch, false);
-                    let Some(held) = self.held.get_mut(&batch) else { continue };
+                    self.track_pending_commit(step, batch, false);
+                    let Some(state) = self.steps.get_mut(step) else { continue };
+                    let (declared, is_queued) = (state.declared.clone(), state.is_queued());
+                    let Some(held) = state.batches.get_mut(&batch) else { continue };
                     let jobs = held.work.first(held.work.jobs);
                     let places = std::mem::take(&mut held.places);
-                    let rows = if self.buffers[step].is_some() && before == DurabilityBarrier::Snapshot {
+                    let rows = if is_queued && before == DurabilityBarrier::Snapshot {
                         let work = held.work.clone();
                         self.begun_rows(step, &work, now)
                     } else {
                         Vec::new()
                     };
-                    let begin = BeginBatch { step, id: batch, before, jobs, rows, places };
+                    let begin = BeginBatch { step: declared, id: batch, before, jobs, rows, places };
                     actions.push(Action::Commit(CommitRequest::Enter(StepChange::Begin(begin))));
                 }
                 Command::Run { step, batch } => {
-                    let Some(held) = self.held.get(&batch) else { continue };
+                    let Some(StepState { declared, queued, batches, .. }) = self.steps.get(step) else {
+                        continue;
+                    };
+                    let Some(held) = batches.get(&batch) else { continue };
                     let mut work = held.work.clone();
                     // A job that waits in memory is retried.
                     work.before = held.ran.as_ref().and_then(|ran| ran.attempt()).map(Arc::new);
-                    let pool = self.buffers[step].as_ref().is_some_and(|buffer| buffer.pool);
-                    actions.push(Action::Run(BatchTask { step, id: batch, work, pool }));
+                    let pool = queued.as_ref().is_some_and(|queued| queued.buffer.pool);
+                    actions.push(Action::Run(BatchTask { step: declared.clone(), id: batch, work, pool }));
                 }
-                Command::Split { batch, jobs, rest, begun } => {
-                    let Some(held) = self.held.get_mut(&batch) else { continue };
+                Command::Split { step, batch, jobs, rest, begun } => {
+                    let Some(StepState { batches, .. }) = self.steps.get_mut(step) else { continue };
+                    let Some(held) = batches.get_mut(&batch) else { continue };
                     let other = held.split(jobs, rest, begun);
                     let waits = other.ran.is_some();
-                    self.held.insert(rest, other);
-                    self.track_pending_commit(rest, !waits);
+                    batches.insert(rest, other);
+                    self.track_pending_commit(step, rest, !waits);
                 }
                 Command::Return { step, turn } => self.read_turn(step, turn, actions),
                 Command::Commit { step, batch, taken } => self.commit(step, batch, taken, actions),
-                Command::Drop { batch } => {
-                    self.track_pending_commit(batch, false);
-                    if let Some(held) = self.held.remove(&batch) {
-                        self.forget_returned(&held.work);
+                Command::Drop { step, batch } => {
+                    self.track_pending_commit(step, batch, false);
+                    let Some(state) = self.steps.get_mut(step) else { continue };
+                    if let Some(held) = state.batches.remove(&batch) {
+                        state.forget_returned(&held.work);
                     }
                 }
-                Command::Rewind { step } => {
-                    let to = self.rewinds.get(&step).map(|(to, _)| to.clone()).unwrap_or_default();
-                    let rewind = Rewind { step, to };
-                    actions.push(Action::Commit(CommitRequest::Enter(StepChange::Rewind(rewind))));
-                }
+                Command::Drained { step } => self.drained(step, actions),
                 Command::GiveBack { step, batches } => {
-                    let rewind = Rewind { step, to: self.first_of(step, &batches) };
+                    let Some(state) = self.steps.get(step) else { continue };
+                    let rewind = Rewind { step: state.declared.clone(), to: first_of(state, &batches) };
                     actions.push(Action::Commit(CommitRequest::Enter(StepChange::Rewind(rewind))));
                 }
                 Command::Finish(end) => {
@@ -110,23 +119,10 @@ impl Coordinator {
         self.note_stops(actions);
     }
 
-    /// Index of the first job in these batches, by input of the step.
-    fn first_of(&self, step: usize, batches: &[BatchId]) -> Vec<RewindTo> {
-        let mut first = vec![RewindTo::Stay; self.configuration.steps[step].inputs.len()];
-        let held = batches.iter().filter_map(|batch| self.held.get(batch));
-        for span in held.flat_map(|held| held.work.first(held.work.jobs).spans) {
-            first[span.input] = match first[span.input] {
-                RewindTo::Index(index) => RewindTo::Index(index.min(span.first)),
-                RewindTo::Stay => RewindTo::Index(span.first),
-            };
-        }
-        first
-    }
-
     fn add_batch_part(&mut self, batch: BatchId, port: InputPort, read: ReadId, skip: usize, jobs: usize) {
-        let Some(fetched) = self.reads.get_mut(&read) else { return };
-        let held = self.held.entry(batch).or_default();
-        held.step = port.step;
+        let Some(StepState { reads, batches, .. }) = self.steps.get_mut(port.step) else { return };
+        let Some(fetched) = reads.get_mut(&read) else { return };
+        let held = batches.entry(batch).or_default();
         // A join has the same number of jobs of each input; the first input counts them.
         if held.work.portions.first().is_none_or(|portion| portion.input == port.input) {
             held.work.jobs += jobs;
@@ -143,13 +139,14 @@ impl Coordinator {
         if mark.is_some() || !segments.is_empty() {
             held.places.push((port.input, mark, segments));
         }
-        self.track_pending_commit(batch, true);
+        self.track_pending_commit(port.step, batch, true);
     }
 
     /// Records whether a batch is about to reach the committer. The committer waits for more batches while
     /// some are.
-    pub(crate) fn track_pending_commit(&mut self, batch: BatchId, coming: bool) {
-        let Some(held) = self.held.get_mut(&batch) else { return };
+    pub(crate) fn track_pending_commit(&mut self, step: usize, batch: BatchId, coming: bool) {
+        let Some(StepState { batches, .. }) = self.steps.get_mut(step) else { return };
+        let Some(held) = batches.get_mut(&batch) else { return };
         match (std::mem::replace(&mut held.coming, coming), coming) {
             (false, true) => _ = self.coming.fetch_add(1, Ordering::AcqRel),
             (true, false) => _ = self.coming.fetch_sub(1, Ordering::AcqRel),
@@ -159,14 +156,15 @@ impl Coordinator {
 
     fn commit(&mut self, step: usize, batch: BatchId, taken: usize, actions: &mut Vec<Action>) {
         // The count must change before the batch is sent.
-        self.track_pending_commit(batch, false);
-        let Some(held) = self.held.get_mut(&batch) else { return };
+        self.track_pending_commit(step, batch, false);
+        let Some(StepState { declared, batches, .. }) = self.steps.get_mut(step) else { return };
+        let Some(held) = batches.get_mut(&batch) else { return };
         let Some(ran) = held.ran.take() else { return };
         let rest = held.rest.take();
         let BatchResult { outputs, errors, delayed, outcomes, settles, counters, failed, .. } = *ran;
         held.failed = failed;
         let delivery = Delivery {
-            step,
+            step: declared.clone(),
             id: batch,
             jobs: held.jobs(taken),
             outputs,
@@ -190,8 +188,8 @@ impl Coordinator {
         now: Timestamp,
         actions: &mut Vec<Action>,
     ) -> Option<Event> {
-        let reader = self.readers[port.step][port.input];
-        let step = &self.configuration.steps[port.step];
+        let state = self.steps.get(port.step)?;
+        let (reader, picks, step) = (state.epoch, state.is_queued(), &state.declared);
         let queue = match step.inputs.get(port.input).map(|input| input.input) {
             None => {
                 let (step, but) = (step.address.clone(), self.in_flight_redeliveries(port.step));
@@ -206,8 +204,8 @@ impl Coordinator {
             Some(Input::Queue(queue)) => queue,
         };
         let Some(batch) = self.tails.read(queue.0, from, self.batch.jobs, self.batch.bytes) else {
-            let queue = self.configuration.queues[queue.0].address.clone();
-            let (what, picks) = (ReadAhead::Queue { queue, from }, self.buffers[port.step].is_some());
+            let queue = step.inputs[port.input].address.clone();
+            let what = ReadAhead::Queue { queue, from };
             actions.push(Action::ReadStore(StoreRequest { port, reader, what, picks }));
             return None;
         };
@@ -215,14 +213,29 @@ impl Coordinator {
         let fetched = ReadBatch { batch, mark: None, segments: Vec::new(), returned: None };
         let event = self.accept_read(port, fetched, now);
         self.forget_tail(queue, port, end);
-        Some(event)
+        event
     }
 
     /// Releases the part of the queue cache that every reader has read.
     fn forget_tail(&self, queue: QueueRef, port: InputPort, end: u64) {
-        let readers = self.configuration.readers(Input::Queue(queue));
+        let readers = self.generation.configuration.readers(Input::Queue(queue));
         let others = readers.iter().filter(|&&reader| reader != (port.step, port.input));
-        let next = others.map(|&(step, input)| self.read_up_to[step][input]).fold(end, u64::min);
+        // A step that is about to start reads the store instead of the memory.
+        let next = |&(step, input): &(usize, usize)| self.steps.get(step)?.read_up_to.get(input).copied();
+        let next = others.filter_map(next).fold(end, u64::min);
         self.tails.forget(queue.0, next);
     }
+}
+
+/// Index of the first job in these batches, by input of the step.
+fn first_of(state: &StepState, batches: &[BatchId]) -> Vec<RewindTo> {
+    let mut first = vec![RewindTo::Stay; state.declared.inputs.len()];
+    let held = batches.iter().filter_map(|batch| state.batches.get(batch));
+    for span in held.flat_map(|held| held.work.first(held.work.jobs).spans) {
+        first[span.input] = match first[span.input] {
+            RewindTo::Index(index) => RewindTo::Index(index.min(span.first)),
+            RewindTo::Stay => RewindTo::Index(span.first),
+        };
+    }
+    first
 }

@@ -3,6 +3,7 @@
 use super::{Action, Coordinator};
 use crate::runtime::message::{CommitNotice, ParkedRow};
 use crate::step::in_flight::InFlightBatch;
+use crate::step::state::StepState;
 use tidegate_dispatch::{BatchId, Command, Event};
 use tidegate_model::Timestamp;
 
@@ -14,14 +15,14 @@ impl Coordinator {
         commands: &mut Vec<Command>,
         actions: &mut Vec<Action>,
     ) {
-        let CommitNotice { begun, delivered, rewound, grown, returned, ticked, moved, paused, told } =
+        let CommitNotice { begun, delivered, given_back, grown, returned, ticked, moved, paused, told } =
             durable;
         if !ticked.is_empty() {
             for &(queue, jobs) in &ticked {
                 self.ticks.committed(queue, jobs);
             }
             self.run_timers(now, actions);
-            self.dispatcher.expect(self.ticks.are_behind());
+            self.update_expectation();
         }
         for (queue, head) in grown {
             self.dispatcher.handle(Event::Grew { queue, head }, now, commands);
@@ -33,10 +34,10 @@ impl Coordinator {
             }
         }
         for (step, batch, rows) in begun {
-            if self.buffers[step].is_some() {
+            if self.steps.get(step).is_some_and(StepState::is_queued) {
                 self.on_batch_begun(step, batch, rows);
             } else {
-                self.track_pending_commit(batch, true);
+                self.track_pending_commit(step, batch, true);
             }
             self.dispatcher.handle(Event::Begun { step, batch }, now, commands);
         }
@@ -55,8 +56,8 @@ impl Coordinator {
                 self.dispatcher.handle(Event::Returned { step, due }, now, commands);
             }
         }
-        for (step, next) in rewound {
-            self.rewound((step, &next), now, commands, actions);
+        for step in given_back {
+            self.dispatcher.handle(Event::GivenBack { step }, now, commands);
         }
         if !ticked.is_empty() {
             self.dispatcher.handle(Event::Tick, now, commands);
@@ -70,15 +71,16 @@ impl Coordinator {
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
-        let held = self.held.remove(&batch);
+        let Some(state) = self.steps.get_mut(step) else { return };
+        let (held, is_queued) = (state.batches.remove(&batch), state.is_queued());
         if let Some(held) = &held {
-            self.forget_returned(&held.work);
+            state.forget_returned(&held.work);
         }
         let held = held.map(|mut held| {
             self.note_failed(step, std::mem::take(&mut held.failed), now);
             held
         });
-        if self.buffers[step].is_none() {
+        if !is_queued {
             self.settle_taken(step, held.as_ref(), stays, now, commands);
         } else if let Some(held) = &held {
             self.finish_picked_batch(step, held, stays, now);
@@ -97,7 +99,9 @@ impl Coordinator {
     ) {
         for portion in held.iter().flat_map(|held| &held.work.portions) {
             for returned in portion.returned() {
-                self.turns[step].retain(|_, key| *key != returned.key);
+                if let Some(state) = self.steps.get_mut(step) {
+                    state.turns.retain(|_, key| *key != returned.key);
+                }
             }
         }
         let mut due: Option<Timestamp> = None;

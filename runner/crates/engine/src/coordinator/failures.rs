@@ -36,8 +36,10 @@ impl Coordinator {
 
     fn log_failures(&self, line: &FailureLine) {
         let FailureLine { step, cause, jobs, within, last } = line;
-        let step = &self.configuration.steps[*step];
-        let queue = step.errors.map(|queue| &self.configuration.queues[queue.0].address);
+        // The counters of a removed step have its failures.
+        let configuration = &self.generation.configuration;
+        let Some(step) = configuration.steps.get(*step) else { return };
+        let queue = step.errors.map(|queue| &configuration.queues[queue.0].address);
         let (kind, step) = (&cause.kind, &step.address);
         let (is, are) = match (cause.ending, queue) {
             (Ending::SetAside, Some(queue)) => (format!("is on `{queue}`"), format!("are on `{queue}`")),

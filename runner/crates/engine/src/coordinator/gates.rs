@@ -5,6 +5,7 @@ use tidegate_plugin::{Failure, FailureKind};
 use super::Coordinator;
 use crate::batch::result::{BatchResult, StartBlock};
 use crate::step::probe_health::ProbeKind;
+use crate::step::state::StepState;
 use crate::step::stats::BlockCause;
 use tidegate_config::GateRef;
 use tidegate_dispatch::JobOutcome;
@@ -15,10 +16,10 @@ impl Coordinator {
     /// Records the result of a check of the step's gate and returns whether it is open. A failed check counts
     /// as closed.
     pub(crate) fn gate_seen(&mut self, step: usize, seen: Result<bool, Failure>, now: Timestamp) -> bool {
-        let declared = &self.configuration.steps[step];
-        let gate = declared.gate.map(|GateRef(gate)| &self.configuration.gates[gate].name);
+        let Some(StepState { declared, stats, .. }) = self.steps.get(step) else { return false };
+        let gate = declared.gate.map(|GateRef(gate)| &declared.configuration().gates[gate].name);
         let gate = gate.map_or("", |name| name.as_str());
-        let (stats, step) = (&self.stats.step(step), &declared.address);
+        let step = &declared.address;
         let unknown = |failure: &Failure| failure.kind != FailureKind::GateClosed;
         let trouble = seen.as_ref().err().filter(|failure| unknown(failure)).map(Failure::to_string);
         stats.answered(ProbeKind::Gate, trouble, now);
@@ -50,7 +51,8 @@ impl Coordinator {
 
     /// Records whether a job or a failed setup holds the step back.
     pub(crate) fn note_held(&mut self, step: usize, ran: &BatchResult, now: Timestamp) {
-        let (stats, step) = (&self.stats.step(step), &self.configuration.steps[step].address);
+        let Some(StepState { declared, stats, .. }) = self.steps.get(step) else { return };
+        let step = &declared.address;
         if let Some(StartBlock { by, why }) = &ran.held {
             if stats.close(*by, why.clone(), now) {
                 match by {

@@ -9,6 +9,7 @@ use crate::operator::request::{MoveSummary, PendingRequest, Request};
 use crate::runtime::message::MoveNotice;
 use crate::runtime::readers::returned;
 use crate::step::job_buffer::JobBuffer;
+use crate::step::state::StepState;
 use crate::step::turn;
 use tidegate_dispatch::{Command, Event, InputPort, JobKey, WaitingState};
 use tidegate_model::Timestamp;
@@ -42,7 +43,7 @@ impl Coordinator {
             }
             Request::Cancel { step, rows, jobs, drop, pending } => {
                 let Some(step) = self.position(step) else { return Some(asked) };
-                let declared = &self.configuration.steps[step];
+                let declared = &self.generation.configuration.steps[step];
                 if let Err(why) = cancel::may_cancel(declared, !jobs.is_empty(), *drop) {
                     asked.answer(Err(why));
                     return None;
@@ -71,13 +72,16 @@ impl Coordinator {
         }
         let mut due = None;
         for (row, job) in rows {
+            // The step that locked the job may be gone; its successor has read the row from the store.
+            let Some(state) = self.steps.get_mut(step) else { break };
+            let is_queued = state.is_queued();
             // An older read for an ordered step may still contain a row that is gone.
-            if job.is_some() || self.buffers[step].is_some() {
-                self.moved[step].remove(&row);
+            if job.is_some() || is_queued {
+                state.moved.remove(&row);
             } else {
-                self.moved[step].insert(row.clone(), true);
+                state.moved.insert(row.clone(), true);
             }
-            if self.buffers[step].is_some() {
+            if is_queued {
                 self.moved_picked(step, &row, job.as_ref(), now);
             } else if !self.turn_moved(step, &row, job.as_ref().map(|job| job.due), now, commands) {
                 // If a row is gone, the next read finds the next due job.
@@ -95,18 +99,16 @@ impl Coordinator {
     /// the turn: the turn may not be known yet. Returns `None` if no job is left.
     pub(crate) fn drop_moved_jobs(&self, port: InputPort, fetched: ReadBatch) -> Option<ReadBatch> {
         let Some(rows) = &fetched.returned else { return Some(fetched) };
-        let (step, declared) = (port.step, &self.configuration.steps[port.step]);
-        let picks = self.buffers[step].is_some();
+        let state = self.steps.get(port.step)?;
+        let (declared, picks) = (&state.declared, state.is_queued());
         let comes = |row: &&RedeliveredJob| {
             let may_come = match turn::of(declared, &row.job).filter(|_| !picks) {
                 // A late read may be of a job that is not the first any more.
-                Some(turn) if self.is_turn(port) => {
-                    self.turns[step].first_key_value() == Some((&turn, &row.key))
-                }
+                Some(turn) if self.is_turn(port) => state.turns.first_key_value() == Some((&turn, &row.key)),
                 Some(_) => false,
                 None => true,
             };
-            may_come && !self.moved[step].contains_key(&row.key)
+            may_come && !state.moved.contains_key(&row.key)
         };
         if rows.iter().all(|row| comes(&row)) {
             return Some(fetched);
@@ -118,10 +120,11 @@ impl Coordinator {
 
     /// Keys of jobs that must not be read: they are in flight, or a request moves them.
     pub(crate) fn in_flight_redeliveries(&mut self, step: usize) -> BTreeSet<ParkedKey> {
+        let Some(state) = self.steps.get_mut(step) else { return BTreeSet::new() };
         // Reads from now on see the store after these moves.
-        self.moved[step].retain(|_, over| !*over);
-        let on_their_way = self.returned[step].iter().chain(self.turns[step].values());
-        on_their_way.chain(self.moved[step].keys()).cloned().collect()
+        state.moved.retain(|_, over| !*over);
+        let on_their_way = state.returned.iter().chain(state.turns.values());
+        on_their_way.chain(state.moved.keys()).cloned().collect()
     }
 
     fn lock_parked_rows(
@@ -132,26 +135,28 @@ impl Coordinator {
         now: Timestamp,
         moved: &mut MoveSummary,
     ) -> Vec<ParkedId> {
-        let address = self.configuration.steps[step].address.clone();
-        let known = self.buffers[step].as_ref().map(|buffer| buffer.find(&rows));
+        let Some(state) = self.steps.get(step) else { return rows };
+        let address = state.declared.address.clone();
+        let known = state.queued.as_ref().map(|queued| queued.buffer.find(&rows));
         rows.retain(|row| {
             let key = row.of(&address);
+            let Some(state) = self.steps.get(step) else { return true };
             // Another request moves it now.
-            let is_moved = self.moved[step].get(&key) == Some(&false);
-            if is_moved || self.returned[step].contains(&key) {
+            let is_moved = state.moved.get(&key) == Some(&false);
+            if is_moved || state.returned.contains(&key) {
                 moved.busy += 1;
                 return false;
             }
             let held = known
                 .as_ref()
                 .is_none_or(|known| self.lock_picked_job(step, aim, known.get(row).copied(), now, moved));
-            if held {
-                self.moved[step].insert(key, false);
+            if let Some(state) = self.steps.get_mut(step).filter(|_| held) {
+                state.moved.insert(key, false);
             }
             held
         });
-        if let Some(watch) = &mut self.watches[step] {
-            watch.forget_left();
+        if let Some(queued) = self.steps.get_mut(step).and_then(|state| state.queued.as_mut()) {
+            queued.pending.forget_left();
         }
         rows
     }
@@ -168,7 +173,7 @@ impl Coordinator {
         let state = key.and_then(|key| Some((key, self.dispatcher.state(step, key)?)));
         match (state, aim) {
             (Some((key, WaitingState::Pending)), MoveKind::Cancel { pending: true })
-                if self.watches[step].as_mut().is_some_and(|watch| watch.release(key, now)) =>
+                if self.releases(step, key, now) =>
             {
                 self.dispatcher.cancel(step, key, now);
                 true
@@ -193,6 +198,12 @@ impl Coordinator {
         }
     }
 
+    /// Whether a pending job of the step could be released.
+    fn releases(&mut self, step: usize, key: JobKey, now: Timestamp) -> bool {
+        let queued = self.steps.get_mut(step).and_then(|state| state.queued.as_mut());
+        queued.is_some_and(|queued| queued.pending.release(key, now))
+    }
+
     /// Whether a job of the input was locked.
     fn hold_job(&mut self, step: usize, index: u64, now: Timestamp, moved: &mut MoveSummary) -> bool {
         let key = JobKey::fresh(index);
@@ -203,7 +214,13 @@ impl Coordinator {
             || self.dispatcher.withholds(step, index)
         {
             moved.busy += 1;
-        } else if state.is_some() && self.buffers[step].as_ref().is_some_and(stands) {
+        } else if state.is_some()
+            && self
+                .steps
+                .get(step)
+                .and_then(|state| state.queued.as_ref())
+                .is_some_and(|queued| stands(&queued.buffer))
+        {
             // The job is accounted for and parked in the store.
             moved.gone += 1;
         } else {
@@ -215,7 +232,7 @@ impl Coordinator {
     }
 
     fn moved_picked(&mut self, step: usize, row: &ParkedKey, job: Option<&ParkedJob>, now: Timestamp) {
-        let Some(buffer) = &mut self.buffers[step] else { return };
+        let Some(buffer) = self.steps.get_mut(step).and_then(StepState::buffer) else { return };
         let Some(key) = buffer.find(&[row.id]).into_values().next() else { return };
         let Some(job) = job else { return buffer.leaves(key) };
         if self.dispatcher.state(step, key).is_some() {
@@ -228,7 +245,7 @@ impl Coordinator {
 
     /// Position of a step. Without one the request goes to the store, which reports the unknown step.
     pub(crate) fn position(&self, address: &tidegate_model::Address) -> Option<usize> {
-        self.configuration.steps.position(|step| step.address == *address)
+        self.generation.configuration.steps.position(|step| step.address == *address)
     }
 }
 

@@ -1,114 +1,31 @@
 //! Pending jobs: are polled through the step's monitor, and delivered when completed.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::HashSet;
 
 use tidegate_plugin::Failure;
 
 use super::{Action, Coordinator};
-use crate::processor::monitor_protocol::{JobVerdict, StatusQuery, StatusReport};
-use crate::step::job_attributes::LaneSource;
+use crate::processor::monitor_protocol::{StatusQuery, StatusReport};
+use crate::step::pending_jobs::PendingJobs;
 use crate::step::probe_health::ProbeKind;
-use tidegate_config::{Configuration, Step};
-use tidegate_dispatch::{JobKey, Poller, PollerCommand, PollerEvent};
+use crate::step::state::{QueuedJobs, StepState};
+use tidegate_dispatch::{JobKey, PollerCommand, PollerEvent};
 use tidegate_model::log_target;
 use tidegate_model::{Address, ExternalStatus, Timestamp};
-
-/// Pending jobs of one step.
-#[derive(Debug)]
-pub(crate) struct PendingJobs {
-    pub(crate) monitor: Poller,
-    /// Pending jobs by index of the input.
-    pub(crate) by_index: HashMap<u64, JobKey>,
-    /// Jobs with an external completion that is not durable yet, by index.
-    pub(crate) told: HashMap<u64, JobKey>,
-    /// Verdicts of completed jobs, until their delivery is durable.
-    pub(crate) words: HashMap<JobKey, JobVerdict>,
-    /// Commands that are not carried out yet.
-    pub(crate) commands: Vec<PollerCommand>,
-}
-
-/// Pending jobs by step; `None` for an ordered step, which has no monitor.
-pub(crate) fn all_steps(configuration: &Configuration) -> Vec<Option<PendingJobs>> {
-    let monitor = |step: &Step| match &step.monitor {
-        Some(monitor) => Poller::new(monitor.batch, monitor.inquiry.every),
-        None => Poller::disabled(),
-    };
-    let watch = |step: &Step| PendingJobs {
-        monitor: monitor(step),
-        by_index: HashMap::new(),
-        told: HashMap::new(),
-        words: HashMap::new(),
-        commands: Vec::new(),
-    };
-    configuration.steps.iter().map(|step| step.picks().map(|_| watch(step))).collect()
-}
-
-impl PendingJobs {
-    pub(crate) fn handle(&mut self, event: PollerEvent<'_>, now: Timestamp) {
-        self.monitor.handle(event, now, &mut self.commands);
-    }
-
-    /// Adds a job at this index of the input that is pending since this time.
-    pub(crate) fn add(
-        &mut self,
-        (key, index): (JobKey, u64),
-        lane: &LaneSource<'_>,
-        since: Timestamp,
-        now: Timestamp,
-    ) {
-        let lane = match lane {
-            LaneSource::Named(name) => name.as_bytes(),
-            LaneSource::Shared | LaneSource::Missing => &[],
-        };
-        self.by_index.insert(index, key);
-        self.handle(PollerEvent::Pended { key, lane, since }, now);
-    }
-
-    /// Releases a pending job that a request cancels, and returns whether it could. A job with a completion
-    /// that is in flight or being delivered is not released.
-    pub(crate) fn release(&mut self, key: JobKey, now: Timestamp) -> bool {
-        let waits = self.monitor.status(key).is_some_and(ExternalStatus::waits);
-        let lets_go = waits && !self.told.values().any(|&told| told == key);
-        if lets_go {
-            self.handle(PollerEvent::Left { key }, now);
-        }
-        lets_go
-    }
-
-    /// Removes the released jobs from the index. If there are any, the cost is a walk over all pending jobs.
-    pub(crate) fn forget_left(&mut self) {
-        let Self { monitor, by_index, .. } = self;
-        if by_index.len() > monitor.len() {
-            by_index.retain(|_, key| monitor.status(*key).is_some());
-        }
-    }
-
-    /// Verdicts of these jobs, if all of them have one.
-    pub(crate) fn verdicts(&self, jobs: &[JobKey]) -> Option<Arc<[JobVerdict]>> {
-        jobs.iter().map(|key| self.words.get(key).cloned()).collect()
-    }
-
-    /// Removes a job whose delivery is durable.
-    pub(crate) fn remove(&mut self, (key, index): (JobKey, u64), now: Timestamp) {
-        if self.words.remove(&key).is_some() {
-            self.by_index.remove(&index);
-            self.handle(PollerEvent::Left { key }, now);
-        }
-    }
-}
 
 impl Coordinator {
     /// Handles the answer of a monitor.
     pub(crate) fn status_seen(
         &mut self,
         step: usize,
+        epoch: u64,
         ask: u64,
         seen: Result<StatusReport, Failure>,
         now: Timestamp,
     ) {
-        let (address, stats) = (&self.configuration.steps[step].address, &self.stats.step(step));
-        let Some(watch) = &mut self.watches[step] else { return };
+        let Some(state) = self.steps.get_mut(step).filter(|state| state.epoch == epoch) else { return };
+        let (address, stats) = (&state.declared.address, &state.stats);
+        let Some(QueuedJobs { pending: watch, .. }) = &mut state.queued else { return };
         let StatusReport { answers, unexpected: unasked, malformed: nonsense } = match seen {
             Ok(seen) => seen,
             Err(failure) => {
@@ -152,25 +69,30 @@ impl Coordinator {
 
     /// Carries out the commands of the pollers.
     pub(crate) fn drive_monitors(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        if self.stopping {
+            return;
+        }
         let mut commands = Vec::new();
-        for step in 0..self.watches.len() {
-            if self.watches[step].is_none() || self.stopping || self.dispatcher.is_halted(step) {
+        let Self { steps, dispatcher, .. } = self;
+        for (step, state) in steps.entries_mut() {
+            let StepState { declared, epoch, queued: Some(queued), stats, .. } = state else { continue };
+            if dispatcher.is_halted(step) {
                 continue;
             }
-            let Some(watch) = &mut self.watches[step] else { continue };
+            let QueuedJobs { buffer, pending: watch } = queued;
             watch.handle(PollerEvent::Tick, now);
             let wanted = std::mem::take(&mut watch.commands);
             let (pending, valid) = (watch.monitor.len(), watch.monitor.valid());
-            self.stats.step(step).set_pending(pending as u64, valid as u64);
-            let address = &self.configuration.steps[step].address;
+            stats.set_pending(pending as u64, valid as u64);
+            let address = &declared.address;
             let mut settled = Vec::new();
             for command in wanted {
                 match command {
                     PollerCommand::Ask { ask, jobs } => {
-                        let Some(buffer) = &self.buffers[step] else { continue };
                         let jobs = jobs.into_iter().filter_map(|key| Some((key, buffer.row(key)?))).collect();
-                        self.stats.step(step).ask(ProbeKind::Monitor, now);
-                        actions.push(Action::AskStatus(StatusQuery { step, ask, jobs }));
+                        stats.ask(ProbeKind::Monitor, now);
+                        let (step, epoch) = (declared.clone(), *epoch);
+                        actions.push(Action::AskStatus(StatusQuery { step, epoch, ask, jobs }));
                     }
                     PollerCommand::Settle { key, .. } => settled.push(key),
                     PollerCommand::Discarded { answers } => warn_of_unasked(address, answers),
@@ -184,7 +106,7 @@ impl Coordinator {
                 }
             }
             if !settled.is_empty() {
-                self.dispatcher.settle(step, settled, now, &mut commands);
+                dispatcher.settle(step, settled, now, &mut commands);
             }
         }
         if !commands.is_empty() {
@@ -197,9 +119,8 @@ impl Coordinator {
         if self.stopping {
             return None;
         }
-        let watches = self.watches.iter().enumerate();
-        let awake = watches.filter(|(step, _)| !self.dispatcher.is_halted(*step));
-        awake.filter_map(|(_, watch)| watch.as_ref()?.monitor.wakes(now)).min()
+        let awake = self.steps.entries().filter(|(step, _)| !self.dispatcher.is_halted(*step));
+        awake.filter_map(|(_, state)| state.queued.as_ref()?.pending.monitor.wakes(now)).min()
     }
 }
 

@@ -13,6 +13,7 @@ use crate::step::in_flight::InFlightBatch;
 use crate::step::job_buffer::FetchedJobs;
 use crate::step::queue_view;
 use crate::step::queue_view::QueueView;
+use crate::step::state::{QueuedJobs, StepState};
 use tidegate_dispatch::{BatchId, Event, InputPort, JobKey, JobOutcome, ReadId, WaitingState};
 use tidegate_model::Timestamp;
 use tidegate_store::{NewParkedJob, ParkedJob, ParkedKey};
@@ -26,33 +27,34 @@ impl Coordinator {
         job: &ParkedJob,
         now: Timestamp,
     ) {
-        let Some(buffer) = &mut self.buffers[step] else { return self.recall_turn(step, row, job) };
+        let Self { steps, dispatcher, .. } = self;
+        let queued = steps.get_mut(step).and_then(|state| state.queued.as_mut());
+        let Some(QueuedJobs { buffer, pending }) = queued else { return self.recall_turn(step, row, job) };
         let key = JobKey::stored(row.id.0);
         buffer.stands(key, row.id);
         if job.output().is_some() {
-            self.dispatcher.saw_late(step, key, job.due);
+            dispatcher.saw_late(step, key, job.due);
             return;
         }
         let (state, index) = (queue_view::state(job), queue_view::index(job));
         let waiting_since = job.first_attempt.unwrap_or(now);
-        if let (Some((_, since, said)), Some(watch)) = (job.reason.outside(), &mut self.watches[step]) {
-            watch.recall((key, index), &buffer.attributes.lane(&job.payload), (since, said), now);
+        if let Some((_, since, said)) = job.reason.outside() {
+            pending.recall((key, index), &buffer.attributes.lane(&job.payload), (since, said), now);
         }
-        let Self { dispatcher, .. } = self;
         let card = (index, waiting_since);
         buffer.attributes.extract(key, card, &job.payload, |card| dispatcher.saw(step, card, state));
     }
 
     /// View of the waiting jobs of a queued step.
     pub(crate) fn inspect_queue(&self, step: usize) -> Option<Box<QueueView>> {
-        let (look, buffer) = (self.dispatcher.look(step)?, self.buffers.get(step)?.as_ref()?);
-        Some(Box::new(QueueView::new(&look, buffer.all_rows())))
+        let (look, queued) = (self.dispatcher.look(step)?, self.steps.get(step)?.queued.as_ref()?);
+        Some(Box::new(QueueView::new(&look, queued.buffer.all_rows())))
     }
 
     /// Payload of a job that was begun and is not delivered.
     pub(crate) fn payload(&self, step: usize, input: usize, index: u64) -> Option<Vec<u8>> {
-        let of_step = self.held.values().filter(|held| held.step == step);
-        of_step.flat_map(|held| &held.work.portions).find_map(|portion| {
+        let portions = self.steps.get(step)?.batches.values().flat_map(|held| &held.work.portions);
+        portions.into_iter().find_map(|portion| {
             let first = portion.batch.first + portion.skip as u64;
             let has = portion.input == input
                 && portion.returned.is_none()
@@ -64,25 +66,32 @@ impl Coordinator {
 
     /// Counts of all steps.
     pub(crate) fn count_all(&self, lanes: usize, now: Timestamp) -> HashMap<usize, StepCounts> {
-        (0..self.buffers.len()).map(|step| (step, self.step_counts(step, lanes, now))).collect()
+        let counts = |(step, state)| Some((step, self.step_counts(step, state, lanes, now)?));
+        self.steps.entries().filter_map(counts).collect()
     }
 
-    fn step_counts(&self, step: usize, lanes: usize, now: Timestamp) -> StepCounts {
-        let counts = self.dispatcher.job_counts(step, lanes, now);
+    fn step_counts(
+        &self,
+        step: usize,
+        state: &StepState,
+        lanes: usize,
+        now: Timestamp,
+    ) -> Option<StepCounts> {
+        let counts = self.dispatcher.job_counts(step, lanes, now)?;
         let summary = counts.picked.as_ref().map(|picked| &picked.summary);
         let oldest =
             summary.map(|summary| summary.lanes.iter().filter_map(|lane| lane.oldest).chain(summary.oldest));
-        let spots = match (&self.buffers[step], oldest) {
-            (Some(buffer), Some(oldest)) => oldest.map(|key| buffer.locate(key)).collect(),
+        let spots = match (&state.queued, oldest) {
+            (Some(queued), Some(oldest)) => oldest.map(|key| queued.buffer.locate(key)).collect(),
             _ => Vec::new(),
         };
-        StepCounts { counts, returned: self.returned[step].len() as u64, oldest: spots }
+        Some(StepCounts { counts, returned: state.returned.len() as u64, oldest: spots })
     }
 
     /// Adds the jobs of a read to the waiting room and to the job buffer.
     pub(crate) fn enqueue_read(&mut self, port: InputPort, read: ReadId, fetched: ReadBatch, now: Timestamp) {
-        let Self { dispatcher, buffers, .. } = self;
-        let Some(buffer) = &mut buffers[port.step] else { return };
+        let Self { dispatcher, steps, .. } = self;
+        let Some(buffer) = steps.get_mut(port.step).and_then(StepState::buffer) else { return };
         let ReadBatch { batch, mark, segments, .. } = fetched;
         let mut stamps = batch.stamps.iter().peekable();
         let mut since = now;
@@ -111,22 +120,18 @@ impl Coordinator {
         now: Timestamp,
         actions: &mut Vec<Action>,
     ) -> Option<Event> {
-        let buffer = self.buffers[step].as_mut()?;
+        let state = self.steps.get_mut(step)?;
+        let buffer = state.buffer()?;
         let missing = buffer.missing(&jobs);
         let places = std::mem::take(&mut buffer.places);
-        self.held.insert(id, InFlightBatch { step, picked: jobs, places, ..InFlightBatch::default() });
+        state.batches.insert(id, InFlightBatch { picked: jobs, places, ..InFlightBatch::default() });
         if missing.is_empty() {
             return self.on_jobs_fetched(step, id, FetchedJobs::default(), now);
         }
-        let input = self.configuration.steps[step].inputs.first()?;
+        let input = state.declared.inputs.first()?;
         let port = InputPort { step, input: 0 };
         let what = ReadAhead::Picked { batch: id, queue: input.address.clone(), missing };
-        actions.push(Action::ReadStore(StoreRequest {
-            port,
-            reader: self.readers[step][0],
-            what,
-            picks: true,
-        }));
+        actions.push(Action::ReadStore(StoreRequest { port, reader: state.epoch, what, picks: true }));
         None
     }
 
@@ -138,27 +143,29 @@ impl Coordinator {
         gathered: FetchedJobs,
         now: Timestamp,
     ) -> Option<Event> {
-        let buffer = self.buffers[step].as_mut()?;
-        let held = self.held.get_mut(&id)?;
+        let StepState { declared, queued, batches, .. } = self.steps.get_mut(step)?;
+        let (QueuedJobs { buffer, pending }, held) = (queued.as_mut()?, batches.get_mut(&id)?);
         let Some(mut work) = buffer.build_batch(&held.picked, gathered) else {
-            let verify = self.configuration.command("store verify");
+            let verify = declared.configuration().command("store verify");
             let why = format!("a waiting job is missing in the store: run `{verify}`");
             self.halt(step, why, now);
             return Some(Event::Failed { step });
         };
-        work.verdicts = self.watches[step].as_ref().and_then(|watch| watch.verdicts(&held.picked));
+        work.verdicts = pending.verdicts(&held.picked);
         let bytes = work.byte_len();
         held.work = work;
         if !buffer.pool {
-            self.track_pending_commit(id, true);
+            self.track_pending_commit(step, id, true);
         }
         Some(Event::Picked { step, batch: id, bytes })
     }
 
     /// Rows of the jobs of a batch for the time of their attempt.
     pub(crate) fn begun_rows(&mut self, step: usize, work: &BatchInput, now: Timestamp) -> Vec<NewParkedJob> {
-        let Some(buffer) = &mut self.buffers[step] else { return Vec::new() };
-        let address = &self.configuration.steps[step].address;
+        let Some(StepState { declared, queued: Some(queued), .. }) = self.steps.get_mut(step) else {
+            return Vec::new();
+        };
+        let (buffer, address) = (&mut queued.buffer, &declared.address);
         let carries = buffer.gatherer.has_provenance(work);
         let (mut walk, mut rows) = (BatchCursor::new(work), Vec::with_capacity(work.jobs));
         while let Some(item) = buffer.gatherer.next(&mut walk, carries) {
@@ -169,7 +176,8 @@ impl Coordinator {
 
     /// Records the rows of a batch that may run.
     pub(crate) fn on_batch_begun(&mut self, step: usize, id: BatchId, rows: Vec<ParkedKey>) {
-        let (Some(buffer), Some(held)) = (&mut self.buffers[step], self.held.get_mut(&id)) else { return };
+        let Some(StepState { queued: Some(queued), batches, .. }) = self.steps.get_mut(step) else { return };
+        let (buffer, Some(held)) = (&mut queued.buffer, batches.get_mut(&id)) else { return };
         for (&key, row) in held.picked.iter().zip(&rows) {
             buffer.stands(key, row.id);
         }
@@ -184,8 +192,9 @@ impl Coordinator {
         stays: Vec<ParkedRow>,
         now: Timestamp,
     ) {
-        let Self { dispatcher, buffers, watches, .. } = self;
-        let Some(buffer) = &mut buffers[step] else { return };
+        let Self { dispatcher, steps, .. } = self;
+        let queued = steps.get_mut(step).and_then(|state| state.queued.as_mut());
+        let Some(QueuedJobs { buffer, pending: watch }) = queued else { return };
         let mut rows = Vec::with_capacity(stays.len());
         for ParkedRow { row, due, is_late, .. } in stays {
             if is_late {
@@ -204,7 +213,6 @@ impl Coordinator {
                 (_, None) => {}
             }
         }
-        let Some(watch) = &mut watches[step] else { return };
         let mut walk = BatchCursor::new(&held.work);
         for (&key, end) in held.picked.iter().zip(&held.ends) {
             let Some(item) = buffer.gatherer.next(&mut walk, false) else { break };

@@ -41,11 +41,25 @@ impl Schedules {
         Self(tickers.into_iter().map(active).collect())
     }
 
+    /// Drops the schedules that are not the same in the next configuration.
+    pub(crate) fn keep(&mut self, before: &Configuration, next: &Configuration) {
+        let source = |configuration: &Configuration, queue: QueueRef| {
+            configuration.queues.get(queue.0).and_then(|queue| queue.source.clone())
+        };
+        self.0.retain(|active| source(before, active.queue) == source(next, active.queue));
+    }
+
+    /// Adds schedules.
+    pub(crate) fn add(&mut self, tickers: Vec<(QueueRef, Ticker)>) {
+        self.0.extend(Self::new(tickers).0);
+    }
+
     /// Takes the due ticks as jobs, within the limit.
     pub(crate) fn take(&mut self, configuration: &Configuration, now: Timestamp) -> Vec<FiredTicks> {
         let mut taken = Vec::new();
         for ActiveSchedule { queue, ticker, on_their_way, is_behind } in &mut self.0 {
-            let Some(PushSource::Schedule(source)) = &configuration.queues[queue.0].source else { continue };
+            let declared = configuration.queues.get(queue.0).and_then(|queue| queue.source.as_ref());
+            let Some(PushSource::Schedule(source)) = declared else { continue };
             let Some(ticks) = ticker.take(now, ON_THEIR_WAY_MAX - *on_their_way) else { continue };
             *on_their_way += ticks.len();
             *is_behind &= *on_their_way > 0 || ticker.is_behind();
@@ -61,7 +75,8 @@ impl Schedules {
     /// Records that `jobs` jobs of a source are durable.
     pub(crate) fn committed(&mut self, queue: QueueRef, jobs: usize) {
         for source in self.0.iter_mut().filter(|source| source.queue == queue) {
-            source.on_their_way -= jobs;
+            // Ticks of a schedule that a reload has replaced were never counted.
+            source.on_their_way = source.on_their_way.saturating_sub(jobs);
             source.is_behind &= source.on_their_way > 0 || source.ticker.is_behind();
         }
     }

@@ -22,7 +22,7 @@ impl Coordinator {
         if self.stopping {
             return;
         }
-        let ticked = self.ticks.take(&self.configuration, now);
+        let ticked = self.ticks.take(&self.generation.configuration, now);
         actions.extend(ticked.into_iter().map(|ticked| Action::Commit(CommitRequest::Ticked(ticked))));
         // A clock that was set back makes a sweep due at once.
         let next = now + RETENTION_INTERVAL;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::current::NumberedGeneration;
 use super::source_files::SourceFiles;
 use tidegate_config::{Configuration, Processor};
 use tidegate_store::{HistoryChange, HistoryEntry, NewHistoryEntry, Store, TakeoverOutcome, Trigger};
@@ -24,17 +25,16 @@ pub(crate) fn entry(
     }
 }
 
-/// The entry of a start; `None` if the last one is the same. A run without files has no entry.
-pub(crate) fn at_start(
-    configuration: &Configuration,
-    files: &SourceFiles,
-    generation: u64,
-    store: &Store,
-) -> Option<HistoryChange> {
-    if files.is_empty() {
-        return None;
-    }
-    let entry = entry(configuration, files, Some(generation), Trigger::Start, TakeoverOutcome::Installed);
+/// The entry of a generation that takes over. One without files has none.
+pub(crate) fn of_generation(generation: &NumberedGeneration, trigger: Trigger) -> Option<NewHistoryEntry> {
+    let NumberedGeneration { number, configuration, files, .. } = generation;
+    (!files.is_empty())
+        .then(|| entry(configuration, files, Some(*number), trigger, TakeoverOutcome::Installed))
+}
+
+/// The entry of a start; `None` if the last one is the same.
+pub(crate) fn at_start(generation: &NumberedGeneration, store: &Store) -> Option<HistoryChange> {
+    let entry = of_generation(generation, Trigger::Start)?;
     // Damage of the history stops no start.
     let last = store.last_installed().unwrap_or_default();
     let is_same = |last: &HistoryEntry| last.generation == entry.generation && last.has_content_of(&entry);

@@ -40,6 +40,22 @@ pub enum Request {
     Complete { step: Address, index: u64, token: String, completion: CompletionRecord, row: Option<ParkedId> },
 }
 
+impl Request {
+    /// Step of the request, if it is about one.
+    pub(crate) fn step(&self) -> Option<&Address> {
+        match self {
+            Self::Replay { step, .. }
+            | Self::MakeDue { step, .. }
+            | Self::Shift { step, .. }
+            | Self::Cancel { step, .. }
+            | Self::Pause { step, .. }
+            | Self::Poll { step }
+            | Self::Complete { step, .. } => Some(step),
+            Self::Push { .. } | Self::Retry { .. } | Self::Replace { .. } | Self::Drop { .. } => None,
+        }
+    }
+}
+
 /// Outcome of a request. It is durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate_plugin::{Failure, FailureKind, Outputs};
 
+use crate::step::declared::DeclaredStep;
 use tidegate_components::outputs_from_json::outputs_from_json;
 use tidegate_dispatch::JobKey;
 use tidegate_model::ExternalStatus;
@@ -14,7 +15,9 @@ use tidegate_store::{CompletionRecord, ParkedJob, ParkedKey};
 /// Pending jobs of a step to poll.
 #[derive(Debug)]
 pub(crate) struct StatusQuery {
-    pub(crate) step: usize,
+    pub(crate) step: DeclaredStep,
+    /// Installation of the step that asks.
+    pub(crate) epoch: u64,
     pub(crate) ask: u64,
     pub(crate) jobs: Vec<(JobKey, ParkedKey)>,
 }

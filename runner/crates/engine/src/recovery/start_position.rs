@@ -3,21 +3,17 @@
 //! The position is found at the first start and recorded with the first commit. After that neither a crash
 //! nor a change of `begin_at` moves it. Progress records it as if all earlier jobs were accounted for.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use crate::error::Chain;
 use tidegate_components::source::{Reader, SourceEnd, SourceLog};
-use tidegate_config::{BeginAt, Configuration, Input, InputMode, InputRef, QueueRef, SourceRef, Step};
+use tidegate_config::{BeginAt, InputMode, InputRef, Step};
 use tidegate_dispatch::InputPlan;
 use tidegate_model::log_target;
 use tidegate_model::{Progress, SourceOffset};
 use tidegate_store::{Changes, ReadError, Store};
-
-/// Ends of the sources that a step starts at, or the reason for which an end is unknown.
-pub(crate) type SourceEnds = BTreeMap<usize, Result<SourceEnd, String>>;
 
 /// Time to wait if too many files are open to read a source.
 const SHORT_OF_FILES_WAIT: Duration = Duration::from_millis(100);
@@ -57,37 +53,9 @@ fn last_skipped(step: &Step, (first, last): (u64, u64)) -> u64 {
     wanted.max(first - 1)
 }
 
-/// Reads the sources to their ends for the steps that start there. While too many files are open, the start
-/// of the run waits. Returns `None` if the run was `stopped` meanwhile.
-pub(crate) fn source_ends(
-    configuration: &Configuration,
-    store: &Store,
-    sources: &[Option<SourceLog>],
-    stopped: &AtomicBool,
-) -> Result<Option<SourceEnds>, ReadError> {
-    let mut ends = BTreeMap::new();
-    for (position, source) in sources.iter().enumerate() {
-        let (Some(source), address) = (source, &configuration.sources[position].address) else { continue };
-        let (mut wanted, mut known) = (false, Vec::new());
-        for &(step, input) in configuration.readers(Input::Source(SourceRef(position))) {
-            let step = &configuration.steps[step];
-            let input = &step.inputs[input];
-            wanted |= step.begin_at == BeginAt::Newest && is_new(store, step, input)?;
-            known.extend(store.progress(&step.address, &input.address)?);
-        }
-        if !wanted {
-            continue;
-        }
-        known.iter().filter(|known| !known.is_untouched()).for_each(|known| {
-            source.join(known.watermark() + 1);
-        });
-        let Some(end) = end(source, store.mark(address, u64::MAX)?, stopped) else { return Ok(None) };
-        ends.insert(position, end);
-    }
-    Ok(Some(ends))
-}
-
-fn end(
+/// Reads a source to its end, for a step that starts there. While too many files are open, it waits. Returns
+/// `None` if the run was `stopped` meanwhile.
+pub(crate) fn end(
     source: &SourceLog,
     mark: Option<SourceOffset>,
     stopped: &AtomicBool,
@@ -106,25 +74,6 @@ fn end(
             }
             end => return Some(end.map_err(|error| Chain(&error).to_string())),
         }
-    }
-}
-
-/// First and last available job of an input; a source starts at 1.
-///
-/// # Errors
-/// The reason for which the end is unknown.
-pub(crate) fn available(
-    input: Input,
-    (firsts, heads): (&BTreeMap<usize, u64>, &[u64]),
-    ends: &SourceEnds,
-) -> Result<(u64, u64), String> {
-    match input {
-        Input::Queue(QueueRef(queue)) => Ok((firsts.get(&queue).copied().unwrap_or(1), heads[queue])),
-        Input::Source(SourceRef(source)) => match ends.get(&source) {
-            Some(Ok(end)) => Ok((1, end.last)),
-            Some(Err(why)) => Err(why.clone()),
-            None => Ok((1, 0)),
-        },
     }
 }
 

@@ -9,14 +9,17 @@ use tidegate_plugin::Failure;
 use crate::batch::input::ReadBatch;
 use crate::batch::result::BatchResult;
 use crate::error::EngineError;
+use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
 use crate::processor::monitor_protocol::StatusReport;
+use crate::recovery::step::InstalledStep;
+use crate::report::ReloadOutcome;
 use crate::step::counts::StepCounts;
 use crate::step::job_buffer::FetchedJobs;
 use crate::step::queue_view::QueueView;
 use tidegate_components::sink::SinkError;
 use tidegate_config::QueueRef;
-use tidegate_dispatch::{BatchId, InputPort, Turn};
+use tidegate_dispatch::{BatchId, InputPort, Ticker, Turn};
 use tidegate_model::{Due, Timestamp};
 use tidegate_store::{ParkedJob, ParkedKey};
 
@@ -39,7 +42,8 @@ pub(crate) enum Message {
     },
     /// The step has no due jobs to redeliver except those that were read.
     NoneDue {
-        step: usize,
+        port: InputPort,
+        reader: u64,
         next: Option<Timestamp>,
     },
     Broken {
@@ -63,11 +67,14 @@ pub(crate) enum Message {
     /// Result of a check of the step's gate.
     GateResult {
         step: usize,
+        /// Installation of the step that asked.
+        epoch: u64,
         seen: Result<bool, Failure>,
     },
     /// Answer of a monitor.
     StatusResult {
         step: usize,
+        epoch: u64,
         ask: u64,
         seen: Result<StatusReport, Failure>,
     },
@@ -77,6 +84,12 @@ pub(crate) enum Message {
         error: Arc<SinkError>,
     },
     CommitterFailed(EngineError),
+    /// A generation to carry out from now on.
+    Reload(ReloadRequest),
+    /// The generation is the current one in the store.
+    Swapped(SwappedGeneration),
+    /// A step can start.
+    Installed(Box<InstalledStep>),
     Asked(PendingRequest),
     /// Request for a view of the waiting jobs of a step; the reply is `None` for an ordered step.
     Inspect {
@@ -100,6 +113,20 @@ pub(crate) enum Message {
     Stop,
 }
 
+/// Request to carry out a generation.
+#[derive(Debug)]
+pub(crate) struct ReloadRequest {
+    pub(crate) generation: Arc<NumberedGeneration>,
+    pub(crate) reply: Sender<ReloadOutcome>,
+}
+
+/// Positions of a generation that became the current one.
+#[derive(Debug)]
+pub(crate) struct SwappedGeneration {
+    /// Schedules that are new or changed.
+    pub(crate) tickers: Vec<(QueueRef, Ticker)>,
+}
+
 /// Commit notice: facts that are durable now.
 #[derive(Debug, Default)]
 pub(crate) struct CommitNotice {
@@ -107,8 +134,8 @@ pub(crate) struct CommitNotice {
     pub(crate) begun: Vec<(usize, BatchId, Vec<ParkedKey>)>,
     /// Delivered batches, with those of their jobs that stay parked.
     pub(crate) delivered: Vec<(usize, BatchId, Vec<ParkedRow>)>,
-    /// Steps that resume at these indices of their inputs.
-    pub(crate) rewound: Vec<(usize, Vec<u64>)>,
+    /// Steps whose begun jobs were given back.
+    pub(crate) given_back: Vec<usize>,
     /// Queues with new jobs, and their last indices.
     pub(crate) grown: Vec<(usize, u64)>,
     /// Jobs that an operator wants steps to run again.

@@ -116,7 +116,7 @@ pub(crate) fn read_store(
         }
         ReadAhead::Returned { step, but } => match due(store, limit, step, but, now) {
             Ok(due) if due.is_empty() => match store.next_due(step, Some(now)) {
-                Ok(next) => return Some(Message::NoneDue { step: port.step, next }),
+                Ok(next) => return Some(Message::NoneDue { port, reader, next }),
                 Err(error) => Err(error),
             },
             due => due.map(returned),

@@ -33,6 +33,11 @@ const POLL_WATCHED: Duration = Duration::from_secs(30);
 pub(crate) struct SourcePool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    tasks: Receiver<Arc<Task>>,
+    /// Wakes of the timer thread; `None` once it runs.
+    rested: Option<Receiver<()>>,
+    limit: BatchLimit,
+    messages: Sender<Message>,
 }
 
 #[derive(Debug)]
@@ -92,12 +97,8 @@ enum TurnResult {
 }
 
 impl SourcePool {
-    /// Starts the pool for about `sources` readers.
-    pub(crate) fn start(
-        sources: usize,
-        limit: BatchLimit,
-        messages: &Sender<Message>,
-    ) -> std::io::Result<Self> {
+    /// Creates a pool without threads.
+    pub(crate) fn new(limit: BatchLimit, messages: Sender<Message>) -> Self {
         let (ready, tasks) = crossbeam_channel::unbounded::<Arc<Task>>();
         let (resting, rested) = crossbeam_channel::bounded(1);
         let shared = Arc::new(Shared {
@@ -107,22 +108,32 @@ impl SourcePool {
             next_look: Mutex::default(),
             resting: Mutex::new(Some(resting)),
         });
-        let mut pool = Self { shared: Arc::clone(&shared), threads: vec![] };
-        if sources == 0 {
-            return Ok(pool);
+        Self { shared, threads: Vec::new(), tasks, rested: Some(rested), limit, messages }
+    }
+
+    /// Starts another thread, if there are fewer than readers.
+    fn grow(&mut self) -> std::io::Result<()> {
+        if let Some(rested) = self.rested.take() {
+            let shared = Arc::clone(&self.shared);
+            let poll = move || look_at_the_clock(&shared, &rested);
+            self.threads.push(thread::Builder::new().name("source-poll".into()).spawn(poll)?);
         }
-        for number in 0..sources.min(THREADS_MAX) {
-            let (tasks, messages) = (tasks.clone(), messages.clone());
+        let readers = self.threads.len() - 1;
+        if readers < THREADS_MAX {
+            let (tasks, messages, limit) = (self.tasks.clone(), self.messages.clone(), self.limit);
             let read = move || tasks.iter().for_each(|task| task.run(limit, &messages));
-            pool.threads.push(thread::Builder::new().name(format!("source-{number}")).spawn(read)?);
+            self.threads.push(thread::Builder::new().name(format!("source-{readers}")).spawn(read)?);
         }
-        let poll = move || look_at_the_clock(&shared, &rested);
-        pool.threads.push(thread::Builder::new().name("source-poll".into()).spawn(poll)?);
-        Ok(pool)
+        Ok(())
     }
 
     /// Adds a reader; it reads on request.
-    pub(crate) fn add(&self, port: InputPort, number: u64, reader: Reader) -> SourceReader {
+    pub(crate) fn add(
+        &mut self,
+        port: InputPort,
+        number: u64,
+        reader: Reader,
+    ) -> std::io::Result<SourceReader> {
         let task = Arc::new(Task {
             port,
             number,
@@ -141,7 +152,12 @@ impl SourcePool {
         let mut tasks = self.shared.tasks.lock();
         tasks.retain(|task| task.strong_count() > 0);
         tasks.push(Arc::downgrade(&task));
-        SourceReader { task }
+        let wanted = tasks.len();
+        drop(tasks);
+        if self.threads.len() <= wanted.min(THREADS_MAX) {
+            self.grow()?;
+        }
+        Ok(SourceReader { task })
     }
 
     /// Ends the threads. Remaining readers send no more messages.
@@ -163,10 +179,13 @@ impl SourceReader {
         Arc::clone(&self.task).wake();
     }
 
-    /// Ends the reader. Its last message is sent when this returns.
+    /// Ends the reader. A read under way may still send a message.
     pub(crate) fn end(self) {
         self.task.ended.store(true, Ordering::Release);
-        drop(self.task.reader.lock().take());
+        // A thread that reads now drops the reader when it has read.
+        if let Some(mut reader) = self.task.reader.try_lock() {
+            *reader = None;
+        }
     }
 }
 
@@ -246,7 +265,7 @@ impl Task {
         if self.short_of_files.swap(false, Ordering::AcqRel) {
             tracing::info!(target: log_target::ENGINE, path = %reader.path().display(), "fewer files are open; the source resumes");
         }
-        let last = !matches!(message, Message::Read { .. });
+        let last = !matches!(message, Message::Read { .. }) || self.ended.load(Ordering::Acquire);
         if messages.send(message).is_err() || last {
             *held = None;
             return TurnResult::Rest;

@@ -1,6 +1,7 @@
 //! Workers: run batches, gates and monitors on threads; each thread has its own copy of the steps that it has
 //! run.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
@@ -20,10 +21,11 @@ use crate::processor::mock::Mocks;
 use crate::processor::monitor_protocol;
 use crate::processor::monitor_protocol::{StatusQuery, StatusReport};
 use crate::processor::probe::Probe;
+use crate::step::declared::DeclaredStep;
 use tidegate_components::exec::RunningCommands;
-use tidegate_components::plugin::{Deaths, Plugins, Setups};
+use tidegate_components::plugin::{Deaths, Setups};
 use tidegate_components::script::{EntryPoint, STACK};
-use tidegate_config::{Configuration, GateRef};
+use tidegate_config::GateRef;
 use tidegate_dispatch::JobKey;
 use tidegate_model::{Clock, ExternalStatus, Timestamp, TokenKey, plain};
 use tidegate_store::{CrashGuard, ParkedJob, ParkedKey, Store, WorkerSlot};
@@ -33,11 +35,8 @@ const BLOCKING_POOL_MAX: usize = 256;
 
 /// Context that all workers share.
 pub(crate) struct WorkerContext {
-    pub(crate) configuration: Arc<Configuration>,
-    pub(crate) plugins: Arc<Plugins>,
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) generation: u64,
     pub(crate) token_key: TokenKey,
     /// All running commands.
     pub(crate) running_commands: Arc<RunningCommands>,
@@ -45,17 +44,15 @@ pub(crate) struct WorkerContext {
     pub(crate) ending: Arc<AtomicBool>,
     pub(crate) deaths: Arc<Deaths>,
     pub(crate) attempts: CrashGuard,
-    /// Per step: whether its setup has succeeded at least once.
-    pub(crate) ever_set_up: Vec<Arc<AtomicBool>>,
     pub(crate) setups: Setups,
     /// Mocks of a test; `None` in a run.
     pub(crate) mocks: Option<Arc<Mocks>>,
 }
 
 impl WorkerContext {
-    fn common(&self) -> SharedResources<'_> {
+    fn common<'s>(&'s self, step: &'s DeclaredStep) -> SharedResources<'s> {
         SharedResources {
-            plugins: &self.plugins,
+            plugins: &step.generation.plugins,
             token_key: &self.token_key,
             running_commands: &self.running_commands,
             ending: &self.ending,
@@ -70,8 +67,11 @@ impl WorkerContext {
 #[derive(Debug)]
 pub(crate) enum WorkerTask {
     Batch(BatchTask),
-    /// Check whether the gate of this step is open.
-    Gate(usize),
+    /// Check whether the gate of this step is open, for an installation of the step.
+    Gate {
+        step: DeclaredStep,
+        epoch: u64,
+    },
     /// Poll the status of pending jobs.
     Status(StatusQuery),
 }
@@ -153,22 +153,43 @@ impl BlockingPool {
 pub(crate) struct WorkerThread<'s> {
     context: &'s WorkerContext,
     slot: WorkerSlot,
-    /// Steps by position; `None` until the first batch.
-    workers: Vec<Option<BatchRunner>>,
-    gates: Vec<Option<Probe>>,
-    monitors: Vec<Option<Probe>>,
+    steps: SetUp<BatchRunner>,
+    gates: SetUp<Probe>,
+    monitors: SetUp<Probe>,
+}
+
+/// Instances of one thread by position of the step, each for one version of the step.
+#[derive(Debug)]
+struct SetUp<T>(HashMap<usize, (u64, T)>);
+
+impl<T> SetUp<T> {
+    fn new() -> Self {
+        Self(HashMap::new())
+    }
+
+    /// Instance for this version of the step. One for another version is dropped.
+    fn get(
+        &mut self,
+        step: &DeclaredStep,
+        make: impl FnOnce() -> Result<T, String>,
+    ) -> Result<&mut T, String> {
+        if self.0.get(&step.position).is_none_or(|(version, _)| *version != step.version) {
+            self.0.remove(&step.position);
+            self.0.insert(step.position, (step.version, make()?));
+        }
+        // It is there now.
+        self.0.get_mut(&step.position).map(|(_, made)| made).ok_or_else(|| PANICKED.to_owned())
+    }
+
+    fn forget(&mut self, step: &DeclaredStep) {
+        self.0.remove(&step.position);
+    }
 }
 
 impl<'s> WorkerThread<'s> {
     pub(crate) fn new(context: &'s WorkerContext) -> Self {
-        let steps = &context.configuration.steps;
-        Self {
-            context,
-            slot: context.attempts.slot(),
-            workers: steps.iter().map(|_| None).collect(),
-            gates: steps.iter().map(|_| None).collect(),
-            monitors: steps.iter().map(|_| None).collect(),
-        }
+        let (steps, gates, monitors) = (SetUp::new(), SetUp::new(), SetUp::new());
+        Self { context, slot: context.attempts.slot(), steps, gates, monitors }
     }
 
     fn work(&mut self, worker_tasks: &Receiver<WorkerTask>, messages: &Sender<Message>, done: &dyn Fn()) {
@@ -186,42 +207,41 @@ impl<'s> WorkerThread<'s> {
         match task {
             // The jobs are freed here, because the event loop's thread has more to do.
             WorkerTask::Batch(BatchTask { step, id, work, .. }) => {
-                Message::Ran { step, id, ran: Box::new(self.run(step, &work)) }
+                Message::Ran { step: step.position, id, ran: Box::new(self.run(&step, &work)) }
             }
             WorkerTask::Status(asking) => {
-                let (step, ask, seen) = (asking.step, asking.ask, self.ask_status(asking));
-                Message::StatusResult { step, ask, seen }
+                let (step, epoch, ask) = (asking.step.position, asking.epoch, asking.ask);
+                Message::StatusResult { step, epoch, ask, seen: self.ask_status(&asking) }
             }
-            WorkerTask::Gate(step) => Message::GateResult { step, seen: self.look_at_gate(step) },
+            WorkerTask::Gate { step, epoch } => {
+                Message::GateResult { step: step.position, epoch, seen: self.look_at_gate(&step) }
+            }
         }
     }
 
-    fn run(&mut self, step: usize, work: &BatchInput) -> BatchResult {
-        let WorkerContext { configuration, store, clock, generation, .. } = self.context;
-        let slot = &mut self.slot;
-        let worker = match &mut self.workers[step] {
-            Some(worker) => worker,
-            empty => {
-                let declared = &configuration.steps[step];
-                let (common, ever) = (self.context.common(), &self.context.ever_set_up[step]);
-                match BatchRunner::new(configuration, declared, *generation, store, &common, ever) {
-                    Ok(made) => empty.insert(made),
-                    Err(why) => return failed(work, why),
-                }
-            }
+    fn run(&mut self, step: &DeclaredStep, work: &BatchInput) -> BatchResult {
+        let WorkerContext { store, clock, .. } = self.context;
+        let (slot, common) = (&mut self.slot, self.context.common(step));
+        let make = || {
+            let (configuration, ever) = (step.configuration(), &step.ever_set_up);
+            BatchRunner::new(configuration, step, step.version, store, &common, ever)
+        };
+        let worker = match self.steps.get(step, make) {
+            Ok(worker) => worker,
+            Err(why) => return failed(work, why),
         };
         // A panic is a bug of Tidegate or of a library. It stops the step instead of hanging the run. The
         // worker's state may be inconsistent, so it is created again.
         catch_unwind(AssertUnwindSafe(|| worker.run(work, slot, &**clock))).unwrap_or_else(|_| {
-            self.workers[step] = None;
+            self.steps.forget(step);
             failed(work, PANICKED.to_owned())
         })
     }
 
-    fn ask_status(&mut self, asking: StatusQuery) -> Result<StatusReport, Failure> {
-        let WorkerContext { configuration, store, clock, .. } = self.context;
+    fn ask_status(&mut self, asking: &StatusQuery) -> Result<StatusReport, Failure> {
+        let WorkerContext { store, clock, .. } = self.context;
         let failure = |message: String| Failure::new(FailureKind::Failed, message);
-        let (keys, rows): (Vec<JobKey>, Vec<ParkedKey>) = asking.jobs.into_iter().unzip();
+        let (keys, rows): (Vec<JobKey>, Vec<ParkedKey>) = asking.jobs.iter().cloned().unzip();
         let jobs = store.delayed(&rows).map_err(|error| failure(error.to_string()))?;
         // A job that is completed meanwhile is not polled.
         let waits = |job: &ParkedJob| job.reason.status().is_some_and(ExternalStatus::waits);
@@ -231,29 +251,23 @@ impl<'s> WorkerThread<'s> {
             return Ok(StatusReport::default());
         }
         let question = monitor_protocol::encode_query(&jobs).map_err(|error| failure(error.to_string()))?;
-        let declared = &configuration.steps[asking.step];
-        let Some(monitor) = &declared.monitor else { return Ok(StatusReport::default()) };
-        let answer = ask(&mut self.monitors[asking.step], &question, clock.now(), || {
-            Probe::new(
-                configuration,
-                declared,
-                (&monitor.inquiry, EntryPoint::Status),
-                &self.context.common(),
-            )
-        })?;
+        let step = &asking.step;
+        let Some(monitor) = &step.monitor else { return Ok(StatusReport::default()) };
+        let common = self.context.common(step);
+        let inquiry = (&monitor.inquiry, EntryPoint::Status);
+        let make = || Probe::new(step.configuration(), step, inquiry, &common);
+        let answer = ask(&mut self.monitors, step, &question, clock.now(), make)?;
         monitor_protocol::read(&answer, &jobs).map_err(|why| {
             Failure::new(FailureKind::Output, format!("{why}: the answer is {}", beginning(&answer)))
         })
     }
 
-    fn look_at_gate(&mut self, step: usize) -> Result<bool, Failure> {
-        let WorkerContext { configuration, clock, .. } = self.context;
-        let declared = &configuration.steps[step];
-        let Some(GateRef(gate)) = declared.gate else { return Ok(true) };
-        let inquiry = &configuration.gates[gate].inquiry;
-        let answer = ask(&mut self.gates[step], b"null", clock.now(), || {
-            Probe::new(configuration, declared, (inquiry, EntryPoint::Open), &self.context.common())
-        })?;
+    fn look_at_gate(&mut self, step: &DeclaredStep) -> Result<bool, Failure> {
+        let Some(GateRef(gate)) = step.gate else { return Ok(true) };
+        let inquiry = (&step.configuration().gates[gate].inquiry, EntryPoint::Open);
+        let common = self.context.common(step);
+        let make = || Probe::new(step.configuration(), step, inquiry, &common);
+        let answer = ask(&mut self.gates, step, b"null", self.context.clock.now(), make)?;
         serde_json::from_slice(&answer).map_err(|_| {
             let message = format!("the answer must be `true` or `false`: it is {}", beginning(&answer));
             Failure::new(FailureKind::Output, message)
@@ -265,21 +279,22 @@ const PANICKED: &str = "the step panicked: please report this bug of Tidegate";
 
 /// Calls a gate or monitor, and sets it up first if needed.
 fn ask(
-    probe: &mut Option<Probe>,
+    probes: &mut SetUp<Probe>,
+    step: &DeclaredStep,
     given: &[u8],
     now: Timestamp,
     make: impl FnOnce() -> Result<Probe, String>,
 ) -> Result<Vec<u8>, Failure> {
     let failure = |message: String| Failure::new(FailureKind::Failed, message);
-    // An instance that panicked is not put back.
-    let mut ready = match probe.take() {
-        Some(ready) => ready,
-        None => make().map_err(failure)?,
-    };
-    let answer =
-        catch_unwind(AssertUnwindSafe(|| ready.ask(given, now))).map_err(|_| failure(PANICKED.to_owned()))?;
-    *probe = Some(ready);
-    answer
+    let probe = probes.get(step, make).map_err(failure)?;
+    match catch_unwind(AssertUnwindSafe(|| probe.ask(given, now))) {
+        Ok(answer) => answer,
+        // An instance that panicked is not used again.
+        Err(_) => {
+            probes.forget(step);
+            Err(failure(PANICKED.to_owned()))
+        }
+    }
 }
 
 /// Beginning of an answer, short enough for a message.

@@ -9,7 +9,7 @@ use super::history::History;
 use crate::batch::input::BatchInput;
 use crate::batch::job_builder::{BatchCursor, JobBuilder};
 use crate::commit::request::BatchJobs;
-use tidegate_config::{Configuration, DeliveryGuarantee};
+use tidegate_config::{Configuration, DeliveryGuarantee, Step};
 use tidegate_model::{Address, DeliveryHash};
 use tidegate_store::{ParkedKey, SnapshotInput, Store};
 
@@ -24,7 +24,7 @@ pub(crate) struct Effects {
     /// Redelivered jobs of these steps.
     returned: BTreeMap<Address, BTreeSet<ParkedKey>>,
     /// Printed lines by sink.
-    pub(crate) printed: BTreeMap<Address, Printed>,
+    pub(crate) printed: Arc<Mutex<BTreeMap<Address, Printed>>>,
 }
 
 /// Input of a job, and its index there.
@@ -47,8 +47,7 @@ impl Write for Printed {
 
 impl Effects {
     /// Checks an attempt before it is made. Returns the number of its jobs that are retried.
-    pub(crate) fn attempt(&mut self, configuration: &Configuration, step: usize, work: &BatchInput) -> u64 {
-        let step = &configuration.steps[step];
+    pub(crate) fn attempt(&mut self, configuration: &Configuration, step: &Step, work: &BatchInput) -> u64 {
         let mut again = 0;
         let mut gatherer = JobBuilder::new(configuration, step);
         let mut walk = BatchCursor::new(work);
@@ -126,7 +125,12 @@ impl Effects {
     }
 
     pub(crate) fn lines(&self, sink: &Address) -> Vec<u8> {
-        self.printed.get(sink).map(|printed| printed.0.lock().unwrap().clone()).unwrap_or_default()
+        self.printed
+            .lock()
+            .unwrap()
+            .get(sink)
+            .map(|printed| printed.0.lock().unwrap().clone())
+            .unwrap_or_default()
     }
 }
 

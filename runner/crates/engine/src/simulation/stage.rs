@@ -19,13 +19,14 @@ use crate::commit::committer::Committer;
 use crate::commit::request::{CommitRequest, StepChange};
 use crate::coordinator::{Action, BatchTask, Coordinator};
 use crate::error::{Chain, EngineError};
+use crate::generation::current::CurrentGeneration;
 use crate::operator::request::Request;
 use crate::processor::monitor_protocol::StatusQuery;
-use crate::recovery::start_position;
 use crate::runtime::message::Message;
 use crate::runtime::readers::{StoreRequest, read_store};
-use tidegate_components::source::{BatchLimit, Read, Reader, SourceLog};
-use tidegate_config::{Configuration, Input, SourceRef};
+use crate::step::declared::DeclaredStep;
+use tidegate_components::source::{BatchLimit, Read, Reader};
+use tidegate_config::Configuration;
 use tidegate_dispatch::{DurabilityBarrier, InputPort, RunOutcome};
 use tidegate_model::Clock as _;
 use tidegate_store::{CrashGuard, Store};
@@ -62,8 +63,7 @@ struct Stage<'w> {
     told: Receiver<Message>,
     batch: BatchLimit,
     workers: usize,
-    generation: u64,
-    sources: Vec<Option<SourceLog>>,
+    current: CurrentGeneration,
     readers: BTreeMap<InputPort, (u64, Reader)>,
     inbox: VecDeque<Message>,
     source_asks: Vec<InputPort>,
@@ -71,7 +71,7 @@ struct Stage<'w> {
     tasks: VecDeque<BatchTask>,
     ran: Vec<Message>,
     orders: VecDeque<CommitRequest>,
-    gates: Vec<usize>,
+    gates: Vec<(DeclaredStep, u64)>,
     askings: Vec<StatusQuery>,
     /// Whether a stop was requested.
     stopped: bool,
@@ -236,17 +236,23 @@ impl Stage<'_> {
             self.ordered(&action);
             match action {
                 Action::ReadSource(port) => self.source_asks.push(port),
-                Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next),
+                Action::OpenReader { port, epoch, reader } => {
+                    self.readers.insert(port, (epoch, *reader));
+                }
+                Action::CloseReaders(step) => {
+                    self.source_asks.retain(|port| port.step != step);
+                    self.readers.retain(|port, _| port.step != step);
+                }
+                Action::Publish(generation) => self.current.set(generation),
                 Action::ReadStore(ask) => self.store_asks.push_back(ask),
                 Action::Run(task) => self.tasks.push_back(task),
-                Action::LookAtGate(step) => self.gates.push(step),
+                Action::LookAtGate { step, epoch } => self.gates.push((step, epoch)),
                 Action::AskStatus(asking) => self.askings.push(asking),
                 Action::Commit(order) => {
                     if let CommitRequest::Enter(StepChange::Begin(begin)) = &order
                         && begin.before == DurabilityBarrier::Progress
                     {
-                        let step = &self.configuration.steps[begin.step].address;
-                        self.world.effects.promise(step, &begin.jobs);
+                        self.world.effects.promise(&begin.step.address, &begin.jobs);
                     }
                     self.orders.push_back(order);
                 }
@@ -268,43 +274,26 @@ impl Stage<'_> {
         });
     }
 
-    fn reopen(&mut self, port: InputPort, number: u64, next: u64) {
-        self.source_asks.retain(|asked| *asked != port);
-        let Input::Source(SourceRef(source)) = self.configuration.steps[port.step].inputs[port.input].input
-        else {
-            return;
-        };
-        let address = &self.configuration.sources[source].address;
-        let Ok(mark) = self.store.mark(address, next) else { return };
-        let step = &self.configuration.steps[port.step];
-        let Ok(progress) = self.store.progress(&step.address, &step.inputs[port.input].address) else {
-            return;
-        };
-        let source = self.sources[source].as_ref().unwrap();
-        let reader = start_position::reader(source, &progress.unwrap_or_default(), next, mark);
-        self.readers.insert(port, (number, reader));
-    }
-
     fn start_task(&mut self) {
         let Some(BatchTask { step, id, work, .. }) = self.tasks.pop_front() else { return };
-        self.world.tally.retries += self.world.effects.attempt(&self.configuration, step, &work);
+        self.world.tally.retries += self.world.effects.attempt(step.configuration(), &step, &work);
         let now = self.world.clock.now();
         // Sometimes a batch takes long, or is cut.
         let World { dice, .. } = &mut *self.world;
         let jobs = if dice.chance(30) { 1 + dice.below(4) } else { usize::MAX };
         let took = if dice.chance(30) { dice.between(0, 100) } else { 0 };
         if let Some(jobs) = &mut self.world.jobs {
-            jobs.attempt(&self.configuration, &self.configuration.steps[step], &work, now);
+            jobs.attempt(step.configuration(), &step, &work, now);
         }
         if let Some(waiting) = &mut self.world.waiting {
-            waiting.attempt(&mut self.world.dice, &self.configuration, (step, id, &work), jobs, now.0);
+            waiting.attempt(&mut self.world.dice, (&step, id, &work), jobs, now.0);
         }
         let clock = Arc::clone(&self.world.clock);
         let budget = BatchBudget::played(jobs, Duration::from_millis(took));
-        let worker = self.world.workers.get(&self.configuration, step, self.generation, &self.store);
+        let worker = self.world.workers.get(&step, &self.store);
         worker.set_budget(budget);
         let ran = Box::new(worker.run(&work, &mut CrashGuard::none().slot(), &*clock));
-        self.ran.push(Message::Ran { step, id, ran });
+        self.ran.push(Message::Ran { step: step.position, id, ran });
     }
 
     fn ask(&mut self) {

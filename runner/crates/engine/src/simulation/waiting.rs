@@ -48,6 +48,7 @@ use crate::commit::inbox::Push;
 use crate::operator::request::PendingRequest;
 use crate::processor::monitor_protocol::StatusQuery;
 use crate::runtime::message::Message;
+use crate::step::declared::DeclaredStep;
 use tidegate_config::{Configuration, QueueRef};
 use tidegate_dispatch::BatchId;
 use tidegate_model::{Address, ExternalStatus};
@@ -170,16 +171,14 @@ impl Waiting {
     pub(crate) fn attempt(
         &mut self,
         dice: &mut Dice,
-        configuration: &Configuration,
-        (step, id, work): (usize, BatchId, &BatchInput),
+        (step, id, work): (&DeclaredStep, BatchId, &BatchInput),
         most: usize,
         now: i64,
     ) {
-        let step = &configuration.steps[step];
         if step.address != self.step || work.verdicts.is_some() {
             return;
         }
-        let mut gatherer = JobBuilder::new(configuration, step);
+        let mut gatherer = JobBuilder::new(step.configuration(), step);
         let (mut walk, mut indices, mut taken) = (BatchCursor::new(work), Vec::new(), 0);
         while let Some(mut item) = gatherer.next(&mut walk, false) {
             taken += 1;
@@ -310,7 +309,7 @@ impl Waiting {
         }
     }
 
-    pub(crate) fn look_at_gate(&mut self, dice: &mut Dice, step: usize) -> Message {
+    pub(crate) fn look_at_gate(&mut self, dice: &mut Dice, step: (usize, u64)) -> Message {
         self.outside.look_at_gate(dice, step)
     }
 

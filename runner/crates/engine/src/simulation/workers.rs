@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::batch::runner::BatchRunner;
 use crate::processor::SharedResources;
+use crate::step::declared::DeclaredStep;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::plugin::Setups;
 use tidegate_config::Configuration;
@@ -17,15 +18,8 @@ use tidegate_store::Store;
 pub(crate) struct Workers(BTreeMap<Address, ((u64, u64), BatchRunner)>);
 
 impl Workers {
-    pub(crate) fn get(
-        &mut self,
-        configuration: &Configuration,
-        step: usize,
-        generation: u64,
-        store: &Store,
-    ) -> &mut BatchRunner {
-        let step = &configuration.steps[step];
-        let version = (generation, configuration.fingerprint());
+    pub(crate) fn get(&mut self, step: &DeclaredStep, store: &Store) -> &mut BatchRunner {
+        let version = (step.version, step.configuration().fingerprint());
         if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
             let (plugins, running_commands) = (Plugins::default(), Arc::default());
             let (ending, deaths) = (Arc::default(), Arc::default());
@@ -40,7 +34,8 @@ impl Workers {
                 mocks: None,
             };
             let worker =
-                BatchRunner::new(configuration, step, generation, store, &common, &Arc::default()).unwrap();
+                BatchRunner::new(step.configuration(), step, step.version, store, &common, &Arc::default())
+                    .unwrap();
             self.0.insert(step.address.clone(), (version, worker));
         }
         &mut self.0.get_mut(&step.address).unwrap().1

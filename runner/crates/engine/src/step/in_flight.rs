@@ -9,8 +9,6 @@ use tidegate_store::ParkedKey;
 /// A batch from its forming until its commit.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightBatch {
-    /// Position of the step in the configuration.
-    pub(crate) step: usize,
     pub(crate) work: BatchInput,
     pub(crate) places: SourcePositions,
     /// Whether it will reach the committer without waiting for another batch.

@@ -161,6 +161,12 @@ impl StepStats {
         self.halted.lock().clone()
     }
 
+    /// The step starts anew: nothing blocks it, as far as is known.
+    pub(crate) fn restart(&self) {
+        *self.halted.lock() = None;
+        *self.closed.lock() = None;
+    }
+
     pub(crate) fn halt(&self, why: String, now: Timestamp) {
         // The first halt is the cause.
         self.halted.lock().get_or_insert((now, why));

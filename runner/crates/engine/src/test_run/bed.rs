@@ -13,9 +13,11 @@ use crate::commit::committer::Committer;
 use crate::commit::committer::group::{CommitGroup, MoreRequests};
 use crate::commit::inbox::Inbox;
 use crate::commit::request::CommitRequest;
+use crate::commit::sinks::Sinks;
 use crate::coordinator::{Action, Coordinator};
 use crate::error::EngineError;
 use crate::generation::Generation;
+use crate::generation::current::NumberedGeneration;
 use crate::processor::mock::Mocks;
 use crate::recovery::open::{OpenRun, RunContext, open};
 use crate::recovery::start;
@@ -67,13 +69,15 @@ pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResult
     let (store, mut writer) = open_in_memory()?;
     give(&mut writer, test)?;
     let (messages, committed) = crossbeam_channel::unbounded();
-    let OpenRun { coordinator, committer, generation: number, token_key, .. } = {
+    let OpenRun { coordinator, committer, token_key, .. } = {
         let never = AtomicBool::new(false);
+        let (plugins, files) = (Arc::clone(&generation.plugins), Arc::default());
+        let generation = Arc::new(NumberedGeneration::new(1, Arc::clone(&configuration), plugins, files));
+        let started = start::start(&generation, Sinks::default(), &store, test.at, &never)?;
         // Nothing sets `never`, so the start is not stopped.
-        let recovered = start::start(&configuration, &store, test.at, &never)?.ok_or(EngineError::Died)?;
+        let recovered = started.ok_or(EngineError::Died)?;
         let stats = Arc::new(Stats::new(test.at));
         let context = RunContext {
-            configuration: Arc::clone(&configuration),
             store: store.clone(),
             writer,
             attempts: CrashGuard::none(),
@@ -86,22 +90,19 @@ pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResult
             retry_after: Duration::ZERO,
             messages,
             stop: crossbeam_channel::bounded(0).1,
+            ending: Arc::default(),
         };
-        open(recovered, context)?
+        open(recovered, context)
     };
     let mocks = Arc::new(Mocks::new(&test.mocks));
     let context = WorkerContext {
-        configuration: Arc::clone(&configuration),
-        plugins: Arc::clone(&generation.plugins),
         store: store.clone(),
         clock: Arc::clone(&clock) as Arc<_>,
-        generation: number,
         token_key,
         running_commands: Arc::default(),
         ending: Arc::default(),
         deaths: Arc::default(),
         attempts: CrashGuard::none(),
-        ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
         setups: Setups::none(),
         mocks: Some(Arc::clone(&mocks)),
     };
@@ -227,10 +228,13 @@ impl TestBed<'_> {
         for action in actions {
             match action {
                 // A test has no sources: they are queues.
-                Action::ReadSource(_) | Action::ReopenSource { .. } => {}
+                Action::ReadSource(_)
+                | Action::OpenReader { .. }
+                | Action::CloseReaders(_)
+                | Action::Publish(_) => {}
                 Action::ReadStore(ask) => self.reads.push_back(ask),
                 Action::Run(task) => self.tasks.push_back(WorkerTask::Batch(task)),
-                Action::LookAtGate(step) => self.tasks.push_back(WorkerTask::Gate(step)),
+                Action::LookAtGate { step, epoch } => self.tasks.push_back(WorkerTask::Gate { step, epoch }),
                 Action::AskStatus(asking) => self.tasks.push_back(WorkerTask::Status(asking)),
                 Action::Commit(order) => self.commits.push_back(order),
                 Action::Finish(end) => self.end = Some(end),

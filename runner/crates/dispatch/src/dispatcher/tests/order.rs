@@ -15,7 +15,7 @@ proptest! {
         choices in prop::collection::vec(any::<prop::sample::Index>(), 0..400),
         halt_at in prop::option::of(1_u64..30),
     ) {
-        let mut dispatcher = Dispatcher::new(vec![source()], vec![], Bounds { slots: 3, batches: 5, jobs: 1000, bytes: 100 }, false);
+        let mut dispatcher = Dispatcher::of(&[source()], &[], Bounds { slots: 3, batches: 5, jobs: 1000, bytes: 100 }, false);
         let mut commands = Vec::new();
         dispatcher.start(Timestamp(0), &mut commands);
         let (mut possible, mut committed, mut finished): (Vec<Event>, Vec<u64>, Option<RunOutcome>) = Default::default();
@@ -51,7 +51,7 @@ proptest! {
                         possible.push(Event::Committed { step: 0, batch });
                     }
                     Command::Begin { .. }
-                    | Command::Rewind { .. }
+                    | Command::Drained { .. }
                     | Command::GiveBack { .. }
                     | Command::Split { .. }
                     | Command::Return { .. }

@@ -6,6 +6,20 @@ use super::*;
 
 pub(crate) const BOUNDS: Bounds = Bounds { slots: 2, batches: 4, jobs: 1000, bytes: 1000 };
 
+impl Dispatcher {
+    /// A dispatcher with these steps, in order, and queues.
+    pub(crate) fn of(flows: &[StepPlan], heads: &[u64], room: Bounds, until_idle: bool) -> Self {
+        let mut dispatcher = Self::new(room, until_idle);
+        for (queue, &head) in heads.iter().enumerate() {
+            dispatcher.set_head(queue, head);
+        }
+        for (step, flow) in flows.iter().enumerate() {
+            dispatcher.install(step, flow.clone());
+        }
+        dispatcher
+    }
+}
+
 /// Dispatcher under test, with its commands as words: `read 0@1`, `run 0#0`, `commit 0@1+3`, `drop #2`. A
 /// batch with several parts is printed with them: `#1 = a1+2 b1+2`.
 pub(crate) struct Play {
@@ -24,7 +38,7 @@ impl Play {
     }
 
     pub(crate) fn with(flows: &[StepPlan], heads: &[u64], room: Bounds, until_idle: bool) -> Self {
-        let dispatcher = Dispatcher::new(flows.to_vec(), heads.to_vec(), room, until_idle);
+        let dispatcher = Dispatcher::of(flows, heads, room, until_idle);
         let now = Timestamp(0);
         Self { dispatcher, now, commands: Vec::new(), reads: Vec::new(), batches: BTreeMap::new() }
     }
@@ -37,6 +51,11 @@ impl Play {
     pub(crate) fn on(&mut self, event: Event) -> String {
         self.dispatcher.handle(event, self.now, &mut self.commands);
         self.words()
+    }
+
+    pub(crate) fn install(&mut self, step: usize, flow: StepPlan) -> String {
+        self.dispatcher.install(step, flow);
+        self.on(Event::Tick)
     }
 
     pub(crate) fn read(&mut self, step: usize, first: u64, jobs: usize) -> String {
@@ -118,8 +137,8 @@ impl Play {
                     let ids: Vec<String> = batches.iter().map(|batch| format!("#{}", batch.0)).collect();
                     format!("give back {step} {}", ids.join(" "))
                 }
-                Command::Drop { batch } => format!("drop #{}", batch.0),
-                Command::Rewind { step } => format!("rewind {step}"),
+                Command::Drop { batch, .. } => format!("drop #{}", batch.0),
+                Command::Drained { step } => format!("drained {step}"),
                 Command::FetchJobs { step, batch, jobs } => {
                     let keys: Vec<String> = jobs.iter().map(|key| key.0.to_string()).collect();
                     format!("pick {step}#{} {}", batch.0, keys.join("+"))

@@ -258,7 +258,7 @@ fn until_idle_does_not_wait_for_what_is_held_back() {
 }
 
 #[test]
-fn progress_is_put_back_though_a_job_waits() {
+fn a_step_drains_though_a_job_waits_and_the_job_goes_first_when_it_is_installed_again() {
     let mut play = Play::new(&[queue()], &[5]);
     play.start();
     play.read(0, 1, 5);
@@ -266,12 +266,13 @@ fn progress_is_put_back_though_a_job_waits() {
     play.on(parked(1, 50));
     play.committed(0, 0);
     play.ran(0, 1, 4);
-    assert_eq!(play.on(Event::Rewind { step: 0 }), "drop #1, rewind 0");
-    play.dispatcher.rewound(0, &[1], play.now, &mut play.commands);
-    assert_eq!(play.words(), "read 0@1");
+    play.dispatcher.expect(true);
+    assert_eq!(play.on(Event::Drain { step: 0 }), "drop #1, drained 0");
+    play.dispatcher.install(0, queue());
+    play.dispatcher.park(0, Turn { index: 1, input: 0 }, Timestamp(50));
+    assert_eq!(play.on(Event::Tick), "read 0@1");
     play.read(0, 1, 5);
     play.ran(0, 2, 5);
-    // The parked job goes first.
     assert_eq!(play.at(50), "return 0@1");
     play.read_from(0, 2, 1, 1);
     play.ran(0, 3, 1);
@@ -331,8 +332,7 @@ fn at_most_once_attempts_nothing_behind_a_job_that_may_find_the_gate_closed() {
     assert_eq!(play.committed(0, 2), "");
     // Jobs that were accounted for and not attempted are not lost.
     assert_eq!(play.on(Event::Stop), "give back 0 #3 #1, drop #3, drop #1");
-    play.dispatcher.rewound(0, &[3], play.now, &mut play.commands);
-    assert_eq!(play.words(), "Stopped");
+    assert_eq!(play.on(Event::GivenBack { step: 0 }), "Stopped");
 }
 
 #[test]

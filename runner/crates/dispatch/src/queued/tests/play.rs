@@ -64,7 +64,7 @@ impl Play {
             redo: Vec::new(),
         };
         let bounds = Bounds { slots: 2, batches: 4, jobs: 1000, bytes: 100 };
-        Self { dispatcher: Dispatcher::new(vec![flow], vec![head], bounds, false), now: Timestamp(0) }
+        Self { dispatcher: Dispatcher::of(&[flow], &[head], bounds, false), now: Timestamp(0) }
     }
 
     pub(crate) fn on(&mut self, event: Event) -> String {
@@ -132,16 +132,16 @@ pub(crate) fn words(commands: Vec<Command>) -> String {
             let keys: Vec<String> = jobs.iter().map(|key| key.0.to_string()).collect();
             format!("pick #{} {}", batch.0, keys.join("+"))
         }
-        Command::ReleaseRead { read } => format!("forget {}", read.0),
+        Command::ReleaseRead { read, .. } => format!("forget {}", read.0),
         Command::Begin { batch, .. } => format!("begin #{}", batch.0),
         Command::Run { batch, .. } => format!("run #{}", batch.0),
         Command::Commit { batch, taken, .. } => format!("commit #{}+{taken}", batch.0),
-        Command::Drop { batch } => format!("drop #{}", batch.0),
+        Command::Drop { batch, .. } => format!("drop #{}", batch.0),
         Command::WatermarkAdvanced { watermark, .. } => format!("passed {watermark}"),
         Command::CheckGate { .. } => "look".to_owned(),
         Command::Finish(end) => format!("{end:?}"),
         Command::AddToBatch { .. }
-        | Command::Rewind { .. }
+        | Command::Drained { .. }
         | Command::GiveBack { .. }
         | Command::Split { .. }
         | Command::Return { .. } => unreachable!("a queued step has no such commands"),

@@ -22,19 +22,19 @@ fn committed_state(settings: &str) -> CommittedState {
     );
     std::fs::write(folder.path().join("p.toml"), toml).unwrap();
     let (configuration, _) = load(folder.path(), &LoadOptions::default()).finish().unwrap();
-    let inputs = |step: &tidegate_config::Step| vec![Progress::default(); step.inputs.len()];
-    let progress = configuration.steps.iter().map(inputs).collect();
-    let snapshots = vec![BTreeSet::new(); configuration.steps.len()];
-    let heads = vec![0; configuration.queues.len()];
-    let configuration = Arc::new(configuration);
-    CommittedState {
-        configuration,
-        progress,
-        snapshots,
-        heads,
-        marks: BTreeMap::new(),
-        segments: BTreeMap::new(),
+    let generation = NumberedGeneration::first(&Arc::new(configuration));
+    let mut committed_state = CommittedState::new(Arc::clone(&generation));
+    for &position in generation.configuration.steps.order() {
+        let declared = DeclaredStep::new(&generation, position);
+        let progress = vec![Progress::default(); declared.inputs.len()];
+        committed_state.install(CommittedStep { declared, progress, snapshots: BTreeSet::new() });
     }
+    committed_state
+}
+
+/// Step of the pipeline or of `third`, as a delivery carries it.
+fn declared(step: usize) -> DeclaredStep {
+    committed_state("[step.third]\nfrom = \"middle\"\n").steps[step].declared.clone()
 }
 
 fn delivery(step: usize, first: u64, taken: usize, output: &[&str]) -> StepChange {
@@ -49,7 +49,7 @@ fn batch(step: usize, first: u64, taken: usize, output: &[&str]) -> Delivery {
         origins
     });
     Delivery {
-        step,
+        step: declared(step),
         id: BatchId(first),
         jobs: jobs(first, taken as u64),
         outputs: if step == 0 { vec![OutputBlock::for_queue(payloads, &origins, None)] } else { Vec::new() },
@@ -154,7 +154,7 @@ fn what_was_begun_is_on_record_until_it_is_delivered() {
     let begin = |id, first| {
         let before = DurabilityBarrier::Snapshot;
         StepChange::Begin(BeginBatch {
-            step: 1,
+            step: declared(1),
             id: BatchId(id),
             before,
             jobs: jobs(first, 2),
@@ -174,7 +174,7 @@ fn what_was_begun_is_on_record_until_it_is_delivered() {
     let page = committed_state.prepare(&group, &Vec::new(), NOW);
     assert_eq!(page.changes.done_snapshots.iter().map(|key| key.number).collect::<Vec<_>>(), [5]);
     committed_state.apply(&group, page);
-    assert!(committed_state.snapshots[1].iter().eq(&[4]));
+    assert!(committed_state.steps[1].snapshots.iter().eq(&[4]));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn what_is_left_of_a_batch_that_was_begun_stays_on_record() {
         |page: &PendingCommit| page.changes.snapshots.iter().map(|one| one.number).collect::<Vec<_>>();
     let jobs = |first, count| jobs(first, count);
     let begun = BeginBatch {
-        step: 1,
+        step: declared(1),
         id: BatchId(4),
         before: DurabilityBarrier::Snapshot,
         jobs: jobs(1, 9),
@@ -209,14 +209,14 @@ fn what_is_left_of_a_batch_that_was_begun_stays_on_record() {
     let page = committed_state.prepare(&group, &Vec::new(), NOW);
     assert_eq!(numbers(&page), [9]);
     committed_state.apply(&group, page);
-    assert!(committed_state.snapshots[1].iter().eq(&[9]));
+    assert!(committed_state.steps[1].snapshots.iter().eq(&[9]));
 }
 
 #[test]
 fn at_most_once_moves_progress_before_the_attempt_and_counts_after_it() {
     let mut committed_state = committed_state("");
     let begin = BeginBatch {
-        step: 1,
+        step: declared(1),
         id: BatchId(3),
         before: DurabilityBarrier::Progress,
         jobs: jobs(3, 2),
@@ -246,7 +246,7 @@ fn putting_back_takes_everything_back_that_was_accounted_for_above() {
     let page = committed_state.prepare(&group, &Vec::new(), NOW);
     committed_state.apply(&group, page);
     let page = committed_state.prepare(
-        &[StepChange::Rewind(Rewind { step: 1, to: vec![RewindTo::Index(4)] })],
+        &[StepChange::Rewind(Rewind { step: declared(1), to: vec![RewindTo::Index(4)] })],
         &Vec::new(),
         NOW,
     );
@@ -254,7 +254,7 @@ fn putting_back_takes_everything_back_that_was_accounted_for_above() {
     assert_eq!(page.changes.trims[0].up_to, 3);
     // An input without deliveries has no jobs to run again.
     let page = committed_state.prepare(
-        &[StepChange::Rewind(Rewind { step: 1, to: vec![RewindTo::Stay] })],
+        &[StepChange::Rewind(Rewind { step: declared(1), to: vec![RewindTo::Stay] })],
         &Vec::new(),
         NOW,
     );
@@ -297,7 +297,7 @@ fn what_was_begun_can_be_found_again_in_its_source() {
         let mark = SourceOffset { index: 1, segment: 0, offset: 0, line: 1 };
         let places = vec![(0, Some(mark), vec![segment(0, None)])];
         let group = [StepChange::Begin(BeginBatch {
-            step: 0,
+            step: declared(0),
             id: BatchId(1),
             before,
             jobs: jobs(1, 2),
@@ -314,10 +314,12 @@ fn what_was_begun_can_be_found_again_in_its_source() {
 #[test]
 fn a_step_is_not_put_forward_when_it_is_put_back() {
     let mut committed_state = committed_state("");
-    let group = [delivery(1, 1, 9, &[]), StepChange::Rewind(Rewind { step: 1, to: vec![RewindTo::Stay] })];
+    let group =
+        [delivery(1, 1, 9, &[]), StepChange::Rewind(Rewind { step: declared(1), to: vec![RewindTo::Stay] })];
     let page = committed_state.prepare(&group, &Vec::new(), NOW);
     committed_state.apply(&group, page);
-    assert_eq!((committed_state.next(1), committed_state.next(0)), (vec![10], vec![1]));
+    let next = |step: usize| committed_state.steps[step].progress[0].watermark() + 1;
+    assert_eq!((next(1), next(0)), (10, 1));
 }
 
 #[test]

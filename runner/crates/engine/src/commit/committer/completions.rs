@@ -46,7 +46,7 @@ impl Committer {
         let now = self.clock.now();
         let mut changes = Changes { now, ..Changes::default() };
         let mut judge = |asked: &PendingRequest| {
-            let effect = apply(&self.store, &self.committed_state.configuration, &asked.request, now)?;
+            let effect = apply(&self.store, self.committed_state.configuration(), &asked.request, now)?;
             let RequestEffect { changes: its, request_outcome, told, .. } = effect;
             let place = told.then_some(changes.reparked.len());
             changes.reparked.extend(its.reparked);

@@ -4,8 +4,9 @@ use crossbeam_channel::RecvTimeoutError;
 
 use super::Committer;
 use crate::error::{Chain, EngineError};
-use tidegate_model::Stamp;
+use tidegate_config::SinkRef;
 use tidegate_model::log_target;
+use tidegate_model::{Address, Stamp};
 use tidegate_store::{Changes, Committed, ParkedKey};
 
 /// Result of a commit.
@@ -69,12 +70,12 @@ impl Committer {
     /// Logs once that a sink lacks open files, and waits for a while.
     pub(crate) fn wait_for_files(
         &self,
-        sink: usize,
+        sink: SinkRef,
         error: EngineError,
         told: &mut bool,
     ) -> Result<(), EngineError> {
         if !*told {
-            let sink = &self.committed_state.configuration.sinks[sink].address;
+            let sink = self.sinks.address(sink).map(Address::to_string).unwrap_or_default();
             let why = Chain(&error).to_string();
             tracing::warn!(target: log_target::ENGINE, %sink, error = %why, "the sink waits until fewer files are open");
             *told = true;

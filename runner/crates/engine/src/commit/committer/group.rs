@@ -5,7 +5,7 @@
 
 use super::completions::Completions;
 use crate::commit::inbox::{Inbox, Push};
-use crate::commit::request::{CommitRequest, StepChange};
+use crate::commit::request::{CommitRequest, ReloadChange, StepChange};
 use crate::coordinator::schedules::FiredTicks;
 use crate::operator::request::PendingRequest;
 use tidegate_store::StepStop;
@@ -33,6 +33,8 @@ pub(crate) struct CommitGroup {
     told: Completions,
     /// Operator's request, in a commit of its own at the end.
     asked: Option<PendingRequest>,
+    /// Part of a reload, likewise.
+    reload: Option<ReloadChange>,
 }
 
 /// Part of a group that is committed on its own.
@@ -42,11 +44,12 @@ pub(crate) enum GroupPart {
     Retention,
     Completions(Completions),
     Operator(PendingRequest),
+    Reload(ReloadChange),
 }
 
 impl CommitGroup {
     /// Collects a group until it has enough bytes or `more` is exhausted. An operator's request closes the
-    /// group; external completions do not.
+    /// group, and so does a part of a reload; external completions do not.
     pub(crate) fn collect(first: CommitRequest, inbox: &Inbox, more: &mut impl MoreRequests) -> Self {
         let (mut group, mut bytes, mut next) = (Self::default(), 0, first);
         loop {
@@ -69,6 +72,10 @@ impl CommitGroup {
                 }
                 CommitRequest::ApplyRetention => group.lets_go = true,
                 CommitRequest::Stopped(stop) => group.stopped.push(stop),
+                CommitRequest::Reload(change) => {
+                    group.reload = Some(change);
+                    return group;
+                }
                 CommitRequest::Enter(entry) => {
                     bytes += entry.byte_len();
                     group.entries.push(entry);
@@ -86,7 +93,7 @@ impl CommitGroup {
 
     /// Parts of the group, in the order of their commits.
     pub(crate) fn parts(self) -> impl Iterator<Item = GroupPart> {
-        let Self { entries, pushes, ticked, lets_go, stopped, told, asked } = self;
+        let Self { entries, pushes, ticked, lets_go, stopped, told, asked, reload } = self;
         let changes = !(entries.is_empty() && pushes.is_empty() && ticked.is_empty());
         let parts = [
             changes.then(|| GroupPart::Changes { entries, pushes, ticked }),
@@ -94,6 +101,7 @@ impl CommitGroup {
             lets_go.then_some(GroupPart::Retention),
             (!told.is_empty()).then(|| GroupPart::Completions(told)),
             asked.map(GroupPart::Operator),
+            reload.map(GroupPart::Reload),
         ];
         parts.into_iter().flatten()
     }
@@ -171,6 +179,7 @@ mod tests {
             GroupPart::Retention => "retention",
             GroupPart::Completions(_) => "completions",
             GroupPart::Operator(_) => "operator",
+            GroupPart::Reload(_) => "reload",
         });
         (names.collect(), queued)
     }
@@ -187,6 +196,13 @@ mod tests {
     fn a_request_of_an_operator_closes_the_group() {
         let (parts, left) = parts([ticked(1), pause(), ticked(1)]);
         assert_eq!((parts, left.0.len()), (vec!["changes", "operator"], 1));
+    }
+
+    #[test]
+    fn a_part_of_a_reload_closes_the_group() {
+        let removed = CommitRequest::Reload(ReloadChange::Remove { step: 0 });
+        let (parts, left) = parts([ticked(1), removed, ticked(1)]);
+        assert_eq!((parts, left.0.len()), (vec!["changes", "reload"], 1));
     }
 
     #[test]

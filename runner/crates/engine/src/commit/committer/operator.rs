@@ -14,7 +14,7 @@ impl Committer {
     /// Applies a request in a commit of its own.
     pub(crate) fn amend(&mut self, asked: &PendingRequest) -> Result<(), EngineError> {
         let now = self.clock.now();
-        let effect = match apply(&self.store, &self.committed_state.configuration, &asked.request, now) {
+        let effect = match apply(&self.store, self.committed_state.configuration(), &asked.request, now) {
             Ok(effect) => effect,
             Err(why) => {
                 // Nothing was changed: the locked jobs are released unchanged.
@@ -56,7 +56,7 @@ impl Committer {
     ) -> CommitNotice {
         let Changes { parked, reparked, .. } = effect.changes;
         let rows = committed.delayed.iter().cloned().zip(parked);
-        let steps = &self.committed_state.configuration.steps;
+        let steps = &self.committed_state.configuration().steps;
         let returned = rows.filter_map(|(key, delayed)| {
             let step = steps.position(|step| step.address == delayed.step)?;
             Some((step, key, delayed.job))
@@ -67,12 +67,12 @@ impl Committer {
         durable.told.extend(self.telling(request, taken));
         durable.moved = effect.moves.map(moved);
         for (step, input, progress) in effect.progress {
-            self.committed_state.progress[step][input] = progress;
+            self.committed_state.set_progress((step, input), progress);
         }
         for (queue, payloads, carried) in effect.appended {
             let first = self.committed_state.extend_queue(queue, payloads.len());
             self.keep_tail(queue, first, payloads, carried, &committed.stamp);
-            durable.grown.push((queue.0, self.committed_state.heads[queue.0]));
+            durable.grown.push((queue.0, self.committed_state.head(queue)));
         }
         durable
     }
@@ -85,7 +85,7 @@ impl Committer {
     ) -> Option<CompletionNotice> {
         // Without a row the coordinator has locked no job; another completion of the job may be in flight.
         let Request::Complete { step, index, row: Some(_), .. } = request else { return None };
-        let steps = &self.committed_state.configuration.steps;
+        let steps = &self.committed_state.configuration().steps;
         let step = steps.position(|declared| declared.address == *step)?;
         Some(CompletionNotice { step, index: *index, taken })
     }
@@ -97,7 +97,7 @@ impl Committer {
             Request::Cancel { step, rows, jobs, .. } => (step, rows, jobs.clone()),
             _ => return None,
         };
-        let steps = &self.committed_state.configuration.steps;
+        let steps = &self.committed_state.configuration().steps;
         let position = steps.position(|declared| declared.address == *step)?;
         let keys: Vec<ParkedKey> = rows.iter().map(|row| row.of(step)).collect();
         // The next reader of the store reports its error.

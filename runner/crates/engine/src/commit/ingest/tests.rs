@@ -6,8 +6,11 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 
 use super::*;
+use crate::commit::committed_state::CommittedStep;
+use crate::generation::current::NumberedGeneration;
+use crate::step::declared::DeclaredStep;
 use tidegate_config::{LoadOptions, load};
-use tidegate_model::{Parts, Progress};
+use tidegate_model::Progress;
 use tidegate_store::testing::FaultyDisk;
 use tidegate_store::{Writer, open_disk};
 
@@ -19,16 +22,14 @@ fn committed_state() -> CommittedState {
     std::fs::write(folder.path().join("p.toml"), toml).unwrap();
     std::fs::write(folder.path().join("tidegate.toml"), "[runner]\nlisten = \"127.0.0.1:0\"\n").unwrap();
     let (configuration, _) = load(folder.path(), &LoadOptions::default()).finish().unwrap();
-    let progress =
-        configuration.steps.iter().map(|step| vec![Progress::default(); step.inputs.len()]).collect();
-    CommittedState {
-        progress,
-        snapshots: vec![BTreeSet::new(); configuration.steps.len()],
-        heads: vec![0; configuration.queues.len()],
-        configuration: Arc::new(configuration),
-        marks: BTreeMap::new(),
-        segments: BTreeMap::new(),
+    let generation = NumberedGeneration::first(&Arc::new(configuration));
+    let mut committed_state = CommittedState::new(Arc::clone(&generation));
+    for &position in generation.configuration.steps.order() {
+        let declared = DeclaredStep::new(&generation, position);
+        let progress = vec![Progress::default(); declared.inputs.len()];
+        committed_state.install(CommittedStep { declared, progress, snapshots: BTreeSet::new() });
     }
+    committed_state
 }
 
 fn store() -> (Store, Writer) {
@@ -141,7 +142,7 @@ proptest! {
                 group.iter().map(|(jobs, whole)| model.push(jobs, *whole)).collect();
             prop_assert_eq!(told, expected);
         }
-        let address = &committed_state.configuration.queues[1].address;
+        let address = &committed_state.configuration().queues[1].address;
         let batch = store.read(address, 1, usize::MAX, usize::MAX).unwrap();
         let stands: Vec<String> = batch.iter().flat_map(|batch| {
             batch.payloads.iter().map(|job| String::from_utf8(job.to_vec()).unwrap())
@@ -171,20 +172,18 @@ fn a_key_is_forgotten_after_its_time() {
 #[test]
 fn jobs_wait_for_the_slowest_reader_and_for_nobody_where_nobody_reads() {
     let mut committed_state = committed_state();
-    committed_state.heads = vec![5, 7];
+    committed_state.set_head(0, 5);
+    committed_state.set_head(1, 7);
     assert_eq!((committed_state.waiting(QueueRef(0)), committed_state.waiting(QueueRef(1))), (5, 7));
-    let step = committed_state
-        .configuration
-        .steps
-        .iter()
-        .position(|step| step.address.name.as_str() == "a")
-        .unwrap();
-    committed_state.progress[step][0].finish(1, 4);
+    let is_a = |step: &tidegate_config::Step| step.address.name.as_str() == "a";
+    let step = committed_state.configuration().steps.position(is_a).unwrap();
+    let mut progress = Progress::default();
+    progress.finish(1, 4);
+    committed_state.set_progress((step, 0), progress);
     assert_eq!((committed_state.waiting(QueueRef(0)), committed_state.waiting(QueueRef(1))), (5, 3));
-    let mut configuration = (*committed_state.configuration).clone();
-    configuration.steps = Parts::default();
-    configuration.derive();
-    committed_state.configuration = Arc::new(configuration);
+    for step in 0..2 {
+        committed_state.remove(step);
+    }
     assert_eq!((committed_state.waiting(QueueRef(0)), committed_state.waiting(QueueRef(1))), (0, 0));
 }
 

@@ -6,7 +6,9 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 use crate::commit::queue_cache::QueueCaches;
 use crate::commit::request::CommitRequest;
+use crate::commit::sinks::Sinks;
 use crate::coordinator::{Action, CoordinatorInit};
+use crate::generation::current::NumberedGeneration;
 use crate::processor::monitor_protocol::{JobVerdict, StatusQuery, StatusReport};
 use crate::recovery::start;
 use crate::recovery::start::RecoveredState;
@@ -64,20 +66,21 @@ impl Play {
         };
         let delayed = vec![NewParkedJob { step: step(), job }];
         writer.commit(&Changes { parked: delayed, ..Changes::default() }).unwrap();
-        let RecoveredState { flows, tickers, heads, .. } =
-            start::start(&configuration, &store, NOW, &AtomicBool::new(false)).unwrap().unwrap();
+        let generation = NumberedGeneration::first(&configuration);
+        let started = start::start(&generation, Sinks::default(), &store, NOW, &AtomicBool::new(false));
+        let RecoveredState { steps, tickers, .. } = started.unwrap().unwrap();
         let mut coordinator = Coordinator::new(CoordinatorInit {
-            flows,
+            generation,
             tickers,
-            heads,
             tails: Arc::new(QueueCaches::default()),
             workers: 1,
             batch: BatchLimit { jobs: 10, bytes: 1000 },
             until_idle: false,
             stats: Arc::new(Stats::new(NOW)),
-            configuration: Arc::clone(&configuration),
         });
-        start::restore_parked_jobs(&mut coordinator, &configuration, &store, NOW).unwrap();
+        for step in steps {
+            coordinator.install(step, NOW, &mut Vec::new());
+        }
         coordinator.start(NOW, &mut Vec::new());
         Self { coordinator, store, _writer: writer }
     }
@@ -147,11 +150,11 @@ impl Play {
     fn answers(&mut self, asking: &StatusQuery, status: ExternalStatus, now: Timestamp) -> bool {
         let word = JobVerdict { status, result: None, reason: None };
         let answers = asking.jobs.iter().map(|&(key, _)| (key, word.clone())).collect();
-        let (step, ask, seen) =
-            (asking.step, asking.ask, Ok(StatusReport { answers, ..StatusReport::default() }));
+        let (step, epoch, ask) = (asking.step.position, asking.epoch, asking.ask);
+        let seen = Ok(StatusReport { answers, ..StatusReport::default() });
         let mut actions = Vec::new();
         self.coordinator
-            .handle_message(Message::StatusResult { step, ask, seen }, now, &mut actions)
+            .handle_message(Message::StatusResult { step, epoch, ask, seen }, now, &mut actions)
             .unwrap();
         actions.iter().any(|action| matches!(action, Action::ReadStore(_)))
     }
@@ -219,7 +222,7 @@ fn a_pending_job_that_somebody_takes_out_is_nobodys_from_then_on() {
     let cancelled = play.cancel(vec![row], Vec::new());
     assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 0) if rows == [row]));
     assert_eq!(play.say(ExternalStatus::Committed), None);
-    let watch = play.coordinator.watches[1].as_ref().unwrap();
+    let watch = &play.coordinator.steps[1].queued.as_ref().unwrap().pending;
     assert!(watch.monitor.is_empty() && watch.by_index.is_empty());
     // The request had no effect, so the job is pending as before.
     play.is_left();
@@ -234,7 +237,8 @@ fn a_pending_job_that_is_out_stays_out() {
     play.is_moved(vec![(row.clone(), None)]);
     assert_eq!(play.say(ExternalStatus::Committed), None);
     assert_eq!(play.coordinator.dispatcher.state(1, JobKey::stored(row.id.0)), None);
-    assert!(play.coordinator.buffers[1].as_ref().unwrap().row(JobKey::stored(row.id.0)).is_none());
+    let queued = play.coordinator.steps[1].queued.as_ref().unwrap();
+    assert!(queued.buffer.row(JobKey::stored(row.id.0)).is_none());
 }
 
 #[test]

@@ -11,7 +11,9 @@ use super::*;
 use crate::commit::committer::Committer;
 use crate::commit::inbox::Inbox;
 use crate::commit::request::CommitRequest;
+use crate::commit::sinks::Sinks;
 use crate::coordinator::{Action, Coordinator};
+use crate::generation::current::NumberedGeneration;
 use crate::recovery::open::{OpenRun, RunContext, open};
 use crate::recovery::start;
 use crate::runtime::message::Message;
@@ -69,13 +71,14 @@ impl Place {
     }
 
     fn run(&self, until_idle: bool) -> Running {
-        let configuration = Arc::clone(&self.configuration);
+        let generation = NumberedGeneration::first(&self.configuration);
         let (store, writer) = open_disk(Box::new(self.disk.clone())).unwrap();
         let started =
-            start::start(&configuration, &store, self.clock.now(), &AtomicBool::new(false)).unwrap().unwrap();
+            start::start(&generation, Sinks::default(), &store, self.clock.now(), &AtomicBool::new(false))
+                .unwrap()
+                .unwrap();
         let (messages, told) = crossbeam_channel::unbounded();
         let context = RunContext {
-            configuration: Arc::clone(&configuration),
             store,
             writer,
             attempts: CrashGuard::none(),
@@ -88,8 +91,9 @@ impl Place {
             retry_after: Duration::ZERO,
             messages,
             stop: crossbeam_channel::bounded(0).1,
+            ending: Arc::default(),
         };
-        let OpenRun { coordinator, committer, .. } = open(started, context).unwrap();
+        let OpenRun { coordinator, committer, .. } = open(started, context);
         let mut running = Running {
             clock: Arc::clone(&self.clock),
             coordinator,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::{Crash, Stage};
 use crate::commit::committer::group::{CommitGroup, GroupPart, MoreRequests};
-use crate::commit::request::{CommitRequest, StepChange};
+use crate::commit::request::{CommitRequest, ReloadChange, StepChange};
 use crate::error::EngineError;
 use crate::runtime::message::Message;
 
@@ -33,16 +33,21 @@ impl Stage<'_> {
             if let GroupPart::Changes { entries, .. } = &part {
                 for entry in entries {
                     if let StepChange::Rewind(rewind) = entry {
-                        self.world.effects.forget(&self.configuration.steps[rewind.step].address);
+                        self.world.effects.forget(&rewind.step.address);
                     }
                 }
                 let deliveries = entries.iter().filter_map(StepChange::as_delivery);
-                delivered.extend(deliveries.map(|delivery| (delivery.step, delivery.jobs.clone())));
+                delivered.extend(
+                    deliveries.map(|delivery| (delivery.step.address.clone(), delivery.jobs.clone())),
+                );
+            }
+            if let GroupPart::Reload(ReloadChange::Install { step, to: Some(_) }) = &part {
+                self.world.effects.forget(&step.address);
             }
             let committed = self.committer.commit_part(part);
             self.committed(committed)?;
             for (step, jobs) in delivered {
-                self.world.effects.delivered(&self.configuration.steps[step].address, &jobs);
+                self.world.effects.delivered(&step, &jobs);
             }
         }
         Ok(())

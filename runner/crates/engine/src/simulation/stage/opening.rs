@@ -1,16 +1,17 @@
 //! Simulated start: opens a run like the engine does, without threads.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::{Crash, Stage};
 use crate::commit::inbox::Inbox;
+use crate::commit::sinks::Sinks;
 use crate::error::EngineError;
+use crate::generation::current::{CurrentGeneration, NumberedGeneration};
 use crate::recovery::open::{OpenRun, RunContext, open};
 use crate::recovery::start;
-use crate::recovery::start::RecoveredState;
 use crate::simulation::world::World;
 use crate::step::stats::Stats;
 use tidegate_components::sink::{SinkWriter, StdoutWriter};
@@ -30,24 +31,31 @@ impl<'w> Stage<'w> {
     }
 
     fn try_open(world: &'w mut World) -> Result<Self, (&'w mut World, EngineError)> {
-        let configuration = Arc::clone(&world.configuration);
         let (store, writer) = match open_disk(Box::new(world.disk.clone())) {
             Ok(opened) => opened,
             Err(error) => return Err((world, error.into())),
         };
-        let never = AtomicBool::new(false);
-        let mut started = match start::start(&configuration, &store, world.clock.now(), &never) {
+        let configuration = Arc::clone(&world.configuration);
+        let number = match start::number(&configuration, &store) {
+            Ok(number) => number,
+            Err(error) => return Err((world, error)),
+        };
+        let (plugins, files) = (Arc::default(), Arc::default());
+        let generation = NumberedGeneration::new(number, Arc::clone(&configuration), plugins, files);
+        let current = CurrentGeneration::new(generation);
+        let (never, sinks) = (AtomicBool::new(false), world.sinks());
+        let started = match start::start(&current.get(), sinks, &store, world.clock.now(), &never) {
             Ok(started) => started.unwrap(),
             Err(error) => return Err((world, error)),
         };
-        assert!(started.halts.is_empty(), "{:?}", started.halts);
-        world.print_to(&mut started);
-        world.tally.again += started.flows.iter().map(|flow| flow.redo.len() as u64).sum::<u64>();
+        for step in &started.steps {
+            assert!(step.halts.is_empty(), "{:?}", step.halts);
+            world.tally.again += step.plan.redo.len() as u64;
+        }
         let batch = BatchLimit { jobs: 1 + world.dice.below(8), bytes: 1 + world.dice.below(2000) };
         let workers = 1 + world.dice.below(3);
         let (messages, told) = crossbeam_channel::unbounded();
         let context = RunContext {
-            configuration: Arc::clone(&configuration),
             store: store.clone(),
             writer,
             // The crash guard is tested with real processes.
@@ -62,15 +70,12 @@ impl<'w> Stage<'w> {
             messages,
             // The disk stays full, so the run ends.
             stop: crossbeam_channel::bounded(0).1,
+            ending: Arc::default(),
         };
-        let OpenRun { coordinator, committer, sources, readers, generation, .. } =
-            match open(started, context) {
-                Ok(opened) => opened,
-                Err(error) => return Err((world, error)),
-            };
-        Ok(Self {
-            readers: readers.into_iter().map(|(port, reader)| (port, (0, reader))).collect(),
-            generation,
+        let OpenRun { coordinator, committer, actions, .. } = open(started, context);
+        let mut stage = Self {
+            readers: BTreeMap::new(),
+            current,
             world,
             configuration,
             store,
@@ -79,7 +84,6 @@ impl<'w> Stage<'w> {
             told,
             batch,
             workers,
-            sources,
             inbox: VecDeque::new(),
             source_asks: Vec::new(),
             store_asks: VecDeque::new(),
@@ -91,18 +95,20 @@ impl<'w> Stage<'w> {
             stopped: false,
             calm_moves: 0,
             end: None,
-        })
+        };
+        stage.carry_out(actions);
+        Ok(stage)
     }
 }
 
 impl World {
-    /// Redirects standard output.
-    fn print_to(&mut self, started: &mut RecoveredState) {
-        for (sink, declared) in started.sinks.iter_mut().zip(&self.configuration.sinks) {
-            if let SinkKind::Stdout(format) = declared.kind {
-                let printed = self.effects.printed.entry(declared.address.clone()).or_default();
-                *sink = SinkWriter::Stdout(StdoutWriter::new(Box::new(printed.clone()), format));
-            }
-        }
+    /// Sinks that print into the memory of the world.
+    fn sinks(&self) -> Sinks {
+        let printed = Arc::clone(&self.effects.printed);
+        Sinks::opened_with(Box::new(move |address, kind, position| {
+            let SinkKind::Stdout(format) = kind else { return SinkWriter::open(address, kind, position) };
+            let printed = printed.lock().unwrap().entry(address.clone()).or_default().clone();
+            Ok(SinkWriter::Stdout(StdoutWriter::new(Box::new(printed), *format)))
+        }))
     }
 }

@@ -70,9 +70,9 @@ impl Stage<'_> {
     }
 
     pub(crate) fn look_at_gate(&mut self) {
-        let Some(step) = self.gates.pop() else { return };
+        let Some((step, epoch)) = self.gates.pop() else { return };
         let Some(waiting) = &mut self.world.waiting else { return };
-        self.inbox.push_back(waiting.look_at_gate(&mut self.world.dice, step));
+        self.inbox.push_back(waiting.look_at_gate(&mut self.world.dice, (step.position, epoch)));
     }
 
     /// Lets a monitor answer, or take more time.

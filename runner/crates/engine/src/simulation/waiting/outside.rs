@@ -31,7 +31,7 @@ struct Entry {
 }
 
 impl Outside {
-    pub(crate) fn look_at_gate(&mut self, dice: &mut Dice, step: usize) -> Message {
+    pub(crate) fn look_at_gate(&mut self, dice: &mut Dice, (step, epoch): (usize, u64)) -> Message {
         self.gate_open = self.calm || if dice.chance(40) { dice.chance(50) } else { self.gate_open };
         let closed = |kind, why| Err(Failure::new(kind, why));
         let seen = match dice.below(4) {
@@ -39,7 +39,7 @@ impl Outside {
             1 if !self.calm && dice.chance(20) => closed(FailureKind::Limit, "it hung"),
             _ => Ok(self.gate_open),
         };
-        Message::GateResult { step, seen }
+        Message::GateResult { step, epoch, seen }
     }
 
     /// Accepts a submitted job, perhaps not for the first time. `forgotten`: it was reported as unknown
@@ -81,7 +81,7 @@ impl Outside {
 
     /// Answers a monitor like a worker, for a ledger that makes mistakes.
     pub(crate) fn answer(&mut self, dice: &mut Dice, store: &Store, asking: StatusQuery) -> Message {
-        let StatusQuery { step, ask, jobs } = asking;
+        let StatusQuery { step, epoch, ask, jobs } = asking;
         let (keys, rows): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
         let found = store.delayed(&rows).unwrap();
         let waits = |job: &ParkedJob| job.reason.status().is_some_and(ExternalStatus::waits);
@@ -109,7 +109,7 @@ impl Outside {
                 read(&map.into(), &jobs)
             }
         };
-        Message::StatusResult { step, ask, seen }
+        Message::StatusResult { step: step.position, epoch, ask, seen }
     }
 
     /// Adds answers for jobs that were not polled.

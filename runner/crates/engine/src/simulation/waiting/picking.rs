@@ -169,11 +169,11 @@ impl Waiting {
         let step = position(configuration, &self.step);
         let Picking { paused, stopping, .. } = self.picking;
         match action {
-            Action::Commit(Ordered::Enter(StepChange::Begin(begin))) if begin.step == step => {
+            Action::Commit(Ordered::Enter(StepChange::Begin(begin))) if begin.step.position == step => {
                 assert!(!paused && !stopping, "a batch is begun, and the step starts nothing: {self:#?}");
             }
             // A begun batch is finished in any case.
-            Action::Run(task) if task.step == step && task.work.verdicts.is_none() => {
+            Action::Run(task) if task.step.position == step && task.work.verdicts.is_none() => {
                 let begun = configuration.steps[step].has_effects(configuration);
                 assert!(begun || !paused, "a batch runs, and the step is paused: {self:#?}");
             }

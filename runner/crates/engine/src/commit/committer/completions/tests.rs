@@ -7,11 +7,11 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use super::*;
-use crate::commit::committed_state::CommittedState;
 use crate::commit::inbox::Inbox;
 use crate::commit::queue_cache::QueueCaches;
 use crate::commit::request::CommitRequest;
 use crate::commit::sinks::Sinks;
+use crate::generation::current::NumberedGeneration;
 use crate::operator::request::{CompletionOutcome, RequestOutcome};
 use crate::recovery::start;
 use crate::step::stats::Stats;
@@ -53,23 +53,21 @@ impl World {
         let delayed = delayed.collect();
         let rows = writer.commit(&Changes { parked: delayed, ..Changes::default() }).unwrap().delayed;
         let clock = Arc::new(ManualClock::at(1000));
+        let generation = NumberedGeneration::first(&configuration);
         let started =
-            start::start(&configuration, &store, clock.now(), &AtomicBool::new(false)).unwrap().unwrap();
+            start::start(&generation, Sinks::default(), &store, clock.now(), &AtomicBool::new(false))
+                .unwrap()
+                .unwrap();
         let (messages, told) = crossbeam_channel::unbounded();
         let committer = Committer {
             writer,
             store: store.clone(),
             attempts: CrashGuard::none(),
             opening: None,
-            committed_state: CommittedState {
-                configuration: Arc::clone(&configuration),
-                progress: started.progress,
-                snapshots: started.snapshots,
-                heads: started.heads,
-                marks: started.marks,
-                segments: started.segments,
-            },
-            sinks: Sinks::new(Arc::clone(&configuration), started.sinks),
+            committed_state: started.committed,
+            sinks: started.sinks,
+            sources: started.sources,
+            ending: Arc::default(),
             broken_steps: BTreeSet::new(),
             inbox: Arc::new(Inbox::default()),
             tails: Arc::new(QueueCaches::default()),

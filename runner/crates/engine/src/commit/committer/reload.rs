@@ -1,0 +1,100 @@
+//! Reload on the committer: a generation becomes the current one, and steps are removed or start from the store.
+
+use super::Committer;
+use crate::commit::committed_state::CommittedState;
+use crate::commit::request::{ReloadChange, Rewind, RewindTo, StepChange};
+use crate::error::EngineError;
+use crate::generation::current::NumberedGeneration;
+use crate::recovery::start;
+use crate::recovery::start_position;
+use crate::recovery::step::StepRecovery;
+use crate::runtime::message::{Message, SwappedGeneration};
+use crate::step::declared::DeclaredStep;
+use std::sync::Arc;
+use tidegate_store::Changes;
+
+impl Committer {
+    /// Carries out a part of a reload.
+    pub(crate) fn reload(&mut self, change: ReloadChange) -> Result<(), EngineError> {
+        match change {
+            ReloadChange::Swap(generation) => self.swap(generation),
+            ReloadChange::Install { step, to } => self.install(&step, to),
+            ReloadChange::Remove { step } => {
+                self.committed_state.remove(step);
+                self.broken_steps.remove(&step);
+                self.close_unused()
+            }
+        }
+    }
+
+    fn swap(&mut self, generation: Arc<NumberedGeneration>) -> Result<(), EngineError> {
+        let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
+        let before = &self.committed_state.generation.configuration;
+        let tickers = start::tickers(&generation.configuration, Some(before), &self.store, &mut changes)?;
+        start::record_generation(&generation, &self.store, &mut changes)?;
+        self.commit_all(&changes)?;
+        for (position, queue) in generation.configuration.queues.entries() {
+            let head = self.store.queue(&queue.address)?.map_or(0, |queue| queue.head);
+            self.committed_state.set_head(position, head);
+        }
+        self.committed_state.generation = generation;
+        self.publish_backlog();
+        // A run that is over receives no messages; the same holds for all messages.
+        let _ = self.messages.send(Message::Swapped(SwappedGeneration { tickers }));
+        Ok(())
+    }
+
+    /// Starts a step of which nothing is in flight from the store, at these positions if they are given.
+    fn install(&mut self, step: &DeclaredStep, to: Option<Vec<RewindTo>>) -> Result<(), EngineError> {
+        if let Some(to) = to {
+            self.put_back(step, to)?;
+        }
+        self.broken_steps.remove(&step.position);
+        let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
+        let mut recovery = StepRecovery {
+            store: &self.store,
+            sources: &mut self.sources,
+            sinks: &mut self.sinks,
+            committed: &mut self.committed_state,
+            stopped: &self.ending,
+        };
+        // Without a result the run ends.
+        let Some(installed) = recovery.recover(step, &mut changes)? else { return Ok(()) };
+        self.commit_all(&changes)?;
+        start_position::log_starts(&changes);
+        self.close_unused()?;
+        let _ = self.messages.send(Message::Installed(Box::new(installed)));
+        Ok(())
+    }
+
+    /// Puts the progress of a step back.
+    fn put_back(&mut self, step: &DeclaredStep, mut to: Vec<RewindTo>) -> Result<(), EngineError> {
+        let Some(before) = self.committed_state.step(step.position) else { return Ok(()) };
+        let step = before.declared.clone();
+        self.cancel_if_deleted(&step, &mut to)?;
+        let group = [StepChange::Rewind(Rewind { step, to })];
+        let page = self.committed_state.prepare(&group, &Vec::new(), self.clock.now());
+        self.commit_all(&page.changes)?;
+        self.committed_state.apply(&group, page);
+        Ok(())
+    }
+
+    /// Closes the sources and sinks that no step uses any more.
+    fn close_unused(&mut self) -> Result<(), EngineError> {
+        let Self { sinks, sources, committed_state, .. } = self;
+        sources.keep(|source| committed_state.reads_source(source));
+        let (unused, closing) = sinks.unused(|sink| committed_state.uses_sink(sink));
+        let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
+        CommittedState::add_sinks(&closing, &mut changes);
+        self.commit_all(&changes)?;
+        self.sinks.close(&unused);
+        Ok(())
+    }
+
+    /// Commits changes as often as it takes; nothing, if there are none.
+    fn commit_all(&mut self, changes: &Changes) -> Result<(), EngineError> {
+        let mut told = false;
+        while start::has_news(changes) && self.commit_changes(changes, &mut told)?.is_none() {}
+        Ok(())
+    }
+}

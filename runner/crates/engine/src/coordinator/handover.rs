@@ -1,0 +1,251 @@
+//! Handover: a step delivers what it has begun, and then starts anew from the store, or ends.
+//!
+//! A reload that changes a step, a reload that removes it, a replay, and a halted step that is taken up again go
+//! this way. While one step hands over, all others go on.
+
+use std::collections::BTreeSet;
+
+use super::{Action, Coordinator};
+use crate::commit::request::{CommitRequest, ReloadChange, RewindTo};
+use crate::operator::request::{PendingRequest, Request, RequestOutcome};
+use crate::recovery::step::InstalledStep;
+use crate::step::declared::DeclaredStep;
+use crate::step::state::StepState;
+use tidegate_dispatch::{Command, Event, InputPort};
+use tidegate_model::log_target;
+use tidegate_model::{Address, Timestamp};
+
+/// Step on its way from one installation to the next.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    next: NextStep,
+    phase: HandoverPhase,
+    /// Steps that must release a source or a sink first.
+    waits_for: BTreeSet<usize>,
+    /// Requests for the step that came after it was removed from memory.
+    requests: Vec<PendingRequest>,
+}
+
+/// The end of a handover.
+#[derive(Debug)]
+pub(crate) enum NextStep {
+    Install {
+        step: DeclaredStep,
+        /// Replay to carry out first, with its request.
+        replay: Option<Box<(Vec<RewindTo>, PendingRequest)>>,
+    },
+    Remove {
+        address: Address,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HandoverPhase {
+    /// Its begun jobs are being delivered.
+    Draining,
+    /// Nothing of it is in flight.
+    Drained,
+    /// The committer reads its state.
+    Installing,
+}
+
+impl NextStep {
+    fn address(&self) -> &Address {
+        match self {
+            Self::Install { step, .. } => &step.address,
+            Self::Remove { address } => address,
+        }
+    }
+}
+
+impl Coordinator {
+    /// Adds a step that is ready to start.
+    pub(crate) fn install(&mut self, step: InstalledStep, now: Timestamp, actions: &mut Vec<Action>) {
+        let InstalledStep { declared, plan, readers, heads, parked, paused, halts } = step;
+        let position = declared.position;
+        let epoch = self.next_epoch;
+        self.next_epoch += 1;
+        for (queue, head) in heads {
+            self.dispatcher.set_head(queue, head);
+        }
+        let next = plan.inputs.iter().map(|input| input.next).collect();
+        let stats = self.stats.step(position);
+        stats.restart();
+        self.steps.insert(position, StepState::new(declared.clone(), epoch, next, stats));
+        self.dispatcher.install(position, plan);
+        self.halts.retain(|halt| halt.step != declared.address);
+        for (key, job) in parked {
+            self.restore_parked_job(position, &key, &job, now);
+        }
+        if paused {
+            let resume = declared.configuration().command(&format!("step resume {}", declared.address));
+            tracing::warn!(target: log_target::ENGINE, step = %declared.address, "the step is paused; `{resume}` resumes it");
+            self.dispatcher.pause(position);
+        }
+        if let Some(why) = halts.into_iter().next() {
+            self.halt(position, why, now);
+            self.dispatcher.exclude(position);
+            return;
+        }
+        for (input, reader) in readers {
+            let port = InputPort { step: position, input };
+            actions.push(Action::OpenReader { port, epoch, reader: Box::new(reader) });
+        }
+    }
+
+    /// Begins the handover of a step, or gives the one under way another end.
+    pub(crate) fn hand_over(
+        &mut self,
+        step: usize,
+        next: NextStep,
+        waits_for: BTreeSet<usize>,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
+        if let Some(handover) = self.handovers.get_mut(&step) {
+            handover.waits_for.extend(waits_for);
+            // A step that is being installed is compared with the current generation afterwards.
+            if handover.phase != HandoverPhase::Installing {
+                let before = std::mem::replace(&mut handover.next, next);
+                if let (NextStep::Install { replay: Some(before), .. }, NextStep::Install { replay, .. }) =
+                    (before, &mut handover.next)
+                {
+                    *replay = Some(before);
+                }
+            }
+            return;
+        }
+        let runs = self.steps.get(step).is_some();
+        let phase = if runs { HandoverPhase::Draining } else { HandoverPhase::Drained };
+        self.handovers.insert(step, Handover { next, phase, waits_for, requests: Vec::new() });
+        self.update_expectation();
+        if runs {
+            self.dispatcher.handle(Event::Drain { step }, now, commands);
+        }
+    }
+
+    /// Handles that nothing of a step is in flight.
+    pub(crate) fn drained(&mut self, step: usize, actions: &mut Vec<Action>) {
+        self.steps.remove(step);
+        actions.push(Action::CloseReaders(step));
+        if let Some(handover) = self.handovers.get_mut(&step) {
+            handover.phase = HandoverPhase::Drained;
+        }
+        self.handovers.values_mut().for_each(|handover| _ = handover.waits_for.remove(&step));
+        self.advance_handovers(actions);
+    }
+
+    /// Requests the installation or the removal of the steps that are ready for it.
+    pub(crate) fn advance_handovers(&mut self, actions: &mut Vec<Action>) {
+        // A run that ends starts nothing; the next one reads the same state.
+        if self.stopping || self.swapping.is_some() {
+            return;
+        }
+        let mut removed = Vec::new();
+        for (&step, handover) in &mut self.handovers {
+            if handover.phase != HandoverPhase::Drained || !handover.waits_for.is_empty() {
+                continue;
+            }
+            handover.phase = HandoverPhase::Installing;
+            actions.push(Action::Commit(CommitRequest::Reload(match &handover.next {
+                NextStep::Install { step, replay } => {
+                    let to = replay.as_ref().map(|replay| replay.0.clone());
+                    ReloadChange::Install { step: step.clone(), to }
+                }
+                NextStep::Remove { .. } => {
+                    removed.push(step);
+                    ReloadChange::Remove { step }
+                }
+            })));
+        }
+        for step in removed {
+            self.end_handover(step, &[]);
+        }
+    }
+
+    /// Adds the step that the committer has read.
+    pub(crate) fn installed(
+        &mut self,
+        step: InstalledStep,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.stopping {
+            return;
+        }
+        let declared = step.declared.clone();
+        let position = declared.position;
+        let inputs = declared.inputs.iter().zip(&step.plan.inputs);
+        let from: Vec<(Address, u64)> =
+            inputs.map(|(input, plan)| (input.address.clone(), plan.next)).collect();
+        self.install(step, now, actions);
+        self.dispatcher.set_order(self.generation.configuration.steps.order());
+        let requests = self.end_handover(position, &from);
+        for asked in requests {
+            self.accept_request(asked, now, commands, actions);
+        }
+        // A later reload may have changed the step meanwhile.
+        self.follow_generation(&declared, now, commands);
+        self.advance_handovers(actions);
+        self.dispatcher.handle(Event::Tick, now, commands);
+    }
+
+    /// Ends the handover of a step that starts at these positions. Returns the requests that waited for it.
+    fn end_handover(&mut self, step: usize, from: &[(Address, u64)]) -> Vec<PendingRequest> {
+        let Some(Handover { next, requests, .. }) = self.handovers.remove(&step) else { return Vec::new() };
+        if let NextStep::Install { replay: Some(replay), .. } = next {
+            replay.1.answer(Ok(RequestOutcome::Replayed { from: from.to_vec() }));
+        }
+        self.update_expectation();
+        self.answer_reload();
+        requests
+    }
+
+    /// Keeps a request for a step that is not in memory now. Returns any other request.
+    pub(crate) fn wait_for_handover(&mut self, asked: PendingRequest) -> Option<PendingRequest> {
+        let Some(step) = asked.request.step().cloned() else { return Some(asked) };
+        let handover = self.handovers.values_mut().find(|handover| *handover.next.address() == step);
+        match handover.filter(|handover| handover.phase != HandoverPhase::Draining) {
+            Some(handover) => {
+                handover.requests.push(asked);
+                None
+            }
+            None => Some(asked),
+        }
+    }
+
+    /// Requests a replay: the step delivers what it has begun, and starts at the requested positions.
+    pub(crate) fn replay(&mut self, asked: PendingRequest, now: Timestamp, commands: &mut Vec<Command>) {
+        let Request::Replay { step: address, from } = &asked.request else { return };
+        let Some(position) = self.position(address) else {
+            return asked.answer(Err(format!("the runner has no step `{address}`")));
+        };
+        if self.handovers.contains_key(&position) {
+            let why = format!("step `{address}` is being replayed or changed already; try again");
+            return asked.answer(Err(why));
+        }
+        let Some(StepState { declared, .. }) = self.steps.get(position) else {
+            return asked.answer(Err(format!("the runner has no step `{address}`")));
+        };
+        // Jobs in flight are not accounted for yet, so the positions of the other inputs are known later.
+        let at = |input: &tidegate_config::InputRef| {
+            let found = from.iter().find(|(address, _)| *address == input.address);
+            found.map_or(RewindTo::Stay, |&(_, index)| RewindTo::Index(index))
+        };
+        let (to, step) = (declared.inputs.iter().map(at).collect(), declared.clone());
+        let next = NextStep::Install { step, replay: Some(Box::new((to, asked))) };
+        self.hand_over(position, next, BTreeSet::new(), now, commands);
+    }
+
+    /// Steps that hand over, with whether they still have something in flight.
+    pub(crate) fn lingering(&self) -> Vec<Address> {
+        self.handovers.values().map(|handover| handover.next.address().clone()).collect()
+    }
+
+    /// Keeps the run from ending while jobs or steps are on their way.
+    pub(crate) fn update_expectation(&mut self) {
+        let hands_over = !self.handovers.is_empty() || self.swapping.is_some();
+        self.dispatcher.expect(self.ticks.are_behind() || hands_over);
+    }
+}

@@ -1,0 +1,161 @@
+//! Swap: a new generation takes over from the current one, step by step.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::handover::NextStep;
+use super::{Action, Coordinator};
+use crate::commit::request::{CommitRequest, ReloadChange};
+use crate::generation::step_changes::{StepDifference, difference, must_wait};
+use crate::report::ReloadOutcome;
+use crate::runtime::message::{ReloadRequest, SwappedGeneration};
+use crate::step::declared::DeclaredStep;
+use tidegate_dispatch::{Command, Event};
+use tidegate_model::{Address, Timestamp};
+
+/// Longest time that the answer to a reload waits for steps that still deliver what they have begun.
+const ANSWER_AFTER: Duration = Duration::from_secs(2);
+
+/// Reload that is not answered.
+#[derive(Debug)]
+pub(crate) struct PendingReload {
+    request: ReloadRequest,
+    /// Time of the answer, although steps still hand over.
+    answer_at: Timestamp,
+}
+
+impl Coordinator {
+    /// Begins to carry out another generation. Its number becomes durable first.
+    pub(crate) fn swap(&mut self, request: ReloadRequest, now: Timestamp, actions: &mut Vec<Action>) {
+        if self.stopping {
+            // The closed channel is the answer.
+            return;
+        }
+        if self.swapping.is_some() {
+            self.next_swap = Some(request);
+            return;
+        }
+        let generation = Arc::clone(&request.generation);
+        self.ticks.keep(&self.generation.configuration, &generation.configuration);
+        actions.push(Action::Commit(CommitRequest::Reload(ReloadChange::Swap(generation))));
+        self.swapping = Some(PendingReload { request, answer_at: now + ANSWER_AFTER });
+        self.update_expectation();
+    }
+
+    /// Carries out the generation that is the current one in the store now.
+    pub(crate) fn swapped(
+        &mut self,
+        swapped: SwappedGeneration,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(reload) = self.swapping.take() else { return };
+        let generation = Arc::clone(&reload.request.generation);
+        actions.push(Action::Publish(Arc::clone(&generation)));
+        self.generation = Arc::clone(&generation);
+        self.ticks.add(swapped.tickers);
+        self.lets_go = super::timers::first_look(&generation.configuration);
+        if !self.stopping {
+            let before: Vec<DeclaredStep> = self.steps.iter().map(|state| state.declared.clone()).collect();
+            for declared in &before {
+                self.follow_generation(declared, now, commands);
+            }
+            for &position in generation.configuration.steps.order() {
+                if self.steps.get(position).is_none() {
+                    self.start_step(position, now, commands);
+                }
+            }
+            self.dispatcher.set_order(generation.configuration.steps.order());
+        }
+        self.reloads.push(reload);
+        self.advance_handovers(actions);
+        self.update_expectation();
+        self.answer_reload();
+        if let Some(next) = self.next_swap.take() {
+            self.swap(next, now, actions);
+        }
+        self.run_timers(now, actions);
+        self.dispatcher.handle(Event::Tick, now, commands);
+    }
+
+    /// Lets an installed step follow the current generation: at once, or after a handover.
+    pub(crate) fn follow_generation(
+        &mut self,
+        declared: &DeclaredStep,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
+        let (position, generation) = (declared.position, Arc::clone(&self.generation));
+        if Arc::ptr_eq(&declared.generation, &generation) {
+            return;
+        }
+        if generation.configuration.steps.get(position).is_none() {
+            let next = NextStep::Remove { address: declared.address.clone() };
+            return self.hand_over(position, next, BTreeSet::new(), now, commands);
+        }
+        let new = DeclaredStep::new(&generation, position);
+        let difference = match difference(declared, &new) {
+            // A step that has stopped is taken up again.
+            StepDifference::InPlace if self.dispatcher.is_halted(position) => StepDifference::Anew,
+            difference => difference,
+        };
+        let hands_over = self.handovers.contains_key(&position);
+        match difference {
+            StepDifference::None | StepDifference::InPlace if hands_over => {
+                self.start_step(position, now, commands);
+            }
+            StepDifference::Anew => self.start_step(position, now, commands),
+            StepDifference::None => self.declare(position, declared.unchanged(&generation)),
+            StepDifference::InPlace => self.declare(position, new),
+        }
+    }
+
+    fn declare(&mut self, position: usize, declared: DeclaredStep) {
+        if let Some(state) = self.steps.get_mut(position) {
+            state.declared = declared;
+        }
+    }
+
+    /// Starts a step of the current generation, after those that still use its sources and sinks otherwise.
+    fn start_step(&mut self, position: usize, now: Timestamp, commands: &mut Vec<Command>) {
+        let step = DeclaredStep::new(&self.generation, position);
+        let others = self.steps.iter().filter(|other| other.declared.position != position);
+        let others = others.filter(|other| must_wait(&step, &other.declared));
+        let waits_for = others.map(|other| other.declared.position).collect();
+        self.hand_over(position, NextStep::Install { step, replay: None }, waits_for, now, commands);
+    }
+
+    /// Answers the reloads whose steps have all taken over, or that have waited long enough.
+    pub(crate) fn answer_reload(&mut self) {
+        if self.handovers.is_empty() {
+            for PendingReload { request, .. } in self.reloads.drain(..) {
+                answer(&request, Vec::new());
+            }
+        }
+    }
+
+    /// Answers the reloads that have waited long enough.
+    pub(crate) fn answer_late_reloads(&mut self, now: Timestamp) {
+        let lingering = self.lingering();
+        self.reloads.retain(|reload| {
+            let waits = now < reload.answer_at;
+            if !waits {
+                answer(&reload.request, lingering.clone());
+            }
+            waits
+        });
+    }
+
+    /// Time of the next answer that waits for no step any more.
+    pub(crate) fn reload_wakes(&self) -> Option<Timestamp> {
+        self.reloads.iter().map(|reload| reload.answer_at).min()
+    }
+}
+
+fn answer(request: &ReloadRequest, lingering: Vec<Address>) {
+    let outcome = ReloadOutcome { number: request.generation.number, lingering };
+    // The client may have disconnected.
+    let _ = request.reply.send(outcome);
+}

@@ -1,0 +1,70 @@
+//! Current generation: the configuration that a run carries out now, with its number.
+
+use std::sync::Arc;
+
+use super::source_files::SourceFiles;
+use tidegate_components::plugin::Plugins;
+use tidegate_config::{Configuration, ConfigurationDigest, Positions};
+use tidegate_model::sync::Mutex;
+
+/// Configuration with its scripts, plugins and number. It lives as long as a step or an attempt uses it.
+#[derive(Debug)]
+pub struct NumberedGeneration {
+    /// Number of the configuration among all that ran on the store.
+    pub number: u64,
+    pub configuration: Arc<Configuration>,
+    pub digest: ConfigurationDigest,
+    pub(crate) plugins: Arc<Plugins>,
+    /// Files that the configuration was read from.
+    pub files: Arc<SourceFiles>,
+}
+
+impl NumberedGeneration {
+    pub(crate) fn new(
+        number: u64,
+        configuration: Arc<Configuration>,
+        plugins: Arc<Plugins>,
+        files: Arc<SourceFiles>,
+    ) -> Self {
+        let digest = configuration.digest();
+        Self { number, configuration, digest, plugins, files }
+    }
+}
+
+#[cfg(test)]
+impl NumberedGeneration {
+    /// First generation of a store, without plugins.
+    pub(crate) fn first(configuration: &Arc<Configuration>) -> Arc<Self> {
+        Arc::new(Self::new(1, Arc::clone(configuration), Arc::default(), Arc::default()))
+    }
+}
+
+/// Generation that a run carries out now. It is replaced as a whole.
+#[derive(Debug)]
+pub(crate) struct CurrentGeneration {
+    generation: Mutex<Arc<NumberedGeneration>>,
+    positions: Mutex<Positions>,
+}
+
+impl CurrentGeneration {
+    pub(crate) fn new(generation: NumberedGeneration) -> Self {
+        let positions = Mutex::new(Positions::of(&generation.configuration));
+        Self { generation: Mutex::new(Arc::new(generation)), positions }
+    }
+
+    #[must_use]
+    pub(crate) fn get(&self) -> Arc<NumberedGeneration> {
+        Arc::clone(&self.generation.lock())
+    }
+
+    pub(crate) fn set(&self, generation: Arc<NumberedGeneration>) {
+        *self.generation.lock() = generation;
+    }
+
+    /// The configuration with the positions that its parts had before in this process.
+    pub(crate) fn placed(&self, configuration: &Configuration) -> Configuration {
+        let mut configuration = configuration.clone();
+        configuration.keep_positions(&mut self.positions.lock());
+        configuration
+    }
+}

@@ -1,0 +1,136 @@
+//! Pending jobs: the jobs of one step that an external system has, with their polls and completions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::job_attributes::LaneSource;
+use crate::processor::monitor_protocol::JobVerdict;
+use tidegate_config::Step;
+use tidegate_dispatch::{JobKey, Poller, PollerCommand, PollerEvent};
+use tidegate_model::{ExternalStatus, Timestamp};
+use tidegate_store::CompletionRecord;
+
+/// Pending jobs of one step.
+#[derive(Debug)]
+pub(crate) struct PendingJobs {
+    pub(crate) monitor: Poller,
+    /// Pending jobs by index of the input.
+    pub(crate) by_index: HashMap<u64, JobKey>,
+    /// Jobs with an external completion that is not durable yet, by index.
+    pub(crate) told: HashMap<u64, JobKey>,
+    /// Verdicts of completed jobs, until their delivery is durable.
+    pub(crate) words: HashMap<JobKey, JobVerdict>,
+    /// Commands that are not carried out yet.
+    pub(crate) commands: Vec<PollerCommand>,
+}
+
+impl PendingJobs {
+    pub(crate) fn new(step: &Step) -> Self {
+        let monitor = match &step.monitor {
+            Some(monitor) => Poller::new(monitor.batch, monitor.inquiry.every),
+            None => Poller::disabled(),
+        };
+        let (by_index, told, words) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { monitor, by_index, told, words, commands: Vec::new() }
+    }
+
+    pub(crate) fn handle(&mut self, event: PollerEvent<'_>, now: Timestamp) {
+        self.monitor.handle(event, now, &mut self.commands);
+    }
+
+    /// Adds a job at this index of the input that is pending since this time.
+    pub(crate) fn add(
+        &mut self,
+        (key, index): (JobKey, u64),
+        lane: &LaneSource<'_>,
+        since: Timestamp,
+        now: Timestamp,
+    ) {
+        let lane = match lane {
+            LaneSource::Named(name) => name.as_bytes(),
+            LaneSource::Shared | LaneSource::Missing => &[],
+        };
+        self.by_index.insert(index, key);
+        self.handle(PollerEvent::Pended { key, lane, since }, now);
+    }
+
+    /// Releases a pending job that a request cancels, and returns whether it could. A job with a completion
+    /// that is in flight or being delivered is not released.
+    pub(crate) fn release(&mut self, key: JobKey, now: Timestamp) -> bool {
+        let waits = self.monitor.status(key).is_some_and(ExternalStatus::waits);
+        let lets_go = waits && !self.told.values().any(|&told| told == key);
+        if lets_go {
+            self.handle(PollerEvent::Left { key }, now);
+        }
+        lets_go
+    }
+
+    /// Removes the released jobs from the index. If there are any, the cost is a walk over all pending jobs.
+    pub(crate) fn forget_left(&mut self) {
+        let Self { monitor, by_index, .. } = self;
+        if by_index.len() > monitor.len() {
+            by_index.retain(|_, key| monitor.status(*key).is_some());
+        }
+    }
+
+    /// Verdicts of these jobs, if all of them have one.
+    pub(crate) fn verdicts(&self, jobs: &[JobKey]) -> Option<Arc<[JobVerdict]>> {
+        jobs.iter().map(|key| self.words.get(key).cloned()).collect()
+    }
+
+    /// Removes a job whose delivery is durable.
+    pub(crate) fn remove(&mut self, (key, index): (JobKey, u64), now: Timestamp) {
+        if self.words.remove(&key).is_some() {
+            self.by_index.remove(&index);
+            self.handle(PollerEvent::Left { key }, now);
+        }
+    }
+
+    /// The pending job at `index` that may get this status, or its status if the change is not allowed.
+    /// Returns `None` if no job is pending there, or if it has a completion in flight.
+    pub(crate) fn may_tell(&self, index: u64, to: ExternalStatus) -> Option<Result<JobKey, ExternalStatus>> {
+        let key = *self.by_index.get(&index)?;
+        let from = self.monitor.status(key).filter(|from| from.waits())?;
+        if self.told.contains_key(&index) {
+            return None;
+        }
+        Some(if from.may_become(to) { Ok(key) } else { Err(from) })
+    }
+
+    /// Applies a completion that is not durable yet; other answers for the job are ignored until then.
+    pub(crate) fn tell(&mut self, index: u64, status: ExternalStatus, now: Timestamp) {
+        let Some(&key) = self.by_index.get(&index) else { return };
+        self.told.insert(index, key);
+        let mut commands = Vec::new();
+        self.monitor.handle(PollerEvent::Told { key, status }, now, &mut commands);
+        // The job is delivered once the completion is durable.
+        commands.retain(|command| !matches!(command, PollerCommand::Settle { .. }));
+        self.commands.append(&mut commands);
+    }
+
+    /// Adds a job that is pending in the store, with its completion if it has one.
+    pub(crate) fn recall(
+        &mut self,
+        job: (JobKey, u64),
+        lane: &LaneSource<'_>,
+        (since, said): (Timestamp, Option<&CompletionRecord>),
+        now: Timestamp,
+    ) {
+        let (key, _) = job;
+        self.add(job, lane, since, now);
+        if let Some(said) = said {
+            self.tell(job.1, said.status, now);
+            self.told.remove(&job.1);
+            self.settle(key, JobVerdict::of(said));
+        }
+    }
+
+    /// Delivers a job with a durable completion, if that completes it.
+    pub(crate) fn settle(&mut self, key: JobKey, word: JobVerdict) {
+        let status = word.status;
+        if !status.waits() {
+            self.words.insert(key, word);
+            self.commands.push(PollerCommand::Settle { key, status });
+        }
+    }
+}

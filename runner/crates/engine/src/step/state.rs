@@ -1,0 +1,79 @@
+//! Step state: everything that the event loop keeps of one step between its installation and its end.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::declared::DeclaredStep;
+use super::in_flight::InFlightBatch;
+use super::job_buffer::JobBuffer;
+use super::pending_jobs::PendingJobs;
+use super::stats::StepStats;
+use crate::batch::input::{BatchInput, BatchSlice, ReadBatch};
+use tidegate_dispatch::{BatchId, ReadId, Turn};
+use tidegate_store::ParkedKey;
+
+/// State of an installed step.
+#[derive(Debug)]
+pub(crate) struct StepState {
+    pub(crate) declared: DeclaredStep,
+    /// Number of this installation. Messages that were requested for another one are ignored.
+    pub(crate) epoch: u64,
+    /// Jobs that were read and are not all in batches.
+    pub(crate) reads: HashMap<ReadId, ReadBatch>,
+    pub(crate) batches: HashMap<BatchId, InFlightBatch>,
+    /// First index that is not read yet, by input.
+    pub(crate) read_up_to: Vec<u64>,
+    /// Keys of the parked jobs that keep their turn.
+    pub(crate) turns: BTreeMap<Turn, ParkedKey>,
+    /// Keys of the redelivered jobs in flight.
+    pub(crate) returned: BTreeSet<ParkedKey>,
+    /// Keys of redelivered jobs that a request moves. The value is true once the move is over: an older read may
+    /// still contain them.
+    pub(crate) moved: BTreeMap<ParkedKey, bool>,
+    /// Waiting jobs of a queued step; `None` for an ordered step.
+    pub(crate) queued: Option<QueuedJobs>,
+    pub(crate) stats: Arc<StepStats>,
+}
+
+/// Waiting jobs of a queued step.
+#[derive(Debug)]
+pub(crate) struct QueuedJobs {
+    pub(crate) buffer: JobBuffer,
+    pub(crate) pending: PendingJobs,
+}
+
+impl StepState {
+    pub(crate) fn new(declared: DeclaredStep, epoch: u64, next: Vec<u64>, stats: Arc<StepStats>) -> Self {
+        let queued = declared.picks().map(|queuer| QueuedJobs {
+            buffer: JobBuffer::new(declared.configuration(), &declared, queuer),
+            pending: PendingJobs::new(&declared),
+        });
+        Self {
+            declared,
+            epoch,
+            reads: HashMap::new(),
+            batches: HashMap::new(),
+            read_up_to: next,
+            turns: BTreeMap::new(),
+            returned: BTreeSet::new(),
+            moved: BTreeMap::new(),
+            queued,
+            stats,
+        }
+    }
+
+    pub(crate) fn buffer(&mut self) -> Option<&mut JobBuffer> {
+        self.queued.as_mut().map(|queued| &mut queued.buffer)
+    }
+
+    pub(crate) fn is_queued(&self) -> bool {
+        self.queued.is_some()
+    }
+
+    /// Removes the redelivered jobs of a batch from those in flight.
+    pub(crate) fn forget_returned(&mut self, work: &BatchInput) {
+        for returned in work.portions.iter().flat_map(BatchSlice::returned) {
+            self.returned.remove(&returned.key);
+        }
+    }
+}
