@@ -94,7 +94,7 @@ fn script() -> Result<ScriptStep, Box<dyn Error>> {
         config: &json!({}),
         secrets: &[],
         file: "bench.toml",
-        wrapped: false,
+        take: tidegate_config::InputMode::From,
         outlet: ScriptOutlet::Unnamed,
         entry: EntryPoint::Process,
         token_key: &TokenKey::NONE,

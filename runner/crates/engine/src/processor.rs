@@ -18,8 +18,8 @@ use tidegate_components::http::{HttpSpec, HttpStep};
 use tidegate_components::plugin::{Custody, Deaths, Isolated, PluginRunner, PluginSpec, Plugins, Setups};
 use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
 use tidegate_config::{
-    DeliveryGuarantee, ExecCommand, HttpRequest, Limits, MockPlace, PluginStepConfig, Processor, Script,
-    Step, StepFilter,
+    DeliveryGuarantee, ExecCommand, HttpRequest, InputMode, Limits, MockPlace, PluginStepConfig, Processor,
+    Script, Step, StepFilter,
 };
 use tidegate_model::{Address, Secret, TokenKey};
 
@@ -91,7 +91,7 @@ pub(crate) struct SharedResources<'c> {
 pub(crate) struct ScriptGroup<'c> {
     pub(crate) scripts: &'c [Script],
     pub(crate) filter: &'c StepFilter,
-    pub(crate) wrapped: bool,
+    pub(crate) take: InputMode,
     pub(crate) outlet: ScriptOutlet,
     pub(crate) entry: EntryPoint,
 }
@@ -128,7 +128,7 @@ impl<'c> StepContext<'c> {
             config: self.config,
             secrets: self.secrets,
             file: self.file,
-            wrapped: scripts.wrapped,
+            take: scripts.take,
             outlet: scripts.outlet,
             entry: scripts.entry,
             token_key: self.token_key,

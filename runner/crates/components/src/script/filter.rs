@@ -6,15 +6,15 @@ use rhai::{AST, Dynamic, Engine, EvalAltResult, Scope};
 
 use super::attempt::{self, ScriptAttempt};
 use super::compile::{CompileError, compile_expression};
-use tidegate_config::StepFilter;
+use tidegate_config::{InputMode, StepFilter};
 
 #[derive(Debug)]
 pub(crate) struct Filter {
     engine: Engine,
     types: Vec<String>,
     topics: Vec<String>,
-    /// Jobs are wrapped in a map under the name of their alternative.
-    wrapped: bool,
+    /// `alts` and `join`: jobs are maps of the inputs.
+    take: InputMode,
     when: Option<AST>,
     scope: Scope<'static>,
 }
@@ -24,7 +24,7 @@ impl Filter {
     pub(crate) fn compile(
         engine: impl FnOnce() -> Engine,
         filter: &StepFilter,
-        wrapped: bool,
+        take: InputMode,
         attempt: &Rc<ScriptAttempt>,
     ) -> Result<Option<Self>, CompileError> {
         let StepFilter { types, topics, when } = filter;
@@ -35,13 +35,14 @@ impl Filter {
         let compile = |(text, _): &(String, _)| compile_expression(&mut engine, text, "job", attempt);
         let when = when.as_ref().map(compile).transpose()?;
         let (types, topics) = (types.clone(), topics.clone());
-        Ok(Some(Self { engine, types, topics, wrapped, when, scope: Scope::new() }))
+        Ok(Some(Self { engine, types, topics, take, when, scope: Scope::new() }))
     }
 
     /// Whether `job` passes. The job is returned, since Rhai takes ownership of it.
     pub(crate) fn passes(&mut self, job: Dynamic) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
-        let has = |field, wanted: &[String]| {
-            if self.wrapped { inner_has(&job, field, wanted) } else { has_one_of(&job, field, wanted) }
+        let has = |field, wanted: &[String]| match self.take {
+            InputMode::From => has_one_of(&job, field, wanted),
+            InputMode::Alts | InputMode::Join => an_input_has(&job, field, wanted),
         };
         if !self.types.is_empty() && !has("type", &self.types) {
             return Ok(None);
@@ -59,20 +60,25 @@ impl Filter {
     }
 }
 
-/// As [`has_one_of`], for the one job in a map.
-fn inner_has(wrapped: &Dynamic, field: &str, wanted: &[String]) -> bool {
-    wrapped.as_map_ref().is_ok_and(|map| map.values().any(|job| has_one_of(job, field, wanted)))
+/// As [`has_one_of`], for at least one job in a map.
+fn an_input_has(inputs: &Dynamic, field: &str, wanted: &[String]) -> bool {
+    inputs.as_map_ref().is_ok_and(|map| map.values().any(|job| has_one_of(job, field, wanted)))
 }
 
-/// Whether `field` of the job is one of `wanted`, or is a list that holds one.
+/// Whether `field` of the job is one of `wanted`, is a list that holds one, or is a map with a key of them. A key
+/// does not count if its value is null or false.
 fn has_one_of(job: &Dynamic, field: &str, wanted: &[String]) -> bool {
     let Ok(map) = job.as_map_ref() else { return false };
     let Some(value) = map.get(field) else { return false };
     let is_wanted = |value: &Dynamic| {
         value.as_immutable_string_ref().is_ok_and(|text| wanted.iter().any(|one| *one == **text))
     };
-    match value.as_array_ref() {
-        Ok(list) => list.iter().any(is_wanted),
-        Err(_) => is_wanted(value),
+    if let Ok(list) = value.as_array_ref() {
+        return list.iter().any(is_wanted);
     }
+    if let Ok(map) = value.as_map_ref() {
+        let counts = |value: &Dynamic| !value.is_unit() && value.as_bool() != Ok(false);
+        return wanted.iter().any(|key| map.get(key.as_str()).is_some_and(counts));
+    }
+    is_wanted(value)
 }

@@ -26,7 +26,7 @@ use super::values::json::WriteError;
 use super::values::{frozen, type_names};
 use crate::attempt_outputs::after_outputs;
 use crate::memory;
-use tidegate_config::{Limits, Script, StepFilter};
+use tidegate_config::{InputMode, Limits, Script, StepFilter};
 use tidegate_model::suggest::{listed, nearest};
 use tidegate_model::{Secret, TokenKey, format_size};
 
@@ -50,8 +50,8 @@ pub struct ScriptStepSpec<'a> {
     pub secrets: &'a [Secret],
     /// The file of the step, for messages about `when`.
     pub file: &'a str,
-    /// Jobs are wrapped in a map under the name of their alternative.
-    pub wrapped: bool,
+    /// `alts` and `join`: jobs are maps of the inputs.
+    pub take: InputMode,
     pub outlet: ScriptOutlet,
     /// The entry function of the last script; earlier scripts use `process`.
     pub entry: EntryPoint,
@@ -82,7 +82,7 @@ pub struct ScriptStep {
     /// Bytes that the running job may still output.
     room: Cell<u64>,
     file: String,
-    wrapped: bool,
+    take: InputMode,
     outlet: ScriptOutlet,
     entry: EntryPoint,
 }
@@ -132,7 +132,7 @@ impl ScriptStep {
             }
         }
         let engine = || compile::engine(spec.limits, &attempt);
-        let filter = Filter::compile(engine, spec.filter, spec.wrapped, &attempt)?;
+        let filter = Filter::compile(engine, spec.filter, spec.take, &attempt)?;
         Ok(Self {
             scripts,
             filter,
@@ -142,7 +142,7 @@ impl ScriptStep {
             limits: *spec.limits,
             room: Cell::new(0),
             file: spec.file.to_owned(),
-            wrapped: spec.wrapped,
+            take: spec.take,
             outlet: spec.outlet,
             entry: spec.entry,
         })
@@ -235,7 +235,8 @@ impl ScriptStep {
     fn pass_on(&self, payload: &[u8], outputs: &mut Outputs) {
         match (self.outlet, outputs.get_mut(0)) {
             (ScriptOutlet::Next, Some(next)) => next.push(payload),
-            _ => outputs.push_to_all(if self.wrapped { inner(payload) } else { payload }),
+            _ if self.take == InputMode::Alts => outputs.push_to_all(inner(payload)),
+            _ => outputs.push_to_all(payload),
         }
     }
 

@@ -28,7 +28,7 @@ use tempfile::TempDir;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Step as _};
 
 use super::{CompileError, EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
-use tidegate_config::{Limits, Script, StepFilter};
+use tidegate_config::{InputMode, Limits, Script, StepFilter};
 use tidegate_model::{HashPrefix, TokenKey, format_duration};
 
 /// A step to build, with the default configuration.
@@ -41,6 +41,7 @@ struct Draft {
     timeout: Option<Duration>,
     config: serde_json::Value,
     entry: EntryPoint,
+    take: InputMode,
 }
 
 /// A step of one script, `process.rhai`, with one output.
@@ -74,6 +75,7 @@ impl Draft {
             timeout: Some(Duration::from_mins(1)),
             config: serde_json::json!({}),
             entry: EntryPoint::Process,
+            take: InputMode::From,
         }
     }
 
@@ -130,7 +132,7 @@ impl Draft {
             config: &self.config,
             secrets: &[],
             file: "shop.toml",
-            wrapped: false,
+            take: self.take,
             outlet,
             entry: self.entry,
             token_key: &TokenKey::NONE,

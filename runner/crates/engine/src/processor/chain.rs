@@ -73,7 +73,7 @@ impl ProcessorChain {
             owner.script(&ScriptGroup {
                 scripts,
                 filter: if first { &step.filter } else { &none },
-                wrapped: first && step.take == InputMode::Alts,
+                take: if first { step.take } else { InputMode::From },
                 outlet: match (last, named) {
                     (false, _) => ScriptOutlet::Next,
                     (true, true) => ScriptOutlet::Named,

@@ -10,7 +10,9 @@ use super::deadline::AttemptDeadline;
 use super::{ProcessorStage, ScriptGroup, SharedResources, StepContext};
 use tidegate_components::redact::Redactor;
 use tidegate_components::script::{EntryPoint, ScriptOutlet};
-use tidegate_config::{Configuration, GateRef, Limits, MockPlace, ProbeConfig, Processor, Step, StepFilter};
+use tidegate_config::{
+    Configuration, GateRef, InputMode, Limits, MockPlace, ProbeConfig, Processor, Step, StepFilter,
+};
 use tidegate_model::{Address, Timestamp, delivery_hash};
 
 /// Gate or monitor of a step.
@@ -58,8 +60,8 @@ impl Probe {
             Processor::Script(script) => {
                 let entry = if position == last { entry } else { EntryPoint::Process };
                 let scripts = std::slice::from_ref(script);
-                let (wrapped, outlet) = (false, ScriptOutlet::Next);
-                let scripts = ScriptGroup { scripts, filter: &filter, wrapped, outlet, entry };
+                let (take, outlet) = (InputMode::From, ScriptOutlet::Next);
+                let scripts = ScriptGroup { scripts, filter: &filter, take, outlet, entry };
                 owner.script(&scripts).map(ProcessorStage::Script)
             }
         };

@@ -1,6 +1,7 @@
 //! Tests of filters: `types`, `topics` and `when`.
 
 use super::{Draft, body};
+use tidegate_config::InputMode;
 
 #[test]
 fn types_and_topics_compare_with_the_fields_of_that_name() {
@@ -20,10 +21,29 @@ fn types_and_topics_compare_with_the_fields_of_that_name() {
         (&[], &["eu"], r#"{"topics":["us","eu"]}"#, true),
         (&[], &["eu"], r#"{"topics":[]}"#, false),
         (&[], &["eu"], r#"{"topic":"eu"}"#, true),
+        (&[], &["eu"], r#"{"topics":{"us":true,"eu":{}}}"#, true),
+        (&[], &["eu", "us"], r#"{"topics":{"eu":false,"us":null,"asia":true}}"#, false),
+        (&[], &["eu"], r#"{"topics":{"eu":0}}"#, true),
         (&["order"], &["eu"], r#"{"type":"order","topic":"us"}"#, false),
         (&["order"], &["eu"], r#"{"type":"order","topic":"eu"}"#, true),
     ] {
         assert_eq!(filtered(types, topics, payload), passes, "{types:?} {topics:?} {payload}");
+    }
+}
+
+#[test]
+fn types_and_topics_of_a_join_compare_with_the_fields_of_each_input() {
+    let mut draft = body("job.keys()");
+    draft.take = InputMode::Join;
+    draft.filter.types = vec!["order".to_owned()];
+    draft.filter.topics = vec!["eu".to_owned()];
+    for (payload, passes) in [
+        (r#"{"a":{"type":"order"},"b":{"topic":"eu"}}"#, true),
+        (r#"{"a":{"type":"order","topics":{"eu":true}},"b":{}}"#, true),
+        (r#"{"a":{"type":"order"},"b":5}"#, false),
+        (r#"{"type":"order","topic":"eu"}"#, false),
+    ] {
+        assert_eq!(draft.run(payload) != "nothing", passes, "{payload}");
     }
 }
 
