@@ -31,6 +31,31 @@ fn each_configuration_that_runs_is_recorded_with_its_files() {
 }
 
 #[test]
+fn a_removed_queue_keeps_its_jobs_until_it_is_dropped() {
+    let project =
+        Project::pipeline("[step.keep]\nfrom = \"in\"\nto = \"kept\"\n[queue.kept]\nretain = \"forever\"\n")
+            .file("in.ndjson", jobs(1..=3));
+    project.run().done();
+    project.tidegate(&["queue", "drop", "p/kept", "--yes"]).failed(1).says("is in the configuration");
+    project.tidegate(&["queue", "drop", "p/none", "--yes"]).failed(1).says("the store has no queue `p/none`");
+    project.change("p.toml", "to = \"kept\"\n[queue.kept]\nretain = \"forever\"\n", "to = \"out\"\n");
+    let effect = "orphaned with 3 jobs, until `tidegate queue drop p/kept`";
+    let plan = project.tidegate(&["plan"]).failed(2).stdout;
+    assert!(plan.contains(effect), "{plan}");
+    // A person must confirm it.
+    project.tidegate(&["queue", "drop", "p/kept"]).failed(64);
+    project.change("p.toml", "format = \"ndjson\"", "format = \"ndjson\"\nfollow = true");
+    let running = project.started();
+    let dropped = project.tidegate(&["queue", "drop", "p/kept", "--yes"]).done().stdout;
+    assert_eq!(dropped, "3 jobs of `p/kept` discarded\n");
+    running.stop();
+    project.assert_sound();
+    let queues = project.json(&["queue", "list"]);
+    let mut kept = queues.as_array().expect("a list").iter().filter(|queue| queue["queue"] == "p/kept");
+    assert_eq!(kept.next().map(|queue| &queue["jobs"]), Some(&0.into()), "{queues}");
+}
+
+#[test]
 fn the_history_is_read_while_the_files_have_mistakes() {
     let project = project();
     assert!(project.tidegate(&["history"]).failed(1).stderr.contains("does not exist yet"));

@@ -40,7 +40,7 @@ pub(crate) enum Command {
     Status(StatusCommand),
     /// Draw the graph of sources, queues, steps and sinks
     Graph(GraphArguments),
-    /// List queues, show their jobs, and push jobs to them
+    /// List queues, show their jobs, push jobs to them, and drop removed ones
     #[command(subcommand)]
     Queue(QueueCommand),
     /// List, retry or discard rejected and failed jobs
@@ -109,6 +109,8 @@ pub(crate) enum QueueCommand {
     Show(QueueShow),
     /// Push jobs to a queue: JSON from standard input, one job per line
     Push(QueuePush),
+    /// Discard the jobs of a queue that is no longer in the configuration
+    Drop(QueueDrop),
 }
 
 #[derive(Debug, Subcommand)]
@@ -400,6 +402,17 @@ pub(crate) struct QueuePush {
     pub(crate) queue: String,
     #[command(flatten)]
     pub(crate) look: QueryOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QueueDrop {
+    /// PIPELINE/QUEUE
+    pub(crate) queue: String,
+    #[command(flatten)]
+    pub(crate) look: QueryOptions,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ pub(crate) mod job_show;
 pub(crate) mod plan;
 pub(crate) mod plugin;
 pub(crate) mod plugin_new;
+pub(crate) mod queue_drop;
 pub(crate) mod queue_list;
 pub(crate) mod queue_push;
 pub(crate) mod queue_show;

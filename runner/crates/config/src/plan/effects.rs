@@ -61,10 +61,7 @@ fn queue(
     let jobs = state.queues.get(address).copied().unwrap_or(0);
     match (old.queues.get(address), new.queues.get(address)) {
         (Some(_), None) if jobs > 0 => {
-            vec![format!(
-                "orphaned: {} on it are kept until `tidegate queue drop {address}`",
-                count(jobs, "job")
-            )]
+            vec![format!("orphaned with {}, until `tidegate queue drop {address}`", count(jobs, "job"))]
         }
         (None, Some(_)) if jobs > 0 => {
             vec![format!("it has {} from an earlier configuration", count(jobs, "job"))]
@@ -73,8 +70,7 @@ fn queue(
             let aspects = old.differing(new);
             let mut effects = Vec::new();
             if aspects.contains(&QueueAspect::Retention) && jobs > 0 {
-                let what =
-                    format!("{} on it are kept by the new rule from the next commit on", count(jobs, "job"));
+                let what = format!("the new rule applies to its {} at the next commit", count(jobs, "job"));
                 effects.push(what);
             }
             if aspects.contains(&QueueAspect::Meta) {

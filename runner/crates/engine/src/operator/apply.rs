@@ -38,6 +38,7 @@ pub fn apply(
             retry(store, configuration, (queue, &[*error]), Some(payload), changes)
         }
         Request::Drop { queue, errors } => drop_errors(store, configuration, queue, errors, changes),
+        Request::DropQueue { queue } => drop_queue(store, configuration, queue, changes),
         Request::Replay { step, from } => replay(store, configuration, step, from, changes),
         Request::MakeDue { step, rows } => hasten(store, configuration, step, rows, Due::hastened, changes),
         Request::Shift { step, rows, by } => {
@@ -94,6 +95,25 @@ fn push(
     let mut effect = RequestEffect::new(changes, request_outcome);
     effect.appended.push((QueueRef(position), payloads, None));
     Ok(effect)
+}
+
+/// Discards the jobs of a queue that no configuration has any more. Its indices go on if it returns, since those of
+/// deliveries must not occur twice.
+fn drop_queue(
+    store: &Store,
+    configuration: &Configuration,
+    queue: &Address,
+    mut changes: Changes,
+) -> Result<RequestEffect, String> {
+    if configuration.queues.iter().any(|declared| declared.address == *queue) {
+        return Err(format!("`{queue}` is in the configuration: a queue can be dropped once it is removed"));
+    }
+    let Some(state) = store.queue(queue).map_err(|error| error_text(&error))? else {
+        return Err(format!("the store has no queue `{queue}`"));
+    };
+    let (up_to, when) = (state.head, TrimWhen::Always);
+    changes.trims.push(Trim { queue: queue.clone(), up_to, when, max_bytes: None });
+    Ok(RequestEffect::new(changes, RequestOutcome::Dropped { jobs: state.jobs() }))
 }
 
 /// Fields of an error record that are needed to run its job again.

@@ -21,6 +21,8 @@ pub enum Request {
     Replace { queue: Address, error: u64, payload: String },
     /// Remove these errors from an error queue.
     Drop { queue: Address, errors: Vec<u64> },
+    /// Discard all jobs of a queue that is no longer in the configuration.
+    DropQueue { queue: Address },
     /// Run a step again from these indices of its inputs. An input without an index keeps its position.
     Replay { step: Address, from: Vec<(Address, u64)> },
     /// Make delayed jobs of a step due at once.
@@ -51,7 +53,11 @@ impl Request {
             | Self::Pause { step, .. }
             | Self::Poll { step }
             | Self::Complete { step, .. } => Some(step),
-            Self::Push { .. } | Self::Retry { .. } | Self::Replace { .. } | Self::Drop { .. } => None,
+            Self::Push { .. }
+            | Self::Retry { .. }
+            | Self::Replace { .. }
+            | Self::Drop { .. }
+            | Self::DropQueue { .. } => None,
         }
     }
 }
