@@ -49,10 +49,9 @@ fn test(tests: &str) -> Outcome {
     project(tests).tidegate(&["test"])
 }
 
-/// The standard output without the duration.
-fn shown(outcome: &Outcome) -> String {
-    let lines = outcome.stdout.lines().map(|line| line.split(" in 0.").next().unwrap_or(line));
-    lines.collect::<Vec<_>>().join("\n")
+/// The standard output without the duration, which is at its end.
+fn shown(outcome: &Outcome) -> &str {
+    outcome.stdout.rsplit_once(" in ").map_or(&outcome.stdout, |(shown, _)| shown)
 }
 
 #[test]
@@ -230,6 +229,43 @@ expect = { done = [{ due = "2026-01-31T12:00:00Z" }], attempts = { submit = 1 },
         )
         .file("open.rhai", "fn open(price) { price < 15 }")
         .file("status.rhai", "fn status(word) { [if word == \"yes\" { \"committed\" } else { \"pending\" }] }");
+    project.tidegate(&["test", "."]).done();
+}
+
+#[test]
+fn jobs_that_come_later_find_the_state_that_earlier_ones_left() {
+    let project = Project::new().file(
+        "p.toml",
+        r#"
+[step.settle]
+from = "requests"
+queuer = { strategy = "rounds", pause = "1h", max_processing = 1 }
+to = "settled"
+[step.slow]
+from = "settled"
+queuer = { strategy = "fifo", rate = "1/m" }
+to = "paid"
+
+[[test]]
+name = "a round has the jobs of its start"
+step = "settle"
+given = [1, 2]
+later = [{ after = "2h", given = [5] }, { after = "10s", given = [3, 4] }]
+expect = { settled = [1, 2, 3, 4, 5], elapsed = "2h" }
+
+[[test]]
+name = "the first jobs come later"
+given = { requests = [] }
+later = [{ after = "1d", given = { requests = [1], settled = [2] } }]
+expect = { paid = [2, 1], elapsed = "24h1m" }
+
+[[test]]
+name = "a test ends before all jobs have come"
+for = "1h"
+later = [{ after = "10s", given = { settled = [1] } }, { after = "2h", given = { settled = [2] } }]
+expect = { paid = [1], elapsed = "1h" }
+"#,
+    );
     project.tidegate(&["test", "."]).done();
 }
 

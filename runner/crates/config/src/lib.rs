@@ -26,7 +26,7 @@ pub use crate::diagnostic::files::{TextReadError, read_text};
 pub use crate::diagnostic::span_of::locate;
 pub use crate::model::push_source::{HttpSource, PushSource, ScheduleSource, Token};
 pub use crate::model::test_case::{
-    Expectations, Expected, ExpectedJobs, Mock, MockAnswer, MockAnswers, MockPlace, TestCase,
+    Expectations, Expected, ExpectedJobs, LaterJobs, Mock, MockAnswer, MockAnswers, MockPlace, TestCase,
 };
 pub use crate::parse::absolute_path::{absolute, shown};
 pub use crate::parse::interpolate::Lookup;

@@ -129,6 +129,8 @@ pub(crate) struct Coordinator {
     lets_go: Option<Timestamp>,
     /// Whether a stop was requested.
     stopping: bool,
+    /// Whether the run waits for pushes; see [`Self::expect_pushes`].
+    expects_pushes: bool,
     pub(crate) halts: Vec<Halt>,
     failures: FailureLog,
     /// Stopped steps whose stop is not recorded yet.
@@ -161,6 +163,7 @@ impl Coordinator {
             batch,
             ticks: Schedules::new(tickers),
             stopping: false,
+            expects_pushes: false,
             halts: Vec::new(),
             failures: FailureLog::default(),
             stops: Vec::new(),
@@ -187,6 +190,12 @@ impl Coordinator {
     pub(crate) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
         let wakes = self.dispatcher.wakes(now).into_iter().chain(self.monitor_wakes(now));
         wakes.chain(self.next_timer()).chain(self.failures.wakes()).chain(self.reload_wakes()).min()
+    }
+
+    /// Sets whether jobs will be pushed before the run may end. The next event has the effect.
+    pub(crate) fn expect_pushes(&mut self, expects: bool) {
+        self.expects_pushes = expects;
+        self.update_expectation();
     }
 
     /// Handles the passing of time.

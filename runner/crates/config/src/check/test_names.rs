@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::resolve::{End, Wired, Wiring, short};
 use crate::diagnostic::{Diagnostic, SourceSpan};
-use crate::model::test_case::{Expectations, ExpectedJobs, Mock, MockPlace, TestCase};
+use crate::model::test_case::{Expectations, ExpectedJobs, LaterJobs, Mock, MockPlace, TestCase};
 use crate::model::{ProbeConfig, Processor};
 use crate::parse::context::Text;
 use crate::parse::named_table::NamedEntry;
@@ -80,6 +80,11 @@ impl<'s, 'd> TestScope<'s, 'd> {
             line: declared.line,
             step: self.only.map(Wired::address),
             given: self.given(&declared.given),
+            later: declared
+                .later
+                .iter()
+                .map(|(after, given)| LaterJobs { after: *after, given: self.given(given) })
+                .collect(),
             at: declared.at,
             lasts: declared.lasts,
             mocks: declared.mocks.iter().filter_map(|mock| self.mock(mock)).collect(),

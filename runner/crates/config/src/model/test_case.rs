@@ -18,12 +18,22 @@ pub struct TestCase {
     pub step: Option<Address>,
     /// The jobs of each input, as JSON. They are there when the test begins.
     pub given: Vec<(Address, Vec<String>)>,
+    /// Jobs that come later, in the order of time.
+    pub later: Vec<LaterJobs>,
     /// The time at which its clock begins.
     pub at: Timestamp,
     /// How long its clock runs. `None`: until all work is done; schedules then do not tick.
     pub lasts: Option<Duration>,
     pub mocks: Vec<Mock>,
     pub expect: Expectations,
+}
+
+/// Jobs that come during a test.
+#[derive(Clone, Debug)]
+pub struct LaterJobs {
+    /// Since the test began.
+    pub after: Duration,
+    pub given: Vec<(Address, Vec<String>)>,
 }
 
 /// The answers of a plugin or a built-in, which does not run in the test.

@@ -30,11 +30,12 @@ pub(crate) enum TableKind {
     HttpSink,
     NullSink,
     Test,
+    LaterJobs,
     MockAnswer,
 }
 
 /// Every kind, in the order of messages. A single file has only keys that other kinds have.
-pub(crate) const KINDS: [TableKind; 26] = [
+pub(crate) const KINDS: [TableKind; 27] = [
     TableKind::PipelineFile,
     TableKind::SettingsFile,
     TableKind::Runner,
@@ -60,6 +61,7 @@ pub(crate) const KINDS: [TableKind; 26] = [
     TableKind::HttpSink,
     TableKind::NullSink,
     TableKind::Test,
+    TableKind::LaterJobs,
     TableKind::MockAnswer,
 ];
 
@@ -153,7 +155,8 @@ impl TableKind {
                 "headers", "body", "timeout", "accept",
             ],
             Self::NullSink => &["type", "from", "begin_at", "delivery"],
-            Self::Test => &["name", "step", "given", "at", "for", "mock", "expect"],
+            Self::Test => &["name", "step", "given", "later", "at", "for", "mock", "expect"],
+            Self::LaterJobs => &["after", "given"],
             Self::MockAnswer => {
                 &["output", "outputs", "error", "cause", "retry", "in", "reject", "pending", "gate_closed"]
             }
@@ -189,6 +192,7 @@ impl TableKind {
             // It has only keys that other kinds have.
             Self::NullSink => "`[sink.NAME]`",
             Self::Test => "`[[test]]`",
+            Self::LaterJobs => "`later` of a `[[test]]`",
             Self::MockAnswer => "an answer in `mock` of a `[[test]]`",
         }
     }
@@ -233,7 +237,7 @@ mod tests {
                 TableKind::Queuer => "queuers.md",
                 TableKind::Gate | TableKind::Monitor => "gates.md",
                 TableKind::Http | TableKind::Exec => "http.md",
-                TableKind::Test | TableKind::MockAnswer => "testing.md",
+                TableKind::Test | TableKind::LaterJobs | TableKind::MockAnswer => "testing.md",
                 _ => "configuration.md",
             };
             let page = page(name);

@@ -23,6 +23,8 @@ pub(crate) struct TestDeclaration {
     pub(crate) line: u64,
     pub(crate) step: Option<Text>,
     pub(crate) given: GivenJobs,
+    /// In the order of time.
+    pub(crate) later: Vec<(Duration, GivenJobs)>,
     pub(crate) at: Timestamp,
     pub(crate) lasts: Option<Duration>,
     pub(crate) mocks: Vec<MockDeclaration>,
@@ -62,6 +64,7 @@ fn read(reading: &mut ParseContext<'_>, value: &Value<'_>) -> Option<TestDeclara
     let name = section.required(reading, "name", help).and_then(|field| field.filled_text(reading));
     let step = section.field("step").and_then(|field| field.filled_text(reading));
     let given = section.field("given").map(|field| given(reading, field)).unwrap_or_default();
+    let later = section.field("later").map(|field| later(reading, field)).unwrap_or_default();
     let at = section.field("at").and_then(|field| time(reading, field));
     let lasts = section
         .field("for")
@@ -78,11 +81,33 @@ fn read(reading: &mut ParseContext<'_>, value: &Value<'_>) -> Option<TestDeclara
         line: reading.line(&section.place),
         step,
         given,
+        later,
         at: at.unwrap_or(AT_DEFAULT),
         lasts,
         mocks,
         expect: expect?,
     })
+}
+
+/// Jobs that come later, without those with an error.
+fn later(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<(Duration, GivenJobs)> {
+    let Some(values) = field.value().get_ref().as_array() else {
+        reading.wrong_type(field.name, field.value(), "a list of tables");
+        return Vec::new();
+    };
+    let mut later: Vec<_> = values.iter().filter_map(|value| later_jobs(reading, value)).collect();
+    later.sort_by_key(|(after, _)| *after);
+    later
+}
+
+fn later_jobs(reading: &mut ParseContext<'_>, value: &Value<'_>) -> Option<(Duration, GivenJobs)> {
+    let section = TableReader::open(reading, TableKind::LaterJobs, "[[test.later]]", value)?;
+    let help = "write the time since the test began: `after = \"10s\"`";
+    let after = section.required(reading, "after", help);
+    let after = after.and_then(|field| field.quantity(reading, ("duration", "10s"), parse_duration, None));
+    let help = "write the jobs: `given = [{ id = 1 }]`";
+    let given = section.required(reading, "given", help).map(|field| given(reading, field));
+    Some((after?, given?))
 }
 
 /// A time: a TOML date-time with an offset, or a text like it.

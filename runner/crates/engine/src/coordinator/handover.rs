@@ -246,6 +246,6 @@ impl Coordinator {
     /// Keeps the run from ending while jobs or steps are on their way.
     pub(crate) fn update_expectation(&mut self) {
         let hands_over = !self.handovers.is_empty() || self.swapping.is_some();
-        self.dispatcher.expect(self.ticks.are_behind() || hands_over);
+        self.dispatcher.expect(self.ticks.are_behind() || hands_over || self.expects_pushes);
     }
 }

@@ -11,7 +11,7 @@ use tidegate_plugin::Payloads;
 use super::results::{Ended, TestResults};
 use crate::commit::committer::Committer;
 use crate::commit::committer::group::{CommitGroup, MoreRequests};
-use crate::commit::inbox::Inbox;
+use crate::commit::inbox::{Inbox, Push};
 use crate::commit::request::CommitRequest;
 use crate::commit::sinks::Sinks;
 use crate::coordinator::{Action, Coordinator};
@@ -27,7 +27,7 @@ use crate::runtime::workers::{WorkerContext, WorkerTask, WorkerThread};
 use crate::step::stats::Stats;
 use tidegate_components::plugin::Setups;
 use tidegate_components::source::BatchLimit;
-use tidegate_config::{Configuration, TestCase};
+use tidegate_config::{Configuration, LaterJobs, TestCase};
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::{Address, Clock as _, ManualClock, Timestamp, millis};
 use tidegate_store::{Append, Block, Changes, CrashGuard, Details, Store, Writer, open_in_memory};
@@ -58,6 +58,10 @@ struct TestBed<'c> {
     commits: VecDeque<CommitRequest>,
     /// Number of attempts, by step.
     attempts: BTreeMap<Address, u64>,
+    /// Jobs that come later, in the order of time.
+    later: VecDeque<LaterJobs>,
+    /// Whether the coordinator waits for them.
+    expecting: bool,
     stopped: bool,
     end: Option<RunOutcome>,
 }
@@ -119,6 +123,8 @@ pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResult
         tasks: VecDeque::new(),
         commits: VecDeque::new(),
         attempts: BTreeMap::new(),
+        later: test.later.iter().cloned().collect(),
+        expecting: !test.later.is_empty(),
         stopped: false,
         end: None,
     };
@@ -152,6 +158,7 @@ impl TestBed<'_> {
     fn work(&mut self, test: &TestCase) -> Result<Ended, EngineError> {
         self.committer.open()?;
         let mut actions = Vec::new();
+        self.coordinator.expect_pushes(self.expecting);
         self.coordinator.start(self.clock.now(), &mut actions);
         self.carry_out(actions);
         let mut waits = 0;
@@ -197,17 +204,26 @@ impl TestBed<'_> {
         Ok(true)
     }
 
-    /// Moves the clock to the next due time, or stops the run at its end; `false` if nothing is due any more.
+    /// Moves the clock to the next due time or to the next jobs, or stops the run at its end. Returns `false` if
+    /// nothing is due any more.
     fn sleep(&mut self, test: &TestCase) -> bool {
-        let now = self.clock.now();
+        if self.expecting && self.later.is_empty() {
+            // The last jobs are done, so the run may end.
+            self.expecting = false;
+            self.coordinator.expect_pushes(false);
+            self.tick();
+            return true;
+        }
         let until = test.lasts.map(|lasts| test.at + lasts);
-        let wakes = self.coordinator.wakes(now).filter(|_| !self.stopped);
-        match (wakes, until) {
-            (Some(wakes), until) if until.is_none_or(|until| wakes <= until) => {
-                self.advance(wakes);
-                let mut actions = Vec::new();
-                self.coordinator.tick(self.clock.now(), &mut actions);
-                self.carry_out(actions);
+        let wakes = self.coordinator.wakes(self.clock.now()).filter(|_| !self.stopped);
+        let comes = self.later.front().map(|later| test.at + later.after).filter(|_| !self.stopped);
+        match (wakes.into_iter().chain(comes).min(), until) {
+            (Some(next), until) if until.is_none_or(|until| next <= until) => {
+                self.advance(next);
+                if comes == Some(next) {
+                    self.push();
+                }
+                self.tick();
             }
             (_, Some(until)) if !self.stopped => {
                 self.advance(until);
@@ -218,6 +234,27 @@ impl TestBed<'_> {
             _ => return false,
         }
         true
+    }
+
+    fn tick(&mut self) {
+        let mut actions = Vec::new();
+        self.coordinator.tick(self.clock.now(), &mut actions);
+        self.carry_out(actions);
+    }
+
+    /// Pushes the next jobs that come later.
+    fn push(&mut self) {
+        let Some(LaterJobs { given, .. }) = self.later.pop_front() else { return };
+        let queues = self.configuration.queues_by_address();
+        for (queue, jobs) in given.iter().filter(|(_, jobs)| !jobs.is_empty()) {
+            // The names of a test are checked, so the queue is known.
+            let Some(&queue) = queues.get(queue) else { continue };
+            let jobs = jobs.iter().map(String::as_bytes).collect();
+            let push = Push { queue, jobs, whole: None, each: Vec::new(), answer: Box::new(|_| {}) };
+            if self.committer.inbox.put(push) == Some(true) {
+                self.messages.push_back(Message::Arrived);
+            }
+        }
     }
 
     fn advance(&self, to: Timestamp) {
