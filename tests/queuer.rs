@@ -63,7 +63,7 @@ fn what_is_previewed_on_a_stopped_store_is_what_the_runner_then_starts() {
         ("strategy = \"serial\"", &lanes, &[1, 2, 3, 4, 5, 6, 7]),
         ("strategy = \"one-round-serial\", lane = \"pool\"", &lanes, &[1, 3, 5, 2, 6, 4, 7]),
         (
-            "strategy = \"one-round-parallel\", lane = \"pool\", reads = \"r\", writes = \"w\"",
+            "strategy = \"one-round-parallel\", lane = \"pool\", reads = \"r\", writes = \"w\", keys_missing = \"none\"",
             &keys,
             &[1, 3, 4, 2, 5, 6],
         ),
@@ -79,6 +79,30 @@ fn what_is_previewed_on_a_stopped_store_is_what_the_runner_then_starts() {
         project.tidegate(&["run", ".", "--until-idle"]).done();
         assert_eq!(ids(&project.read("out.ndjson")), expected, "{queuer}");
     }
+}
+
+#[test]
+fn a_job_without_the_keys_of_its_queuer_is_set_aside() {
+    let project = Project::pipeline(
+        "[step.work]\nfrom = \"in\"\nto = \"out\"\nerrors = \"failed\"\n\
+         queuer = { strategy = \"one-round-parallel\", lane = \"pool\", writes = \"keys\" }\n",
+    )
+    .file(
+        "in.ndjson",
+        "{\"id\":1,\"pool\":\"a\",\"keys\":\"x\"}\n{\"id\":2,\"pool\":\"a\",\"key\":[\"x\"]}\n\
+         {\"id\":3,\"pool\":\"a\",\"keys\":[]}\n",
+    );
+    project.run().done();
+    let mut done = ids(&project.read("out.ndjson"));
+    done.sort_unstable();
+    assert_eq!(done, [1, 3]);
+    let failed = project.queue("p/failed");
+    assert_eq!((failed.len(), &failed[0]["kind"], &failed[0]["index"]), (1, &"payload".into(), &2.into()));
+    let why = failed[0]["message"].as_str().expect("a text");
+    assert!(
+        why.starts_with("the job has no keys: it has no list or text `keys`; did you mean `key`?"),
+        "{why}"
+    );
 }
 
 #[test]

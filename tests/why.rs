@@ -33,7 +33,7 @@ fn job_show_names_the_job_that_holds_the_lane() {
 
 #[test]
 fn job_show_names_the_job_that_has_keys_in_common() {
-    let parallel = "strategy = \"one-round-parallel\", lane = \"pool\", reads = \"r\", writes = \"w\"";
+    let parallel = "strategy = \"one-round-parallel\", lane = \"pool\", reads = \"r\", writes = \"w\", keys_missing = \"none\"";
     let words = ["a:\"w\":[1],\"at\":\"1h\"", "a:\"r\":[1]"];
     let stopped = holds(parallel, &words, 2, "it shares keys with job 1 (due in ");
     assert!(stopped.contains(", which goes first\n"), "{stopped}");

@@ -40,8 +40,8 @@ pub use digest::{
 pub use load::{Draft, LoadOptions, load};
 pub use model::{
     BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, Gate, GateRef,
-    HttpRequest, ImportedScript, Input, InputMode, InputRef, Invocation, Lane, LaneMissing, Limits,
-    LogFormat, LogSettings, Meta, Method, Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline,
+    HttpRequest, ImportedScript, Input, InputMode, InputRef, Invocation, KeysMissing, Lane, LaneMissing,
+    Limits, LogFormat, LogSettings, Meta, Method, Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline,
     PluginStepConfig, Positions, ProbeConfig, Processor, Queue, QueueRef, Queuer, ReloadSettings, Response,
     Retain, Scheduling, Script, Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind,
     SourceRef, Step, StepFilter, Strategy, Target, WatchErrors,

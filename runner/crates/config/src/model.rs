@@ -30,7 +30,7 @@ pub use http_request::{Body, HttpRequest, Method, Response, Shape};
 pub use invocation::Invocation;
 pub use positions::Positions;
 pub use processor::{ImportedScript, Limits, Pin, PluginStepConfig, Processor, Script, StepFilter};
-pub use queuer::{Lane, LaneMissing, Queuer, Strategy};
+pub use queuer::{KeysMissing, Lane, LaneMissing, Queuer, Strategy};
 pub use step::{
     BeginAt, DeliveryGuarantee, Input, InputMode, InputRef, OutputOrder, OutputRef, Scheduling, Step, Target,
 };

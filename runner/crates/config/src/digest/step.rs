@@ -4,8 +4,8 @@ use super::aspect::StepAspect;
 use super::processors::{self, ProbeAspects};
 use super::setting::{PartDigest, Scope};
 use crate::model::{
-    BeginAt, Configuration, DeliveryGuarantee, Input, InputMode, Lane, LaneMissing, Monitor, QueueRef,
-    Queuer, Scheduling, SinkKind, Step, StepFilter, Strategy, Target,
+    BeginAt, Configuration, DeliveryGuarantee, Input, InputMode, KeysMissing, Lane, LaneMissing, Monitor,
+    QueueRef, Queuer, Scheduling, SinkKind, Step, StepFilter, Strategy, Target,
 };
 use tidegate_model::{Backoff, FailureClass, Jitter, OnExhausted, Rate, RetryPolicy, format_rate};
 
@@ -258,12 +258,18 @@ fn strategy(digest: &mut Digest, scope: &Scope<'_>, strategy: &Strategy) {
     }
     match strategy {
         Strategy::Fifo | Strategy::Serial | Strategy::OneRoundSerial { .. } => {}
-        Strategy::OneRoundParallel { delay_window: _, reads, writes } => {
+        Strategy::OneRoundParallel { delay_window: _, reads, writes, missing } => {
             for (key, path) in [("queuer.reads", reads), ("queuer.writes", writes)] {
                 digest.add(scope, StepAspect::Queuer, key, |it| {
                     it.optional(path.as_ref(), "none", |it, path| it.text(&path.to_string()));
                 });
             }
+            digest.add(scope, StepAspect::Queuer, "queuer.keys_missing", |it| {
+                it.word(match missing {
+                    KeysMissing::Error => "error",
+                    KeysMissing::None => "none",
+                });
+            });
         }
         Strategy::Priority { priority, aging } => {
             digest.add(scope, StepAspect::Queuer, "queuer.priority", |it| it.text(&priority.to_string()));

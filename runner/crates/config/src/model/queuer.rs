@@ -41,6 +41,7 @@ pub enum Strategy {
         /// Lists of the keys that a job reads and writes.
         reads: Option<FieldPath>,
         writes: Option<FieldPath>,
+        missing: KeysMissing,
     },
     Priority {
         /// A number; higher comes first.
@@ -72,6 +73,15 @@ pub enum LaneMissing {
     Error,
     /// All such jobs are one lane.
     Default,
+}
+
+/// The handling of a job without the lists of keys that its queuer names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeysMissing {
+    /// It fails as an invalid job.
+    Error,
+    /// It has no keys, and conflicts with no job.
+    None,
 }
 
 impl Queuer {

@@ -113,6 +113,7 @@ impl TableKind {
                 "aging",
                 "reads",
                 "writes",
+                "keys_missing",
                 "pause",
             ],
             Self::Gate => &["run", "every", "http", "exec", "timeout", "config"],

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::diagnostic::Diagnostic;
-use crate::model::{Lane, LaneMissing, Queuer, Strategy};
+use crate::model::{KeysMissing, Lane, LaneMissing, Queuer, Strategy};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
@@ -33,11 +33,14 @@ const STRATEGIES: [(&str, Word); 6] = [
 const LANE_MISSING: [(&str, LaneMissing); 2] =
     [("error", LaneMissing::Error), ("default", LaneMissing::Default)];
 
+const KEYS_MISSING: [(&str, KeysMissing); 2] = [("error", KeysMissing::Error), ("none", KeysMissing::None)];
+
 /// The keys that apply to some strategies only.
-const MEANT_FOR: [(&str, &[Word]); 9] = [
+const MEANT_FOR: [(&str, &[Word]); 10] = [
     ("delay_window", &[Word::OneRoundSerial, Word::OneRoundParallel]),
     ("reads", &[Word::OneRoundParallel]),
     ("writes", &[Word::OneRoundParallel]),
+    ("keys_missing", &[Word::OneRoundParallel]),
     ("priority", &[Word::Priority]),
     ("aging", &[Word::Priority]),
     ("pause", &[Word::Rounds]),
@@ -113,6 +116,8 @@ fn strategy(
 ) -> Option<Strategy> {
     let delay_window = section.field("delay_window").and_then(|field| duration(reading, field));
     let (reads, writes) = (path(reading, section, "reads"), path(reading, section, "writes"));
+    let missing = section.field("keys_missing");
+    let missing = missing.and_then(|field| field.choice(reading, TableKind::Queuer, &KEYS_MISSING));
     let priority = path(reading, section, "priority");
     let aging = section.field("aging").and_then(|field| duration(reading, field));
     let pause = section.field("pause");
@@ -127,7 +132,8 @@ fn strategy(
                 let help = "name lists of keys in the job: `reads = \"inputs\"`, `writes = \"outputs\"`; for one job of each lane at a time, use `one-round-serial`";
                 reading.report(Diagnostic::error_at(&section.place, message).help(help));
             }
-            Some(Strategy::OneRoundParallel { delay_window, reads, writes })
+            let missing = missing.unwrap_or(KeysMissing::Error);
+            Some(Strategy::OneRoundParallel { delay_window, reads, writes, missing })
         }
         Word::Priority => {
             let help = "name the field with the number: `priority = \"urgency\"`";

@@ -45,7 +45,7 @@ pub(crate) struct BatchRunner {
     gatherer: JobBuilder,
     bindings: Vec<OutputSpec>,
     retrying: RetryDecider,
-    /// Extracts the lane of a job, if the step has lanes.
+    /// Extracts the lane of a job and checks its keys, if the step has lanes or keys.
     attributes: Option<AttributeExtractor>,
     /// Maximum number of process deaths a job may cause; `None` if no job is attempted twice.
     crash_limit: Option<u32>,
@@ -78,7 +78,7 @@ impl BatchRunner {
                 .queuer
                 .as_ref()
                 .map(AttributeExtractor::new)
-                .filter(AttributeExtractor::has_lanes),
+                .filter(AttributeExtractor::requires),
             retrying: RetryDecider::new(configuration, step),
             // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
             crash_limit: (step.delivery != DeliveryGuarantee::AtMostOnce).then_some(step.crash_limit),
@@ -355,6 +355,9 @@ fn attempt(
             LaneSource::Shared => None,
             LaneSource::Named(lane) => Some(lane),
         };
+        if let Some(failure) = attributes.missing_keys_error(job.payload) {
+            return Err(failure);
+        }
         processors.set_lane(lane.as_deref());
     }
     processors.process(&job, outputs)

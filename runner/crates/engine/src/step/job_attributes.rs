@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use tidegate_plugin::{Failure, FailureKind};
 use twox_hash::XxHash3_64;
 
-use tidegate_config::{LaneMissing, Queuer, Strategy};
+use tidegate_config::{KeysMissing, LaneMissing, Queuer, Strategy};
 use tidegate_dispatch::{JobAttributes, JobId, JobKey, QueuePolicy};
 use tidegate_model::{FieldPath, Timestamp, elements, scalar};
 
@@ -61,9 +61,26 @@ impl AttributeExtractor {
         }
     }
 
-    /// Whether the step has lanes.
-    pub(crate) fn has_lanes(&self) -> bool {
-        self.queuer.lane.is_some()
+    /// Whether a job may lack an attribute that it must have.
+    pub(crate) fn requires(&self) -> bool {
+        self.queuer.lane.is_some() || matches!(self.queuer.strategy, Strategy::OneRoundParallel { .. })
+    }
+
+    /// Failure of a job without the keys that it must have.
+    pub(crate) fn missing_keys_error(&self, job: &[u8]) -> Option<Failure> {
+        let Strategy::OneRoundParallel { reads, writes, missing: KeysMissing::Error, .. } =
+            &self.queuer.strategy
+        else {
+            return None;
+        };
+        let mut paths = reads.iter().chain(writes);
+        let path = paths.find(|path| keys(path, job).is_none())?;
+        let near = path.nearest(job).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let message = format!(
+            "the job has no keys: it has no list or text `{path}`{near} (`keys_missing = \"none\"` lets such jobs \
+             run beside all others)"
+        );
+        Some(Failure::new(FailureKind::Payload, message))
     }
 
     /// Failure of a job without a lane.
@@ -103,9 +120,9 @@ impl AttributeExtractor {
         let (mut reads, mut writes, mut priority) = (Vec::new(), Vec::new(), 0);
         match &self.queuer.strategy {
             Strategy::OneRoundParallel { reads: reading, writes: writing, .. } => {
+                // A job without keys fails, or has none.
                 let keys = |path: &Option<FieldPath>| {
-                    let written = path.as_ref().and_then(|path| path.find(job));
-                    let values = written.map(elements).unwrap_or_default();
+                    let values = path.as_ref().and_then(|path| keys(path, job)).unwrap_or_default();
                     values.into_iter().map(content).collect::<Vec<u64>>()
                 };
                 (reads, writes) = (keys(reading), keys(writing));
@@ -123,6 +140,16 @@ impl AttributeExtractor {
             reads: &reads,
             writes: &writes,
         })
+    }
+}
+
+/// The elements of a list; or a text or number, as a list of one.
+fn keys<'j>(path: &FieldPath, job: &'j [u8]) -> Option<Vec<&'j str>> {
+    let written = path.find(job)?;
+    match written.as_bytes().first()? {
+        b'[' => Some(elements(written)),
+        b'"' | b'-' | b'0'..=b'9' => Some(vec![written]),
+        _ => None,
     }
 }
 
@@ -208,9 +235,37 @@ mod tests {
         let priority = queuer(priority, LaneMissing::Default);
         assert_eq!(told(&priority, r#"{"urgency": 2.9}"#), " 7 None 2 0 0");
         let (reads, writes) = (Some(path("in")), Some(path("out")));
-        let parallel = Strategy::OneRoundParallel { delay_window: None, reads, writes };
+        let missing = KeysMissing::Error;
+        let parallel = Strategy::OneRoundParallel { delay_window: None, reads, writes, missing };
         let parallel = queuer(parallel, LaneMissing::Default);
         assert_eq!(told(&parallel, r#"{"in": ["a", "b"], "out": ["a"]}"#), " 7 None 0 2 1");
+        assert_eq!(told(&parallel, r#"{"in": "a", "out": 7}"#), " 7 None 0 1 1");
+    }
+
+    #[test]
+    fn a_job_without_the_keys_that_the_queuer_names_is_an_error_unless_it_may_lack_them() {
+        let extractor = |missing| {
+            let (reads, writes) = (Some(path("in")), Some(path("to.keys")));
+            let strategy = Strategy::OneRoundParallel { delay_window: None, reads, writes, missing };
+            AttributeExtractor::new(&queuer(strategy, LaneMissing::Default))
+        };
+        let (strict, lenient) = (extractor(KeysMissing::Error), extractor(KeysMissing::None));
+        let said = |job: &str| strict.missing_keys_error(job.as_bytes()).map(|failure| failure.message);
+        for sound in [r#"{"in": [], "to": {"keys": ["a"]}}"#, r#"{"in": "a", "to": {"keys": 7}}"#] {
+            assert_eq!(said(sound), None, "{sound}");
+        }
+        for job in [
+            "{}",
+            r#"{"in": []}"#,
+            r#"{"in": null, "to": {"keys": []}}"#,
+            r#"{"in": {"a": 1}, "to": {"keys": []}}"#,
+            r#"{"in": [], "to": {"keys": true}}"#,
+        ] {
+            assert!(said(job).is_some_and(|why| why.contains("it has no list or text")), "{job}");
+            assert_eq!(lenient.missing_keys_error(job.as_bytes()), None, "{job}");
+        }
+        let near = said(r#"{"in": [], "to": {"kes": []}}"#).unwrap();
+        assert!(near.contains("`to.keys`; did you mean `to.kes`? (`keys_missing"), "{near}");
     }
 
     #[test]

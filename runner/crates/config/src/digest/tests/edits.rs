@@ -88,7 +88,7 @@ pub(super) const EDITS: &[Edit] = &[
     (Retry, "on", "[\"timeout\", \"http 5xx\"]", "[\"timeout\"]", RETRY),
     // The order of words has no meaning.
     (Retry, "on", "[\"timeout\", \"http 5xx\"]", "[\"http 5xx\", \"timeout\"]", NONE),
-    (Queuer, "strategy", "strategy = \"one-round-parallel\"\nreads = \"inputs\"\nwrites = \"outputs\"", "strategy = \"one-round-serial\"", PICKS),
+    (Queuer, "strategy", "strategy = \"one-round-parallel\"\nreads = \"inputs\"\nwrites = \"outputs\"\nkeys_missing = \"none\"", "strategy = \"one-round-serial\"", PICKS),
     (Queuer, "lane", "\"order.pool\"", "\"order.account\"", PICKS),
     (Queuer, "lane_missing", "lane_missing = \"default\"", "lane_missing = \"error\"", PICKS),
     (Queuer, "delay_window", "\"15s\"", "\"17s\"", PICKS_LIMITS),
@@ -101,6 +101,7 @@ pub(super) const EDITS: &[Edit] = &[
     (Queuer, "id", "id = \"id\"\n", "id = \"no\"\n", PICKS),
     (Queuer, "reads", "reads = \"inputs\"", "reads = \"ins\"", PICKS),
     (Queuer, "writes", "writes = \"outputs\"", "writes = \"outs\"", PICKS),
+    (Queuer, "keys_missing", "keys_missing = \"none\"", "keys_missing = \"error\"", PICKS),
     (Queuer, "priority", "priority = \"urgency\"", "priority = \"rank\"", &["step p/hurries: queuer"]),
     (Queuer, "aging", "aging = \"1m\"", "aging = \"2m\"", &["step p/hurries: queuer"]),
     (Queuer, "pause", "pause = \"7s\"", "pause = \"8s\"", &["step p/circles: queuer limits"]),

@@ -42,6 +42,7 @@ delays = ["0s", "11s"]
 strategy = "one-round-parallel"
 reads = "inputs"
 writes = "outputs"
+keys_missing = "none"
 lane = "order.pool"
 lane_missing = "default"
 delay_window = "15s"
