@@ -274,6 +274,8 @@ fn the_words_of_the_field_are_found_on_their_pages() {
         ("visibility timeout", "docs/limits.md"),
         ("consumer group", "docs/limits.md"),
         ("saga", "docs/recipes.md"),
+        ("mock", "docs/testing.md"),
+        ("virtual clock", "docs/testing.md"),
     ] {
         let text = fs::read_to_string(repository().join(page)).expect("it can be read");
         // A term may span two lines.

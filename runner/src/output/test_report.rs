@@ -180,3 +180,40 @@ pub(crate) fn summary(tests: usize, failed: usize, took: Duration) -> String {
         _ => format!("{failed} of {tests} {noun} failed in {seconds:.2} s"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn failed(expected: Vec<Value>, actual: Vec<Value>) -> TestRecord {
+        let message = "`done` differs".to_owned();
+        TestRecord {
+            pipeline: "orders".to_owned(),
+            step: None,
+            name: "a test".to_owned(),
+            file: "orders.toml".into(),
+            line: 3,
+            passed: false,
+            took_ms: 1,
+            differences: vec![DifferenceRecord {
+                line: 7,
+                message,
+                expected: Some(expected),
+                actual: Some(actual),
+            }],
+        }
+    }
+
+    #[test]
+    fn a_difference_is_red_and_green_on_a_terminal() {
+        let shown = text(&failed(vec![json!(1), json!(2)], vec![json!(1), json!("\u{1b}[0m")]), true);
+        insta::assert_snapshot!(shown.replace('\u{1b}', "ESC"));
+    }
+
+    #[test]
+    fn long_jobs_are_shown_line_by_line() {
+        let job = |id: u64| json!({ "id": id, "note": "x".repeat(100) });
+        insta::assert_snapshot!(text(&failed(vec![job(1)], vec![job(2)]), false));
+    }
+}

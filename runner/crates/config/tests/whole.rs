@@ -88,6 +88,15 @@ type = "stdout"
 format = "ndjson"
 delivery = "at-most-once"
 begin_at = "newest"
+
+[[test]]
+name = "a price"
+step = "price"
+given = [{ total = 1, note = "${file:token}" }]
+later = [{ after = "1s", given = { events = [{ total = 2 }] } }]
+at = 2026-01-31T12:00:00Z
+for = "1h"
+expect = { priced = [1], unpriced = ["x"], errors = ["x"], attempts = 2, elapsed = "1h", halted = "x", waiting = 0 }
 "#,
     ),
     (
@@ -184,7 +193,18 @@ run = "parse.rhai"
 retry = "chain"
 queuer = "per-pool"
 gate = "open"
-monitor = { run = "parse.rhai", every = "2s", batch = 50, timeout = "1m", config = { x = 1 } }
+monitor = { run = ["builtin:exec", "parse.rhai"], exec = { command = ["true"] }, every = "2s", batch = 50, timeout = "1m", config = { x = 1 } }
+
+[[test]]
+name = "mocks"
+given = { ticks = [1] }
+expect = { attempts = { submit = 1 } }
+[test.mock]
+"builtin:exec" = { gate_closed = "x" }
+submit.monitor."builtin:exec" = [
+    { output = 1 }, { outputs = [1] }, { error = "x", cause = "exit 1" }, { retry = "x", in = "1s" }, { reject = "x" },
+    { pending = "x" },
+]
 
 [step.nightly]
 from = "beats"

@@ -48,6 +48,9 @@
 //! | crash guard | the file of running attempts, from which suspects of a crash are found | `store::CrashGuard` |
 //! | epoch | the number in the store by which a second writer is noticed | `store::database::disk` |
 //! | position | the number of a part of the configuration, which it keeps in every generation | [`Parts`] |
+//! | test | jobs for a step or a pipeline, with the expected results | `config::TestCase` |
+//! | mock | answers in the place of a plugin or a built-in in a test | `config::Mock` |
+//! | test bed | the run of a test on one thread, under a virtual clock | `engine::test_run` |
 //! | generation | one checked configuration with its scripts and plugins | `engine::Generation` |
 //!
 //! Two public types share a name only across the plugin boundary. `Step`, `Settings` and `ReadError` of
