@@ -9,7 +9,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::interpolate::{Lookup, ValueSources};
+use super::interpolate::{InterpolationError, Lookup, ValueSources};
 use crate::diagnostic::files::Lines;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::Secret;
@@ -113,23 +113,40 @@ impl<'a> ParseContext<'a> {
             return None;
         };
         let done = ValueSources { folder: self.folder(), env: self.env }.interpolate(raw);
-        let place = self.place(value.span());
         if done.mistakes.is_empty() {
+            let place = self.place(value.span());
             let (value, outside) = (done.value, done.outside);
             self.secrets.extend(outside.iter().map(|range| Secret::new(&value[range.clone()])));
             return Some(Text { value, place, secret: !outside.is_empty(), outside });
         }
+        self.report_mistakes(raw, value, done.mistakes);
+        None
+    }
+
+    /// The value of the text `raw` that is one `${NAME:KIND}`; the inner `None` after an error.
+    #[expect(clippy::option_option, reason = "whether it is such a text, and whether it has a value")]
+    pub(crate) fn typed(&mut self, raw: &str, value: &Value<'_>) -> Option<Option<serde_json::Value>> {
+        match (ValueSources { folder: self.folder(), env: self.env }).typed(raw)? {
+            Ok(typed) => Some(Some(typed)),
+            Err(mistake) => {
+                self.report_mistakes(raw, value, vec![mistake]);
+                Some(None)
+            }
+        }
+    }
+
+    fn report_mistakes(&mut self, raw: &str, value: &Value<'_>, mistakes: Vec<InterpolationError>) {
+        let whole = value.span();
         // Without escapes the text is unchanged in the file, and the error can be marked in it.
-        let exact = self.text.get(place.span.clone()).and_then(|written| written.find(&**raw));
-        for mistake in done.mistakes {
-            let span = exact.map_or(place.span.clone(), |at| {
-                let start = place.span.start + at;
+        let exact = self.text.get(whole.clone()).and_then(|written| written.find(raw));
+        for mistake in mistakes {
+            let span = exact.map_or(whole.clone(), |at| {
+                let start = whole.start + at;
                 start + mistake.span.start..start + mistake.span.end
             });
             let diagnostic = Diagnostic::error_at(&self.place(span), mistake.message);
             self.report(diagnostic.help(mistake.help));
         }
-        None
     }
 }
 

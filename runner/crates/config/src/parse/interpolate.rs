@@ -1,4 +1,5 @@
-//! Interpolation: replaces `${NAME}`, `${NAME:-default}` and `${file:PATH}` inside texts.
+//! Interpolation: replaces `${NAME}`, `${NAME:-default}` and `${file:PATH}` inside texts, and a text that is one
+//! `${NAME:int}` by a number.
 //!
 //! It works on a parsed text, so that an inserted value can never change the structure of a file, and is not
 //! interpolated again. It never quotes an inserted value, which may be a secret.
@@ -6,6 +7,8 @@
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
+
+use serde_json::{Number, Value as Json};
 
 use crate::diagnostic::files::read_text;
 
@@ -37,7 +40,70 @@ pub(crate) struct ValueSources<'a> {
     pub(crate) env: &'a Lookup,
 }
 
+/// A kind of value in `${NAME:KIND}`.
+struct ValueKind {
+    word: &'static str,
+    /// With its article, and an example.
+    shown: (&'static str, &'static str),
+    read: fn(&str) -> Option<Json>,
+}
+
+const KINDS: [ValueKind; 3] = [
+    ValueKind { word: "int", shown: ("an integer", "60"), read: integer },
+    ValueKind { word: "float", shown: ("a number", "0.5"), read: float },
+    ValueKind { word: "bool", shown: ("a boolean", "true"), read: |text| text.parse().map(Json::Bool).ok() },
+];
+
+fn integer(text: &str) -> Option<Json> {
+    let signed = text.parse::<i64>().map(Number::from);
+    signed.or_else(|_| text.parse::<u64>().map(Number::from)).map(Json::Number).ok()
+}
+
+fn float(text: &str) -> Option<Json> {
+    text.parse().ok().and_then(Number::from_f64).map(Json::Number)
+}
+
+/// Name, kind and default of `NAME:KIND` or `NAME:KIND:-default`.
+fn of_kind(inner: &str) -> Option<(&str, &'static ValueKind, Option<&str>)> {
+    let (head, default) = match inner.split_once(":-") {
+        Some((head, default)) => (head, Some(default)),
+        None => (inner, None),
+    };
+    // `${file:int}` is a file called `int`.
+    let (name, word) = head.split_once(':').filter(|(name, _)| is_variable(name) && *name != "file")?;
+    Some((name, KINDS.iter().find(|kind| kind.word == word)?, default))
+}
+
 impl ValueSources<'_> {
+    /// The value of a text that is one `${NAME:KIND}`, perhaps with a default; `None`: it is another text. The
+    /// message of an error does not contain the variable, which may be a secret.
+    pub(crate) fn typed(self, text: &str) -> Option<Result<Json, InterpolationError>> {
+        let inner = text.strip_prefix("${")?.strip_suffix('}')?;
+        let (name, kind, default) = of_kind(inner)?;
+        let set = (self.env)(name).filter(|value| default.is_none() || !value.is_empty());
+        let (what, example) = kind.shown;
+        let fault = match (&set, default) {
+            (Some(_), _) => (
+                format!("the variable `{name}` must be {what}"),
+                format!("set it to a value such as `{example}` in the environment"),
+            ),
+            (None, Some(default)) => (
+                format!("the default of `{name}` must be {what}, but is `{default}`"),
+                format!("write a default such as `${{{name}:{}:-{example}}}`", kind.word),
+            ),
+            (None, None) => (
+                format!("the variable `{name}` is not set"),
+                format!(
+                    "set it in the environment, or give a default: `${{{name}:{}:-{example}}}`",
+                    kind.word
+                ),
+            ),
+        };
+        let value = set.as_deref().or(default).and_then(kind.read);
+        let (message, help) = fault;
+        Some(value.ok_or(InterpolationError { span: 0..text.len(), message, help }))
+    }
+
     /// Inserts all values, or returns every error.
     pub(crate) fn interpolate(self, text: &str) -> Interpolated {
         let mut done = Interpolated::default();
@@ -87,6 +153,13 @@ impl ValueSources<'_> {
             Some((name, default)) => (name, Some(default)),
             None => (inner, None),
         };
+        if let Some((name, kind, _)) = of_kind(inner) {
+            let word = kind.word;
+            return Err((
+                format!("`${{{name}:{word}}}` must be the whole text of a value in `config`"),
+                "write `${NAME}` to insert a text".into(),
+            ));
+        }
         if !is_variable(name) {
             return Err((
                 format!("`{name}` is not a name of a variable"),
@@ -173,6 +246,46 @@ mod tests {
             let done = interpolate(text);
             assert_eq!((done.value.as_str(), done.mistakes), (value, vec![]), "{text}");
         }
+    }
+
+    #[test]
+    fn a_text_that_is_one_variable_of_a_kind_becomes_a_value() {
+        let typed = |text: &str| {
+            let env = |name: &str| match name {
+                "PRICE" => Some("60".to_owned()),
+                "RATE" => Some("-0.5".to_owned()),
+                "ON" => Some("true".to_owned()),
+                "SECRET" => Some("s3cret".to_owned()),
+                "EMPTY" => Some(String::new()),
+                _ => None,
+            };
+            let typed = ValueSources { folder: Path::new("nowhere"), env: &env }.typed(text)?;
+            Some(typed.map_or_else(|error| error.message, |value| value.to_string()))
+        };
+        for (text, value) in [
+            ("${PRICE:int}", Some("60")),
+            ("${PRICE:float}", Some("60.0")),
+            ("${RATE:float}", Some("-0.5")),
+            ("${ON:bool}", Some("true")),
+            ("${NONE:int:-7}", Some("7")),
+            ("${EMPTY:int:-18446744073709551615}", Some("18446744073709551615")),
+            ("${NONE:bool:-false}", Some("false")),
+            ("${RATE:int}", Some("the variable `RATE` must be an integer")),
+            ("${SECRET:float:-1}", Some("the variable `SECRET` must be a number")),
+            ("${PRICE:bool}", Some("the variable `PRICE` must be a boolean")),
+            ("${NONE:int}", Some("the variable `NONE` is not set")),
+            ("${NONE:int:-x}", Some("the default of `NONE` must be an integer, but is `x`")),
+            ("${PRICE}", None),
+            ("${PRICE:-5}", None),
+            ("${PRICE:text}", None),
+            ("${PRICE:int} ${PRICE:int}", None),
+            ("$${PRICE:int}", None),
+            ("${file:int}", None),
+        ] {
+            assert_eq!(typed(text).as_deref(), value, "{text}");
+        }
+        let within = interpolate("at most ${WHO:int}");
+        assert_eq!(within.mistakes[0].message, "`${WHO:int}` must be the whole text of a value in `config`");
     }
 
     #[test]

@@ -29,7 +29,10 @@ pub(crate) fn config(reading: &mut ParseContext<'_>, section: &TableReader<'_>) 
 /// The value as JSON, as [`object`] does it.
 pub(crate) fn json(reading: &mut ParseContext<'_>, value: &Value<'_>) -> Json {
     match value.get_ref() {
-        DeValue::String(_) => {
+        DeValue::String(raw) => {
+            if let Some(typed) = reading.typed(raw, value) {
+                return typed.unwrap_or_default();
+            }
             let text = Field::of("config", value).text(reading);
             text.map_or(Json::Null, |text| Json::String(text.value))
         }
