@@ -1,4 +1,5 @@
 //! Interface of the store: holds its types that do not depend on the database.
 
+pub(crate) mod appended;
 pub(crate) mod completion;
 pub(crate) mod parked_job;

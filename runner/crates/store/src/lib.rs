@@ -44,6 +44,7 @@ mod error;
 mod faulty_disk;
 pub(crate) mod transfer;
 
+pub use crate::api::appended::Appended;
 pub use crate::api::completion::CompletionRecord;
 pub use crate::api::parked_job::{
     JobForm, NewParkedJob, ParkReason, ParkedId, ParkedJob, ParkedKey, ParkedPosition, ParkedTotals,
@@ -55,7 +56,7 @@ pub use crate::crash_guard::{
 };
 pub use crate::database::catch_panics::answers_panics;
 pub use crate::database::compact::{Compacted, compact};
-pub use crate::database::dedupe::{DedupeOutcome, DedupeRecord};
+pub use crate::database::dedupe::{DedupeOutcome, DedupeRecord, IngestedKey};
 pub use crate::database::disk::Disk;
 pub use crate::database::generations::GenerationRecord;
 pub use crate::database::history::{
@@ -69,7 +70,7 @@ pub use crate::database::scan::ParkedJobs;
 pub use crate::database::snapshots::{Snapshot, SnapshotInput, SnapshotKey};
 pub use crate::database::stops::StepStop;
 pub use crate::database::verify::{VerifyReport, verify};
-pub use crate::database::write::{Append, Appended, Changes, Committed, Reopened, Writer};
+pub use crate::database::write::{Append, Changes, Committed, Reopened, Writer};
 pub use crate::transfer::export::export;
 pub use crate::transfer::export_format::Inventory;
 pub use crate::transfer::import::import;

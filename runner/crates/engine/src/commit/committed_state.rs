@@ -303,11 +303,9 @@ impl CommittedState {
         }
     }
 
-    /// Adds `jobs` jobs to a queue and returns the index of the first.
-    pub(crate) fn extend_queue(&mut self, queue: QueueRef, jobs: usize) -> u64 {
-        let head = self.head(queue);
-        self.set_head(queue.0, head + jobs as u64);
-        head + 1
+    /// Adds `jobs` jobs to a queue, from the index `first` on.
+    pub(crate) fn extend_queue(&mut self, queue: QueueRef, first: u64, jobs: usize) {
+        self.set_head(queue.0, (first + jobs as u64).saturating_sub(1));
     }
 
     /// Number of jobs of a queue that its slowest step has not accounted for; 0 without steps.

@@ -35,7 +35,7 @@ use crate::step::turn;
 use tidegate_config::{Input, QueueRef, Target};
 use tidegate_model::log_target;
 use tidegate_model::{Batch, Clock, Stamp};
-use tidegate_store::{Changes, CrashGuard, StepStop, Store, Writer};
+use tidegate_store::{Block, Changes, CrashGuard, StepStop, Store, Writer};
 
 use self::disk_full::CommitOutcome;
 use self::group::{CommitGroup, GroupPart, MoreRequests};
@@ -288,8 +288,8 @@ impl Committer {
         mut ingest: IngestGroup,
         committed: CommitOutcome,
     ) {
-        // The rows have the order of the entries.
-        let mut rows = committed.delayed.into_iter();
+        // The rows and the appended jobs have the order of the entries.
+        let (mut rows, mut firsts) = (committed.delayed.into_iter(), committed.firsts.into_iter());
         let (mut durable, mut grown) = (CommitNotice::default(), BTreeSet::new());
         for entry in group {
             let delivery = match entry {
@@ -318,17 +318,19 @@ impl Committer {
             let errors = step.errors.map(Target::Queue).into_iter().zip(delivery.errors);
             for (target, made) in targets.zip(delivery.outputs).chain(errors) {
                 let Target::Queue(queue) = target else { continue };
-                if made.payloads.is_empty() {
+                if made.block.as_ref().is_none_or(Block::is_empty) {
                     continue;
                 }
-                let first = self.committed_state.extend_queue(queue, made.payloads.len());
+                let Some(first) = firsts.next() else { continue };
+                self.committed_state.extend_queue(queue, first, made.payloads.len());
                 grown.insert(queue.0);
                 self.keep_tail(queue, first, made.payloads, made.carried, &committed.stamp);
             }
         }
         durable.ticked = ingest.ticked();
-        for (queue, jobs) in ingest.take_pieces() {
-            let first = self.committed_state.extend_queue(queue, jobs.len());
+        ingest.committed(firsts);
+        for (queue, first, jobs) in ingest.take_pieces() {
+            self.committed_state.extend_queue(queue, first, jobs.len());
             grown.insert(queue.0);
             self.keep_tail(queue, first, jobs, None, &committed.stamp);
         }

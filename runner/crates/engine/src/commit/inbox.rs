@@ -46,8 +46,8 @@ impl IdempotencyKey {
 /// Position of pushed jobs. It is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// The queue has `jobs` new jobs from `first` on, without the duplicates. `known` has the index of each
-    /// duplicate, by position.
+    /// The queue has `jobs` new jobs from `first` on, without the duplicates; `first` is 0 if there are none.
+    /// `known` has the index of each duplicate, by position.
     Appended { first: u64, jobs: u64, known: Vec<(usize, u64)> },
     /// The whole push is a duplicate: its `jobs` jobs were appended from `first` on.
     Known { first: u64, jobs: u64 },

@@ -10,7 +10,7 @@ use super::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed};
 use crate::coordinator::schedules::FiredTicks;
 use tidegate_config::{Configuration, PushSource, QueueRef, Retain};
 use tidegate_model::{DeliveryHash, Timestamp};
-use tidegate_store::{Append, Block, Changes, DedupeOutcome, DedupeRecord, Details, ReadError, Store};
+use tidegate_store::{Append, Block, Changes, DedupeOutcome, Details, IngestedKey, ReadError, Store};
 
 /// Maximum jobs of a piece that is kept in memory for readers …
 const PIECE_JOBS: usize = 1024;
@@ -23,8 +23,10 @@ pub(crate) struct IngestGroup {
     /// New jobs by queue.
     jobs: BTreeMap<QueueRef, Payloads>,
     /// Keys to record, with their queues.
-    keys: Vec<(QueueRef, DeliveryHash, DedupeOutcome)>,
-    answers: Vec<(PushReply, Result<Pushed, KeyConflict>)>,
+    keys: Vec<(QueueRef, DeliveryHash, NewKey)>,
+    answers: Vec<(QueueRef, PushReply, PushOutcome)>,
+    /// Indices of the first new job of each queue, once they are durable.
+    firsts: BTreeMap<QueueRef, u64>,
     /// Schedules with the number of their jobs and the time up to which their ticks are handled.
     ticked: Vec<(QueueRef, usize, Timestamp)>,
 }
@@ -32,9 +34,32 @@ pub(crate) struct IngestGroup {
 /// Record of a key.
 #[derive(Clone, Copy)]
 struct KnownKey {
-    first: u64,
+    first: JobPlace,
     jobs: u32,
     content: u64,
+}
+
+/// Key of new jobs: their position among those of the queue, their number, and their content.
+#[derive(Clone, Copy)]
+struct NewKey {
+    position: u64,
+    jobs: u32,
+    content: u64,
+}
+
+/// Place of a pushed job.
+#[derive(Clone, Copy)]
+enum JobPlace {
+    Index(u64),
+    /// Position among the new jobs of its queue, whose indices the store gives.
+    New(u64),
+}
+
+/// Outcome of a push, before the indices of the new jobs are known.
+enum PushOutcome {
+    Appended { position: u64, jobs: u64, known: Vec<(usize, JobPlace)> },
+    Known { first: JobPlace, jobs: u64 },
+    Conflict { position: Option<usize>, earlier: Option<JobPlace> },
 }
 
 impl IngestGroup {
@@ -52,54 +77,48 @@ impl IngestGroup {
             if committed_state.configuration().queues.get(push.queue.0).is_none() {
                 continue;
             }
-            ingest.add(push, committed_state, &mut known);
+            ingest.add(push, &mut known);
         }
         Ok(ingest)
     }
 
     /// Adds a push. Later pushes of a group see the keys of earlier ones.
-    fn add(
-        &mut self,
-        push: Push,
-        committed_state: &CommittedState,
-        known: &mut HashMap<DeliveryHash, KnownKey>,
-    ) {
+    fn add(&mut self, push: Push, known: &mut HashMap<DeliveryHash, KnownKey>) {
         let Push { queue, jobs, whole, each, answer } = push;
         let outcome = match before(whole.as_ref(), &each, known) {
             DuplicateCheck::All(KnownKey { first, jobs, .. }) => {
-                Ok(Pushed::Known { first, jobs: u64::from(jobs) })
+                PushOutcome::Known { first, jobs: u64::from(jobs) }
             }
-            DuplicateCheck::Other(conflict) => Err(conflict),
+            DuplicateCheck::Other { position, earlier } => PushOutcome::Conflict { position, earlier },
             DuplicateCheck::Some(before) => {
                 let all = self.jobs.entry(queue).or_default();
-                let first = committed_state.head(queue) + 1 + all.len() as u64;
-                let mut remember = |IdempotencyKey { hash, content, .. }: IdempotencyKey, first, jobs| {
-                    known.insert(hash, KnownKey { first, jobs, content });
-                    self.keys.push((queue, hash, DedupeOutcome::Ingested { first, jobs, content }));
+                let start = all.len() as u64;
+                let mut remember = |IdempotencyKey { hash, content, .. }: IdempotencyKey, position, jobs| {
+                    known.insert(hash, KnownKey { first: JobPlace::New(position), jobs, content });
+                    self.keys.push((queue, hash, NewKey { position, jobs, content }));
                 };
-                let start = all.len();
                 if before.is_empty() {
                     all.append(&jobs);
-                    each.iter().zip(first..).for_each(|(&key, index)| remember(key, index, 1));
+                    each.iter().zip(start..).for_each(|(&key, position)| remember(key, position, 1));
                 } else {
                     let mut skip = before.iter().map(|&(position, _)| position).peekable();
                     for (position, job) in jobs.iter().enumerate() {
                         if skip.next_if_eq(&position).is_some() {
                             continue;
                         }
-                        let index = first + (all.len() - start) as u64;
+                        let place = all.len() as u64;
                         all.push(job);
-                        each.get(position).iter().for_each(|&&key| remember(key, index, 1));
+                        each.get(position).iter().for_each(|&&key| remember(key, place, 1));
                     }
                 }
-                let new = all.len() - start;
+                let new = all.len() as u64 - start;
                 if let Some(key) = whole.filter(|_| new > 0) {
-                    remember(key, first, u32::try_from(new).unwrap_or(u32::MAX));
+                    remember(key, start, u32::try_from(new).unwrap_or(u32::MAX));
                 }
-                Ok(Pushed::Appended { first, jobs: new as u64, known: resolved(before, &each, known) })
+                PushOutcome::Appended { position: start, jobs: new, known: resolved(before, &each, known) }
             }
         };
-        self.answers.push((answer, outcome));
+        self.answers.push((queue, answer, outcome));
     }
 
     pub(crate) fn with_ticks(mut self, ticked: Vec<FiredTicks>) -> Self {
@@ -122,7 +141,9 @@ impl IngestGroup {
 
     pub(crate) fn add_to(&self, committed_state: &CommittedState, changes: &mut Changes) {
         let configuration = committed_state.configuration();
+        let mut appends = BTreeMap::new();
         for (&queue, jobs) in self.jobs.iter().filter(|(_, jobs)| !jobs.is_empty()) {
+            appends.insert(queue, changes.appends.len());
             let settings = &configuration.queues[queue.0];
             let block = Block::encode(jobs, Details::default());
             changes.appends.push(Append { queue: settings.address.clone(), block });
@@ -136,25 +157,35 @@ impl IngestGroup {
             ticked.map(|&(queue, _, handled)| (configuration.queues[queue.0].address.clone(), handled));
         changes.schedule_positions.extend(ticked);
         let now = changes.now;
-        changes.dedupe_records.extend(self.keys.iter().map(|&(queue, hash, outcome)| {
+        changes.ingested.extend(self.keys.iter().filter_map(|&(queue, hash, key)| {
+            let NewKey { position, jobs, content } = key;
             let keep_until = keep_until(configuration, queue, now);
-            DedupeRecord { hash, outcome, keep_until }
+            Some(IngestedKey { hash, append: *appends.get(&queue)?, position, jobs, content, keep_until })
         }));
     }
 
-    /// Removes the new jobs, by queue, in pieces.
-    pub(crate) fn take_pieces(&mut self) -> Vec<(QueueRef, Payloads)> {
+    /// Records the indices of the first new job of each queue, in the order of [`Self::add_to`].
+    pub(crate) fn committed(&mut self, firsts: impl Iterator<Item = u64>) {
+        let queues = self.jobs.iter().filter(|(_, jobs)| !jobs.is_empty()).map(|(&queue, _)| queue);
+        self.firsts = queues.zip(firsts).collect();
+    }
+
+    /// Removes the new jobs, by queue, in pieces, each with the index of its first job.
+    pub(crate) fn take_pieces(&mut self) -> Vec<(QueueRef, u64, Payloads)> {
         let mut pieces = Vec::new();
         for (queue, jobs) in std::mem::take(&mut self.jobs) {
+            let Some(&(mut first)) = self.firsts.get(&queue) else { continue };
             let mut piece = Payloads::new();
             for job in jobs.iter() {
                 if piece.len() >= PIECE_JOBS || piece.byte_len() >= PIECE_BYTES {
-                    pieces.push((queue, std::mem::take(&mut piece)));
+                    let next = first + piece.len() as u64;
+                    pieces.push((queue, first, std::mem::take(&mut piece)));
+                    first = next;
                 }
                 piece.push(job);
             }
             if !piece.is_empty() {
-                pieces.push((queue, piece));
+                pieces.push((queue, first, piece));
             }
         }
         pieces
@@ -162,8 +193,36 @@ impl IngestGroup {
 
     /// Answers all pushes; their changes are durable.
     pub(crate) fn answer(self) {
-        for (answer, outcome) in self.answers {
-            answer(outcome);
+        for (queue, answer, outcome) in self.answers {
+            // Without new jobs, no place of the outcome needs their index.
+            answer(outcome.resolve(self.firsts.get(&queue).copied().unwrap_or(0)));
+        }
+    }
+}
+
+impl JobPlace {
+    /// Index of the job, if the new jobs of its queue begin at `first`.
+    fn index(self, first: u64) -> u64 {
+        match self {
+            Self::Index(index) => index,
+            Self::New(position) => first + position,
+        }
+    }
+}
+
+impl PushOutcome {
+    /// Outcome for the client, if the new jobs of the queue begin at `first`.
+    fn resolve(self, first: u64) -> Result<Pushed, KeyConflict> {
+        match self {
+            Self::Appended { position, jobs, known } => {
+                let known = known.into_iter().map(|(position, place)| (position, place.index(first)));
+                let first = if jobs == 0 { 0 } else { first + position };
+                Ok(Pushed::Appended { first, jobs, known: known.collect() })
+            }
+            Self::Known { first: place, jobs } => Ok(Pushed::Known { first: place.index(first), jobs }),
+            Self::Conflict { position, earlier } => {
+                Err(KeyConflict { position, index: earlier.map(|place| place.index(first)) })
+            }
         }
     }
 }
@@ -174,14 +233,14 @@ enum DuplicateCheck {
     All(KnownKey),
     /// These jobs are duplicates, by position.
     Some(Vec<(usize, FirstSeen)>),
-    /// A key was used for other content.
-    Other(KeyConflict),
+    /// A key was used for other content, by the earlier job.
+    Other { position: Option<usize>, earlier: Option<JobPlace> },
 }
 
 /// Earlier job with the same key and content.
 #[derive(Clone, Copy)]
 enum FirstSeen {
-    At(u64),
+    At(JobPlace),
     /// The job at this position of the same push.
     Here(usize),
 }
@@ -194,11 +253,10 @@ fn before(
     if let Some(key) = whole
         && let Some(&found) = known.get(&key.hash)
     {
-        let conflict = KeyConflict { position: None, index: Some(found.first) };
         return if key.is_of(found.content) {
             DuplicateCheck::All(found)
         } else {
-            DuplicateCheck::Other(conflict)
+            DuplicateCheck::Other { position: None, earlier: Some(found.first) }
         };
     }
     let mut before = Vec::new();
@@ -212,8 +270,8 @@ fn before(
         match found {
             Some((earlier, content)) if key.is_of(content) => before.push((position, earlier)),
             Some((earlier, _)) => {
-                let index = if let FirstSeen::At(index) = earlier { Some(index) } else { None };
-                return DuplicateCheck::Other(KeyConflict { position: Some(position), index });
+                let earlier = if let FirstSeen::At(place) = earlier { Some(place) } else { None };
+                return DuplicateCheck::Other { position: Some(position), earlier };
             }
             None => _ = here.insert(key.hash, (position, key.content)),
         }
@@ -221,17 +279,17 @@ fn before(
     DuplicateCheck::Some(before)
 }
 
-/// Indices of the duplicates by position, including those within the push.
+/// Places of the duplicates by position, including those within the push.
 fn resolved(
     before: Vec<(usize, FirstSeen)>,
     each: &[IdempotencyKey],
     known: &HashMap<DeliveryHash, KnownKey>,
-) -> Vec<(usize, u64)> {
-    let index = |earlier| match earlier {
-        FirstSeen::At(index) => index,
-        FirstSeen::Here(position) => known.get(&each[position].hash).map_or(0, |known| known.first),
+) -> Vec<(usize, JobPlace)> {
+    let place = |earlier| match earlier {
+        FirstSeen::At(place) => Some(place),
+        FirstSeen::Here(position) => known.get(&each[position].hash).map(|known| known.first),
     };
-    before.into_iter().map(|(position, earlier)| (position, index(earlier))).collect()
+    before.into_iter().filter_map(|(position, earlier)| Some((position, place(earlier)?))).collect()
 }
 
 /// Stored records of the keys of all pushes.
@@ -244,7 +302,7 @@ fn look_up(pushes: &[Push], store: &Store) -> Result<HashMap<DeliveryHash, Known
     let found = store.deliveries(&hashes)?;
     let arrived = |(hash, outcome)| match outcome {
         Some(DedupeOutcome::Ingested { first, jobs, content }) => {
-            Some((hash, KnownKey { first, jobs, content }))
+            Some((hash, KnownKey { first: JobPlace::Index(first), jobs, content }))
         }
         _ => None,
     };

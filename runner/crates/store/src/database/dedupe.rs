@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::format::{CommitRecord, DELIVERIES, EXPIRIES, RecordKey, from_ordered, ordered, u32_at, u64_at};
 use super::read::Store;
+use crate::api::appended::Appended;
 use crate::api::completion;
 use crate::error::{ReadError, StoreCause};
 use tidegate_model::{DeliveryHash, ExternalStatus, Timestamp};
@@ -46,6 +47,20 @@ pub struct DedupeRecord {
     pub keep_until: Timestamp,
 }
 
+/// The key of pushed jobs to record. The store adds the index of the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IngestedKey {
+    pub hash: DeliveryHash,
+    /// The position in [`crate::Changes::appends`] of the append that has the jobs.
+    pub append: usize,
+    /// The position of the first job in that append.
+    pub position: u64,
+    pub jobs: u32,
+    /// See [`DedupeOutcome::Ingested`].
+    pub content: u64,
+    pub keep_until: Timestamp,
+}
+
 /// The stored form of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredRecord {
@@ -76,22 +91,27 @@ impl Store {
     }
 }
 
-/// Removes some expired deliveries, and records those of this commit.
+/// Removes some expired deliveries, and records those of this commit, which has appended `appended`.
 pub(crate) fn write(
     txn: &WriteTransaction,
     deliveries: &[DedupeRecord],
+    (ingested, appended): (&[IngestedKey], &[Appended]),
     commit: CommitRecord,
 ) -> Result<(), StoreCause> {
     // More than are added, so that a backlog shrinks.
-    forget(txn, commit.time, FORGET_MAX + 2 * deliveries.len())?;
-    if deliveries.is_empty() {
+    forget(txn, commit.time, FORGET_MAX + 2 * (deliveries.len() + ingested.len()))?;
+    if deliveries.is_empty() && ingested.is_empty() {
         return Ok(());
     }
-    let record = |delivered: &DedupeRecord| {
-        let DedupeRecord { hash, outcome, keep_until } = *delivered;
+    let keys = ingested.iter().filter_map(|key| {
+        let first = appended.get(key.append)?.first + key.position;
+        let outcome = DedupeOutcome::Ingested { first, jobs: key.jobs, content: key.content };
+        Some(DedupeRecord { hash: key.hash, outcome, keep_until: key.keep_until })
+    });
+    let record = |DedupeRecord { hash, outcome, keep_until }| {
         (hash, StoredRecord { outcome, time: commit.time, keep_until })
     };
-    insert(txn, deliveries.iter().map(record).collect(), commit.number)
+    insert(txn, deliveries.iter().copied().chain(keys).map(record).collect(), commit.number)
 }
 
 /// Inserts records with their expiries. `number` has not been used before.

@@ -7,7 +7,7 @@ use redb::{Database, ReadableTable as _, WriteTransaction};
 
 use super::catch_panics::guarded;
 use super::dedupe;
-use super::dedupe::DedupeRecord;
+use super::dedupe::{DedupeRecord, IngestedKey};
 use super::format::{
     self, BY_HAND, CommitRecord, LOG, MARKS, PROGRESS, QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS,
 };
@@ -27,6 +27,7 @@ use super::snapshots::{Snapshot, SnapshotKey};
 use super::stops;
 use super::stops::StepStop;
 use super::token_key;
+use crate::api::appended::Appended;
 use crate::api::parked_job::{NewParkedJob, ParkedJob, ParkedKey};
 use crate::codec::block::{Block, Section, VALUE_RAW_BYTES_MAX};
 use crate::codec::log_record;
@@ -74,6 +75,8 @@ pub struct Changes {
     pub marks: Vec<(Address, SourceOffset)>,
     pub segments: Vec<(Address, Segment)>,
     pub dedupe_records: Vec<DedupeRecord>,
+    /// Keys of jobs of [`Self::appends`].
+    pub ingested: Vec<IngestedKey>,
     /// Snapshots that are finished.
     pub done_snapshots: Vec<SnapshotKey>,
     pub snapshots: Vec<Snapshot>,
@@ -116,15 +119,6 @@ pub struct Committed {
     pub delayed: Vec<ParkedKey>,
     /// The queues that lost jobs.
     pub trimmed: Vec<Trimmed>,
-}
-
-/// The place of the jobs of one [`Append`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Appended {
-    pub queue: Address,
-    /// The index of the first one.
-    pub first: u64,
-    pub jobs: usize,
 }
 
 /// The result of [`Writer::reopen`].
@@ -248,7 +242,7 @@ fn prepare(
     write_records(&txn, changes)?;
     snapshots::write(&txn, &changes.done_snapshots, &changes.snapshots)?;
     let delayed = parked::write(&txn, &changes.unparked, &changes.reparked, &changes.parked)?;
-    dedupe::write(&txn, &changes.dedupe_records, record)?;
+    dedupe::write(&txn, &changes.dedupe_records, (&changes.ingested, &appended), record)?;
     pauses::write(&txn, &changes.pauses, changes.now)?;
     stops::write(&txn, changes.begins_run, &changes.stops)?;
     token_key::write(&txn, changes.token_key.as_ref())?;

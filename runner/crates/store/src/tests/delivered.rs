@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::verify;
-use crate::{DedupeOutcome, DedupeRecord};
+use crate::{DedupeOutcome, DedupeRecord, IngestedKey};
 use tidegate_model::DeliveryHash;
 
 fn delivered(hash: u128, outcome: DedupeOutcome, keep_until: i64) -> DedupeRecord {
@@ -28,6 +28,23 @@ fn an_arrival_is_remembered_with_what_it_was() {
     assert_eq!(remembered(&store, [1, 2]), [Some(outcome), Some(outcome)]);
     commit(&mut writer, 5, Vec::new());
     assert_eq!(remembered(&store, [1, 2]), [None, Some(outcome)]);
+}
+
+#[test]
+fn the_key_of_pushed_jobs_is_remembered_with_the_index_that_they_got() {
+    let (store, mut writer) = open_on(&FaultyDisk::new());
+    let key = |hash, append, position| {
+        let (hash, keep_until) = (DeliveryHash(hash), Timestamp(i64::MAX));
+        IngestedKey { hash, append, position, jobs: 1, content: 7, keep_until }
+    };
+    for _ in 0..2 {
+        let appends = ["a/one", "a/two", "a/one"].map(|queue| append(queue, ["1", "2"])).to_vec();
+        // The last one names an append that does not exist.
+        let ingested = vec![key(1, 0, 1), key(2, 1, 0), key(3, 2, 1), key(4, 3, 0)];
+        writer.commit(&Changes { appends, ingested, ..Changes::default() }).unwrap();
+    }
+    let at = |first| Some(DedupeOutcome::Ingested { first, jobs: 1, content: 7 });
+    assert_eq!(remembered(&store, 1..=4), [at(6), at(3), at(8), None]);
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 use super::*;
 use crate::verify;
 use crate::{
-    CompletionRecord, DedupeOutcome, DedupeRecord, GenerationRecord, JobForm, NewParkedJob, ParkReason,
-    ParkedId, ParkedJob, ParkedKey, ParkedPosition, Snapshot, SnapshotInput, StepStop, Trim, TrimWhen,
+    CompletionRecord, DedupeOutcome, DedupeRecord, GenerationRecord, IngestedKey, JobForm, NewParkedJob,
+    ParkReason, ParkedId, ParkedJob, ParkedKey, ParkedPosition, Snapshot, SnapshotInput, StepStop, Trim,
+    TrimWhen,
 };
 use tidegate_model::{
     DeliveryHash, Due, ExternalStatus, Origins, Progress, Segment, SinkPosition, SourceOffset, TokenKey,
@@ -62,6 +63,7 @@ fn changes(number: u64) -> Changes {
         marks: vec![(step.clone(), mark(number))],
         segments: vec![(step.clone(), segment(number32))],
         dedupe_records: vec![delivered(number)],
+        ingested: vec![ingested(number)],
         done_snapshots: vec![Snapshot { number: number.saturating_sub(2), ..snapshot(number) }.key()],
         snapshots: vec![snapshot(number)],
         pauses: vec![(step.clone(), number % 2 == 1)],
@@ -116,6 +118,13 @@ fn delivered(number: u64) -> DedupeRecord {
     let now = i64::try_from(number).unwrap();
     let outcome = DedupeOutcome::Output { jobs: u32::try_from(number).unwrap() };
     DedupeRecord { hash: DeliveryHash(number.into()), outcome, keep_until: Timestamp(now + 3) }
+}
+
+/// The key of the job of `a/out`.
+fn ingested(number: u64) -> IngestedKey {
+    let DedupeRecord { keep_until, .. } = delivered(number);
+    let hash = DeliveryHash(u128::from(number) + 1000);
+    IngestedKey { hash, append: 1, position: 0, jobs: 1, content: 7, keep_until }
 }
 
 pub(crate) fn snapshot(number: u64) -> Snapshot {
@@ -248,13 +257,18 @@ fn assert_details_are_after(store: &Store, commits: u64) {
     let hashes: Vec<_> = numbers.iter().map(|&number| DeliveryHash(number.into())).collect();
     let kept = numbers.iter().map(|number| (number + 3 > commits).then(|| delivered(*number).outcome));
     assert_eq!(store.deliveries(&hashes).unwrap(), kept.collect::<Vec<_>>());
+    let hashes: Vec<_> = numbers.iter().map(|&number| ingested(number).hash).collect();
+    let kept = numbers.iter().map(|&first| {
+        (first + 3 > commits).then_some(DedupeOutcome::Ingested { first, jobs: 1, content: 7 })
+    });
+    assert_eq!(store.deliveries(&hashes).unwrap(), kept.collect::<Vec<_>>());
     let open: Vec<_> = numbers.iter().rev().take(2).rev().map(|&number| snapshot(number)).collect();
     assert_eq!(store.snapshots(&step).unwrap(), open);
     assert_eq!(store.all_snapshots().unwrap(), open);
     let waiting = parked_after(commits);
     assert_eq!(store.due(&step, Due::Never, None, usize::MAX, usize::MAX).unwrap(), waiting);
     assert_eq!(store.delayed_count(&step).unwrap(), waiting.len() as u64);
-    for (key, job) in &waiting {
+    if let Some((key, job)) = waiting.last() {
         let found = store.parked_of(&step, ("a/in", key.id.0)).unwrap();
         assert_eq!(found, [(key.clone(), job.clone())]);
     }

@@ -321,11 +321,3 @@ fn a_step_is_not_put_forward_when_it_is_put_back() {
     let next = |step: usize| committed_state.steps[step].progress[0].watermark() + 1;
     assert_eq!((next(1), next(0)), (10, 1));
 }
-
-#[test]
-fn an_index_is_given_once() {
-    let mut committed_state = committed_state("");
-    assert_eq!(committed_state.extend_queue(QueueRef(0), 3), 1);
-    assert_eq!(committed_state.extend_queue(QueueRef(0), 1), 4);
-    assert_eq!(committed_state.heads[0], 4);
-}

@@ -14,6 +14,8 @@ pub(crate) struct CommitOutcome {
     pub(crate) stamp: Stamp,
     /// Keys of the parked jobs, in the order of the changes.
     pub(crate) delayed: Vec<ParkedKey>,
+    /// Indices of the first job of each append, in the order of the changes.
+    pub(crate) firsts: Vec<u64>,
 }
 
 impl Committer {
@@ -23,9 +25,10 @@ impl Committer {
         changes: &Changes,
         told: &mut bool,
     ) -> Result<Option<CommitOutcome>, EngineError> {
-        let outcome = |Committed { transaction, delayed, .. }| {
+        let outcome = |Committed { transaction, delayed, appended, .. }| {
             let stamp = Stamp { position: 0, time: changes.now, transaction };
-            CommitOutcome { stamp, delayed }
+            let firsts = appended.iter().map(|appended| appended.first).collect();
+            CommitOutcome { stamp, delayed, firsts }
         };
         match self.writer.commit(changes) {
             Ok(committed) => {

@@ -69,8 +69,8 @@ impl Committer {
         for (step, input, progress) in effect.progress {
             self.committed_state.set_progress((step, input), progress);
         }
-        for (queue, payloads, carried) in effect.appended {
-            let first = self.committed_state.extend_queue(queue, payloads.len());
+        for ((queue, payloads, carried), &first) in effect.appended.into_iter().zip(&committed.firsts) {
+            self.committed_state.extend_queue(queue, first, payloads.len());
             self.keep_tail(queue, first, payloads, carried, &committed.stamp);
             durable.grown.push((queue.0, self.committed_state.head(queue)));
         }

@@ -71,9 +71,10 @@ fn commit(
     let mut ingest = IngestGroup::of(pushes, committed_state, store).unwrap();
     let mut changes = Changes { now: Timestamp(now), ..Changes::default() };
     ingest.add_to(committed_state, &mut changes);
-    writer.commit(&changes).unwrap();
-    for (queue, jobs) in ingest.take_pieces() {
-        committed_state.extend_queue(queue, jobs.len());
+    let committed = writer.commit(&changes).unwrap();
+    ingest.committed(committed.appended.iter().map(|appended| appended.first));
+    for (queue, first, jobs) in ingest.take_pieces() {
+        committed_state.extend_queue(queue, first, jobs.len());
     }
     assert!(outcomes.lock().unwrap().is_empty(), "no answer comes before the commit");
     ingest.answer();
@@ -111,7 +112,8 @@ impl Model {
                 }
             }
         }
-        let (first, new) = (self.queue.len() as u64 + 1, (queue.len() - self.queue.len()) as u64);
+        let new = (queue.len() - self.queue.len()) as u64;
+        let first = if new == 0 { 0 } else { self.queue.len() as u64 + 1 };
         (self.keys, self.queue) = (keys, queue);
         if let Some(of) = whole.filter(|_| new > 0) {
             self.bodies.insert(of, (first, new, jobs.to_vec()));
@@ -161,11 +163,11 @@ fn a_key_is_forgotten_after_its_time() {
         commit(pushes, (&mut committed_state, &store, &mut writer), &outcomes, now).remove(0)
     };
     let new = |first| Ok(Pushed::Appended { first, jobs: 1, known: Vec::new() });
-    let known = |first| Ok(Pushed::Appended { first, jobs: 0, known: vec![(0, 1)] });
+    let known = || Ok(Pushed::Appended { first: 0, jobs: 0, known: vec![(0, 1)] });
     assert_eq!(at(0), new(1));
-    assert_eq!(at(9_999), known(2));
+    assert_eq!(at(9_999), known());
     // The commit after it removes the expired record.
-    assert_eq!(at(10_000), known(2));
+    assert_eq!(at(10_000), known());
     assert_eq!(at(10_001), new(2));
 }
 
@@ -189,13 +191,16 @@ fn jobs_wait_for_the_slowest_reader_and_for_nobody_where_nobody_reads() {
 
 #[test]
 fn many_jobs_are_kept_for_readers_in_pieces() {
-    let (mut committed_state, (store, _writer), outcomes) = (committed_state(), store(), Outcomes::default());
+    let ((store, _writer), outcomes) = (store(), Outcomes::default());
     let jobs: Vec<Job> = (0..25).flat_map(|one| (0..200).map(move |other| (other, one))).collect();
     let mut pushed = push(&jobs, None, &outcomes);
     pushed.each.clear();
-    let mut ingest = IngestGroup::of(vec![pushed], &committed_state, &store).unwrap();
-    let pieces = ingest.take_pieces();
-    assert!(pieces.iter().all(|(queue, piece)| *queue == QueueRef(1) && piece.len() <= PIECE_JOBS));
-    assert_eq!(pieces.iter().map(|(_, piece)| piece.len()).sum::<usize>(), 5000);
-    assert_eq!(committed_state.extend_queue(QueueRef(1), 1), 1);
+    let mut ingest = IngestGroup::of(vec![pushed], &committed_state(), &store).unwrap();
+    ingest.committed([7].into_iter());
+    let mut next = 7;
+    for (queue, first, piece) in ingest.take_pieces() {
+        assert!(queue == QueueRef(1) && first == next && piece.len() <= PIECE_JOBS);
+        next += piece.len() as u64;
+    }
+    assert_eq!(next, 5007);
 }
