@@ -172,7 +172,7 @@ lane = "order.pool"
 lane_missing = "default"
 delay_window = "15s"
 max_processing = 8
-max_search_ahead = 1000
+max_search_ahead = 0
 max_per_lane = 2
 rate = "100/s"
 lane_rate = "10/1m"
@@ -209,7 +209,7 @@ submit.monitor."builtin:exec" = [
 [step.nightly]
 from = "beats"
 retry = "patient"
-queuer = { strategy = "rounds", pause = "5s", max_processing = 1, max_search_ahead = 0 }
+queuer = { strategy = "rounds", pause = "5s", max_processing = 1, max_search_ahead = 1000 }
 gate = "gas"
 
 [step.urgent]

@@ -67,13 +67,16 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
     let lane = lane(reading, &section, word);
     let max_processing = section.field("max_processing").and_then(|field| at_least_one(reading, field));
     let search_ahead = section.field("max_search_ahead").and_then(|field| field.count(reading, 0));
+    let max_search_ahead = search_ahead.filter(|&most| most > 0);
+    if let (Some(_), Some(word)) = (max_search_ahead, word) {
+        refuse_search_ahead_of_lanes(reading, &section, word);
+    }
     let rate = section.field("rate").and_then(|field| rate(reading, field));
     let age = path(reading, &section, "age");
     let id = path(reading, &section, "id");
     if reading.diagnostics.len() > before {
         return None;
     }
-    let max_search_ahead = search_ahead.filter(|&most| most > 0);
     Some(Queuer { strategy: strategy?, lane, max_processing, max_search_ahead, rate, age, id })
 }
 
@@ -106,6 +109,20 @@ fn refuse_what_is_not_meant(reading: &mut ParseContext<'_>, section: &TableReade
         };
         reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
     }
+}
+
+/// One bound for all lanes: a lane that is busy, or whose job waits for its next attempt, would hold the lanes whose
+/// jobs are further ahead.
+fn refuse_search_ahead_of_lanes(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Word) {
+    let Some(field) = section.field("max_search_ahead") else { return };
+    if !matches!(word, Word::OneRoundSerial | Word::OneRoundParallel) {
+        return;
+    }
+    let name = STRATEGIES.iter().find(|(_, other)| *other == word).map_or("", |(name, _)| name);
+    let message =
+        format!("`max_search_ahead` cannot be used with `{name}`: one busy lane would hold up the others");
+    let help = "leave it out; `max_processing` bounds the jobs that run at once";
+    reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
 }
 
 /// Reads the keys of every strategy, so that all errors are reported.

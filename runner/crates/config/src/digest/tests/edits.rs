@@ -93,7 +93,7 @@ pub(super) const EDITS: &[Edit] = &[
     (Queuer, "lane_missing", "lane_missing = \"default\"", "lane_missing = \"error\"", PICKS),
     (Queuer, "delay_window", "\"15s\"", "\"17s\"", PICKS_LIMITS),
     (Queuer, "max_processing", "max_processing = 8", "max_processing = 9", PICKS_LIMITS),
-    (Queuer, "max_search_ahead", "max_search_ahead = 1000", "max_search_ahead = 0", PICKS_LIMITS),
+    (Queuer, "max_search_ahead", "max_search_ahead = 1000", "max_search_ahead = 0", &["step p/circles: queuer limits"]),
     (Queuer, "max_per_lane", "max_per_lane = 2", "max_per_lane = 1", PICKS_LIMITS),
     (Queuer, "rate", "rate = \"100/s\"", "rate = \"100/2s\"", PICKS_LIMITS),
     (Queuer, "lane_rate", "lane_rate = \"10/1m\"", "lane_rate = \"11/1m\"", PICKS_LIMITS),

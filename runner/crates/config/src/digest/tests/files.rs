@@ -47,7 +47,6 @@ lane = "order.pool"
 lane_missing = "default"
 delay_window = "15s"
 max_processing = 8
-max_search_ahead = 1000
 max_per_lane = 2
 rate = "100/s"
 lane_rate = "10/1m"
@@ -62,6 +61,7 @@ aging = "1m"
 [queuer.turns]
 strategy = "rounds"
 pause = "7s"
+max_search_ahead = 1000
 
 [gate.gas]
 run = ["gas.rhai", "builtin:http", "builtin:exec"]
