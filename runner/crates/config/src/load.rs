@@ -2,7 +2,7 @@
 //!
 //! It changes nothing: it creates no state and no folder, and opens no port.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::check::push_sources;
 use crate::check::resolve::Wiring;
 use crate::check::shared;
 use crate::check::test_names;
-use crate::diagnostic::files::{Files, Lines, read_text};
+use crate::diagnostic::files::{Files, Lines};
 use crate::parse::absolute_path::absolute;
 use crate::parse::context::ParseContext;
 use crate::parse::interpolate::Lookup;
@@ -41,6 +41,9 @@ pub struct LoadOptions {
     pub plugins: Vec<PathBuf>,
     /// The environment variables for `${NAME}`.
     pub env: Box<Lookup>,
+    /// The files of an earlier configuration, by path relative to its folder. They are read instead of those on
+    /// disk; `${file:…}` reads the disk.
+    pub recorded: Option<BTreeMap<String, String>>,
 }
 
 /// The valid part of a configuration, and its diagnostics so far. A higher crate checks the scripts of that
@@ -98,7 +101,11 @@ impl Draft {
 pub fn load(path: &Path, options: &LoadOptions) -> Draft {
     let path: PathBuf = path.components().collect();
     let mut loading = Loading::new(&options.env);
-    let Some(found) = find(&path, &mut loading.diagnostics) else {
+    let found = match &options.recorded {
+        Some(recorded) => Some(loading.find_recorded(&path, recorded)),
+        None => find(&path, &mut loading.diagnostics),
+    };
+    let Some(found) = found else {
         return Draft { configuration: None, diagnostics: loading.into_diagnostics(&path) };
     };
     let beside = found.settings.as_deref();
@@ -143,6 +150,24 @@ impl<'a> Loading<'a> {
         }
     }
 
+    /// Finds the files among recorded ones, which are read from then on.
+    fn find_recorded(&mut self, path: &Path, recorded: &BTreeMap<String, String>) -> Found {
+        let single = path.extension().is_some_and(|end| end == "toml");
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let root = if single { parent.unwrap_or(Path::new(".")) } else { path };
+        let texts: BTreeMap<PathBuf, String> =
+            recorded.iter().map(|(name, text)| (root.join(name), text.clone())).collect();
+        let is_own = |file: &&PathBuf| {
+            file.parent() == Some(root) && file.extension().is_some_and(|end| end == "toml")
+        };
+        let settings = Some(root.join(SETTINGS)).filter(|file| texts.contains_key(file));
+        let pipelines = texts.keys().filter(is_own).filter(|file| Some(*file) != settings.as_ref());
+        let found =
+            Found { root: root.to_path_buf(), pipelines: pipelines.cloned().collect(), settings, single };
+        self.files = Files::recorded(Arc::new(texts));
+        found
+    }
+
     fn into_diagnostics(self, subject: &Path) -> Diagnostics {
         let mut diagnostics = Diagnostics::new(subject, self.files).logged(self.log);
         diagnostics.extend(self.diagnostics);
@@ -178,7 +203,7 @@ impl<'a> Loading<'a> {
         file: &Path,
         interpret: impl FnOnce(&mut ParseContext<'_>, &mut Files, &toml::Spanned<toml::de::DeTable<'_>>) -> T,
     ) -> Option<T> {
-        let text = match read_text(file) {
+        let text = match self.files.read(file) {
             Ok(text) => self.files.add(file, text),
             Err(error) => {
                 self.diagnostics.push(Diagnostic::error(file, None, format!("the file {error}")));
@@ -350,7 +375,12 @@ impl Invocation {
 impl Default for LoadOptions {
     /// The environment of the process, without `--data`.
     fn default() -> Self {
-        Self { data: None, plugins: Vec::new(), env: Box::new(|name| std::env::var(name).ok()) }
+        Self {
+            data: None,
+            plugins: Vec::new(),
+            env: Box::new(|name| std::env::var(name).ok()),
+            recorded: None,
+        }
     }
 }
 

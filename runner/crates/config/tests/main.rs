@@ -78,5 +78,5 @@ fn options() -> LoadOptions {
         "SECRET_NAME" => Some("hunter2".to_owned()),
         _ => None,
     };
-    LoadOptions { data: None, plugins: Vec::new(), env: Box::new(env) }
+    LoadOptions { env: Box::new(env), ..LoadOptions::default() }
 }

@@ -605,3 +605,28 @@ fn a_policy_of_a_pipeline_wins_over_one_of_the_settings() {
     assert_eq!(longest("b/c"), Some(3600));
     assert_eq!(longest("c/price"), None);
 }
+
+#[test]
+fn a_recorded_configuration_is_read_without_its_files() {
+    let pipeline = "[source.in]\ntype = \"file\"\npath = \"in\"\nformat = \"lines\"\n[step.work]\nfrom = \"in\"\nrun = \"lib/work.rhai\"\n";
+    let files = [
+        ("tidegate.toml", "[runner]\nworkers = 3\n"),
+        ("p.toml", pipeline),
+        ("lib/work.rhai", "import \"more\" as more;\nfn process(job) { job }\n"),
+        ("lib/more.rhai", "fn more() { 1 }\n"),
+    ];
+    let folder = Folder::of(&files);
+    let before = loaded(&folder).digest();
+    // Another pipeline came, and the rest is gone or changed.
+    folder.write("p.toml", b"[step.work\n");
+    folder.write("q.toml", b"[step.on]\nfrom = \"p/in\"\n");
+    folder.write("lib/work.rhai", b"fn process(job) { 2 }\n");
+    std::fs::remove_file(folder.configs().join("lib/more.rhai")).unwrap();
+    let recorded = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
+    for path in ["configs", "configs/p.toml"] {
+        let options = LoadOptions { recorded: Some(recorded.clone().into()), ..options() };
+        let (configuration, _) = load(&folder.configs().join("..").join(path), &options).finish().unwrap();
+        assert_eq!(configuration.digest().steps, before.steps, "{path}");
+        assert_eq!(configuration.settings.workers, 3);
+    }
+}

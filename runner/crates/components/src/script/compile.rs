@@ -151,8 +151,8 @@ pub(crate) fn compile(
     entry: EntryPoint,
     attempt: &Rc<ScriptAttempt>,
 ) -> Result<Compiled, CompileError> {
-    let WholeScript { ast, adds } =
-        self_contained(engine, &script.path, &script.text, &Scope::new(), attempt).map_err(|error| {
+    let WholeScript { ast, adds } = self_contained(engine, script, &script.text, &Scope::new(), attempt)
+        .map_err(|error| {
             let error = from_evaluation(&error, &script.text, attempt);
             // The first level of imports is resolved separately from the statement, and has no position.
             if error.line.is_none() { error.at_import_in(&script.text) } else { error }
@@ -167,22 +167,28 @@ pub(crate) fn compile(
     Ok(Compiled { ast, entry: entry.name(), wants_context, adds })
 }
 
-/// Compiles a script together with all its imports, so that a generation does not change while it runs.
+/// Compiles `text` in the place of the script, together with all imports, so that a generation does not change while it runs.
 pub(crate) fn self_contained(
     engine: &mut Engine,
-    path: &Path,
+    script: &Script,
     text: &str,
     scope: &Scope<'_>,
     attempt: &Rc<ScriptAttempt>,
 ) -> Result<WholeScript, Box<EvalAltResult>> {
-    let folder = path.parent().unwrap_or(Path::new(""));
+    let folder = script.path.parent().unwrap_or(Path::new(""));
     let unwatched = Rc::new(Cell::new(false));
     let adds = Rc::new(Cell::new(imports::adds(text)));
-    engine.set_module_resolver(FolderResolver::new(folder, attempt, Some(&unwatched), &adds));
+    engine.set_module_resolver(FolderResolver::new(
+        folder,
+        &script.imports,
+        attempt,
+        Some(&unwatched),
+        &adds,
+    ));
     let mut compiled = engine.compile_into_self_contained(scope, text);
     if unwatched.get() {
         attempt.watch_captured(engine);
-        engine.set_module_resolver(FolderResolver::new(folder, attempt, None, &adds));
+        engine.set_module_resolver(FolderResolver::new(folder, &script.imports, attempt, None, &adds));
         compiled = engine.compile_into_self_contained(scope, text);
     }
     engine.set_module_resolver(DummyModuleResolver::new());
@@ -190,7 +196,7 @@ pub(crate) fn self_contained(
     if captured::captures(&ast) {
         attempt.watch_captured(engine);
     }
-    ast.set_source(path.to_string_lossy().as_ref());
+    ast.set_source(script.path.to_string_lossy().as_ref());
     Ok(WholeScript { ast, adds: adds.get() })
 }
 

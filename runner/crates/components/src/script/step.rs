@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -94,9 +93,8 @@ struct Loaded {
     compiled: Compiled,
     /// `None`: it runs before each call.
     top: Option<Top>,
-    path: PathBuf,
     /// For finding positions again; `compiled` is the program that runs.
-    text: String,
+    source: Script,
     /// Reused for each job.
     scope: Scope<'static>,
 }
@@ -123,8 +121,7 @@ impl ScriptStep {
             let compiled = compile::compile(&mut engine, script, entry, &attempt)?;
             let quiet = || compile::engine(spec.limits, &attempt);
             let top = Top::run(&engine, quiet, &attempt, &compiled.ast);
-            let (path, text) = (script.path.clone(), script.text.clone());
-            scripts.push(Loaded { engine, compiled, top, path, text, scope: Scope::new() });
+            scripts.push(Loaded { engine, compiled, top, source: script.clone(), scope: Scope::new() });
         }
         if frozen::made() != tables_before {
             for script in scripts.iter_mut().filter(|script| script.compiled.adds) {
@@ -176,8 +173,8 @@ impl ScriptStep {
     }
 
     fn failure_of_script(&mut self, position: usize, error: &EvalAltResult, job: &Job<'_>) -> Failure {
-        let file = self.scripts[position].path.display().to_string();
-        let text = &*self.scripts[position].text;
+        let file = self.scripts[position].source.path.display().to_string();
+        let text = &*self.scripts[position].source.text;
         let functions = self.functions(error);
         let circumstances = self.circumstances((&file, text), &functions, position == 0, job);
         let mut failure = explain::failure(error, circumstances);
@@ -191,7 +188,7 @@ impl ScriptStep {
                 Some([value, Dynamic::from(self.context.clone())])
             };
             let script = &mut self.scripts[position];
-            let source = (&*script.path, &*script.text, script.compiled.entry);
+            let source = (&script.source, script.compiled.entry);
             let found = locate::place(&mut script.engine, source, &arguments, error, (&self.attempt, left));
             failure.place = found.and_then(|position| explain::place(position, file));
         }

@@ -28,7 +28,7 @@ use tempfile::TempDir;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Step as _};
 
 use super::{CompileError, EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
-use tidegate_config::{InputMode, Limits, Script, StepFilter};
+use tidegate_config::{ImportedScript, InputMode, Limits, Script, StepFilter};
 use tidegate_model::{HashPrefix, TokenKey, format_duration};
 
 /// A step to build, with the default configuration.
@@ -96,6 +96,15 @@ impl Draft {
     /// Adds a file beside the scripts.
     fn beside(self, name: &str, text: &str) -> Self {
         self.write(name, text);
+        self
+    }
+
+    /// The configuration was read when this file beside the scripts had this text.
+    fn read_as(mut self, name: &str, text: &str) -> Self {
+        let path = self.folder.path().join(name);
+        for script in &mut self.scripts {
+            script.imports.push(ImportedScript { path: path.clone(), text: text.into() });
+        }
         self
     }
 

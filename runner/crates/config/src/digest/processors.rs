@@ -56,8 +56,8 @@ fn script<A: Copy + Ord>(
     (aspect, table): (A, &str),
     script: &Script,
 ) {
-    let imports = script.imports.iter().map(|import| (&import.path, &import.text));
-    for (path, text) in std::iter::once((&script.path, &script.text)).chain(imports) {
+    let imports = script.imports.iter().map(|import| (&import.path, &*import.text));
+    for (path, text) in std::iter::once((&script.path, &*script.text)).chain(imports) {
         let path = scope.relative(path);
         digest.add(scope, aspect, format!("{table}script {path}"), |it| it.content(text));
     }

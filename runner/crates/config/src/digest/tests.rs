@@ -27,7 +27,7 @@ fn configuration(files: &[(&str, String)]) -> Configuration {
 
 fn at(path: &Path) -> Configuration {
     let env = |name: &str| (name == "SECRET").then(|| "hunter2".to_owned());
-    let options = LoadOptions { data: None, plugins: Vec::new(), env: Box::new(env) };
+    let options = LoadOptions { env: Box::new(env), ..LoadOptions::default() };
     let (mut configuration, _) =
         load(path, &options).finish().unwrap_or_else(|mistakes| panic!("{mistakes}"));
     // The facts of a loaded plugin.

@@ -1,6 +1,7 @@
 //! `Processor`: the scripts, plugins and built-ins of a step, with their limits.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::HttpRequest;
 use crate::diagnostic::SourceSpan;
@@ -137,7 +138,7 @@ pub struct Script {
 #[derive(Clone, Debug)]
 pub struct ImportedScript {
     pub path: PathBuf,
-    pub text: String,
+    pub text: Arc<str>,
 }
 
 /// `types`, `topics` and `when`; a job passes if all given ones hold.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::builtin;
 use super::plugin;
 use crate::diagnostic::Diagnostic;
-use crate::diagnostic::files::{Files, read_text};
+use crate::diagnostic::files::Files;
 use crate::model::{ImportedScript, Processor, Script};
 use crate::parse::context::{ParseContext, Text};
 use crate::parse::table::TableReader;
@@ -46,12 +47,12 @@ fn processor(
         return None;
     }
     let path = reading.folder().join(&run.value);
-    match read_text(&path) {
+    match files.read(&path) {
         Ok(text) => {
             // Some editors start a text with a byte order mark, which is not a part of the script.
             let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
             files.add(&path, text.as_str());
-            let imports = imports(&path, &text);
+            let imports = imports(files, &path, &text);
             let (named_in, named_at) = (reading.file.to_path_buf(), run.place.span.clone());
             Some(Processor::Script(Script { path, text, imports, named_in, named_at }))
         }
@@ -67,9 +68,9 @@ fn processor(
 
 /// The imports of the script at `path`, direct and indirect, in order of path. A missing one is reported when the
 /// script is compiled.
-fn imports(path: &Path, text: &str) -> Vec<ImportedScript> {
-    let mut found: BTreeMap<PathBuf, String> = BTreeMap::new();
-    let mut texts = vec![text.to_owned()];
+fn imports(files: &Files, path: &Path, text: &str) -> Vec<ImportedScript> {
+    let mut found: BTreeMap<PathBuf, Arc<str>> = BTreeMap::new();
+    let mut texts: Vec<Arc<str>> = vec![Arc::from(text)];
     while let Some(text) = texts.pop() {
         for name in imported(&text) {
             // An import of an import is in the folder of the script too.
@@ -79,8 +80,9 @@ fn imports(path: &Path, text: &str) -> Vec<ImportedScript> {
             if file == path || found.contains_key(&file) {
                 continue;
             }
-            if let Ok(text) = read_text(&file) {
-                texts.push(text.clone());
+            if let Ok(text) = files.read(&file) {
+                let text: Arc<str> = Arc::from(text);
+                texts.push(Arc::clone(&text));
                 found.insert(file, text);
             }
         }

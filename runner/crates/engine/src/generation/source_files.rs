@@ -37,7 +37,7 @@ impl SourceFiles {
                 all.texts.insert(script.path.clone(), script.text.clone());
                 paths.insert(script.path.clone());
                 for import in &script.imports {
-                    all.texts.insert(import.path.clone(), import.text.clone());
+                    all.texts.insert(import.path.clone(), import.text.to_string());
                     paths.insert(import.path.clone());
                 }
             }

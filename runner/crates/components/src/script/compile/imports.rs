@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rhai::{AST, Engine, EvalAltResult, Module, ModuleResolver, Position};
 
@@ -15,12 +16,14 @@ use crate::memory;
 use crate::script::attempt;
 use crate::script::attempt::ScriptAttempt;
 use crate::script::values::captured::captures;
-use tidegate_config::{TextReadError, read_text};
+use tidegate_config::{ImportedScript, TextReadError, read_text};
 
 /// Finds `NAME.rhai` in one folder.
 #[derive(Debug)]
 pub(crate) struct FolderResolver {
     folder: PathBuf,
+    /// The texts that were read with the configuration; a run must not mix them with newer ones.
+    texts: BTreeMap<PathBuf, Arc<str>>,
     /// The scripts already read, so that two imports of one script share it.
     done: RefCell<BTreeMap<PathBuf, Rc<Module>>>,
     /// The scripts being read, each imported by the one before it.
@@ -35,12 +38,14 @@ pub(crate) struct FolderResolver {
 impl FolderResolver {
     pub(crate) fn new(
         folder: &Path,
+        imports: &[ImportedScript],
         attempt: &Rc<ScriptAttempt>,
         unwatched: Option<&Rc<Cell<bool>>>,
         adds: &Rc<Cell<bool>>,
     ) -> Self {
         Self {
             folder: folder.to_owned(),
+            texts: imports.iter().map(|import| (import.path.clone(), Arc::clone(&import.text))).collect(),
             done: RefCell::default(),
             open: RefCell::default(),
             attempt: Rc::clone(attempt),
@@ -57,10 +62,14 @@ impl FolderResolver {
 
     fn compile(&self, engine: &Engine, name: &str, at: Position) -> Result<AST, Box<EvalAltResult>> {
         let path = self.path(name);
-        let text = read_text(&path).map_err(|error| match error {
-            TextReadError::Missing => EvalAltResult::ErrorModuleNotFound(name.to_owned(), at),
-            error => EvalAltResult::ErrorRuntime(format!("`{name}.rhai` {error}").into(), at),
-        })?;
+        let text = match self.texts.get(&path) {
+            Some(text) => Arc::clone(text),
+            // It is missing or unreadable, or its name was no plain text.
+            None => read_text(&path).map(Arc::from).map_err(|error| match error {
+                TextReadError::Missing => EvalAltResult::ErrorModuleNotFound(name.to_owned(), at),
+                error => EvalAltResult::ErrorRuntime(format!("`{name}.rhai` {error}").into(), at),
+            })?,
+        };
         if adds(&text) {
             self.adds.set(true);
         }

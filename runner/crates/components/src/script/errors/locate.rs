@@ -9,7 +9,6 @@
 //! that has one. Rhai's handling of that error was within the limits in the run before.
 
 use std::mem::discriminant;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use crate::script::attempt;
 use crate::script::attempt::ScriptAttempt;
 use crate::script::compile;
 use crate::script::compile::scan::skipped;
+use tidegate_config::Script;
 
 /// The place of the called function in a script.
 struct Head<'t> {
@@ -32,11 +32,12 @@ struct Head<'t> {
 /// Returns the position of an error like `error`, otherwise that of the function.
 pub(crate) fn place(
     engine: &mut Engine,
-    (path, text, entry): (&Path, &str, &str),
+    (script, entry): (&Script, &str),
     arguments: &dyn Fn() -> Option<[Dynamic; 2]>,
     error: &EvalAltResult,
     (attempt, left): (&Rc<ScriptAttempt>, Duration),
 ) -> Option<Position> {
+    let text = &*script.text;
     let head = head(text, entry)?;
     let again = attempt.apart(|| {
         let scope = |arguments: [Dynamic; 2]| {
@@ -47,7 +48,7 @@ pub(crate) fn place(
             scope
         };
         let (unset, statements) = (scope([Dynamic::UNIT, Dynamic::UNIT]), without(text, &head));
-        let ast = compile::self_contained(engine, path, &statements, &unset, attempt).ok()?.ast;
+        let ast = compile::self_contained(engine, script, &statements, &unset, attempt).ok()?.ast;
         let run = |stop: Option<u64>| {
             // The last run repeats the one before, and needs no bound of its own.
             let _running = attempt.begin(stop.is_none().then_some(left / 2));

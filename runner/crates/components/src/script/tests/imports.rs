@@ -26,6 +26,16 @@ fn functions_and_constants_of_an_imported_script_can_be_used() {
 }
 
 #[test]
+fn an_import_has_the_text_that_was_read_with_the_configuration() {
+    let two_levels = "import \"outer\" as outer;\nfn process(job) { outer::value() }";
+    let run = script(two_levels)
+        .beside("outer.rhai", "fn value() { \"new\" }")
+        .read_as("outer.rhai", "import \"inner\" as inner;\nfn value() { inner::value() }")
+        .read_as("inner.rhai", "fn value() { \"old\" }");
+    assert!(run.run("2").contains("old"));
+}
+
+#[test]
 fn an_import_that_is_broken_is_told_with_its_own_place() {
     let run = |text: &str| {
         script(text)
