@@ -313,6 +313,52 @@ expect = { committed = [{ id = 1 }] }
 }
 
 #[test]
+fn an_http_sink_has_a_mock_of_its_own() {
+    let project = Project::new().file(
+        "p.toml",
+        r#"
+[step.emit]
+from = "orders"
+run = "emit.rhai"
+to = { hook = "hook" }
+retry = { backoff = "fixed", initial = "5s", jitter = "none", max_attempts = 2, then = "drop" }
+[sink.hook]
+type = "http"
+url = "http://127.0.0.1:1/{id}"
+
+[[test]]
+name = "a request is sent again, and then dropped"
+step = "emit"
+given = [{ id = 1 }, { id = 2 }]
+mock = { "sink:hook" = [{ output = 1 }, { error = "busy", cause = "http 503" }, { error = "gone", cause = "http 503" }] }
+expect = { hook = [{ id = 1 }], attempts = 3, dropped = 1, elapsed = "5s" }
+
+[[test]]
+name = "every request is accepted without a mock"
+step = "emit"
+given = [{ id = 1 }]
+expect = { hook = [{ id = 1 }] }
+
+[[test]]
+name = "a request is within the attempt, so it cannot be late"
+step = "emit"
+given = [{ id = 1, late = true }]
+expect = { halted = "cannot be delayed", attempts = 1 }
+
+[[test]]
+name = "a dropped job is not expected"
+step = "emit"
+given = [{ id = 1 }]
+mock = { "sink:hook" = { error = "gone", cause = "http 503" } }
+expect = { hook = [] }
+"#,
+    )
+    .file("emit.rhai", "fn process(job) { if \"late\" in job { emit_in(\"hook\", job, \"1s\") } else { emit(\"hook\", job) } }");
+    let outcome = project.tidegate(&["test", "."]);
+    insta::assert_snapshot!(shown(&outcome));
+}
+
+#[test]
 fn joins_and_alternatives_get_their_jobs_by_binding_or_name() {
     let project = Project::new()
         .file(
@@ -465,6 +511,27 @@ fn every_demonstration_has_tests_that_pass() {
         ran += 1;
     }
     assert!(ran > 5, "only {ran} demonstrations were found");
+}
+
+#[test]
+fn a_test_has_the_results_of_a_run() {
+    let quickstart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/quickstart");
+    let mut project = Project::new();
+    for name in ["quakes.toml", "classify.rhai", "alert.rhai", "data/earthquakes.ndjson"] {
+        project = project.file(name, fs::read(quickstart.join(name)).expect("the demonstration is there"));
+    }
+    project.run().done();
+    assert_eq!(project.read("out/catalogue.ndjson").lines().count(), 1679);
+    project.append(
+        "quakes.toml",
+        r#"
+[[test]]
+name = "the whole week"
+given = { events = "data/earthquakes.ndjson" }
+expect = { catalogue = "out/catalogue.ndjson", alerts = "out/alerts.ndjson" }
+"#,
+    );
+    project.tidegate(&["test", "--filter", "the whole week"]).done();
 }
 
 #[test]

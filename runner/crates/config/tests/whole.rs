@@ -96,7 +96,7 @@ given = [{ total = 1, note = "${file:token}" }]
 later = [{ after = "1s", given = { events = [{ total = 2 }] } }]
 at = 2026-01-31T12:00:00Z
 for = "1h"
-expect = { priced = [1], unpriced = ["x"], errors = ["x"], attempts = 2, elapsed = "1h", halted = "x", waiting = 0 }
+expect = { priced = [1], unpriced = ["x"], errors = ["x"], attempts = 2, elapsed = "1h", halted = "x", dropped = 1, waiting = 0 }
 "#,
     ),
     (

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use super::catalog::What;
 use super::resolve::{End, Wired, Wiring, short};
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::model::test_case::{Expectations, ExpectedJobs, LaterJobs, Mock, MockPlace, TestCase};
-use crate::model::{ProbeConfig, Processor};
+use crate::model::{ProbeConfig, Processor, SinkKind};
 use crate::parse::context::Text;
 use crate::parse::named_table::NamedEntry;
 use crate::sections::pipeline::PipelineDeclaration;
@@ -27,7 +28,7 @@ pub(crate) fn resolve(
     let mut tests = Vec::new();
     for pipeline in pipelines {
         for declared in &pipeline.tests {
-            let scope = TestScope::of((pipeline, declared), wiring, shared);
+            let scope = TestScope::of(pipelines, (pipeline, declared), wiring, shared);
             let found = scope.map(|mut scope| (scope.test(declared), scope.diagnostics));
             match found {
                 Ok((test, unknown)) => {
@@ -43,6 +44,7 @@ pub(crate) fn resolve(
 
 /// The steps that one test runs.
 struct TestScope<'s, 'd> {
+    pipelines: &'s [PipelineDeclaration],
     pipeline: &'s PipelineDeclaration,
     wiring: &'s Wiring<'d>,
     shared: &'s SharedTables,
@@ -54,6 +56,7 @@ struct TestScope<'s, 'd> {
 
 impl<'s, 'd> TestScope<'s, 'd> {
     fn of(
+        pipelines: &'s [PipelineDeclaration],
         (pipeline, declared): (&'s PipelineDeclaration, &TestDeclaration),
         wiring: &'s Wiring<'d>,
         shared: &'s SharedTables,
@@ -69,7 +72,7 @@ impl<'s, 'd> TestScope<'s, 'd> {
             }
             only = steps.first().copied();
         }
-        Ok(Self { pipeline, wiring, shared, only, steps, diagnostics: Vec::new() })
+        Ok(Self { pipelines, pipeline, wiring, shared, only, steps, diagnostics: Vec::new() })
     }
 
     fn test(&mut self, declared: &TestDeclaration) -> TestCase {
@@ -213,6 +216,7 @@ impl<'s, 'd> TestScope<'s, 'd> {
             attempts,
             elapsed: expect.elapsed.clone(),
             halted: expect.halted.clone(),
+            dropped: expect.dropped.clone(),
             waiting: expect.waiting.clone(),
         }
     }
@@ -235,8 +239,17 @@ impl<'s, 'd> TestScope<'s, 'd> {
     }
 
     fn mock(&mut self, mock: &MockDeclaration) -> Option<Mock> {
+        if let Some((_, sink)) = self.http_sinks().into_iter().find(|(name, _)| *name == mock.processor.value)
+        {
+            let place = MockPlace::Sink(sink);
+            let (processor, answers) = (mock.processor.value.clone(), mock.answers.clone());
+            return Some(Mock { place, processor, answers, line: mock.line });
+        }
         let (place, processors) = self.mocked(mock)?;
-        let names: Vec<String> = processors.iter().filter_map(Processor::mock_name).collect();
+        let mut names: Vec<String> = processors.iter().filter_map(Processor::mock_name).collect();
+        if mock.owner.is_none() {
+            names.extend(self.http_sinks().into_iter().map(|(name, _)| name));
+        }
         let name = &mock.processor;
         if !names.contains(&name.value) {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -289,6 +302,19 @@ impl<'s, 'd> TestScope<'s, 'd> {
         let diagnostic = unknown("step or gate", owner, &names);
         self.diagnostics.push(diagnostic);
         None
+    }
+
+    /// The HTTP sinks of the steps, as `sink:NAME`.
+    fn http_sinks(&self) -> Vec<(String, Address)> {
+        let named = |end: &End| {
+            let pipeline = self.pipelines.iter().find(|pipeline| pipeline.name == end.address.pipeline)?;
+            let sink = pipeline.sinks.iter().find(|sink| sink.name.value == end.address.name)?;
+            let is_http = matches!(sink.kind, Some(SinkKind::Http(_)));
+            let name = || format!("sink:{}", short(&end.address, &self.pipeline.name));
+            is_http.then(|| (name(), end.address.clone()))
+        };
+        let ends = self.steps.iter().flat_map(|wired| wired.gives());
+        ends.filter(|end| end.what == What::Sink).filter_map(named).collect()
     }
 
     /// The gates of the steps.

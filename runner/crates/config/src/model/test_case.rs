@@ -40,7 +40,7 @@ pub struct LaterJobs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mock {
     pub place: MockPlace,
-    /// As in `run`: `plugin:NAME/STEP`, `builtin:http` or `builtin:exec`.
+    /// As in `run`: `plugin:NAME/STEP`, `builtin:http` or `builtin:exec`. An HTTP sink is `sink:NAME`.
     pub processor: String,
     pub answers: MockAnswers,
     pub line: u64,
@@ -55,6 +55,8 @@ pub enum MockPlace {
     /// The monitor of this step.
     Monitor(Name),
     Gate(Name),
+    /// An HTTP sink.
+    Sink(Address),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +99,8 @@ pub struct Expectations {
     pub elapsed: Option<Expected<Duration>>,
     /// A part of the reason for which a step stops.
     pub halted: Option<Expected<String>>,
+    /// Number of failed jobs that are on no error queue.
+    pub dropped: Option<Expected<u64>>,
     /// Number of jobs that are delayed or pending at the end.
     pub waiting: Option<Expected<u64>>,
 }

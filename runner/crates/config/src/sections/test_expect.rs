@@ -19,6 +19,7 @@ pub(crate) struct ExpectDeclaration {
     pub(crate) attempts: Option<AttemptsDeclaration>,
     pub(crate) elapsed: Option<Expected<Duration>>,
     pub(crate) halted: Option<Expected<String>>,
+    pub(crate) dropped: Option<Expected<u64>>,
     pub(crate) waiting: Option<Expected<u64>>,
 }
 
@@ -52,6 +53,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, field: Field<'_>) -> ExpectDe
                 let why = field.filled_text(reading);
                 expect.halted = why.map(|text| Expected { value: text.value, line });
             }
+            "dropped" => expect.dropped = field.count(reading, 0).map(|value| Expected { value, line }),
             "waiting" => expect.waiting = field.count(reading, 0).map(|value| Expected { value, line }),
             _ => {
                 let jobs = values(reading, field);

@@ -11,14 +11,15 @@ use std::time::Duration;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
 
 use super::deadline::AttemptDeadline;
+use super::mock::{MockedProcessor, Mocks};
 use super::{ProcessorStage, ScriptGroup, SharedResources, StepContext};
 use tidegate_components::attempt_outputs::after_outputs;
 use tidegate_components::http::HttpStep;
 use tidegate_components::script::json;
 use tidegate_components::script::{EntryPoint, ScriptOutlet};
 use tidegate_config::{
-    Configuration, HttpRequest, InputMode, MockPlace, PluginStepConfig, Processor, Script, SinkKind, SinkRef,
-    Step, StepFilter, Target,
+    Configuration, HttpRequest, InputMode, MockPlace, PluginStepConfig, Processor, QueueRef, Script,
+    SinkKind, SinkRef, Step, StepFilter, Target,
 };
 
 /// Processors of a step, set up for one thread.
@@ -34,7 +35,7 @@ pub(crate) struct ProcessorChain {
     /// Results of the processors before that one, for the jobs of a batch.
     prepared: VecDeque<Prefetched>,
     /// Outputs that are HTTP services, by position.
-    services: Vec<(usize, HttpStep)>,
+    services: Vec<(usize, Service)>,
     /// Number of requests and commands of the current job.
     pieces: u32,
     /// Number of pieces of the current job, by processor.
@@ -117,9 +118,12 @@ impl ProcessorChain {
         let emits = if named { &bindings[..] } else { &[] };
         let middle = || Outputs::new(std::iter::once("").chain(emits.iter().copied()));
         let middles = (1..processors.len()).map(|_| middle()).collect();
-        let services = requests(configuration, step)
-            .map(|(position, request)| (position, owner.http(request)))
-            .collect();
+        let services = match common.mocks {
+            Some(mocks) => mocked_requests(configuration, step, mocks).collect(),
+            None => requests(configuration, step)
+                .map(|(position, request)| (position, Service::Http(Box::new(owner.http(request)))))
+                .collect(),
+        };
         Ok(Self {
             isolated: isolated(&processors),
             counts: vec![0; processors.len()],
@@ -229,7 +233,10 @@ impl ProcessorChain {
             let before = self.before.lengths().get(*position).copied().unwrap_or(0);
             for payload in outputs.get(*position).into_iter().flat_map(Payloads::iter).skip(before) {
                 self.pieces += 1;
-                service.send(&job.with_piece(job.piece, payload), self.pieces)?;
+                match service {
+                    Service::Http(http) => http.send(&job.with_piece(job.piece, payload), self.pieces)?,
+                    Service::Mocked(mocked) => mocked.accept()?,
+                }
             }
         }
         Ok(())
@@ -393,6 +400,29 @@ fn isolated(processors: &[ProcessorStage]) -> Option<usize> {
         matches!(link, ProcessorStage::Isolated(_) | ProcessorStage::Http(_) | ProcessorStage::Exec(_))
     };
     processors.iter().position(outside).filter(|&at| matches!(processors[at], ProcessorStage::Isolated(_)))
+}
+
+/// HTTP service that gets an output of a step.
+#[derive(Debug)]
+enum Service {
+    Http(Box<HttpStep>),
+    /// A queue of a test, in the place of an HTTP sink.
+    Mocked(MockedProcessor),
+}
+
+/// The same as [`requests`], in a test: queues are in the place of the sinks.
+fn mocked_requests<'c>(
+    configuration: &'c Configuration,
+    step: &'c Step,
+    mocks: &'c Mocks,
+) -> impl Iterator<Item = (usize, Service)> {
+    step.outputs.iter().enumerate().filter_map(|(position, output)| match output.target {
+        Target::Queue(QueueRef(queue)) => {
+            let sink = mocks.sink(&configuration.queues[queue].address)?;
+            Some((position, Service::Mocked(sink)))
+        }
+        Target::Sink(_) => None,
+    })
 }
 
 /// Outputs of `step` that are HTTP services, by position.

@@ -1,17 +1,21 @@
 //! Mocks: answer in a test for plugins and built-ins.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidegate_plugin::{Cause, Failure, Outputs};
 
 use tidegate_components::outputs_from_json::outputs_from_json;
-use tidegate_config::{Mock, MockAnswer, MockAnswers, MockPlace, Processor};
+use tidegate_config::{Configuration, Mock, MockAnswer, MockAnswers, MockPlace, Processor, SinkKind};
+use tidegate_model::Address;
 use tidegate_model::sync::Mutex;
 
 /// The mocks of one test, and the mistakes that its run has shown.
 #[derive(Debug)]
 pub(crate) struct Mocks {
     mocks: Vec<Arc<UsedMock>>,
+    /// HTTP sinks of the configuration.
+    http_sinks: BTreeSet<Address>,
     problems: Arc<Mutex<Vec<MockProblem>>>,
 }
 
@@ -40,9 +44,27 @@ pub(crate) struct MockedProcessor {
 }
 
 impl Mocks {
-    pub(crate) fn new(mocks: &[Mock]) -> Self {
+    /// Mocks of a test of `configuration`.
+    pub(crate) fn new(mocks: &[Mock], configuration: &Configuration) -> Self {
         let used = |mock: &Mock| Arc::new(UsedMock { mock: mock.clone(), calls: Mutex::default() });
-        Self { mocks: mocks.iter().map(used).collect(), problems: Arc::default() }
+        let http = configuration.sinks.iter().filter(|sink| matches!(sink.kind, SinkKind::Http(_)));
+        Self {
+            mocks: mocks.iter().map(used).collect(),
+            http_sinks: http.map(|sink| sink.address.clone()).collect(),
+            problems: Arc::default(),
+        }
+    }
+
+    /// The replacement of an HTTP sink; `None` for other sinks and for queues.
+    pub(crate) fn sink(&self, address: &Address) -> Option<MockedProcessor> {
+        if !self.http_sinks.contains(address) {
+            return None;
+        }
+        let is = |used: &&Arc<UsedMock>| matches!(&used.mock.place, MockPlace::Sink(sink) if sink == address);
+        let (owner, mock) =
+            (format!("a step with the sink `{}`", address.name), self.mocks.iter().find(is).cloned());
+        let name = mock.as_ref().map_or_else(String::new, |used| used.mock.processor.clone());
+        Some(MockedProcessor { name, owner, mock, problems: Arc::clone(&self.problems) })
     }
 
     /// The replacement of a processor; `None` for a script, and for a plugin without effects that has no mock.
@@ -67,7 +89,7 @@ impl Mocks {
             MockPlace::Step(step) => format!("the step `{step}`"),
             MockPlace::Monitor(step) => format!("the monitor of the step `{step}`"),
             MockPlace::Gate(gate) => format!("the gate `{gate}`"),
-            MockPlace::Anywhere => "the test".to_owned(),
+            MockPlace::Anywhere | MockPlace::Sink(_) => "the test".to_owned(),
         };
         let name = name.unwrap_or_else(|| "a plugin".to_owned());
         Some(MockedProcessor { name, owner, mock, problems: Arc::clone(&self.problems) })
@@ -120,6 +142,11 @@ impl MockedProcessor {
             },
         };
         give(answer, outputs)
+    }
+
+    /// Answers the next request to an HTTP sink. A sink without a mock accepts all of them.
+    pub(crate) fn accept(&self) -> Result<(), Failure> {
+        if self.mock.is_some() { self.process(&mut Outputs::default()) } else { Ok(()) }
     }
 
     /// Records a mistake of the test. The job is rejected.

@@ -52,6 +52,7 @@ struct TestBed<'c> {
     /// Messages of the committer.
     committed: Receiver<Message>,
     worker: WorkerThread<'c>,
+    stats: Arc<Stats>,
     messages: VecDeque<Message>,
     reads: VecDeque<StoreRequest>,
     tasks: VecDeque<WorkerTask>,
@@ -73,6 +74,7 @@ pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResult
     let (store, mut writer) = open_in_memory()?;
     give(&mut writer, test)?;
     let (messages, committed) = crossbeam_channel::unbounded();
+    let stats = Arc::new(Stats::new(test.at));
     let OpenRun { coordinator, committer, token_key, .. } = {
         let never = AtomicBool::new(false);
         let (plugins, files) = (Arc::clone(&generation.plugins), Arc::default());
@@ -80,13 +82,12 @@ pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResult
         let started = start::start(&generation, Sinks::default(), &store, test.at, &never)?;
         // Nothing sets `never`, so the start is not stopped.
         let recovered = started.ok_or(EngineError::Died)?;
-        let stats = Arc::new(Stats::new(test.at));
         let context = RunContext {
             store: store.clone(),
             writer,
             attempts: CrashGuard::none(),
             inbox: Arc::new(Inbox::default()),
-            stats,
+            stats: Arc::clone(&stats),
             clock: Arc::clone(&clock) as Arc<_>,
             workers: WORKERS,
             batch: BATCH,
@@ -98,7 +99,7 @@ pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResult
         };
         open(recovered, context)
     };
-    let mocks = Arc::new(Mocks::new(&test.mocks));
+    let mocks = Arc::new(Mocks::new(&test.mocks, &generation.configuration));
     let context = WorkerContext {
         store: store.clone(),
         clock: Arc::clone(&clock) as Arc<_>,
@@ -118,6 +119,7 @@ pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResult
         coordinator,
         committer,
         committed,
+        stats,
         messages: VecDeque::new(),
         reads: VecDeque::new(),
         tasks: VecDeque::new(),
@@ -297,7 +299,8 @@ impl TestBed<'_> {
     }
 
     fn results(self, test: &TestCase, ended: Ended, mocks: &Mocks) -> Result<TestResults, EngineError> {
-        let Self { configuration, store, clock, coordinator, attempts, .. } = self;
+        let Self { configuration, store, clock, coordinator, attempts, stats, .. } = self;
+        let dropped = configuration.steps.order().iter().map(|&step| stats.step(step).dropped());
         let mut results = TestResults {
             jobs: BTreeMap::new(),
             errors: BTreeMap::new(),
@@ -305,6 +308,7 @@ impl TestBed<'_> {
             elapsed: clock.now().since(test.at),
             halts: coordinator.halts,
             waiting: 0,
+            dropped: dropped.sum(),
             ended,
             problems: mocks.problems(),
         };

@@ -43,6 +43,10 @@ pub(crate) fn differences(test: &TestCase, results: &TestResults) -> Vec<Differe
     if let Some(halted) = &expect.halted {
         found.extend(of_halts(halted, &results.halts));
     }
+    if let Some(dropped) = &expect.dropped {
+        let (same, actual) = (dropped.value == results.dropped, results.dropped);
+        found.extend(of_value("dropped".into(), dropped, same, &dropped.value, &actual));
+    }
     if let Some(waiting) = &expect.waiting {
         let (same, actual) = (waiting.value == results.waiting, results.waiting);
         found.extend(of_value("waiting".into(), waiting, same, &waiting.value, &actual));
@@ -87,6 +91,11 @@ fn unexpected(test: &TestCase, results: &TestResults) -> Vec<Difference> {
                 add(format!("a job fails in the step `{}`: {}", text("step"), text("message")));
             }
         }
+    }
+    if expect.dropped.is_none() && results.dropped > 0 {
+        let (jobs, are) = if results.dropped == 1 { ("job", "is") } else { ("jobs", "are") };
+        let dropped = results.dropped;
+        add(format!("{dropped} failed {jobs} {are} dropped; expect it with `dropped = {dropped}`"));
     }
     // A stopped step keeps its jobs, and the stop has been reported.
     let may_wait = expect.waiting.is_some() || test.lasts.is_some() || !results.halts.is_empty();

@@ -26,6 +26,8 @@ pub(crate) struct TestResults {
     pub(crate) halts: Vec<Halt>,
     /// Number of jobs that are delayed or pending.
     pub(crate) waiting: u64,
+    /// Number of failed jobs that are on no error queue.
+    pub(crate) dropped: u64,
     pub(crate) ended: Ended,
     pub(crate) problems: Vec<MockProblem>,
 }

@@ -34,6 +34,7 @@ fn results(out: &[Value], failed: &[Value]) -> TestResults {
         elapsed: Duration::ZERO,
         halts: Vec::new(),
         waiting: 0,
+        dropped: 0,
         ended: Ended::Done,
         problems: Vec::new(),
     }
