@@ -203,7 +203,7 @@ fn a_list_of_errors_says_how_many_more_there_are() {
 }
 
 #[test]
-fn a_runner_that_has_read_another_script_runs_no_retry_until_it_is_restarted() {
+fn a_runner_that_has_read_another_script_runs_no_retry_until_it_has_reloaded() {
     let project = Project::pipeline(
         "follow = true\n[pipeline]\nerrors = \"failed\"\n\
          [step.sort]\nfrom = \"in\"\nrun = \"sort.rhai\"\nto = \"out\"\n",
@@ -211,7 +211,8 @@ fn a_runner_that_has_read_another_script_runs_no_retry_until_it_is_restarted() {
     .file("sort.rhai", "import \"rule\" as rule;\nfn process(job) { rule::check(job) }")
     .file("rule.rhai", "fn check(job) { throw \"no\" }")
     .file("in.ndjson", jobs(1..=2));
-    let mut running = project.started();
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    running.wait_until("its socket", || project.path().join(".tidegate/control.sock").exists());
     running.wait_until("the errors", || project.queue("p/failed").len() == 2);
     let retry = || project.tidegate(&["errors", "retry", "p/failed/1", "--yes"]);
     // Unchanged content, though it was written again.
@@ -220,9 +221,10 @@ fn a_runner_that_has_read_another_script_runs_no_retry_until_it_is_restarted() {
     running.wait_until("the error to come again", || project.queue("p/failed").len() == 3);
     project.write("rule.rhai", "fn check(job) { job }");
     let refused = project.tidegate(&["errors", "retry", "p/failed", "--yes"]).failed(1);
-    refused.says("error: `rule.rhai` has changed since the runner started: restart it first\n");
+    refused.says("error: `rule.rhai` has changed since the runner read the configuration: run `tidegate reload` first\n");
     project.write("p.toml", project.read("p.toml") + "\n");
-    let both = "error: `p.toml` and `rule.rhai` have changed since the runner started: restart it first\n";
+    let both = "error: `p.toml` and `rule.rhai` have changed since the runner read the configuration: run `tidegate \
+                reload` first\n";
     project.tidegate(&["errors", "retry", "--step", "sort", "--yes"]).failed(1).says(both);
     project.tidegate(&["errors", "drop", "p/failed/2", "--yes"]).done();
     // The first two were handled, and need not be kept.

@@ -76,6 +76,8 @@ mod plan;
 
 mod takeovers;
 
+mod reload;
+
 mod sinks;
 
 mod look;

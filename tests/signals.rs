@@ -29,7 +29,7 @@ fn shell(project: &Project, before: &str) -> Running {
 }
 
 #[test]
-fn a_hangup_ends_a_run_in_order_and_a_second_one_at_once() {
+fn a_hangup_reloads_and_ends_nothing() {
     let project = following();
     // The tests themselves may run with hang-ups ignored, as under `nohup`.
     let mut command = std::process::Command::new("env");
@@ -37,8 +37,12 @@ fn a_hangup_ends_a_run_in_order_and_a_second_one_at_once() {
     command.current_dir(project.path()).args(run);
     let mut running = Running::start(project.path(), command);
     running.wait_until("the jobs", || project.read_if_there("out.ndjson") == jobs(1..=3));
+    project.change("p.toml", "follow = true", "follow = true\nmax_line = \"2MiB\"");
     running.signal("HUP");
-    running.outcome().done().says("stopping: ").says("stopped: 3 jobs");
+    running.wait_until_it_says("the changed configuration is in force");
+    project.append("in.ndjson", jobs(4..=4));
+    running.wait_until("one more", || project.read_if_there("out.ndjson") == jobs(1..=4));
+    running.stop().done().says("stopped: 4 jobs");
     project.assert_sound();
 }
 

@@ -58,6 +58,8 @@ pub(crate) enum Command {
     /// Pause or resume a step
     #[command(subcommand)]
     Step(StepCommand),
+    /// Let the running runner read its configuration again, and wait for the outcome
+    Reload(ReloadCommand),
     /// Run a step again from an earlier job on, and append to its outputs
     Replay(ReplayArguments),
     /// Verify, compact, export or import the store
@@ -268,9 +270,23 @@ pub(crate) struct RunArguments {
     /// Another folder to search for plugins, after those of the configuration
     #[arg(long, value_name = "FOLDER")]
     pub(crate) plugins: Vec<PathBuf>,
-    /// End when all sources are idle, also those that are followed
+    /// End when all sources are idle, also those that are followed. Changed files start no reload
     #[arg(long)]
     pub(crate) until_idle: bool,
+    /// Do not reload when files of the configuration change
+    #[arg(long)]
+    pub(crate) no_watch: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReloadCommand {
+    #[command(flatten)]
+    pub(crate) config: Config,
+    /// The data folder [default: `.tidegate` in the configuration's folder]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]

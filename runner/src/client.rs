@@ -17,6 +17,7 @@ pub(crate) use crate::output::console::print;
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::query::{Answer, Query, answer};
+use crate::reload::Reloaded;
 use tidegate_config::{Configuration, LoadOptions, shown};
 use tidegate_engine::apply;
 use tidegate_engine::{Chain, Generation, Request, RequestOutcome};
@@ -62,11 +63,20 @@ pub(crate) fn ask(look: &QueryOptions, query: Query) -> Result<Answer, Exit> {
 
 impl CommandTarget {
     pub(crate) fn of(config: &Path, data: Option<PathBuf>) -> Result<Self, Exit> {
-        match Generation::read(config, &options(data, &[])) {
+        let options = options(data, &[]);
+        match Generation::read(config, &options) {
             Ok(generation) => Ok(Self { configuration: generation.configuration }),
             Err(diagnostics) => {
-                exit::show(&diagnostics);
-                Err(Exit::Configuration)
+                // A runner goes on with the configuration that it has, and can answer.
+                match Generation::valid_part(config, &options) {
+                    Ok(configuration) if ipc::is_answered(&configuration.data) => {
+                        Ok(Self { configuration: Arc::new(configuration) })
+                    }
+                    _ => {
+                        exit::show(&diagnostics);
+                        Err(Exit::Configuration)
+                    }
+                }
             }
         }
     }
@@ -100,7 +110,7 @@ impl CommandTarget {
         let Some(backend) = self.find(&question, tidegate_store::open_existing)? else { return Ok(None) };
         let answer = match backend {
             Backend::Runner(IpcAnswer::Answer(answer)) => Ok((answer, AnsweredBy::Runner)),
-            Backend::Runner(IpcAnswer::Change(_)) => Err(other_question()),
+            Backend::Runner(IpcAnswer::Change(_) | IpcAnswer::Reload(_)) => Err(other_question()),
             Backend::Store(store, _writer) => {
                 let Question::Look(query) = &question else { return Err(other_question()) };
                 let answer = answer(&store, &self.configuration, None, query);
@@ -108,6 +118,22 @@ impl CommandTarget {
             }
         };
         answer.map(Some)
+    }
+
+    /// Lets the runner read its configuration again.
+    pub(crate) fn reload(&self) -> Result<Reloaded, Exit> {
+        match ipc::ask(&self.configuration.data, &Question::Reload) {
+            Ok(Some(Ok(IpcAnswer::Reload(reloaded)))) => Ok(reloaded),
+            Ok(Some(Ok(_))) => Err(other_question()),
+            Ok(Some(Err(IpcRefusal::Closed(why) | IpcRefusal::Other(why)))) => Err(exit::fail(why)),
+            Ok(None) => {
+                let data = shown(&self.configuration.data);
+                Err(exit::fail(format_args!(
+                    "no runner is running on `{data}`: the next `tidegate run` reads the files anyway"
+                )))
+            }
+            Err(error) => Err(no_answer(&Question::Reload, &error)),
+        }
     }
 
     /// Makes a change, by the runner or in the store. The inner error is the reason for its refusal.
@@ -126,7 +152,7 @@ impl CommandTarget {
         };
         match backend {
             Backend::Runner(IpcAnswer::Change(outcome)) => Ok((outcome, AnsweredBy::Runner)),
-            Backend::Runner(IpcAnswer::Answer(_)) => Err(other_question()),
+            Backend::Runner(IpcAnswer::Answer(_) | IpcAnswer::Reload(_)) => Err(other_question()),
             Backend::Store(store, mut writer) => {
                 let Question::Change(request) = &question else { return Err(other_question()) };
                 let effect = apply(&store, &self.configuration, request, SystemClock.now());
@@ -193,6 +219,7 @@ fn unanswered(question: &Question, error: &io::Error) -> String {
     };
     let unknown = match question {
         Question::Look(_) => "",
+        Question::Reload => "; `tidegate history` shows whether it has reloaded",
         Question::Change(_) => "; the change may have been made: check the state before you repeat it",
     };
     format!("{what}{unknown}")

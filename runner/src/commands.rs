@@ -16,6 +16,7 @@ pub(crate) mod queue_list;
 pub(crate) mod queue_push;
 pub(crate) mod queue_show;
 pub(crate) mod queuer_preview;
+pub(crate) mod reload;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod status;

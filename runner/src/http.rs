@@ -98,7 +98,7 @@ impl Server {
         let (ended, over) = std::sync::mpsc::sync_channel(1);
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
         let http = HttpContext {
-            hosts: Arc::new(Hosts::new(address, &context.configuration.settings.hosts)),
+            hosts: Arc::new(Hosts::new(address, &context.configuration().settings.hosts)),
             context,
             room: semaphore(BODIES_BYTES),
             parsed: semaphore(PARSED_BYTES),
@@ -262,7 +262,8 @@ async fn look(
     http: &HttpContext,
 ) -> Result<Response, HttpRefusal> {
     only(request, &[Method::GET, Method::HEAD])?;
-    let (_, source) = push::find(&asked.queue, &http.context.configuration)?;
+    let configuration = http.context.configuration();
+    let (_, source) = push::find(&asked.queue, &configuration)?;
     push::admit(request.headers(), source)?;
     let context = http.context.clone();
     let _turn = http.looks.acquire().await;

@@ -17,6 +17,7 @@ pub(crate) mod graph;
 mod http;
 pub(crate) mod output;
 mod query;
+mod reload;
 mod signals;
 
 use std::process::ExitCode;
@@ -73,6 +74,7 @@ fn obey(command: Command) -> Exit {
         }
         Command::Step(StepCommand::Pause(command)) => crate::commands::step_pause::pause(&command, true),
         Command::Step(StepCommand::Resume(command)) => crate::commands::step_pause::pause(&command, false),
+        Command::Reload(command) => crate::commands::reload::reload(&command),
         Command::Plan(command) => crate::commands::plan::plan(&command),
         Command::History(command) => crate::commands::history::history(&command),
         Command::Replay(command) => crate::commands::replay::replay(&command),

@@ -120,6 +120,8 @@ pub(crate) enum Query {
     },
     /// The changes from the configuration of the runner, or of the last run, to the files.
     Plan,
+    /// The configuration that the runner carries out.
+    Current,
     /// The configurations that were taken over; with a generation, its files.
     History {
         generation: Option<u64>,
@@ -158,6 +160,7 @@ pub(crate) enum Answer {
     Preview(Preview),
     Replay(ReplayPlan),
     Plan(Planned),
+    Current(Option<CurrentConfiguration>),
     History(HistoryPage),
     HistoryFiles(HistoryFiles),
     Verify(Verified),
@@ -265,6 +268,24 @@ pub(crate) struct Verified {
     pub(crate) problems: Vec<String>,
 }
 
+/// The configuration that a runner carries out.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CurrentConfiguration {
+    pub(crate) generation: u64,
+    /// Since when the files have mistakes, and the first one.
+    pub(crate) refused: Option<(String, String)>,
+    /// Steps that finish jobs of an earlier generation before they follow.
+    pub(crate) lingering: Vec<String>,
+}
+
+impl CurrentConfiguration {
+    fn of(run: &Handle) -> Self {
+        let refused = run.refused_reload().map(|refused| (rfc3339(refused.since), refused.why));
+        let lingering = run.lingering().iter().map(ToString::to_string).collect();
+        Self { generation: run.generation().number, refused, lingering }
+    }
+}
+
 /// Answers from one snapshot of the store, and from the run if one has the store open.
 ///
 /// # Errors
@@ -323,6 +344,7 @@ fn answer_from(
             Ok(Answer::Changed(changed.into_iter().map(shown).collect()))
         }
         Query::Plan => plan::plan(store, configuration, run),
+        Query::Current => Ok(Answer::Current(run.map(CurrentConfiguration::of))),
         Query::History { generation } => history::history(store, *generation),
         Query::Verify => verify(store).map(|report| {
             let tidegate_store::VerifyReport { queues, jobs, bytes, problems, .. } = report;

@@ -1,6 +1,7 @@
 //! `Signals`: the first signal to end stops the run in order, the second ends the process.
 //!
-//! SIGTERM, SIGINT and SIGHUP ask for an end. A SIGHUP that is ignored at the start (`nohup`) stays ignored.
+//! SIGTERM and SIGINT ask for an end, SIGHUP for a reload. A SIGHUP that is ignored at the start (`nohup`) stays
+//! ignored.
 //! After [`Signals::watch`], no signal ends the process in another way.
 
 use std::fs;
@@ -15,10 +16,12 @@ use tokio::runtime::{Builder, Handle as Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::output::{console, log};
+use crate::reload::reload;
 use tidegate_components::plugin::leave;
 use tidegate_engine::Handle;
 use tidegate_model::log_target;
 use tidegate_model::sync::Mutex;
+use tidegate_store::Trigger;
 
 /// Interval at which the log reports omitted messages.
 const TELLS: Duration = Duration::from_secs(1);
@@ -84,7 +87,7 @@ impl Signals {
     }
 }
 
-/// The signals that stop a run, each with its number.
+/// The signals that stop a run or reload, each with its number.
 fn asks() -> io::Result<Vec<(i32, Signal)>> {
     let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
     let kinds = kinds.into_iter().filter(|kind| *kind != SignalKind::hangup() || !is_ignored(*kind));
@@ -111,9 +114,18 @@ async fn next(asks: &mut [(i32, Signal)]) -> i32 {
 }
 
 async fn obey(mut asks: Vec<(i32, Signal)>, phase: &Mutex<Phase>) {
+    let hangup = SignalKind::hangup().as_raw_value();
     loop {
         let number = next(&mut asks).await;
         match &mut *phase.lock() {
+            // A run that starts reads the files anyway.
+            Phase::Loading | Phase::Starting { .. } if number == hangup => {}
+            Phase::Running { run, asked } if number == hangup => {
+                if !*asked {
+                    let run = run.clone();
+                    tokio::task::spawn_blocking(move || reload(&run, Trigger::Signal));
+                }
+            }
             Phase::Loading => {
                 console::log(console::Gravity::Info, "tidegate", "stopped before the run began");
                 std::process::exit(0);

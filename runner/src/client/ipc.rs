@@ -16,11 +16,12 @@ use tokio::time::timeout;
 
 use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::query::{Answer, Query, answer};
+use crate::reload::{Reloaded, reload};
 use tidegate_config::Configuration;
 use tidegate_engine::{Chain, Handle, Request, RequestOutcome};
 use tidegate_model::log_target;
 use tidegate_model::sync::Mutex;
-use tidegate_store::{ReadError, Store};
+use tidegate_store::{ReadError, Store, Trigger};
 
 const NAME: &str = "control.sock";
 /// The longest path, in bytes, that fits a socket address on every platform.
@@ -52,6 +53,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub(crate) enum Question {
     Look(Query),
     Change(Request),
+    /// Read the files again, and carry them out.
+    Reload,
 }
 
 /// The runner's answer.
@@ -61,6 +64,7 @@ pub(crate) enum IpcAnswer {
     Answer(Answer),
     /// A change: its result, or the reason for its refusal.
     Change(Result<RequestOutcome, String>),
+    Reload(Reloaded),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -83,8 +87,14 @@ pub(crate) enum IpcRefusal {
 #[derive(Clone, Debug)]
 pub(crate) struct RunnerContext {
     pub(crate) store: Store,
-    pub(crate) configuration: Arc<Configuration>,
     pub(crate) handle: Handle,
+}
+
+impl RunnerContext {
+    /// The configuration that the run carries out now.
+    pub(crate) fn configuration(&self) -> Arc<Configuration> {
+        Arc::clone(&self.handle.generation().configuration)
+    }
 }
 
 /// The open connections, and the socket that accepts them.
@@ -220,13 +230,17 @@ async fn listen<'r>(
 fn reply(question: &[u8], context: &RunnerContext) -> Reply {
     match serde_json::from_slice(question) {
         Ok(Question::Look(query)) => {
-            match answer(&context.store, &context.configuration, Some(&context.handle), &query) {
+            match answer(&context.store, &context.configuration(), Some(&context.handle), &query) {
                 Ok(answer) => Reply::Told(IpcAnswer::Answer(answer)),
                 Err(error @ ReadError::Interrupted) => Reply::Refusal(IpcRefusal::Closed(error.to_string())),
                 Err(error) => Reply::Refusal(IpcRefusal::Other(Chain(&error).to_string())),
             }
         }
         Ok(Question::Change(request)) => change(request, &context.handle),
+        Ok(Question::Reload) => match reload(&context.handle, Trigger::Reload) {
+            Reloaded::Ending => Reply::Refusal(IpcRefusal::Closed("the runner is ending".to_owned())),
+            reloaded => Reply::Told(IpcAnswer::Reload(reloaded)),
+        },
         Err(error) => {
             let what = format!("the question is unknown to this version: {error}");
             Reply::Refusal(IpcRefusal::Other(what))
@@ -243,6 +257,11 @@ fn change(request: Request, run: &Handle) -> Reply {
         Some(outcome) => Reply::Told(IpcAnswer::Change(outcome)),
         None => Reply::Refusal(IpcRefusal::Closed("the runner is ending".to_owned())),
     }
+}
+
+/// Whether a runner accepts questions there.
+pub(crate) fn is_answered(data: &Path) -> bool {
+    SocketPath::of(data).is_ok_and(|address| UnixStream::connect(&address.path).is_ok())
 }
 
 /// Asks the runner that holds `data`. `None` if no runner is running and the question is a query.
@@ -269,7 +288,7 @@ fn converse_with(mut stream: UnixStream, question: &Question) -> io::Result<Resu
     let patience = match question {
         Question::Look(Query::Verify | Query::Export { .. } | Query::Plan) => PATIENCE_WITH_EVERYTHING,
         Question::Look(_) => PATIENCE,
-        Question::Change(_) => PATIENCE_WITH_CHANGES,
+        Question::Change(_) | Question::Reload => PATIENCE_WITH_CHANGES,
     };
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;

@@ -130,7 +130,7 @@ fn deal(command: &ErrorsChoice, how: ErrorAction) -> Result<Exit, Exit> {
     Ok(tell(command, how, &done, teller))
 }
 
-/// A runner uses the script files that it read at its start, so a script changed since then would not run.
+/// A runner uses the files that it has read, so a script that changed since then would not run.
 fn must_run_what_is_on_disk(place: &CommandTarget, steps: BTreeSet<Address>) -> Result<(), Exit> {
     let query = Query::Changed { steps: steps.into_iter().collect() };
     let Answer::Changed(changed) = place.ask(query)? else { return Err(other_question()) };
@@ -140,7 +140,10 @@ fn must_run_what_is_on_disk(place: &CommandTarget, steps: BTreeSet<Address>) -> 
     let names: Vec<String> = changed.iter().map(|path| path.display().to_string()).collect();
     let have = if names.len() == 1 { "has" } else { "have" };
     let names = listed(names.iter().map(String::as_str), "and");
-    Err(exit::fail(format_args!("{names} {have} changed since the runner started: restart it first")))
+    let reload = place.configuration.command("reload");
+    Err(exit::fail(format_args!(
+        "{names} {have} changed since the runner read the configuration: run `{reload}` first"
+    )))
 }
 
 /// Retries or drops some errors. If one of them is refused, the others are handled all the same.

@@ -9,7 +9,6 @@ use crate::output::exit::Exit;
 use crate::output::table::{Column, columns};
 use crate::output::terminal::width;
 use crate::query::{Answer, HistoryFiles, HistoryPage, HistoryRow, Query};
-use tidegate_store::Trigger;
 
 /// Number of digits of a hash that are shown.
 const DIGITS: usize = 12;
@@ -55,7 +54,7 @@ fn list(page: &HistoryPage) {
     let shown = [
         Column::right("generation", cells(&number)),
         Column::left("time", cells(&|row| row.time.clone())).drops(2),
-        Column::left("trigger", cells(&|row| trigger(row.trigger).to_owned())),
+        Column::left("trigger", cells(&|row| row.trigger.as_str().to_owned())),
         Column::left("outcome", cells(&outcome)).cuts(12),
         Column::right("files", cells(&|row| row.files.to_string())).drops(1),
         Column::left("changed", cells(&|row| row.changed.join(", "))).cuts(20),
@@ -63,20 +62,10 @@ fn list(page: &HistoryPage) {
     print_text(&columns(&shown, width()).join("\n"));
 }
 
-fn trigger(trigger: Trigger) -> &'static str {
-    match trigger {
-        Trigger::Start => "start",
-        Trigger::Reload => "reload",
-        Trigger::Watch => "watch",
-        Trigger::Signal => "signal",
-        Trigger::Rollback => "rollback",
-    }
-}
-
 fn described(HistoryFiles { entry, files }: &HistoryFiles) -> String {
     let number = entry.generation.map(|number| number.to_string()).unwrap_or_default();
     let mut text =
-        format!("generation {number}, {}, by {}: {}\n", entry.time, trigger(entry.trigger), entry.outcome);
+        format!("generation {number}, {}, by {}: {}\n", entry.time, entry.trigger.as_str(), entry.outcome);
     for (name, sha256) in &entry.plugins {
         let _ = writeln!(text, "plugin {name} {}", sha256.get(..DIGITS).unwrap_or(sha256));
     }

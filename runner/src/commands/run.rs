@@ -14,7 +14,7 @@ use crate::output::exit::Exit;
 use crate::output::progress::RunProgress;
 use crate::output::{log, summary};
 use crate::signals::Signals;
-use crate::{client, query};
+use crate::{client, query, reload};
 use tidegate_components::open_files;
 use tidegate_components::plugin::Setups;
 use tidegate_components::plugin::{ExitGuard, leave};
@@ -56,14 +56,21 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
     let guard = ExitGuard::new();
     let conversations = ipc::OpenConnections::default();
     let stats = run.stats();
-    let context =
-        ipc::RunnerContext { store, configuration: Arc::clone(&configuration), handle: run.handle() };
+    let context = ipc::RunnerContext { store, handle: run.handle() };
     let server = match listen(context.clone(), files) {
         Ok(server) => server,
         Err(exit) => return exit,
     };
+    let handle = run.handle();
     signals.runs(run.handle());
     converse(&signals, context, conversations.clone(), files);
+    // A run until idle carries out the files as they were at its start.
+    if !command.until_idle
+        && !command.no_watch
+        && let Err(error) = reload::watch::start(handle.clone())
+    {
+        return exit::fail(format_args!("cannot watch the configuration: {error}"));
+    }
     let progress = RunProgress::start(&configuration, Arc::clone(&stats));
     let started = Instant::now();
     let outcome = run.run();
@@ -134,7 +141,7 @@ fn sum_up(configuration: &Configuration, stats: &Stats, report: &RunReport, elap
 
 /// Opens the port of the settings, if they name one.
 fn listen(context: ipc::RunnerContext, files: u64) -> Result<Option<Server>, Exit> {
-    let Some(address) = context.configuration.settings.listen else { return Ok(None) };
+    let Some(address) = context.configuration().settings.listen else { return Ok(None) };
     match Server::start(address, context, files) {
         Ok(server) => {
             tracing::info!(target: log_target::RUNNER, address = %server.address(), "listening");
@@ -163,7 +170,7 @@ fn listen(context: ipc::RunnerContext, files: u64) -> Result<Option<Server>, Exi
 
 /// Answers questions on the local socket until the process ends.
 fn converse(signals: &Signals, context: ipc::RunnerContext, conversations: ipc::OpenConnections, files: u64) {
-    let configuration = Arc::clone(&context.configuration);
+    let configuration = context.configuration();
     let _inside = signals.runtime().enter();
     match ipc::serve(&configuration.data, context, conversations, files) {
         Ok(serve) => drop(signals.runtime().spawn(serve)),

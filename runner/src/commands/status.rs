@@ -13,7 +13,8 @@ use crate::output::table::{Column, columns, grouped, on_one_line, short};
 use crate::output::terminal::{cut, indented, width};
 use crate::output::times;
 use crate::query::{
-    Answer, BlockStatus, Halted, HeldBehind, LaneStatus, Oldest, ProbeStatus, Query, StepStatus,
+    Answer, BlockStatus, CurrentConfiguration, Halted, HeldBehind, LaneStatus, Oldest, ProbeStatus, Query,
+    StepStatus,
 };
 use tidegate_config::Invocation;
 use tidegate_model::{Clock as _, SystemClock, Timestamp, rfc3339};
@@ -41,8 +42,32 @@ pub(crate) fn status(command: &StatusCommand) -> Exit {
         return print_json(&steps, Exit::Done);
     }
     let (given, colours) = (command.look.given(), console::prints_colours());
-    print_painted(&describe(&steps, width(), (&given, SystemClock.now()), colours));
+    let mut text = describe(&steps, width(), (&given, SystemClock.now()), colours);
+    // A runner that has just ended has no state of a reload.
+    if let Ok(Answer::Current(Some(current))) = ask(&command.look, Query::Current) {
+        text += &notes(&current, width());
+    }
+    print_painted(&text);
     Exit::Done
+}
+
+/// Notes about the last reload, if it is not over or was refused.
+fn notes(current: &CurrentConfiguration, width: Option<usize>) -> String {
+    let CurrentConfiguration { generation, refused, lingering } = current;
+    let mut notes = Vec::new();
+    if let Some((since, why)) = refused {
+        notes.push(format!(
+            "the changed files have mistakes since {since}, so generation {generation} stays in force: {why}"
+        ));
+    }
+    if !lingering.is_empty() {
+        let steps = lingering.join(", ");
+        notes.push(format!(
+            "generation {generation} is in force; these steps finish the jobs that they began before: {steps}"
+        ));
+    }
+    let lines = notes.iter().map(|note| indented(&plain(&on_one_line(note)), 0, width) + "\n");
+    lines.collect()
 }
 
 fn describe(

@@ -34,7 +34,7 @@ pub(crate) async fn complete(
     let token = token(request.headers(), request.uri().query()).ok_or_else(stranger)?;
     let (context, of) = (http.context.clone(), asked.clone());
     let claim = aside(move || {
-        let found = claim(&context.store, &context.configuration, (&of.queue, of.index), &token);
+        let found = claim(&context.store, &context.configuration(), (&of.queue, of.index), &token);
         match found {
             Ok(Some(claim)) => Ok((claim, token)),
             Ok(None) => Err(stranger()),
@@ -44,7 +44,7 @@ pub(crate) async fn complete(
     let (claim, token) = claim.await?;
     let limit = ("(the limit of a completion)", BODY_BYTES_MAX);
     let body = body::collect(request.into_body(), limit, &http.room, place).await?;
-    let (configuration, step) = (Arc::clone(&http.context.configuration), claim.step.clone());
+    let (configuration, step) = (Arc::clone(&http.context.configuration()), claim.step.clone());
     let at_once = body.bytes.len() <= AT_ONCE_BYTES;
     let judge = move || judge(&configuration, &step, &body.bytes);
     let completion = if at_once { judge()? } else { aside(judge).await? };

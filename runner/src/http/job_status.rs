@@ -21,7 +21,7 @@ pub(crate) fn look(
 ) -> Result<JobStatus, HttpRefusal> {
     let JobAddress { queue, index } = asked;
     let query = Query::Job { queue: queue.to_string(), index: *index, why: false, whole };
-    match answer(&context.store, &context.configuration, Some(&context.handle), &query) {
+    match answer(&context.store, &context.configuration(), Some(&context.handle), &query) {
         Ok(Answer::Job(job)) => Ok(job),
         Ok(Answer::Missing(what)) => Err(HttpRefusal::missing(what)),
         Ok(_) => Err(HttpRefusal::broken("the answer does not match the question")),

@@ -20,7 +20,7 @@ struct Polls {
 }
 
 pub(crate) fn poll(step: &Address, context: &RunnerContext) -> Result<Response, HttpRefusal> {
-    find(step, &context.configuration)?;
+    find(step, &context.configuration())?;
     match context.handle.ask_unless_it_ends(Request::Poll { step: step.clone() }) {
         None => Err(HttpRefusal::ending()),
         Some(Err(why)) => Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),

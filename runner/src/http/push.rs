@@ -38,7 +38,8 @@ pub(crate) async fn take(
     http: &HttpContext,
     place: &ConnectionPermit,
 ) -> Result<Response, HttpRefusal> {
-    let (queue, source) = find(address, &http.context.configuration)?;
+    let configuration = http.context.configuration();
+    let (queue, source) = find(address, &configuration)?;
     only(&request, &[Method::POST])?;
     admit(request.headers(), source)?;
     let form = BodyForm::of(request.headers().get(CONTENT_TYPE)).ok_or_else(unknown_form)?;

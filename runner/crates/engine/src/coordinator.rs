@@ -288,6 +288,7 @@ impl Coordinator {
             Message::Arrived => actions.push(Action::Commit(CommitRequest::InboxReady)),
             // The caller may have gone away.
             Message::Inspect { step, reply } => _ = reply.send(self.inspect_queue(step)),
+            Message::Linger { reply } => _ = reply.send(self.lingering()),
             Message::Payload { step, input, index, reply } => {
                 _ = reply.send(self.payload(step, input, index));
             }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tidegate_components::source::BatchLimit;
 use tidegate_dispatch::RunOutcome;
-use tidegate_model::Address;
+use tidegate_model::sync::Mutex;
+use tidegate_model::{Address, Timestamp};
+use tidegate_store::Trigger;
 
 /// Options of a run.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +53,53 @@ pub struct ReloadOutcome {
     pub number: u64,
     /// Steps that still deliver what they have begun, and take over afterwards.
     pub lingering: Vec<Address>,
+}
+
+/// Reload that was refused, because the files have mistakes. The run goes on as before.
+#[derive(Clone, Debug)]
+pub struct RefusedReload {
+    pub since: Timestamp,
+    pub trigger: Trigger,
+    /// First mistake.
+    pub why: String,
+    text: String,
+}
+
+impl RefusedReload {
+    /// `why` is the first line of `text`, which has all mistakes.
+    #[must_use]
+    pub fn new(since: Timestamp, trigger: Trigger, why: String, text: &str) -> Self {
+        Self { since, trigger, why, text: text.to_owned() }
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+/// Last reload, if it was refused and the files are still wrong.
+#[derive(Debug, Default)]
+pub(crate) struct ReloadHealth(Mutex<Option<RefusedReload>>);
+
+impl ReloadHealth {
+    pub(crate) fn get(&self) -> Option<RefusedReload> {
+        self.0.lock().clone()
+    }
+
+    /// Records a refused reload. Returns whether its mistakes are new.
+    pub(crate) fn refuse(&self, refused: RefusedReload) -> bool {
+        let mut last = self.0.lock();
+        let is_new = last.as_ref().is_none_or(|last| !last.is_like(&refused));
+        if is_new {
+            *last = Some(refused);
+        }
+        is_new
+    }
+
+    /// Records that the files are right. Returns whether that is new.
+    pub(crate) fn accept(&self) -> bool {
+        self.0.lock().take().is_some()
+    }
 }
 
 /// Step that had to stop.

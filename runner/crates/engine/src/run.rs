@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_channel::Sender;
 
 use super::error::EngineError;
-use super::report::{ReloadOutcome, RunOptions, RunReport};
+use super::report::{RefusedReload, ReloadOutcome, RunOptions, RunReport};
 use crate::commit::inbox::{Inbox, Push};
 use crate::generation::Generation;
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
@@ -24,7 +24,7 @@ use tidegate_components::plugin::Setups;
 use tidegate_config::QueueRef;
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::{Address, Clock};
-use tidegate_store::{CrashGuard, Store, Writer};
+use tidegate_store::{CrashGuard, Store, Trigger, Writer};
 
 /// A run that is ready to start.
 #[expect(missing_debug_implementations, reason = "a clock has no useful debug output")]
@@ -116,16 +116,56 @@ impl Handle {
     /// Carries out another generation, and waits until it is the current one. Steps that still deliver what they
     /// have begun after some seconds are in the outcome. Returns `None` if the run has ended or ends.
     #[must_use]
-    pub fn reload(&self, next: &Generation) -> Option<ReloadOutcome> {
+    pub fn reload(&self, next: &Generation, trigger: Trigger) -> Option<ReloadOutcome> {
         let before = self.current.get();
-        let configuration = Arc::new(self.current.placed(&next.configuration));
+        let mut configuration = self.current.placed(&next.configuration);
+        // The store stays open where it is until the runner restarts.
+        configuration.data.clone_from(&before.configuration.data);
+        let configuration = Arc::new(configuration);
         let (plugins, files) = (Arc::clone(&next.plugins), Arc::clone(&next.files));
         let number = before.number + 1;
         let generation = Arc::new(NumberedGeneration::new(number, configuration, plugins, files));
         let (reply, answer) = crossbeam_channel::bounded(1);
-        let request = ReloadRequest { generation, reply };
+        let request = ReloadRequest { generation, trigger, reply };
         self.messages.send(Message::Reload(request)).ok()?;
         answer.recv().ok()
+    }
+
+    /// Records the present texts of files that mean the same as before.
+    pub fn note_files(&self, next: &Generation) {
+        self.current.note_files(&next.files);
+    }
+
+    /// Records a refused reload. Returns whether its mistakes are new.
+    pub fn refuse_reload(&self, refused: RefusedReload) -> bool {
+        self.current.health.refuse(refused)
+    }
+
+    /// Records that the files have no mistakes. Returns whether that is new.
+    pub fn accept_reload(&self) -> bool {
+        self.current.health.accept()
+    }
+
+    /// Last reload, if it was refused and the files still have mistakes.
+    #[must_use]
+    pub fn refused_reload(&self) -> Option<RefusedReload> {
+        self.current.health.get()
+    }
+
+    /// Steps that finish jobs of an earlier generation before they follow the current one.
+    #[must_use]
+    pub fn lingering(&self) -> Vec<Address> {
+        let (reply, answer) = crossbeam_channel::bounded(1);
+        if self.messages.send(Message::Linger { reply }).is_err() {
+            return Vec::new();
+        }
+        answer.recv().unwrap_or_default()
+    }
+
+    /// Whether the run ends or has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
     }
 
     /// Counters of the run, updated while it runs.

@@ -10,7 +10,7 @@ use crate::operator::request::PendingRequest;
 use crate::step::declared::DeclaredStep;
 use tidegate_dispatch::{BatchId, DurabilityBarrier};
 use tidegate_model::{Counters, DeliveryHash, Origins, Segment, SourceOffset};
-use tidegate_store::{Block, DedupeOutcome, Details, NewParkedJob, ParkedKey, StepStop};
+use tidegate_store::{Block, DedupeOutcome, Details, NewParkedJob, ParkedKey, StepStop, Trigger};
 
 /// Request to the committer.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) enum CommitRequest {
 #[derive(Debug)]
 pub(crate) enum ReloadChange {
     /// The generation becomes the current one.
-    Swap(Arc<NumberedGeneration>),
+    Swap { generation: Arc<NumberedGeneration>, trigger: Trigger },
     /// Nothing of the step is in flight: it starts from the store, at these positions if they are given.
     Install { step: DeclaredStep, to: Option<Vec<RewindTo>> },
     /// Nothing of the step is in flight, and it is no longer in the configuration.

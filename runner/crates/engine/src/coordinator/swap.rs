@@ -36,9 +36,9 @@ impl Coordinator {
             self.next_swap = Some(request);
             return;
         }
-        let generation = Arc::clone(&request.generation);
+        let (generation, trigger) = (Arc::clone(&request.generation), request.trigger);
         self.ticks.keep(&self.generation.configuration, &generation.configuration);
-        actions.push(Action::Commit(CommitRequest::Reload(ReloadChange::Swap(generation))));
+        actions.push(Action::Commit(CommitRequest::Reload(ReloadChange::Swap { generation, trigger })));
         self.swapping = Some(PendingReload { request, answer_at: now + ANSWER_AFTER });
         self.update_expectation();
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::source_files::SourceFiles;
+use crate::report::ReloadHealth;
 use tidegate_components::plugin::Plugins;
 use tidegate_config::{Configuration, ConfigurationDigest, Positions};
 use tidegate_model::sync::Mutex;
@@ -44,12 +45,13 @@ impl NumberedGeneration {
 pub(crate) struct CurrentGeneration {
     generation: Mutex<Arc<NumberedGeneration>>,
     positions: Mutex<Positions>,
+    pub(crate) health: ReloadHealth,
 }
 
 impl CurrentGeneration {
     pub(crate) fn new(generation: NumberedGeneration) -> Self {
         let positions = Mutex::new(Positions::of(&generation.configuration));
-        Self { generation: Mutex::new(Arc::new(generation)), positions }
+        Self { generation: Mutex::new(Arc::new(generation)), positions, health: ReloadHealth::default() }
     }
 
     #[must_use]
@@ -59,6 +61,19 @@ impl CurrentGeneration {
 
     pub(crate) fn set(&self, generation: Arc<NumberedGeneration>) {
         *self.generation.lock() = generation;
+    }
+
+    /// Records the present texts of files that mean the same as before.
+    pub(crate) fn note_files(&self, files: &Arc<SourceFiles>) {
+        let mut generation = self.generation.lock();
+        let NumberedGeneration { number, configuration, digest, plugins, .. } = &**generation;
+        *generation = Arc::new(NumberedGeneration {
+            number: *number,
+            configuration: Arc::clone(configuration),
+            digest: digest.clone(),
+            plugins: Arc::clone(plugins),
+            files: Arc::clone(files),
+        });
     }
 
     /// The configuration with the positions that its parts had before in this process.

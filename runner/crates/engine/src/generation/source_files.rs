@@ -50,6 +50,11 @@ impl SourceFiles {
         self.texts.is_empty()
     }
 
+    /// Files that were read.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.texts.keys().map(PathBuf::as_path)
+    }
+
     /// All texts, by path relative to `root`.
     pub(crate) fn relative(&self, root: &Path) -> Vec<(String, Arc<str>)> {
         let texts = self.texts.iter();

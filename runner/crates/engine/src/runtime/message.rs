@@ -20,8 +20,8 @@ use crate::step::queue_view::QueueView;
 use tidegate_components::sink::SinkError;
 use tidegate_config::QueueRef;
 use tidegate_dispatch::{BatchId, InputPort, Ticker, Turn};
-use tidegate_model::{Due, Timestamp};
-use tidegate_store::{ParkedJob, ParkedKey};
+use tidegate_model::{Address, Due, Timestamp};
+use tidegate_store::{ParkedJob, ParkedKey, Trigger};
 
 /// Result or request, with its data.
 #[derive(Debug)]
@@ -101,6 +101,10 @@ pub(crate) enum Message {
         lanes: usize,
         reply: Sender<HashMap<usize, StepCounts>>,
     },
+    /// Request for the steps that hand over.
+    Linger {
+        reply: Sender<Vec<Address>>,
+    },
     /// Request for the payload of a job that the step has in memory: the job at `index` of an input.
     Payload {
         step: usize,
@@ -117,6 +121,7 @@ pub(crate) enum Message {
 #[derive(Debug)]
 pub(crate) struct ReloadRequest {
     pub(crate) generation: Arc<NumberedGeneration>,
+    pub(crate) trigger: Trigger,
     pub(crate) reply: Sender<ReloadOutcome>,
 }
 

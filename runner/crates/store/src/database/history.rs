@@ -44,6 +44,19 @@ pub enum Trigger {
     Rollback,
 }
 
+impl Trigger {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Reload => "reload",
+            Self::Watch => "watch",
+            Self::Signal => "signal",
+            Self::Rollback => "rollback",
+        }
+    }
+}
+
 /// The result of taking over a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -5,19 +5,20 @@ use crate::commit::committed_state::CommittedState;
 use crate::commit::request::{ReloadChange, Rewind, RewindTo, StepChange};
 use crate::error::EngineError;
 use crate::generation::current::NumberedGeneration;
+use crate::generation::history;
 use crate::recovery::start;
 use crate::recovery::start_position;
 use crate::recovery::step::StepRecovery;
 use crate::runtime::message::{Message, SwappedGeneration};
 use crate::step::declared::DeclaredStep;
 use std::sync::Arc;
-use tidegate_store::Changes;
+use tidegate_store::{Changes, HistoryChange, Trigger};
 
 impl Committer {
     /// Carries out a part of a reload.
     pub(crate) fn reload(&mut self, change: ReloadChange) -> Result<(), EngineError> {
         match change {
-            ReloadChange::Swap(generation) => self.swap(generation),
+            ReloadChange::Swap { generation, trigger } => self.swap(generation, trigger),
             ReloadChange::Install { step, to } => self.install(&step, to),
             ReloadChange::Remove { step } => {
                 self.committed_state.remove(step);
@@ -27,11 +28,12 @@ impl Committer {
         }
     }
 
-    fn swap(&mut self, generation: Arc<NumberedGeneration>) -> Result<(), EngineError> {
+    fn swap(&mut self, generation: Arc<NumberedGeneration>, trigger: Trigger) -> Result<(), EngineError> {
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
         let before = &self.committed_state.generation.configuration;
         let tickers = start::tickers(&generation.configuration, Some(before), &self.store, &mut changes)?;
         start::record_generation(&generation, &self.store, &mut changes)?;
+        changes.history.extend(history::of_generation(&generation, trigger).map(HistoryChange::Add));
         self.commit_all(&changes)?;
         for (position, queue) in generation.configuration.queues.entries() {
             let head = self.store.queue(&queue.address)?.map_or(0, |queue| queue.head);

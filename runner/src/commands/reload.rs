@@ -1,0 +1,51 @@
+//! `tidegate reload`: lets the runner read its configuration again, and prints the outcome.
+
+use crate::cli::{Format, ReloadCommand};
+use crate::client::{CommandTarget, options, other_question, print_json, print_text};
+use crate::output::console;
+use crate::output::exit;
+use crate::output::exit::Exit;
+use crate::reload::Reloaded;
+
+pub(crate) fn reload(command: &ReloadCommand) -> Exit {
+    show(command).unwrap_or_else(|exit| exit)
+}
+
+fn show(command: &ReloadCommand) -> Result<Exit, Exit> {
+    let place = CommandTarget::with_mistakes(&command.config, &options(command.data.clone(), &[]))?;
+    let reloaded = place.reload()?;
+    if command.format == Format::Json {
+        let exit = match &reloaded {
+            Reloaded::Mistakes { records, .. } => return Ok(print_json(&records, Exit::Configuration)),
+            Reloaded::Ending => Exit::Failed,
+            Reloaded::Installed { .. } | Reloaded::Unchanged { .. } => Exit::Done,
+        };
+        return Ok(print_json(&reloaded, exit));
+    }
+    match reloaded {
+        Reloaded::Installed { generation, lingering, restart } => {
+            let mut lines = vec![format!("generation {generation} is in force")];
+            lines.extend(
+                restart.iter().map(|setting| format!("`{setting}` takes effect when the runner restarts")),
+            );
+            if !lingering.is_empty() {
+                let steps = lingering.join(", ");
+                lines.push(format!(
+                    "these steps follow when they have finished the jobs that they began: {steps}"
+                ));
+            }
+            print_text(&lines.join("\n"));
+            Ok(Exit::Done)
+        }
+        Reloaded::Unchanged { generation } => {
+            print_text(&format!("nothing has changed: generation {generation} stays in force"));
+            Ok(Exit::Done)
+        }
+        Reloaded::Mistakes { text, .. } => {
+            console::write(&text);
+            exit::note("the runner goes on with the configuration that it has");
+            Ok(Exit::Configuration)
+        }
+        Reloaded::Ending => Err(other_question()),
+    }
+}

@@ -1,0 +1,106 @@
+//! Reload: reads the configuration again and lets the run carry it out. A mistake leaves the run as it is.
+
+pub(crate) mod watch;
+
+use serde::{Deserialize, Serialize};
+
+use crate::output::exit;
+use tidegate_config::{Diagnostics, RunnerAspect};
+use tidegate_engine::{Generation, Handle, RefusedReload};
+use tidegate_model::log_target;
+use tidegate_model::{Clock as _, SystemClock, plain};
+use tidegate_store::Trigger;
+
+/// Outcome of a reload.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reloaded {
+    /// The configuration is carried out from now on.
+    Installed {
+        generation: u64,
+        /// Steps that still finish jobs which they began before, and take over afterwards.
+        lingering: Vec<String>,
+        /// Settings that take effect when the runner restarts.
+        restart: Vec<String>,
+    },
+    /// Nothing differs.
+    Unchanged { generation: u64 },
+    /// The files have mistakes: as text for people, and as `check` prints them for programs.
+    Mistakes { text: String, records: serde_json::Value },
+    /// The run is over, or ends.
+    Ending,
+}
+
+/// Reads the files of the run again, and carries them out if they differ.
+pub(crate) fn reload(run: &Handle, trigger: Trigger) -> Reloaded {
+    // One reload reads the files while another one may still wait for its answer.
+    let current = run.generation();
+    let given = &current.configuration.given;
+    let next = match Generation::load(&given.config, &given.options()) {
+        Ok(next) => next,
+        Err(diagnostics) => return refuse(run, trigger, &diagnostics),
+    };
+    let digest = next.configuration.digest();
+    let differing = digest.runner.differing(&current.digest.runner);
+    let restart: Vec<String> = differing
+        .iter()
+        .filter(|aspect| needs_restart(**aspect))
+        .map(|aspect| aspect.as_str().to_owned())
+        .collect();
+    if digest == current.digest {
+        mended(run);
+        run.note_files(&next);
+        return Reloaded::Unchanged { generation: current.number };
+    }
+    let Some(outcome) = run.reload(&next, trigger) else { return Reloaded::Ending };
+    mended(run);
+    exit::show(&next.warnings);
+    let (generation, why) = (outcome.number, trigger.as_str());
+    tracing::info!(target: log_target::RUNNER, generation, trigger = why, "the changed configuration is in force");
+    for setting in &restart {
+        tracing::warn!(target: log_target::RUNNER, setting, "a changed setting takes effect when the runner restarts");
+    }
+    let lingering: Vec<String> = outcome.lingering.iter().map(ToString::to_string).collect();
+    if !lingering.is_empty() {
+        let steps = lingering.join(", ");
+        tracing::info!(target: log_target::RUNNER, generation, "these steps finish the jobs that they began before, and then follow: {steps}");
+    }
+    Reloaded::Installed { generation, lingering, restart }
+}
+
+/// Whether a setting takes effect at the start of a runner only.
+fn needs_restart(aspect: RunnerAspect) -> bool {
+    match aspect {
+        RunnerAspect::Data
+        | RunnerAspect::Listen
+        | RunnerAspect::Hosts
+        | RunnerAspect::Workers
+        | RunnerAspect::ShutdownTimeout
+        | RunnerAspect::Log => true,
+        RunnerAspect::Plugins | RunnerAspect::Reload => false,
+    }
+}
+
+/// Keeps the reason until the files are right again, and logs it once.
+fn refuse(run: &Handle, trigger: Trigger, diagnostics: &Diagnostics) -> Reloaded {
+    let text = diagnostics.render(false);
+    let first = text.lines().next().unwrap_or_default().to_owned();
+    if run.refuse_reload(RefusedReload::new(SystemClock.now(), trigger, first, &text)) {
+        exit::show(diagnostics);
+        tracing::error!(
+            target: log_target::RUNNER,
+            trigger = trigger.as_str(),
+            "the files have mistakes: the runner goes on with generation {}", run.generation().number
+        );
+    }
+    // All fields are texts and numbers.
+    let records = serde_json::to_value(diagnostics.records()).unwrap_or_default();
+    Reloaded::Mistakes { text: plain::lines(&text), records }
+}
+
+/// The files are right again.
+fn mended(run: &Handle) {
+    if run.accept_reload() {
+        tracing::info!(target: log_target::RUNNER, "the files have no mistakes any more");
+    }
+}

@@ -1,0 +1,180 @@
+//! Watch: reloads when a file of the configuration changes.
+//!
+//! Events of the file system make it quick. A comparison of all files at an interval makes it certain: for network
+//! file systems, folders that were replaced, and events that were lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+
+use super::reload;
+use tidegate_engine::{Handle, NumberedGeneration};
+use tidegate_model::log_target;
+use tidegate_store::Trigger;
+
+/// Time without further events after which a change is complete. Editors write in several steps.
+const SETTLED: Duration = Duration::from_millis(40);
+/// Longest wait for that.
+const SETTLED_MAX: Duration = Duration::from_millis(500);
+/// Interval of the comparison, unless `[reload] poll` sets it.
+const POLL: Duration = Duration::from_secs(2);
+
+/// Identity of a file's content: device, inode, size and time of the last change.
+type Stamp = (u64, u64, u64, i64, i64);
+
+/// Starts to watch the files of a run, on a thread that ends with the run.
+pub(crate) fn start(run: Handle) -> io::Result<()> {
+    // The state before the thread starts, so that no change is missed.
+    let seen = stamps(&run.generation());
+    thread::Builder::new().name("reload".into()).spawn(move || follow(&run, seen))?;
+    Ok(())
+}
+
+fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<Stamp>>) {
+    let (tell, told) = channel();
+    let mut watch = FolderWatch::new(tell);
+    while !run.is_over() {
+        let generation = run.generation();
+        let settings = &generation.configuration.settings.reload;
+        watch.keep(&folders(&generation));
+        let found = if settings.watch { stamps(&generation) } else { seen.clone() };
+        if found != seen {
+            // An editor may still write: the files are read when they rest.
+            settle(&told);
+            seen = stamps(&generation);
+            reload(run, Trigger::Watch);
+            // The next configuration may have other files.
+            let next = run.generation();
+            if next.number != generation.number {
+                let before = std::mem::take(&mut seen);
+                seen = stamps(&next);
+                // A file that changed since it was read is compared again.
+                seen.extend(before.into_iter().filter(|(path, _)| stamps_file(&next, path)));
+            }
+            continue;
+        }
+        match told.recv_timeout(settings.poll.unwrap_or(POLL)) {
+            Ok(()) => settle(&told),
+            Err(RecvTimeoutError::Timeout) => {}
+            // Without events the comparison remains.
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(settings.poll.unwrap_or(POLL)),
+        }
+    }
+}
+
+fn stamps_file(generation: &NumberedGeneration, path: &Path) -> bool {
+    generation.files.paths().any(|one| one == path)
+}
+
+/// Waits until no more events come.
+fn settle(told: &Receiver<()>) {
+    let until = Instant::now() + SETTLED_MAX;
+    while Instant::now() < until && told.recv_timeout(SETTLED).is_ok() {}
+}
+
+/// Folders with files of a configuration.
+fn folders(generation: &NumberedGeneration) -> BTreeSet<PathBuf> {
+    let configuration = &generation.configuration;
+    let of_files = generation.files.paths().filter_map(Path::parent).map(Path::to_owned);
+    let plugins = configuration.settings.plugins.iter().cloned();
+    of_files.chain(plugins).chain([configuration.root.clone()]).collect()
+}
+
+/// Files of a configuration and their stamps: the files that were read, and all others that a reload would read.
+fn stamps(generation: &NumberedGeneration) -> BTreeMap<PathBuf, Option<Stamp>> {
+    let mut paths: BTreeSet<PathBuf> = generation.files.paths().map(Path::to_owned).collect();
+    let configuration = &generation.configuration;
+    if configuration.given.config.is_dir() {
+        paths.extend(listed(&configuration.root, &["toml"]));
+    } else {
+        paths.insert(configuration.given.config.clone());
+    }
+    for folder in &configuration.settings.plugins {
+        paths.extend(listed(folder, &["so", "dylib"]));
+    }
+    paths.into_iter().map(|path| (stamp(&path), path)).map(|(stamp, path)| (path, stamp)).collect()
+}
+
+fn listed(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(|path| extensions.iter().any(|one| path.extension() == Some(OsStr::new(one)))).collect()
+}
+
+/// `None` for a file that does not exist, or that cannot be opened.
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
+}
+
+/// Watched folders, with their identities: a folder that was replaced is watched anew.
+struct FolderWatch {
+    /// `None` if the system has no watches left.
+    watcher: Option<RecommendedWatcher>,
+    folders: BTreeMap<PathBuf, (u64, u64)>,
+    /// Keeps the channel open without a watcher.
+    _tell: Sender<()>,
+}
+
+impl FolderWatch {
+    fn new(tell: Sender<()>) -> Self {
+        let events = tell.clone();
+        let on_event = move |event: notify::Result<Event>| {
+            if event.is_ok_and(|event| is_relevant(&event)) {
+                // The thread that follows the files may be over.
+                let _ = events.send(());
+            }
+        };
+        let watcher = notify::recommended_watcher(on_event);
+        if let Err(error) = &watcher {
+            tracing::warn!(target: log_target::RUNNER, %error, "changed files are noticed by comparison only");
+        }
+        Self { watcher: watcher.ok(), folders: BTreeMap::new(), _tell: tell }
+    }
+
+    /// Watches these folders and no others.
+    fn keep(&mut self, folders: &BTreeSet<PathBuf>) {
+        let Some(watcher) = &mut self.watcher else { return };
+        let identity = |folder: &Path| fs::metadata(folder).ok().map(|found| (found.dev(), found.ino()));
+        self.folders.retain(|folder, was| {
+            let stays = folders.contains(folder) && identity(folder) == Some(*was);
+            if !stays {
+                // A folder that is gone is not watched any more.
+                let _ = watcher.unwatch(folder);
+            }
+            stays
+        });
+        for folder in folders {
+            if self.folders.contains_key(folder) {
+                continue;
+            }
+            if let Some(found) = identity(folder)
+                && watcher.watch(folder, RecursiveMode::NonRecursive).is_ok()
+            {
+                self.folders.insert(folder.clone(), found);
+            }
+        }
+    }
+}
+
+/// Whether the event may be of a file of the configuration: outputs in the same folder change all the time.
+/// Kubernetes replaces a link whose name begins with two dots.
+fn is_relevant(event: &Event) -> bool {
+    if event.kind.is_access() {
+        return false;
+    }
+    let is_read = |path: &PathBuf| {
+        let kind = path.extension().and_then(OsStr::to_str);
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        matches!(kind, Some("toml" | "rhai" | "so" | "dylib") | None) || name.starts_with("..")
+    };
+    event.need_rescan() || event.paths.iter().any(is_read)
+}

@@ -1,0 +1,180 @@
+//! Tests of reloads: a running runner follows its files, and loses and repeats nothing.
+
+use std::fs;
+
+use crate::project::{Project, jobs};
+use crate::running::Running;
+
+/// A step `mark` writes each job with the version of its script.
+const TOML: &str = "follow = true\n[pipeline]\nerrors = \"failed\"\n\
+                    [step.mark]\nfrom = \"in\"\nrun = \"mark.rhai\"\nto = \"out\"\n";
+
+fn mark(version: u64) -> String {
+    format!("fn process(job) {{ job.version = {version}; job }}")
+}
+
+fn marking() -> Project {
+    Project::pipeline(TOML).file("mark.rhai", mark(1)).file("in.ndjson", jobs([1]))
+}
+
+fn started(project: &Project, arguments: &[&str]) -> Running {
+    let mut running = project.start(&[&["run", "."], arguments].concat());
+    running.wait_until("its socket", || project.path().join(".tidegate/control.sock").exists());
+    running
+}
+
+/// Appends a job and waits until the output has it. Returns its version.
+fn version_of(project: &Project, running: &mut Running, id: u64) -> u64 {
+    project.append("in.ndjson", jobs([id]));
+    wait_for(project, running, "out.ndjson", id)
+}
+
+/// Waits until the output has the job. Returns its version; 0 if it has none.
+fn wait_for(project: &Project, running: &mut Running, output: &str, id: u64) -> u64 {
+    let mut version = 0;
+    running.wait_until(&format!("job {id}"), || {
+        let text = project.read_if_there(output);
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let found = lines.into_iter().find(|job| job["id"] == id);
+        version = found.as_ref().map_or(0, |job| job["version"].as_u64().unwrap_or(0));
+        found.is_some()
+    });
+    version
+}
+
+fn says_generation(running: &mut Running, generation: u64) {
+    running.wait_until_it_says(&format!("the changed configuration is in force generation={generation} "));
+}
+
+#[test]
+fn a_saved_script_runs_with_the_next_job() {
+    let project = marking();
+    let mut running = started(&project, &[]);
+    assert_eq!(wait_for(&project, &mut running, "out.ndjson", 1), 1);
+    project.write("mark.rhai", mark(2));
+    says_generation(&mut running, 2);
+    assert_eq!(version_of(&project, &mut running, 2), 2);
+    // Editors write another file and rename it.
+    project.write("mark.rhai.new", mark(3));
+    fs::rename(project.path().join("mark.rhai.new"), project.path().join("mark.rhai")).unwrap();
+    says_generation(&mut running, 3);
+    assert_eq!(version_of(&project, &mut running, 3), 3);
+    running.stop().done().says("stopped: 3 jobs");
+}
+
+#[test]
+fn a_link_to_a_folder_that_is_replaced_as_kubernetes_does_it_is_followed() {
+    let project = marking();
+    project.write("v1/p.toml", project.read("p.toml"));
+    let link = |to: &str, from: &str| std::os::unix::fs::symlink(to, project.path().join(from)).unwrap();
+    project.write("v1/mark.rhai", mark(1));
+    project.write("v2/p.toml", project.read("v1/p.toml"));
+    project.write("v2/mark.rhai", mark(2));
+    fs::create_dir(project.path().join("etc")).unwrap();
+    link("../v1", "etc/..data");
+    link("..data/p.toml", "etc/p.toml");
+    link("..data/mark.rhai", "etc/mark.rhai");
+    project.write("etc/in.ndjson", jobs([1]));
+    let mut running = project.start(&["run", "etc"]);
+    assert_eq!(wait_for(&project, &mut running, "etc/out.ndjson", 1), 1);
+    link("../v2", "etc/..new");
+    fs::rename(project.path().join("etc/..new"), project.path().join("etc/..data")).unwrap();
+    says_generation(&mut running, 2);
+    project.append("etc/in.ndjson", jobs([2]));
+    assert_eq!(wait_for(&project, &mut running, "etc/out.ndjson", 2), 2);
+    running.stop().done();
+}
+
+#[test]
+fn files_with_mistakes_leave_the_runner_as_it_is_until_they_are_mended() {
+    let project = marking();
+    let mut running = started(&project, &[]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    project.write("mark.rhai", "fn process(job) { job. }");
+    running.wait_until_it_says("the files have mistakes: the runner goes on with generation 1");
+    assert_eq!(version_of(&project, &mut running, 2), 1);
+    let status = project.tidegate(&["status", "."]).done();
+    assert!(status.stdout.contains("so generation 1 stays in force"), "{}", status.stdout);
+    let refused = project.tidegate(&["reload", "."]).failed(78);
+    assert!(refused.stderr.contains("mark.rhai:1:"), "{}", refused.stderr);
+    project.write("mark.rhai", mark(3));
+    says_generation(&mut running, 2);
+    assert_eq!(version_of(&project, &mut running, 3), 3);
+    let status = project.tidegate(&["status", "."]).done();
+    assert!(!status.stdout.contains("stays in force"), "{}", status.stdout);
+    running.stop().done();
+}
+
+#[test]
+fn a_command_and_a_signal_reload_and_without_watching_nothing_else_does() {
+    let project = marking();
+    project.tidegate(&["reload", "."]).failed(1);
+    let mut running = started(&project, &["--no-watch"]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    project.write("mark.rhai", mark(2));
+    assert_eq!(version_of(&project, &mut running, 2), 1);
+    assert_eq!(project.tidegate(&["reload", "."]).done().stdout, "generation 2 is in force\n");
+    assert_eq!(version_of(&project, &mut running, 3), 2);
+    assert_eq!(
+        project.tidegate(&["reload", "."]).done().stdout,
+        "nothing has changed: generation 2 stays in force\n"
+    );
+    project.write("mark.rhai", mark(4));
+    running.signal("HUP");
+    says_generation(&mut running, 3);
+    assert_eq!(version_of(&project, &mut running, 4), 4);
+    project.change("p.toml", "[pipeline]", "# A comment.\n[pipeline]");
+    assert_eq!(
+        project.tidegate(&["reload", "."]).done().stdout,
+        "nothing has changed: generation 3 stays in force\n"
+    );
+    let triggers = project.json(&["history"]);
+    let triggers: Vec<&str> = triggers["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["trigger"].as_str().unwrap())
+        .collect();
+    assert_eq!(triggers, ["start", "reload", "signal"]);
+    running.stop().done();
+}
+
+#[test]
+fn a_step_takes_its_jobs_over_a_new_queue_and_a_removed_one_goes_on_where_it_was() {
+    let project = marking();
+    let mut running = started(&project, &[]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    let before = project.read("p.toml");
+    // The sink stays the same file, and another step writes to it.
+    let between =
+        before.replace("to = \"out\"", "to = \"middle\"") + "[step.pass]\nfrom = \"middle\"\nto = \"out\"\n";
+    project.write("p.toml", &between);
+    says_generation(&mut running, 2);
+    assert_eq!(version_of(&project, &mut running, 2), 1);
+    project.change("p.toml", "[step.mark]\nfrom = \"in\"\nrun = \"mark.rhai\"\nto = \"middle\"\n", "");
+    says_generation(&mut running, 3);
+    project.append("in.ndjson", jobs([3]));
+    project.write("p.toml", &between);
+    says_generation(&mut running, 4);
+    wait_for(&project, &mut running, "out.ndjson", 3);
+    project.write("p.toml", &before);
+    says_generation(&mut running, 5);
+    version_of(&project, &mut running, 4);
+    assert_eq!(crate::project::ids(&project.read("out.ndjson")), [1, 2, 3, 4]);
+    running.stop().done();
+}
+
+#[test]
+fn a_stopped_step_is_taken_up_again_when_its_script_is_mended() {
+    // The other step keeps the run from ending.
+    let toml = TOML.replace("errors = \"failed\"\n", "") + "[step.other]\nfrom = \"in\"\n";
+    let project = Project::pipeline(&toml)
+        .file("mark.rhai", "fn process(job) { if job.id == 2 { throw \"no\" } job }")
+        .file("in.ndjson", jobs(1..=3));
+    let mut running = started(&project, &[]);
+    running.wait_until_it_says("the step stops: job 2");
+    project.write("mark.rhai", mark(2));
+    wait_for(&project, &mut running, "out.ndjson", 3);
+    assert_eq!(crate::project::ids(&project.read("out.ndjson")), [1, 2, 3]);
+    running.stop().done();
+}
