@@ -251,7 +251,7 @@ name = "a round has the jobs of its start"
 step = "settle"
 given = [1, 2]
 later = [{ after = "2h", given = [5] }, { after = "10s", given = [3, 4] }]
-expect = { settled = [1, 2, 3, 4, 5], elapsed = "2h" }
+expect = { settled = [1, 2, 3, 4, 5], attempts = 5, elapsed = "2h" }
 
 [[test]]
 name = "the first jobs come later"
@@ -402,7 +402,7 @@ fn a_test_run_touches_nothing() {
 name = "the whole pipeline"
 given = { orders = [{ id = 1, pieces = 1 }] }
 mock = { "builtin:http" = { output = 1 } }
-expect = { ledger = [1], audit_file = [{ id = 1, pieces = 1 }] }
+expect = { ledger = [1], audit_file = [{ id = 1, pieces = 1 }], attempts = { audit_file = 1 } }
 "#,
     );
     project.tidegate(&["test"]).done();

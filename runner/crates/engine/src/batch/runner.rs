@@ -171,7 +171,7 @@ impl BatchRunner {
         let given = jobs * outputs.len() as u64;
         let counters = Counters { taken: jobs, given, ..Counters::default() };
         let ends = if picked { vec![JobOutcome::Finished; portion.jobs] } else { Vec::new() };
-        BatchResult { taken: portion.jobs, outputs, counters, ends, ..BatchResult::default() }
+        BatchResult { taken: portion.jobs, outputs, counters, ends, attempts: jobs, ..BatchResult::default() }
     }
 
     fn run_each(
