@@ -69,8 +69,9 @@ const STACK: usize = 16 << 20;
 #[test]
 fn whole_graphs_keep_their_promise_whatever_crashes_when() {
     let (tally, count) = play_all(play::play, SEEDS);
-    let Tally { crashes, again, retries, request_outcome, jobs, lost, .. } = tally;
-    let all_happened = [crashes, again, retries, request_outcome, jobs, lost].iter().all(|&times| times > 0);
+    let Tally { crashes, again, retries, request_outcome, jobs, lost, reloads, replaced, .. } = tally;
+    let all = [crashes, again, retries, request_outcome, jobs, lost, reloads, replaced];
+    let all_happened = all.iter().all(|&times| times > 0);
     assert!(all_happened || count < 100, "{count} seeds should cause every event");
 }
 

@@ -238,6 +238,25 @@ impl Coordinator {
         self.hand_over(position, next, BTreeSet::new(), now, commands);
     }
 
+    /// Number of the step's installation.
+    #[cfg(test)]
+    pub(crate) fn epoch(&self, step: usize) -> Option<u64> {
+        self.steps.get(step).map(|state| state.epoch)
+    }
+
+    /// Lets a step drain and start again from the store. Returns whether it is installed now.
+    #[cfg(test)]
+    pub(crate) fn replace(&mut self, step: usize, now: Timestamp, actions: &mut Vec<Action>) -> bool {
+        let Some(state) = self.steps.get(step).filter(|_| !self.handovers.contains_key(&step)) else {
+            return false;
+        };
+        let (next, mut commands) =
+            (NextStep::Install { step: state.declared.clone(), replay: None }, Vec::new());
+        self.hand_over(step, next, BTreeSet::new(), now, &mut commands);
+        self.execute_commands(commands, now, actions);
+        true
+    }
+
     /// Steps that hand over, with whether they still have something in flight.
     pub(crate) fn lingering(&self) -> Vec<Address> {
         self.handovers.values().map(|handover| handover.next.address().clone()).collect()

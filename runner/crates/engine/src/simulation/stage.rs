@@ -3,6 +3,7 @@
 
 pub(crate) mod committing;
 pub(crate) mod opening;
+pub(crate) mod reloading;
 pub(crate) mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -75,6 +76,8 @@ struct Stage<'w> {
     askings: Vec<StatusQuery>,
     /// Whether a stop was requested.
     stopped: bool,
+    /// Number of reloads in this run.
+    generations: u64,
     /// Number of moves since all external systems answer.
     calm_moves: u64,
     end: Option<RunOutcome>,
@@ -137,6 +140,7 @@ impl Stage<'_> {
                 self.world.clock.advance(i64::try_from(millis).unwrap());
             }
             self.come();
+            self.reload_sometimes();
             let moves = self.moves();
             let moves = if moves.is_empty() { self.sleep() } else { moves };
             assert!(!moves.is_empty(), "no move is left, and the run has not ended");

@@ -22,6 +22,9 @@ pub(crate) struct Tally {
     /// Number of waiting jobs that were moved or cancelled.
     pub(crate) moved: u64,
     pub(crate) ticks: u64,
+    pub(crate) reloads: u64,
+    /// Number of steps that drained and started again in a run.
+    pub(crate) replaced: u64,
 }
 
 impl Tally {
@@ -38,5 +41,7 @@ impl Tally {
         self.told += more.told;
         self.moved += more.moved;
         self.ticks += more.ticks;
+        self.reloads += more.reloads;
+        self.replaced += more.replaced;
     }
 }

@@ -93,6 +93,7 @@ impl<'w> Stage<'w> {
             gates: Vec::new(),
             askings: Vec::new(),
             stopped: false,
+            generations: 0,
             calm_moves: 0,
             end: None,
         };

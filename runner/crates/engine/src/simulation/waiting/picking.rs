@@ -27,6 +27,8 @@ pub(crate) struct Picking {
     paused: bool,
     stopping: bool,
     latest: i64,
+    /// Installation of the step.
+    epoch: Option<u64>,
     /// Whether the clock was set back in this run.
     set_back: bool,
 }
@@ -35,6 +37,12 @@ impl Picking {
     /// Begins a run.
     pub(crate) fn begin(&mut self, paused: bool, now: i64) {
         (self.paused, self.latest) = (paused, now);
+    }
+
+    /// State of a step that starts anew.
+    fn anew(self, epoch: Option<u64>) -> Self {
+        let Self { paused, latest, stopping, set_back, .. } = self;
+        Self { paused, stopping, latest, epoch, set_back, ..Self::default() }
     }
 }
 
@@ -73,6 +81,12 @@ impl Waiting {
     ) {
         let step = position(configuration, &self.step);
         let Some(view) = coordinator.inspect_queue(step) else { return };
+        let epoch = coordinator.epoch(step);
+        if epoch != self.picking.epoch {
+            // The step starts anew: it asks its gate again, and no job holds it.
+            let before = std::mem::take(&mut self.picking);
+            self.picking = before.anew(epoch);
+        }
         let state = |index: u64| self.standings.keys(index).find_map(|key| view.room.state(key));
         let stands: BTreeMap<u64, WaitingState> =
             self.standings.jobs.keys().filter_map(|&index| Some((index, state(index)?))).collect();
