@@ -19,7 +19,8 @@ pub use crate::counts::{InputCounts, JobCounts, QueuedCounts};
 use crate::ordered::OrderedStep;
 pub use crate::protocol::{
     BatchComposition, BatchCut, BatchEnd, BatchId, Bounds, Command, DurabilityBarrier, Event, InputKind,
-    InputPlan, InputPort, JobOutcome, QueuePlan, ReadId, RecoveredBatch, RunOutcome, StepPlan, Turn,
+    InputPlan, InputPort, JobOutcome, PortInput, QueuePlan, ReadId, RecoveredBatch, RunOutcome, StepPlan,
+    Turn,
 };
 use crate::queued::QueuedStep;
 pub use crate::step_machine::QueueSnapshot;

@@ -31,7 +31,7 @@ pub use crate::waiting_room::{
 };
 pub use dispatcher::{
     BatchComposition, BatchCut, BatchEnd, BatchId, Bounds, Command, Dispatcher, DurabilityBarrier, Event,
-    InputCounts, InputKind, InputPlan, InputPort, JobCounts, JobOutcome, QueuePlan, QueueSnapshot,
+    InputCounts, InputKind, InputPlan, InputPort, JobCounts, JobOutcome, PortInput, QueuePlan, QueueSnapshot,
     QueuedCounts, ReadId, RecoveredBatch, RunOutcome, StepPlan, Turn,
 };
 pub use failures::{Ending, Failed, FailedJob, FailureCause, FailureLine, FailureLog};

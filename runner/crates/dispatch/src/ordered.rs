@@ -12,8 +12,8 @@ use super::input::{InputState, ReaderState, UnusedRead};
 use crate::batch_size::Sizing;
 use crate::counts::JobCounts;
 use crate::protocol::{
-    BatchComposition, Bounds, Command, DurabilityBarrier, InputPlan, InputPort, ReadId, RecoveredBatch,
-    StepPlan, Turn,
+    BatchComposition, Bounds, Command, DurabilityBarrier, InputPlan, InputPort, PortInput, ReadId,
+    RecoveredBatch, StepPlan, Turn,
 };
 use crate::step_machine::{DispatchContext, Mode, StepEvent, StepMachine, WorkerCapacity};
 use tidegate_model::Timestamp;
@@ -32,8 +32,9 @@ pub(crate) struct OrderedStep {
     position: usize,
     gather: BatchComposition,
     before: DurabilityBarrier,
-    /// Inputs of the step. The last one has the jobs that are redelivered out of order.
     inputs: Vec<InputState>,
+    /// Jobs that are redelivered out of order.
+    returned: InputState,
     redo: VecDeque<RecoveredBatch>,
     /// Batches from the oldest on; out-of-order batches are among them.
     batches: VecDeque<OrderedBatch>,
@@ -60,13 +61,12 @@ pub(crate) struct OrderedStep {
 impl OrderedStep {
     pub(crate) fn new(position: usize, flow: StepPlan) -> Self {
         let input = |InputPlan { feed, next, finished }| InputState::with_finished(feed, next, finished);
-        let mut inputs: Vec<InputState> = flow.inputs.into_iter().map(input).collect();
-        inputs.push(InputState::returned(flow.due));
         Self {
             position,
             gather: flow.gather,
             before: flow.before,
-            inputs,
+            inputs: flow.inputs.into_iter().map(input).collect(),
+            returned: InputState::returned(flow.due),
             redo: flow.redo.into(),
             batches: VecDeque::new(),
             parked: BTreeMap::new(),
@@ -81,15 +81,31 @@ impl OrderedStep {
         }
     }
 
-    fn take_in(&mut self, input: usize, remnant: UnusedRead, commands: &mut Vec<Command>) {
-        if input == self.inputs.len() {
+    /// The ports that are read from in advance.
+    fn ports(&self) -> impl Iterator<Item = PortInput> + use<> {
+        (0..self.inputs.len()).map(PortInput::Input).chain([PortInput::Redelivery])
+    }
+
+    fn state(&self, input: PortInput) -> &InputState {
+        input.position().map_or(&self.returned, |input| &self.inputs[input])
+    }
+
+    fn state_mut(&mut self, input: PortInput) -> &mut InputState {
+        match input.position() {
+            Some(input) => &mut self.inputs[input],
+            None => &mut self.returned,
+        }
+    }
+
+    fn take_in(&mut self, input: PortInput, remnant: UnusedRead, commands: &mut Vec<Command>) {
+        if input == PortInput::Turn {
             self.held += remnant.bytes;
             if let Some((read, bytes)) = self.came.replace((remnant.read, remnant.bytes)) {
                 self.held = self.held.saturating_sub(bytes);
                 commands.push(Command::ReleaseRead { step: self.position, read });
             }
         } else {
-            match self.inputs[input].take_in(remnant) {
+            match self.state_mut(input).take_in(remnant) {
                 Some(bytes) => self.held += bytes,
                 None => commands.push(Command::ReleaseRead { step: self.position, read: remnant.read }),
             }
@@ -104,23 +120,24 @@ impl OrderedStep {
         if self.halted || self.about_to_halt() || self.gives_back {
             return;
         }
-        let ahead: usize = self.inputs.iter().map(InputState::ahead).sum();
+        let ahead: usize = self.ports().map(|input| self.state(input).ahead()).sum();
         let has_room = self.batches.iter().filter(|batch| batch.fills_room()).count() + ahead
             < bounds.batches
             && self.held < bounds.bytes
             && self.batches.iter().map(OrderedBatch::jobs).sum::<usize>() < bounds.jobs;
-        let returned = self.inputs.len() - 1;
         let has_beside = self.batches.iter().any(|batch| batch.kind == batches::BatchKind::Beside);
-        for input in 0..self.inputs.len() {
-            let wanted = self.wanted_for_redo(input);
-            let state = &mut self.inputs[input];
+        for input in self.ports() {
+            let wanted = input.position().map_or(0, |input| self.wanted_for_redo(input));
             // Out-of-order jobs do not wait for room that a blocked order occupies.
-            let none_there = if input == returned { !has_beside } else { self.batches.is_empty() };
+            let none_there =
+                if input == PortInput::Redelivery { !has_beside } else { self.batches.is_empty() };
+            let now = self.now;
+            let port = InputPort { step: self.position, input };
+            let state = self.state_mut(input);
             let starving = none_there && state.ahead() == 0;
             let may = (has_room || starving) && state.ahead() < AHEAD_MAX || state.jobs() < wanted;
-            if may && state.may_read(heads, self.now) {
+            if may && state.may_read(heads, now) {
                 state.ask();
-                let port = InputPort { step: self.position, input };
                 commands.push(Command::Read { port, from: state.next });
             }
         }
@@ -137,16 +154,15 @@ impl OrderedStep {
         if came.is_some() {
             self.read_later();
         }
-        let returned = self.inputs.len() - 1;
-        for (position, input) in self.inputs.iter_mut().enumerate() {
-            let reads = input.clear();
-            if position == returned && !reads.is_empty() {
-                input.look_again();
-            }
-            for (read, bytes) in reads.into_iter().chain(came.filter(|_| position == returned)) {
-                self.held = self.held.saturating_sub(bytes);
-                commands.push(Command::ReleaseRead { step: self.position, read });
-            }
+        let mut reads: Vec<(ReadId, usize)> = self.inputs.iter_mut().flat_map(InputState::clear).collect();
+        let returned = self.returned.clear();
+        if !returned.is_empty() {
+            self.returned.look_again();
+        }
+        reads.extend(returned);
+        for (read, bytes) in reads.into_iter().chain(came) {
+            self.held = self.held.saturating_sub(bytes);
+            commands.push(Command::ReleaseRead { step: self.position, read });
         }
     }
 }
@@ -164,25 +180,22 @@ impl StepMachine for OrderedStep {
             StepEvent::Read { input, read, first, jobs, bytes } => {
                 self.take_in(input, UnusedRead { read, first, skip: 0, jobs, bytes }, commands);
             }
-            StepEvent::Idle { input } => self.inputs[input].idle(),
-            StepEvent::Ended { input } => self.inputs[input].reading = ReaderState::Ended,
+            StepEvent::Idle { input } => self.state_mut(input).idle(),
+            StepEvent::Ended { input } => self.state_mut(input).reading = ReaderState::Ended,
             StepEvent::Broken { input } => {
                 self.broken = true;
-                match self.inputs.get_mut(input) {
-                    Some(state) => state.reading = ReaderState::Ended,
+                if input == PortInput::Turn {
                     // No other job may go before the one that cannot be read.
-                    None => self.halt(commands),
+                    self.halt(commands);
+                } else {
+                    self.state_mut(input).reading = ReaderState::Ended;
                 }
             }
             StepEvent::Returned { due } => {
-                if let Some(returned) = self.inputs.last_mut() {
-                    returned.returns(due);
-                }
+                self.returned.returns(due);
             }
             StepEvent::NoneDue { next } => {
-                if let Some(returned) = self.inputs.last_mut() {
-                    returned.none_due(next);
-                }
+                self.returned.none_due(next);
             }
             StepEvent::Parked { turn, due } => self.park(turn, due),
             StepEvent::Gone { turn } => _ = self.parked.remove(&turn),
@@ -233,8 +246,7 @@ impl StepMachine for OrderedStep {
 
     fn job_counts(&self, heads: &[u64], _lanes: usize, _now: Timestamp) -> JobCounts {
         JobCounts {
-            // The last input has redelivered jobs.
-            inputs: (0..self.inputs.len() - 1).map(|input| self.waiting(input, heads)).collect(),
+            inputs: (0..self.inputs.len()).map(|input| self.waiting(input, heads)).collect(),
             running: self.running(),
             first_in_line: self.first_in_line(),
             picked: None,
@@ -258,7 +270,7 @@ impl StepMachine for OrderedStep {
         if stopping {
             return !self.batches.is_empty() || self.gives_back;
         }
-        let reading = || self.inputs.iter().any(|input| input.reading == ReaderState::Asked);
+        let reading = || self.ports().any(|input| self.state(input).reading == ReaderState::Asked);
         let asks = || reading() || self.is_returning();
         self.is_at_work() || self.gives_back || !self.halted && asks()
     }
@@ -269,19 +281,18 @@ impl StepMachine for OrderedStep {
 
     fn is_drained(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
         let dry = |input: &InputState| input.is_drained(heads, until_idle, now);
-        let Some((returned, inputs)) = self.inputs.split_last() else { return true };
         if self.halted {
             return true;
         }
         if !self.batches.is_empty() || !self.parked.is_empty() {
             // The rest waits for a time.
-            return until_idle && dry(returned) && self.wakes_line().is_some_and(|wakes| wakes > now);
+            return until_idle && dry(&self.returned) && self.wakes_line().is_some_and(|wakes| wakes > now);
         }
         let fresh = match self.gather {
-            BatchComposition::Merge => inputs.iter().all(dry),
-            BatchComposition::Zip => inputs.iter().any(dry),
+            BatchComposition::Merge => self.inputs.iter().all(dry),
+            BatchComposition::Zip => self.inputs.iter().any(dry),
         };
-        fresh && dry(returned)
+        fresh && dry(&self.returned)
     }
 
     fn is_held(&self, now: Timestamp) -> bool {
@@ -292,7 +303,7 @@ impl StepMachine for OrderedStep {
         if self.halted || self.gives_back {
             return None;
         }
-        let returned = self.inputs.last().filter(|_| !self.about_to_halt()).and_then(InputState::wakes);
+        let returned = if self.about_to_halt() { None } else { self.returned.wakes() };
         // A due job that is not read waits for room; an event will report it.
         let returned = returned.filter(|due| *due > self.now);
         returned.into_iter().chain(self.wakes_line()).min()

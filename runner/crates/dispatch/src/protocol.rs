@@ -118,12 +118,41 @@ pub struct Turn {
     pub input: usize,
 }
 
-/// One input of one step. The position after the last input is the port of jobs that are redelivered out of
-/// order. The next position is the port of parked jobs that are read again in their turn.
+/// A port of one step, at which jobs arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InputPort {
     pub step: usize,
-    pub input: usize,
+    pub input: PortInput,
+}
+
+/// Origin of the jobs of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PortInput {
+    /// The input of the step at this position.
+    Input(usize),
+    /// Parked jobs that are redelivered out of order.
+    Redelivery,
+    /// A parked job that is read again in its turn.
+    Turn,
+}
+
+impl PortInput {
+    /// Position of the input; `None` for parked jobs.
+    #[must_use]
+    pub fn position(self) -> Option<usize> {
+        match self {
+            Self::Input(input) => Some(input),
+            Self::Redelivery | Self::Turn => None,
+        }
+    }
+}
+
+impl InputPort {
+    /// The input of a step at this position.
+    #[must_use]
+    pub fn of_input(step: usize, input: usize) -> Self {
+        Self { step, input: PortInput::Input(input) }
+    }
 }
 
 /// Fact that the engine reports.

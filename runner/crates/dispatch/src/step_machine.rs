@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use crate::counts::JobCounts;
-use crate::protocol::{BatchEnd, BatchId, Bounds, Command, ReadId, Turn};
+use crate::protocol::{BatchEnd, BatchId, Bounds, Command, PortInput, ReadId, Turn};
 use crate::waiting_room::{JobAttributes, JobKey, WaitingRoom, WaitingState};
 use tidegate_model::{Due, Timestamp};
 
@@ -143,10 +143,10 @@ pub(crate) enum Mode {
 /// Fact about one step: see [`crate::dispatcher::Event`].
 #[derive(Clone, Debug)]
 pub(crate) enum StepEvent {
-    Read { input: usize, read: ReadId, first: u64, jobs: usize, bytes: usize },
-    Idle { input: usize },
-    Ended { input: usize },
-    Broken { input: usize },
+    Read { input: PortInput, read: ReadId, first: u64, jobs: usize, bytes: usize },
+    Idle { input: PortInput },
+    Ended { input: PortInput },
+    Broken { input: PortInput },
     Returned { due: Timestamp },
     Parked { turn: Turn, due: Timestamp },
     Gone { turn: Turn },

@@ -26,7 +26,8 @@ use crate::step::stats::{BlockCause, Stats};
 use tidegate_components::source::{BatchLimit, Reader};
 use tidegate_config::{QueueRef, Step};
 use tidegate_dispatch::{
-    BatchEnd, BatchId, Bounds, Command, Dispatcher, Event, FailureLog, InputPort, ReadId, RunOutcome, Ticker,
+    BatchEnd, BatchId, Bounds, Command, Dispatcher, Event, FailureLog, InputPort, PortInput, ReadId,
+    RunOutcome, Ticker,
 };
 use tidegate_model::log_target;
 use tidegate_model::{Parts, Timestamp};
@@ -227,7 +228,7 @@ impl Coordinator {
                 let event = match self.drop_moved_jobs(port, fetched) {
                     Some(fetched) => self.accept_read(port, fetched, now),
                     // A commit notice will have the new state of the job.
-                    None if self.is_turn(port) => None,
+                    None if port.input == PortInput::Turn => None,
                     None => Some(Event::NoneDue { step: port.step, next: Some(now) }),
                 };
                 if let Some(event) = event {
@@ -338,7 +339,11 @@ impl Coordinator {
             Some(returned) => {
                 state.returned.extend(returned.iter().map(|returned| returned.key.clone()));
             }
-            None => state.read_up_to[port.input] = batch.end(),
+            None => {
+                if let Some(input) = port.input.position() {
+                    state.read_up_to[input] = batch.end();
+                }
+            }
         }
         let (first, jobs, bytes) = (batch.first, batch.len(), batch.payloads.byte_len());
         if state.is_queued() {
@@ -378,11 +383,6 @@ impl Coordinator {
             });
         }
         Some(Event::Ran { step, batch: id, ran: BatchEnd { taken, ending, bytes, took, ends } })
-    }
-
-    /// Whether this is the port of parked jobs that are read in their turn.
-    fn is_turn(&self, port: InputPort) -> bool {
-        self.steps.get(port.step).is_some_and(|state| port.input > state.declared.inputs.len())
     }
 
     fn halt(&mut self, step: usize, why: String, now: Timestamp) {

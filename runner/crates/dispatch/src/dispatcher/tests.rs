@@ -33,8 +33,8 @@ fn what_was_finished_out_of_order_by_an_earlier_run_is_not_run_again() {
     // All of it is in the batch.
     assert_eq!(play.read(0, 8, 2), "read 0@10");
     assert_eq!(play.read(0, 10, 4), "run 0#2, run 0#3");
-    assert_eq!(play.batches[&BatchId(2)], [(0, 10, 1)]);
-    assert_eq!(play.batches[&BatchId(3)], [(0, 12, 2)]);
+    assert_eq!(play.batches[&BatchId(2)], [(PortInput::Input(0), 10, 1)]);
+    assert_eq!(play.batches[&BatchId(3)], [(PortInput::Input(0), 12, 2)]);
     play.ran(0, 2, 1);
     assert_eq!(play.ran(0, 3, 2), "commit 0@12+2");
     play.committed(0, 0);
@@ -61,7 +61,7 @@ fn a_step_that_is_installed_again_runs_what_was_finished_behind_its_new_position
     assert_eq!(play.on(Event::Idle { port: PORT }), "");
     assert_eq!(play.install(0, queue()), "read 0@1");
     play.read(0, 1, 3);
-    assert_eq!(play.batches[&BatchId(0)], [(0, 1, 3)]);
+    assert_eq!(play.batches[&BatchId(0)], [(PortInput::Input(0), 1, 3)]);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn other_steps_go_on_beside_a_halted_one() {
     play.start();
     play.read(0, 1, 1);
     play.read(1, 1, 1);
-    play.on(Event::Ended { port: InputPort { step: 1, input: 0 } });
+    play.on(Event::Ended { port: InputPort::of_input(1, 0) });
     play.halts(0, 0, 0);
     assert_eq!(play.committed(0, 0), "");
     assert_eq!(play.ran(1, 1, 1), "commit 1@1+1");
@@ -191,7 +191,7 @@ fn a_step_that_cannot_begin_does_not_keep_the_others_from_their_work() {
     let mut play = Play::new(&[source(), source()], &[]);
     play.dispatcher.exclude(0);
     assert_eq!(play.start(), "read 1@1");
-    assert_eq!(play.on(Event::Ended { port: InputPort { step: 1, input: 0 } }), "Halted");
+    assert_eq!(play.on(Event::Ended { port: InputPort::of_input(1, 0) }), "Halted");
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use super::OrderedStep;
 use crate::counts::InputCounts;
-use crate::input::{ReaderState, UnusedRead};
+use crate::input::{InputState, ReaderState, UnusedRead};
 use crate::protocol::{
-    BatchComposition, BatchCut, BatchEnd, BatchId, Command, DurabilityBarrier, InputPort, RecoveredBatch,
+    BatchComposition, BatchCut, BatchEnd, BatchId, Command, DurabilityBarrier, InputPort, PortInput,
+    RecoveredBatch,
 };
 use crate::step_machine::{WorkerCapacity, number};
 use tidegate_model::Timestamp;
@@ -19,8 +20,8 @@ const WAITING_MAX: usize = 1024;
 pub(crate) struct OrderedBatch {
     pub(crate) id: BatchId,
     pub(crate) kind: BatchKind,
-    /// Input of its jobs; `None` for a join, with the same number of jobs of each input.
-    input: Option<usize>,
+    /// Port of its jobs; `None` for a join, with the same number of jobs of each input.
+    input: Option<PortInput>,
     jobs: usize,
     /// Bytes of its inputs and outputs.
     pub(crate) bytes: usize,
@@ -81,22 +82,18 @@ impl OrderedStep {
         if !self.form_again(commands) {
             return;
         }
-        let returned = self.inputs.len() - 1;
-        let alone = match self.gather {
-            BatchComposition::Merge => 0..returned + 1,
-            BatchComposition::Zip => returned..returned + 1,
-        };
-        for input in alone {
-            while self.inputs[input].ahead() > 0 {
-                let jobs = self.inputs[input].contiguous_len();
-                let kind = if input == returned { BatchKind::Beside } else { BatchKind::Line };
+        let inputs: Vec<PortInput> = (0..self.inputs.len()).map(PortInput::Input).collect();
+        let alone = if self.gather == BatchComposition::Merge { &inputs[..] } else { &[] };
+        for &input in alone.iter().chain(&[PortInput::Redelivery]) {
+            while self.state(input).ahead() > 0 {
+                let jobs = self.state(input).contiguous_len();
+                let kind = if input == PortInput::Redelivery { BatchKind::Beside } else { BatchKind::Line };
                 self.batch((number(next), kind), &[input], jobs, Phase::Formed, commands);
             }
         }
         if self.gather == BatchComposition::Zip {
-            let inputs: Vec<usize> = (0..returned).collect();
             loop {
-                let jobs = inputs.iter().map(|&input| self.inputs[input].contiguous_len()).min().unwrap_or(0);
+                let jobs = self.inputs.iter().map(InputState::contiguous_len).min().unwrap_or(0);
                 if jobs == 0 {
                     break;
                 }
@@ -120,7 +117,7 @@ impl OrderedStep {
                 return false;
             }
             if let Some(RecoveredBatch { number, inputs, jobs }) = self.redo.pop_front().filter(|_| !gone) {
-                let inputs: Vec<usize> = inputs.into_iter().map(|(input, _)| input).collect();
+                let inputs: Vec<_> = inputs.into_iter().map(|(input, _)| PortInput::Input(input)).collect();
                 self.batch((BatchId(number), BatchKind::Line), &inputs, jobs, Phase::Begun, commands);
             }
         }
@@ -130,7 +127,7 @@ impl OrderedStep {
     fn batch(
         &mut self,
         (id, kind): (BatchId, BatchKind),
-        inputs: &[usize],
+        inputs: &[PortInput],
         jobs: usize,
         phase: Phase,
         commands: &mut Vec<Command>,
@@ -139,7 +136,7 @@ impl OrderedStep {
         for &input in inputs {
             let mut left = jobs;
             while left > 0 {
-                let Some((taken, used_up)) = self.inputs[input].take(left) else { break };
+                let Some((taken, used_up)) = self.state_mut(input).take(left) else { break };
                 let UnusedRead { read, skip, jobs, .. } = taken;
                 let port = InputPort { step: self.position, input };
                 commands.push(Command::AddToBatch { batch: id, port, read, skip, jobs });
@@ -417,7 +414,7 @@ impl OrderedStep {
     pub(crate) fn waiting(&self, input: usize, heads: &[u64]) -> InputCounts {
         let blocked = self.is_blocked();
         let of_input = |batch: &&OrderedBatch| {
-            batch.kind == BatchKind::Line && batch.input.is_none_or(|one| one == input)
+            batch.kind == BatchKind::Line && batch.input.is_none_or(|one| one == PortInput::Input(input))
         };
         let waits = self.batches.iter().filter(of_input).filter(|batch| batch.stays_back(blocked));
         let read = waits.map(|batch| batch.jobs).sum::<usize>() + self.inputs[input].jobs();

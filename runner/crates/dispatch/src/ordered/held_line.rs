@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::OrderedStep;
 use super::batches::{BatchKind, OrderedBatch, Phase};
-use crate::protocol::{BatchId, Command, DurabilityBarrier, InputPort, Turn};
+use crate::protocol::{BatchId, Command, DurabilityBarrier, InputPort, PortInput, Turn};
 use tidegate_model::Timestamp;
 
 /// Minimum jump of the clock, backwards, that makes waiting jobs due at once.
@@ -68,7 +68,7 @@ impl OrderedStep {
         };
         first.get_mut().state = State::Here;
         let batch = OrderedBatch::of_turn(next, bytes);
-        let port = InputPort { step: self.position, input: self.inputs.len() };
+        let port = InputPort { step: self.position, input: PortInput::Turn };
         commands.push(Command::AddToBatch { batch: batch.id, port, read, skip: 0, jobs: 1 });
         commands.push(Command::ReleaseRead { step: self.position, read });
         self.batches.push_front(batch);
@@ -177,8 +177,8 @@ impl OrderedStep {
         if turn {
             self.read_later();
         }
-        if let Some(returned) = self.inputs.last_mut().filter(|_| beside) {
-            returned.look_again();
+        if beside {
+            self.returned.look_again();
         }
     }
 }

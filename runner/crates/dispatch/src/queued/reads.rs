@@ -54,7 +54,7 @@ impl QueuedStep {
         self.is_full = !(ahead && fits);
         if !self.is_full && self.input.may_read(context.heads, now) {
             self.input.ask();
-            let port = InputPort { step: self.position, input: 0 };
+            let port = InputPort::of_input(self.position, 0);
             commands.push(Command::Read { port, from: self.input.next });
         }
     }

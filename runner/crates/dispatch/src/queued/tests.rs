@@ -79,7 +79,7 @@ fn rounds_begin_when_all_that_waited_before_is_read() {
     let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { rules, ..picking() });
     play.start();
     assert_eq!(play.read(1, 4), "forget 1, read 5");
-    assert_eq!(play.on(Event::Idle { port: InputPort { step: 0, input: 0 } }), "pick #0 1");
+    assert_eq!(play.on(Event::Idle { port: InputPort::of_input(0, 0) }), "pick #0 1");
 }
 
 #[test]

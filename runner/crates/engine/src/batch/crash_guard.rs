@@ -123,7 +123,7 @@ fn contiguous(step: &Address, gatherer: &JobBuilder, work: &BatchInput) -> Optio
         match next {
             Some((input, index)) if input == portion.input && index != first => return None,
             Some((input, _)) if input == portion.input => {}
-            _ => row.push((gatherer.inputs.get(portion.input)?.name.as_str(), first)),
+            _ => row.push((gatherer.inputs.get(portion.input?)?.name.as_str(), first)),
         }
         next = Some((portion.input, first + portion.jobs as u64));
     }
@@ -160,7 +160,8 @@ mod tests {
     /// Portion of `jobs` jobs, after the first `skip` of a read that starts at `first`.
     fn portion(input: usize, first: u64, skip: usize, jobs: usize) -> BatchSlice {
         let payloads: Payloads = (0..skip + jobs).map(|_| &b"{}"[..]).collect();
-        BatchSlice { input, batch: Arc::new(Batch::json(first, payloads)), skip, jobs, returned: None }
+        let batch = Arc::new(Batch::json(first, payloads));
+        BatchSlice { input: Some(input), batch, skip, jobs, returned: None }
     }
 
     /// Portion of redelivered jobs with these rows.

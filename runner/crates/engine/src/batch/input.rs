@@ -50,7 +50,8 @@ pub(crate) struct FailedAttempt {
 /// Slice of a read that belongs to a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct BatchSlice {
-    pub(crate) input: usize,
+    /// Input of the jobs; `None` for redelivered ones.
+    pub(crate) input: Option<usize>,
     pub(crate) batch: Arc<Batch>,
     pub(crate) skip: usize,
     pub(crate) jobs: usize,
@@ -80,7 +81,7 @@ impl BatchSlice {
 impl BatchInput {
     /// Keeps the first `jobs` jobs and returns the others.
     pub(crate) fn split_off(&mut self, jobs: usize) -> Self {
-        let (mut kept, mut rest, mut left) = (Vec::new(), Vec::new(), Vec::<(usize, usize)>::new());
+        let (mut kept, mut rest, mut left) = (Vec::new(), Vec::new(), Vec::<(Option<usize>, usize)>::new());
         for mut portion in std::mem::take(&mut self.portions) {
             if left.last().is_none_or(|&(input, _)| input != portion.input) {
                 left.push((portion.input, jobs));
@@ -122,11 +123,11 @@ impl BatchInput {
                     let keys = returned[portion.skip..portion.skip + count].iter();
                     jobs.returned.extend(keys.map(|returned| returned.key.clone()));
                 }
-                None => jobs.spans.push(InputSpan {
-                    input: portion.input,
+                None => jobs.spans.extend(portion.input.map(|input| InputSpan {
+                    input,
                     first: portion.batch.first + portion.skip as u64,
                     jobs: count as u64,
-                }),
+                })),
             }
         }
         jobs

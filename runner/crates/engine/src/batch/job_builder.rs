@@ -72,7 +72,7 @@ pub(crate) struct BatchCursor<'w> {
 /// Position of one job of a row.
 #[derive(Clone, Copy, Debug)]
 struct InputCell<'w> {
-    input: usize,
+    input: Option<usize>,
     batch: &'w Batch,
     position: usize,
     returned: Option<&'w RedeliveredJob>,
@@ -124,12 +124,12 @@ impl JobBuilder {
     ) -> Option<JobInput<'a>> {
         walk.advance(self.inputs.len())?;
         // Fast path: a single job without provenance, which is the most frequent case.
-        if let (InputMode::From, &[place @ InputCell { returned: None, batch, .. }]) =
+        if let (InputMode::From, &[place @ InputCell { input: Some(input), returned: None, batch, .. }]) =
             (self.take, &walk.row[..])
             && !carries
         {
             let index = place.index();
-            walk.indices[place.input] = index;
+            walk.indices[input] = index;
             return Some(JobInput {
                 payload: payload(batch, place.position),
                 form: batch.form,
@@ -181,7 +181,9 @@ impl JobBuilder {
             };
         }
         for place in &walk.row {
-            walk.indices[place.input] = place.index();
+            if let Some(input) = place.input {
+                walk.indices[input] = place.index();
+            }
         }
         let hash = match (self.take, &walk.row[..]) {
             (InputMode::From, [place]) => self.prefix.hash(place.index()),
@@ -226,7 +228,8 @@ impl JobBuilder {
         for (at, place) in row.iter().enumerate() {
             self.payload.extend_from_slice(if at == 0 { b"{\"" } else { b",\"" });
             // Names of bindings need no escapes.
-            self.payload.extend_from_slice(self.inputs[place.input].name.as_bytes());
+            let name = place.input.map_or("", |input| &*self.inputs[input].name);
+            self.payload.extend_from_slice(name.as_bytes());
             self.payload.extend_from_slice(b"\":");
             self.payload.extend_from_slice(payload(place.batch, place.position));
         }
@@ -249,7 +252,7 @@ impl JobBuilder {
         let unchecked = row.iter().filter(|place| place.batch.form == Form::Unchecked);
         unchecked.into_iter().find_map(|place| {
             let error = json::check(payload(place.batch, place.position)).err()?;
-            let name = &self.inputs[place.input].name;
+            let name = &self.inputs.get(place.input?)?.name;
             Some(format!("the job of `{name}` is not JSON: {error}").into())
         })
     }
@@ -263,7 +266,7 @@ impl JobBuilder {
             }
             let carried = place.batch.carried.as_ref().and_then(|carried| carried.get(place.position));
             merged.add(carried.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default());
-            let seen = &self.inputs[place.input];
+            let Some(seen) = place.input.and_then(|input| self.inputs.get(input)) else { continue };
             merged.stamp(&seen.address, seen.meta, place.index(), place.batch.stamp(place.position));
         }
         merged.into_text()

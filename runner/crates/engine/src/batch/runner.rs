@@ -155,7 +155,9 @@ impl BatchRunner {
         if self.bindings.iter().any(|binding| binding.to_queue) {
             let mut row = vec![0; self.gatherer.inputs.len()];
             for index in portion.batch.first..portion.batch.end() {
-                row[portion.input] = index;
+                if let Some(input) = portion.input {
+                    row[input] = index;
+                }
                 origins.push(&row);
             }
         }

@@ -124,11 +124,11 @@ impl Coordinator {
         let Some(fetched) = reads.get_mut(&read) else { return };
         let held = batches.entry(batch).or_default();
         // A join has the same number of jobs of each input; the first input counts them.
-        if held.work.portions.first().is_none_or(|portion| portion.input == port.input) {
+        if held.work.portions.first().is_none_or(|portion| portion.input == port.input.position()) {
             held.work.jobs += jobs;
         }
         held.work.portions.push(BatchSlice {
-            input: port.input,
+            input: port.input.position(),
             batch: Arc::clone(&fetched.batch),
             skip,
             jobs,
@@ -136,8 +136,8 @@ impl Coordinator {
         });
         // The first batch of a read carries its source positions.
         let (mark, segments) = (fetched.mark.take(), std::mem::take(&mut fetched.segments));
-        if mark.is_some() || !segments.is_empty() {
-            held.places.push((port.input, mark, segments));
+        if let Some(input) = port.input.position().filter(|_| mark.is_some() || !segments.is_empty()) {
+            held.places.push((input, mark, segments));
         }
         self.track_pending_commit(port.step, batch, true);
     }
@@ -190,7 +190,8 @@ impl Coordinator {
     ) -> Option<Event> {
         let state = self.steps.get(port.step)?;
         let (reader, picks, step) = (state.epoch, state.is_queued(), &state.declared);
-        let queue = match step.inputs.get(port.input).map(|input| input.input) {
+        let declared = port.input.position().and_then(|input| step.inputs.get(input));
+        let queue = match declared.map(|input| input.input) {
             None => {
                 let (step, but) = (step.address.clone(), self.in_flight_redeliveries(port.step));
                 let what = ReadAhead::Returned { step, but };
@@ -204,7 +205,7 @@ impl Coordinator {
             Some(Input::Queue(queue)) => queue,
         };
         let Some(batch) = self.tails.read(queue.0, from, self.batch.jobs, self.batch.bytes) else {
-            let queue = step.inputs[port.input].address.clone();
+            let queue = declared?.address.clone();
             let what = ReadAhead::Queue { queue, from };
             actions.push(Action::ReadStore(StoreRequest { port, reader, what, picks }));
             return None;
@@ -219,7 +220,7 @@ impl Coordinator {
     /// Releases the part of the queue cache that every reader has read.
     fn forget_tail(&self, queue: QueueRef, port: InputPort, end: u64) {
         let readers = self.generation.configuration.readers(Input::Queue(queue));
-        let others = readers.iter().filter(|&&reader| reader != (port.step, port.input));
+        let others = readers.iter().filter(|&&(step, input)| port != InputPort::of_input(step, input));
         // A step that is about to start reads the store instead of the memory.
         let next = |&(step, input): &(usize, usize)| self.steps.get(step)?.read_up_to.get(input).copied();
         let next = others.filter_map(next).fold(end, u64::min);

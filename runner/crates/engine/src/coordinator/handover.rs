@@ -88,7 +88,7 @@ impl Coordinator {
             return;
         }
         for (input, reader) in readers {
-            let port = InputPort { step: position, input };
+            let port = InputPort::of_input(position, input);
             actions.push(Action::OpenReader { port, epoch, reader: Box::new(reader) });
         }
     }

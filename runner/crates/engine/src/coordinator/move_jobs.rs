@@ -11,7 +11,7 @@ use crate::runtime::readers::returned;
 use crate::step::job_buffer::JobBuffer;
 use crate::step::state::StepState;
 use crate::step::turn;
-use tidegate_dispatch::{Command, Event, InputPort, JobKey, WaitingState};
+use tidegate_dispatch::{Command, Event, InputPort, JobKey, PortInput, WaitingState};
 use tidegate_model::Timestamp;
 use tidegate_store::{ParkedId, ParkedJob, ParkedKey};
 
@@ -104,7 +104,9 @@ impl Coordinator {
         let comes = |row: &&RedeliveredJob| {
             let may_come = match turn::of(declared, &row.job).filter(|_| !picks) {
                 // A late read may be of a job that is not the first any more.
-                Some(turn) if self.is_turn(port) => state.turns.first_key_value() == Some((&turn, &row.key)),
+                Some(turn) if port.input == PortInput::Turn => {
+                    state.turns.first_key_value() == Some((&turn, &row.key))
+                }
                 Some(_) => false,
                 None => true,
             };

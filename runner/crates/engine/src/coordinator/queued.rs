@@ -56,7 +56,7 @@ impl Coordinator {
         let portions = self.steps.get(step)?.batches.values().flat_map(|held| &held.work.portions);
         portions.into_iter().find_map(|portion| {
             let first = portion.batch.first + portion.skip as u64;
-            let has = portion.input == input
+            let has = portion.input == Some(input)
                 && portion.returned.is_none()
                 && (first..first + portion.jobs as u64).contains(&index);
             let position = usize::try_from(index.checked_sub(portion.batch.first)?).ok()?;
@@ -106,8 +106,8 @@ impl Coordinator {
             });
         }
         buffer.insert(read, &batch, now);
-        if mark.is_some() || !segments.is_empty() {
-            buffer.places.push((port.input, mark, segments));
+        if let Some(input) = port.input.position().filter(|_| mark.is_some() || !segments.is_empty()) {
+            buffer.places.push((input, mark, segments));
         }
     }
 
@@ -129,7 +129,7 @@ impl Coordinator {
             return self.on_jobs_fetched(step, id, FetchedJobs::default(), now);
         }
         let input = state.declared.inputs.first()?;
-        let port = InputPort { step, input: 0 };
+        let port = InputPort::of_input(step, 0);
         let what = ReadAhead::Picked { batch: id, queue: input.address.clone(), missing };
         actions.push(Action::ReadStore(StoreRequest { port, reader: state.epoch, what, picks: true }));
         None

@@ -3,7 +3,7 @@
 use super::{Action, Coordinator};
 use crate::runtime::readers::{ReadAhead, StoreRequest};
 use crate::step::turn;
-use tidegate_dispatch::{Command, Event, InputPort, Turn};
+use tidegate_dispatch::{Command, Event, InputPort, PortInput, Turn};
 use tidegate_model::{Due, Timestamp};
 use tidegate_store::{ParkedJob, ParkedKey};
 
@@ -60,7 +60,7 @@ impl Coordinator {
         let Some(row) = state.turns.get(&turn).filter(|row| state.moved.get(row) != Some(&false)) else {
             return;
         };
-        let port = InputPort { step, input: state.declared.inputs.len() + 1 };
+        let port = InputPort { step, input: PortInput::Turn };
         let (reader, what) = (state.epoch, ReadAhead::Turn { row: row.clone() });
         actions.push(Action::ReadStore(StoreRequest { port, reader, what, picks: false }));
     }

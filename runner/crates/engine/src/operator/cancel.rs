@@ -207,7 +207,7 @@ fn is_free(job: &ParkedJob, wanted: &CancelTarget<'_>) -> bool {
 fn work_of(rows: Vec<RedeliveredJob>) -> BatchInput {
     let payloads = rows.iter().map(|row| &*row.job.payload).collect();
     let (batch, jobs) = (Arc::new(Batch::json(1, payloads)), rows.len());
-    let portion = BatchSlice { input: 0, batch, skip: 0, jobs, returned: Some(rows.into()) };
+    let portion = BatchSlice { input: None, batch, skip: 0, jobs, returned: Some(rows.into()) };
     BatchInput { jobs, portions: vec![portion], is_picked: true, ..BatchInput::default() }
 }
 
@@ -233,7 +233,7 @@ fn of_input(
             moved.gone += 1;
             continue;
         };
-        let portion = BatchSlice { input: 0, batch: Arc::new(batch), skip: 0, jobs: 1, returned: None };
+        let portion = BatchSlice { input: Some(0), batch: Arc::new(batch), skip: 0, jobs: 1, returned: None };
         works.push((
             index,
             BatchInput { jobs: 1, portions: vec![portion], is_picked: true, ..BatchInput::default() },

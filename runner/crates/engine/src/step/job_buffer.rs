@@ -160,12 +160,12 @@ impl JobBuffer {
             let portion = if let Some(row) = self.row(key) {
                 let skip = returned.iter().position(|returned| returned.key == row)?;
                 let (batch, returned) = (Arc::clone(&of_rows), Some(Arc::clone(&returned)));
-                BatchSlice { input: 1, batch, skip, jobs: 1, returned }
+                BatchSlice { input: None, batch, skip, jobs: 1, returned }
             } else {
                 let found = blocks.iter().find(|batch| (batch.first..batch.end()).contains(&key.0));
                 let batch = Arc::clone(found.or_else(|| Some(&self.block(key.0)?.batch))?);
                 let skip = usize::try_from(key.0 - batch.first).ok()?;
-                BatchSlice { input: 0, batch, skip, jobs: 1, returned: None }
+                BatchSlice { input: Some(0), batch, skip, jobs: 1, returned: None }
             };
             work.jobs += 1;
             match work.portions.last_mut().filter(|last| last.is_before(&portion)) {

@@ -29,7 +29,7 @@ pub(crate) struct Play {
     /// Index of the first job of each read.
     reads: Vec<u64>,
     /// Parts of each batch, in order: input, index of the first job, and number of jobs.
-    pub(crate) batches: BTreeMap<BatchId, Vec<(usize, u64, usize)>>,
+    pub(crate) batches: BTreeMap<BatchId, Vec<(PortInput, u64, usize)>>,
 }
 
 impl Play {
@@ -63,6 +63,10 @@ impl Play {
     }
 
     pub(crate) fn read_from(&mut self, step: usize, input: usize, first: u64, jobs: usize) -> String {
+        self.read_port(step, PortInput::Input(input), first, jobs)
+    }
+
+    pub(crate) fn read_port(&mut self, step: usize, input: PortInput, first: u64, jobs: usize) -> String {
         let read = ReadId(self.reads.len() as u64);
         self.reads.push(first);
         self.on(Event::Read { port: InputPort { step, input }, read, first, jobs, bytes: 10 })
@@ -99,17 +103,17 @@ impl Play {
         let mut told = BTreeSet::new();
         let words = commands.into_iter().filter_map(|command| {
             Some(match command {
-                Command::Read { port: InputPort { step, input: 0 }, from } => format!("read {step}@{from}"),
-                Command::Read { port: InputPort { step, input }, from } => {
-                    format!("read {step}.{input}@{from}")
-                }
+                Command::Read { port: InputPort { step, input }, from } => match input {
+                    PortInput::Input(0) => format!("read {step}@{from}"),
+                    PortInput::Input(input) => format!("read {step}.{input}@{from}"),
+                    PortInput::Redelivery | PortInput::Turn => format!("read {step}.{}@{from}", name(input)),
+                },
                 Command::AddToBatch { batch, .. } => {
                     let parts = &self.batches[&batch];
-                    if parts.len() == 1 && parts[0].0 == 0 || !told.insert(batch) {
+                    if parts.len() == 1 && parts[0].0 == PortInput::Input(0) || !told.insert(batch) {
                         return None;
                     }
-                    let name = |input: usize| char::from(b'a' + u8::try_from(input).unwrap());
-                    let part = |&(input, first, jobs): &(usize, u64, usize)| {
+                    let part = |&(input, first, jobs): &(PortInput, u64, usize)| {
                         format!("{}{first}+{jobs}", name(input))
                     };
                     format!("#{} = {}", batch.0, parts.iter().map(part).collect::<Vec<_>>().join(" "))
@@ -175,4 +179,13 @@ pub(crate) fn join() -> StepPlan {
     flow(BatchComposition::Zip, &[InputKind::Queue(0), InputKind::Queue(1)])
 }
 
-pub(crate) const PORT: InputPort = InputPort { step: 0, input: 0 };
+pub(crate) const PORT: InputPort = InputPort { step: 0, input: PortInput::Input(0) };
+
+/// The input as a letter: `a` is the first one.
+fn name(input: PortInput) -> char {
+    match input {
+        PortInput::Input(input) => char::from(b'a' + u8::try_from(input).unwrap()),
+        PortInput::Redelivery => 'r',
+        PortInput::Turn => 't',
+    }
+}

@@ -11,15 +11,15 @@ fn none_due(next: Option<i64>) -> Event {
 #[test]
 fn jobs_that_come_again_are_a_batch_of_their_own() {
     let mut play = Play::new(&[StepPlan { due: Some(Timestamp(0)), ..join() }], &[0, 0]);
-    assert_eq!(play.start(), "read 0.2@0");
+    assert_eq!(play.start(), "read 0.r@0");
     // There may be more jobs than one read can hold.
-    assert_eq!(play.read_from(0, 2, 7, 2), "#0 = c7+2, read 0.2@9, run 0#0");
+    assert_eq!(play.read_port(0, PortInput::Redelivery, 7, 2), "#0 = r7+2, read 0.r@9, run 0#0");
     // More jobs become due while the read is open.
     play.on(RETURNED);
-    assert_eq!(play.on(none_due(None)), "read 0.2@9");
+    assert_eq!(play.on(none_due(None)), "read 0.r@9");
     assert_eq!(play.on(none_due(None)), "");
     assert_eq!(play.ran(0, 0, 2), "commit 0@7+2");
-    assert_eq!(play.on(RETURNED), "read 0.2@9");
+    assert_eq!(play.on(RETURNED), "read 0.r@9");
     play.on(none_due(None));
     assert_eq!(play.committed(0, 0), "Drained");
 }
@@ -33,9 +33,9 @@ fn what_is_due_later_is_waited_for() {
     assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(20) }), "");
     assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(20)));
     play.now = Timestamp(20);
-    assert_eq!(play.on(Event::Tick), "read 0.1@0");
+    assert_eq!(play.on(Event::Tick), "read 0.r@0");
     assert_eq!(play.dispatcher.wakes(play.now), None);
-    assert_eq!(play.read_from(0, 1, 1, 1), "#0 = b1+1, read 0.1@2, run 0#0");
+    assert_eq!(play.read_port(0, PortInput::Redelivery, 1, 1), "#0 = r1+1, read 0.r@2, run 0#0");
     assert_eq!(play.on(none_due(Some(50))), "");
     assert_eq!(play.ran(0, 0, 1), "commit 0@1+1");
     assert_eq!(play.committed(0, 0), "");
@@ -43,7 +43,7 @@ fn what_is_due_later_is_waited_for() {
     play.now = Timestamp(-1000);
     assert_eq!((play.on(Event::Tick), play.dispatcher.wakes(play.now)), (String::new(), Some(Timestamp(50))));
     play.now = Timestamp(9000);
-    assert_eq!(play.on(Event::Tick), "read 0.1@2");
+    assert_eq!(play.on(Event::Tick), "read 0.r@2");
     assert_eq!(play.on(none_due(None)), "Drained");
 }
 

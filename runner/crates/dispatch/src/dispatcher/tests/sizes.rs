@@ -37,7 +37,7 @@ fn the_first_batches_are_small_and_those_of_fast_jobs_are_as_large_as_they_were_
     play.start();
     assert_eq!(play.read(0, 1, 1024), "read 0@1025, split #0+16 #1, run 0#0, split #1+16 #2, run 0#1");
     assert_eq!(play.took(0, 16, 16), "commit 0@1+16, run 0#2");
-    assert_eq!(play.batches[&BatchId(2)], [(0, 33, 992)]);
+    assert_eq!(play.batches[&BatchId(2)], [(PortInput::Input(0), 33, 992)]);
     play.took(1, 16, 16);
     assert_eq!(play.read(0, 1025, 1024), "read 0@2049, run 0#3");
 }

@@ -42,13 +42,13 @@ fn what_comes_behind_a_job_that_waits_runs_and_is_delivered_after_it() {
     assert_eq!(play.read(0, 6, 2), "read 0@8, run 0#3");
     assert_eq!(play.ran(0, 3, 2), "");
     assert_eq!(play.at(50), "return 0@3");
-    assert_eq!(play.read_from(0, 2, 3, 1), "#4 = c3+1, run 0#4");
+    assert_eq!(play.read_port(0, PortInput::Turn, 3, 1), "#4 = t3+1, run 0#4");
     // It fails again.
     assert_eq!(play.waits(4, 0, 90), "commit 0@3+1");
     assert_eq!(play.on(parked(3, 90)), "");
     assert_eq!(play.committed(0, 4), "");
     assert_eq!(play.at(90), "return 0@3");
-    assert_eq!(play.read_from(0, 2, 3, 1), "#5 = c3+1, run 0#5");
+    assert_eq!(play.read_port(0, PortInput::Turn, 3, 1), "#5 = t3+1, run 0#5");
     assert_eq!(play.ran(0, 5, 1), "commit 0@3+1");
     assert_eq!(play.committed(0, 5), "commit 0@4+2, commit 0@6+2");
     play.on(Event::Ended { port: PORT });
@@ -70,7 +70,7 @@ fn jobs_held_behind_a_waiting_one_are_tried_again_in_memory() {
     assert_eq!(play.at(20), "run 0#1");
     assert_eq!(play.ran(0, 1, 1), "");
     assert_eq!(play.at(50), "return 0@1");
-    play.read_from(0, 2, 1, 1);
+    play.read_port(0, PortInput::Turn, 1, 1);
     assert_eq!(play.ran(0, 3, 1), "commit 0@1+1");
     assert_eq!(play.committed(0, 3), "commit 0@2+1, commit 0@3+1");
 }
@@ -110,7 +110,7 @@ fn a_job_that_was_moved_while_it_is_read_is_read_where_it_stands() {
     assert_eq!(play.start(), "return 0@7");
     assert_eq!(play.on(parked(7, 30)), "");
     assert_eq!(play.at(30), "return 0@7");
-    play.read_from(0, 2, 7, 1);
+    play.read_port(0, PortInput::Turn, 7, 1);
     play.ran(0, 0, 1);
     assert_eq!(play.committed(0, 0), "Drained");
 }
@@ -126,10 +126,10 @@ fn jobs_that_stepped_aside_in_an_earlier_run_come_one_after_the_other_and_first(
     assert_eq!(play.read(0, 5, 1), "read 0@6, run 0#0");
     assert_eq!(play.ran(0, 0, 1), "");
     assert_eq!(play.at(95), "return 0@2");
-    play.read_from(0, 2, 2, 1);
+    play.read_port(0, PortInput::Turn, 2, 1);
     play.ran(0, 1, 1);
     assert_eq!(play.committed(0, 1), "return 0@4");
-    play.read_from(0, 2, 4, 1);
+    play.read_port(0, PortInput::Turn, 4, 1);
     play.ran(0, 2, 1);
     assert_eq!(play.committed(0, 2), "commit 0@5+1");
 }
@@ -153,7 +153,7 @@ fn what_is_held_back_is_bounded_by_jobs_and_bytes() {
         assert_eq!(play.read(0, 9, 2), "run 0#4");
         assert_eq!(play.ran(0, 4, 2), "");
         // A delayed output does not need that room.
-        assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(0) }), "read 0.1@0");
+        assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(0) }), "read 0.r@0");
         assert_eq!(play.on(Event::NoneDue { step: 0, next: None }), "");
         assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
     }
@@ -169,7 +169,7 @@ fn a_job_that_halts_behind_one_that_waits_halts_after_it() {
     play.on(parked(1, 50));
     play.committed(0, 0);
     assert_eq!(play.at(50), "return 0@1");
-    play.read_from(0, 2, 1, 1);
+    play.read_port(0, PortInput::Turn, 1, 1);
     play.ran(0, 2, 1);
     assert_eq!(play.committed(0, 2), "commit 0@2+1");
     assert_eq!(play.committed(0, 1), "Halted");
@@ -182,14 +182,14 @@ fn a_job_whose_turn_it_is_is_begun_though_one_behind_it_halts() {
     play.read(0, 1, 4);
     play.begun(0, 0);
     assert_eq!(play.waits(0, 0, 50), "split #0+1 #1, commit 0@1+1, run 0#1");
-    assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(0) }), "read 0.1@0");
+    assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(0) }), "read 0.r@0");
     assert_eq!(play.ends(1, 1, BatchCut::Halts), "");
     play.on(parked(1, 50));
     play.committed(0, 0);
     // A job redelivered out of order waits for the next run.
-    assert_eq!(play.read_from(0, 1, 9, 1), "#2 = b9+1");
+    assert_eq!(play.read_port(0, PortInput::Redelivery, 9, 1), "#2 = r9+1");
     assert_eq!(play.at(50), "return 0@1");
-    assert_eq!(play.read_from(0, 2, 1, 1), "#3 = c1+1, begin 0#3");
+    assert_eq!(play.read_port(0, PortInput::Turn, 1, 1), "#3 = t1+1, begin 0#3");
     assert_eq!(play.begun(0, 3), "run 0#3");
     assert_eq!(play.ran(0, 3, 1), "commit 0@1+1");
     assert_eq!(play.committed(0, 3), "commit 0@2+1");
@@ -213,7 +213,7 @@ fn a_closed_gate_holds_back_what_was_not_started() {
     // A clock that was set back ends the wait.
     assert_eq!(play.ends(3, 0, BatchCut::Holds(Timestamp(90))), "");
     play.ran(0, 2, 2);
-    assert_eq!(play.read_from(0, 2, 2, 1), "#4 = c2+1");
+    assert_eq!(play.read_port(0, PortInput::Turn, 2, 1), "#4 = t2+1");
     assert_eq!(play.at(-10), "run 0#4");
 }
 
@@ -274,7 +274,7 @@ fn a_step_drains_though_a_job_waits_and_the_job_goes_first_when_it_is_installed_
     play.read(0, 1, 5);
     play.ran(0, 2, 5);
     assert_eq!(play.at(50), "return 0@1");
-    play.read_from(0, 2, 1, 1);
+    play.read_port(0, PortInput::Turn, 1, 1);
     play.ran(0, 3, 1);
     assert_eq!(play.committed(0, 3), "commit 0@1+5");
 }
@@ -309,7 +309,7 @@ fn what_can_be_seen_outside_is_not_begun_behind_a_job_that_waits() {
     play.ran(0, 2, 2);
     assert_eq!(play.at(50), "return 0@2");
     // A parked job that was read again is in the store; no snapshot is written for it.
-    assert_eq!(play.read_from(0, 2, 2, 1), "#4 = c2+1, begin 0#4");
+    assert_eq!(play.read_port(0, PortInput::Turn, 2, 1), "#4 = t2+1, begin 0#4");
     assert_eq!(play.begun(0, 4), "run 0#4");
     assert_eq!(play.ran(0, 4, 1), "commit 0@2+1");
     assert_eq!(play.committed(0, 4), "begin 0#3, commit 0@3+2");
@@ -344,7 +344,7 @@ fn jobs_that_come_again_beside_the_others_do_not_wait_for_a_turn() {
     play.on(parked(1, 50));
     play.committed(0, 0);
     play.ran(0, 1, 1);
-    assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(0) }), "read 0.1@0");
-    assert_eq!(play.read_from(0, 1, 1, 1), "#2 = b1+1, read 0.1@2, run 0#2");
+    assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(0) }), "read 0.r@0");
+    assert_eq!(play.read_port(0, PortInput::Redelivery, 1, 1), "#2 = r1+1, read 0.r@2, run 0#2");
     assert_eq!(play.ran(0, 2, 1), "commit 0@1+1");
 }

@@ -85,7 +85,7 @@ impl Play {
             let attributes = JobAttributes::new(JobKey::fresh(index), i64::try_from(index).unwrap());
             self.dispatcher.saw(0, &attributes, WaitingState::Waiting);
         }
-        let (port, read) = (InputPort { step: 0, input: 0 }, ReadId(first));
+        let (port, read) = (InputPort::of_input(0, 0), ReadId(first));
         self.on(Event::Read { port, read, first, jobs: usize::try_from(jobs).unwrap(), bytes: 60 })
     }
 

@@ -14,7 +14,7 @@ fn arrive(play: &mut Play, jobs: &[(u64, &str)]) -> String {
     for &(index, lane) in jobs {
         see(play, JobKey::fresh(index), index, lane, WaitingState::Waiting);
     }
-    let (port, read) = (InputPort { step: 0, input: 0 }, ReadId(jobs[0].0));
+    let (port, read) = (InputPort::of_input(0, 0), ReadId(jobs[0].0));
     play.on(Event::Read { port, read, first: jobs[0].0, jobs: jobs.len(), bytes: 0 })
 }
 

@@ -22,7 +22,7 @@ fn arrive(play: &mut Play, first: u64, pools: &[&str]) -> String {
         };
         play.dispatcher.saw(0, &attributes, WaitingState::Waiting);
     }
-    let (port, read) = (InputPort { step: 0, input: 0 }, ReadId(first));
+    let (port, read) = (InputPort::of_input(0, 0), ReadId(first));
     play.on(Event::Read { port, read, first, jobs: pools.len(), bytes: 0 })
 }
 

@@ -16,7 +16,7 @@ fn configuration(takes: &str) -> Configuration {
 
 fn portion(input: usize, payload: &str) -> BatchSlice {
     let batch = Batch { form: Form::Unchecked, ..Batch::json(1, [payload.as_bytes()].into_iter().collect()) };
-    BatchSlice { input, batch: Arc::new(batch), skip: 0, jobs: 1, returned: None }
+    BatchSlice { input: Some(input), batch: Arc::new(batch), skip: 0, jobs: 1, returned: None }
 }
 
 /// Fault of the one job.
@@ -60,6 +60,6 @@ fn what_was_no_json_is_none_when_it_comes_again() {
     let key = ParkedId(1).of(&configuration.steps[0].address);
     let batch = Arc::new(Batch::json(1, [&*job.payload].into_iter().collect()));
     let returned = Some([RedeliveredJob { key, job }].into_iter().collect());
-    let again = BatchSlice { input: 2, batch, skip: 0, jobs: 1, returned };
+    let again = BatchSlice { input: None, batch, skip: 0, jobs: 1, returned };
     assert_eq!(fault(&configuration, vec![again]).unwrap(), "the job is not JSON");
 }
