@@ -76,6 +76,8 @@ mod plan;
 
 mod takeovers;
 
+mod rollback;
+
 mod reload;
 
 mod sinks;

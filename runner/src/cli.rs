@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Step(StepCommand),
     /// Let the running runner read its configuration again, and wait for the outcome
     Reload(ReloadCommand),
+    /// Go back to an earlier generation; the files stay as they are, except with `--write`
+    Rollback(RollbackCommand),
     /// Run a step again from an earlier job on, and append to its outputs
     Replay(ReplayArguments),
     /// Verify, compact, export or import the store
@@ -282,6 +284,26 @@ pub(crate) struct RunArguments {
 pub(crate) struct ReloadCommand {
     #[command(flatten)]
     pub(crate) config: Config,
+    /// The data folder [default: `.tidegate` in the configuration's folder]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RollbackCommand {
+    /// The generation, as `history` shows it [default: the one before the current one]
+    pub(crate) generation: Option<u64>,
+    /// Also restore its files
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// A folder with TOML files, or one TOML file
+    #[arg(long, default_value = ".", value_name = "CONFIG")]
+    pub(crate) config: PathBuf,
     /// The data folder [default: `.tidegate` in the configuration's folder]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,

@@ -122,17 +122,26 @@ impl CommandTarget {
 
     /// Lets the runner read its configuration again.
     pub(crate) fn reload(&self) -> Result<Reloaded, Exit> {
-        match ipc::ask(&self.configuration.data, &Question::Reload) {
-            Ok(Some(Ok(IpcAnswer::Reload(reloaded)))) => Ok(reloaded),
+        let data = shown(&self.configuration.data);
+        self.take_over(&Question::Reload)?.ok_or_else(|| {
+            exit::fail(format_args!(
+                "no runner is running on `{data}`: the next `tidegate run` reads the files anyway"
+            ))
+        })
+    }
+
+    /// Lets the runner go back to an earlier generation. `None`: no runner is running.
+    pub(crate) fn roll_back(&self, generation: Option<u64>) -> Result<Option<Reloaded>, Exit> {
+        self.take_over(&Question::Rollback { generation })
+    }
+
+    fn take_over(&self, question: &Question) -> Result<Option<Reloaded>, Exit> {
+        match ipc::ask(&self.configuration.data, question) {
+            Ok(Some(Ok(IpcAnswer::Reload(reloaded)))) => Ok(Some(reloaded)),
             Ok(Some(Ok(_))) => Err(other_question()),
             Ok(Some(Err(IpcRefusal::Closed(why) | IpcRefusal::Other(why)))) => Err(exit::fail(why)),
-            Ok(None) => {
-                let data = shown(&self.configuration.data);
-                Err(exit::fail(format_args!(
-                    "no runner is running on `{data}`: the next `tidegate run` reads the files anyway"
-                )))
-            }
-            Err(error) => Err(no_answer(&Question::Reload, &error)),
+            Ok(None) => Ok(None),
+            Err(error) => Err(no_answer(question, &error)),
         }
     }
 
@@ -219,7 +228,7 @@ fn unanswered(question: &Question, error: &io::Error) -> String {
     };
     let unknown = match question {
         Question::Look(_) => "",
-        Question::Reload => "; `tidegate history` shows whether it has reloaded",
+        Question::Reload | Question::Rollback { .. } => "; `tidegate history` shows whether it has reloaded",
         Question::Change(_) => "; the change may have been made: check the state before you repeat it",
     };
     format!("{what}{unknown}")

@@ -18,6 +18,7 @@ pub(crate) mod queue_show;
 pub(crate) mod queuer_preview;
 pub(crate) mod reload;
 pub(crate) mod replay;
+pub(crate) mod rollback;
 pub(crate) mod run;
 pub(crate) mod status;
 pub(crate) mod step_pause;

@@ -18,6 +18,7 @@ mod http;
 pub(crate) mod output;
 mod query;
 mod reload;
+mod rollback;
 mod signals;
 
 use std::process::ExitCode;
@@ -74,6 +75,7 @@ fn obey(command: Command) -> Exit {
         }
         Command::Step(StepCommand::Pause(command)) => crate::commands::step_pause::pause(&command, true),
         Command::Step(StepCommand::Resume(command)) => crate::commands::step_pause::pause(&command, false),
+        Command::Rollback(command) => crate::commands::rollback::rollback(&command),
         Command::Reload(command) => crate::commands::reload::reload(&command),
         Command::Plan(command) => crate::commands::plan::plan(&command),
         Command::History(command) => crate::commands::history::history(&command),

@@ -274,6 +274,9 @@ pub(crate) struct CurrentConfiguration {
     pub(crate) generation: u64,
     /// Since when the files have mistakes, and the first one.
     pub(crate) refused: Option<(String, String)>,
+    /// The earlier generation that is in force again, although the files differ.
+    #[serde(default)]
+    pub(crate) back_to: Option<u64>,
     /// Steps that finish jobs of an earlier generation before they follow.
     pub(crate) lingering: Vec<String>,
 }
@@ -282,7 +285,7 @@ impl CurrentConfiguration {
     fn of(run: &Handle) -> Self {
         let refused = run.refused_reload().map(|refused| (rfc3339(refused.since), refused.why));
         let lingering = run.lingering().iter().map(ToString::to_string).collect();
-        Self { generation: run.generation().number, refused, lingering }
+        Self { generation: run.generation().number, refused, back_to: run.rolled_back_to(), lingering }
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::query::{Answer, Query, answer};
 use crate::reload::{Reloaded, reload};
+use crate::rollback::roll_back;
 use tidegate_config::Configuration;
 use tidegate_engine::{Chain, Handle, Request, RequestOutcome};
 use tidegate_model::log_target;
@@ -55,6 +56,10 @@ pub(crate) enum Question {
     Change(Request),
     /// Read the files again, and carry them out.
     Reload,
+    /// Go back to this generation, or to the one before the current one.
+    Rollback {
+        generation: Option<u64>,
+    },
 }
 
 /// The runner's answer.
@@ -237,14 +242,24 @@ fn reply(question: &[u8], context: &RunnerContext) -> Reply {
             }
         }
         Ok(Question::Change(request)) => change(request, &context.handle),
-        Ok(Question::Reload) => match reload(&context.handle, Trigger::Reload) {
-            Reloaded::Ending => Reply::Refusal(IpcRefusal::Closed("the runner is ending".to_owned())),
-            reloaded => Reply::Told(IpcAnswer::Reload(reloaded)),
-        },
+        Ok(Question::Reload) => taken_over(reload(&context.handle, Trigger::Reload)),
+        Ok(Question::Rollback { generation }) => {
+            match roll_back(&context.handle, &context.store, generation) {
+                Ok(reloaded) => taken_over(reloaded),
+                Err(why) => Reply::Refusal(IpcRefusal::Other(why)),
+            }
+        }
         Err(error) => {
             let what = format!("the question is unknown to this version: {error}");
             Reply::Refusal(IpcRefusal::Other(what))
         }
+    }
+}
+
+fn taken_over(reloaded: Reloaded) -> Reply {
+    match reloaded {
+        Reloaded::Ending => Reply::Refusal(IpcRefusal::Closed("the runner is ending".to_owned())),
+        reloaded => Reply::Told(IpcAnswer::Reload(reloaded)),
     }
 }
 
@@ -288,7 +303,7 @@ fn converse_with(mut stream: UnixStream, question: &Question) -> io::Result<Resu
     let patience = match question {
         Question::Look(Query::Verify | Query::Export { .. } | Query::Plan) => PATIENCE_WITH_EVERYTHING,
         Question::Look(_) => PATIENCE,
-        Question::Change(_) | Question::Reload => PATIENCE_WITH_CHANGES,
+        Question::Change(_) | Question::Reload | Question::Rollback { .. } => PATIENCE_WITH_CHANGES,
     };
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;

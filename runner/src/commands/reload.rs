@@ -13,8 +13,12 @@ pub(crate) fn reload(command: &ReloadCommand) -> Exit {
 
 fn show(command: &ReloadCommand) -> Result<Exit, Exit> {
     let place = CommandTarget::with_mistakes(&command.config, &options(command.data.clone(), &[]))?;
-    let reloaded = place.reload()?;
-    if command.format == Format::Json {
+    print_outcome(place.reload()?, command.format)
+}
+
+/// Prints the outcome of a reload or a rollback.
+pub(super) fn print_outcome(reloaded: Reloaded, format: Format) -> Result<Exit, Exit> {
+    if format == Format::Json {
         let exit = match &reloaded {
             Reloaded::Mistakes { records, .. } => return Ok(print_json(&records, Exit::Configuration)),
             Reloaded::Ending => Exit::Failed,

@@ -53,8 +53,13 @@ pub(crate) fn status(command: &StatusCommand) -> Exit {
 
 /// Notes about the last reload, if it is not over or was refused.
 fn notes(current: &CurrentConfiguration, width: Option<usize>) -> String {
-    let CurrentConfiguration { generation, refused, lingering } = current;
+    let CurrentConfiguration { generation, refused, back_to, lingering } = current;
     let mut notes = Vec::new();
+    if let Some(earlier) = back_to {
+        notes.push(format!(
+            "the files differ from the configuration in force: it is that of generation {earlier}, until they change again"
+        ));
+    }
     if let Some((since, why)) = refused {
         notes.push(format!(
             "the changed files have mistakes since {since}, so generation {generation} stays in force: {why}"

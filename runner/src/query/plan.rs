@@ -43,7 +43,7 @@ pub(super) fn plan(
         Err(diagnostics) => return Ok(Answer::Plan(Planned::mistakes(&diagnostics))),
     };
     let old = match run {
-        Some(_) => configuration.digest(),
+        Some(run) => run.generation().digest.clone(),
         None => match last_run(store)? {
             Some(digest) => digest,
             None => {

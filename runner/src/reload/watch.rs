@@ -41,8 +41,17 @@ pub(crate) fn start(run: Handle) -> io::Result<()> {
 fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<Stamp>>) {
     let (tell, told) = channel();
     let mut watch = FolderWatch::new(tell);
+    let mut number = run.generation().number;
     while !run.is_over() {
         let generation = run.generation();
+        if generation.number != number && run.rolled_back_to().is_some() {
+            // The files differ from the earlier generation. Only those that have changed since count.
+            let before = std::mem::take(&mut seen);
+            let stamps = stamps(&generation).into_iter();
+            seen =
+                stamps.map(|(path, now)| (path.clone(), before.get(&path).copied().unwrap_or(now))).collect();
+        }
+        number = generation.number;
         let settings = &generation.configuration.settings.reload;
         watch.keep(&folders(&generation));
         let found = if settings.watch { stamps(&generation) } else { seen.clone() };

@@ -1,5 +1,6 @@
 //! Generation: loads one immutable, checked configuration with its scripts and plugins.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -43,6 +44,12 @@ impl Generation {
     /// All mistakes of all files.
     pub fn read(path: &Path, options: &LoadOptions) -> Result<Self, Diagnostics> {
         Self::of(Self::draft(path, options), Self::given(path, options), false)
+    }
+
+    /// SHA-256 of its plugins, by name.
+    #[must_use]
+    pub fn plugin_hashes(&self) -> BTreeMap<String, String> {
+        history::plugins(&self.configuration)
     }
 
     /// Reads the valid part of the configuration, also if the rest has mistakes: enough to find its store and its

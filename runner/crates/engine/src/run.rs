@@ -117,6 +117,14 @@ impl Handle {
     /// have begun after some seconds are in the outcome. Returns `None` if the run has ended or ends.
     #[must_use]
     pub fn reload(&self, next: &Generation, trigger: Trigger) -> Option<ReloadOutcome> {
+        let outcome = self.swap(next, trigger);
+        if outcome.is_some() {
+            self.current.set_back_to(None);
+        }
+        outcome
+    }
+
+    fn swap(&self, next: &Generation, trigger: Trigger) -> Option<ReloadOutcome> {
         let before = self.current.get();
         let mut configuration = self.current.placed(&next.configuration);
         // The store stays open where it is until the runner restarts.
@@ -131,9 +139,29 @@ impl Handle {
         answer.recv().ok()
     }
 
+    /// As [`Self::reload`], with the recorded files of this earlier generation.
+    #[must_use]
+    pub fn roll_back(&self, earlier: &Generation, generation: u64) -> Option<ReloadOutcome> {
+        // Before the reload, so that the watch of the files does not undo it.
+        let before = self.current.back_to();
+        self.current.set_back_to(Some(generation));
+        let outcome = self.swap(earlier, Trigger::Rollback);
+        if outcome.is_none() {
+            self.current.set_back_to(before);
+        }
+        outcome
+    }
+
+    /// Earlier generation that the run carries out again, although the files differ.
+    #[must_use]
+    pub fn rolled_back_to(&self) -> Option<u64> {
+        self.current.back_to()
+    }
+
     /// Records the present texts of files that mean the same as before.
     pub fn note_files(&self, next: &Generation) {
         self.current.note_files(&next.files);
+        self.current.set_back_to(None);
     }
 
     /// Records a refused reload. Returns whether its mistakes are new.

@@ -46,12 +46,19 @@ pub(crate) struct CurrentGeneration {
     generation: Mutex<Arc<NumberedGeneration>>,
     positions: Mutex<Positions>,
     pub(crate) health: ReloadHealth,
+    /// The earlier generation that is carried out again, until the files change.
+    back_to: Mutex<Option<u64>>,
 }
 
 impl CurrentGeneration {
     pub(crate) fn new(generation: NumberedGeneration) -> Self {
         let positions = Mutex::new(Positions::of(&generation.configuration));
-        Self { generation: Mutex::new(Arc::new(generation)), positions, health: ReloadHealth::default() }
+        Self {
+            generation: Mutex::new(Arc::new(generation)),
+            positions,
+            health: ReloadHealth::default(),
+            back_to: Mutex::new(None),
+        }
     }
 
     #[must_use]
@@ -61,6 +68,16 @@ impl CurrentGeneration {
 
     pub(crate) fn set(&self, generation: Arc<NumberedGeneration>) {
         *self.generation.lock() = generation;
+    }
+
+    /// Earlier generation that is carried out again, although the files differ.
+    #[must_use]
+    pub(crate) fn back_to(&self) -> Option<u64> {
+        *self.back_to.lock()
+    }
+
+    pub(crate) fn set_back_to(&self, generation: Option<u64>) {
+        *self.back_to.lock() = generation;
     }
 
     /// Records the present texts of files that mean the same as before.

@@ -42,7 +42,7 @@ pub(crate) fn at_start(generation: &NumberedGeneration, store: &Store) -> Option
 }
 
 /// SHA-256 of the plugins, by name.
-fn plugins(configuration: &Configuration) -> BTreeMap<String, String> {
+pub(crate) fn plugins(configuration: &Configuration) -> BTreeMap<String, String> {
     let of_steps = configuration.steps.iter().flat_map(|step| {
         let asked = step.monitor.iter().flat_map(|monitor| &monitor.inquiry.run);
         step.processors.iter().chain(asked)

@@ -33,6 +33,11 @@ impl Committer {
         let before = &self.committed_state.generation.configuration;
         let tickers = start::tickers(&generation.configuration, Some(before), &self.store, &mut changes)?;
         start::record_generation(&generation, &self.store, &mut changes)?;
+        if trigger == Trigger::Rollback {
+            let replaced = self.committed_state.generation.number;
+            let why = "an operator went back to an earlier generation".to_owned();
+            changes.history.push(HistoryChange::RolledBack { generation: replaced, why });
+        }
         changes.history.extend(history::of_generation(&generation, trigger).map(HistoryChange::Add));
         self.commit_all(&changes)?;
         for (position, queue) in generation.configuration.queues.entries() {

@@ -1,0 +1,135 @@
+//! `tidegate rollback`: lets the runner go back to an earlier generation, and restores its files with `--write`.
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use super::reload::print_outcome;
+use crate::cli::RollbackCommand;
+use crate::client::{CommandTarget, options, other_question, print_text};
+use crate::output::exit;
+use crate::output::exit::Exit;
+use crate::output::terminal::confirm;
+use crate::query::{Answer, HistoryFiles, Query};
+use crate::reload::Reloaded;
+
+/// Added to the names of pipelines that the earlier generation does not have.
+const SET_ASIDE: &str = "rolled-back";
+
+pub(crate) fn rollback(command: &RollbackCommand) -> Exit {
+    go_back(command).unwrap_or_else(|exit| exit)
+}
+
+fn go_back(command: &RollbackCommand) -> Result<Exit, Exit> {
+    let place = CommandTarget::with_mistakes(&command.config, &options(command.data.clone(), &[]))?;
+    if command.write {
+        let what =
+            command.generation.map_or("the earlier generation".to_owned(), |it| format!("generation {it}"));
+        confirm(&format!("The files of {what} will overwrite the present ones."), command.yes)?;
+    }
+    let Some(outcome) = place.roll_back(command.generation)? else {
+        return without_runner(&place, command);
+    };
+    let installed =
+        if let Reloaded::Installed { generation, .. } = &outcome { Some(*generation) } else { None };
+    let exit = print_outcome(outcome, command.format)?;
+    if let (Some(generation), true) = (installed, command.write) {
+        restore(&place, generation)?;
+    }
+    Ok(exit)
+}
+
+/// Only the files can go back.
+fn without_runner(place: &CommandTarget, command: &RollbackCommand) -> Result<Exit, Exit> {
+    if !command.write {
+        return Err(exit::fail("no runner is running: `--write` restores the files for the next run"));
+    }
+    let generation = match command.generation {
+        Some(generation) => generation,
+        None => before_last(place)?,
+    };
+    restore(place, generation)?;
+    print_text(&format!("the files are those of generation {generation}: the next `tidegate run` uses them"));
+    Ok(Exit::Done)
+}
+
+/// The generation that was in force before the last one.
+fn before_last(place: &CommandTarget) -> Result<u64, Exit> {
+    let Answer::History(page) = place.ask(Query::History { generation: None })? else {
+        return Err(other_question());
+    };
+    let installed = page.entries.iter().rev().filter(|row| row.outcome == "installed");
+    let mut numbers = installed.filter_map(|row| row.generation);
+    let last = numbers.next();
+    let before = numbers.find(|number| Some(*number) != last);
+    before.ok_or_else(|| exit::fail("the history has no earlier generation"))
+}
+
+/// Writes the files of a generation. Pipelines that it does not have are set aside under another name.
+fn restore(place: &CommandTarget, generation: u64) -> Result<(), Exit> {
+    let files = match place.ask(Query::History { generation: Some(generation) })? {
+        Answer::HistoryFiles(files) => files,
+        Answer::Missing(what) => return Err(exit::fail(what)),
+        _ => return Err(other_question()),
+    };
+    let root = &place.configuration.root;
+    write(root, &files).map_err(|(path, error)| exit::fail(format_args!("`{}`: {error}", path.display())))?;
+    if place.configuration.given.config.is_dir() {
+        set_aside(root, &files).map_err(|error| exit::fail(format_args!("`{}`: {error}", root.display())))?;
+    }
+    Ok(())
+}
+
+fn write(root: &Path, files: &HistoryFiles) -> Result<(), (PathBuf, io::Error)> {
+    for file in &files.files {
+        let relative = Path::new(&file.path);
+        let Some(text) = &file.text else {
+            exit::warn(format_args!(
+                "the text of `{}` is damaged in the history, and was not restored",
+                file.path
+            ));
+            continue;
+        };
+        if !relative.components().all(|part| matches!(part, Component::Normal(_))) {
+            exit::warn(format_args!("`{}` is outside of the configuration, and was not restored", file.path));
+            continue;
+        }
+        let path = root.join(relative);
+        if fs::read_to_string(&path).is_ok_and(|present| present == *text) {
+            continue;
+        }
+        replace(&path, text).map_err(|error| (path.clone(), error))?;
+        exit::note(format_args!("restored `{}`", file.path));
+    }
+    Ok(())
+}
+
+/// Replaces the file as a whole: a reader finds the old text or the new one.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    fs::write(&new, text)?;
+    if let Ok(present) = fs::metadata(path) {
+        fs::set_permissions(&new, present.permissions())?;
+    }
+    fs::rename(&new, path)
+}
+
+fn set_aside(root: &Path, files: &HistoryFiles) -> io::Result<()> {
+    for entry in fs::read_dir(root)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_read = path.extension().is_some_and(|end| end == "toml") && !name.starts_with('.');
+        if !is_read || path.is_dir() || files.files.iter().any(|file| file.path == name) {
+            continue;
+        }
+        let aside = format!("{name}.{SET_ASIDE}");
+        fs::rename(&path, root.join(&aside))?;
+        exit::note(format_args!("`{name}` is not a file of that generation: renamed to `{aside}`"));
+    }
+    Ok(())
+}

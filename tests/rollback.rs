@@ -1,0 +1,109 @@
+//! Tests of rollbacks: the runner, the files, and refusals.
+
+use crate::project::{Project, jobs};
+use crate::running::Running;
+
+const TOML: &str = "follow = true\n[step.mark]\nfrom = \"in\"\nrun = \"mark.rhai\"\nto = \"out\"\n";
+
+fn mark(version: u64) -> String {
+    format!(
+        "import \"lib/version\" as version;\nfn process(job) {{ job.version = {version} + version::zero(); job }}"
+    )
+}
+
+fn marking() -> Project {
+    Project::pipeline(TOML)
+        .file("mark.rhai", mark(1))
+        .file("lib/version.rhai", "fn zero() { 0 }\n")
+        .file("in.ndjson", jobs([1]))
+}
+
+/// Appends a job and waits until the output has it. Returns its version.
+fn version_of(project: &Project, running: &mut Running, id: u64) -> u64 {
+    project.append("in.ndjson", jobs([id]));
+    let mut version = 0;
+    running.wait_until(&format!("job {id}"), || {
+        let text = project.read_if_there("out.ndjson");
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let found = lines.into_iter().find(|job| job["id"] == id);
+        version = found.as_ref().map_or(0, |job| job["version"].as_u64().unwrap_or(0));
+        found.is_some()
+    });
+    version
+}
+
+fn says_generation(running: &mut Running, generation: u64) {
+    running.wait_until_it_says(&format!("the changed configuration is in force generation={generation} "));
+}
+
+#[test]
+fn the_runner_goes_back_until_a_file_changes_again() {
+    let project = marking();
+    let mut running = project.started();
+    assert_eq!(version_of(&project, &mut running, 2), 1);
+    // The new generation has a file more, and the earlier one's import is gone.
+    project.write("mark.rhai", "fn process(job) { job.version = 2; job }");
+    says_generation(&mut running, 2);
+    std::fs::remove_file(project.path().join("lib/version.rhai")).expect("the file is there");
+    assert_eq!(version_of(&project, &mut running, 3), 2);
+
+    let told = project.tidegate(&["rollback"]).done().stdout;
+    assert_eq!(told, "generation 3 is in force\n");
+    assert_eq!(version_of(&project, &mut running, 4), 1);
+    let status = project.tidegate(&["status"]).done().stdout;
+    assert!(status.contains("the files differ from the configuration in force"), "{status}");
+    assert!(project.tidegate(&["plan"]).failed(2).stdout.contains("script mark.rhai"));
+    insta::assert_snapshot!(project.stable(&project.tidegate(&["history"]).done().stdout));
+
+    project.write("mark.rhai", "fn process(job) { job.version = 3; job }");
+    says_generation(&mut running, 4);
+    assert_eq!(version_of(&project, &mut running, 5), 3);
+    assert!(!project.tidegate(&["status"]).done().stdout.contains("the files differ"));
+    // Generation 2 was rolled back, so 3 is the one before.
+    project.tidegate(&["rollback"]).done();
+    assert_eq!(version_of(&project, &mut running, 6), 1);
+    running.stop().done();
+    project.assert_sound();
+}
+
+#[test]
+fn the_files_go_back_too_on_request() {
+    let project = marking();
+    let mut running = project.started();
+    assert_eq!(version_of(&project, &mut running, 2), 1);
+    let before = project.read("p.toml");
+    project.write("mark.rhai", "fn process(job) { job.version = 2; job }");
+    project.write("more.toml", "[step.again]\nfrom = \"p/again\"\n");
+    says_generation(&mut running, 2);
+    project.write("p.toml", "[step.mark\n");
+    project.tidegate(&["rollback", "1", "--write"]).failed(64).says("this needs `--yes`");
+    let told = project.tidegate(&["rollback", "1", "--write", "--yes"]).done().stderr;
+    assert!(told.contains("restored `p.toml`") && told.contains("restored `mark.rhai`"), "{told}");
+    assert!(told.contains("renamed to `more.toml.rolled-back`"), "{told}");
+    assert_eq!((project.read("p.toml"), project.read("mark.rhai")), (before, mark(1)));
+    assert_eq!(version_of(&project, &mut running, 3), 1);
+    project.tidegate(&["plan"]).done();
+    running.stop().done();
+}
+
+#[test]
+fn without_a_runner_the_files_go_back_alone() {
+    let project = marking();
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    project.write("mark.rhai", "fn process(job) { job.version = 2; job }");
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    project.tidegate(&["rollback"]).failed(1).says("`--write` restores the files for the next run");
+    let told = project.tidegate(&["rollback", "--write", "--yes"]).done().stdout;
+    assert_eq!(told, "the files are those of generation 1: the next `tidegate run` uses them\n");
+    assert_eq!(project.read("mark.rhai"), mark(1));
+}
+
+#[test]
+fn a_generation_that_cannot_return_is_refused() {
+    let project = marking();
+    let running = project.started();
+    project.tidegate(&["rollback", "1"]).failed(1).says("generation 1 is in force already");
+    project.tidegate(&["rollback", "7"]).failed(1).says("the history has no generation 7");
+    project.tidegate(&["rollback"]).failed(1).says("no earlier generation");
+    running.stop().done();
+}
