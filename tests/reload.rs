@@ -106,6 +106,29 @@ fn files_with_mistakes_leave_the_runner_as_it_is_until_they_are_mended() {
 }
 
 #[test]
+fn a_change_is_in_force_only_if_the_tests_of_its_steps_pass() {
+    let test = "[[test]]\nname = \"a job has its version\"\nstep = \"mark\"\ngiven = [{ id = 1 }]\n\
+                expect = { out = [{ id = 1, version = 2 }] }\n\
+                [[test]]\nname = \"another step\"\nstep = \"other\"\ngiven = [1]\nexpect = { there = [] }\n";
+    let project = marking().file("tidegate.toml", "[reload]\ntests = true\n");
+    project.append("p.toml", format!("[step.other]\nfrom = \"here\"\nto = \"there\"\n{test}"));
+    let mut running = started(&project, &["--no-watch"]);
+    // A start runs no tests: the first one would fail.
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    project.write("mark.rhai", mark(3));
+    let refused = project.tidegate(&["reload", "."]).failed(78);
+    for part in ["the test `p/mark: a job has its version` fails", "`out` differs", "p.toml:"] {
+        assert!(refused.stderr.contains(part), "`{part}` is missing in\n{}", refused.stderr);
+    }
+    assert!(!refused.stderr.contains("another step"), "{}", refused.stderr);
+    assert_eq!(version_of(&project, &mut running, 2), 1);
+    project.write("mark.rhai", mark(2));
+    assert_eq!(project.tidegate(&["reload", "."]).done().stdout, "generation 2 is in force\n");
+    assert_eq!(version_of(&project, &mut running, 3), 2);
+    running.stop().done();
+}
+
+#[test]
 fn a_command_and_a_signal_reload_and_without_watching_nothing_else_does() {
     let project = marking();
     project.tidegate(&["reload", "."]).failed(1);

@@ -1,5 +1,6 @@
 //! Reload: reads the configuration again and lets the run carry it out. A mistake leaves the run as it is.
 
+pub(crate) mod changed_tests;
 pub(crate) mod watch;
 
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,12 @@ pub(crate) fn reload(run: &Handle, trigger: Trigger) -> Reloaded {
         mended(run);
         run.note_files(&next);
         return Reloaded::Unchanged { generation: current.number };
+    }
+    if next.configuration.settings.reload.tests {
+        let failed = changed_tests::failures(&current.digest, &digest, &next);
+        if failed.has_errors() {
+            return refuse(run, trigger, &failed);
+        }
     }
     let Some(outcome) = run.reload(&next, trigger) else { return Reloaded::Ending };
     mended(run);

@@ -11,7 +11,6 @@ use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::junit;
 use crate::output::test_report::{self, TestRecord};
-use tidegate_components::redact::Redactor;
 use tidegate_config::TestCase;
 use tidegate_engine::{Generation, run_tests};
 
@@ -33,8 +32,7 @@ pub(crate) fn test(command: &TestArguments) -> Exit {
     if chosen.is_empty() && !filter.is_empty() {
         return exit::fail(format_args!("no test matches `{filter}`: {} of them exist", all.len()));
     }
-    let of_steps = generation.configuration.steps.iter().flat_map(|step| &step.secrets);
-    let redactor = Redactor::new(generation.configuration.inserted.iter().chain(of_steps));
+    let redactor = test_report::redactor(&generation.configuration);
     let started = Instant::now();
     let (mut records, colours) = (Vec::new(), console::prints_colours());
     let ran = run_tests(&generation, &chosen, |position, outcome| {

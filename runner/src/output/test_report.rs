@@ -9,7 +9,7 @@ use similar::{ChangeTag, TextDiff};
 
 use super::console::{Paint, painted};
 use tidegate_components::redact::Redactor;
-use tidegate_config::TestCase;
+use tidegate_config::{Configuration, TestCase};
 use tidegate_engine::{Difference, TestOutcome};
 use tidegate_model::plain;
 
@@ -101,6 +101,12 @@ impl DifferenceRecord {
             ..self
         }
     }
+}
+
+/// Removes the secrets of a configuration from the outcomes of its tests.
+pub(crate) fn redactor(configuration: &Configuration) -> Redactor {
+    let of_steps = configuration.steps.iter().flat_map(|step| &step.secrets);
+    Redactor::new(configuration.inserted.iter().chain(of_steps))
 }
 
 /// `PIPELINE/STEP: NAME`, or `PIPELINE: NAME` for a test of a whole pipeline.

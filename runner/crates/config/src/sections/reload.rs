@@ -29,14 +29,8 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, field: Field<'_>) -> ReloadSe
             Diagnostic::error_at(&field.place(reading), "`poll` has no effect with `watch = false`");
         reading.report(diagnostic.help("leave out one of them"));
     }
-    if let Some(field) = section.field("tests")
-        && let Some(tests) = field.boolean(reading)
-    {
+    if let Some(tests) = section.field("tests").and_then(|field| field.boolean(reading)) {
         settings.tests = tests;
-        if tests {
-            let place = field.place(reading);
-            reading.report(not_yet_supported::diagnostic(&place, "tests = true"));
-        }
     }
     if let Some(field) = section.field("watch_errors") {
         settings.watch_errors = watch_errors(reading, field);

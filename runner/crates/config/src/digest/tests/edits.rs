@@ -46,6 +46,7 @@ pub(super) const EDITS: &[Edit] = &[
     (Log, "format", "format = \"json\"", "format = \"text\"", &["runner: log"]),
     (SettingsFile, "reload", "[reload]\nwatch = true\npoll = \"31s\"", "[reload]", &["runner: reload"]),
     (Reload, "watch", "watch = true\npoll = \"31s\"", "watch = false", &["runner: reload"]),
+    (Reload, "tests", "tests = false", "tests = true", &["runner: reload"]),
     (Reload, "poll", "poll = \"31s\"", "poll = \"32s\"", &["runner: reload"]),
     (Plugin, "sha256", "sha256 = \"ab", "sha256 = \"cd", &["runner: plugins"]),
     (Pipeline, "name", "name = \"second\"", "name = \"third\"", RENAMED_THIRD),

@@ -19,6 +19,7 @@ format = "json"
 [reload]
 watch = true
 poll = "31s"
+tests = false
 
 [plugin.geo]
 sha256 = "abababababababababababababababababababababababababababababababab"
