@@ -410,6 +410,29 @@ fn what_became_of_a_pending_job_is_delivered_without_another_attempt() {
 }
 
 #[test]
+fn outputs_that_an_operator_makes_due_keep_the_order_of_their_times() {
+    let mut play = Play::new(DurabilityBarrier::Nothing, picking());
+    play.start();
+    // The first three are due at 90, 80 and 70.
+    let due = [90, 80, 70].map(|time| Due::At(Timestamp(time)));
+    for (key, due) in (1..).zip(due) {
+        play.dispatcher.saw_late(0, JobKey::stored(key), due);
+        play.dispatcher.hold(0, JobKey::stored(key));
+    }
+    assert_eq!(play.on(Event::Tick), "");
+    for (key, due) in (1..).zip(due) {
+        play.dispatcher.reschedule(0, JobKey::stored(key), due.hastened());
+    }
+    let mut commands = Vec::new();
+    play.dispatcher.handle(Event::Tick, play.now, &mut commands);
+    let picked = commands.into_iter().find_map(|command| match command {
+        Command::FetchJobs { jobs, .. } => Some(jobs),
+        _ => None,
+    });
+    assert_eq!(picked.unwrap(), [3, 2, 1].map(JobKey::stored));
+}
+
+#[test]
 fn outputs_that_are_due_later_go_one_batch_after_the_other_where_order_is_kept() {
     for in_order in [true, false] {
         let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { in_order, ..picking() });

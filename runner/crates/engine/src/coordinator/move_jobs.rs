@@ -70,6 +70,10 @@ impl Coordinator {
         for index in jobs {
             self.dispatcher.account(step, index, now, commands);
         }
+        let ids: Vec<ParkedId> = rows.iter().map(|(row, _)| row.id).collect();
+        let buffer = self.steps.get_mut(step).and_then(StepState::buffer);
+        // One walk for all rows.
+        let keys = buffer.map(|buffer| buffer.find(&ids)).unwrap_or_default();
         let mut due = None;
         for (row, job) in rows {
             // The step that locked the job may be gone; its successor has read the row from the store.
@@ -82,7 +86,9 @@ impl Coordinator {
                 state.moved.insert(row.clone(), true);
             }
             if is_queued {
-                self.moved_picked(step, &row, job.as_ref(), now);
+                if let Some(&key) = keys.get(&row.id) {
+                    self.moved_picked(step, (key, &row), job.as_ref(), now);
+                }
             } else if !self.turn_moved(step, &row, job.as_ref().map(|job| job.due), now, commands) {
                 // If a row is gone, the next read finds the next due job.
                 let of_row = job.map_or(Some(now), |job| job.due.time());
@@ -233,9 +239,14 @@ impl Coordinator {
         false
     }
 
-    fn moved_picked(&mut self, step: usize, row: &ParkedKey, job: Option<&ParkedJob>, now: Timestamp) {
+    fn moved_picked(
+        &mut self,
+        step: usize,
+        (key, row): (JobKey, &ParkedKey),
+        job: Option<&ParkedJob>,
+        now: Timestamp,
+    ) {
         let Some(buffer) = self.steps.get_mut(step).and_then(StepState::buffer) else { return };
-        let Some(key) = buffer.find(&[row.id]).into_values().next() else { return };
         let Some(job) = job else { return buffer.leaves(key) };
         if self.dispatcher.state(step, key).is_some() {
             return self.dispatcher.reschedule(step, key, job.due);

@@ -281,11 +281,27 @@ fn a_store_with_a_damaged_parked_job_is_not_migrated() {
     }
 }
 
+fn bytes_of_version_5() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, mut writer) = crate::open(folder.path()).unwrap();
+    let progress = vec![(address("a/step"), address("a/q"), Progress::default())];
+    writer.commit(&Changes { progress, ..Changes::default() }).unwrap();
+    drop((store, writer));
+    let path = folder.path().join("store.redb");
+    make_older(&Database::open(&path).unwrap(), 5, 1);
+    std::fs::read(path).unwrap()
+}
+
 #[test]
 fn a_migration_that_is_cut_off_is_made_again() {
-    let image = bytes_of_version_1();
+    cut_off(&bytes_of_version_1(), assert_is_whole);
+    cut_off(&bytes_of_version_5(), |store| assert_parked(store, 20));
+}
+
+/// Lets the disk fail at each operation of a migration.
+fn cut_off(image: &[u8], check: impl Fn(&Store)) {
     for operation in 1.. {
-        let disk = FaultyDisk::with(image.clone());
+        let disk = FaultyDisk::with(image.to_vec());
         disk.fail(crate::testing::DiskFailure::From(operation));
         let _ = open_disk(Box::new(disk.clone()));
         if !disk.struck() {
@@ -293,7 +309,8 @@ fn a_migration_that_is_cut_off_is_made_again() {
         }
         for left in [disk.bytes(), disk.survivors(0), disk.survivors(operation)] {
             let (store, _writer) = open_on(&FaultyDisk::with(left));
-            assert_is_whole(&store);
+            check(&store);
+            assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
         }
     }
 }
