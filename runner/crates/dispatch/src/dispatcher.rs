@@ -26,6 +26,8 @@ use crate::queued::QueuedStep;
 pub use crate::step_machine::QueueSnapshot;
 use crate::step_machine::{DispatchContext, Mode, StepEvent, StepMachine, WorkerCapacity};
 
+use std::collections::{BTreeSet, HashMap};
+
 use crate::waiting_room::{JobAttributes, JobKey, WaitingState};
 use tidegate_model::{Due, Parts, Timestamp};
 
@@ -44,6 +46,18 @@ pub struct Dispatcher {
     /// Whether jobs or steps are on their way from elsewhere.
     expecting: bool,
     stage: RunStage,
+    /// Steps that may act with the next event. An event costs the same with any number of idle steps beside them.
+    attention: BTreeSet<usize>,
+    /// Steps that found all workers busy.
+    starved: BTreeSet<usize>,
+    /// Times at which steps may act.
+    wakes: BTreeSet<(Timestamp, usize)>,
+    /// Steps by the queue that they read.
+    readers: HashMap<usize, Vec<usize>>,
+    /// Step that kept the run from ending when this was last checked.
+    blocker: Option<usize>,
+    /// Time of the last event.
+    latest: Timestamp,
 }
 
 #[derive(Debug)]
@@ -53,6 +67,9 @@ struct ScheduledStep {
     paused: bool,
     /// It starts nothing more, and is removed when nothing of it is in flight.
     drains: bool,
+    /// Place in the order of the steps.
+    rank: usize,
+    wake: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +93,12 @@ impl Dispatcher {
             until_idle,
             expecting: false,
             stage: RunStage::Running,
+            attention: BTreeSet::new(),
+            starved: BTreeSet::new(),
+            wakes: BTreeSet::new(),
+            readers: HashMap::new(),
+            blocker: None,
+            latest: Timestamp(i64::MIN),
         }
     }
 
@@ -86,13 +109,25 @@ impl Dispatcher {
         for input in &plan.inputs {
             if let InputKind::Queue(queue) | InputKind::Pushed(queue) = input.feed {
                 self.set_head(queue, 0);
+                self.readers.entry(queue).or_default().push(step);
             }
         }
         let machine: Box<dyn StepMachine> = match plan.picking.take() {
             Some(picking) => Box::new(QueuedStep::new(step, &plan, picking)),
             None => Box::new(OrderedStep::new(step, plan)),
         };
-        self.steps.insert(step, ScheduledStep { machine, paused: false, drains: false });
+        let rank = self.steps.iter().next_back().map_or(0, |step| step.rank + 1);
+        self.steps.insert(step, ScheduledStep { machine, paused: false, drains: false, rank, wake: None });
+        self.attention.insert(step);
+    }
+
+    fn remove(&mut self, step: usize) {
+        if let Some(wake) = self.steps.remove(step).and_then(|step| step.wake) {
+            self.wakes.remove(&(wake, step));
+        }
+        self.attention.remove(&step);
+        self.starved.remove(&step);
+        self.readers.values_mut().for_each(|readers| readers.retain(|reader| *reader != step));
     }
 
     /// Sets the last index of a queue, unless it is known to be later.
@@ -100,12 +135,19 @@ impl Dispatcher {
         if self.heads.len() <= queue {
             self.heads.resize(queue + 1, 0);
         }
-        self.heads[queue] = self.heads[queue].max(head);
+        if self.heads[queue] < head {
+            self.heads[queue] = head;
+            self.attention.extend(self.readers.get(&queue).into_iter().flatten());
+        }
     }
 
     /// Orders the steps, upstream before downstream.
     pub fn set_order(&mut self, order: &[usize]) {
         self.steps.set_order(order);
+        for rank in 0..self.steps.len() {
+            let position = self.steps.order()[rank];
+            self.steps[position].rank = rank;
+        }
     }
 
     /// Excludes a step, whose jobs stay where they are.
@@ -125,6 +167,7 @@ impl Dispatcher {
     }
 
     fn set_paused(&mut self, step: usize, paused: bool) {
+        self.attention.insert(step);
         if let Some(step) = self.steps.get_mut(step) {
             step.paused = paused;
         }
@@ -132,6 +175,7 @@ impl Dispatcher {
 
     /// Changes a step; one that was removed needs no change.
     fn change(&mut self, step: usize, change: impl FnOnce(&mut dyn StepMachine)) {
+        self.attention.insert(step);
         if let Some(step) = self.steps.get_mut(step) {
             change(&mut *step.machine);
         }
@@ -165,6 +209,7 @@ impl Dispatcher {
             Event::Failed { step } => (step, StepEvent::Failed),
             Event::GivenBack { step } => (step, StepEvent::GivenBack),
             Event::Drain { step } => {
+                self.attention.insert(step);
                 if let Some(step) = self.steps.get_mut(step) {
                     step.drains = true;
                 }
@@ -193,6 +238,7 @@ impl Dispatcher {
             self.free_slots += 1;
         }
         machine.handle(event, &mut self.next_batch, now, commands);
+        self.attention.insert(step);
         self.decide(now, commands);
     }
 
@@ -275,12 +321,11 @@ impl Dispatcher {
 
     /// Time at which the dispatcher needs [`Event::Tick`], if a step waits for a time.
     #[must_use]
-    pub fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
+    pub fn wakes(&self) -> Option<Timestamp> {
         if self.stage != RunStage::Running {
             return None;
         }
-        let open = self.steps.iter().filter(|step| !step.paused);
-        open.filter_map(|step| step.machine.next_wakeup(now)).min()
+        self.wakes.first().map(|(wake, _)| *wake)
     }
 
     /// Whether a job halted the step, so that it takes no more jobs in this run.
@@ -304,10 +349,10 @@ impl Dispatcher {
     }
 
     fn work(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
+        let mut steps = self.take_attention(now);
         let mut drained = Vec::new();
-        for at in 0..self.steps.len() {
-            let position = self.steps.order()[at];
-            let Some(ScheduledStep { machine, paused, drains }) = self.steps.get_mut(position) else {
+        for &position in &steps {
+            let Some(ScheduledStep { machine, paused, drains, .. }) = self.steps.get_mut(position) else {
                 continue;
             };
             let mode = match (self.stage, *paused) {
@@ -317,58 +362,108 @@ impl Dispatcher {
                 (RunStage::Running, false) => Mode::Open,
             };
             let (bounds, heads, next_batch) = (&self.bounds, &*self.heads, &mut self.next_batch);
+            let before = commands.len();
             machine.advance(&mut DispatchContext { bounds, heads, next_batch, mode }, now, commands);
             if *drains && !machine.is_busy(true) {
                 drained.push(position);
+            } else if commands.len() > before {
+                self.attention.insert(position);
             }
         }
         for step in drained {
-            self.steps.remove(step);
+            self.remove(step);
             commands.push(Command::Drained { step });
         }
         // The steps furthest downstream run first: begun jobs leave before more are let in, and queues stay
         // short.
-        for at in (0..self.steps.len()).rev() {
-            let position = self.steps.order()[at];
-            let Some(ScheduledStep { machine, paused, drains }) = self.steps.get_mut(position) else {
+        if self.free_slots > 0 && !self.starved.is_empty() {
+            steps.extend(std::mem::take(&mut self.starved));
+            self.sort(&mut steps);
+        }
+        for &position in steps.iter().rev() {
+            let Some(ScheduledStep { machine, paused, drains, .. }) = self.steps.get_mut(position) else {
                 continue;
             };
             let paused = *paused || *drains;
             let (bounds, free, next_batch) = (&self.bounds, &mut self.free_slots, &mut self.next_batch);
+            let before = commands.len();
             machine.run(&mut WorkerCapacity { bounds, paused, free, next_batch }, commands);
+            if commands.len() > before {
+                self.attention.insert(position);
+            }
+            if self.free_slots == 0 {
+                self.starved.insert(position);
+            }
+            self.note_wake(position, now);
         }
     }
 
-    fn end(&self, now: Timestamp) -> Option<RunOutcome> {
+    /// Takes the steps that may act now, in order.
+    fn take_attention(&mut self, now: Timestamp) -> Vec<usize> {
+        // After a jump of the clock all times are new.
+        if self.stage != RunStage::Running || now < self.latest {
+            self.attention.extend(self.steps.order());
+        }
+        self.latest = now;
+        while let Some((_, step)) = self.wakes.first().filter(|(wake, _)| *wake <= now).copied() {
+            self.wakes.pop_first();
+            self.steps[step].wake = None;
+            self.attention.insert(step);
+        }
+        let mut steps: Vec<usize> = std::mem::take(&mut self.attention).into_iter().collect();
+        self.sort(&mut steps);
+        steps
+    }
+
+    /// Sorts steps, upstream before downstream, each once.
+    fn sort(&self, steps: &mut Vec<usize>) {
+        steps.sort_unstable_by_key(|&step| self.steps.get(step).map(|step| step.rank));
+        steps.dedup();
+    }
+
+    /// Records the time at which a step may act.
+    fn note_wake(&mut self, position: usize, now: Timestamp) {
+        let Some(step) = self.steps.get_mut(position) else { return };
+        let wake = if step.paused { None } else { step.machine.next_wakeup(now) };
+        let before = std::mem::replace(&mut step.wake, wake);
+        if before != wake {
+            before.map(|before| self.wakes.remove(&(before, position)));
+            self.wakes.extend(wake.map(|wake| (wake, position)));
+        }
+    }
+
+    fn end(&mut self, now: Timestamp) -> Option<RunOutcome> {
         let ending = match self.stage {
             RunStage::Ending(end) => Some(end),
             RunStage::Running | RunStage::Done => None,
         };
-        // A paused step leaves the jobs that it has not begun until an operator resumes it. A step that cannot
-        // be set up leaves them until its setup succeeds.
-        let waits = |ScheduledStep { machine, paused, .. }: &ScheduledStep| {
-            (*paused || machine.is_held(now)) && self.until_idle
-        };
-        for step in &self.steps {
-            let waits = waits(step) && ending.is_none();
-            if if waits { step.machine.is_at_work() } else { step.machine.is_busy(ending.is_some()) } {
-                return None;
-            }
-        }
-        if ending.is_some() {
-            return ending;
-        }
-        if self.expecting {
+        if self.expecting && ending.is_none() {
             return None;
         }
-        for step in &self.steps {
-            let over = step.machine.is_drained(&self.heads, self.until_idle, now) || waits(step);
-            if !over {
-                return None;
-            }
+        // The same step usually keeps the run from ending for long.
+        if self.blocker.and_then(|step| self.steps.get(step)).is_some_and(|step| self.blocks_end(step, now)) {
+            return None;
+        }
+        self.blocker =
+            self.steps.entries().find(|(_, step)| self.blocks_end(step, now)).map(|(step, _)| step);
+        if self.blocker.is_some() {
+            return None;
         }
         let stuck = self.steps.iter().any(|step| step.machine.cannot_finish());
-        Some(if stuck { RunOutcome::Halted } else { RunOutcome::Drained })
+        ending.or(Some(if stuck { RunOutcome::Halted } else { RunOutcome::Drained }))
+    }
+
+    /// Whether the run cannot end because of this step.
+    fn blocks_end(&self, ScheduledStep { machine, paused, .. }: &ScheduledStep, now: Timestamp) -> bool {
+        if let RunStage::Ending(_) = self.stage {
+            return machine.is_busy(true);
+        }
+        // A paused step leaves the jobs that it has not begun until an operator resumes it. A step that cannot
+        // be set up leaves them until its setup succeeds.
+        if (*paused || machine.is_held(now)) && self.until_idle {
+            return machine.is_at_work();
+        }
+        machine.is_busy(false) || !machine.is_drained(&self.heads, self.until_idle, now)
     }
 }
 

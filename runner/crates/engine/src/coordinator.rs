@@ -2,7 +2,7 @@
 //!
 //! It does no I/O and owns no threads, so tests can drive it directly.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -111,6 +111,8 @@ pub(crate) struct Coordinator {
     dispatcher: Dispatcher,
     /// Installed steps.
     steps: Parts<StepState>,
+    /// Steps whose pending jobs may have changed, or are polled.
+    pending_steps: BTreeSet<usize>,
     /// Steps on their way from one installation to the next, by position.
     handovers: BTreeMap<usize, Handover>,
     /// Reload whose number is not durable.
@@ -153,6 +155,7 @@ impl Coordinator {
             generation,
             dispatcher: Dispatcher::new(room, until_idle),
             steps: Parts::default(),
+            pending_steps: BTreeSet::new(),
             handovers: BTreeMap::new(),
             swapping: None,
             next_swap: None,
@@ -189,7 +192,7 @@ impl Coordinator {
 
     /// Time of the next [`Self::tick`].
     pub(crate) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
-        let wakes = self.dispatcher.wakes(now).into_iter().chain(self.monitor_wakes(now));
+        let wakes = self.dispatcher.wakes().into_iter().chain(self.monitor_wakes(now));
         wakes.chain(self.next_timer()).chain(self.failures.wakes()).chain(self.reload_wakes()).min()
     }
 

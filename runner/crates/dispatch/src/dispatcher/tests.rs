@@ -393,7 +393,7 @@ fn what_could_not_be_set_up_waits_and_runs_the_same_batch_again() {
     assert_eq!(play.on(Event::PutBack { step: 0, batch: BatchId(0) }), "");
     // Another worker has run the next batch, which is delivered after it.
     assert_eq!(play.ran(0, 1, 2), "");
-    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(50)));
     play.now = Timestamp(50);
     assert_eq!(play.on(Event::Tick), "run 0#0");
     assert_eq!(play.ran(0, 0, 2), "commit 0@1+2, commit 0@3+2");

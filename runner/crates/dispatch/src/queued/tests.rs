@@ -138,7 +138,7 @@ fn a_failed_job_steps_aside_and_comes_back_when_it_is_due() {
     assert_eq!(play.committed(0), "passed 1, pick #2 3");
     play.picked(1);
     assert_eq!(play.done(1), "passed 2");
-    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(50)));
     play.now = Timestamp(50);
     assert_eq!(play.on(Event::Tick), "pick #3 1");
 }
@@ -154,7 +154,7 @@ fn a_job_that_finds_its_gate_closed_stays_first_and_stops_the_others() {
     assert_eq!(play.committed(0), "passed 1");
     play.picked(1);
     assert_eq!(play.done(1), "passed 2");
-    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(5000)));
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(5000)));
     play.now = Timestamp(5000);
     assert_eq!(play.on(Event::Tick), "pick #2 1, pick #3 3");
 }
@@ -168,7 +168,7 @@ fn a_gate_is_looked_at_before_anything_starts_and_every_so_often() {
     // The run does not end while the gate is checked, and it requests one check only.
     assert_eq!(play.on(Event::Tick), "");
     assert_eq!(play.on(Event::Gate { step: 0, open: false }), "");
-    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(5000)));
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(5000)));
     play.now = Timestamp(4999);
     assert_eq!(play.on(Event::Tick), "");
     play.now = Timestamp(5000);
@@ -266,7 +266,7 @@ fn an_output_that_was_made_already_is_handed_on_when_it_is_due() {
     let key = JobKey::stored(3);
     play.dispatcher.saw_late(0, key, Due::At(Timestamp(70)));
     assert_eq!(play.on(Event::Tick), "");
-    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(70)));
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(70)));
     play.now = Timestamp(70);
     // The gate does not block it.
     assert_eq!(play.on(Event::Tick), format!("pick #0 {}", key.0));

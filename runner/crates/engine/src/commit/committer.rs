@@ -291,7 +291,12 @@ impl Committer {
         // The rows and the appended jobs have the order of the entries.
         let (mut rows, mut firsts) = (committed.delayed.into_iter(), committed.firsts.into_iter());
         let (mut durable, mut grown) = (CommitNotice::default(), BTreeSet::new());
+        let mut read = BTreeSet::new();
         for entry in group {
+            read.extend(entry.step().inputs.iter().filter_map(|input| match input.input {
+                Input::Queue(queue) => Some(queue),
+                Input::Source(_) => None,
+            }));
             let delivery = match entry {
                 StepChange::Begin(begin) => {
                     let begun = rows.by_ref().take(begin.rows.len()).collect();
@@ -334,7 +339,10 @@ impl Committer {
             grown.insert(queue.0);
             self.keep_tail(queue, first, jobs, None, &committed.stamp);
         }
-        self.publish_backlog();
+        read.extend(grown.iter().copied().map(QueueRef));
+        for queue in read {
+            self.publish_backlog_of(queue);
+        }
         let head = |queue| (queue, self.committed_state.head(QueueRef(queue)));
         durable.grown = grown.into_iter().map(head).collect();
         let _ = self.messages.send(Message::Committed(durable));
@@ -343,9 +351,15 @@ impl Committer {
 
     /// Publishes the backlog of each queue for the sources that push.
     pub(crate) fn publish_backlog(&self) {
-        let queues = self.committed_state.configuration().queues.entries();
-        for (queue, _) in queues.filter(|(_, queue)| queue.source.is_some()) {
-            self.inbox.set_waiting(QueueRef(queue), self.committed_state.waiting(QueueRef(queue)));
+        for &queue in self.committed_state.configuration().queues.order() {
+            self.publish_backlog_of(QueueRef(queue));
+        }
+    }
+
+    fn publish_backlog_of(&self, queue: QueueRef) {
+        let settings = self.committed_state.configuration().queues.get(queue.0);
+        if settings.is_some_and(|settings| settings.source.is_some()) {
+            self.inbox.set_waiting(queue, self.committed_state.waiting(queue));
         }
     }
 

@@ -15,6 +15,7 @@ impl Coordinator {
     pub(crate) fn poll(&mut self, asked: &PendingRequest, now: Timestamp) {
         let Request::Poll { step: address } = &asked.request else { return };
         let step = self.position(address);
+        self.pending_steps.extend(step);
         let halted = step.is_some_and(|step| self.dispatcher.is_halted(step));
         let state = step.and_then(|step| self.steps.get_mut(step));
         let queued =
@@ -36,7 +37,9 @@ impl Coordinator {
     /// Handles the completion of a pending job. The state here is newer than that in the store.
     pub(crate) fn complete(&mut self, mut asked: PendingRequest, now: Timestamp, actions: &mut Vec<Action>) {
         let Request::Complete { step, index, completion, row, .. } = &mut asked.request else { return };
-        let state = self.position(step).and_then(|step| self.steps.get_mut(step));
+        let position = self.position(step);
+        self.pending_steps.extend(position);
+        let state = position.and_then(|step| self.steps.get_mut(step));
         if let Some(QueuedJobs { buffer, pending: watch }) = state.and_then(|state| state.queued.as_mut()) {
             *row = None;
             match watch.may_tell(*index, completion.status) {
@@ -61,6 +64,7 @@ impl Coordinator {
         now: Timestamp,
     ) -> Option<Timestamp> {
         let CompletionNotice { step, index, taken } = telling;
+        self.pending_steps.insert(step);
         let state = self.steps.get_mut(step)?;
         let Some(QueuedJobs { buffer, pending: watch }) = &mut state.queued else {
             // An ordered step reads the job when it is due.

@@ -165,6 +165,7 @@ impl Coordinator {
         });
         if let Some(queued) = self.steps.get_mut(step).and_then(|state| state.queued.as_mut()) {
             queued.pending.forget_left();
+            self.pending_steps.insert(step);
         }
         rows
     }
@@ -208,6 +209,7 @@ impl Coordinator {
 
     /// Whether a pending job of the step could be released.
     fn releases(&mut self, step: usize, key: JobKey, now: Timestamp) -> bool {
+        self.pending_steps.insert(step);
         let queued = self.steps.get_mut(step).and_then(|state| state.queued.as_mut());
         queued.is_some_and(|queued| queued.pending.release(key, now))
     }

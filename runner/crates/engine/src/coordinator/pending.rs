@@ -24,6 +24,7 @@ impl Coordinator {
         now: Timestamp,
     ) {
         let Some(state) = self.steps.get_mut(step).filter(|state| state.epoch == epoch) else { return };
+        self.pending_steps.insert(step);
         let (address, stats) = (&state.declared.address, &state.stats);
         let Some(QueuedJobs { pending: watch, .. }) = &mut state.queued else { return };
         let StatusReport { answers, unexpected: unasked, malformed: nonsense } = match seen {
@@ -73,9 +74,12 @@ impl Coordinator {
             return;
         }
         let mut commands = Vec::new();
-        let Self { steps, dispatcher, .. } = self;
-        for (step, state) in steps.entries_mut() {
-            let StepState { declared, epoch, queued: Some(queued), stats, .. } = state else { continue };
+        let Self { steps, dispatcher, pending_steps, .. } = self;
+        for step in std::mem::take(pending_steps) {
+            let Some(StepState { declared, epoch, queued: Some(queued), stats, .. }) = steps.get_mut(step)
+            else {
+                continue;
+            };
             if dispatcher.is_halted(step) {
                 continue;
             }
@@ -83,6 +87,9 @@ impl Coordinator {
             watch.handle(PollerEvent::Tick, now);
             let wanted = std::mem::take(&mut watch.commands);
             let (pending, valid) = (watch.monitor.len(), watch.monitor.valid());
+            if pending > 0 {
+                pending_steps.insert(step);
+            }
             stats.set_pending(pending as u64, valid as u64);
             let address = &declared.address;
             let mut settled = Vec::new();
@@ -119,8 +126,9 @@ impl Coordinator {
         if self.stopping {
             return None;
         }
-        let awake = self.steps.entries().filter(|(step, _)| !self.dispatcher.is_halted(*step));
-        awake.filter_map(|(_, state)| state.queued.as_ref()?.pending.monitor.wakes(now)).min()
+        let awake = self.pending_steps.iter().filter(|step| !self.dispatcher.is_halted(**step));
+        let wakes = |&step: &usize| self.steps.get(step)?.queued.as_ref()?.pending.monitor.wakes(now);
+        awake.filter_map(wakes).min()
     }
 }
 

@@ -30,6 +30,7 @@ impl Coordinator {
         let Self { steps, dispatcher, .. } = self;
         let queued = steps.get_mut(step).and_then(|state| state.queued.as_mut());
         let Some(QueuedJobs { buffer, pending }) = queued else { return self.recall_turn(step, row, job) };
+        self.pending_steps.insert(step);
         let key = JobKey::stored(row.id.0);
         buffer.stands(key, row.id);
         if job.output().is_some() {
@@ -192,6 +193,7 @@ impl Coordinator {
         stays: Vec<ParkedRow>,
         now: Timestamp,
     ) {
+        self.pending_steps.insert(step);
         let Self { dispatcher, steps, .. } = self;
         let queued = steps.get_mut(step).and_then(|state| state.queued.as_mut());
         let Some(QueuedJobs { buffer, pending: watch }) = queued else { return };

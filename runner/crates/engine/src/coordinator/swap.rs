@@ -138,6 +138,9 @@ impl Coordinator {
 
     /// Answers the reloads that have waited long enough.
     pub(crate) fn answer_late_reloads(&mut self, now: Timestamp) {
+        if self.reloads.is_empty() {
+            return;
+        }
         let lingering = self.lingering();
         self.reloads.retain(|reload| {
             let waits = now < reload.answer_at;

@@ -28,20 +28,20 @@ fn jobs_that_come_again_are_a_batch_of_their_own() {
 fn what_is_due_later_is_waited_for() {
     let mut play = Play::new(&[StepPlan { due: Some(Timestamp(50)), ..queue() }], &[0]);
     assert_eq!(play.start(), "");
-    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(50)));
     // A job with an earlier due time is written.
     assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(20) }), "");
-    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(20)));
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(20)));
     play.now = Timestamp(20);
     assert_eq!(play.on(Event::Tick), "read 0.r@0");
-    assert_eq!(play.dispatcher.wakes(play.now), None);
+    assert_eq!(play.dispatcher.wakes(), None);
     assert_eq!(play.read_port(0, PortInput::Redelivery, 1, 1), "#0 = r1+1, read 0.r@2, run 0#0");
     assert_eq!(play.on(none_due(Some(50))), "");
     assert_eq!(play.ran(0, 0, 1), "commit 0@1+1");
     assert_eq!(play.committed(0, 0), "");
     // The clock is set back: the other jobs wait longer by the same time.
     play.now = Timestamp(-1000);
-    assert_eq!((play.on(Event::Tick), play.dispatcher.wakes(play.now)), (String::new(), Some(Timestamp(50))));
+    assert_eq!((play.on(Event::Tick), play.dispatcher.wakes()), (String::new(), Some(Timestamp(50))));
     play.now = Timestamp(9000);
     assert_eq!(play.on(Event::Tick), "read 0.r@2");
     assert_eq!(play.on(none_due(None)), "Drained");
@@ -60,9 +60,9 @@ fn a_step_that_stops_is_not_woken() {
     let mut play = Play::new(std::slice::from_ref(&flow), &[0]);
     play.start();
     assert_eq!(play.on(Event::Failed { step: 0 }), "Halted");
-    assert_eq!(play.dispatcher.wakes(play.now), None);
+    assert_eq!(play.dispatcher.wakes(), None);
     let mut play = Play::new(&[flow], &[0]);
     play.start();
     assert_eq!(play.on(Event::Stop), "Stopped");
-    assert_eq!(play.dispatcher.wakes(play.now), None);
+    assert_eq!(play.dispatcher.wakes(), None);
 }

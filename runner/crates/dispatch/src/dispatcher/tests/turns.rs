@@ -38,7 +38,7 @@ fn what_comes_behind_a_job_that_waits_runs_and_is_delivered_after_it() {
     assert_eq!(play.committed(0, 0), "");
     assert_eq!(play.on(parked(3, 50)), "");
     assert_eq!(play.committed(0, 1), "");
-    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(50)));
     assert_eq!(play.read(0, 6, 2), "read 0@8, run 0#3");
     assert_eq!(play.ran(0, 3, 2), "");
     assert_eq!(play.at(50), "return 0@3");
@@ -66,7 +66,7 @@ fn jobs_held_behind_a_waiting_one_are_tried_again_in_memory() {
     play.on(parked(1, 50));
     play.committed(0, 0);
     assert_eq!(play.ran(0, 2, 1), "");
-    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(20)));
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(20)));
     assert_eq!(play.at(20), "run 0#1");
     assert_eq!(play.ran(0, 1, 1), "");
     assert_eq!(play.at(50), "return 0@1");
@@ -155,7 +155,7 @@ fn what_is_held_back_is_bounded_by_jobs_and_bytes() {
         // A delayed output does not need that room.
         assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(0) }), "read 0.r@0");
         assert_eq!(play.on(Event::NoneDue { step: 0, next: None }), "");
-        assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
+        assert_eq!(play.dispatcher.wakes(), Some(Timestamp(50)));
     }
 }
 
