@@ -206,11 +206,15 @@ impl ProcessorChain {
     /// The first failure.
     #[inline]
     pub(crate) fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        // Most steps are scripts, and the other processors take longer than these branches.
-        if let ([ProcessorStage::Script(only)], []) = (&mut self.processors[..], &self.services[..]) {
-            return only.process(job, outputs);
+        // Most steps are scripts or have no processor. The other processors take longer than these branches.
+        match (&mut self.processors[..], &self.services[..]) {
+            ([ProcessorStage::Script(only)], []) => only.process(job, outputs),
+            ([ProcessorStage::Pass], []) => {
+                outputs.push_to_all(job.payload);
+                Ok(())
+            }
+            _ => self.process_and_send(job, outputs),
         }
-        self.process_and_send(job, outputs)
     }
 
     fn process_and_send(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {

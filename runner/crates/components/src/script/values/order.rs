@@ -6,12 +6,14 @@
 
 use std::any::TypeId;
 use std::cmp::Ordering;
+use std::rc::Rc;
 
-use rhai::{Dynamic, Engine, EvalAltResult, FLOAT, Module, NativeCallContext};
+use rhai::{
+    Dynamic, Engine, EvalAltResult, FLOAT, FuncRegistration, Module, NativeCallContext, Position, RhaiFunc,
+};
 
 use super::number::BigNumber;
 use super::type_names;
-use crate::script::api::register::add_raw;
 
 /// An operator, and whether it holds for an order.
 type Operator = (&'static str, fn(Ordering) -> bool);
@@ -34,14 +36,22 @@ pub(crate) fn take_over(engine: &mut Engine) {
 
 pub(crate) fn register(module: &mut Module) {
     for (operator, holds) in OPERATORS {
-        let kinds = [TypeId::of::<Dynamic>(); 2];
-        add_raw(module, operator, &kinds, move |call, arguments| {
-            let [a, b] = arguments else { return Ok(false) };
+        let compare = move |_: Option<NativeCallContext<'_>>, arguments: &mut [&mut Dynamic]| {
+            let [a, b] = arguments else { return Ok(Dynamic::FALSE) };
             match order(a, b) {
-                Ok(order) => Ok(order.is_some_and(holds)),
-                Err(Incomparable) => Err(Box::new(refused(&call, operator, a, b))),
+                Ok(order) => Ok(Dynamic::from(order.is_some_and(holds))),
+                Err(Incomparable) => Err(Box::new(refused(operator, a, b))),
             }
-        });
+        };
+        // Without a context, which costs time; Rhai adds the position of the operator to an error.
+        let function = RhaiFunc::Method {
+            func: Rc::new(compare),
+            has_context: false,
+            is_pure: true,
+            is_volatile: false,
+        };
+        let kinds = [TypeId::of::<Dynamic>(); 2];
+        FuncRegistration::new(operator).in_global_namespace().set_into_module_raw(module, kinds, function);
     }
 }
 
@@ -82,7 +92,7 @@ fn letters(value: &Dynamic) -> Option<String> {
         .ok()
 }
 
-fn refused(call: &NativeCallContext<'_>, operator: &str, a: &Dynamic, b: &Dynamic) -> EvalAltResult {
+fn refused(operator: &str, a: &Dynamic, b: &Dynamic) -> EvalAltResult {
     let [one, other] = [a, b].map(type_names::of);
     let is_number = |value: &Dynamic| number(value).is_some() || value.read_lock::<BigNumber>().is_some();
     let help = match (a.is_string(), b.is_string()) {
@@ -91,5 +101,5 @@ fn refused(call: &NativeCallContext<'_>, operator: &str, a: &Dynamic, b: &Dynami
         _ => "",
     };
     let message = format!("`{operator}` cannot compare {one} with {other}{help}");
-    EvalAltResult::ErrorRuntime(message.into(), call.call_position())
+    EvalAltResult::ErrorRuntime(message.into(), Position::NONE)
 }
