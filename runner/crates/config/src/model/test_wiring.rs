@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use super::push_source::PushSource;
 use super::test_case::TestCase;
-use super::{BeginAt, Configuration, Input, Meta, Queue, QueueRef, Retain, SinkRef, SourceRef, Step, Target};
+use super::{
+    BeginAt, Configuration, GateRef, Input, Meta, Queue, QueueRef, Retain, SinkRef, SourceRef, Step, Target,
+};
 use tidegate_model::{Address, Parts};
 
 impl Configuration {
@@ -15,65 +17,77 @@ impl Configuration {
     #[must_use]
     pub fn for_test(&self, test: &TestCase) -> Self {
         let mut queues = TestQueues::default();
-        for (position, queue) in self.queues.entries() {
-            let source = queue.source.clone().filter(|source| ticks(source, test));
-            let kept = Queue { retain: Retain::Forever, max_size: None, source, ..queue.clone() };
-            let made = queues.add(kept);
-            queues.queues.insert(position, made);
-        }
-        for (position, source) in self.sources.entries() {
-            let made = queues.add(plain(&source.address));
-            queues.sources.insert(position, made);
-        }
-        for (position, sink) in self.sinks.entries() {
-            let made = queues.add(plain(&sink.address));
-            queues.sinks.insert(position, made);
-        }
         let mut steps: Vec<Step> = self.steps.iter().filter(|step| test.runs(step)).cloned().collect();
         for step in &mut steps {
             // The given jobs are there before the step begins.
             step.begin_at = BeginAt::Oldest;
             for input in &mut step.inputs {
                 input.input = Input::Queue(match input.input {
-                    Input::Queue(QueueRef(queue)) => queues.queues[&queue],
-                    Input::Source(SourceRef(source)) => queues.sources[&source],
+                    Input::Queue(queue) => queues.keeping(&self.queues[queue.0], test),
+                    Input::Source(SourceRef(source)) => queues.instead_of(&self.sources[source].address),
                 });
             }
             for output in &mut step.outputs {
                 output.target = Target::Queue(match output.target {
-                    Target::Queue(QueueRef(queue)) => queues.queues[&queue],
-                    Target::Sink(SinkRef(sink)) => queues.sinks[&sink],
+                    Target::Queue(queue) => queues.keeping(&self.queues[queue.0], test),
+                    Target::Sink(SinkRef(sink)) => queues.instead_of(&self.sinks[sink].address),
                 });
             }
-            step.errors = step.errors.map(|QueueRef(queue)| queues.queues[&queue]);
+            step.errors = step.errors.map(|queue| queues.keeping(&self.queues[queue.0], test));
         }
+        let has_step = |gate: usize| steps.iter().any(|step| step.gate == Some(GateRef(gate)));
+        let gates = self.gates.entries().filter(|(position, _)| has_step(*position));
         let mut configuration = Self {
+            root: self.root.clone(),
+            data: self.data.clone(),
+            settings: self.settings.clone(),
+            log: self.log.clone(),
+            pipelines: self.pipelines.clone(),
             sources: Parts::default(),
             queues: queues.list.into_iter().collect(),
             sinks: Parts::default(),
+            gates: Parts::at(gates.map(|(position, gate)| (position, gate.clone()))),
             steps: steps.into_iter().collect(),
             readers: BTreeMap::new(),
             tests: Vec::new(),
-            ..self.clone()
+            given: self.given.clone(),
+            inserted: self.inserted.clone(),
         };
         configuration.derive();
         configuration
     }
 }
 
-/// The queues of a test, each by the position of the queue, source or sink that it replaces.
+/// The queues of a test, by the address of the queue, source or sink that each replaces.
 #[derive(Default)]
 struct TestQueues {
     list: Vec<Queue>,
-    queues: BTreeMap<usize, QueueRef>,
-    sources: BTreeMap<usize, QueueRef>,
-    sinks: BTreeMap<usize, QueueRef>,
+    known: BTreeMap<Address, QueueRef>,
 }
 
 impl TestQueues {
+    /// A queue that keeps all its jobs.
+    fn keeping(&mut self, queue: &Queue, test: &TestCase) -> QueueRef {
+        self.known(&queue.address).unwrap_or_else(|| {
+            let source = queue.source.clone().filter(|source| ticks(source, test));
+            self.add(Queue { retain: Retain::Forever, max_size: None, source, ..queue.clone() })
+        })
+    }
+
+    /// A queue in the place of a source or a sink.
+    fn instead_of(&mut self, address: &Address) -> QueueRef {
+        self.known(address).unwrap_or_else(|| self.add(plain(address)))
+    }
+
+    fn known(&self, address: &Address) -> Option<QueueRef> {
+        self.known.get(address).copied()
+    }
+
     fn add(&mut self, queue: Queue) -> QueueRef {
+        let made = QueueRef(self.list.len());
+        self.known.insert(queue.address.clone(), made);
         self.list.push(queue);
-        QueueRef(self.list.len() - 1)
+        made
     }
 }
 
