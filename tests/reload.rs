@@ -1,5 +1,8 @@
 //! Tests of reloads: a running runner follows its files, and loses and repeats nothing.
 
+mod files;
+mod kills;
+
 use std::fs;
 
 use crate::project::{Project, jobs};

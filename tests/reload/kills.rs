@@ -1,0 +1,221 @@
+//! Reloads under load: the files change at random moments, and the executable is killed in between.
+//!
+//! Jobs flow all the time. A change is a script, a queue, a sink, a queuer, a retry policy, a whole pipeline, or a
+//! mistake. It is carried out by a command, a signal, the watch, or the next start after a kill.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::files::{Change, Files, LANES, QUEUES, REJECTED};
+use crate::project::{Project, ids, jobs};
+use crate::random::Random;
+use crate::running::Running;
+
+const RELOADS: u64 = 40;
+/// The most jobs that come with a change.
+const JOBS: u64 = 300;
+/// One of this many changes ends with a kill.
+const KILLS: u64 = 4;
+/// Longest wait for jobs between two changes.
+const PACE: Duration = Duration::from_millis(300);
+
+#[test]
+fn reloads_under_load_with_kills_in_between_lose_and_repeat_nothing_and_keep_the_order() {
+    let seed = Random::seed();
+    println!("again with TIDEGATE_TEST_SEED={seed}");
+    let mut play = Play::new(seed);
+    let mut running = play.start();
+    for _ in 0..reloads() {
+        play.feed();
+        let change = play.files.change(&mut play.random);
+        play.files.write(&play.project);
+        let kills = play.random.below(KILLS) == 0;
+        running = if kills { play.kill(running, change) } else { play.reload(running, change) };
+    }
+    let generations = play.generation();
+    running.stop().done().says("stopped");
+    play.files.finish(&play.project);
+    play.project.run().done().says("done:");
+    println!("{} jobs, {generations} generations", play.fed);
+    assert!(generations > reloads() / 3, "only {generations} generations ran");
+    play.check();
+}
+
+fn reloads() -> u64 {
+    match std::env::var("TIDEGATE_TEST_RELOADS") {
+        Ok(text) => text.parse().expect("TIDEGATE_TEST_RELOADS is a number"),
+        Err(_) => RELOADS,
+    }
+}
+
+/// One run of the test.
+struct Play {
+    seed: u64,
+    random: Random,
+    project: Project,
+    files: Files,
+    /// Jobs that each source has.
+    fed: u64,
+    /// Number of the file that the sink certainly writes.
+    sink_in_force: u64,
+}
+
+impl Play {
+    fn new(seed: u64) -> Self {
+        let (project, files) = (Project::new(), Files::new());
+        fs::create_dir(project.path().join("out")).expect("folders can be made");
+        files.write(&project);
+        let mut play = Self { seed, random: Random::new(seed), project, files, fed: 0, sink_in_force: 0 };
+        play.feed();
+        play
+    }
+
+    /// Adds jobs to both sources.
+    fn feed(&mut self) {
+        let more = 1 + self.random.below(JOBS);
+        let text = jobs(self.fed + 1..=self.fed + more);
+        self.project.append("in.ndjson", &text);
+        self.project.append("extra.ndjson", &text);
+        self.fed += more;
+    }
+
+    /// Starts a runner, which follows its files or waits to be asked.
+    fn start(&mut self) -> Running {
+        if self.files.have_a_mistake() {
+            self.project.run().failed(78);
+            self.files.mend(&self.project);
+        }
+        self.sink_in_force = self.files.sink();
+        let watches = self.random.below(2) == 0;
+        let arguments: &[&str] = if watches { &["run", "."] } else { &["run", ".", "--no-watch"] };
+        let mut running = self.project.start(arguments);
+        let project = &self.project;
+        running.wait_until("its answer", || project.tidegate(&["status", "."]).code == Some(0));
+        running
+    }
+
+    /// Has a change carried out, and lets some jobs pass.
+    fn reload(&mut self, running: Running, change: Change) -> Running {
+        let mut running = running;
+        let mistake = change == Change::Mistake;
+        match self.random.below(3) {
+            0 => {
+                let outcome = self.project.tidegate(&["reload", "."]);
+                let expected = if mistake { 78 } else { 0 };
+                assert_eq!(outcome.code, Some(expected), "seed {}: {change:?}, {outcome:?}", self.seed);
+                if !mistake {
+                    self.sink_in_force = self.files.sink();
+                }
+            }
+            1 => running.signal("HUP"),
+            // The watch, or a later change.
+            _ => {}
+        }
+        let grown = self.project.len("out/seen.ndjson") + self.random.below(20 * JOBS);
+        let began = Instant::now();
+        let project = &self.project;
+        running.wait_until("jobs", || project.len("out/seen.ndjson") > grown || began.elapsed() > PACE);
+        running
+    }
+
+    /// Kills the runner while it follows a change, and starts it again. Sometimes the files change in between.
+    fn kill(&mut self, running: Running, change: Change) -> Running {
+        if self.files.sink() != self.sink_in_force {
+            // A start cannot cut back a file to which its sink wrote before the path changed.
+            self.files.mend(&self.project);
+            self.project.tidegate(&["reload", "."]).done();
+        }
+        if self.random.below(3) > 0 {
+            running.signal("HUP");
+        }
+        let (began, until) = (Instant::now(), Duration::from_micros(self.random.below(80_000)));
+        while began.elapsed() < until {
+            std::thread::yield_now();
+        }
+        let said = running.stderr();
+        assert!(running.kill(), "seed {}: it ended before a kill, {change:?}:\n{said}", self.seed);
+        assert!(
+            !said.contains("panic") && !said.contains("the step stops"),
+            "seed {}: {change:?}:\n{said}",
+            self.seed
+        );
+        if self.random.below(3) == 0 {
+            while self.files.change(&mut self.random) == Change::Sink {}
+            self.files.write(&self.project);
+        }
+        self.start()
+    }
+
+    /// Number of the current generation.
+    fn generation(&self) -> u64 {
+        let history = self.project.json(&["history"]);
+        let entries = history["entries"].as_array().expect("a list");
+        entries.iter().filter_map(|entry| entry["generation"].as_u64()).max().unwrap_or(0)
+    }
+
+    fn check(&self) {
+        let seed = self.seed;
+        self.project.assert_sound();
+        let delivered: Vec<u64> = (1..=self.fed).filter(|id| id % REJECTED != 0).collect();
+        let seen = lines(&self.project.read("out/seen.ndjson"));
+        assert_each_once(&seen, &delivered, &format!("seed {seed}: an ordered step"));
+        assert_grows(&seen, "second", seed);
+        for queue in QUEUES {
+            let of_queue: Vec<Value> = seen.iter().filter(|job| job["queue"] == queue).cloned().collect();
+            assert_grows(&of_queue, "id", seed);
+            assert_grows(&of_queue, "first", seed);
+        }
+        let picked: String =
+            self.files.sinks().map(|sink| self.project.read_if_there(sink)).collect::<Vec<_>>().concat();
+        let picked = lines(&picked);
+        assert_each_once(&picked, &delivered, &format!("seed {seed}: a step that picks its jobs"));
+        for lane in 0..LANES {
+            let of_lane = |jobs: &[Value]| -> Vec<Value> {
+                jobs.iter().filter(|job| job["lane"] == lane).cloned().collect()
+            };
+            let (given, taken) = (of_lane(&seen), of_lane(&picked));
+            assert_eq!(numbers(&taken, "id"), numbers(&given, "id"), "seed {seed}: lane {lane}");
+            assert_grows(&taken, "third", seed);
+        }
+        let copied = ids(&self.project.read("out/extra.ndjson"));
+        assert_eq!(copied, (1..=self.fed).collect::<Vec<_>>(), "seed {seed}: a pipeline that was removed");
+        let failed = self.project.queue("p/failed");
+        let failed: Vec<u64> = failed.iter().filter_map(|record| record["job"]["id"].as_u64()).collect();
+        let rejected: Vec<u64> = (1..=self.fed).filter(|id| id % REJECTED == 0).collect();
+        assert_eq!(failed, rejected, "seed {seed}: the error queue");
+    }
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    text.lines().map(parse).collect()
+}
+
+fn numbers(jobs: &[Value], field: &str) -> Vec<u64> {
+    jobs.iter().filter_map(|job| job[field].as_u64()).collect()
+}
+
+/// Asserts that these are the jobs, in any order. A failure names those that are missing or doubled.
+fn assert_each_once(jobs: &[Value], expected: &[u64], what: &str) {
+    let mut times: BTreeMap<u64, i64> = expected.iter().map(|&id| (id, -1)).collect();
+    for id in numbers(jobs, "id") {
+        *times.entry(id).or_default() += 1;
+    }
+    let wrong: Vec<(u64, i64)> = times.into_iter().filter(|&(_, times)| times != 0).collect();
+    assert!(wrong.is_empty(), "{what}: jobs, and how often too much (-1: lost): {wrong:?}");
+}
+
+/// Asserts that a number never goes back from one job to the next.
+fn assert_grows(jobs: &[Value], field: &str, seed: u64) {
+    for pair in jobs.windows(2) {
+        assert!(
+            pair[0][field].as_u64() <= pair[1][field].as_u64(),
+            "seed {seed}: `{field}` goes back from {} to {}",
+            pair[0],
+            pair[1]
+        );
+    }
+}
