@@ -64,3 +64,69 @@ fn the_history_is_read_while_the_files_have_mistakes() {
     assert!(project.tidegate(&["history"]).done().stdout.contains("installed"));
     project.tidegate(&["history", "9"]).failed(1).says("the history has no generation 9");
 }
+
+/// A step `work` with a progress of 3 jobs, of which one waits for another attempt tomorrow.
+fn working() -> Project {
+    Project::pipeline(
+        "follow = true\n[pipeline]\nerrors = \"failed\"\n[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n\
+         retry = { backoff = \"fixed\", initial = \"1d\", jitter = \"none\" }\nqueuer = { strategy = \"fifo\" }\n",
+    )
+    .file("work.rhai", "fn process(job) { if job.id == 2 { throw \"not today\" } job }")
+    .file("in.ndjson", jobs(1..=3))
+}
+
+fn written(project: &Project) -> Vec<u64> {
+    crate::project::ids(&project.read_if_there("out.ndjson"))
+}
+
+#[test]
+fn a_renamed_step_keeps_its_progress_and_its_parked_jobs() {
+    let project = working();
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    assert_eq!(written(&project), [1, 3]);
+    project.tidegate(&["step", "pause", "p/work"]).done();
+    project.change("p.toml", "[step.work]", "[step.toil]\nwas = \"work\"");
+    insta::assert_snapshot!(project.tidegate(&["plan"]).failed(2).stdout);
+    project.append("in.ndjson", jobs([4]));
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    // The pause moved, too.
+    assert_eq!(written(&project), [1, 3]);
+    project.tidegate(&["step", "resume", "p/toil"]).done();
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    assert_eq!(written(&project), [1, 3, 4]);
+    assert_eq!(project.status("p/toil", "p/in")["delayed"], 1);
+    project.tidegate(&["delayed", "now", "p/toil", "--yes"]).done();
+    project.write("work.rhai", "fn process(job) { job }");
+    project.change("p.toml", "was = \"work\"\n", "");
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    assert_eq!(written(&project), [1, 3, 4, 2]);
+    project.assert_sound();
+}
+
+#[test]
+fn a_running_step_is_renamed_without_losing_or_repeating_a_job() {
+    let project = working();
+    project.change("p.toml", "run = \"work.rhai\"\n", "");
+    project.change("p.toml", "retry = { backoff = \"fixed\", initial = \"1d\", jitter = \"none\" }\n", "");
+    project.write("in.ndjson", jobs(1..=2000));
+    let mut running = project.started();
+    running.wait_until("the first jobs", || !written(&project).is_empty());
+    let mut names = ["work", "toil", "labour", "work"].windows(2);
+    let mut next = 2001;
+    while let Some([from, to]) = names.next() {
+        let text = project.read("p.toml").replace(&format!("[step.{from}]"), &format!("[step.{to}]"));
+        let lines = text.lines().filter(|line| !line.starts_with("was = "));
+        let text = lines.collect::<Vec<_>>().join("\n");
+        let header = format!("[step.{to}]");
+        project.write("p.toml", text.replace(&header, &format!("{header}\nwas = \"{from}\"")) + "\n");
+        project.tidegate(&["reload"]).done();
+        project.append("in.ndjson", jobs(next..next + 500));
+        next += 500;
+    }
+    running.wait_until("all jobs", || written(&project).len() >= 3500);
+    running.stop().done();
+    let mut all = written(&project);
+    all.sort_unstable();
+    assert_eq!(all, (1..=3500).collect::<Vec<_>>());
+    project.assert_sound();
+}

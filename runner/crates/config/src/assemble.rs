@@ -141,6 +141,10 @@ impl Lists {
         let gate = declared.gate.as_ref().and_then(|it| it.entry(&own.gates, &shared.gates));
         Some(Step {
             address: wired.address(),
+            was: declared
+                .was
+                .as_ref()
+                .map(|name| Address::new(wired.pipeline.name.clone(), name.value.clone())),
             take: declared.take,
             inputs,
             begin_at: declared.begin_at,

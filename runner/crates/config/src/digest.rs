@@ -37,6 +37,8 @@ pub type RunnerDigest = PartDigest<RunnerAspect>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigurationDigest {
     pub pipelines: BTreeSet<Name>,
+    /// The former addresses of steps.
+    pub renamed: BTreeMap<Address, Address>,
     pub steps: BTreeMap<Address, StepDigest>,
     /// Pushed sources are in the queues of their names.
     pub queues: BTreeMap<Address, QueueDigest>,
@@ -78,6 +80,11 @@ impl Configuration {
         let scope = Scope::of(self);
         ConfigurationDigest {
             pipelines: self.pipelines.iter().map(|pipeline| pipeline.name.clone()).collect(),
+            renamed: self
+                .steps
+                .iter()
+                .filter_map(|step| Some((step.address.clone(), step.was.clone()?)))
+                .collect(),
             steps: by(self.steps.iter(), |step| (step.address.clone(), step::digest(&scope, self, step))),
             queues: by(self.queues.iter(), |queue| (queue.address.clone(), parts::queue(&scope, queue))),
             sources: by(self.sources.iter(), |source| {

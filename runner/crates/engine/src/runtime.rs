@@ -33,6 +33,7 @@ use crate::recovery::start;
 use crate::step::stats::Stats;
 use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::{Setup, Setups};
+use tidegate_config::Configuration;
 use tidegate_dispatch::{InputPort, RunOutcome};
 use tidegate_model::log_target;
 use tidegate_model::{Clock, Timestamp, format_duration};
@@ -115,6 +116,8 @@ impl Runtime {
         } = parts;
         let generation = current.get();
         let plugged = last_run::tell(&generation.configuration, &attempts, &setups);
+        let mut writer = writer;
+        rename_steps(&generation.configuration, &store, &mut writer, clock.now())?;
         let sinks = Sinks::default();
         let Some(mut started) = start::start(&generation, sinks, &store, clock.now(), &ending)? else {
             inbox.close();
@@ -410,4 +413,21 @@ fn start_committer(
             }
         }
     })
+}
+
+/// Moves the state of renamed steps before it is read.
+fn rename_steps(
+    configuration: &Configuration,
+    store: &Store,
+    writer: &mut Writer,
+    now: Timestamp,
+) -> Result<(), EngineError> {
+    let mut renamed_steps = Vec::new();
+    for step in &configuration.steps {
+        renamed_steps.extend(start::rename(step, store)?);
+    }
+    if !renamed_steps.is_empty() {
+        writer.commit(&Changes { now, renamed_steps, ..Changes::default() })?;
+    }
+    Ok(())
 }

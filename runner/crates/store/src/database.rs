@@ -17,6 +17,7 @@ pub(crate) mod overlay;
 pub(crate) mod parked;
 pub(crate) mod pauses;
 pub(crate) mod read;
+pub(crate) mod renames;
 pub(crate) mod retention;
 pub(crate) mod scan;
 pub(crate) mod schedules;

@@ -20,6 +20,8 @@ use tidegate_model::{Address, Name};
 #[derive(Serialize, Deserialize)]
 struct Recorded {
     pipelines: Vec<String>,
+    #[serde(default)]
+    renamed: BTreeMap<Address, Address>,
     steps: RecordedParts<StepAspect>,
     queues: RecordedParts<QueueAspect>,
     sources: RecordedParts<SourceAspect>,
@@ -45,6 +47,7 @@ impl ConfigurationDigest {
     pub fn recorded(&self) -> String {
         let recorded = Recorded {
             pipelines: self.pipelines.iter().map(ToString::to_string).collect(),
+            renamed: self.renamed.clone(),
             steps: record(&self.steps),
             queues: record(&self.queues),
             sources: record(&self.sources),
@@ -62,6 +65,7 @@ impl ConfigurationDigest {
         let recorded: Recorded = serde_json::from_str(text).ok()?;
         Some(Self {
             pipelines: recorded.pipelines.iter().map(|name| Name::new(name)).collect::<Option<_>>()?,
+            renamed: recorded.renamed,
             steps: read(recorded.steps, Address::parse)?,
             queues: read(recorded.queues, Address::parse)?,
             sources: read(recorded.sources, Address::parse)?,

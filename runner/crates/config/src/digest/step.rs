@@ -12,10 +12,11 @@ use tidegate_model::{Backoff, FailureClass, Jitter, OnExhausted, Rate, RetryPoli
 type Digest = PartDigest<StepAspect>;
 
 pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &Step) -> Digest {
-    // `address` is the key of the digest, `secrets` are texts of `config`, `file` and `line` are for messages.
+    // `address` is the key of the digest, `was` has an effect once, `secrets` are texts of `config`, `file` and `line` are for messages.
     // `retry` and `queuer` are in the effective policy and the scheduling; `serves` follows from the targets.
     let Step {
         address: _,
+        was: _,
         take,
         inputs: _,
         begin_at,

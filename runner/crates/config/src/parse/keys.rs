@@ -120,6 +120,7 @@ impl TableKind {
             Self::Monitor => &["run", "every", "batch", "http", "exec", "timeout", "config"],
             Self::Queue => &["retain", "max_size", "meta", "dedupe", "allow_cycle"],
             Self::Step => &[
+                "was",
                 "from",
                 "join",
                 "alts",

@@ -6,7 +6,13 @@
 use super::keys::TableKind;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 
-const KEYS: &[(TableKind, &[&str])] = &[(TableKind::Step, &["was"])];
+const KEYS: &[(TableKind, &[&str])] = &[
+    (TableKind::Pipeline, &["was"]),
+    (TableKind::Queue, &["was"]),
+    (TableKind::FileSource, &["was"]),
+    (TableKind::HttpSource, &["was"]),
+    (TableKind::ScheduleSource, &["was"]),
+];
 
 const VALUES: &[(TableKind, &str, &[&str])] = &[(TableKind::FileSource, "type", &["exec"])];
 

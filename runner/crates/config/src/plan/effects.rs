@@ -13,8 +13,12 @@ pub(super) fn add(plan: &mut Plan, old: &ConfigurationDigest, new: &Configuratio
         let Some(address) = Address::parse(&change.name) else { continue };
         change.effects.extend(match change.kind {
             PartKind::Step => {
+                let remains = state.steps.get(&address).unwrap_or(&none);
                 let steps = (old.steps.get(&address), new.steps.get(&address));
-                step(steps, state.steps.get(&address).unwrap_or(&none), state)
+                match renamed(&address, (old, new), state) {
+                    Some(effects) => effects,
+                    None => step(steps, remains, state),
+                }
             }
             PartKind::Queue => queue(&address, (old, new), state),
             PartKind::Source if change.action == PlanAction::Change => {
@@ -90,6 +94,26 @@ fn sink(address: &Address, old: &ConfigurationDigest, new: &ConfigurationDigest)
         }
         _ => Vec::new(),
     }
+}
+
+/// The effects of a step that takes over from another one, or that another one replaces.
+fn renamed(
+    address: &Address,
+    (old, new): (&ConfigurationDigest, &ConfigurationDigest),
+    state: &PlanState,
+) -> Option<Vec<String>> {
+    let moves = |from: &Address, to: &Address| {
+        let is_new = state.steps.get(to).is_none_or(|remains| remains.inputs.is_empty());
+        is_new && old.steps.contains_key(from) && !old.steps.contains_key(to) && new.steps.contains_key(to)
+    };
+    if let Some(from) = new.renamed.get(address).filter(|from| moves(from, address)) {
+        let remains = state.steps.get(from).cloned().unwrap_or_default();
+        let parked = remains.delayed + remains.pending;
+        let with = if parked > 0 { format!(" and {}", count(parked, "parked job")) } else { String::new() };
+        return Some(vec![format!("takes over the progress{with} of `{from}`")]);
+    }
+    let to = new.renamed.iter().find(|(to, from)| *from == address && moves(from, to)).map(|(to, _)| to)?;
+    Some(vec![format!("its progress and its parked jobs move to `{to}`")])
 }
 
 fn step(

@@ -36,6 +36,8 @@ const PROMISES: [(&str, DeliveryGuarantee); 3] = [
 #[derive(Debug)]
 pub(crate) struct StepDeclaration {
     pub(crate) name: Placed<Name>,
+    /// Its former name.
+    pub(crate) was: Option<Placed<Name>>,
     pub(crate) line: u64,
     pub(crate) take: InputMode,
     pub(crate) inputs: Bound,
@@ -64,6 +66,7 @@ impl StepDeclaration {
     pub(crate) fn new(name: Placed<Name>, line: u64) -> Self {
         Self {
             name,
+            was: None,
             line,
             take: InputMode::From,
             inputs: Vec::new(),
@@ -118,9 +121,15 @@ pub(crate) fn read(
     let gate = section.field("gate").map(|field| gate(reading, field));
     let monitor = section.field("monitor").and_then(|field| probe::monitor(reading, files, field));
 
+    let was = section.field("was").and_then(|field| {
+        let text = field.filled_text(reading)?;
+        self::name(reading, "step", &text)
+    });
+
     // Last, so that other errors of a step with an invalid name are reported too.
     let defaults = StepDeclaration::new(name?, reading.line(&section.place));
     Some(StepDeclaration {
+        was,
         take,
         inputs,
         begin_at,

@@ -94,6 +94,11 @@ impl CommittedState {
         self.steps.get(position)
     }
 
+    /// Position of the installed step with this address.
+    pub(crate) fn position(&self, address: &tidegate_model::Address) -> Option<usize> {
+        self.steps.position(|step| step.declared.address == *address)
+    }
+
     /// Sets the progress of a step on an input. A step that is not installed reads it from the store later.
     pub(crate) fn set_progress(&mut self, (step, input): (usize, usize), progress: Progress) {
         if let Some(step) = self.steps.get_mut(step) {

@@ -136,5 +136,7 @@ pub(crate) fn must_wait(new: &DeclaredStep, old: &DeclaredStep) -> bool {
         }),
         Input::Queue(_) => false,
     });
-    outputs || inputs
+    // It takes over what the other one leaves.
+    let follows = new.was.as_ref() == Some(&old.address);
+    outputs || inputs || follows
 }

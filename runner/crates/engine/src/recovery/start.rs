@@ -16,7 +16,7 @@ use tidegate_config::{Configuration, PushSource, QueueRef, Step};
 use tidegate_dispatch::Ticker;
 use tidegate_model::log_target;
 use tidegate_model::{Timestamp, TokenKey};
-use tidegate_store::{Changes, GenerationRecord, Store};
+use tidegate_store::{Changes, GenerationRecord, RenamedStep, Store};
 
 /// Recovered state of a run.
 pub(crate) struct RecoveredState {
@@ -81,6 +81,14 @@ pub(crate) fn has_news(changes: &Changes) -> bool {
         || !changes.trims.is_empty()
         || !changes.schedule_positions.is_empty()
         || !changes.sinks.is_empty()
+        || !changes.renamed_steps.is_empty()
+}
+
+/// The move of the state of a step to its new address, if it has not been made.
+pub(crate) fn rename(step: &Step, store: &Store) -> Result<Option<RenamedStep>, EngineError> {
+    let Some(from) = step.was.clone() else { return Ok(None) };
+    let renamed = RenamedStep { from, to: step.address.clone() };
+    Ok(store.would_rename(&renamed)?.then_some(renamed))
 }
 
 /// Schedules, each from its last tick on. The start of a schedule that never ticked is recorded, so that

@@ -97,7 +97,7 @@ impl<'a> ParkedRows<'a> {
     }
 
     /// Whether there was such a row.
-    fn remove(&mut self, (step, id): (u32, ParkedId)) -> Result<bool, StoreCause> {
+    pub(crate) fn remove(&mut self, (step, id): (u32, ParkedId)) -> Result<bool, StoreCause> {
         let is_started = self.started()?.remove((step, id.0))?.is_some();
         let kind = if is_started {
             ReasonKind::Started

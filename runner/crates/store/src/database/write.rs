@@ -20,6 +20,8 @@ use super::origin::{Opened, StoreLocation};
 use super::parked;
 use super::pauses;
 use super::read::SharedDatabase;
+use super::renames;
+use super::renames::RenamedStep;
 use super::retention::{Trim, Trimmed, trim};
 use super::schedules;
 use super::snapshots;
@@ -96,6 +98,8 @@ pub struct Changes {
     /// The generation that starts.
     pub generation: Option<GenerationRecord>,
     pub history: Vec<HistoryChange>,
+    /// Applied before all others.
+    pub renamed_steps: Vec<RenamedStep>,
     /// Schedule, and the time up to which its ticks are handled now.
     pub schedule_positions: Vec<(Address, Timestamp)>,
     /// Applied after the appends.
@@ -238,6 +242,7 @@ fn prepare(
     let mut txn = database.begin_write()?;
     txn.set_quick_repair(quick_repair);
     let record = CommitRecord { number, time: changes.now };
+    renames::write(&txn, &changes.renamed_steps, changes.now)?;
     let appended = append(&txn, &changes.appends, record)?;
     write_records(&txn, changes)?;
     snapshots::write(&txn, &changes.done_snapshots, &changes.snapshots)?;

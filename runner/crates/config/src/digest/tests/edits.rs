@@ -112,6 +112,8 @@ pub(super) const EDITS: &[Edit] = &[
     (Gate, "exec", "[\"true\"]", "[\"true\", \"x\"]", GAS),
     (Gate, "timeout", "\"12s\"", "\"22s\"", &["gate gas: timeout"]),
     (Gate, "config", "most = 60", "most = 61", &["gate gas: config"]),
+    // It takes effect once.
+    (Step, "was", "crash_limit = 5\n", "crash_limit = 5\nwas = \"former\"\n", NONE),
     (Step, "from", "[step.hurries]\nfrom = \"posts\"", "[step.hurries]\nfrom = \"done\"", &["step p/hurries: inputs"]),
     (Step, "join", "join = { one = \"ticks\"", "join = { uno = \"ticks\"", &["step p/joins: inputs"]),
     (Step, "alts", "alts = { one = \"ticks\", two = \"beats\" }", "alts = { one = \"ticks\", two = \"posts\" }", &["step p/either: inputs"]),

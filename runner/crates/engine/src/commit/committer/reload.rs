@@ -20,6 +20,8 @@ impl Committer {
         match change {
             ReloadChange::Swap { generation, trigger } => self.swap(generation, trigger),
             ReloadChange::Install { step, to } => self.install(&step, to),
+            // It keeps its jobs until the step of the new name has taken over.
+            ReloadChange::Remove { step } if self.is_renamed(step) => Ok(()),
             ReloadChange::Remove { step } => {
                 self.committed_state.remove(step);
                 self.broken_steps.remove(&step);
@@ -57,6 +59,7 @@ impl Committer {
             self.put_back(step, to)?;
         }
         self.broken_steps.remove(&step.position);
+        let former = self.take_over(step)?;
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
         let mut recovery = StepRecovery {
             store: &self.store,
@@ -69,9 +72,29 @@ impl Committer {
         let Some(installed) = recovery.recover(step, &mut changes)? else { return Ok(()) };
         self.commit_all(&changes)?;
         start_position::log_starts(&changes);
+        if let Some(former) = former {
+            self.committed_state.remove(former);
+            self.broken_steps.remove(&former);
+        }
         self.close_unused()?;
         let _ = self.messages.send(Message::Installed(Box::new(installed)));
         Ok(())
+    }
+
+    /// Whether a step of the current generation has another name for this one.
+    fn is_renamed(&self, position: usize) -> bool {
+        let Some(step) = self.committed_state.step(position) else { return false };
+        let mut steps = self.committed_state.generation.configuration.steps.iter();
+        steps.any(|other| other.was.as_ref() == Some(&step.declared.address))
+    }
+
+    /// Moves the state of the step that this one was to its new address. Returns the position of that step.
+    fn take_over(&mut self, step: &DeclaredStep) -> Result<Option<usize>, EngineError> {
+        let Some(renamed) = start::rename(step, &self.store)? else { return Ok(None) };
+        let former = self.committed_state.position(&renamed.from);
+        let now = self.clock.now();
+        self.commit_all(&Changes { now, renamed_steps: vec![renamed], ..Changes::default() })?;
+        Ok(former)
     }
 
     /// Puts the progress of a step back.
