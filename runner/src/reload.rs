@@ -50,7 +50,7 @@ pub(crate) fn reload(run: &Handle, trigger: Trigger) -> Reloaded {
         .collect();
     if digest == current.digest {
         mended(run);
-        run.note_files(&next);
+        run.note_files(current.number, &next);
         return Reloaded::Unchanged { generation: current.number };
     }
     if next.configuration.settings.reload.tests {

@@ -117,14 +117,11 @@ impl Handle {
     /// have begun after some seconds are in the outcome. Returns `None` if the run has ended or ends.
     #[must_use]
     pub fn reload(&self, next: &Generation, trigger: Trigger) -> Option<ReloadOutcome> {
-        let outcome = self.swap(next, trigger);
-        if outcome.is_some() {
-            self.current.set_back_to(None);
-        }
-        outcome
+        self.swap(next, trigger, None)
     }
 
-    fn swap(&self, next: &Generation, trigger: Trigger) -> Option<ReloadOutcome> {
+    fn swap(&self, next: &Generation, trigger: Trigger, back_to: Option<u64>) -> Option<ReloadOutcome> {
+        let _swapping = self.current.swapping.lock();
         let before = self.current.get();
         let mut configuration = self.current.placed(&next.configuration);
         // The store stays open where it is until the runner restarts.
@@ -132,6 +129,10 @@ impl Handle {
         let configuration = Arc::new(configuration);
         let (plugins, files) = (Arc::clone(&next.plugins), Arc::clone(&next.files));
         let number = before.number + 1;
+        if let Some(earlier) = back_to {
+            // Before the swap, so that the watch of the files does not undo it.
+            self.current.set_back_to(number, earlier);
+        }
         let generation = Arc::new(NumberedGeneration::new(number, configuration, plugins, files));
         let (reply, answer) = crossbeam_channel::bounded(1);
         let request = ReloadRequest { generation, trigger, reply };
@@ -142,14 +143,7 @@ impl Handle {
     /// As [`Self::reload`], with the recorded files of this earlier generation.
     #[must_use]
     pub fn roll_back(&self, earlier: &Generation, generation: u64) -> Option<ReloadOutcome> {
-        // Before the reload, so that the watch of the files does not undo it.
-        let before = self.current.back_to();
-        self.current.set_back_to(Some(generation));
-        let outcome = self.swap(earlier, Trigger::Rollback);
-        if outcome.is_none() {
-            self.current.set_back_to(before);
-        }
-        outcome
+        self.swap(earlier, Trigger::Rollback, Some(generation))
     }
 
     /// Earlier generation that the run carries out again, although the files differ.
@@ -158,10 +152,9 @@ impl Handle {
         self.current.back_to()
     }
 
-    /// Records the present texts of files that mean the same as before.
-    pub fn note_files(&self, next: &Generation) {
-        self.current.note_files(&next.files);
-        self.current.set_back_to(None);
+    /// Records the present texts of files that mean the same as the configuration of the generation `current`.
+    pub fn note_files(&self, current: u64, next: &Generation) {
+        self.current.note_files(current, &next.files);
     }
 
     /// Records a refused reload. Returns whether its mistakes are new.

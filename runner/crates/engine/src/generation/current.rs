@@ -46,8 +46,10 @@ pub(crate) struct CurrentGeneration {
     generation: Mutex<Arc<NumberedGeneration>>,
     positions: Mutex<Positions>,
     pub(crate) health: ReloadHealth,
-    /// The earlier generation that is carried out again, until the files change.
-    back_to: Mutex<Option<u64>>,
+    /// Number of the generation that carries out an earlier one again, and the number of that one.
+    back_to: Mutex<Option<(u64, u64)>>,
+    /// Held while a generation takes over, so that each has a number of its own.
+    pub(crate) swapping: Mutex<()>,
 }
 
 impl CurrentGeneration {
@@ -58,6 +60,7 @@ impl CurrentGeneration {
             positions,
             health: ReloadHealth::default(),
             back_to: Mutex::new(None),
+            swapping: Mutex::new(()),
         }
     }
 
@@ -73,16 +76,22 @@ impl CurrentGeneration {
     /// Earlier generation that is carried out again, although the files differ.
     #[must_use]
     pub(crate) fn back_to(&self) -> Option<u64> {
-        *self.back_to.lock()
+        let number = self.get().number;
+        self.back_to.lock().filter(|(current, _)| *current == number).map(|(_, earlier)| earlier)
     }
 
-    pub(crate) fn set_back_to(&self, generation: Option<u64>) {
-        *self.back_to.lock() = generation;
+    /// `number`: that of the generation that carries out the earlier one again.
+    pub(crate) fn set_back_to(&self, number: u64, earlier: u64) {
+        *self.back_to.lock() = Some((number, earlier));
     }
 
-    /// Records the present texts of files that mean the same as before.
-    pub(crate) fn note_files(&self, files: &Arc<SourceFiles>) {
+    /// Records the present texts of files that mean the same as before, if this generation is still the current one.
+    pub(crate) fn note_files(&self, current: u64, files: &Arc<SourceFiles>) {
         let mut generation = self.generation.lock();
+        if generation.number != current {
+            return;
+        }
+        *self.back_to.lock() = None;
         let NumberedGeneration { number, configuration, digest, plugins, .. } = &**generation;
         *generation = Arc::new(NumberedGeneration {
             number: *number,
