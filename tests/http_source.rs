@@ -106,6 +106,39 @@ fn note(answers: impl Iterator<Item = (String, String)>, taken: &mut BTreeMap<St
 }
 
 #[test]
+fn the_outcome_of_a_job_follows_its_outputs_through_all_steps() {
+    let project = project(
+        "",
+        "[step.first]\nfrom = \"requests\"\nrun = \"double.rhai\"\nto = \"middle\"\n\
+         [step.second]\nfrom = \"middle\"\nrun = \"second.rhai\"\nto = \"last\"\nerrors = \"failed\"\n\
+         [sink.out]\nfrom = \"last\"\ntype = \"file\"\npath = \"out.ndjson\"\n\
+         [queue.middle]\nretain = \"forever\"\n[queue.last]\nretain = \"forever\"\n",
+    )
+    .file("double.rhai", "fn process(job) { [#{ n: job.id }, #{ n: job.id + 1 }] }")
+    .file("second.rhai", "fn process(job) { if job.n == 2 { reject(\"two\") } job }");
+    let (mut running, _, mut client) = started(&project);
+    client.request("POST /sources/p/requests", &[JSON], "{\"id\":1}");
+    let mut body = Value::Null;
+    running.wait_until("the end of both", || {
+        body = client.request("GET /jobs/p/requests/1", &[], "").body;
+        let outputs = &body["steps"][0]["outputs"];
+        let last = &outputs[0]["steps"][0]["outputs"][0]["steps"][0];
+        last["status"] == "done" && outputs[1]["steps"][0]["status"] == "failed"
+    });
+    let outputs = &body["steps"][0]["outputs"];
+    assert_eq!(
+        (&outputs[0]["job"], &outputs[1]["job"]),
+        (&json!("p/middle/1"), &json!("p/middle/2")),
+        "{body}"
+    );
+    let (one, other) = (&outputs[0]["steps"][0], &outputs[1]["steps"][0]);
+    assert_eq!((&one["step"], &one["status"]), (&json!("p/second"), &json!("done")), "{body}");
+    assert_eq!(one["outputs"][0]["steps"][0]["step"], "p/out", "{body}");
+    assert_eq!(other["reason"], "two", "{body}");
+    running.stop().done();
+}
+
+#[test]
 fn what_is_answered_while_the_runner_ends_is_true() {
     let project = project("", "[sink.out]\nfrom = \"requests\"\ntype = \"null\"\n");
     let (running, place, _) = started(&project);
@@ -316,8 +349,7 @@ fn clients_that_bring_too_much_are_put_off_until_the_steps_catch_up() {
 fn a_job_says_what_every_step_has_made_of_it() {
     let steps = "[queue.failed]\nretain = \"forever\"\n[queue.priced]\nretain = \"forever\"\n\
                  [step.price]\nfrom = \"requests\"\nrun = \"price.rhai\"\nerrors = \"failed\"\nto = \"priced\"\n\
-                 [step.stuck]\nfrom = \"requests\"\nrun = \"stuck.rhai\"\n\
-                 [sink.out]\nfrom = \"priced\"\ntype = \"null\"\n";
+                 [step.stuck]\nfrom = \"requests\"\nrun = \"stuck.rhai\"\n";
     let price = "fn process(job) {
         if job.id == 2 { reject(\"no price\"); }
         job.price = job.id * 10;

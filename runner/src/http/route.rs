@@ -65,6 +65,13 @@ impl Route {
 }
 
 impl JobAddress {
+    /// `pipeline/queue/index`
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('/');
+        let (pipeline, queue, index) = (parts.next()?, parts.next()?, parts.next()?);
+        parts.next().is_none().then(|| Self::of(pipeline, queue, index)).flatten()
+    }
+
     fn of(pipeline: &str, queue: &str, index: &str) -> Option<Self> {
         // Each job has one address: an index has no sign and no leading zeros.
         let digits = index.bytes().all(|byte| byte.is_ascii_digit());

@@ -130,6 +130,9 @@ pub(crate) struct Output {
     /// Its payload, unless that is too long for the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) result: Option<Box<RawValue>>,
+    /// Its outcome at the steps that read its queue, if that is followed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) steps: Vec<StepOutcome>,
 }
 
 /// The parts of the answer that are requested.
@@ -434,7 +437,7 @@ impl JobQuery<'_> {
                 bytes += payload.len();
                 let result = String::from_utf8(payload).ok().filter(|_| bytes <= OUTPUT_BYTES);
                 let result = result.and_then(|result| RawValue::from_string(result).ok());
-                outputs.push(Output { job: format!("{queue}/{index}"), result });
+                outputs.push(Output { job: format!("{queue}/{index}"), result, steps: Vec::new() });
             }
         }
         Ok((outputs, with))
