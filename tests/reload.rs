@@ -5,6 +5,7 @@ mod kills;
 
 use std::fs;
 
+use crate::http_client::{Client, JSON, address};
 use crate::project::{Project, jobs};
 use crate::running::Running;
 
@@ -202,5 +203,35 @@ fn a_stopped_step_is_taken_up_again_when_its_script_is_mended() {
     project.write("mark.rhai", mark(2));
     wait_for(&project, &mut running, "out.ndjson", 3);
     assert_eq!(crate::project::ids(&project.read("out.ndjson")), [1, 2, 3]);
+    running.stop().done();
+}
+
+#[test]
+fn a_request_to_the_port_reloads_and_new_sources_take_jobs_from_then_on() {
+    let source = |name: &str| {
+        format!("[source.{name}]\ntype = \"http\"\n[step.of_{name}]\nfrom = \"{name}\"\nto = \"out\"\n")
+    };
+    let out = "[sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n";
+    let project = Project::new()
+        .file("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:0\"\n[reload]\nwatch = false\n")
+        .file("p.toml", source("one") + out);
+    let mut running = project.start(&["run", "."]);
+    // A refused body closes its connection.
+    let place = address(&mut running);
+    let request = |what: &str, body: &str| Client::new(&place).request(what, &[JSON], body);
+    assert_eq!(request("POST /sources/p/two", "{\"id\":1}").status, 404);
+    project.write("p.toml", format!("{}{}{out}", source("one"), source("two")));
+    let reloaded = request("POST /reload", "");
+    assert_eq!((reloaded.status, &reloaded.body["generation"]), (200, &serde_json::json!(2)));
+    assert_eq!(request("POST /sources/p/two", "{\"id\":1}").status, 202);
+    project.write("p.toml", source("two") + out);
+    assert_eq!(request("POST /reload", "").status, 200);
+    assert_eq!(request("POST /sources/p/one", "{\"id\":2}").status, 404);
+    project.write("p.toml", "[source.two]");
+    let refused = request("POST /reload", "");
+    assert_eq!(refused.status, 422);
+    assert_eq!(request("POST /sources/p/two", "{\"id\":3}").status, 202);
+    wait_for(&project, &mut running, "out.ndjson", 3);
+    assert_eq!(request("GET /reload", "").status, 405);
     running.stop().done();
 }

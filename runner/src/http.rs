@@ -6,6 +6,7 @@
 //! | `GET /jobs/PIPELINE/SOURCE/INDEX` | the outcome of the job at each step |
 //! | `POST /jobs/PIPELINE/QUEUE/INDEX/complete` | 202 once the completion by an external system is on disk |
 //! | `POST /monitor/PIPELINE/STEP` | the time of the next poll of the step's pending jobs |
+//! | `POST /reload` | the configuration that is in force after its files were read again |
 //! | `GET /healthz` | whether the runner accepts jobs |
 //!
 //! One thread carries all connections. Large bodies and queries of the store run on other threads. Jobs wait
@@ -19,6 +20,7 @@ pub(crate) mod job_status;
 pub(crate) mod parse_body;
 pub(crate) mod poll;
 pub(crate) mod push;
+pub(crate) mod reload;
 pub(crate) mod response;
 pub(crate) mod route;
 pub(crate) mod wire;
@@ -243,6 +245,11 @@ async fn carry_out(
         Route::Job(asked) => look(&request, asked, http).await,
         Route::Complete(asked) => complete::complete(request, asked, http, place).await,
         Route::Monitor(step) => poll(&request, step, http).await,
+        Route::Reload => {
+            only(&request, &[Method::POST])?;
+            let context = http.context.clone();
+            aside(move || reload::post(&context)).await
+        }
         Route::Health => only(&request, &[Method::GET, Method::HEAD]).map(|()| health(http)),
     }
 }

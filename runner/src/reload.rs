@@ -34,7 +34,7 @@ pub(crate) enum Reloaded {
 
 /// Reads the files of the run again, and carries them out if they differ.
 pub(crate) fn reload(run: &Handle, trigger: Trigger) -> Reloaded {
-    // One reload reads the files while another one may still wait for its answer.
+    let _turn = run.reload_turn();
     let current = run.generation();
     let given = &current.configuration.given;
     let next = match Generation::load(&given.config, &given.options()) {

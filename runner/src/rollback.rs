@@ -12,6 +12,7 @@ use tidegate_store::{HistoryEntry, ReadError, Store, TakeoverOutcome};
 /// # Errors
 /// The reason for a refusal, as a sentence; the run is as before then.
 pub(crate) fn roll_back(run: &Handle, store: &Store, to: Option<u64>) -> Result<Reloaded, String> {
+    let _turn = run.reload_turn();
     let current = run.generation();
     let (entries, _) = store.history().map_err(unreadable)?;
     let entry = target(&entries, current.number, to)?;

@@ -14,6 +14,8 @@ pub(crate) enum Route {
     Complete(JobAddress),
     /// `/monitor/PIPELINE/STEP`
     Monitor(Address),
+    /// `/reload`
+    Reload,
     /// `/healthz`
     Health,
 }
@@ -35,13 +37,14 @@ impl Route {
                 JobAddress::of(pipeline, queue, index).map(Self::Complete)
             }
             ["monitor", pipeline, step] => address(pipeline, step).map(Self::Monitor),
+            ["reload"] => Some(Self::Reload),
             ["healthz"] => Some(Self::Health),
             _ => None,
         };
         found.ok_or_else(|| {
             let ways = "`POST /sources/PIPELINE/SOURCE`, `GET /jobs/PIPELINE/SOURCE/INDEX`, \
-                        `POST /jobs/PIPELINE/QUEUE/INDEX/complete`, `POST /monitor/PIPELINE/STEP` and \
-                        `GET /healthz`";
+                        `POST /jobs/PIPELINE/QUEUE/INDEX/complete`, `POST /monitor/PIPELINE/STEP`, \
+                        `POST /reload` and `GET /healthz`";
             HttpRefusal::missing(format!("the path is unknown: use {ways}"))
         })
     }
@@ -98,6 +101,7 @@ mod tests {
         assert_eq!(route("/jobs/p/q/7"), Some(Route::Job(job.clone())));
         assert_eq!(route("/jobs/p/q/7/complete"), Some(Route::Complete(job)));
         assert_eq!(route("/monitor/p/q"), Some(Route::Monitor(address)));
+        assert_eq!(route("/reload"), Some(Route::Reload));
         assert_eq!(route("/healthz"), Some(Route::Health));
         for path in [
             "/",

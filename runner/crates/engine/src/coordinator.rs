@@ -7,9 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use crossbeam_channel::Sender;
+
 use self::schedules::Schedules;
 use super::error::{Chain, EngineError};
-use super::report::Halt;
+use super::report::{Halt, ReloadOutcome};
 use crate::batch::input::{BatchInput, ReadBatch};
 use crate::batch::result::{BatchResult, HaltCause, HaltReason, StartBlock};
 use crate::commit::queue_cache::QueueCaches;
@@ -51,6 +53,7 @@ pub(crate) enum Action {
     CloseReaders(usize),
     /// The generation is the current one.
     Publish(Arc<NumberedGeneration>),
+    AnswerReload(Sender<ReloadOutcome>, ReloadOutcome),
     ReadStore(StoreRequest),
     Run(BatchTask),
     /// Check whether the gate of a step is open.
@@ -205,7 +208,7 @@ impl Coordinator {
     /// Handles the passing of time.
     pub(crate) fn tick(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         self.report_failures(now);
-        self.answer_late_reloads(now);
+        self.answer_late_reloads(now, actions);
         self.run_timers(now, actions);
         let mut commands = Vec::new();
         self.dispatcher.handle(Event::Tick, now, &mut commands);

@@ -23,6 +23,7 @@ use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::Setups;
 use tidegate_config::QueueRef;
 use tidegate_dispatch::RunOutcome;
+use tidegate_model::sync::MutexGuard;
 use tidegate_model::{Address, Clock};
 use tidegate_store::{CrashGuard, Store, Trigger, Writer};
 
@@ -150,6 +151,11 @@ impl Handle {
     #[must_use]
     pub fn rolled_back_to(&self) -> Option<u64> {
         self.current.back_to()
+    }
+
+    /// Waits for the reload before, so that none replaces a later one by files that it has read earlier.
+    pub fn reload_turn(&self) -> MutexGuard<'_, ()> {
+        self.current.turn.lock()
     }
 
     /// Records the present texts of files that mean the same as the configuration of the generation `current`.

@@ -271,6 +271,8 @@ impl Runtime {
                 }
             }
             Action::Publish(generation) => self.current.set(generation),
+            // The client may have disconnected.
+            Action::AnswerReload(reply, outcome) => _ = reply.send(outcome),
             Action::ReadStore(ask) => self.queues.ask(ask),
             Action::Run(task) if task.pool => self.pool.give(WorkerTask::Batch(task))?,
             Action::Run(task) => _ = self.tasks.send(WorkerTask::Batch(task)),

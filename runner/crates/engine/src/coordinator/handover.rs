@@ -159,7 +159,7 @@ impl Coordinator {
             })));
         }
         for step in removed {
-            self.end_handover(step, &[]);
+            self.end_handover(step, &[], actions);
         }
     }
 
@@ -181,7 +181,7 @@ impl Coordinator {
             inputs.map(|(input, plan)| (input.address.clone(), plan.next)).collect();
         self.install(step, now, actions);
         self.dispatcher.set_order(self.generation.configuration.steps.order());
-        let requests = self.end_handover(position, &from);
+        let requests = self.end_handover(position, &from, actions);
         for asked in requests {
             self.accept_request(asked, now, commands, actions);
         }
@@ -192,13 +192,18 @@ impl Coordinator {
     }
 
     /// Ends the handover of a step that starts at these positions. Returns the requests that waited for it.
-    fn end_handover(&mut self, step: usize, from: &[(Address, u64)]) -> Vec<PendingRequest> {
+    fn end_handover(
+        &mut self,
+        step: usize,
+        from: &[(Address, u64)],
+        actions: &mut Vec<Action>,
+    ) -> Vec<PendingRequest> {
         let Some(Handover { next, requests, .. }) = self.handovers.remove(&step) else { return Vec::new() };
         if let NextStep::Install { replay: Some(replay), .. } = next {
             replay.1.answer(Ok(RequestOutcome::Replayed { from: from.to_vec() }));
         }
         self.update_expectation();
-        self.answer_reload();
+        self.answer_reload(actions);
         requests
     }
 

@@ -72,7 +72,7 @@ impl Coordinator {
         self.reloads.push(reload);
         self.advance_handovers(actions);
         self.update_expectation();
-        self.answer_reload();
+        self.answer_reload(actions);
         if let Some(next) = self.next_swap.take() {
             self.swap(next, now, actions);
         }
@@ -128,27 +128,25 @@ impl Coordinator {
     }
 
     /// Answers the reloads whose steps have all taken over, or that have waited long enough.
-    pub(crate) fn answer_reload(&mut self) {
+    pub(crate) fn answer_reload(&mut self, actions: &mut Vec<Action>) {
         if self.handovers.is_empty() {
             for PendingReload { request, .. } in self.reloads.drain(..) {
-                answer(&request, Vec::new());
+                actions.push(answer(request, Vec::new()));
             }
         }
     }
 
     /// Answers the reloads that have waited long enough.
-    pub(crate) fn answer_late_reloads(&mut self, now: Timestamp) {
+    pub(crate) fn answer_late_reloads(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         if self.reloads.is_empty() {
             return;
         }
         let lingering = self.lingering();
-        self.reloads.retain(|reload| {
-            let waits = now < reload.answer_at;
-            if !waits {
-                answer(&reload.request, lingering.clone());
-            }
-            waits
-        });
+        let (late, open) =
+            std::mem::take(&mut self.reloads).into_iter().partition(|one| one.answer_at <= now);
+        self.reloads = open;
+        let late: Vec<PendingReload> = late;
+        actions.extend(late.into_iter().map(|reload| answer(reload.request, lingering.clone())));
     }
 
     /// Time of the next answer that waits for no step any more.
@@ -157,8 +155,8 @@ impl Coordinator {
     }
 }
 
-fn answer(request: &ReloadRequest, lingering: Vec<Address>) {
+/// The answer comes after the generation is published, so that the next reload continues from it.
+fn answer(request: ReloadRequest, lingering: Vec<Address>) -> Action {
     let outcome = ReloadOutcome { number: request.generation.number, lingering };
-    // The client may have disconnected.
-    let _ = request.reply.send(outcome);
+    Action::AnswerReload(request.reply, outcome)
 }

@@ -50,6 +50,8 @@ pub(crate) struct CurrentGeneration {
     back_to: Mutex<Option<(u64, u64)>>,
     /// Held while a generation takes over, so that each has a number of its own.
     pub(crate) swapping: Mutex<()>,
+    /// Held by a reload from the reading of the files on: a later one must not be replaced by an earlier one.
+    pub(crate) turn: Mutex<()>,
 }
 
 impl CurrentGeneration {
@@ -61,6 +63,7 @@ impl CurrentGeneration {
             health: ReloadHealth::default(),
             back_to: Mutex::new(None),
             swapping: Mutex::new(()),
+            turn: Mutex::new(()),
         }
     }
 

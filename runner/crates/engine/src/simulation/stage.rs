@@ -248,6 +248,7 @@ impl Stage<'_> {
                     self.readers.retain(|port, _| port.step != step);
                 }
                 Action::Publish(generation) => self.current.set(generation),
+                Action::AnswerReload(..) => {}
                 Action::ReadStore(ask) => self.store_asks.push_back(ask),
                 Action::Run(task) => self.tasks.push_back(task),
                 Action::LookAtGate { step, epoch } => self.gates.push((step, epoch)),

@@ -270,7 +270,8 @@ impl TestBed<'_> {
                 Action::ReadSource(_)
                 | Action::OpenReader { .. }
                 | Action::CloseReaders(_)
-                | Action::Publish(_) => {}
+                | Action::Publish(_)
+                | Action::AnswerReload(..) => {}
                 Action::ReadStore(ask) => self.reads.push_back(ask),
                 Action::Run(task) => self.tasks.push_back(WorkerTask::Batch(task)),
                 Action::LookAtGate { step, epoch } => self.tasks.push_back(WorkerTask::Gate { step, epoch }),
