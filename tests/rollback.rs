@@ -76,6 +76,13 @@ fn the_files_go_back_too_on_request() {
     project.write("more.toml", "[step.again]\nfrom = \"p/again\"\n");
     says_generation(&mut running, 2);
     project.write("p.toml", "[step.mark\n");
+    project.tidegate(&["reload"]).failed(78);
+    running.wait_until("the refusal", || {
+        let history = project.json(&["history"]);
+        let refused = history["entries"].as_array().and_then(|entries| entries.last().cloned());
+        let refused = refused.unwrap_or_default();
+        refused["outcome"] == "failed" && refused["generation"].is_null()
+    });
     project.tidegate(&["rollback", "1", "--write"]).failed(64).says("this needs `--yes`");
     let told = project.tidegate(&["rollback", "1", "--write", "--yes"]).done().stderr;
     assert!(told.contains("restored `p.toml`") && told.contains("restored `mark.rhai`"), "{told}");

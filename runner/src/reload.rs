@@ -92,7 +92,8 @@ fn needs_restart(aspect: RunnerAspect) -> bool {
 fn refuse(run: &Handle, trigger: Trigger, diagnostics: &Diagnostics) -> Reloaded {
     let text = diagnostics.render(false);
     let first = text.lines().next().unwrap_or_default().to_owned();
-    if run.refuse_reload(RefusedReload::new(SystemClock.now(), trigger, first, &text)) {
+    if run.refuse_reload(RefusedReload::new(SystemClock.now(), trigger, first.clone(), &text)) {
+        run.record_refused(diagnostics, trigger, first);
         exit::show(diagnostics);
         tracing::error!(
             target: log_target::RUNNER,

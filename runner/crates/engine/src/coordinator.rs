@@ -15,7 +15,7 @@ use super::report::{Halt, ReloadOutcome};
 use crate::batch::input::{BatchInput, ReadBatch};
 use crate::batch::result::{BatchResult, HaltCause, HaltReason, StartBlock};
 use crate::commit::queue_cache::QueueCaches;
-use crate::commit::request::CommitRequest;
+use crate::commit::request::{CommitRequest, ReloadChange};
 use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
 use crate::operator::request::Request;
@@ -295,6 +295,9 @@ impl Coordinator {
             Message::Arrived => actions.push(Action::Commit(CommitRequest::InboxReady)),
             // The caller may have gone away.
             Message::Inspect { step, reply } => _ = reply.send(self.inspect_queue(step)),
+            Message::Refused(entry) => {
+                actions.push(Action::Commit(CommitRequest::Reload(ReloadChange::Refused(entry))));
+            }
             Message::Linger { reply } => _ = reply.send(self.lingering()),
             Message::Payload { step, input, index, reply } => {
                 _ = reply.send(self.payload(step, input, index));

@@ -12,6 +12,7 @@ use super::report::{RefusedReload, ReloadOutcome, RunOptions, RunReport};
 use crate::commit::inbox::{Inbox, Push};
 use crate::generation::Generation;
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
+use crate::generation::history;
 use crate::operator::request::{PendingRequest, Reply, Request, RequestOutcome};
 use crate::recovery::start;
 use crate::runtime::message::{Message, ReloadRequest};
@@ -21,7 +22,7 @@ use crate::step::queue_view::QueueView;
 use crate::step::stats::Stats;
 use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::Setups;
-use tidegate_config::QueueRef;
+use tidegate_config::{Diagnostics, QueueRef};
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::sync::MutexGuard;
 use tidegate_model::{Address, Clock};
@@ -166,6 +167,14 @@ impl Handle {
     /// Records a refused reload. Returns whether its mistakes are new.
     pub fn refuse_reload(&self, refused: RefusedReload) -> bool {
         self.current.health.refuse(refused)
+    }
+
+    /// Adds a refused configuration to the history.
+    pub fn record_refused(&self, diagnostics: &Diagnostics, trigger: Trigger, why: String) {
+        let current = self.current.get();
+        let entry = history::of_refused(diagnostics, &current.configuration.root, trigger, why);
+        // A run that is over records nothing.
+        let _ = self.messages.send(Message::Refused(Box::new(entry)));
     }
 
     /// Records that the files have no mistakes. Returns whether that is new.

@@ -10,7 +10,9 @@ use crate::operator::request::PendingRequest;
 use crate::step::declared::DeclaredStep;
 use tidegate_dispatch::{BatchId, DurabilityBarrier};
 use tidegate_model::{Counters, DeliveryHash, Origins, Segment, SourceOffset};
-use tidegate_store::{Block, DedupeOutcome, Details, NewParkedJob, ParkedKey, StepStop, Trigger};
+use tidegate_store::{
+    Block, DedupeOutcome, Details, NewHistoryEntry, NewParkedJob, ParkedKey, StepStop, Trigger,
+};
 
 /// Request to the committer.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub(crate) enum ReloadChange {
     Install { step: DeclaredStep, to: Option<Vec<RewindTo>> },
     /// Nothing of the step is in flight, and it is no longer in the configuration.
     Remove { step: usize },
+    /// A configuration was refused, which the history records.
+    Refused(Box<NewHistoryEntry>),
 }
 
 /// Durable change of a step. The changes of one step come in order.

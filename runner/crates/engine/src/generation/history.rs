@@ -1,10 +1,12 @@
 //! Entries of the history: a configuration with its files and plugins, as the store records it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 
 use super::current::NumberedGeneration;
 use super::source_files::SourceFiles;
-use tidegate_config::{Configuration, Processor};
+use tidegate_config::{Configuration, Diagnostics, Processor};
 use tidegate_store::{HistoryChange, HistoryEntry, NewHistoryEntry, Store, TakeoverOutcome, Trigger};
 
 /// The entry of a configuration; `generation` is `None` if it was refused.
@@ -39,6 +41,27 @@ pub(crate) fn at_start(generation: &NumberedGeneration, store: &Store) -> Option
     let last = store.last_installed().unwrap_or_default();
     let is_same = |last: &HistoryEntry| last.generation == entry.generation && last.has_content_of(&entry);
     (!last.as_ref().is_some_and(is_same)).then_some(HistoryChange::Add(entry))
+}
+
+/// The entry of a configuration with mistakes.
+pub(crate) fn of_refused(
+    diagnostics: &Diagnostics,
+    root: &Path,
+    trigger: Trigger,
+    why: String,
+) -> NewHistoryEntry {
+    let files = diagnostics.files().texts().map(|(path, text)| {
+        let path = path.strip_prefix(root).unwrap_or(path);
+        (path.display().to_string(), Arc::from(text))
+    });
+    NewHistoryEntry {
+        generation: None,
+        trigger,
+        outcome: TakeoverOutcome::Failed(why),
+        files: files.collect(),
+        plugins: BTreeMap::new(),
+        digest: "".into(),
+    }
 }
 
 /// SHA-256 of the plugins, by name.

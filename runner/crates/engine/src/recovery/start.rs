@@ -82,6 +82,7 @@ pub(crate) fn has_news(changes: &Changes) -> bool {
         || !changes.schedule_positions.is_empty()
         || !changes.sinks.is_empty()
         || !changes.renamed_steps.is_empty()
+        || !changes.history.is_empty()
 }
 
 /// The move of the state of a step to its new address, if it has not been made.

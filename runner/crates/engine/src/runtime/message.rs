@@ -21,7 +21,7 @@ use tidegate_components::sink::SinkError;
 use tidegate_config::QueueRef;
 use tidegate_dispatch::{BatchId, InputPort, Ticker, Turn};
 use tidegate_model::{Address, Due, Timestamp};
-use tidegate_store::{ParkedJob, ParkedKey, Trigger};
+use tidegate_store::{NewHistoryEntry, ParkedJob, ParkedKey, Trigger};
 
 /// Result or request, with its data.
 #[derive(Debug)]
@@ -101,6 +101,8 @@ pub(crate) enum Message {
         lanes: usize,
         reply: Sender<HashMap<usize, StepCounts>>,
     },
+    /// Entry of the history for a refused configuration.
+    Refused(Box<NewHistoryEntry>),
     /// Request for the steps that hand over.
     Linger {
         reply: Sender<Vec<Address>>,

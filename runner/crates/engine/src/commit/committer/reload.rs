@@ -19,6 +19,10 @@ impl Committer {
     pub(crate) fn reload(&mut self, change: ReloadChange) -> Result<(), EngineError> {
         match change {
             ReloadChange::Swap { generation, trigger } => self.swap(generation, trigger),
+            ReloadChange::Refused(entry) => {
+                let history = vec![HistoryChange::Add(*entry)];
+                self.commit_all(&Changes { now: self.clock.now(), history, ..Changes::default() })
+            }
             ReloadChange::Install { step, to } => self.install(&step, to),
             // It keeps its jobs until the step of the new name has taken over.
             ReloadChange::Remove { step } if self.is_renamed(step) => Ok(()),
