@@ -6,8 +6,12 @@ use std::sync::Arc;
 use super::*;
 use crate::database::format::RecordKey;
 use crate::database::history::{HISTORY, TEXTS};
-use crate::{ENTRIES_MAX, HistoryChange, NewHistoryEntry, TakeoverOutcome, TextHash, Trigger, open, verify};
+use crate::{
+    ENTRIES_MAX, HistoryChange, NewHistoryEntry, NewParkedJob, ParkReason, ParkedJob, RenamedStep, Snapshot,
+    TakeoverOutcome, TextHash, Trigger, open, verify,
+};
 use redb::{Database, ReadableDatabase as _, ReadableTableMetadata as _};
+use tidegate_model::Progress;
 
 fn entry(generation: u64, files: &[(&str, &str)]) -> HistoryChange {
     HistoryChange::Add(NewHistoryEntry {
@@ -94,4 +98,63 @@ fn damage_is_reported_and_stops_nothing() {
     let (entries, damaged) = store.history().unwrap();
     assert_eq!((entries.len(), damaged), (2, 2));
     assert_eq!(store.history_text(&TextHash::of("two")).unwrap().as_deref(), Some("two"));
+}
+
+#[test]
+fn a_renamed_step_takes_everything_along_once() {
+    let (store, mut writer) = open_on(&FaultyDisk::new());
+    let [old, new, other, input] = ["p/old", "p/new", "p/other", "p/in"].map(address);
+    let mut progress = Progress::default();
+    progress.finish(1, 3);
+    let parked = |id, reason| NewParkedJob {
+        step: old.clone(),
+        job: ParkedJob {
+            inputs: vec![("p/in".into(), id)],
+            reason,
+            payload: b"1".to_vec(),
+            ..ParkedJob::default()
+        },
+    };
+    let snapshot = Snapshot { step: old.clone(), number: 7, inputs: vec![], jobs: 2, time: Timestamp(1) };
+    writer
+        .commit(&Changes {
+            now: Timestamp(1),
+            // The old name is that of a queue, too.
+            appends: vec![append("p/in", ["1", "2", "3", "4"]), append("p/old", ["5"])],
+            progress: vec![(old.clone(), input.clone(), progress.clone())],
+            snapshots: vec![snapshot.clone()],
+            parked: vec![
+                parked(4, ParkReason::Delayed),
+                parked(3, ParkReason::Started { since: Timestamp(1) }),
+            ],
+            pauses: vec![(old.clone(), true)],
+            ..Changes::default()
+        })
+        .unwrap();
+    let rename = |to: &Address| RenamedStep { from: old.clone(), to: to.clone() };
+    assert!(store.would_rename(&rename(&new)).unwrap());
+    let changes = Changes { now: Timestamp(2), renamed_steps: vec![rename(&new)], ..Changes::default() };
+    // The second move finds nothing.
+    writer.commit(&changes).unwrap();
+    writer.commit(&changes).unwrap();
+    assert!(!store.would_rename(&rename(&new)).unwrap());
+
+    assert_eq!(store.progress(&old, &input).unwrap(), None);
+    assert_eq!(store.progress(&new, &input).unwrap(), Some(progress.clone()));
+    assert_eq!(store.snapshots(&new).unwrap(), [Snapshot { step: new.clone(), ..snapshot }]);
+    let (before, after) = (store.parked_totals(&old).unwrap(), store.parked_totals(&new).unwrap());
+    assert_eq!((before.delayed, before.started, after.delayed, after.started), (0, 0, 1, 1));
+    let found = store.delayed_of(&new, ("p/in", 4)).unwrap();
+    assert!(found.is_some(), "its index moved");
+    let paused: Vec<_> = store.pauses().unwrap().into_iter().map(|pause| pause.step).collect();
+    assert_eq!(paused, std::slice::from_ref(&new));
+    assert_eq!(jobs(&store, &old), [b"5"]);
+    assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
+
+    // A step with progress of its own keeps it.
+    let own = vec![(other.clone(), input.clone(), Progress::default())];
+    writer.commit(&Changes { now: Timestamp(3), progress: own, ..Changes::default() }).unwrap();
+    let renamed_steps = vec![RenamedStep { from: new.clone(), to: other.clone() }];
+    writer.commit(&Changes { now: Timestamp(4), renamed_steps, ..Changes::default() }).unwrap();
+    assert_eq!(store.progress(&new, &input).unwrap(), Some(progress));
 }
