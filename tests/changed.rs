@@ -194,3 +194,31 @@ fn a_step_whose_queuer_is_taken_away_runs_nothing_again_that_it_has_finished() {
     project.run().done();
     project.assert_sound();
 }
+
+#[test]
+fn a_file_that_a_killed_run_left_is_cut_back_though_no_sink_writes_it_now() {
+    let toml = "follow = true\n[step.pass]\nfrom = \"in\"\nto = \"out\"\n";
+    for (from, to) in [("out.ndjson", "other.ndjson"), ("out", "other")] {
+        let project = Project::pipeline(toml).file("in.ndjson", jobs(1..=3));
+        let mut running = project.start(&["run", "."]);
+        running.wait_until("its jobs", || {
+            project.read_if_there("out.ndjson") == jobs(1..=3)
+                && project.status("p/pass", "p/in")["watermark"] == 3
+        });
+        assert!(running.kill());
+        // The runner wrote this job, and died before the commit.
+        project.append("out.ndjson", jobs([4]));
+        project.append("in.ndjson", jobs([4]));
+        project.change("p.toml", &format!("\"{from}\""), &format!("\"{to}\""));
+        project.change(
+            "p.toml",
+            "[sink.out]",
+            "[sink.other]\ntype = \"file\"\npath = \"third.ndjson\"\n[sink.out]",
+        );
+        project.change("p.toml", "follow = true\n", "");
+        project.run().done();
+        assert_eq!(project.read("out.ndjson"), jobs(1..=3), "{from}");
+        let elsewhere = ["other.ndjson", "third.ndjson"].map(|file| project.read_if_there(file)).concat();
+        assert_eq!(elsewhere, jobs([4]), "{from}");
+    }
+}

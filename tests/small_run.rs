@@ -145,7 +145,8 @@ impl SmallRun {
         let (store, _writer) = open_disk(Box::new(disk.clone())).expect("it opens");
         let committed = position(&store);
         let Ok(mut bytes) = fs::read(self.output()) else { return };
-        let durable = usize::try_from(committed.map_or(0, |position| position.offset)).expect("a small file");
+        let durable =
+            usize::try_from(committed.as_ref().map_or(0, |position| position.offset)).expect("a small file");
         assert!(durable <= bytes.len(), "{durable} bytes are committed, and {} written", bytes.len());
         // No byte is written before its announcement.
         let unsure = if committed.is_some_and(|position| position.open) { bytes.len() - durable } else { 0 };

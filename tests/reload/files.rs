@@ -112,11 +112,6 @@ impl Files {
         project.write("extra.toml", EXTRA.replace("follow = true", ""));
     }
 
-    /// Number of the file of the sink.
-    pub(super) fn sink(&self) -> u64 {
-        self.sink
-    }
-
     /// Files of the sink, in the order of time.
     pub(super) fn sinks(&self) -> impl Iterator<Item = String> {
         (0..=self.sink).map(|number| format!("out/{number}.ndjson"))

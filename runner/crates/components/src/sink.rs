@@ -11,6 +11,7 @@
 //! payloads can then be written again. A clean stop commits
 //! [`SinkWriter::closing`], if it answers a position.
 
+pub(crate) mod cut_back;
 pub(crate) mod error;
 pub(crate) mod file;
 pub(crate) mod file_tail;
@@ -19,6 +20,7 @@ pub(crate) mod stdout;
 
 use tidegate_plugin::Payloads;
 
+pub use cut_back::cut_back;
 pub use error::{Mismatch, SinkError};
 pub use file::FileSinkWriter;
 pub use stdout::StdoutWriter;
@@ -30,7 +32,7 @@ use tidegate_model::{Address, SinkPosition};
 #[derive(Debug)]
 pub enum SinkWriter {
     /// Exactly once, by a position that is part of the commit.
-    File(FileSinkWriter),
+    File(Box<FileSinkWriter>),
     /// At least once: output on a terminal or a pipe cannot be undone.
     Stdout(StdoutWriter),
     Null,
@@ -50,7 +52,7 @@ impl SinkWriter {
         committed: Option<&SinkPosition>,
     ) -> Result<Self, SinkError> {
         Ok(match kind {
-            SinkKind::File(spec) => Self::File(FileSinkWriter::open(address, spec, committed)?),
+            SinkKind::File(spec) => Self::File(Box::new(FileSinkWriter::open(address, spec, committed)?)),
             SinkKind::Stdout(format) => Self::Stdout(StdoutWriter::of_process(*format)),
             // Its jobs are sent when a delivery is written.
             SinkKind::Http(_) | SinkKind::Null => Self::Null,

@@ -10,7 +10,7 @@
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
@@ -47,7 +47,7 @@ pub struct FileSinkWriter {
 }
 
 /// A start without an open file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Unopened {
     /// The position in the store.
     committed: Option<SinkPosition>,
@@ -70,7 +70,7 @@ impl FileSinkWriter {
     ) -> Result<Self, SinkError> {
         match Self::open_now(address, spec, committed) {
             Err(error) if error.is_short_of_files() => {
-                let unopened = Some(Unopened { committed: committed.copied() });
+                let unopened = Some(Unopened { committed: committed.cloned() });
                 Ok(Self { unopened, ..Self::new(address, spec) })
             }
             opened => opened,
@@ -123,7 +123,7 @@ impl FileSinkWriter {
     }
 
     pub(crate) fn needs_opening(&mut self) -> Result<Option<SinkPosition>, SinkError> {
-        if let Some(Unopened { committed }) = self.unopened {
+        if let Some(Unopened { committed }) = self.unopened.clone() {
             *self = Self::open_now(&self.address, &self.spec, committed.as_ref())?;
         }
         match self.mismatch_now()? {
@@ -136,7 +136,7 @@ impl FileSinkWriter {
         if self.target.is_none() {
             self.create()?;
         }
-        let opened = self.committed.is_some_and(|committed| committed.open);
+        let opened = self.committed.as_ref().is_some_and(|committed| committed.open);
         Ok(if opened { None } else { self.position() })
     }
 
@@ -144,7 +144,7 @@ impl FileSinkWriter {
         let Some(target) = &mut self.target else {
             return Err(SinkError::open(&self.spec.path, io::ErrorKind::NotFound.into()));
         };
-        debug_assert!(!target.regular || self.committed.is_some_and(|committed| committed.open));
+        debug_assert!(!target.regular || self.committed.as_ref().is_some_and(|committed| committed.open));
         self.lines.clear();
         if self.tail.is_mid_line() {
             self.lines.push(b'\n');
@@ -172,7 +172,7 @@ impl FileSinkWriter {
     }
 
     pub(crate) fn committed(&mut self, position: &SinkPosition) {
-        self.committed = Some(*position);
+        self.committed = Some(position.clone());
     }
 
     pub(crate) fn roll_back(&mut self) -> Result<(), SinkError> {
@@ -194,8 +194,8 @@ impl FileSinkWriter {
     }
 
     pub(crate) fn closing(&self) -> Option<SinkPosition> {
-        let committed = self.committed.filter(|committed| committed.open && !self.is_ahead())?;
-        Some(SinkPosition { open: false, ..committed })
+        let committed = self.committed.as_ref().filter(|committed| committed.open && !self.is_ahead())?;
+        Some(SinkPosition { open: false, ..committed.clone() })
     }
 
     /// Whether a file at another path has the committed content, as after a copy together with the store.
@@ -260,7 +260,7 @@ impl FileSinkWriter {
         // A restored copy of the file is reported like a new file.
         let same = (committed.device, committed.inode, committed.path_hash)
             == (target.device, target.inode, self.path_hash);
-        self.committed = same.then_some(*committed);
+        self.committed = same.then(|| committed.clone());
         Ok(())
     }
 
@@ -375,7 +375,7 @@ impl FileSinkWriter {
 
     /// Bytes were written since the last commit.
     fn is_ahead(&self) -> bool {
-        self.committed.is_some_and(|committed| committed.offset != self.offset)
+        self.committed.as_ref().is_some_and(|committed| committed.offset != self.offset)
     }
 
     fn position(&self) -> Option<SinkPosition> {
@@ -387,6 +387,7 @@ impl FileSinkWriter {
             device: target.device,
             inode: target.inode,
             path_hash: self.path_hash,
+            path: absolute(&self.spec.path).to_str().map(str::to_owned),
             open: true,
         })
     }
@@ -394,8 +395,11 @@ impl FileSinkWriter {
 
 /// Hash of the absolute path, so that the working folder does not matter.
 fn path_hash(path: &Path) -> u64 {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    XxHash3_64::oneshot(path.as_os_str().as_encoded_bytes())
+    XxHash3_64::oneshot(absolute(path).as_os_str().as_encoded_bytes())
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 impl Target {

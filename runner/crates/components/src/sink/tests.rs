@@ -49,7 +49,7 @@ impl World {
 
     fn commit(&mut self, sink: &mut SinkWriter, position: Option<SinkPosition>) {
         if let Some(position) = position {
-            self.stored = Some(position);
+            self.stored = Some(position.clone());
             sink.committed(&position);
         }
     }
@@ -211,7 +211,7 @@ fn a_copy_put_back_in_place_is_taken_as_the_file() {
     fs::rename(&copy, world.path()).unwrap();
     world.run(&["2"]).unwrap();
     assert_eq!(world.content(), "1\n2\n");
-    assert_eq!(world.stored.unwrap().inode, fs::metadata(world.path()).unwrap().ino());
+    assert_eq!(world.stored.as_ref().unwrap().inode, fs::metadata(world.path()).unwrap().ino());
 }
 
 #[test]

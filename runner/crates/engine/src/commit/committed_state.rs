@@ -254,7 +254,9 @@ impl CommittedState {
 
     /// Adds the positions of sinks.
     pub(crate) fn add_sinks(positions: &Positions, changes: &mut Changes) {
-        changes.sinks.extend(positions.iter().map(|(_, address, position)| (address.clone(), *position)));
+        changes
+            .sinks
+            .extend(positions.iter().map(|(_, address, position)| (address.clone(), position.clone())));
     }
 
     /// Applies committed changes to the memory.

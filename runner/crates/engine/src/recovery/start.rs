@@ -1,5 +1,7 @@
 //! Start: recovers all steps of a configuration for a new run.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -12,10 +14,11 @@ use crate::commit::sinks::Sinks;
 use crate::error::EngineError;
 use crate::generation::current::NumberedGeneration;
 use crate::step::declared::DeclaredStep;
-use tidegate_config::{Configuration, PushSource, QueueRef, Step};
+use tidegate_components::sink::cut_back;
+use tidegate_config::{Configuration, PushSource, QueueRef, SinkKind, Step, Target};
 use tidegate_dispatch::Ticker;
 use tidegate_model::log_target;
-use tidegate_model::{Timestamp, TokenKey};
+use tidegate_model::{Address, SinkPosition, Timestamp, TokenKey};
 use tidegate_store::{Changes, GenerationRecord, RenamedStep, Store};
 
 /// Recovered state of a run.
@@ -50,6 +53,7 @@ pub(crate) fn start(
         kept_now.extend(state.iter().filter(|state| state.jobs() > 0).map(|_| queue.address.clone()));
         committed.set_head(position, state.map_or(0, |state| state.head));
     }
+    cut_back_sinks(configuration, store, &mut changes)?;
     let (mut sources, mut steps) = (OpenSources::default(), Vec::with_capacity(configuration.steps.len()));
     for &position in configuration.steps.order() {
         let declared = DeclaredStep::new(generation, position);
@@ -69,6 +73,44 @@ pub(crate) fn start(
     changes.begins_run = store.stops().map_or(true, |stops| !stops.is_empty());
     let opening = has_news(&changes).then_some(changes);
     Ok(Some(RecoveredState { committed, steps, sources, sinks, tickers, token_key, opening }))
+}
+
+/// Cuts back the files of sinks that a dead runner wrote, and that no sink of the configuration writes now. Their
+/// steps deliver the same jobs again to another file.
+fn cut_back_sinks(
+    configuration: &Configuration,
+    store: &Store,
+    changes: &mut Changes,
+) -> Result<(), EngineError> {
+    let outputs = configuration.steps.iter().flat_map(|step| &step.outputs);
+    let written: BTreeSet<(&Address, PathBuf)> = outputs
+        .filter_map(|output| {
+            let Target::Sink(sink) = output.target else { return None };
+            let sink = &configuration.sinks[sink.0];
+            let SinkKind::File(file) = &sink.kind else { return None };
+            Some((&sink.address, std::path::absolute(&file.path).ok()?))
+        })
+        .collect();
+    for (address, position) in store.all_sinks()?.into_iter().filter(|(_, position)| position.open) {
+        let Some(path) = &position.path else { continue };
+        if written.contains(&(&address, path.into())) {
+            continue;
+        }
+        match cut_back(&position) {
+            Ok(None) => continue,
+            Ok(Some(0)) => {}
+            Ok(Some(bytes)) => {
+                tracing::info!(target: log_target::ENGINE, sink = %address, path, bytes, "cuts off uncommitted bytes");
+            }
+            Err(error) => {
+                tracing::error!(target: log_target::ENGINE, sink = %address, path, %error,
+                    "uncommitted lines cannot be cut off: they are delivered a second time to another file");
+                continue;
+            }
+        }
+        changes.sinks.push((address, SinkPosition { open: false, ..position }));
+    }
+    Ok(())
 }
 
 /// Whether these changes are worth a commit.

@@ -249,14 +249,14 @@ impl World {
             let position = store.sink(&address).unwrap();
             let Ok(file) = OpenOptions::new().write(true).open(&path) else { continue };
             let len = file.metadata().unwrap().len();
-            let committed = position.map_or(0, |position| position.offset);
+            let committed = position.as_ref().map_or(0, |position| position.offset);
             assert!(len >= committed, "{address} lost committed lines");
             if power {
-                let open = position.is_some_and(|position| position.open);
+                let open = position.as_ref().is_some_and(|position| position.open);
                 let left = if open { self.dice.between(committed, len) } else { committed };
                 file.set_len(left).unwrap();
             }
-            if position.is_some_and(|position| position.open) && self.dice.chance(30) {
+            if position.as_ref().is_some_and(|position| position.open) && self.dice.chance(30) {
                 let mut file = OpenOptions::new().append(true).open(&path).unwrap();
                 file.write_all(b"{\"half\":").unwrap();
             }

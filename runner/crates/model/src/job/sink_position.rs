@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The end of the committed part of a sink's file, and enough of the file to recognize it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkPosition {
     /// Bytes from the start of the file.
     pub offset: u64,
@@ -16,6 +16,9 @@ pub struct SinkPosition {
     pub inode: u64,
     /// XXH3-64 of the path in the configuration: a sink with a new path starts a new file.
     pub path_hash: u64,
+    /// The absolute path. `None` if it is not UTF-8, and in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// The sink is still in use.
     pub open: bool,
 }

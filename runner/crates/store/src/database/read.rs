@@ -243,6 +243,20 @@ impl Store {
         })
     }
 
+    /// All sinks to which a job was ever committed.
+    pub fn all_sinks(&self) -> Result<Vec<(Address, SinkPosition)>, ReadError> {
+        self.view(|txn| {
+            let names = Names::read(&txn.open_table(NAMES)?)?;
+            let mut all = Vec::new();
+            for entry in txn.open_table(SINKS)?.iter()? {
+                let (id, stored) = entry?;
+                let position = RecordKey::Sink(id.value()).unseal_json(stored.value())?;
+                all.push((names.get(id.value())?.clone(), position));
+            }
+            Ok(all)
+        })
+    }
+
     /// The time of the last commit, or the creation time of the store.
     pub fn committed_at(&self) -> Result<Timestamp, ReadError> {
         self.view(|txn| Ok(CommitRecord::read(&txn.open_table(META)?)?.time))

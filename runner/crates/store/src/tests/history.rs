@@ -190,7 +190,16 @@ fn ticked(number: u64) -> Timestamp {
 }
 
 fn position(number: u64) -> SinkPosition {
-    SinkPosition { offset: number, tail_len: 1, tail_hash: 2, device: 3, inode: 4, path_hash: 5, open: true }
+    SinkPosition {
+        offset: number,
+        tail_len: 1,
+        tail_hash: 2,
+        device: 3,
+        inode: 4,
+        path_hash: 5,
+        path: None,
+        open: true,
+    }
 }
 
 fn mark(number: u64) -> SourceOffset {
