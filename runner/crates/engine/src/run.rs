@@ -123,7 +123,6 @@ impl Handle {
     }
 
     fn swap(&self, next: &Generation, trigger: Trigger, back_to: Option<u64>) -> Option<ReloadOutcome> {
-        let _swapping = self.current.swapping.lock();
         let before = self.current.get();
         let mut configuration = self.current.placed(&next.configuration);
         // The store stays open where it is until the runner restarts.

@@ -48,8 +48,6 @@ pub(crate) struct CurrentGeneration {
     pub(crate) health: ReloadHealth,
     /// Number of the generation that carries out an earlier one again, and the number of that one.
     back_to: Mutex<Option<(u64, u64)>>,
-    /// Held while a generation takes over, so that each has a number of its own.
-    pub(crate) swapping: Mutex<()>,
     /// Held by a reload from the reading of the files on: a later one must not be replaced by an earlier one.
     pub(crate) turn: Mutex<()>,
 }
@@ -62,7 +60,6 @@ impl CurrentGeneration {
             positions,
             health: ReloadHealth::default(),
             back_to: Mutex::new(None),
-            swapping: Mutex::new(()),
             turn: Mutex::new(()),
         }
     }
