@@ -90,7 +90,8 @@ impl Play {
         let arguments: &[&str] = if watches { &["run", "."] } else { &["run", ".", "--no-watch"] };
         let mut running = self.project.start(arguments);
         let project = &self.project;
-        running.wait_until("its answer", || project.tidegate(&["status", "."]).code == Some(0));
+        // Other commands are answered without a runner, too.
+        running.wait_until("its answer", || project.tidegate(&["reload", "."]).code == Some(0));
         running
     }
 
