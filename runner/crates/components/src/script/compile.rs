@@ -1,5 +1,6 @@
 //! Compilation: turns a script's text into a callable function, or into an error with its position.
 
+pub(crate) mod checked;
 pub(crate) mod entry;
 pub(crate) mod imported;
 pub(crate) mod imports;
@@ -73,7 +74,13 @@ pub const STACK: usize = 64 << 20;
 /// # Errors
 /// The error, and its position.
 pub fn check_script(script: &Script, limits: &Limits, entry: EntryPoint) -> Result<Mentions, CompileError> {
-    on_a_stack(|| check(script, limits, entry))
+    let key = checked::key(script, limits, entry);
+    if let Some(mentions) = checked::get(key) {
+        return Ok(mentions);
+    }
+    let mentions = on_a_stack(|| check(script, limits, entry))?;
+    checked::remember(key, mentions);
+    Ok(mentions)
 }
 
 fn check(script: &Script, limits: &Limits, entry: EntryPoint) -> Result<Mentions, CompileError> {
