@@ -235,3 +235,22 @@ fn a_request_to_the_port_reloads_and_new_sources_take_jobs_from_then_on() {
     assert_eq!(request("GET /reload", "").status, 405);
     running.stop().done();
 }
+
+#[test]
+fn a_sink_that_cannot_be_opened_leaves_the_runner_as_it_is() {
+    let project = marking().file("other.ndjson", "not written by this sink\n");
+    let mut running = started(&project, &["--no-watch"]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    let before = project.read("p.toml");
+    for path in ["other.ndjson", "mark.rhai/out.ndjson"] {
+        project.write("p.toml", before.replace("out.ndjson", path));
+        let refused = project.tidegate(&["reload", "."]).failed(78);
+        assert!(refused.stderr.contains("`p/out` cannot be opened: "), "{}", refused.stderr);
+    }
+    assert_eq!(version_of(&project, &mut running, 2), 1);
+    project.write("p.toml", before.replace("out.ndjson", "new/out.ndjson"));
+    project.tidegate(&["reload", "."]).done();
+    project.append("in.ndjson", jobs([3]));
+    assert_eq!(wait_for(&project, &mut running, "new/out.ndjson", 3), 1);
+    running.stop().done();
+}

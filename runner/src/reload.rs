@@ -6,7 +6,7 @@ pub(crate) mod watch;
 use serde::{Deserialize, Serialize};
 
 use crate::output::exit;
-use tidegate_config::{Diagnostics, RunnerAspect};
+use tidegate_config::{Diagnostic, Diagnostics, Files};
 use tidegate_engine::{Generation, Handle, RefusedReload};
 use tidegate_model::log_target;
 use tidegate_model::{Clock as _, SystemClock, plain};
@@ -45,7 +45,7 @@ pub(crate) fn reload(run: &Handle, trigger: Trigger) -> Reloaded {
     let differing = digest.runner.differing(&current.digest.runner);
     let restart: Vec<String> = differing
         .iter()
-        .filter(|aspect| needs_restart(**aspect))
+        .filter(|aspect| !aspect.applies_at_reload())
         .map(|aspect| aspect.as_str().to_owned())
         .collect();
     if digest == current.digest {
@@ -58,6 +58,10 @@ pub(crate) fn reload(run: &Handle, trigger: Trigger) -> Reloaded {
         if failed.has_errors() {
             return refuse(run, trigger, &failed);
         }
+    }
+    let obstacles = obstacles(run, &next);
+    if obstacles.has_errors() {
+        return refuse(run, trigger, &obstacles);
     }
     let Some(outcome) = run.reload(&next, trigger) else { return Reloaded::Ending };
     mended(run);
@@ -75,17 +79,17 @@ pub(crate) fn reload(run: &Handle, trigger: Trigger) -> Reloaded {
     Reloaded::Installed { generation, lingering, restart }
 }
 
-/// Whether a setting takes effect at the start of a runner only.
-fn needs_restart(aspect: RunnerAspect) -> bool {
-    match aspect {
-        RunnerAspect::Data
-        | RunnerAspect::Listen
-        | RunnerAspect::Hosts
-        | RunnerAspect::Workers
-        | RunnerAspect::ShutdownTimeout
-        | RunnerAspect::Log => true,
-        RunnerAspect::Plugins | RunnerAspect::Reload => false,
+/// Sources and sinks that cannot be opened, as diagnostics.
+fn obstacles(run: &Handle, next: &Generation) -> Diagnostics {
+    let configuration = &next.configuration;
+    let mut diagnostics = Diagnostics::new(&configuration.root, Files::default());
+    // A store that is closed now waits for room on the disk; the takeover waits, too.
+    for (address, why) in run.obstacles(next).unwrap_or_default() {
+        let pipeline = configuration.pipelines.iter().find(|pipeline| pipeline.name == address.pipeline);
+        let file = pipeline.map_or_else(|| configuration.root.clone(), |pipeline| pipeline.file.clone());
+        diagnostics.push(Diagnostic::error(file, None, format!("`{address}` cannot be opened: {why}")));
     }
+    diagnostics
 }
 
 /// Keeps the reason until the files are right again, and logs it once.

@@ -224,6 +224,7 @@ fn in_script(script: &Script, error: &CompileError, diagnostics: &mut Diagnostic
 
 pub(crate) mod current;
 pub(crate) mod history;
+pub(crate) mod obstacles;
 pub(crate) mod source_files;
 pub(crate) mod step_changes;
 

@@ -13,6 +13,7 @@ use crate::commit::inbox::{Inbox, Push};
 use crate::generation::Generation;
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
 use crate::generation::history;
+use crate::generation::obstacles;
 use crate::operator::request::{PendingRequest, Reply, Request, RequestOutcome};
 use crate::recovery::start;
 use crate::runtime::message::{Message, ReloadRequest};
@@ -26,7 +27,7 @@ use tidegate_config::{Diagnostics, QueueRef};
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::sync::MutexGuard;
 use tidegate_model::{Address, Clock};
-use tidegate_store::{CrashGuard, Store, Trigger, Writer};
+use tidegate_store::{CrashGuard, ReadError, Store, Trigger, Writer};
 
 /// A run that is ready to start.
 #[expect(missing_debug_implementations, reason = "a clock has no useful debug output")]
@@ -43,6 +44,7 @@ pub struct Handle {
     running_commands: Arc<RunningCommands>,
     ending: Arc<AtomicBool>,
     current: Arc<CurrentGeneration>,
+    store: Store,
 }
 
 impl Handle {
@@ -151,6 +153,14 @@ impl Handle {
     #[must_use]
     pub fn rolled_back_to(&self) -> Option<u64> {
         self.current.back_to()
+    }
+
+    /// New and changed sources and sinks of a configuration that cannot be opened, with the reasons.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn obstacles(&self, next: &Generation) -> Result<Vec<(Address, String)>, ReadError> {
+        obstacles::find(&next.configuration, &self.current.get(), &self.store)
     }
 
     /// Waits for the reload before, so that none replaces a later one by files that it has read earlier.
@@ -281,7 +291,16 @@ impl Run {
     #[must_use]
     pub fn handle(&self) -> Handle {
         let RuntimeParts {
-            current, messages, inbox, attempts, setups, stats, running_commands, ending, ..
+            current,
+            messages,
+            inbox,
+            attempts,
+            setups,
+            stats,
+            running_commands,
+            ending,
+            store,
+            ..
         } = &self.0;
         Handle {
             messages: messages.0.clone(),
@@ -292,6 +311,7 @@ impl Run {
             running_commands: Arc::clone(running_commands),
             ending: Arc::clone(ending),
             current: Arc::clone(current),
+            store: store.clone(),
         }
     }
 
