@@ -42,6 +42,7 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<Stamp>>) {
     let (tell, told) = channel();
     let mut watch = FolderWatch::new(tell);
     let mut number = run.generation().number;
+    let mut settled = false;
     while !run.is_over() {
         let generation = run.generation();
         if generation.number != number && run.rolled_back_to().is_some() {
@@ -57,7 +58,9 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<Stamp>>) {
         let found = if settings.watch { stamps(&generation) } else { seen.clone() };
         if found != seen {
             // An editor may still write: the files are read when they rest.
-            settle(&told);
+            if !std::mem::take(&mut settled) {
+                settle(&told);
+            }
             seen = stamps(&generation);
             reload(run, Trigger::Watch);
             // The next configuration may have other files.
@@ -70,8 +73,12 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<Stamp>>) {
             }
             continue;
         }
+        settled = false;
         match told.recv_timeout(settings.poll.unwrap_or(POLL)) {
-            Ok(()) => settle(&told),
+            Ok(()) => {
+                settle(&told);
+                settled = true;
+            }
             Err(RecvTimeoutError::Timeout) => {}
             // Without events the comparison remains.
             Err(RecvTimeoutError::Disconnected) => thread::sleep(settings.poll.unwrap_or(POLL)),
