@@ -6,7 +6,7 @@ pub(crate) mod watch;
 use serde::{Deserialize, Serialize};
 
 use crate::output::exit;
-use tidegate_config::{Diagnostic, Diagnostics, Files};
+use tidegate_config::{Diagnostic, DiagnosticRecord, Diagnostics, Files, Severity};
 use tidegate_engine::{Generation, Handle, RefusedReload};
 use tidegate_model::log_target;
 use tidegate_model::{Clock as _, SystemClock, plain};
@@ -92,10 +92,24 @@ fn obstacles(run: &Handle, next: &Generation) -> Diagnostics {
     diagnostics
 }
 
+/// The first error with its place, on one line.
+fn first_error(diagnostics: &Diagnostics) -> String {
+    let mut errors = diagnostics.records().into_iter().filter(|record| record.severity == Severity::Error);
+    let Some(DiagnosticRecord { file, line, column, message, .. }) = errors.next() else {
+        return String::new();
+    };
+    let file = file.display();
+    match (line, column) {
+        (Some(line), Some(column)) => format!("{file}:{line}:{column}: {message}"),
+        (Some(line), None) => format!("{file}:{line}: {message}"),
+        _ => format!("{file}: {message}"),
+    }
+}
+
 /// Keeps the reason until the files are right again, and logs it once.
 fn refuse(run: &Handle, trigger: Trigger, diagnostics: &Diagnostics) -> Reloaded {
     let text = diagnostics.render(false);
-    let first = text.lines().next().unwrap_or_default().to_owned();
+    let first = first_error(diagnostics);
     if run.refuse_reload(RefusedReload::new(SystemClock.now(), trigger, first.clone(), &text)) {
         run.record_refused(diagnostics, trigger, first);
         exit::show(diagnostics);
