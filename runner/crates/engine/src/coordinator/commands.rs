@@ -104,7 +104,10 @@ impl Coordinator {
                         state.forget_returned(&held.work);
                     }
                 }
-                Command::Drained { step } => self.drained(step, actions),
+                Command::Drained { step } => {
+                    self.drained(step, now, &mut more, actions);
+                    waiting.extend(more.drain(..));
+                }
                 Command::GiveBack { step, batches } => {
                     let Some(state) = self.steps.get(step) else { continue };
                     let rewind = Rewind { step: state.declared.clone(), to: first_of(state, &batches) };

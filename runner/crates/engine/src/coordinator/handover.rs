@@ -58,6 +58,10 @@ impl NextStep {
     }
 }
 
+fn unknown_step(address: &Address) -> String {
+    format!("the runner has no step `{address}`")
+}
+
 impl Coordinator {
     /// Adds a step that is ready to start.
     pub(crate) fn install(&mut self, step: InstalledStep, now: Timestamp, actions: &mut Vec<Action>) {
@@ -107,10 +111,11 @@ impl Coordinator {
             // A step that is being installed is compared with the current generation afterwards.
             if handover.phase != HandoverPhase::Installing {
                 let before = std::mem::replace(&mut handover.next, next);
-                if let (NextStep::Install { replay: Some(before), .. }, NextStep::Install { replay, .. }) =
-                    (before, &mut handover.next)
-                {
-                    *replay = Some(before);
+                if let NextStep::Install { replay: Some(before), .. } = before {
+                    match &mut handover.next {
+                        NextStep::Install { replay, .. } => *replay = Some(before),
+                        NextStep::Remove { address } => before.1.answer(Err(unknown_step(address))),
+                    }
                 }
             }
             return;
@@ -125,18 +130,29 @@ impl Coordinator {
     }
 
     /// Handles that nothing of a step is in flight.
-    pub(crate) fn drained(&mut self, step: usize, actions: &mut Vec<Action>) {
+    pub(crate) fn drained(
+        &mut self,
+        step: usize,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        actions: &mut Vec<Action>,
+    ) {
         self.steps.remove(step);
         actions.push(Action::CloseReaders(step));
         if let Some(handover) = self.handovers.get_mut(&step) {
             handover.phase = HandoverPhase::Drained;
         }
         self.handovers.values_mut().for_each(|handover| _ = handover.waits_for.remove(&step));
-        self.advance_handovers(actions);
+        self.advance_handovers(now, commands, actions);
     }
 
     /// Requests the installation or the removal of the steps that are ready for it.
-    pub(crate) fn advance_handovers(&mut self, actions: &mut Vec<Action>) {
+    pub(crate) fn advance_handovers(
+        &mut self,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        actions: &mut Vec<Action>,
+    ) {
         // A run that ends starts nothing; the next one reads the same state.
         if self.stopping || self.swapping.is_some() {
             return;
@@ -159,7 +175,9 @@ impl Coordinator {
             })));
         }
         for step in removed {
-            self.end_handover(step, &[], actions);
+            for asked in self.end_handover(step, &[], actions) {
+                self.accept_request(asked, now, commands, actions);
+            }
         }
     }
 
@@ -187,7 +205,7 @@ impl Coordinator {
         }
         // A later reload may have changed the step meanwhile.
         self.follow_generation(&declared, now, commands);
-        self.advance_handovers(actions);
+        self.advance_handovers(now, commands, actions);
         self.dispatcher.handle(Event::Tick, now, commands);
     }
 
@@ -224,14 +242,14 @@ impl Coordinator {
     pub(crate) fn replay(&mut self, asked: PendingRequest, now: Timestamp, commands: &mut Vec<Command>) {
         let Request::Replay { step: address, from } = &asked.request else { return };
         let Some(position) = self.position(address) else {
-            return asked.answer(Err(format!("the runner has no step `{address}`")));
+            return asked.answer(Err(unknown_step(address)));
         };
         if self.handovers.contains_key(&position) {
             let why = format!("step `{address}` is being replayed or changed already; try again");
             return asked.answer(Err(why));
         }
         let Some(StepState { declared, .. }) = self.steps.get(position) else {
-            return asked.answer(Err(format!("the runner has no step `{address}`")));
+            return asked.answer(Err(unknown_step(address)));
         };
         // Jobs in flight are not accounted for yet, so the positions of the other inputs are known later.
         let at = |input: &tidegate_config::InputRef| {
@@ -262,7 +280,7 @@ impl Coordinator {
         true
     }
 
-    /// Steps that hand over, with whether they still have something in flight.
+    /// Steps that hand over.
     pub(crate) fn lingering(&self) -> Vec<Address> {
         self.handovers.values().map(|handover| handover.next.address().clone()).collect()
     }

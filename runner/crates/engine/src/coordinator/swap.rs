@@ -70,7 +70,7 @@ impl Coordinator {
             self.dispatcher.set_order(generation.configuration.steps.order());
         }
         self.reloads.push(reload);
-        self.advance_handovers(actions);
+        self.advance_handovers(now, commands, actions);
         self.update_expectation();
         self.answer_reload(actions);
         if let Some(next) = self.next_swap.take() {

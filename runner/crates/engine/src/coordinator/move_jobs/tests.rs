@@ -1,5 +1,6 @@
 //! Move request tests: run conflicting requests on a coordinator without threads.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -7,6 +8,7 @@ use super::*;
 use crate::commit::queue_cache::QueueCaches;
 use crate::commit::request::CommitRequest;
 use crate::commit::sinks::Sinks;
+use crate::coordinator::handover::NextStep;
 use crate::coordinator::{Action, CoordinatorInit};
 use crate::generation::current::NumberedGeneration;
 use crate::processor::monitor_protocol::{JobVerdict, StatusQuery, StatusReport};
@@ -265,4 +267,27 @@ fn a_monitor_is_not_believed_while_what_somebody_has_said_is_on_its_way_to_the_s
     // The monitor is polled again, and its answer counts.
     let asking = play.asks(Timestamp(5000));
     assert!(play.answers(&asking, ExternalStatus::Committed, Timestamp(5000)));
+}
+
+#[test]
+fn requests_for_a_step_that_a_reload_removes_are_answered() {
+    let mut play = Play::new("queuer = { strategy = \"fifo\" }");
+    let coordinator = &mut play.coordinator;
+    let (position, other) = (coordinator.position(&step()).unwrap(), usize::MAX);
+    let (mut commands, mut actions) = (Vec::new(), Vec::new());
+    let (reply, replayed) = crossbeam_channel::bounded(1);
+    let replay = PendingRequest::new(Request::Replay { step: step(), from: Vec::new() }, reply);
+    let declared = coordinator.steps[position].declared.clone();
+    let next = NextStep::Install { step: declared, replay: Some(Box::new((Vec::new(), replay))) };
+    coordinator.hand_over(position, next, [other].into(), NOW, &mut commands);
+    let next = NextStep::Remove { address: step() };
+    coordinator.hand_over(position, next, BTreeSet::new(), NOW, &mut commands);
+    assert_eq!(replayed.try_recv().unwrap().unwrap_err(), "the runner has no step `p/t`");
+    coordinator.drained(position, NOW, &mut commands, &mut actions);
+    let (reply, polled) = crossbeam_channel::bounded(1);
+    let poll = PendingRequest::new(Request::Poll { step: step() }, reply);
+    coordinator.accept_request(poll, NOW, &mut commands, &mut actions);
+    assert!(polled.is_empty());
+    coordinator.drained(other, NOW, &mut commands, &mut actions);
+    assert_eq!(polled.try_recv().unwrap().unwrap_err(), "the runner has no step `p/t` with a monitor");
 }
