@@ -28,7 +28,7 @@ fn started(project: &Project, arguments: &[&str]) -> Running {
 }
 
 /// Appends a job and waits until the output has it. Returns its version.
-fn version_of(project: &Project, running: &mut Running, id: u64) -> u64 {
+pub(crate) fn version_of(project: &Project, running: &mut Running, id: u64) -> u64 {
     project.append("in.ndjson", jobs([id]));
     wait_for(project, running, "out.ndjson", id)
 }
@@ -46,7 +46,7 @@ fn wait_for(project: &Project, running: &mut Running, output: &str, id: u64) -> 
     version
 }
 
-fn says_generation(running: &mut Running, generation: u64) {
+pub(crate) fn says_generation(running: &mut Running, generation: u64) {
     running.wait_until_it_says(&format!("the changed configuration is in force generation={generation} "));
 }
 

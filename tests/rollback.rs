@@ -1,7 +1,7 @@
 //! Tests of rollbacks: the runner, the files, and refusals.
 
 use crate::project::{Project, jobs};
-use crate::running::Running;
+use crate::reload::{says_generation, version_of};
 
 const TOML: &str = "follow = true\n[step.mark]\nfrom = \"in\"\nrun = \"mark.rhai\"\nto = \"out\"\n";
 
@@ -16,24 +16,6 @@ fn marking() -> Project {
         .file("mark.rhai", mark(1))
         .file("lib/version.rhai", "fn zero() { 0 }\n")
         .file("in.ndjson", jobs([1]))
-}
-
-/// Appends a job and waits until the output has it. Returns its version.
-fn version_of(project: &Project, running: &mut Running, id: u64) -> u64 {
-    project.append("in.ndjson", jobs([id]));
-    let mut version = 0;
-    running.wait_until(&format!("job {id}"), || {
-        let text = project.read_if_there("out.ndjson");
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        let found = lines.into_iter().find(|job| job["id"] == id);
-        version = found.as_ref().map_or(0, |job| job["version"].as_u64().unwrap_or(0));
-        found.is_some()
-    });
-    version
-}
-
-fn says_generation(running: &mut Running, generation: u64) {
-    running.wait_until_it_says(&format!("the changed configuration is in force generation={generation} "));
 }
 
 #[test]
