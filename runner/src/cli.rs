@@ -59,7 +59,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Step(StepCommand),
     /// Let the running runner read its configuration again, and wait for the outcome
-    Reload(ReloadCommand),
+    Reload(QueryOptions),
     /// Go back to an earlier generation; the files stay as they are, except with `--write`
     Rollback(RollbackCommand),
     /// Run a step again from an earlier job on, and append to its outputs
@@ -278,17 +278,6 @@ pub(crate) struct RunArguments {
     /// Do not reload when files of the configuration change
     #[arg(long)]
     pub(crate) no_watch: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ReloadCommand {
-    #[command(flatten)]
-    pub(crate) config: Config,
-    /// The data folder [default: `.tidegate` in the configuration's folder]
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) data: Option<PathBuf>,
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]

@@ -1,17 +1,17 @@
 //! `tidegate reload`: lets the runner read its configuration again, and prints the outcome.
 
-use crate::cli::{Format, ReloadCommand};
+use crate::cli::{Format, QueryOptions};
 use crate::client::{CommandTarget, options, other_question, print_json, print_text};
 use crate::output::console;
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::reload::Reloaded;
 
-pub(crate) fn reload(command: &ReloadCommand) -> Exit {
+pub(crate) fn reload(command: &QueryOptions) -> Exit {
     show(command).unwrap_or_else(|exit| exit)
 }
 
-fn show(command: &ReloadCommand) -> Result<Exit, Exit> {
+fn show(command: &QueryOptions) -> Result<Exit, Exit> {
     let place = CommandTarget::with_mistakes(&command.config, &options(command.data.clone(), &[]))?;
     print_outcome(place.reload()?, command.format)
 }
