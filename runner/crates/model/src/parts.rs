@@ -177,6 +177,8 @@ impl<T> IntoIterator for Parts<T> {
     }
 }
 
+/// Panics without a part at the position, as a slice does. Positions come from the same configuration; where a part
+/// may have been removed since, use [`Parts::get`].
 impl<T> Index<usize> for Parts<T> {
     type Output = T;
 
