@@ -6,6 +6,8 @@ use crate::random::Random;
 
 const JOBS: u64 = 3000;
 const KILLS: usize = 8;
+/// More than the kills: the test causes them, so a job that runs at several of them is not to blame.
+const CRASH_LIMIT: usize = KILLS + 1;
 /// More jobs than these runs start, since a started and killed job is not repeated.
 const JOBS_AT_MOST_ONCE: u64 = 20_000;
 
@@ -19,6 +21,7 @@ fn printer(delivery: &str, jobs: u64) -> Project {
             format!(
                 "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
                  [step.print]\nfrom = \"in\"\nrun = \"print.rhai\"\nto = \"out\"\ndelivery = \"{delivery}\"\n\
+                 crash_limit = {CRASH_LIMIT}\n\
                  [sink.out]\ntype = \"stdout\"\n"
             ),
         )

@@ -187,11 +187,13 @@ follow = true
 [step.first]
 from = "in"
 run = "first.rhai"
+crash_limit = 1000
 config = { queue = "QUEUE" }
 to = "QUEUE"
 [step.second]
 alts = { READ }
 run = "second.rhai"
+crash_limit = 1000
 to = { ready = "ready", seen = "seen" }
 [step.third]
 from = "ready"
