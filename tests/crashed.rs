@@ -150,3 +150,32 @@ fn an_end_that_waits_no_longer_is_no_death_of_a_job() {
         assert!(is_clear(&project));
     }
 }
+
+#[test]
+fn jobs_of_commands_start_together_again_after_a_kill() {
+    let project = Project::pipeline(
+        "[step.work]\nfrom = \"in\"\nto = \"out\"\nrun = \"builtin:exec\"\n\
+         exec = { command = [\"sh\", \"-c\", \"touch begun-$PPID-$$; while [ ! -e go ]; do sleep 0.01; done; cat\"] }\n\
+         timeout = \"10m\"\n",
+    )
+    .file("in.ndjson", jobs(1..=4));
+    // Commands of a killed run end later.
+    let begun = |run: u32| {
+        let prefix = format!("begun-{run}-");
+        let files = fs::read_dir(project.path()).expect("the folder is there").flatten();
+        files.filter(|file| file.file_name().to_string_lossy().starts_with(&prefix)).count()
+    };
+    // More kills than the crash limit, over all jobs.
+    for _ in 0..4 {
+        let mut running = project.start(&["run", "."]);
+        let pid = running.pid();
+        running.wait_until("all jobs", || begun(pid) == 4);
+        assert!(running.kill());
+    }
+    project.write("go", "");
+    project.run().done();
+    let mut out = ids(&project.read("out.ndjson"));
+    out.sort_unstable();
+    assert_eq!(out, [1, 2, 3, 4]);
+    assert!(is_clear(&project));
+}

@@ -211,6 +211,18 @@ impl Step {
         self.monitor.is_some() || self.serves || self.processors.iter().any(seen)
     }
 
+    /// Whether an attempt runs code in the process of the runner, which may kill it: a script, also in `when`,
+    /// or a plugin without a process of its own. Commands and requests cannot.
+    #[must_use]
+    pub fn runs_code_in_process(&self) -> bool {
+        let here = |processor: &Processor| match processor {
+            Processor::Script(_) => true,
+            Processor::Plugin(_) => !self.isolate,
+            Processor::Http(_) | Processor::Exec(_) => false,
+        };
+        self.filter.when.is_some() || self.processors.iter().any(here)
+    }
+
     /// Whether an attempt has external effects before its commit: printed lines cannot be undone, while a
     /// file is truncated to its committed length.
     #[must_use]

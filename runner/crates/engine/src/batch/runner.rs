@@ -47,7 +47,8 @@ pub(crate) struct BatchRunner {
     retrying: RetryDecider,
     /// Extracts the lane of a job and checks its keys, if the step has lanes or keys.
     attributes: Option<AttributeExtractor>,
-    /// Maximum number of process deaths a job may cause; `None` if no job is attempted twice.
+    /// Maximum number of process deaths a job may cause; `None` if it can cause none, or is not attempted
+    /// twice.
     crash_limit: Option<u32>,
     keeps_records: bool,
     /// Store with the delivery hashes, if the step must not repeat an earlier delivery.
@@ -80,8 +81,7 @@ impl BatchRunner {
                 .map(AttributeExtractor::new)
                 .filter(AttributeExtractor::requires),
             retrying: RetryDecider::new(configuration, step),
-            // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
-            crash_limit: (step.delivery != DeliveryGuarantee::AtMostOnce).then_some(step.crash_limit),
+            crash_limit: crash_limit(step),
             keeps_records: configuration.keeps_records(step).is_some(),
             made_before: configuration.dedupes(step).then(|| store.clone()),
             address: step.address.clone(),
@@ -321,6 +321,14 @@ impl BatchRunner {
         let inputs = self.gatherer.inputs.iter().map(|input| input.name.clone()).collect();
         Origins::new(self.address.clone(), inputs)
     }
+}
+
+/// Maximum number of process deaths a job of this step may cause; `None` if its jobs are not recorded.
+/// Otherwise all jobs that a killed runner had begun, such as calls of a slow service, would run one by one.
+fn crash_limit(step: &tidegate_config::Step) -> Option<u32> {
+    // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
+    let is_repeated = step.delivery != DeliveryGuarantee::AtMostOnce;
+    (is_repeated && step.runs_code_in_process()).then_some(step.crash_limit)
 }
 
 /// Whether a batch of `jobs` jobs ends early. Delayed outputs and verdicts do not count: they take no time
