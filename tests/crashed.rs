@@ -179,3 +179,19 @@ fn jobs_of_commands_start_together_again_after_a_kill() {
     assert_eq!(out, [1, 2, 3, 4]);
     assert!(is_clear(&project));
 }
+
+#[test]
+fn without_a_crash_limit_a_job_is_never_suspected_or_set_aside() {
+    let project = Project::pipeline(&format!("[pipeline]\nerrors = \"failed\"\n{STEP}crash_limit = 0\n"))
+        .file("in.ndjson", jobs(1..=JOBS))
+        .file("work.rhai", HANGS.replace("loop", "log_info(\"hangs\"); loop"));
+    for _ in 0..4 {
+        let mut running = project.start(&["run", "."]);
+        running.wait_until_it_says("hangs");
+        assert!(is_clear(&project));
+        assert!(running.kill());
+    }
+    project.write("work.rhai", MENDED);
+    project.run().done();
+    assert_eq!(ids(&project.read("out.ndjson")), (1..=JOBS).collect::<Vec<_>>());
+}

@@ -29,7 +29,7 @@ pub use describe::Undescribed;
 pub use description::{Description, Offered};
 pub use find::{Search, near};
 pub use image::{Image, ImageError};
-pub use isolated::{Custody, Isolated};
+pub use isolated::{AfterDeath, Custody, Isolated};
 pub use library::{LibraryError, open};
 pub use loaded::{LoadError, Loaded, Pins, Plugins};
 pub use setups::{Died, Setup, Setups};

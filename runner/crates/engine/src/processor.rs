@@ -6,6 +6,7 @@ pub(crate) mod mock;
 pub(crate) mod monitor_protocol;
 pub(crate) mod probe;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -15,7 +16,9 @@ use tidegate_plugin::{Failure, Job, Outputs};
 use self::mock::{MockedProcessor, Mocks};
 use tidegate_components::exec::{ExecSpec, ExecStep, RunningCommands};
 use tidegate_components::http::{HttpSpec, HttpStep};
-use tidegate_components::plugin::{Custody, Deaths, Isolated, PluginRunner, PluginSpec, Plugins, Setups};
+use tidegate_components::plugin::{
+    AfterDeath, Custody, Deaths, Isolated, PluginRunner, PluginSpec, Plugins, Setups,
+};
 use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
 use tidegate_config::{
     DeliveryGuarantee, ExecCommand, HttpRequest, InputMode, Limits, MockPlace, PluginStepConfig, Processor,
@@ -62,8 +65,7 @@ pub(crate) struct StepContext<'c> {
     pub(crate) mocks: Option<&'c Arc<Mocks>>,
     /// Whether plugins run in their own processes.
     pub(crate) isolate: bool,
-    /// Maximum number of process deaths a job may cause; `None` if no job is attempted twice.
-    pub(crate) crash_limit: Option<u32>,
+    pub(crate) after_death: AfterDeath,
 }
 
 /// Maximum number of process deaths in a row while a plugin is created for a step that attempts no job twice.
@@ -113,7 +115,10 @@ impl<'c> StepContext<'c> {
             mocks: common.mocks,
             isolate: step.isolate,
             // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
-            crash_limit: (step.delivery != DeliveryGuarantee::AtMostOnce).then_some(step.crash_limit),
+            after_death: match step.delivery {
+                DeliveryGuarantee::AtMostOnce => AfterDeath::Crashed,
+                _ => AfterDeath::Again { crash_limit: step.crash_limit },
+            },
         }
     }
 
@@ -193,7 +198,7 @@ impl<'c> StepContext<'c> {
         };
         let link = if self.isolate {
             let custody = Custody {
-                crash_limit: self.crash_limit,
+                after_death: self.after_death,
                 ending: Arc::clone(self.ending),
                 deaths: Arc::clone(self.deaths),
             };
@@ -214,8 +219,12 @@ impl<'c> StepContext<'c> {
 impl StepContext<'_> {
     /// Refuses a setup that crashed the process repeatedly; the next run tries it again.
     fn refuse_after_deaths(&self, at: &str) -> Result<(), String> {
-        let (deaths, limit) = (self.setups.deaths(at), self.crash_limit.unwrap_or(CREATION_LIMIT));
-        if deaths < limit {
+        let limit = match self.after_death {
+            AfterDeath::Crashed => Some(CREATION_LIMIT),
+            AfterDeath::Again { crash_limit } => crash_limit.map(NonZeroU32::get),
+        };
+        let deaths = self.setups.deaths(at);
+        if limit.is_none_or(|limit| deaths < limit) {
             return Ok(());
         }
         let often = if deaths == 1 { String::new() } else { format!(" {deaths} times in a row") };

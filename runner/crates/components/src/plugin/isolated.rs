@@ -22,6 +22,7 @@ pub(crate) mod protocol;
 pub(crate) mod seal;
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,11 +66,19 @@ pub struct Isolated {
     until: usize,
 }
 
+/// The fate of a job whose process died.
+#[derive(Clone, Copy, Debug)]
+pub enum AfterDeath {
+    /// It is `crashed` at once: no job of its step is attempted twice.
+    Crashed,
+    /// It is attempted again until this number of processes in a row has died; without a limit, always.
+    Again { crash_limit: Option<NonZeroU32> },
+}
+
 /// The rules for a job whose process dies.
 #[derive(Clone, Debug)]
 pub struct Custody {
-    /// Number of processes in a row that a job may kill; `None` if no job is attempted twice.
-    pub crash_limit: Option<u32>,
+    pub after_death: AfterDeath,
     /// Set when the runner ends.
     pub ending: Arc<AtomicBool>,
     /// Counted over all workers of the run.
@@ -257,7 +266,7 @@ impl Isolated {
 
     /// The fate of the job at this position, over which a process has died; `None`: it is run again.
     fn died_over(&mut self, running: usize, why: &str) -> Option<Failure> {
-        let Some(limit) = self.custody.crash_limit else {
+        let AfterDeath::Again { crash_limit } = self.custody.after_death else {
             return Some(self.failure(FailureKind::Crashed, why));
         };
         if self.custody.ending.load(Ordering::Acquire) {
@@ -268,14 +277,14 @@ impl Isolated {
             return Some(self.failure(FailureKind::Crashed, why));
         };
         let deaths = self.custody.deaths.add(culprit.clone());
-        if deaths >= limit {
+        if crash_limit.is_some_and(|limit| deaths >= limit.get()) {
             self.custody.deaths.forget(&culprit);
             let often = if deaths == 1 { String::new() } else { format!(", {deaths} times in a row") };
             return Some(self.failure(FailureKind::Crashed, &format!("{why}{often}")));
         }
         let index = self.jobs.get(running).map_or(0, |job| job.index);
-        let told =
-            format!("{why} at job {index}, which is run again alone (death {deaths} of at most {limit})");
+        let most = crash_limit.map_or_else(|| "any number".to_owned(), |limit| format!("at most {limit}"));
+        let told = format!("{why} at job {index}, which is run again alone (death {deaths} of {most})");
         self.journal.log(Level::Warn, &told);
         None
     }

@@ -1,5 +1,7 @@
 //! Digest of a step: its settings, by aspect.
 
+use std::num::NonZeroU32;
+
 use super::aspect::StepAspect;
 use super::processors::{self, ProbeAspects};
 use super::setting::{PartDigest, Scope};
@@ -73,7 +75,9 @@ pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &St
         it.optional(configuration.keeps_records(step), "none", super::encoder::Encoder::duration);
         it.flag(configuration.dedupes(step));
     });
-    digest.add(scope, StepAspect::CrashLimit, "crash_limit", |it| it.number((*crash_limit).into()));
+    digest.add(scope, StepAspect::CrashLimit, "crash_limit", |it| {
+        it.number(crash_limit.map_or(0, NonZeroU32::get).into());
+    });
     retry(&mut digest, scope, step.retry_policy());
     self::scheduling(&mut digest, scope, scheduling);
     digest.add(scope, StepAspect::Gate, "gate", |it| {

@@ -1,5 +1,6 @@
 //! `Step`: a `[step.NAME]`, with its inputs, processors, outputs and policies.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +32,8 @@ pub struct Step {
     pub errors: Option<QueueRef>,
     pub limits: Limits,
     pub delivery: DeliveryGuarantee,
-    /// Number of deaths of the process in a row before a job is quarantined; at least 1.
-    pub crash_limit: u32,
+    /// Number of deaths of the process in a row before a job is quarantined; `None`: it never is.
+    pub crash_limit: Option<NonZeroU32>,
     /// Maximum time of one attempt.
     pub timeout: Option<Duration>,
     /// `config = { … }` as JSON; available as `ctx.config`. It can be large.

@@ -1,5 +1,6 @@
 //! `StepDeclaration`: parses `[step.NAME]`.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use crate::parse::table::TableReader;
 use tidegate_model::{Name, RetryPolicy, Secret, parse_duration, parse_size};
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-const CRASH_LIMIT_DEFAULT: u32 = 3;
+const CRASH_LIMIT_DEFAULT: Option<NonZeroU32> = NonZeroU32::new(3);
 const PROMISES: [(&str, DeliveryGuarantee); 3] = [
     ("exactly-once", DeliveryGuarantee::ExactlyOnce),
     ("at-least-once", DeliveryGuarantee::AtLeastOnce),
@@ -49,7 +50,7 @@ pub(crate) struct StepDeclaration {
     pub(crate) limits: Limits,
     /// `None`: the default of the pipeline.
     pub(crate) delivery: Option<DeliveryGuarantee>,
-    pub(crate) crash_limit: u32,
+    pub(crate) crash_limit: Option<NonZeroU32>,
     pub(crate) timeout: Duration,
     pub(crate) config: Arc<serde_json::Value>,
     /// Secrets of `config`.
@@ -115,7 +116,7 @@ pub(crate) fn read(
     let (config, secrets) = json::config(reading, &section);
     let delivery = delivery(reading, TableKind::Step, &section);
     let isolate = plugin::isolate(reading, &section);
-    let crash_limit = section.field("crash_limit").and_then(|field| field.small_count(reading, 1));
+    let crash_limit = section.field("crash_limit").and_then(|field| field.small_count(reading, 0));
     let retry = section.field("retry").map(|field| Chosen::read(reading, field, retry::read));
     let queuer = section.field("queuer").map(|field| Chosen::read(reading, field, queuer::read));
     let gate = section.field("gate").map(|field| gate(reading, field));
@@ -139,7 +140,7 @@ pub(crate) fn read(
         filter,
         limits: limits.unwrap_or_default(),
         delivery,
-        crash_limit: crash_limit.unwrap_or(defaults.crash_limit),
+        crash_limit: crash_limit.map_or(defaults.crash_limit, NonZeroU32::new),
         timeout: timeout.unwrap_or(defaults.timeout),
         config,
         secrets,

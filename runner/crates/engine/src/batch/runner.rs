@@ -1,5 +1,6 @@
 //! Batch runner: runs one batch through a step, on a worker's thread.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -47,8 +48,7 @@ pub(crate) struct BatchRunner {
     retrying: RetryDecider,
     /// Extracts the lane of a job and checks its keys, if the step has lanes or keys.
     attributes: Option<AttributeExtractor>,
-    /// Maximum number of process deaths a job may cause; `None` if it can cause none, or is not attempted
-    /// twice.
+    /// Maximum number of process deaths a job may cause; `None` if its jobs are not recorded.
     crash_limit: Option<u32>,
     keeps_records: bool,
     /// Store with the delivery hashes, if the step must not repeat an earlier delivery.
@@ -323,12 +323,12 @@ impl BatchRunner {
     }
 }
 
-/// Maximum number of process deaths a job of this step may cause; `None` if its jobs are not recorded.
-/// Otherwise all jobs that a killed runner had begun, such as calls of a slow service, would run one by one.
+/// Maximum number of process deaths a job of this step may cause. `None` if it has no maximum, or can cause no
+/// death: its jobs are not recorded. Otherwise all jobs that a killed runner had begun, such as calls of a slow service, would run one by one.
 fn crash_limit(step: &tidegate_config::Step) -> Option<u32> {
     // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
     let is_repeated = step.delivery != DeliveryGuarantee::AtMostOnce;
-    (is_repeated && step.runs_code_in_process()).then_some(step.crash_limit)
+    step.crash_limit.filter(|_| is_repeated && step.runs_code_in_process()).map(NonZeroU32::get)
 }
 
 /// Whether a batch of `jobs` jobs ends early. Delayed outputs and verdicts do not count: they take no time

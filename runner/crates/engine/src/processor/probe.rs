@@ -8,6 +8,7 @@ use tidegate_plugin::{Failure, Job, Outputs, Payloads};
 use super::chain::shown;
 use super::deadline::AttemptDeadline;
 use super::{ProcessorStage, ScriptGroup, SharedResources, StepContext};
+use tidegate_components::plugin::AfterDeath;
 use tidegate_components::redact::Redactor;
 use tidegate_components::script::{EntryPoint, ScriptOutlet};
 use tidegate_config::{
@@ -43,7 +44,7 @@ impl Probe {
             config: &inquiry.config,
             secrets: &inquiry.secrets,
             // A failed call is repeated later, so no limit is needed.
-            crash_limit: None,
+            after_death: AfterDeath::Crashed,
             ..StepContext::of(step, &file, common)
         };
         let last = inquiry.run.len().saturating_sub(1);
