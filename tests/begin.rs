@@ -15,7 +15,7 @@ fn project(lines: &str) -> Project {
 const STEPS: [&str; 2] = ["", "\nqueuer = { strategy = \"serial\" }"];
 
 fn out(project: &Project) -> Vec<u64> {
-    ids(&project.read_if_there("out.ndjson"))
+    project.ids_so_far("out.ndjson")
 }
 
 #[test]

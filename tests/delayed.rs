@@ -250,7 +250,7 @@ fn a_job_with_an_output_that_is_due_later_counts_once_as_taken_and_is_not_filter
             .file("work.rhai", format!("fn process(job) {{ emit_in(\"{name}\", job, 1); () }}"))
             .file("in.ndjson", jobs(1..=2));
         let mut running = project.started();
-        running.wait_until("the outputs", || ids(&project.read_if_there("out.ndjson")).len() == 2);
+        running.wait_until("the outputs", || project.ids_so_far("out.ndjson").len() == 2);
         running.stop().done();
         let status = project.status("p/work", "p/jobs");
         let counts = ["taken", "given", "filtered"].map(|count| status[count].as_u64());
@@ -270,7 +270,7 @@ fn an_output_that_is_due_later_stands_there_though_others_of_its_job_are_known_a
             )
             .file("in.ndjson", jobs(1..=2));
         let mut running = project.started();
-        running.wait_until("the outputs", || ids(&project.read_if_there("out.ndjson")).len() == 4);
+        running.wait_until("the outputs", || project.ids_so_far("out.ndjson").len() == 4);
         running.stop().done();
     }
 }
@@ -339,11 +339,11 @@ fn an_output_that_is_due_later_waits_for_no_other_job() {
             .file("work.rhai", script)
             .file("in.ndjson", jobs(1..=3));
         project.tidegate(&["run", ".", "--until-idle"]).done();
-        assert_eq!(ids(&project.read_if_there("out.ndjson")), others, "{way}");
+        assert_eq!(project.ids_so_far("out.ndjson"), others, "{way}");
         let mut running = project.started();
         let now = project.tidegate(&["delayed", "now", "p/jobs/1", "--yes"]).done().stdout;
         assert_eq!(now, "1 job of p/work due now\n");
-        running.wait_until("the output", || ids(&project.read_if_there("out.ndjson")).contains(&1));
+        running.wait_until("the output", || project.ids_so_far("out.ndjson").contains(&1));
         running.stop().done();
         assert_eq!(ids(&project.read("out.ndjson")), [others, &[1]].concat(), "{way}");
         assert_eq!(delayed(&project), ["p/jobs/2"], "{way}");
@@ -366,7 +366,7 @@ fn outputs_that_are_due_later_keep_the_order_of_their_times_where_the_step_keeps
         let running = live.then(|| project.started());
         project.tidegate(&["delayed", "now", "p/work", "--yes"]).done();
         let mut running = running.unwrap_or_else(|| project.started());
-        let out = || ids(&project.read_if_there("out.ndjson"));
+        let out = || project.ids_so_far("out.ndjson");
         running.wait_until("the outputs", || out().len() as u64 == JOBS);
         running.stop().done();
         assert_eq!(out(), reversed, "{way} {live}");

@@ -18,7 +18,7 @@ use tidegate_store::open_disk;
 use tidegate_store::testing::FaultyDisk;
 
 use crate::http_client::{Client, JSON, NDJSON, address};
-use crate::project::{Project, ids, jobs};
+use crate::project::{Project, jobs};
 use crate::running::{Running, in_a_process};
 
 const SETTINGS: &str = "[runner]\nlisten = \"127.0.0.1:0\"\nhosts = [\"Tide.example\"]\n";
@@ -210,7 +210,7 @@ fn a_source_that_finds_too_many_files_open_waits_and_goes_on() {
     project.write("in/2.ndjson", jobs([2]));
     running.wait_until_it_says("too many files are open; the source waits");
     prlimit(pid, Resource::Nofile, before).expect("the limit can be set back");
-    running.wait_until("the second", || ids(&project.read_if_there("out.ndjson")) == [1, 2]);
+    running.wait_until("the second", || project.ids_so_far("out.ndjson") == [1, 2]);
     running.stop().done();
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 
-use crate::project::{Outcome, Project, ids, jobs};
+use crate::project::{Outcome, Project, jobs};
 
 const FAILING: &str = "[pipeline]\nerrors = \"failed\"\n\
     [step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"done\"\n\
@@ -95,7 +95,7 @@ fn the_summary_says_how_many_errors_of_the_run_are_still_open() {
         project.write("mended", "");
         project.tidegate(&["errors", "retry", retried, "--yes"]).done();
         let expected = if retried == "p/failed/1" { 1 } else { 2 };
-        running.wait_until("it runs well", || ids(&project.read_if_there("out.ndjson")).len() == expected);
+        running.wait_until("it runs well", || project.ids_so_far("out.ndjson").len() == expected);
         running.stop().done().says(said);
     }
 }

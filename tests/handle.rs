@@ -232,7 +232,7 @@ fn a_runner_that_has_read_another_script_runs_no_retry_until_it_has_reloaded() {
     running.stop().done();
     let mut running = project.started();
     project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
-    running.wait_until("the output", || ids(&project.read_if_there("out.ndjson")) == [1]);
+    running.wait_until("the output", || project.ids_so_far("out.ndjson") == [1]);
     running.stop().done();
 }
 

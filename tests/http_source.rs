@@ -363,7 +363,9 @@ fn a_job_says_what_every_step_has_made_of_it() {
         client.push("p/requests", &format!("{{\"id\":{id}}}"));
     }
     let status = |client: &mut Client, id: u64| client.job(&format!("p/requests/{id}"));
-    running.wait_until("the outcome", || status(&mut client, 3)["steps"][0]["status"] == "done");
+    let is_done =
+        |client: &mut Client, id: u64, step: usize| status(client, id)["steps"][step]["status"] == "done";
+    running.wait_until("the outcome", || is_done(&mut client, 3, 0) && is_done(&mut client, 1, 1));
     let told: Vec<String> = (1..=3)
         .map(|id| {
             let told = serde_json::to_string_pretty(&status(&mut client, id)).expect("it can be written");

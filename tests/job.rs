@@ -97,7 +97,7 @@ fn a_waiting_job_is_taken_out_and_one_that_runs_is_left_alone() {
     // A reader exists each time, since one runs until it is released.
     for done in 1..=3 {
         std::fs::write(&gate, "go\n").expect("a command reads it");
-        running.wait_until("an output", || ids(&project.read_if_there("out.ndjson")).len() == done);
+        running.wait_until("an output", || project.ids_so_far("out.ndjson").len() == done);
     }
     running.stop().done();
     assert_eq!(ids(&project.read("out.ndjson")), [1, 3, 4]);

@@ -327,7 +327,7 @@ fn what_was_taken_survives_a_kill_right_after_the_answer_and_is_delivered_once()
         // Accepted completions need no repetition.
         let (mut running, mut client, _) = started(&project);
         running.wait_until("accepted completions are delivered", || {
-            let out: BTreeSet<u64> = ids(&project.read_if_there("out.ndjson")).into_iter().collect();
+            let out: BTreeSet<u64> = project.ids_so_far("out.ndjson").into_iter().collect();
             taken.iter().all(|id| out.contains(id))
         });
         // Every completion is sent again, with or without an answer before.

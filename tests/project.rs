@@ -85,6 +85,12 @@ impl Project {
         fs::read_to_string(self.path().join(path)).unwrap_or_default()
     }
 
+    /// The ids of the jobs in a file that a run is writing: an incomplete last line does not count.
+    pub(crate) fn ids_so_far(&self, path: impl AsRef<Path>) -> Vec<u64> {
+        let text = self.read_if_there(path);
+        ids(text.rfind('\n').map_or("", |end| &text[..=end]))
+    }
+
     /// The length of a file; 0 if it is missing.
     pub(crate) fn len(&self, path: impl AsRef<Path>) -> u64 {
         fs::metadata(self.path().join(path)).map_or(0, |metadata| metadata.len())
