@@ -70,7 +70,8 @@ fn what_could_not_be_written_is_counted_before_what_gets_through_next() {
     let mut running = Running::start_with(project.path(), project.command(&["run", "."]), writer.into());
     running.wait_until("all jobs", || project.read_if_there("out.ndjson").lines().count() == 3000);
     let before = read_some(&mut reader);
-    assert!(before.contains("job 1 "), "{before}");
+    // Any job can be the first: workers run side by side.
+    assert!(before.contains("tidegate::script: job "), "{before}");
     running.stop().done();
     let mut after = String::new();
     reader.read_to_string(&mut after).expect("it is text");

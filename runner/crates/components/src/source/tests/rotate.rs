@@ -120,6 +120,8 @@ fn what_was_rotated_out_of_sight_is_told() {
     world.put("log.9", "old\n").put("log", numbers(1..=3));
     assert_eq!(world.run(1).len(), 3);
     world.append("log", "lost\n").put("log.2.gz", gzip(fs::read(world.path("log")).unwrap()));
+    // An open file keeps its inode, which a new file could get otherwise.
+    let _held = fs::File::open(world.path("log")).unwrap();
     fs::remove_file(world.path("log")).unwrap();
     world.put("log.1", "between\n").put("log", "5\n");
     insta::assert_snapshot!(world.warned_run(4));
