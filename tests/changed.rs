@@ -5,8 +5,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::printing::{PADDING, numbered, print_and_kill, print_to_the_end, whole_lines};
-use crate::project::{Project, ids, jobs};
+use crate::printing::{PADDING, numbered, print_and_kill, print_to_the_end};
+use crate::project::{Project, ids, jobs, whole_lines};
 
 const SOURCES: &str = "[source.a]\ntype = \"file\"\npath = \"a.ndjson\"\nformat = \"ndjson\"\n\
      [source.b]\ntype = \"file\"\npath = \"b.ndjson\"\nformat = \"ndjson\"\n\

@@ -51,11 +51,6 @@ pub(crate) fn print_to_the_end(project: &Project) -> String {
     project.run().done().stdout
 }
 
-/// Without an incomplete last line.
-pub(crate) fn whole_lines(printed: &str) -> &str {
-    printed.rfind('\n').map_or("", |end| &printed[..=end])
-}
-
 fn start(project: &Project) -> Child {
     let mut command = project.command(&["run", "."]);
     command.stdout(Stdio::piped()).stderr(Stdio::null());

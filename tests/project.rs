@@ -88,7 +88,7 @@ impl Project {
     /// The ids of the jobs in a file that a run is writing: an incomplete last line does not count.
     pub(crate) fn ids_so_far(&self, path: impl AsRef<Path>) -> Vec<u64> {
         let text = self.read_if_there(path);
-        ids(text.rfind('\n').map_or("", |end| &text[..=end]))
+        ids(whole_lines(&text))
     }
 
     /// The length of a file; 0 if it is missing.
@@ -257,6 +257,11 @@ pub(crate) fn jobs(ids: impl IntoIterator<Item = u64>) -> String {
         lines.extend(["{\"id\":", &id.to_string(), "}\n"]);
     }
     lines
+}
+
+/// Without an incomplete last line.
+pub(crate) fn whole_lines(text: &str) -> &str {
+    text.rfind('\n').map_or("", |end| &text[..=end])
 }
 
 /// The numbers of such jobs, with any other fields.

@@ -1,7 +1,7 @@
 //! Tests of delivery guarantees: each holds on standard output, where printed lines cannot be undone.
 
-use crate::printing::{PADDING, numbered, print_and_kill, print_to_the_end, whole_lines};
-use crate::project::{Project, ids, jobs};
+use crate::printing::{PADDING, numbered, print_and_kill, print_to_the_end};
+use crate::project::{Project, ids, jobs, whole_lines};
 use crate::random::Random;
 
 const JOBS: u64 = 3000;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::printing::{numbered, print_and_stop_unread, print_to_the_end, whole_lines};
-use crate::project::{Project, ids, jobs};
+use crate::printing::{numbered, print_and_stop_unread, print_to_the_end};
+use crate::project::{Project, ids, jobs, whole_lines};
 
 const STEP: &str = "[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"between\"\n\
                     [step.more]\nfrom = \"between\"\nrun = \"more.rhai\"\nto = \"out\"\n";
