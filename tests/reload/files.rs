@@ -187,19 +187,19 @@ follow = true
 [step.first]
 from = "in"
 run = "first.rhai"
-crash_limit = 0
+crash_limit = 1000
 config = { queue = "QUEUE" }
 to = "QUEUE"
 [step.second]
 alts = { READ }
 run = "second.rhai"
-crash_limit = 0
+crash_limit = 1000
 to = { ready = "ready", seen = "seen" }
 [step.third]
 from = "ready"
 run = "third.rhai"
 to = "out"
-crash_limit = 0
+crash_limit = 1000
 queuer = { strategy = "one-round-serial", lane = "lane", max_processing = PROCESSING }
 retry = { backoff = "fixed", initial = "2ms", jitter = "none", max_attempts = ATTEMPTS }
 [sink.seen]
