@@ -93,18 +93,18 @@ impl CommandTarget {
     }
 
     pub(crate) fn ask(&self, query: Query) -> Result<Answer, Exit> {
-        self.ask_whoever(query).map(|(answer, _)| answer)
+        self.ask_runner_or_store(query).map(|(answer, _)| answer)
     }
 
     /// As [`Self::ask`], and returns the source of the answer.
-    pub(crate) fn ask_whoever(&self, query: Query) -> Result<(Answer, AnsweredBy), Exit> {
+    pub(crate) fn ask_runner_or_store(&self, query: Query) -> Result<(Answer, AnsweredBy), Exit> {
         match self.ask_if_any(query)? {
             Some(answer) => Ok(answer),
             None => Err(exit::fail(no_state(&self.configuration))),
         }
     }
 
-    /// As [`Self::ask_whoever`]. `None`: neither a runner nor a store exists.
+    /// As [`Self::ask_runner_or_store`]. `None`: neither a runner nor a store exists.
     pub(crate) fn ask_if_any(&self, query: Query) -> Result<Option<(Answer, AnsweredBy)>, Exit> {
         let question = Question::Look(query);
         let Some(backend) = self.find(&question, tidegate_store::open_existing)? else { return Ok(None) };

@@ -22,7 +22,7 @@ fn look(command: &JobShow) -> Result<Exit, Exit> {
     let (queue, index) = parse(&command.job)?;
     let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
     let query = Query::Job { queue: queue.to_string(), index, why: true, whole: true };
-    let (status, teller) = match place.ask_whoever(query)? {
+    let (status, teller) = match place.ask_runner_or_store(query)? {
         (Answer::Job(status), teller) => (status, teller),
         (Answer::Missing(what), _) => return Err(exit::fail(what)),
         _ => return Err(other_question()),

@@ -70,7 +70,7 @@ fn walk(
         let wanted = if command.filter.is_some() { u64::MAX } else { limit - printed };
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX).min(JOBS_MAX);
         let query = Query::Jobs { queue: queue.clone(), from, to, limit: wanted };
-        let (page, teller) = match place.ask_whoever(query) {
+        let (page, teller) = match place.ask_runner_or_store(query) {
             Ok((Answer::Jobs(page), teller)) => (page, teller),
             Ok((Answer::Missing(what), _)) => return exit::fail(what),
             Ok(_) => return other_question(),
