@@ -51,11 +51,15 @@ fn no_file_imports_itself_through_others() {
     }
 }
 
+/// The root files of crates.
+const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
+
 /// The folders of sources of all crates.
 fn crates(root: &Path) -> Vec<PathBuf> {
     let folders = ["", "runner/crates", "plugins"].map(|folder| fs::read_dir(root.join(folder)));
     let packages = folders.into_iter().flatten().flatten().map(|entry| entry.expect("an entry").path());
-    packages.map(|package| package.join("src")).filter(|sources| sources.join("lib.rs").exists()).collect()
+    let sources = packages.map(|package| package.join("src"));
+    sources.filter(|sources| ROOTS.iter().any(|file| sources.join(file).exists())).collect()
 }
 
 /// The sources of a crate by module, without tests.
@@ -75,7 +79,8 @@ fn read(folder: &Path) -> BTreeMap<Module, Source> {
             if path.extension().is_none_or(|end| end != "rs") || names.iter().any(|name| name == "tests") {
                 continue;
             }
-            let module = if path == Path::new("lib.rs") { Vec::new() } else { names };
+            let is_root = ROOTS.iter().any(|file| path == Path::new(file));
+            let module = if is_root { Vec::new() } else { names };
             let uses = uses(&fs::read_to_string(&file).expect("a source"));
             sources.insert(module, Source { file, uses });
         }

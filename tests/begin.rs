@@ -71,7 +71,7 @@ fn the_newest_is_what_comes_after_the_first_start_whatever_is_killed_when() {
         running.wait_until_it_says("the step starts at this job");
         running.wait_until("that is on disk", || {
             let status = project.json(&["status"]);
-            status[0]["watermark"] == 10
+            status["steps"][0]["watermark"] == 10
         });
         assert!(running.kill());
         project.append("in.ndjson", jobs(11..=12));

@@ -132,3 +132,14 @@ fn the_executor_killed_again_and_again_delivers_the_same() {
     assert_delivered(&project);
     project.assert_sound();
 }
+
+#[test]
+fn a_chunk_that_cannot_be_executed_ends_a_run_that_follows_the_blocks_if_asked() {
+    let project = demonstration();
+    project.change("blocks.toml", "format = \"ndjson\"", "format = \"ndjson\"\nfollow = true");
+    let block = json!({ "height": 121, "collections": [[{ "price": 1 }]] });
+    project.append("data/blocks.ndjson", format!("{block}\n"));
+    let outcome = project.tidegate(&["run", ".", "--exit-on-halt"]).failed(1);
+    outcome.says("blocks/execute stopped at job").says("(`--exit-on-halt`)");
+    project.assert_sound();
+}

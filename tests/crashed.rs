@@ -152,6 +152,23 @@ fn an_end_that_waits_no_longer_is_no_death_of_a_job() {
 }
 
 #[test]
+fn suspects_of_a_step_that_is_no_longer_guarded_or_not_there_are_forgotten_by_the_next_run() {
+    for (from, to) in [
+        ("[step.work]\n", "[step.work]\ncrash_limit = 0\n"),
+        ("[step.work]\n", "[step.work]\ndelivery = \"at-most-once\"\n"),
+        ("[step.work]\n", "[step.other]\n"),
+    ] {
+        let project = Project::pipeline(STEP).file("in.ndjson", jobs(1..=JOBS)).file("work.rhai", HANGS);
+        assert!(hang(&project, false, 1).kill());
+        assert!(!is_clear(&project));
+        project.change("p.toml", from, to);
+        project.write("work.rhai", MENDED);
+        project.run().done();
+        assert!(is_clear(&project), "{to}");
+    }
+}
+
+#[test]
 fn jobs_of_commands_start_together_again_after_a_kill() {
     let project = Project::pipeline(
         "[step.work]\nfrom = \"in\"\nto = \"out\"\nrun = \"builtin:exec\"\n\

@@ -373,3 +373,41 @@ fn outputs_that_are_due_later_keep_the_order_of_their_times_where_the_step_keeps
         project.assert_sound();
     }
 }
+
+#[test]
+fn delayed_jobs_are_chosen_by_lane_and_by_their_content() {
+    let lane = "queuer = { strategy = \"fifo\", lane = \"site\" }\n";
+    let project = Project::new().file("p.toml", [PIPELINE, lane].concat()).file("work.rhai", LATER);
+    let sites = ["a", "b", "", "a", "b", "a"];
+    let lines: Vec<String> =
+        (1..).zip(sites).map(|(id, site)| format!("{{\"id\":{id},\"site\":\"{site}\"}}\n")).collect();
+    project.write("in.ndjson", lines.concat());
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    let listed = |arguments: &[&str]| {
+        let page = project.json(&[&["delayed", "list"], arguments].concat());
+        let jobs = page["jobs"].as_array().expect("a list").iter();
+        let mut names: Vec<_> = jobs.map(|job| job["jobs"][0].as_str().expect("a name").to_owned()).collect();
+        assert!(page["jobs"][0].get("payload").is_none(), "{page}");
+        names.sort();
+        names
+    };
+    assert_eq!(listed(&["--lane", "a"]), ["p/jobs/1", "p/jobs/4", "p/jobs/6"]);
+    assert_eq!(
+        listed(&["--lane", "a", "--where", "job.id > 1", "--step", "p/work"]),
+        ["p/jobs/4", "p/jobs/6"]
+    );
+    assert_eq!(listed(&["--where", "job.id < 3"]), ["p/jobs/1", "p/jobs/2"]);
+    assert_eq!(listed(&["--where", "job.id > 3", "--limit", "1"]).len(), 1);
+    project.tidegate(&["delayed", "list", "--where", "job."]).failed(64).says("does not compile");
+    // The same with a runner.
+    let mut running = project.started();
+    assert_eq!(listed(&["--lane", "b"]), ["p/jobs/2", "p/jobs/5"]);
+    let now = project.tidegate(&["delayed", "now", "p/work", "--lane", "b", "--yes"]).done();
+    assert_eq!(now.stdout, "2 jobs of p/work due now\n");
+    running.wait_until("both", || project.ids_so_far("out.ndjson").len() == 3);
+    running.stop().done();
+    let cancelled = ["delayed", "cancel", "p/work", "--lane", "a", "--where", "job.id == 4", "--yes"];
+    project.tidegate(&cancelled).done();
+    assert_eq!(delayed(&project), ["p/jobs/1", "p/jobs/6"]);
+    assert_eq!(project.queue("p/failed").len(), 1);
+}

@@ -476,16 +476,25 @@ fn runs(name: &str, script: &str) -> String {
     format!("{pipeline}{title}\"\n[step.it]\n{from}{process}to = \"done\"\n")
 }
 
-/// Adds scripts, commands, secrets and plugins that a page names and does not show.
+/// Adds scripts, schemas, commands, secrets and plugins that a page names and does not show.
 fn fill_in(page: &Page, project: &Project, files: &BTreeSet<String>, text: &str) {
     for quoted in text.split('"').filter(|quoted| is_script(quoted) && !files.contains(*quoted)) {
         assert!(!COMPLETE.contains(&page.name.as_str()), "{}: `{quoted}` is missing", page.name);
         project.write(quoted, FILLED_IN);
     }
+    for schema in text.split('"').filter(|quoted| quoted.ends_with(".schema.json")) {
+        project.write(schema, "{}");
+    }
     for command in text.split('"').filter(|quoted| quoted.starts_with("./")) {
         project.write(command, "#!/bin/sh\n");
         let path = project.path().join(command);
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    }
+    for table in text.split("[table.").skip(1) {
+        let value = |key: &str| table.split(&format!("\n{key} = \"")).nth(1)?.split('"').next();
+        if let (Some(path), Some(key)) = (value("path"), value("key")) {
+            project.write(path, format!("{key}\n"));
+        }
     }
     for secret in text.split("/run/secrets/").skip(1).filter_map(|rest| rest.split('}').next()) {
         project.write(Path::new("secrets").join(secret), "secret");
@@ -567,11 +576,12 @@ fn options_exist(project: &Project, arguments: &[&str], place: &str) {
 /// Checks that the port knows this kind of address. Its source, queue or step must be in the section or in
 /// the demonstration of this name, if one exists.
 fn address_exists(section: &Section, arguments: &[&str], place: &str) {
-    let address = arguments.iter().find_map(|word| word.strip_prefix("localhost:8484/"));
+    let address = arguments.iter().find_map(|word| word.trim_matches('"').strip_prefix("localhost:8484/"));
     let address = address.unwrap_or_else(|| panic!("{place}: no address of the port in {arguments:?}"));
-    let parts: Vec<&str> = address.split('/').collect();
+    let path = address.split_once('?').map_or(address, |(path, _)| path);
+    let parts: Vec<&str> = path.split('/').collect();
     let (table, pipeline, name) = match parts.as_slice() {
-        ["sources", pipeline, source] => ("source", pipeline, source),
+        ["sources" | "jobs", pipeline, source] => ("source", pipeline, source),
         ["monitor", pipeline, step] => ("step", pipeline, step),
         ["jobs", pipeline, queue, index] | ["jobs", pipeline, queue, index, "complete"] => {
             assert!(index.parse::<u64>().is_ok(), "{place}: `{index}` is no index");

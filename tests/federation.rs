@@ -282,3 +282,24 @@ fn killed_again_and_again_every_post_is_sent_once_and_none_early() {
     assert!(hashes.values().all(|hashes| hashes.len() == 1), "{hashes:?}");
     assert!(project.queue("federation/failed").is_empty());
 }
+
+#[test]
+fn the_posts_for_a_site_that_is_back_are_sent_at_once_and_those_for_others_wait() {
+    let all = [posts(1..=3, "push", "away"), posts(4..=5, "push", "gone")].concat();
+    let project = demonstration(&all, NETWORK);
+    project.write("down/gone", "");
+    with_first_delay(&project, "1h");
+    let mut running = project.started();
+    // A post whose attempt runs has a row, too.
+    let waiting = || delayed(&project).iter().filter(|job| job["waits_for"] == "time").count();
+    running.wait_until("all of them", || waiting() == 5);
+    std::fs::remove_file(project.path().join("down/away")).expect("it is there");
+    let now = ["delayed", "now", "federation/send_push", "--lane", "away", "--where", "job.id != 2", "--yes"];
+    project.tidegate(&now).done();
+    running.wait_until("its posts", || sent(&project).len() == 2);
+    running.stop().done();
+    let mut sent = sent(&project);
+    sent.sort_unstable();
+    assert_eq!(sent, [1, 3]);
+    assert_eq!(waiting(), 3);
+}

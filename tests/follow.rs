@@ -48,9 +48,7 @@ fn lines_that_are_appended_arrive() {
 fn a_file_that_is_not_there_yet_is_waited_for() {
     let project = following();
     let mut running = project.start(&["run", "."]);
-    running.wait_until("the store", || {
-        project.len(".tidegate/control.sock") == 0 && project.path().join(".tidegate/control.sock").exists()
-    });
+    running.wait_until("its socket", || project.is_answered());
     project.write("in.ndjson", jobs(1..=2));
     wait_for(&project, &mut running, 2);
     running.stop().done();

@@ -11,7 +11,7 @@ use crate::project::Project;
 use crate::random::Random;
 
 const FEEDS: [&str; 2] = ["automatic", "reviewed"];
-const SCRIPTS: [&str; 6] = ["merge", "networks", "sort", "locate", "measure", "report"];
+const SCRIPTS: [&str; 5] = ["merge", "sort", "locate", "measure", "report"];
 const KILLS: u64 = 100;
 /// Number of copies of the data, so that the run is long enough for each kill.
 const COPIES: usize = 40;
@@ -21,6 +21,7 @@ fn demonstration(copies: usize) -> Project {
     let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/graph");
     let read = |name: &str| fs::read_to_string(original.join(name)).expect("the demonstration is there");
     let project = Project::new().file("reports.toml", read("reports.toml"));
+    project.write("networks.csv", read("networks.csv"));
     for script in SCRIPTS.map(|name| format!("{name}.rhai")) {
         project.write(&script, read(&script));
     }
@@ -171,6 +172,7 @@ fn an_error_says_which_quake_it_was_and_what_it_has_passed() {
     let record = &project.queue("reports/failed")[0];
     assert_eq!(record["context"], json!({ "network": "se", "place": "8km NE of Sweetwater, Tennessee" }));
     assert_eq!(record["inputs"], json!({ "reviewed": { "from": "reports/reviewed", "index": 385 } }));
+    assert_eq!(record["meta"]["reports/reviewed"]["line"], record["file"]["line"]);
     let record = &project.queue("reports/to_review")[1];
     assert_eq!(record["inputs"]["place"], json!({ "from": "reports/located", "index": 9 }));
     assert_eq!(record["inputs"]["strength"], json!({ "from": "reports/measured", "index": 9 }));

@@ -212,7 +212,7 @@ fn a_runner_that_has_read_another_script_runs_no_retry_until_it_has_reloaded() {
     .file("rule.rhai", "fn check(job) { throw \"no\" }")
     .file("in.ndjson", jobs(1..=2));
     let mut running = project.start(&["run", ".", "--no-watch"]);
-    running.wait_until("its socket", || project.path().join(".tidegate/control.sock").exists());
+    running.wait_until("its socket", || project.is_answered());
     running.wait_until("the errors", || project.queue("p/failed").len() == 2);
     let retry = || project.tidegate(&["errors", "retry", "p/failed/1", "--yes"]);
     // Unchanged content, though it was written again.

@@ -375,3 +375,27 @@ fn a_job_that_was_begun_again_keeps_why_the_attempt_before_failed() {
     let text = project.tidegate(&["job", "show", "p/jobs/1"]).done().stdout;
     assert!(text.contains("begun, after 2 attempts\n    the attempt before failed: "), "{text}");
 }
+
+#[test]
+fn the_jobs_of_a_range_are_cancelled_together() {
+    let queuer = "run = \"work.rhai\"\nqueuer = { strategy = \"fifo\" }\n";
+    let project = Project::new()
+        .file("p.toml", [PIPELINE, queuer].concat())
+        .file("work.rhai", "fn process(job, ctx) { if ctx.attempt == 1 && job.id > 2 { retry_in(\"1h\", \"not yet\") } job }")
+        .file("in.ndjson", jobs(1..=8));
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    // The first two are finished, and passed over; the ninth does not exist.
+    let cancel = |range: &str| project.tidegate(&["job", "cancel", range, "--yes"]);
+    let stopped = cancel("p/jobs/1-4").done();
+    assert_eq!(stopped.stdout, "2 jobs of p/work cancelled: on the error queue p/failed\n");
+    let running = project.started();
+    let dropped = project.tidegate(&["job", "cancel", "p/jobs/6-9", "--drop", "--yes"]).done();
+    assert_eq!(dropped.stdout, "3 jobs of p/work dropped\n");
+    running.stop().done();
+    let left = project.json(&["delayed", "list"]);
+    assert_eq!((&left["total"], &left["jobs"][0]["jobs"][0]), (&1.into(), &"p/jobs/5".into()));
+    assert_eq!(project.queue("p/failed").len(), 2);
+    cancel("p/jobs/5-4").failed(64).says("write PIPELINE/QUEUE/INDEX");
+    cancel("p/jobs/1-100001").failed(64).says("at most 100,000 jobs");
+    project.assert_sound();
+}

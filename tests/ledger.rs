@@ -37,6 +37,9 @@ fn in_front_of(ledger: &Fake, batches: &str) -> Project {
     project.write("data/batches.ndjson", batches);
     project.write("status.rhai", "fn status(answers) { answers }");
     project.change("grid.toml", "${LEDGER:-127.0.0.1:8484}", &ledger.address());
+    let hosts =
+        ["a", "b", "c", "d", "e", "f"].map(|name| format!("{name} = \"http://{}\"\n", ledger.address()));
+    project.change("grid.toml", "http.hosts]\n", &format!("http.hosts]\n{}", hosts.concat()));
     hasten(&project);
     project
 }
@@ -231,6 +234,32 @@ fn batches_of_several_services_are_posted_at_the_same_time() {
     running.wait_until("five at once", || ledger.state().held == 5);
     ledger.release();
     running.outcome().done();
+}
+
+#[test]
+fn the_ledger_has_no_more_batches_in_hand_than_it_may() {
+    let ledger = Fake::saying("pending");
+    let project = in_front_of(&ledger, &batches(["a", "b", "c", "d", "e"]));
+    project.change("grid.toml", "max_pending = 100", "max_pending = 2");
+    let mut running = project.started();
+    running.wait_until("the reason", || {
+        let third = project.tidegate(&["job", "show", "grid/batches/3"]).stdout;
+        status(&project)["pending"] == 2
+            && third.contains("2 of 2 jobs run or are pending, as `max_pending` allows")
+    });
+    assert_eq!(ledger.posted().len(), 2);
+    // A new process counts what the ledger has from the one before.
+    assert!(running.kill());
+    let mut running = project.started();
+    running.wait_until("a poll", || !ledger.state().asked.is_empty());
+    let number = ledger.state().posted[0].number.expect("taken");
+    ledger.state().statuses.insert(number, "committed");
+    running.wait_until("the third", || ledger.posted().len() == 3);
+    running.wait_until("it is pending", || status(&project)["pending"] == 2);
+    assert_eq!(ledger.posted().len(), 3);
+    ledger.state().otherwise = "committed";
+    running.outcome().done();
+    assert_eq!((1..=5).map(|id| ledger.times(id)).collect::<Vec<_>>(), [1; 5]);
 }
 
 #[test]

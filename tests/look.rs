@@ -1,6 +1,6 @@
 //! Tests of queries: commands give the same answers on a stopped store and from a runner.
 
-use crate::project::{Project, jobs};
+use crate::project::{Outcome, Project, jobs};
 
 /// A followed source, a queue with a backlog that a halted step leaves, and errors.
 fn project() -> Project {
@@ -75,7 +75,7 @@ fn a_stopped_store_and_a_running_runner_give_the_same_answers() {
     running.wait_until("the commit", || {
         let status = project.tidegate(&["status", "--format", "json"]).stdout;
         serde_json::from_str::<serde_json::Value>(&status)
-            .is_ok_and(|steps| steps[1]["waiting"] == 0 && steps[1]["running"] == 0)
+            .is_ok_and(|steps| steps["steps"][1]["waiting"] == 0 && steps["steps"][1]["running"] == 0)
     });
     let from_runner = ask(&project);
     running.stop().done();
@@ -175,4 +175,47 @@ fn that_a_job_has_failed_is_known_for_longer_than_its_error_is_kept() {
     assert!(project.queue("p/failed").is_empty());
     let shown = project.json(&["job", "show", "p/backlog/1"]);
     assert_eq!(shown["steps"][0]["status"], "failed", "{shown}");
+}
+
+/// A project whose files need variables, after a run with them.
+fn with_variables() -> Project {
+    let project = Project::pipeline(
+        "[pipeline]\nerrors = \"failed\"\n\
+         [step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n\
+         timeout = \"${TIMEOUT}\"\nconfig = { most = \"${MOST:int}\", login = \"${LOGIN}\" }\n",
+    )
+    .file("work.rhai", "fn process(job, ctx) { if job.id > ctx.config.most { reject(\"too much\") } job }")
+    .file("in.ndjson", jobs(1..=3));
+    let mut run = project.command(&["run", "."]);
+    run.envs([("TIMEOUT", "5s"), ("MOST", "2"), ("LOGIN", "x"), ("DATA", "kept")]);
+    Outcome::from(run.output().expect("the executable can be started")).done();
+    project
+}
+
+#[test]
+fn commands_that_look_work_though_variables_are_not_set() {
+    let project = with_variables();
+    let status = project.tidegate(&["status"]).done().says(
+        "warning: the configuration is read without its values: the variable `LOGIN` is not set; \
+         the variable `MOST` is not set; the variable `TIMEOUT` is not set",
+    );
+    assert_eq!(status.stderr.matches("warning").count(), 1, "{}", status.stderr);
+    assert!(status.stdout.contains("p/work"), "{}", status.stdout);
+    assert!(project.tidegate(&["errors", "list"]).done().stdout.contains("too much"));
+    assert_eq!(project.queue("p/failed").len(), 1);
+    assert!(project.tidegate(&["job", "show", "p/in/3"]).done().stdout.contains("p/work"));
+    // A change needs the whole configuration.
+    project.tidegate(&["errors", "retry", "p/failed", "--yes"]).failed(78).says("`MOST` is not set");
+    project.tidegate(&["step", "pause", "p/work"]).failed(78);
+    // Any other mistake is one.
+    project.change("p.toml", "errors = \"failed\"", "errors = \"failed\"\nerors = 1");
+    project.tidegate(&["status"]).failed(78).says("erors");
+}
+
+#[test]
+fn a_data_folder_that_is_not_set_has_to_be_named() {
+    let project = with_variables();
+    project.write("tidegate.toml", "[runner]\ndata = \"${DATA}\"\n");
+    project.tidegate(&["status"]).failed(78).says("the variable `DATA` is not set");
+    project.tidegate(&["status", "--data", ".tidegate"]).done();
 }

@@ -40,6 +40,8 @@ mod streams;
 
 mod signals;
 
+mod supervised;
+
 mod logging;
 
 mod formats;
@@ -66,11 +68,15 @@ mod begin;
 
 mod retention;
 
+mod provenance;
+
 mod set_back;
 
 mod schedule;
 
 mod changed;
+
+mod shared_config;
 
 mod plan;
 
@@ -87,6 +93,8 @@ mod look;
 mod graph;
 
 mod show;
+
+mod clear;
 
 mod push;
 

@@ -52,7 +52,7 @@ fn view(project: &Project) -> String {
         let answer = without_ages(&project.stable(&answer));
         writeln!(view, "$ tidegate {}\n{answer}", arguments.join(" ")).expect("a text takes every line");
     };
-    let counts: Vec<String> = rows(&project.json(&["status"])).iter().map(counts).collect();
+    let counts: Vec<String> = rows(&project.json(&["status"])["steps"]).iter().map(counts).collect();
     show(&["status"], counts.join("\n") + "\n");
     for arguments in [&["delayed", "list"][..], &["errors", "list", "--all"], &["queue", "list"]] {
         show(arguments, project.tidegate(arguments).done().stdout);

@@ -57,6 +57,34 @@ fn a_script_judges_what_a_service_answered() {
 }
 
 #[test]
+fn a_host_is_chosen_by_the_job_out_of_a_table_and_an_unknown_one_fails_the_job() {
+    let say = |name: &'static str| {
+        Service::start(move |_, _| Act::Say(answer("200 OK", "", &format!("{{\"by\":\"{name}\"}}"))))
+    };
+    let (one, other) = (say("one"), say("other"));
+    let project = charging(&format!(
+        "run = \"builtin:http\"\nhttp = {{ url = \"/pay/{{id}}\", host = \"{{service}}\", \
+         hosts = {{ a = \"http://{}/v1\", b = \"http://{}\" }} }}",
+        one.address, other.address
+    ))
+    .file(
+        "in.ndjson",
+        "{\"id\":1,\"service\":\"a\"}\n{\"id\":2,\"service\":\"b\"}\n{\"id\":3,\"service\":\"evil.example/\"}\n{\"id\":4}\n",
+    );
+    project.run().done();
+    let out = project.read("out.ndjson");
+    assert_eq!(out.lines().collect::<BTreeSet<_>>(), ["{\"by\":\"one\"}", "{\"by\":\"other\"}"].into());
+    assert_eq!(one.asked()[0].line, "GET /v1/pay/1");
+    assert_eq!(other.asked()[0].line, "GET /pay/2");
+    let failed = project.queue("p/failed");
+    let mut messages: Vec<&str> = failed.iter().filter_map(|failed| failed["message"].as_str()).collect();
+    messages.sort_unstable();
+    assert_eq!(messages[0], "`host`: `evil.example/` is not one of `hosts`, which has `a` and `b`");
+    assert!(messages[1].starts_with("`host`: "), "{messages:?}");
+    assert_eq!(messages.len(), 2);
+}
+
+#[test]
 fn a_service_over_tls_is_asked_if_somebody_trusted_vouches_for_it() {
     let service = Service::secured(|_, _| Act::Say(answer("200 OK", "", "{\"paid\":true}")));
     let asks = format!(

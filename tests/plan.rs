@@ -37,7 +37,8 @@ fn without_a_change_the_exit_code_is_0_and_with_one_it_is_2() {
 fn a_running_runner_and_its_stopped_store_plan_the_same() {
     let project = project();
     project.change("shop.toml", "format = \"ndjson\"", "format = \"ndjson\"\nfollow = true");
-    let mut running = project.started();
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    running.wait_until("its socket", || project.path().join(".tidegate/control.sock").exists());
     running.wait_until("three delayed jobs", || project.status("shop/work", "shop/taken")["delayed"] == 3);
     project.change("shop.toml", "[step.work]", "[step.toil]");
     let plan = project.tidegate(&["plan"]).failed(2).stdout;

@@ -43,7 +43,7 @@ pub(crate) fn folder() -> &'static Path {
 }
 
 /// Compiles C into a library. Adds the `#include`s for plugins.
-fn compile(source: &str, library: &Path, options: &[&str]) {
+pub(crate) fn compile(source: &str, library: &Path, options: &[&str]) {
     let text = library.with_extension("c");
     fs::write(&text, source).expect("files can be written");
     let status = Command::new("cc")
@@ -57,7 +57,7 @@ fn compile(source: &str, library: &Path, options: &[&str]) {
     assert!(status.success(), "{} does not compile", text.display());
 }
 
-fn c_count() -> String {
+pub(crate) fn c_count() -> String {
     fs::read_to_string(root().join("plugins/c-count/c_count.c")).expect("the plugin in C is there")
 }
 

@@ -1,6 +1,7 @@
 //! `Project`: a folder with a configuration, in which the executable is run.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -129,8 +130,13 @@ impl Project {
     /// Starts `tidegate run .` and waits until it answers queries.
     pub(crate) fn started(&self) -> Running {
         let mut running = self.start(&["run", "."]);
-        running.wait_until("its socket", || self.path().join(".tidegate/control.sock").exists());
+        running.wait_until("its socket", || self.is_answered());
         running
+    }
+
+    /// Whether a runner accepts queries. A runner that was killed leaves a socket that accepts none.
+    pub(crate) fn is_answered(&self) -> bool {
+        UnixStream::connect(self.path().join(".tidegate/control.sock")).is_ok()
     }
 
     /// The output of a query with `--format json`.
@@ -148,7 +154,7 @@ impl Project {
     /// The values of `status` for a step and one of its inputs.
     pub(crate) fn status(&self, step: &str, input: &str) -> Value {
         let status = self.json(&["status"]);
-        let steps = status.as_array().expect("a list");
+        let steps = status["steps"].as_array().expect("a list");
         let found = steps.iter().find(|found| found["step"] == step && found["input"] == input);
         found.unwrap_or_else(|| panic!("no {step} that reads {input}: {status}")).clone()
     }

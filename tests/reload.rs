@@ -2,8 +2,11 @@
 
 mod files;
 mod kills;
+mod watch_errors;
 
 use std::fs;
+
+use serde_json::{Value, json};
 
 use crate::http_client::{Client, JSON, address};
 use crate::project::{Project, jobs};
@@ -23,7 +26,7 @@ fn marking() -> Project {
 
 fn started(project: &Project, arguments: &[&str]) -> Running {
     let mut running = project.start(&[&["run", "."], arguments].concat());
-    running.wait_until("its socket", || project.path().join(".tidegate/control.sock").exists());
+    running.wait_until("its socket", || project.is_answered());
     running
 }
 
@@ -38,7 +41,7 @@ fn wait_for(project: &Project, running: &mut Running, output: &str, id: u64) -> 
     let mut version = 0;
     running.wait_until(&format!("job {id}"), || {
         let text = project.read_if_there(output);
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let found = lines.into_iter().find(|job| job["id"] == id);
         version = found.as_ref().map_or(0, |job| job["version"].as_u64().unwrap_or(0));
         found.is_some()
@@ -102,11 +105,47 @@ fn files_with_mistakes_leave_the_runner_as_it_is_until_they_are_mended() {
     assert!(shown.contains("so generation 1 stays in force: ./mark.rhai:1:24: "), "{shown}");
     let refused = project.tidegate(&["reload", "."]).failed(78);
     assert!(refused.stderr.contains("mark.rhai:1:"), "{}", refused.stderr);
+    let reload = &project.json(&["status"])["reload"];
+    assert_eq!((&reload["generation"], &reload["files_differ"]), (&json!(1), &json!(true)), "{reload}");
+    assert_eq!(reload["refused"]["trigger"], "watch", "{reload}");
+    assert!(
+        reload["refused"]["why"].as_str().is_some_and(|why| why.starts_with("./mark.rhai:1:24: ")),
+        "{reload}"
+    );
     project.write("mark.rhai", mark(3));
     says_generation(&mut running, 2);
     assert_eq!(version_of(&project, &mut running, 3), 3);
     let status = project.tidegate(&["status", "."]).done();
     assert!(!status.stdout.contains("stays in force"), "{}", status.stdout);
+    let reload = &project.json(&["status"])["reload"];
+    assert_eq!((&reload["files_differ"], &reload["refused"]), (&json!(false), &Value::Null), "{reload}");
+    running.stop().done();
+}
+
+#[test]
+fn a_changed_lookup_table_is_taken_over_and_one_with_mistakes_is_refused() {
+    let rows = |version: u64| format!("name,version\nmark,{version}\n");
+    let project =
+        Project::pipeline(&format!("{TOML}[table.versions]\npath = \"versions.csv\"\nkey = \"name\"\n"));
+    project.write(
+        "mark.rhai",
+        "fn process(job) { job.version = parse_int(lookup(\"versions\", \"mark\").version); job }",
+    );
+    project.write("in.ndjson", jobs([1]));
+    project.write("versions.csv", rows(1));
+    let mut running = started(&project, &[]);
+    assert_eq!(wait_for(&project, &mut running, "out.ndjson", 1), 1);
+    project.write("versions.csv.new", rows(2));
+    fs::rename(project.path().join("versions.csv.new"), project.path().join("versions.csv")).unwrap();
+    says_generation(&mut running, 2);
+    assert_eq!(version_of(&project, &mut running, 2), 2);
+    project.write("versions.csv", "name,version\nmark\n");
+    let refused = project.tidegate(&["reload", "."]).failed(78);
+    assert!(refused.stderr.contains("versions.csv:2:1"), "{}", refused.stderr);
+    assert_eq!(version_of(&project, &mut running, 3), 2);
+    project.write("versions.csv", rows(4));
+    says_generation(&mut running, 3);
+    assert_eq!(version_of(&project, &mut running, 4), 4);
     running.stop().done();
 }
 
@@ -121,7 +160,8 @@ fn a_change_is_in_force_only_if_the_tests_of_its_steps_pass() {
     // A start runs no tests: the first one would fail.
     wait_for(&project, &mut running, "out.ndjson", 1);
     project.write("mark.rhai", mark(3));
-    let refused = project.tidegate(&["reload", "."]).failed(78);
+    // The configuration has no mistake.
+    let refused = project.tidegate(&["reload", "."]).failed(1);
     for part in ["the test `p/mark: a job has its version` fails", "`out` differs", "p.toml:"] {
         assert!(refused.stderr.contains(part), "`{part}` is missing in\n{}", refused.stderr);
     }
@@ -194,8 +234,8 @@ fn a_step_takes_its_jobs_over_a_new_queue_and_a_removed_one_goes_on_where_it_was
 
 #[test]
 fn a_stopped_step_is_taken_up_again_when_its_script_is_mended() {
-    // The other step keeps the run from ending.
-    let toml = TOML.replace("errors = \"failed\"\n", "") + "[step.other]\nfrom = \"in\"\n";
+    // No other step keeps the run from ending.
+    let toml = TOML.replace("errors = \"failed\"\n", "");
     let project = Project::pipeline(&toml)
         .file("mark.rhai", "fn process(job) { if job.id == 2 { throw \"no\" } job }")
         .file("in.ndjson", jobs(1..=3));
@@ -223,7 +263,7 @@ fn a_request_to_the_port_reloads_and_new_sources_take_jobs_from_then_on() {
     assert_eq!(request("POST /sources/p/two", "{\"id\":1}").status, 404);
     project.write("p.toml", format!("{}{}{out}", source("one"), source("two")));
     let reloaded = request("POST /reload", "");
-    assert_eq!((reloaded.status, &reloaded.body["generation"]), (200, &serde_json::json!(2)));
+    assert_eq!((reloaded.status, &reloaded.body["generation"]), (200, &json!(2)));
     assert_eq!(request("POST /sources/p/two", "{\"id\":1}").status, 202);
     project.write("p.toml", source("two") + out);
     assert_eq!(request("POST /reload", "").status, 200);
@@ -233,7 +273,11 @@ fn a_request_to_the_port_reloads_and_new_sources_take_jobs_from_then_on() {
     assert_eq!(refused.status, 422);
     assert_eq!(request("POST /sources/p/two", "{\"id\":3}").status, 202);
     wait_for(&project, &mut running, "out.ndjson", 3);
-    assert_eq!(request("GET /reload", "").status, 405);
+    let current = request("GET /reload", "");
+    assert_eq!((current.status, &current.body["generation"]), (200, &json!(3)));
+    assert_eq!(current.body["files_differ"], true, "{}", current.body);
+    assert!(current.body["refused"]["since"].is_string(), "{}", current.body);
+    assert_eq!(request("PUT /reload", "").status, 405);
     running.stop().done();
 }
 
@@ -245,7 +289,7 @@ fn a_sink_that_cannot_be_opened_leaves_the_runner_as_it_is() {
     let before = project.read("p.toml");
     for path in ["other.ndjson", "mark.rhai/out.ndjson"] {
         project.write("p.toml", before.replace("out.ndjson", path));
-        let refused = project.tidegate(&["reload", "."]).failed(78);
+        let refused = project.tidegate(&["reload", "."]).failed(1);
         assert!(refused.stderr.contains("`p/out` cannot be opened: "), "{}", refused.stderr);
     }
     assert_eq!(version_of(&project, &mut running, 2), 1);

@@ -1,6 +1,6 @@
 //! Tests of rollbacks: the runner, the files, and refusals.
 
-use crate::project::{Project, jobs};
+use crate::project::{Project, ids, jobs};
 use crate::reload::{says_generation, version_of};
 
 const TOML: &str = "follow = true\n[step.mark]\nfrom = \"in\"\nrun = \"mark.rhai\"\nto = \"out\"\n";
@@ -95,4 +95,23 @@ fn a_generation_that_cannot_return_is_refused() {
     project.tidegate(&["rollback", "7"]).failed(1).says("the history has no generation 7");
     project.tidegate(&["rollback"]).failed(1).says("no earlier generation");
     running.stop().done();
+}
+
+#[test]
+fn a_renamed_step_gets_its_name_back_with_its_progress() {
+    let project = marking();
+    let mut running = project.started();
+    assert_eq!(version_of(&project, &mut running, 2), 1);
+    project.change("p.toml", "[step.mark]", "[step.sign]\nwas = \"mark\"");
+    says_generation(&mut running, 2);
+    version_of(&project, &mut running, 3);
+    project.change("p.toml", "[step.sign]\nwas = \"mark\"", "[step.note]\nwas = \"sign\"");
+    says_generation(&mut running, 3);
+    version_of(&project, &mut running, 4);
+    project.tidegate(&["rollback", "1"]).done();
+    version_of(&project, &mut running, 5);
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3, 4, 5]);
+    assert_eq!(project.status("p/mark", "p/in")["watermark"], 5);
+    running.stop().done();
+    project.assert_sound();
 }

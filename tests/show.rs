@@ -83,7 +83,7 @@ fn following_shows_what_comes_and_ends_with_the_runner() {
     let mut running = project.start(&["run", "."]);
     let all = |project: &Project| {
         let status = project.tidegate(&["status", "--format", "json"]).stdout;
-        serde_json::from_str::<Value>(&status).is_ok_and(|steps| steps[1]["watermark"] == 2500)
+        serde_json::from_str::<Value>(&status).is_ok_and(|told| told["steps"][1]["watermark"] == 2500)
     };
     running.wait_until("all jobs", || all(&project));
     let follow = ["queue", "show", "p/sorted", "--follow", "--format", "json"];
@@ -96,7 +96,7 @@ fn following_shows_what_comes_and_ends_with_the_runner() {
     assert_eq!(job_ids(&lines(&limited.outcome().done().stdout)), (2481..=2510).collect::<Vec<_>>());
     running.wait_until("the jobs that came", || {
         let status = project.tidegate(&["status", "--format", "json"]).stdout;
-        serde_json::from_str::<Value>(&status).is_ok_and(|steps| steps[0]["watermark"] == 2540)
+        serde_json::from_str::<Value>(&status).is_ok_and(|told| told["steps"][0]["watermark"] == 2540)
     });
     running.stop().done();
     let endless = endless.outcome().done();

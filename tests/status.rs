@@ -42,8 +42,8 @@ fn a_step_tells_how_many_jobs_stand_where_and_how_long_the_oldest_has_waited() {
 fn lanes_are_told_where_they_are_asked_for_the_longest_first() {
     let project = backlog(LANES, &pools(&["a", "b:\"at\":\"1h\"", "b", "b", "c", "b"]), "");
     let lanes = |question: &[&str]| {
-        let steps = project.json(&[&["status"], question].concat());
-        let steps = steps.as_array().expect("a list");
+        let status = project.json(&[&["status"], question].concat());
+        let steps = status["steps"].as_array().expect("a list");
         steps.iter().find(|step| step["step"] == "p/work").expect("it is there")["lanes"].clone()
     };
     assert_eq!(lanes(&[]), Value::Null);

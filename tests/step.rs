@@ -59,7 +59,7 @@ fn a_pause_moves_with_the_store() {
     project.tidegate(&["store", "export", "all.ndjson"]).done();
     project.tidegate(&["store", "import", "all.ndjson", "--data", "other"]).done();
     let status = project.json(&["status", "--data", "other"]);
-    assert!(status[1]["paused"].is_string(), "{status}");
+    assert!(status["steps"][1]["paused"].is_string(), "{status}");
 }
 
 #[test]

@@ -108,6 +108,20 @@ fn a_post_answers_at_once_and_the_record_gets_the_result_or_a_reason() {
 }
 
 #[test]
+fn the_scheduled_withdrawal_is_the_answer_and_a_mistaken_one_is_refused_with_its_places() {
+    let project = demonstration("1ms", "10ms");
+    project.write("gas.json", "{ \"price\": 93 }");
+    let (running, mut client) = started(&project);
+    let answer = client.request(POST, &[JSON, "prefer: return=representation"], &withdrawal(1, "a", 500));
+    assert_eq!(answer.status, 202);
+    assert_eq!(answer.body["payload"], json!({ "amount": 500, "id": 1, "pool": "a" }));
+    assert_eq!(answer.body["steps"][0]["status"], "waiting");
+    let refused = client.request(POST, &[JSON], r#"{"id": 2, "pool": "", "amount": 1}"#);
+    assert_eq!((refused.status, &refused.body["places"][0]["at"]), (422, &json!("/pool")), "{refused:?}");
+    running.stop().done();
+}
+
+#[test]
 fn withdrawals_run_in_order_of_creation_one_at_a_time_of_each_pool() {
     let project = demonstration("1ms", "10ms").file("go", "");
     sending(&project, SLOW);
@@ -221,6 +235,30 @@ fn what_is_scheduled_during_a_run_belongs_to_the_next_after_a_pause_whether_it_s
         assert!(pause.as_millis() >= 300, "{pause}");
         assert_eq!(project.read("log").lines().last(), Some("end b 2"));
     }
+}
+
+#[test]
+fn of_several_instances_one_processes_and_another_takes_over_the_port_and_the_rest() {
+    let project = demonstration("1ms", "10ms");
+    let run = ["run", ".", "--wait-for-lock", "--no-watch"];
+    let mut first = project.start(&run);
+    let place = address(&mut first);
+    let mut client = Client::new(&place);
+    project.write("gas.json", "{ \"price\": 93 }");
+    let held = schedule(&mut client, 1, "a", 500);
+    // All instances have the same port.
+    project.change("tidegate.toml", "127.0.0.1:0", &place);
+    let mut second = project.start(&run);
+    second.wait_until_it_says("waiting for the store");
+    assert!(first.kill());
+    assert_eq!(address(&mut second), place);
+    let mut client = Client::new(&place);
+    schedule(&mut client, 2, "b", 500);
+    project.write("gas.json", "{ \"price\": 40 }");
+    wait_for(&mut second, &project, "out/withdrawn.ndjson", 2);
+    second.wait_until("the record", || record(&mut client, &held)["status"] == "done");
+    second.stop().done();
+    project.assert_sound();
 }
 
 #[test]

@@ -113,6 +113,8 @@ pub(crate) enum QueueCommand {
     Show(QueueShow),
     /// Push jobs to a queue: JSON from standard input, one job per line
     Push(QueuePush),
+    /// Discard the jobs of a queue: its readers skip those that they have not begun
+    Clear(QueueClear),
     /// Discard the jobs of a queue that is no longer in the configuration
     Drop(QueueDrop),
 }
@@ -180,6 +182,12 @@ pub(crate) struct DelayedList {
     /// Only jobs of this step: PIPELINE/STEP
     #[arg(long)]
     pub(crate) step: Option<String>,
+    /// Only jobs in this lane of their step
+    #[arg(long)]
+    pub(crate) lane: Option<String>,
+    /// Only jobs for which this is true: an expression over `job`, like 'job.id > 3'
+    #[arg(long = "where", value_name = "EXPRESSION")]
+    pub(crate) filter: Option<String>,
     /// Number of jobs to list at most
     #[arg(long, default_value_t = 20, value_name = "JOBS", value_parser = limit())]
     pub(crate) limit: usize,
@@ -191,6 +199,12 @@ pub(crate) struct DelayedChoice {
     /// PIPELINE/STEP for all delayed jobs of a step, PIPELINE/QUEUE/INDEX for those made from one job
     #[arg(required = true)]
     pub(crate) jobs: Vec<String>,
+    /// Only jobs in this lane of their step
+    #[arg(long)]
+    pub(crate) lane: Option<String>,
+    /// Only jobs for which this is true: an expression over `job`, like 'job.id > 3'
+    #[arg(long = "where", value_name = "EXPRESSION")]
+    pub(crate) filter: Option<String>,
     /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
@@ -226,7 +240,7 @@ pub(crate) struct JobShow {
 
 #[derive(Debug, Args)]
 pub(crate) struct JobCancel {
-    /// PIPELINE/QUEUE/INDEX
+    /// PIPELINE/QUEUE/INDEX, or PIPELINE/QUEUE/FROM-TO for a range
     pub(crate) job: String,
     #[command(flatten)]
     pub(crate) look: QueryOptions,
@@ -263,6 +277,7 @@ pub(crate) enum StoreCommand {
 
 #[derive(Debug, Args)]
 #[command(group = needed())]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) config: Config,
@@ -275,6 +290,12 @@ pub(crate) struct RunArguments {
     /// End when all sources are idle, also those that are followed. Changed files start no reload
     #[arg(long)]
     pub(crate) until_idle: bool,
+    /// End with code 1 when a step stops at a job, also beside sources that never end
+    #[arg(long)]
+    pub(crate) exit_on_halt: bool,
+    /// Wait while another runner has the store, and take over when it ends
+    #[arg(long)]
+    pub(crate) wait_for_lock: bool,
     /// Do not reload when files of the configuration change
     #[arg(long)]
     pub(crate) no_watch: bool,
@@ -401,8 +422,9 @@ pub(crate) struct StatusCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct QueueShow {
-    /// PIPELINE/QUEUE
-    pub(crate) queue: String,
+    /// PIPELINE/QUEUE; with --all the configuration
+    #[arg(required_unless_present = "all")]
+    pub(crate) queue: Option<String>,
     #[command(flatten)]
     pub(crate) look: QueryOptions,
     /// Index of the first job to show [default: the oldest kept; with --follow the last 20]
@@ -421,6 +443,20 @@ pub(crate) struct QueueShow {
     /// line
     #[arg(long)]
     pub(crate) follow: bool,
+    /// Show the last jobs of every queue, 5 of each
+    #[arg(long, conflicts_with_all = ["from", "to", "follow"])]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QueueClear {
+    /// PIPELINE/QUEUE
+    pub(crate) queue: String,
+    #[command(flatten)]
+    pub(crate) look: QueryOptions,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

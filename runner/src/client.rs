@@ -5,7 +5,7 @@ pub(crate) mod where_filter;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::query::{Answer, Query, answer};
 use crate::reload::Reloaded;
-use tidegate_config::{Configuration, LoadOptions, shown};
+use tidegate_config::{Configuration, Diagnostics, LoadOptions, shown};
 use tidegate_engine::apply;
 use tidegate_engine::{Chain, Generation, Request, RequestOutcome};
 pub(crate) use tidegate_model::plain::{json as plain_json, lines as plain};
@@ -40,6 +40,8 @@ pub(crate) fn options(data: Option<PathBuf>, plugins: &[PathBuf]) -> LoadOptions
 /// The configuration of a command, and its data folder.
 pub(crate) struct CommandTarget {
     pub(crate) configuration: Arc<Configuration>,
+    /// Its mistakes: some `${…}` have no value. The store can be read with it, and not be changed.
+    mistakes: Option<Diagnostics>,
 }
 
 /// The source of an answer.
@@ -65,17 +67,23 @@ impl CommandTarget {
     pub(crate) fn of(config: &Path, data: Option<PathBuf>) -> Result<Self, Exit> {
         let options = options(data, &[]);
         match Generation::read(config, &options) {
-            Ok(generation) => Ok(Self { configuration: generation.configuration }),
+            Ok(generation) => Ok(generation.configuration.into()),
             Err(diagnostics) => {
                 // A runner goes on with the configuration that it has, and can answer.
                 match Generation::valid_part(config, &options) {
                     Ok(configuration) if ipc::is_answered(&configuration.data) => {
-                        Ok(Self { configuration: Arc::new(configuration) })
+                        Ok(Arc::new(configuration).into())
                     }
-                    _ => {
-                        exit::show(&diagnostics);
-                        Err(Exit::Configuration)
-                    }
+                    _ => match Generation::without_unset(config, options) {
+                        Some((configuration, unset)) => {
+                            warn_once(&unset);
+                            Ok(Self { configuration: Arc::new(configuration), mistakes: Some(diagnostics) })
+                        }
+                        None => {
+                            exit::show(&diagnostics);
+                            Err(Exit::Configuration)
+                        }
+                    },
                 }
             }
         }
@@ -84,7 +92,7 @@ impl CommandTarget {
     /// As [`Self::of`], also for a configuration with mistakes.
     pub(crate) fn with_mistakes(config: &Path, options: &LoadOptions) -> Result<Self, Exit> {
         match Generation::valid_part(config, options) {
-            Ok(configuration) => Ok(Self { configuration: Arc::new(configuration) }),
+            Ok(configuration) => Ok(Arc::new(configuration).into()),
             Err(diagnostics) => {
                 exit::show(&diagnostics);
                 Err(Exit::Configuration)
@@ -152,7 +160,7 @@ impl CommandTarget {
     ) -> Result<(Result<RequestOutcome, String>, AnsweredBy), Exit> {
         let question = Question::Change(request);
         // A pushed job may be the first of the store.
-        let pushes = matches!(question, Question::Change(Request::Push { .. }));
+        let pushes = matches!(question, Question::Change(Request::Push { .. })) && self.mistakes.is_none();
         let open = |data: &Path| {
             if pushes { tidegate_store::open(data).map(Some) } else { tidegate_store::open_existing(data) }
         };
@@ -162,6 +170,10 @@ impl CommandTarget {
         match backend {
             Backend::Runner(IpcAnswer::Change(outcome)) => Ok((outcome, AnsweredBy::Runner)),
             Backend::Runner(IpcAnswer::Answer(_) | IpcAnswer::Reload(_)) => Err(other_question()),
+            Backend::Store(..) if self.mistakes.is_some() => {
+                self.mistakes.iter().for_each(exit::show);
+                Err(Exit::Configuration)
+            }
             Backend::Store(store, mut writer) => {
                 let Question::Change(request) = &question else { return Err(other_question()) };
                 let effect = apply(&store, &self.configuration, request, SystemClock.now());
@@ -207,6 +219,20 @@ impl CommandTarget {
             }
         }
     }
+}
+
+impl From<Arc<Configuration>> for CommandTarget {
+    fn from(configuration: Arc<Configuration>) -> Self {
+        Self { configuration, mistakes: None }
+    }
+}
+
+/// Names the `${…}` without a value, once for all queries of a command.
+fn warn_once(unset: &[String]) {
+    static WARNED: Once = Once::new();
+    WARNED.call_once(|| {
+        exit::warn(format_args!("the configuration is read without its values: {}", unset.join("; ")));
+    });
 }
 
 /// Reports an answer that does not match the question.

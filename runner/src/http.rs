@@ -3,26 +3,34 @@
 //! | request | answer |
 //! | --- | --- |
 //! | `POST /sources/PIPELINE/SOURCE` | 202 once the job is on disk, with its address; 200 if it is a duplicate |
+//! | `GET /jobs/PIPELINE/SOURCE` | jobs by key, handle, status, step and lane |
 //! | `GET /jobs/PIPELINE/SOURCE/INDEX` | the outcome of the job at each step |
+//! | `DELETE /jobs/PIPELINE/SOURCE/INDEX` | the job is cancelled |
 //! | `POST /jobs/PIPELINE/QUEUE/INDEX/complete` | 202 once the completion by an external system is on disk |
 //! | `POST /monitor/PIPELINE/STEP` | the time of the next poll of the step's pending jobs |
 //! | `POST /reload` | the configuration that is in force after its files were read again |
 //! | `GET /healthz` | whether the runner accepts jobs |
+//! | `GET /ready` | whether the runner works: it has started, and no step has stopped |
 //!
 //! One thread carries all connections. Large bodies and queries of the store run on other threads. Jobs wait
 //! in the engine's inbox for the next commit. Connections, requests in work, bodies, the memory for parsing
 //! them, and queries of the store are each bounded.
 
 pub(crate) mod body;
+pub(crate) mod cancel;
 pub(crate) mod complete;
+pub(crate) mod find_jobs;
 pub(crate) mod host;
 pub(crate) mod job_status;
+pub(crate) mod parameters;
 pub(crate) mod parse_body;
 pub(crate) mod poll;
 pub(crate) mod push;
+pub(crate) mod ready;
 pub(crate) mod reload;
 pub(crate) mod response;
 pub(crate) mod route;
+pub(crate) mod schemas;
 pub(crate) mod wire;
 
 use std::convert::Infallible;
@@ -42,8 +50,10 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
 use self::host::Hosts;
+use self::parameters::Parameters;
 use self::response::{HttpRefusal, Response};
 use self::route::{JobAddress, Route};
+use self::schemas::Schemas;
 use self::wire::Wire;
 use crate::client::ipc::RunnerContext;
 use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
@@ -87,6 +97,7 @@ pub(crate) struct HttpContext {
     /// Permits for bytes of parsed jobs.
     parsed: Arc<Semaphore>,
     looks: Arc<Semaphore>,
+    schemas: Arc<Schemas>,
 }
 
 impl Server {
@@ -105,6 +116,7 @@ impl Server {
             room: semaphore(BODIES_BYTES),
             parsed: semaphore(PARSED_BYTES),
             looks: semaphore(LOOKS),
+            schemas: Arc::default(),
         };
         let places = places(files);
         thread::Builder::new().name("http".into()).spawn(move || {
@@ -211,8 +223,11 @@ async fn converse(
 async fn answer(request: Request<Incoming>, http: &HttpContext, place: &Arc<ConnectionPermit>) -> Response {
     place.asks(!request.body().is_end_stream());
     let outcome = match admit(&request, http) {
-        // A health check always has a place.
+        // Checks of health always have a place.
         Ok(Route::Health) => only(&request, &[Method::GET, Method::HEAD]).map(|()| health(http)),
+        Ok(Route::Ready) => {
+            only(&request, &[Method::GET, Method::HEAD]).map(|()| ready::ready(&http.context))
+        }
         Ok(_) if !place.begin() => Err(crowded()),
         Ok(route) => carry_out(route, request, http, place).await,
         Err(refusal) => Err(refusal),
@@ -230,7 +245,7 @@ async fn answer(request: Request<Incoming>, http: &HttpContext, place: &Arc<Conn
 fn admit(request: &Request<Incoming>, http: &HttpContext) -> Result<Route, HttpRefusal> {
     http.hosts.admit(request.uri(), request.headers())?;
     let route = Route::of(request.uri().path())?;
-    route.check(request.uri().query())?;
+    route.check(request.method(), request.uri().query())?;
     Ok(route)
 }
 
@@ -242,15 +257,17 @@ async fn carry_out(
 ) -> Result<Response, HttpRefusal> {
     match route {
         Route::Source(address) => push::take(request, &address, http, place).await,
+        Route::Jobs(queue) => find(&request, queue, http).await,
         Route::Job(asked) => look(&request, asked, http).await,
         Route::Complete(asked) => complete::complete(request, asked, http, place).await,
         Route::Monitor(step) => poll(&request, step, http).await,
         Route::Reload => {
-            only(&request, &[Method::POST])?;
-            let context = http.context.clone();
-            aside(move || reload::post(&context)).await
+            only(&request, &[Method::GET, Method::HEAD, Method::POST])?;
+            let (context, reads) = (http.context.clone(), *request.method() != Method::POST);
+            aside(move || if reads { Ok(reload::get(&context)) } else { reload::post(&context) }).await
         }
         Route::Health => only(&request, &[Method::GET, Method::HEAD]).map(|()| health(http)),
+        Route::Ready => only(&request, &[Method::GET, Method::HEAD]).map(|()| ready::ready(&http.context)),
     }
 }
 
@@ -268,13 +285,40 @@ async fn look(
     asked: JobAddress,
     http: &HttpContext,
 ) -> Result<Response, HttpRefusal> {
-    only(request, &[Method::GET, Method::HEAD])?;
-    let configuration = http.context.configuration();
-    let (_, source) = push::find(&asked.queue, &configuration)?;
-    push::admit(request.headers(), source)?;
+    only(request, &[Method::GET, Method::HEAD, Method::DELETE])?;
+    admit_reader(request, &asked.queue, http)?;
     let context = http.context.clone();
+    if *request.method() == Method::DELETE {
+        push::refuse_while_full(&context)?;
+        let parameters = Parameters::of(request.uri().query())?;
+        return aside(move || cancel::cancel(&asked, &parameters, &context)).await;
+    }
     let _turn = http.looks.acquire().await;
     aside(move || job_status::status(&asked, &context)).await
+}
+
+async fn find(
+    request: &Request<Incoming>,
+    queue: Address,
+    http: &HttpContext,
+) -> Result<Response, HttpRefusal> {
+    only(request, &[Method::GET, Method::HEAD])?;
+    admit_reader(request, &queue, http)?;
+    let parameters = Parameters::of(request.uri().query())?;
+    let context = http.context.clone();
+    let _turn = http.looks.acquire().await;
+    aside(move || find_jobs::find(&queue, &parameters, &context)).await
+}
+
+/// Refuses a request about jobs of a source without its token.
+fn admit_reader(
+    request: &Request<Incoming>,
+    source: &Address,
+    http: &HttpContext,
+) -> Result<(), HttpRefusal> {
+    let configuration = http.context.configuration();
+    let (_, source) = push::find(source, &configuration)?;
+    push::admit(request.headers(), source)
 }
 
 async fn poll(

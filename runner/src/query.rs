@@ -5,6 +5,7 @@ pub(crate) mod age;
 pub(crate) mod explain;
 pub(crate) mod history;
 pub(crate) mod job;
+pub(crate) mod job_list;
 pub(crate) mod job_outputs;
 pub(crate) mod job_payload;
 pub(crate) mod join_partners;
@@ -15,6 +16,7 @@ pub(crate) mod pending_fields;
 pub(crate) mod plan;
 pub(crate) mod preview;
 pub(crate) mod queue_jobs;
+pub(crate) mod reload_status;
 pub(crate) mod replay;
 pub(crate) mod status;
 pub(crate) mod step_status;
@@ -30,6 +32,7 @@ pub(crate) use self::explain::PAUSED;
 pub(crate) use self::history::{HistoryFiles, HistoryPage, HistoryRow};
 pub(crate) use self::parked::{DelayedPage, DelayedStatus, WaitsFor};
 pub(crate) use self::plan::Planned;
+pub(crate) use self::reload_status::{RefusedFiles, ReloadStatus, RollbackStatus};
 pub(crate) use self::step_status::{
     BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, ProbeStatus, StepStatus,
 };
@@ -92,6 +95,12 @@ pub(crate) enum Query {
         step: Option<String>,
         /// Only those made from this job: `pipeline/queue/index`.
         job: Option<String>,
+        /// Only those in this lane.
+        #[serde(default)]
+        lane: Option<String>,
+        /// With their payloads.
+        #[serde(default)]
+        whole: bool,
         after: Option<ParkedPosition>,
         limit: usize,
     },
@@ -120,8 +129,6 @@ pub(crate) enum Query {
     },
     /// The changes from the configuration of the runner, or of the last run, to the files.
     Plan,
-    /// The configuration that the runner carries out.
-    Current,
     /// The configurations that were taken over; with a generation, its files.
     History {
         generation: Option<u64>,
@@ -147,7 +154,7 @@ pub(crate) enum ReplayStart {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
-    Status(Vec<StepStatus>),
+    Status(RunnerStatus),
     Queues(Vec<QueueStatus>),
     Jobs(Page),
     /// `total`: the number of errors, also of those that the answer leaves out.
@@ -160,7 +167,6 @@ pub(crate) enum Answer {
     Preview(Preview),
     Replay(ReplayPlan),
     Plan(Planned),
-    Current(Option<CurrentConfiguration>),
     History(HistoryPage),
     HistoryFiles(HistoryFiles),
     Verify(Verified),
@@ -169,6 +175,15 @@ pub(crate) enum Answer {
     Changed(Vec<PathBuf>),
     /// The queue or job does not exist, or the question cannot be answered; a sentence.
     Missing(String),
+}
+
+/// The state of a runner, or of its store.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RunnerStatus {
+    /// `null` without a runner.
+    pub(crate) reload: Option<ReloadStatus>,
+    /// A row for each step and input.
+    pub(crate) steps: Vec<StepStatus>,
 }
 
 /// The content of a queue.
@@ -268,27 +283,6 @@ pub(crate) struct Verified {
     pub(crate) problems: Vec<String>,
 }
 
-/// The configuration that a runner carries out.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct CurrentConfiguration {
-    pub(crate) generation: u64,
-    /// Since when the files have mistakes, and the first one.
-    pub(crate) refused: Option<(String, String)>,
-    /// The earlier generation that is in force again, although the files differ.
-    #[serde(default)]
-    pub(crate) back_to: Option<u64>,
-    /// Steps that finish jobs of an earlier generation before they follow.
-    pub(crate) lingering: Vec<String>,
-}
-
-impl CurrentConfiguration {
-    fn of(run: &Handle) -> Self {
-        let refused = run.refused_reload().map(|refused| (rfc3339(refused.since), refused.why));
-        let lingering = run.lingering().iter().map(ToString::to_string).collect();
-        Self { generation: run.generation().number, refused, back_to: run.rolled_back_to(), lingering }
-    }
-}
-
 /// Answers from one snapshot of the store, and from the run if one has the store open.
 ///
 /// # Errors
@@ -303,7 +297,11 @@ pub(crate) fn answer(
         // The files are read outside of the moment, which would keep pages of the store.
         return plan::plan(store, configuration, run);
     }
-    store.at_one_moment(|store| answer_from(store, configuration, run, query))
+    let mut answer = store.at_one_moment(|store| answer_from(store, configuration, run, query))?;
+    if let Answer::Status(status) = &mut answer {
+        status.reload = run.map(ReloadStatus::of);
+    }
+    Ok(answer)
 }
 
 fn answer_from(
@@ -326,10 +324,12 @@ fn answer_from(
             store,
             configuration,
             (queue, *index),
-            &job::JobSelection { why: *why, whole: *whole, run },
+            &job::JobSelection { why: *why, whole: *whole, before: true, run },
         ),
-        Query::Delayed { step, job, after, limit } => {
-            parked::delayed(store, configuration, (step.as_deref(), job.as_deref()), *after, *limit)
+        Query::Delayed { step, job, lane, whole, after, limit } => {
+            let (step, job, lane) = (step.as_deref(), job.as_deref(), lane.as_deref());
+            let wanted = parked::ParkedFilter { step, job, lane, whole: *whole };
+            parked::delayed(store, configuration, &wanted, *after, *limit)
         }
         Query::OpenErrors { queue, from, to } => {
             queue_jobs::open_errors(store, configuration, queue, *from, *to)
@@ -347,7 +347,6 @@ fn answer_from(
             Ok(Answer::Changed(changed.into_iter().map(shown).collect()))
         }
         Query::Plan => plan::plan(store, configuration, run),
-        Query::Current => Ok(Answer::Current(run.map(CurrentConfiguration::of))),
         Query::History { generation } => history::history(store, *generation),
         Query::Verify => verify(store).map(|report| {
             let tidegate_store::VerifyReport { queues, jobs, bytes, problems, .. } = report;

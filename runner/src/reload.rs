@@ -6,6 +6,7 @@ pub(crate) mod watch;
 use serde::{Deserialize, Serialize};
 
 use crate::output::exit;
+use crate::supervisor;
 use tidegate_config::{Diagnostic, DiagnosticRecord, Diagnostics, Files, Severity};
 use tidegate_engine::{Generation, Handle, RefusedReload};
 use tidegate_model::log_target;
@@ -28,13 +29,43 @@ pub(crate) enum Reloaded {
     Unchanged { generation: u64 },
     /// The files have mistakes: as text for people, and as `check` prints them for programs.
     Mistakes { text: String, records: serde_json::Value },
+    /// The files have no mistakes, but a test fails, or a source or sink cannot be opened. The fields are those of
+    /// [`Self::Mistakes`].
+    Refused { text: String, records: serde_json::Value },
     /// The run is over, or ends.
     Ending,
+}
+
+impl Reloaded {
+    pub(crate) fn mistakes(diagnostics: &Diagnostics) -> Self {
+        // All fields are texts and numbers.
+        let records = serde_json::to_value(diagnostics.records()).unwrap_or_default();
+        Self::Mistakes { text: plain::lines(&diagnostics.render(false)), records }
+    }
+
+    /// Tests that fail, or sources and sinks that cannot be opened.
+    pub(crate) fn refused(diagnostics: &Diagnostics) -> Self {
+        match Self::mistakes(diagnostics) {
+            Self::Mistakes { text, records } => Self::Refused { text, records },
+            other => other,
+        }
+    }
 }
 
 /// Reads the files of the run again, and carries them out if they differ.
 pub(crate) fn reload(run: &Handle, trigger: Trigger) -> Reloaded {
     let _turn = run.reload_turn();
+    supervisor::reloading();
+    let reloaded = read_again(run, trigger);
+    let number = run.generation().number;
+    supervisor::ready(&match reloaded {
+        Reloaded::Mistakes { .. } => format!("the files have mistakes: generation {number} goes on"),
+        _ => format!("generation {number} runs"),
+    });
+    reloaded
+}
+
+fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
     let current = run.generation();
     let given = &current.configuration.given;
     let next = match Generation::load(&given.config, &given.options()) {
@@ -56,12 +87,12 @@ pub(crate) fn reload(run: &Handle, trigger: Trigger) -> Reloaded {
     if next.configuration.settings.reload.tests {
         let failed = changed_tests::failures(&current.digest, &digest, &next);
         if failed.has_errors() {
-            return refuse(run, trigger, &failed);
+            return refuse_change(run, trigger, &failed);
         }
     }
     let obstacles = obstacles(run, &next);
     if obstacles.has_errors() {
-        return refuse(run, trigger, &obstacles);
+        return refuse_change(run, trigger, &obstacles);
     }
     let Some(outcome) = run.reload(&next, trigger) else { return Reloaded::Ending };
     mended(run);
@@ -80,7 +111,7 @@ pub(crate) fn reload(run: &Handle, trigger: Trigger) -> Reloaded {
 }
 
 /// Sources and sinks that cannot be opened, as diagnostics.
-fn obstacles(run: &Handle, next: &Generation) -> Diagnostics {
+pub(crate) fn obstacles(run: &Handle, next: &Generation) -> Diagnostics {
     let configuration = &next.configuration;
     let mut diagnostics = Diagnostics::new(&configuration.root, Files::default());
     // A store that is closed now waits for room on the disk; the takeover waits, too.
@@ -106,8 +137,20 @@ fn first_error(diagnostics: &Diagnostics) -> String {
     }
 }
 
-/// Keeps the reason until the files are right again, and logs it once.
+/// The files have mistakes.
 fn refuse(run: &Handle, trigger: Trigger, diagnostics: &Diagnostics) -> Reloaded {
+    keep_reason(run, trigger, diagnostics, "the files have mistakes");
+    Reloaded::mistakes(diagnostics)
+}
+
+/// A test fails, or a source or sink cannot be opened.
+fn refuse_change(run: &Handle, trigger: Trigger, diagnostics: &Diagnostics) -> Reloaded {
+    keep_reason(run, trigger, diagnostics, "the changed configuration is refused");
+    Reloaded::refused(diagnostics)
+}
+
+/// Keeps the reason until the files are right again, and logs it once.
+fn keep_reason(run: &Handle, trigger: Trigger, diagnostics: &Diagnostics, what: &str) {
     let text = diagnostics.render(false);
     let first = first_error(diagnostics);
     if run.refuse_reload(RefusedReload::new(SystemClock.now(), trigger, first.clone(), &text)) {
@@ -116,12 +159,9 @@ fn refuse(run: &Handle, trigger: Trigger, diagnostics: &Diagnostics) -> Reloaded
         tracing::error!(
             target: log_target::RUNNER,
             trigger = trigger.as_str(),
-            "the files have mistakes: the runner goes on with generation {}", run.generation().number
+            "{what}: the runner goes on with generation {}", run.generation().number
         );
     }
-    // All fields are texts and numbers.
-    let records = serde_json::to_value(diagnostics.records()).unwrap_or_default();
-    Reloaded::Mistakes { text: plain::lines(&text), records }
 }
 
 /// The files are right again.

@@ -17,6 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::output::{console, log};
 use crate::reload::reload;
+use crate::supervisor;
 use tidegate_components::plugin::leave;
 use tidegate_engine::Handle;
 use tidegate_model::log_target;
@@ -69,6 +70,11 @@ impl Signals {
     /// From now on a signal stops the run that starts.
     pub(crate) fn starts(&self) {
         *self.phase.lock() = Phase::Starting { asked: false };
+    }
+
+    /// Whether a signal has asked the run to stop before it has begun.
+    pub(crate) fn is_asked(&self) -> bool {
+        matches!(*self.phase.lock(), Phase::Starting { asked: true } | Phase::Running { asked: true, .. })
     }
 
     /// From now on a signal stops this run, which also stops if a signal arrived before.
@@ -127,7 +133,7 @@ async fn obey(mut asks: Vec<(i32, Signal)>, phase: &Mutex<Phase>) {
                 }
             }
             Phase::Loading => {
-                console::log(console::Gravity::Info, "tidegate", "stopped before the run began");
+                say_stopped_before();
                 std::process::exit(0);
             }
             Phase::Starting { asked: asked @ false } => *asked = true,
@@ -145,9 +151,15 @@ async fn obey(mut asks: Vec<(i32, Signal)>, phase: &Mutex<Phase>) {
     }
 }
 
+/// Reports that no run began.
+pub(crate) fn say_stopped_before() {
+    console::log(console::Gravity::Info, "tidegate", "stopped before the run began");
+}
+
 fn stop(run: &Handle) {
     // The stop comes first, since the log may block on a reader.
     run.stop();
+    supervisor::stopping();
     tracing::info!(target: log_target::RUNNER, "stopping: running jobs are finished first; a second signal ends the process at once");
 }
 

@@ -82,6 +82,8 @@ static int32_t process(void *instance, const TidegateJob *job, const TidegateAns
         abort();
     if (IS("abort_twice") && count("deaths") <= 2)
         abort();
+    if (IS("abort_five_times") && count("deaths") <= 5)
+        abort();
     if (IS("count_and_abort")) {
         count("deaths");
         abort();

@@ -119,6 +119,15 @@ fn a_job_that_takes_processes_down_is_run_again_alone_up_to_the_crash_limit() {
 }
 
 #[test]
+fn without_a_crash_limit_a_job_takes_any_number_of_processes_down_and_is_run_again() {
+    // More deaths than the default limit.
+    let project = lab("crash_limit = 0", &between("abort_five_times"));
+    project.run().done().says("at job 2, which is run again alone (death 5 of any number)");
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3]);
+    assert_eq!(errors(&project), [""; 0]);
+}
+
+#[test]
 fn a_timeout_holds_whatever_the_process_does_to_itself() {
     let killed = "timeout: plugin `lab`: it exceeded its `timeout` of 300ms; its process was killed";
     let closed = "crashed: plugin `lab`: its process closed its connection to the runner without ending; it was killed";
@@ -416,6 +425,19 @@ fn a_plugin_that_cannot_be_made_without_a_death_stops_its_step_alone() {
                run tries it again";
     project.run().failed(1).says(why).says("(3 runs in a row)");
     assert_eq!(project.run().code, None);
+    project.write("calm", "");
+    project.run().done();
+    assert_eq!(ids_seen(&project), 3);
+}
+
+#[test]
+fn without_a_crash_limit_a_plugin_is_made_again_after_any_number_of_deaths() {
+    let project = rash("abort();", "");
+    project.change("p.toml", "[step.work]\n", "[step.work]\ncrash_limit = 0\n");
+    // More deaths than the default limit.
+    for _ in 0..5 {
+        assert_eq!(project.run().code, None);
+    }
     project.write("calm", "");
     project.run().done();
     assert_eq!(ids_seen(&project), 3);

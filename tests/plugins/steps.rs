@@ -375,3 +375,14 @@ fn a_plugin_in_c_without_an_output_may_push_all_the_same() {
     project.tidegate(&["run", ".", "--plugins", "."]).done().says("1 job");
     assert_eq!(project.tidegate(&["errors", "list", "."]).done().stdout.matches("c-count").count(), 0);
 }
+
+#[test]
+fn a_plugin_gets_the_shared_values_that_its_schema_knows() {
+    let project = project("run = \"plugin:uppercase\"").file("in.ndjson", "{\"id\":1,\"name\":\"a\"}\n");
+    project.change("p.toml", "[pipeline]", "[pipeline]\nconfig = { field = \"name\", unknown = 1 }");
+    project.run().done();
+    assert_eq!(project.read("out.ndjson"), "{\"id\":1,\"name\":\"A\"}\n");
+    project.change("p.toml", "field = \"name\"", "field = 7");
+    let refused = project.tidegate(&["check", "."]).failed(78);
+    refused.says("`config.field` must be a text").says("config = { field = 7, unknown = 1 }");
+}

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::plugins;
 use crate::project::Project;
 use crate::random::Random;
 
@@ -24,6 +25,10 @@ pub(super) enum Change {
     Retry,
     /// A pipeline is removed, or added again.
     Pipeline,
+    /// The library of a plugin is replaced.
+    Plugin,
+    /// The first step has another name.
+    Rename,
     /// A file cannot be read.
     Mistake,
 }
@@ -40,6 +45,11 @@ pub(super) struct Files {
     processing: u64,
     attempts: u64,
     has_extra: bool,
+    /// Version of the plugin, which only grows.
+    plugin: u64,
+    /// Number of renames, and of those that a runner has carried out: `was` names a step that ran.
+    renamed: u64,
+    ran: Option<u64>,
     /// Name of a file with a mistake, and its text.
     mistake: Option<(&'static str, &'static str)>,
 }
@@ -54,6 +64,9 @@ impl Files {
             processing: 4,
             attempts: 10,
             has_extra: true,
+            plugin: 1,
+            renamed: 0,
+            ran: None,
             mistake: None,
         }
     }
@@ -61,7 +74,7 @@ impl Files {
     /// Changes one thing. An earlier mistake is mended.
     pub(super) fn change(&mut self, random: &mut Random) -> Change {
         self.mistake = None;
-        match random.below(8) {
+        match random.below(10) {
             0 | 1 => {
                 self.scripts[random.up_to(2)] += 1;
                 Change::Script
@@ -87,11 +100,24 @@ impl Files {
                 self.has_extra = !self.has_extra;
                 Change::Pipeline
             }
+            7 => {
+                self.plugin += 1;
+                Change::Plugin
+            }
+            8 if self.ran == Some(self.renamed) => {
+                self.renamed += 1;
+                Change::Rename
+            }
             _ => {
                 self.mistake = Some(MISTAKES[random.up_to(MISTAKES.len() - 1)]);
                 Change::Mistake
             }
         }
+    }
+
+    /// A runner carries out these files, or perhaps others.
+    pub(super) fn note_run(&mut self, are_run: bool) {
+        self.ran = are_run.then_some(self.renamed);
     }
 
     pub(super) fn have_a_mistake(&self) -> bool {
@@ -128,6 +154,7 @@ impl Files {
             ("second.rhai", script(SECOND, second)),
             ("third.rhai", script(THIRD, third)),
         ];
+        self.write_plugin(project);
         for (name, text) in texts {
             let text = match self.mistake {
                 Some((file, mistake)) if file == name => mistake.to_owned(),
@@ -143,9 +170,30 @@ impl Files {
         }
     }
 
+    /// Compiles the plugin if its version is new. The new library takes the place of the old one.
+    fn write_plugin(&self, project: &Project) {
+        let built = format!("build/{}.so", self.plugin);
+        if project.path().join(&built).exists() {
+            return;
+        }
+        for folder in ["build", "plugins"] {
+            fs::create_dir_all(project.path().join(folder)).expect("folders can be made");
+        }
+        let version = format!("-DVERSION=\"{}\"", self.plugin);
+        plugins::compile(&plugins::c_count(), &project.path().join(&built), &[&version]);
+        let new = project.path().join("plugins/new");
+        fs::copy(project.path().join(built), &new).expect("files can be copied");
+        fs::rename(new, project.path().join("plugins/libc_count.so")).expect("files can be renamed");
+    }
+
     fn pipeline(&self, read: &str) -> String {
-        let Self { sink, processing, attempts, .. } = self;
+        let Self { sink, processing, attempts, renamed, .. } = self;
+        let was = match renamed {
+            0 => String::new(),
+            renamed => format!("was = \"first{}\"\n", renamed - 1),
+        };
         PIPELINE
+            .replace("FIRST]", &format!("first{renamed}]\n{was}"))
             .replace("QUEUE", QUEUES[self.queue])
             .replace("READ", read)
             .replace("SINK", &sink.to_string())
@@ -184,7 +232,7 @@ type = "file"
 path = "in.ndjson"
 format = "ndjson"
 follow = true
-[step.first]
+[step.FIRST]
 from = "in"
 run = "first.rhai"
 crash_limit = 1000
@@ -202,6 +250,14 @@ to = "out"
 crash_limit = 1000
 queuer = { strategy = "one-round-serial", lane = "lane", max_processing = PROCESSING }
 retry = { backoff = "fixed", initial = "2ms", jitter = "none", max_attempts = ATTEMPTS }
+[step.native]
+from = "in"
+run = "plugin:c_count"
+crash_limit = 1000
+to = "native"
+[sink.native]
+type = "file"
+path = "out/native.ndjson"
 [sink.seen]
 type = "file"
 path = "out/seen.ndjson"

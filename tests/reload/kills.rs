@@ -1,7 +1,8 @@
 //! Reloads under load: the files change at random moments, and the executable is killed in between.
 //!
-//! Jobs flow all the time. A change is a script, a queue, a sink, a queuer, a retry policy, a whole pipeline, or a
-//! mistake. It is carried out by a command, a signal, the watch, or the next start after a kill.
+//! Jobs flow all the time. A change is a script, a queue, a sink, a queuer, a retry policy or a whole pipeline. It may
+//! also be a plugin, the name of a step, or a mistake. It is carried out by a command, a signal, the watch, or the next
+//! start after a kill. Some are rolled back.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,6 +20,8 @@ const RELOADS: u64 = 40;
 const JOBS: u64 = 300;
 /// One of this many changes ends with a kill.
 const KILLS: u64 = 4;
+/// One of this many changes is rolled back.
+const ROLLBACKS: u64 = 5;
 /// Longest wait for jobs between two changes.
 const PACE: Duration = Duration::from_millis(300);
 
@@ -59,14 +62,20 @@ struct Play {
     files: Files,
     /// Jobs that each source has.
     fed: u64,
+    /// Number of rollbacks. Each may let versions go back once.
+    rollbacks: usize,
+    /// Number of commands that have reloaded since the sink has changed.
+    reloaded: u64,
 }
 
 impl Play {
     fn new(seed: u64) -> Self {
         let (project, files) = (Project::new(), Files::new());
+        project.write("tidegate.toml", "[runner]\nplugins = \"plugins\"\n");
         fs::create_dir(project.path().join("out")).expect("folders can be made");
         files.write(&project);
-        let mut play = Self { seed, random: Random::new(seed), project, files, fed: 0 };
+        let mut play =
+            Self { seed, random: Random::new(seed), project, files, fed: 0, rollbacks: 0, reloaded: 0 };
         play.feed();
         play
     }
@@ -92,6 +101,7 @@ impl Play {
         let project = &self.project;
         // Other commands are answered without a runner, too.
         running.wait_until("its answer", || project.tidegate(&["reload", "."]).code == Some(0));
+        self.files.note_run(true);
         running
     }
 
@@ -104,16 +114,38 @@ impl Play {
                 let outcome = self.project.tidegate(&["reload", "."]);
                 let expected = if mistake { 78 } else { 0 };
                 assert_eq!(outcome.code, Some(expected), "seed {}: {change:?}, {outcome:?}", self.seed);
+                self.files.note_run(!mistake);
+                self.reloaded += u64::from(!mistake);
             }
             1 => running.signal("HUP"),
             // The watch, or a later change.
             _ => {}
+        }
+        if change == Change::Sink {
+            self.reloaded = 0;
+        }
+        // A sink that is on its way to a new file may find that it cannot go back.
+        if self.reloaded > 1 && self.random.below(ROLLBACKS) == 0 {
+            self.roll_back();
         }
         let grown = self.project.len("out/seen.ndjson") + self.random.below(20 * JOBS);
         let began = Instant::now();
         let project = &self.project;
         running.wait_until("jobs", || project.len("out/seen.ndjson") > grown || began.elapsed() > PACE);
         running
+    }
+
+    /// Goes back to the generation before. The files stay as they are.
+    fn roll_back(&mut self) {
+        let outcome = self.project.tidegate(&["rollback"]);
+        // A sink cannot go back to an earlier file, and a plugin not to an earlier library.
+        let said = &outcome.stderr;
+        let is_refused = ["cannot be opened", "the library of plugin", "no earlier generation"]
+            .iter()
+            .any(|reason| said.contains(reason));
+        assert!(outcome.code == Some(0) || is_refused, "seed {}: {outcome:?}", self.seed);
+        self.rollbacks += usize::from(outcome.code == Some(0));
+        self.files.note_run(false);
     }
 
     /// Kills the runner while it follows a change, and starts it again. Sometimes the files change in between.
@@ -136,6 +168,7 @@ impl Play {
             self.files.change(&mut self.random);
             self.files.write(&self.project);
         }
+        self.reloaded = 0;
         self.start()
     }
 
@@ -152,11 +185,11 @@ impl Play {
         let delivered: Vec<u64> = (1..=self.fed).filter(|id| id % REJECTED != 0).collect();
         let seen = lines(&self.project.read("out/seen.ndjson"));
         assert_each_once(&seen, &delivered, &format!("seed {seed}: an ordered step"));
-        assert_grows(&seen, "second", seed);
+        self.assert_grows(&seen, "second");
         for queue in QUEUES {
             let of_queue: Vec<Value> = seen.iter().filter(|job| job["queue"] == queue).cloned().collect();
-            assert_grows(&of_queue, "id", seed);
-            assert_grows(&of_queue, "first", seed);
+            assert!(numbers(&of_queue, "id").is_sorted(), "seed {seed}: {queue}");
+            self.assert_grows(&of_queue, "first");
         }
         let picked: String =
             self.files.sinks().map(|sink| self.project.read_if_there(sink)).collect::<Vec<_>>().concat();
@@ -168,14 +201,30 @@ impl Play {
             };
             let (given, taken) = (of_lane(&seen), of_lane(&picked));
             assert_eq!(numbers(&taken, "id"), numbers(&given, "id"), "seed {seed}: lane {lane}");
-            assert_grows(&taken, "third", seed);
+            self.assert_grows(&taken, "third");
         }
+        let native = lines(&self.project.read("out/native.ndjson"));
+        assert_eq!(native.len() as u64, self.fed, "seed {seed}: a step with a plugin");
+        let by = |job: &Value| job["by"].as_str().and_then(|by| by.parse::<u64>().ok());
+        let by: Vec<Option<u64>> = native.iter().map(by).collect();
+        assert!(by.is_sorted() && by.iter().all(Option::is_some), "seed {seed}: {by:?}");
         let copied = ids(&self.project.read("out/extra.ndjson"));
         assert_eq!(copied, (1..=self.fed).collect::<Vec<_>>(), "seed {seed}: a pipeline that was removed");
         let failed = self.project.queue("p/failed");
         let failed: Vec<u64> = failed.iter().filter_map(|record| record["job"]["id"].as_u64()).collect();
         let rejected: Vec<u64> = (1..=self.fed).filter(|id| id % REJECTED == 0).collect();
         assert_eq!(failed, rejected, "seed {seed}: the error queue");
+    }
+
+    /// Asserts that a version goes back from one job to the next only by a rollback.
+    fn assert_grows(&self, jobs: &[Value], field: &str) {
+        let goes_back = |pair: &&[Value]| pair[0][field].as_u64() > pair[1][field].as_u64();
+        let back: Vec<&[Value]> = jobs.windows(2).filter(goes_back).collect();
+        let (seed, rollbacks) = (self.seed, self.rollbacks);
+        assert!(
+            back.len() <= rollbacks,
+            "seed {seed}: {rollbacks} rollbacks, and `{field}` goes back in {back:?}"
+        );
     }
 }
 
@@ -196,16 +245,4 @@ fn assert_each_once(jobs: &[Value], expected: &[u64], what: &str) {
     }
     let wrong: Vec<(u64, i64)> = times.into_iter().filter(|&(_, times)| times != 0).collect();
     assert!(wrong.is_empty(), "{what}: jobs, and how often too much (-1: lost): {wrong:?}");
-}
-
-/// Asserts that a number never goes back from one job to the next.
-fn assert_grows(jobs: &[Value], field: &str, seed: u64) {
-    for pair in jobs.windows(2) {
-        assert!(
-            pair[0][field].as_u64() <= pair[1][field].as_u64(),
-            "seed {seed}: `{field}` goes back from {} to {}",
-            pair[0],
-            pair[1]
-        );
-    }
 }

@@ -81,7 +81,7 @@ pub(crate) fn prepare(folder: &Path) -> Result<(Run, Store), Box<dyn Error>> {
         .map_err(|diagnostics| diagnostics.render(false))?;
     let opened = tidegate_store::open(&generation.configuration.data)?;
     let store = opened.0.clone();
-    let attempts = CrashGuard::open(&generation.configuration.data);
+    let attempts = CrashGuard::open(&generation.configuration.data, generation.configuration.guarded_steps());
     let run = Run::new(generation, opened, Arc::new(SystemClock), RunOptions::default())?;
     Ok((run.with_attempts(attempts), store))
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tidegate_components::plugin::{Image, Loaded, PluginRunner, PluginSpec};
 use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
-use tidegate_config::{Limits, Script, StepFilter};
+use tidegate_config::{Limits, LookupTables, Script, StepFilter};
 use tidegate_model::TokenKey;
 use tidegate_plugin::{Failure, Job, Outputs, Step};
 
@@ -85,6 +85,7 @@ fn script() -> Result<ScriptStep, Box<dyn Error>> {
     let path = Path::new("field.rhai").to_owned();
     let scripts = [Script { named_in: path.clone(), path, text, imports: Vec::new(), named_at: 0..0 }];
     let spec = ScriptStepSpec {
+        tables: &LookupTables::new(),
         pipeline: "bench",
         step: "step",
         scripts: &scripts,
@@ -97,6 +98,8 @@ fn script() -> Result<ScriptStep, Box<dyn Error>> {
         take: tidegate_config::InputMode::From,
         outlet: ScriptOutlet::Unnamed,
         entry: EntryPoint::Process,
+        inputs: &[],
+        outputs: &[],
         token_key: &TokenKey::NONE,
     };
     ScriptStep::new(&spec).map_err(|error| error.message.into())

@@ -190,11 +190,11 @@ pub(crate) fn watch(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn 
     let wait = Address::parse("bench/wait").ok_or("this is an address")?;
     let begun = Instant::now();
     loop {
-        let (read, waiting) = (stats.step(0).counters().taken, store.delayed_count(&wait)?);
+        let (read, waiting) = (stats.step(0).counters().taken, store.parked_count(&wait)?);
         if read > 0 && read == waiting {
             // Their consequences have ended, too.
             thread::sleep(Duration::from_secs(1));
-            if stats.step(0).counters().taken == read && store.delayed_count(&wait)? == read {
+            if stats.step(0).counters().taken == read && store.parked_count(&wait)? == read {
                 figures.jobs = read;
                 break;
             }

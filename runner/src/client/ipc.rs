@@ -25,6 +25,8 @@ use tidegate_model::sync::Mutex;
 use tidegate_store::{ReadError, Store, Trigger};
 
 const NAME: &str = "control.sock";
+/// Its name until it accepts connections.
+const NEW_NAME: &str = "control.sock.new";
 /// The longest path, in bytes, that fits a socket address on every platform.
 const PATH_MAX: usize = 100;
 /// The longest question, in bytes: the longest job that can be pushed, escaped as a JSON text.
@@ -139,21 +141,22 @@ impl OpenConnections {
 }
 
 /// Answers questions until the runtime ends. The caller holds the lock of the store, so an existing socket
-/// belongs to no other runner. `files` is the limit of open files.
+/// belongs to no other runner. The socket gets its name when it accepts connections. `files` is the limit of
+/// open files.
 pub(crate) fn serve(
     data: &Path,
     context: RunnerContext,
     conversations: OpenConnections,
     files: u64,
 ) -> io::Result<impl Future<Output = ()> + use<>> {
-    let path = data.join(NAME);
-    match std::fs::remove_file(&path) {
+    let (path, new) = (data.join(NAME), data.join(NEW_NAME));
+    match std::fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let address = SocketPath::of(data)?;
-    let listener = UnixListener::bind(&address.path)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    let listener = UnixListener::bind(&SocketPath::of(data, NEW_NAME)?.path)?;
+    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(&new, &path)?;
     if let Some(id) = socket_id(&path) {
         let _ = conversations.0.socket.set(id);
     }
@@ -162,7 +165,6 @@ pub(crate) fn serve(
     let (places, room) =
         (ConnectionLimit::new(count, count), Arc::new(Semaphore::new(QUESTIONS_BYTES as usize)));
     Ok(async move {
-        let _address = address;
         loop {
             let place = places.take().await;
             let Ok((stream, _)) = listener.accept().await else {
@@ -276,7 +278,7 @@ fn change(request: Request, run: &Handle) -> Reply {
 
 /// Whether a runner accepts questions there.
 pub(crate) fn is_answered(data: &Path) -> bool {
-    SocketPath::of(data).is_ok_and(|address| UnixStream::connect(&address.path).is_ok())
+    SocketPath::of(data, NAME).is_ok_and(|address| UnixStream::connect(&address.path).is_ok())
 }
 
 /// Asks the runner that holds `data`. `None` if no runner is running and the question is a query.
@@ -284,7 +286,7 @@ pub(crate) fn is_answered(data: &Path) -> bool {
 /// # Errors
 /// A process accepts connections there and does not answer as a runner does.
 pub(crate) fn ask(data: &Path, question: &Question) -> io::Result<Option<Result<IpcAnswer, IpcRefusal>>> {
-    let Ok(address) = SocketPath::of(data) else { return Ok(None) };
+    let Ok(address) = SocketPath::of(data, NAME) else { return Ok(None) };
     let Ok(stream) = UnixStream::connect(&address.path) else { return Ok(None) };
     match converse_with(stream, question) {
         // The runner was ending; its store is released within milliseconds.
@@ -329,13 +331,13 @@ struct SocketPath {
 }
 
 impl SocketPath {
-    fn of(data: &Path) -> io::Result<Self> {
-        let path = data.join(NAME);
+    fn of(data: &Path, name: &str) -> io::Result<Self> {
+        let path = data.join(name);
         if path.as_os_str().len() <= PATH_MAX {
             return Ok(Self { path, _folder: None });
         }
         let folder = std::fs::File::open(data)?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(NAME);
+        let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
         Ok(Self { path, _folder: Some(folder) })
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::{Cancel, DelayedChoice, DelayedList, Format};
-use crate::client::{CommandTarget, ask, other_question, print_json, print_text};
+use crate::client::where_filter::Where;
+use crate::client::{CommandTarget, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::moves::{MoveAction, Outcomes};
@@ -17,15 +18,14 @@ use tidegate_store::{ParkedId, ParkedPosition};
 
 /// Number of jobs that one change may hold.
 const AT_ONCE: usize = 1000;
+/// Jobs of a page with payloads.
+const PAGE: usize = 1000;
 /// Longest handle in a list on a terminal, in characters.
 const HANDLE_MAX: usize = 24;
 
 pub(crate) fn list(command: &DelayedList) -> Exit {
-    let (step, limit) = (command.step.clone(), command.limit);
-    let page = match ask(&command.look, Query::Delayed { step, job: None, after: None, limit }) {
-        Ok(Answer::Delayed(page)) => page,
-        Ok(Answer::Missing(what)) => return exit::fail(what),
-        Ok(_) => return other_question(),
+    let page = match found(command) {
+        Ok(page) => page,
         Err(exit) => return exit,
     };
     if command.look.format == Format::Json {
@@ -48,6 +48,60 @@ pub(crate) fn list(command: &DelayedList) -> Exit {
     Exit::Done
 }
 
+/// The jobs to list.
+fn found(command: &DelayedList) -> Result<DelayedPage, Exit> {
+    let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
+    let (step, lane, limit) = (command.step.clone(), command.lane.clone(), command.limit);
+    if lane.is_none() && command.filter.is_none() {
+        let query = Query::Delayed { step, job: None, lane, whole: false, after: None, limit };
+        return page(&place, query);
+    }
+    let mut filter = Where::new(command.filter.as_deref(), "job")?;
+    let all = place.configuration.steps.iter().map(|step| step.address.to_string());
+    let steps: Vec<String> = step.map_or_else(|| all.collect(), |step| vec![step]);
+    let mut jobs = Vec::new();
+    // Rows of several steps have no common order, so that each step has its own pages.
+    for step in steps {
+        let (mut of_step, mut after) = (0, None);
+        loop {
+            let (step, lane) = (Some(step.clone()), command.lane.clone());
+            let whole = command.filter.is_some();
+            let query = Query::Delayed { step, job: None, lane, whole, after, limit: PAGE };
+            let page = page(&place, query)?;
+            let full = page.jobs.len() == PAGE;
+            after = page.jobs.last().map(|job| job.row);
+            let chosen = page.jobs.into_iter().filter(|job| passes(&mut filter, job));
+            let before = jobs.len();
+            jobs.extend(chosen.take(limit - of_step));
+            of_step += jobs.len() - before;
+            if !full || of_step >= limit {
+                break;
+            }
+        }
+    }
+    filter.say_failures();
+    jobs.sort_by(|one, other| one.due.cmp(&other.due));
+    jobs.truncate(limit);
+    let total = jobs.len() as u64;
+    Ok(DelayedPage { jobs, total })
+}
+
+fn page(place: &CommandTarget, query: Query) -> Result<DelayedPage, Exit> {
+    match place.ask(query)? {
+        Answer::Delayed(page) => Ok(page),
+        Answer::Missing(what) => Err(exit::fail(what)),
+        _ => Err(other_question()),
+    }
+}
+
+/// Whether the expression holds for the payload of the job.
+fn passes(filter: &mut Where, job: &DelayedStatus) -> bool {
+    let Some(payload) = &job.payload else { return true };
+    let name = job.jobs.first().and_then(|job| job.rsplit_once('/'));
+    let (queue, index) = name.unwrap_or((&job.step, ""));
+    filter.passes(queue, index.parse().unwrap_or_default(), payload)
+}
+
 fn is_gone(step: &str) -> String {
     format!(
         "step `{step}` is not in the configuration: its jobs are kept, and continue when the step is configured again"
@@ -61,6 +115,7 @@ fn told(page: &DelayedPage) -> serde_json::Value {
     for job in jobs.into_iter().flatten().filter_map(serde_json::Value::as_object_mut) {
         job.remove("row");
         job.remove("started");
+        job.remove("payload");
     }
     told
 }
@@ -113,9 +168,11 @@ type Chosen = BTreeMap<Address, BTreeSet<ParkedPosition>>;
 fn deal(command: &DelayedChoice, how: MoveAction) -> Result<Exit, Exit> {
     let place = CommandTarget::of(&command.config, command.data.clone())?;
     let (mut chosen, mut outcomes) = (Chosen::new(), Outcomes::new(&place, how));
+    let mut filter = Where::new(command.filter.as_deref(), "job")?;
     for text in &command.jobs {
-        choose(&place, text, how, &mut chosen, &mut outcomes)?;
+        choose(&place, command, (text, &mut filter), how, (&mut chosen, &mut outcomes))?;
     }
+    filter.say_failures();
     let count: u64 = chosen.values().map(|rows| rows.len() as u64).sum();
     if count > 0 {
         let steps: Vec<String> = chosen.keys().map(Address::to_string).collect();
@@ -148,10 +205,10 @@ fn deal(command: &DelayedChoice, how: MoveAction) -> Result<Exit, Exit> {
 /// Adds the jobs that `text` names, if the change applies to them.
 fn choose(
     place: &CommandTarget,
-    text: &str,
+    command: &DelayedChoice,
+    (text, filter): (&str, &mut Where),
     how: MoveAction,
-    chosen: &mut Chosen,
-    outcomes: &mut Outcomes<'_>,
+    (chosen, outcomes): (&mut Chosen, &mut Outcomes<'_>),
 ) -> Result<(), Exit> {
     let (step, job) = match text.matches('/').count() {
         1 => (Some(text.to_owned()), None),
@@ -163,18 +220,16 @@ fn choose(
         }
     };
     let (by_name, mut after, mut found, mut gone) = (job.is_some(), None, 0, None);
+    let whole = command.filter.is_some();
+    let limit = if whole { PAGE } else { JOBS_MAX };
     if let Some(step) = step.as_deref().and_then(Address::parse) {
         // Reports the step also if it has no such jobs.
         outcomes.of(&step);
     }
     loop {
-        let query = Query::Delayed { step: step.clone(), job: job.clone(), after, limit: JOBS_MAX };
-        let page = match place.ask(query)? {
-            Answer::Delayed(page) => page,
-            Answer::Missing(what) => return Err(exit::fail(what)),
-            _ => return Err(other_question()),
-        };
-        let full = page.jobs.len() == JOBS_MAX;
+        let (step, job, lane) = (step.clone(), job.clone(), command.lane.clone());
+        let page = page(place, Query::Delayed { step, job, lane, whole, after, limit })?;
+        let full = page.jobs.len() == limit;
         for one in &page.jobs {
             after = Some(one.row);
             let Some(address) = Address::parse(&one.step) else { continue };
@@ -183,6 +238,9 @@ fn choose(
                 continue;
             }
             found += 1;
+            if !passes(filter, one) {
+                continue;
+            }
             let outcome = outcomes.of(&address);
             match (how, one.waits_for) {
                 (MoveAction::Now, _) if one.due.is_some() => {}
@@ -247,6 +305,8 @@ mod tests {
             last_error: Some("http 503: the ledger\nis busy".into()),
             pending: PendingFields::default(),
             output: None,
+            lane: None,
+            payload: None,
             started: None,
             row: ParkedPosition::of(ParkedId(1), &ParkedJob::default()),
         }

@@ -35,7 +35,7 @@ fn depths(command: &GraphArguments) -> Result<Depths, Exit> {
     let look =
         QueryOptions { config: command.config.clone(), data: command.data.clone(), format: Format::Text };
     match (ask(&look, Query::Status { lanes: 0 })?, ask(&look, Query::Queues)?) {
-        (Answer::Status(steps), Answer::Queues(queues)) => Ok(Depths::of(&steps, &queues)),
+        (Answer::Status(status), Answer::Queues(queues)) => Ok(Depths::of(&status.steps, &queues)),
         _ => Err(exit::fail("the answer of the runner does not match the question: its version may differ")),
     }
 }

@@ -8,6 +8,7 @@ use crate::client::{CommandTarget, other_question, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::moves::{MoveAction, Outcomes};
+use crate::output::table::{grouped, jobs};
 use crate::output::terminal::confirm;
 use crate::output::times;
 use crate::query::{Answer, DelayedStatus, JOBS_MAX, Query, ReportedState, StepOutcome, WaitsFor};
@@ -16,6 +17,11 @@ use tidegate_engine::{Request, may_cancel};
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Address, Clock as _, SystemClock, Timestamp, format_duration};
 use tidegate_store::ParkedId;
+
+/// Jobs of a range.
+const RANGE_MAX: u64 = 100_000;
+/// Number of jobs that one change may hold.
+const AT_ONCE: usize = 1000;
 
 /// The state of a job at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +55,9 @@ pub(crate) fn cancel(command: &JobCancel) -> Exit {
 }
 
 fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
+    if let Some(range) = range(&command.job) {
+        return take_out_range(command, range);
+    }
     let (queue, index) = parse(&command.job)?;
     let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
     let cuts = cuts(&place, command, (&queue, index))?;
@@ -69,6 +78,69 @@ fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
     let exit = outcomes.tell(command.look.format);
     // The job was finished before it could be cancelled.
     Ok(if outcomes.all_gone() { Exit::Failed } else { exit })
+}
+
+/// `PIPELINE/QUEUE/FROM-TO`
+fn range(job: &str) -> Option<(Address, u64, u64)> {
+    let (queue, range) = job.rsplit_once('/')?;
+    let (from, to) = range.split_once('-')?;
+    let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+    (1..=to).contains(&from).then_some((Address::parse(queue)?, from, to))
+}
+
+/// Cancels all jobs of a range that wait somewhere. The others are left alone.
+fn take_out_range(command: &JobCancel, (queue, from, to): (Address, u64, u64)) -> Result<Exit, Exit> {
+    if to - from >= RANGE_MAX {
+        return Err(exit::misuse(format_args!("a range has at most {} jobs", grouped(RANGE_MAX))));
+    }
+    let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
+    let mut outcomes = Outcomes::new(&place, MoveAction::Cancel { drop: command.drop, pending: true });
+    let (mut chosen, mut count) = (BTreeMap::<Address, (Vec<ParkedId>, Vec<u64>)>::new(), 0);
+    for index in from..=to {
+        let query = Query::Job { queue: queue.to_string(), index, why: false, whole: false };
+        let Answer::Job(status) = place.ask(query)? else { continue };
+        let steps =
+            status.steps.iter().filter(|one| command.step.as_ref().is_none_or(|step| one.step == *step));
+        let mut waits = false;
+        for outcome in steps.filter(|one| how(one) != JobStanding::Through) {
+            let declared =
+                place.configuration.steps.iter().find(|one| one.address.to_string() == outcome.step);
+            let Some(step) = declared else { continue };
+            may_cancel(step, false, command.drop).map_err(exit::fail)?;
+            let (rows, fresh) = chosen.entry(step.address.clone()).or_default();
+            let mut parked = self::rows(&place, step, &format!("{queue}/{index}"))?;
+            match how(outcome) {
+                JobStanding::Begun | JobStanding::Said => outcomes.of(&step.address).busy += 1,
+                _ if parked.is_empty() => {
+                    may_cancel(step, true, command.drop).map_err(exit::fail)?;
+                    fresh.push(index);
+                    waits = true;
+                }
+                _ => {
+                    parked.retain(|row| command.drop || row.waits_for != WaitsFor::Output);
+                    waits |= !parked.is_empty();
+                    rows.extend(parked.into_iter().map(|row| row.row.id()));
+                }
+            }
+        }
+        count += u64::from(waits);
+    }
+    if count > 0 {
+        let end = if command.drop { "will be discarded" } else { "will go to the error queue" };
+        let (jobs, steps) =
+            (jobs(count), chosen.keys().map(Address::to_string).collect::<Vec<_>>().join(", "));
+        confirm(&format!("{jobs} of {queue} {end}, at {steps}."), command.yes)?;
+    }
+    for (step, (rows, fresh)) in chosen {
+        let drop = command.drop;
+        let of_rows = rows.chunks(AT_ONCE).map(|rows| (rows.to_vec(), Vec::new()));
+        let of_jobs = fresh.chunks(AT_ONCE).map(|jobs| (Vec::new(), jobs.to_vec()));
+        for (rows, jobs) in of_rows.chain(of_jobs) {
+            let request = Request::Cancel { step: step.clone(), rows, jobs, drop, pending: true };
+            outcomes.change(&step, request)?;
+        }
+    }
+    Ok(outcomes.tell(command.look.format))
 }
 
 /// The steps that read the job and have not finished it; at least one.
@@ -191,8 +263,14 @@ fn only(
 /// The steps with a row of the job in the store, each with its state.
 fn by_itself(place: &CommandTarget, job: &str) -> Result<Vec<(String, JobStanding)>, Exit> {
     let job = Some(job.to_owned());
-    let Answer::Delayed(page) =
-        place.ask(Query::Delayed { step: None, job, after: None, limit: JOBS_MAX })?
+    let Answer::Delayed(page) = place.ask(Query::Delayed {
+        step: None,
+        job,
+        lane: None,
+        whole: false,
+        after: None,
+        limit: JOBS_MAX,
+    })?
     else {
         return Ok(Vec::new());
     };
@@ -212,7 +290,7 @@ fn by_itself(place: &CommandTarget, job: &str) -> Result<Vec<(String, JobStandin
 /// The rows of the job at a step.
 fn rows(place: &CommandTarget, step: &Step, job: &str) -> Result<Vec<DelayedStatus>, Exit> {
     let (step, job) = (Some(step.address.to_string()), Some(job.to_owned()));
-    match place.ask(Query::Delayed { step, job, after: None, limit: JOBS_MAX })? {
+    match place.ask(Query::Delayed { step, job, lane: None, whole: false, after: None, limit: JOBS_MAX })? {
         Answer::Delayed(page) => Ok(page.jobs),
         Answer::Missing(what) => Err(exit::fail(what)),
         _ => Err(other_question()),

@@ -21,6 +21,7 @@ pub(super) fn print_outcome(reloaded: Reloaded, format: Format) -> Result<Exit, 
     if format == Format::Json {
         let exit = match &reloaded {
             Reloaded::Mistakes { records, .. } => return Ok(print_json(&records, Exit::Configuration)),
+            Reloaded::Refused { records, .. } => return Ok(print_json(&records, Exit::Failed)),
             Reloaded::Ending => Exit::Failed,
             Reloaded::Installed { .. } | Reloaded::Unchanged { .. } => Exit::Done,
         };
@@ -45,11 +46,14 @@ pub(super) fn print_outcome(reloaded: Reloaded, format: Format) -> Result<Exit, 
             print_text(&format!("nothing has changed: generation {generation} stays in force"));
             Ok(Exit::Done)
         }
-        Reloaded::Mistakes { text, .. } => {
-            console::write(&text);
-            exit::note("the runner goes on with the configuration that it has");
-            Ok(Exit::Configuration)
-        }
+        Reloaded::Mistakes { text, .. } => Ok(refused(&text, Exit::Configuration)),
+        Reloaded::Refused { text, .. } => Ok(refused(&text, Exit::Failed)),
         Reloaded::Ending => Err(other_question()),
     }
+}
+
+fn refused(text: &str, exit: Exit) -> Exit {
+    console::write(text);
+    exit::note("the runner goes on with the configuration that it has");
+    exit
 }

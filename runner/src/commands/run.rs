@@ -3,17 +3,20 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cli;
 use crate::client::ipc;
+use crate::commands::stand_by;
 use crate::http::Server;
 use crate::output::console;
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::progress::RunProgress;
 use crate::output::{log, summary};
-use crate::signals::Signals;
+use crate::signals::{Signals, say_stopped_before};
+use crate::supervisor::{self, Watchdog};
 use crate::{client, query, reload};
 use tidegate_components::open_files;
 use tidegate_components::plugin::Setups;
@@ -25,25 +28,54 @@ use tidegate_model::SystemClock;
 use tidegate_model::log_target;
 use tidegate_store::CrashGuard;
 
+/// How long a runner that takes over waits for the port of the runner before it.
+const PORT_PATIENCE: Duration = Duration::from_secs(10);
+
 pub(crate) fn run(command: &cli::RunArguments) -> Exit {
     let signals = match Signals::watch() {
         Ok(signals) => signals,
         Err(error) => return exit::fail(format_args!("cannot start: {error}")),
     };
-    let generation =
-        match Generation::load(&command.config, &client::options(command.data.clone(), &command.plugins)) {
-            Ok(generation) => generation,
-            Err(diagnostics) => return refuse(&diagnostics),
-        };
-    let configuration = Arc::clone(&generation.configuration);
-    log::start(&configuration.log);
+    let load = || Generation::load(&command.config, &client::options(command.data.clone(), &command.plugins));
+    let mut generation = match load() {
+        Ok(generation) => generation,
+        Err(diagnostics) => return refuse(&diagnostics),
+    };
+    log::start(&generation.configuration.log);
     exit::show(&generation.warnings);
     signals.starts();
     let files = open_files::raise();
-    let (store, writer) = match client::open_patiently(|| tidegate_store::open(&configuration.data)) {
+    let watchdog = match Watchdog::start() {
+        Ok(watchdog) => watchdog,
+        Err(error) => return exit::fail(format_args!("cannot start: {error}")),
+    };
+    let data = generation.configuration.data.clone();
+    let opened = if command.wait_for_lock {
+        match stand_by::wait_for_store(&data, &signals) {
+            Ok(Some(opened)) => Ok(opened),
+            Ok(None) => {
+                say_stopped_before();
+                return Exit::Done;
+            }
+            Err(error) => Err(error),
+        }
+    } else {
+        client::open_patiently(|| tidegate_store::open(&data)).map(stand_by::Opened::at_once)
+    };
+    let stand_by::Opened { store, writer, waited } = match opened {
         Ok(opened) => opened,
         Err(error) => return exit::fail(Chain(&error)),
     };
+    if waited {
+        // The files may have changed since.
+        generation = match load() {
+            Ok(generation) if generation.configuration.data == data => generation,
+            Ok(_) => return exit::fail("the data folder has changed meanwhile: start again"),
+            Err(diagnostics) => return refuse(&diagnostics),
+        };
+        exit::show(&generation.warnings);
+    }
+    let configuration = Arc::clone(&generation.configuration);
     let options = options(command, &configuration);
     let clock = Arc::new(SystemClock);
     let run = match tidegate_engine::Run::new(generation, (store.clone(), writer), clock, options) {
@@ -51,17 +83,18 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
         Err(error) => return exit::fail(Chain(&error)),
     };
     let run = run
-        .with_attempts(CrashGuard::open(&configuration.data))
+        .with_attempts(CrashGuard::open(&configuration.data, configuration.guarded_steps()))
         .with_setups(Setups::open(&configuration.data));
     let guard = ExitGuard::new();
     let conversations = ipc::OpenConnections::default();
     let stats = run.stats();
     let context = ipc::RunnerContext { store, handle: run.handle() };
-    let server = match listen(context.clone(), files) {
+    let server = match listen(&context, files, waited) {
         Ok(server) => server,
         Err(exit) => return exit,
     };
     let handle = run.handle();
+    watchdog.watches(run.handle());
     signals.runs(run.handle());
     converse(&signals, context, conversations.clone(), files);
     // A run until idle carries out the files as they were at its start.
@@ -73,8 +106,10 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
     }
     let progress = RunProgress::start(&configuration, Arc::clone(&stats));
     let started = Instant::now();
-    let outcome = run.run();
+    let number = handle.generation().number;
+    let outcome = run.run_with(|| supervisor::ready(&format!("generation {number} runs")));
     let elapsed = started.elapsed();
+    supervisor::stopping();
     drop(guard);
     drop(progress);
     if let Some(server) = server {
@@ -112,6 +147,7 @@ fn options(command: &cli::RunArguments, configuration: &Configuration) -> RunOpt
     let settings = &configuration.settings;
     RunOptions {
         until_idle: command.until_idle,
+        exit_on_halt: command.exit_on_halt,
         workers: settings.workers,
         shutdown_timeout: settings.shutdown_timeout.unwrap_or(default.shutdown_timeout),
         ..default
@@ -139,10 +175,24 @@ fn sum_up(configuration: &Configuration, stats: &Stats, report: &RunReport, elap
     }
 }
 
-/// Opens the port of the settings, if they name one.
-fn listen(context: ipc::RunnerContext, files: u64) -> Result<Option<Server>, Exit> {
+/// Opens the port of the settings, if they name one. The runner before this one may close it a moment later than its
+/// store (`waited`).
+fn listen(context: &ipc::RunnerContext, files: u64, waited: bool) -> Result<Option<Server>, Exit> {
     let Some(address) = context.configuration().settings.listen else { return Ok(None) };
-    match Server::start(address, context, files) {
+    let started = Instant::now();
+    let opened = loop {
+        match Server::start(address, context.clone(), files) {
+            Err(error)
+                if waited
+                    && error.kind() == io::ErrorKind::AddrInUse
+                    && started.elapsed() < PORT_PATIENCE =>
+            {
+                thread::sleep(stand_by::PAUSE);
+            }
+            outcome => break outcome,
+        }
+    };
+    match opened {
         Ok(server) => {
             tracing::info!(target: log_target::RUNNER, address = %server.address(), "listening");
             Ok(Some(server))

@@ -13,11 +13,12 @@ use crate::output::table::{Column, columns, grouped, on_one_line, short};
 use crate::output::terminal::{cut, indented, width};
 use crate::output::times;
 use crate::query::{
-    Answer, BlockStatus, CurrentConfiguration, Halted, HeldBehind, LaneStatus, Oldest, ProbeStatus, Query,
-    StepStatus,
+    Answer, BlockStatus, Halted, HeldBehind, LaneStatus, Oldest, ProbeStatus, Query, RefusedFiles,
+    ReloadStatus, RollbackStatus, StepStatus,
 };
 use tidegate_config::Invocation;
 use tidegate_model::{Clock as _, SystemClock, Timestamp, rfc3339};
+use tidegate_store::Trigger;
 
 /// The longest lane name that a terminal shows in full, in characters.
 const LANE_MAX: usize = 40;
@@ -33,37 +34,45 @@ pub(crate) fn status(command: &StatusCommand) -> Exit {
     {
         return exit::misuse(format_args!("`{count}` is not a configuration: write `--lanes={count}`"));
     }
-    let steps = match ask(&command.look, Query::Status { lanes: command.lanes.unwrap_or(0) }) {
-        Ok(Answer::Status(steps)) => steps,
+    let status = match ask(&command.look, Query::Status { lanes: command.lanes.unwrap_or(0) }) {
+        Ok(Answer::Status(status)) => status,
         Ok(_) => return other_question(),
         Err(exit) => return exit,
     };
     if command.look.format == Format::Json {
-        return print_json(&steps, Exit::Done);
+        return print_json(&status, Exit::Done);
     }
     let (given, colours) = (command.look.given(), console::prints_colours());
-    let mut text = describe(&steps, width(), (&given, SystemClock.now()), colours);
-    // A runner that has just ended has no state of a reload.
-    if let Ok(Answer::Current(Some(current))) = ask(&command.look, Query::Current) {
-        text += &notes(&current, width());
+    let mut text = describe(&status.steps, width(), (&given, SystemClock.now()), colours);
+    if let Some(reload) = &status.reload {
+        text += &notes(reload, width());
     }
     print_painted(&text);
     Exit::Done
 }
 
-/// Notes about the last reload, if it is not over or was refused.
-fn notes(current: &CurrentConfiguration, width: Option<usize>) -> String {
-    let CurrentConfiguration { generation, refused, back_to, lingering } = current;
+/// Notes about the last reload, if it is not over, was refused or was rolled back.
+fn notes(reload: &ReloadStatus, width: Option<usize>) -> String {
+    let ReloadStatus { generation, files_differ, refused, rolled_back, lingering } = reload;
     let mut notes = Vec::new();
-    if let Some(earlier) = back_to {
-        notes.push(format!(
-            "the files differ from the configuration in force: it is that of generation {earlier}, until they change again"
-        ));
+    match (rolled_back, refused) {
+        (Some(RollbackStatus { from, to, since, why, .. }), _) => notes.push(format!(
+            "generation {from} was rolled back at {since}: {why}; the files differ from the configuration in force, \
+             which is that of generation {to}, until they change again"
+        )),
+        (None, None) if *files_differ => {
+            notes.push(format!("the files differ from generation {generation}, which is in force"));
+        }
+        _ => {}
     }
-    if let Some((since, why)) = refused {
-        notes.push(format!(
-            "the changed files have mistakes since {since}, so generation {generation} stays in force: {why}"
-        ));
+    match refused {
+        Some(RefusedFiles { since, why, trigger: Trigger::WatchErrors }) => {
+            notes.push(format!("generation {generation} cannot be rolled back since {since}: {why}"));
+        }
+        Some(RefusedFiles { since, why, .. }) => notes.push(format!(
+            "the changed files were refused at {since}, so generation {generation} stays in force: {why}"
+        )),
+        None => {}
     }
     if !lingering.is_empty() {
         let steps = lingering.join(", ");

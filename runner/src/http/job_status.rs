@@ -13,10 +13,15 @@ use tidegate_store::ReadError;
 const FOLLOWED_MAX: usize = 100;
 
 pub(crate) fn status(asked: &JobAddress, context: &RunnerContext) -> Result<Response, HttpRefusal> {
+    Ok(json(StatusCode::OK, &followed(asked, context)?))
+}
+
+/// The job with its payload, and its outputs up to the end.
+pub(crate) fn followed(asked: &JobAddress, context: &RunnerContext) -> Result<JobStatus, HttpRefusal> {
     let mut job = look(asked, context, true)?;
     let mut left = FOLLOWED_MAX;
     follow(&mut job.steps, context, &mut left)?;
-    Ok(json(StatusCode::OK, &job))
+    Ok(job)
 }
 
 /// Adds the outcome of each output at the steps that read its queue, and so on to the end, for `left` outputs.

@@ -1,13 +1,18 @@
 //! `Intake`: the jobs and keys in the bytes of a body. Uses no connection, and does no I/O.
 
 use hyper::header::HeaderValue;
+use serde_json::Value;
 use tidegate_plugin::Payloads;
 
-use super::response::HttpRefusal;
+use super::response::{HttpRefusal, Place};
+use tidegate_components::request_schema::{RequestSchema, SchemaFault};
 use tidegate_components::script::json;
 use tidegate_config::HttpSource;
 use tidegate_engine::IdempotencyKey;
 use tidegate_model::{Address, FieldPath, content_hash, key_hash, on_one_line, value_hash};
+
+/// Places in one answer about jobs that do not match a schema.
+const PLACES_MAX: usize = 100;
 
 /// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,25 +70,34 @@ pub(crate) fn read(
     body: &[u8],
     form: BodyForm,
     (queue, source): (&Address, &HttpSource),
+    schema: Option<&RequestSchema>,
     header: Option<&[u8]>,
 ) -> Result<Intake, HttpRefusal> {
     let mut intake = Intake { jobs: Payloads::new(), whole: None, each: Vec::new(), lines: Vec::new() };
+    let mut places = Vec::new();
     match form {
-        BodyForm::Json => intake.add(body, (queue, source)).map_err(HttpRefusal::wrong)?,
+        BodyForm::Json => {
+            intake.take((body, None), (queue, source), schema, &mut places).map_err(HttpRefusal::wrong)?;
+        }
         BodyForm::Ndjson => {
             for (line, number) in body.split(|&byte| byte == b'\n').zip(1_u32..) {
                 if line.trim_ascii().is_empty() {
                     continue;
                 }
-                intake.add(line, (queue, source)).map_err(|why| {
+                let job = (line, Some(number));
+                intake.take(job, (queue, source), schema, &mut places).map_err(|why| {
                     HttpRefusal::wrong(format!("line {number}: {why}; no job was accepted"))
                 })?;
                 intake.lines.push(number);
             }
-            if intake.jobs.is_empty() {
+            if intake.jobs.is_empty() && places.is_empty() {
                 return Err(HttpRefusal::wrong("the body has no job: send one JSON value per line"));
             }
         }
+    }
+    if !places.is_empty() {
+        places.truncate(PLACES_MAX);
+        return Err(HttpRefusal::unfit(places));
     }
     intake.whole = header.map(|key| IdempotencyKey {
         hash: key_hash(queue.pipeline.as_str(), queue.name.as_str(), "header", key),
@@ -93,7 +107,38 @@ pub(crate) fn read(
     Ok(intake)
 }
 
+/// The parts of a job that do not match the schema. The error is a fragment.
+fn faults(schema: &RequestSchema, job: &[u8], line: Option<u32>) -> Result<Vec<Place>, String> {
+    let job: Value = serde_json::from_slice(job).map_err(|error| format!("the job is not JSON: {error}"))?;
+    let faults = schema.faults(&job).into_iter();
+    Ok(faults.map(|SchemaFault { at, error }| Place { line, at, error }).collect())
+}
+
 impl Intake {
+    /// Adds a job, or the places at which it does not match the schema. The error is a fragment.
+    fn take(
+        &mut self,
+        (job, line): (&[u8], Option<u32>),
+        source: (&Address, &HttpSource),
+        schema: Option<&RequestSchema>,
+        places: &mut Vec<Place>,
+    ) -> Result<(), String> {
+        // The body is refused already.
+        if places.len() >= PLACES_MAX {
+            return Ok(());
+        }
+        let found = schema.map(|schema| faults(schema, job, line)).transpose();
+        if let Ok(Some(found)) = &found
+            && !found.is_empty()
+        {
+            places.extend_from_slice(found);
+            return Ok(());
+        }
+        // Its message about a text that is not JSON has more details.
+        self.add(job, source)?;
+        found.map(drop)
+    }
+
     /// The error is a fragment.
     fn add(&mut self, job: &[u8], (queue, source): (&Address, &HttpSource)) -> Result<(), String> {
         json::check(job).map_err(|error| match job.trim_ascii() {

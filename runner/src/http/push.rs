@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -12,7 +12,8 @@ use tokio::time::timeout;
 use super::parse_body;
 use super::parse_body::{BodyForm, Intake};
 use super::response::{HttpRefusal, Response, at_job, json};
-use super::{HttpContext, PARSED_BYTES, body, only};
+use super::route::JobAddress;
+use super::{HttpContext, PARSED_BYTES, aside, body, job_status, only};
 use crate::client::ipc::RunnerContext;
 use crate::connection_limit::ConnectionPermit;
 use tidegate_config::{Configuration, HttpSource, PushSource, QueueRef};
@@ -29,6 +30,8 @@ const PARSED_FREE_BYTES: usize = 64 << 10;
 const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
 /// Interval of the checks for a full disk.
 const LOOKS: Duration = Duration::from_millis(250);
+/// The preference of a client for the job in the answer.
+const REPRESENTATION: &str = "return=representation";
 /// The longest key in a header, in bytes.
 const KEY_BYTES_MAX: usize = 1024;
 
@@ -44,6 +47,7 @@ pub(crate) async fn take(
     admit(request.headers(), source)?;
     let form = BodyForm::of(request.headers().get(CONTENT_TYPE)).ok_or_else(unknown_form)?;
     let header = header_key(request.headers())?;
+    let represents = prefers_representation(request.headers());
     refuse_while_full(&http.context)?;
     have_room(queue, source, http)?;
     let limit = ("(`max_body` of the source); send fewer jobs at a time", source.max_body);
@@ -53,20 +57,42 @@ pub(crate) async fn take(
         Some(_) => Some(body::reserve_parsed(&http.parsed, cost.min(PARSED_BYTES)).await?),
         None => None,
     };
-    let read =
-        |body: &[u8], source: &HttpSource| parse_body::read(body, form, (address, source), header.as_deref());
+    let schema = http.schemas.of(address, source)?;
     let intake = if body.bytes.len() <= AT_ONCE_BYTES {
-        read(&body.bytes, source)?
+        parse_body::read(&body.bytes, form, (address, source), schema.as_deref(), header.as_deref())?
     } else {
         let (bytes, source, address, header) =
             (body.bytes.clone(), source.clone(), address.clone(), header.clone());
         let reading = tokio::task::spawn_blocking(move || {
-            parse_body::read(&bytes, form, (&address, &source), header.as_deref())
+            parse_body::read(&bytes, form, (&address, &source), schema.as_deref(), header.as_deref())
         });
         reading.await.unwrap_or_else(|error| Err(HttpRefusal::broken(&error.to_string())))?
     };
     drop(body);
-    push((intake, room), form, (address, queue), http).await
+    let (response, index) = push((intake, room), form, (address, queue), http).await?;
+    match index.filter(|_| represents) {
+        Some(index) => Ok(represented(response, JobAddress { queue: address.clone(), index }, http).await),
+        None => Ok(response),
+    }
+}
+
+/// Whether the client asks for the job itself in the answer.
+fn prefers_representation(headers: &HeaderMap) -> bool {
+    let preferences = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let mut preferences = preferences.flat_map(|value| value.split([',', ';']));
+    preferences.any(|preference| preference.trim().eq_ignore_ascii_case(REPRESENTATION))
+}
+
+/// The answer with the job as a `GET` of it shows it.
+async fn represented(response: Response, asked: JobAddress, http: &HttpContext) -> Response {
+    let context = http.context.clone();
+    let _turn = http.looks.acquire().await;
+    // The job is accepted in any case.
+    let Ok(found) = aside(move || job_status::status(&asked, &context)).await else { return response };
+    let (parts, _) = response.into_parts();
+    let mut response = Response::from_parts(parts, found.into_body());
+    response.headers_mut().insert("preference-applied", HeaderValue::from_static(REPRESENTATION));
+    response
 }
 
 /// The source at `address`, and its queue.
@@ -154,13 +180,13 @@ fn have_room(queue: QueueRef, source: &HttpSource, http: &HttpContext) -> Result
     }
 }
 
-/// `room` is held until the jobs are on disk, also if the client disconnects.
+/// Returns the answer, and the index of the one job of a body. `room` is held until the jobs are on disk, also if the client disconnects.
 async fn push(
     (intake, room): (Intake, Option<OwnedSemaphorePermit>),
     form: BodyForm,
     (address, queue): (&Address, QueueRef),
     http: &HttpContext,
-) -> Result<Response, HttpRefusal> {
+) -> Result<(Response, Option<u64>), HttpRefusal> {
     let (sender, answered) = oneshot::channel();
     let Intake { jobs, whole, each, lines } = intake;
     // A client that disconnected needs no answer.
@@ -216,7 +242,8 @@ struct KnownLine {
     job: String,
 }
 
-fn taken(pushed: &Pushed, form: BodyForm, address: &Address, lines: &[u32]) -> Response {
+/// The answer, and the index of the one job of a body.
+fn taken(pushed: &Pushed, form: BodyForm, address: &Address, lines: &[u32]) -> (Response, Option<u64>) {
     let (first, jobs, known) = match pushed {
         Pushed::Appended { first, jobs, known } => (*first, *jobs, &known[..]),
         Pushed::Known { first, jobs } => (*first, *jobs, &[][..]),
@@ -226,7 +253,8 @@ fn taken(pushed: &Pushed, form: BodyForm, address: &Address, lines: &[u32]) -> R
     let status = if is_new { StatusCode::ACCEPTED } else { StatusCode::OK };
     if form == BodyForm::Json {
         let index = known.first().map_or(first, |&(_, index)| index);
-        return at_job(status, &One { job: format!("{address}/{index}"), known: !is_new }, address, index);
+        let one = One { job: format!("{address}/{index}"), known: !is_new };
+        return (at_job(status, &one, address, index), Some(index));
     }
     let known_lines = known.iter().map(|&(position, index)| KnownLine {
         line: line(lines, position),
@@ -241,7 +269,7 @@ fn taken(pushed: &Pushed, form: BodyForm, address: &Address, lines: &[u32]) -> R
         known: all_known,
         known_lines: known_lines.collect(),
     };
-    json(status, &many)
+    (json(status, &many), None)
 }
 
 fn other_content(conflict: KeyConflict, form: BodyForm, address: &Address, lines: &[u32]) -> HttpRefusal {

@@ -1,12 +1,26 @@
-//! `POST /reload`: reads the configuration again. The request has no effect but that of saving the files.
+//! `/reload`: `POST` reads the configuration again, which has no effect but that of saving the files. `GET` reports
+//! the generation in force.
 
 use hyper::StatusCode;
 use serde_json::json;
 
 use super::response::{HttpRefusal, Response, json};
 use crate::client::ipc::RunnerContext;
+use crate::query::ReloadStatus;
 use crate::reload::{Reloaded, reload};
 use tidegate_store::Trigger;
+
+pub(crate) fn get(context: &RunnerContext) -> Response {
+    let ReloadStatus { generation, files_differ, refused, rolled_back, lingering } =
+        ReloadStatus::of(&context.handle);
+    // As in the answer to `POST`, no text of the files.
+    let refused = refused.map(|refused| json!({ "since": refused.since, "trigger": refused.trigger }));
+    let body = json!({
+        "generation": generation, "files_differ": files_differ, "refused": refused, "rolled_back": rolled_back,
+        "lingering": lingering,
+    });
+    json(StatusCode::OK, &body)
+}
 
 pub(crate) fn post(context: &RunnerContext) -> Result<Response, HttpRefusal> {
     match reload(&context.handle, Trigger::Reload) {
@@ -17,12 +31,18 @@ pub(crate) fn post(context: &RunnerContext) -> Result<Response, HttpRefusal> {
         Reloaded::Unchanged { generation } => Ok(json(StatusCode::OK, &json!({ "generation": generation }))),
         // The files may have secrets in their lines, so the answer has no text of them.
         Reloaded::Mistakes { .. } => {
-            let generation = context.handle.generation().number;
-            let error = format!(
-                "the files have mistakes, which `tidegate reload` shows: generation {generation} stays in force"
-            );
-            Err(HttpRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, error))
+            Err(refused(context, "the files have mistakes, which `tidegate reload` shows"))
+        }
+        Reloaded::Refused { .. } => {
+            let why = "a test fails, or a source or sink cannot be opened, which `tidegate reload` shows";
+            Err(refused(context, why))
         }
         Reloaded::Ending => Err(HttpRefusal::ending()),
     }
+}
+
+fn refused(context: &RunnerContext, why: &str) -> HttpRefusal {
+    let generation = context.handle.generation().number;
+    let error = format!("{why}: generation {generation} stays in force");
+    HttpRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, error)
 }

@@ -23,9 +23,22 @@ pub(crate) struct HttpRefusal {
     error: String,
     /// The job that conflicts with the request.
     job: Option<String>,
+    /// The parts of the body that do not match.
+    places: Vec<Place>,
     hint: Option<Hint>,
     /// The rest of the request is not read.
     closes: bool,
+}
+
+/// A part of a body that does not match.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Place {
+    /// From 1; only in a body of lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) line: Option<u32>,
+    /// A JSON pointer; empty for the whole job.
+    pub(crate) at: String,
+    pub(crate) error: String,
 }
 
 /// A header that shows programs how to succeed.
@@ -41,7 +54,7 @@ enum Hint {
 
 impl HttpRefusal {
     pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, error: error.into(), job: None, hint: None, closes: false }
+        Self { status, error: error.into(), job: None, places: Vec::new(), hint: None, closes: false }
     }
 
     pub(crate) fn missing(error: impl Into<String>) -> Self {
@@ -82,6 +95,20 @@ impl HttpRefusal {
         Self { job, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, error) }
     }
 
+    /// The jobs do not match the schema of their source at these places, of which there is at least one.
+    pub(crate) fn unfit(places: Vec<Place>) -> Self {
+        let first = places.first().map(|Place { line, at, error }| {
+            let line = line.map_or_else(String::new, |line| format!("line {line}, "));
+            let at = if at.is_empty() { "the job" } else { at };
+            format!("{line}{at}: {error}")
+        });
+        let error = format!(
+            "the body does not match the schema of the source; nothing was accepted: {}",
+            first.unwrap_or_default()
+        );
+        Self { places, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, error) }
+    }
+
     pub(crate) fn closing(mut self) -> Self {
         self.closes = true;
         self
@@ -93,9 +120,11 @@ impl HttpRefusal {
             error: String,
             #[serde(skip_serializing_if = "Option::is_none")]
             job: Option<String>,
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            places: Vec<Place>,
         }
-        let Self { status, error, job, hint, closes } = self;
-        let mut response = json(status, &Said { error, job });
+        let Self { status, error, job, places, hint, closes } = self;
+        let mut response = json(status, &Said { error, job, places });
         let headers = response.headers_mut();
         match hint {
             Some(Hint::Later) => _ = headers.insert(RETRY_AFTER, HeaderValue::from_static("1")),

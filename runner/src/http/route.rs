@@ -1,5 +1,7 @@
 //! `Route`: the resource that a path names.
 
+use hyper::Method;
+
 use super::response::HttpRefusal;
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Address, Name};
@@ -8,6 +10,8 @@ use tidegate_model::{Address, Name};
 pub(crate) enum Route {
     /// `/sources/PIPELINE/SOURCE`
     Source(Address),
+    /// `/jobs/PIPELINE/SOURCE`
+    Jobs(Address),
     /// `/jobs/PIPELINE/SOURCE/INDEX`
     Job(JobAddress),
     /// `/jobs/PIPELINE/QUEUE/INDEX/complete`
@@ -18,6 +22,8 @@ pub(crate) enum Route {
     Reload,
     /// `/healthz`
     Health,
+    /// `/ready`
+    Ready,
 }
 
 /// The address of one job.
@@ -32,6 +38,7 @@ impl Route {
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         let found = match parts[..] {
             ["sources", pipeline, source] => address(pipeline, source).map(Self::Source),
+            ["jobs", pipeline, source] => address(pipeline, source).map(Self::Jobs),
             ["jobs", pipeline, queue, index] => JobAddress::of(pipeline, queue, index).map(Self::Job),
             ["jobs", pipeline, queue, index, "complete"] => {
                 JobAddress::of(pipeline, queue, index).map(Self::Complete)
@@ -39,12 +46,14 @@ impl Route {
             ["monitor", pipeline, step] => address(pipeline, step).map(Self::Monitor),
             ["reload"] => Some(Self::Reload),
             ["healthz"] => Some(Self::Health),
+            ["ready"] => Some(Self::Ready),
             _ => None,
         };
         found.ok_or_else(|| {
-            let ways = "`POST /sources/PIPELINE/SOURCE`, `GET /jobs/PIPELINE/SOURCE/INDEX`, \
+            let ways = "`POST /sources/PIPELINE/SOURCE`, `GET /jobs/PIPELINE/SOURCE`, \
+                        `GET` and `DELETE /jobs/PIPELINE/SOURCE/INDEX`, \
                         `POST /jobs/PIPELINE/QUEUE/INDEX/complete`, `POST /monitor/PIPELINE/STEP`, \
-                        `POST /reload` and `GET /healthz`";
+                        `POST /reload`, `GET /healthz` and `GET /ready`";
             HttpRefusal::missing(format!("the path is unknown: use {ways}"))
         })
     }
@@ -52,8 +61,13 @@ impl Route {
 
 impl Route {
     /// Refuses parameters that have no effect here, since a client that sends one expects an effect.
-    pub(crate) fn check(&self, query: Option<&str>) -> Result<(), HttpRefusal> {
-        let known: &[&str] = if let Self::Complete(_) = self { &["token"] } else { &[] };
+    pub(crate) fn check(&self, method: &Method, query: Option<&str>) -> Result<(), HttpRefusal> {
+        let known: &[&str] = match self {
+            Self::Complete(_) => &["token"],
+            Self::Jobs(_) => &["key", "handle", "status", "step", "lane", "payload", "after", "limit"],
+            Self::Job(_) if *method == Method::DELETE => &["step", "drop"],
+            _ => &[],
+        };
         let names = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let names = names.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
         match names.into_iter().find(|name| !known.contains(name)) {
@@ -98,11 +112,13 @@ mod tests {
         let address = Address::parse("p/q").unwrap();
         assert_eq!(route("/sources/p/q"), Some(Route::Source(address.clone())));
         let job = JobAddress { queue: address.clone(), index: 7 };
+        assert_eq!(route("/jobs/p/q"), Some(Route::Jobs(address.clone())));
         assert_eq!(route("/jobs/p/q/7"), Some(Route::Job(job.clone())));
         assert_eq!(route("/jobs/p/q/7/complete"), Some(Route::Complete(job)));
         assert_eq!(route("/monitor/p/q"), Some(Route::Monitor(address)));
         assert_eq!(route("/reload"), Some(Route::Reload));
         assert_eq!(route("/healthz"), Some(Route::Health));
+        assert_eq!(route("/ready"), Some(Route::Ready));
         for path in [
             "/",
             "",
@@ -127,7 +143,7 @@ mod tests {
         let check = |path: &str, query| {
             Route::of(path)
                 .unwrap()
-                .check(query)
+                .check(&Method::GET, query)
                 .map_or_else(|refusal| refusal.to_string(), |()| "taken".into())
         };
         assert_eq!(check("/sources/p/q", None), "taken");
@@ -135,6 +151,8 @@ mod tests {
         assert_eq!(check("/jobs/p/q/7/complete", Some("token=abc")), "taken");
         assert_eq!(check("/sources/p/q", Some("delay=5s")), "400 parameter `delay` is unknown");
         assert_eq!(check("/jobs/p/q/7", Some("why")), "400 parameter `why` is unknown");
+        assert_eq!(check("/jobs/p/q/7", Some("drop=true")), "400 parameter `drop` is unknown");
+        assert_eq!(check("/jobs/p/q", Some("status=waiting&limit=3")), "taken");
         assert_eq!(
             check("/jobs/p/q/7/complete", Some("token=abc&tokem=abc")),
             "400 parameter `tokem` is unknown; did you mean `token`?"

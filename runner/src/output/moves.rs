@@ -37,6 +37,8 @@ pub(crate) struct Outcome {
     pub(crate) outputs: u64,
     /// Already due.
     pub(crate) due: u64,
+    /// Left unchanged, since an attempt runs or a result is being delivered.
+    pub(crate) busy: u64,
 }
 
 /// For programs.
@@ -175,7 +177,8 @@ impl<'a> Outcomes<'a> {
             MoveAction::Now => "running, or pending in an external system",
             MoveAction::Cancel { .. } => "running, or finished by an external system",
         };
-        left(outcome.moved.busy, jobs(outcome.moved.busy), &format!("each is {busy}"));
+        let running = outcome.moved.busy + outcome.busy;
+        left(running, jobs(running), &format!("each is {busy}"));
         lines
     }
 
@@ -190,7 +193,7 @@ impl<'a> Outcomes<'a> {
 
 impl Outcome {
     fn left(&self) -> u64 {
-        self.moved.busy + self.outside + self.outputs
+        self.moved.busy + self.busy + self.outside + self.outputs
     }
 
     fn gone(&self) -> u64 {

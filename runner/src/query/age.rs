@@ -41,7 +41,7 @@ pub(crate) fn of_spot(
 ) -> Result<Option<Oldest>, ReadError> {
     let Some(input) = step.inputs.first() else { return Ok(None) };
     let keys: Vec<ParkedKey> = spot.row.iter().map(|row| row.of(&step.address)).collect();
-    let job = store.delayed(&keys)?.pop().flatten();
+    let job = store.parked(&keys)?.pop().flatten();
     let index = match &job {
         Some(job) => job.inputs.first().map(|&(_, index)| index),
         None => spot.key.is_fresh().then_some(spot.key.0),

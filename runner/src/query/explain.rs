@@ -4,7 +4,7 @@ use super::stopped;
 use crate::output::table::{grouped, on_one_line};
 use crate::output::times;
 use tidegate_config::{Configuration, GateRef, Input, Step};
-use tidegate_dispatch::{JobKey, WaitReason, WaitingState};
+use tidegate_dispatch::{HeldLane, JobKey, WaitReason, WaitingState};
 use tidegate_engine::{BlockCause, Handle, ProbeHealth, ProbeKind, QueueView, SCAN_MAX, StepBlock};
 use tidegate_model::Timestamp;
 use tidegate_store::{ParkReason, ParkedId, ParkedJob, ReadError, Store};
@@ -232,6 +232,13 @@ impl<'a> WaitCase<'a> {
                 )
             }
             WaitReason::MaxProcessing => "the limit `max_processing` of running jobs is reached".to_owned(),
+            WaitReason::MaxPending => {
+                let counts = self.view.room.counts();
+                let most = self.step.picks().and_then(|queuer| queuer.max_pending);
+                let held = counts.running + counts.pending;
+                let most = most.map_or(held, |most| most.get() as usize);
+                format!("{held} of {most} jobs run or are pending, as `max_pending` allows")
+            }
             WaitReason::MaxPerLane => self.full_lane(key)?,
             WaitReason::Turn if self.asks_gate => format!(
                 "only the gate `{}`, which is probed first, holds it: it starts after the jobs before it",
@@ -241,20 +248,26 @@ impl<'a> WaitCase<'a> {
         })
     }
 
-    /// ``lane `x`: 1 of 1 runs (job 1), as `max_per_lane` says``
+    /// ``lane `x`: 1 of 1 runs (job 1), as `max_per_lane` allows``
     fn full_lane(&self, key: JobKey) -> Result<String, ReadError> {
-        let found = self.view.room.running_in_lane_of(key);
-        let (lane, running) = found.map_or((String::new(), Vec::new()), |(lane, running)| {
-            (on_one_line(&String::from_utf8_lossy(lane)), running)
-        });
-        let mut indices = Vec::with_capacity(running.len());
-        for key in running {
+        let found = self.view.room.held_in_lane_of(key);
+        let Some(HeldLane { lane, jobs, pending }) = found else { return Ok("its lane is full".to_owned()) };
+        let lane = on_one_line(&String::from_utf8_lossy(lane));
+        let mut indices = Vec::with_capacity(jobs.len());
+        for key in jobs {
             indices.push(self.index(key)?);
         }
         indices.sort_unstable();
         let most = self.step.picks().and_then(|queuer| queuer.lane.as_ref()?.max_per_lane);
         let most = most.map_or(indices.len(), |most| most.get() as usize);
-        let (runs, jobs) = if indices.len() == 1 { ("runs", "job") } else { ("run", "jobs") };
+        let jobs = if indices.len() == 1 { "job" } else { "jobs" };
+        let runs = match (indices.len() - pending, pending) {
+            (1, 0) => "runs",
+            (_, 0) => "run",
+            (0, 1) => "is pending",
+            (0, _) => "are pending",
+            _ => "run or are pending",
+        };
         let names: Vec<String> = indices.iter().map(u64::to_string).collect();
         Ok(format!(
             "lane `{lane}`: {} of {most} {runs} ({jobs} {}), as `max_per_lane` allows",
@@ -303,7 +316,7 @@ pub(crate) fn stored(
     key: JobKey,
 ) -> Result<Option<ParkedJob>, ReadError> {
     let Some(row) = view.rows.get(&key) else { return Ok(None) };
-    Ok(store.delayed(&[row.of(&step.address)])?.pop().flatten())
+    Ok(store.parked(&[row.of(&step.address)])?.pop().flatten())
 }
 
 /// The sentence for a probe without an answer.

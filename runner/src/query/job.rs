@@ -51,6 +51,12 @@ pub(crate) struct StepOutcome {
     /// Number of attempts, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) attempts: Option<u32>,
+    /// Time of the first attempt, if it is recorded; RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first_attempt: Option<String>,
+    /// Time of the commit that ended it here, while its outputs or its error are kept; RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<String>,
     /// Number of jobs that wait before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<u64>,
@@ -110,6 +116,8 @@ impl StepOutcome {
             step: step.to_string(),
             status,
             attempts: None,
+            first_attempt: None,
+            ended: None,
             before: None,
             until: None,
             pending: PendingFields::default(),
@@ -141,6 +149,8 @@ pub(crate) struct JobSelection<'a> {
     pub(crate) why: bool,
     /// Its payload.
     pub(crate) whole: bool,
+    /// The number of jobs before it.
+    pub(crate) before: bool,
     pub(crate) run: Option<&'a Handle>,
 }
 
@@ -161,7 +171,9 @@ pub(crate) fn status(
     for (position, step) in configuration.steps.entries() {
         for (at, input) in step.inputs.iter().enumerate().filter(|(_, input)| input.address == address) {
             let live = wanted.run.is_some();
-            let look = JobQuery { store, configuration, run, live, step, input, index, first, time, now };
+            let counts = wanted.before;
+            let look =
+                JobQuery { store, configuration, run, live, counts, step, input, index, first, time, now };
             let outcome = look.outcome()?;
             if wanted.whole && payload.is_none() {
                 payload = match &outcome.error {
@@ -205,7 +217,7 @@ fn removed(
         if read != *input || configuration.steps.iter().any(|one| one.address == step) {
             continue;
         }
-        if let Some((_, row)) = store.delayed_of(&step, (&input.to_string(), index))? {
+        if let Some((_, row)) = store.first_parked_of(&step, (&input.to_string(), index))? {
             let why = vec!["its step is not in the configuration".to_owned()];
             let outcome = StepOutcome { why, ..of_row(&step, &row, false, now) };
             found.push((row, outcome));
@@ -231,6 +243,7 @@ fn of_row(step: &Address, job: &ParkedJob, runs: bool, now: Timestamp) -> StepOu
         // An output may be due and not yet delivered.
         until: job.due.waits_until(now).filter(|_| status == ReportedState::Delayed).map(rfc3339),
         attempts: Some(job.attempt),
+        first_attempt: job.first_attempt.map(rfc3339),
         pending,
         reason: job.last_error.clone(),
         ..StepOutcome::new(step, status)
@@ -251,6 +264,8 @@ struct JobQuery<'a> {
     run: Option<Option<&'a Handle>>,
     /// A run has the store open.
     live: bool,
+    /// The number of jobs before it is requested.
+    counts: bool,
     step: &'a Step,
     input: &'a InputRef,
     index: u64,
@@ -266,8 +281,8 @@ impl JobQuery<'_> {
         let progress = tidegate_engine::progress(store, self.step, self.input)?;
         if !progress.is_done(self.index) {
             let begun = self.begun()?;
-            let before = self.before(&progress)?;
-            let of_this = |status| StepOutcome { before: Some(before), ..self.of(status) };
+            let before = self.counted_before(&progress)?;
+            let of_this = |status| StepOutcome { before, ..self.of(status) };
             let (mut why, runs) = self.why(None)?;
             if let Some(begun) = begun {
                 let joined_with = join_partners::begun(self.input, self.index, &begun);
@@ -289,7 +304,7 @@ impl JobQuery<'_> {
         if let Some((key, job)) = self.delayed()? {
             let (why, runs) = self.why(Some(key.id))?;
             let waits = job.waits_for_turn(self.now);
-            let before = if waits { Some(self.before(&progress)?) } else { None };
+            let before = if waits { self.counted_before(&progress)? } else { None };
             return Ok(StepOutcome {
                 before,
                 joined_with: join_partners::others(self.step, self.input, &job.inputs),
@@ -322,7 +337,13 @@ impl JobQuery<'_> {
             DropKind::Job => "it was dropped".to_owned(),
             DropKind::Output => "an output of it that was due later was dropped".to_owned(),
         });
-        Ok(StepOutcome { reason, joined_with, outputs, ..self.of(status) })
+        let first = outputs.first().and_then(|output: &Output| output.job.rsplit_once('/'));
+        let first = first.and_then(|(queue, index)| Some((Address::parse(queue)?, index.parse().ok()?)));
+        let ended = match first {
+            Some((queue, index)) => self.time_of(&queue, index)?,
+            None => None,
+        };
+        Ok(StepOutcome { ended, reason, joined_with, outputs, ..self.of(status) })
     }
 
     /// The snapshot of its attempt that was started and is not delivered.
@@ -347,12 +368,16 @@ impl JobQuery<'_> {
         self.store.delivery(delivery_hash(pipeline.as_str(), step.as_str(), inputs))
     }
 
+    fn counted_before(&self, progress: &Progress) -> Result<Option<u64>, ReadError> {
+        if self.counts { self.before(progress).map(Some) } else { Ok(None) }
+    }
+
     /// Number of jobs that wait before it, parked ones included.
     fn before(&self, progress: &Progress) -> Result<u64, ReadError> {
         let (name, step) = (self.input.hash_name(), &self.step.address);
         let is_before = |(input, index): &(String, u64)| *input == name && *index < self.index;
         let mut before = progress.count_open(self.first, self.index - 1);
-        for row in self.store.delayed_by(step, self.now).take(LOOKED_THROUGH_MAX) {
+        for row in self.store.parked_due_by(step, self.now).take(LOOKED_THROUGH_MAX) {
             let (_, job) = row?;
             before += u64::from(job.waits_for_turn(self.now) && job.inputs.iter().any(is_before));
         }
@@ -394,7 +419,7 @@ impl JobQuery<'_> {
     }
 
     fn delayed(&self) -> Result<Option<(ParkedKey, ParkedJob)>, ReadError> {
-        self.store.delayed_of(&self.step.address, (&self.input.hash_name(), self.index))
+        self.store.first_parked_of(&self.step.address, (&self.input.hash_name(), self.index))
     }
 
     /// Its records on the error queue.
@@ -421,9 +446,26 @@ impl JobQuery<'_> {
         }
         let record: Option<Failed> = serde_json::from_slice(record).ok();
         let (attempts, reason) = record.map(|record| (record.attempt, record.message)).unzip();
+        let ended = self.time_of(queue, *index)?;
         let error = Some(format!("{queue}/{index}"));
         let joined_with = join_partners::others(self.step, self.input, &origin.inputs);
-        Ok(Some(StepOutcome { attempts, reason, error, joined_with, ..self.of(ReportedState::Failed) }))
+        Ok(Some(StepOutcome {
+            attempts,
+            ended,
+            reason,
+            error,
+            joined_with,
+            ..self.of(ReportedState::Failed)
+        }))
+    }
+
+    /// Time of the commit that appended a job, if it is kept; RFC 3339.
+    fn time_of(&self, queue: &Address, index: u64) -> Result<Option<String>, ReadError> {
+        match self.store.read(queue, index, 1, 0) {
+            Ok(batch) => Ok(batch.and_then(|batch| batch.stamp(0).map(|stamp| rfc3339(stamp.time)))),
+            Err(ReadError::Gone { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The jobs that were made from it, and their other inputs.

@@ -1,11 +1,13 @@
 //! `DelayedPage`: lists parked jobs, with the event that each waits for and the jobs it was made from.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::pending_fields::PendingFields;
 use super::{Answer, rfc3339, status};
 use tidegate_config::{Configuration, InputRef};
-use tidegate_model::{Address, Clock as _, Due, SystemClock, Timestamp};
+use tidegate_model::{Address, Clock as _, Due, FieldPath, SystemClock, Timestamp, scalar};
 use tidegate_store::{ParkReason, ParkedId, ParkedJob, ParkedPosition, ReadError, Store};
 
 /// The parked jobs that fit into one answer.
@@ -36,6 +38,12 @@ pub(crate) struct DelayedStatus {
     /// The output address, if the job is an output that was already made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<String>,
+    /// The lane, if the step has lanes and the job is in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lane: Option<String>,
+    /// The payload, if it was requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) payload: Option<String>,
     /// The step is in the configuration.
     pub(crate) configured: bool,
     /// The start of the attempt, if the job waits for its end.
@@ -60,15 +68,27 @@ pub(crate) enum WaitsFor {
     Outside,
 }
 
-/// Parked jobs of `step`, or of all steps: the first `limit` of each by due time, made from `job` if it is
-/// given, and after `after`.
+/// The parked jobs that are asked for.
+pub(crate) struct ParkedFilter<'a> {
+    /// The step of the jobs; without one, all steps.
+    pub(crate) step: Option<&'a str>,
+    /// The job that they were made from.
+    pub(crate) job: Option<&'a str>,
+    /// Their lane at the step.
+    pub(crate) lane: Option<&'a str>,
+    /// With their payloads.
+    pub(crate) whole: bool,
+}
+
+/// Parked jobs: the first `limit` of each step by due time, after `after`.
 pub(crate) fn delayed(
     store: &Store,
     configuration: &Configuration,
-    (step, job): (Option<&str>, Option<&str>),
+    wanted: &ParkedFilter<'_>,
     after: Option<ParkedPosition>,
     limit: usize,
 ) -> Result<Answer, ReadError> {
+    let step = wanted.step;
     let is_asked = |one: &Address| step.is_none_or(|step| one.to_string() == step);
     let configured = configuration.steps.iter().map(|step| (step.address.clone(), Some(&*step.inputs)));
     let mut asked: Vec<(Address, Option<&[InputRef]>)> =
@@ -84,8 +104,10 @@ pub(crate) fn delayed(
     }
     let (mut found, mut total) = (Vec::new(), 0);
     for (step, inputs) in asked {
-        total += store.delayed_count(&step)?;
-        of_step(store, (&step, inputs), job, after, limit, &mut found)?;
+        total += store.parked_count(&step)?;
+        let declared = configuration.steps.iter().find(|one| one.address == step);
+        let lane = declared.and_then(|one| Some(&one.picks()?.lane.as_ref()?.path));
+        of_step(store, (&step, inputs, lane), wanted, after, limit, &mut found)?;
     }
     found.sort_by_key(|(due, _)| *due);
     found.truncate(limit);
@@ -95,8 +117,8 @@ pub(crate) fn delayed(
 
 fn of_step(
     store: &Store,
-    (address, inputs): (&Address, Option<&[InputRef]>),
-    job: Option<&str>,
+    (address, inputs, lane): (&Address, Option<&[InputRef]>, Option<&FieldPath>),
+    wanted: &ParkedFilter<'_>,
     after: Option<ParkedPosition>,
     limit: usize,
     found: &mut Vec<(Due, DelayedStatus)>,
@@ -105,13 +127,19 @@ fn of_step(
     let now = SystemClock.now();
     let rows = match after {
         Some(position) => store.parked_after(address, position),
-        None => store.all_delayed(address),
+        None => store.all_parked(address),
     };
     for row in rows {
         let (key, row) = row?;
         let due = row.started().map_or(row.due, Due::At);
-        let status = DelayedStatus::of((address, inputs), key.id, row, now);
-        if job.is_none_or(|job| status.jobs.iter().any(|one| one == job)) {
+        let lane = lane.and_then(|lane| lane.find(&row.payload)).and_then(scalar).map(Cow::into_owned);
+        if wanted.lane.is_some() && wanted.lane != lane.as_deref() {
+            continue;
+        }
+        let payload = wanted.whole.then(|| String::from_utf8_lossy(&row.payload).into_owned());
+        let status =
+            DelayedStatus { lane, payload, ..DelayedStatus::of((address, inputs), key.id, row, now) };
+        if wanted.job.is_none_or(|job| status.jobs.iter().any(|one| one == job)) {
             found.push((due, status));
             left = left.saturating_sub(1);
         }
@@ -152,6 +180,8 @@ impl DelayedStatus {
             output: job.output().map(str::to_owned),
             pending: PendingFields::of(&job.reason),
             last_error: job.last_error,
+            lane: None,
+            payload: None,
             configured: inputs.is_some(),
             started,
             row,

@@ -27,7 +27,7 @@ impl ParkedCounts {
         let ParkedTotals { delayed, outputs, started, pending } = store.parked_totals(step)?;
         let mut rows = Self { begun: started, pending, ..Self::default() };
         if delayed > 0 {
-            for row in store.delayed_by(step, now) {
+            for row in store.parked_due_by(step, now) {
                 let (key, job) = row?;
                 if job.waits_for_turn(now) {
                     rows.add_waiting(key.id, &job);

@@ -17,7 +17,7 @@ pub(crate) fn payload(
     input: &InputRef,
     index: u64,
 ) -> Result<Option<Box<RawValue>>, ReadError> {
-    let found = store.delayed_of(&step.address, (&input.hash_name(), index))?;
+    let found = store.first_parked_of(&step.address, (&input.hash_name(), index))?;
     // An output that is due later is another job.
     let job = found.map(|(_, job)| job).filter(|job| job.output().is_none());
     Ok(job.and_then(|job| part(&job.payload, step, input)))

@@ -8,7 +8,7 @@ use super::parked_counts::ParkedCounts;
 use super::queue_jobs::open_ranges;
 use super::{
     Answer, BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, ProbeStatus, QueueStatus, ReaderStatus,
-    StepStatus, rfc3339, stopped,
+    RunnerStatus, StepStatus, rfc3339, stopped,
 };
 use tidegate_config::{Configuration, GateRef, Input, InputMode, InputRef, Step};
 use tidegate_dispatch::{JobKey, LaneCounts, LaneSummary, Turn};
@@ -36,7 +36,7 @@ pub(crate) fn status(
         let open = errors.iter().find(|(step, _)| step.to_string() == steps[at].step && !is_again);
         steps[at].errors = open.map_or(0, |(_, open)| *open);
     }
-    Ok(Answer::Status(steps))
+    Ok(Answer::Status(RunnerStatus { reload: None, steps }))
 }
 
 /// As [`status`], without the errors, which must be read from their queues.

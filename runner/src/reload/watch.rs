@@ -45,7 +45,7 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<Stamp>>) {
     let mut settled = false;
     while !run.is_over() {
         let generation = run.generation();
-        if generation.number != number && run.rolled_back_to().is_some() {
+        if generation.number != number && run.rolled_back().is_some() {
             // The files differ from the earlier generation. Only those that have changed since count.
             let before = std::mem::take(&mut seen);
             let stamps = stamps(&generation).into_iter();

@@ -18,9 +18,10 @@ use self::response::HttpResponse;
 use crate::outputs_from_json::outputs_from_json;
 use crate::redact::Redactor;
 use crate::render::{Encoding, TemplateContext, key, of};
-use tidegate_config::{Body, HttpRequest, Response};
-use tidegate_model::template::TemplatePart;
-use tidegate_model::{TokenKey, format_duration, format_size};
+use tidegate_config::{Body, Hosts, HttpRequest, Response};
+use tidegate_model::suggest::listed;
+use tidegate_model::template::Template;
+use tidegate_model::{TokenKey, format_duration, format_size, shortened};
 
 const KEY: &str = "idempotency-key";
 const AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
@@ -28,6 +29,10 @@ const AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
 const IDLE_MAX: Duration = Duration::from_secs(15);
 /// Bytes of the read buffer of each connection.
 const BUFFER: usize = 16 << 10;
+/// Most idle connections of an instance to different servers.
+const CONNECTIONS_MAX: usize = 16;
+/// Most bytes of an unknown host in a message.
+const NAME_MAX: usize = 100;
 
 /// The settings of a request; borrowed from the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -61,10 +66,10 @@ impl HttpStep {
     pub fn new(spec: &HttpSpec<'_>) -> Self {
         let request = spec.request.clone();
         let timeout = request.timeout.or(spec.timeout);
-        let headers = request.headers.iter().flat_map(|(_, value)| value.secrets());
-        let scrub = Redactor::new(request.url.secrets().chain(headers).chain(request.body.secrets()));
+        let scrub = Redactor::new(request.secrets());
+        let hosts = request.hosts.as_ref().map_or(1, |hosts| hosts.table.len());
         Self {
-            agent: agent(timeout),
+            agent: agent(timeout, hosts.min(CONNECTIONS_MAX)),
             response_max: request.max_response.unwrap_or(spec.memory),
             token_key: spec.token_key.clone(),
             pipeline: spec.pipeline.to_owned(),
@@ -119,7 +124,11 @@ impl HttpStep {
         let key = key(job, piece);
         let Self { pipeline, step, token_key, .. } = self;
         let filling = TemplateContext { job, key: &key, pipeline, step, token_key };
-        let url = filling.text(&self.request.url, Encoding::Url).map_err(of("url"))?;
+        let mut url = match &self.request.hosts {
+            Some(hosts) => filling.text(self.server(hosts, filling)?, Encoding::Plain)?,
+            None => String::new(),
+        };
+        url += &filling.text(&self.request.url, Encoding::Url).map_err(of("url"))?;
         let path = url.split('?').next().unwrap_or_default();
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
             let message = "the request cannot be made: a part of the path of `url` is `.` or `..`, which would \
@@ -163,12 +172,23 @@ impl HttpStep {
         request.body(body).map_err(failed)
     }
 
+    /// The server for a job.
+    fn server<'h>(&self, hosts: &'h Hosts, filling: TemplateContext<'_>) -> Result<&'h Template, Failure> {
+        let name = filling.text(&hosts.host, Encoding::Plain).map_err(of("host"))?;
+        hosts.table.get(&name).ok_or_else(|| {
+            let known = listed(hosts.table.keys().map(String::as_str), "and");
+            let name = shortened(name, NAME_MAX);
+            let message = format!("`host`: `{name}` is not one of `hosts`, which has {known}");
+            Failure::new(FailureKind::Payload, self.scrub.clean(&message))
+        })
+    }
+
     /// The failure of a request without a complete answer.
     #[cold]
     fn unanswered(&self, error: &ureq::Error, asked: (&Job<'_>, u32)) -> Failure {
         use ureq::Error as E;
         let (kind, cause, why) = match error {
-            error if self.spoke_tls_to_plain_http(error) => {
+            error if self.spoke_tls_to_plain_http(error, asked) => {
                 let why = "the other side does not speak TLS; is `url` meant to begin with `http://`?";
                 (FailureKind::Failed, Some(Cause::Connection), why.to_owned())
             }
@@ -204,10 +224,8 @@ impl HttpStep {
     }
 
     /// The answer is no TLS record. The library has no other error for it.
-    fn spoke_tls_to_plain_http(&self, error: &ureq::Error) -> bool {
-        let is_tls =
-            matches!(self.request.url.parts(), [TemplatePart::Text(text), ..] if text.starts_with("https:"));
-        is_tls && error.to_string().contains("InvalidContentType")
+    fn spoke_tls_to_plain_http(&self, error: &ureq::Error, asked: (&Job<'_>, u32)) -> bool {
+        self.named(asked).contains(" https:") && error.to_string().contains("InvalidContentType")
     }
 
     /// The failure first, then the request: the failure is new, the request is known.
@@ -220,7 +238,10 @@ impl HttpStep {
         let key = key(job, piece);
         let Self { pipeline, step, token_key, .. } = self;
         let filling = TemplateContext { job, key: &key, pipeline, step, token_key };
-        format!("{} {}", self.request.method.as_str(), filling.shown(&self.request.url))
+        let hosts = self.request.hosts.as_ref();
+        let server = hosts.and_then(|hosts| self.server(hosts, filling).ok());
+        let server = server.map(Template::to_string).unwrap_or_default();
+        format!("{} {server}{}", self.request.method.as_str(), filling.shown(&self.request.url))
     }
 }
 
@@ -229,7 +250,7 @@ fn is_of_request(error: &str) -> bool {
     error == "output too small to write output" || error.ends_with("header is not a string")
 }
 
-fn agent(timeout: Option<Duration>) -> Agent {
+fn agent(timeout: Option<Duration>, hosts: usize) -> Agent {
     // The roots that the system trusts are those that its administrator maintains.
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     let config = Agent::config_builder()
@@ -240,7 +261,7 @@ fn agent(timeout: Option<Duration>) -> Agent {
         .allow_non_standard_methods(true)
         .max_redirects(0)
         .max_redirects_will_error(false)
-        .max_idle_connections(1)
+        .max_idle_connections(hosts)
         .max_idle_connections_per_host(1)
         .max_idle_age(IDLE_MAX)
         .input_buffer_size(BUFFER)

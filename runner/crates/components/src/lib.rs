@@ -11,6 +11,7 @@ mod pending_handle;
 pub mod plugin;
 pub mod redact;
 mod render;
+pub mod request_schema;
 pub mod script;
 pub mod sink;
 pub mod source;

@@ -16,8 +16,9 @@ pub(crate) mod step;
 pub(crate) mod ticker;
 pub(crate) mod values;
 
+pub use self::api::lookup::unknown_table;
 pub use self::compile::entry::EntryPoint;
-pub use self::compile::mentions::Mentions;
+pub use self::compile::mentions::{Mentions, NamedTable};
 pub use self::values::json;
 pub use compile::STACK;
 pub use compile::{CompileError, check_expression, check_script};

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::model::{
-    Configuration, Gate, GateRef, Input, InputRef, Invocation, Meta, OutputRef, Pipeline, Queue, QueueRef,
+    Configuration, Gate, GateRef, Input, InputRef, Invocation, Monitor, OutputRef, Pipeline, Queue, QueueRef,
     Retain, Scheduling, Sink, SinkKind, SinkRef, Source, SourceRef, Step, Target,
 };
 use crate::check::catalog::What;
 use crate::check::graph::Graph;
+use crate::check::lookups::{self, TableScope};
 use crate::check::resolve::{End, Wired, Wiring};
 use crate::sections::pipeline::PipelineDeclaration;
+use crate::sections::queue::QueueSettings;
 use crate::sections::settings::SettingsFile;
+use crate::sections::shared_config::{MergedConfig, SharedConfig};
 use crate::sections::shared_tables::SharedTables;
 use crate::sections::source::Supply;
 use tidegate_model::{Address, Name};
@@ -27,7 +30,7 @@ pub(crate) fn assemble(
     wiring: &Wiring<'_>,
     graph: &Graph<'_, '_>,
 ) -> Configuration {
-    let lists = Lists::of(pipelines, wiring, &settings.shelves);
+    let lists = Lists::of(pipelines, wiring, &settings);
     let steps = graph
         .order()
         .into_iter()
@@ -65,25 +68,35 @@ struct Lists {
     sinks: BTreeMap<Address, Sink>,
     /// By pipeline, if a pipeline declares them, and name.
     gates: BTreeMap<(Option<Name>, Name), Gate>,
+    /// By pipeline, over those of the runner.
+    configs: BTreeMap<Name, SharedConfig>,
 }
 
 impl Lists {
-    fn of(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>, shared: &SharedTables) -> Self {
+    fn of(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>, settings: &SettingsFile) -> Self {
         let (sources, sinks) = (BTreeMap::new(), BTreeMap::new());
-        let mut lists = Self { sources, queues: queues(pipelines, wiring), sinks, gates: BTreeMap::new() };
-        lists.add_gates(None, shared);
+        let queues = queues(pipelines, wiring, settings);
+        let (gates, configs) = (BTreeMap::new(), BTreeMap::new());
+        let mut lists = Self { sources, queues, sinks, gates, configs };
+        lists.add_gates(None, &settings.shelves, (&settings.config, &settings.shelves));
         for pipeline in pipelines {
-            lists.add_gates(Some(&pipeline.name), &pipeline.shelves);
+            let config = pipeline.config.over(&settings.config);
+            lists.add_gates(Some(&pipeline.name), &pipeline.shelves, (&config, &settings.shelves));
+            lists.configs.insert(pipeline.name.clone(), config);
             let address = |name: &Name| Address::new(pipeline.name.clone(), name.clone());
             for source in &pipeline.sources {
                 let address = address(&source.name.value);
                 match source.supply.clone() {
-                    Supply::Pull(Some(kind)) => {
-                        lists.sources.insert(address.clone(), Source { address, kind });
+                    Supply::Pull(Some((kind, meta))) => {
+                        lists.sources.insert(address.clone(), Source { address, kind, meta });
                     }
                     Supply::Push(Some(source)) => {
-                        let queue = lists.queues.entry(address).or_insert_with_key(mentioned);
+                        let defaults = pipeline.queue_defaults.over(settings.queue_defaults);
+                        let queue = lists.queues.entry(address);
+                        let queue = queue.or_insert_with_key(|address| made(address, defaults));
                         queue.source = Some(source);
+                        // It concerns deliveries of steps, which do not fill this queue.
+                        queue.dedupe = None;
                     }
                     Supply::Pull(None) | Supply::Push(None) => {}
                 }
@@ -98,11 +111,18 @@ impl Lists {
         lists
     }
 
-    fn add_gates(&mut self, pipeline: Option<&Name>, shelves: &SharedTables) {
+    fn add_gates(
+        &mut self,
+        pipeline: Option<&Name>,
+        shelves: &SharedTables,
+        (config, shared): (&SharedConfig, &SharedTables),
+    ) {
+        let scope = TableScope { own: &shelves.tables, shared: &shared.tables };
         for entry in shelves.gates.entries() {
             let (pipeline, name) = (pipeline.cloned(), entry.name.value.clone());
             if let Some(inquiry) = entry.value.clone() {
                 let key = (pipeline.clone(), name.clone());
+                let inquiry = lookups::linked(config.under_probe(inquiry), scope);
                 self.gates.insert(key, Gate { name, pipeline, inquiry });
             }
         }
@@ -136,6 +156,11 @@ impl Lists {
         let serves = wired.outputs.iter().any(|(_, end)| service(end));
         let declared = wired.step;
         let own = &wired.pipeline.shelves;
+        let common = self.configs.get(&wired.pipeline.name)?;
+        let written = (&declared.config, declared.secrets.as_slice());
+        let MergedConfig { config, secrets, shared: shared_keys } =
+            common.under_that_of(&declared.processors, written);
+        let scope = TableScope { own: &own.tables, shared: &shared.tables };
         let retry = declared.retry.as_ref().and_then(|it| it.value(&own.retries, &shared.retries));
         let queuer = declared.queuer.as_ref().and_then(|it| it.value(&own.queuers, &shared.queuers));
         let gate = declared.gate.as_ref().and_then(|it| it.entry(&own.gates, &shared.gates));
@@ -156,15 +181,20 @@ impl Lists {
             delivery: declared.delivery.unwrap_or(wired.pipeline.delivery),
             crash_limit: declared.crash_limit,
             timeout: Some(declared.timeout),
-            config: declared.config.clone(),
-            secrets: declared.secrets.clone(),
+            config,
+            secrets,
+            shared: shared_keys,
+            tables: lookups::of_step(declared, scope),
             isolate: declared.isolate,
             retry: retry.cloned(),
             queuer: queuer.cloned(),
             scheduling: Scheduling::default(),
             serves,
             gate: gate.and_then(|entry| self.gate(&wired.pipeline.name, &entry.name.value)),
-            monitor: declared.monitor.clone(),
+            monitor: declared.monitor.clone().map(|monitor| {
+                let inquiry = lookups::linked(common.under_probe(monitor.inquiry), scope);
+                Monitor { inquiry, ..monitor }
+            }),
             file: wired.pipeline.file.to_path_buf(),
             line: declared.line,
         })
@@ -192,21 +222,25 @@ impl Lists {
 }
 
 /// Declared queues with their settings, and undeclared ones with defaults.
-fn queues(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>) -> BTreeMap<Address, Queue> {
+fn queues(
+    pipelines: &[PipelineDeclaration],
+    wiring: &Wiring<'_>,
+    settings: &SettingsFile,
+) -> BTreeMap<Address, Queue> {
     let mut queues: BTreeMap<Address, Queue> = BTreeMap::new();
+    let mut defaults: BTreeMap<&Name, QueueSettings> = BTreeMap::new();
     for pipeline in pipelines {
+        let below = pipeline.queue_defaults.over(settings.queue_defaults);
+        defaults.insert(&pipeline.name, below);
         for declared in &pipeline.queues {
             let address = Address::new(pipeline.name.clone(), declared.name.value.clone());
-            let settings = Queue {
-                retain: declared.retain,
-                max_size: declared.max_size,
-                meta: declared.meta,
-                dedupe: declared.dedupe,
-                ..mentioned(&address)
-            };
-            queues.insert(address, settings);
+            let queue = made(&address, declared.settings.over(below));
+            queues.insert(address, queue);
         }
     }
+    let mentioned = |address: &Address| {
+        made(address, defaults.get(&address.pipeline).copied().unwrap_or(settings.queue_defaults))
+    };
     let errors: Vec<&End> = wiring
         .steps
         .iter()
@@ -225,14 +259,14 @@ fn queues(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>) -> BTreeMap<Ad
     queues
 }
 
-/// A queue without a declaration.
-fn mentioned(address: &Address) -> Queue {
+fn made(address: &Address, settings: QueueSettings) -> Queue {
+    let QueueSettings { retain, max_size, meta, dedupe } = settings;
     Queue {
         address: address.clone(),
-        retain: Retain::Consumed,
-        max_size: None,
-        meta: Meta::default(),
-        dedupe: None,
+        retain: retain.unwrap_or(Retain::Consumed),
+        max_size,
+        meta: meta.unwrap_or_default(),
+        dedupe,
         holds_errors: false,
         source: None,
     }

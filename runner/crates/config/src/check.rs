@@ -3,6 +3,7 @@
 pub(crate) mod catalog;
 pub(crate) mod file_conflicts;
 pub(crate) mod graph;
+pub(crate) mod lookups;
 pub(crate) mod on_disk;
 pub(crate) mod order;
 pub(crate) mod push_sources;

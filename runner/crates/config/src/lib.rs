@@ -24,7 +24,7 @@ pub use crate::check::order::check as check_order;
 pub use crate::diagnostic::files::{Files, Position};
 pub use crate::diagnostic::files::{TextReadError, read_text};
 pub use crate::diagnostic::span_of::locate;
-pub use crate::model::push_source::{HttpSource, PushSource, ScheduleSource, Token};
+pub use crate::model::push_source::{HttpSource, PushSource, ScheduleSource, SchemaFile, Token};
 pub use crate::model::test_case::{
     Expectations, Expected, ExpectedJobs, LaterJobs, Mock, MockAnswer, MockAnswers, MockPlace, TestCase,
 };
@@ -39,11 +39,12 @@ pub use digest::{
 };
 pub use load::{Draft, LoadOptions, load};
 pub use model::{
-    BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, Gate, GateRef,
+    BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, Gate, GateRef, Hosts,
     HttpRequest, ImportedScript, Input, InputMode, InputRef, Invocation, KeysMissing, Lane, LaneMissing,
-    Limits, LogFormat, LogSettings, Meta, Method, Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline,
-    PluginStepConfig, Positions, ProbeConfig, Processor, Queue, QueueRef, Queuer, ReloadSettings, Response,
-    Retain, Scheduling, Script, Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind,
-    SourceRef, Step, StepFilter, Strategy, Target, WatchErrors,
+    Limits, LogFormat, LogSettings, LookupTable, LookupTables, Meta, Method, Monitor, OnMismatch,
+    OutputOrder, OutputRef, Pin, Pipeline, PluginStepConfig, Positions, ProbeConfig, Processor, Queue,
+    QueueRef, Queuer, ReloadSettings, Response, Retain, Scheduling, Script, Settings, Shape, Sink,
+    SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy, Target,
+    WatchErrors,
 };
 pub use plan::{PartChange, PartKind, Plan, PlanAction, PlanState, PlannedSetting, StepRemains};

@@ -8,16 +8,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::assemble::assemble;
-use super::diagnostic::{Diagnostic, Diagnostics};
+use super::diagnostic::{Diagnostic, Diagnostics, Severity};
 use super::model::{Configuration, Gate, Invocation, LogFormat, Settings, Step};
 use crate::check::catalog::{Catalog, without_namesakes};
 use crate::check::file_conflicts;
 use crate::check::graph::{Graph, loose_ends, never_begin};
+use crate::check::lookups;
 use crate::check::push_sources;
 use crate::check::resolve::Wiring;
 use crate::check::shared;
 use crate::check::test_names;
 use crate::diagnostic::files::{Files, Lines};
+use crate::model::push_source::{HttpSource, PushSource};
 use crate::parse::absolute_path::absolute;
 use crate::parse::context::ParseContext;
 use crate::parse::interpolate::Lookup;
@@ -44,6 +46,8 @@ pub struct LoadOptions {
     /// The files of an earlier configuration, by path relative to its folder. They are read instead of those on
     /// disk; `${file:…}` reads the disk.
     pub recorded: Option<BTreeMap<String, String>>,
+    /// A text with a `${…}` that has no value stays as it is written, and this is no error: enough to read state.
+    pub keeps_unset: bool,
 }
 
 /// The valid part of a configuration, and its diagnostics so far. A higher crate checks the scripts of that
@@ -53,6 +57,8 @@ pub struct Draft {
     /// Without invalid parts.
     configuration: Option<Configuration>,
     pub diagnostics: Diagnostics,
+    /// The `${…}` without a value that stay as they are written.
+    unset: Vec<Diagnostic>,
 }
 
 impl Draft {
@@ -66,6 +72,18 @@ impl Draft {
     #[must_use]
     pub fn gates(&self) -> Vec<Gate> {
         self.configuration.iter().flat_map(|configuration| configuration.gates.iter().cloned()).collect()
+    }
+
+    /// The valid HTTP sources.
+    #[must_use]
+    pub fn http_sources(&self) -> Vec<HttpSource> {
+        let queues = self.configuration.iter().flat_map(|configuration| configuration.queues.iter());
+        queues
+            .filter_map(|queue| match &queue.source {
+                Some(PushSource::Http(source)) => Some(source.clone()),
+                _ => None,
+            })
+            .collect()
     }
 
     /// The runner's settings, with defaults for invalid ones.
@@ -82,6 +100,18 @@ impl Draft {
     /// The mistakes, if no part can be read.
     pub fn valid_part(self) -> Result<Configuration, Diagnostics> {
         self.configuration.ok_or(self.diagnostics)
+    }
+
+    /// The valid part alone, if all its mistakes are texts with a `${…}` that has no value. These are named.
+    #[must_use]
+    pub fn without_unset(self) -> Option<(Configuration, Vec<String>)> {
+        let Self { configuration, diagnostics, unset } = self;
+        let follows = |mistake: &Diagnostic| {
+            unset.iter().any(|unset| unset.file == mistake.file && unset.span == mistake.span)
+        };
+        let others = diagnostics.iter().any(|one| one.severity == Severity::Error && !follows(one));
+        let named: BTreeSet<String> = unset.iter().map(|unset| unset.message.clone()).collect();
+        configuration.filter(|_| !others && !named.is_empty()).map(|it| (it, named.into_iter().collect()))
     }
 
     /// The configuration, with its warnings.
@@ -101,12 +131,17 @@ impl Draft {
 pub fn load(path: &Path, options: &LoadOptions) -> Draft {
     let path: PathBuf = path.components().collect();
     let mut loading = Loading::new(&options.env);
+    loading.keeps_unset = options.keeps_unset;
     let found = match &options.recorded {
         Some(recorded) => Some(loading.find_recorded(&path, recorded)),
         None => find(&path, &mut loading.diagnostics),
     };
     let Some(found) = found else {
-        return Draft { configuration: None, diagnostics: loading.into_diagnostics(&path) };
+        return Draft {
+            configuration: None,
+            diagnostics: loading.into_diagnostics(&path),
+            unset: Vec::new(),
+        };
     };
     let beside = found.settings.as_deref();
     let mut settings = beside.map(|file| loading.settings(file)).unwrap_or_default();
@@ -120,8 +155,11 @@ pub fn load(path: &Path, options: &LoadOptions) -> Draft {
     settings.settings.plugins.extend(options.plugins.iter().map(|folder| absolute(folder)));
     let data = options.data.clone().or_else(|| settings.data.clone());
     let data = absolute(&data.unwrap_or_else(|| found.root.join(DATA)));
+    let data_is_known = options.data.is_some() || !settings.data_is_unset;
     let configuration = Some(loading.check(found.root, data, settings, found.single));
-    Draft { configuration, diagnostics: loading.into_diagnostics(&path) }
+    let unset = std::mem::take(&mut loading.unset);
+    let configuration = configuration.filter(|_| data_is_known);
+    Draft { configuration, diagnostics: loading.into_diagnostics(&path), unset }
 }
 
 /// The state of the reading.
@@ -135,6 +173,9 @@ struct Loading<'a> {
     /// Some names are invalid, so missing ones cannot be reported.
     names_missing: bool,
     log: LogFormat,
+    keeps_unset: bool,
+    /// The `${…}` without a value that stay as they are written.
+    unset: Vec<Diagnostic>,
 }
 
 impl<'a> Loading<'a> {
@@ -147,6 +188,8 @@ impl<'a> Loading<'a> {
             inserted: Vec::new(),
             names_missing: false,
             log: LogFormat::Text,
+            keeps_unset: false,
+            unset: Vec::new(),
         }
     }
 
@@ -212,11 +255,13 @@ impl<'a> Loading<'a> {
             }
         };
         let mut reading = ParseContext::new(Arc::from(file), &text, self.env);
+        reading.keeps_unset = self.keeps_unset;
         let parsed = syntax::parse(&mut reading, &text);
         let syntax = reading.diagnostics.split_off(0);
         let interpreted = interpret(&mut reading, &mut self.files, &parsed.tree);
         self.names_missing |= reading.names_missing || !syntax.is_empty();
         self.inserted.append(&mut reading.secrets);
+        self.unset.append(&mut reading.unset);
         if !parsed.garbled {
             let told = reading.diagnostics.into_iter().chain(reading.doubts).collect();
             self.diagnostics.extend(beyond(told, &syntax, &reading.lines));
@@ -246,6 +291,7 @@ impl<'a> Loading<'a> {
             let none = SharedTables::default();
             let shelves = if single { &none } else { &settings.shelves };
             self.diagnostics.extend(shared::unused(&pipelines, shelves));
+            self.diagnostics.extend(lookups::unused(&pipelines, shelves));
             self.diagnostics.extend(pipelines.iter().filter_map(nothing_to_do));
             self.diagnostics.extend(loose_ends(&catalog, &wiring));
             // A forbidden cycle explains why its joins cannot start.
@@ -380,6 +426,7 @@ impl Default for LoadOptions {
             plugins: Vec::new(),
             env: Box::new(|name| std::env::var(name).ok()),
             recorded: None,
+            keeps_unset: false,
         }
     }
 }

@@ -6,6 +6,7 @@
 
 pub(crate) mod http_request;
 pub(crate) mod invocation;
+pub(crate) mod lookup_table;
 pub(crate) mod positions;
 pub(crate) mod probe;
 pub(crate) mod processor;
@@ -26,8 +27,9 @@ use tidegate_model::{Address, Name, Parts, Secret};
 
 pub use self::probe::{Gate, GateRef, Monitor, ProbeConfig};
 pub(crate) use http_request::METHODS;
-pub use http_request::{Body, HttpRequest, Method, Response, Shape};
+pub use http_request::{Body, Hosts, HttpRequest, Method, Response, Shape};
 pub use invocation::Invocation;
+pub use lookup_table::{LookupTable, LookupTables};
 pub use positions::Positions;
 pub use processor::{ImportedScript, Limits, Pin, PluginStepConfig, Processor, Script, StepFilter};
 pub use queuer::{KeysMissing, Lane, LaneMissing, Queuer, Strategy};
@@ -142,6 +144,8 @@ pub struct SinkRef(pub usize);
 pub struct Source {
     pub address: Address,
     pub kind: SourceKind,
+    /// The provenance that a job receives from this source.
+    pub meta: Meta,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,7 +206,8 @@ pub enum Retain {
     Forever,
 }
 
-/// `meta = ["index", "time", "tx"]` of a queue: the provenance of its jobs.
+/// `meta = ["index", "time", "tx"]` of a queue, or `["index", "place"]` of a file source: the provenance of its jobs.
+#[expect(clippy::struct_excessive_bools, reason = "each is one word of the list")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     pub index: bool,
@@ -210,13 +215,17 @@ pub struct Meta {
     pub time: bool,
     /// The number of the commit, over the whole store.
     pub transaction: bool,
+    /// The file and the line in it.
+    pub place: bool,
+    /// `meta = false`: jobs on the queue carry no provenance, that of earlier queues included.
+    pub dropped: bool,
 }
 
 impl Meta {
     /// Whether jobs receive no provenance from the queue.
     #[must_use]
     pub fn is_empty(self) -> bool {
-        self == Self::default()
+        !(self.index || self.time || self.transaction || self.place)
     }
 }
 
@@ -281,6 +290,11 @@ impl Configuration {
     #[must_use]
     pub fn command(&self, command: &str) -> String {
         self.given.command(command)
+    }
+
+    /// The steps whose attempts the crash guard records.
+    pub fn guarded_steps(&self) -> impl Iterator<Item = &Address> {
+        self.steps.iter().filter(|step| step.crash_guard_limit().is_some()).map(|step| &step.address)
     }
 
     /// How long the outcomes of deliveries of `step` are recorded, if at all.

@@ -21,6 +21,10 @@ shutdown_timeout = "45s"
 [log]
 level = "info,tidegate::store=debug"
 format = "json"
+[reload]
+watch = false
+tests = true
+watch_errors = { rate = 0.5, within = "30s" }
 
 [retry.patient]
 backoff = "fibonacci"
@@ -172,6 +176,7 @@ lane = "order.pool"
 lane_missing = "default"
 delay_window = "15s"
 max_processing = 8
+max_pending = 20
 max_search_ahead = 0
 max_per_lane = 2
 rate = "100/s"
@@ -369,6 +374,67 @@ type = "stdout"
         ["pure", "asked", "effect", "shows", "once"].map(longest),
         [None, Some(60), Some(3600), None, None]
     );
+}
+
+#[test]
+fn jobs_are_guarded_where_their_attempts_run_code_in_the_process_and_are_repeated() {
+    let text = r#"
+[step.copy]
+from = "in"
+to = "out"
+[step.script]
+from = "in"
+run = "add.rhai"
+to = "out"
+[step.command]
+from = "in"
+run = "builtin:exec"
+exec = { command = ["true"] }
+to = "out"
+[step.command-when]
+from = "in"
+when = "job.id > 1"
+run = "builtin:exec"
+exec = { command = ["true"] }
+to = "out"
+[step.plugin]
+from = "in"
+run = "plugin:ledger"
+to = "out"
+[step.isolated]
+from = "in"
+run = "plugin:ledger"
+isolate = "process"
+to = "out"
+[step.isolated-script]
+from = "in"
+run = ["plugin:ledger", "add.rhai"]
+isolate = "process"
+to = "out"
+[step.unlimited]
+from = "in"
+run = "add.rhai"
+crash_limit = 0
+to = "out"
+[step.once]
+from = "in"
+run = "add.rhai"
+delivery = "at-most-once"
+to = "out"
+"#;
+    let folder = Folder::of(&[("a.toml", text), ("add.rhai", "fn process(job) { job }")]);
+    let (configuration, _) = folder.load().unwrap_or_else(|it| panic!("{it}"));
+    let mut in_process: Vec<&str> = configuration
+        .steps
+        .iter()
+        .filter(|step| step.runs_code_in_process())
+        .map(|step| step.address.name.as_str())
+        .collect();
+    in_process.sort_unstable();
+    assert_eq!(in_process, ["command-when", "isolated-script", "once", "plugin", "script", "unlimited"]);
+    let mut guarded: Vec<&str> = configuration.guarded_steps().map(|step| step.name.as_str()).collect();
+    guarded.sort_unstable();
+    assert_eq!(guarded, ["command-when", "isolated-script", "plugin", "script"]);
 }
 
 #[test]

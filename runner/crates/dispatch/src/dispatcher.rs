@@ -45,6 +45,8 @@ pub struct Dispatcher {
     pub(crate) until_idle: bool,
     /// Whether jobs or steps are on their way from elsewhere.
     expecting: bool,
+    /// Whether a run whose steps have all stopped goes on.
+    awaits_repair: bool,
     stage: RunStage,
     /// Steps that may act with the next event. An event costs the same with any number of idle steps beside them.
     attention: BTreeSet<usize>,
@@ -92,6 +94,7 @@ impl Dispatcher {
             next_batch: 0,
             until_idle,
             expecting: false,
+            awaits_repair: false,
             stage: RunStage::Running,
             attention: BTreeSet::new(),
             starved: BTreeSet::new(),
@@ -159,6 +162,12 @@ impl Dispatcher {
     /// installed. While they are, the run ends only on [`Event::Stop`]. [`Event::Tick`] makes the dispatcher check this again.
     pub fn expect(&mut self, expecting: bool) {
         self.expecting = expecting;
+    }
+
+    /// Sets whether the run goes on when no step is left but those that have stopped: a reload or a replay may take
+    /// them up again.
+    pub fn await_repair(&mut self, awaits: bool) {
+        self.awaits_repair = awaits;
     }
 
     /// Pauses a step that was just installed.
@@ -450,6 +459,9 @@ impl Dispatcher {
             return None;
         }
         let stuck = self.steps.iter().any(|step| step.machine.cannot_finish());
+        if stuck && self.awaits_repair && !self.until_idle && ending.is_none() {
+            return None;
+        }
         ending.or(Some(if stuck { RunOutcome::Halted } else { RunOutcome::Drained }))
     }
 

@@ -10,10 +10,12 @@
 //! | `poller` | the polls of pending jobs |
 //! | `ticker` | the ticks of a schedule |
 //! | `failures` | the log lines of failed jobs |
+//! | `error_watch` | whether a reload is rolled back, because more attempts fail |
 
 mod batch_size;
 mod counts;
 mod dispatcher;
+mod error_watch;
 mod failures;
 mod input;
 mod ordered;
@@ -26,13 +28,14 @@ mod waiting_room;
 
 pub use crate::poller::{Poller, PollerCommand, PollerEvent};
 pub use crate::waiting_room::{
-    InvalidTransition, JobAttributes, JobId, JobKey, LaneCounts, LaneSummary, PreviewHorizon, QueuePolicy,
-    Round, StartOrder, StartRate, StateCounts, WaitReason, WaitingRoom, WaitingState,
+    HeldLane, InvalidTransition, JobAttributes, JobId, JobKey, LaneCounts, LaneSummary, PreviewHorizon,
+    QueuePolicy, Round, StartOrder, StartRate, StateCounts, WaitReason, WaitingRoom, WaitingState,
 };
 pub use dispatcher::{
     BatchComposition, BatchCut, BatchEnd, BatchId, Bounds, Command, Dispatcher, DurabilityBarrier, Event,
     InputCounts, InputKind, InputPlan, InputPort, JobCounts, JobOutcome, PortInput, QueuePlan, QueueSnapshot,
     QueuedCounts, ReadId, RecoveredBatch, RunOutcome, StepPlan, Turn,
 };
+pub use error_watch::{AttemptShare, ErrorLimit, ErrorWatch, ErrorWatchEvent, RollBack};
 pub use failures::{Ending, Failed, FailedJob, FailureCause, FailureLine, FailureLog};
 pub use ticker::Ticker;

@@ -21,8 +21,8 @@ pub(crate) mod slab;
 
 use self::lane_list::LaneList;
 pub use self::policy::{
-    InvalidTransition, JobAttributes, JobId, JobKey, LaneCounts, LaneSummary, QueuePolicy, Round, StartOrder,
-    StartRate, StateCounts, WaitReason, WaitingState,
+    HeldLane, InvalidTransition, JobAttributes, JobId, JobKey, LaneCounts, LaneSummary, QueuePolicy, Round,
+    StartOrder, StartRate, StateCounts, WaitReason, WaitingState,
 };
 use self::rate_window::RateWindow;
 use self::slab::{Extra, JobState, ListKind, Slab};
@@ -374,13 +374,13 @@ impl WaitingRoom {
     fn count_in(&mut self, slot: u32, job_state: JobState) {
         self.jobs.set_stand(slot, job_state);
         self.stands[job_state as usize] += 1;
-        self.lanes.get_mut(self.jobs.lane(slot)).running += u32::from(job_state == JobState::Running);
+        self.lanes.get_mut(self.jobs.lane(slot)).held += u32::from(job_state.is_held());
     }
 
     fn count_out(&mut self, slot: u32) {
         let job_state = self.jobs.job_state(slot);
         self.stands[job_state as usize] -= 1;
-        self.lanes.get_mut(self.jobs.lane(slot)).running -= u32::from(job_state == JobState::Running);
+        self.lanes.get_mut(self.jobs.lane(slot)).held -= u32::from(job_state.is_held());
     }
 
     fn count(&self, job_state: JobState) -> usize {

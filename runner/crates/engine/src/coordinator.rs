@@ -28,8 +28,8 @@ use crate::step::stats::{BlockCause, Stats};
 use tidegate_components::source::{BatchLimit, Reader};
 use tidegate_config::{QueueRef, Step};
 use tidegate_dispatch::{
-    BatchEnd, BatchId, Bounds, Command, Dispatcher, Event, FailureLog, InputPort, PortInput, ReadId,
-    RunOutcome, Ticker,
+    BatchEnd, BatchId, Bounds, Command, Dispatcher, ErrorWatchEvent, Event, FailureLog, InputPort, PortInput,
+    ReadId, RunOutcome, Ticker,
 };
 use tidegate_model::log_target;
 use tidegate_model::{Parts, Timestamp};
@@ -54,6 +54,8 @@ pub(crate) enum Action {
     /// The generation is the current one.
     Publish(Arc<NumberedGeneration>),
     AnswerReload(Sender<ReloadOutcome>, ReloadOutcome),
+    /// Go back to an earlier generation.
+    RollBack(RollBackRequest),
     ReadStore(StoreRequest),
     Run(BatchTask),
     /// Check whether the gate of a step is open.
@@ -94,6 +96,7 @@ pub(crate) struct CoordinatorInit {
 pub(crate) mod commands;
 pub(crate) mod commits;
 pub(crate) mod completions;
+pub(crate) mod error_watch;
 pub(crate) mod failures;
 pub(crate) mod gates;
 pub(crate) mod handover;
@@ -105,6 +108,7 @@ pub(crate) mod swap;
 pub(crate) mod timers;
 pub(crate) mod turns;
 
+use self::error_watch::{RollBackRequest, WatchedReload};
 use self::handover::Handover;
 use self::swap::PendingReload;
 
@@ -139,6 +143,8 @@ pub(crate) struct Coordinator {
     expects_pushes: bool,
     pub(crate) halts: Vec<Halt>,
     failures: FailureLog,
+    /// Watch of the attempts after a reload.
+    watched_reload: WatchedReload,
     /// Stopped steps whose stop is not recorded yet.
     stops: Vec<StepStop>,
     stats: Arc<Stats>,
@@ -173,6 +179,7 @@ impl Coordinator {
             expects_pushes: false,
             halts: Vec::new(),
             failures: FailureLog::default(),
+            watched_reload: WatchedReload::default(),
             stops: Vec::new(),
             stats,
         }
@@ -180,6 +187,8 @@ impl Coordinator {
 
     /// Adds the first actions of the run.
     pub(crate) fn start(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        self.begin_to_watch(now);
+        self.dispatcher.await_repair(self.awaits_repair());
         self.run_timers(now, actions);
         // Completions from before this run are delivered before the run may end.
         self.dispatcher.expect(true);
@@ -196,7 +205,12 @@ impl Coordinator {
     /// Time of the next [`Self::tick`].
     pub(crate) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
         let wakes = self.dispatcher.wakes().into_iter().chain(self.monitor_wakes(now));
-        wakes.chain(self.next_timer()).chain(self.failures.wakes()).chain(self.reload_wakes()).min()
+        wakes
+            .chain(self.next_timer())
+            .chain(self.failures.wakes())
+            .chain(self.reload_wakes())
+            .chain(self.watched_reload.wakes())
+            .min()
     }
 
     /// Sets whether jobs will be pushed before the run may end. The next event has the effect.
@@ -208,6 +222,7 @@ impl Coordinator {
     /// Handles the passing of time.
     pub(crate) fn tick(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         self.report_failures(now);
+        self.watch_reload(ErrorWatchEvent::Tick, now, actions);
         self.answer_late_reloads(now, actions);
         self.run_timers(now, actions);
         let mut commands = Vec::new();
@@ -266,7 +281,8 @@ impl Coordinator {
                     self.dispatcher.handle(event, now, &mut commands);
                 }
             }
-            Message::Ran { step, id, ran } => {
+            Message::Ran { step, version, id, ran } => {
+                self.watch_attempts((step, version), &ran, now, actions);
                 self.note_held(step, &ran, now);
                 if let Some(StartBlock { by: BlockCause::Setup { until }, .. }) = ran.held {
                     self.dispatcher.handle(Event::Hold { step, until }, now, &mut commands);
@@ -295,7 +311,9 @@ impl Coordinator {
             Message::Arrived => actions.push(Action::Commit(CommitRequest::InboxReady)),
             // The caller may have gone away.
             Message::Inspect { step, reply } => _ = reply.send(self.inspect_queue(step)),
+            Message::NotRolledBack => self.is_not_rolled_back(),
             Message::Refused(entry) => {
+                self.watch_reload(ErrorWatchEvent::Refused, now, actions);
                 actions.push(Action::Commit(CommitRequest::Reload(ReloadChange::Refused(entry))));
             }
             Message::Linger { reply } => _ = reply.send(self.lingering()),

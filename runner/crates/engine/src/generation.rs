@@ -5,14 +5,16 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use self::current::NumberedGeneration;
 use self::source_files::SourceFiles;
 use crate::load_plugins;
 use tidegate_components::plugin::Plugins;
+use tidegate_components::request_schema::RequestSchema;
 use tidegate_components::script;
-use tidegate_components::script::{CompileError, EntryPoint, Mentions};
+use tidegate_components::script::{CompileError, EntryPoint, Mentions, NamedTable};
 use tidegate_config::{
-    Configuration, Diagnostic, Diagnostics, Draft, Files, Invocation, Limits, LoadOptions, Position,
-    ProbeConfig, Processor, Script, SourceSpan, Step, read_text,
+    Configuration, Diagnostic, Diagnostics, Draft, Files, HttpSource, Invocation, Limits, LoadOptions,
+    LookupTables, Position, ProbeConfig, Processor, Script, SourceSpan, Step, read_text,
 };
 use tidegate_model::Address;
 
@@ -46,6 +48,13 @@ impl Generation {
         Self::of(Self::draft(path, options), Self::given(path, options), false)
     }
 
+    /// A generation that was carried out.
+    pub(crate) fn of_current(current: &NumberedGeneration) -> Self {
+        let NumberedGeneration { configuration, plugins, files, .. } = current;
+        let (plugins, files) = (Arc::clone(plugins), Arc::clone(files));
+        Self { plugins, files, ..Self::from(Arc::clone(configuration)) }
+    }
+
     /// SHA-256 of its plugins, by name.
     #[must_use]
     pub fn plugin_hashes(&self) -> BTreeMap<String, String> {
@@ -63,6 +72,16 @@ impl Generation {
         Ok(configuration)
     }
 
+    /// Reads the configuration although a `${…}` has no value: enough to read state. Also returns which ones. `None`: it
+    /// has other mistakes.
+    #[must_use]
+    pub fn without_unset(path: &Path, options: LoadOptions) -> Option<(Configuration, Vec<String>)> {
+        let options = LoadOptions { keeps_unset: true, ..options };
+        let (mut configuration, unset) = tidegate_config::load(path, &options).without_unset()?;
+        configuration.given = Self::given(path, &options);
+        Some((configuration, unset))
+    }
+
     fn given(path: &Path, options: &LoadOptions) -> Invocation {
         Invocation { config: path.to_owned(), data: options.data.clone(), plugins: options.plugins.clone() }
     }
@@ -73,6 +92,9 @@ impl Generation {
         let has_port = draft.settings().listen.is_some();
         for step in &steps {
             check_step(step, has_port, &mut draft.diagnostics);
+        }
+        for source in draft.http_sources() {
+            check_schema(&source, &mut draft.diagnostics);
         }
         for gate in &gates {
             check_inquiry(&gate.inquiry, EntryPoint::Open, &mut draft.diagnostics);
@@ -114,7 +136,7 @@ fn check_step(step: &Step, has_port: bool, diagnostics: &mut Diagnostics) {
     let mut pending = None;
     let mut token = step.processors.iter().any(Processor::passes_token);
     for script in step.processors.iter().filter_map(Processor::script) {
-        let mentions = check_script(script, &step.limits, EntryPoint::Process, diagnostics);
+        let mentions = check_script(script, &step.limits, EntryPoint::Process, &step.tables, diagnostics);
         pending = pending.or(mentions.pending.map(|place| (script, place)));
         token |= mentions.token;
     }
@@ -127,12 +149,18 @@ fn check_step(step: &Step, has_port: bool, diagnostics: &mut Diagnostics) {
     if let Some(monitor) = &step.monitor {
         check_inquiry(&monitor.inquiry, EntryPoint::Status, diagnostics);
     }
-    if let Some((text, span)) = &step.filter.when
-        && let Err(error) = script::check_expression(text, &step.limits)
-    {
-        let message = format!("the expression of `when` does not compile: {}", error.message);
-        let span = in_expression(text, span, &error);
-        diagnostics.push(Diagnostic::error(&step.file, span, message).help_if(error.help));
+    if let Some((text, span)) = &step.filter.when {
+        let errors = match script::check_expression(text, &step.limits) {
+            Ok(named) => unknown_tables(&named, &step.tables),
+            Err(error) => {
+                let message = format!("the expression of `when` does not compile: {}", error.message);
+                vec![CompileError { message, ..error }]
+            }
+        };
+        for error in errors {
+            let span = in_expression(text, span, &error);
+            diagnostics.push(Diagnostic::error(&step.file, span, error.message).help_if(error.help));
+        }
     }
 }
 
@@ -160,13 +188,24 @@ fn never_finished(
     Diagnostic::warning(&*script.path, span, message).related(named, "named here").help(help)
 }
 
+/// Checks the schema of an HTTP source.
+fn check_schema(source: &HttpSource, diagnostics: &mut Diagnostics) {
+    let Some(schema) = &source.schema else { return };
+    let Err(error) = RequestSchema::compile(&schema.text) else { return };
+    let place = error.place.map(|(line, column)| Position { line, column: column.max(1) });
+    let span = place.and_then(|place| diagnostics.files().span_at(&schema.path, place));
+    let named = SourceSpan { file: schema.named_in.as_path().into(), span: schema.named_at.clone() };
+    let diagnostic = Diagnostic::error(&*schema.path, span, error.message).related(named, "named here");
+    diagnostics.push(diagnostic);
+}
+
 /// Checks a gate or monitor: its last processor gives the answer.
 fn check_inquiry(inquiry: &ProbeConfig, entry: EntryPoint, diagnostics: &mut Diagnostics) {
     let last = inquiry.run.len().saturating_sub(1);
     for (position, processor) in inquiry.run.iter().enumerate() {
         let entry = if position == last { entry } else { EntryPoint::Process };
         if let Some(script) = processor.script() {
-            check_script(script, &Limits::default(), entry, diagnostics);
+            check_script(script, &Limits::default(), entry, &inquiry.tables, diagnostics);
         }
     }
 }
@@ -176,10 +215,17 @@ fn check_script(
     script: &Script,
     limits: &Limits,
     entry: EntryPoint,
+    tables: &LookupTables,
     diagnostics: &mut Diagnostics,
 ) -> Mentions {
     match script::check_script(script, limits, entry) {
-        Ok(mentions) => mentions,
+        Ok(mentions) => {
+            for error in unknown_tables(&mentions.tables, tables) {
+                let diagnostic = in_script(script, &error, diagnostics);
+                diagnostics.push(diagnostic);
+            }
+            mentions
+        }
         Err(error) => {
             let diagnostic = in_script(script, &error, diagnostics);
             diagnostics.push(diagnostic);
@@ -207,6 +253,19 @@ fn in_expression(text: &str, span: &Range<usize>, error: &CompileError) -> Range
     }
 }
 
+/// An error for each of the `named` tables that is unknown.
+fn unknown_tables(named: &[NamedTable], tables: &LookupTables) -> Vec<CompileError> {
+    let is_known = |name: &str| tables.keys().any(|other| other.as_str() == name);
+    let unknown = named.iter().filter(|table| !is_known(&table.name));
+    unknown
+        .map(|NamedTable { name, line, column }| {
+            let (message, help) = script::unknown_table(name, tables);
+            let (line, column) = (Some(*line), Some(*column));
+            CompileError { file: None, line, column, message, help: Some(help) }
+        })
+        .collect()
+}
+
 fn in_script(script: &Script, error: &CompileError, diagnostics: &mut Diagnostics) -> Diagnostic {
     let file = error.file.as_ref().map_or_else(|| script.path.clone(), Into::into);
     if file == script.path {
@@ -225,6 +284,7 @@ fn in_script(script: &Script, error: &CompileError, diagnostics: &mut Diagnostic
 pub(crate) mod current;
 pub(crate) mod history;
 pub(crate) mod obstacles;
+pub(crate) mod renames;
 pub(crate) mod source_files;
 pub(crate) mod step_changes;
 

@@ -1,5 +1,6 @@
 //! Plugin loader: loads the plugins of a configuration and checks their options against their schemas.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -25,7 +26,7 @@ pub(crate) fn load(
     let pins: Pins = settings.pins.iter().map(|(name, pin)| (name.clone(), pin.sha256.clone())).collect();
     let plugins = Plugins::load(&named(steps, gates), &search, &pins);
     let mut printing = BTreeSet::new();
-    let mut check_all = |run: &[Processor], config: (&Value, &[&str]), diagnostics: &mut Diagnostics| {
+    let mut check_all = |run: &[Processor], config: Given<'_>, diagnostics: &mut Diagnostics| {
         let mut any = false;
         for plugin in run.iter().filter_map(Processor::plugin) {
             any = true;
@@ -40,10 +41,13 @@ pub(crate) fn load(
     };
     for step in steps {
         let name = step.address.name.as_str();
-        let mut any = check_all(&step.processors, (&step.config, &["step", name, "config"]), diagnostics);
+        let way: &[&str] = &["step", name, "config"];
+        let given = Given { config: &step.config, shared: &step.shared, way };
+        let mut any = check_all(&step.processors, given, diagnostics);
         if let Some(Monitor { inquiry, .. }) = &step.monitor {
             let way = ["step", name, "monitor", "config"];
-            any |= check_all(&inquiry.run, (&inquiry.config, &way), diagnostics);
+            let given = Given { config: &inquiry.config, shared: &inquiry.shared, way: &way };
+            any |= check_all(&inquiry.run, given, diagnostics);
         }
         if step.isolate && !any {
             let span = place(diagnostics, &step.file, &["step", name, "isolate"], true);
@@ -53,7 +57,8 @@ pub(crate) fn load(
     }
     for Gate { name, inquiry, .. } in gates {
         let way = ["gate", name.as_str(), "config"];
-        check_all(&inquiry.run, (&inquiry.config, &way), diagnostics);
+        let given = Given { config: &inquiry.config, shared: &inquiry.shared, way: &way };
+        check_all(&inquiry.run, given, diagnostics);
     }
     plugins
 }
@@ -95,9 +100,36 @@ pub(crate) fn note(configuration: &mut Configuration, plugins: &Plugins) {
     configuration.derive();
 }
 
-/// `config` is what the plugin is given, and its way in the file.
+/// The config of a processor.
+#[derive(Clone, Copy)]
+struct Given<'c> {
+    config: &'c Value,
+    /// The keys that are the pipeline's or the runner's.
+    shared: &'c [String],
+    /// The place of its own keys in the file.
+    way: &'c [&'c str],
+}
+
+/// The config that a plugin receives: without the shared keys that its schema does not know, which are for other
+/// processors.
+pub(crate) fn accepted<'c>(schema: Option<&str>, config: &'c Value, shared: &[String]) -> Cow<'c, Value> {
+    let schema = schema.filter(|_| !shared.is_empty()).and_then(|text| schema::read(text).ok());
+    let Some(schema) = schema else { return Cow::Borrowed(config) };
+    let unknown = schema::mistakes(&schema, config).into_iter().filter(|mistake| mistake.at_key);
+    let mut accepted = Cow::Borrowed(config);
+    for mistake in unknown {
+        if let [key] = mistake.path.as_slice()
+            && shared.contains(key)
+            && let Some(fields) = accepted.to_mut().as_object_mut()
+        {
+            fields.remove(key);
+        }
+    }
+    accepted
+}
+
 fn check(
-    (config, way): (&Value, &[&str]),
+    Given { config, shared, way }: Given<'_>,
     plugin: &PluginStepConfig,
     (plugins, pinned): (&Plugins, &BTreeMap<String, Pin>),
     diagnostics: &mut Diagnostics,
@@ -124,9 +156,10 @@ fn check(
         let named = plugin.named();
         Box::new(wrong(format!("the config schema of plugin `{named}` {fault}")))
     })?;
-    let section = way.len() - 1;
-    for mistake in schema::mistakes(&schema, config) {
-        let mut way = way.to_vec();
+    for mistake in schema::mistakes(&schema, &accepted(Some(text), config, shared)) {
+        let is_shared = mistake.path.first().is_some_and(|key| shared.contains(key));
+        let mut way = if is_shared { vec!["pipeline", "config"] } else { way.to_vec() };
+        let section = way.len() - 1;
         way.extend(mistake.path.iter().map(String::as_str));
         let span = place(diagnostics, &plugin.named_in, &way, mistake.at_key);
         let named = way[section..way.len() - usize::from(mistake.at_key)].join(".");

@@ -14,6 +14,7 @@ use std::time::Duration;
 use tidegate_plugin::{Failure, Job, Outputs};
 
 use self::mock::{MockedProcessor, Mocks};
+use crate::load_plugins;
 use tidegate_components::exec::{ExecSpec, ExecStep, RunningCommands};
 use tidegate_components::http::{HttpSpec, HttpStep};
 use tidegate_components::plugin::{
@@ -21,7 +22,7 @@ use tidegate_components::plugin::{
 };
 use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
 use tidegate_config::{
-    DeliveryGuarantee, ExecCommand, HttpRequest, InputMode, Limits, MockPlace, PluginStepConfig, Processor,
+    ExecCommand, HttpRequest, InputMode, Limits, LookupTables, MockPlace, PluginStepConfig, Processor,
     Script, Step, StepFilter,
 };
 use tidegate_model::{Address, Secret, TokenKey};
@@ -48,8 +49,12 @@ pub(crate) struct StepContext<'c> {
     pub(crate) limits: &'c Limits,
     pub(crate) timeout: Option<Duration>,
     pub(crate) config: &'c serde_json::Value,
+    /// The keys of `config` that are the pipeline's or the runner's.
+    pub(crate) shared: &'c [String],
     /// Secrets that must not be shown.
     pub(crate) secrets: &'c [Secret],
+    /// Tables that its scripts may read.
+    pub(crate) tables: &'c LookupTables,
     /// File that names the processors, for messages.
     pub(crate) file: &'c str,
     /// Key of the completion tokens.
@@ -96,6 +101,10 @@ pub(crate) struct ScriptGroup<'c> {
     pub(crate) take: InputMode,
     pub(crate) outlet: ScriptOutlet,
     pub(crate) entry: EntryPoint,
+    /// Names of the inputs of the step, as in delivery hashes.
+    pub(crate) inputs: &'c [String],
+    /// Bindings of the outputs of the step.
+    pub(crate) outputs: &'c [&'c str],
 }
 
 impl<'c> StepContext<'c> {
@@ -105,7 +114,9 @@ impl<'c> StepContext<'c> {
             limits: &step.limits,
             timeout: step.timeout,
             config: &step.config,
+            shared: &step.shared,
             secrets: &step.secrets,
+            tables: &step.tables,
             file,
             token_key: common.token_key,
             running_commands: common.running_commands,
@@ -114,10 +125,10 @@ impl<'c> StepContext<'c> {
             setups: common.setups,
             mocks: common.mocks,
             isolate: step.isolate,
-            // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
-            after_death: match step.delivery {
-                DeliveryGuarantee::AtMostOnce => AfterDeath::Crashed,
-                _ => AfterDeath::Again { crash_limit: step.crash_limit },
+            after_death: if step.attempts_again_after_a_death() {
+                AfterDeath::Again { crash_limit: step.crash_limit }
+            } else {
+                AfterDeath::Crashed
             },
         }
     }
@@ -136,7 +147,10 @@ impl<'c> StepContext<'c> {
             take: scripts.take,
             outlet: scripts.outlet,
             entry: scripts.entry,
+            inputs: scripts.inputs,
+            outputs: scripts.outputs,
             token_key: self.token_key,
+            tables: self.tables,
         };
         let made = ScriptStep::new(&spec).map(Box::new);
         made.map_err(|error| format!("a script no longer compiles: {}", error.message))
@@ -184,11 +198,12 @@ impl<'c> StepContext<'c> {
             .description()
             .step(&plugin.plugin, plugin.step.as_deref())
             .map_err(|(message, _)| plugin.masked(message))?;
+        let config = load_plugins::accepted(offered.schema.as_deref(), self.config, self.shared);
         let spec = PluginSpec {
             named: &named,
             pipeline: self.step.pipeline.as_str(),
             step: self.step.name.as_str(),
-            config: self.config,
+            config: &config,
             secrets: self.secrets,
             bindings,
             timeout: self.timeout,

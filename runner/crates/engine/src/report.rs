@@ -13,6 +13,8 @@ use tidegate_store::Trigger;
 pub struct RunOptions {
     /// Whether the run also ends when followed sources have no jobs now.
     pub until_idle: bool,
+    /// Whether the run also ends when a step had to stop.
+    pub exit_on_halt: bool,
     /// Number of worker threads; 0 = one a core.
     pub workers: usize,
     /// Maximum size of a batch.
@@ -27,6 +29,7 @@ impl Default for RunOptions {
     fn default() -> Self {
         Self {
             until_idle: false,
+            exit_on_halt: false,
             workers: 0,
             batch: BatchLimit { jobs: 1024, bytes: 128 << 10 },
             retry_after: Duration::from_secs(1),
@@ -53,6 +56,19 @@ pub struct ReloadOutcome {
     pub number: u64,
     /// Steps that still deliver what they have begun, and take over afterwards.
     pub lingering: Vec<Address>,
+}
+
+/// Rollback: an earlier generation is carried out again, although the files differ.
+#[derive(Clone, Debug)]
+pub struct RolledBack {
+    /// Number of the earlier generation.
+    pub to: u64,
+    /// Number of the generation that was rolled back.
+    pub from: u64,
+    pub since: Timestamp,
+    pub trigger: Trigger,
+    /// Reason: a sentence fragment.
+    pub why: String,
 }
 
 /// Reload that was refused, because the files have mistakes. The run goes on as before.

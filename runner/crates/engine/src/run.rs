@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_channel::Sender;
 
 use super::error::EngineError;
-use super::report::{RefusedReload, ReloadOutcome, RunOptions, RunReport};
+use super::report::{RefusedReload, ReloadOutcome, RolledBack, RunOptions, RunReport};
 use crate::commit::inbox::{Inbox, Push};
 use crate::generation::Generation;
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
@@ -16,14 +16,15 @@ use crate::generation::history;
 use crate::generation::obstacles;
 use crate::operator::request::{PendingRequest, Reply, Request, RequestOutcome};
 use crate::recovery::start;
-use crate::runtime::message::{Message, ReloadRequest};
+use crate::runtime::message::Message;
+use crate::runtime::takeover;
 use crate::runtime::{Runtime, RuntimeParts};
 use crate::step::counts::StepCounts;
 use crate::step::queue_view::QueueView;
 use crate::step::stats::Stats;
 use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::Setups;
-use tidegate_config::{Diagnostics, QueueRef};
+use tidegate_config::{Configuration, Diagnostics, QueueRef};
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::sync::MutexGuard;
 use tidegate_model::{Address, Clock};
@@ -43,6 +44,7 @@ pub struct Handle {
     stats: Arc<Stats>,
     running_commands: Arc<RunningCommands>,
     ending: Arc<AtomicBool>,
+    started: Arc<AtomicBool>,
     current: Arc<CurrentGeneration>,
     store: Store,
 }
@@ -111,6 +113,13 @@ impl Handle {
         self.current.get().files.changed(steps)
     }
 
+    /// Whether the texts of the files on disk differ from those of the current generation.
+    #[must_use]
+    pub fn files_differ(&self) -> bool {
+        let current = self.current.get();
+        current.files.differ(&current.configuration)
+    }
+
     /// Generation that the run carries out now.
     #[must_use]
     pub fn generation(&self) -> Arc<NumberedGeneration> {
@@ -121,37 +130,24 @@ impl Handle {
     /// have begun after some seconds are in the outcome. Returns `None` if the run has ended or ends.
     #[must_use]
     pub fn reload(&self, next: &Generation, trigger: Trigger) -> Option<ReloadOutcome> {
-        self.swap(next, trigger, None)
+        takeover::swap(&self.current, &self.messages, next, trigger, None)
     }
 
-    fn swap(&self, next: &Generation, trigger: Trigger, back_to: Option<u64>) -> Option<ReloadOutcome> {
-        let before = self.current.get();
-        let mut configuration = self.current.placed(&next.configuration);
-        // The store stays open where it is until the runner restarts.
-        configuration.data.clone_from(&before.configuration.data);
-        let configuration = Arc::new(configuration);
-        let (plugins, files) = (Arc::clone(&next.plugins), Arc::clone(&next.files));
-        let number = before.number + 1;
-        if let Some(earlier) = back_to {
-            // Before the swap, so that the watch of the files does not undo it.
-            self.current.set_back_to(number, earlier);
-        }
-        let generation = Arc::new(NumberedGeneration::new(number, configuration, plugins, files));
-        let (reply, answer) = crossbeam_channel::bounded(1);
-        let request = ReloadRequest { generation, trigger, reply };
-        self.messages.send(Message::Reload(request)).ok()?;
-        answer.recv().ok()
-    }
-
-    /// As [`Self::reload`], with the recorded files of this earlier generation.
+    /// As [`Self::reload`], with the recorded files of this earlier generation. `between`: the configurations between
+    /// it and the current one, by which renamed steps get their earlier names back.
     #[must_use]
-    pub fn roll_back(&self, earlier: &Generation, generation: u64) -> Option<ReloadOutcome> {
-        self.swap(earlier, Trigger::Rollback, Some(generation))
+    pub fn roll_back(
+        &self,
+        earlier: &Generation,
+        back: RolledBack,
+        between: &[Arc<Configuration>],
+    ) -> Option<ReloadOutcome> {
+        takeover::swap(&self.current, &self.messages, earlier, back.trigger, Some((back, between)))
     }
 
-    /// Earlier generation that the run carries out again, although the files differ.
+    /// Rollback to the generation that the run carries out again, although the files differ.
     #[must_use]
-    pub fn rolled_back_to(&self) -> Option<u64> {
+    pub fn rolled_back(&self) -> Option<RolledBack> {
         self.current.back_to()
     }
 
@@ -205,6 +201,12 @@ impl Handle {
             return Vec::new();
         }
         answer.recv().unwrap_or_default()
+    }
+
+    /// Whether the steps are recovered, so that jobs can run.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        self.started.load(Ordering::Acquire)
     }
 
     /// Whether the run ends or has ended.
@@ -269,6 +271,7 @@ impl Run {
             inbox: Arc::default(),
             running_commands: Arc::default(),
             ending: Arc::default(),
+            started: Arc::default(),
         };
         Ok(Self(parts))
     }
@@ -299,6 +302,7 @@ impl Run {
             stats,
             running_commands,
             ending,
+            started,
             store,
             ..
         } = &self.0;
@@ -310,6 +314,7 @@ impl Run {
             stats: Arc::clone(stats),
             running_commands: Arc::clone(running_commands),
             ending: Arc::clone(ending),
+            started: Arc::clone(started),
             current: Arc::clone(current),
             store: store.clone(),
         }
@@ -326,6 +331,14 @@ impl Run {
     /// # Errors
     /// The run cannot start, or the store fails. Jobs that were not committed are delivered in the next run.
     pub fn run(self) -> Result<RunReport, EngineError> {
+        self.run_with(|| {})
+    }
+
+    /// As [`Self::run`], and calls `started` once the steps are recovered and jobs can run.
+    ///
+    /// # Errors
+    /// As of [`Self::run`].
+    pub fn run_with(self, started: impl FnOnce()) -> Result<RunReport, EngineError> {
         let Some(mut runtime) = Runtime::start(self.0)? else {
             return Ok(RunReport {
                 end: RunOutcome::Stopped,
@@ -334,6 +347,7 @@ impl Run {
                 left_behind: false,
             });
         };
+        started();
         let outcome = runtime.work();
         runtime.close(outcome)
     }

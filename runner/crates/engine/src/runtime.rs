@@ -3,11 +3,12 @@
 pub(crate) mod message;
 pub(crate) mod readers;
 pub(crate) mod source_pool;
+pub(crate) mod takeover;
 pub(crate) mod workers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,6 @@ use crate::recovery::start;
 use crate::step::stats::Stats;
 use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::{Setup, Setups};
-use tidegate_config::Configuration;
 use tidegate_dispatch::{InputPort, RunOutcome};
 use tidegate_model::log_target;
 use tidegate_model::{Clock, Timestamp, format_duration};
@@ -63,6 +63,8 @@ pub(crate) struct RuntimeParts {
     pub(crate) running_commands: Arc<RunningCommands>,
     /// Set by a stop.
     pub(crate) ending: Arc<AtomicBool>,
+    /// Set once the steps are recovered and the threads run.
+    pub(crate) started: Arc<AtomicBool>,
 }
 
 /// Event loop of a run: the coordinator and the threads that it works with.
@@ -75,6 +77,8 @@ pub(crate) struct Runtime {
     plugged: Option<Setup>,
     inbox: Arc<Inbox>,
     options: RunOptions,
+    /// Set by a stop.
+    ending: Arc<AtomicBool>,
     clock: WatchedClock,
     coordinator: Coordinator,
     messages: (Sender<Message>, Receiver<Message>),
@@ -113,11 +117,12 @@ impl Runtime {
             inbox,
             running_commands,
             ending,
+            started: has_started,
         } = parts;
         let generation = current.get();
         let plugged = last_run::tell(&generation.configuration, &attempts, &setups);
         let mut writer = writer;
-        rename_steps(&generation.configuration, &store, &mut writer, clock.now())?;
+        start::rename_all(&generation.configuration, &store, &mut writer, clock.now())?;
         let sinks = Sinks::default();
         let Some(mut started) = start::start(&generation, sinks, &store, clock.now(), &ending)? else {
             inbox.close();
@@ -155,7 +160,7 @@ impl Runtime {
             clock: Arc::clone(&clock),
             token_key,
             running_commands,
-            ending,
+            ending: Arc::clone(&ending),
             deaths: Arc::default(),
             attempts: attempts.clone(),
             setups: setups.clone(),
@@ -167,6 +172,7 @@ impl Runtime {
             StoreReader::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
         let source_pool = SourcePool::new(options.batch, messages.0.clone());
         let mut runtime = Self {
+            ending,
             clock: WatchedClock::new(clock, store.committed_at()?),
             current,
             store,
@@ -193,6 +199,7 @@ impl Runtime {
         for action in actions {
             runtime.carry_out(action)?;
         }
+        has_started.store(true, Ordering::Release);
         Ok(Some(runtime))
     }
 
@@ -208,6 +215,7 @@ impl Runtime {
                 }
                 self.carry_out(action)?;
             }
+            self.stop_if_halted();
             let message = match self.next_deadline() {
                 None => self.messages.1.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(until) => self.messages.1.recv_deadline(until),
@@ -231,6 +239,18 @@ impl Runtime {
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(EngineError::Died),
             }
+        }
+    }
+
+    /// Requests the end of the run if a step had to stop and the options ask for that.
+    fn stop_if_halted(&mut self) {
+        if self.options.exit_on_halt
+            && !self.coordinator.halts.is_empty()
+            && !self.ending.swap(true, Ordering::AcqRel)
+        {
+            tracing::info!(target: log_target::RUNNER, "stopping because a step has stopped (`--exit-on-halt`): running jobs are finished first");
+            // This thread receives it.
+            let _ = self.messages.0.send(Message::Stop);
         }
     }
 
@@ -273,6 +293,9 @@ impl Runtime {
             Action::Publish(generation) => self.current.set(generation),
             // The client may have disconnected.
             Action::AnswerReload(reply, outcome) => _ = reply.send(outcome),
+            Action::RollBack(request) => {
+                takeover::roll_back(&self.current, &self.messages.0, &self.store, request)?;
+            }
             Action::ReadStore(ask) => self.queues.ask(ask),
             Action::Run(task) if task.pool => self.pool.give(WorkerTask::Batch(task))?,
             Action::Run(task) => _ = self.tasks.send(WorkerTask::Batch(task)),
@@ -415,21 +438,4 @@ fn start_committer(
             }
         }
     })
-}
-
-/// Moves the state of renamed steps before it is read.
-fn rename_steps(
-    configuration: &Configuration,
-    store: &Store,
-    writer: &mut Writer,
-    now: Timestamp,
-) -> Result<(), EngineError> {
-    let mut renamed_steps = Vec::new();
-    for step in &configuration.steps {
-        renamed_steps.extend(start::rename(step, store)?);
-    }
-    if !renamed_steps.is_empty() {
-        writer.commit(&Changes { now, renamed_steps, ..Changes::default() })?;
-    }
-    Ok(())
 }

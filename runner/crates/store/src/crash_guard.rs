@@ -131,10 +131,11 @@ enum Exclusivity<'a> {
 }
 
 impl CrashGuard {
-    /// Attempts in `folder`, which exists and belongs to this process, with the suspects of the last one. If
-    /// the file cannot be read or created, a warning is logged, and the run continues without it.
+    /// Attempts in `folder`, which exists and belongs to this process, with the suspects of the last one.
+    /// Suspects of steps other than `guarded` are dropped, since no attempt would clear them. If the file
+    /// cannot be read or created, a warning is logged, and the run continues without it.
     #[must_use]
-    pub fn open(folder: &Path) -> Self {
+    pub fn open<'a>(folder: &Path, guarded: impl IntoIterator<Item = &'a Address>) -> Self {
         let path = folder.join(FILE);
         let bytes = read_at_most(&path, FILE_BYTES_MAX).unwrap_or_else(|error| {
             tracing::warn!(
@@ -145,7 +146,9 @@ impl CrashGuard {
             );
             Vec::new()
         });
-        let suspects = Suspects::gather(cell::decode_all(&bytes));
+        let guarded: Vec<u64> = guarded.into_iter().map(span::hash_of).collect();
+        let found = cell::decode_all(&bytes).into_iter().filter(|suspect| suspect.span.may_be_of(&guarded));
+        let suspects = Suspects::gather(found);
         let made = make(folder, &path, &suspects);
         let disk = made.map_err(|error| warn(&path, &error)).ok();
         Self::on(disk.map(|disk| Box::new(disk) as Box<dyn Disk>), path, suspects)

@@ -4,34 +4,14 @@
 //! [`open`] returns two handles. A [`Store`] reads, from any thread; the [`Writer`] writes, from the one
 //! thread that owns it. A [`Writer::commit`] that returns `Ok` is durable as a whole.
 //!
-//! | module | content |
+//! | folder | content |
 //! | --- | --- |
-//! | `disk` | the bytes under the store, and redb's access to them |
-//! | `overlay` | read access to a disk that is full |
-//! | `guard` | conversion of redb's panics into errors |
-//! | `bytes` | numbers and texts in bytes |
-//! | `column` | the details of jobs besides their payloads, as bytes |
-//! | `block` | jobs as bytes: lengths, compression, checksums |
-//! | `value` | the jobs of a commit, as the log holds them |
-//! | `format` | the tables and their records |
-//! | `private` | the data folder, which only its owner can access |
-//! | `lock` | one process at a time |
-//! | `read` | the reading handle: queues, progress, sources, sinks, and the jobs that a step made from a job |
-//! | `snapshot`, `delayed`, `delivered`, `generation`, `ticks` | a table each: its records, reading, writing |
-//! | `parked_job` | parked jobs, with the reason for their wait, their due times and their numbers |
-//! | `walk` | the parked jobs of a step, one by one |
-//! | `completion` | the outcome of a pending job, as an external system sends it |
-//! | `history` | the configurations that runners took over, with their texts |
-//! | `pause`, `stop`, `token_key` | single records |
-//! | `trim`, `write` | the writing handle |
-//! | `migrate` | the version of the format, and migration from older ones |
-//! | `origin` | the place at which a store can be reopened |
-//! | `open` | opening a folder, or the error of its file |
-//! | `verify` | the check of the whole store |
-//! | `compact` | the return of unused space |
-//! | `lines`, `export`, `fill`, `import` | the whole content as lines of text, and back |
-//! | `attempts` | the crash guard: the jobs in progress when the process died |
-//! | `faulty` | a disk that fails on demand, for tests |
+//! | `api` | types without a database: the places of appended jobs, parked jobs, completions |
+//! | `codec` | records as bytes: the jobs of a commit with their details, and parked jobs |
+//! | `database` | redb: its tables, opening and locking, reading, writing, retention, migration, verification |
+//! | `transfer` | the whole content as lines of text, and back |
+//! | `crash_guard` | the jobs in progress when the process died |
+//! | `faulty_disk` | a disk that fails on demand, for tests |
 //!
 //! Architecture Invariant: only this crate uses redb, and its API has none of redb's types.
 

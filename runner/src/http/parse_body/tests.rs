@@ -9,12 +9,14 @@ fn source(key: &[&str]) -> HttpSource {
         max_body: 1 << 20,
         max_waiting: None,
         token: None,
+        schema: None,
     }
 }
 
 fn read_as(body: &str, form: BodyForm, key: &[&str]) -> Result<Intake, String> {
     let address = Address::parse("p/q").unwrap();
-    super::read(body.as_bytes(), form, (&address, &source(key)), None).map_err(|refusal| refusal.to_string())
+    super::read(body.as_bytes(), form, (&address, &source(key)), None, None)
+        .map_err(|refusal| refusal.to_string())
 }
 
 fn jobs(intake: &Intake) -> Vec<&str> {

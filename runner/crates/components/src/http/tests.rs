@@ -32,6 +32,7 @@ fn template(text: &str) -> Template {
 fn request(service: &Service, method: Method, path: &str) -> HttpRequest {
     HttpRequest {
         url: template(&format!("http://{}{path}", service.address)),
+        hosts: None,
         method,
         headers: Vec::new(),
         body: if method == Method::Get { Body::None } else { Body::Job },

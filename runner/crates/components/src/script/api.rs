@@ -4,5 +4,6 @@ pub(crate) mod context;
 pub(crate) mod control;
 pub(crate) mod decided;
 pub(crate) mod functions;
+pub(crate) mod lookup;
 pub(crate) mod natives;
 pub(crate) mod register;

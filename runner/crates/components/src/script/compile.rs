@@ -20,7 +20,7 @@ use rhai::{AST, Engine, EvalAltResult, LexError, OptimizationLevel, ParseErrorTy
 
 use self::entry::EntryPoint;
 use self::imports::FolderResolver;
-use self::mentions::Mentions;
+use self::mentions::{Mentions, NamedTable};
 use self::top::TOP_MAX;
 use super::attempt::ScriptAttempt;
 use super::errors::explain;
@@ -79,7 +79,7 @@ pub fn check_script(script: &Script, limits: &Limits, entry: EntryPoint) -> Resu
         return Ok(mentions);
     }
     let mentions = on_a_stack(|| check(script, limits, entry))?;
-    checked::remember(key, mentions);
+    checked::remember(key, mentions.clone());
     Ok(mentions)
 }
 
@@ -109,13 +109,14 @@ fn on_a_stack<T: Send>(check: impl FnOnce() -> Result<T, CompileError> + Send) -
     })
 }
 
-/// Compiles the expression of a `when`, over the variable `job`.
+/// Compiles the expression of a `when`, over the variable `job`. Returns the tables that it reads, as in
+/// [`Mentions::tables`].
 ///
 /// # Errors
 /// The error; the column is counted from the start of `text`.
-pub fn check_expression(text: &str, limits: &Limits) -> Result<(), CompileError> {
+pub fn check_expression(text: &str, limits: &Limits) -> Result<Vec<NamedTable>, CompileError> {
     let attempt = ScriptAttempt::new(limits);
-    compile_expression(&mut engine(limits, &attempt), text, "job", &attempt).map(drop)
+    compile_expression(&mut engine(limits, &attempt), text, "job", &attempt).map(|ast| mentions::tables(&ast))
 }
 
 /// An engine without access to files, network or clock. It is small, since the engines of a thread share

@@ -25,7 +25,7 @@ use super::values::json::WriteError;
 use super::values::{frozen, type_names};
 use crate::attempt_outputs::after_outputs;
 use crate::memory;
-use tidegate_config::{InputMode, Limits, Script, StepFilter};
+use tidegate_config::{InputMode, Limits, LookupTables, Script, StepFilter};
 use tidegate_model::suggest::{listed, nearest};
 use tidegate_model::{Secret, TokenKey, format_size};
 
@@ -54,8 +54,14 @@ pub struct ScriptStepSpec<'a> {
     pub outlet: ScriptOutlet,
     /// The entry function of the last script; earlier scripts use `process`.
     pub entry: EntryPoint,
+    /// The names of the inputs of the step: bindings, or the address for `from`.
+    pub inputs: &'a [String],
+    /// The bindings of the outputs of the step.
+    pub outputs: &'a [&'a str],
     /// The key that signs the tokens of jobs.
     pub token_key: &'a TokenKey,
+    /// The tables that `lookup` reads.
+    pub tables: &'a LookupTables,
 }
 
 /// The destination of the last script's outputs.
@@ -110,7 +116,9 @@ impl ScriptStep {
             .ok()
             .and_then(|text| json::read(&text).ok())
             .unwrap_or(Dynamic::UNIT);
-        let context = ScriptContext::new((spec.pipeline, spec.step), config, spec.secrets, spec.token_key);
+        let context =
+            ScriptContext::new((spec.pipeline, spec.step), config, spec.secrets, spec.token_key, spec.tables)
+                .with_ends(spec.inputs, spec.outputs);
         let attempt = ScriptAttempt::with(spec.limits, context.clone());
         let mut scripts = Vec::with_capacity(spec.scripts.len());
         for (position, script) in spec.scripts.iter().enumerate() {
@@ -362,6 +370,11 @@ impl ScriptStep {
     /// Sets the lane of the next job: `ctx.lane`.
     pub fn set_lane(&self, lane: Option<&str>) {
         self.context.set_lane(lane);
+    }
+
+    /// Sets the provenance of the next job, and its index in each input: `ctx.meta` and `ctx.inputs`.
+    pub fn set_origin(&self, carried: &str, indices: &[u64]) {
+        self.context.set_origin(carried, indices);
     }
 
     /// As `process`, for an attempt that has only `left` of its `timeout`.

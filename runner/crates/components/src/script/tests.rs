@@ -12,6 +12,7 @@ pub(crate) mod imports;
 pub(crate) mod isolation;
 pub(crate) mod limits;
 pub(crate) mod logging;
+pub(crate) mod looking_up;
 pub(crate) mod memory;
 pub(crate) mod natives;
 pub(crate) mod returning;
@@ -28,7 +29,7 @@ use tempfile::TempDir;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Step as _};
 
 use super::{CompileError, EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
-use tidegate_config::{ImportedScript, InputMode, Limits, Script, StepFilter};
+use tidegate_config::{ImportedScript, InputMode, Limits, LookupTables, Script, StepFilter};
 use tidegate_model::{HashPrefix, TokenKey, format_duration};
 
 /// A step to build, with the default configuration.
@@ -40,6 +41,7 @@ struct Draft {
     limits: Limits,
     timeout: Option<Duration>,
     config: serde_json::Value,
+    tables: LookupTables,
     entry: EntryPoint,
     take: InputMode,
 }
@@ -74,6 +76,7 @@ impl Draft {
             limits: Limits::default(),
             timeout: Some(Duration::from_mins(1)),
             config: serde_json::json!({}),
+            tables: LookupTables::new(),
             entry: EntryPoint::Process,
             take: InputMode::From,
         }
@@ -132,6 +135,7 @@ impl Draft {
             false => ScriptOutlet::Named,
         };
         ScriptStep::new(&ScriptStepSpec {
+            tables: &self.tables,
             pipeline: "shop",
             step: "price",
             scripts: &self.scripts,
@@ -144,6 +148,8 @@ impl Draft {
             take: self.take,
             outlet,
             entry: self.entry,
+            inputs: &["shop/orders".to_owned()],
+            outputs: &self.outputs,
             token_key: &TokenKey::NONE,
         })
     }

@@ -83,6 +83,8 @@ aspects! {
         /// The division of the content into jobs.
         Format = "format",
         Follow = "follow",
+        /// The provenance that its jobs receive.
+        Meta = "meta",
     }
 }
 

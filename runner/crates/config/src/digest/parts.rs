@@ -22,13 +22,7 @@ pub(super) fn queue(scope: &Scope<'_>, queue: &Queue) -> PartDigest<QueueAspect>
     digest.add(scope, QueueAspect::Retention, "max_size", |it| {
         it.optional(*max_size, "unlimited", super::encoder::Encoder::size);
     });
-    let Meta { index, time, transaction } = *meta;
-    let given = [(index, "index"), (time, "time"), (transaction, "tx")];
-    let given: Vec<&str> = given.into_iter().filter(|(given, _)| *given).map(|(_, word)| word).collect();
-    digest.add(scope, QueueAspect::Meta, "meta", |it| {
-        it.list(given.iter(), super::encoder::Encoder::word);
-        it.between(if given.is_empty() { "none" } else { "" });
-    });
+    self::meta(&mut digest, scope, QueueAspect::Meta, *meta);
     digest.add(scope, QueueAspect::Dedupe, "dedupe", |it| {
         it.optional(*dedupe, "none", super::encoder::Encoder::duration);
     });
@@ -41,8 +35,18 @@ pub(super) fn queue(scope: &Scope<'_>, queue: &Queue) -> PartDigest<QueueAspect>
     digest
 }
 
+fn meta<A: Copy + Ord>(digest: &mut PartDigest<A>, scope: &Scope<'_>, aspect: A, meta: Meta) {
+    let Meta { index, time, transaction, place, dropped } = meta;
+    let given = [(index, "index"), (time, "time"), (transaction, "tx"), (place, "place"), (dropped, "false")];
+    let given: Vec<&str> = given.into_iter().filter(|(given, _)| *given).map(|(_, word)| word).collect();
+    digest.add(scope, aspect, "meta", |it| {
+        it.list(given.iter(), super::encoder::Encoder::word);
+        it.between(if given.is_empty() { "none" } else { "" });
+    });
+}
+
 fn http(digest: &mut PartDigest<QueueAspect>, scope: &Scope<'_>, source: &HttpSource) {
-    let HttpSource { key, dedupe, max_body, max_waiting, token } = source;
+    let HttpSource { key, dedupe, max_body, max_waiting, token, schema } = source;
     digest.add(scope, QueueAspect::Source, "source.type", |it| it.word("http"));
     digest.add(scope, QueueAspect::Source, "source.key", |it| {
         it.optional(key.as_ref(), "none", |it, key| it.text(&key.to_string()));
@@ -57,6 +61,11 @@ fn http(digest: &mut PartDigest<QueueAspect>, scope: &Scope<'_>, source: &HttpSo
     digest.add(scope, QueueAspect::Source, "source.token", |it| {
         it.optional(token.as_ref().map(Token::reveal), "none", super::encoder::Encoder::secret);
     });
+    if let Some(schema) = schema {
+        let path = scope.relative(&schema.path);
+        digest
+            .add(scope, QueueAspect::Source, format!("source.schema {path}"), |it| it.content(&schema.text));
+    }
 }
 
 fn schedule(digest: &mut PartDigest<QueueAspect>, scope: &Scope<'_>, source: &ScheduleSource) {
@@ -85,7 +94,7 @@ fn schedule(digest: &mut PartDigest<QueueAspect>, scope: &Scope<'_>, source: &Sc
 }
 
 pub(super) fn source(scope: &Scope<'_>, source: &Source) -> PartDigest<SourceAspect> {
-    let Source { address: _, kind: SourceKind::File(file) } = source;
+    let Source { address: _, kind: SourceKind::File(file), meta } = source;
     let FileSource { path, format, follow, max_line, headers, delimiter } = file;
     let mut digest = PartDigest::new();
     digest.add(scope, SourceAspect::Path, "path", |it| it.path(path));
@@ -103,6 +112,7 @@ pub(super) fn source(scope: &Scope<'_>, source: &Source) -> PartDigest<SourceAsp
     digest.add(scope, SourceAspect::Format, "delimiter", |it| {
         it.text(&char::from(*delimiter).escape_debug().to_string());
     });
+    self::meta(&mut digest, scope, SourceAspect::Meta, *meta);
     digest
 }
 

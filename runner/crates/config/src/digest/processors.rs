@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use super::setting::{PartDigest, Scope};
-use crate::model::{HttpRequest, ProbeConfig, Processor, Response, Script};
+use crate::model::{
+    DataFormat, Hosts, HttpRequest, LookupTable, LookupTables, ProbeConfig, Processor, Response, Script,
+};
 use crate::sections::exec::ExecCommand;
 use serde_json::Value as Json;
 
@@ -63,6 +65,26 @@ fn script<A: Copy + Ord>(
     }
 }
 
+/// The lookup tables that scripts may read.
+pub(super) fn tables<A: Copy + Ord>(
+    digest: &mut PartDigest<A>,
+    scope: &Scope<'_>,
+    (aspect, prefix): (A, &str),
+    tables: &LookupTables,
+) {
+    for (name, table) in tables {
+        let LookupTable { path, key, format, delimiter, text, rows: _ } = &**table;
+        digest.add(scope, aspect, format!("{prefix}table {name}"), |it| it.content(text));
+        digest.add(scope, aspect, format!("{prefix}table {name} path"), |it| it.path(path));
+        digest.add(scope, aspect, format!("{prefix}table {name} key"), |it| it.text(&key.to_string()));
+        let format = if *format == DataFormat::Csv { "csv" } else { "ndjson" };
+        digest.add(scope, aspect, format!("{prefix}table {name} format"), |it| it.word(format));
+        digest.add(scope, aspect, format!("{prefix}table {name} delimiter"), |it| {
+            it.number((*delimiter).into());
+        });
+    }
+}
+
 /// The settings of an HTTP request.
 pub(super) fn request<A: Copy + Ord>(
     digest: &mut PartDigest<A>,
@@ -70,9 +92,15 @@ pub(super) fn request<A: Copy + Ord>(
     (aspect, table): (A, &str),
     request: &HttpRequest,
 ) {
-    let HttpRequest { url, method, headers, body, timeout, max_response, accept, response } = request;
+    let HttpRequest { url, hosts, method, headers, body, timeout, max_response, accept, response } = request;
     let key = |key: &str| format!("{table}{key}");
     digest.add(scope, aspect, key("url"), |it| it.template(url));
+    if let Some(Hosts { host, table }) = hosts {
+        digest.add(scope, aspect, key("host"), |it| it.template(host));
+        for (name, server) in table {
+            digest.add(scope, aspect, key(&format!("hosts.{name}")), |it| it.template(server));
+        }
+    }
     digest.add(scope, aspect, key("method"), |it| it.word(method.as_str()));
     for (name, value) in headers {
         digest.add(scope, aspect, key(&format!("headers.{name}")), |it| it.template(value));
@@ -152,9 +180,10 @@ pub(super) fn probe<A: Copy + Ord>(
     (aspects, table): (&ProbeAspects<A>, &str),
     probe: &ProbeConfig,
 ) {
-    // `secrets` are texts of `config`.
-    let ProbeConfig { run, every, timeout, config, secrets: _ } = probe;
+    // `secrets` and `shared` are parts of `config`.
+    let ProbeConfig { run, every, timeout, config, secrets: _, shared: _, tables } = probe;
     self::run(digest, scope, (aspects.program, table), run);
+    self::tables(digest, scope, (aspects.program, table), tables);
     digest.add(scope, aspects.every, format!("{table}every"), |it| it.duration(*every));
     digest.add(scope, aspects.timeout, format!("{table}timeout"), |it| it.duration(*timeout));
     self::config(digest, scope, (aspects.config, table), config);

@@ -7,14 +7,14 @@ use super::processors::{self, ProbeAspects};
 use super::setting::{PartDigest, Scope};
 use crate::model::{
     BeginAt, Configuration, DeliveryGuarantee, Input, InputMode, KeysMissing, Lane, LaneMissing, Monitor,
-    QueueRef, Queuer, Scheduling, SinkKind, Step, StepFilter, Strategy, Target,
+    QueueRef, Queuer, Scheduling, SinkKind, SourceRef, Step, StepFilter, Strategy, Target,
 };
 use tidegate_model::{Backoff, FailureClass, Jitter, OnExhausted, Rate, RetryPolicy, format_rate};
 
 type Digest = PartDigest<StepAspect>;
 
 pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &Step) -> Digest {
-    // `address` is the key of the digest, `was` has an effect once, `secrets` are texts of `config`, `file` and `line` are for messages.
+    // `address` is the key of the digest, `was` has an effect once, `secrets` and `shared` are parts of `config`, `file` and `line` are for messages.
     // `retry` and `queuer` are in the effective policy and the scheduling; `serves` follows from the targets.
     let Step {
         address: _,
@@ -32,6 +32,8 @@ pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &St
         timeout,
         config,
         secrets: _,
+        shared: _,
+        tables,
         isolate,
         retry: _,
         queuer: _,
@@ -50,6 +52,7 @@ pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &St
         BeginAt::Index(index) => it.number(*index),
     });
     processors::run(&mut digest, scope, (StepAspect::Program, ""), processors);
+    processors::tables(&mut digest, scope, (StepAspect::Program, ""), tables);
     self::filter(&mut digest, scope, filter);
     processors::config(&mut digest, scope, (StepAspect::Config, ""), config);
     digest.add(scope, StepAspect::Timeout, "timeout", |it| {
@@ -105,7 +108,15 @@ fn inputs(
         digest.derive(scope, StepAspect::Inputs, format!("{key} as"), |it| {
             it.text(&input.hash_name());
             match input.input {
-                Input::Source(_) => it.word("source"),
+                Input::Source(SourceRef(source)) => {
+                    let meta = configuration.sources[source].meta;
+                    it.word("source");
+                    // Without provenance it is as in stores that know none of sources.
+                    if !meta.is_empty() {
+                        it.flag(meta.index);
+                        it.flag(meta.place);
+                    }
+                }
                 Input::Queue(QueueRef(queue)) => {
                     let meta = configuration.queues[queue].meta;
                     it.word("queue");
@@ -137,16 +148,20 @@ fn filter(digest: &mut Digest, scope: &Scope<'_>, filter: &StepFilter) {
 fn outputs(digest: &mut Digest, scope: &Scope<'_>, configuration: &Configuration, step: &Step) {
     for output in &step.outputs {
         let key = if output.binding.is_empty() { "to".to_owned() } else { format!("to.{}", output.binding) };
-        let (address, kind) = match output.target {
-            Target::Queue(queue) => (&configuration.queues[queue.0].address, None),
+        let (address, kind, drops) = match output.target {
+            Target::Queue(queue) => {
+                let queue = &configuration.queues[queue.0];
+                (&queue.address, None, queue.meta.dropped)
+            }
             Target::Sink(sink) => {
                 let sink = &configuration.sinks[sink.0];
-                (&sink.address, Some(&sink.kind))
+                (&sink.address, Some(&sink.kind), false)
             }
         };
         digest.add(scope, StepAspect::Outputs, key.clone(), |it| it.word(address));
         digest.derive(scope, StepAspect::Outputs, format!("{key} as"), |it| {
             it.word(match kind {
+                None if drops => "queue without meta",
                 None => "queue",
                 Some(SinkKind::File(_)) => "file",
                 Some(SinkKind::Stdout(_)) => "stdout",
@@ -229,7 +244,7 @@ fn scheduling(digest: &mut Digest, scope: &Scope<'_>, scheduling: &Scheduling) {
         }
         Scheduling::Queued(queuer) => &**queuer,
     };
-    let Queuer { strategy, lane, max_processing, max_search_ahead, rate, age, id } = queuer;
+    let Queuer { strategy, lane, max_processing, max_pending, max_search_ahead, rate, age, id } = queuer;
     self::strategy(digest, scope, strategy);
     self::lane(digest, scope, lane.as_ref());
     for (key, path) in [("queuer.age", age), ("queuer.id", id)] {
@@ -239,6 +254,9 @@ fn scheduling(digest: &mut Digest, scope: &Scope<'_>, scheduling: &Scheduling) {
     }
     digest.add(scope, StepAspect::QueuerLimits, "queuer.max_processing", |it| {
         it.optional(*max_processing, "workers", |it, most| it.number(most.get().into()));
+    });
+    digest.add(scope, StepAspect::QueuerLimits, "queuer.max_pending", |it| {
+        it.optional(*max_pending, "unlimited", |it, most| it.number(most.get().into()));
     });
     digest.add(scope, StepAspect::QueuerLimits, "queuer.max_search_ahead", |it| {
         it.optional(*max_search_ahead, "unlimited", super::encoder::Encoder::number);

@@ -1,5 +1,6 @@
 //! `HttpRequest`: the request that `builtin:http`, or a sink of type `http`, makes for each job.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -19,8 +20,9 @@ pub(crate) const METHODS: [(&str, Method); 7] = [
 /// A request for each job.
 #[derive(Clone, Debug)]
 pub struct HttpRequest {
-    /// Begins with a scheme and a host that are the same for every job.
+    /// Begins with a scheme and a host that are the same for every job; with `hosts`, with `/`.
     pub url: Template,
+    pub hosts: Option<Hosts>,
     pub method: Method,
     /// In lowercase.
     pub headers: Vec<(String, Template)>,
@@ -32,6 +34,15 @@ pub struct HttpRequest {
     /// The statuses that are no failures.
     pub accept: Vec<RangeInclusive<u16>>,
     pub response: Response,
+}
+
+/// A server for each job, out of a fixed table.
+#[derive(Clone, Debug)]
+pub struct Hosts {
+    /// The name of the server.
+    pub host: Template,
+    /// By name: scheme and host, perhaps with the beginning of a path, without a `/` at the end. The same for every job.
+    pub table: BTreeMap<String, Template>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +74,14 @@ pub enum Response {
 }
 
 impl HttpRequest {
+    /// The parts that must not be shown.
+    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        let hosts = self.hosts.iter().flat_map(|hosts| hosts.table.values());
+        let headers = self.headers.iter().map(|(_, value)| value);
+        let templates = hosts.chain(headers).chain([&self.url]);
+        templates.flat_map(Template::secrets).chain(self.body.secrets())
+    }
+
     /// Whether it sends the token with which the service completes a job.
     #[must_use]
     pub fn passes_token(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Processor;
+use super::{LookupTables, Processor};
 use tidegate_model::{Name, Secret};
 
 /// A position in [`Configuration::gates`](super::Configuration::gates).
@@ -37,8 +37,12 @@ pub struct ProbeConfig {
     pub every: Duration,
     /// Maximum time of a run.
     pub timeout: Duration,
-    /// Available as `ctx.config`.
+    /// Available as `ctx.config`, with the values of the pipeline and the runner under its own.
     pub config: Arc<serde_json::Value>,
     /// The parts that must not be shown.
     pub secrets: Vec<Secret>,
+    /// The keys of `config` that are the pipeline's or the runner's.
+    pub shared: Vec<String>,
+    /// The tables that its scripts may read.
+    pub tables: LookupTables,
 }

@@ -1,6 +1,7 @@
 //! `PushSource`: a pushed source, whose jobs are appended to the queue of its own name.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -38,7 +39,29 @@ pub struct HttpSource {
     pub max_waiting: Option<u64>,
     /// The token that a request must carry.
     pub token: Option<Token>,
+    /// The JSON Schema that each job must match.
+    pub schema: Option<SchemaFile>,
 }
+
+/// A file with a JSON Schema.
+#[derive(Clone, Debug)]
+pub struct SchemaFile {
+    /// Resolved, for reading.
+    pub path: PathBuf,
+    pub text: String,
+    /// The file that names it, and the byte range of the name, for diagnostics.
+    pub named_in: PathBuf,
+    pub named_at: std::ops::Range<usize>,
+}
+
+/// The place of its name has no effect.
+impl PartialEq for SchemaFile {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.path, &self.text) == (&other.path, &other.text)
+    }
+}
+
+impl Eq for SchemaFile {}
 
 /// `type = "schedule"`: each tick is a job.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,6 +17,8 @@ pub struct Queuer {
     pub lane: Option<Lane>,
     /// Maximum number of running jobs; `None`: the number of workers.
     pub max_processing: Option<NonZeroU32>,
+    /// Maximum number of jobs that run or are pending; `None`: no limit.
+    pub max_pending: Option<NonZeroU32>,
     /// Maximum distance past the watermark at which jobs start; `None`: no limit.
     pub max_search_ahead: Option<u64>,
     /// Maximum number of starts per time.
@@ -60,7 +62,7 @@ pub enum Strategy {
 pub struct Lane {
     pub path: FieldPath,
     pub missing: LaneMissing,
-    /// Maximum number of running jobs of one lane.
+    /// Maximum number of jobs of one lane that run or are pending.
     pub max_per_lane: Option<NonZeroU32>,
     /// Maximum number of starts of one lane per time.
     pub rate: Option<Rate>,
@@ -92,6 +94,7 @@ impl Queuer {
             strategy: Strategy::Fifo,
             lane: None,
             max_processing: OUTSIDE_AT_ONCE,
+            max_pending: None,
             max_search_ahead: Some(OUTSIDE_SEARCH_AHEAD),
             rate: None,
             age: None,

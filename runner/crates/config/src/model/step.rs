@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Configuration, GateRef, Limits, Monitor, Processor, QueueRef, Queuer, SinkKind, SinkRef, SourceRef,
-    StepFilter, Strategy,
+    Configuration, GateRef, Limits, LookupTables, Monitor, Processor, QueueRef, Queuer, SinkKind, SinkRef,
+    SourceRef, StepFilter, Strategy,
 };
 use tidegate_model::{Address, RetryPolicy, Secret};
 
@@ -36,10 +36,15 @@ pub struct Step {
     pub crash_limit: Option<NonZeroU32>,
     /// Maximum time of one attempt.
     pub timeout: Option<Duration>,
-    /// `config = { … }` as JSON; available as `ctx.config`. It can be large.
+    /// `config = { … }` as JSON, over the values of the pipeline and the runner; available as `ctx.config`. It can be
+    /// large.
     pub config: Arc<serde_json::Value>,
     /// The parts that must not be shown.
     pub secrets: Vec<Secret>,
+    /// The keys of `config` that are the pipeline's or the runner's.
+    pub shared: Vec<String>,
+    /// The tables that its scripts and its `when` may read.
+    pub tables: LookupTables,
     /// Its plugins run in a process of their own.
     pub isolate: bool,
     /// As configured; [`Self::retry_policy`] is the effective one.
@@ -222,6 +227,22 @@ impl Step {
             Processor::Http(_) | Processor::Exec(_) => false,
         };
         self.filter.when.is_some() || self.processors.iter().any(here)
+    }
+
+    /// Whether a job whose attempt ended with the death of a process is attempted again. The progress of
+    /// `at-most-once` is committed before the attempt, so its jobs are not.
+    #[must_use]
+    pub fn attempts_again_after_a_death(&self) -> bool {
+        self.delivery != DeliveryGuarantee::AtMostOnce
+    }
+
+    /// Maximum number of deaths of the runner that a job may cause. `None` if it has no maximum, or can cause
+    /// no death: its attempts are not recorded. Otherwise all jobs that a killed runner had begun, such as
+    /// calls of a slow service, would run one by one.
+    #[must_use]
+    pub fn crash_guard_limit(&self) -> Option<NonZeroU32> {
+        let is_guarded = self.attempts_again_after_a_death() && self.runs_code_in_process();
+        self.crash_limit.filter(|_| is_guarded)
     }
 
     /// Whether an attempt has external effects before its commit: printed lines cannot be undone, while a

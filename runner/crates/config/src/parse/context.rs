@@ -27,6 +27,10 @@ pub(crate) struct ParseContext<'a> {
     pub(crate) doubts: Vec<Diagnostic>,
     /// The values inserted into texts.
     pub(crate) secrets: Vec<Secret>,
+    /// A text whose variable is not set stays as it is written.
+    pub(crate) keeps_unset: bool,
+    /// The texts that stay, with the reasons.
+    pub(crate) unset: Vec<Diagnostic>,
     /// Some names of the graph are invalid, so missing ones cannot be reported.
     pub(crate) names_missing: bool,
 }
@@ -59,6 +63,8 @@ impl<'a> ParseContext<'a> {
             diagnostics: Vec::new(),
             doubts: Vec::new(),
             secrets: Vec::new(),
+            keeps_unset: false,
+            unset: Vec::new(),
             names_missing: false,
         }
     }
@@ -119,6 +125,13 @@ impl<'a> ParseContext<'a> {
             self.secrets.extend(outside.iter().map(|range| Secret::new(&value[range.clone()])));
             return Some(Text { value, place, secret: !outside.is_empty(), outside });
         }
+        let keeps = self.keeps_unset && done.mistakes.iter().all(|mistake| mistake.unset);
+        let place = self.place(value.span());
+        if keeps {
+            let mistakes = done.mistakes.into_iter();
+            self.unset.extend(mistakes.map(|mistake| Diagnostic::error_at(&place, mistake.message)));
+            return Some(Text::written((**raw).to_owned(), place));
+        }
         self.report_mistakes(raw, value, done.mistakes);
         None
     }
@@ -128,6 +141,10 @@ impl<'a> ParseContext<'a> {
     pub(crate) fn typed(&mut self, raw: &str, value: &Value<'_>) -> Option<Option<serde_json::Value>> {
         match (ValueSources { folder: self.folder(), env: self.env }).typed(raw)? {
             Ok(typed) => Some(Some(typed)),
+            Err(mistake) if mistake.unset && self.keeps_unset => {
+                self.unset.push(Diagnostic::error_at(&self.place(value.span()), mistake.message));
+                Some(Some(serde_json::Value::Null))
+            }
             Err(mistake) => {
                 self.report_mistakes(raw, value, vec![mistake]);
                 Some(None)

@@ -31,6 +31,8 @@ pub(crate) struct InterpolationError {
     pub(crate) span: Range<usize>,
     pub(crate) message: String,
     pub(crate) help: String,
+    /// The variable or the file is missing.
+    pub(crate) unset: bool,
 }
 
 /// The sources of values: variables, and files relative to `folder`.
@@ -101,7 +103,8 @@ impl ValueSources<'_> {
         };
         let value = set.as_deref().or(default).and_then(kind.read);
         let (message, help) = fault;
-        Some(value.ok_or(InterpolationError { span: 0..text.len(), message, help }))
+        let unset = set.is_none() && default.is_none();
+        Some(value.ok_or(InterpolationError { span: 0..text.len(), message, help, unset }))
     }
 
     /// Inserts all values, or returns every error.
@@ -123,6 +126,7 @@ impl ValueSources<'_> {
                     span: start..text.len(),
                     message: "this `${` is not closed".into(),
                     help: "close it with `}`, or write `$${` for a literal `${`".into(),
+                    unset: false,
                 });
                 return done;
             };
@@ -135,8 +139,8 @@ impl ValueSources<'_> {
                         done.outside.push(start..done.value.len());
                     }
                 }
-                Err((message, help)) => {
-                    done.mistakes.push(InterpolationError { span: start..rest, message, help });
+                Err((message, help, unset)) => {
+                    done.mistakes.push(InterpolationError { span: start..rest, message, help, unset });
                 }
             }
         }
@@ -144,8 +148,8 @@ impl ValueSources<'_> {
         done
     }
 
-    /// The value of `inner`, or message and help.
-    fn answer(self, inner: &str) -> Result<ValueLookup, (String, String)> {
+    /// The value of `inner`, or message and help, and whether its variable or file is missing.
+    fn answer(self, inner: &str) -> Result<ValueLookup, (String, String, bool)> {
         if let Some(path) = inner.strip_prefix("file:") {
             return self.file(path);
         }
@@ -158,12 +162,14 @@ impl ValueSources<'_> {
             return Err((
                 format!("`${{{name}:{word}}}` must be the whole text of a value in `config`"),
                 "write `${NAME}` to insert a text".into(),
+                false,
             ));
         }
         if !is_variable(name) {
             return Err((
                 format!("`{name}` is not a name of a variable"),
                 "write `${NAME}`, `${NAME:-default}` or `${file:PATH}`, or `$${` for a literal `${`".into(),
+                false,
             ));
         }
         // As in a shell, a default also replaces an empty variable.
@@ -174,14 +180,15 @@ impl ValueSources<'_> {
             (None, None) => Err((
                 format!("the variable `{name}` is not set"),
                 format!("set it in the environment, or give a default: `${{{name}:-default}}`"),
+                true,
             )),
         }
     }
 
     /// The text of a file without the line break at its end, which editors add.
-    fn file(self, path: &str) -> Result<ValueLookup, (String, String)> {
+    fn file(self, path: &str) -> Result<ValueLookup, (String, String, bool)> {
         if path.is_empty() {
-            return Err(("`${file:}` must name a file".into(), "write `${file:PATH}`".into()));
+            return Err(("`${file:}` must name a file".into(), "write `${file:PATH}`".into(), false));
         }
         match read_text(&self.folder.join(path)) {
             Ok(text) => {
@@ -192,6 +199,7 @@ impl ValueSources<'_> {
             Err(error) => Err((
                 format!("the file `{path}` {error}"),
                 "a path in `${file:PATH}` is relative to the file that names it".into(),
+                true,
             )),
         }
     }

@@ -16,9 +16,11 @@ pub(crate) enum TableKind {
     HttpSource,
     ScheduleSource,
     Queue,
+    QueueDefaults,
     Retry,
     Queuer,
     Gate,
+    LookupTable,
     Step,
     Monitor,
     Plugin,
@@ -35,7 +37,7 @@ pub(crate) enum TableKind {
 }
 
 /// Every kind, in the order of messages. A single file has only keys that other kinds have.
-pub(crate) const KINDS: [TableKind; 27] = [
+pub(crate) const KINDS: [TableKind; 29] = [
     TableKind::PipelineFile,
     TableKind::SettingsFile,
     TableKind::Runner,
@@ -47,9 +49,11 @@ pub(crate) const KINDS: [TableKind; 27] = [
     TableKind::HttpSource,
     TableKind::ScheduleSource,
     TableKind::Queue,
+    TableKind::QueueDefaults,
     TableKind::Retry,
     TableKind::Queuer,
     TableKind::Gate,
+    TableKind::LookupTable,
     TableKind::Step,
     TableKind::Monitor,
     TableKind::Plugin,
@@ -67,23 +71,50 @@ pub(crate) const KINDS: [TableKind; 27] = [
 
 impl TableKind {
     /// The keys that this version supports. Keys of a later version are in `later`.
+    #[expect(clippy::too_many_lines, reason = "a table with one row for each kind")]
     pub(crate) fn keys(self) -> &'static [&'static str] {
         match self {
-            Self::PipelineFile => {
-                &["pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink", "test"]
-            }
-            Self::SingleFile => &[
-                "pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink", "test", "runner",
-                "log", "reload",
+            Self::PipelineFile => &[
+                "pipeline",
+                "source",
+                "queue",
+                "queue_defaults",
+                "retry",
+                "queuer",
+                "gate",
+                "table",
+                "step",
+                "sink",
+                "test",
             ],
-            Self::SettingsFile => &["runner", "log", "reload", "plugin", "retry", "queuer", "gate"],
-            Self::Runner => &["data", "listen", "hosts", "workers", "shutdown_timeout", "plugins"],
+            Self::SingleFile => &[
+                "pipeline",
+                "source",
+                "queue",
+                "queue_defaults",
+                "retry",
+                "queuer",
+                "gate",
+                "table",
+                "step",
+                "sink",
+                "test",
+                "runner",
+                "log",
+                "reload",
+            ],
+            Self::SettingsFile => {
+                &["runner", "log", "reload", "plugin", "queue_defaults", "retry", "queuer", "gate", "table"]
+            }
+            Self::Runner => &["data", "listen", "hosts", "workers", "shutdown_timeout", "plugins", "config"],
             Self::Log => &["level", "format"],
             Self::Reload => &["watch", "poll", "tests", "watch_errors"],
             Self::WatchErrors => &["rate", "within"],
-            Self::Pipeline => &["name", "errors", "delivery"],
-            Self::FileSource => &["type", "path", "format", "follow", "max_line", "headers", "delimiter"],
-            Self::HttpSource => &["type", "key", "dedupe", "max_body", "max_waiting", "token"],
+            Self::Pipeline => &["name", "errors", "delivery", "config"],
+            Self::FileSource => {
+                &["type", "path", "format", "follow", "max_line", "headers", "delimiter", "meta"]
+            }
+            Self::HttpSource => &["type", "key", "dedupe", "max_body", "max_waiting", "token", "schema"],
             Self::ScheduleSource => &["type", "cron", "time_zone", "every", "missed", "payload"],
             Self::Retry => &[
                 "backoff",
@@ -103,6 +134,7 @@ impl TableKind {
                 "lane_missing",
                 "delay_window",
                 "max_processing",
+                "max_pending",
                 "max_search_ahead",
                 "max_per_lane",
                 "rate",
@@ -118,7 +150,9 @@ impl TableKind {
             ],
             Self::Gate => &["run", "every", "http", "exec", "timeout", "config"],
             Self::Monitor => &["run", "every", "batch", "http", "exec", "timeout", "config"],
+            Self::LookupTable => &["path", "key", "format", "delimiter"],
             Self::Queue => &["retain", "max_size", "meta", "dedupe", "allow_cycle"],
+            Self::QueueDefaults => &["retain", "max_size", "meta", "dedupe"],
             Self::Step => &[
                 "was",
                 "from",
@@ -146,15 +180,24 @@ impl TableKind {
             ],
             Self::Plugin => &["sha256"],
             Self::Limits => &["operations", "memory", "depth"],
-            Self::Http => {
-                &["url", "method", "headers", "body", "timeout", "max_response", "accept", "response"]
-            }
+            Self::Http => &[
+                "url",
+                "hosts",
+                "host",
+                "method",
+                "headers",
+                "body",
+                "timeout",
+                "max_response",
+                "accept",
+                "response",
+            ],
             Self::Exec => &["command", "env", "cwd", "timeout"],
             Self::FileSink => &["type", "from", "begin_at", "delivery", "path", "format", "on_mismatch"],
             Self::StdoutSink => &["type", "from", "begin_at", "delivery", "format"],
             Self::HttpSink => &[
-                "type", "from", "begin_at", "delivery", "errors", "retry", "queuer", "gate", "url", "method",
-                "headers", "body", "timeout", "accept",
+                "type", "from", "begin_at", "delivery", "errors", "retry", "queuer", "gate", "url", "hosts",
+                "host", "method", "headers", "body", "timeout", "accept",
             ],
             Self::NullSink => &["type", "from", "begin_at", "delivery"],
             Self::Test => &["name", "step", "given", "later", "at", "for", "mock", "expect"],
@@ -179,9 +222,11 @@ impl TableKind {
             Self::HttpSource => "a `[source.NAME]` of type `http`",
             Self::ScheduleSource => "a `[source.NAME]` of type `schedule`",
             Self::Queue => "`[queue.NAME]`",
+            Self::QueueDefaults => "`[queue_defaults]`",
             Self::Retry => "`[retry.NAME]`",
             Self::Queuer => "`[queuer.NAME]`",
             Self::Gate => "`[gate.NAME]`",
+            Self::LookupTable => "`[table.NAME]`",
             Self::Monitor => "`monitor` of a step",
             Self::Step => "`[step.NAME]`",
             Self::Plugin => "`[plugin.NAME]` in tidegate.toml",

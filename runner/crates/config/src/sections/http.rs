@@ -3,11 +3,12 @@
 pub(crate) mod body;
 pub(crate) mod url;
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::diagnostic::Diagnostic;
-use crate::model::{Body, HttpRequest, METHODS, Method, Response, Shape};
+use crate::model::{Body, Hosts, HttpRequest, METHODS, Method, Response, Shape};
 use crate::parse::context::{ParseContext, Text};
 use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
@@ -36,7 +37,9 @@ pub(crate) fn request(
 ) -> Option<HttpRequest> {
     let before = reading.diagnostics.len();
     let help = "name the address: `url = \"https://host/path/{field}\"`";
-    let url = section.required(reading, "url", help).and_then(|field| url(reading, field));
+    let hosts = hosts(reading, section);
+    let has_hosts = section.field("hosts").is_some();
+    let url = section.required(reading, "url", help).and_then(|field| url(reading, field, has_hosts));
     let default = if kind == TableKind::HttpSink { Method::Post } else { Method::Get };
     let method = section.field("method").map(|field| field.choice(reading, kind, &METHODS));
     let method = method.unwrap_or(Some(default));
@@ -55,6 +58,7 @@ pub(crate) fn request(
     }
     Some(HttpRequest {
         url: url?,
+        hosts,
         method: method?,
         headers: headers.unwrap_or_default(),
         body: body?,
@@ -65,12 +69,58 @@ pub(crate) fn request(
     })
 }
 
-fn url(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Template> {
+fn url(reading: &mut ParseContext<'_>, field: Field<'_>, has_hosts: bool) -> Option<Template> {
     let text = field.filled_text(reading)?;
     let template = template(reading, &text)?;
-    let Err((message, help)) = url::check(&template) else { return Some(template) };
+    let checked = if has_hosts { url::check_path(&template) } else { url::check(&template) };
+    let Err((message, help)) = checked else { return Some(template) };
     reading.report(Diagnostic::error_at(&text.place, message).help(help));
     None
+}
+
+/// `hosts` and `host`, which belong together.
+fn hosts(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> Option<Hosts> {
+    let (table, host) = match (section.field("hosts"), section.field("host")) {
+        (None, None) => return None,
+        (Some(hosts), None) => {
+            let help = "name the field that chooses one: `host = \"{service}\"`";
+            let diagnostic = Diagnostic::error_at(&hosts.place(reading), "`hosts` needs `host`");
+            reading.report(diagnostic.help(help));
+            return None;
+        }
+        (None, Some(host)) => {
+            let help = "name the servers: `hosts = { a = \"https://a.example\" }`";
+            let diagnostic = Diagnostic::error_at(&host.place(reading), "`host` needs `hosts`");
+            reading.report(diagnostic.help(help));
+            return None;
+        }
+        (Some(hosts), Some(host)) => (server_table(reading, hosts), host),
+    };
+    let text = host.filled_text(reading)?;
+    let host = template(reading, &text)?;
+    if host.is_fixed() {
+        let help = "write a field of the job, such as `\"{service}\"`, or only `url`";
+        let diagnostic = Diagnostic::error_at(&text.place, "`host` must depend on the job");
+        reading.report(diagnostic.help(help));
+    }
+    Some(Hosts { host, table })
+}
+
+fn server_table(reading: &mut ParseContext<'_>, field: Field<'_>) -> BTreeMap<String, Template> {
+    let before = reading.diagnostics.len();
+    let mut table = BTreeMap::new();
+    for (key, server) in templates(reading, field) {
+        if let Err((message, help)) = url::check_server(&server) {
+            let message = format!("{} in `hosts`: {message}", key.quoted());
+            reading.report(Diagnostic::error_at(&key.place, message).help(help));
+        }
+        table.insert(key.value, server);
+    }
+    if table.is_empty() && reading.diagnostics.len() == before {
+        let diagnostic = Diagnostic::error_at(&field.place(reading), "`hosts` is empty");
+        reading.report(diagnostic.help("name the servers: `hosts = { a = \"https://a.example\" }`"));
+    }
+    table
 }
 
 fn headers(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<(String, Template)> {

@@ -1,7 +1,8 @@
 //! `HttpSource`: parses `[source.NAME]` of type `http`.
 
 use crate::diagnostic::Diagnostic;
-use crate::model::push_source::{HttpSource, Token};
+use crate::diagnostic::files::Files;
+use crate::model::push_source::{HttpSource, SchemaFile, Token};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
@@ -12,7 +13,12 @@ const BODY_BYTES_MAX_DEFAULT: usize = 16 << 20;
 const WAITING_MAX_DEFAULT: u64 = 1_000_000;
 
 /// `None` after an error.
-pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Option<HttpSource> {
+pub(crate) fn read(
+    reading: &mut ParseContext<'_>,
+    files: &mut Files,
+    title: &str,
+    value: &Value<'_>,
+) -> Option<HttpSource> {
     let section = TableReader::open(reading, TableKind::HttpSource, title, value)?;
     let before = reading.diagnostics.len();
     let key = section.field("key").and_then(|field| field.path_in_job(reading));
@@ -25,13 +31,32 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
     });
     let max_waiting = section.field("max_waiting").and_then(|field| field.count(reading, 0));
     let token = section.field("token").and_then(|field| token(reading, field));
+    let schema = section.field("schema").and_then(|field| schema(reading, files, field));
     (reading.diagnostics.len() == before).then(|| HttpSource {
         key,
         dedupe,
         max_body: max_body.unwrap_or(BODY_BYTES_MAX_DEFAULT),
         max_waiting: Some(max_waiting.unwrap_or(WAITING_MAX_DEFAULT)).filter(|&most| most > 0),
         token,
+        schema,
     })
+}
+
+/// The file of a JSON Schema. Its content is checked later.
+fn schema(reading: &mut ParseContext<'_>, files: &mut Files, field: Field<'_>) -> Option<SchemaFile> {
+    let name = field.filled_text(reading)?;
+    let path = reading.folder().join(&name.value);
+    match files.read(&path) {
+        Ok(text) => {
+            files.add(&path, text.as_str());
+            Some(SchemaFile { path, text, named_in: reading.file.to_path_buf(), named_at: name.place.span })
+        }
+        Err(error) => {
+            let named = if name.secret { "named here".into() } else { name.quoted() };
+            reading.report(Diagnostic::error_at(&name.place, format!("the schema {named} {error}")));
+            None
+        }
+    }
 }
 
 fn token(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Token> {

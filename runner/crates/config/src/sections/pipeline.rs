@@ -6,8 +6,9 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::queue::{self, QueueDeclaration};
+use super::queue::{self, QueueDeclaration, QueueSettings};
 use super::settings::{self, SettingsFile};
+use super::shared_config::SharedConfig;
 use super::shared_tables::SharedTables;
 use super::sink::{self, SinkDeclaration};
 use super::source::{self, SourceDeclaration};
@@ -32,8 +33,11 @@ pub(crate) struct PipelineDeclaration {
     pub(crate) errors: Option<Reference>,
     /// The default of its steps.
     pub(crate) delivery: DeliveryGuarantee,
+    pub(crate) config: SharedConfig,
     pub(crate) sources: Vec<SourceDeclaration>,
     pub(crate) queues: Vec<QueueDeclaration>,
+    /// `[queue_defaults]`
+    pub(crate) queue_defaults: QueueSettings,
     pub(crate) steps: Vec<StepDeclaration>,
     pub(crate) sinks: Vec<SinkDeclaration>,
     pub(crate) shelves: SharedTables,
@@ -72,20 +76,21 @@ fn declared(
     files: &mut Files,
     root: &TableReader<'_>,
 ) -> Option<PipelineDeclaration> {
-    let (named, errors, delivery) = header(reading, root);
-    let name = match &named {
+    let header = header(reading, root);
+    let name = match &header.named {
         Named::Good(named, _) => Some(named.value.clone()),
         Named::Bad => None,
         Named::ByFile => name_of_file(reading),
     };
     let mut sources = Vec::new();
     for (key, value) in root.named(reading, "source") {
-        sources.extend(source::read(reading, &key, value));
+        sources.extend(source::read(reading, files, &key, value));
     }
     let mut queues = Vec::new();
     for (key, value) in root.named(reading, "queue") {
         queues.extend(queue::read(reading, &key, value));
     }
+    let queue_defaults = queue::defaults(reading, root);
     let mut steps = Vec::new();
     for (key, value) in root.named(reading, "step") {
         steps.extend(step::read(reading, files, &key, value));
@@ -97,6 +102,7 @@ fn declared(
     let shelves = SharedTables::read(reading, files, root);
     let tests = test::read_all(reading, root);
     reading.names_missing |= name.is_none();
+    let Header { named, errors, delivery, config } = header;
     let named = if let Named::Good(_, text) = named { Some(text) } else { None };
     let file = Arc::clone(&reading.file);
     let name = name?;
@@ -106,8 +112,10 @@ fn declared(
         named,
         errors,
         delivery,
+        config,
         sources,
         queues,
+        queue_defaults,
         steps,
         sinks,
         shelves,
@@ -115,22 +123,29 @@ fn declared(
     })
 }
 
+#[derive(Default)]
 enum Named {
     Good(Placed<Name>, Text),
     Bad,
+    #[default]
     ByFile,
 }
 
 /// `[pipeline]`
-fn header(
-    reading: &mut ParseContext<'_>,
-    root: &TableReader<'_>,
-) -> (Named, Option<Reference>, DeliveryGuarantee) {
+#[derive(Default)]
+struct Header {
+    named: Named,
+    errors: Option<Reference>,
+    delivery: DeliveryGuarantee,
+    config: SharedConfig,
+}
+
+fn header(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> Header {
     let section = root
         .field("pipeline")
         .and_then(|field| TableReader::open(reading, TableKind::Pipeline, "[pipeline]", field.value()));
     let Some(section) = section else {
-        return (Named::ByFile, None, DeliveryGuarantee::default());
+        return Header::default();
     };
     let delivery = step::delivery(reading, TableKind::Pipeline, &section).unwrap_or_default();
     let errors = section.field("errors").and_then(|field| reference(reading, field));
@@ -142,7 +157,7 @@ fn header(
             None => Named::Bad,
         },
     };
-    (named, errors, delivery)
+    Header { named, errors, delivery, config: SharedConfig::read(reading, &section) }
 }
 
 fn name_of_file(reading: &mut ParseContext<'_>) -> Option<Name> {

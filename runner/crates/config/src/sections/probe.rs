@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::run::run;
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
-use crate::model::{Monitor, ProbeConfig};
+use crate::model::{LookupTables, Monitor, ProbeConfig};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::json;
@@ -69,7 +69,8 @@ fn inquiry(
     let timeout = timeout.unwrap_or(TIMEOUT_DEFAULT);
     let run = run(reading, files, section, timeout);
     let (config, secrets) = json::config(reading, section);
-    Some(ProbeConfig { run, every: every?, timeout, config, secrets })
+    let (shared, tables) = (Vec::new(), LookupTables::new());
+    Some(ProbeConfig { run, every: every?, timeout, config, secrets, shared, tables })
 }
 
 /// The fix for a gate's processor where its name belongs.

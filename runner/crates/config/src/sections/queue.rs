@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::diagnostic::SourceSpan;
+use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::model::{Meta, Retain};
 use crate::parse::context::{ParseContext, Placed, Text, Value};
 use crate::parse::field::Field;
@@ -17,22 +17,62 @@ enum MetaField {
     Index,
     Time,
     Transaction,
+    Place,
 }
 
-const TOLD: [(&str, MetaField); 3] =
+const OF_QUEUES: [(&str, MetaField); 3] =
     [("index", MetaField::Index), ("time", MetaField::Time), ("tx", MetaField::Transaction)];
+const OF_FILES: [(&str, MetaField); 2] = [("index", MetaField::Index), ("place", MetaField::Place)];
 
 /// A queue as written.
 #[derive(Debug)]
 pub(crate) struct QueueDeclaration {
     pub(crate) name: Placed<Name>,
-    pub(crate) retain: Retain,
-    pub(crate) max_size: Option<u64>,
-    pub(crate) meta: Meta,
-    pub(crate) dedupe: Option<Duration>,
+    pub(crate) settings: QueueSettings,
     pub(crate) allow_cycle: bool,
     /// Settings that apply only to jobs of steps.
     pub(crate) of_steps: Vec<(&'static str, SourceSpan)>,
+}
+
+/// The settings of a queue, or the defaults of queues; a `None` inherits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct QueueSettings {
+    pub(crate) retain: Option<Retain>,
+    pub(crate) max_size: Option<u64>,
+    pub(crate) meta: Option<Meta>,
+    pub(crate) dedupe: Option<Duration>,
+}
+
+impl QueueSettings {
+    /// These settings, and those of `below` for missing ones.
+    pub(crate) fn over(self, below: Self) -> Self {
+        Self {
+            retain: self.retain.or(below.retain),
+            max_size: self.max_size.or(below.max_size),
+            meta: self.meta.or(below.meta),
+            dedupe: self.dedupe.or(below.dedupe),
+        }
+    }
+
+    fn read(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> Self {
+        let retain = section.field("retain").and_then(|field| retain(reading, field));
+        let max_size = section
+            .field("max_size")
+            .and_then(|field| field.quantity(reading, ("size", "1GiB"), parse_size, Some(&0)));
+        let meta = section.field("meta").and_then(|field| meta(reading, field));
+        let dedupe = section.field("dedupe").and_then(|field| {
+            field.quantity(reading, ("duration", "7d"), parse_duration, Some(&Duration::ZERO))
+        });
+        Self { retain, max_size, meta, dedupe }
+    }
+}
+
+/// `[queue_defaults]`
+pub(crate) fn defaults(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> QueueSettings {
+    let section = root.field("queue_defaults").and_then(|field| {
+        TableReader::open(reading, TableKind::QueueDefaults, "[queue_defaults]", field.value())
+    });
+    section.map(|section| QueueSettings::read(reading, &section)).unwrap_or_default()
 }
 
 pub(crate) fn read(
@@ -43,14 +83,7 @@ pub(crate) fn read(
     let name = name(reading, "queue", key);
     reading.names_missing |= name.is_none();
     let section = TableReader::open(reading, TableKind::Queue, &format!("[queue.{}]", key.value), value)?;
-    let retain = section.field("retain").and_then(|field| retain(reading, field));
-    let max_size = section
-        .field("max_size")
-        .and_then(|field| field.quantity(reading, ("size", "1GiB"), parse_size, Some(&0)));
-    let meta = section.field("meta").map(|field| meta(reading, field));
-    let dedupe = section
-        .field("dedupe")
-        .and_then(|field| field.quantity(reading, ("duration", "7d"), parse_duration, Some(&Duration::ZERO)));
+    let settings = QueueSettings::read(reading, &section);
     let allow_cycle = section.field("allow_cycle").and_then(|field| field.boolean(reading));
     let of_steps = ["dedupe", "allow_cycle"]
         .into_iter()
@@ -58,23 +91,44 @@ pub(crate) fn read(
         .collect();
     Some(QueueDeclaration {
         name: name?,
-        retain: retain.unwrap_or(Retain::Consumed),
-        max_size,
-        meta: meta.unwrap_or_default(),
-        dedupe,
+        settings,
         // An invalid value is reported; an additional error about the cycle would be confusing.
         allow_cycle: allow_cycle.unwrap_or(section.field("allow_cycle").is_some()),
         of_steps,
     })
 }
 
-fn meta(reading: &mut ParseContext<'_>, field: Field<'_>) -> Meta {
+/// A list of fields, or `false`.
+fn meta(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Meta> {
+    match field.value().get_ref().as_bool() {
+        Some(false) => Some(Meta { dropped: true, ..Meta::default() }),
+        Some(true) => {
+            let message = "`meta` must be `false` or a list of texts, but is `true`";
+            let diagnostic = Diagnostic::error_at(&field.place(reading), message);
+            reading.report(diagnostic.help("write `meta = [\"index\", \"time\", \"tx\"]`"));
+            None
+        }
+        None => Some(fields(reading, (field, TableKind::Queue), &OF_QUEUES)),
+    }
+}
+
+/// `meta` of a file source.
+pub(crate) fn meta_of_file(reading: &mut ParseContext<'_>, field: Field<'_>) -> Meta {
+    fields(reading, (field, TableKind::FileSource), &OF_FILES)
+}
+
+fn fields(
+    reading: &mut ParseContext<'_>,
+    (field, kind): (Field<'_>, TableKind),
+    words: &[(&'static str, MetaField)],
+) -> Meta {
     let mut meta = Meta::default();
-    for told in field.choices(reading, TableKind::Queue, &TOLD).unwrap_or_default() {
+    for told in field.choices(reading, kind, words).unwrap_or_default() {
         match told {
             MetaField::Index => meta.index = true,
             MetaField::Time => meta.time = true,
             MetaField::Transaction => meta.transaction = true,
+            MetaField::Place => meta.place = true,
         }
     }
     meta

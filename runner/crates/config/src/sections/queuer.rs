@@ -36,7 +36,7 @@ const LANE_MISSING: [(&str, LaneMissing); 2] =
 const KEYS_MISSING: [(&str, KeysMissing); 2] = [("error", KeysMissing::Error), ("none", KeysMissing::None)];
 
 /// The keys that apply to some strategies only.
-const MEANT_FOR: [(&str, &[Word]); 10] = [
+const MEANT_FOR: [(&str, &[Word]); 11] = [
     ("delay_window", &[Word::OneRoundSerial, Word::OneRoundParallel]),
     ("reads", &[Word::OneRoundParallel]),
     ("writes", &[Word::OneRoundParallel]),
@@ -45,6 +45,7 @@ const MEANT_FOR: [(&str, &[Word]); 10] = [
     ("aging", &[Word::Priority]),
     ("pause", &[Word::Rounds]),
     ("max_processing", &NOT_SERIAL),
+    ("max_pending", &NOT_SERIAL),
     ("max_per_lane", &NOT_SERIAL),
     ("lane_rate", &NOT_SERIAL),
 ];
@@ -66,6 +67,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
     let strategy = strategy(reading, &section, word);
     let lane = lane(reading, &section, word);
     let max_processing = section.field("max_processing").and_then(|field| at_least_one(reading, field));
+    let max_pending = section.field("max_pending").and_then(|field| at_least_one(reading, field));
     let search_ahead = section.field("max_search_ahead").and_then(|field| field.count(reading, 0));
     let max_search_ahead = search_ahead.filter(|&most| most > 0);
     if let (Some(_), Some(word)) = (max_search_ahead, word) {
@@ -77,7 +79,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
     if reading.diagnostics.len() > before {
         return None;
     }
-    Some(Queuer { strategy: strategy?, lane, max_processing, max_search_ahead, rate, age, id })
+    Some(Queuer { strategy: strategy?, lane, max_processing, max_pending, max_search_ahead, rate, age, id })
 }
 
 /// The fix for a strategy where the name of a queuer belongs.

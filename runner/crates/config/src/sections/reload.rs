@@ -7,7 +7,6 @@ use crate::model::{ReloadSettings, WatchErrors};
 use crate::parse::context::ParseContext;
 use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
-use crate::parse::not_yet_supported;
 use crate::parse::table::TableReader;
 use tidegate_model::parse_duration;
 
@@ -34,10 +33,6 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, field: Field<'_>) -> ReloadSe
     }
     if let Some(field) = section.field("watch_errors") {
         settings.watch_errors = watch_errors(reading, field);
-        if settings.watch_errors.is_some() {
-            let place = field.place(reading);
-            reading.report(not_yet_supported::diagnostic(&place, "watch_errors"));
-        }
     }
     settings
 }

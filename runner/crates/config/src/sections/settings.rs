@@ -10,7 +10,9 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::plugin;
+use super::queue::{self, QueueSettings};
 use super::reload;
+use super::shared_config::SharedConfig;
 use super::shared_tables::SharedTables;
 use crate::diagnostic::files::Files;
 use crate::diagnostic::{Diagnostic, SourceSpan};
@@ -33,12 +35,18 @@ const WORKERS_MAX: u64 = 1024;
 pub(crate) struct SettingsFile {
     /// Already relative to the file.
     pub(crate) data: Option<PathBuf>,
+    /// `data` names a variable that is not set.
+    pub(crate) data_is_unset: bool,
     pub(crate) settings: Settings,
     pub(crate) log: LogSettings,
+    /// The values under the `config` of all pipelines.
+    pub(crate) config: SharedConfig,
     /// It has an address to listen on, valid or not.
     pub(crate) has_listen: bool,
     /// The places of `[runner]`, `[log]` and `[reload]`.
     headers: Vec<(&'static str, SourceSpan)>,
+    /// `[queue_defaults]` of all pipelines.
+    pub(crate) queue_defaults: QueueSettings,
     /// The tables for all pipelines.
     pub(crate) shelves: SharedTables,
 }
@@ -57,6 +65,7 @@ pub(crate) fn read(
     let root = TableReader::root(reading, TableKind::SettingsFile, tree);
     let mut file = in_place(reading, &root);
     file.shelves = SharedTables::read(reading, files, &root);
+    file.queue_defaults = queue::defaults(reading, &root);
     file.settings.pins = plugin::pins(reading, &root).into_iter().collect();
     file
 }
@@ -70,8 +79,11 @@ pub(crate) fn in_place(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -
     if let Some(field) = root.field("runner")
         && let Some(runner) = TableReader::open(reading, TableKind::Runner, "[runner]", field.value())
     {
+        let before = reading.unset.len();
         file.data = runner.field("data").and_then(|field| field.path(reading)).map(|path| path.value);
+        file.data_is_unset = reading.unset.len() > before;
         file.has_listen = runner.field("listen").is_some();
+        file.config = SharedConfig::read(reading, &runner);
         file.settings = Settings {
             listen: runner.field("listen").and_then(|field| listen(reading, field)),
             hosts: runner.field("hosts").map(|field| hosts(reading, field)).unwrap_or_default(),

@@ -1,11 +1,14 @@
-//! Shared tables: `[retry.NAME]`, `[queuer.NAME]` and `[gate.NAME]`, of a pipeline or in tidegate.toml for
-//! all.
+//! Shared tables: `[retry.NAME]`, `[queuer.NAME]`, `[gate.NAME]` and `[table.NAME]`, of a pipeline or in
+//! tidegate.toml for all.
 
+use std::sync::Arc;
+
+use super::lookup_table;
 use super::probe;
 use super::queuer;
 use super::retry;
 use crate::diagnostic::files::Files;
-use crate::model::{ProbeConfig, Queuer};
+use crate::model::{LookupTable, ProbeConfig, Queuer};
 use crate::parse::context::ParseContext;
 use crate::parse::named_table::NamedTables;
 use crate::parse::table::TableReader;
@@ -17,6 +20,7 @@ pub(crate) struct SharedTables {
     pub(crate) retries: NamedTables<RetryPolicy>,
     pub(crate) queuers: NamedTables<Queuer>,
     pub(crate) gates: NamedTables<ProbeConfig>,
+    pub(crate) tables: NamedTables<Arc<LookupTable>>,
 }
 
 impl SharedTables {
@@ -27,6 +31,9 @@ impl SharedTables {
             queuers: NamedTables::read(reading, root, "queuer", queuer::read),
             gates: NamedTables::read(reading, root, "gate", |reading, title, value| {
                 probe::gate(reading, files, title, value)
+            }),
+            tables: NamedTables::read(reading, root, "table", |reading, title, value| {
+                lookup_table::read(reading, files, title, value)
             }),
         }
     }

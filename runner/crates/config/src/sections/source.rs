@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use super::http_source;
+use super::queue;
 use super::schedule_source;
 use crate::check::on_disk;
+use crate::diagnostic::files::Files;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::model::push_source::PushSource;
-use crate::model::{DataFormat, FileSource, SourceKind};
+use crate::model::{DataFormat, FileSource, Meta, SourceKind};
 use crate::parse::context::{ParseContext, Placed, Text, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
@@ -41,13 +43,14 @@ pub(crate) struct SourceDeclaration {
 /// How the jobs of a source arrive; `None` after an error.
 #[derive(Clone, Debug)]
 pub(crate) enum Supply {
-    Pull(Option<SourceKind>),
+    Pull(Option<(SourceKind, Meta)>),
     /// Appended to the queue of its name.
     Push(Option<PushSource>),
 }
 
 pub(crate) fn read(
     reading: &mut ParseContext<'_>,
+    files: &mut Files,
     key: &Text,
     value: &Value<'_>,
 ) -> Option<SourceDeclaration> {
@@ -57,7 +60,7 @@ pub(crate) fn read(
     // Its keys depend on its type, so those of an unknown type are not checked.
     let (path, supply) = match kind(reading, &title, value) {
         Some(TableKind::HttpSource) => {
-            (None, Supply::Push(http_source::read(reading, &title, value).map(PushSource::Http)))
+            (None, Supply::Push(http_source::read(reading, files, &title, value).map(PushSource::Http)))
         }
         Some(TableKind::ScheduleSource) => {
             (None, Supply::Push(schedule_source::read(reading, &title, value).map(PushSource::Schedule)))
@@ -94,7 +97,8 @@ fn file(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> (Opti
         on_disk::doubt_variable(reading, path);
     }
     let file = file_source(reading, &section, path.as_ref());
-    (path, Supply::Pull(file.map(SourceKind::File)))
+    let meta = section.field("meta").map(|field| queue::meta_of_file(reading, field)).unwrap_or_default();
+    (path, Supply::Pull(file.map(|file| (SourceKind::File(file), meta))))
 }
 
 fn file_source(
@@ -141,7 +145,7 @@ fn refuse_broken_pattern(reading: &mut ParseContext<'_>, path: &Placed<PathBuf>)
 }
 
 /// A key without an effect is a misunderstanding, and reported.
-fn refuse_outside_csv(reading: &mut ParseContext<'_>, section: &TableReader<'_>) {
+pub(crate) fn refuse_outside_csv(reading: &mut ParseContext<'_>, section: &TableReader<'_>) {
     for key in ["headers", "delimiter"] {
         if let Some(field) = section.field(key) {
             let place: SourceSpan = field.place(reading);
@@ -151,7 +155,7 @@ fn refuse_outside_csv(reading: &mut ParseContext<'_>, section: &TableReader<'_>)
     }
 }
 
-fn delimiter(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<u8> {
+pub(crate) fn delimiter(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<u8> {
     let text = field.text(reading)?;
     match text.value.as_bytes() {
         [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Some(*byte),

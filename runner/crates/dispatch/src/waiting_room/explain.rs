@@ -1,7 +1,7 @@
 //! Explanations: report the state of a job, and the reason for which it waits.
 
 use super::WaitingRoom;
-use super::policy::{JobKey, StartOrder, WaitReason, WaitingState};
+use super::policy::{HeldLane, JobKey, StartOrder, WaitReason, WaitingState};
 use super::slab::{JobState, ListKind};
 use tidegate_model::Timestamp;
 
@@ -31,14 +31,15 @@ impl WaitingRoom {
         })
     }
 
-    /// Name of a job's lane, and the running jobs of that lane. Walks all jobs.
+    /// Jobs of a job's lane that run or are pending. Walks all jobs.
     #[must_use]
-    pub fn running_in_lane_of(&self, key: JobKey) -> Option<(&[u8], Vec<JobKey>)> {
+    pub fn held_in_lane_of(&self, key: JobKey) -> Option<HeldLane<'_>> {
         let lane = self.jobs.lane(self.jobs.find(key)?);
-        let runs =
-            |&slot: &u32| self.jobs.lane(slot) == lane && self.jobs.job_state(slot) == JobState::Running;
-        let keys = self.jobs.slots().filter(runs).map(|slot| self.jobs.key(slot)).collect();
-        Some((&self.lanes.get(lane).name, keys))
+        let is_held = |&slot: &u32| self.jobs.lane(slot) == lane && self.jobs.job_state(slot).is_held();
+        let held: Vec<u32> = self.jobs.slots().filter(is_held).collect();
+        let pending = held.iter().filter(|&&slot| self.jobs.job_state(slot) == JobState::Pending).count();
+        let jobs = held.into_iter().map(|slot| self.jobs.key(slot)).collect();
+        Some(HeldLane { lane: &self.lanes.get(lane).name, jobs, pending })
     }
 
     /// Job that this one waits for by the rules of the strategy.
@@ -81,7 +82,7 @@ impl WaitingRoom {
         {
             return Some(WaitReason::LaneRate { until });
         }
-        let full = self.rules.max_per_lane.is_some_and(|most| self.lanes.get(lane).running >= most.get());
+        let full = self.rules.max_per_lane.is_some_and(|most| self.lanes.get(lane).held >= most.get());
         full.then_some(WaitReason::MaxPerLane)
     }
 
@@ -100,6 +101,10 @@ impl WaitingRoom {
         let most = self.rules.max_processing.map_or(usize::MAX, |most| most.get() as usize);
         if self.count(JobState::Running) >= most {
             return WaitReason::MaxProcessing;
+        }
+        let most = self.rules.max_pending.map_or(usize::MAX, |most| most.get() as usize);
+        if self.count(JobState::Running) + self.count(JobState::Pending) >= most {
+            return WaitReason::MaxPending;
         }
         let spent = self.rules.rate.and_then(|rate| self.log.full_until(rate, now));
         spent.map_or(WaitReason::Turn, |until| WaitReason::Rate { until })

@@ -14,7 +14,8 @@ pub(crate) struct LaneState {
     pub(crate) name: Box<[u8]>,
     /// Number of its jobs in the waiting room.
     pub(crate) jobs: u32,
-    pub(crate) running: u32,
+    /// Number of its jobs that run or are pending.
+    pub(crate) held: u32,
     /// Parity of the round in which it has its place, if lanes have places.
     pub(crate) turn: bool,
 }
@@ -73,7 +74,7 @@ impl Lanes {
 
     /// Whether the limits of the lane allow one more start.
     pub(crate) fn allows(&self, number: u32, rules: &QueuePolicy) -> bool {
-        let full = |most: std::num::NonZeroU32| self.get(number).running >= most.get();
+        let full = |most: std::num::NonZeroU32| self.get(number).held >= most.get();
         let spent = |rate| self.logs.get(&number).is_some_and(|log| log.is_full(rate));
         !rules.max_per_lane.is_some_and(full) && !rules.lane_rate.is_some_and(spent)
     }
@@ -132,7 +133,7 @@ impl Lanes {
     }
 
     fn open(&mut self, hash: u64, name: &[u8]) -> u32 {
-        let lane = LaneState { name: name.into(), jobs: 0, running: 0, turn: false };
+        let lane = LaneState { name: name.into(), jobs: 0, held: 0, turn: false };
         let number = if let Some(free) = self.free.pop() {
             self.lanes[free as usize] = lane;
             free

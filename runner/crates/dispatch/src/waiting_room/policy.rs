@@ -13,7 +13,9 @@ pub struct QueuePolicy {
     pub strategy: StartOrder,
     /// Maximum number of running jobs. Jobs that are pending in an external system do not count.
     pub max_processing: Option<NonZeroU32>,
-    /// Maximum number of running jobs of one lane.
+    /// Maximum number of jobs that run or are pending: a job that runs may become pending.
+    pub max_pending: Option<NonZeroU32>,
+    /// Maximum number of jobs of one lane that run or are pending.
     pub max_per_lane: Option<NonZeroU32>,
     /// Maximum rate of starts. A job that is put back has started, and counts.
     pub rate: Option<StartRate>,
@@ -166,9 +168,19 @@ pub enum WaitReason {
         until: Timestamp,
     },
     MaxProcessing,
+    MaxPending,
     MaxPerLane,
     /// Nothing blocks it; it starts after the jobs before it.
     Turn,
+}
+
+/// Jobs of one lane that run or are pending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLane<'r> {
+    pub lane: &'r [u8],
+    pub jobs: Vec<JobKey>,
+    /// Number of them that are pending.
+    pub pending: usize,
 }
 
 /// Jobs that one round would start.

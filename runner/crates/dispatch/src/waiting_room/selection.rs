@@ -12,11 +12,7 @@ impl WaitingRoom {
     #[must_use]
     pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let waiting = self.stands[..=JobState::Waiting as usize].iter().any(|&count| count > 0);
-        let full = self
-            .rules
-            .max_processing
-            .is_some_and(|most| self.count(JobState::Running) >= most.get() as usize);
-        if full || !waiting && self.delayed.is_empty() {
+        if self.is_full() || !waiting && self.delayed.is_empty() {
             return None;
         }
         let first_due = self.delayed.first().map(|(until, _)| until);
@@ -71,10 +67,7 @@ impl WaitingRoom {
 
     /// Next job to start, if one may.
     pub(crate) fn next(&mut self, now: Timestamp) -> Option<u32> {
-        let running = self.count(JobState::Running);
-        if self.rules.max_processing.is_some_and(|most| running >= most.get() as usize)
-            || self.rules.rate.is_some_and(|rate| self.log.is_full(rate))
-        {
+        if self.is_full() || self.rules.rate.is_some_and(|rate| self.log.is_full(rate)) {
             return None;
         }
         match self.rules.strategy {
@@ -83,6 +76,13 @@ impl WaitingRoom {
             StartOrder::OneRoundSerial | StartOrder::OneRoundParallel => self.next_of_list(now),
             StartOrder::Rounds { .. } => self.next_of_round(now),
         }
+    }
+
+    /// Whether `max_processing` or `max_pending` is reached.
+    fn is_full(&self) -> bool {
+        let (running, pending) = (self.count(JobState::Running), self.count(JobState::Pending));
+        self.rules.max_processing.is_some_and(|most| running >= most.get() as usize)
+            || self.rules.max_pending.is_some_and(|most| running + pending >= most.get() as usize)
     }
 
     fn next_of_serial(&self) -> Option<u32> {

@@ -30,6 +30,13 @@ pub(crate) enum JobState {
     Free,
 }
 
+impl JobState {
+    /// Whether the step or an external system has the job.
+    pub(crate) fn is_held(self) -> bool {
+        matches!(self, Self::Running | Self::Pending)
+    }
+}
+
 /// Kind of the list that a job is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListKind {

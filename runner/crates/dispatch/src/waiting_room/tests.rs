@@ -12,7 +12,14 @@ pub(crate) mod play;
 pub(crate) mod same;
 
 fn rules(strategy: StartOrder) -> QueuePolicy {
-    QueuePolicy { strategy, max_processing: None, max_per_lane: None, rate: None, lane_rate: None }
+    QueuePolicy {
+        strategy,
+        max_processing: None,
+        max_pending: None,
+        max_per_lane: None,
+        rate: None,
+        lane_rate: None,
+    }
 }
 
 fn most(number: u32) -> Option<NonZeroU32> {

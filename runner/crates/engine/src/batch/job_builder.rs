@@ -89,7 +89,7 @@ impl JobBuilder {
                 address: input.address.clone(),
                 meta: match input.input {
                     Input::Queue(queue) => configuration.queues[queue.0].meta,
-                    Input::Source(_) => Meta::default(),
+                    Input::Source(source) => configuration.sources[source.0].meta,
                 },
             })
             .collect();
@@ -267,7 +267,7 @@ impl JobBuilder {
             let carried = place.batch.carried.as_ref().and_then(|carried| carried.get(place.position));
             merged.add(carried.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default());
             let Some(seen) = place.input.and_then(|input| self.inputs.get(input)) else { continue };
-            merged.stamp(&seen.address, seen.meta, place.index(), place.batch.stamp(place.position));
+            merged.stamp(&seen.address, seen.meta, (place.batch, place.position));
         }
         merged.into_text()
     }

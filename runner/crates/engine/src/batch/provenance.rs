@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use tidegate_config::Meta;
-use tidegate_model::{Address, Stamp, rfc3339};
+use tidegate_model::{Address, Batch, rfc3339};
 
 /// Provenance of several jobs that become one.
 #[derive(Debug, Default)]
@@ -23,16 +23,20 @@ impl MergedProvenance {
         }
     }
 
-    /// Adds the queue that a job comes from.
-    pub(crate) fn stamp(&mut self, queue: &Address, meta: Meta, index: u64, stamp: Option<&Stamp>) {
+    /// Adds the queue or source that the job at `position` of a batch comes from.
+    pub(crate) fn stamp(&mut self, from: &Address, meta: Meta, (batch, position): (&Batch, usize)) {
         if meta.is_empty() {
             return;
         }
         let mut passed = Map::new();
         if meta.index {
-            passed.insert("index".into(), json!(index));
+            passed.insert("index".into(), json!(batch.first + position as u64));
         }
-        if let Some(stamp) = stamp {
+        if let Some(places) = batch.places.as_ref().filter(|_| meta.place) {
+            passed.insert("path".into(), json!(places.file.to_string_lossy()));
+            passed.insert("line".into(), json!(places.line(position)));
+        }
+        if let Some(stamp) = batch.stamp(position) {
             if meta.time {
                 passed.insert("time".into(), json!(rfc3339(stamp.time)));
             }
@@ -40,7 +44,7 @@ impl MergedProvenance {
                 passed.insert("tx".into(), json!(stamp.transaction));
             }
         }
-        self.put(queue.to_string(), Value::Object(passed));
+        self.put(from.to_string(), Value::Object(passed));
     }
 
     /// Jobs that meet again may have passed the same queue as one job or as several; several become a list.
@@ -74,17 +78,18 @@ impl MergedProvenance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_model::Timestamp;
+    use tidegate_model::{Stamp, Timestamp};
 
     const STAMP: Stamp = Stamp { position: 0, time: Timestamp(0), transaction: 7 };
 
     #[test]
     fn queues_that_were_passed_add_up() {
-        let all = Meta { index: true, time: true, transaction: true };
+        let all = Meta { index: true, time: true, transaction: true, ..Meta::default() };
         let mut merged = MergedProvenance::default();
         merged.add(r#"{"p/a":{"index":3}}"#);
-        merged.stamp(&Address::parse("p/b").unwrap(), all, 4, Some(&STAMP));
-        merged.stamp(&Address::parse("p/c").unwrap(), Meta::default(), 5, Some(&STAMP));
+        let batch = Batch { stamps: vec![STAMP], ..Batch::json(4, [&b"1"[..]].into_iter().collect()) };
+        merged.stamp(&Address::parse("p/b").unwrap(), all, (&batch, 0));
+        merged.stamp(&Address::parse("p/c").unwrap(), Meta::default(), (&batch, 0));
         insta::assert_snapshot!(
             merged.into_text(),
             @r#"{"p/a":{"index":3},"p/b":{"index":4,"time":"1970-01-01T00:00:00.000Z","tx":7}}"#

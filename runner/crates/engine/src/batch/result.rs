@@ -9,7 +9,7 @@ use tidegate_plugin::Failure;
 use super::input::FailedAttempt;
 use crate::commit::request::OutputBlock;
 use crate::step::stats::BlockCause;
-use tidegate_dispatch::{BatchCut, Failed, JobOutcome};
+use tidegate_dispatch::{AttemptShare, BatchCut, Failed, JobOutcome};
 use tidegate_model::{Counters, DeliveryHash, Timestamp};
 use tidegate_store::{AttemptSpan, DedupeOutcome, NewParkedJob};
 
@@ -44,8 +44,8 @@ pub(crate) struct BatchResult {
     /// Delivery of the job behind the taken ones, if it waits for its next attempt. It is used if the job's
     /// turn comes earlier.
     pub(crate) waits: Option<Box<BatchResult>>,
-    /// Number of attempts that count.
-    pub(crate) attempts: u64,
+    /// Number of attempts that count, and of those among them that failed.
+    pub(crate) attempts: AttemptShare,
     /// Time that the worker took.
     pub(crate) took: Duration,
 }

@@ -22,8 +22,8 @@ use crate::processor::chain::ProcessorChain;
 use crate::processor::monitor_protocol::JobVerdict;
 use crate::step::job_attributes::{AttributeExtractor, LaneSource};
 use tidegate_components::redact::Redactor;
-use tidegate_config::{Configuration, DeliveryGuarantee};
-use tidegate_dispatch::{DurabilityBarrier, JobOutcome};
+use tidegate_config::Configuration;
+use tidegate_dispatch::{AttemptShare, DurabilityBarrier, JobOutcome};
 use tidegate_model::{Address, Clock, Counters, ExternalStatus, Form, Origins, Timestamp};
 use tidegate_store::{DedupeOutcome, Store, WorkerSlot};
 
@@ -74,14 +74,14 @@ impl BatchRunner {
             setup: SetupState::new(Arc::clone(ever_set_up)),
             starts_at_once: before(step, configuration) == DurabilityBarrier::Nothing,
             gatherer: JobBuilder::new(configuration, step),
-            bindings: step.outputs.iter().map(OutputSpec::new).collect(),
+            bindings: step.outputs.iter().map(|output| OutputSpec::new(configuration, output)).collect(),
             attributes: step
                 .queuer
                 .as_ref()
                 .map(AttributeExtractor::new)
                 .filter(AttributeExtractor::requires),
             retrying: RetryDecider::new(configuration, step),
-            crash_limit: crash_limit(step),
+            crash_limit: step.crash_guard_limit().map(NonZeroU32::get),
             keeps_records: configuration.keeps_records(step).is_some(),
             made_before: configuration.dedupes(step).then(|| store.clone()),
             address: step.address.clone(),
@@ -173,7 +173,8 @@ impl BatchRunner {
         let given = jobs * outputs.len() as u64;
         let counters = Counters { taken: jobs, given, ..Counters::default() };
         let ends = if picked { vec![JobOutcome::Finished; portion.jobs] } else { Vec::new() };
-        BatchResult { taken: portion.jobs, outputs, counters, ends, attempts: jobs, ..BatchResult::default() }
+        let attempts = AttemptShare { attempts: jobs, failed: 0 };
+        BatchResult { taken: portion.jobs, outputs, counters, ends, attempts, ..BatchResult::default() }
     }
 
     fn run_each(
@@ -193,6 +194,9 @@ impl BatchRunner {
             }
         };
         let mut made = BatchResultBuilder::new(&self.bindings, &self.origins(), carries, work.is_picked);
+        // `ctx.meta` and `ctx.inputs` of the last batch.
+        self.processors.set_origin("", &[]);
+        let sets_origin = carries || self.gatherer.inputs.len() > 1;
         if work.verdicts.is_none() && setback.is_none() {
             self.prepare(work, carries, &made_before, now);
         }
@@ -230,11 +234,16 @@ impl BatchRunner {
                 }
                 Some(word) => word.settle(item.payload, &mut made.outputs),
                 None => self.setup.ready(setback.as_ref(), &item, || processors.set_up()).and_then(|()| {
+                    if sets_origin {
+                        processors.set_origin(&item.carried, item.indices);
+                    }
                     watch.attempt(&item, || attempt(processors, attributes, &item, now, &mut made.outputs))
                 }),
             };
             let is_attempt = word.is_none() && item.to.is_none();
-            made.ran.attempts += u64::from(is_attempt && failures::counts(&attempted));
+            if is_attempt {
+                made.ran.attempts.add(failures::share(&attempted));
+            }
             let after = match attempted {
                 Ok(()) => JobDisposition::Through(made.note(step, &self.bindings, &item)),
                 Err(failure) if failure.of_setup => {
@@ -293,6 +302,7 @@ impl BatchRunner {
             let job = job(&item, now);
             let sound = item.form != Form::Unchecked || chain::check_form(&job).is_ok();
             if !made && item.completion().is_none() && item.fault.is_none() && sound {
+                self.processors.set_origin(&item.carried, item.indices);
                 self.processors.prefetch(&job);
             }
             position += 1;
@@ -321,14 +331,6 @@ impl BatchRunner {
         let inputs = self.gatherer.inputs.iter().map(|input| input.name.clone()).collect();
         Origins::new(self.address.clone(), inputs)
     }
-}
-
-/// Maximum number of process deaths a job of this step may cause. `None` if it has no maximum, or can cause no
-/// death: its jobs are not recorded. Otherwise all jobs that a killed runner had begun, such as calls of a slow service, would run one by one.
-fn crash_limit(step: &tidegate_config::Step) -> Option<u32> {
-    // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
-    let is_repeated = step.delivery != DeliveryGuarantee::AtMostOnce;
-    step.crash_limit.filter(|_| is_repeated && step.runs_code_in_process()).map(NonZeroU32::get)
 }
 
 /// Whether a batch of `jobs` jobs ends early. Delayed outputs and verdicts do not count: they take no time

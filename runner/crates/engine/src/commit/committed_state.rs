@@ -166,7 +166,7 @@ impl CommittedState {
                     for (input, &to) in rewind.to.iter().enumerate() {
                         let progress = page.progress(self, rewind.step.position, input);
                         if let RewindTo::Index(next) = to {
-                            progress.rewind(next.saturating_sub(1));
+                            progress.move_to(next.saturating_sub(1));
                         }
                     }
                     self.settle_snapshots(&rewind.step, None, &mut page);
@@ -225,7 +225,7 @@ impl CommittedState {
             page.changes.snapshots.extend(snapshot(&delivery.step, number.0, jobs, now));
         }
         if let Some(keep) = delivery.step.configuration().keeps_records(&delivery.step) {
-            let keep_until = page.changes.now + keep;
+            let keep_until = Some(page.changes.now + keep);
             let record = |&(hash, outcome)| DedupeRecord { hash, outcome, keep_until };
             page.changes.dedupe_records.extend(delivery.outcomes.iter().map(record));
         }

@@ -289,7 +289,7 @@ impl Committer {
         committed: CommitOutcome,
     ) {
         // The rows and the appended jobs have the order of the entries.
-        let (mut rows, mut firsts) = (committed.delayed.into_iter(), committed.firsts.into_iter());
+        let (mut rows, mut firsts) = (committed.parked.into_iter(), committed.firsts.into_iter());
         let (mut durable, mut grown) = (CommitNotice::default(), BTreeSet::new());
         let mut read = BTreeSet::new();
         for entry in group {

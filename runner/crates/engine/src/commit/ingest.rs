@@ -309,10 +309,11 @@ fn look_up(pushes: &[Push], store: &Store) -> Result<HashMap<DeliveryHash, Known
     Ok(hashes.into_iter().zip(found).filter_map(arrived).collect())
 }
 
-fn keep_until(configuration: &Configuration, queue: QueueRef, now: Timestamp) -> Timestamp {
+/// The time from which a key of the queue may be forgotten; `None`: never.
+fn keep_until(configuration: &Configuration, queue: QueueRef, now: Timestamp) -> Option<Timestamp> {
     match &configuration.queues[queue.0].source {
-        Some(PushSource::Http(http)) => http.dedupe.map_or(Timestamp(i64::MAX), |dedupe| now + dedupe),
-        Some(PushSource::Schedule(_)) | None => Timestamp(i64::MAX),
+        Some(PushSource::Http(http)) => http.dedupe.map(|dedupe| now + dedupe),
+        Some(PushSource::Schedule(_)) | None => None,
     }
 }
 

@@ -33,7 +33,12 @@ pub(crate) enum CommitRequest {
 #[derive(Debug)]
 pub(crate) enum ReloadChange {
     /// The generation becomes the current one.
-    Swap { generation: Arc<NumberedGeneration>, trigger: Trigger },
+    Swap {
+        generation: Arc<NumberedGeneration>,
+        trigger: Trigger,
+        /// Reason for which the generation before it is rolled back.
+        rolls_back: Option<String>,
+    },
     /// Nothing of the step is in flight: it starts from the store, at these positions if they are given.
     Install { step: DeclaredStep, to: Option<Vec<RewindTo>> },
     /// Nothing of the step is in flight, and it is no longer in the configuration.

@@ -287,7 +287,8 @@ impl Coordinator {
 
     /// Keeps the run from ending while jobs or steps are on their way.
     pub(crate) fn update_expectation(&mut self) {
-        let hands_over = !self.handovers.is_empty() || self.swapping.is_some();
+        let hands_over =
+            !self.handovers.is_empty() || self.swapping.is_some() || self.watched_reload.is_rolled_back();
         self.dispatcher.expect(self.ticks.are_behind() || hands_over || self.expects_pushes);
     }
 }

@@ -11,6 +11,7 @@ use crate::generation::step_changes::{StepDifference, difference, must_wait};
 use crate::report::ReloadOutcome;
 use crate::runtime::message::{ReloadRequest, SwappedGeneration};
 use crate::step::declared::DeclaredStep;
+use tidegate_config::{Source, SourceKind};
 use tidegate_dispatch::{Command, Event};
 use tidegate_model::{Address, Timestamp};
 
@@ -37,8 +38,13 @@ impl Coordinator {
             return;
         }
         let (generation, trigger) = (Arc::clone(&request.generation), request.trigger);
+        let rolls_back = request.rolls_back.clone();
         self.ticks.keep(&self.generation.configuration, &generation.configuration);
-        actions.push(Action::Commit(CommitRequest::Reload(ReloadChange::Swap { generation, trigger })));
+        actions.push(Action::Commit(CommitRequest::Reload(ReloadChange::Swap {
+            generation,
+            trigger,
+            rolls_back,
+        })));
         self.swapping = Some(PendingReload { request, answer_at: now + ANSWER_AFTER });
         self.update_expectation();
     }
@@ -54,9 +60,11 @@ impl Coordinator {
         let Some(reload) = self.swapping.take() else { return };
         let generation = Arc::clone(&reload.request.generation);
         actions.push(Action::Publish(Arc::clone(&generation)));
-        self.generation = Arc::clone(&generation);
+        let earlier = std::mem::replace(&mut self.generation, Arc::clone(&generation));
+        self.watch_swap(earlier, reload.request.rolls_back.is_none(), now, actions);
         self.ticks.add(swapped.tickers);
         self.lets_go = super::timers::first_look(&generation.configuration);
+        self.dispatcher.await_repair(self.awaits_repair());
         if !self.stopping {
             let before: Vec<DeclaredStep> = self.steps.iter().map(|state| state.declared.clone()).collect();
             for declared in &before {
@@ -110,6 +118,16 @@ impl Coordinator {
             StepDifference::None => self.declare(position, declared.unchanged(&generation)),
             StepDifference::InPlace => self.declare(position, new),
         }
+    }
+
+    /// Whether the run would not end by itself: clients and schedules push jobs, or files are followed.
+    pub(crate) fn awaits_repair(&self) -> bool {
+        let configuration = &self.generation.configuration;
+        let follows = |source: &Source| match &source.kind {
+            SourceKind::File(file) => file.follow,
+        };
+        configuration.sources.iter().any(follows)
+            || configuration.queues.iter().any(|queue| queue.source.is_some())
     }
 
     fn declare(&mut self, position: usize, declared: DeclaredStep) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::source_files::SourceFiles;
-use crate::report::ReloadHealth;
+use crate::report::{ReloadHealth, RolledBack};
 use tidegate_components::plugin::Plugins;
 use tidegate_config::{Configuration, ConfigurationDigest, Positions};
 use tidegate_model::sync::Mutex;
@@ -46,8 +46,8 @@ pub(crate) struct CurrentGeneration {
     generation: Mutex<Arc<NumberedGeneration>>,
     positions: Mutex<Positions>,
     pub(crate) health: ReloadHealth,
-    /// Number of the generation that carries out an earlier one again, and the number of that one.
-    back_to: Mutex<Option<(u64, u64)>>,
+    /// Number of the generation that carries out an earlier one again, and the rollback.
+    back_to: Mutex<Option<(u64, RolledBack)>>,
     /// Held by a reload from the reading of the files on: a later one must not be replaced by an earlier one.
     pub(crate) turn: Mutex<()>,
 }
@@ -75,14 +75,14 @@ impl CurrentGeneration {
 
     /// Earlier generation that is carried out again, although the files differ.
     #[must_use]
-    pub(crate) fn back_to(&self) -> Option<u64> {
+    pub(crate) fn back_to(&self) -> Option<RolledBack> {
         let number = self.get().number;
-        self.back_to.lock().filter(|(current, _)| *current == number).map(|(_, earlier)| earlier)
+        self.back_to.lock().clone().filter(|(current, _)| *current == number).map(|(_, back)| back)
     }
 
     /// `number`: that of the generation that carries out the earlier one again.
-    pub(crate) fn set_back_to(&self, number: u64, earlier: u64) {
-        *self.back_to.lock() = Some((number, earlier));
+    pub(crate) fn set_back_to(&self, number: u64, back: RolledBack) {
+        *self.back_to.lock() = Some((number, back));
     }
 
     /// Records the present texts of files that mean the same as before, if this generation is still the current one.

@@ -2,6 +2,8 @@
 //! compared, not times.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,6 +67,14 @@ impl SourceFiles {
         texts.collect()
     }
 
+    /// Whether a text on disk differs, or a pipeline was added.
+    #[must_use]
+    pub(crate) fn differ(&self, configuration: &Configuration) -> bool {
+        let is_other = |(path, text): (&PathBuf, &String)| read_text(path).ok().as_ref() != Some(text);
+        let is_new = |path: &PathBuf| !self.texts.contains_key(path);
+        self.texts.iter().any(is_other) || pipelines(configuration).iter().any(is_new)
+    }
+
     /// Changed files of these steps, in order.
     #[must_use]
     pub fn changed(&self, steps: &[Address]) -> Vec<PathBuf> {
@@ -73,6 +83,20 @@ impl SourceFiles {
         let is_same = |path: &PathBuf| read_text(path).ok().as_ref() == self.texts.get(path);
         paths.into_iter().filter(|path| !is_same(path)).cloned().collect()
     }
+}
+
+/// Pipelines in the folder of the configuration, if it is one.
+fn pipelines(configuration: &Configuration) -> Vec<PathBuf> {
+    if !configuration.given.config.is_dir() {
+        return Vec::new();
+    }
+    let Ok(entries) = fs::read_dir(&configuration.root) else { return Vec::new() };
+    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+    let is_read = |name: &OsString| {
+        let is_hidden = name.as_encoded_bytes().starts_with(b".");
+        Path::new(name).extension().is_some_and(|end| end == "toml") && !is_hidden
+    };
+    names.filter(is_read).map(|name| configuration.root.join(name)).collect()
 }
 
 fn scripts<'c>(configuration: &'c Configuration, step: &'c Step) -> impl Iterator<Item = &'c Script> {

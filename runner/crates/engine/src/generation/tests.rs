@@ -268,3 +268,23 @@ fn an_import_is_a_file_of_bounded_length() {
         ]
     ));
 }
+
+#[test]
+fn a_schema_that_is_not_valid_is_shown_with_its_source() {
+    let settings = "[runner]\nlisten = \"127.0.0.1:8484\"\n";
+    let toml = "[source.posts]\ntype = \"http\"\nschema = \"post.schema.json\"\n\n\
+                [sink.out]\nfrom = \"posts\"\ntype = \"null\"\n";
+    let schema =
+        |text: &str| shown(&[("tidegate.toml", settings), ("shop.toml", toml), ("post.schema.json", text)]);
+    let broken = schema("{\n  \"type\": object\n}\n");
+    let wrong = schema(r#"{ "properties": { "id": { "type": "text" } } }"#);
+    let fetched = schema(r#"{ "$ref": "https://schemas.example/post.json" }"#);
+    assert!(
+        broken.contains("error: the schema is not JSON: ") && broken.contains("post.schema.json:2:"),
+        "{broken}"
+    );
+    for shown in [&wrong, &fetched] {
+        assert!(shown.contains("error: the schema is not valid") && shown.contains("named here"), "{shown}");
+    }
+    assert_eq!(schema(r#"{ "type": "object" }"#), "");
+}

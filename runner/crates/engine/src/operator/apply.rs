@@ -39,6 +39,7 @@ pub fn apply(
         }
         Request::Drop { queue, errors } => drop_errors(store, configuration, queue, errors, changes),
         Request::DropQueue { queue } => drop_queue(store, configuration, queue, changes),
+        Request::ClearQueue { queue, up_to } => clear_queue(store, configuration, (queue, *up_to), changes),
         Request::Replay { step, from } => replay(store, configuration, step, from, changes),
         Request::MakeDue { step, rows } => hasten(store, configuration, step, rows, Due::hastened, changes),
         Request::Shift { step, rows, by } => {
@@ -116,6 +117,30 @@ fn drop_queue(
     Ok(RequestEffect::new(changes, RequestOutcome::Dropped { jobs: state.jobs() }))
 }
 
+/// Discards the jobs of a queue that every reader has accounted for.
+fn clear_queue(
+    store: &Store,
+    configuration: &Configuration,
+    (queue, up_to): (&Address, u64),
+    mut changes: Changes,
+) -> Result<RequestEffect, String> {
+    let Some(position) = configuration.queues.position(|declared| declared.address == *queue) else {
+        return Err(format!("the configuration has no queue `{queue}`"));
+    };
+    let mut last = up_to;
+    for &(step, _) in configuration.readers(Input::Queue(QueueRef(position))) {
+        let progress = store.progress(&configuration.steps[step].address, queue);
+        let progress = progress.map_err(|error| error_text(&error))?.unwrap_or_default();
+        last = last.min(progress.watermark());
+    }
+    let Some(state) = store.queue(queue).map_err(|error| error_text(&error))? else {
+        return Ok(RequestEffect::new(changes, RequestOutcome::Dropped { jobs: 0 }));
+    };
+    let jobs = (last.min(state.head) + 1).saturating_sub(state.first);
+    changes.trims.push(Trim { queue: queue.clone(), up_to: last, when: TrimWhen::Always, max_bytes: None });
+    Ok(RequestEffect::new(changes, RequestOutcome::Dropped { jobs }))
+}
+
 /// Fields of an error record that are needed to run its job again.
 #[derive(Deserialize)]
 struct FailedJobRecord<'a> {
@@ -150,20 +175,18 @@ fn retry(
     payload: Option<&str>,
     mut changes: Changes,
 ) -> Result<RequestEffect, String> {
-    must_hold_errors(configuration, queue)?;
-    let mut handled = handled(store, queue)?;
-    for &index in errors {
-        let record = error_at(store, queue, &handled, index)?;
+    let mut parked = Vec::with_capacity(errors.len());
+    handle_errors(store, configuration, (queue, errors), &mut changes, |index, record| {
         let wrong = |why: String| format!("{queue}/{index} cannot be retried: {why}");
         let from_error = Some((queue.clone(), index));
-        let (step, mut job) = failed_job(configuration, &record).map_err(wrong)?;
+        let (step, mut job) = failed_job(configuration, record).map_err(wrong)?;
         if let Some(payload) = payload {
             job = with_payload(configuration, &step, job, payload)?;
         }
-        changes.parked.push(NewParkedJob { step, job: ParkedJob { from_error, ..job } });
-        handled.finish(index, index);
-    }
-    mark_handled(configuration, queue, handled, &mut changes);
+        parked.push(NewParkedJob { step, job: ParkedJob { from_error, ..job } });
+        Ok(())
+    })?;
+    changes.parked.append(&mut parked);
     Ok(RequestEffect::new(changes, RequestOutcome::Retried { jobs: errors.len() as u64 }))
 }
 
@@ -227,16 +250,29 @@ fn drop_errors(
     errors: &[u64],
     mut changes: Changes,
 ) -> Result<RequestEffect, String> {
+    handle_errors(store, configuration, (queue, errors), &mut changes, |index, record| {
+        let read = serde_json::from_slice::<FailedJobRecord<'_>>(record);
+        read.map(drop).map_err(|error| format!("{queue}/{index} is not an error record: {error}"))
+    })?;
+    Ok(RequestEffect::new(changes, RequestOutcome::Dropped { jobs: errors.len() as u64 }))
+}
+
+/// Passes the records of these errors to `handle`, and records that they are handled.
+fn handle_errors(
+    store: &Store,
+    configuration: &Configuration,
+    (queue, errors): (&Address, &[u64]),
+    changes: &mut Changes,
+    mut handle: impl FnMut(u64, &[u8]) -> Result<(), String>,
+) -> Result<(), String> {
     must_hold_errors(configuration, queue)?;
     let mut handled = handled(store, queue)?;
     for &index in errors {
-        let record = error_at(store, queue, &handled, index)?;
-        serde_json::from_slice::<FailedJobRecord<'_>>(&record)
-            .map_err(|error| format!("{queue}/{index} is not an error record: {error}"))?;
+        handle(index, &error_at(store, queue, &handled, index)?)?;
         handled.finish(index, index);
     }
-    mark_handled(configuration, queue, handled, &mut changes);
-    Ok(RequestEffect::new(changes, RequestOutcome::Dropped { jobs: errors.len() as u64 }))
+    mark_handled(configuration, queue, handled, changes);
+    Ok(())
 }
 
 /// Only for a stopped store: a running engine must first drop its jobs in flight.
@@ -254,7 +290,7 @@ fn replay(
         let progress = store.progress(step, &input.address).map_err(|error| error_text(&error))?;
         let mut progress = progress.unwrap_or_default();
         if let Some((_, next)) = from.iter().find(|(address, _)| *address == input.address) {
-            progress.rewind(next.saturating_sub(1));
+            progress.move_to(next.saturating_sub(1));
             changes.progress.push((step.clone(), input.address.clone(), progress.clone()));
         }
         now_at.push((input.address.clone(), progress.watermark() + 1));
@@ -277,7 +313,7 @@ fn hasten(
 ) -> Result<RequestEffect, String> {
     let position = position(configuration, step)?;
     let keys: Vec<ParkedKey> = rows.iter().map(|row| row.of(step)).collect();
-    let found = store.delayed(&keys).map_err(|error| error_text(&error))?;
+    let found = store.parked(&keys).map_err(|error| error_text(&error))?;
     let (mut moved, mut places) = (MoveSummary::default(), Vec::with_capacity(keys.len()));
     for (key, job) in keys.into_iter().zip(found) {
         let place = match job {

@@ -127,7 +127,7 @@ pub fn dropped(
 
 /// Records a drop, so that `job show` can report it later.
 fn remember(step: &Step, inputs: &[(String, u64)], outcome: DedupeOutcome, changes: &mut Changes) {
-    let keep_until = changes.now + REMEMBERED;
+    let keep_until = Some(changes.now + REMEMBERED);
     let records = inputs.iter().map(|(input, index)| {
         let hash = drop_hash(&step.address, input, *index);
         DedupeRecord { hash, outcome, keep_until }
@@ -172,7 +172,7 @@ fn of_rows(
     moved: &mut MoveSummary,
 ) -> Result<Vec<RedeliveredJob>, ReadError> {
     let keys: Vec<_> = wanted.rows.iter().map(|row| row.of(&step.address)).collect();
-    let found = store.delayed(&keys)?;
+    let found = store.parked(&keys)?;
     let mut taken = Vec::new();
     for (key, job) in keys.into_iter().zip(found) {
         let place = match job {
@@ -265,7 +265,7 @@ fn write_records(
             // The record has the number of attempts made, and not the number of the next one.
             item.attempt = item.attempt.saturating_sub(1);
             let outcome = if errors.is_some() { DedupeOutcome::Error } else { DedupeOutcome::Nothing };
-            let record = |keep_until| DedupeRecord { hash: item.hash, outcome, keep_until };
+            let record = |until| DedupeRecord { hash: item.hash, outcome, keep_until: Some(until) };
             effect.changes.dedupe_records.extend(keep_until.map(record));
             if errors.is_none() {
                 continue;

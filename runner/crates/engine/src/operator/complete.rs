@@ -143,7 +143,7 @@ pub(crate) fn complete(
     let ExternalCompletion { index, completion, .. } = *told;
     let (record, content) = (record(step, told.token), completion.content());
     let keys: Vec<ParkedKey> = told.row.iter().map(|row| row.of(&step.address)).collect();
-    let found = store.delayed(&keys).map_err(|error| error_text(&error))?.pop().flatten();
+    let found = store.parked(&keys).map_err(|error| error_text(&error))?.pop().flatten();
     let is_it = |job: &ParkedJob| job.inputs.iter().any(|&(_, other)| other == index);
     let job = found.filter(is_it).filter(|job| job.reason.status().is_some_and(ExternalStatus::waits));
     let done = |changes, completed| Ok(RequestEffect::new(changes, RequestOutcome::Completed(completed)));
@@ -168,7 +168,7 @@ pub(crate) fn complete(
     // A job that stays pending has no due time. A completed job is due at once, even if the clock is set
     // back.
     let due = if status.waits() { Due::Never } else { Due::Now };
-    let keep_until = changes.now + KNOWN;
+    let keep_until = Some(changes.now + KNOWN);
     let job = ParkedJob { due, ..said_of(job, completion.clone()) };
     changes.reparked.extend(keys.into_iter().map(|key| (key, job.clone())));
     let outcome = DedupeOutcome::CompletedExternally { status, content };

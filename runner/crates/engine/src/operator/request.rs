@@ -23,7 +23,10 @@ pub enum Request {
     Drop { queue: Address, errors: Vec<u64> },
     /// Discard all jobs of a queue that is no longer in the configuration.
     DropQueue { queue: Address },
-    /// Run a step again from these indices of its inputs. An input without an index keeps its position.
+    /// Discard the jobs of a queue up to this index that every reader has accounted for, against its retention.
+    ClearQueue { queue: Address, up_to: u64 },
+    /// Continue a step at these indices of its inputs: it runs earlier jobs again, or skips jobs. An input without an
+    /// index keeps its position.
     Replay { step: Address, from: Vec<(Address, u64)> },
     /// Make delayed jobs of a step due at once.
     MakeDue { step: Address, rows: Vec<ParkedId> },
@@ -57,7 +60,8 @@ impl Request {
             | Self::Retry { .. }
             | Self::Replace { .. }
             | Self::Drop { .. }
-            | Self::DropQueue { .. } => None,
+            | Self::DropQueue { .. }
+            | Self::ClearQueue { .. } => None,
         }
     }
 }

@@ -69,6 +69,7 @@ impl ProcessorChain {
         let bindings: Vec<&str> = step.outputs.iter().map(|output| output.binding.as_str()).collect();
         let place = MockPlace::Step(step.address.name.clone());
         let named = bindings.iter().any(|binding| !binding.is_empty());
+        let inputs: Vec<String> = step.inputs.iter().map(tidegate_config::InputRef::hash_name).collect();
         let none = StepFilter::default();
         let script = |scripts: &[Script], first: bool, last: bool| {
             owner.script(&ScriptGroup {
@@ -81,6 +82,8 @@ impl ProcessorChain {
                     (true, false) => ScriptOutlet::Unnamed,
                 },
                 entry: EntryPoint::Process,
+                inputs: &inputs,
+                outputs: &bindings,
             })
         };
         let groups = step
@@ -152,6 +155,15 @@ impl ProcessorChain {
         for link in &self.processors {
             if let ProcessorStage::Script(script) = link {
                 script.set_lane(lane);
+            }
+        }
+    }
+
+    /// Sets the provenance of the next job, and its index in each input of the step.
+    pub(crate) fn set_origin(&self, carried: &str, indices: &[u64]) {
+        for link in &self.processors {
+            if let ProcessorStage::Script(script) = link {
+                script.set_origin(carried, indices);
             }
         }
     }

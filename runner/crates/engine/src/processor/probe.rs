@@ -42,7 +42,9 @@ impl Probe {
             limits: &limits,
             timeout: Some(inquiry.timeout),
             config: &inquiry.config,
+            shared: &inquiry.shared,
             secrets: &inquiry.secrets,
+            tables: &inquiry.tables,
             // A failed call is repeated later, so no limit is needed.
             after_death: AfterDeath::Crashed,
             ..StepContext::of(step, &file, common)
@@ -62,7 +64,8 @@ impl Probe {
                 let entry = if position == last { entry } else { EntryPoint::Process };
                 let scripts = std::slice::from_ref(script);
                 let (take, outlet) = (InputMode::From, ScriptOutlet::Next);
-                let scripts = ScriptGroup { scripts, filter: &filter, take, outlet, entry };
+                let scripts =
+                    ScriptGroup { scripts, filter: &filter, take, outlet, entry, inputs: &[], outputs: &[] };
                 owner.script(&scripts).map(ProcessorStage::Script)
             }
         };

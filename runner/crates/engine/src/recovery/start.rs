@@ -19,7 +19,7 @@ use tidegate_config::{Configuration, PushSource, QueueRef, SinkKind, Step, Targe
 use tidegate_dispatch::Ticker;
 use tidegate_model::log_target;
 use tidegate_model::{Address, SinkPosition, Timestamp, TokenKey};
-use tidegate_store::{Changes, GenerationRecord, RenamedStep, Store};
+use tidegate_store::{Changes, GenerationRecord, RenamedStep, Store, Writer};
 
 /// Recovered state of a run.
 pub(crate) struct RecoveredState {
@@ -132,6 +132,23 @@ pub(crate) fn rename(step: &Step, store: &Store) -> Result<Option<RenamedStep>, 
     let Some(from) = step.was.clone() else { return Ok(None) };
     let renamed = RenamedStep { from, to: step.address.clone() };
     Ok(store.would_rename(&renamed)?.then_some(renamed))
+}
+
+/// Moves the state of renamed steps before it is read.
+pub(crate) fn rename_all(
+    configuration: &Configuration,
+    store: &Store,
+    writer: &mut Writer,
+    now: Timestamp,
+) -> Result<(), EngineError> {
+    let mut renamed_steps = Vec::new();
+    for step in &configuration.steps {
+        renamed_steps.extend(rename(step, store)?);
+    }
+    if !renamed_steps.is_empty() {
+        writer.commit(&Changes { now, renamed_steps, ..Changes::default() })?;
+    }
+    Ok(())
 }
 
 /// Schedules, each from its last tick on. The start of a schedule that never ticked is recorded, so that

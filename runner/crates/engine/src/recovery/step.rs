@@ -108,8 +108,8 @@ impl StepRecovery<'_> {
         let plan = self.plan(declared, plans, progress.first(), redo)?;
         let snapshots = plan.redo.iter().map(|redo| redo.number).collect();
         let parked = match plan.picking {
-            None if self.store.delayed_count(&declared.address)? == 0 => Vec::new(),
-            _ => self.store.all_delayed(&declared.address).collect::<Result<_, _>>()?,
+            None if self.store.parked_count(&declared.address)? == 0 => Vec::new(),
+            _ => self.store.all_parked(&declared.address).collect::<Result<_, _>>()?,
         };
         let paused = self.store.pauses()?.iter().any(|pause| pause.step == declared.address);
         self.committed.install(CommittedStep { declared: declared.clone(), progress, snapshots });

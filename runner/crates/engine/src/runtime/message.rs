@@ -61,6 +61,8 @@ pub(crate) enum Message {
     },
     Ran {
         step: usize,
+        /// Version of the step that ran it.
+        version: u64,
         id: BatchId,
         ran: Box<BatchResult>,
     },
@@ -86,6 +88,8 @@ pub(crate) enum Message {
     CommitterFailed(EngineError),
     /// A generation to carry out from now on.
     Reload(ReloadRequest),
+    /// The rollback that was requested does not take place.
+    NotRolledBack,
     /// The generation is the current one in the store.
     Swapped(SwappedGeneration),
     /// A step can start.
@@ -124,6 +128,8 @@ pub(crate) enum Message {
 pub(crate) struct ReloadRequest {
     pub(crate) generation: Arc<NumberedGeneration>,
     pub(crate) trigger: Trigger,
+    /// Reason for which the current generation is rolled back; `None` for a reload.
+    pub(crate) rolls_back: Option<String>,
     pub(crate) reply: Sender<ReloadOutcome>,
 }
 

@@ -121,7 +121,7 @@ pub(crate) fn read_store(
             },
             due => due.map(returned),
         },
-        ReadAhead::Turn { row } => match store.delayed(std::slice::from_ref(row)) {
+        ReadAhead::Turn { row } => match store.parked(std::slice::from_ref(row)) {
             Ok(mut found) => match found.pop().flatten() {
                 Some(job) => Ok(returned(vec![(row.clone(), job)])),
                 // The job was moved meanwhile; a commit notice has its new state.
@@ -181,7 +181,7 @@ fn gather(
         let lost = || ReadError::Damaged(format!("queue `{queue}` has lost its job {index}"));
         gathered.blocks.push(Arc::new(batch.ok_or_else(lost)?));
     }
-    for (key, job) in missing.rows.iter().zip(store.delayed(&missing.rows)?) {
+    for (key, job) in missing.rows.iter().zip(store.parked(&missing.rows)?) {
         // A job that was cancelled meanwhile is missing, and the builder of the batch leaves it out.
         gathered.rows.extend(job.map(|job| RedeliveredJob { key: key.clone(), job }));
     }
@@ -224,7 +224,7 @@ mod tests {
         let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
         let step = Address::parse("p/step").unwrap();
         let delayed = vec![delayed(&step, "[1, 2, 3]"), delayed(&step, "[4]")];
-        let keys = writer.commit(&Changes { parked: delayed, ..Changes::default() }).unwrap().delayed;
+        let keys = writer.commit(&Changes { parked: delayed, ..Changes::default() }).unwrap().parked;
         let found = |but: &[ParkedKey]| {
             let but = but.iter().cloned().collect();
             // The limit is smaller than the first job.

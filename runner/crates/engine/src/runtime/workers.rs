@@ -207,7 +207,8 @@ impl<'s> WorkerThread<'s> {
         match task {
             // The jobs are freed here, because the event loop's thread has more to do.
             WorkerTask::Batch(BatchTask { step, id, work, .. }) => {
-                Message::Ran { step: step.position, id, ran: Box::new(self.run(&step, &work)) }
+                let ran = Box::new(self.run(&step, &work));
+                Message::Ran { step: step.position, version: step.version, id, ran }
             }
             WorkerTask::Status(asking) => {
                 let (step, epoch, ask) = (asking.step.position, asking.epoch, asking.ask);
@@ -242,7 +243,7 @@ impl<'s> WorkerThread<'s> {
         let WorkerContext { store, clock, .. } = self.context;
         let failure = |message: String| Failure::new(FailureKind::Failed, message);
         let (keys, rows): (Vec<JobKey>, Vec<ParkedKey>) = asking.jobs.iter().cloned().unzip();
-        let jobs = store.delayed(&rows).map_err(|error| failure(error.to_string()))?;
+        let jobs = store.parked(&rows).map_err(|error| failure(error.to_string()))?;
         // A job that is completed meanwhile is not polled.
         let waits = |job: &ParkedJob| job.reason.status().is_some_and(ExternalStatus::waits);
         let jobs = keys.into_iter().zip(jobs).filter_map(|(key, job)| Some((key, job.filter(waits)?)));

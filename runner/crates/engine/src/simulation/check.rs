@@ -70,7 +70,7 @@ pub(crate) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
 fn put_off(known: &Known, store: &Store, done: &mut Vec<Delivery>) -> Option<Delivery> {
     let step = &known.step.address;
     let waiting = store.due(step, tidegate_model::Due::Never, None, usize::MAX, usize::MAX).unwrap();
-    assert_eq!(waiting.len() as u64, store.delayed_count(step).unwrap());
+    assert_eq!(waiting.len() as u64, store.parked_count(step).unwrap());
     let mut waits = None;
     for (_, job) in waiting {
         let before = done.len();
@@ -297,7 +297,7 @@ fn check_end((inputs, waits): (Inputs<'_>, Option<Delivery>), known: &Known, sto
         return;
     }
     assert!(left.is_empty(), "{} has left jobs: {left:?}", step.address);
-    assert_eq!(store.delayed_count(&step.address).unwrap(), 0, "{}", step.address);
+    assert_eq!(store.parked_count(&step.address).unwrap(), 0, "{}", step.address);
     assert_eq!(store.snapshots(&step.address).unwrap(), [], "{}", step.address);
 }
 

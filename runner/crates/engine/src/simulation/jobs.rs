@@ -207,7 +207,7 @@ impl JobsPlan {
         let wanted: BTreeSet<u64> = done.iter().copied().filter(|&index| self.job(index).late).collect();
         assert_eq!(late_once, wanted, "late outputs are missing");
         let step = Address::parse("p/t").unwrap();
-        assert_eq!(store.delayed_count(&step).unwrap(), 0);
+        assert_eq!(store.parked_count(&step).unwrap(), 0);
     }
 }
 

@@ -248,7 +248,7 @@ impl Stage<'_> {
                     self.readers.retain(|port, _| port.step != step);
                 }
                 Action::Publish(generation) => self.current.set(generation),
-                Action::AnswerReload(..) => {}
+                Action::AnswerReload(..) | Action::RollBack(_) => {}
                 Action::ReadStore(ask) => self.store_asks.push_back(ask),
                 Action::Run(task) => self.tasks.push_back(task),
                 Action::LookAtGate { step, epoch } => self.gates.push((step, epoch)),
@@ -298,7 +298,7 @@ impl Stage<'_> {
         let worker = self.world.workers.get(&step, &self.store);
         worker.set_budget(budget);
         let ran = Box::new(worker.run(&work, &mut CrashGuard::none().slot(), &*clock));
-        self.ran.push(Message::Ran { step: step.position, id, ran });
+        self.ran.push(Message::Ran { step: step.position, version: step.version, id, ran });
     }
 
     fn ask(&mut self) {

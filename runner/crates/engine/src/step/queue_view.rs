@@ -93,7 +93,7 @@ impl QueueView {
         attributes: &AttributeExtractor,
         now: Timestamp,
     ) -> Result<(), ReadError> {
-        for found in store.all_delayed(step) {
+        for found in store.all_parked(step) {
             if self.rows.len() as u64 >= SCAN_MAX {
                 self.truncated = true;
                 break;

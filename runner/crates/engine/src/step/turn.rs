@@ -18,13 +18,13 @@ pub(crate) fn keeps(job: &ParkedJob) -> bool {
 /// # Errors
 /// The store cannot be read.
 pub fn first_in_line(store: &Store, step: &Step) -> Result<Option<(Turn, Timestamp)>, ReadError> {
-    if step.picks().is_some() || store.delayed_count(&step.address)? == 0 {
+    if step.picks().is_some() || store.parked_count(&step.address)? == 0 {
         return Ok(None);
     }
     for input in &step.inputs {
         // Only the last job that is accounted for can block others.
         let index = start_position::progress(store, step, input)?.watermark();
-        let found = store.delayed_of(&step.address, (&input.hash_name(), index))?;
+        let found = store.first_parked_of(&step.address, (&input.hash_name(), index))?;
         let turn = found.and_then(|(_, job)| Some((of(step, &job)?, job.due.time()?)));
         if turn.is_some() {
             return Ok(turn);

@@ -195,7 +195,7 @@ impl TestBed<'_> {
             let message = self.worker.carry_out(task);
             if let Message::Ran { step, ran, .. } = &message {
                 let step = self.configuration.steps[*step].address.clone();
-                *self.attempts.entry(step).or_default() += ran.attempts;
+                *self.attempts.entry(step).or_default() += ran.attempts.attempts;
             }
             self.messages.push_back(message);
         } else if let Some(first) = self.commits.pop_front() {
@@ -271,7 +271,8 @@ impl TestBed<'_> {
                 | Action::OpenReader { .. }
                 | Action::CloseReaders(_)
                 | Action::Publish(_)
-                | Action::AnswerReload(..) => {}
+                | Action::AnswerReload(..)
+                | Action::RollBack(_) => {}
                 Action::ReadStore(ask) => self.reads.push_back(ask),
                 Action::Run(task) => self.tasks.push_back(WorkerTask::Batch(task)),
                 Action::LookAtGate { step, epoch } => self.tasks.push_back(WorkerTask::Gate { step, epoch }),

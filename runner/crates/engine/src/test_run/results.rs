@@ -66,7 +66,7 @@ impl TestResults {
                     self.errors.insert(queue.clone(), jobs(store, queue)?);
                 }
             }
-            self.waiting += store.delayed_count(&step.address)?;
+            self.waiting += store.parked_count(&step.address)?;
         }
         Ok(())
     }

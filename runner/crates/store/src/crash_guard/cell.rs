@@ -2,7 +2,7 @@
 //! attempts.
 //!
 //! ```text
-//! cell  checksum u64 | origin u128 | first u64 | jobs u64 | crashes u32 | exact u32 | zeros
+//! cell  checksum u64 | origin u128 | first u64 | jobs u64 | crashes u32 | exact u32 | step u64 | zeros
 //! ```
 //!
 //! Numbers are little-endian; the checksum is XXH3-64 over the bytes that follow it, seeded with the version.
@@ -29,13 +29,14 @@ pub(crate) struct Suspect {
 }
 
 pub(crate) fn encode(suspect: &Suspect) -> [u8; CELL_BYTES] {
-    let Suspect { span: AttemptSpan { origin, first, jobs }, crashes, exact } = suspect;
+    let Suspect { span: AttemptSpan { origin, step, first, jobs }, crashes, exact } = suspect;
     let mut cell = [0; CELL_BYTES];
     cell[8..24].copy_from_slice(&origin.to_le_bytes());
     cell[24..32].copy_from_slice(&first.to_le_bytes());
     cell[32..40].copy_from_slice(&jobs.to_le_bytes());
     cell[40..44].copy_from_slice(&crashes.to_le_bytes());
     cell[44..48].copy_from_slice(&u32::from(*exact).to_le_bytes());
+    cell[48..56].copy_from_slice(&step.to_le_bytes());
     let checksum = XxHash3_64::oneshot_with_seed(VERSION, &cell[8..]);
     cell[..8].copy_from_slice(&checksum.to_le_bytes());
     cell
@@ -56,9 +57,11 @@ fn decode(cell: &[u8; CELL_BYTES]) -> Option<Suspect> {
     let (first, rest) = rest.split_first_chunk()?;
     let (jobs, rest) = rest.split_first_chunk()?;
     let (crashes, rest) = rest.split_first_chunk()?;
-    let (exact, _) = rest.split_first_chunk()?;
+    let (exact, rest) = rest.split_first_chunk()?;
+    let (step, _) = rest.split_first_chunk()?;
     let span = AttemptSpan {
         origin: u128::from_le_bytes(*origin),
+        step: u64::from_le_bytes(*step),
         first: u64::from_le_bytes(*first),
         jobs: u64::from_le_bytes(*jobs),
     };
@@ -70,7 +73,7 @@ mod tests {
     use super::*;
 
     const SUSPECT: Suspect = Suspect {
-        span: AttemptSpan { origin: u128::MAX - 3, first: 7, jobs: 1024 },
+        span: AttemptSpan { origin: u128::MAX - 3, step: 5, first: 7, jobs: 1024 },
         crashes: 2,
         exact: true,
     };

@@ -1,6 +1,6 @@
-//! `AttemptSpan`: jobs of one step with contiguous indices, in 32 bytes.
+//! `AttemptSpan`: jobs of one step with contiguous indices, in 48 bytes.
 
-use twox_hash::XxHash3_128;
+use twox_hash::{XxHash3_64, XxHash3_128};
 
 use tidegate_model::Address;
 
@@ -11,6 +11,8 @@ pub struct AttemptSpan {
     /// A hash of the step, the names of its inputs, and the differences of their indices. Only spans with the
     /// same hash can overlap.
     pub(crate) origin: u128,
+    /// A hash of the step; 0 in files of earlier versions.
+    pub(crate) step: u64,
     /// The index of the first job on the first input.
     pub(crate) first: u64,
     pub(crate) jobs: u64,
@@ -34,7 +36,12 @@ impl AttemptSpan {
         for (name, index) in inputs {
             text(name, index.wrapping_sub(first));
         }
-        Self { origin: XxHash3_128::oneshot(&bytes), first, jobs }
+        Self { origin: XxHash3_128::oneshot(&bytes), step: hash_of(step), first, jobs }
+    }
+
+    /// Whether its step is one of these, or unknown.
+    pub(crate) fn may_be_of(&self, steps: &[u64]) -> bool {
+        self.step == 0 || steps.contains(&self.step)
     }
 
     /// Appends the jobs of `next` if they follow directly. Returns whether they do.
@@ -63,6 +70,11 @@ impl AttemptSpan {
         let part = |first: u64, end: u64| (first < end).then(|| Self { first, jobs: end - first, ..*self });
         (part(self.first, other.first), part(other.end(), self.end()))
     }
+}
+
+/// The hash of a step in its spans.
+pub(crate) fn hash_of(step: &Address) -> u64 {
+    XxHash3_64::oneshot(step.to_string().as_bytes()).max(1)
 }
 
 #[cfg(test)]

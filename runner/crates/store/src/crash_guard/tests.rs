@@ -8,8 +8,17 @@ use tidegate_model::Address;
 
 pub(crate) mod deaths;
 
+fn step(address: &str) -> Address {
+    Address::parse(address).unwrap()
+}
+
 fn span(first: u64, jobs: u64) -> AttemptSpan {
-    AttemptSpan::new(&Address::parse("a/step").unwrap(), &[("a/in", first)], jobs)
+    AttemptSpan::new(&step("a/step"), &[("a/in", first)], jobs)
+}
+
+/// The guard of a run with one guarded step, `a/step`.
+fn open(folder: &Path) -> CrashGuard {
+    CrashGuard::open(folder, [&step("a/step")])
 }
 
 /// A process that can die; its writes remain.
@@ -258,25 +267,43 @@ fn without_a_file_everything_runs_together() {
 #[test]
 fn a_file_in_a_folder_carries_suspects_over() {
     let folder = tempfile::tempdir().unwrap();
-    let attempts = CrashGuard::open(folder.path());
+    let attempts = open(folder.path());
     let mut slot = attempts.slot();
     mem::forget(slot.begin(&[span(1, 10)], 3));
-    let attempts = CrashGuard::open(folder.path());
+    let attempts = open(folder.path());
     assert!(attempts.0.concerns(&[span(10, 1)]));
     // No job ran, and the suspects remain.
-    let attempts_again = CrashGuard::open(folder.path());
+    let attempts_again = open(folder.path());
     assert!(attempts_again.0.concerns(&[span(10, 1)]));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn suspects_of_steps_that_are_no_longer_guarded_are_dropped_with_their_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = AttemptSpan::new(&step("a/other"), &[("a/in", 1)], 10);
+    // As an earlier version has written it.
+    let unknown = AttemptSpan { step: 0, ..span(20, 10) };
+    for batch in [span(1, 10), other, unknown] {
+        mem::forget(
+            CrashGuard::open(folder.path(), [&step("a/step"), &step("a/other")]).slot().begin(&[batch], 3),
+        );
+    }
+    let attempts = open(folder.path());
+    assert!(attempts.0.concerns(&[span(1, 1)]) && attempts.0.concerns(&[unknown]));
+    assert!(!attempts.0.concerns(&[other]));
+    assert_eq!(cell::decode_all(&fs::read(folder.path().join(FILE)).unwrap()).len(), 2);
+    assert!(!CrashGuard::open(folder.path(), []).0.concerns(&[span(1, 1)]));
 }
 
 #[test]
 fn a_file_that_is_something_else_is_no_reason_to_stop() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join(FILE)).unwrap();
-    let mut slot = CrashGuard::open(folder.path()).slot();
+    let mut slot = open(folder.path()).slot();
     assert!(matches!(slot.begin(&[span(1, 10)], 3), BatchMode::Together(_)));
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(FILE), vec![0xA5; 100_000]).unwrap();
-    assert!(CrashGuard::open(folder.path()).0.is_unsuspicious());
-    assert!(CrashGuard::open(&folder.path().join("nowhere")).0.disk.is_none());
+    assert!(open(folder.path()).0.is_unsuspicious());
+    assert!(open(&folder.path().join("nowhere")).0.disk.is_none());
 }

@@ -43,8 +43,8 @@ pub enum DedupeOutcome {
 pub struct DedupeRecord {
     pub hash: DeliveryHash,
     pub outcome: DedupeOutcome,
-    /// It may be forgotten from this time on; `i64::MAX`: never.
-    pub keep_until: Timestamp,
+    /// It may be forgotten from this time on; `None`: never.
+    pub keep_until: Option<Timestamp>,
 }
 
 /// The key of pushed jobs to record. The store adds the index of the first one.
@@ -58,7 +58,8 @@ pub struct IngestedKey {
     pub jobs: u32,
     /// See [`DedupeOutcome::Ingested`].
     pub content: u64,
-    pub keep_until: Timestamp,
+    /// See [`DedupeRecord::keep_until`].
+    pub keep_until: Option<Timestamp>,
 }
 
 /// The stored form of a delivery.
@@ -67,10 +68,12 @@ pub(crate) struct StoredRecord {
     pub(crate) outcome: DedupeOutcome,
     /// Time of the commit. 0 in records that a store of version 1 wrote.
     pub(crate) time: Timestamp,
-    pub(crate) keep_until: Timestamp,
+    /// See [`DedupeRecord::keep_until`].
+    pub(crate) keep_until: Option<Timestamp>,
 }
 
-pub(crate) const FOR_EVER: Timestamp = Timestamp(i64::MAX);
+/// The stored time of records that are never forgotten.
+const FOR_EVER: i64 = i64::MAX;
 
 impl Store {
     /// The outcome of the delivery; `None` if it has not ended, or is forgotten.
@@ -126,9 +129,7 @@ pub(crate) fn insert(
     let mut expiring = Vec::new();
     for &(hash, record) in &records {
         table.insert(hash.0, &*record.seal(hash))?;
-        if record.keep_until < FOR_EVER {
-            expiring.push((record.keep_until, hash));
-        }
+        expiring.extend(record.keep_until.map(|until| (until, hash)));
     }
     expiring.sort_unstable();
     expiring.dedup();
@@ -168,7 +169,7 @@ fn forget(txn: &WriteTransaction, now: Timestamp, most: usize) -> Result<(), Sto
         let record =
             table.get(hash.0)?.map(|stored| StoredRecord::unseal(hash, stored.value())).transpose()?;
         // A delivery recorded again has a later expiry, under which its hash is stored too.
-        if record.is_some_and(|record| record.keep_until <= now) {
+        if record.and_then(|record| record.keep_until).is_some_and(|until| until <= now) {
             table.remove(hash.0)?;
         }
     }
@@ -184,7 +185,8 @@ impl StoredRecord {
             DedupeOutcome::Ingested { jobs, .. } => (3, jobs),
             DedupeOutcome::CompletedExternally { status, .. } => (4, u32::from(completion::code(status))),
         };
-        let times = [self.time.0.to_le_bytes(), self.keep_until.0.to_le_bytes()].concat();
+        let keep_until = self.keep_until.map_or(FOR_EVER, |until| until.0);
+        let times = [self.time.0.to_le_bytes(), keep_until.to_le_bytes()].concat();
         let mut record = [&[kind][..], &u32::to_le_bytes(jobs), &times].concat();
         if let DedupeOutcome::Ingested { first, content, .. } = self.outcome {
             record.extend_from_slice(&[first.to_le_bytes(), content.to_le_bytes()].concat());
@@ -199,14 +201,15 @@ impl StoredRecord {
         let place = RecordKey::Delivery(hash);
         let record = place.unseal(stored)?;
         let time = |at| Timestamp(u64_at(record, at).cast_signed());
+        let keep_until = |at| Some(time(at)).filter(|until| until.0 < FOR_EVER);
         let (time, keep_until) = match record.len() {
             // In the form of version 1.
-            5 => (Timestamp(0), FOR_EVER),
-            21 => (time(5), time(13)),
+            5 => (Timestamp(0), None),
+            21 => (time(5), keep_until(13)),
             37 if record[0] == 3 => {
                 let (first, jobs, content) = (u64_at(record, 21), u32_at(record, 1), u64_at(record, 29));
                 let outcome = DedupeOutcome::Ingested { first, jobs, content };
-                return Ok(Self { outcome, time: time(5), keep_until: time(13) });
+                return Ok(Self { outcome, time: time(5), keep_until: keep_until(13) });
             }
             29 if record[0] == 4 => {
                 let Some(status) = completion::status(record[1]) else {
@@ -214,7 +217,7 @@ impl StoredRecord {
                     return Err(StoreCause::Damaged(what));
                 };
                 let outcome = DedupeOutcome::CompletedExternally { status, content: u64_at(record, 21) };
-                return Ok(Self { outcome, time: time(5), keep_until: time(13) });
+                return Ok(Self { outcome, time: time(5), keep_until: keep_until(13) });
             }
             _ => return Err(StoreCause::Damaged(format!("the record {place:?} has the wrong length"))),
         };

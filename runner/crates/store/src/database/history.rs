@@ -42,6 +42,8 @@ pub enum Trigger {
     Watch,
     Signal,
     Rollback,
+    /// Too many attempts failed after a reload: `[reload] watch_errors`.
+    WatchErrors,
 }
 
 impl Trigger {
@@ -53,6 +55,7 @@ impl Trigger {
             Self::Watch => "watch",
             Self::Signal => "signal",
             Self::Rollback => "rollback",
+            Self::WatchErrors => "watch_errors",
         }
     }
 }

@@ -37,9 +37,13 @@ impl Lock {
 }
 
 /// A later holder must not be mistaken for this process before it has written its own name.
+///
+/// The lock must be released explicitly: a program that is being started holds a copy of the file handle, and
+/// with it the lock, for a moment.
 impl Drop for Lock {
     fn drop(&mut self) {
         let _ = self.file.set_len(0);
+        let _ = self.file.unlock();
     }
 }
 
@@ -75,6 +79,17 @@ fn write_holder(file: &mut File, now: Timestamp) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_is_free_after_its_end_although_a_copy_of_the_file_handle_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let take = || Lock::take(&folder.path().join("lock"), folder.path(), Timestamp::EARLIEST);
+        let lock = take().unwrap();
+        let _copy = lock.file.try_clone().unwrap();
+        assert!(matches!(take(), Err(OpenError::Locked { .. })));
+        drop(lock);
+        take().unwrap();
+    }
 
     #[test]
     fn a_holder_is_named_as_far_as_it_is_known() {

@@ -27,13 +27,13 @@ pub struct ParkedJobs<'a> {
 impl Store {
     /// All parked jobs of `step`, those that no time makes due last.
     #[must_use]
-    pub fn all_delayed<'a>(&'a self, step: &'a Address) -> ParkedJobs<'a> {
+    pub fn all_parked<'a>(&'a self, step: &'a Address) -> ParkedJobs<'a> {
         self.walk(step, None, Due::Never)
     }
 
     /// Parked jobs that are due by `now`.
     #[must_use]
-    pub fn delayed_by<'a>(&'a self, step: &'a Address, now: Timestamp) -> ParkedJobs<'a> {
+    pub fn parked_due_by<'a>(&'a self, step: &'a Address, now: Timestamp) -> ParkedJobs<'a> {
         self.walk(step, None, Due::At(now))
     }
 

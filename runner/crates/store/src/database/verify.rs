@@ -214,7 +214,7 @@ impl VerifyReport {
             let (hash, stored) = entry?;
             self.deliveries += 1;
             match dedupe::StoredRecord::unseal(DeliveryHash(hash.value()), stored.value()) {
-                Ok(record) => limited += u64::from(record.keep_until < dedupe::FOR_EVER),
+                Ok(record) => limited += u64::from(record.keep_until.is_some()),
                 Err(cause) => self.problem(cause),
             }
         }
@@ -231,7 +231,7 @@ impl VerifyReport {
             for hash in hashes {
                 let Some(stored) = deliveries.get(hash.0)? else { continue };
                 let record = dedupe::StoredRecord::unseal(hash, stored.value());
-                known += u64::from(record.is_ok_and(|record| record.keep_until == until));
+                known += u64::from(record.is_ok_and(|record| record.keep_until == Some(until)));
             }
         }
         if known < limited {

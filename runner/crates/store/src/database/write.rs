@@ -120,7 +120,7 @@ pub struct Committed {
     /// One for each of [`Changes::appends`], in their order.
     pub appended: Vec<Appended>,
     /// The keys of [`Changes::parked`], in their order.
-    pub delayed: Vec<ParkedKey>,
+    pub parked: Vec<ParkedKey>,
     /// The queues that lost jobs.
     pub trimmed: Vec<Trimmed>,
 }
@@ -246,7 +246,7 @@ fn prepare(
     let appended = append(&txn, &changes.appends, record)?;
     write_records(&txn, changes)?;
     snapshots::write(&txn, &changes.done_snapshots, &changes.snapshots)?;
-    let delayed = parked::write(&txn, &changes.unparked, &changes.reparked, &changes.parked)?;
+    let parked = parked::write(&txn, &changes.unparked, &changes.reparked, &changes.parked)?;
     dedupe::write(&txn, &changes.dedupe_records, (&changes.ingested, &appended), record)?;
     pauses::write(&txn, &changes.pauses, changes.now)?;
     stops::write(&txn, changes.begins_run, &changes.stops)?;
@@ -259,7 +259,7 @@ fn prepare(
         trimmed.extend(trim(&txn, wanted)?);
     }
     record.write(&txn)?;
-    Ok((txn, Committed { transaction: number, appended, delayed, trimmed }))
+    Ok((txn, Committed { transaction: number, appended, parked, trimmed }))
 }
 
 fn append(

@@ -101,7 +101,7 @@ fn assert_details_are_right(store: &Store) {
         assert_eq!(found, generation(found.number));
     }
     let _ =
-        (store.all_snapshots(), store.generations(), store.next_due(&step, None), store.delayed_count(&step));
+        (store.all_snapshots(), store.generations(), store.next_due(&step, None), store.parked_count(&step));
     if let Ok(Some((batch, origins))) = store.read_details(&address("a/out"), 1, 50, 1 << 20) {
         for (index, origin) in (batch.first..).zip(origins) {
             assert_eq!(origin.unwrap().inputs, [("a/in".to_owned(), index)]);

@@ -5,8 +5,8 @@ use crate::verify;
 use crate::{DedupeOutcome, DedupeRecord, IngestedKey};
 use tidegate_model::DeliveryHash;
 
-fn delivered(hash: u128, outcome: DedupeOutcome, keep_until: i64) -> DedupeRecord {
-    DedupeRecord { hash: DeliveryHash(hash), outcome, keep_until: Timestamp(keep_until) }
+fn delivered(hash: u128, outcome: DedupeOutcome, keep_until: impl Into<Option<i64>>) -> DedupeRecord {
+    DedupeRecord { hash: DeliveryHash(hash), outcome, keep_until: keep_until.into().map(Timestamp) }
 }
 
 fn commit(writer: &mut Writer, now: i64, deliveries: Vec<DedupeRecord>) {
@@ -24,7 +24,7 @@ fn remembered(store: &Store, hashes: impl IntoIterator<Item = u128>) -> Vec<Opti
 fn an_arrival_is_remembered_with_what_it_was() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let outcome = DedupeOutcome::Ingested { first: u64::MAX, jobs: u32::MAX, content: 7 };
-    commit(&mut writer, 1, vec![delivered(1, outcome, 5), delivered(2, outcome, i64::MAX)]);
+    commit(&mut writer, 1, vec![delivered(1, outcome, 5), delivered(2, outcome, None)]);
     assert_eq!(remembered(&store, [1, 2]), [Some(outcome), Some(outcome)]);
     commit(&mut writer, 5, Vec::new());
     assert_eq!(remembered(&store, [1, 2]), [None, Some(outcome)]);
@@ -34,7 +34,7 @@ fn an_arrival_is_remembered_with_what_it_was() {
 fn the_key_of_pushed_jobs_is_remembered_with_the_index_that_they_got() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let key = |hash, append, position| {
-        let (hash, keep_until) = (DeliveryHash(hash), Timestamp(i64::MAX));
+        let (hash, keep_until) = (DeliveryHash(hash), None);
         IngestedKey { hash, append, position, jobs: 1, content: 7, keep_until }
     };
     for _ in 0..2 {
@@ -55,7 +55,7 @@ fn a_delivery_is_forgotten_when_its_time_is_over() {
     commit(
         &mut writer,
         1,
-        vec![delivered(1, output, 5), delivered(2, error, 9), delivered(3, nothing, i64::MAX)],
+        vec![delivered(1, output, 5), delivered(2, error, 9), delivered(3, nothing, None)],
     );
     let mut at = |now| {
         commit(&mut writer, now, Vec::new());

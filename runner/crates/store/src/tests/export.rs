@@ -173,7 +173,7 @@ impl Thing {
                 }
             }
             Self::Delivery { hash, outcome, keep } => {
-                let keep_until = keep.map_or(Timestamp(i64::MAX), |keep| Timestamp(now + keep));
+                let keep_until = keep.map(|keep| Timestamp(now + keep));
                 changes.dedupe_records.push(DedupeRecord {
                     hash: DeliveryHash(hash.into()),
                     outcome,

@@ -181,7 +181,7 @@ fn only_the_owner_reaches_the_data_folder_and_what_is_in_it() {
     let parent = tempfile::tempdir().unwrap();
     let data = parent.path().join("deep/data");
     store_at(&data);
-    drop(CrashGuard::open(&data));
+    drop(CrashGuard::open(&data, []));
     let files = ["store.redb", "lock", "attempts"].map(|name| data.join(name));
     assert_eq!(mode(&data), 0o700);
     assert_eq!(files.each_ref().map(|file| mode(file)), [0o600; 3]);
@@ -191,7 +191,7 @@ fn only_the_owner_reaches_the_data_folder_and_what_is_in_it() {
         set_mode(file, 0o664);
     }
     store_at(&data);
-    drop(CrashGuard::open(&data));
+    drop(CrashGuard::open(&data, []));
     assert_eq!(mode(&data), 0o700);
     assert_eq!(files.each_ref().map(|file| mode(file)), [0o600; 3]);
 }
@@ -218,7 +218,7 @@ fn links_in_the_data_folder_are_not_followed() {
         symlink(&target, data.join(name)).unwrap();
     }
     store_at(&data);
-    drop(CrashGuard::open(&data));
+    drop(CrashGuard::open(&data, []));
     assert_eq!(mode(&data.join("attempts")), 0o600);
     fs::remove_file(data.join("store.redb")).unwrap();
     symlink(&target, data.join("store.redb.new")).unwrap();

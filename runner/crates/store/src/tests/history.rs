@@ -118,7 +118,7 @@ fn carried(number: u64) -> String {
 fn delivered(number: u64) -> DedupeRecord {
     let now = i64::try_from(number).unwrap();
     let outcome = DedupeOutcome::Output { jobs: u32::try_from(number).unwrap() };
-    DedupeRecord { hash: DeliveryHash(number.into()), outcome, keep_until: Timestamp(now + 3) }
+    DedupeRecord { hash: DeliveryHash(number.into()), outcome, keep_until: Some(Timestamp(now + 3)) }
 }
 
 /// The key of the job of `a/out`.
@@ -277,7 +277,7 @@ fn assert_details_are_after(store: &Store, commits: u64) {
     assert_eq!(store.all_snapshots().unwrap(), open);
     let waiting = parked_after(commits);
     assert_eq!(store.due(&step, Due::Never, None, usize::MAX, usize::MAX).unwrap(), waiting);
-    assert_eq!(store.delayed_count(&step).unwrap(), waiting.len() as u64);
+    assert_eq!(store.parked_count(&step).unwrap(), waiting.len() as u64);
     if let Some((key, job)) = waiting.last() {
         let found = store.parked_of(&step, ("a/in", key.id.0)).unwrap();
         assert_eq!(found, [(key.clone(), job.clone())]);

@@ -102,7 +102,7 @@ fn a_store_of_version_1_goes_on_as_one_of_this_version() {
         let (store, mut writer) = open_on(&disk);
         assert_is_whole(&store);
         assert_eq!(store.transaction().unwrap(), 1 + round);
-        let keep_until = Timestamp(i64::MAX - 1);
+        let keep_until = Some(Timestamp(i64::MAX - 1));
         let deliveries =
             vec![DedupeRecord { hash: DeliveryHash(78), outcome: DedupeOutcome::Error, keep_until }];
         let appends = vec![append("a/q", ["4"])];
@@ -228,7 +228,7 @@ fn goes_on(version: u32) {
         assert_eq!(store.queue(&address("a/q")).unwrap().unwrap().head, 2);
         assert_parked(&store, 20 + round);
         let outcome = DedupeOutcome::Ingested { first: 1, jobs: 2, content: u64::MAX };
-        let keep_until = Timestamp(i64::MAX);
+        let keep_until = None;
         let deliveries = vec![DedupeRecord { hash: DeliveryHash(78), outcome, keep_until }];
         let ticked = vec![(address("a/tick"), Timestamp(8))];
         assert_eq!(store.ticked(&address("a/tick")).unwrap(), (round > 0).then_some(Timestamp(8)));
@@ -242,7 +242,7 @@ fn goes_on(version: u32) {
                 ..Changes::default()
             })
             .unwrap();
-        assert_eq!(committed.delayed[0].id, ParkedId(21 + round));
+        assert_eq!(committed.parked[0].id, ParkedId(21 + round));
         assert_eq!(store.delivery(DeliveryHash(78)).unwrap(), Some(outcome));
         assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
     }
@@ -251,7 +251,7 @@ fn goes_on(version: u32) {
 /// The parked jobs have kept their numbers.
 fn assert_parked(store: &Store, last: u64) {
     let step = address("a/step");
-    let mut found: Vec<_> = store.all_delayed(&step).map(|row| row.unwrap()).collect();
+    let mut found: Vec<_> = store.all_parked(&step).map(|row| row.unwrap()).collect();
     found.sort_by_key(|(key, _)| key.id);
     let expected: Vec<_> =
         (1..).zip(parked_jobs()).map(|(id, (_, _, job))| (ParkedId(id).of(&step), job)).collect();

@@ -144,7 +144,7 @@ fn a_renamed_step_takes_everything_along_once() {
     assert_eq!(store.snapshots(&new).unwrap(), [Snapshot { step: new.clone(), ..snapshot }]);
     let (before, after) = (store.parked_totals(&old).unwrap(), store.parked_totals(&new).unwrap());
     assert_eq!((before.delayed, before.started, after.delayed, after.started), (0, 0, 1, 1));
-    let found = store.delayed_of(&new, ("p/in", 4)).unwrap();
+    let found = store.first_parked_of(&new, ("p/in", 4)).unwrap();
     assert!(found.is_some(), "its index moved");
     let paused: Vec<_> = store.pauses().unwrap().into_iter().map(|pause| pause.step).collect();
     assert_eq!(paused, std::slice::from_ref(&new));

@@ -18,7 +18,6 @@ use crate::codec::block::{DecodedJobs, ReadBounds};
 use crate::codec::log_record::LogValue;
 use crate::codec::old_parked_record::OldReason;
 use crate::database::dedupe;
-use crate::database::dedupe::FOR_EVER;
 use crate::database::format;
 use crate::database::format::{
     BY_HAND, CommitRecord, DELIVERIES, GENERATIONS, LOG, MARKS, META, NAMES, PARKED, PARKED_STARTED,
@@ -245,7 +244,7 @@ impl<W: Write> Walk<'_, W> {
             let hash = DeliveryHash(hash.value());
             let dedupe::StoredRecord { outcome, time, keep_until } =
                 dedupe::StoredRecord::unseal(hash, stored.value())?;
-            let keep_until = (keep_until < FOR_EVER).then_some(keep_until.0);
+            let keep_until = keep_until.map(|until| until.0);
             self.lines.put(&ExportLine::Delivery(DeliveryLine {
                 hash,
                 outcome,

@@ -11,7 +11,6 @@ use super::export_format::{
 };
 use crate::api::parked_job::{ParkedId, ParkedJob};
 use crate::database::dedupe;
-use crate::database::dedupe::FOR_EVER;
 use crate::database::format;
 use crate::database::format::{
     BY_HAND, Bytes, CommitRecord, GENERATIONS, MARKS, PROGRESS, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
@@ -178,7 +177,7 @@ impl Filling {
     }
 
     fn take_delivery(&mut self, txn: &WriteTransaction, line: &DeliveryLine) -> Result<(), Stop> {
-        let keep_until = line.keep_until.map_or(FOR_EVER, Timestamp);
+        let keep_until = line.keep_until.map(Timestamp);
         let record = dedupe::StoredRecord { outcome: line.outcome, time: Timestamp(line.time), keep_until };
         self.deliveries.push((line.hash, record));
         if self.deliveries.len() >= DELIVERIES_MAX { self.put_deliveries(txn) } else { Ok(()) }

@@ -3,12 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use rhai::{Dynamic, EvalAltResult, FuncRegistration, ImmutableString, Module, Position};
+use rhai::{Array, Dynamic, EvalAltResult, FuncRegistration, ImmutableString, Map, Module, Position};
 use tidegate_plugin::Job;
 
 use super::register::add_getter;
 use crate::redact::Redactor;
-use crate::script::values::frozen;
+use crate::script::values::{frozen, json};
+use tidegate_config::LookupTables;
 use tidegate_model::{DeliveryHash, Secret, TokenKey};
 
 /// The `ctx` of `fn process(job, ctx)`; cheap to clone, so that unused facts cost nothing.
@@ -17,6 +18,7 @@ pub(crate) struct ScriptContext {
     fixed: Rc<Fixed>,
     current: Rc<Cell<Current>>,
     lane: Rc<RefCell<Option<ImmutableString>>>,
+    origin: Rc<RefCell<JobOrigin>>,
     /// Number of log messages of the running attempt.
     messages: Rc<Cell<u64>>,
 }
@@ -29,6 +31,16 @@ struct Fixed {
     config: Dynamic,
     token_key: TokenKey,
     scrub: Redactor,
+    tables: LookupTables,
+    inputs: Vec<String>,
+    outputs: Vec<ImmutableString>,
+}
+
+/// The provenance of the job, and its index in each input; no index: it is `Current::index` in the only input.
+#[derive(Clone, Debug, Default)]
+struct JobOrigin {
+    carried: String,
+    indices: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,16 +57,36 @@ impl ScriptContext {
         config: Dynamic,
         secrets: &[Secret],
         token_key: &TokenKey,
+        tables: &LookupTables,
     ) -> Self {
         let (token_key, scrub) = (token_key.clone(), Redactor::new(secrets));
         let config = frozen::freeze(config);
-        let fixed = Fixed { pipeline: pipeline.into(), step: step.into(), config, token_key, scrub };
-        Self { fixed: Rc::new(fixed), current: Rc::default(), lane: Rc::default(), messages: Rc::default() }
+        let tables = tables.clone();
+        let (pipeline, step) = (pipeline.into(), step.into());
+        let (inputs, outputs) = (Vec::new(), Vec::new());
+        let fixed = Fixed { pipeline, step, config, token_key, scrub, tables, inputs, outputs };
+        Self {
+            fixed: Rc::new(fixed),
+            current: Rc::default(),
+            lane: Rc::default(),
+            origin: Rc::default(),
+            messages: Rc::default(),
+        }
+    }
+
+    /// The context of a step with these inputs and outputs.
+    pub(crate) fn with_ends(mut self, inputs: &[String], outputs: &[&str]) -> Self {
+        // No other handle exists yet.
+        if let Some(fixed) = Rc::get_mut(&mut self.fixed) {
+            fixed.inputs = inputs.to_vec();
+            fixed.outputs = outputs.iter().map(|&output| output.into()).collect();
+        }
+        self
     }
 
     /// A context without a step.
     pub(crate) fn none() -> Self {
-        Self::new(("", ""), Dynamic::UNIT, &[], &TokenKey::NONE)
+        Self::new(("", ""), Dynamic::UNIT, &[], &TokenKey::NONE, &LookupTables::new())
     }
 
     /// Moves on to another job.
@@ -66,6 +98,35 @@ impl ScriptContext {
     /// Sets the lane of the job, if it has one.
     pub(crate) fn set_lane(&self, lane: Option<&str>) {
         *self.lane.borrow_mut() = lane.map(ImmutableString::from);
+    }
+
+    /// Sets the provenance of the job, and its index in each input, if there are several.
+    pub(crate) fn set_origin(&self, carried: &str, indices: &[u64]) {
+        let mut origin = self.origin.borrow_mut();
+        origin.carried.clear();
+        origin.carried.push_str(carried);
+        origin.indices.clear();
+        origin.indices.extend_from_slice(indices);
+    }
+
+    /// The inputs that have a job here, each with its index.
+    fn inputs(&self) -> Map {
+        let origin = self.origin.borrow();
+        let index = |index: u64| Dynamic::from(i64::try_from(index).unwrap_or(i64::MAX));
+        if origin.indices.is_empty() {
+            let only = self.fixed.inputs.first().into_iter();
+            return only.map(|name| (name.as_str().into(), index(self.index()))).collect();
+        }
+        let given = self.fixed.inputs.iter().zip(&origin.indices).filter(|(_, index)| **index > 0);
+        given.map(|(name, &at)| (name.as_str().into(), index(at))).collect()
+    }
+
+    /// The provenance of the job; empty if it has none.
+    fn meta(&self) -> Dynamic {
+        let origin = self.origin.borrow();
+        // The engine wrote it as JSON.
+        let read = json::read(origin.carried.as_bytes()).ok();
+        read.unwrap_or_else(|| Dynamic::from(Map::new()))
     }
 
     /// The text without the secrets of `config`.
@@ -97,6 +158,10 @@ impl ScriptContext {
         &self.fixed.config
     }
 
+    pub(crate) fn tables(&self) -> &LookupTables {
+        &self.fixed.tables
+    }
+
     pub(crate) fn pipeline(&self) -> &str {
         &self.fixed.pipeline
     }
@@ -107,8 +172,10 @@ impl ScriptContext {
 }
 
 /// The fields of `ctx`.
-pub(crate) const FIELDS: [&str; 9] =
-    ["attempt", "config", "hash", "index", "lane", "now", "pipeline", "step", "token"];
+pub(crate) const FIELDS: [&str; 12] = [
+    "attempt", "config", "hash", "index", "inputs", "lane", "meta", "now", "outputs", "pipeline", "step",
+    "token",
+];
 
 pub(crate) fn register(module: &mut Module) {
     module.set_custom_type::<ScriptContext>("ctx");
@@ -124,6 +191,11 @@ pub(crate) fn register(module: &mut Module) {
     add_getter(module, "config", |ctx: &mut ScriptContext| ctx.fixed.config.clone());
     add_getter(module, "lane", |ctx: &mut ScriptContext| {
         ctx.lane.borrow().clone().map_or(Dynamic::UNIT, Dynamic::from)
+    });
+    add_getter(module, "inputs", |ctx: &mut ScriptContext| ctx.inputs());
+    add_getter(module, "meta", |ctx: &mut ScriptContext| ctx.meta());
+    add_getter(module, "outputs", |ctx: &mut ScriptContext| {
+        ctx.fixed.outputs.iter().cloned().map(Dynamic::from).collect::<Array>()
     });
     FuncRegistration::new_setter("config").set_into_module(module, keep_config);
 }

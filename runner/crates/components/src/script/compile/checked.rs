@@ -42,7 +42,7 @@ fn path(path: &Path) -> &[u8] {
 }
 
 pub(crate) fn get(key: u128) -> Option<Mentions> {
-    CHECKED.lock().as_ref()?.get(&key).copied()
+    CHECKED.lock().as_ref()?.get(&key).cloned()
 }
 
 pub(crate) fn remember(key: u128, mentions: Mentions) {

@@ -10,7 +10,7 @@ use rhai::{Engine, EvalAltResult, Module};
 
 use super::made;
 use crate::script::api::register::add;
-use crate::script::api::{context, functions, natives};
+use crate::script::api::{context, functions, lookup, natives};
 use crate::script::values;
 use crate::script::values::{frozen, number, order};
 
@@ -51,6 +51,7 @@ fn own() -> Module {
     order::register(&mut module);
     values::register(&mut module);
     context::register(&mut module);
+    lookup::register(&mut module);
     made::register(&mut module);
     without_sleep(&mut module);
     module

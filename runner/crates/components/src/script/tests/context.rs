@@ -29,6 +29,15 @@ fn ctx_moves_on_with_the_jobs() {
 }
 
 #[test]
+fn ctx_has_the_inputs_and_outputs_of_the_step_and_the_provenance_of_the_job() {
+    let mut draft = body("[ctx.inputs, ctx.outputs, ctx.meta, ctx.meta.keys().len]");
+    assert_eq!(draft.run("{}"), "-> {\"shop/orders\":7}\n-> [\"\"]\n-> {}\n-> 0");
+    draft = body("for name in ctx.outputs { emit(name, job); }");
+    draft.outputs = vec!["large", "small"];
+    assert_eq!(draft.run("1"), "-> large: 1\n-> small: 1");
+}
+
+#[test]
 fn the_config_of_the_step_is_seen() {
     let mut draft = body("if ctx.config.currency == \"EUR\" { ctx.config.rates.usd * job } else { () }");
     draft.config = serde_json::json!({ "currency": "EUR", "rates": { "usd": 1.5 } });

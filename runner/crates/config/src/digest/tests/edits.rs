@@ -14,6 +14,7 @@ const POSTS: &[&str] = &["queue p/posts: source"];
 const TICKS: &[&str] = &["queue p/ticks: source"];
 const MONITOR: &[&str] = &["step p/picks: monitor"];
 const GAS: &[&str] = &["gate gas: program"];
+const AFTER: &[&str] = &["step second/after: program"];
 const NONE: &[&str] = &[];
 
 /// The kind of table, the key, the text that is replaced, its replacement, and the differing aspects.
@@ -36,12 +37,20 @@ pub(super) const EDITS: &[Edit] = &[
     (SettingsFile, "retry", "factor = 1.5\n", "", RETRY),
     (SettingsFile, "queuer", "pause = \"7s\"", "", &["step p/circles: queuer limits"]),
     (SettingsFile, "gate", "[gate.gas]", "[gate.oil]\nrun = \"gas.rhai\"\nevery = \"1s\"\n\n[gate.gas]", &["+ gate oil"]),
+    (PipelineFile, "table", "[table.ports]", "[table.hosts]\npath = \"ports.ndjson\"\nkey = \"port\"\n\n[table.ports]", AFTER),
+    (SettingsFile, "table", "x,y|z|n", "x,y|z|m", AFTER),
+    (LookupTable, "path", "hosts.dat\"", "hosts2.dat\"", AFTER),
+    (LookupTable, "key", "key = \"host\"", "key = \"name\"", AFTER),
+    (LookupTable, "format", "path = \"ports.ndjson\"", "path = \"ports.ndjson\"\nformat = \"ndjson\"", NONE),
+    (LookupTable, "delimiter", "delimiter = \"|\"", "delimiter = \",\"", AFTER),
     (Runner, "data", "data = \"state\"", "data = \"states\"", &["runner: data"]),
     (Runner, "listen", "127.0.0.1:8484", "127.0.0.1:8485", &["runner: listen"]),
     (Runner, "hosts", "tide.example", "tide2.example", &["runner: hosts"]),
     (Runner, "workers", "workers = 3", "workers = 4", &["runner: workers"]),
     (Runner, "shutdown_timeout", "\"45s\"", "\"46s\"", &["runner: shutdown_timeout"]),
     (Runner, "plugins", "plugins = \"plugins\"", "plugins = \"others\"", &["runner: plugins"]),
+    // The step `work` has a currency of its own.
+    (Runner, "config", "currency = \"CHF\", region", "currency = \"SEK\", region", NOT_WORK),
     (Log, "level", "level = \"debug\"", "level = \"warn\"", &["runner: log"]),
     (Log, "format", "format = \"json\"", "format = \"text\"", &["runner: log"]),
     (SettingsFile, "reload", "[reload]\nwatch = true\npoll = \"31s\"", "[reload]", &["runner: reload"]),
@@ -52,18 +61,21 @@ pub(super) const EDITS: &[Edit] = &[
     (Pipeline, "name", "name = \"second\"", "name = \"third\"", RENAMED_THIRD),
     (Pipeline, "errors", "errors = \"failed\"", "errors = \"lost\"", LOST),
     (Pipeline, "delivery", "delivery = \"at-least-once\"", "delivery = \"exactly-once\"", PIPELINE_DELIVERY),
-    (FileSource, "type", "type = \"file\"\npath = \"data/*.csv\"\nformat = \"csv\"\nfollow = true\nmax_line = \"1MiB\"\nheaders = false\ndelimiter = \";\"", "type = \"http\"", TO_HTTP),
+    (Pipeline, "config", "tenant = \"second\"", "tenant = \"2nd\"", &["gate second/own: config", "step second/after: config"]),
+    (FileSource, "type", "type = \"file\"\npath = \"data/*.csv\"\nformat = \"csv\"\nfollow = true\nmax_line = \"1MiB\"\nheaders = false\ndelimiter = \";\"\nmeta = [\"place\"]", "type = \"http\"", TO_HTTP),
     (FileSource, "path", "data/*.csv", "data/*.txt", &["source p/lines: path"]),
     (FileSource, "format", "format = \"csv\"\nfollow = true\nmax_line = \"1MiB\"\nheaders = false\ndelimiter = \";\"", "format = \"csv\"\nfollow = true\nmax_line = \"1MiB\"\n", LINES),
     (FileSource, "follow", "follow = true", "follow = false", &["source p/lines: follow"]),
     (FileSource, "max_line", "\"1MiB\"", "\"4MiB\"", LINES),
     (FileSource, "headers", "headers = false", "headers = true", LINES),
     (FileSource, "delimiter", "delimiter = \";\"", "delimiter = \"\\t\"", LINES),
-    (HttpSource, "type", "type = \"http\"\nkey = \"order.id\"\ndedupe = \"8d\"\nmax_body = \"2MiB\"\nmax_waiting = 9\ntoken = \"${SECRET}\"", "type = \"schedule\"\nevery = \"1h\"", POSTS),
+    (FileSource, "meta", "meta = [\"place\"]", "meta = [\"place\", \"index\"]", &["source p/lines: meta", "step p/work: inputs"]),
+    (HttpSource, "type", "type = \"http\"\nkey = \"order.id\"\ndedupe = \"8d\"\nmax_body = \"2MiB\"\nmax_waiting = 9\ntoken = \"${SECRET}\"\nschema = \"order.schema.json\"", "type = \"schedule\"\nevery = \"1h\"", POSTS),
     (HttpSource, "key", "\"order.id\"", "\"order.no\"", POSTS),
     (HttpSource, "dedupe", "\"8d\"", "\"9d\"", POSTS),
     (HttpSource, "max_body", "\"2MiB\"", "\"5MiB\"", POSTS),
     (HttpSource, "max_waiting", "max_waiting = 9", "max_waiting = 0", POSTS),
+    (HttpSource, "schema", "schema = \"order.schema.json\"", "schema = \"other.schema.json\"", POSTS),
     (HttpSource, "token", "token = \"${SECRET}\"", "token = \"other\"", POSTS),
     (ScheduleSource, "type", "type = \"schedule\"\nevery", "type = \"schedule\"\npayload = { x = 1 }\nevery", &["queue p/beats: source"]),
     (ScheduleSource, "cron", "30 2 * * mon-fri", "31 2 * * mon-fri", TICKS),
@@ -75,6 +87,12 @@ pub(super) const EDITS: &[Edit] = &[
     (Queue, "max_size", "\"1GiB\"", "\"2GiB\"", &["queue p/done: retention"]),
     (Queue, "meta", "[\"tx\", \"index\"]", "[\"tx\"]", READERS_OF_DONE),
     (Queue, "dedupe", "\"2d\"", "\"3d\"", &["queue p/done: dedupe", "step p/work: dedupe"]),
+    (PipelineFile, "queue_defaults", "[queue_defaults]\nretain = \"3d\"\nmax_size = \"3GiB\"\nmeta = [\"time\"]\ndedupe = \"5h\"", "", DEFAULTS_OF_END),
+    (SettingsFile, "queue_defaults", "[queue_defaults]\nmax_size = \"9GiB\"", "", DEFAULT_SIZE),
+    (QueueDefaults, "retain", "retain = \"3d\"", "retain = \"4d\"", &["queue second/end: retention"]),
+    (QueueDefaults, "max_size", "\"3GiB\"", "\"4GiB\"", &["queue second/end: retention"]),
+    (QueueDefaults, "meta", "meta = [\"time\"]", "meta = false", &["queue second/end: meta", "step second/after: inputs", "step second/on: outputs"]),
+    (QueueDefaults, "dedupe", "dedupe = \"5h\"", "dedupe = \"6h\"", &["queue second/end: dedupe", "step second/on: dedupe"]),
     // It permits a graph, and has no effect on the run.
     (Queue, "allow_cycle", "allow_cycle = true\n", "", NONE),
     (Retry, "backoff", "backoff = \"exponential\"\ninitial = \"500ms\"\nfactor = 1.5", "backoff = \"fibonacci\"\ninitial = \"500ms\"", RETRY),
@@ -94,6 +112,7 @@ pub(super) const EDITS: &[Edit] = &[
     (Queuer, "lane_missing", "lane_missing = \"default\"", "lane_missing = \"error\"", PICKS),
     (Queuer, "delay_window", "\"15s\"", "\"17s\"", PICKS_LIMITS),
     (Queuer, "max_processing", "max_processing = 8", "max_processing = 9", PICKS_LIMITS),
+    (Queuer, "max_pending", "max_pending = 20", "max_pending = 21", PICKS_LIMITS),
     (Queuer, "max_search_ahead", "max_search_ahead = 1000", "max_search_ahead = 0", &["step p/circles: queuer limits"]),
     (Queuer, "max_per_lane", "max_per_lane = 2", "max_per_lane = 1", PICKS_LIMITS),
     (Queuer, "rate", "rate = \"100/s\"", "rate = \"100/2s\"", PICKS_LIMITS),
@@ -141,7 +160,9 @@ pub(super) const EDITS: &[Edit] = &[
     (Monitor, "run", "\"status.rhai\", \"builtin:http\"", "\"gas.rhai\", \"builtin:http\"", MONITOR),
     (Monitor, "every", "monitor.every = \"2s\"", "monitor.every = \"4s\"", MONITOR),
     (Monitor, "batch", "batch = 50", "batch = 51", MONITOR),
-    (Monitor, "http", "https://status.example/", "https://state.example/", MONITOR),
+    (Monitor, "http", "\"/status\"", "\"/state\"", MONITOR),
+    (Http, "hosts", "https://status.example", "https://state.example", MONITOR),
+    (Http, "host", "{0.service}", "{0.server}", MONITOR),
     (Monitor, "exec", "[\"false\"]", "[\"true\", \"y\"]", MONITOR),
     (Monitor, "timeout", "\"13s\"", "\"23s\"", MONITOR),
     (Monitor, "config", "{ x = 1 }", "{ x = 2 }", MONITOR),
@@ -180,7 +201,9 @@ pub(super) const EDITS: &[Edit] = &[
     (HttpSink, "retry", "{ backoff = \"fixed\" }", "{ backoff = \"fixed\", initial = \"9s\" }", &["step p/service: retry"]),
     (HttpSink, "queuer", "{ strategy = \"fifo\" }", "{ strategy = \"serial\" }", &["step p/service: queuer"]),
     (HttpSink, "gate", "{ strategy = \"fifo\" }\ngate = \"gas\"", "{ strategy = \"fifo\" }", &["step p/service: gate"]),
-    (HttpSink, "url", "https://service.example/", "https://service.example/x", SERVICE),
+    (HttpSink, "url", "\"/in\"", "\"/into\"", SERVICE),
+    (HttpSink, "hosts", "https://service.example", "https://services.example", SERVICE),
+    (HttpSink, "host", "{who}", "{whom}", SERVICE),
     (HttpSink, "method", "method = \"PATCH\"", "method = \"POST\"", SERVICE),
     (HttpSink, "headers", "{ kind = \"order\" }", "{ kind = \"orders\" }", SERVICE),
     (HttpSink, "body", "body = \"job\"", "body = { job = \"{id}\" }", SERVICE),
@@ -191,6 +214,7 @@ pub(super) const EDITS: &[Edit] = &[
     (NullSink, "begin_at", "\"unsent\"]\nbegin_at = \"newest\"", "\"unsent\"]", &["step p/nowhere-failed: begin_at", "step p/nowhere-unsent: begin_at", "step p/nowhere-unworked: begin_at"]),
     (NullSink, "delivery", "\"unsent\"]\nbegin_at = \"newest\"\ndelivery = \"exactly-once\"", "\"unsent\"]\nbegin_at = \"newest\"\ndelivery = \"at-least-once\"", &["step p/nowhere-failed: delivery", "step p/nowhere-unsent: delivery", "step p/nowhere-unworked: delivery"]),
     // Scripts and their imports.
+    (HttpSource, "schema", "{ \"type\": \"object\" }", "{ \"type\": \"text\" }", POSTS),
     (Step, "run", "fn more(x) { x + 1 }", "fn more(x) { x + 2 }", WORK),
     (Step, "run", "fn process(job) { job.local }", "fn process(job) { job.global }", &["step second/after: program"]),
     (Monitor, "run", "jobs + 2", "jobs + 3", MONITOR),
@@ -262,6 +286,29 @@ const PIPELINE_DELIVERY: &[&str] = &[
     "step p/plugged: delivery",
 ];
 const TO_HTTP: &[&str] = &["+ queue p/lines", "- source p/lines", "step p/work: inputs"];
+const DEFAULTS_OF_END: &[&str] = &[
+    "queue second/end: dedupe",
+    "queue second/end: meta",
+    "queue second/end: retention",
+    "step second/after: inputs",
+    "step second/on: dedupe",
+];
+const DEFAULT_SIZE: &[&str] = &[
+    "queue p/beats: retention",
+    "queue p/failed: retention",
+    "queue p/odd: retention",
+    "queue p/posts: retention",
+    "queue p/ticks: retention",
+    "queue p/unsent: retention",
+    "queue p/unworked: retention",
+];
+const NOT_WORK: &[&str] = &[
+    "gate gas: config",
+    "gate second/own: config",
+    "step p/picks: monitor",
+    "step p/plugged: config",
+    "step second/after: config",
+];
 const READERS_OF_DONE: &[&str] = &[
     "queue p/done: meta",
     "step p/asks: inputs",
@@ -309,7 +356,9 @@ errors = "unsent"
 retry = { backoff = "fixed" }
 queuer = { strategy = "fifo" }
 gate = "gas"
-url = "https://service.example/"
+url = "/in"
+hosts = { a = "https://service.example", b = "https://${SECRET}.example" }
+host = "{who}"
 method = "PATCH"
 headers = { kind = "order" }
 body = "job"

@@ -1,7 +1,7 @@
 //! `FILES`: a configuration with every key of the grammar.
 
 /// Tables are separated by blank lines, and each key is on a line of its own.
-pub(super) const FILES: [(&str, &str); 10] = [
+pub(super) const FILES: [(&str, &str); 15] = [
     (
         "tidegate.toml",
         r#"[runner]
@@ -11,6 +11,7 @@ hosts = ["tide.example"]
 workers = 3
 shutdown_timeout = "45s"
 plugins = "plugins"
+config = { currency = "CHF", region = "eu" }
 
 [log]
 level = "debug"
@@ -20,6 +21,9 @@ format = "json"
 watch = true
 poll = "31s"
 tests = false
+
+[queue_defaults]
+max_size = "9GiB"
 
 [plugin.geo]
 sha256 = "abababababababababababababababababababababababababababababababab"
@@ -48,6 +52,7 @@ lane = "order.pool"
 lane_missing = "default"
 delay_window = "15s"
 max_processing = 8
+max_pending = 20
 max_per_lane = 2
 rate = "100/s"
 lane_rate = "10/1m"
@@ -71,6 +76,12 @@ http = { url = "https://gas.example/" }
 exec = { command = ["true"] }
 timeout = "12s"
 config = { most = 60 }
+
+[table.hosts]
+path = "hosts.dat"
+key = "host"
+format = "csv"
+delimiter = "|"
 "#,
     ),
     (
@@ -87,6 +98,7 @@ follow = true
 max_line = "1MiB"
 headers = false
 delimiter = ";"
+meta = ["place"]
 
 [source.posts]
 type = "http"
@@ -95,6 +107,7 @@ dedupe = "8d"
 max_body = "2MiB"
 max_waiting = 9
 token = "${SECRET}"
+schema = "order.schema.json"
 
 [source.ticks]
 type = "schedule"
@@ -159,7 +172,7 @@ gate = "gas"
 monitor.run = ["status.rhai", "builtin:http", "builtin:exec"]
 monitor.every = "2s"
 monitor.batch = 50
-monitor.http = { url = "https://status.example/" }
+monitor.http = { url = "/status", hosts = { a = "https://status.example" }, host = "{0.service}" }
 monitor.exec = { command = ["false"] }
 monitor.timeout = "13s"
 monitor.config = { x = 1 }
@@ -204,7 +217,9 @@ errors = "unsent"
 retry = { backoff = "fixed" }
 queuer = { strategy = "fifo" }
 gate = "gas"
-url = "https://service.example/"
+url = "/in"
+hosts = { a = "https://service.example", b = "https://${SECRET}.example" }
+host = "{who}"
 method = "PATCH"
 headers = { kind = "order" }
 body = "job"
@@ -222,6 +237,13 @@ delivery = "exactly-once"
         "q.toml",
         r#"[pipeline]
 name = "second"
+config = { tenant = "second" }
+
+[queue_defaults]
+retain = "3d"
+max_size = "3GiB"
+meta = ["time"]
+dedupe = "5h"
 
 [step.on]
 from = "p/done"
@@ -243,13 +265,25 @@ strategy = "serial"
 [gate.own]
 run = "gas.rhai"
 every = "1m"
+
+[table.ports]
+path = "ports.ndjson"
+key = "port"
 "#,
     ),
+    ("order.schema.json", "{ \"type\": \"object\" }"),
+    ("other.schema.json", "{ \"type\": \"array\" }"),
     ("work.rhai", "import \"lib/helps\" as helps;\nfn process(job) { job }\n"),
     ("lib/other.rhai", "fn process(job) { job }\n"),
     ("lib/helps.rhai", "import \"lib/more\" as more;\nfn help(x) { x }\n"),
     ("lib/more.rhai", "fn more(x) { x + 1 }\n"),
     ("gas.rhai", "fn process(job) { job }\n"),
     ("status.rhai", "fn process(jobs) { jobs + 2 }\n"),
-    ("local.rhai", "fn process(job) { job.local }\n"),
+    (
+        "local.rhai",
+        "fn process(job) { job.local } fn rows() { lookup(\"hosts\", 1) + lookup(\"ports\", 2) }\n",
+    ),
+    ("hosts.dat", "host,a|host|name\nx,y|z|n\n"),
+    ("hosts2.dat", "host,a|host|name\n1,2|3|4\n"),
+    ("ports.ndjson", "{\"port\":80}\n"),
 ];

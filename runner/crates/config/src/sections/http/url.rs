@@ -20,6 +20,34 @@ pub(crate) fn check(url: &Template) -> Result<(), (String, &'static str)> {
         );
     };
     check_authority(authority)?;
+    check_rest(url)
+}
+
+/// As [`check`], for the beginning of URLs: scheme and host, perhaps with the beginning of a path.
+pub(crate) fn check_server(server: &Template) -> Result<(), (String, &'static str)> {
+    if !server.is_fixed() {
+        return wrong("a server must be the same for every job", "use fields in `host` and `url`");
+    }
+    check(server)?;
+    let text = plain(server);
+    if text.contains('?') || text.ends_with('/') {
+        return wrong(
+            "a server has no `?`, and no `/` at the end",
+            "write scheme and host, such as `https://a.example`, and the rest in `url`",
+        );
+    }
+    Ok(())
+}
+
+/// As [`check`], for the end of URLs, after one of `hosts`.
+pub(crate) fn check_path(url: &Template) -> Result<(), (String, &'static str)> {
+    if !fixed_start(url).starts_with('/') {
+        return wrong("`url` must begin with `/` beside `hosts`", "for example `url = \"/path/{field}\"`");
+    }
+    check_rest(url)
+}
+
+fn check_rest(url: &Template) -> Result<(), (String, &'static str)> {
     if let Some(letter) = plain(url).chars().find(|&letter| !may_stand(letter)) {
         if letter == '#' {
             return wrong(

@@ -12,6 +12,7 @@ pub(crate) fn picking() -> QueuePlan {
     let rules = QueuePolicy {
         strategy: StartOrder::Fifo,
         max_processing: std::num::NonZeroU32::new(2),
+        max_pending: None,
         max_per_lane: None,
         rate: None,
         lane_rate: None,

@@ -86,12 +86,11 @@ fn a_round_takes_what_is_unknown_then_what_is_due_then_the_lanes() {
 fn what_is_unknown_goes_before_what_is_due_of_its_lane_though_bounds_held_it() {
     let mut play = Play::new(QueuePolicy { max_per_lane: most(2), ..rules(StartOrder::OneRoundParallel) });
     assert_eq!(play.on("+a1 +a2 +a3 +b4 go"), "a1 b4 a2");
-    assert_eq!(play.on("a1… go"), "a3");
     // It has its turn in the list while the lane is full. The other jobs are due when the lane has room
     // again.
-    assert_eq!(play.on("a1? go"), "");
-    assert_eq!(play.on("a2✗1 a3✗1 1s go"), "a1 a2");
-    assert_eq!(play.on("a1✓ go"), "a3");
+    assert_eq!(play.on("?a5 go"), "");
+    assert_eq!(play.on("a1✗1 a2✗1 1s go"), "a5 a1");
+    assert_eq!(play.on("a5✓ go"), "a2");
 }
 
 #[test]
@@ -207,6 +206,32 @@ fn withdrawals_run_one_at_a_time_per_pool_and_each_pool_on_its_own() {
     assert_eq!(play.on("a1✓ go"), "a2");
     assert_eq!(play.on("a2✓ 4s go"), "");
     assert_eq!(play.on("1s go"), "b4");
+}
+
+#[test]
+fn no_job_starts_that_could_be_one_pending_job_too_many() {
+    let mut play = Play::new(QueuePolicy { max_pending: most(2), ..rules(StartOrder::Fifo) });
+    assert_eq!(play.on("+a1 +a2 +a3 +a4 go"), "a1 a2");
+    assert_eq!(play.on("a1… go"), "");
+    assert_eq!(play.why("a3"), WaitReason::MaxPending);
+    assert_eq!(play.room.next_wake(play.now), None);
+    // One that does not become pending makes room.
+    assert_eq!(play.on("a2✓ go"), "a3");
+    assert_eq!(play.on("a3… go"), "");
+    // A worker reports late, and a job that the external system forgot is not held there.
+    assert_eq!(play.on("a1✓ go"), "a4");
+    assert_eq!(play.on("a4… a3? go"), "a3");
+}
+
+#[test]
+fn a_lane_counts_its_pending_jobs_against_its_limit() {
+    for strategy in [StartOrder::Fifo, PRIORITY, ROUNDS] {
+        let mut play = Play::new(QueuePolicy { max_per_lane: most(2), ..rules(strategy) });
+        assert_eq!(play.on("+a1 +a2 +a3 +b4 go"), "a1 a2 b4");
+        assert_eq!(play.on("a1… a2… go"), "");
+        assert_eq!(play.why("a3"), WaitReason::MaxPerLane);
+        assert_eq!(play.on("a2✓ go"), "a3");
+    }
 }
 
 #[test]

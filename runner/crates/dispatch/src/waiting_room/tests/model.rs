@@ -130,10 +130,14 @@ impl Model {
         (0..self.jobs.len()).filter(|&at| self.is_waiting(at))
     }
 
-    fn running(&self, lane: Option<u8>) -> usize {
-        let counts =
-            |job: &&Job| job.state == WaitingState::Running && lane.is_none_or(|lane| job.lane == lane);
+    fn count(&self, lane: Option<u8>, states: &[WaitingState]) -> usize {
+        let counts = |job: &&Job| states.contains(&job.state) && lane.is_none_or(|lane| job.lane == lane);
         self.jobs.iter().filter(counts).count()
+    }
+
+    /// Number of jobs that run or are pending.
+    fn held(&self, lane: Option<u8>) -> usize {
+        self.count(lane, &[WaitingState::Running, WaitingState::Pending])
     }
 
     fn spent(&self, rate: Option<StartRate>, lane: Option<u8>) -> bool {
@@ -143,8 +147,7 @@ impl Model {
     }
 
     fn allows(&self, lane: u8) -> bool {
-        let full =
-            self.rules.max_per_lane.is_some_and(|most| self.running(Some(lane)) >= most.get() as usize);
+        let full = self.rules.max_per_lane.is_some_and(|most| self.held(Some(lane)) >= most.get() as usize);
         !full && !self.spent(self.rules.lane_rate, Some(lane))
     }
 
@@ -169,7 +172,9 @@ impl Model {
     }
 
     fn next(&mut self, now: Timestamp) -> Option<usize> {
-        if self.rules.max_processing.is_some_and(|most| self.running(None) >= most.get() as usize)
+        let running = self.count(None, &[WaitingState::Running]);
+        if self.rules.max_processing.is_some_and(|most| running >= most.get() as usize)
+            || self.rules.max_pending.is_some_and(|most| self.held(None) >= most.get() as usize)
             || self.spent(self.rules.rate, None)
         {
             return None;

@@ -88,10 +88,11 @@ fn any_rules() -> impl Any<Value = QueuePolicy> {
     let seldom = |most: u32| prop_oneof![3 => Just(None), 1 => (1..=most).prop_map(NonZeroU32::new)];
     let rates =
         || prop_oneof![4 => Just(None), 1 => (1_u32..4, 1_u64..4000).prop_map(|(jobs, per)| rate(jobs, per))];
-    (prop::sample::select(strategies.to_vec()), seldom(4), seldom(2), rates(), rates()).prop_map(
-        |(strategy, max_processing, max_per_lane, rate, lane_rate)| QueuePolicy {
+    (prop::sample::select(strategies.to_vec()), seldom(4), seldom(5), seldom(2), rates(), rates()).prop_map(
+        |(strategy, max_processing, max_pending, max_per_lane, rate, lane_rate)| QueuePolicy {
             strategy,
             max_processing,
+            max_pending,
             max_per_lane,
             rate,
             lane_rate,

@@ -13,7 +13,7 @@ use crate::batch::retry::{DropReason, FailureOutcome, RetryDecider};
 use crate::step::stats::BlockCause;
 use crate::step::turn;
 use tidegate_config::InputMode;
-use tidegate_dispatch::{Ending, Failed, FailedJob, FailureCause, JobOutcome};
+use tidegate_dispatch::{AttemptShare, Ending, Failed, FailedJob, FailureCause, JobOutcome};
 use tidegate_model::{Address, Timestamp};
 use tidegate_store::{DedupeOutcome, NewParkedJob};
 
@@ -37,9 +37,14 @@ pub(crate) enum JobDisposition {
     Halts(Box<Failure>, HaltReason),
 }
 
-/// Whether an attempt with this outcome counts as one. A closed gate and a failed setup are no attempts.
-pub(crate) fn counts(outcome: &Result<(), Failure>) -> bool {
-    !matches!(outcome, Err(failure) if failure.kind == FailureKind::GateClosed || failure.of_setup)
+/// The attempt with this outcome. A closed gate and a failed setup are no attempts.
+pub(crate) fn share(outcome: &Result<(), Failure>) -> AttemptShare {
+    let (attempts, failed) = match outcome {
+        Err(failure) if failure.kind == FailureKind::GateClosed || failure.of_setup => (0, 0),
+        Err(failure) if failure.kind != FailureKind::Pending => (1, 1),
+        _ => (1, 0),
+    };
+    AttemptShare { attempts, failed }
 }
 
 impl FailureHandler<'_> {
@@ -106,7 +111,7 @@ impl FailureHandler<'_> {
                 if made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer)).is_err() {
                     return JobDisposition::Halts(Box::new(failure), HaltReason::Run);
                 }
-                made.error_side.push(item, made.carries);
+                made.error_side.push(item);
                 note(item, &failure, Ending::SetAside, made);
             }
             FailureOutcome::Dropped(DropReason::AtMostOnce) => {

@@ -6,7 +6,7 @@ use crate::batch::job_builder::JobInput;
 use crate::batch::result::BatchResult;
 use crate::batch::retry;
 use crate::commit::request::OutputBlock;
-use tidegate_config::Target;
+use tidegate_config::{Configuration, OutputRef, Target};
 use tidegate_dispatch::JobOutcome;
 use tidegate_model::{Address, Origins, Timestamp};
 use tidegate_store::DedupeOutcome;
@@ -19,7 +19,6 @@ pub(crate) struct BatchResultBuilder {
     pub(crate) sides: Vec<Option<OutputColumns>>,
     pub(crate) errors: Payloads,
     pub(crate) error_side: OutputColumns,
-    pub(crate) carries: bool,
     /// Whether the jobs were picked.
     pub(crate) sequential: bool,
     has_bindings: bool,
@@ -32,26 +31,30 @@ pub(crate) struct BatchResultBuilder {
 
 pub(crate) struct OutputColumns {
     origins: Origins,
-    carried: Payloads,
+    /// `None`: no provenance is carried.
+    carried: Option<Payloads>,
 }
 
 #[derive(Debug)]
 pub(crate) struct OutputSpec {
     pub(crate) name: String,
     pub(crate) to_queue: bool,
+    /// The queue has `meta = false`.
+    drops_provenance: bool,
 }
 
 impl BatchResultBuilder {
     /// `origins`: an empty list of origins.
     pub(crate) fn new(bindings: &[OutputSpec], origins: &Origins, carries: bool, sequential: bool) -> Self {
-        let side = || OutputColumns { origins: origins.clone(), carried: Payloads::new() };
+        let side =
+            |carries: bool| OutputColumns { origins: origins.clone(), carried: carries.then(Payloads::new) };
+        let of = |spec: &OutputSpec| spec.to_queue.then(|| side(carries && !spec.drops_provenance));
         Self {
             ran: BatchResult::default(),
             outputs: Outputs::new(bindings.iter().map(|binding| binding.name.as_str())),
-            sides: bindings.iter().map(|binding| binding.to_queue.then(side)).collect(),
+            sides: bindings.iter().map(of).collect(),
             errors: Payloads::new(),
-            error_side: side(),
-            carries,
+            error_side: side(carries),
             sequential,
             has_bindings: !bindings.is_empty(),
             given: 0,
@@ -130,7 +133,7 @@ impl BatchResultBuilder {
             let Some(side) = side else { continue };
             let there = self.outputs.get(position).map_or(0, Payloads::len);
             while side.origins.len() < there {
-                side.push(item, self.carries);
+                side.push(item);
             }
         }
     }
@@ -143,30 +146,35 @@ impl BatchResultBuilder {
         let made = self.outputs.into_payloads().into_iter().zip(self.sides);
         ran.outputs = made
             .map(|(payloads, side)| match side {
-                Some(side) => side.made(payloads, self.carries),
+                Some(side) => side.made(payloads),
                 None => OutputBlock::for_sink(payloads),
             })
             .collect();
-        ran.errors = (!self.errors.is_empty()).then(|| self.error_side.made(self.errors, self.carries));
+        ran.errors = (!self.errors.is_empty()).then(|| self.error_side.made(self.errors));
         ran
     }
 }
 
 impl OutputColumns {
-    pub(crate) fn push(&mut self, item: &JobInput<'_>, carries: bool) {
+    pub(crate) fn push(&mut self, item: &JobInput<'_>) {
         self.origins.push(item.indices);
-        if carries {
-            self.carried.push(item.carried.as_bytes());
+        if let Some(carried) = &mut self.carried {
+            carried.push(item.carried.as_bytes());
         }
     }
 
-    fn made(self, payloads: Payloads, carries: bool) -> OutputBlock {
-        OutputBlock::for_queue(payloads, &self.origins, carries.then_some(self.carried))
+    fn made(self, payloads: Payloads) -> OutputBlock {
+        OutputBlock::for_queue(payloads, &self.origins, self.carried)
     }
 }
 
 impl OutputSpec {
-    pub(crate) fn new(output: &tidegate_config::OutputRef) -> Self {
-        Self { name: output.binding.clone(), to_queue: matches!(output.target, Target::Queue(_)) }
+    pub(crate) fn new(configuration: &Configuration, output: &OutputRef) -> Self {
+        let queue = match output.target {
+            Target::Queue(queue) => configuration.queues.get(queue.0),
+            Target::Sink(_) => None,
+        };
+        let drops_provenance = queue.is_some_and(|queue| queue.meta.dropped);
+        Self { name: output.binding.clone(), to_queue: queue.is_some(), drops_provenance }
     }
 }

@@ -13,7 +13,7 @@ use tidegate_store::{Changes, Committed, ParkedKey};
 pub(crate) struct CommitOutcome {
     pub(crate) stamp: Stamp,
     /// Keys of the parked jobs, in the order of the changes.
-    pub(crate) delayed: Vec<ParkedKey>,
+    pub(crate) parked: Vec<ParkedKey>,
     /// Indices of the first job of each append, in the order of the changes.
     pub(crate) firsts: Vec<u64>,
 }
@@ -25,10 +25,10 @@ impl Committer {
         changes: &Changes,
         told: &mut bool,
     ) -> Result<Option<CommitOutcome>, EngineError> {
-        let outcome = |Committed { transaction, delayed, appended, .. }| {
+        let outcome = |Committed { transaction, parked, appended, .. }| {
             let stamp = Stamp { position: 0, time: changes.now, transaction };
             let firsts = appended.iter().map(|appended| appended.first).collect();
-            CommitOutcome { stamp, delayed, firsts }
+            CommitOutcome { stamp, parked, firsts }
         };
         match self.writer.commit(changes) {
             Ok(committed) => {

@@ -55,7 +55,7 @@ impl Committer {
         committed: &CommitOutcome,
     ) -> CommitNotice {
         let Changes { parked, reparked, .. } = effect.changes;
-        let rows = committed.delayed.iter().cloned().zip(parked);
+        let rows = committed.parked.iter().cloned().zip(parked);
         let steps = &self.committed_state.configuration().steps;
         let returned = rows.filter_map(|(key, delayed)| {
             let step = steps.position(|step| step.address == delayed.step)?;
@@ -101,7 +101,7 @@ impl Committer {
         let position = steps.position(|declared| declared.address == *step)?;
         let keys: Vec<ParkedKey> = rows.iter().map(|row| row.of(step)).collect();
         // The next reader of the store reports its error.
-        let found = self.store.delayed(&keys).ok()?;
+        let found = self.store.parked(&keys).ok()?;
         Some(MoveNotice {
             step: position,
             rows: keys.into_iter().zip(found).collect(),

@@ -18,7 +18,9 @@ impl Committer {
     /// Carries out a part of a reload.
     pub(crate) fn reload(&mut self, change: ReloadChange) -> Result<(), EngineError> {
         match change {
-            ReloadChange::Swap { generation, trigger } => self.swap(generation, trigger),
+            ReloadChange::Swap { generation, trigger, rolls_back } => {
+                self.swap(generation, trigger, rolls_back)
+            }
             ReloadChange::Refused(entry) => {
                 let history = vec![HistoryChange::Add(*entry)];
                 self.commit_all(&Changes { now: self.clock.now(), history, ..Changes::default() })
@@ -34,14 +36,18 @@ impl Committer {
         }
     }
 
-    fn swap(&mut self, generation: Arc<NumberedGeneration>, trigger: Trigger) -> Result<(), EngineError> {
+    fn swap(
+        &mut self,
+        generation: Arc<NumberedGeneration>,
+        trigger: Trigger,
+        rolls_back: Option<String>,
+    ) -> Result<(), EngineError> {
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
         let before = &self.committed_state.generation.configuration;
         let tickers = start::tickers(&generation.configuration, Some(before), &self.store, &mut changes)?;
         start::record_generation(&generation, &self.store, &mut changes)?;
-        if trigger == Trigger::Rollback {
+        if let Some(why) = rolls_back {
             let replaced = self.committed_state.generation.number;
-            let why = "an operator went back to an earlier generation".to_owned();
             changes.history.push(HistoryChange::RolledBack { generation: replaced, why });
         }
         changes.history.extend(history::of_generation(&generation, trigger).map(HistoryChange::Add));

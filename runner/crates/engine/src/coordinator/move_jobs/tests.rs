@@ -129,7 +129,7 @@ impl Play {
     /// Reports the completion as durable.
     fn is_told(&mut self, completion: CompletionRecord) {
         let row = self.row();
-        let mut job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
+        let mut job = self.store.parked(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
         let ParkReason::Pending { handle, since } = job.reason else { panic!("{:?}", job.reason) };
         job.reason = ParkReason::Completed { handle, since, completion };
         let told = vec![CompletionNotice { step: 1, index: 1, taken: Some((row, job)) }];
@@ -164,7 +164,7 @@ impl Play {
     /// Reports that the job is unchanged.
     fn is_left(&mut self) {
         let row = self.row();
-        let job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
+        let job = self.store.parked(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
         self.is_moved(vec![(row, Some(job))]);
     }
 

@@ -36,7 +36,8 @@ impl Stage<'_> {
         let generation = Arc::new(NumberedGeneration::new(number, configuration, plugins, files));
         let (reply, _) = crossbeam_channel::bounded(1);
         self.world.tally.reloads += 1;
-        self.inbox.push_back(Message::Reload(ReloadRequest { generation, trigger: Trigger::Reload, reply }));
+        let (trigger, rolls_back) = (Trigger::Reload, None);
+        self.inbox.push_back(Message::Reload(ReloadRequest { generation, trigger, rolls_back, reply }));
     }
 
     fn replace(&mut self) {

@@ -83,7 +83,7 @@ impl Outside {
     pub(crate) fn answer(&mut self, dice: &mut Dice, store: &Store, asking: StatusQuery) -> Message {
         let StatusQuery { step, epoch, ask, jobs } = asking;
         let (keys, rows): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
-        let found = store.delayed(&rows).unwrap();
+        let found = store.parked(&rows).unwrap();
         let waits = |job: &ParkedJob| job.reason.status().is_some_and(ExternalStatus::waits);
         let jobs = keys.into_iter().zip(found).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
         let jobs: Vec<_> = jobs.collect();

@@ -96,6 +96,7 @@ impl Waiting {
             if runs(&stands, index) && !runs(&self.picking.stood, index) {
                 self.picked(index, &stands, now);
                 self.picking.put_back.remove(&index);
+                self.check_limits(index, &stands);
             }
             if runs(&self.picking.stood, index) && stands[&index] == WaitingState::Waiting {
                 self.picking.put_back.insert(index);
@@ -139,6 +140,16 @@ impl Waiting {
         for (&other, state) in stands.range(..index).filter(|_| first_of_all) {
             let waits = *state == WaitingState::Waiting && stood.get(&other) == Some(&WaitingState::Waiting);
             assert!(!waits, "{other} waits and is older: {}", what());
+        }
+    }
+
+    /// Checks that the limits allow this picked job beside the others that run or are pending.
+    fn check_limits(&self, index: u64, stands: &BTreeMap<u64, WaitingState>) {
+        let is_held = |state: &WaitingState| matches!(state, WaitingState::Running | WaitingState::Pending);
+        let held = || stands.iter().filter(|(_, state)| is_held(state)).map(|(&other, _)| other);
+        let of_lane = held().filter(|&other| self.same_lane(index, other)).count();
+        for (count, most) in [held().count(), of_lane].into_iter().zip(self.plan.held_max) {
+            assert!(count <= most, "{index} is picked beside too many jobs: {stands:?} {self:#?}");
         }
     }
 

@@ -77,6 +77,8 @@ pub(crate) struct Plan {
     pub(crate) from_queue: bool,
     pub(crate) order: Order,
     pub(crate) has_lanes: bool,
+    /// Maximum number of jobs that run or are pending, in all and in one lane.
+    pub(crate) held_max: [usize; 2],
     /// Whether attempts are begun durably, one by one.
     pub(crate) begins: bool,
     /// Interval of gate checks in milliseconds.
@@ -88,9 +90,11 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn random(dice: &mut Dice) -> Self {
-        let all: [(&str, Order, bool, i64); 11] = [
+        let all: [(&str, Order, bool, i64); 13] = [
             ("", Order::Stream, false, 0),
             ("strategy = \"fifo\", max_processing = 3", Order::Fifo, false, 0),
+            ("strategy = \"fifo\", max_pending = 2", Order::Fifo, false, 0),
+            ("strategy = \"rounds\", pause = \"1s\", max_pending = 1", Order::None, false, 0),
             ("strategy = \"fifo\", max_search_ahead = 4, rate = \"2/s\"", Order::Fifo, false, 0),
             ("strategy = \"serial\"", Order::OfAll, false, 0),
             ("strategy = \"serial\", rate = \"1/s\"", Order::OfAll, false, 0),
@@ -132,6 +136,7 @@ impl Plan {
             from_queue: true,
             order,
             has_lanes,
+            held_max: ["max_pending = ", "max_per_lane = "].map(|key| number_after(queuer, key)),
             begins: picks && (monitored || shown),
             gate: gated.then_some(3000),
             window,
@@ -225,6 +230,12 @@ impl Plan {
     pub(crate) fn hold(&self) -> i64 {
         self.gate.unwrap_or(5000)
     }
+}
+
+/// The number that is the value of a key; without the key, the largest number.
+fn number_after(toml: &str, key: &str) -> usize {
+    let value = toml.split_once(key).map(|(_, rest)| rest.split(',').next().unwrap());
+    value.map_or(usize::MAX, |value| value.parse().unwrap())
 }
 
 fn jobs(dice: &mut Dice, monitored: bool) -> Vec<String> {

@@ -75,7 +75,7 @@ impl Store {
     }
 
     /// The parked jobs with these keys; `None` for missing ones.
-    pub fn delayed(&self, keys: &[ParkedKey]) -> Result<Vec<Option<ParkedJob>>, ReadError> {
+    pub fn parked(&self, keys: &[ParkedKey]) -> Result<Vec<Option<ParkedJob>>, ReadError> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
@@ -94,9 +94,8 @@ impl Store {
         })
     }
 
-    /// The first parked job of `step` that was made from the job at `index` of this input, named as in
-    /// delivery hashes.
-    pub fn delayed_of(
+    /// The first of [`Self::parked_of`]; the input is named as in delivery hashes.
+    pub fn first_parked_of(
         &self,
         step: &Address,
         input: (&str, u64),
@@ -172,7 +171,7 @@ impl Store {
     }
 
     /// Number of parked jobs of `step`.
-    pub fn delayed_count(&self, step: &Address) -> Result<u64, ReadError> {
+    pub fn parked_count(&self, step: &Address) -> Result<u64, ReadError> {
         Ok(self.parked_totals(step)?.all())
     }
 

@@ -51,7 +51,7 @@ impl World {
             }
         });
         let delayed = delayed.collect();
-        let rows = writer.commit(&Changes { parked: delayed, ..Changes::default() }).unwrap().delayed;
+        let rows = writer.commit(&Changes { parked: delayed, ..Changes::default() }).unwrap().parked;
         let clock = Arc::new(ManualClock::at(1000));
         let generation = NumberedGeneration::first(&configuration);
         let started =

@@ -61,7 +61,7 @@ fn parked_jobs_come_started_ones_first_then_in_order_of_due_time_and_then_of_arr
     let mut jobs: Vec<_> = jobs.map(|(due, text)| delay("a/step", due, text)).collect();
     jobs.extend([started("a/step", "started"), delay("a/other", at(1), "of another step")]);
     let committed = writer.commit(&delays(jobs)).unwrap();
-    assert!(committed.delayed.iter().map(|key| key.id.0).eq(1..=9));
+    assert!(committed.parked.iter().map(|key| key.id.0).eq(1..=9));
     let step = address("a/step");
     let due = |until, after, jobs, bytes| store.due(&step, until, after, jobs, bytes).unwrap();
     let all = due(Due::Never, None, 99, 999);
@@ -77,7 +77,7 @@ fn parked_jobs_come_started_ones_first_then_in_order_of_due_time_and_then_of_arr
     }
     assert_eq!(texts(&due(at(5), Some(position(&all[5])), 99, 999)), ["five again"]);
     assert_eq!(texts(&due(at(4), Some(position(&all[5])), 99, 999)), [""; 0]);
-    assert_eq!(store.delayed_count(&step).unwrap(), 8);
+    assert_eq!(store.parked_count(&step).unwrap(), 8);
 }
 
 #[test]
@@ -105,16 +105,16 @@ fn a_number_is_never_given_twice() {
     let (_, mut writer) = open_on(&disk);
     let committed =
         writer.commit(&delays(vec![delay("a/step", at(1), "1"), delay("a/step", at(2), "2")])).unwrap();
-    let unparked = Changes { unparked: committed.delayed, ..Changes::default() };
+    let unparked = Changes { unparked: committed.parked, ..Changes::default() };
     writer.commit(&unparked).unwrap();
     drop(writer);
     let (store, mut writer) = open_on(&disk);
-    assert_eq!(store.delayed_count(&address("a/step")).unwrap(), 0);
+    assert_eq!(store.parked_count(&address("a/step")).unwrap(), 0);
     let committed = writer.commit(&delays(vec![delay("a/step", at(1), "3")])).unwrap();
-    assert_eq!(committed.delayed[0].id, ParkedId(3));
+    assert_eq!(committed.parked[0].id, ParkedId(3));
     // A second removal has no effect.
     writer.commit(&unparked).unwrap();
-    assert_eq!(store.delayed_count(&address("a/step")).unwrap(), 1);
+    assert_eq!(store.parked_count(&address("a/step")).unwrap(), 1);
 }
 
 #[test]
@@ -122,13 +122,13 @@ fn a_moved_job_keeps_its_number_and_one_that_is_gone_does_not_come_back() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let step = address("a/step");
     let jobs = vec![delay("a/step", at(7), "one"), delay("a/step", at(8), "two"), started("a/step", "three")];
-    let keys = writer.commit(&delays(jobs)).unwrap().delayed;
+    let keys = writer.commit(&delays(jobs)).unwrap().parked;
     let put = |writer: &mut Writer, unparked: &[usize], reparked: Vec<(usize, NewParkedJob)>| {
         let key = |at: usize| keys[at].clone();
         let unparked = unparked.iter().map(|&at| key(at)).collect();
         let reparked = reparked.into_iter().map(|(at, new)| (key(at), new.job)).collect();
         writer.commit(&Changes { unparked, reparked, ..Changes::default() }).unwrap();
-        let all: Vec<_> = store.all_delayed(&step).map(Result::unwrap).collect();
+        let all: Vec<_> = store.all_parked(&step).map(Result::unwrap).collect();
         assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
         all.iter().map(|(key, job)| (key.id.0, String::from_utf8_lossy(&job.payload).into_owned())).collect()
     };
@@ -263,7 +263,7 @@ proptest! {
             }
             let changes = Changes { unparked, reparked, parked: parked.clone(), ..Changes::default() };
             let committed = writer.commit(&changes).unwrap();
-            model.extend(committed.delayed.into_iter().zip(parked.into_iter().map(|new| new.job)));
+            model.extend(committed.parked.into_iter().zip(parked.into_iter().map(|new| new.job)));
             for step in &steps {
                 assert_is_model(&store, step, &model);
             }
@@ -276,7 +276,7 @@ proptest! {
 fn a_walk_meets_each_delayed_job_once_however_many_there_are() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let step = address("a/step");
-    assert!(store.all_delayed(&step).next().is_none());
+    assert!(store.all_parked(&step).next().is_none());
     // More than one page of rows, and one row that fills a page by itself.
     let mut jobs: Vec<_> = (0..2_500).map(|due| delay("a/step", at(due % 7), "x")).collect();
     jobs.push(delay("a/step", at(3), &"y".repeat(3 << 20)));
@@ -287,14 +287,14 @@ fn a_walk_meets_each_delayed_job_once_however_many_there_are() {
     let positions = |rows: crate::ParkedJobs<'_>| -> Vec<ParkedPosition> {
         rows.map(|row| position(&row.unwrap())).collect()
     };
-    let all = positions(store.all_delayed(&step));
+    let all = positions(store.all_parked(&step));
     assert_eq!(all.len(), 4_801);
     assert!(all.is_sorted());
     for passed in [1_050, 2_000] {
         assert_eq!(positions(store.parked_after(&step, all[passed - 1])), all[passed..]);
     }
-    assert!(store.delayed_by(&step, Timestamp(3)).all(|row| row.unwrap().1.due.is_by(Timestamp(3))));
-    assert_eq!(store.delayed_by(&step, Timestamp(3)).count(), 2_530);
+    assert!(store.parked_due_by(&step, Timestamp(3)).all(|row| row.unwrap().1.due.is_by(Timestamp(3))));
+    assert_eq!(store.parked_due_by(&step, Timestamp(3)).count(), 2_530);
     assert_eq!(positions(store.pending_jobs(&step)), all[3_601..]);
     assert_eq!(positions(store.parked_after(&step, all[4_800])), []);
 }
@@ -311,7 +311,7 @@ fn a_delayed_job_is_found_by_the_inputs_it_was_made_of() {
     jobs.extend([of("a/join", 9, &[("left", 7), ("right", 8)]), of("a/step", 1, &[("a/in", 3000)])]);
     writer.commit(&delays(jobs)).unwrap();
     let find = |step: &str, input: &str, index| {
-        let found = store.delayed_of(&address(step), (input, index)).unwrap();
+        let found = store.first_parked_of(&address(step), (input, index)).unwrap();
         found.map(|(_, job)| (job.due, job.inputs))
     };
     let one = |due, index| Some((at(due), vec![("a/in".to_owned(), index)]));

@@ -1,0 +1,102 @@
+//! Takeover: lets a run carry out another generation, on request or because too many attempts fail.
+
+use std::sync::Arc;
+use std::thread;
+
+use crossbeam_channel::Sender;
+
+use super::message::{Message, ReloadRequest};
+use crate::coordinator::error_watch::RollBackRequest;
+use crate::generation::Generation;
+use crate::generation::current::{CurrentGeneration, NumberedGeneration};
+use crate::generation::obstacles;
+use crate::generation::renames;
+use crate::report::{RefusedReload, ReloadOutcome, RolledBack};
+use tidegate_config::Configuration;
+use tidegate_model::log_target;
+use tidegate_model::{Clock as _, SystemClock};
+use tidegate_store::{Store, Trigger};
+
+/// Carries out another generation, and waits for the outcome. `None`: the run ends or has ended. `back`: the generation
+/// is an earlier one, with the configurations between it and the current one.
+pub(crate) fn swap(
+    current: &CurrentGeneration,
+    messages: &Sender<Message>,
+    next: &Generation,
+    trigger: Trigger,
+    back: Option<(RolledBack, &[Arc<Configuration>])>,
+) -> Option<ReloadOutcome> {
+    let before = current.get();
+    let mut configuration = current.placed(&next.configuration);
+    if let Some((_, between)) = &back {
+        let later = between.iter().map(|later| &**later).chain([&*before.configuration]);
+        renames::turn_back(&mut configuration, &later.collect::<Vec<_>>());
+    }
+    // The store stays open where it is until the runner restarts.
+    configuration.data.clone_from(&before.configuration.data);
+    let configuration = Arc::new(configuration);
+    let (plugins, files) = (Arc::clone(&next.plugins), Arc::clone(&next.files));
+    let number = before.number + 1;
+    let rolls_back = back.as_ref().map(|(back, _)| back.why.clone());
+    if let Some((back, _)) = back {
+        // Before the swap, so that the watch of the files does not undo it.
+        current.set_back_to(number, back);
+    }
+    let generation = Arc::new(NumberedGeneration::new(number, configuration, plugins, files));
+    let (reply, answer) = crossbeam_channel::bounded(1);
+    let request = ReloadRequest { generation, trigger, rolls_back, reply };
+    messages.send(Message::Reload(request)).ok()?;
+    answer.recv().ok()
+}
+
+/// Goes back to the generation before the current one, on a thread of its own: it waits for a reload under way.
+pub(crate) fn roll_back(
+    current: &Arc<CurrentGeneration>,
+    messages: &Sender<Message>,
+    store: &Store,
+    request: RollBackRequest,
+) -> std::io::Result<()> {
+    let (current, messages, store) = (Arc::clone(current), messages.clone(), store.clone());
+    let roll_back = move || {
+        if !goes_back(&current, &messages, &store, request) {
+            // A run that is over receives no messages.
+            let _ = messages.send(Message::NotRolledBack);
+        }
+    };
+    thread::Builder::new().name("rollback".into()).spawn(roll_back)?;
+    Ok(())
+}
+
+fn goes_back(
+    current: &CurrentGeneration,
+    messages: &Sender<Message>,
+    store: &Store,
+    RollBackRequest { from, to, why }: RollBackRequest,
+) -> bool {
+    let _turn = current.turn.lock();
+    let now = current.get();
+    if now.number != from {
+        // A later change of the files has replaced it.
+        return false;
+    }
+    let earlier = Generation::of_current(&to);
+    // A store that is closed now waits for room on the disk; the takeover waits, too.
+    let obstacles = obstacles::find(&earlier.configuration, &now, store).unwrap_or_default();
+    if let Some((address, obstacle)) = obstacles.first() {
+        let why = format!("{why}, but `{address}` cannot be opened: {obstacle}");
+        tracing::error!(target: log_target::ENGINE, generation = from, "the reload cannot be rolled back: {why}");
+        let trigger = Trigger::WatchErrors;
+        current.health.refuse(RefusedReload::new(SystemClock.now(), trigger, why.clone(), &why));
+        return false;
+    }
+    let (to, since, trigger) = (to.number, SystemClock.now(), Trigger::WatchErrors);
+    let back = RolledBack { to, from, since, trigger, why: why.clone() };
+    let Some(outcome) = swap(current, messages, &earlier, trigger, Some((back, &[]))) else { return false };
+    let generation = outcome.number;
+    tracing::error!(
+        target: log_target::ENGINE,
+        generation,
+        "generation {from} is rolled back: {why}; generation {to} is in force again, until the files change"
+    );
+    true
+}

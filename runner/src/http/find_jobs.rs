@@ -1,0 +1,94 @@
+//! `GET /jobs/PIPELINE/SOURCE`: finds jobs of a source by key or handle, or lists them by status, step and lane.
+
+use hyper::StatusCode;
+
+use super::job_status::{self, unreadable};
+use super::parameters::Parameters;
+use super::response::{HttpRefusal, Response, at_job, json};
+use super::route::JobAddress;
+use crate::client::ipc::RunnerContext;
+use crate::query::ReportedState;
+use crate::query::job_list::{self, JobFilter};
+use tidegate_model::suggest::{did_you_mean, listed};
+use tidegate_model::{Address, key_hash};
+use tidegate_store::DedupeOutcome;
+
+/// Jobs of a page, unless the client asks for fewer or more …
+const JOBS_DEFAULT: usize = 100;
+/// … and at most.
+const JOBS_MAX: usize = 1_000;
+const STATUSES: [(&str, ReportedState); 8] = [
+    ("waiting", ReportedState::Waiting),
+    ("begun", ReportedState::Begun),
+    ("delayed", ReportedState::Delayed),
+    ("pending", ReportedState::Pending),
+    ("failed", ReportedState::Failed),
+    ("before", ReportedState::Before),
+    ("cancelled", ReportedState::Cancelled),
+    ("done", ReportedState::Done),
+];
+
+pub(crate) fn find(
+    queue: &Address,
+    parameters: &Parameters,
+    context: &RunnerContext,
+) -> Result<Response, HttpRefusal> {
+    let payload = parameters.parsed("payload", "true")?.unwrap_or(false);
+    if let Some(key) = parameters.get("key") {
+        return by_key(queue, key, context);
+    }
+    let (store, configuration) = (&context.store, context.configuration());
+    let run = Some(&context.handle);
+    if let Some(handle) = parameters.get("handle") {
+        let found = job_list::with_handle(store, &configuration, run, queue, (handle, payload));
+        return found.map(|list| json(StatusCode::OK, &list)).map_err(|error| unreadable(&error));
+    }
+    let limit: usize = parameters.parsed("limit", "100")?.unwrap_or(JOBS_DEFAULT);
+    if limit == 0 || limit > JOBS_MAX {
+        return Err(HttpRefusal::wrong(format!("`limit` must be between 1 and {JOBS_MAX}")));
+    }
+    let step = parameters.get("step").map(str::to_owned);
+    if let Some(step) = &step {
+        let readers =
+            configuration.steps.iter().filter(|step| step.inputs.iter().any(|input| input.address == *queue));
+        let names: Vec<String> = readers.map(|step| step.address.to_string()).collect();
+        if !names.contains(step) {
+            let near = did_you_mean(step, names.iter().map(String::as_str));
+            let near = near.map_or_else(String::new, |near| format!("; {near}"));
+            return Err(HttpRefusal::missing(format!("step `{step}` does not read `{queue}`{near}")));
+        }
+    }
+    let filter = JobFilter {
+        status: parameters.get("status").map(status).transpose()?,
+        step,
+        lane: parameters.get("lane").map(str::to_owned),
+        payload,
+        after: parameters.parsed("after", "17")?.unwrap_or(0),
+        limit,
+    };
+    let list = job_list::list(store, &configuration, run, queue, &filter);
+    list.map(|list| json(StatusCode::OK, &list)).map_err(|error| unreadable(&error))
+}
+
+fn status(text: &str) -> Result<ReportedState, HttpRefusal> {
+    STATUSES.iter().find(|(name, _)| *name == text).map(|(_, status)| *status).ok_or_else(|| {
+        let names = listed(STATUSES.iter().map(|(name, _)| *name), "or");
+        HttpRefusal::wrong(format!("`{text}` is not a status: use {names}"))
+    })
+}
+
+/// The job that was accepted with this key: the value of the field `key`, or an `Idempotency-Key`.
+fn by_key(queue: &Address, key: &str, context: &RunnerContext) -> Result<Response, HttpRefusal> {
+    let (pipeline, name) = (queue.pipeline.as_str(), queue.name.as_str());
+    for sort in ["text", "number", "header"] {
+        let hash = key_hash(pipeline, name, sort, key.as_bytes());
+        let known = context.store.delivery(hash).map_err(|error| unreadable(&error))?;
+        let Some(DedupeOutcome::Ingested { first: index, .. }) = known else { continue };
+        let asked = JobAddress { queue: queue.clone(), index };
+        let job = job_status::followed(&asked, context)?;
+        return Ok(at_job(StatusCode::OK, &job, queue, index));
+    }
+    Err(HttpRefusal::missing(format!(
+        "no job of `{queue}` has the key `{key}`, as far as keys are remembered"
+    )))
+}

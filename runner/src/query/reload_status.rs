@@ -1,0 +1,62 @@
+//! Status of reloads: reports the generation of a runner, and whether the files differ from it.
+
+use serde::{Deserialize, Serialize};
+
+use super::rfc3339;
+use tidegate_engine::{Handle, RefusedReload, RolledBack};
+use tidegate_store::Trigger;
+
+/// The generation that a runner carries out, and the files.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ReloadStatus {
+    pub(crate) generation: u64,
+    /// Whether the texts of the files differ from those of the generation.
+    pub(crate) files_differ: bool,
+    /// The last change that did not take effect, until the files change again.
+    pub(crate) refused: Option<RefusedFiles>,
+    /// The rollback to an earlier generation, until the files change again.
+    pub(crate) rolled_back: Option<RollbackStatus>,
+    /// Steps that finish jobs of an earlier generation before they follow.
+    pub(crate) lingering: Vec<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RefusedFiles {
+    /// RFC 3339.
+    pub(crate) since: String,
+    pub(crate) trigger: Trigger,
+    /// The first mistake.
+    pub(crate) why: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RollbackStatus {
+    /// The generation that was rolled back.
+    pub(crate) from: u64,
+    /// The earlier generation, which is in force again.
+    pub(crate) to: u64,
+    /// RFC 3339.
+    pub(crate) since: String,
+    pub(crate) trigger: Trigger,
+    pub(crate) why: String,
+}
+
+impl ReloadStatus {
+    pub(crate) fn of(run: &Handle) -> Self {
+        let refused = run.refused_reload().map(|RefusedReload { since, trigger, why, .. }| RefusedFiles {
+            since: rfc3339(since),
+            trigger,
+            why,
+        });
+        let rolled_back = run.rolled_back().map(|RolledBack { from, to, since, trigger, why }| {
+            RollbackStatus { from, to, since: rfc3339(since), trigger, why }
+        });
+        Self {
+            generation: run.generation().number,
+            files_differ: run.files_differ(),
+            refused,
+            rolled_back,
+            lingering: run.lingering().iter().map(ToString::to_string).collect(),
+        }
+    }
+}

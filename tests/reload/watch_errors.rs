@@ -1,0 +1,145 @@
+//! Tests of `[reload] watch_errors`: a reload after which more attempts fail is rolled back.
+
+use serde_json::{Value, json};
+
+use super::{mark, says_generation, started, version_of, wait_for};
+use crate::http_client::{Client, address};
+use crate::project::{Project, ids, jobs};
+
+/// The time is long: a busy machine may take its time.
+const SETTINGS: &str =
+    "[runner]\nlisten = \"127.0.0.1:0\"\n[reload]\nwatch_errors = { rate = 0.5, within = \"10m\" }\n";
+const FAILING: &str = "fn process(job) { throw \"no\" }";
+
+/// `errors`: with an error queue.
+fn watched(errors: bool) -> Project {
+    let pipeline = if errors { "[pipeline]\nerrors = \"failed\"\n" } else { "" };
+    let toml = format!(
+        "follow = true\n{pipeline}[step.mark]\nfrom = \"in\"\nrun = \"mark.rhai\"\nto = \"out\"\n\
+         [step.other]\nfrom = \"in\"\nrun = \"other.rhai\"\nto = \"more\"\n[sink.more]\ntype = \"file\"\npath = \"more.ndjson\"\n"
+    );
+    Project::pipeline(&toml)
+        .file("tidegate.toml", SETTINGS)
+        .file("mark.rhai", mark(1))
+        .file("other.rhai", "fn process(job) { job }")
+        .file("in.ndjson", jobs([1]))
+}
+
+fn last(history: &Value, generation: u64) -> Value {
+    let entries = history["entries"].as_array().expect("a list");
+    entries.iter().rfind(|entry| entry["generation"] == generation).expect("its entry").clone()
+}
+
+#[test]
+fn a_script_that_fails_after_a_save_is_rolled_back_and_everything_says_so() {
+    let project = watched(true);
+    let mut running = project.start(&["run", "."]);
+    let port = address(&mut running);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    project.write("mark.rhai", FAILING);
+    says_generation(&mut running, 2);
+    // Fewer attempts decide nothing.
+    project.append("in.ndjson", jobs(2..=10));
+    running.wait_until("the failures", || project.queue("p/failed").len() == 9);
+    let status = project.json(&["status"]);
+    assert_eq!(
+        (&status["reload"]["generation"], &status["reload"]["rolled_back"]),
+        (&json!(2), &Value::Null)
+    );
+    assert_eq!(status["reload"]["files_differ"], false, "{status}");
+
+    project.append("in.ndjson", jobs([11]));
+    let why = "10 of 10 attempts of `p/mark` failed since then, and 0 of 1 before";
+    running
+        .wait_until_it_says(&format!("generation 2 is rolled back: {why}; generation 1 is in force again"));
+    assert_eq!(version_of(&project, &mut running, 12), 1);
+    let status = project.json(&["status"]);
+    let reload = &status["reload"];
+    assert_eq!((&reload["generation"], &reload["files_differ"]), (&json!(3), &json!(true)), "{status}");
+    let back = &reload["rolled_back"];
+    let expected =
+        json!({ "from": 2, "to": 1, "trigger": "watch_errors", "why": why, "since": back["since"] });
+    assert_eq!(*back, expected);
+    let text = project.tidegate(&["status"]).done().stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("generation 2 was rolled back at ") && text.contains(why), "{text}");
+    assert_eq!(Client::new(&port).request("GET /reload", &[], "").body, *reload);
+    let history = project.json(&["history"]);
+    let replaced = last(&history, 2);
+    assert_eq!((&replaced["outcome"], &replaced["why"]), (&json!("rolled back"), &json!(why)), "{history}");
+    assert_eq!(last(&history, 3)["trigger"], "watch_errors", "{history}");
+
+    // The files stay as they were saved, until they change again.
+    assert_eq!(project.read("mark.rhai"), FAILING);
+    project.write("mark.rhai", mark(4));
+    says_generation(&mut running, 4);
+    assert_eq!(version_of(&project, &mut running, 13), 4);
+    let status = project.json(&["status"]);
+    assert_eq!(
+        (&status["reload"]["rolled_back"], &status["reload"]["files_differ"]),
+        (&Value::Null, &json!(false))
+    );
+    // The other step has not changed: it failed nothing, and missed nothing.
+    running
+        .wait_until("the jobs of the other step", || project.len("more.ndjson") == project.len("in.ndjson"));
+    running.stop().done();
+    project.assert_sound();
+}
+
+#[test]
+fn a_step_that_stops_after_a_save_is_rolled_back_at_once_and_goes_on() {
+    let project = watched(false);
+    let mut running = started(&project, &[]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    project.write("mark.rhai", FAILING);
+    says_generation(&mut running, 2);
+    project.append("in.ndjson", jobs([2]));
+    running.wait_until_it_says("generation 2 is rolled back: 1 of 1 attempts of `p/mark` failed");
+    assert_eq!(version_of(&project, &mut running, 3), 1);
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3]);
+    running.stop().done();
+}
+
+#[test]
+fn failures_of_other_steps_and_after_a_manual_rollback_roll_nothing_back() {
+    let project = watched(true).file("other.rhai", "fn process(job) { if job.id > 1 { throw \"no\" } job }");
+    let mut running = started(&project, &[]);
+    wait_for(&project, &mut running, "more.ndjson", 1);
+    project.write("mark.rhai", mark(2));
+    says_generation(&mut running, 2);
+    project.append("in.ndjson", jobs(2..=30));
+    running.wait_until("the failures", || project.queue("p/failed").len() == 29);
+    project.write("mark.rhai", "fn process(job) { if job.id > 45 { throw \"no\" } job.version = 3; job }");
+    says_generation(&mut running, 3);
+    assert_eq!(version_of(&project, &mut running, 31), 3);
+    // Going on to a failing script by a rollback is the decision of an operator.
+    project.write("mark.rhai", mark(4));
+    says_generation(&mut running, 4);
+    project.tidegate(&["rollback", "3"]).done();
+    project.append("in.ndjson", jobs(46..=60));
+    running.wait_until("the failures", || project.queue("p/failed").len() == 29 + 1 + 15 + 15);
+    assert_eq!(project.json(&["status"])["reload"]["generation"], 5);
+    running.stop().done();
+}
+
+#[test]
+fn a_rollback_whose_sink_cannot_return_to_its_file_is_refused_and_shown() {
+    let project = watched(true);
+    let mut running = started(&project, &[]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    project.write("mark.rhai", "fn process(job) { if job.id > 2 { throw \"no\" } job }");
+    project.change("p.toml", "out.ndjson", "out2.ndjson");
+    running.wait_until("both changes", || project.json(&["status"])["reload"]["files_differ"] == false);
+    project.append("in.ndjson", jobs([2]));
+    wait_for(&project, &mut running, "out2.ndjson", 2);
+    project.append("in.ndjson", jobs(3..=20));
+    running.wait_until_it_says("the reload cannot be rolled back: ");
+    let refused = &project.json(&["status"])["reload"]["refused"];
+    assert_eq!(refused["trigger"], "watch_errors", "{refused}");
+    assert!(
+        refused["why"].as_str().is_some_and(|why| why.contains("`p/out` cannot be opened: ")),
+        "{refused}"
+    );
+    let manual = project.tidegate(&["rollback", "1"]).failed(1);
+    assert!(manual.stderr.contains("`p/out` cannot be opened: "), "{}", manual.stderr);
+    running.stop().done();
+}
