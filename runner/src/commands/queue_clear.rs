@@ -53,8 +53,8 @@ fn change(command: &QueueClear) -> Result<Exit, Exit> {
     if kept > 0 {
         confirm(&format!("{} of the queue {name} will be discarded.", jobs(kept)), command.yes)?;
         for step in readers {
-            let from = vec![(queue.address.clone(), head + 1)];
-            let (skipped, _) = place.change(Request::Replay { step: step.address.clone(), from })?;
+            let up_to = vec![(queue.address.clone(), head)];
+            let (skipped, _) = place.change(Request::Skip { step: step.address.clone(), up_to })?;
             skipped.map_err(exit::fail)?;
         }
     }

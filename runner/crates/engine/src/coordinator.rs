@@ -348,7 +348,7 @@ impl Coordinator {
         match asked.request {
             Request::Poll { .. } => self.poll(&asked, now),
             Request::Complete { .. } => self.complete(asked, now, actions),
-            Request::Replay { .. } => self.replay(asked, now, commands),
+            Request::Replay { .. } | Request::Skip { .. } => self.replay(asked, now, commands),
             _ => {
                 if let Some(asked) = self.lock_rows_for_request(asked, now, commands) {
                     actions.push(Action::Commit(CommitRequest::Amend(asked)));

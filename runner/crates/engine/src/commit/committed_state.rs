@@ -165,8 +165,10 @@ impl CommittedState {
                 StepChange::Rewind(rewind) => {
                     for (input, &to) in rewind.to.iter().enumerate() {
                         let progress = page.progress(self, rewind.step.position, input);
-                        if let RewindTo::Index(next) = to {
-                            progress.move_to(next.saturating_sub(1));
+                        match to {
+                            RewindTo::Index(next) => progress.rewind(next.saturating_sub(1)),
+                            RewindTo::Behind(last) => progress.skip_to(last),
+                            RewindTo::Stay => {}
                         }
                     }
                     self.settle_snapshots(&rewind.step, None, &mut page);

@@ -76,11 +76,13 @@ pub(crate) struct Rewind {
     pub(crate) to: Vec<RewindTo>,
 }
 
-/// Position of an input after a rewind.
+/// Position of an input after a rewind or a skip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RewindTo {
     /// Index of the first job to run again. An index past the current position has no effect.
     Index(u64),
+    /// Index of the last job to skip. An index before the current position has no effect.
+    Behind(u64),
     /// The input keeps its position.
     Stay,
 }

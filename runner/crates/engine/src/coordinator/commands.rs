@@ -238,7 +238,7 @@ fn first_of(state: &StepState, batches: &[BatchId]) -> Vec<RewindTo> {
     for span in held.flat_map(|held| held.work.first(held.work.jobs).spans) {
         first[span.input] = match first[span.input] {
             RewindTo::Index(index) => RewindTo::Index(index.min(span.first)),
-            RewindTo::Stay => RewindTo::Index(span.first),
+            _ => RewindTo::Index(span.first),
         };
     }
     first

@@ -238,9 +238,13 @@ impl Coordinator {
         }
     }
 
-    /// Requests a replay: the step delivers what it has begun, and starts at the requested positions.
+    /// Requests a replay or a skip: the step delivers what it has begun, and starts at the requested positions.
     pub(crate) fn replay(&mut self, asked: PendingRequest, now: Timestamp, commands: &mut Vec<Command>) {
-        let Request::Replay { step: address, from } = &asked.request else { return };
+        let (address, given, place): (_, _, fn(u64) -> RewindTo) = match &asked.request {
+            Request::Replay { step, from } => (step, from, RewindTo::Index),
+            Request::Skip { step, up_to } => (step, up_to, RewindTo::Behind),
+            _ => return,
+        };
         let Some(position) = self.position(address) else {
             return asked.answer(Err(unknown_step(address)));
         };
@@ -253,8 +257,8 @@ impl Coordinator {
         };
         // Jobs in flight are not accounted for yet, so the positions of the other inputs are known later.
         let at = |input: &tidegate_config::InputRef| {
-            let found = from.iter().find(|(address, _)| *address == input.address);
-            found.map_or(RewindTo::Stay, |&(_, index)| RewindTo::Index(index))
+            let found = given.iter().find(|(address, _)| *address == input.address);
+            found.map_or(RewindTo::Stay, |&(_, index)| place(index))
         };
         let (to, step) = (declared.inputs.iter().map(at).collect(), declared.clone());
         let next = NextStep::Install { step, replay: Some(Box::new((to, asked))) };

@@ -40,7 +40,14 @@ pub fn apply(
         Request::Drop { queue, errors } => drop_errors(store, configuration, queue, errors, changes),
         Request::DropQueue { queue } => drop_queue(store, configuration, queue, changes),
         Request::ClearQueue { queue, up_to } => clear_queue(store, configuration, (queue, *up_to), changes),
-        Request::Replay { step, from } => replay(store, configuration, step, from, changes),
+        Request::Replay { step, from } => {
+            move_progress(store, configuration, step, from, changes, |progress, next| {
+                progress.rewind(next.saturating_sub(1));
+            })
+        }
+        Request::Skip { step, up_to } => {
+            move_progress(store, configuration, step, up_to, changes, Progress::skip_to)
+        }
         Request::MakeDue { step, rows } => hasten(store, configuration, step, rows, Due::hastened, changes),
         Request::Shift { step, rows, by } => {
             let earlier = |due| if let Due::At(time) = due { Due::At(time - *by) } else { due };
@@ -275,13 +282,15 @@ fn handle_errors(
     Ok(())
 }
 
-/// Only for a stopped store: a running engine must first drop its jobs in flight.
-fn replay(
+/// Moves the progress of a step at these inputs by `change`. Only for a stopped store: a running engine must first drop
+/// its jobs in flight.
+fn move_progress(
     store: &Store,
     configuration: &Configuration,
     step: &Address,
-    from: &[(Address, u64)],
+    to: &[(Address, u64)],
     mut changes: Changes,
+    change: impl Fn(&mut Progress, u64),
 ) -> Result<RequestEffect, String> {
     let declared = configuration.steps.iter().find(|declared| declared.address == *step);
     let Some(declared) = declared else { return Err(format!("the configuration has no step `{step}`")) };
@@ -289,8 +298,8 @@ fn replay(
     for input in &declared.inputs {
         let progress = store.progress(step, &input.address).map_err(|error| error_text(&error))?;
         let mut progress = progress.unwrap_or_default();
-        if let Some((_, next)) = from.iter().find(|(address, _)| *address == input.address) {
-            progress.move_to(next.saturating_sub(1));
+        if let Some((_, to)) = to.iter().find(|(address, _)| *address == input.address) {
+            change(&mut progress, *to);
             changes.progress.push((step.clone(), input.address.clone(), progress.clone()));
         }
         now_at.push((input.address.clone(), progress.watermark() + 1));

@@ -25,9 +25,11 @@ pub enum Request {
     DropQueue { queue: Address },
     /// Discard the jobs of a queue up to this index that every reader has accounted for, against its retention.
     ClearQueue { queue: Address, up_to: u64 },
-    /// Continue a step at these indices of its inputs: it runs earlier jobs again, or skips jobs. An input without an
-    /// index keeps its position.
+    /// Run a step again from these indices of its inputs. An input without an index keeps its position, and one
+    /// whose position is not past the index, too.
     Replay { step: Address, from: Vec<(Address, u64)> },
+    /// Let a step skip the jobs of its inputs up to these indices, if it has not begun them.
+    Skip { step: Address, up_to: Vec<(Address, u64)> },
     /// Make delayed jobs of a step due at once.
     MakeDue { step: Address, rows: Vec<ParkedId> },
     /// Make delayed jobs of a step due earlier, because the clock was set back.
@@ -50,6 +52,7 @@ impl Request {
     pub(crate) fn step(&self) -> Option<&Address> {
         match self {
             Self::Replay { step, .. }
+            | Self::Skip { step, .. }
             | Self::MakeDue { step, .. }
             | Self::Shift { step, .. }
             | Self::Cancel { step, .. }

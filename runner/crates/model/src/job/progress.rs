@@ -104,12 +104,6 @@ impl Progress {
         }
     }
 
-    /// Continues behind `to`: jobs above it run again, and open jobs up to it are skipped.
-    pub fn move_to(&mut self, to: u64) {
-        self.rewind(to);
-        self.skip_to(to);
-    }
-
     /// Accounts for the jobs from `first` to `last`, both included. Finishing a job twice has no effect.
     pub fn finish(&mut self, first: u64, last: u64) {
         if last < first || last <= self.watermark {
