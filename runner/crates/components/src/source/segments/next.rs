@@ -13,7 +13,7 @@ use crate::source::files::{
 };
 use crate::source::rotated::{rotated_since, siblings};
 use tidegate_config::{DataFormat, FileSource};
-use tidegate_model::Address;
+use tidegate_model::{Address, Segment};
 
 impl Segments {
     /// The part after the last segment, for the reader at `here` (`None`: no segment exists), which has
@@ -110,9 +110,14 @@ impl Segments {
         found: &FoundFile,
         here: Option<&TailPosition>,
     ) -> Result<Option<SegmentStart>, SourceError> {
-        let by_id = self.by_id.get(&found.id);
-        let known = by_id.or_else(|| self.by_path.get(&found.path)).and_then(|&at| self.entries.get(at));
-        let Some(known) = known.map(|entry| &entry.segment) else {
+        // An empty beginning matches every file, and the file system reuses the identity of a removed one.
+        let tells = |segment: &&Segment| {
+            let was_empty = segment.fingerprint_len == 0 && segment.end.is_some_and(|end| end.offset == 0);
+            spec.format == DataFormat::Bytes || found.len == 0 || !was_empty
+        };
+        let segment = |at: &usize| self.entries.get(*at).map(|entry| &entry.segment).filter(tells);
+        let by_id = self.by_id.get(&found.id).and_then(segment);
+        let Some(known) = by_id.or_else(|| self.by_path.get(&found.path).and_then(segment)) else {
             return Ok(holds_jobs(spec, found).then(|| SegmentStart::whole(Why::New)));
         };
         let here = here.filter(|here| here.segment == known.ordinal);
