@@ -40,8 +40,9 @@ pub(crate) struct CommittedStep {
     pub(crate) declared: DeclaredStep,
     /// By input.
     pub(crate) progress: Vec<Progress>,
-    /// Numbers of the snapshots of undelivered batches.
-    pub(crate) snapshots: BTreeSet<u64>,
+    /// Snapshots of undelivered batches: the number of each, by the number of its batch. The rest of a split batch
+    /// keeps the number, so that the numbers have the order of the batches.
+    pub(crate) snapshots: BTreeMap<u64, u64>,
 }
 
 /// Group as changes of the store.
@@ -50,6 +51,8 @@ pub(crate) struct PendingCommit {
     pub(crate) changes: Changes,
     /// Progress after the commit, by step and input.
     progress: ByInput,
+    /// Snapshots of rests of split batches in the group: the number of each, by step and batch.
+    rests: BTreeMap<(usize, u64), u64>,
 }
 
 /// Progress by step and input.
@@ -156,8 +159,8 @@ impl CommittedState {
         positions: &Positions,
         now: Timestamp,
     ) -> PendingCommit {
-        let mut page =
-            PendingCommit { changes: Changes { now, ..Changes::default() }, progress: BTreeMap::new() };
+        let changes = Changes { now, ..Changes::default() };
+        let mut page = PendingCommit { changes, progress: BTreeMap::new(), rests: BTreeMap::new() };
         for entry in group {
             match entry {
                 StepChange::Begin(begin) => self.begin(begin, &mut page),
@@ -221,10 +224,12 @@ impl CommittedState {
         for span in jobs.spans.iter().filter(|span| span.input != first) {
             page.progress(self, delivery.step.position, span.input).counters.taken += span.jobs;
         }
-        self.settle_snapshots(&delivery.step, Some(delivery.id.0), page);
-        if let Some((number, jobs)) = &delivery.rest {
+        let number = self.snapshot_number(delivery.step.position, delivery.id.0, page);
+        self.settle_snapshots(&delivery.step, Some(number), page);
+        if let Some((rest, jobs)) = &delivery.rest {
             let now = page.changes.now;
-            page.changes.snapshots.extend(snapshot(&delivery.step, number.0, jobs, now));
+            page.changes.snapshots.extend(snapshot(&delivery.step, number, jobs, now));
+            page.rests.insert((delivery.step.position, rest.0), number);
         }
         if let Some(keep) = delivery.step.configuration().keeps_records(&delivery.step) {
             let keep_until = Some(page.changes.now + keep);
@@ -233,14 +238,20 @@ impl CommittedState {
         }
     }
 
-    /// Removes the snapshot of a batch, or all snapshots of the step.
+    /// Number of the snapshot of a batch.
+    fn snapshot_number(&self, step: usize, batch: u64, page: &PendingCommit) -> u64 {
+        let committed = || self.steps.get(step)?.snapshots.get(&batch);
+        page.rests.get(&(step, batch)).or_else(committed).copied().unwrap_or(batch)
+    }
+
+    /// Removes the snapshot with this number, or all snapshots of the step.
     fn settle_snapshots(&self, step: &DeclaredStep, number: Option<u64>, page: &mut PendingCommit) {
         let address = &step.address;
         let is_settled = |one: u64| number.is_none_or(|number| number == one);
         // It may be part of the same group.
         page.changes.snapshots.retain(|one| one.step != *address || !is_settled(one.number));
         let snapshots = self.steps.get(step.position).map(|step| &step.snapshots);
-        let settled = snapshots.into_iter().flatten().filter(|one| is_settled(**one));
+        let settled = snapshots.into_iter().flat_map(BTreeMap::values).filter(|one| is_settled(**one));
         let keys = settled.map(|&number| SnapshotKey { step: address.clone(), number });
         page.changes.done_snapshots.extend(keys);
     }
@@ -274,7 +285,7 @@ impl CommittedState {
                         && begin.jobs.returned.is_empty()
                         && begin.rows.is_empty()
                     {
-                        self.snapshots(&begin.step).insert(begin.id.0);
+                        self.snapshots(&begin.step).insert(begin.id.0, begin.id.0);
                     }
                     continue;
                 }
@@ -284,18 +295,19 @@ impl CommittedState {
                 }
                 StepChange::Delivery(delivery) => delivery,
             };
-            self.snapshots(&delivery.step).remove(&delivery.id.0);
-            if let Some((number, jobs)) = &delivery.rest
+            let snapshots = self.snapshots(&delivery.step);
+            let number = snapshots.remove(&delivery.id.0).unwrap_or(delivery.id.0);
+            if let Some((rest, jobs)) = &delivery.rest
                 && !jobs.spans.is_empty()
             {
-                self.snapshots(&delivery.step).insert(number.0);
+                snapshots.insert(rest.0, number);
             }
             self.settle_places(&delivery.step, &delivery.places);
         }
     }
 
-    /// Numbers of the snapshots of an installed step.
-    fn snapshots(&mut self, step: &DeclaredStep) -> &mut BTreeSet<u64> {
+    /// Snapshots of an installed step.
+    fn snapshots(&mut self, step: &DeclaredStep) -> &mut BTreeMap<u64, u64> {
         // A step changes only while it is installed.
         &mut self.steps[step.position].snapshots
     }

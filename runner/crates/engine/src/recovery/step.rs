@@ -106,7 +106,7 @@ impl StepRecovery<'_> {
         }
         let progress: Vec<Progress> = inputs.into_iter().map(|input| input.done).collect();
         let plan = self.plan(declared, plans, progress.first(), redo)?;
-        let snapshots = plan.redo.iter().map(|redo| redo.number).collect();
+        let snapshots = plan.redo.iter().map(|redo| (redo.number, redo.number)).collect();
         let parked = match plan.picking {
             None if self.store.parked_count(&declared.address)? == 0 => Vec::new(),
             _ => self.store.all_parked(&declared.address).collect::<Result<_, _>>()?,

@@ -1,6 +1,6 @@
 //! Ingestion tests: compare groups of keyed pushes with a plain model.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ fn committed_state() -> CommittedState {
     for &position in generation.configuration.steps.order() {
         let declared = DeclaredStep::new(&generation, position);
         let progress = vec![Progress::default(); declared.inputs.len()];
-        committed_state.install(CommittedStep { declared, progress, snapshots: BTreeSet::new() });
+        committed_state.install(CommittedStep { declared, progress, snapshots: BTreeMap::new() });
     }
     committed_state
 }
