@@ -36,6 +36,8 @@ mod follow;
 
 mod stop;
 
+mod halts;
+
 mod streams;
 
 mod signals;

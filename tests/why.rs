@@ -136,7 +136,7 @@ fn job_show_names_the_job_that_stopped_the_step() {
     let project = backlog("strategy = \"serial\"", &pools(&["a:\"at\":{}", "a"]), "");
     let pipeline = project.read("p.toml").replace("errors = \"failed\"\n", "");
     project.write("p.toml", pipeline);
-    let what = "the step has stopped, and the next run starts it again: job 1: ";
+    let what = "the step has stopped, and `tidegate step resume p/work` starts it again: job 1: ";
     let running = says(&project, 2, what);
     let shown = show(&project, 2);
     assert!(shown.contains("\n    it waits for job 1 ("), "{shown}");

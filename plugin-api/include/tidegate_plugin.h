@@ -58,6 +58,11 @@
 #define TIDEGATE_PANICKED 7
 
 /*
+ The step stops at this job, which stays where it is until the step starts again.
+ */
+#define TIDEGATE_HALT 8
+
+/*
  Bytes of a token: hex digits.
  */
 #define TIDEGATE_TOKEN_LEN 32

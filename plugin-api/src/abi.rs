@@ -49,6 +49,8 @@ pub const TIDEGATE_GATE_CLOSED: i32 = 5;
 pub const TIDEGATE_PENDING: i32 = 6;
 /// The code panicked, and the panic was caught. The instance is destroyed, and a new one is created.
 pub const TIDEGATE_PANICKED: i32 = 7;
+/// The step stops at this job, which stays where it is until the step starts again.
+pub const TIDEGATE_HALT: i32 = 8;
 
 /// Bytes of a token: hex digits.
 pub const TIDEGATE_TOKEN_LEN: usize = 32;

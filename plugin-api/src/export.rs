@@ -322,6 +322,7 @@ unsafe fn explain(answer: *const TidegateAnswer, failure: &Failure) -> i32 {
         FailureKind::GateClosed => abi::TIDEGATE_GATE_CLOSED,
         FailureKind::Pending => abi::TIDEGATE_PENDING,
         FailureKind::Panicked => abi::TIDEGATE_PANICKED,
+        FailureKind::Halted => abi::TIDEGATE_HALT,
         _ => TIDEGATE_FAILED,
     }
 }

@@ -54,6 +54,8 @@ pub enum FailureKind {
     Retry,
     /// The code asks for a retry after this time.
     RetryIn(Duration),
+    /// The code stops the step at this job, which stays where it is.
+    Halted,
     /// The step cannot start jobs now; the job keeps its place, and this was no attempt.
     GateClosed,
     /// The job is pending in an external system; the message is the handle that a monitor asks for.
@@ -89,6 +91,7 @@ impl FailureKind {
             Self::Limit => "limit",
             Self::Output => "output",
             Self::Retry | Self::RetryIn(_) => "retry",
+            Self::Halted => "halted",
             Self::GateClosed => "gate closed",
             Self::Pending => "pending",
             Self::Panicked => "panicked",
@@ -106,6 +109,7 @@ impl FailureKind {
             Self::Limit,
             Self::Output,
             Self::Retry,
+            Self::Halted,
             Self::GateClosed,
             Self::Pending,
             Self::Panicked,
@@ -181,6 +185,12 @@ impl Failure {
     #[must_use]
     pub fn reject(why: impl fmt::Display) -> Self {
         Self::new(FailureKind::Rejected, why.to_string())
+    }
+
+    /// Stops the step at this job, which stays where it is until the step starts again.
+    #[must_use]
+    pub fn halt(why: impl fmt::Display) -> Self {
+        Self::new(FailureKind::Halted, why.to_string())
     }
 
     /// Holds the step without a failure of the job.

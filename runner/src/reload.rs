@@ -7,10 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::output::exit;
 use crate::supervisor;
-use tidegate_config::{Diagnostic, DiagnosticRecord, Diagnostics, Files, Severity};
+use tidegate_config::{
+    Diagnostic, DiagnosticRecord, Diagnostics, Files, PartChange, PartKind, Plan, PlanState, Severity,
+};
 use tidegate_engine::{Generation, Handle, RefusedReload};
 use tidegate_model::log_target;
-use tidegate_model::{Clock as _, SystemClock, plain};
+use tidegate_model::{Address, Clock as _, SystemClock, plain};
 use tidegate_store::Trigger;
 
 /// Outcome of a reload.
@@ -63,6 +65,24 @@ pub(crate) fn reload(run: &Handle, trigger: Trigger) -> Reloaded {
         _ => format!("generation {number} runs"),
     });
     reloaded
+}
+
+/// Reads the files for a step that has stopped and starts again. They are carried out if nothing but this step
+/// differs. Returns whether that starts it.
+pub(crate) fn mend_stopped_step(run: &Handle, step: &Address) -> bool {
+    let current = run.generation();
+    let position = current.configuration.steps.position(|declared| declared.address == *step);
+    let has_stopped = position.is_some_and(|position| run.stats().step(position).halted().is_some());
+    if !has_stopped || !run.files_differ() {
+        return false;
+    }
+    let given = &current.configuration.given;
+    let Ok(next) = Generation::load(&given.config, &given.options()) else { return false };
+    let plan = Plan::between(&current.digest, &next.configuration.digest(), &PlanState::default());
+    let is_this = |part: &PartChange| part.kind == PartKind::Step && part.name == step.to_string();
+    !plan.is_empty()
+        && plan.changes.iter().all(is_this)
+        && matches!(reload(run, Trigger::Reload), Reloaded::Installed { .. })
 }
 
 fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {

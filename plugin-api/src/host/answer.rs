@@ -89,6 +89,7 @@ impl<'a> Target<'a> {
             (abi::TIDEGATE_GATE_CLOSED, _) => (FailureKind::GateClosed, "without a reason"),
             (abi::TIDEGATE_PENDING, _) => (FailureKind::Pending, ""),
             (abi::TIDEGATE_PANICKED, _) => (FailureKind::Panicked, "without a message"),
+            (abi::TIDEGATE_HALT, _) => (FailureKind::Halted, "without a reason"),
             (unknown, _) => {
                 let message = format!("it returned the unknown status {unknown}");
                 return Failure::new(FailureKind::Failed, message);

@@ -69,6 +69,7 @@ impl PluginStep for Puppet {
             "retry" => Err(Failure::retry("busy")),
             "retry in" => Err(Failure::retry_in(Duration::from_millis(1500), "later")),
             "reject" => Err(Failure::reject("never")),
+            "halt" => Err(Failure::halt("the key is wrong")),
             "gate" => Err(Failure::gate_closed("gas is dear")),
             "pending" => Err(Failure::pending("handle-7")),
             "panic" => panic!("process"),
@@ -169,6 +170,7 @@ fn every_ending_crosses_with_its_reason() {
     assert_eq!(told("retry"), (FailureKind::Retry, "busy".into()));
     assert_eq!(told("retry in"), (FailureKind::RetryIn(Duration::from_millis(1500)), "later".into()));
     assert_eq!(told("reject"), (FailureKind::Rejected, "never".into()));
+    assert_eq!(told("halt"), (FailureKind::Halted, "the key is wrong".into()));
     assert_eq!(told("gate"), (FailureKind::GateClosed, "gas is dear".into()));
     assert_eq!(told("pending"), (FailureKind::Pending, "handle-7".into()));
 }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::query::{Answer, Query, answer};
-use crate::reload::{Reloaded, reload};
+use crate::reload::{Reloaded, mend_stopped_step, reload};
 use crate::rollback::roll_back;
 use tidegate_config::Configuration;
 use tidegate_engine::{Chain, Handle, Request, RequestOutcome};
@@ -270,7 +270,18 @@ fn change(request: Request, run: &Handle) -> Reply {
         let what = format!("the disk is full, so nothing was changed: {why}");
         return Reply::Refusal(IpcRefusal::Other(what));
     }
-    match run.ask_unless_it_ends(request) {
+    let mended = match &request {
+        Request::Pause { step, paused: false } => mend_stopped_step(run, step),
+        _ => false,
+    };
+    let outcome = run.ask_unless_it_ends(request).map(|outcome| match outcome {
+        Ok(RequestOutcome::Paused { changed, restarted, .. }) => {
+            let restarted = restarted || mended;
+            Ok(RequestOutcome::Paused { changed, restarted, behind: restarted && run.files_differ() })
+        }
+        other => other,
+    });
+    match outcome {
         Some(outcome) => Reply::Told(IpcAnswer::Change(outcome)),
         None => Reply::Refusal(IpcRefusal::Closed("the runner is ending".to_owned())),
     }

@@ -15,6 +15,8 @@ struct Done<'a> {
     paused: bool,
     /// Its state has changed.
     changed: bool,
+    /// It had stopped, and starts again.
+    restarted: bool,
 }
 
 pub(crate) fn pause(command: &StepChoice, paused: bool) -> Exit {
@@ -30,14 +32,22 @@ fn change(command: &StepChoice, paused: bool) -> Result<Exit, Exit> {
     };
     let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
     let (outcome, teller) = place.change(Request::Pause { step, paused })?;
-    let changed = match outcome {
-        Ok(RequestOutcome::Paused { changed }) => changed,
+    let (changed, restarted, behind) = match outcome {
+        Ok(RequestOutcome::Paused { changed, restarted, behind }) => (changed, restarted, behind),
         Ok(_) => return Err(other_question()),
         Err(why) => return Err(exit::fail(why)),
     };
     let step = &*command.step;
     if command.look.format == Format::Json {
-        return Ok(print_json(&Done { step, paused, changed }, Exit::Done));
+        return Ok(print_json(&Done { step, paused, changed, restarted }, Exit::Done));
+    }
+    if restarted {
+        let reload = place.configuration.command("reload");
+        let files = format!(
+            " with the configuration in force, from which the files differ: `{reload}` takes them up"
+        );
+        print_text(&format!("`{step}` starts again{}", if behind { &*files } else { "" }));
+        return Ok(Exit::Done);
     }
     print_text(&match (changed, paused, teller) {
         (true, true, _) => {

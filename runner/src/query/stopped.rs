@@ -28,10 +28,12 @@ pub(crate) fn sentence(
     (position, step): (usize, &Step),
     index: Option<u64>,
 ) -> Result<Option<String>, ReadError> {
-    let next = "the next run starts it again";
     if let Some(run) = run {
         let halted = run.stats().step(position).halted();
-        return Ok(halted.map(|(_, why)| format!("the step has stopped, and {next}: {why}")));
+        let resume = run.generation().configuration.command(&format!("step resume {}", step.address));
+        return Ok(
+            halted.map(|(_, why)| format!("the step has stopped, and `{resume}` starts it again: {why}"))
+        );
     }
     let stops = store.stops()?;
     let stop = in_last_run(store, step, &stops)?;

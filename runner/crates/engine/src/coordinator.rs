@@ -350,6 +350,8 @@ impl Coordinator {
             Request::Complete { .. } => self.complete(asked, now, actions),
             Request::Replay { .. } | Request::Skip { .. } => self.replay(asked, now, commands),
             _ => {
+                let mut asked = asked;
+                asked.restarts = self.restarts(&asked.request);
                 if let Some(asked) = self.lock_rows_for_request(asked, now, commands) {
                     actions.push(Action::Commit(CommitRequest::Amend(asked)));
                 }
@@ -451,6 +453,13 @@ fn describe(halt_cause: &HaltCause) -> (String, String) {
             "the step stops at it because its retry policy has `then = \"halt\"`",
             "fix the job or the script and run again, or set `then = \"error-queue\"`",
         ),
+        HaltReason::Class => (
+            "the step stops at it because its retry policy has this kind of failure in `halt_on`",
+            "fix the cause, and go on with `tidegate step resume`",
+        ),
+        HaltReason::Code => {
+            ("its code stops the step at it", "fix the cause, and go on with `tidegate step resume`")
+        }
         HaltReason::Run => ("progress stays before it", "fix this and run again"),
     };
     (format!("job {index}{file}"), format!("{failure}; {why} ({way_out})"))

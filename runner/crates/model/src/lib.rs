@@ -99,7 +99,7 @@ pub use crate::time::schedule::{Cron, LATE, Missed, Schedule};
 pub use crate::units::{format_duration, format_size, grouped, parse_duration, parse_size};
 pub use rate::{Rate, format_rate, parse_rate};
 pub use retry_policy::{
-    Backoff, Decision, Exhausted, FailedTry, FailureClass, Jitter, OnExhausted, RetryPolicy,
+    Backoff, Decision, Exhausted, FailedTry, FailureClass, Jitter, OnExhausted, QuickRow, RetryPolicy,
 };
 pub use secret::Secret;
 pub use shortened::{leave_out, shortened};

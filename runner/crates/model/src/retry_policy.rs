@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate_plugin::{Cause, Failure, FailureKind};
 use twox_hash::XxHash3_64;
 
-use crate::{Timestamp, format_duration};
+use crate::{FieldPath, Timestamp, format_duration};
 
 /// `[retry.NAME]`, or `retry = { … }` of a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,13 +22,28 @@ pub struct RetryPolicy {
     /// The longest delay, before jitter, that this policy computes.
     pub max: Duration,
     pub jitter: Jitter,
+    /// Attempts in a row, before each of these delays.
+    pub quick: Option<QuickRow>,
     /// Maximum number of attempts of a job; 0 = unlimited.
     pub max_attempts: u32,
     /// No attempt starts later than this after the first.
     pub ttl: Option<Duration>,
+    /// The field of a job that has its own `ttl`.
+    pub ttl_field: Option<FieldPath>,
     pub then: OnExhausted,
     /// The failures that are retried; empty = all that can be.
     pub on: Vec<FailureClass>,
+    /// The failures that halt the step in place of the error queue: at once, or after the attempts of `on`.
+    pub halt_on: Vec<FailureClass>,
+}
+
+/// Attempts that follow each other quickly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuickRow {
+    /// Number of attempts in a row; at least 2.
+    pub attempts: u32,
+    /// The delay between two of them, without jitter.
+    pub delay: Duration,
 }
 
 /// The growth of delays from attempt to attempt.
@@ -91,7 +106,9 @@ pub enum FailureClass {
     Http5xx,
     /// A command ended with an exit code other than 0, or by a signal.
     Exit,
-    /// The code excluded a retry, or the external system refused the job.
+    /// The external system refused the job.
+    Http4xx,
+    /// The code excluded a retry.
     Rejected,
     /// The job's payload is invalid.
     Payload,
@@ -110,6 +127,8 @@ pub struct FailedTry {
     pub trouble: FailureClass,
     /// The delay that the code, or the external system, requested.
     pub asked: Option<Duration>,
+    /// The time that the job itself allows, in place of that of the policy.
+    pub ttl: Option<Duration>,
     /// The delivery hash.
     pub hash: u128,
 }
@@ -117,8 +136,8 @@ pub struct FailedTry {
 /// The decision on a job whose attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It is attempted again, not before `at`.
-    Again { at: Timestamp },
+    /// It is attempted again, not before `at`. `quick`: in the same row of attempts.
+    Again { at: Timestamp, quick: bool },
     /// It has no attempt left; [`RetryPolicy::then`] applies.
     Exhausted(Exhausted),
     /// This class of failure is not retried.
@@ -142,10 +161,13 @@ impl RetryPolicy {
         factor: 2.0,
         max: Duration::from_hours(1),
         jitter: Jitter::Full,
+        quick: None,
         max_attempts: 12,
         ttl: None,
+        ttl_field: None,
         then: OnExhausted::ErrorQueue,
         on: Vec::new(),
+        halt_on: Vec::new(),
     };
 
     /// The decision on a job whose attempt failed.
@@ -160,15 +182,24 @@ impl RetryPolicy {
         if self.max_attempts > 0 && tried.attempt >= self.max_attempts {
             return Decision::Exhausted(Exhausted::Attempts(self.max_attempts));
         }
-        let wait = match tried.asked {
-            Some(asked) => asked,
-            None => Duration::from_millis(self.jitter.of(self.delay(tried.attempt), tried)),
+        let quick =
+            self.quick.filter(|row| tried.asked.is_none() && !tried.attempt.is_multiple_of(row.attempts));
+        let wait = match (tried.asked, quick) {
+            (Some(asked), _) => asked,
+            (None, Some(row)) => row.delay,
+            (None, None) => Duration::from_millis(self.jitter.of(self.delay(tried.attempt), tried)),
         };
         let at = tried.now + wait;
-        match self.ttl {
+        match tried.ttl.or(self.ttl) {
             Some(ttl) if at > tried.first_attempt + ttl => Decision::Exhausted(Exhausted::Time(ttl)),
-            _ => Decision::Again { at },
+            _ => Decision::Again { at, quick: quick.is_some() },
         }
+    }
+
+    /// Whether a job halts the step if this class of failure is not retried any more.
+    #[must_use]
+    pub fn halts(&self, trouble: FailureClass) -> bool {
+        self.halt_on.contains(&trouble)
     }
 
     /// The longest wait between two attempts by this policy alone.
@@ -187,6 +218,7 @@ impl RetryPolicy {
             }
             _ => Duration::from_millis(self.delay(1).max(self.delay(waits))),
         };
+        let longest = self.quick.map_or(longest, |row| longest.max(row.delay));
         self.ttl.map_or(longest, |ttl| longest.min(ttl))
     }
 
@@ -194,9 +226,12 @@ impl RetryPolicy {
     #[must_use]
     pub fn retries(&self, trouble: FailureClass) -> bool {
         match trouble {
-            FailureClass::Rejected | FailureClass::Payload | FailureClass::Crashed => false,
+            FailureClass::Http4xx
+            | FailureClass::Rejected
+            | FailureClass::Payload
+            | FailureClass::Crashed => false,
             FailureClass::Asked => true,
-            other => self.on.is_empty() || self.on.contains(&other),
+            other => self.on.contains(&other) || self.on.is_empty() && !self.halt_on.contains(&other),
         }
     }
 
@@ -206,8 +241,10 @@ impl RetryPolicy {
         Duration::from_millis(self.delay(attempt))
     }
 
-    /// The wait after this attempt (from 1) in milliseconds, before jitter.
+    /// The wait after this attempt (from 1) in milliseconds, before jitter. With rows of quick attempts, the n-th
+    /// wait comes after the n-th row.
     fn delay(&self, attempt: u32) -> u64 {
+        let attempt = self.quick.map_or(attempt, |row| attempt.div_ceil(row.attempts));
         let initial = millis(self.initial);
         let delay = match &self.backoff {
             Backoff::Fixed => initial,
@@ -241,7 +278,7 @@ impl Jitter {
 }
 
 impl FailureClass {
-    /// The words of `on`. A retry that the code requests is always made, and the last three classes never
+    /// The words of `on`. A retry that the code requests is always made, and those of the last four classes never
     /// are.
     pub const WORDS: [(&'static str, FailureClass); 10] = [
         ("script", FailureClass::Script),
@@ -256,12 +293,30 @@ impl FailureClass {
         ("exit", FailureClass::Exit),
     ];
 
+    /// The words of `halt_on`. A job that killed its process never halts the step: it would be a suspect again.
+    pub const HALTING_WORDS: [(&'static str, FailureClass); 13] = [
+        ("script", FailureClass::Script),
+        ("plugin", FailureClass::Plugin),
+        ("panic", FailureClass::Panic),
+        ("timeout", FailureClass::Timeout),
+        ("limit", FailureClass::Limit),
+        ("output", FailureClass::Output),
+        ("connection", FailureClass::Connection),
+        ("http 429", FailureClass::Http429),
+        ("http 4xx", FailureClass::Http4xx),
+        ("http 5xx", FailureClass::Http5xx),
+        ("exit", FailureClass::Exit),
+        ("rejected", FailureClass::Rejected),
+        ("payload", FailureClass::Payload),
+    ];
+
     /// The class of a `failure` of a script, or of `native` code. `None` if it is no failure: a closed gate,
-    /// or a pending job.
+    /// a halt, or a pending job.
     #[must_use]
     pub fn of(failure: &Failure, native: bool) -> Option<Self> {
         Some(match (failure.kind, failure.cause) {
-            (FailureKind::GateClosed | FailureKind::Pending, _) => return None,
+            (FailureKind::GateClosed | FailureKind::Pending | FailureKind::Halted, _) => return None,
+            (FailureKind::Rejected, Some(Cause::Http(400..500))) => Self::Http4xx,
             (FailureKind::Rejected, _) => Self::Rejected,
             (FailureKind::Payload, _) => Self::Payload,
             (FailureKind::Crashed, _) => Self::Crashed,

@@ -182,7 +182,20 @@ fn retry(digest: &mut Digest, scope: &Scope<'_>, policy: Option<&RetryPolicy>) {
     let Some(policy) = policy else {
         return digest.add(scope, StepAspect::Retry, "retry", |it| it.word("none"));
     };
-    let RetryPolicy { backoff, initial, factor, max, jitter, max_attempts, ttl, then, on } = policy;
+    let RetryPolicy {
+        backoff,
+        initial,
+        factor,
+        max,
+        jitter,
+        quick,
+        max_attempts,
+        ttl,
+        ttl_field,
+        then,
+        on,
+        halt_on,
+    } = policy;
     let mut add = |key: &'static str, encode: &dyn Fn(&mut super::encoder::Encoder<'_>)| {
         digest.add(scope, StepAspect::Retry, key, |it| encode(it));
     };
@@ -215,6 +228,14 @@ fn retry(digest: &mut Digest, scope: &Scope<'_>, policy: Option<&RetryPolicy>) {
             Jitter::Equal => "equal",
         });
     });
+    // Policies without these keys are as in stores that know none of them.
+    if let Some(row) = quick {
+        add("retry.quick", &|it| it.number(row.attempts.into()));
+        add("retry.quick_delay", &|it| it.duration(row.delay));
+    }
+    if let Some(path) = ttl_field {
+        add("retry.ttl_field", &|it| it.text(&path.to_string()));
+    }
     add("retry.max_attempts", &|it| it.number((*max_attempts).into()));
     add("retry.ttl", &|it| it.optional(*ttl, "none", super::encoder::Encoder::duration));
     add("retry.then", &|it| {
@@ -224,8 +245,15 @@ fn retry(digest: &mut Digest, scope: &Scope<'_>, policy: Option<&RetryPolicy>) {
             OnExhausted::Halt => "halt",
         });
     });
-    let mut classes: Vec<&str> = on.iter().map(|class| self::class(*class)).collect();
-    classes.sort_unstable();
+    let words = |classes: &[FailureClass]| {
+        let mut words: Vec<&str> = classes.iter().map(|class| self::class(*class)).collect();
+        words.sort_unstable();
+        words
+    };
+    let (classes, halting) = (words(on), words(halt_on));
+    if !halting.is_empty() {
+        add("retry.halt_on", &|it| it.list(halting.iter(), super::encoder::Encoder::word));
+    }
     add("retry.on", &|it| {
         it.list(classes.iter(), super::encoder::Encoder::word);
         it.between(if classes.is_empty() { "all" } else { "" });
@@ -234,7 +262,7 @@ fn retry(digest: &mut Digest, scope: &Scope<'_>, policy: Option<&RetryPolicy>) {
 
 /// The word of a class; only classes with a word can be configured.
 fn class(class: FailureClass) -> &'static str {
-    FailureClass::WORDS.iter().find(|(_, other)| *other == class).map_or("", |(word, _)| word)
+    FailureClass::HALTING_WORDS.iter().find(|(_, other)| *other == class).map_or("", |(word, _)| word)
 }
 
 fn scheduling(digest: &mut Digest, scope: &Scope<'_>, scheduling: &Scheduling) {

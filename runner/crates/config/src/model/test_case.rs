@@ -81,6 +81,7 @@ pub enum MockAnswer {
         delay: Option<Duration>,
     },
     Reject(String),
+    Halt(String),
     /// The job is pending in an external system, which identifies it by this handle.
     Pending(String),
     GateClosed(String),

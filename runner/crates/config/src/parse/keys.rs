@@ -123,10 +123,14 @@ impl TableKind {
                 "max",
                 "delays",
                 "jitter",
+                "quick",
+                "quick_delay",
                 "max_attempts",
                 "ttl",
+                "ttl_field",
                 "then",
                 "on",
+                "halt_on",
             ],
             Self::Queuer => &[
                 "strategy",
@@ -202,9 +206,18 @@ impl TableKind {
             Self::NullSink => &["type", "from", "begin_at", "delivery"],
             Self::Test => &["name", "step", "given", "later", "at", "for", "mock", "expect"],
             Self::LaterJobs => &["after", "given"],
-            Self::MockAnswer => {
-                &["output", "outputs", "error", "cause", "retry", "in", "reject", "pending", "gate_closed"]
-            }
+            Self::MockAnswer => &[
+                "output",
+                "outputs",
+                "error",
+                "cause",
+                "retry",
+                "in",
+                "reject",
+                "halt",
+                "pending",
+                "gate_closed",
+            ],
         }
     }
 

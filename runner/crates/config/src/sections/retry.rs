@@ -8,7 +8,7 @@ use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
 use tidegate_model::{
-    Backoff, FailureClass, Jitter, OnExhausted, RetryPolicy, format_duration, parse_duration,
+    Backoff, FailureClass, Jitter, OnExhausted, QuickRow, RetryPolicy, format_duration, parse_duration,
 };
 
 /// A backoff, before the delays of a list are known.
@@ -32,6 +32,9 @@ const JITTERS: [(&str, Jitter); 3] =
     [("none", Jitter::None), ("full", Jitter::Full), ("equal", Jitter::Equal)];
 const THENS: [(&str, OnExhausted); 3] =
     [("error-queue", OnExhausted::ErrorQueue), ("drop", OnExhausted::Drop), ("halt", OnExhausted::Halt)];
+
+/// The delay between two quick attempts.
+const QUICK_DELAY: Duration = Duration::from_secs(1);
 
 /// The keys that apply to some backoffs only.
 const MEANT_FOR: [(&str, &[Growth], &str); 4] = [
@@ -74,6 +77,14 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
     {
         policy.on = on;
     }
+    if let Some(halt_on) = section
+        .field("halt_on")
+        .and_then(|field| field.choices(reading, TableKind::Retry, &FailureClass::HALTING_WORDS))
+    {
+        policy.halt_on = halt_on;
+    }
+    policy.ttl_field = section.field("ttl_field").and_then(|field| field.path_in_job(reading));
+    policy.quick = quick(reading, &section);
     (reading.diagnostics.len() == before).then_some(policy)
 }
 
@@ -96,6 +107,19 @@ fn refuse_what_is_not_meant(reading: &mut ParseContext<'_>, section: &TableReade
             reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
         }
     }
+}
+
+/// `quick` and `quick_delay`: attempts in a row.
+fn quick(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> Option<QuickRow> {
+    let attempts = section.field("quick").map(|field| field.small_count(reading, 2));
+    let delay = section.field("quick_delay");
+    if let (Some(field), None) = (delay, attempts) {
+        let diagnostic =
+            Diagnostic::error_at(&field.place(reading), "`quick_delay` has no effect without `quick`");
+        reading.report(diagnostic.help("write the number of attempts in a row too: `quick = 3`"));
+    }
+    let delay = delay.map(|field| field.quantity(reading, ("duration", "1s"), parse_duration, None));
+    Some(QuickRow { attempts: attempts??, delay: delay.unwrap_or(Some(QUICK_DELAY))? })
 }
 
 fn delays(

@@ -18,7 +18,7 @@ use toml::de::DeValue;
 pub(crate) const MONITOR: &str = "monitor";
 
 /// The keys of an answer that decide its kind; each answer has one.
-const KINDS: [&str; 7] = ["output", "outputs", "error", "retry", "reject", "pending", "gate_closed"];
+const KINDS: [&str; 8] = ["output", "outputs", "error", "retry", "reject", "halt", "pending", "gate_closed"];
 
 /// The answers of one processor, as written.
 #[derive(Debug)]
@@ -144,6 +144,7 @@ fn answer(reading: &mut ParseContext<'_>, of: &str, value: &Value<'_>) -> Option
             text(reading, field).map(|why| MockAnswer::Retry { why, delay })
         }
         "reject" => text(reading, field).map(MockAnswer::Reject),
+        "halt" => text(reading, field).map(MockAnswer::Halt),
         "pending" => text(reading, field).map(MockAnswer::Pending),
         _ => text(reading, field).map(MockAnswer::GateClosed),
     };

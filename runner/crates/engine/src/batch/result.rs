@@ -80,8 +80,12 @@ pub(crate) struct HaltCause {
 pub(crate) enum HaltReason {
     /// The step has no error queue.
     NoErrors,
-    /// The retry policy requires it.
+    /// The retry policy requires it after the last attempt.
     Policy,
+    /// The retry policy requires it for failures of this class.
+    Class,
+    /// The code requested it.
+    Code,
     /// The run failed, and not the job.
     Run,
 }

@@ -5,12 +5,14 @@ use std::time::Duration;
 use tidegate_plugin::{Cause, Failure, FailureKind};
 
 use super::job_builder::JobInput;
+use super::reason;
 use super::result::HaltReason;
 use tidegate_components::script::json;
 use tidegate_config::{Configuration, DeliveryGuarantee, GateRef, Queuer, Step};
 use tidegate_dispatch::DurabilityBarrier;
 use tidegate_model::{
     Address, Decision, Due, FailedTry, FailureClass, Form, OnExhausted, RetryPolicy, Timestamp,
+    parse_duration, scalar, shortened,
 };
 use tidegate_store::{JobForm, NewParkedJob, ParkReason, ParkedJob};
 
@@ -80,17 +82,23 @@ impl RetryDecider {
         !self.has_errors && !self.only_once
     }
 
+    /// Whether a delay counts from the beginning of an attempt.
+    pub(crate) fn has_delay_window(&self) -> bool {
+        self.delay_window > Duration::ZERO
+    }
+
     /// Whether a job is never attempted twice.
     pub(crate) fn is_only_once(&self) -> bool {
         self.only_once
     }
 
-    /// Decides about `item`. If it has no attempts or time left, that is added to `failure`.
+    /// Decides about `item`, whose attempt began at `began`. If it has no attempts or time left, that is added to
+    /// `failure`.
     pub(crate) fn outcome(
         &self,
         item: &JobInput<'_>,
         failure: &mut Failure,
-        now: Timestamp,
+        (began, now): (Timestamp, Timestamp),
     ) -> FailureOutcome {
         match failure.kind {
             FailureKind::GateClosed => {
@@ -103,22 +111,37 @@ impl RetryDecider {
         if self.only_once {
             return given_up;
         }
+        if failure.kind == FailureKind::Halted {
+            return FailureOutcome::Halts(HaltReason::Code);
+        }
         let asks = matches!(failure.kind, FailureKind::Retry | FailureKind::RetryIn(_));
         // Code that requests another attempt gets one, even without a policy.
         let default = (self.policy.is_none() && asks).then(RetryPolicy::default);
         let Some(policy) = self.policy.as_ref().or(default.as_ref()) else { return given_up };
-        match policy.next(&tried(item, failure, self.plugs_in, now)) {
-            Decision::Again { at } => {
-                FailureOutcome::Again(at.max(now + self.delay_window).min(Timestamp::LATEST))
+        let ttl = match own_ttl(policy, item.payload) {
+            Ok(ttl) => ttl,
+            Err(why) => {
+                failure.message = format!("{}; {why}", failure.message);
+                return given_up;
+            }
+        };
+        let tried = tried(item, failure, self.plugs_in, now, ttl);
+        let halts = policy.halts(tried.trouble);
+        let given_up = if halts { FailureOutcome::Halts(HaltReason::Class) } else { given_up };
+        match policy.next(&tried) {
+            Decision::Again { at, quick: true } => FailureOutcome::Again(at.min(Timestamp::LATEST)),
+            Decision::Again { at, quick: false } => {
+                FailureOutcome::Again(at.max(began + self.delay_window).min(Timestamp::LATEST))
             }
             Decision::NotRetried => given_up,
             Decision::Exhausted(exhausted) => {
                 // The message of a halted step has this reason even after a single attempt.
-                if item.attempt > 1 || policy.then == OnExhausted::Halt {
+                if item.attempt > 1 || halts || policy.then == OnExhausted::Halt {
                     failure.message = format!("{} ({exhausted})", failure.message);
                 }
                 match policy.then {
                     OnExhausted::ErrorQueue => given_up,
+                    OnExhausted::Drop if halts => given_up,
                     OnExhausted::Drop => FailureOutcome::Dropped(DropReason::Exhausted),
                     OnExhausted::Halt => FailureOutcome::Halts(HaltReason::Policy),
                 }
@@ -155,14 +178,40 @@ pub(crate) fn before(step: &Step, configuration: &Configuration) -> DurabilityBa
     }
 }
 
-fn tried(item: &JobInput<'_>, failure: &Failure, plugs_in: bool, now: Timestamp) -> FailedTry {
+/// The time that the job itself allows.
+///
+/// # Errors
+/// Its field is no duration, as a sentence fragment.
+fn own_ttl(policy: &RetryPolicy, job: &[u8]) -> Result<Option<Duration>, String> {
+    let Some((path, written)) = policy.ttl_field.as_ref().and_then(|path| Some((path, path.find(job)?)))
+    else {
+        return Ok(None);
+    };
+    if written == "null" {
+        return Ok(None);
+    }
+    let millis = || written.parse().map(Duration::from_millis).map_err(|_| ());
+    let text = || scalar(written).and_then(|text| parse_duration(&text).ok()).ok_or(());
+    millis().or_else(|()| text()).map(Some).map_err(|()| {
+        let written = shortened(written.to_owned(), reason::BYTES_MAX / 2);
+        format!("its `{path}` is no duration like \"15m\", and no number of milliseconds: {written}")
+    })
+}
+
+fn tried(
+    item: &JobInput<'_>,
+    failure: &Failure,
+    plugs_in: bool,
+    now: Timestamp,
+    ttl: Option<Duration>,
+) -> FailedTry {
     let asked = match failure.kind {
         FailureKind::RetryIn(delay) => Some(delay),
         _ => None,
     };
     let first_attempt = item.first_attempt.unwrap_or(now);
     let trouble = trouble(failure, plugs_in);
-    FailedTry { attempt: item.attempt, first_attempt, now, trouble, asked, hash: item.hash.0 }
+    FailedTry { attempt: item.attempt, first_attempt, now, trouble, asked, ttl, hash: item.hash.0 }
 }
 
 /// Class of a failure for the retry policy.
@@ -172,6 +221,7 @@ fn trouble(failure: &Failure, plugs_in: bool) -> FailureClass {
         Some(Cause::Connection) => return FailureClass::Connection,
         Some(Cause::Http(429)) => return FailureClass::Http429,
         Some(Cause::Http(500..)) => return FailureClass::Http5xx,
+        Some(Cause::Http(400..500)) if failure.kind == FailureKind::Rejected => return FailureClass::Http4xx,
         Some(Cause::Exit(_)) => return FailureClass::Exit,
         _ => {}
     }

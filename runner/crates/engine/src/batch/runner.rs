@@ -222,6 +222,7 @@ impl BatchRunner {
             }
             made.outputs.mark(&mut checkpoint);
             let (attributes, processors) = (self.attributes.as_ref(), &mut self.processors);
+            let began = if retrying.has_delay_window() { clock.now() } else { now };
             let attempted = match word {
                 Some(JobVerdict { status: ExternalStatus::Unknown, .. }) if retrying.is_only_once() => {
                     let why =
@@ -261,7 +262,7 @@ impl BatchRunner {
                     }
                     item.attempt = watch.crashes().unwrap_or(item.attempt);
                     // Delays count from this time, which is after the attempt.
-                    failing.handle_failure(&item, failure, word.is_some(), clock.now(), &mut made)
+                    failing.handle_failure(&item, failure, word.is_some(), (began, clock.now()), &mut made)
                 }
             };
             match after {

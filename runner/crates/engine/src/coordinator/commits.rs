@@ -49,6 +49,9 @@ impl Coordinator {
         }
         if let Some((step, paused)) = paused {
             self.dispatcher.handle(Event::Pause { step, paused }, now, commands);
+            if !paused {
+                self.restart_stopped(step, now, commands, actions);
+            }
         }
         for telling in told {
             let step = telling.step;

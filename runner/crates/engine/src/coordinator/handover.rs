@@ -265,6 +265,30 @@ impl Coordinator {
         self.hand_over(position, next, BTreeSet::new(), now, commands);
     }
 
+    /// Whether the request starts a step again that has stopped. The step is no longer shown as stopped then.
+    pub(crate) fn restarts(&self, request: &Request) -> bool {
+        let Request::Pause { step, paused: false } = request else { return false };
+        let halted = |position: &usize| !self.stopping && self.dispatcher.is_halted(*position);
+        let Some(position) = self.position(step).filter(halted) else { return false };
+        self.stats.step(position).restart();
+        true
+    }
+
+    /// Starts a step again that has stopped, from the store.
+    pub(crate) fn restart_stopped(
+        &mut self,
+        step: usize,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.stopping || !self.dispatcher.is_halted(step) || self.handovers.contains_key(&step) {
+            return;
+        }
+        self.start_step(step, now, commands);
+        self.advance_handovers(now, commands, actions);
+    }
+
     /// Number of the step's installation.
     #[cfg(test)]
     pub(crate) fn epoch(&self, step: usize) -> Option<u64> {

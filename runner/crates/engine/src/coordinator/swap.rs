@@ -137,7 +137,7 @@ impl Coordinator {
     }
 
     /// Starts a step of the current generation, after those that still use its sources and sinks otherwise.
-    fn start_step(&mut self, position: usize, now: Timestamp, commands: &mut Vec<Command>) {
+    pub(crate) fn start_step(&mut self, position: usize, now: Timestamp, commands: &mut Vec<Command>) {
         let step = DeclaredStep::new(&self.generation, position);
         let others = self.steps.iter().filter(|other| other.declared.position != position);
         let others = others.filter(|other| must_wait(&step, &other.declared));

@@ -365,7 +365,8 @@ fn pause(
     if changed {
         changes.pauses.push((step.clone(), paused));
     }
-    let mut effect = RequestEffect::new(changes, RequestOutcome::Paused { changed });
+    let mut effect =
+        RequestEffect::new(changes, RequestOutcome::Paused { changed, restarted: false, behind: false });
     effect.paused = Some((position, paused));
     Ok(effect)
 }

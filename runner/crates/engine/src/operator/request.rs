@@ -93,6 +93,12 @@ pub enum RequestOutcome {
     Paused {
         /// Whether the state was another one before.
         changed: bool,
+        /// Whether the step had stopped, and starts again.
+        #[serde(default)]
+        restarted: bool,
+        /// Whether it starts again although the files differ from the configuration in force.
+        #[serde(default)]
+        behind: bool,
     },
     Polls {
         /// Number of pending jobs.
@@ -139,6 +145,8 @@ pub(crate) struct PendingRequest {
     reply: Reply,
     /// Summary of the jobs that the coordinator has left out.
     pub(crate) moved: MoveSummary,
+    /// Whether it starts a step again that has stopped.
+    pub(crate) restarts: bool,
 }
 
 impl MoveSummary {
@@ -150,10 +158,12 @@ impl MoveSummary {
 }
 
 impl RequestOutcome {
-    /// Adds the summary of the coordinator.
-    pub(crate) fn and(mut self, before: MoveSummary) -> Self {
-        if let Self::Hastened(moved) | Self::Cancelled(moved) = &mut self {
-            moved.add(before);
+    /// Adds the facts of the coordinator.
+    pub(crate) fn and(mut self, asked: &PendingRequest) -> Self {
+        match &mut self {
+            Self::Hastened(moved) | Self::Cancelled(moved) => moved.add(asked.moved),
+            Self::Paused { restarted, .. } => *restarted = asked.restarts,
+            _ => {}
         }
         self
     }
@@ -181,7 +191,7 @@ impl fmt::Debug for Reply {
 
 impl PendingRequest {
     pub(crate) fn new(request: Request, reply: impl Into<Reply>) -> Self {
-        Self { request, reply: reply.into(), moved: MoveSummary::default() }
+        Self { request, reply: reply.into(), moved: MoveSummary::default(), restarts: false }
     }
 
     /// Bytes that it adds to a group of commits.

@@ -178,6 +178,7 @@ fn give(answer: &MockAnswer, outputs: &mut Outputs) -> Result<(), Failure> {
         MockAnswer::Retry { why, delay: None } => Failure::retry(why),
         MockAnswer::Retry { why, delay: Some(delay) } => Failure::retry_in(*delay, why),
         MockAnswer::Reject(why) => Failure::reject(why),
+        MockAnswer::Halt(why) => Failure::halt(why),
         MockAnswer::Pending(handle) => Failure::pending(handle),
         MockAnswer::GateClosed(why) => Failure::gate_closed(why),
     })

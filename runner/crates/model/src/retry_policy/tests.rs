@@ -9,7 +9,19 @@ use super::*;
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
 fn tried(attempt: u32) -> FailedTry {
-    FailedTry { attempt, first_attempt: NOW, now: NOW, trouble: FailureClass::Script, asked: None, hash: 7 }
+    FailedTry {
+        attempt,
+        first_attempt: NOW,
+        now: NOW,
+        trouble: FailureClass::Script,
+        asked: None,
+        ttl: None,
+        hash: 7,
+    }
+}
+
+fn again(at: i64) -> Decision {
+    Decision::Again { at: Timestamp(at), quick: false }
 }
 
 fn plain(backoff: Backoff) -> RetryPolicy {
@@ -22,7 +34,7 @@ fn waits(policy: &RetryPolicy) -> String {
     let mut now = NOW;
     for attempt in 1.. {
         match policy.next(&FailedTry { now, ..tried(attempt) }) {
-            Decision::Again { at } => {
+            Decision::Again { at, .. } => {
                 let wait = Duration::from_millis(u64::try_from(at.0 - now.0).unwrap());
                 let _ = write!(text, "{}, ", format_duration(wait)); // writing to a String cannot fail
                 now = at;
@@ -62,9 +74,9 @@ fn what_is_asked_for_is_waited_and_counts_as_an_attempt() {
         let asked = Some(Duration::from_hours(hours));
         policy.next(&FailedTry { trouble: FailureClass::Asked, asked, ..tried(attempt) })
     };
-    assert_eq!(asked(5, 11), Decision::Again { at: Timestamp(NOW.0 + 5 * 3_600_000) });
+    assert_eq!(asked(5, 11), again(NOW.0 + 5 * 3_600_000));
     assert_eq!(asked(5, 12), Decision::Exhausted(Exhausted::Attempts(12)));
-    assert_eq!(asked(24, 1), Decision::Again { at: Timestamp(NOW.0 + 24 * 3_600_000) });
+    assert_eq!(asked(24, 1), again(NOW.0 + 24 * 3_600_000));
     assert_eq!(asked(25, 1), Decision::Exhausted(Exhausted::Time(Duration::from_hours(24))));
     assert_eq!(asked(u64::MAX / 3600, 1), Decision::Exhausted(Exhausted::Time(Duration::from_hours(24))));
 }
@@ -88,9 +100,9 @@ fn what_cannot_get_better_is_not_tried_again() {
 fn zero_attempts_stand_for_as_many_as_it_takes() {
     let policy = RetryPolicy { max_attempts: 0, jitter: Jitter::None, ..RetryPolicy::default() };
     let hour = Timestamp(NOW.0 + 3_600_000);
-    assert_eq!(policy.next(&tried(u32::MAX)), Decision::Again { at: hour });
+    assert_eq!(policy.next(&tried(u32::MAX)), again(hour.0));
     let fibonacci = RetryPolicy { backoff: Backoff::Fibonacci, ..policy };
-    assert_eq!(fibonacci.next(&tried(u32::MAX)), Decision::Again { at: hour });
+    assert_eq!(fibonacci.next(&tried(u32::MAX)), again(hour.0));
 }
 
 #[test]
@@ -99,7 +111,7 @@ fn jobs_that_failed_together_come_back_apart() {
         RetryPolicy { backoff: Backoff::Fixed, initial: Duration::from_secs(1000), ..RetryPolicy::default() };
     let mut tenths = [0; 10];
     for hash in 0..1000 {
-        let Decision::Again { at } = policy.next(&FailedTry { hash, ..tried(1) }) else {
+        let Decision::Again { at, .. } = policy.next(&FailedTry { hash, ..tried(1) }) else {
             panic!("no attempt left")
         };
         let tenth = usize::try_from((at.0 - NOW.0) / 100_000).unwrap();
@@ -116,7 +128,9 @@ fn failures_are_told_apart_by_what_they_came_from() {
     assert_eq!(of(busy.clone()), Some(FailureClass::Asked));
     assert_eq!(of(busy.because(Cause::Http(429))), Some(FailureClass::Http429));
     assert_eq!(of(Failure::failed("503").because(Cause::Http(503))), Some(FailureClass::Http5xx));
-    assert_eq!(of(Failure::reject("404").because(Cause::Http(404))), Some(FailureClass::Rejected));
+    assert_eq!(of(Failure::reject("404").because(Cause::Http(404))), Some(FailureClass::Http4xx));
+    assert_eq!(of(Failure::reject("no")), Some(FailureClass::Rejected));
+    assert_eq!(of(Failure::halt("wrong key")), None);
     assert_eq!(
         of(Failure::new(FailureKind::Limit, "late").because(Cause::Timeout)),
         Some(FailureClass::Timeout)
@@ -126,6 +140,41 @@ fn failures_are_told_apart_by_what_they_came_from() {
     assert_eq!(FailureClass::of(&Failure::failed("given up"), true), Some(FailureClass::Plugin));
     assert_eq!(of(Failure::gate_closed("no")), None);
     assert_eq!(of(Failure::pending("tx")), None);
+}
+
+#[test]
+fn quick_attempts_come_in_rows_with_a_delay_between_them() {
+    let quick = Some(QuickRow { attempts: 3, delay: Duration::from_millis(50) });
+    let policy = RetryPolicy { quick, max_attempts: 9, ..plain(Backoff::Exponential) };
+    insta::assert_snapshot!(waits(&policy), @"50ms, 50ms, 1s, 50ms, 50ms, 2s, 50ms, 50ms, all 9 attempts failed");
+    let list = vec![Duration::from_secs(15)];
+    let grid = RetryPolicy { quick, max_attempts: 5, ..plain(Backoff::List(list)) };
+    insta::assert_snapshot!(waits(&grid), @"50ms, 50ms, 15s, 50ms, all 5 attempts failed");
+}
+
+#[test]
+fn a_job_may_have_a_time_of_its_own() {
+    let policy = RetryPolicy { ttl: Some(Duration::from_hours(24)), ..plain(Backoff::Fixed) };
+    let own = |ttl| policy.next(&FailedTry { ttl, ..tried(1) });
+    assert_eq!(own(None), again(NOW.0 + 1000));
+    let short = Duration::from_millis(500);
+    assert_eq!(own(Some(short)), Decision::Exhausted(Exhausted::Time(short)));
+}
+
+#[test]
+fn a_failure_that_halts_is_retried_only_if_it_is_named_twice() {
+    let on = |on: &[FailureClass]| RetryPolicy {
+        on: on.to_vec(),
+        halt_on: vec![FailureClass::Timeout, FailureClass::Http4xx],
+        ..RetryPolicy::default()
+    };
+    assert!(!on(&[]).retries(FailureClass::Timeout));
+    assert!(on(&[]).retries(FailureClass::Connection));
+    assert!(on(&[FailureClass::Timeout]).retries(FailureClass::Timeout));
+    assert!(!on(&[FailureClass::Timeout]).retries(FailureClass::Connection));
+    for (_, class) in FailureClass::WORDS {
+        assert!(FailureClass::HALTING_WORDS.iter().any(|(_, halting)| *halting == class), "{class:?}");
+    }
 }
 
 fn any_policy() -> impl Strategy<Value = RetryPolicy> {
@@ -167,7 +216,7 @@ proptest! {
         let decision = policy.next(&tried);
         prop_assert_eq!(policy.next(&tried), decision);
         match decision {
-            Decision::Again { at } => {
+            Decision::Again { at, .. } => {
                 prop_assert!(policy.max_attempts == 0 || attempt < policy.max_attempts);
                 prop_assert!(at >= tried.now && at <= tried.now + policy.max);
                 if let Some(ttl) = policy.ttl {

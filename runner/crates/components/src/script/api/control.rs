@@ -21,7 +21,7 @@ const SHOWN: usize = 40;
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 type Call<'a> = NativeCallContext<'a>;
 
-/// `reject`, `retry`, `retry_in`, `gate_closed` and `pending`.
+/// `reject`, `retry`, `retry_in`, `halt`, `gate_closed` and `pending`.
 pub(crate) fn register_endings(module: &mut Module) {
     add(module, "reject", |call: Call<'_>, why: Dynamic, context: Dynamic| {
         end(&call, FailureKind::Rejected, text(&why), as_json(&context))
@@ -39,6 +39,7 @@ pub(crate) fn register_endings(module: &mut Module) {
     for (name, kind) in [
         ("reject", FailureKind::Rejected),
         ("retry", FailureKind::Retry),
+        ("halt", FailureKind::Halted),
         ("gate_closed", FailureKind::GateClosed),
     ] {
         add(module, name, move |call: Call<'_>, why: Dynamic| {

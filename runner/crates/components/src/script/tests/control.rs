@@ -13,6 +13,8 @@ fn an_attempt_is_ended_past_any_try() {
         "retry_in(1500, \"busy\")",
         "retry_in(\"15s\")",
         "retry_in(0, \"at once\")",
+        "try { halt(`the key ${job.price} is unknown`) } catch { return job; }",
+        "halt()",
         "gate_closed(`gas is ${job.price}`)",
         "gate_closed()",
         "try { pending(\"tx-7\") } catch { return job; }",

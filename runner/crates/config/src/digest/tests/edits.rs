@@ -103,6 +103,10 @@ pub(super) const EDITS: &[Edit] = &[
     (Retry, "jitter", "jitter = \"equal\"", "jitter = \"none\"", RETRY),
     (Retry, "max_attempts", "max_attempts = 5", "max_attempts = 6", RETRY),
     (Retry, "ttl", "ttl = \"1d\"", "ttl = \"2d\"", RETRY),
+    (Retry, "ttl_field", "ttl = \"1d\"", "ttl = \"1d\"\nttl_field = \"until\"", RETRY),
+    (Retry, "quick", "ttl = \"1d\"", "ttl = \"1d\"\nquick = 3", RETRY),
+    (Retry, "quick_delay", "factor = 1.5", "factor = 1.5\nquick = 2\nquick_delay = \"2s\"", RETRY),
+    (Retry, "halt_on", "ttl = \"1d\"", "ttl = \"1d\"\nhalt_on = [\"rejected\"]", RETRY),
     (Retry, "then", "then = \"drop\"", "then = \"halt\"", RETRY),
     (Retry, "on", "[\"timeout\", \"http 5xx\"]", "[\"timeout\"]", RETRY),
     // The order of words has no meaning.

@@ -85,11 +85,14 @@ impl FailureHandler<'_> {
         item: &JobInput<'_>,
         mut failure: Failure,
         refused: bool,
-        now: Timestamp,
+        (began, now): (Timestamp, Timestamp),
         made: &mut BatchResultBuilder,
     ) -> JobDisposition {
-        let outcome =
-            if refused { self.retrying.refused() } else { self.retrying.outcome(item, &mut failure, now) };
+        let outcome = if refused {
+            self.retrying.refused()
+        } else {
+            self.retrying.outcome(item, &mut failure, (began, now))
+        };
         match outcome {
             FailureOutcome::Again(at) => {
                 let row = retry::delayed(self.step, item, &failure, at, now);

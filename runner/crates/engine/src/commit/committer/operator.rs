@@ -43,7 +43,7 @@ impl Committer {
         let request_outcome = effect.request_outcome.clone();
         let durable = self.amended(&asked.request, effect, &committed);
         let _ = self.messages.send(Message::Committed(durable));
-        asked.answer(Ok(request_outcome.and(asked.moved)));
+        asked.answer(Ok(request_outcome.and(asked)));
         Ok(())
     }
 

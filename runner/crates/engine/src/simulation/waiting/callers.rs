@@ -101,7 +101,7 @@ impl Callers {
     ) {
         self.request_outcome += 1;
         match (request, request_outcome) {
-            (Request::Pause { paused, .. }, RequestOutcome::Paused { changed }) => {
+            (Request::Pause { paused, .. }, RequestOutcome::Paused { changed, .. }) => {
                 assert!(
                     self.in_doubt || *changed == (self.paused != *paused),
                     "{request:?}: {request_outcome:?}"

@@ -86,6 +86,7 @@ fn every_ending_arrives_as_it_was_sent() {
         FailureKind::Output,
         FailureKind::Retry,
         FailureKind::RetryIn(delay),
+        FailureKind::Halted,
         FailureKind::GateClosed,
         FailureKind::Pending,
         FailureKind::Panicked,
