@@ -288,6 +288,7 @@ fn all_pending_batches_are_asked_for_by_service_the_oldest_check_first() {
     let ledger = Fake::saying("pending");
     let project = in_front_of(&ledger, &batches(["a", "b", "a", "c", "b", "a", "c", "b", "c"]));
     project.change("grid.toml", "every = \"10ms\"", "every = \"300ms\"");
+    project.change("grid.toml", "concurrency = 4", "concurrency = 1");
     in_parallel(&project);
     asking_for_many(&project, 3);
     let mut running = project.start(&["run", "."]);
@@ -320,6 +321,7 @@ fn news_from_outside_have_it_ask_at_once_and_at_most_once_a_second() {
     project.change("grid.toml", "every = \"10ms\"", "every = \"1h\"");
     project.write("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:0\"\n");
     asking_for_many(&project, 10);
+    project.change("grid.toml", "batch_by = \"lane\"", "batch_by = \"any\"");
     let mut running = project.start(&["run", "."]);
     let mut client = Client::new(&address(&mut running));
     running.wait_until("both", || status(&project)["pending"] == 2);

@@ -159,6 +159,37 @@ fn a_job_of_a_source_whose_outside_died_is_taken_out_and_its_lane_goes_on() {
 }
 
 #[test]
+fn a_service_that_hangs_holds_up_its_own_lane_only() {
+    let lanes = "{\"id\":1,\"service\":\"a\"}\n{\"id\":2,\"service\":\"b\"}\n{\"id\":3,\"service\":\"c\"}\n";
+    let project = submitting("queuer = { strategy = \"one-round-serial\", lane = \"service\" }")
+        .file("in.ndjson", lanes)
+        .file(
+            "outside.sh",
+            "#!/bin/sh\nasked=$(cat)\ncase \"$asked\" in *'\"a\"'*) exec sleep 600 ;; esac\n\
+             echo \"$asked\" > asked.new\nmv asked.new asked\ntr -d '\\n' < outside\n",
+        );
+    project.change(
+        "p.toml",
+        "every = \"20ms\"",
+        "every = \"20ms\", timeout = \"10m\", concurrency = 2, batch_by = \"lane\"",
+    );
+    let script = project.path().join("outside.sh");
+    std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).expect("it is there");
+    let mut running = project.started();
+    let asked = |what: &str| project.read_if_there("asked").contains(what);
+    running.wait_until("the second lane is asked for", || asked("b-2-1"));
+    running.wait_until("the third lane is asked for", || asked("b-3-1"));
+    // A batch is of one lane, and later polls have the other lanes again.
+    running.wait_until("the second lane is asked for again", || asked("b-2-1") && !asked("b-3-1"));
+    project.write("outside", r#"{"b-2-1": "committed", "b-3-1": "committed"}"#);
+    running.wait_until("both are delivered", || project.read_if_there("out.ndjson").lines().count() == 2);
+    let status = project.status("p/submit", "p/in");
+    assert!(status["monitor"]["asked_since"].is_string(), "{status}");
+    running.stop().done();
+    project.assert_sound();
+}
+
+#[test]
 fn a_monitor_that_fails_says_since_when_until_it_answers_well() {
     let project = submitting("").file("in.ndjson", jobs(1..=1)).file("outside", "[]");
     let mut running = project.started();

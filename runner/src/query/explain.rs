@@ -116,7 +116,7 @@ impl<'a> WaitCase<'a> {
             let by_gate = |closed: &&StepBlock| matches!(closed.by, BlockCause::Gate | BlockCause::Failure);
             reasons.push(self.gate_closed(closed.filter(by_gate), again));
         }
-        if let Some(since) = self.gate_answers.asked
+        if let Some(since) = self.gate_answers.asked()
             && (view.gate.is_none() || times::is_long(since, self.now))
         {
             reasons.push(silent(&format!("the gate `{}`", self.gate), since, self.now));
@@ -165,7 +165,7 @@ impl<'a> WaitCase<'a> {
             return format!("the gate `{gate}` is closed; it is probed again {again}");
         };
         let why = in_brackets(closed);
-        let trouble = self.gate_answers.trouble.as_ref().map(|&(since, _)| since);
+        let trouble = self.gate_answers.trouble().map(|(since, _)| since);
         let since = times::since(trouble.unwrap_or(closed.since), self.now);
         match closed.by {
             BlockCause::Failure => format!(
@@ -180,16 +180,15 @@ impl<'a> WaitCase<'a> {
 
     /// Why the completion of pending jobs may go unnoticed.
     fn monitor(&self) -> Option<String> {
-        let ProbeHealth { asked, trouble } = &self.monitor_answers;
         let silent = |since| silent("the monitor", since, self.now);
-        if let Some((since, why)) = trouble {
-            let since = times::since(*since, self.now);
+        if let Some((since, why)) = self.monitor_answers.trouble() {
+            let since = times::since(since, self.now);
             return Some(format!(
                 "the monitor fails since {since}, so it stays pending: {}",
                 on_one_line(why)
             ));
         }
-        asked.filter(|&since| times::is_long(since, self.now)).map(silent)
+        self.monitor_answers.asked().filter(|&since| times::is_long(since, self.now)).map(silent)
     }
 
     fn sentence(&self, key: JobKey, why: WaitReason) -> Result<String, ReadError> {

@@ -109,8 +109,8 @@ fn note_run(
     status.rate = Some((stats.rate(run.stats().started, now) * 10.0).round() / 10.0);
     status.valid = stats.pending().1;
     status.closed = closed(&stats);
-    status.gate = ProbeStatus::of(stats.answering(ProbeKind::Gate), gate);
-    status.monitor = ProbeStatus::of(stats.answering(ProbeKind::Monitor), None);
+    status.gate = ProbeStatus::of(&stats.answering(ProbeKind::Gate), gate);
+    status.monitor = ProbeStatus::of(&stats.answering(ProbeKind::Monitor), None);
     let halted = |(since, why)| Halted { since: rfc3339(since), at: None, last_run: false, why };
     status.halted = stats.halted().map(halted);
 }

@@ -155,10 +155,10 @@ pub(crate) struct LaneStatus {
 
 impl ProbeStatus {
     /// `None` if the probe is healthy.
-    pub(crate) fn of(answering: ProbeHealth, name: Option<String>) -> Option<Self> {
-        let ProbeHealth { asked, trouble } = answering;
-        let (failing_since, why) = trouble.map(|(since, why)| (rfc3339(since), why)).unzip();
-        let asked_since = asked.map(rfc3339);
+    pub(crate) fn of(answering: &ProbeHealth, name: Option<String>) -> Option<Self> {
+        let trouble = answering.trouble();
+        let (failing_since, why) = trouble.map(|(since, why)| (rfc3339(since), why.to_owned())).unzip();
+        let asked_since = answering.asked().map(rfc3339);
         (asked_since.is_some() || failing_since.is_some()).then_some(Self {
             name,
             asked_since,

@@ -191,7 +191,8 @@ impl Lists {
             scheduling: Scheduling::default(),
             serves,
             gate: gate.and_then(|entry| self.gate(&wired.pipeline.name, &entry.name.value)),
-            monitor: declared.monitor.clone().map(|monitor| {
+            monitor: declared.monitor.as_ref().map(|declared| {
+                let monitor = declared.monitor.clone();
                 let inquiry = lookups::linked(common.under_probe(monitor.inquiry), scope);
                 Monitor { inquiry, ..monitor }
             }),

@@ -39,11 +39,11 @@ pub use digest::{
 };
 pub use load::{Draft, LoadOptions, load};
 pub use model::{
-    BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, Gate, GateRef, Hosts,
-    HttpRequest, ImportedScript, Input, InputMode, InputRef, Invocation, KeysMissing, Lane, LaneMissing,
-    Limits, LogFormat, LogSettings, LookupTable, LookupTables, Meta, Method, Monitor, OnMismatch,
-    OutputOrder, OutputRef, Pin, Pipeline, PluginStepConfig, Positions, ProbeConfig, Processor, Queue,
-    QueueRef, Queuer, ReloadSettings, Response, Retain, Scheduling, Script, Settings, Shape, Sink,
+    BatchBy, BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, Gate,
+    GateRef, Hosts, HttpRequest, ImportedScript, Input, InputMode, InputRef, Invocation, KeysMissing, Lane,
+    LaneMissing, Limits, LogFormat, LogSettings, LookupTable, LookupTables, Meta, Method, Monitor,
+    OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStepConfig, Positions, ProbeConfig, Processor,
+    Queue, QueueRef, Queuer, ReloadSettings, Response, Retain, Scheduling, Script, Settings, Shape, Sink,
     SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy, Target,
     WatchErrors,
 };

@@ -26,7 +26,7 @@ mod step_machine;
 mod ticker;
 mod waiting_room;
 
-pub use crate::poller::{Poller, PollerCommand, PollerEvent};
+pub use crate::poller::{PollRules, Poller, PollerCommand, PollerEvent};
 pub use crate::waiting_room::{
     HeldLane, InvalidTransition, JobAttributes, JobId, JobKey, LaneCounts, LaneSummary, PreviewHorizon,
     QueuePolicy, Round, StartOrder, StartRate, StateCounts, WaitReason, WaitingRoom, WaitingState,

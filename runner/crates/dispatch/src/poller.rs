@@ -1,9 +1,10 @@
 //! Poller: polls the status of pending jobs, and applies answers and completions to them.
 //!
-//! A poll covers all pending jobs at a fixed interval, in batches, one batch after the other. Jobs of one
-//! lane go together, and those with the oldest check go first. An answer changes the status of a job if the
-//! table allows it ([`ExternalStatus::may_become`]). Other answers, and answers that were not requested, are rejected
-//! without effect.
+//! A poll covers all pending jobs at a fixed interval, in batches. Several batches are open at once, so a batch
+//! without an answer delays no other one, and no later poll of other jobs. Jobs of one lane go together, and
+//! those with the oldest check go first. An answer changes the status of a job if the table allows it
+//! ([`ExternalStatus::may_become`]). Other answers, and answers that were not requested, are rejected without
+//! effect.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,8 +23,8 @@ pub enum PollerEvent<'a> {
     Pended { key: JobKey, lane: &'a [u8], since: Timestamp },
     /// A job is no longer pending.
     Left { key: JobKey },
-    /// A poll batch was answered.
-    Answered { ask: u64, answers: &'a [(JobKey, ExternalStatus)] },
+    /// A poll batch was answered, perhaps in part malformed.
+    Answered { ask: u64, answers: &'a [(JobKey, ExternalStatus)], malformed: bool },
     /// A poll batch failed.
     Failed { ask: u64 },
     /// An external system reported the status of a job on its own.
@@ -39,8 +40,8 @@ pub enum PollerEvent<'a> {
 /// Action that the engine must carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PollerCommand {
-    /// Poll the status of these jobs. Answered by `Answered` or `Failed`; no other batch is polled until
-    /// then.
+    /// Poll the status of these jobs. Answered by `Answered` or `Failed`; these jobs are in no other batch
+    /// until then.
     Ask { ask: u64, jobs: Vec<JobKey> },
     /// Deliver the job: it is completed or unknown. Followed by `Left` when that is durable.
     Settle { key: JobKey, status: ExternalStatus },
@@ -50,11 +51,23 @@ pub enum PollerCommand {
     Refused { key: JobKey, from: ExternalStatus, to: ExternalStatus },
 }
 
+/// Rules of the polls of one step.
+#[derive(Clone, Copy, Debug)]
+pub struct PollRules {
+    /// Approximate number of jobs of a batch.
+    pub batch: usize,
+    /// Time between the starts of two polls.
+    pub every: Duration,
+    /// Maximum number of open batches.
+    pub concurrency: usize,
+    /// Whether the jobs of a batch are of one lane. A lane has at most one open batch then.
+    pub by_lane: bool,
+}
+
 /// Pending jobs of one step: takes [`PollerEvent`]s and answers with [`PollerCommand`]s to carry out.
 #[derive(Debug)]
 pub struct Poller {
-    batch: usize,
-    every: Duration,
+    rules: PollRules,
     /// Whether the step has a monitor.
     asks: bool,
     jobs: HashMap<JobKey, PolledJob>,
@@ -63,10 +76,12 @@ pub struct Poller {
     /// Lanes, by the turn of their first job.
     order: BTreeMap<u64, Arc<[u8]>>,
     next_turn: u64,
-    asked: Option<(u64, BTreeSet<JobKey>)>,
+    open: BTreeMap<u64, OpenBatch>,
+    /// Lanes with an open batch, if batches are of one lane.
+    busy: BTreeSet<Arc<[u8]>>,
     next_ask: u64,
-    /// The poll in progress covers all jobs with a smaller turn.
-    up_to: Option<u64>,
+    /// The last poll covers all jobs with a smaller turn.
+    up_to: u64,
     /// Start of the last poll.
     began: Option<Timestamp>,
     /// Time since which at least one job has been pending without interruption.
@@ -74,6 +89,8 @@ pub struct Poller {
     wanted: bool,
     /// Number of jobs with the status `valid`.
     valid: usize,
+    /// Number of jobs whose last batch failed.
+    failing: usize,
 }
 
 #[derive(Debug)]
@@ -81,34 +98,49 @@ struct PolledJob {
     lane: Arc<[u8]>,
     turn: u64,
     status: ExternalStatus,
+    is_open: bool,
+    /// Whether its last batch failed.
+    failed: bool,
+}
+
+/// Batch that is polled and not answered.
+#[derive(Debug)]
+struct OpenBatch {
+    jobs: BTreeSet<JobKey>,
+    lane: Option<Arc<[u8]>>,
+    /// A client requested a poll meanwhile. It covers all jobs with a smaller turn, and these jobs too.
+    again: Option<u64>,
 }
 
 impl Poller {
-    /// Creates a poller of about `batch` jobs a request and one poll each `every`.
+    /// Creates the poller of a step with a monitor.
     #[must_use]
-    pub fn new(batch: usize, every: Duration) -> Self {
+    pub fn new(rules: PollRules) -> Self {
+        let (batch, concurrency) = (rules.batch.max(1), rules.concurrency.max(1));
         Self {
-            batch: batch.max(1),
-            every,
+            rules: PollRules { batch, concurrency, ..rules },
             asks: true,
             jobs: HashMap::new(),
             lanes: BTreeMap::new(),
             order: BTreeMap::new(),
             next_turn: 0,
-            asked: None,
+            open: BTreeMap::new(),
+            busy: BTreeSet::new(),
             next_ask: 0,
-            up_to: None,
+            up_to: 0,
             began: None,
             first: None,
             wanted: false,
             valid: 0,
+            failing: 0,
         }
     }
 
     /// Creates the poller of a step without a monitor: external systems report completions on their own.
     #[must_use]
     pub fn disabled() -> Self {
-        Self { asks: false, ..Self::new(1, Duration::ZERO) }
+        let rules = PollRules { batch: 1, every: Duration::ZERO, concurrency: 1, by_lane: false };
+        Self { asks: false, ..Self::new(rules) }
     }
 
     /// Handles one event and adds the commands that follow from it to `commands`.
@@ -116,8 +148,10 @@ impl Poller {
         match event {
             PollerEvent::Pended { key, lane, since } => self.pended(key, lane, since),
             PollerEvent::Left { key } => self.left(key),
-            PollerEvent::Answered { ask, answers } => self.answered(ask, answers, commands),
-            PollerEvent::Failed { ask } => self.answered(ask, &[], commands),
+            PollerEvent::Answered { ask, answers, malformed } => {
+                self.answered(ask, answers, malformed, commands);
+            }
+            PollerEvent::Failed { ask } => self.answered(ask, &[], true, commands),
             PollerEvent::Told { key, status } if self.jobs.contains_key(&key) => {
                 self.apply(key, status, commands);
             }
@@ -135,14 +169,14 @@ impl Poller {
     /// Time at which it needs [`PollerEvent::Tick`].
     #[must_use]
     pub fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
-        if self.asked.is_some() || self.order.is_empty() || !self.asks {
+        if !self.asks || self.open.len() >= self.rules.concurrency || self.next_lane(u64::MAX).is_none() {
             return None;
         }
-        if self.up_to.is_some() {
+        if self.next_lane(self.up_to).is_some() {
             return Some(now);
         }
         let began = self.began.map(|began| began + self.rest());
-        let first = self.first.filter(|_| !self.wanted).map(|first| first + self.every);
+        let first = self.first.filter(|_| !self.wanted).map(|first| first + self.rules.every);
         began.max(first).max(Some(now))
     }
 
@@ -151,7 +185,7 @@ impl Poller {
     pub fn soon(&self, now: Timestamp) -> NextPoll {
         match self.wakes(now) {
             _ if !self.wanted => NextPoll::Now,
-            _ if self.asked.is_some() => NextPoll::AfterThis,
+            None if !self.open.is_empty() => NextPoll::AfterThis,
             None => NextPoll::WhenPending,
             Some(wakes) => NextPoll::In { ms: millis(wakes.since(now)).unsigned_abs() },
         }
@@ -175,6 +209,12 @@ impl Poller {
         self.valid
     }
 
+    /// Whether the last batch of at least one pending job failed.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.failing > 0
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
@@ -188,16 +228,21 @@ impl Poller {
             self.first = Some(since);
         }
         let lane = self.lanes.get_key_value(lane).map_or_else(|| lane.into(), |(lane, _)| Arc::clone(lane));
-        self.jobs.insert(key, PolledJob { lane, turn: 0, status: ExternalStatus::Pending });
-        self.line_up(key);
+        let (turn, status) = (0, ExternalStatus::Pending);
+        self.jobs.insert(key, PolledJob { lane, turn, status, is_open: false, failed: false });
+        let turn = self.take_turn();
+        self.line_up(key, turn);
     }
 
     fn left(&mut self, key: JobKey) {
         self.step_out(key);
-        let left = self.jobs.remove(&key);
-        self.valid -= usize::from(left.is_some_and(|left| left.status == ExternalStatus::Valid));
-        if let Some((_, asked)) = &mut self.asked {
-            asked.remove(&key);
+        let Some(left) = self.jobs.remove(&key) else { return };
+        self.valid -= usize::from(left.status == ExternalStatus::Valid);
+        self.failing -= usize::from(left.failed);
+        if left.is_open {
+            for batch in self.open.values_mut() {
+                batch.jobs.remove(&key);
+            }
         }
         if self.jobs.is_empty() {
             self.first = None;
@@ -207,9 +252,10 @@ impl Poller {
     fn revert(&mut self, key: JobKey) {
         let Some(watched) = self.jobs.get_mut(&key).filter(|watched| !watched.status.waits()) else { return };
         watched.status = ExternalStatus::Pending;
-        // A job in an open request is queued again when that is answered.
-        if !self.asked.as_ref().is_some_and(|(_, asked)| asked.contains(&key)) {
-            self.line_up(key);
+        // A job in an open batch is queued again when that is answered.
+        if !watched.is_open {
+            let turn = self.take_turn();
+            self.line_up(key, turn);
         }
     }
 
@@ -217,15 +263,19 @@ impl Poller {
         &mut self,
         ask: u64,
         answers: &[(JobKey, ExternalStatus)],
+        failed: bool,
         commands: &mut Vec<PollerCommand>,
     ) {
-        let Some((_, mut open)) = self.asked.take_if(|(number, _)| *number == ask) else {
+        let Some(OpenBatch { jobs, lane, again }) = self.open.remove(&ask) else {
             if !answers.is_empty() {
                 commands.push(PollerCommand::Discarded { answers: answers.len() });
             }
             return;
         };
-        let (mut discarded, asked) = (0, open.clone());
+        if let Some(lane) = lane {
+            self.busy.remove(&lane);
+        }
+        let (mut discarded, mut open) = (0, jobs.clone());
         for &(key, status) in answers {
             // The first of two answers for one job counts.
             if open.remove(&key) {
@@ -237,11 +287,20 @@ impl Poller {
         if discarded > 0 {
             commands.push(PollerCommand::Discarded { answers: discarded });
         }
-        for key in asked {
-            if self.jobs.get(&key).is_some_and(|watched| watched.status.waits()) {
-                self.line_up(key);
+        for key in jobs {
+            let Some(watched) = self.jobs.get_mut(&key) else { continue };
+            watched.is_open = false;
+            self.failing -= usize::from(watched.failed);
+            watched.failed = failed && watched.status.waits();
+            self.failing += usize::from(watched.failed);
+            let (waits, kept) = (watched.status.waits(), watched.turn);
+            if waits {
+                // The requested poll covers a job that keeps its turn.
+                let turn = if again.is_some() { kept } else { self.take_turn() };
+                self.line_up(key, turn);
             }
         }
+        self.up_to = self.up_to.max(again.unwrap_or_default());
     }
 
     fn apply(&mut self, key: JobKey, to: ExternalStatus, commands: &mut Vec<PollerCommand>) {
@@ -264,69 +323,93 @@ impl Poller {
         }
     }
 
-    /// Requests the next batch of the poll in progress, or begins a poll.
+    /// Requests the next batches of the poll in progress, and begins a poll if one is due.
     fn go_on(&mut self, now: Timestamp, commands: &mut Vec<PollerCommand>) {
-        if self.asked.is_some() || !self.asks {
-            return;
+        while self.asks && self.open.len() < self.rules.concurrency {
+            if self.next_lane(self.up_to).is_none() {
+                if !self.is_due(now) {
+                    return;
+                }
+                self.up_to = self.next_turn;
+                // An open batch may have been sent before the reason for the request.
+                for batch in self.open.values_mut().filter(|_| self.wanted) {
+                    batch.again = Some(self.up_to);
+                }
+                (self.began, self.wanted) = (Some(now), false);
+            }
+            let (jobs, lane) = self.next_batch();
+            let ask = self.next_ask;
+            self.next_ask += 1;
+            self.busy.extend(lane.clone());
+            self.open.insert(ask, OpenBatch { jobs: jobs.iter().copied().collect(), lane, again: None });
+            commands.push(PollerCommand::Ask { ask, jobs });
         }
-        if self.up_to.is_none() && self.is_due(now) {
-            self.up_to = Some(self.next_turn);
-            (self.began, self.wanted) = (Some(now), false);
-        }
-        let Some(up_to) = self.up_to else { return };
-        let jobs = self.next_batch(up_to);
-        if jobs.is_empty() {
-            self.up_to = None;
-            return;
-        }
-        let ask = self.next_ask;
-        self.next_ask += 1;
-        self.asked = Some((ask, jobs.iter().copied().collect()));
-        commands.push(PollerCommand::Ask { ask, jobs });
     }
 
     /// Minimum time between the starts of two polls.
     fn rest(&self) -> Duration {
-        if self.wanted { self.every.min(SOONEST) } else { self.every }
+        if self.wanted { self.rules.every.min(SOONEST) } else { self.rules.every }
     }
 
+    /// Whether a poll is due, and there are jobs for it.
     fn is_due(&self, now: Timestamp) -> bool {
         // A clock that was set back ends the wait.
         let over = |from: Option<Timestamp>, wait: Duration| {
             from.is_none_or(|from| !(from..from + wait).contains(&now))
         };
         let rested = over(self.began, self.rest());
-        !self.order.is_empty() && rested && (self.wanted || over(self.first, self.every))
+        let any = self.next_lane(u64::MAX).is_some();
+        any && rested && (self.wanted || over(self.first, self.rules.every))
     }
 
-    fn next_batch(&mut self, up_to: u64) -> Vec<JobKey> {
-        let mut jobs = Vec::new();
-        while jobs.len() < self.batch {
-            let Some((_, lane)) = self.order.first_key_value().filter(|&(&turn, _)| turn < up_to) else {
-                break;
-            };
-            let waiting = self.lanes.get(lane).into_iter().flatten();
+    /// The lane with the longest unchecked job, if that has a turn below `up_to`. Lanes with an open batch of
+    /// their own are skipped.
+    fn next_lane(&self, up_to: u64) -> Option<&Arc<[u8]>> {
+        self.order.range(..up_to).map(|(_, lane)| lane).find(|lane| !self.busy.contains(*lane))
+    }
+
+    /// Jobs of the next batch, and their lane if batches are of one lane.
+    fn next_batch(&mut self) -> (Vec<JobKey>, Option<Arc<[u8]>>) {
+        let (mut jobs, up_to) = (Vec::new(), self.up_to);
+        while let Some(lane) = self.next_lane(up_to).cloned() {
+            let waiting = self.lanes.get(&lane).into_iter().flatten();
             let from = jobs.len();
-            jobs.extend(
-                waiting.take_while(|&(&turn, _)| turn < up_to).map(|(_, &key)| key).take(self.batch - from),
-            );
+            let room = self.rules.batch - from;
+            jobs.extend(waiting.take_while(|&(&turn, _)| turn < up_to).map(|(_, &key)| key).take(room));
             for &key in &jobs[from..] {
                 self.step_out(key);
+                if let Some(watched) = self.jobs.get_mut(&key) {
+                    watched.is_open = true;
+                }
+            }
+            if self.rules.by_lane {
+                return (jobs, Some(lane));
+            }
+            if jobs.len() >= self.rules.batch {
+                break;
             }
         }
-        jobs
+        (jobs, None)
     }
 
-    /// Queues a job behind all others.
-    fn line_up(&mut self, key: JobKey) {
-        let Some(watched) = self.jobs.get_mut(&key) else { return };
-        watched.turn = self.next_turn;
+    fn take_turn(&mut self) -> u64 {
         self.next_turn += 1;
+        self.next_turn - 1
+    }
+
+    /// Queues a job, behind all jobs with a smaller turn.
+    fn line_up(&mut self, key: JobKey, turn: u64) {
+        let Some(watched) = self.jobs.get_mut(&key) else { return };
+        watched.turn = turn;
         let line = self.lanes.entry(Arc::clone(&watched.lane)).or_default();
-        if line.is_empty() {
-            self.order.insert(watched.turn, Arc::clone(&watched.lane));
+        match line.keys().next() {
+            Some(&first) if first < turn => {}
+            first => {
+                first.map(|first| self.order.remove(first));
+                self.order.insert(turn, Arc::clone(&watched.lane));
+            }
         }
-        line.insert(watched.turn, key);
+        line.insert(turn, key);
     }
 
     /// Removes a job from the queue, if it is there.

@@ -62,7 +62,7 @@ fn unused_of(shelves: &SharedTables, is_read: impl Fn(&str) -> bool) -> Vec<Diag
 fn reads(pipeline: &PipelineDeclaration, name: &str) -> bool {
     let steps = pipeline.written_steps();
     let of_steps = steps.flat_map(|step| {
-        let monitor = step.monitor.iter().flat_map(|monitor| texts(&monitor.inquiry.run));
+        let monitor = step.monitor.iter().flat_map(|monitor| texts(&monitor.monitor.inquiry.run));
         texts(&step.processors).chain(monitor).chain(step.filter.when.iter().map(|(text, _)| text.as_str()))
     });
     let gates = pipeline.shelves.gates.entries().iter().filter_map(|gate| gate.value.as_ref());

@@ -26,6 +26,7 @@ pub(crate) fn mistakes(pipelines: &[PipelineDeclaration], shared: &SharedTables)
             diagnostics.extend(gate.and_then(|it| it.lost("gate", probe::meant, &own.gates, &shared.gates)));
             diagnostics.extend(never_retried(pipeline, step));
             diagnostics.extend(picks_of_several(step));
+            diagnostics.extend(batches_without_lanes(pipeline, step, shared));
             diagnostics.extend(wrong_former_name(pipeline, step));
         }
     }
@@ -103,6 +104,25 @@ fn never_retried(pipeline: &PipelineDeclaration, step: &StepDeclaration) -> Opti
     }
     let message = "`retry` has no effect with `delivery = \"at-most-once\"`";
     Some(Diagnostic::error_at(&retry.place, message).help("leave `retry` out, or use another `delivery`"))
+}
+
+/// Batches of one lane need a lane.
+fn batches_without_lanes(
+    pipeline: &PipelineDeclaration,
+    step: &StepDeclaration,
+    shared: &SharedTables,
+) -> Option<Diagnostic> {
+    let place = step.monitor.as_ref()?.lane_batches.as_ref()?;
+    if let Some(chosen) = &step.queuer {
+        // An invalid queuer is reported already.
+        let queuer = chosen.value(&pipeline.shelves.queuers, &shared.queuers)?;
+        if queuer.lane.is_some() {
+            return None;
+        }
+    }
+    let help = "name a field in the queuer, `lane = \"FIELD\"`, or leave `batch_by` out";
+    let message = "`batch_by = \"lane\"` has no effect: the step has no lanes";
+    Some(Diagnostic::error_at(place, message).help(help))
 }
 
 /// Several inputs have no common order in which jobs could be chosen.

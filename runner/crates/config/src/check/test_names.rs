@@ -273,8 +273,9 @@ impl<'s, 'd> TestScope<'s, 'd> {
     /// The place of a mock, with the processors there; an unknown place is reported.
     fn mocked(&mut self, mock: &MockDeclaration) -> Option<(MockPlace, Vec<Processor>)> {
         let run = |probe: &ProbeConfig| probe.run.clone();
-        let monitor =
-            |wired: &Wired<'_>| wired.step.monitor.as_ref().map(|it| run(&it.inquiry)).unwrap_or_default();
+        let monitor = |wired: &Wired<'_>| {
+            wired.step.monitor.as_ref().map(|it| run(&it.monitor.inquiry)).unwrap_or_default()
+        };
         let Some(owner) = &mock.owner else {
             let mut all = Vec::new();
             for wired in &self.steps {

@@ -6,8 +6,8 @@ use super::aspect::StepAspect;
 use super::processors::{self, ProbeAspects};
 use super::setting::{PartDigest, Scope};
 use crate::model::{
-    BeginAt, Configuration, DeliveryGuarantee, Input, InputMode, KeysMissing, Lane, LaneMissing, Monitor,
-    QueueRef, Queuer, Scheduling, SinkKind, SourceRef, Step, StepFilter, Strategy, Target,
+    BatchBy, BeginAt, Configuration, DeliveryGuarantee, Input, InputMode, KeysMissing, Lane, LaneMissing,
+    Monitor, QueueRef, Queuer, Scheduling, SinkKind, SourceRef, Step, StepFilter, Strategy, Target,
 };
 use tidegate_model::{Backoff, FailureClass, Jitter, OnExhausted, Rate, RetryPolicy, format_rate};
 
@@ -358,7 +358,7 @@ fn rate(digest: &mut Digest, scope: &Scope<'_>, key: &'static str, rate: Option<
 }
 
 fn monitor(digest: &mut Digest, scope: &Scope<'_>, monitor: Option<&Monitor>) {
-    let Some(Monitor { inquiry, batch }) = monitor else {
+    let Some(Monitor { inquiry, batch, batch_by, concurrency }) = monitor else {
         return digest.add(scope, StepAspect::Monitor, "monitor", |it| it.word("none"));
     };
     let aspects = ProbeAspects {
@@ -369,4 +369,11 @@ fn monitor(digest: &mut Digest, scope: &Scope<'_>, monitor: Option<&Monitor>) {
     };
     processors::probe(digest, scope, (&aspects, "monitor."), inquiry);
     digest.add(scope, StepAspect::Monitor, "monitor.batch", |it| it.number(*batch as u64));
+    digest.add(scope, StepAspect::Monitor, "monitor.batch_by", |it| {
+        it.word(match batch_by {
+            BatchBy::Any => "any",
+            BatchBy::Lane => "lane",
+        });
+    });
+    digest.add(scope, StepAspect::Monitor, "monitor.concurrency", |it| it.number(*concurrency as u64));
 }

@@ -25,8 +25,20 @@ pub struct Gate {
 pub struct Monitor {
     /// The last processor returns the status of each job.
     pub inquiry: ProbeConfig,
-    /// Approximate number of jobs per poll.
+    /// Approximate number of jobs per request.
     pub batch: usize,
+    pub batch_by: BatchBy,
+    /// Maximum number of open requests.
+    pub concurrency: usize,
+}
+
+/// The jobs that one request of a monitor may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchBy {
+    /// Jobs of any lanes.
+    Any,
+    /// Jobs of one lane, which has at most one open request.
+    Lane,
 }
 
 /// Processors that run at an interval, without a job.

@@ -153,7 +153,9 @@ impl TableKind {
                 "pause",
             ],
             Self::Gate => &["run", "every", "http", "exec", "timeout", "config"],
-            Self::Monitor => &["run", "every", "batch", "http", "exec", "timeout", "config"],
+            Self::Monitor => {
+                &["run", "every", "batch", "batch_by", "concurrency", "http", "exec", "timeout", "config"]
+            }
             Self::LookupTable => &["path", "key", "format", "delimiter"],
             Self::Queue => &["retain", "max_size", "meta", "dedupe", "allow_cycle"],
             Self::QueueDefaults => &["retain", "max_size", "meta", "dedupe"],

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::run::run;
 use crate::diagnostic::Diagnostic;
+use crate::diagnostic::SourceSpan;
 use crate::diagnostic::files::Files;
-use crate::model::{LookupTables, Monitor, ProbeConfig};
+use crate::model::{BatchBy, LookupTables, Monitor, ProbeConfig};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::json;
@@ -16,9 +17,22 @@ use tidegate_model::parse_duration;
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const BATCH_DEFAULT: usize = 100;
+const CONCURRENCY_DEFAULT: usize = 4;
+const BATCH_BY: [(&str, BatchBy); 2] = [("any", BatchBy::Any), ("lane", BatchBy::Lane)];
 
 /// More pending jobs, with their payloads, are too many for one call of a script.
 const BATCH_MAX: u64 = 100_000;
+
+/// Each open request has a thread, and all steps share 256 of them.
+const CONCURRENCY_MAX: u64 = 256;
+
+/// A monitor as written.
+#[derive(Debug)]
+pub(crate) struct MonitorDeclaration {
+    pub(crate) monitor: Monitor,
+    /// The place of `batch_by = "lane"`.
+    pub(crate) lane_batches: Option<SourceSpan>,
+}
 
 /// Parses a gate; `None` after an error.
 pub(crate) fn gate(
@@ -39,7 +53,7 @@ pub(crate) fn monitor(
     reading: &mut ParseContext<'_>,
     files: &mut Files,
     field: Field<'_>,
-) -> Option<Monitor> {
+) -> Option<MonitorDeclaration> {
     let before = reading.diagnostics.len();
     if let Some(script) = field.value().get_ref().as_str() {
         let message = "`monitor` must be a table, but is a text";
@@ -51,9 +65,19 @@ pub(crate) fn monitor(
     let section = TableReader::open(reading, TableKind::Monitor, field.name, field.value())?;
     let help = "name what asks for the status of pending jobs: `run = \"status.rhai\"`";
     let inquiry = inquiry(reading, files, &section, help);
-    let batch = section.field("batch").and_then(|field| batch(reading, field)).unwrap_or(BATCH_DEFAULT);
+    let batch = section.field("batch").and_then(|field| count(reading, field, BATCH_MAX));
+    let by_field = section.field("batch_by");
+    let batch_by = by_field.and_then(|field| field.choice(reading, TableKind::Monitor, &BATCH_BY));
+    let lane_batches = by_field.filter(|_| batch_by == Some(BatchBy::Lane)).map(|field| field.place(reading));
+    let concurrency = section.field("concurrency").and_then(|field| count(reading, field, CONCURRENCY_MAX));
     let inquiry = inquiry.filter(|_| reading.diagnostics.len() == before)?;
-    Some(Monitor { inquiry, batch })
+    let monitor = Monitor {
+        inquiry,
+        batch: batch.unwrap_or(BATCH_DEFAULT),
+        batch_by: batch_by.unwrap_or(BatchBy::Any),
+        concurrency: concurrency.unwrap_or(CONCURRENCY_DEFAULT),
+    };
+    Some(MonitorDeclaration { monitor, lane_batches })
 }
 
 fn inquiry(
@@ -83,15 +107,13 @@ fn is_script(text: &str) -> bool {
     Path::new(text).extension().is_some_and(|ending| ending == "rhai")
 }
 
-fn batch(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<usize> {
-    let batch = field.count(reading, 1)?;
-    if batch > BATCH_MAX {
-        let diagnostic =
-            Diagnostic::error_at(&field.place(reading), format!("`batch` must be {BATCH_MAX} or less"));
-        reading.report(diagnostic);
+fn count(reading: &mut ParseContext<'_>, field: Field<'_>, most: u64) -> Option<usize> {
+    let count = field.count(reading, 1)?;
+    if count > most {
+        field.refuse(reading, format!("`{}` must be {most} or less", field.name));
         return None;
     }
-    usize::try_from(batch).ok()
+    usize::try_from(count).ok()
 }
 
 fn duration(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Duration> {

@@ -7,14 +7,14 @@ use std::time::Duration;
 use super::begin_at;
 use super::bindings::{self, Bound};
 use super::plugin;
-use super::probe;
+use super::probe::{self, MonitorDeclaration};
 use super::queuer;
 use super::retry;
 use super::run::run;
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
 use crate::model::{
-    BeginAt, DeliveryGuarantee, InputMode, Limits, Monitor, ProbeConfig, Processor, Queuer, StepFilter,
+    BeginAt, DeliveryGuarantee, InputMode, Limits, ProbeConfig, Processor, Queuer, StepFilter,
 };
 use crate::parse::context::{ParseContext, Placed, Text, Value};
 use crate::parse::field::Field;
@@ -59,7 +59,7 @@ pub(crate) struct StepDeclaration {
     pub(crate) retry: Option<Chosen<RetryPolicy>>,
     pub(crate) queuer: Option<Chosen<Queuer>>,
     pub(crate) gate: Option<Chosen<ProbeConfig>>,
-    pub(crate) monitor: Option<Monitor>,
+    pub(crate) monitor: Option<MonitorDeclaration>,
 }
 
 impl StepDeclaration {

@@ -8,9 +8,14 @@ struct Play {
 }
 
 impl Play {
-    /// Creates a poller of two jobs a request and five seconds a poll.
+    /// Creates a poller of two jobs a request, one request at a time, and five seconds a poll.
     fn new() -> Self {
-        Self { monitor: Poller::new(2, Duration::from_secs(5)), now: Timestamp(0) }
+        Self::of(1, false)
+    }
+
+    fn of(concurrency: usize, by_lane: bool) -> Self {
+        let rules = PollRules { batch: 2, every: Duration::from_secs(5), concurrency, by_lane };
+        Self { monitor: Poller::new(rules), now: Timestamp(0) }
     }
 
     fn on(&mut self, event: PollerEvent<'_>) -> String {
@@ -27,7 +32,7 @@ impl Play {
 
     fn answer(&mut self, ask: u64, answers: &[(u64, ExternalStatus)]) -> String {
         let answers: Vec<_> = answers.iter().map(|&(key, status)| (JobKey(key), status)).collect();
-        self.on(PollerEvent::Answered { ask, answers: &answers })
+        self.on(PollerEvent::Answered { ask, answers: &answers, malformed: false })
     }
 
     fn at(&mut self, millis: i64) -> String {
@@ -185,7 +190,7 @@ fn requested_polls_come_at_most_once_a_second() {
 #[test]
 fn a_requested_poll_comes_no_later_than_the_next_regular_one() {
     let mut play = Play::new();
-    play.monitor = Poller::new(2, Duration::from_millis(20));
+    play.monitor = Poller::new(PollRules { every: Duration::from_millis(20), ..play.monitor.rules });
     play.pend(1, "");
     assert_eq!(play.at(20), "ask #0 1");
     assert_eq!(play.on(PollerEvent::Poll), "");
@@ -246,6 +251,86 @@ fn what_is_told_while_it_is_asked_for_holds_against_the_answer() {
     play.on(PollerEvent::Untold { key: JobKey(1) });
     assert_eq!(play.answer(1, &[]), "");
     assert_eq!(play.at(15_000), "ask #2 1+2");
+}
+
+const PENDING: ExternalStatus = ExternalStatus::Pending;
+
+#[test]
+fn batches_are_open_side_by_side_up_to_the_concurrency() {
+    let mut play = Play::of(2, false);
+    for (key, lane) in [(1, "a"), (2, "b"), (3, "a"), (4, "b"), (5, "a"), (6, "c")] {
+        play.pend(key, lane);
+    }
+    assert_eq!(play.at(5000), "ask #0 1+3, ask #1 2+4");
+    assert_eq!(play.wakes(), None);
+    assert_eq!(play.answer(1, &[(2, PENDING), (4, ExternalStatus::Committed)]), "4 committed, ask #2 5+6");
+    assert_eq!(play.answer(2, &[(5, PENDING), (6, PENDING)]), "");
+    // The first batch has no answer yet: its jobs are in no other one, and the next poll has all others.
+    assert_eq!(play.wakes(), Some(10_000));
+    assert_eq!(play.at(10_000), "ask #3 2+5");
+    assert_eq!(play.answer(3, &[]), "ask #4 6");
+    assert_eq!(play.on(PollerEvent::Failed { ask: 0 }), "");
+    assert_eq!(play.on(PollerEvent::Failed { ask: 4 }), "");
+    assert_eq!(play.at(15_000), "ask #5 2+5, ask #6 1+3");
+}
+
+#[test]
+fn a_lane_without_an_answer_holds_up_itself_alone() {
+    let mut play = Play::of(2, true);
+    for (key, lane) in [(1, "a"), (2, "b"), (3, "a"), (4, "a"), (5, "c")] {
+        play.pend(key, lane);
+    }
+    // Batches are of one lane, and a lane has one open batch.
+    assert_eq!(play.at(5000), "ask #0 1+3, ask #1 2");
+    assert_eq!(play.answer(1, &[(2, PENDING)]), "ask #2 5");
+    assert_eq!(play.answer(2, &[(5, PENDING)]), "");
+    for (seconds, ask) in [(10, 3), (15, 5), (20, 7)] {
+        assert_eq!(play.wakes(), Some(seconds * 1000));
+        assert_eq!(play.at(seconds * 1000), format!("ask #{ask} 2"));
+        assert_eq!(play.answer(ask, &[(2, PENDING)]), format!("ask #{} 5", ask + 1));
+        assert_eq!(play.answer(ask + 1, &[(5, PENDING)]), "");
+    }
+    // Its second batch, which the polls cover too, follows its first one.
+    assert_eq!(play.on(PollerEvent::Failed { ask: 0 }), "ask #9 4");
+}
+
+#[test]
+fn a_job_that_was_asked_for_too_early_is_asked_for_again() {
+    let mut play = Play::of(2, true);
+    play.pend(1, "a");
+    play.pend(2, "b");
+    assert_eq!(play.at(5000), "ask #0 1, ask #1 2");
+    assert_eq!(play.answer(1, &[(2, PENDING)]), "");
+    assert_eq!(play.on(PollerEvent::Poll), "");
+    assert_eq!(play.monitor.soon(play.now), NextPoll::In { ms: 1000 });
+    assert_eq!(play.at(6000), "ask #2 2");
+    // The request came after the first batch, so its answer may be too old.
+    assert_eq!(play.answer(0, &[(1, PENDING)]), "ask #3 1");
+    assert_eq!(play.answer(3, &[(1, PENDING)]), "");
+    assert_eq!(play.answer(2, &[(2, PENDING)]), "");
+    assert_eq!(play.wakes(), Some(11_000));
+    assert_eq!(play.at(11_000), "ask #4 1, ask #5 2");
+}
+
+#[test]
+fn a_monitor_fails_until_all_jobs_of_failed_batches_are_answered_or_gone() {
+    let mut play = Play::of(2, true);
+    for (key, lane) in [(1, "a"), (2, "b"), (3, "c")] {
+        play.pend(key, lane);
+    }
+    assert_eq!(play.at(5000), "ask #0 1, ask #1 2");
+    assert_eq!(play.on(PollerEvent::Failed { ask: 0 }), "ask #2 3");
+    let malformed = PollerEvent::Answered { ask: 1, answers: &[], malformed: true };
+    assert_eq!(play.on(malformed), "");
+    assert_eq!(play.answer(2, &[(3, PENDING)]), "");
+    assert!(play.monitor.is_failing());
+    assert_eq!(play.at(10_000), "ask #3 1, ask #4 2");
+    assert_eq!(play.answer(4, &[]), "ask #5 3");
+    assert!(play.monitor.is_failing());
+    play.on(PollerEvent::Left { key: JobKey(1) });
+    assert!(!play.monitor.is_failing());
+    assert_eq!(play.on(PollerEvent::Failed { ask: 3 }), "");
+    assert!(!play.monitor.is_failing());
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Coordinator {
                 }
                 Command::CheckGate { step } => {
                     let Some(state) = self.steps.get(step) else { continue };
-                    state.stats.ask(ProbeKind::Gate, now);
+                    state.stats.ask(ProbeKind::Gate, 0, now);
                     actions.push(Action::LookAtGate { step: state.declared.clone(), epoch: state.epoch });
                 }
                 Command::WatermarkAdvanced { step, watermark } => {

@@ -22,7 +22,10 @@ impl Coordinator {
         let step = &declared.address;
         let unknown = |failure: &Failure| failure.kind != FailureKind::GateClosed;
         let trouble = seen.as_ref().err().filter(|failure| unknown(failure)).map(Failure::to_string);
-        stats.answered(ProbeKind::Gate, trouble, now);
+        if trouble.is_none() {
+            stats.recovered(ProbeKind::Gate);
+        }
+        stats.answered(ProbeKind::Gate, 0, trouble, now);
         let (by, why) = match seen {
             Ok(true) => {
                 if stats.open(|by| matches!(by, BlockCause::Gate | BlockCause::Failure)) {

@@ -31,7 +31,7 @@ impl Coordinator {
             Ok(seen) => seen,
             Err(failure) => {
                 let why = failure.to_string();
-                if stats.answered(ProbeKind::Monitor, Some(why.clone()), now) {
+                if stats.answered(ProbeKind::Monitor, ask, Some(why.clone()), now) {
                     tracing::warn!(
                         target: log_target::ENGINE,
                         step = %address,
@@ -45,7 +45,8 @@ impl Coordinator {
             let answers = if answers == 1 { "1 answer".to_owned() } else { format!("{answers} answers") };
             format!("{answers} of the monitor cannot be read: {why}")
         });
-        if stats.answered(ProbeKind::Monitor, trouble.clone(), now)
+        let malformed = trouble.is_some();
+        if stats.answered(ProbeKind::Monitor, ask, trouble.clone(), now)
             && let Some(trouble) = trouble
         {
             tracing::warn!(target: log_target::ENGINE, step = %address, "{trouble}; their jobs stay pending");
@@ -63,7 +64,7 @@ impl Coordinator {
                 watch.words.insert(key, word);
             }
         }
-        watch.handle(PollerEvent::Answered { ask, answers: &statuses }, now);
+        watch.handle(PollerEvent::Answered { ask, answers: &statuses, malformed }, now);
         let PendingJobs { monitor, words, .. } = watch;
         words.retain(|key, _| !monitor.status(*key).is_some_and(ExternalStatus::waits));
     }
@@ -91,13 +92,16 @@ impl Coordinator {
                 pending_steps.insert(step);
             }
             stats.set_pending(pending as u64, valid as u64);
+            if !watch.monitor.is_failing() {
+                stats.recovered(ProbeKind::Monitor);
+            }
             let address = &declared.address;
             let mut settled = Vec::new();
             for command in wanted {
                 match command {
                     PollerCommand::Ask { ask, jobs } => {
                         let jobs = jobs.into_iter().filter_map(|key| Some((key, buffer.row(key)?))).collect();
-                        stats.ask(ProbeKind::Monitor, now);
+                        stats.ask(ProbeKind::Monitor, ask, now);
                         let (step, epoch) = (declared.clone(), *epoch);
                         actions.push(Action::AskStatus(StatusQuery { step, epoch, ask, jobs }));
                     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::job_attributes::LaneSource;
 use crate::processor::monitor_protocol::JobVerdict;
-use tidegate_config::Step;
-use tidegate_dispatch::{JobKey, Poller, PollerCommand, PollerEvent};
+use tidegate_config::{BatchBy, Step};
+use tidegate_dispatch::{JobKey, PollRules, Poller, PollerCommand, PollerEvent};
 use tidegate_model::{ExternalStatus, Timestamp};
 use tidegate_store::CompletionRecord;
 
@@ -27,7 +27,12 @@ pub(crate) struct PendingJobs {
 impl PendingJobs {
     pub(crate) fn new(step: &Step) -> Self {
         let monitor = match &step.monitor {
-            Some(monitor) => Poller::new(monitor.batch, monitor.inquiry.every),
+            Some(monitor) => Poller::new(PollRules {
+                batch: monitor.batch,
+                every: monitor.inquiry.every,
+                concurrency: monitor.concurrency,
+                by_lane: monitor.batch_by == BatchBy::Lane,
+            }),
             None => Poller::disabled(),
         };
         let (by_index, told, words) = (HashMap::new(), HashMap::new(), HashMap::new());

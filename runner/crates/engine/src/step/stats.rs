@@ -165,6 +165,9 @@ impl StepStats {
     pub(crate) fn restart(&self) {
         *self.halted.lock() = None;
         *self.closed.lock() = None;
+        // Open calls of the earlier installation are not answered.
+        self.gate.lock().restart();
+        self.monitor.lock().restart();
     }
 
     pub(crate) fn halt(&self, why: String, now: Timestamp) {
@@ -203,13 +206,25 @@ impl StepStats {
         self.answers(whom).lock().clone()
     }
 
-    pub(crate) fn ask(&self, whom: ProbeKind, now: Timestamp) {
-        self.answers(whom).lock().started(now);
+    /// Records the start of a call; `call` is its number.
+    pub(crate) fn ask(&self, whom: ProbeKind, call: u64, now: Timestamp) {
+        self.answers(whom).lock().started(call, now);
     }
 
     /// Records the end of a call, with its error if it failed. Returns whether the error is new.
-    pub(crate) fn answered(&self, whom: ProbeKind, trouble: Option<String>, now: Timestamp) -> bool {
-        self.answers(whom).lock().finished(trouble, now)
+    pub(crate) fn answered(
+        &self,
+        whom: ProbeKind,
+        call: u64,
+        trouble: Option<String>,
+        now: Timestamp,
+    ) -> bool {
+        self.answers(whom).lock().finished(call, trouble, now)
+    }
+
+    /// Records that no call fails any more.
+    pub(crate) fn recovered(&self, whom: ProbeKind) {
+        self.answers(whom).lock().recovered();
     }
 
     fn answers(&self, whom: ProbeKind) -> &Mutex<ProbeHealth> {

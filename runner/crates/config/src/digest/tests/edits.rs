@@ -164,6 +164,8 @@ pub(super) const EDITS: &[Edit] = &[
     (Monitor, "run", "\"status.rhai\", \"builtin:http\"", "\"gas.rhai\", \"builtin:http\"", MONITOR),
     (Monitor, "every", "monitor.every = \"2s\"", "monitor.every = \"4s\"", MONITOR),
     (Monitor, "batch", "batch = 50", "batch = 51", MONITOR),
+    (Monitor, "batch_by", "monitor.batch_by = \"lane\"\n", "", MONITOR),
+    (Monitor, "concurrency", "concurrency = 7", "concurrency = 8", MONITOR),
     (Monitor, "http", "\"/status\"", "\"/state\"", MONITOR),
     (Http, "hosts", "https://status.example", "https://state.example", MONITOR),
     (Http, "host", "{0.service}", "{0.server}", MONITOR),

@@ -172,6 +172,8 @@ gate = "gas"
 monitor.run = ["status.rhai", "builtin:http", "builtin:exec"]
 monitor.every = "2s"
 monitor.batch = 50
+monitor.batch_by = "lane"
+monitor.concurrency = 7
 monitor.http = { url = "/status", hosts = { a = "https://status.example" }, host = "{0.service}" }
 monitor.exec = { command = ["false"] }
 monitor.timeout = "13s"
