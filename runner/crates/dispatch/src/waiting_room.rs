@@ -19,6 +19,8 @@ pub(crate) mod rate_window;
 pub(crate) mod selection;
 pub(crate) mod slab;
 
+use std::collections::BTreeSet;
+
 use self::lane_list::LaneList;
 pub use self::policy::{
     HeldLane, InvalidTransition, JobAttributes, JobId, JobKey, LaneCounts, LaneSummary, QueuePolicy, Round,
@@ -47,24 +49,20 @@ pub struct WaitingRoom {
     lanes: Lanes,
     /// Lists of waiting jobs: two a lane if each round has its own jobs, otherwise one.
     lines: Vec<LaneList>,
-    /// Lists with a job that may start, in this round and in the next.
+    /// Lists with a job that may start, in this round and in the next. `rounds` has only the first one.
     ready: [Heap<(JobState, i64)>; 2],
+    /// Lanes whose next round of `rounds` may begin.
+    due: BTreeSet<u32>,
     /// Jobs that a round takes before those of the lanes: unknown jobs, and jobs whose delay is over.
     urgent: [LaneList; 2],
     delayed: Delays,
     conflicts: Conflicts,
     log: RateWindow,
-    /// Number of jobs in the lists of the lanes, by parity.
-    lined_up: [usize; 2],
     /// Number of jobs in each state.
     stands: [usize; 8],
-    /// Parity of this round. Without rounds it never changes.
+    /// Parity of this round of a `one-round` strategy. Each lane of `rounds` has its own.
     parity: bool,
     round: u64,
-    /// Whether a round of `rounds` is in progress.
-    open: bool,
-    /// End of the last round.
-    ended: Option<Timestamp>,
     latest: Timestamp,
 }
 
@@ -73,9 +71,9 @@ impl WaitingRoom {
     pub fn new(rules: QueuePolicy) -> Self {
         let bounds = rules.max_per_lane.is_some() || rules.lane_rate.is_some();
         let per_lane = match rules.strategy {
-            StartOrder::OneRoundSerial | StartOrder::OneRoundParallel => true,
+            StartOrder::OneRoundSerial | StartOrder::OneRoundParallel | StartOrder::Rounds { .. } => true,
             StartOrder::Serial => false,
-            StartOrder::Fifo | StartOrder::Priority { .. } | StartOrder::Rounds { .. } => bounds,
+            StartOrder::Fifo | StartOrder::Priority { .. } => bounds,
         };
         let ranked = matches!(rules.strategy, StartOrder::Priority { .. });
         let mut room = Self {
@@ -85,16 +83,14 @@ impl WaitingRoom {
             lanes: Lanes::default(),
             lines: Vec::new(),
             ready: [Heap::default(), Heap::default()],
+            due: BTreeSet::new(),
             urgent: [LaneList::new(), LaneList::new()],
             delayed: Delays::default(),
             conflicts: Conflicts::default(),
             log: RateWindow::default(),
-            lined_up: [0; 2],
             stands: [0; 8],
             parity: false,
             round: 0,
-            open: false,
-            ended: None,
             latest: Timestamp(i64::MIN),
         };
         room.ensure_lanes(0);
@@ -134,8 +130,8 @@ impl WaitingRoom {
             self.apply(&changes);
         }
         self.enlist(slot);
+        self.lanes.get_mut(lane).is_open |= self.has_rounds() && job_state == JobState::Running;
         self.update_ready(lane);
-        self.open |= job_state == JobState::Running;
         Ok(())
     }
 
@@ -169,7 +165,7 @@ impl WaitingRoom {
         // The job is in no list now, so its place can hold the time.
         self.jobs.set_until(slot, until);
         self.change(slot, JobState::Delayed);
-        self.end_round(now);
+        self.end_round(self.jobs.lane(slot), now);
         Ok(())
     }
 
@@ -186,7 +182,7 @@ impl WaitingRoom {
     pub fn set_pending(&mut self, key: JobKey, now: Timestamp) -> Result<(), InvalidTransition> {
         let slot = self.told(key, "be pending", &[JobState::Running])?;
         self.change(slot, JobState::Pending);
-        self.end_round(now);
+        self.end_round(self.jobs.lane(slot), now);
         Ok(())
     }
 
@@ -285,11 +281,12 @@ impl WaitingRoom {
         };
         self.delist(slot);
         self.count_out(slot);
+        // A lane with a pause stays.
+        self.end_round(lane, now);
         self.jobs.remove(slot);
         self.lanes.leave(lane);
         self.apply(&changes);
         self.update_ready(lane);
-        self.end_round(now);
     }
 
     /// Applies the changed conflicts of one lane. The caller refreshes the lane.
@@ -328,10 +325,11 @@ impl WaitingRoom {
             JobState::Unknown if self.has_lists() => self.push_urgent(slot, !self.parity),
             JobState::Waiting | JobState::PutBack if self.jobs.is_blocked(slot) => {}
             JobState::Unknown | JobState::PutBack | JobState::Due | JobState::Waiting => {
-                let at_once = self.open && matches!(job_state, JobState::Unknown | JobState::PutBack);
+                let lane = self.lanes.get(self.jobs.lane(slot));
+                let at_once = lane.is_open && matches!(job_state, JobState::Unknown | JobState::PutBack);
                 let turn = match self.rules.strategy {
-                    StartOrder::Rounds { .. } if at_once => self.parity,
-                    StartOrder::Rounds { .. } => !self.parity,
+                    StartOrder::Rounds { .. } if at_once => lane.turn,
+                    StartOrder::Rounds { .. } => !lane.turn,
                     StartOrder::OneRoundParallel => !self.has_places() && !self.parity,
                     _ => false,
                 };
@@ -349,7 +347,6 @@ impl WaitingRoom {
     fn push_lane(&mut self, slot: u32, turn: bool) {
         let line = self.line(self.jobs.lane(slot), turn);
         self.lines[line as usize].push(slot, &mut self.jobs);
-        self.lined_up[usize::from(turn)] += 1;
         self.jobs.set_hall(slot, ListKind::Lane, turn);
     }
 
@@ -364,7 +361,6 @@ impl WaitingRoom {
             ListKind::Lane => {
                 let line = self.line(self.jobs.lane(slot), turn);
                 self.lines[line as usize].remove(slot, &mut self.jobs);
-                self.lined_up[usize::from(turn)] -= 1;
             }
             ListKind::Urgent => self.urgent[usize::from(turn)].remove(slot, &mut self.jobs),
         }
@@ -374,13 +370,17 @@ impl WaitingRoom {
     fn count_in(&mut self, slot: u32, job_state: JobState) {
         self.jobs.set_stand(slot, job_state);
         self.stands[job_state as usize] += 1;
-        self.lanes.get_mut(self.jobs.lane(slot)).held += u32::from(job_state.is_held());
+        let lane = self.lanes.get_mut(self.jobs.lane(slot));
+        lane.held += u32::from(job_state.is_held());
+        lane.running += u32::from(job_state == JobState::Running);
     }
 
     fn count_out(&mut self, slot: u32) {
         let job_state = self.jobs.job_state(slot);
         self.stands[job_state as usize] -= 1;
-        self.lanes.get_mut(self.jobs.lane(slot)).held -= u32::from(job_state.is_held());
+        let lane = self.lanes.get_mut(self.jobs.lane(slot));
+        lane.held -= u32::from(job_state.is_held());
+        lane.running -= u32::from(job_state == JobState::Running);
     }
 
     fn count(&self, job_state: JobState) -> usize {

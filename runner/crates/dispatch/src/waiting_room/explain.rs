@@ -88,11 +88,12 @@ impl WaitingRoom {
 
     fn why_round(&self, slot: u32, now: Timestamp) -> Option<WaitReason> {
         match self.rules.strategy {
-            StartOrder::Rounds { .. } if !self.open => {
-                self.paused_until(now).map(|until| WaitReason::Pause { until })
+            StartOrder::Rounds { .. } if !self.lanes.get(self.jobs.lane(slot)).is_open => {
+                let until = self.lanes.paused_until(self.jobs.lane(slot), now);
+                until.map(|until| WaitReason::Pause { until })
             }
             // A job that no round has taken yet may be in the next round, which may begin at once.
-            _ if self.is_of_this_round(slot) || !self.is_under_way() => None,
+            _ if self.is_of_this_round(slot) || !self.is_under_way(slot) => None,
             _ => Some(WaitReason::NextRound),
         }
     }
@@ -110,11 +111,11 @@ impl WaitingRoom {
         spent.map_or(WaitReason::Turn, |until| WaitReason::Rate { until })
     }
 
-    /// Whether the current round has jobs left to start.
-    fn is_under_way(&self) -> bool {
+    /// Whether the current round of a job's lane has jobs left to start or to finish.
+    fn is_under_way(&self, slot: u32) -> bool {
         let turn = usize::from(self.parity);
         match self.rules.strategy {
-            StartOrder::Rounds { .. } => self.open,
+            StartOrder::Rounds { .. } => self.lanes.get(self.jobs.lane(slot)).is_open,
             _ => !self.ready[turn].is_empty() || !self.urgent[turn].is_empty(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
 
 use super::key_index::KeyIndex;
 use super::policy::{QueuePolicy, StartRate};
@@ -16,8 +17,20 @@ pub(crate) struct LaneState {
     pub(crate) jobs: u32,
     /// Number of its jobs that run or are pending.
     pub(crate) held: u32,
-    /// Parity of the round in which it has its place, if lanes have places.
+    /// Number of its jobs that run.
+    pub(crate) running: u32,
+    /// Parity of the round in which it has its place, if lanes have places. Under `rounds`, parity of its own
+    /// round.
     pub(crate) turn: bool,
+    /// Whether its round of `rounds` is in progress.
+    pub(crate) is_open: bool,
+}
+
+/// Pause of a lane between two rounds of `rounds`.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    since: Timestamp,
+    until: Timestamp,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -30,6 +43,11 @@ pub(crate) struct Lanes {
     logs: HashMap<u32, RateWindow>,
     /// For each rate window, the time at which its oldest start expires.
     wakes: BTreeSet<(Timestamp, u32)>,
+    pauses: HashMap<u32, Pause>,
+    /// Ends of the pauses.
+    pause_ends: BTreeSet<(Timestamp, u32)>,
+    /// Starts of the pauses.
+    pause_starts: BTreeSet<(Timestamp, u32)>,
     with_jobs: usize,
 }
 
@@ -94,6 +112,48 @@ impl Lanes {
         }
     }
 
+    /// Begins the pause of a lane, in place of an earlier one.
+    pub(crate) fn pause(&mut self, number: u32, now: Timestamp, pause: Duration) {
+        self.forget_pause(number);
+        let pause = Pause { since: now, until: now + pause };
+        if pause.until > now {
+            self.pauses.insert(number, pause);
+            self.pause_ends.insert((pause.until, number));
+            self.pause_starts.insert((pause.since, number));
+        }
+    }
+
+    pub(crate) fn is_paused(&self, number: u32) -> bool {
+        self.pauses.contains_key(&number)
+    }
+
+    /// End of the pause of a lane, if that is after `now`.
+    pub(crate) fn paused_until(&self, number: u32, now: Timestamp) -> Option<Timestamp> {
+        let pause = self.pauses.get(&number)?;
+        (pause.since..pause.until).contains(&now).then_some(pause.until)
+    }
+
+    pub(crate) fn first_pause_end(&self) -> Option<Timestamp> {
+        self.pause_ends.first().map(|&(until, _)| until)
+    }
+
+    /// Ends a pause that is over, and returns its lane. A clock that was set back behind the start of a pause
+    /// ends it.
+    pub(crate) fn end_pause(&mut self, now: Timestamp) -> Option<u32> {
+        let over = self.pause_ends.first().filter(|(until, _)| *until <= now);
+        let (_, number) = *over.or_else(|| self.pause_starts.last().filter(|(since, _)| *since > now))?;
+        self.forget_pause(number);
+        self.close_unused(number);
+        Some(number)
+    }
+
+    fn forget_pause(&mut self, number: u32) {
+        if let Some(Pause { since, until }) = self.pauses.remove(&number) {
+            self.pause_ends.remove(&(until, number));
+            self.pause_starts.remove(&(since, number));
+        }
+    }
+
     /// Time at which the next start of any lane expires.
     pub(crate) fn next_wake(&self) -> Option<Timestamp> {
         self.wakes.first().map(|&(wake, _)| wake)
@@ -133,7 +193,7 @@ impl Lanes {
     }
 
     fn open(&mut self, hash: u64, name: &[u8]) -> u32 {
-        let lane = LaneState { name: name.into(), jobs: 0, held: 0, turn: false };
+        let lane = LaneState { name: name.into(), jobs: 0, held: 0, running: 0, turn: false, is_open: false };
         let number = if let Some(free) = self.free.pop() {
             self.lanes[free as usize] = lane;
             free
@@ -150,9 +210,9 @@ impl Lanes {
         number
     }
 
-    /// Removes the lane if it has no jobs and no start that counts.
+    /// Removes the lane if it has no jobs, no start that counts and no pause.
     fn close_unused(&mut self, number: u32) {
-        if self.get(number).jobs > 0 || self.logs.contains_key(&number) {
+        if self.get(number).jobs > 0 || self.logs.contains_key(&number) || self.is_paused(number) {
             return;
         }
         let hash = self.hasher.hash_one(&*self.get(number).name);

@@ -37,7 +37,8 @@ pub enum StartOrder {
     /// Highest priority first, oldest within. With `aging`, that time of waiting is worth one priority more,
     /// so every job starts in the end.
     Priority { aging: Option<Duration> },
-    /// A round has the jobs that wait when it begins; the next one begins `pause` after its end.
+    /// A round of a lane has its jobs that wait when the round begins; the next one begins `pause` after its
+    /// end. Lanes have rounds of their own.
     Rounds { pause: Duration },
 }
 

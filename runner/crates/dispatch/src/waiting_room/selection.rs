@@ -22,10 +22,10 @@ impl WaitingRoom {
             StartOrder::Serial if first_due.is_some() => self.delayed.last(&self.jobs),
             StartOrder::Serial => self.next_of_serial().map(|_| now).or(lane_wake),
             _ if self.has_someone() => Some(now),
-            StartOrder::Rounds { .. } if self.lined_up[usize::from(!self.parity)] > 0 && !self.open => {
-                earlier(Some(self.paused_until(now).unwrap_or(now)), first_due)
+            _ => {
+                let pause = self.lanes.first_pause_end().filter(|_| waiting);
+                earlier(pause, earlier(first_due, lane_wake))
             }
-            _ => earlier(first_due, lane_wake),
         }?;
         let spent = self.rules.rate.and_then(|rate| self.log.full_until(rate, now));
         Some(spent.map_or(wake, |until| until.max(wake)))
@@ -55,6 +55,9 @@ impl WaitingRoom {
                 self.update_ready(lane);
             }
         }
+        while let Some(lane) = self.lanes.end_pause(now) {
+            self.update_ready(lane);
+        }
         if self.has_lists() {
             return;
         }
@@ -74,7 +77,7 @@ impl WaitingRoom {
             StartOrder::Fifo | StartOrder::Priority { .. } => self.first_ready(),
             StartOrder::Serial => self.next_of_serial(),
             StartOrder::OneRoundSerial | StartOrder::OneRoundParallel => self.next_of_list(now),
-            StartOrder::Rounds { .. } => self.next_of_round(now),
+            StartOrder::Rounds { .. } => self.next_of_round(),
         }
     }
 
@@ -95,13 +98,13 @@ impl WaitingRoom {
         self.first_ready().filter(|&slot| self.lanes.allows(self.jobs.lane(slot), &self.rules))
     }
 
-    fn next_of_round(&mut self, now: Timestamp) -> Option<u32> {
-        if !self.open {
-            if self.lined_up[usize::from(!self.parity)] == 0 || self.paused_until(now).is_some() {
-                return None;
-            }
-            self.begin_round();
-            self.open = true;
+    /// Next job of the rounds of all lanes. A round has the jobs that wait when it begins.
+    fn next_of_round(&mut self) -> Option<u32> {
+        self.round += u64::from(!self.due.is_empty());
+        while let Some(lane) = self.due.pop_first() {
+            let state = self.lanes.get_mut(lane);
+            (state.turn, state.is_open) = (!state.turn, true);
+            self.update_ready(lane);
         }
         self.first_ready()
     }
@@ -147,20 +150,16 @@ impl WaitingRoom {
         self.round += 1;
     }
 
-    /// Ends a round of `rounds` without waiting or running jobs.
-    pub(crate) fn end_round(&mut self, now: Timestamp) {
-        if self.open && self.lined_up[usize::from(self.parity)] == 0 && self.count(JobState::Running) == 0 {
-            self.open = false;
-            self.ended = Some(now);
+    /// Ends the round of a lane of `rounds` that has no waiting or running jobs of it.
+    pub(crate) fn end_round(&mut self, lane: u32, now: Timestamp) {
+        let StartOrder::Rounds { pause } = self.rules.strategy else { return };
+        let state = self.lanes.get(lane);
+        let line = self.line(lane, state.turn);
+        if state.is_open && state.running == 0 && self.lines[line as usize].is_empty() {
+            self.lanes.get_mut(lane).is_open = false;
+            self.lanes.pause(lane, now, pause);
+            self.update_ready(lane);
         }
-    }
-
-    /// Start of the next round of `rounds`, if it is after `now`. If the clock was set back behind the end of
-    /// the last round, there is no pause.
-    pub(crate) fn paused_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let StartOrder::Rounds { pause } = self.rules.strategy else { return None };
-        let ended = self.ended.filter(|&ended| ended <= now)?;
-        Some(ended + pause).filter(|&until| until > now)
     }
 
     fn pop_due(&self, now: Timestamp) -> Option<u32> {
@@ -175,15 +174,18 @@ impl WaitingRoom {
 
     /// Whether a job may start, apart from `rate` and the time.
     fn has_someone(&self) -> bool {
-        if matches!(self.rules.strategy, StartOrder::Rounds { .. }) {
-            return self.open && !self.ready[usize::from(self.parity)].is_empty();
-        }
-        !self.ready.iter().all(super::Heap::is_empty) || !self.urgent.iter().all(LaneList::is_empty)
+        !self.due.is_empty()
+            || !self.ready.iter().all(super::Heap::is_empty)
+            || !self.urgent.iter().all(LaneList::is_empty)
     }
 
     /// Whether a round has lists: unknown jobs, due jobs, then the jobs of the lanes.
     pub(crate) fn has_lists(&self) -> bool {
         matches!(self.rules.strategy, StartOrder::OneRoundSerial | StartOrder::OneRoundParallel)
+    }
+
+    pub(crate) fn has_rounds(&self) -> bool {
+        matches!(self.rules.strategy, StartOrder::Rounds { .. })
     }
 
     pub(crate) fn has_conflicts(&self) -> bool {
@@ -232,15 +234,25 @@ impl WaitingRoom {
 
     /// Adds, moves or removes the lists of a lane in the heaps of ready lists.
     pub(crate) fn update_ready(&mut self, lane: u32) {
-        let by_lane = self.has_places();
+        let (by_lane, rounds) = (self.has_places(), self.has_rounds());
+        let (turn_of_lane, is_open) = (self.lanes.get(lane).turn, self.lanes.get(lane).is_open);
+        if rounds {
+            let next = self.line(lane, !turn_of_lane);
+            if is_open || self.lines[next as usize].is_empty() || self.lanes.is_paused(lane) {
+                self.due.remove(&lane);
+            } else {
+                self.due.insert(lane);
+            }
+        }
         for turn in [false, true].into_iter().take(self.lines_a_lane() as usize) {
             let line = self.line(lane, turn);
             let LaneList { at, .. } = self.lines[line as usize];
-            let shall = !self.lines[line as usize].is_empty() && self.may_start(lane, line);
+            let may_start = !rounds || is_open && turn == turn_of_lane;
+            let shall = may_start && !self.lines[line as usize].is_empty() && self.may_start(lane, line);
             if shall && at == NONE && by_lane {
                 self.lanes.get_mut(lane).turn = !self.parity;
             }
-            let heap = if by_lane { self.lanes.get(lane).turn } else { turn };
+            let heap = if by_lane { self.lanes.get(lane).turn } else { turn && !rounds };
             let heap = &mut self.ready[usize::from(heap)];
             let mut heads = Heads { lines: &mut self.lines, jobs: &self.jobs };
             match (shall, at) {
@@ -283,9 +295,8 @@ impl WaitingRoom {
             {
                 self.lanes.get(self.jobs.lane(slot)).turn == self.parity
             }
-            StartOrder::OneRoundSerial | StartOrder::OneRoundParallel | StartOrder::Rounds { .. } => {
-                turn == self.parity
-            }
+            StartOrder::OneRoundSerial | StartOrder::OneRoundParallel => turn == self.parity,
+            StartOrder::Rounds { .. } => turn == self.lanes.get(self.jobs.lane(slot)).turn,
             _ => true,
         }
     }

@@ -39,20 +39,24 @@ fn what_comes_during_a_run_belongs_to_the_next_five_seconds_after_this_one() {
     play.picked(0);
     play.picked(1);
     assert_eq!(arrive(&mut play, 4, &["b"]), "forget 4, read 5");
-    // Pool b is free, but its next job belongs to the next run; pool a is still running.
+    // Pool b is free, but its next job belongs to its next run; the run of pool a goes on.
     assert_eq!(play.done(1), "");
     play.now = Timestamp(1000);
     assert_eq!(play.done(0), "passed 1, pick #2 2");
     play.picked(2);
-    play.now = Timestamp(2000);
-    assert_eq!(play.done(2), "passed 3");
-    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(7000)));
-    play.now = Timestamp(6999);
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(5000)));
+    play.now = Timestamp(4999);
     assert_eq!(play.on(Event::Tick), "");
-    // The last answer of the gate is too old by then.
-    play.now = Timestamp(7000);
+    // The last answer of the gate is too old by then. Pool a, which is busy, does not slow pool b.
+    play.now = Timestamp(5000);
     assert_eq!(play.on(Event::Tick), "look");
     assert_eq!(gate(&mut play, true), "pick #3 4");
+    assert_eq!(arrive(&mut play, 5, &["a"]), "forget 5, read 6");
+    play.now = Timestamp(6000);
+    assert_eq!(play.done(2), "passed 3");
+    play.now = Timestamp(11_000);
+    assert_eq!(play.on(Event::Tick), "look");
+    assert_eq!(gate(&mut play, true), "pick #4 5");
 }
 
 #[test]
@@ -61,7 +65,7 @@ fn a_run_ends_with_a_withdrawal_that_waits_for_another_attempt_too() {
     arrive(&mut play, 1, &["a"]);
     assert_eq!(gate(&mut play, true), "pick #0 1");
     play.picked(0);
-    arrive(&mut play, 2, &["b"]);
+    arrive(&mut play, 2, &["a"]);
     assert_eq!(play.ran(0, &[JobOutcome::Delayed(Timestamp(60_000))]), "commit #0+1");
     assert_eq!(play.committed(0), "passed 1");
     play.now = Timestamp(5000);

@@ -209,6 +209,27 @@ fn withdrawals_run_one_at_a_time_per_pool_and_each_pool_on_its_own() {
 }
 
 #[test]
+fn each_lane_has_rounds_of_its_own_so_that_a_busy_one_blocks_no_other() {
+    let mut play = Play::new(QueuePolicy { max_processing: most(2), ..rules(ROUNDS) });
+    assert_eq!(play.on("+a1 +a2 +b3 +b4 go"), "a1 a2");
+    assert_eq!(play.why("b3"), WaitReason::MaxProcessing);
+    assert_eq!(play.on("a1✓ +a5 +c6 go"), "b3");
+    assert_eq!(play.why("a5"), WaitReason::NextRound);
+    // The round of a ends, and its pause begins, while that of b goes on and that of c begins.
+    assert_eq!(play.on("a2✓ go"), "b4");
+    assert_eq!(play.why("a5"), WaitReason::Pause { until: until(5) });
+    assert_eq!(play.on("3s b3✓ b4✓ go"), "c6");
+    assert_eq!(play.on("+b7 go"), "");
+    assert_eq!(play.why("b7"), WaitReason::Pause { until: until(8) });
+    assert_eq!(play.preview(9), "5s: a5, 8s: b7");
+    assert_eq!(play.room.next_wake(play.now), Some(until(5)));
+    assert_eq!(play.on("2s go"), "a5");
+    // A lane keeps its pause though its last job has left.
+    assert_eq!(play.on("a5✓ +a8 3s go"), "b7");
+    assert_eq!(play.on("c6✓ 2s go"), "a8");
+}
+
+#[test]
 fn no_job_starts_that_could_be_one_pending_job_too_many() {
     let mut play = Play::new(QueuePolicy { max_pending: most(2), ..rules(StartOrder::Fifo) });
     assert_eq!(play.on("+a1 +a2 +a3 +a4 go"), "a1 a2");

@@ -37,8 +37,10 @@ pub(crate) struct Model {
     starts: [Vec<(Timestamp, u8)>; 2],
     /// Lanes that have a place in this round.
     lanes: BTreeSet<u8>,
-    open: bool,
-    ended: Option<Timestamp>,
+    /// Lanes with a round of `rounds` in progress.
+    open: BTreeSet<u8>,
+    /// End of the last round of each lane.
+    ended: BTreeMap<u8, Timestamp>,
 }
 
 impl Model {
@@ -48,13 +50,13 @@ impl Model {
             jobs: Vec::new(),
             starts: [Vec::new(), Vec::new()],
             lanes: BTreeSet::new(),
-            open: false,
-            ended: None,
+            open: BTreeSet::new(),
+            ended: BTreeMap::new(),
         }
     }
 
     pub(crate) fn add(&mut self, job: Job) {
-        self.open |= job.state == WaitingState::Running;
+        self.open.extend((job.state == WaitingState::Running).then_some(job.lane));
         self.jobs.push(job);
         let at = self.jobs.len() - 1;
         self.jobs[at].old = self.jobs[at].state != WaitingState::Waiting;
@@ -159,6 +161,11 @@ impl Model {
             let per = rate.map_or(0, |rate| i64::try_from(rate.per.as_millis()).unwrap());
             starts.retain(|(at, _)| at.0 + per > now.0);
         }
+        if let StartOrder::Rounds { pause } = self.rules.strategy {
+            // A clock that was set back behind the end of a round ends the pause.
+            let pause = i64::try_from(pause.as_millis()).unwrap();
+            self.ended.retain(|_, ended| (ended.0..ended.0 + pause).contains(&now.0));
+        }
         if !self.has_list() {
             for at in 0..self.jobs.len() {
                 if matches!(self.jobs[at].state, WaitingState::Delayed { until } if until <= now) {
@@ -189,15 +196,19 @@ impl Model {
                 let alone = (0..self.jobs.len()).all(|at| self.is_waiting(at));
                 first.filter(|&at| alone && allowed(self, at))
             }
-            StartOrder::Rounds { pause } => {
-                let pause = i64::try_from(pause.as_millis()).unwrap();
-                let paused = self.ended.is_some_and(|ended| ended <= now && now.0 < ended.0 + pause);
-                if !self.open && !paused && self.waiting().next().is_some() {
-                    self.open = true;
-                    self.jobs.iter_mut().for_each(|job| job.listed = true);
+            StartOrder::Rounds { .. } => {
+                let waiting: BTreeSet<u8> = self.waiting().map(|at| self.jobs[at].lane).collect();
+                let begins = |lane: &u8| !self.open.contains(lane) && !self.ended.contains_key(lane);
+                let begin: Vec<u8> = waiting.into_iter().filter(begins).collect();
+                for lane in begin {
+                    self.open.insert(lane);
+                    let mine = self.jobs.iter_mut().filter(|job| job.lane == lane);
+                    mine.for_each(|job| job.listed = true);
                 }
-                let mine = |&at: &usize| self.jobs[at].listed && allowed(self, at);
-                self.waiting().filter(mine).min_by_key(|&at| self.order(at)).filter(|_| self.open)
+                let mine = |&at: &usize| {
+                    self.open.contains(&self.jobs[at].lane) && self.jobs[at].listed && allowed(self, at)
+                };
+                self.waiting().filter(mine).min_by_key(|&at| self.order(at))
             }
             StartOrder::OneRoundSerial | StartOrder::OneRoundParallel => {
                 if let Some(at) = self.next_of_list() {
@@ -299,7 +310,7 @@ impl Model {
         let again = self.jobs[at].state == WaitingState::Unknown || self.jobs[at].put_back;
         let unknown = self.jobs[at].state == WaitingState::Unknown;
         self.jobs[at].listed = match self.rules.strategy {
-            StartOrder::Rounds { .. } => self.open && again,
+            StartOrder::Rounds { .. } => self.open.contains(&self.jobs[at].lane) && again,
             StartOrder::OneRoundParallel => unknown,
             _ => false,
         };
@@ -324,9 +335,13 @@ impl Model {
             job.state == WaitingState::Running
                 || job.listed && matches!(job.state, WaitingState::Waiting | WaitingState::Unknown)
         };
-        if self.open && !self.jobs.iter().any(left) {
-            self.open = false;
-            self.ended = Some(now);
+        let busy: BTreeSet<u8> = self.jobs.iter().filter(|job| left(job)).map(|job| job.lane).collect();
+        for lane in std::mem::take(&mut self.open) {
+            if busy.contains(&lane) {
+                self.open.insert(lane);
+            } else {
+                self.ended.insert(lane, now);
+            }
         }
     }
 
