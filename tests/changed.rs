@@ -181,7 +181,7 @@ fn a_join_that_takes_an_input_more_says_where_it_begins_there() {
 #[test]
 fn a_step_whose_queuer_is_taken_away_runs_nothing_again_that_it_has_finished() {
     let step = "[step.one]\nfrom = \"in\"\nrun = \"one.rhai\"\nto = \"out\"\n";
-    let queuer = "queuer = { strategy = \"priority\", priority = \"id\" }\n";
+    let queuer = "queuer = { strategy = \"priority\", priority = \"id\", max_processing = 1 }\n";
     let project = Project::pipeline(&[step, queuer].concat())
         .file("one.rhai", "fn process(job) { if job.id == 4 { throw \"not yet\" } job }")
         .file("in.ndjson", jobs(1..=10));

@@ -12,7 +12,7 @@ const WORK: &str = "fn process(job) {
     job
 }";
 
-/// A step `work` with this queuer, which reads a queue with the unstarted jobs of `in.ndjson`: the step was
+/// A step `work` with this queuer and one worker, which reads a queue with the unstarted jobs of `in.ndjson`: the step was
 /// paused when they arrived.
 pub(crate) fn backlog(queuer: &str, jobs: &str, rest: &str) -> Project {
     let toml = "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
@@ -21,6 +21,7 @@ pub(crate) fn backlog(queuer: &str, jobs: &str, rest: &str) -> Project {
          [step.work]\nfrom = \"jobs\"\nto = \"done\"\nrun = \"work.rhai\"\nerrors = \"failed\"\n";
     let project = Project::new()
         .file("p.toml", format!("{toml}queuer = {{ {queuer} }}\n{rest}"))
+        .file("tidegate.toml", "[runner]\nworkers = 1\n")
         .file("work.rhai", WORK)
         .file("never.rhai", "fn open(answer) { gate_closed(\"price 93\\n> 60\") }")
         .file("monitor.rhai", "fn status(jobs) { [] }")
@@ -226,4 +227,22 @@ fn a_step_that_picks_and_has_nothing_to_run_hands_on_each_job_once() {
         assert_eq!(passed, (1..=9).collect::<Vec<_>>(), "{queuer}");
         project.assert_sound();
     }
+}
+
+#[test]
+fn slow_jobs_run_beside_each_other_and_each_is_delivered_when_it_has_run() {
+    // Three jobs never end, and there is one worker.
+    let project = Project::pipeline(
+        "[step.work]\nfrom = \"in\"\nto = \"out\"\nrun = \"work.rhai\"\ntimeout = \"1h\"\n\
+         limits = { operations = 1000000000000 }\nqueuer = { strategy = \"fifo\", max_processing = 4 }\n",
+    )
+    .file("tidegate.toml", "[runner]\nworkers = 1\n")
+    .file("work.rhai", "fn process(job) { while job.id <= 3 {} job }")
+    .file("in.ndjson", jobs(1..=40));
+    let mut running = project.started();
+    running.wait_until("the others are delivered", || project.ids_so_far("out.ndjson").len() == 37);
+    let status = project.status("p/work", "p/in");
+    assert_eq!((&status["running"], &status["watermark"]), (&3.into(), &0.into()), "{status}");
+    assert!(running.kill());
+    project.assert_sound();
 }

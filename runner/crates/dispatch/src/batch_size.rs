@@ -1,5 +1,8 @@
 //! Batch sizing: chooses a batch size of about 50 ms of worker time, from measurements. Slow jobs spread over
 //! all workers and are delivered soon; fast jobs keep full batches.
+//!
+//! Jobs that are picked need not wait for each other, so only quick jobs share a batch: a batch has one job
+//! before the first measurement, and the estimate falls slowly after a slow job.
 
 use std::time::Duration;
 
@@ -13,12 +16,23 @@ const FIRST: usize = 16;
 pub(crate) struct Sizing {
     /// Time of one job; `None` before the first measurement.
     nanos: Option<u64>,
+    is_picked: bool,
 }
 
 impl Sizing {
+    /// Sizing of the batches of picked jobs.
+    pub(crate) fn of_picked() -> Self {
+        Self { nanos: None, is_picked: true }
+    }
+
+    /// Whether a batch has the time of one job or less.
+    pub(crate) fn is_slow(self) -> bool {
+        self.nanos.is_some_and(|nanos| nanos >= TARGET_NANOS)
+    }
+
     /// Number of jobs for the next batch.
     pub(crate) fn jobs(self) -> usize {
-        let Some(nanos) = self.nanos else { return FIRST };
+        let Some(nanos) = self.nanos else { return if self.is_picked { 1 } else { FIRST } };
         usize::try_from(TARGET_NANOS / nanos.max(1)).unwrap_or(usize::MAX).max(1)
     }
 
@@ -26,7 +40,11 @@ impl Sizing {
     pub(crate) fn measured(&mut self, jobs: usize, took: Duration) {
         let Ok(jobs) = u64::try_from(jobs.max(1)) else { return };
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) / jobs;
-        self.nanos = Some(self.nanos.map_or(nanos, |before| before.midpoint(nanos)));
+        self.nanos = Some(match self.nanos {
+            None => nanos,
+            Some(before) if self.is_picked => nanos.max(before - before / 8),
+            Some(before) => before.midpoint(nanos),
+        });
     }
 }
 
@@ -45,6 +63,25 @@ mod tests {
         assert_eq!(sizing.jobs(), 25);
         sizing.measured(25, Duration::ZERO);
         assert_eq!(sizing.jobs(), 50);
+    }
+
+    #[test]
+    fn only_quick_jobs_share_a_batch_of_picked_ones() {
+        let mut sizing = Sizing::of_picked();
+        assert_eq!(sizing.jobs(), 1);
+        sizing.measured(1, Duration::from_millis(1));
+        assert_eq!((sizing.jobs(), sizing.is_slow()), (50, false));
+        // One job of ten is slow.
+        for _ in 0..3 {
+            sizing.measured(1, Duration::from_secs(3));
+            for _ in 0..9 {
+                sizing.measured(1, Duration::from_millis(1));
+                assert_eq!((sizing.jobs(), sizing.is_slow()), (1, true));
+            }
+        }
+        let quick = std::iter::repeat_with(|| sizing.measured(sizing.jobs(), Duration::from_millis(1)));
+        assert_eq!(quick.take(50).count(), 50);
+        assert!(sizing.jobs() > 25, "{sizing:?}");
     }
 
     #[test]

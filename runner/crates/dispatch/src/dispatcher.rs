@@ -240,10 +240,13 @@ impl Dispatcher {
                 return self.decide(now, commands);
             }
         };
-        let comes_home = matches!(event, StepEvent::Ran { .. } | StepEvent::PutBack { .. });
+        let comes_home = match &event {
+            StepEvent::Ran { batch, .. } | StepEvent::PutBack { batch } => Some(*batch),
+            _ => None,
+        };
         // A late message about a removed step has no effect.
         let Some(ScheduledStep { machine, .. }) = self.steps.get_mut(step) else { return };
-        if comes_home && !machine.uses_blocking_pool() {
+        if comes_home.is_some_and(|batch| !machine.is_aside(batch)) {
             self.free_slots += 1;
         }
         machine.handle(event, &mut self.next_batch, now, commands);
@@ -396,7 +399,7 @@ impl Dispatcher {
             let paused = *paused || *drains;
             let (bounds, free, next_batch) = (&self.bounds, &mut self.free_slots, &mut self.next_batch);
             let before = commands.len();
-            machine.run(&mut WorkerCapacity { bounds, paused, free, next_batch }, commands);
+            machine.run(&mut WorkerCapacity { bounds, paused, free, next_batch }, now, commands);
             if commands.len() > before {
                 self.attention.insert(position);
             }

@@ -236,7 +236,7 @@ impl StepMachine for OrderedStep {
         }
     }
 
-    fn run(&mut self, hands: &mut WorkerCapacity<'_>, commands: &mut Vec<Command>) {
+    fn run(&mut self, hands: &mut WorkerCapacity<'_>, _now: Timestamp, commands: &mut Vec<Command>) {
         self.run_formed(hands, commands);
     }
 

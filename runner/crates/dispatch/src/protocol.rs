@@ -271,8 +271,8 @@ pub enum Command {
     ReleaseRead { step: usize, read: ReadId },
     /// Write the record that the batch needs before it runs. Answered by `Begun`.
     Begin { step: usize, batch: BatchId, before: DurabilityBarrier },
-    /// Give the batch to a worker.
-    Run { step: usize, batch: BatchId },
+    /// Give the batch to a worker. `aside`: to one of the blocking pool, because it may take long.
+    Run { step: usize, batch: BatchId, aside: bool },
     /// Deliver the first `taken` jobs of the batch. Commands of one step are in order, except for jobs
     /// redelivered out of order.
     Commit { step: usize, batch: BatchId, taken: usize },

@@ -24,6 +24,9 @@ use batches::QueuedBatch;
 use gate::GateState;
 use reads::ReadState;
 
+/// Maximum number of slow jobs beside the workers, for a step without `max_processing`.
+const BESIDE_DEFAULT: usize = 16;
+
 #[derive(Debug)]
 pub(crate) struct QueuedStep {
     position: usize,
@@ -50,6 +53,8 @@ pub(crate) struct QueuedStep {
     batch: usize,
     sizing: Sizing,
     uses_pool: bool,
+    /// Maximum number of slow jobs that run on the blocking pool while all workers are busy.
+    beside_max: usize,
     gate: Option<GateState>,
     /// Time before which nothing starts, because a job reported its gate closed.
     held_until: Option<Timestamp>,
@@ -83,6 +88,7 @@ impl QueuedStep {
         let QueuePlan { rules, in_order, search_ahead, batch, uses_pool, gate, progress } = picking;
         let feed = flow.inputs.first().map(|input| input.feed);
         let next = flow.inputs.first().map_or(1, |input| input.next);
+        let beside_max = rules.max_processing.map_or(BESIDE_DEFAULT, |most| most.get() as usize);
         Self {
             position,
             before: flow.before,
@@ -98,8 +104,9 @@ impl QueuedStep {
             beyond: LookaheadBuffer::default(),
             first_head: None,
             batch,
-            sizing: Sizing::default(),
+            sizing: Sizing::of_picked(),
             uses_pool,
+            beside_max,
             gate: gate.map(GateState::new),
             held_until: None,
             held_since: Timestamp(0),
@@ -246,16 +253,16 @@ impl StepMachine for QueuedStep {
         }
     }
 
-    fn run(&mut self, hands: &mut WorkerCapacity<'_>, commands: &mut Vec<Command>) {
-        self.run_ready(hands.paused, hands.free, commands);
+    fn run(&mut self, hands: &mut WorkerCapacity<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+        self.run_ready(hands.paused, hands.free, now, commands);
     }
 
     fn has_left(&self) -> bool {
         false
     }
 
-    fn uses_blocking_pool(&self) -> bool {
-        self.uses_pool
+    fn is_aside(&self, batch: BatchId) -> bool {
+        self.batches.get(&batch).map_or(self.uses_pool, |batch| batch.is_aside())
     }
 
     fn exclude(&mut self) {
@@ -302,7 +309,7 @@ impl StepMachine for QueuedStep {
             return None;
         }
         let late = self.late.first().and_then(|&(due, _)| due.time());
-        late.into_iter().chain(self.room_wakes(now)).min()
+        late.into_iter().chain(self.room_wakes(now)).chain(self.slow_from(now)).min()
     }
 }
 

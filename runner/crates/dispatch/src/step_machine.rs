@@ -16,13 +16,13 @@ pub(crate) trait StepMachine: Debug + Send {
     fn advance(&mut self, context: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>);
 
     /// Starts batches on free workers. A paused step starts only the batches that were begun before.
-    fn run(&mut self, hands: &mut WorkerCapacity<'_>, commands: &mut Vec<Command>);
+    fn run(&mut self, hands: &mut WorkerCapacity<'_>, now: Timestamp, commands: &mut Vec<Command>);
 
     /// Whether some batches are neither delivered nor dropped.
     fn has_left(&self) -> bool;
 
-    /// Whether its batches run on the blocking pool and take no worker from other steps.
-    fn uses_blocking_pool(&self) -> bool {
+    /// Whether a batch runs on the blocking pool and takes no worker from other steps.
+    fn is_aside(&self, _batch: BatchId) -> bool {
         false
     }
 

@@ -267,7 +267,8 @@ impl OrderedStep {
                 waiting -= usize::from(self.batches[at].is_waiting());
                 self.batches[at].phase = Phase::Running;
                 *hands.free -= 1;
-                commands.push(Command::Run { step: self.position, batch: self.batches[at].id });
+                let (step, batch) = (self.position, self.batches[at].id);
+                commands.push(Command::Run { step, batch, aside: false });
             }
             let batch = &self.batches[at];
             first &= !in_line

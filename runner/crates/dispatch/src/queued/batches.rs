@@ -1,5 +1,7 @@
 //! Batch lifecycle of a queued step: picks, begins, runs and commits its batches.
 
+use std::time::Duration;
+
 use super::{Halting, QueuedStep};
 use crate::protocol::{BatchCut, BatchEnd, BatchId, Command, DurabilityBarrier, JobOutcome};
 use crate::step_machine::{DispatchContext, number};
@@ -8,6 +10,9 @@ use tidegate_model::{Due, Timestamp};
 
 /// Maximum number of delayed outputs, or of completed jobs, in a batch.
 const LATE_BATCH: usize = 256;
+
+/// Time of a running batch from which on its job counts as slow. A batch of quick jobs ends before it.
+const SLOW: Duration = Duration::from_millis(400);
 
 #[derive(Debug)]
 pub(crate) struct QueuedBatch {
@@ -18,6 +23,10 @@ pub(crate) struct QueuedBatch {
     made: usize,
     phase: Phase,
     content: Content,
+    /// Time since which a worker runs it; `None`: it does not run, or it runs on the blocking pool.
+    since: Option<Timestamp>,
+    /// Whether it runs on the blocking pool.
+    aside: bool,
 }
 
 /// Content of a batch.
@@ -90,7 +99,12 @@ impl QueuedStep {
         }
         let most = self.batch.min(self.sizing.jobs());
         let made: usize = self.batches.values().map(|batch| batch.made).sum();
-        while made < context.bounds.bytes && (self.uses_pool || self.batches.len() < context.bounds.batches) {
+        let batches_max = match () {
+            () if self.uses_pool => usize::MAX,
+            () if self.is_slow(now) => context.bounds.batches.saturating_add(self.beside_max),
+            () => context.bounds.batches,
+        };
+        while made < context.bounds.bytes && self.batches.len() < batches_max {
             self.room.start(now, most, &mut self.picked);
             if self.picked.is_empty() {
                 return;
@@ -120,6 +134,8 @@ impl QueuedStep {
             made: 0,
             phase: Phase::Picked,
             content,
+            since: None,
+            aside: self.uses_pool,
         };
         self.batches.insert(batch, state);
         commands.push(Command::FetchJobs { step, batch, jobs });
@@ -153,20 +169,53 @@ impl QueuedStep {
         }
     }
 
-    /// Starts batches on free workers.
-    pub(crate) fn run_ready(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
+    /// Starts batches on free workers, and slow ones on the blocking pool if no worker is free.
+    pub(crate) fn run_ready(
+        &mut self,
+        paused: bool,
+        free_slots: &mut usize,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
+        let beside = self.batches.values().filter(|batch| batch.runs_beside()).count();
+        let mut places = if self.is_slow(now) { self.beside_max.saturating_sub(beside) } else { 0 };
         for (&batch, state) in &mut self.batches {
             let at_once = (self.before == DurabilityBarrier::Nothing || state.settles()) && !paused;
             let first = if at_once { Phase::Ready } else { Phase::Begun };
-            if *free_slots == 0 && !self.uses_pool {
+            if *free_slots == 0 && !self.uses_pool && places == 0 {
                 return;
             }
             if state.phase == first && self.end < Halting::Halted {
                 state.phase = Phase::Running;
-                *free_slots -= usize::from(!self.uses_pool);
-                commands.push(Command::Run { step: self.position, batch });
+                state.aside = self.uses_pool || *free_slots == 0;
+                if !state.aside {
+                    *free_slots -= 1;
+                    state.since = Some(now);
+                } else if !self.uses_pool {
+                    places -= 1;
+                }
+                let (step, aside) = (self.position, state.aside);
+                commands.push(Command::Run { step, batch, aside });
             }
         }
+    }
+
+    /// Whether jobs run beside each other on the blocking pool: they were slow, or are slow now.
+    fn is_slow(&self, now: Timestamp) -> bool {
+        // A clock that was set back makes a batch count as slow.
+        let is_long = |since: Timestamp| !(since..since + SLOW).contains(&now);
+        let since = |batch: &QueuedBatch| batch.since.is_some_and(is_long);
+        !self.uses_pool && (self.sizing.is_slow() || self.batches.values().any(since))
+    }
+
+    /// Time from which on a running job counts as slow, if jobs wait for its worker.
+    pub(crate) fn slow_from(&self, now: Timestamp) -> Option<Timestamp> {
+        let waits = |batch: &QueuedBatch| matches!(batch.phase, Phase::Ready | Phase::Begun);
+        if self.uses_pool || !self.batches.values().any(waits) {
+            return None;
+        }
+        let from = self.batches.values().filter_map(|batch| batch.since).min()? + SLOW;
+        Some(from).filter(|&from| from > now)
     }
 
     pub(crate) fn ran(&mut self, id: BatchId, ran: BatchEnd, now: Timestamp, commands: &mut Vec<Command>) {
@@ -195,7 +244,7 @@ impl QueuedStep {
         if !batch.settles() {
             self.sizing.measured(taken, took);
         }
-        (batch.ends, batch.made) = (ends, bytes);
+        (batch.ends, batch.made, batch.since) = (ends, bytes, None);
         batch.bytes += bytes;
         batch.phase = Phase::Committing;
         self.held += bytes;
@@ -285,6 +334,14 @@ impl QueuedStep {
 impl QueuedBatch {
     fn settles(&self) -> bool {
         self.content == Content::Settled
+    }
+
+    pub(crate) fn is_aside(&self) -> bool {
+        self.aside
+    }
+
+    fn runs_beside(&self) -> bool {
+        self.aside && self.phase == Phase::Running
     }
 
     pub(crate) fn is_unbegun(&self) -> bool {

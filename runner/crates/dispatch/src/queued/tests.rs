@@ -28,6 +28,52 @@ fn jobs_run_beside_each_other_and_the_watermark_passes_what_is_contiguous() {
     assert_eq!(play.done(0), "passed 2, pick #3 4");
 }
 
+/// Jobs of a pure step, at most three at once, with two workers.
+fn pure() -> QueuePlan {
+    let rules = QueuePolicy { max_processing: std::num::NonZeroU32::new(3), ..picking().rules };
+    QueuePlan { rules, batch: 256, uses_pool: false, ..picking() }
+}
+
+#[test]
+fn slow_jobs_run_beside_each_other_though_all_workers_are_busy() {
+    let mut play = Play::new(DurabilityBarrier::Nothing, pure());
+    play.start();
+    // Before a measurement each batch has one job.
+    assert_eq!(play.read(1, 9), "forget 1, pick #0 1, pick #1 2, pick #2 3");
+    assert_eq!(play.picked(0), "run #0");
+    assert_eq!(play.picked(1), "run #1");
+    assert_eq!(play.picked(2), "");
+    play.now = play.dispatcher.wakes().unwrap();
+    assert_eq!(play.now, Timestamp(400));
+    assert_eq!(play.on(Event::Tick), "run #2 aside");
+    assert_eq!(play.dispatcher.wakes(), None);
+    // Each is delivered when it has run. One that ran aside frees no worker.
+    let slow = |play: &mut Play, batch| {
+        let took = Duration::from_secs(1);
+        let ran = BatchEnd { took, ..BatchEnd::picked(&[JobOutcome::Finished]) };
+        play.on(Event::Ran { step: 0, batch: BatchId(batch), ran })
+    };
+    assert_eq!(slow(&mut play, 2), "commit #2+1");
+    assert_eq!(play.committed(2), "pick #3 4");
+    assert_eq!(play.picked(3), "run #3 aside");
+    assert_eq!(slow(&mut play, 0), "commit #0+1");
+    assert_eq!(play.committed(0), "passed 1, pick #4 5");
+    assert_eq!(play.picked(4), "run #4");
+}
+
+#[test]
+fn quick_jobs_share_a_batch() {
+    let rules = QueuePolicy { max_processing: std::num::NonZeroU32::new(8), ..picking().rules };
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { rules, ..pure() });
+    play.start();
+    let picked = "pick #0 1, pick #1 2, pick #2 3, pick #3 4";
+    assert_eq!(play.read(1, 9), format!("forget 1, {picked}"));
+    assert_eq!(play.picked(0), "run #0");
+    let ran = BatchEnd { took: Duration::from_millis(1), ..BatchEnd::picked(&[JobOutcome::Finished]) };
+    play.on(Event::Ran { step: 0, batch: BatchId(0), ran });
+    assert_eq!(play.committed(0), "passed 1, pick #4 5+6+7+8+9");
+}
+
 #[test]
 fn nothing_starts_further_past_the_watermark_than_search_ahead_says() {
     let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { search_ahead: 3, ..picking() });

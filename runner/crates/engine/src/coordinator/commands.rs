@@ -76,16 +76,20 @@ impl Coordinator {
                     let begin = BeginBatch { step: declared, id: batch, before, jobs, rows, places };
                     actions.push(Action::Commit(CommitRequest::Enter(StepChange::Begin(begin))));
                 }
-                Command::Run { step, batch } => {
-                    let Some(StepState { declared, queued, batches, .. }) = self.steps.get(step) else {
+                Command::Run { step, batch, aside } => {
+                    if aside {
+                        // It may take long, and the committer must not wait for it.
+                        self.track_pending_commit(step, batch, false);
+                    }
+                    let Some(StepState { declared, batches, .. }) = self.steps.get(step) else {
                         continue;
                     };
                     let Some(held) = batches.get(&batch) else { continue };
                     let mut work = held.work.clone();
                     // A job that waits in memory is retried.
                     work.before = held.ran.as_ref().and_then(|ran| ran.attempt()).map(Arc::new);
-                    let pool = queued.as_ref().is_some_and(|queued| queued.buffer.pool);
-                    actions.push(Action::Run(BatchTask { step: declared.clone(), id: batch, work, pool }));
+                    let (step, pool) = (declared.clone(), aside);
+                    actions.push(Action::Run(BatchTask { step, id: batch, work, pool }));
                 }
                 Command::Split { step, batch, jobs, rest, begun } => {
                     let Some(StepState { batches, .. }) = self.steps.get_mut(step) else { continue };

@@ -120,7 +120,7 @@ impl Play {
                 }
                 Command::ReleaseRead { .. } | Command::WatermarkAdvanced { .. } => return None,
                 Command::Begin { step, batch, .. } => format!("begin {step}#{}", batch.0),
-                Command::Run { step, batch } => format!("run {step}#{}", batch.0),
+                Command::Run { step, batch, .. } => format!("run {step}#{}", batch.0),
                 Command::Commit { step, batch, taken } => {
                     format!("commit {step}@{}+{taken}", self.batches[&batch][0].1)
                 }

@@ -6,6 +6,7 @@ use super::*;
 pub(crate) struct Play {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) now: Timestamp,
+    uses_pool: bool,
 }
 
 pub(crate) fn picking() -> QueuePlan {
@@ -55,7 +56,7 @@ impl Play {
         before: DurabilityBarrier,
         picking: QueuePlan,
     ) -> Self {
-        let next = picking.progress.watermark() + 1;
+        let (next, uses_pool) = (picking.progress.watermark() + 1, picking.uses_pool);
         let flow = StepPlan {
             gather: BatchComposition::Merge,
             inputs: vec![InputPlan { feed, next, finished: Vec::new() }],
@@ -65,13 +66,13 @@ impl Play {
             redo: Vec::new(),
         };
         let bounds = Bounds { slots: 2, batches: 4, jobs: 1000, bytes: 100 };
-        Self { dispatcher: Dispatcher::of(&[flow], &[head], bounds, false), now: Timestamp(0) }
+        Self { dispatcher: Dispatcher::of(&[flow], &[head], bounds, false), now: Timestamp(0), uses_pool }
     }
 
     pub(crate) fn on(&mut self, event: Event) -> String {
         let mut commands = Vec::new();
         self.dispatcher.handle(event, self.now, &mut commands);
-        words(commands)
+        words_of(self.uses_pool, commands)
     }
 
     pub(crate) fn start(&mut self) -> String {
@@ -126,7 +127,12 @@ impl Play {
     }
 }
 
+/// Commands of a step that runs all its batches on the blocking pool.
 pub(crate) fn words(commands: Vec<Command>) -> String {
+    words_of(true, commands)
+}
+
+fn words_of(uses_pool: bool, commands: Vec<Command>) -> String {
     let words = commands.into_iter().map(|command| match command {
         Command::Read { from, .. } => format!("read {from}"),
         Command::FetchJobs { batch, jobs, .. } => {
@@ -135,7 +141,10 @@ pub(crate) fn words(commands: Vec<Command>) -> String {
         }
         Command::ReleaseRead { read, .. } => format!("forget {}", read.0),
         Command::Begin { batch, .. } => format!("begin #{}", batch.0),
-        Command::Run { batch, .. } => format!("run #{}", batch.0),
+        Command::Run { batch, aside, .. } => {
+            let aside = if aside && !uses_pool { " aside" } else { "" };
+            format!("run #{}{aside}", batch.0)
+        }
         Command::Commit { batch, taken, .. } => format!("commit #{}+{taken}", batch.0),
         Command::Drop { batch, .. } => format!("drop #{}", batch.0),
         Command::WatermarkAdvanced { watermark, .. } => format!("passed {watermark}"),
