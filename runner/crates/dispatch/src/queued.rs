@@ -262,7 +262,7 @@ impl StepMachine for QueuedStep {
     }
 
     fn is_aside(&self, batch: BatchId) -> bool {
-        self.batches.get(&batch).map_or(self.uses_pool, |batch| batch.is_aside())
+        self.batches.get(&batch).map_or(self.uses_pool, batches::QueuedBatch::is_aside)
     }
 
     fn exclude(&mut self) {

@@ -151,11 +151,11 @@ impl Plan {
             toml += "gate = \"g\"\n";
         }
         if monitored {
-            let batch_by = if has_lanes && dice.chance(50) { ", batch_by = \"lane\"" } else { "" };
-            let concurrency = *dice.pick(&[1, 2, 4]);
-            toml += &format!(
-                "monitor = {{ run = \"status.rhai\", every = \"2s\", batch = 3, concurrency = {concurrency}{batch_by} }}\n"
-            );
+            let batch_by = if has_lanes && dice.chance(50) { "lane" } else { "any" };
+            let concurrency = *dice.pick(&["1", "2", "4"]);
+            let monitor = "monitor = { run = \"status.rhai\", every = \"2s\", batch = 3";
+            let more = [monitor, ", batch_by = \"", batch_by, "\", concurrency = ", concurrency, " }\n"];
+            toml += &more.concat();
         }
         plan.files = vec![
             ("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:8484\"\n".into()),
