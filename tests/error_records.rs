@@ -170,3 +170,44 @@ fn of_a_long_reason_eight_kibibytes_are_kept_and_the_number_of_bytes_left_out() 
     }
     assert!(waits.contains(" more bytes left out"), "{waits}");
 }
+
+#[test]
+fn an_error_record_has_the_configuration_of_its_step_without_secrets() {
+    let project = Project::pipeline(
+        "[pipeline]\nerrors = \"failed\"\n[step.fails]\nfrom = \"in\"\nrun = [\"first.rhai\", \"fails.rhai\"]\n\
+         config = { key = \"${file:key}\", limit = 60, deep = [{ url = \"https://a?key=${file:key}\" }] }\n",
+    )
+    .file("key", "s3cret!")
+    .file("first.rhai", "fn process(job) { job }")
+    .file("fails.rhai", "fn process(job) { throw \"no\" }")
+    .file("in.ndjson", jobs([1]));
+    project.run().done();
+    let record = shown(&project, 1);
+    assert_eq!(
+        record["configuration"],
+        json!({
+            "run": ["first.rhai", "fails.rhai"],
+            "config": { "key": "…", "limit": 60, "deep": [{ "url": "https://a?key=…" }] },
+        })
+    );
+    let page = project.tidegate(&["errors", "show", "p/failed/1"]).done().stdout;
+    assert!(page.contains("\nconfig      {") && page.contains("\"limit\":60"), "{page}");
+    assert!(!project.tidegate(&["store", "export", "-"]).done().stdout.contains("s3cret"));
+}
+
+#[test]
+fn an_error_queue_with_a_reader_keeps_its_records_for_a_retry() {
+    let project = Project::pipeline(
+        "[pipeline]\nerrors = \"failed\"\n[step.fails]\nfrom = \"in\"\nrun = \"fails.rhai\"\nto = \"out\"\n\
+         [sink.report]\nfrom = \"failed\"\ntype = \"file\"\npath = \"failed.ndjson\"\n",
+    )
+    .file("fails.rhai", "fn process(job) { throw \"no\" }")
+    .file("in.ndjson", jobs(1..=3));
+    project.run().done();
+    assert_eq!(project.read("failed.ndjson").lines().count(), 3);
+    project.write("fails.rhai", "fn process(job) { job }");
+    project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
+    project.run().done();
+    assert_eq!(project.read("out.ndjson"), jobs(1..=3));
+    project.assert_sound();
+}

@@ -124,3 +124,33 @@ fn a_list_that_is_piped_is_not_cut_and_its_times_are_as_wide() {
         assert_eq!(time.len(), "2026-01-31T12:00:00.120Z".len(), "{time}");
     }
 }
+
+#[test]
+fn a_step_may_drop_its_failed_jobs_which_are_counted_and_logged() {
+    for (pipeline, step) in [("", "errors = \"drop\"\n"), ("[pipeline]\nerrors = \"drop\"\n", "")] {
+        let project = Project::new()
+            .file(
+                "p.toml",
+                [
+                    pipeline,
+                    "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
+                     [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n\
+                     [step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n",
+                    step,
+                ]
+                .concat(),
+            )
+            .file("work.rhai", "fn process(job) { if job.id < 3 { reject(\"too small\") } job }")
+            .file("in.ndjson", jobs(1..=4));
+        let mut running = project.started();
+        running.wait_until("the output", || project.ids_so_far("out.ndjson") == [3, 4]);
+        let status = project.tidegate(&["status"]).done().stdout;
+        assert!(status.contains("\n  failed jobs dropped in this run: 2\n"), "{status}");
+        assert_eq!(project.status("p/work", "p/in")["failed"], 2);
+        let ended = running.stop().done();
+        let ended = ended.says("job `p/in/1` failed and is dropped by `errors = \"drop\"`: too small");
+        ended.says("2 jobs of p/work failed and are dropped");
+        assert!(project.json(&["queue", "list"]).as_array().is_some_and(Vec::is_empty));
+        project.assert_sound();
+    }
+}

@@ -85,7 +85,7 @@ fn what_the_outside_says_becomes_of_jobs() {
         assert_eq!((answer.status, answer.body), (200, stands));
         let result = r#"{"status": "committed", "result": {"id": 2, "block": 7}}"#;
         assert_eq!(say(&mut client, 2, &tokens[1], result).status, 200);
-        let refused = r#"{"status": "invalid", "reason": "spent twice"}"#;
+        let refused = r#"{"status": "invalid", "reason": "spent twice", "result": {"block": 7}}"#;
         assert_eq!(say(&mut client, 3, &tokens[2], refused).status, 200);
         // The external system has forgotten the job: it is submitted again, under the same token.
         assert_eq!(say(&mut client, 4, &tokens[3], "\"unknown\"").status, 200);
@@ -111,6 +111,7 @@ fn what_the_outside_says_becomes_of_jobs() {
             (failed.len(), &failed[0]["kind"], &failed[0]["attempt"]),
             (1, &json!("rejected"), &json!(1))
         );
+        assert_eq!(failed[0]["result"], json!({ "block": 7 }));
         project.assert_sound();
     }
 }

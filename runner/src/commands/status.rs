@@ -221,6 +221,9 @@ fn remarks(step: &StepStatus, given: &Invocation, now: Timestamp) -> Vec<String>
         let ago = ago(since, now);
         remarks.push(format!("monitor fails {ago}, so jobs stay pending: {}", on_one_line(why)));
     }
+    if step.dropped > 0 {
+        remarks.push(format!("failed jobs dropped in this run: {}", grouped(step.dropped)));
+    }
     if step.valid > 0 {
         let (valid, pending) = (grouped(step.valid), grouped(step.pending));
         remarks.push(format!("{valid} of the {pending} pending jobs are valid in the external system"));
@@ -329,6 +332,7 @@ mod tests {
             delayed: 0,
             begun: 0,
             errors: 0,
+            dropped: 0,
             oldest: None,
             rate: Some(0.0),
             joins: false,

@@ -29,6 +29,10 @@ pub(crate) struct ErrorRecordView<'a> {
     at: Option<RecordPlace>,
     file: Option<RecordPlace>,
     hash: String,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    configuration: Option<&'a RawValue>,
     generation: Option<u64>,
     #[serde(borrow)]
     meta: Option<&'a RawValue>,
@@ -99,9 +103,11 @@ impl ErrorRecordView<'_> {
         }
         line("file", self.file.as_ref().map(RecordPlace::to_string));
         line("context", self.context.map(|context| context.get().to_owned()));
+        line("result", self.result.map(|result| result.get().to_owned()));
         line("attempt", Some(self.attempt.to_string()));
         line("time", Some(self.time()));
         line("generation", self.generation.map(|number| number.to_string()));
+        line("config", self.configuration.map(|configuration| configuration.get().to_owned()));
         line("hash", Some(self.hash.clone()));
         line("meta", self.meta.map(|meta| meta.get().to_owned()));
         lines.push(String::new());

@@ -108,6 +108,7 @@ fn note_run(
     let stats = run.stats().step(position);
     status.rate = Some((stats.rate(run.stats().started, now) * 10.0).round() / 10.0);
     status.valid = stats.pending().1;
+    status.dropped = stats.dropped();
     status.closed = closed(&stats);
     status.gate = ProbeStatus::of(&stats.answering(ProbeKind::Gate), gate);
     status.monitor = ProbeStatus::of(&stats.answering(ProbeKind::Monitor), None);

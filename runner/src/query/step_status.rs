@@ -38,6 +38,9 @@ pub(crate) struct StepStatus {
     /// Open errors: neither retried nor dropped, and still kept. Reported with the first input.
     #[serde(default)]
     pub(crate) errors: u64,
+    /// Failed jobs that are on no error queue; known only while a run is active, and counted from its start.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) dropped: u64,
     /// The oldest waiting job, if its arrival time is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) oldest: Option<Oldest>,
@@ -182,6 +185,7 @@ impl StepStatus {
             delayed: 0,
             begun: 0,
             errors: 0,
+            dropped: 0,
             oldest: None,
             rate: None,
             joins: false,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::model::{
     Configuration, Gate, GateRef, Input, InputRef, Invocation, Monitor, OutputRef, Pipeline, Queue, QueueRef,
@@ -177,6 +178,7 @@ impl Lists {
             filter: declared.filter.clone(),
             outputs,
             errors: wired.errors.as_ref().and_then(|end| self.queue(&end.address)),
+            drops_errors: wired.drops_errors,
             limits: declared.limits,
             delivery: declared.delivery.unwrap_or(wired.pipeline.delivery),
             crash_limit: declared.crash_limit,
@@ -252,13 +254,28 @@ fn queues(
     for end in ends.chain(errors.iter().copied()).filter(|end| end.what == What::Queue) {
         queues.entry(end.address.clone()).or_insert_with(|| mentioned(&end.address));
     }
+    let is_read = |address: &Address| wiring.steps.iter().any(|wired| wired.takes_from(address));
+    let has_retention = |address: &Address| {
+        let mut declared = pipelines.iter().filter(|pipeline| pipeline.name == address.pipeline);
+        let own = declared.find_map(|pipeline| {
+            let mut queues = pipeline.queues.iter();
+            queues.find(|queue| queue.name.value == address.name)?.settings.retain
+        });
+        own.or_else(|| defaults.get(&address.pipeline)?.retain).is_some()
+    };
     for end in errors {
         if let Some(queue) = queues.get_mut(&end.address) {
             queue.holds_errors = true;
+            if is_read(&end.address) && !has_retention(&end.address) {
+                queue.retain = ERRORS_READ;
+            }
         }
     }
     queues
 }
+
+/// The retention of an error queue with a reader: records stay for `errors retry`.
+const ERRORS_READ: Retain = Retain::For(Duration::from_hours(7 * 24));
 
 fn made(address: &Address, settings: QueueSettings) -> Queue {
     let QueueSettings { retain, max_size, meta, dedupe } = settings;

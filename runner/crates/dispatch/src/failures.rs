@@ -33,6 +33,8 @@ pub enum Ending {
     SetAside,
     /// Its retry policy dropped it.
     DroppedByPolicy,
+    /// `errors = "drop"` dropped it.
+    DroppedByErrors,
     /// `at-most-once` dropped it.
     DroppedOnce,
 }

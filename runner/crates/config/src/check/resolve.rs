@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::catalog::{Catalog, What};
 use crate::diagnostic::{Diagnostic, SourceSpan};
-use crate::parse::reference::Reference;
+use crate::parse::reference::{ErrorTarget, Reference};
 use crate::sections::pipeline::PipelineDeclaration;
 use crate::sections::step::StepDeclaration;
 use tidegate_model::suggest::did_you_mean;
@@ -24,6 +24,8 @@ pub(crate) struct Wired<'d> {
     pub(crate) outputs: Vec<(String, End)>,
     /// Always a queue.
     pub(crate) errors: Option<End>,
+    /// Failed jobs are consumed.
+    pub(crate) drops_errors: bool,
 }
 
 /// The target of a step's name, and the place of the name.
@@ -75,10 +77,11 @@ impl<'d> Wiring<'d> {
         let mut shown = BTreeSet::new();
         for pipeline in pipelines {
             let mut resolver = Resolver { home: &pipeline.name, catalog, diagnostics };
-            let mut mentioned: Vec<&Reference> = pipeline.errors.iter().collect();
+            let mut mentioned: Vec<&Reference> =
+                pipeline.errors.iter().filter_map(ErrorTarget::queue).collect();
             for step in &pipeline.steps {
                 let bound = step.inputs.iter().chain(&step.to).map(|(_, reference)| reference);
-                mentioned.extend(bound.chain(&step.errors));
+                mentioned.extend(bound.chain(step.errors.iter().filter_map(ErrorTarget::queue)));
                 wiring.steps.push(Wired { pipeline, ..resolver.step(pipeline, step) });
             }
             for sink in &pipeline.sinks {
@@ -92,7 +95,8 @@ impl<'d> Wiring<'d> {
                     wiring.steps.push(wired);
                 }
             }
-            if let Some(end) = pipeline.errors.as_ref().and_then(|errors| resolver.error_queue(errors)) {
+            let errors = pipeline.errors.as_ref().and_then(ErrorTarget::queue);
+            if let Some(end) = errors.and_then(|errors| resolver.error_queue(errors)) {
                 wiring.error_queues.insert(&pipeline.name, end);
             }
             for reference in mentioned {
@@ -196,8 +200,10 @@ impl Resolver<'_> {
                 outputs.push((binding.clone(), end));
             }
         }
-        let errors = step.errors.as_ref().and_then(|errors| self.error_queue(errors));
-        Wired { pipeline, step, inputs, outputs, errors }
+        let target = step.errors.as_ref();
+        let errors = target.and_then(ErrorTarget::queue).and_then(|errors| self.error_queue(errors));
+        let drops_errors = matches!(target.or(pipeline.errors.as_ref()), Some(ErrorTarget::Drop));
+        Wired { pipeline, step, inputs, outputs, errors, drops_errors }
     }
 
     fn error_queue(&mut self, errors: &Reference) -> Option<End> {

@@ -26,6 +26,7 @@ pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &St
         filter,
         outputs: _,
         errors,
+        drops_errors,
         limits,
         delivery,
         crash_limit,
@@ -65,7 +66,8 @@ pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &St
         .add(scope, StepAspect::Isolate, "isolate", |it| it.word(if *isolate { "process" } else { "none" }));
     outputs(&mut digest, scope, configuration, step);
     digest.add(scope, StepAspect::Errors, "errors", |it| {
-        it.optional(*errors, "none", |it, QueueRef(queue)| it.word(&configuration.queues[queue].address));
+        let none = if *drops_errors { "drop" } else { "none" };
+        it.optional(*errors, none, |it, QueueRef(queue)| it.word(&configuration.queues[queue].address));
     });
     digest.add(scope, StepAspect::Delivery, "delivery", |it| {
         it.word(match delivery {

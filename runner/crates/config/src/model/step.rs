@@ -28,8 +28,10 @@ pub struct Step {
     /// The bindings of `to`, in order of name. One with an empty name for `to = "name"`; none for a
     /// step without `to`, whose outputs are dropped.
     pub outputs: Vec<OutputRef>,
-    /// The queue for rejected and failed jobs. `None`: the step stops at the first one.
+    /// The queue for rejected and failed jobs. `None`: the step stops at the first one, or drops them.
     pub errors: Option<QueueRef>,
+    /// Without an error queue, failed jobs are consumed, counted and logged.
+    pub drops_errors: bool,
     pub limits: Limits,
     pub delivery: DeliveryGuarantee,
     /// Number of deaths of the process in a row before a job is quarantined; `None`: it never is.

@@ -2,6 +2,7 @@
 
 use super::context::{ParseContext, Placed, Text};
 use super::field::Field;
+use super::table::TableReader;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::{Address, Name};
 
@@ -57,6 +58,30 @@ pub(crate) fn reference(reading: &mut ParseContext<'_>, field: Field<'_>) -> Opt
     let reference = text.and_then(|text| parse(reading, field.name, &text));
     reading.names_missing |= reference.is_none();
     reference
+}
+
+/// `errors` of a step, a sink or a pipeline.
+#[derive(Clone, Debug)]
+pub(crate) enum ErrorTarget {
+    Queue(Reference),
+    /// `"drop"`: failed jobs are consumed, counted and logged.
+    Drop,
+}
+
+impl ErrorTarget {
+    pub(crate) fn queue(&self) -> Option<&Reference> {
+        match self {
+            Self::Queue(reference) => Some(reference),
+            Self::Drop => None,
+        }
+    }
+}
+
+/// `errors`
+pub(crate) fn error_target(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> Option<ErrorTarget> {
+    let field = section.field("errors")?;
+    let drops = field.value().get_ref().as_str() == Some("drop");
+    if drops { Some(ErrorTarget::Drop) } else { reference(reading, field).map(ErrorTarget::Queue) }
 }
 
 /// The name, or the list of names, in `field`.

@@ -19,7 +19,7 @@ use crate::diagnostic::files::Files;
 use crate::model::DeliveryGuarantee;
 use crate::parse::context::{ParseContext, Placed, Text};
 use crate::parse::keys::TableKind;
-use crate::parse::reference::{Reference, name, reference};
+use crate::parse::reference::{ErrorTarget, error_target, name};
 use crate::parse::table::TableReader;
 use tidegate_model::Name;
 
@@ -30,7 +30,7 @@ pub(crate) struct PipelineDeclaration {
     pub(crate) name: Name,
     /// `[pipeline] name`, if it is given.
     pub(crate) named: Option<Text>,
-    pub(crate) errors: Option<Reference>,
+    pub(crate) errors: Option<ErrorTarget>,
     /// The default of its steps.
     pub(crate) delivery: DeliveryGuarantee,
     pub(crate) config: SharedConfig,
@@ -135,7 +135,7 @@ enum Named {
 #[derive(Default)]
 struct Header {
     named: Named,
-    errors: Option<Reference>,
+    errors: Option<ErrorTarget>,
     delivery: DeliveryGuarantee,
     config: SharedConfig,
 }
@@ -148,7 +148,7 @@ fn header(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> Header {
         return Header::default();
     };
     let delivery = step::delivery(reading, TableKind::Pipeline, &section).unwrap_or_default();
-    let errors = section.field("errors").and_then(|field| reference(reading, field));
+    let errors = error_target(reading, &section);
     let named = match section.field("name").map(|field| field.text(reading)) {
         None => Named::ByFile,
         Some(None) => Named::Bad,

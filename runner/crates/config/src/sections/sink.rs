@@ -14,7 +14,7 @@ use crate::parse::context::{ParseContext, Placed, Text, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
 use crate::parse::named_table::Chosen;
-use crate::parse::reference::{Reference, name, reference, references};
+use crate::parse::reference::{Reference, error_target, name, references};
 use crate::parse::table::TableReader;
 use tidegate_model::Name;
 
@@ -56,7 +56,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, key: &Text, value: &Value<'_>
     let take = if from.len() > 1 { InputMode::Alts } else { InputMode::From };
     let begin_at = begin_at::read(reading, kind_of_table, &section, take);
     let delivery = step::delivery(reading, kind_of_table, &section);
-    let errors = section.field("errors").and_then(|field| reference(reading, field));
+    let errors = error_target(reading, &section);
     let retry = section.field("retry").map(|field| Chosen::read(reading, field, retry::read));
     let queuer = section.field("queuer").map(|field| Chosen::read(reading, field, queuer::read));
     let gate = section.field("gate").map(|field| Chosen::named(reading, field, "the name of a gate"));

@@ -21,7 +21,7 @@ use crate::parse::field::Field;
 use crate::parse::json;
 use crate::parse::keys::TableKind;
 use crate::parse::named_table::Chosen;
-use crate::parse::reference::{Reference, name, reference};
+use crate::parse::reference::{ErrorTarget, error_target, name};
 use crate::parse::table::TableReader;
 use tidegate_model::{Name, RetryPolicy, Secret, parse_duration, parse_size};
 
@@ -44,7 +44,7 @@ pub(crate) struct StepDeclaration {
     pub(crate) inputs: Bound,
     pub(crate) begin_at: BeginAt,
     pub(crate) to: Bound,
-    pub(crate) errors: Option<Reference>,
+    pub(crate) errors: Option<ErrorTarget>,
     pub(crate) processors: Vec<Processor>,
     pub(crate) filter: StepFilter,
     pub(crate) limits: Limits,
@@ -103,7 +103,7 @@ pub(crate) fn read(
     let (take, inputs) = bindings::inputs(reading, &section);
     let begin_at = begin_at::read(reading, TableKind::Step, &section, take);
     let to = section.field("to").map(|field| bindings::outputs(reading, field));
-    let errors = section.field("errors").and_then(|field| reference(reading, field));
+    let errors = error_target(reading, &section);
     let filter = filter(reading, &section);
     if take == InputMode::Join {
         refuse_fields(reading, &section, &inputs);

@@ -1,15 +1,20 @@
 //! Error record: keeps a failed job on the error queue, with all facts about its failure.
 
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tidegate_plugin::Failure;
 
 use super::job_builder::JobInput;
-use tidegate_config::InputMode;
-use tidegate_model::{Address, Timestamp, rfc3339};
+use super::reason;
+use tidegate_components::redact::Redactor;
+use tidegate_config::{InputMode, Processor, Step};
+use tidegate_model::{Address, Secret, Timestamp, rfc3339, shortened};
 
 /// One failed job, as JSON on the error queue.
 #[derive(Debug, Serialize)]
@@ -39,6 +44,11 @@ pub(crate) struct ErrorRecord<'a> {
     hash: String,
     /// Number of the configuration that failed.
     generation: u64,
+    /// `run` and `config` of the step, without secrets.
+    configuration: &'a RawValue,
+    /// Result that the external system gave with its refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Cow<'a, RawValue>>,
     /// Queues that the job has passed, if they have `meta`.
     #[serde(skip_serializing_if = "Option::is_none")]
     meta: Option<&'a RawValue>,
@@ -79,6 +89,66 @@ pub(crate) struct FailureCase<'a> {
     pub(crate) take: InputMode,
     pub(crate) generation: u64,
     pub(crate) item: &'a JobInput<'a>,
+    pub(crate) result: Option<&'a RawValue>,
+    pub(crate) configuration: &'a RawValue,
+}
+
+/// The configuration of a step, as its error records have it. It is written when the first job fails.
+#[derive(Debug)]
+pub(crate) struct RecordedConfiguration {
+    run: Vec<String>,
+    config: Arc<Value>,
+    secrets: Vec<Secret>,
+    written: OnceCell<Box<RawValue>>,
+}
+
+impl RecordedConfiguration {
+    pub(crate) fn new(step: &Step) -> Self {
+        let named = |processor: &Processor| match processor {
+            Processor::Script(script) => {
+                script.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+            }
+            other => other.mock_name().unwrap_or_else(|| "plugin".to_owned()),
+        };
+        Self {
+            run: step.processors.iter().map(named).collect(),
+            config: Arc::clone(&step.config),
+            secrets: step.secrets.clone(),
+            written: OnceCell::new(),
+        }
+    }
+
+    pub(crate) fn get(&self) -> &RawValue {
+        self.written.get_or_init(|| {
+            let scrub = Redactor::new(&self.secrets);
+            let mut config = cleaned(&self.config, &scrub);
+            if config.to_string().len() > reason::BYTES_MAX {
+                config = Value::String("too long for an error record".to_owned());
+            }
+            let run: Vec<String> = self.run.iter().map(|name| scrub.clean(name)).collect();
+            let written = serde_json::json!({ "run": run, "config": config });
+            // Texts and numbers can always be serialized.
+            serde_json::value::to_raw_value(&written).unwrap_or_else(|_| RawValue::NULL.to_owned())
+        })
+    }
+}
+
+/// The value without secrets. An inserted number is one too.
+fn cleaned(value: &Value, scrub: &Redactor) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| (scrub.clean(key), cleaned(value, scrub));
+            Value::Object(fields.iter().map(field).collect())
+        }
+        Value::Array(values) => Value::Array(values.iter().map(|value| cleaned(value, scrub)).collect()),
+        Value::String(text) => Value::String(scrub.clean(text)),
+        Value::Number(number) => {
+            let written = number.to_string();
+            let clean = scrub.clean(&written);
+            if clean == written { value.clone() } else { Value::String(clean) }
+        }
+        Value::Bool(_) | Value::Null => value.clone(),
+    }
 }
 
 /// Appends the record of `failure` to `buffer` as one JSON object.
@@ -112,10 +182,21 @@ pub(crate) fn write(
         file: path.as_ref().map(|(path, line)| RecordPlace { path, line: *line, column: None }),
         hash: case.item.hash.to_string(),
         generation: case.generation,
+        configuration: case.configuration,
+        result: case.result.map(bounded),
         meta: serde_json::from_str(&case.item.carried).ok(),
         job: job(case.item),
     };
     serde_json::to_writer(buffer, &record)
+}
+
+/// A result that is too long becomes a text.
+fn bounded(result: &RawValue) -> Cow<'_, RawValue> {
+    if result.get().len() <= reason::BYTES_MAX {
+        return Cow::Borrowed(result);
+    }
+    let text = shortened(result.get().to_owned(), reason::BYTES_MAX);
+    serde_json::value::to_raw_value(&text).map_or(Cow::Borrowed(RawValue::NULL), Cow::Owned)
 }
 
 fn job(item: &JobInput<'_>) -> Job {

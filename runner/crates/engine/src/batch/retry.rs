@@ -28,8 +28,7 @@ const SETUP_MAX: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub(crate) struct RetryDecider {
     policy: Option<RetryPolicy>,
-    /// Whether a failed job goes to the error queue.
-    has_errors: bool,
+    errors: ErrorFate,
     /// Whether a failed job is never run again.
     only_once: bool,
     /// Whether failures may come from a plugin.
@@ -38,6 +37,15 @@ pub(crate) struct RetryDecider {
     gate_every: Duration,
     /// Minimum delay of a failed job.
     delay_window: Duration,
+}
+
+/// Fate of a job that is not retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ErrorFate {
+    Queue,
+    Drop,
+    /// The step has no error queue.
+    Halt,
 }
 
 /// Decision about a job whose attempt failed.
@@ -62,6 +70,8 @@ pub(crate) enum FailureOutcome {
 pub(crate) enum DropReason {
     AtMostOnce,
     Exhausted,
+    /// Its step drops failed jobs.
+    Errors,
 }
 
 impl RetryDecider {
@@ -70,7 +80,11 @@ impl RetryDecider {
         Self {
             policy: step.retry_policy().cloned(),
             plugs_in: step.processors.iter().any(|processor| processor.plugin().is_some()),
-            has_errors: step.errors.is_some(),
+            errors: match step.errors {
+                Some(_) => ErrorFate::Queue,
+                None if step.drops_errors => ErrorFate::Drop,
+                None => ErrorFate::Halt,
+            },
             only_once: step.delivery == DeliveryGuarantee::AtMostOnce,
             gate_every: step.gate.map_or(GATE_EVERY, every),
             delay_window: step.picks().and_then(Queuer::delay_window).unwrap_or_default(),
@@ -79,7 +93,7 @@ impl RetryDecider {
 
     /// Whether a failed job may halt the step.
     pub(crate) fn may_halt(&self) -> bool {
-        !self.has_errors && !self.only_once
+        self.errors == ErrorFate::Halt && !self.only_once
     }
 
     /// Whether a delay counts from the beginning of an attempt.
@@ -161,10 +175,11 @@ impl RetryDecider {
 
     /// Decides about a job that is not retried under any policy.
     pub(crate) fn refused(&self) -> FailureOutcome {
-        match (self.has_errors, self.only_once) {
-            (true, _) => FailureOutcome::Error,
-            (false, true) => FailureOutcome::Dropped(DropReason::AtMostOnce),
-            (false, false) => FailureOutcome::Halts(HaltReason::NoErrors),
+        match (self.errors, self.only_once) {
+            (ErrorFate::Queue, _) => FailureOutcome::Error,
+            (ErrorFate::Drop, _) => FailureOutcome::Dropped(DropReason::Errors),
+            (ErrorFate::Halt, true) => FailureOutcome::Dropped(DropReason::AtMostOnce),
+            (ErrorFate::Halt, false) => FailureOutcome::Halts(HaltReason::NoErrors),
         }
     }
 }

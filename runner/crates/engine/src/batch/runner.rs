@@ -9,6 +9,7 @@ use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs};
 use super::budget;
 use super::budget::BatchBudget;
 use super::crash_guard::BatchCrashGuard;
+use super::error_record::RecordedConfiguration;
 use super::input::{BatchInput, BatchSlice};
 use super::job_builder::{BatchCursor, JobBuilder, JobInput};
 use super::reason;
@@ -54,6 +55,7 @@ pub(crate) struct BatchRunner {
     /// Store with the delivery hashes, if the step must not repeat an earlier delivery.
     made_before: Option<Store>,
     generation: u64,
+    recorded: RecordedConfiguration,
     scrub: Redactor,
     budget: BatchBudget,
 }
@@ -86,6 +88,7 @@ impl BatchRunner {
             made_before: configuration.dedupes(step).then(|| store.clone()),
             address: step.address.clone(),
             generation,
+            recorded: RecordedConfiguration::new(step),
             scrub: Redactor::new(&step.secrets),
             budget: BatchBudget::new(),
         })
@@ -205,8 +208,8 @@ impl BatchRunner {
         let crash_limit = self.crash_limit.filter(|_| work.verdicts.is_none());
         let mut watch = BatchCrashGuard::begin(slot, &self.address, &mut self.gatherer, work, crash_limit);
         let (mut walk, take) = (BatchCursor::new(work), self.gatherer.take);
-        let (step, retrying) = (&self.address, &self.retrying);
-        let failing = FailureHandler { retrying, step, take, generation: self.generation };
+        let (step, retrying, configuration) = (&self.address, &self.retrying, &self.recorded);
+        let failing = FailureHandler { retrying, step, take, generation: self.generation, configuration };
         while let Some(mut item) = self.gatherer.next(&mut walk, carries) {
             if let Some(before) = &work.before {
                 item.goes_on_after(before);
@@ -262,7 +265,7 @@ impl BatchRunner {
                     }
                     item.attempt = watch.crashes().unwrap_or(item.attempt);
                     // Delays count from this time, which is after the attempt.
-                    failing.handle_failure(&item, failure, word.is_some(), (began, clock.now()), &mut made)
+                    failing.handle_failure(&item, failure, word, (began, clock.now()), &mut made)
                 }
             };
             match after {

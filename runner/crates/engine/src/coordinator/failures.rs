@@ -45,6 +45,7 @@ impl Coordinator {
             (Ending::SetAside, Some(queue)) => (format!("is on `{queue}`"), format!("are on `{queue}`")),
             (Ending::SetAside, None) => ("is set aside".to_owned(), "are set aside".to_owned()),
             (Ending::DroppedByPolicy, _) => dropped("by its retry policy"),
+            (Ending::DroppedByErrors, _) => dropped("by `errors = \"drop\"`"),
             (Ending::DroppedOnce, _) => dropped("by `at-most-once`"),
         };
         let (job, why) = (&last.job, &last.why);

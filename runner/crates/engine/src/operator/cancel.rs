@@ -8,7 +8,7 @@ use tidegate_plugin::{Failure, FailureKind, Payloads};
 use super::effect::{MovedRows, RequestEffect, RowAfter, error_text};
 use super::request::{MoveSummary, RequestOutcome};
 use crate::batch::error_record;
-use crate::batch::error_record::FailureCase;
+use crate::batch::error_record::{FailureCase, RecordedConfiguration};
 use crate::batch::input::{BatchInput, BatchSlice, RedeliveredJob};
 use crate::batch::job_builder::{BatchCursor, JobBuilder, JobInput};
 use crate::batch::reason;
@@ -259,6 +259,7 @@ fn write_records(
     let mut origins = Origins::new(step.address.clone(), names);
     let (mut records, mut carried) = (Payloads::new(), Payloads::new());
     let carries = works.iter().any(|work| gatherer.has_provenance(work));
+    let recorded = RecordedConfiguration::new(step);
     for work in works {
         let mut walk = BatchCursor::new(work);
         while let Some(mut item) = gatherer.next(&mut walk, carries) {
@@ -271,7 +272,8 @@ fn write_records(
                 continue;
             }
             let failure = reason::bounded(Failure::new(FailureKind::Rejected, why(&item)));
-            let case = FailureCase { now, step: &step.address, take, generation, item: &item };
+            let (step, configuration) = (&step.address, recorded.get());
+            let case = FailureCase { now, step, take, generation, item: &item, result: None, configuration };
             records
                 .push_with(|buffer| error_record::write(&case, &failure, buffer))
                 .map_err(|error| format!("the error record of a cancelled job cannot be written: {error}"))?;

@@ -269,6 +269,7 @@ const MOVED_QUEUE: &[&str] = &[
 const LOST: &[&str] = &[
     "+ queue p/lost",
     "queue p/failed: errors",
+    "queue p/failed: retention",
     "step p/asks: errors",
     "step p/circles: errors",
     "step p/either: errors",
@@ -323,8 +324,8 @@ const READERS_OF_DONE: &[&str] = &[
     "step p/service: inputs",
     "step second/on: inputs",
 ];
-const UNWORKED: &[&str] = &["step p/work: errors", "queue p/unworked: errors"];
-const UNSENT: &[&str] = &["step p/service: errors", "queue p/unsent: errors"];
+const UNWORKED: &[&str] = &["step p/work: errors", "queue p/unworked: errors", "queue p/unworked: retention"];
+const UNSENT: &[&str] = &["step p/service: errors", "queue p/unsent: errors", "queue p/unsent: retention"];
 const FILE_TO_NULL: &[&str] =
     &["sink p/file: format", "sink p/file: on_mismatch", "sink p/file: target", "step p/file: outputs"];
 const STDOUT_TO_NULL: &[&str] =
@@ -339,6 +340,7 @@ const NULL_TO_FILE: &[&str] = &[
 ];
 const HTTP_TO_NULL: &[&str] = &[
     "queue p/unsent: errors",
+    "queue p/unsent: retention",
     "sink p/service: request",
     "sink p/service: target",
     "step p/service: begin_at",

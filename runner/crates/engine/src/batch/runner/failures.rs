@@ -5,11 +5,12 @@ use tidegate_plugin::{Failure, FailureKind};
 use super::result_builder::BatchResultBuilder;
 use super::setup::SetupFailure;
 use crate::batch::error_record;
-use crate::batch::error_record::FailureCase;
+use crate::batch::error_record::{FailureCase, RecordedConfiguration};
 use crate::batch::job_builder::JobInput;
 use crate::batch::result::{HaltReason, StartBlock};
 use crate::batch::retry;
 use crate::batch::retry::{DropReason, FailureOutcome, RetryDecider};
+use crate::processor::monitor_protocol::JobVerdict;
 use crate::step::stats::BlockCause;
 use crate::step::turn;
 use tidegate_config::InputMode;
@@ -23,6 +24,8 @@ pub(crate) struct FailureHandler<'w> {
     pub(crate) step: &'w Address,
     pub(crate) take: InputMode,
     pub(crate) generation: u64,
+    /// The configuration of the step in error records.
+    pub(crate) configuration: &'w RecordedConfiguration,
 }
 
 /// Disposition of a job after its attempt.
@@ -79,16 +82,16 @@ impl FailureHandler<'_> {
         stays(made, retry::requeue(self.step, item, due), JobOutcome::Held(until))
     }
 
-    /// `refused`: there was no attempt, and the external system reported the job as invalid.
+    /// `verdict`: there was no attempt, and the external system reported the job as invalid.
     pub(crate) fn handle_failure(
         &self,
         item: &JobInput<'_>,
         mut failure: Failure,
-        refused: bool,
+        verdict: Option<&JobVerdict>,
         (began, now): (Timestamp, Timestamp),
         made: &mut BatchResultBuilder,
     ) -> JobDisposition {
-        let outcome = if refused {
+        let outcome = if verdict.is_some() {
             self.retrying.refused()
         } else {
             self.retrying.outcome(item, &mut failure, (began, now))
@@ -109,7 +112,9 @@ impl FailureHandler<'_> {
             }
             FailureOutcome::Error => {
                 let (step, take, generation) = (self.step, self.take, self.generation);
-                let case = FailureCase { now, step, take, generation, item };
+                let result = verdict.and_then(|verdict| verdict.result.as_deref());
+                let configuration = self.configuration.get();
+                let case = FailureCase { now, step, take, generation, item, result, configuration };
                 // Serialization to memory cannot fail; if it did, the step would stop.
                 if made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer)).is_err() {
                     return JobDisposition::Halts(Box::new(failure), HaltReason::Run);
@@ -119,6 +124,9 @@ impl FailureHandler<'_> {
             }
             FailureOutcome::Dropped(DropReason::AtMostOnce) => {
                 note(item, &failure, Ending::DroppedOnce, made);
+            }
+            FailureOutcome::Dropped(DropReason::Errors) => {
+                note(item, &failure, Ending::DroppedByErrors, made);
             }
             FailureOutcome::Dropped(DropReason::Exhausted) => {
                 note(item, &failure, Ending::DroppedByPolicy, made);
