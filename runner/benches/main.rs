@@ -28,6 +28,8 @@ mod http;
 mod paths;
 #[path = "main/plugins.rs"]
 mod plugins;
+#[path = "main/reloads.rs"]
+mod reloads;
 #[path = "main/report.rs"]
 mod report;
 #[path = "main/waiting.rs"]

@@ -15,7 +15,7 @@ use tidegate_engine::{Generation, Run, RunOptions, Stats};
 use tidegate_model::SystemClock;
 use tidegate_store::{CrashGuard, Store};
 
-use crate::{floor, paths, plugins, waiting};
+use crate::{floor, paths, plugins, reloads, waiting};
 
 /// The output of a child.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -40,6 +40,11 @@ pub(crate) fn run(path: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
         "follow" => follow(folder, &mut figures)?,
         "idle" => {
             waiting::watch(folder, &mut figures)?;
+            return print(&figures);
+        }
+        "steady" | "reloaded" => figures.jobs = reloads::work(folder, path == "reloaded")?,
+        "changed" => {
+            reloads::change(folder, &mut figures)?;
             return print(&figures);
         }
         "view" => {
@@ -170,8 +175,13 @@ fn status_bytes(of: &str) -> Result<u64, Box<dyn Error>> {
 
 /// CPU time of the running threads of this process.
 pub(crate) fn nanoseconds_of_cpu() -> Result<u64, Box<dyn Error>> {
+    nanoseconds_of(Path::new("/proc/self"))
+}
+
+/// The same of another process, by its folder in `/proc`.
+pub(crate) fn nanoseconds_of(process: &Path) -> Result<u64, Box<dyn Error>> {
     let mut sum = 0;
-    for thread in fs::read_dir("/proc/self/task")? {
+    for thread in fs::read_dir(process.join("task"))? {
         let told = fs::read_to_string(thread?.path().join("schedstat"))?;
         sum += told.split_whitespace().next().unwrap_or("0").parse::<u64>()?;
     }

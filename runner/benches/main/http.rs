@@ -91,6 +91,13 @@ impl Runner {
     }
 }
 
+impl Runner {
+    /// Number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
 impl Drop for Runner {
     fn drop(&mut self) {
         let _ = self.child.kill();

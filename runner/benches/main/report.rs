@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use crate::child::Figures;
-use crate::{completing, http, paths, plugins, waiting};
+use crate::{completing, http, paths, plugins, reloads, waiting};
 
 const BACKLOG_FACTOR: u64 = 5;
 
@@ -35,7 +35,7 @@ struct Measure {
 }
 
 /// In the order of the table.
-const MEASURES: [Measure; 16] = [
+const MEASURES: [Measure; 19] = [
     Measure { name: "script", paths: &["script"], rows: script },
     Measure { name: "queue", paths: &["queue"], rows: |bench| bench.path("queue") },
     Measure { name: "plain", paths: &["plain"], rows: |bench| bench.path("plain") },
@@ -52,6 +52,9 @@ const MEASURES: [Measure; 16] = [
     Measure { name: "plugins", paths: &[], rows: native },
     Measure { name: "http", paths: &[], rows: pushed },
     Measure { name: "completions", paths: &[], rows: completions },
+    Measure { name: "starts", paths: &[], rows: |bench| reloads::starts(&bench.folder) },
+    Measure { name: "reloads", paths: &[], rows: |bench| reloads::reloads(&bench.folder, bench.rounds) },
+    Measure { name: "events", paths: &[], rows: |bench| reloads::events(&bench.folder, bench.rounds) },
 ];
 
 /// The paths with a row of their own: their description, and the least ratio to the floor.
