@@ -81,14 +81,18 @@ impl Coordinator {
                         // It may take long, and the committer must not wait for it.
                         self.track_pending_commit(step, batch, false);
                     }
-                    let Some(StepState { declared, batches, .. }) = self.steps.get(step) else {
+                    let Some(StepState { declared, batches, .. }) = self.steps.get_mut(step) else {
                         continue;
                     };
-                    let Some(held) = batches.get(&batch) else { continue };
+                    let Some(held) = batches.get_mut(&batch) else { continue };
                     let mut work = held.work.clone();
                     // A job that waits in memory is retried.
                     work.before = held.ran.as_ref().and_then(|ran| ran.attempt()).map(Arc::new);
-                    let (step, pool) = (declared.clone(), aside);
+                    // The rest of a batch is run as its beginning was, and a retry by the present script.
+                    let before = held.step.take().filter(|_| work.before.is_none());
+                    let step = before.unwrap_or_else(|| declared.clone());
+                    held.step = Some(step.clone());
+                    let pool = aside;
                     actions.push(Action::Run(BatchTask { step, id: batch, work, pool }));
                 }
                 Command::Split { step, batch, jobs, rest, begun } => {

@@ -77,7 +77,8 @@ impl Blueprint {
             let loaded = tidegate_config::load(folder, &LoadOptions::default()).finish();
             return loaded.unwrap_or_else(|mistakes| panic!("{mistakes:?}\n{:?}", self.files)).0;
         }
-        for (name, text) in [("work.rhai", twin::WORK), ("again.rhai", twin::AGAIN)] {
+        let work = twin::WORK.replace("VERSION", &self.version.to_string());
+        for (name, text) in [("work.rhai", &*work), ("again.rhai", twin::AGAIN)] {
             std::fs::write(folder.join(name), format!("{version}{text}")).unwrap();
         }
         for pipeline in self.pipelines() {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::Known;
 use super::model::Carried;
+use serde_json::Value;
 use tidegate_config::InputMode;
 use tidegate_model::Address;
 
@@ -22,6 +23,24 @@ pub(crate) struct Expected {
     pub(crate) retried: bool,
     /// Whether the jobs may be missing.
     pub(crate) lost: bool,
+}
+
+/// Removes the versions of scripts, which a reload changes at any moment.
+pub(crate) fn without_versions(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(fields) => {
+            fields.remove("version");
+            fields.values_mut().for_each(|field| *field = without_versions(field.take()));
+        }
+        Value::Array(values) => values.iter_mut().for_each(|one| *one = without_versions(one.take())),
+        _ => {}
+    }
+    value
+}
+
+/// Checks that the jobs of a step on a queue were made by versions of its script that never go back.
+pub(crate) fn versions_rise(what: &str, versions: &[u64]) {
+    assert!(versions.is_sorted(), "{what}: an earlier script follows a later one: {versions:?}");
 }
 
 /// Checks that no job is unexpected, and that no job is missing unless it may be lost.

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
-use super::compare::{Expected, Seen, compare};
+use super::compare::{Expected, Seen, compare, without_versions};
 use super::history::Known;
 use super::model::Carried;
 use tidegate_config::{DeliveryGuarantee, InputMode, Target};
@@ -19,7 +17,7 @@ pub(crate) struct Feed<'k> {
 pub(crate) fn lines(bytes: &[u8]) -> Vec<String> {
     let text = std::str::from_utf8(bytes).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'), "a line is cut: {text:?}");
-    text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap().to_string()).collect()
+    text.lines().map(|line| without_versions(serde_json::from_str(line).unwrap()).to_string()).collect()
 }
 
 fn plain(payload: &str) -> Seen {

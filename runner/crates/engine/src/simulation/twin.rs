@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use tidegate_config::{InputMode, Step};
 use tidegate_model::DeliveryHash;
 
-/// Script of every scripted step. The step's `config` controls its behaviour.
+/// Script of every scripted step. The step's `config` controls its behaviour. Each job that it makes has the version of
+/// the script, which replaces `VERSION`.
 pub(crate) const WORK: &str = r#"
 fn field(job, key, other) {
     if type_of(job) == "map" && key in job { job[key] } else { other }
@@ -13,7 +14,7 @@ fn field(job, key, other) {
 
 fn make(id, n, salt, hash) {
     let r = (n * 7 + salt) % 23;
-    let job = #{ id: id, n: n };
+    let job = #{ id: id, n: n, version: VERSION };
     job.fail = if r == 0 { 1 } else if r == 1 { 2 } else if r == 2 { 9 } else { 0 };
     job.type = ["x", "y", "z"][n % 3];
     job.topics = if n % 2 == 0 { ["even"] } else { ["odd", "any"] };

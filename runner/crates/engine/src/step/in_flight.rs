@@ -3,6 +3,7 @@
 use crate::batch::input::BatchInput;
 use crate::batch::result::BatchResult;
 use crate::commit::request::{BatchJobs, SourcePositions};
+use crate::step::declared::DeclaredStep;
 use tidegate_dispatch::{BatchId, Failed, JobKey, JobOutcome};
 use tidegate_store::ParkedKey;
 
@@ -10,6 +11,9 @@ use tidegate_store::ParkedKey;
 #[derive(Debug, Default)]
 pub(crate) struct InFlightBatch {
     pub(crate) work: BatchInput,
+    /// The step as it was when the batch was run. The rest of a batch is run in the same way, so that no output of a
+    /// later script comes before one of an earlier script.
+    pub(crate) step: Option<DeclaredStep>,
     pub(crate) places: SourcePositions,
     /// Whether it will reach the committer without waiting for another batch.
     pub(crate) coming: bool,
@@ -46,6 +50,6 @@ impl InFlightBatch {
             let behind = rest.as_ref().map(|(_, behind)| behind.clone()).unwrap_or_default();
             self.rest = Some((id, work.first(work.jobs).followed_by(behind)));
         }
-        Self { work, ran, rest, ..Self::default() }
+        Self { work, step: self.step.clone(), ran, rest, ..Self::default() }
     }
 }
