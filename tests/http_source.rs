@@ -112,11 +112,26 @@ fn the_outcome_of_a_job_follows_its_outputs_through_all_steps() {
         "[step.first]\nfrom = \"requests\"\nrun = \"double.rhai\"\nto = \"middle\"\n\
          [step.second]\nfrom = \"middle\"\nrun = \"second.rhai\"\nto = \"last\"\nerrors = \"failed\"\n\
          [sink.out]\nfrom = \"last\"\ntype = \"file\"\npath = \"out.ndjson\"\n\
-         [queue.middle]\nretain = \"forever\"\n[queue.last]\nretain = \"forever\"\n",
+         [queue.middle]\nretain = \"forever\"\n[queue.last]\nretain = \"forever\"\n\
+         [source.lines]\ntype = \"file\"\npath = \"lines.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
+         [step.copy]\nfrom = \"lines\"\nto = \"middle\"\n",
     )
+    .file("lines.ndjson", "{\"n\":7}\n")
     .file("double.rhai", "fn process(job) { [#{ n: job.id }, #{ n: job.id + 1 }] }")
     .file("second.rhai", "fn process(job) { if job.n == 2 { reject(\"two\") } job }");
     let (mut running, _, mut client) = started(&project);
+    // A job of a source of files, and one of a queue that no source fills, are followed as well.
+    running.wait_until("the line", || project.read_if_there("out.ndjson").lines().count() == 1);
+    for job in ["p/lines/1", "p/middle/1"] {
+        running.wait_until(job, || {
+            let body = client.request(&format!("GET /jobs/{job}"), &[], "").body;
+            let mut outputs = &body["steps"][0]["outputs"][0];
+            if job == "p/lines/1" {
+                outputs = &outputs["steps"][0]["outputs"][0];
+            }
+            outputs["steps"][0]["step"] == "p/out" && outputs["steps"][0]["status"] == "done"
+        });
+    }
     client.request("POST /sources/p/requests", &[JSON], "{\"id\":1}");
     let mut body = Value::Null;
     running.wait_until("the end of both", || {
@@ -128,7 +143,7 @@ fn the_outcome_of_a_job_follows_its_outputs_through_all_steps() {
     let outputs = &body["steps"][0]["outputs"];
     assert_eq!(
         (&outputs[0]["job"], &outputs[1]["job"]),
-        (&json!("p/middle/1"), &json!("p/middle/2")),
+        (&json!("p/middle/2"), &json!("p/middle/3")),
         "{body}"
     );
     let (one, other) = (&outputs[0]["steps"][0], &outputs[1]["steps"][0]);
@@ -280,6 +295,7 @@ fn what_cannot_be_taken_is_refused_with_the_reason_and_keeps_nobody_else() {
         post("POST /sources/p/request", &[JSON, token], "{\"id\":1}"),
         post("GET /jobs/p/requests/9", &[token], ""),
         post("GET /jobs/p/out/1", &[token], ""),
+        post("GET /jobs/p/out/1", &[], ""),
         post("GET /", &[token], ""),
     ];
     insta::assert_snapshot!(told.join("\n"));

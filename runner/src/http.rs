@@ -289,6 +289,7 @@ async fn look(
     admit_reader(request, &asked.queue, http)?;
     let context = http.context.clone();
     if *request.method() == Method::DELETE {
+        push::find(&asked.queue, &context.configuration())?;
         push::refuse_while_full(&context)?;
         let parameters = Parameters::of(request.uri().query())?;
         return aside(move || cancel::cancel(&asked, &parameters, &context)).await;
@@ -310,15 +311,9 @@ async fn find(
     aside(move || find_jobs::find(&queue, &parameters, &context)).await
 }
 
-/// Refuses a request about jobs of a source without its token.
-fn admit_reader(
-    request: &Request<Incoming>,
-    source: &Address,
-    http: &HttpContext,
-) -> Result<(), HttpRefusal> {
-    let configuration = http.context.configuration();
-    let (_, source) = push::find(source, &configuration)?;
-    push::admit(request.headers(), source)
+/// Refuses a request about jobs of a source or a queue without a token for them.
+fn admit_reader(request: &Request<Incoming>, queue: &Address, http: &HttpContext) -> Result<(), HttpRefusal> {
+    push::admit_reader(request.headers(), queue, &http.context.configuration())
 }
 
 async fn poll(

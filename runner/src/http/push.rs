@@ -130,6 +130,38 @@ pub(crate) fn admit(headers: &HeaderMap, source: &HttpSource) -> Result<(), Http
     }
 }
 
+/// Refuses a request about jobs without a token: that of their HTTP source. Jobs that no client pushed need the token of
+/// an HTTP source of their pipeline or, if none has one, of any pipeline.
+pub(crate) fn admit_reader(
+    headers: &HeaderMap,
+    queue: &Address,
+    configuration: &Configuration,
+) -> Result<(), HttpRefusal> {
+    if let Ok((_, source)) = find(queue, configuration) {
+        return admit(headers, source);
+    }
+    let with_token = |own: bool| {
+        let queues = configuration.queues.iter();
+        let queues = queues.filter(move |other| !own || other.address.pipeline == queue.pipeline);
+        queues.filter_map(|other| match &other.source {
+            Some(PushSource::Http(source)) if source.token.is_some() => Some(source),
+            _ => None,
+        })
+    };
+    let mut sources: Vec<&HttpSource> = with_token(true).collect();
+    if sources.is_empty() {
+        sources = with_token(false).collect();
+    }
+    let mut refusal = Ok(());
+    for source in sources {
+        refusal = admit(headers, source);
+        if refusal.is_ok() {
+            break;
+        }
+    }
+    refusal
+}
+
 fn unknown_form() -> HttpRefusal {
     let error = "the content type is missing or unknown: send `content-type: application/json` for one job, \
                  or `application/x-ndjson` for one job per line";
