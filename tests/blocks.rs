@@ -65,6 +65,31 @@ fn every_block_is_split_and_every_chunk_executed_once() {
 }
 
 #[test]
+fn a_block_that_is_tried_again_holds_the_watermark_and_search_ahead() {
+    let project = demonstration();
+    let split = project.read("split.rhai");
+    project.write(
+        "split.rhai",
+        split.replacen(") {", ") {\n    if block.height == 7 { retry_in(\"1h\", \"late\") }", 1),
+    );
+    let status = || project.status("blocks/split", "blocks/blocks");
+    let is_held =
+        |status: &Value| status["watermark"] == 6 && status["delayed"] == 1 && status["taken"] == 15;
+    let mut running = project.started();
+    // Ten blocks past the watermark is as far as it goes.
+    running.wait_until("all that may run", || is_held(&status()));
+    let why = project.tidegate(&["job", "show", "blocks/blocks/7"]).done().stdout;
+    assert!(why.contains("late"), "{why}");
+    assert!(running.kill());
+    // A stopped store has the same watermark, and so has the next run.
+    assert!(is_held(&status()), "{}", status());
+    let mut running = project.started();
+    running.wait_until("the next run", || is_held(&status()) && status()["running"] == 0);
+    running.stop().done();
+    project.assert_sound();
+}
+
+#[test]
 fn blocks_that_come_while_nobody_is_there_are_made_up_for() {
     let project = demonstration();
     let all = project.read("data/blocks.ndjson");

@@ -74,7 +74,7 @@ fn what_cannot_be_run_again_is_refused() {
             1,
             "job 1 of `p/given` is no longer kept; the oldest kept job is 10",
         ),
-        (&["p/give", "--from", "10"], 1, "`p/give` has accounted for `p/in` up to 9"),
+        (&["p/give", "--from", "10"], 1, "`p/give` has read `p/in` up to 9"),
         (&["p/give", "--since", "2h"], 1, "`p/in` is a source"),
         (&["p/giv", "--from", "1"], 1, "did you mean `p/give`?"),
         (

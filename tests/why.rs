@@ -48,7 +48,7 @@ fn job_show_names_the_due_time() {
 #[test]
 fn job_show_names_the_bound_of_search_ahead() {
     let ahead = "strategy = \"fifo\", lane = \"pool\", lane_rate = \"1/1h\", max_search_ahead = 2";
-    let what = "past search-ahead: the step scans jobs up to 3 for now";
+    let what = "past search-ahead: the step scans jobs up to 2 for now";
     let stopped = holds(ahead, &["a:\"at\":\"1h\"", "a", "a", "b"], 4, what);
     assert!(stopped.contains(what), "{stopped}");
 }

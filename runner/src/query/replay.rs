@@ -63,9 +63,7 @@ fn find(
         let (step, input) = (&step.address, &chosen.address);
         let why = match last {
             0 => format!("nothing can run again: `{step}` has read no job of `{input}` yet"),
-            _ => format!(
-                "nothing can run again from {from} on: `{step}` has accounted for `{input}` up to {last}"
-            ),
+            _ => format!("nothing can run again from {from} on: `{step}` has read `{input}` up to {last}"),
         };
         return Err(why.into());
     }

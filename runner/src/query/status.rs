@@ -83,8 +83,11 @@ pub(crate) fn statuses(
         let claims = |one: &Step| one.address == step && one.inputs.iter().any(|one| one.address == input);
         if !configuration.steps.iter().any(claims) {
             let waiting = store.queue(&input)?.map(|queue| waiting(&queue, &progress));
-            let mut status =
-                StepStatus { waiting, configured: false, ..StepStatus::new(&step, &input, &progress) };
+            let first = store.first_unfinished(&step, &input.to_string())?;
+            let position = progress.watermark();
+            let watermark = first.map_or(position, |first| position.min(first.saturating_sub(1)));
+            let status = StepStatus::new(&step, &input, watermark, &progress);
+            let mut status = StepStatus { waiting, configured: false, ..status };
             let is_first = steps.iter().all(|before| before.step != status.step);
             if is_first {
                 // A configured step has counted them.
@@ -147,7 +150,12 @@ impl StatusQuery<'_> {
         progress: &Progress,
         pauses: &[Pause],
     ) -> Result<StepStatus, ReadError> {
-        let mut status = StepStatus::new(&self.step.address, &input.address, progress);
+        let running = self.step_counts.as_ref().and_then(|step_counts| step_counts.counts.watermark);
+        let watermark = match running {
+            Some(watermark) => watermark,
+            None => tidegate_engine::watermark(self.store, self.step, input)?,
+        };
+        let mut status = StepStatus::new(&self.step.address, &input.address, watermark, progress);
         status.joins = self.step.take == InputMode::Join;
         let paused = pauses.iter().find(|pause| pause.step == self.step.address);
         status.paused = paused.map(|pause| rfc3339(pause.since));

@@ -172,11 +172,11 @@ impl ProbeStatus {
 }
 
 impl StepStatus {
-    pub(crate) fn new(step: &Address, input: &Address, progress: &Progress) -> Self {
+    pub(crate) fn new(step: &Address, input: &Address, watermark: u64, progress: &Progress) -> Self {
         Self {
             step: step.to_string(),
             input: input.to_string(),
-            watermark: progress.watermark(),
+            watermark,
             waiting: None,
             read: None,
             running: None,

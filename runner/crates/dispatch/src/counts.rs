@@ -11,6 +11,8 @@ pub struct JobCounts {
     pub running: u64,
     /// For an ordered step: the parked job that blocks all deliveries behind it, and its due time.
     pub first_in_line: Option<(Turn, Timestamp)>,
+    /// The highest index up to which every job of a queued step is finished.
+    pub watermark: Option<u64>,
     /// Counts of a queued step only.
     pub picked: Option<QueuedCounts>,
 }

@@ -249,6 +249,7 @@ impl StepMachine for OrderedStep {
             inputs: (0..self.inputs.len()).map(|input| self.waiting(input, heads)).collect(),
             running: self.running(),
             first_in_line: self.first_in_line(),
+            watermark: None,
             picked: None,
         }
     }

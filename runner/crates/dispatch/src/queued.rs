@@ -18,11 +18,13 @@ pub(crate) mod gate;
 pub(crate) mod inspect;
 pub(crate) mod lookahead;
 pub(crate) mod reads;
+pub(crate) mod unfinished;
 
 use self::lookahead::LookaheadBuffer;
 use batches::QueuedBatch;
 use gate::GateState;
 use reads::ReadState;
+use unfinished::UnfinishedJobs;
 
 /// Maximum number of slow jobs beside the workers, for a step without `max_processing`.
 const BESIDE_DEFAULT: usize = 16;
@@ -61,6 +63,7 @@ pub(crate) struct QueuedStep {
     /// Time of that report.
     held_since: Timestamp,
     progress: Progress,
+    unfinished: UnfinishedJobs,
     batches: BTreeMap<BatchId, QueuedBatch>,
     /// Unfinished reads, by first index, for a source: it cannot be read job by job.
     reads: BTreeMap<u64, ReadState>,
@@ -111,6 +114,7 @@ impl QueuedStep {
             held_until: None,
             held_since: Timestamp(0),
             progress,
+            unfinished: UnfinishedJobs::default(),
             batches: BTreeMap::new(),
             reads: BTreeMap::new(),
             held: 0,
@@ -166,6 +170,9 @@ impl StepMachine for QueuedStep {
     }
 
     fn add_waiting(&mut self, attributes: &JobAttributes<'_>, state: WaitingState) {
+        if let (false, Some(index)) = (attributes.key.is_fresh(), attributes.index) {
+            self.unfinished.add(attributes.key, index);
+        }
         if attributes.key.is_fresh() && self.ahead().is_some_and(|ahead| attributes.key.0 > ahead) {
             self.beyond.push(attributes);
         } else {
@@ -204,7 +211,9 @@ impl StepMachine for QueuedStep {
         }
         self.beyond.remove(key);
         // A running job cannot be cancelled and stays.
-        let _ = self.room.cancel(key, now);
+        if self.room.cancel(key, now).is_ok() {
+            self.unfinished.remove(key);
+        }
     }
 
     fn is_cancelling(&self, index: u64) -> bool {

@@ -260,6 +260,11 @@ impl QueuedStep {
         let watermark = self.progress.watermark();
         let mut through = Vec::with_capacity(batch.jobs.len());
         for (&key, &end) in batch.jobs.iter().zip(&batch.ends) {
+            match end {
+                JobOutcome::Finished => self.unfinished.remove(key),
+                _ if key.is_fresh() => self.unfinished.add(key, key.0),
+                _ => {}
+            }
             // The waiting room gave all these jobs, so it accepts each transition.
             let _ = match end {
                 JobOutcome::Finished => self.room.finished(key, now),

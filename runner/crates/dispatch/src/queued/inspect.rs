@@ -36,6 +36,7 @@ impl QueuedStep {
             inputs: vec![InputCounts { jobs: waiting as u64 + behind, first: None }],
             running: (counts.running - held.len()) as u64,
             first_in_line: None,
+            watermark: Some(self.watermark()),
             picked: Some(QueuedCounts {
                 delayed: (counts.delayed - summary.due + self.late.len()) as u64,
                 pending: counts.pending as u64,

@@ -71,6 +71,7 @@ impl OwnedAttributes {
     pub(crate) fn attributes(&self) -> JobAttributes<'_> {
         JobAttributes {
             key: self.key,
+            index: Some(self.key.0),
             lane: &self.lane,
             age: self.age,
             id: self.id.clone(),

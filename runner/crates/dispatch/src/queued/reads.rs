@@ -61,7 +61,13 @@ impl QueuedStep {
 
     /// Last index that is considered, if search-ahead is limited.
     pub(crate) fn ahead(&self) -> Option<u64> {
-        (self.search_ahead > 0).then(|| self.progress.watermark().saturating_add(self.search_ahead))
+        (self.search_ahead > 0).then(|| self.watermark().saturating_add(self.search_ahead))
+    }
+
+    /// The highest index up to which every job is finished. A job that is begun, delayed or pending holds it.
+    pub(crate) fn watermark(&self) -> u64 {
+        let position = self.progress.watermark();
+        self.unfinished.first().map_or(position, |first| position.min(first.saturating_sub(1)))
     }
 
     /// Whether it still reads the initial backlog, and its rules must choose among all of it.

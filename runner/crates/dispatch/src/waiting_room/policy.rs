@@ -90,6 +90,8 @@ pub enum JobId {
 #[derive(Clone, Debug)]
 pub struct JobAttributes<'a> {
     pub key: JobKey,
+    /// Index in the input; `None` if the job does not hold the watermark.
+    pub index: Option<u64>,
     /// Empty if the step has no lanes.
     pub lane: &'a [u8],
     /// Index or time, the same kind for all jobs; smaller is older.
@@ -110,6 +112,7 @@ impl JobAttributes<'_> {
     pub fn new(key: JobKey, age: i64) -> Self {
         Self {
             key,
+            index: key.is_fresh().then_some(key.0),
             lane: &[],
             age,
             id: JobId::None,

@@ -14,7 +14,7 @@ use crate::step::job_buffer::FetchedJobs;
 use crate::step::queue_view;
 use crate::step::queue_view::QueueView;
 use crate::step::state::{QueuedJobs, StepState};
-use tidegate_dispatch::{BatchId, Event, InputPort, JobKey, JobOutcome, ReadId, WaitingState};
+use tidegate_dispatch::{BatchId, Event, InputPort, JobAttributes, JobKey, JobOutcome, ReadId, WaitingState};
 use tidegate_model::Timestamp;
 use tidegate_store::{NewParkedJob, ParkedJob, ParkedKey};
 
@@ -43,7 +43,11 @@ impl Coordinator {
             pending.recall((key, index), &buffer.attributes.lane(&job.payload), (since, said), now);
         }
         let card = (index, waiting_since);
-        buffer.attributes.extract(key, card, &job.payload, |card| dispatcher.saw(step, card, state));
+        // A job that was set aside before holds the watermark no longer.
+        let index = job.from_error.is_none().then_some(index);
+        buffer.attributes.extract(key, card, &job.payload, |card| {
+            dispatcher.saw(step, &JobAttributes { index, ..card.clone() }, state);
+        });
     }
 
     /// View of the waiting jobs of a queued step.

@@ -225,7 +225,7 @@ fn warn_of_orphans(configuration: &Configuration, store: &Store) -> Result<(), E
                 target: log_target::ENGINE,
                 step = %step,
                 input = %input,
-                watermark = progress.watermark(),
+                waiting_from = progress.watermark() + 1,
                 "no step of the configuration claims this progress; it is kept (a step with another name \
                  starts at the oldest job)"
             );

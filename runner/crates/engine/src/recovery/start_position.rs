@@ -42,6 +42,19 @@ pub fn progress(store: &Store, step: &Step, input: &InputRef) -> Result<Progress
     Ok(progress)
 }
 
+/// The highest index of an input up to which every job is finished: delivered, consumed, or set aside. A job that is
+/// begun, delayed or pending holds it.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn watermark(store: &Store, step: &Step, input: &InputRef) -> Result<u64, ReadError> {
+    store.at_one_moment(|store| {
+        let position = progress(store, step, input)?.watermark();
+        let first = store.first_unfinished(&step.address, &input.hash_name())?;
+        Ok(first.map_or(position, |first| position.min(first.saturating_sub(1))))
+    })
+}
+
 /// Last job that the step skips, if the jobs from `first` to `last` exist. Jobs that retention deleted before
 /// are skipped, too.
 fn last_skipped(step: &Step, (first, last): (u64, u64)) -> u64 {

@@ -133,6 +133,7 @@ impl AttributeExtractor {
         }
         take(&JobAttributes {
             key,
+            index: Some(index),
             lane,
             age: age.unwrap_or_else(|| i64::try_from(index).unwrap_or(i64::MAX)),
             id: id.unwrap_or(JobId::None),

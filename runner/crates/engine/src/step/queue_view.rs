@@ -72,7 +72,10 @@ impl QueueView {
         for input in &step.inputs {
             let progress = start_position::progress(store, step, input)?;
             let ahead = queuer.max_search_ahead.filter(|&ahead| ahead > 0);
-            view.ahead = ahead.map(|ahead| progress.watermark().saturating_add(ahead));
+            if let Some(ahead) = ahead {
+                let watermark = start_position::watermark(store, step, input)?;
+                view.ahead = Some(watermark.saturating_add(ahead));
+            }
             let Input::Queue(queue) = input.input else { continue };
             let queue = &configuration.queues[queue.0].address;
             view.add_jobs(store, queue, &attributes, &progress)?;

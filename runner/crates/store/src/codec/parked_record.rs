@@ -144,6 +144,18 @@ pub(crate) fn header(record: &[u8]) -> Result<ParkedHeader, Wrong> {
     Ok(ParkedHeader { kind, due, origins })
 }
 
+/// Indices in `input` of a job that is not finished; none for a delivered output, and for a job that was set aside
+/// before.
+pub(crate) fn unfinished(record: &[u8], input: &str) -> Result<Option<u64>, Wrong> {
+    let mut first = None;
+    let (kind, flags, _) = start(&mut Bytes(record), |name, at| {
+        if name == input {
+            first = first.into_iter().chain([at]).min();
+        }
+    })?;
+    Ok(first.filter(|_| kind != ReasonKind::Output && flags & FLAG_FROM_ERROR == 0))
+}
+
 /// Whether one of the inputs is this one. An unreadable record is treated as no match.
 pub(crate) fn is_of(record: &[u8], input: &str, index: u64) -> bool {
     let mut found = false;

@@ -44,6 +44,40 @@ fn a_job_that_is_reported_again_late_or_unasked_changes_nothing() {
 }
 
 #[test]
+fn a_job_that_waits_for_its_next_attempt_or_is_pending_holds_the_watermark_and_search_ahead() {
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { search_ahead: 3, ..picking() });
+    let watermark = |play: &Play| play.dispatcher.job_counts(0, 0, play.now).unwrap().watermark;
+    play.start();
+    assert_eq!(play.read(1, 6), "forget 1, pick #0 1, pick #1 2");
+    play.picked(0);
+    play.picked(1);
+    assert_eq!(play.done(1), "pick #2 3");
+    // The store accounts for the delayed job, and will not read it again.
+    play.ran(0, &[JobOutcome::Delayed(Timestamp(100))]);
+    assert_eq!(play.committed(0), "passed 2");
+    assert_eq!(watermark(&play), Some(0));
+    play.picked(2);
+    assert_eq!(play.done(2), "passed 3");
+    // Job 4 is more than three jobs past the watermark.
+    play.now = Timestamp(100);
+    assert_eq!(play.on(Event::Tick), "pick #3 1");
+    play.picked(3);
+    play.ran(3, &[JobOutcome::Pending]);
+    assert_eq!(play.committed(3), "");
+    assert_eq!(watermark(&play), Some(0));
+    assert_eq!(play.settle(&[1]), "pick #4 1");
+    play.picked(4);
+    assert_eq!(play.done(4), "pick #5 4, pick #6 5");
+    assert_eq!(watermark(&play), Some(3));
+    // A job of an earlier run holds it, too.
+    let before = JobAttributes { index: Some(2), ..JobAttributes::new(JobKey::stored(9), 2) };
+    play.dispatcher.saw(0, &before, WaitingState::Pending);
+    assert_eq!(watermark(&play), Some(1));
+    play.dispatcher.cancel(0, JobKey::stored(9), play.now);
+    assert_eq!(watermark(&play), Some(3));
+}
+
+#[test]
 fn without_a_bound_jobs_start_however_far_past_the_watermark() {
     let rules = QueuePolicy { max_processing: None, ..picking().rules };
     let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { search_ahead: 0, rules, ..picking() });

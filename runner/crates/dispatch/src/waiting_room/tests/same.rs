@@ -185,6 +185,7 @@ impl Both {
         self.next += 1;
         let attributes = JobAttributes {
             key: JobKey(job.key),
+            index: None,
             lane: &[job.lane],
             age: job.age,
             id: job.id.clone(),

@@ -6,7 +6,7 @@ use redb::{ReadOnlyTable, ReadTransaction};
 
 use super::Store;
 use crate::api::parked_job::{ParkedId, ParkedJob, ParkedKey, ParkedPosition, ParkedTotals};
-use crate::codec::parked_record::{is_of, origin};
+use crate::codec::parked_record::{is_of, origin, unfinished};
 use crate::database::format::{
     self, Bytes, META, NAMES, PARKED, PARKED_COUNTS, PARKED_DUE, PARKED_OF, PARKED_STARTED, RecordKey,
     ordered,
@@ -168,6 +168,34 @@ impl Store {
     /// Numbers of parked jobs of `step`. The time does not depend on them.
     pub fn parked_totals(&self, step: &Address) -> Result<ParkedTotals, ReadError> {
         self.of_step(step, |txn, id| totals(&txn.open_table(PARKED_COUNTS)?, id))
+    }
+
+    /// The lowest index in `input`, named as in delivery hashes, of a job of `step` that is begun, delayed or
+    /// pending. The time depends on the number of parked jobs.
+    pub fn first_unfinished(&self, step: &Address, input: &str) -> Result<Option<u64>, ReadError> {
+        self.of_step(step, |txn, id| {
+            let ParkedTotals { delayed, started, pending, .. } = totals(&txn.open_table(PARKED_COUNTS)?, id)?;
+            let mut first: Option<u64> = None;
+            let mut add = |record: &[u8]| {
+                let index = unfinished(record, input)
+                    .map_err(|what| StoreCause::Damaged(format!("a parked job cannot be read: {what}")))?;
+                first = first.into_iter().chain(index).min();
+                Ok::<_, StoreCause>(())
+            };
+            if started > 0 {
+                for entry in txn.open_table(PARKED_STARTED)?.range((id, 0)..=(id, u64::MAX))? {
+                    let (key, stored) = entry?;
+                    add(RecordKey::ParkedStarted(id, key.value().1).unseal(stored.value())?)?;
+                }
+            }
+            if delayed + pending > 0 {
+                for entry in txn.open_table(PARKED)?.range((id, 0)..=(id, u64::MAX))? {
+                    let (key, stored) = entry?;
+                    add(RecordKey::Parked(id, key.value().1).unseal(stored.value())?)?;
+                }
+            }
+            Ok(first)
+        })
     }
 
     /// Number of parked jobs of `step`.
