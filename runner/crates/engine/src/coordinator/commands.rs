@@ -76,25 +76,7 @@ impl Coordinator {
                     let begin = BeginBatch { step: declared, id: batch, before, jobs, rows, places };
                     actions.push(Action::Commit(CommitRequest::Enter(StepChange::Begin(begin))));
                 }
-                Command::Run { step, batch, aside } => {
-                    if aside {
-                        // It may take long, and the committer must not wait for it.
-                        self.track_pending_commit(step, batch, false);
-                    }
-                    let Some(StepState { declared, batches, .. }) = self.steps.get_mut(step) else {
-                        continue;
-                    };
-                    let Some(held) = batches.get_mut(&batch) else { continue };
-                    let mut work = held.work.clone();
-                    // A job that waits in memory is retried.
-                    work.before = held.ran.as_ref().and_then(|ran| ran.attempt()).map(Arc::new);
-                    // The rest of a batch is run as its beginning was, and a retry by the present script.
-                    let before = held.step.take().filter(|_| work.before.is_none());
-                    let step = before.unwrap_or_else(|| declared.clone());
-                    held.step = Some(step.clone());
-                    let pool = aside;
-                    actions.push(Action::Run(BatchTask { step, id: batch, work, pool }));
-                }
+                Command::Run { step, batch, aside } => actions.extend(self.run(step, batch, aside)),
                 Command::Split { step, batch, jobs, rest, begun } => {
                     let Some(StepState { batches, .. }) = self.steps.get_mut(step) else { continue };
                     let Some(held) = batches.get_mut(&batch) else { continue };
@@ -128,6 +110,23 @@ impl Coordinator {
             }
         }
         self.note_stops(actions);
+    }
+
+    fn run(&mut self, step: usize, batch: BatchId, aside: bool) -> Option<Action> {
+        if aside {
+            // It may take long, and the committer must not wait for it.
+            self.track_pending_commit(step, batch, false);
+        }
+        let StepState { declared, batches, .. } = self.steps.get_mut(step)?;
+        let held = batches.get_mut(&batch)?;
+        let mut work = held.work.clone();
+        // A job that waits in memory is retried.
+        work.before = held.ran.as_ref().and_then(|ran| ran.attempt()).map(Arc::new);
+        // The rest of a batch is run as its beginning was, and a retry by the present script.
+        let before = held.step.take().filter(|_| work.before.is_none());
+        let step = before.unwrap_or_else(|| declared.clone());
+        held.step = Some(step.clone());
+        Some(Action::Run(BatchTask { step, id: batch, work, pool: aside }))
     }
 
     fn add_batch_part(&mut self, batch: BatchId, port: InputPort, read: ReadId, skip: usize, jobs: usize) {
