@@ -1,8 +1,8 @@
 //! Cost of change: measures starts with many steps, reloads by a saved file, work beside reloads, and events beside
 //! idle steps.
 //!
-//! A runner in a process of its own is measured from outside, as an operator sees it: from the save of a file to the
-//! generation that `GET /reload` reports.
+//! A runner in a process of its own is measured as an operator sees it: from the save of a file to the generation that
+//! `GET /reload` reports.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -324,7 +324,7 @@ fn reload(folder: &Path, handle: &tidegate_engine::Handle, version: u64) -> Resu
     outcome.map(drop).ok_or_else(|| "the run ended during reloads".to_owned())
 }
 
-/// What a process holds.
+/// Resources that a process holds.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     mib: f64,

@@ -222,8 +222,8 @@ fn check_queue(history: &History, known: &Known, queue: &Address, expected: &[Ex
             assert_eq!(told, carried, "{queue}");
         }
         let value = if is_error { without_circumstances(value) } else { value };
-        // A job that is retried, by itself or on request, is attempted by the present script, before results of an
-        // earlier one behind it are delivered.
+        // A job that is retried, by itself or on request, is attempted by the present script. Results of an earlier
+        // one behind it are delivered later.
         let indices = indices(known, &origin.inputs);
         let is_retried = step.retry_policy().is_some()
             || expected.iter().any(|one| one.retried && one.seen.indices == indices);

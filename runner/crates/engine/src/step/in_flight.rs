@@ -11,8 +11,8 @@ use tidegate_store::ParkedKey;
 #[derive(Debug, Default)]
 pub(crate) struct InFlightBatch {
     pub(crate) work: BatchInput,
-    /// The step as it was when the batch was run. The rest of a batch is run in the same way, so that no output of a
-    /// later script comes before one of an earlier script.
+    /// The step as it was when the batch was run. The rest of a batch is run in the same way: no output of a later
+    /// script comes before one of an earlier script.
     pub(crate) step: Option<DeclaredStep>,
     pub(crate) places: SourcePositions,
     /// Whether it will reach the committer without waiting for another batch.
