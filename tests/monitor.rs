@@ -226,3 +226,31 @@ fn a_monitor_that_does_not_answer_is_told() {
     running.outcome().done();
     assert_eq!(ids(&project.read("out.ndjson")), [1]);
 }
+
+#[test]
+fn a_job_that_is_pending_for_too_long_is_set_aside_or_submitted_again() {
+    let step = |limits: &str, expect: &str| {
+        format!(
+            "[step.submit]\nfrom = \"in\"\nto = \"out\"\nrun = \"submit.rhai\"\nerrors = \"failed\"\n\
+             [step.submit.monitor]\nrun = \"builtin:exec\"\nexec = {{ command = [\"true\"] }}\nevery = \"10s\"\n{limits}\n\
+             [[test]]\nname = \"limit\"\nstep = \"submit\"\ngiven = [{{ id = 1 }}]\n\
+             mock.submit.monitor = {{ \"builtin:exec\" = {{ outputs = [[\"pending\"]] }} }}\nfor = \"65s\"\n\
+             expect = {expect}\n"
+        )
+    };
+    let ttl = "it is still pending after the `ttl` of its monitor, 1m";
+    let checks = "it is still pending after 3 checks, the `max_checks` of its monitor";
+    for (limits, expect) in [
+        (
+            "ttl = \"1m\"",
+            format!("{{ attempts = 1, errors = [{{ kind = \"rejected\", message = \"{ttl}\" }}] }}"),
+        ),
+        ("max_checks = 3", format!("{{ attempts = 1, elapsed = \"30s\", errors = [\"{checks}\"] }}")),
+        ("ttl = \"25s\"\nthen = \"resubmit\"", "{ attempts = 3, waiting = 1 }".to_owned()),
+        ("", "{ attempts = 1, waiting = 1 }".to_owned()),
+    ] {
+        let project = Project::pipeline(&step(limits, &expect))
+            .file("submit.rhai", "fn process(job, ctx) { pending(`b-${job.id}-${ctx.attempt}`) }");
+        project.tidegate(&["test", "."]).done().says("");
+    }
+}

@@ -42,9 +42,9 @@ pub use model::{
     BatchBy, BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, Gate,
     GateRef, Hosts, HttpRequest, ImportedScript, Input, InputMode, InputRef, Invocation, KeysMissing, Lane,
     LaneMissing, Limits, LogFormat, LogSettings, LookupTable, LookupTables, Meta, Method, Monitor,
-    OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStepConfig, Positions, ProbeConfig, Processor,
-    Queue, QueueRef, Queuer, ReloadSettings, Response, Retain, Scheduling, Script, Settings, Shape, Sink,
-    SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy, Target,
-    WatchErrors,
+    MonitorLimits, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStepConfig, Positions,
+    ProbeConfig, Processor, Queue, QueueRef, Queuer, ReloadSettings, Response, Retain, Scheduling, Script,
+    Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter,
+    Strategy, Target, WatchErrors,
 };
 pub use plan::{PartChange, PartKind, Plan, PlanAction, PlanState, PlannedSetting, StepRemains};

@@ -6,6 +6,7 @@ pub(crate) mod in_flight;
 pub(crate) mod job_attributes;
 pub(crate) mod job_buffer;
 pub(crate) mod pending_jobs;
+pub(crate) mod pending_limits;
 pub(crate) mod probe_health;
 pub(crate) mod queue_view;
 pub(crate) mod row_index;

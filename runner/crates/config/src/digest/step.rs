@@ -7,7 +7,8 @@ use super::processors::{self, ProbeAspects};
 use super::setting::{PartDigest, Scope};
 use crate::model::{
     BatchBy, BeginAt, Configuration, DeliveryGuarantee, Input, InputMode, KeysMissing, Lane, LaneMissing,
-    Monitor, QueueRef, Queuer, Scheduling, SinkKind, SourceRef, Step, StepFilter, Strategy, Target,
+    Monitor, MonitorLimits, QueueRef, Queuer, Scheduling, SinkKind, SourceRef, Step, StepFilter, Strategy,
+    Target,
 };
 use tidegate_model::{Backoff, FailureClass, Jitter, OnExhausted, Rate, RetryPolicy, format_rate};
 
@@ -360,7 +361,7 @@ fn rate(digest: &mut Digest, scope: &Scope<'_>, key: &'static str, rate: Option<
 }
 
 fn monitor(digest: &mut Digest, scope: &Scope<'_>, monitor: Option<&Monitor>) {
-    let Some(Monitor { inquiry, batch, batch_by, concurrency }) = monitor else {
+    let Some(Monitor { inquiry, batch, batch_by, concurrency, limits }) = monitor else {
         return digest.add(scope, StepAspect::Monitor, "monitor", |it| it.word("none"));
     };
     let aspects = ProbeAspects {
@@ -378,4 +379,14 @@ fn monitor(digest: &mut Digest, scope: &Scope<'_>, monitor: Option<&Monitor>) {
         });
     });
     digest.add(scope, StepAspect::Monitor, "monitor.concurrency", |it| it.number(*concurrency as u64));
+    let MonitorLimits { ttl, max_checks, resubmits } = limits;
+    if let Some(ttl) = ttl {
+        digest.add(scope, StepAspect::Monitor, "monitor.ttl", |it| it.duration(*ttl));
+    }
+    if let Some(most) = max_checks {
+        digest.add(scope, StepAspect::Monitor, "monitor.max_checks", |it| it.number(most.get().into()));
+    }
+    if *resubmits {
+        digest.add(scope, StepAspect::Monitor, "monitor.then", |it| it.word("resubmit"));
+    }
 }

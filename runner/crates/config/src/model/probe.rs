@@ -1,5 +1,6 @@
 //! `ProbeConfig`: the processors of a gate or a monitor, which run without a job.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,18 @@ pub struct Monitor {
     pub batch_by: BatchBy,
     /// Maximum number of open requests.
     pub concurrency: usize,
+    pub limits: MonitorLimits,
+}
+
+/// Limits of the jobs that a monitor asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MonitorLimits {
+    /// Maximum time for which a job is pending.
+    pub ttl: Option<Duration>,
+    /// Maximum number of checks of a job in one run.
+    pub max_checks: Option<NonZeroU32>,
+    /// A job at a limit is submitted again, in place of being set aside.
+    pub resubmits: bool,
 }
 
 /// The jobs that one request of a monitor may hold.

@@ -153,9 +153,20 @@ impl TableKind {
                 "pause",
             ],
             Self::Gate => &["run", "every", "http", "exec", "timeout", "config"],
-            Self::Monitor => {
-                &["run", "every", "batch", "batch_by", "concurrency", "http", "exec", "timeout", "config"]
-            }
+            Self::Monitor => &[
+                "run",
+                "every",
+                "batch",
+                "batch_by",
+                "concurrency",
+                "http",
+                "exec",
+                "timeout",
+                "config",
+                "ttl",
+                "max_checks",
+                "then",
+            ],
             Self::LookupTable => &["path", "key", "format", "delimiter"],
             Self::Queue => &["retain", "max_size", "meta", "dedupe", "allow_cycle"],
             Self::QueueDefaults => &["retain", "max_size", "meta", "dedupe"],

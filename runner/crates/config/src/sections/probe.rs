@@ -1,5 +1,6 @@
 //! `ProbeConfig`: parses `[gate.NAME]`, and `monitor = { … }` of a step.
 
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use super::run::run;
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::SourceSpan;
 use crate::diagnostic::files::Files;
-use crate::model::{BatchBy, LookupTables, Monitor, ProbeConfig};
+use crate::model::{BatchBy, LookupTables, Monitor, MonitorLimits, ProbeConfig};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::json;
@@ -18,6 +19,8 @@ use tidegate_model::parse_duration;
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const BATCH_DEFAULT: usize = 100;
 const CONCURRENCY_DEFAULT: usize = 4;
+/// Whether a job at a limit is submitted again.
+const THENS: [(&str, bool); 2] = [("error-queue", false), ("resubmit", true)];
 const BATCH_BY: [(&str, BatchBy); 2] = [("any", BatchBy::Any), ("lane", BatchBy::Lane)];
 
 /// More pending jobs, with their payloads, are too many for one call of a script.
@@ -70,14 +73,34 @@ pub(crate) fn monitor(
     let batch_by = by_field.and_then(|field| field.choice(reading, TableKind::Monitor, &BATCH_BY));
     let lane_batches = by_field.filter(|_| batch_by == Some(BatchBy::Lane)).map(|field| field.place(reading));
     let concurrency = section.field("concurrency").and_then(|field| count(reading, field, CONCURRENCY_MAX));
+    let limits = limits(reading, &section);
     let inquiry = inquiry.filter(|_| reading.diagnostics.len() == before)?;
     let monitor = Monitor {
+        limits,
         inquiry,
         batch: batch.unwrap_or(BATCH_DEFAULT),
         batch_by: batch_by.unwrap_or(BatchBy::Any),
         concurrency: concurrency.unwrap_or(CONCURRENCY_DEFAULT),
     };
     Some(MonitorDeclaration { monitor, lane_batches })
+}
+
+/// `ttl`, `max_checks` and `then`.
+fn limits(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> MonitorLimits {
+    let ttl = section.field("ttl");
+    let max_checks = section.field("max_checks");
+    let then = section.field("then");
+    if let (Some(field), None, None) = (then, ttl, max_checks) {
+        let message = "`then` has no effect without `ttl` or `max_checks`";
+        let help = "write a limit too: `ttl = \"1h\"` or `max_checks = 100`";
+        reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
+    }
+    let then = then.and_then(|field| field.choice(reading, TableKind::Monitor, &THENS));
+    MonitorLimits {
+        ttl: ttl.and_then(|field| duration(reading, field)),
+        max_checks: max_checks.and_then(|field| field.small_count(reading, 1)).and_then(NonZeroU32::new),
+        resubmits: then.unwrap_or(false),
+    }
 }
 
 fn inquiry(

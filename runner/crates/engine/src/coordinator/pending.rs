@@ -65,6 +65,7 @@ impl Coordinator {
             }
         }
         watch.handle(PollerEvent::Answered { ask, answers: &statuses, malformed }, now);
+        watch.count_checks(&statuses, now);
         let PendingJobs { monitor, words, .. } = watch;
         words.retain(|key, _| !monitor.status(*key).is_some_and(ExternalStatus::waits));
     }
@@ -85,6 +86,7 @@ impl Coordinator {
                 continue;
             }
             let QueuedJobs { buffer, pending: watch } = queued;
+            watch.expire(now);
             watch.handle(PollerEvent::Tick, now);
             let wanted = std::mem::take(&mut watch.commands);
             let (pending, valid) = (watch.monitor.len(), watch.monitor.valid());
@@ -131,7 +133,10 @@ impl Coordinator {
             return None;
         }
         let awake = self.pending_steps.iter().filter(|step| !self.dispatcher.is_halted(**step));
-        let wakes = |&step: &usize| self.steps.get(step)?.queued.as_ref()?.pending.monitor.wakes(now);
+        let wakes = |&step: &usize| {
+            let pending = &self.steps.get(step)?.queued.as_ref()?.pending;
+            pending.monitor.wakes(now).into_iter().chain(pending.limits.wakes()).min()
+        };
         awake.filter_map(wakes).min()
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::job_attributes::LaneSource;
+use super::pending_limits::PendingLimits;
 use crate::processor::monitor_protocol::JobVerdict;
 use tidegate_config::{BatchBy, Step};
 use tidegate_dispatch::{JobKey, PollRules, Poller, PollerCommand, PollerEvent};
@@ -20,6 +21,7 @@ pub(crate) struct PendingJobs {
     pub(crate) told: HashMap<u64, JobKey>,
     /// Verdicts of completed jobs, until their delivery is durable.
     pub(crate) words: HashMap<JobKey, JobVerdict>,
+    pub(crate) limits: PendingLimits,
     /// Commands that are not carried out yet.
     pub(crate) commands: Vec<PollerCommand>,
 }
@@ -36,7 +38,9 @@ impl PendingJobs {
             None => Poller::disabled(),
         };
         let (by_index, told, words) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { monitor, by_index, told, words, commands: Vec::new() }
+        let limits = step.monitor.as_ref().map(|monitor| monitor.limits).unwrap_or_default();
+        let limits = PendingLimits::new(limits);
+        Self { monitor, by_index, told, words, limits, commands: Vec::new() }
     }
 
     pub(crate) fn handle(&mut self, event: PollerEvent<'_>, now: Timestamp) {
@@ -56,7 +60,34 @@ impl PendingJobs {
             LaneSource::Shared | LaneSource::Missing => &[],
         };
         self.by_index.insert(index, key);
+        self.limits.add(key, since);
         self.handle(PollerEvent::Pended { key, lane, since }, now);
+    }
+
+    /// Gives up the jobs that are pending for too long.
+    pub(crate) fn expire(&mut self, now: Timestamp) {
+        while let Some((key, why)) = self.limits.expired(now) {
+            self.give_up(key, why, now);
+        }
+    }
+
+    /// Counts the answers after which jobs are still pending, and gives up those that were checked too often.
+    pub(crate) fn count_checks(&mut self, answers: &[(JobKey, ExternalStatus)], now: Timestamp) {
+        for &(key, _) in answers.iter().filter(|(_, status)| status.waits()) {
+            if let Some(why) = self.limits.checked(key) {
+                self.give_up(key, why, now);
+            }
+        }
+    }
+
+    /// Completes a job at a limit as the monitor has it, unless it is being completed.
+    fn give_up(&mut self, key: JobKey, why: String, now: Timestamp) {
+        let waits = self.monitor.status(key).is_some_and(ExternalStatus::waits);
+        if waits && !self.told.values().any(|&told| told == key) {
+            let status = self.limits.status();
+            self.words.insert(key, JobVerdict { status, result: None, reason: Some(why) });
+            self.handle(PollerEvent::Told { key, status }, now);
+        }
     }
 
     /// Releases a pending job that a request cancels, and returns whether it could. A job with a completion
@@ -65,6 +96,7 @@ impl PendingJobs {
         let waits = self.monitor.status(key).is_some_and(ExternalStatus::waits);
         let lets_go = waits && !self.told.values().any(|&told| told == key);
         if lets_go {
+            self.limits.remove(key);
             self.handle(PollerEvent::Left { key }, now);
         }
         lets_go
@@ -87,6 +119,7 @@ impl PendingJobs {
     pub(crate) fn remove(&mut self, (key, index): (JobKey, u64), now: Timestamp) {
         if self.words.remove(&key).is_some() {
             self.by_index.remove(&index);
+            self.limits.remove(key);
             self.handle(PollerEvent::Left { key }, now);
         }
     }
