@@ -170,11 +170,21 @@ fn suspects_of_a_step_that_is_no_longer_guarded_or_not_there_are_forgotten_by_th
 
 #[test]
 fn jobs_of_commands_start_together_again_after_a_kill() {
-    let project = Project::pipeline(
-        "[step.work]\nfrom = \"in\"\nto = \"out\"\nrun = \"builtin:exec\"\n\
-         exec = { command = [\"sh\", \"-c\", \"touch begun-$PPID-$$; while [ ! -e go ]; do sleep 0.01; done; cat\"] }\n\
+    start_together("\"builtin:exec\"");
+}
+
+#[test]
+fn jobs_that_were_in_a_command_between_two_scripts_are_not_suspected() {
+    start_together("[\"pass.rhai\", \"builtin:exec\", \"pass.rhai\"]");
+}
+
+fn start_together(run: &str) {
+    let project = Project::pipeline(&format!(
+        "[step.work]\nfrom = \"in\"\nto = \"out\"\nrun = {run}\n\
+         exec = {{ command = [\"sh\", \"-c\", \"touch begun-$PPID-$$; while [ ! -e go ]; do sleep 0.01; done; cat\"] }}\n\
          timeout = \"10m\"\n",
-    )
+    ))
+    .file("pass.rhai", MENDED)
     .file("in.ndjson", jobs(1..=4));
     // Commands of a killed run end later.
     let begun = |run: u32| {
@@ -211,4 +221,46 @@ fn without_a_crash_limit_a_job_is_never_suspected_or_set_aside() {
     project.write("work.rhai", MENDED);
     project.run().done();
     assert_eq!(ids(&project.read("out.ndjson")), (1..=JOBS).collect::<Vec<_>>());
+}
+
+#[test]
+fn suspects_run_one_at_a_time_beside_everything_else() {
+    // Jobs 1 and 2 never end, and there is one worker.
+    let settings = "limits = { operations = 1000000000000 }\ntimeout = \"1h\"\n";
+    let project = Project::new()
+        .file("tidegate.toml", "[runner]\nworkers = 1\n")
+        .file(
+            "p.toml",
+            format!(
+                "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
+                 [step.work]\nfrom = \"in\"\nto = \"out\"\nrun = \"work.rhai\"\n{settings}\
+                 queuer = {{ strategy = \"fifo\", max_processing = 4 }}\n\
+                 [step.line]\nfrom = \"in\"\nto = \"other\"\nrun = \"pass.rhai\"\n\
+                 [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n\
+                 [sink.other]\ntype = \"file\"\npath = \"other.ndjson\"\n"
+            ),
+        )
+        .file("in.ndjson", jobs(1..=10))
+        .file("pass.rhai", MENDED)
+        .file("work.rhai", "fn process(job) { while job.id <= 2 {} job }");
+    let hanging = || attempted(&project).iter().filter(|one| one.first <= 2).count();
+    let delivered = || (project.ids_so_far("out.ndjson").len(), project.ids_so_far("other.ndjson").len());
+    let mut running = project.started();
+    running
+        .wait_until("both hang, and all others are delivered", || hanging() == 2 && delivered() == (8, 10));
+    assert!(running.kill());
+    project.append("in.ndjson", jobs(11..=20));
+    let mut running = project.started();
+    running.wait_until("one of them hangs, and all others are delivered", || {
+        hanging() == 1 && delivered() == (18, 20)
+    });
+    let counted = attempted(&project).iter().filter(|one| one.first <= 2).map(|one| one.crashes).max();
+    assert_eq!(counted, Some(2));
+    assert!(running.kill());
+    project.write("work.rhai", MENDED);
+    let mut running = project.started();
+    running.wait_until("the suspects", || delivered() == (20, 20));
+    running.stop().done();
+    assert!(is_clear(&project));
+    project.assert_sound();
 }

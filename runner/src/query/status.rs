@@ -83,9 +83,8 @@ pub(crate) fn statuses(
         let claims = |one: &Step| one.address == step && one.inputs.iter().any(|one| one.address == input);
         if !configuration.steps.iter().any(claims) {
             let waiting = store.queue(&input)?.map(|queue| waiting(&queue, &progress));
-            let first = store.first_unfinished(&step, &input.to_string())?;
             let position = progress.watermark();
-            let watermark = first.map_or(position, |first| position.min(first.saturating_sub(1)));
+            let watermark = tidegate_engine::watermark_below(store, &step, &input.to_string(), position)?;
             let status = StepStatus::new(&step, &input, watermark, &progress);
             let mut status = StepStatus { waiting, configured: false, ..status };
             let is_first = steps.iter().all(|before| before.step != status.step);

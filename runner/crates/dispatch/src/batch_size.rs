@@ -25,6 +25,11 @@ impl Sizing {
         Self { nanos: None, is_picked: true }
     }
 
+    /// Whether a job was measured.
+    pub(crate) fn is_measured(self) -> bool {
+        self.nanos.is_some()
+    }
+
     /// Whether a batch has the time of one job or less.
     pub(crate) fn is_slow(self) -> bool {
         self.nanos.is_some_and(|nanos| nanos >= TARGET_NANOS)

@@ -224,6 +224,12 @@ impl Dispatcher {
                 }
                 return self.decide(now, commands);
             }
+            Event::WentAside { step, batch } => {
+                self.attention.insert(step);
+                let step = self.steps.get_mut(step);
+                self.free_slots += usize::from(step.is_some_and(|step| step.machine.go_aside(batch)));
+                return self.decide(now, commands);
+            }
             Event::Grew { queue, head } => {
                 self.set_head(queue, head);
                 return self.decide(now, commands);

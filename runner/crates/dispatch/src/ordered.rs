@@ -12,7 +12,7 @@ use super::input::{InputState, ReaderState, UnusedRead};
 use crate::batch_size::Sizing;
 use crate::counts::JobCounts;
 use crate::protocol::{
-    BatchComposition, Bounds, Command, DurabilityBarrier, InputPlan, InputPort, PortInput, ReadId,
+    BatchComposition, BatchId, Bounds, Command, DurabilityBarrier, InputPlan, InputPort, PortInput, ReadId,
     RecoveredBatch, StepPlan, Turn,
 };
 use crate::step_machine::{DispatchContext, Mode, StepEvent, StepMachine, WorkerCapacity};
@@ -22,7 +22,7 @@ pub(crate) mod batches;
 pub(crate) mod held_line;
 
 use self::held_line::Parked;
-use batches::OrderedBatch;
+use batches::{OrderedBatch, Phase};
 
 /// Maximum number of reads that an input may be ahead of the other inputs of the step.
 const AHEAD_MAX: usize = 2;
@@ -234,6 +234,17 @@ impl StepMachine for OrderedStep {
             self.return_first(commands);
             self.read(context.bounds, context.heads, commands);
         }
+    }
+
+    fn go_aside(&mut self, batch: BatchId) -> bool {
+        let runs = |one: &&mut OrderedBatch| one.id == batch && one.phase == Phase::Running && !one.aside;
+        let Some(batch) = self.batches.iter_mut().find(runs) else { return false };
+        batch.aside = true;
+        true
+    }
+
+    fn is_aside(&self, batch: BatchId) -> bool {
+        self.batches.iter().any(|one| one.id == batch && one.aside)
     }
 
     fn run(&mut self, hands: &mut WorkerCapacity<'_>, _now: Timestamp, commands: &mut Vec<Command>) {

@@ -186,6 +186,8 @@ pub enum Event {
     Pause { step: usize, paused: bool },
     /// The record that the batch needs before it runs is durable.
     Begun { step: usize, batch: BatchId },
+    /// A running batch has left its worker, and runs on a thread of its own.
+    WentAside { step: usize, batch: BatchId },
     /// A worker has run the first `taken` jobs of a batch.
     Ran { step: usize, batch: BatchId, ran: BatchEnd },
     /// A batch is durably delivered.

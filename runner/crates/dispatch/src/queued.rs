@@ -26,7 +26,7 @@ use gate::GateState;
 use reads::ReadState;
 use unfinished::UnfinishedJobs;
 
-/// Maximum number of slow jobs beside the workers, for a step without `max_processing`.
+/// Maximum number of slow jobs at once, for a step without `max_processing`.
 const BESIDE_DEFAULT: usize = 16;
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(crate) struct QueuedStep {
     batch: usize,
     sizing: Sizing,
     uses_pool: bool,
-    /// Maximum number of slow jobs that run on the blocking pool while all workers are busy.
+    /// Maximum number of slow jobs that run on the blocking pool.
     beside_max: usize,
     gate: Option<GateState>,
     /// Time before which nothing starts, because a job reported its gate closed.
@@ -268,6 +268,10 @@ impl StepMachine for QueuedStep {
 
     fn has_left(&self) -> bool {
         false
+    }
+
+    fn go_aside(&mut self, batch: BatchId) -> bool {
+        self.batches.get_mut(&batch).is_some_and(batches::QueuedBatch::go_aside)
     }
 
     fn is_aside(&self, batch: BatchId) -> bool {

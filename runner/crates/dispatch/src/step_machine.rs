@@ -26,6 +26,9 @@ pub(crate) trait StepMachine: Debug + Send {
         false
     }
 
+    /// Records that a running batch has left its worker. Returns whether it had one.
+    fn go_aside(&mut self, batch: BatchId) -> bool;
+
     /// Adds a job to the waiting room.
     fn add_waiting(&mut self, _card: &JobAttributes<'_>, _state: WaitingState) {}
 

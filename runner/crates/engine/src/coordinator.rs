@@ -291,6 +291,10 @@ impl Coordinator {
                     self.dispatcher.handle(event, now, &mut commands);
                 }
             }
+            Message::WentAside { step, id } => {
+                self.track_pending_commit(step, id, false);
+                self.dispatcher.handle(Event::WentAside { step, batch: id }, now, &mut commands);
+            }
             Message::GateResult { step, epoch, seen } => {
                 if self.steps.get(step).is_none_or(|state| state.epoch != epoch) {
                     return Ok(());

@@ -51,7 +51,7 @@ pub use crate::operator::cancel::{DropKind, dropped, may_cancel};
 pub use crate::operator::complete::{TokenClaim, check, claim, completion_of};
 pub use crate::operator::effect::RequestEffect;
 pub use crate::operator::request::{CompletionOutcome, MoveSummary, Reply, Request, RequestOutcome};
-pub use crate::recovery::start_position::{progress, watermark};
+pub use crate::recovery::start_position::{progress, watermark, watermark_below};
 pub use crate::step::counts::{JobLocation, StepCounts};
 pub use crate::step::probe_health::{ProbeHealth, ProbeKind};
 pub use crate::step::queue_view::{QueueView, SCAN_MAX};

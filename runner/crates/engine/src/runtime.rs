@@ -166,8 +166,11 @@ impl Runtime {
             setups: setups.clone(),
             mocks: None,
         });
-        let [pool, askers] = [(); 2].map(|()| BlockingPool::new(Arc::clone(&context), messages.0.clone()));
-        let workers = workers::start(workers, &context, &for_workers, &messages.0)?;
+        let (suspects, thread) = workers::start_suspects(&context, &messages.0)?;
+        let [pool, askers] =
+            [(); 2].map(|()| BlockingPool::new(Arc::clone(&context), suspects.clone(), messages.0.clone()));
+        let mut workers = workers::start(workers, &context, &suspects, &for_workers, &messages.0)?;
+        workers.extend(thread);
         let queues =
             StoreReader::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
         let source_pool = SourcePool::new(options.batch, messages.0.clone());

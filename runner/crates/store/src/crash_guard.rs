@@ -4,9 +4,13 @@
 //!
 //! A worker writes its jobs before it starts them, and clears the record at the end: two writes per batch,
 //! into the page cache, which survives the process. Nothing is synced, since no job causes a loss of power.
-//! The records that the next run finds are *suspects*. A batch with a suspect runs job by job: each job
-//! is recorded by itself, alone in the process. The next death then has one culprit. A job whose attempt ends
-//! without a crash is cleared. A suspect that was not attempted before the next death stays a suspect.
+//! The records that the next run finds are *suspects*. A batch with a suspect runs job by job, and one such
+//! batch at a time, beside all others: each job is recorded by itself. The next death then has one culprit
+//! among the suspects. A job whose attempt ends without a crash is cleared. A suspect that was not attempted
+//! before the next death stays a suspect.
+//!
+//! While an attempt waits for a command, a request or another process, its record is lifted: that cannot kill
+//! this process.
 //!
 //! If the file cannot be written, jobs run without a record.
 //!
@@ -26,7 +30,7 @@ use crate::database::disk::{Disk, FileDisk};
 use cell::{CELL_BYTES, Suspect};
 use suspects::{SUSPECTS_MAX, Suspects};
 use tidegate_model::log_target;
-use tidegate_model::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tidegate_model::sync::{Mutex, MutexGuard};
 use tidegate_model::{Address, create_private, read_at_most};
 
 pub(crate) mod cell;
@@ -69,17 +73,33 @@ struct Shared {
     suspects: Mutex<Suspects>,
     /// The list of suspects is empty. Never becomes false again, so that the fast path needs no lock.
     unsuspicious: AtomicBool,
-    /// Read-locked by every worker with a batch while suspects exist; write-locked by the one whose batch has
-    /// a suspect.
-    alone: RwLock<()>,
+    /// Locked by the worker whose batch has a suspect.
+    turn: Mutex<()>,
 }
 
 /// The slot of one worker.
 #[derive(Debug)]
 pub struct WorkerSlot {
     shared: Arc<Shared>,
-    offset: u64,
+    record: AttemptRecord,
 }
+
+/// The record of one worker's attempt. Clones share it.
+#[derive(Clone, Debug)]
+pub struct AttemptRecord(Arc<SlotRecord>);
+
+#[derive(Debug)]
+struct SlotRecord {
+    shared: Arc<Shared>,
+    offset: u64,
+    /// Cells of the attempt in progress; empty without one.
+    cells: Mutex<Vec<u8>>,
+}
+
+/// A time in which the attempt runs outside of this process. Its record returns on drop.
+#[derive(Debug)]
+#[must_use = "the record returns when this is dropped"]
+pub struct LiftedRecord(AttemptRecord);
 
 /// The mode of a batch.
 #[derive(Debug)]
@@ -95,7 +115,7 @@ pub enum BatchMode<'a> {
 pub struct SuspectRun<'a> {
     slot: &'a WorkerSlot,
     crash_limit: u32,
-    _turn: Exclusivity<'a>,
+    _turn: Turn<'a>,
 }
 
 /// The decision on a job.
@@ -112,23 +132,12 @@ pub enum SuspectVerdict<'a> {
 #[must_use = "the attempt ends when this is dropped"]
 pub struct AttemptGuard<'a> {
     slot: &'a WorkerSlot,
-    /// Bytes of the slot in use.
-    bytes: usize,
     /// The jobs to clear at the end.
     absolves: Option<AttemptSpan>,
-    _turn: Exclusivity<'a>,
 }
 
-/// The exclusivity of a batch.
-#[derive(Debug)]
-#[expect(dead_code, reason = "guards are held, not read")]
-enum Exclusivity<'a> {
-    /// Unlimited: no suspects exist, or an outer guard holds the lock.
-    Any,
-    /// Shared with every batch that has no suspect.
-    Shared(RwLockReadGuard<'a, ()>),
-    Alone(RwLockWriteGuard<'a, ()>),
-}
+/// The turn of a batch with suspects; `None` for other batches.
+type Turn<'a> = Option<MutexGuard<'a, ()>>;
 
 impl CrashGuard {
     /// Attempts in `folder`, which exists and belongs to this process, with the suspects of the last one.
@@ -169,7 +178,7 @@ impl CrashGuard {
             slots: AtomicU64::new(0),
             unsuspicious: AtomicBool::new(suspects.is_empty()),
             suspects: Mutex::new(suspects),
-            alone: RwLock::default(),
+            turn: Mutex::default(),
         }))
     }
 
@@ -186,7 +195,15 @@ impl CrashGuard {
     #[must_use]
     pub fn slot(&self) -> WorkerSlot {
         let number = self.0.slots.fetch_add(1, Ordering::Relaxed);
-        WorkerSlot { shared: Arc::clone(&self.0), offset: slot_offset(number) }
+        let (shared, offset) = (Arc::clone(&self.0), slot_offset(number));
+        let record = SlotRecord { shared: Arc::clone(&shared), offset, cells: Mutex::default() };
+        WorkerSlot { shared, record: AttemptRecord(Arc::new(record)) }
+    }
+
+    /// Whether the last process left suspects that are not cleared.
+    #[must_use]
+    pub fn has_suspects(&self) -> bool {
+        !self.0.is_unsuspicious()
     }
 
     /// The process ends intentionally: no running job is the cause.
@@ -206,32 +223,40 @@ impl CrashGuard {
 }
 
 impl WorkerSlot {
-    /// Starts a batch that consists of these spans. Waits for running batches if one of them, or this one,
-    /// has suspects.
+    /// Whether one of these jobs is a suspect.
+    #[must_use]
+    pub fn suspects(&self, batch: &[AttemptSpan]) -> bool {
+        self.shared.concerns(batch)
+    }
+
+    /// The record of its attempts.
+    #[must_use]
+    pub fn record(&self) -> AttemptRecord {
+        self.record.clone()
+    }
+
+    /// Starts a batch that consists of these spans. A batch with suspects waits for the one that runs.
     pub fn begin(&mut self, batch: &[AttemptSpan], crash_limit: u32) -> BatchMode<'_> {
         let shared = &*self.shared;
         let suspicious = shared.concerns(batch);
         let leaves_traces = shared.disk.is_some();
         let one_by_one = suspicious || leaves_traces && (crash_limit <= 1 || batch.len() > SLOT_CELLS);
-        let turn = shared.turn(suspicious);
         if one_by_one {
+            let turn = suspicious.then(|| shared.turn.lock());
             return BatchMode::OneByOne(SuspectRun { slot: self, crash_limit, _turn: turn });
         }
-        BatchMode::Together(self.attempt(batch, 1, turn))
+        BatchMode::Together(self.attempt(batch, 1))
     }
 
     /// Records the attempt, as the one with number `crashes` that the process may die in.
-    fn attempt<'a>(&'a self, spans: &[AttemptSpan], crashes: u32, turn: Exclusivity<'a>) -> AttemptGuard<'a> {
-        let mut cells = [0; SLOT_BYTES];
+    fn attempt<'a>(&'a self, spans: &[AttemptSpan], crashes: u32) -> AttemptGuard<'a> {
+        let mut cells = vec![0; spans.len().min(SLOT_CELLS) * CELL_BYTES];
         let exact = spans.iter().map(|span| span.jobs).sum::<u64>() == 1;
         for (cell, &span) in cells.chunks_exact_mut(CELL_BYTES).zip(spans) {
             cell.copy_from_slice(&cell::encode(&Suspect { span, crashes, exact }));
         }
-        let bytes = spans.len().min(SLOT_CELLS) * CELL_BYTES;
-        if !self.shared.closed.load(Ordering::Acquire) {
-            self.shared.write_cells(self.offset, &cells[..bytes]);
-        }
-        AttemptGuard { slot: self, bytes, absolves: None, _turn: turn }
+        self.record.begin(cells);
+        AttemptGuard { slot: self, absolves: None }
     }
 }
 
@@ -242,7 +267,7 @@ impl<'a> SuspectRun<'a> {
         if exact && crashes >= self.crash_limit {
             return SuspectVerdict::SetAside { crashes };
         }
-        let mut attempt = self.slot.attempt(&[*job], crashes.saturating_add(1), Exclusivity::Any);
+        let mut attempt = self.slot.attempt(&[*job], crashes.saturating_add(1));
         attempt.absolves = (crashes > 0).then_some(*job);
         SuspectVerdict::Run(attempt)
     }
@@ -258,10 +283,48 @@ impl SuspectRun<'_> {
 impl Drop for AttemptGuard<'_> {
     fn drop(&mut self) {
         let shared = &self.slot.shared;
-        shared.write_cells(self.slot.offset, &[0; SLOT_BYTES][..self.bytes]);
+        self.slot.record.end();
         if let Some(job) = &self.absolves {
             shared.clear(job);
         }
+    }
+}
+
+impl AttemptRecord {
+    fn begin(&self, cells: Vec<u8>) {
+        self.write(&cells);
+        *self.0.cells.lock() = cells;
+    }
+
+    fn end(&self) {
+        let cells = std::mem::take(&mut *self.0.cells.lock());
+        self.clear(cells.len());
+    }
+
+    /// Lifts the record while the attempt runs outside of this process; `None` without an attempt.
+    #[must_use]
+    pub fn lift(&self) -> Option<LiftedRecord> {
+        let cells = self.0.cells.lock().len();
+        (cells > 0).then(|| {
+            self.clear(cells);
+            LiftedRecord(self.clone())
+        })
+    }
+
+    fn write(&self, cells: &[u8]) {
+        if !self.0.shared.closed.load(Ordering::Acquire) {
+            self.0.shared.write_cells(self.0.offset, cells);
+        }
+    }
+
+    fn clear(&self, bytes: usize) {
+        self.0.shared.write_cells(self.0.offset, &[0; SLOT_BYTES][..bytes]);
+    }
+}
+
+impl Drop for LiftedRecord {
+    fn drop(&mut self) {
+        self.0.write(&self.0.0.cells.lock());
     }
 }
 
@@ -285,14 +348,6 @@ impl Shared {
             self.write_cells((place * CELL_BYTES) as u64, &cell);
         }
         self.unsuspicious.store(suspects.is_empty(), Ordering::Release);
-    }
-
-    fn turn(&self, alone: bool) -> Exclusivity<'_> {
-        match (self.is_unsuspicious(), alone) {
-            (true, _) => Exclusivity::Any,
-            (false, false) => Exclusivity::Shared(self.alone.read()),
-            (false, true) => Exclusivity::Alone(self.alone.write()),
-        }
     }
 
     fn is_unsuspicious(&self) -> bool {

@@ -32,7 +32,8 @@ pub use crate::api::parked_job::{
 pub use crate::codec::block::Block;
 pub use crate::codec::job_metadata::Details;
 pub use crate::crash_guard::{
-    AttemptGuard, AttemptSpan, BatchMode, CrashGuard, SuspectRun, SuspectVerdict, WorkerSlot,
+    AttemptGuard, AttemptRecord, AttemptSpan, BatchMode, CrashGuard, LiftedRecord, SuspectRun,
+    SuspectVerdict, WorkerSlot,
 };
 pub use crate::database::catch_panics::answers_panics;
 pub use crate::database::compact::{Compacted, compact};

@@ -31,6 +31,8 @@ pub(crate) struct OrderedBatch {
     is_piece: bool,
     /// Whether it was dropped while it ran: its result will be ignored.
     pub(crate) dropped: bool,
+    /// Whether it has left its worker while it runs.
+    pub(crate) aside: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +160,7 @@ impl OrderedStep {
             phase,
             is_piece: false,
             dropped: false,
+            aside: false,
         });
     }
 
@@ -268,6 +271,7 @@ impl OrderedStep {
                 self.batches[at].phase = Phase::Running;
                 *hands.free -= 1;
                 let (step, batch) = (self.position, self.batches[at].id);
+                self.batches[at].aside = false;
                 commands.push(Command::Run { step, batch, aside: false });
             }
             let batch = &self.batches[at];
@@ -448,6 +452,7 @@ impl OrderedBatch {
             phase: Phase::Formed,
             is_piece: true,
             dropped: false,
+            aside: false,
         }
     }
 

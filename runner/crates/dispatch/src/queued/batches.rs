@@ -11,6 +11,9 @@ use tidegate_model::{Due, Timestamp};
 /// Maximum number of delayed outputs, or of completed jobs, in a batch.
 const LATE_BATCH: usize = 256;
 
+/// Maximum number of jobs that run on the blocking pool before the first measurement, for [`SLOW`].
+const UNMEASURED: usize = 2;
+
 /// Time of a running batch from which on its job counts as slow. A batch of quick jobs ends before it.
 const SLOW: Duration = Duration::from_millis(400);
 
@@ -23,7 +26,7 @@ pub(crate) struct QueuedBatch {
     made: usize,
     phase: Phase,
     content: Content,
-    /// Time since which a worker runs it; `None`: it does not run, or it runs on the blocking pool.
+    /// Time since which it runs; `None`: it does not run, or jobs of the step take any time.
     since: Option<Timestamp>,
     /// Whether it runs on the blocking pool.
     aside: bool,
@@ -169,7 +172,8 @@ impl QueuedStep {
         }
     }
 
-    /// Starts batches on free workers, and slow ones on the blocking pool if no worker is free.
+    /// Starts batches of quick jobs on free workers. Slow jobs, and the first ones, run on the blocking pool, so
+    /// that they keep no worker from others.
     pub(crate) fn run_ready(
         &mut self,
         paused: bool,
@@ -177,26 +181,31 @@ impl QueuedStep {
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
+        let is_slow = self.is_slow(now);
+        let goes_beside = is_slow || !self.sizing.is_measured();
+        let most = if is_slow { self.beside_max } else { self.beside_max.min(UNMEASURED) };
         let beside = self.batches.values().filter(|batch| batch.runs_beside()).count();
-        let mut places = if self.is_slow(now) { self.beside_max.saturating_sub(beside) } else { 0 };
+        let (mut places, mut unlimited) = (most.saturating_sub(beside), usize::MAX);
         for (&batch, state) in &mut self.batches {
             let at_once = (self.before == DurabilityBarrier::Nothing || state.settles()) && !paused;
             let first = if at_once { Phase::Ready } else { Phase::Begun };
-            if *free_slots == 0 && !self.uses_pool && places == 0 {
-                return;
+            if state.phase != first || self.end >= Halting::Halted {
+                continue;
             }
-            if state.phase == first && self.end < Halting::Halted {
-                state.phase = Phase::Running;
-                state.aside = self.uses_pool || *free_slots == 0;
-                if !state.aside {
-                    *free_slots -= 1;
-                    state.since = Some(now);
-                } else if !self.uses_pool {
-                    places -= 1;
-                }
-                let (step, aside) = (self.position, state.aside);
-                commands.push(Command::Run { step, batch, aside });
+            state.aside = self.uses_pool || goes_beside && state.content == Content::Attempts;
+            let room = match (self.uses_pool, state.aside) {
+                (true, _) => &mut unlimited,
+                (false, true) => &mut places,
+                (false, false) => &mut *free_slots,
+            };
+            if *room == 0 {
+                continue;
             }
+            *room -= 1;
+            state.phase = Phase::Running;
+            state.since = (!self.uses_pool).then_some(now);
+            let (step, aside) = (self.position, state.aside);
+            commands.push(Command::Run { step, batch, aside });
         }
     }
 
@@ -343,6 +352,15 @@ impl QueuedBatch {
 
     pub(crate) fn is_aside(&self) -> bool {
         self.aside
+    }
+
+    /// Records that it has left its worker. Returns whether it had one.
+    pub(crate) fn go_aside(&mut self) -> bool {
+        let had_worker = self.phase == Phase::Running && !self.aside;
+        if had_worker {
+            self.aside = true;
+        }
+        had_worker
     }
 
     fn runs_beside(&self) -> bool {

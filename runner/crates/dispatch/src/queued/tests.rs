@@ -40,14 +40,14 @@ fn slow_jobs_run_beside_each_other_though_all_workers_are_busy() {
     play.start();
     // Before a measurement each batch has one job.
     assert_eq!(play.read(1, 9), "forget 1, pick #0 1, pick #1 2, pick #2 3");
-    assert_eq!(play.picked(0), "run #0");
-    assert_eq!(play.picked(1), "run #1");
+    assert_eq!(play.picked(0), "run #0 aside");
+    assert_eq!(play.picked(1), "run #1 aside");
     assert_eq!(play.picked(2), "");
     play.now = play.dispatcher.wakes().unwrap();
     assert_eq!(play.now, Timestamp(400));
     assert_eq!(play.on(Event::Tick), "run #2 aside");
     assert_eq!(play.dispatcher.wakes(), None);
-    // Each is delivered when it has run. One that ran aside frees no worker.
+    // Each is delivered when it has run.
     let slow = |play: &mut Play, batch| {
         let took = Duration::from_secs(1);
         let ran = BatchEnd { took, ..BatchEnd::picked(&[JobOutcome::Finished]) };
@@ -58,7 +58,28 @@ fn slow_jobs_run_beside_each_other_though_all_workers_are_busy() {
     assert_eq!(play.picked(3), "run #3 aside");
     assert_eq!(slow(&mut play, 0), "commit #0+1");
     assert_eq!(play.committed(0), "passed 1, pick #4 5");
-    assert_eq!(play.picked(4), "run #4");
+    assert_eq!(play.picked(4), "run #4 aside");
+}
+
+#[test]
+fn a_batch_that_leaves_its_worker_makes_room_for_another_once() {
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { batch: 1, ..pure() });
+    play.start();
+    play.read(1, 9);
+    assert_eq!(play.picked(0), "run #0 aside");
+    assert_eq!(play.done(0), "passed 1, pick #3 4");
+    // The jobs are quick, and run on workers.
+    assert_eq!(play.picked(1), "run #1");
+    assert_eq!(play.picked(2), "run #2");
+    assert_eq!(play.picked(3), "");
+    let aside = |batch| Event::WentAside { step: 0, batch: BatchId(batch) };
+    assert_eq!(play.on(aside(1)), "run #3");
+    // A repeated report, and one about a batch that does not run, have no effect.
+    assert_eq!(play.on(aside(1)), "");
+    assert_eq!(play.on(aside(7)), "");
+    assert_eq!(play.done(1), "passed 2, pick #4 5");
+    assert_eq!(play.picked(4), "");
+    assert_eq!(play.ran(2, &[JobOutcome::Finished]), "commit #2+1, run #4");
 }
 
 #[test]
@@ -68,7 +89,7 @@ fn quick_jobs_share_a_batch() {
     play.start();
     let picked = "pick #0 1, pick #1 2, pick #2 3, pick #3 4";
     assert_eq!(play.read(1, 9), format!("forget 1, {picked}"));
-    assert_eq!(play.picked(0), "run #0");
+    assert_eq!(play.picked(0), "run #0 aside");
     let ran = BatchEnd { took: Duration::from_millis(1), ..BatchEnd::picked(&[JobOutcome::Finished]) };
     play.on(Event::Ran { step: 0, batch: BatchId(0), ran });
     assert_eq!(play.committed(0), "passed 1, pick #4 5+6+7+8+9");

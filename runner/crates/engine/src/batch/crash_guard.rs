@@ -96,7 +96,7 @@ fn job(step: &Address, item: &JobInput<'_>) -> AttemptSpan {
 }
 
 /// Jobs of a batch as one span, or as several if jobs were redelivered.
-fn spans(step: &Address, gatherer: &mut JobBuilder, work: &BatchInput) -> Vec<AttemptSpan> {
+pub(crate) fn spans(step: &Address, gatherer: &mut JobBuilder, work: &BatchInput) -> Vec<AttemptSpan> {
     if let Some(span) = contiguous(step, gatherer, work) {
         return vec![span];
     }

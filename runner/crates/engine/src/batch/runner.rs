@@ -8,6 +8,7 @@ use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs};
 
 use super::budget;
 use super::budget::BatchBudget;
+use super::crash_guard;
 use super::crash_guard::BatchCrashGuard;
 use super::error_record::RecordedConfiguration;
 use super::input::{BatchInput, BatchSlice};
@@ -26,7 +27,7 @@ use tidegate_components::redact::Redactor;
 use tidegate_config::Configuration;
 use tidegate_dispatch::{AttemptShare, DurabilityBarrier, JobOutcome};
 use tidegate_model::{Address, Clock, Counters, ExternalStatus, Form, Origins, Timestamp};
-use tidegate_store::{DedupeOutcome, Store, WorkerSlot};
+use tidegate_store::{AttemptRecord, DedupeOutcome, Store, WorkerSlot};
 
 pub(crate) mod failures;
 pub(crate) mod result_builder;
@@ -92,6 +93,21 @@ impl BatchRunner {
             scrub: Redactor::new(&step.secrets),
             budget: BatchBudget::new(),
         })
+    }
+
+    /// Lifts this record while a job is outside of this process.
+    pub(crate) fn recorded(mut self, record: AttemptRecord) -> Self {
+        if self.crash_limit.is_some() {
+            self.processors.set_record(record);
+        }
+        self
+    }
+
+    /// Whether a job of this batch may have killed the last process.
+    pub(crate) fn is_suspected(&mut self, work: &BatchInput, slot: &WorkerSlot) -> bool {
+        self.crash_limit.is_some()
+            && work.verdicts.is_none()
+            && slot.suspects(&crash_guard::spans(&self.address, &mut self.gatherer, work))
     }
 
     #[cfg(test)]

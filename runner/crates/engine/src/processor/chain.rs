@@ -21,6 +21,7 @@ use tidegate_config::{
     Configuration, HttpRequest, InputMode, MockPlace, PluginStepConfig, Processor, QueueRef, Script,
     SinkKind, SinkRef, Step, StepFilter, Target,
 };
+use tidegate_store::{AttemptRecord, LiftedRecord};
 
 /// Processors of a step, set up for one thread.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub(crate) struct ProcessorChain {
     counts: Vec<u32>,
     /// State of the outputs before the current job.
     before: Checkpoint,
+    /// Record of the attempts; `None` if they are not recorded.
+    record: Option<AttemptRecord>,
 }
 
 #[derive(Debug)]
@@ -137,7 +140,22 @@ impl ProcessorChain {
             services,
             pieces: 0,
             before: Checkpoint::default(),
+            record: None,
         })
+    }
+
+    /// Sets the record of the attempts, which is lifted while a job is outside of this process.
+    pub(crate) fn set_record(&mut self, record: AttemptRecord) {
+        self.record = Some(record);
+    }
+
+    /// Lifts the record while the processor at this position works outside of this process.
+    fn leaves(&self, at: usize) -> Option<LiftedRecord> {
+        let is_outside = matches!(
+            self.processors.get(at)?,
+            ProcessorStage::Isolated(_) | ProcessorStage::Http(_) | ProcessorStage::Exec(_)
+        );
+        self.record.as_ref().filter(|_| is_outside)?.lift()
     }
 
     /// Whether every job becomes each output unchanged.
@@ -245,6 +263,7 @@ impl ProcessorChain {
         if let Some((position, ..)) = outputs.delayed().iter().find(|(position, ..)| self.sends(*position)) {
             return Err(late_request(outputs.names().nth(position).unwrap_or_default()));
         }
+        let _lifted = self.record.as_ref().and_then(AttemptRecord::lift);
         for (position, service) in &mut self.services {
             let before = self.before.lengths().get(*position).copied().unwrap_or(0);
             for payload in outputs.get(*position).into_iter().flat_map(Payloads::iter).skip(before) {
@@ -300,6 +319,7 @@ impl ProcessorChain {
 
     /// Reads the isolated processor's answer for one piece and runs the processors after it.
     fn answer(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let lifted = self.leaves(at);
         let Some(ProcessorStage::Isolated(isolated)) = self.processors.get_mut(at) else { return Ok(()) };
         if at == self.intermediate_outputs.len() {
             return isolated.next(outputs).map(drop);
@@ -308,6 +328,7 @@ impl ProcessorChain {
         // The wait for the whole batch does not count against the time of this job.
         let spent = self.deadline.spent();
         let answered = isolated.next(&mut middle);
+        drop(lifted);
         self.deadline.begin(spent + *answered.as_ref().unwrap_or(&Duration::ZERO));
         let answered = after_outputs(answered.map(drop), || self.hand_on(at, job, &middle, outputs));
         middle.clear();
@@ -316,6 +337,7 @@ impl ProcessorChain {
     }
 
     fn run_all(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let _lifted = if self.processors.len() == 1 { self.leaves(0) } else { None };
         if let [only] = &mut self.processors[..] {
             return only.process(job, &mut self.pieces, outputs, self.deadline.timeout());
         }
@@ -334,11 +356,13 @@ impl ProcessorChain {
     fn run_from(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         let left = self.deadline.left()?;
         let job = &self.counted(at, job);
+        let lifted = self.leaves(at);
         if at == self.intermediate_outputs.len() {
             return self.processors[at].process(job, &mut self.pieces, outputs, left);
         }
         let mut middle = std::mem::take(&mut self.intermediate_outputs[at]);
         let ran = self.processors[at].process(job, &mut self.pieces, &mut middle, left);
+        drop(lifted);
         let ran = after_outputs(ran, || self.hand_on(at, job, &middle, outputs));
         middle.clear();
         self.intermediate_outputs[at] = middle;

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::sources::OpenSources;
+use super::start_position;
 use super::step::{InstalledStep, StepRecovery};
 use crate::commit::committed_state::CommittedState;
 use crate::commit::sinks::Sinks;
@@ -225,7 +226,7 @@ fn warn_of_orphans(configuration: &Configuration, store: &Store) -> Result<(), E
                 target: log_target::ENGINE,
                 step = %step,
                 input = %input,
-                waiting_from = progress.watermark() + 1,
+                watermark = start_position::watermark_below(store, &step, &input.to_string(), progress.watermark())?,
                 "no step of the configuration claims this progress; it is kept (a step with another name \
                  starts at the oldest job)"
             );

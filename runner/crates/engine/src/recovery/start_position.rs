@@ -12,7 +12,7 @@ use tidegate_components::source::{Reader, SourceEnd, SourceLog};
 use tidegate_config::{BeginAt, InputMode, InputRef, Step};
 use tidegate_dispatch::InputPlan;
 use tidegate_model::log_target;
-use tidegate_model::{Progress, SourceOffset};
+use tidegate_model::{Address, Progress, SourceOffset};
 use tidegate_store::{Changes, ReadError, Store};
 
 /// Time to wait if too many files are open to read a source.
@@ -50,9 +50,17 @@ pub fn progress(store: &Store, step: &Step, input: &InputRef) -> Result<Progress
 pub fn watermark(store: &Store, step: &Step, input: &InputRef) -> Result<u64, ReadError> {
     store.at_one_moment(|store| {
         let position = progress(store, step, input)?.watermark();
-        let first = store.first_unfinished(&step.address, &input.hash_name())?;
-        Ok(first.map_or(position, |first| position.min(first.saturating_sub(1))))
+        watermark_below(store, &step.address, &input.hash_name(), position)
     })
+}
+
+/// The same of a step that has accounted for all jobs up to `position` of an input, named as in delivery hashes.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn watermark_below(store: &Store, step: &Address, input: &str, position: u64) -> Result<u64, ReadError> {
+    let first = store.first_unfinished(step, input)?;
+    Ok(first.map_or(position, |first| position.min(first.saturating_sub(1))))
 }
 
 /// Last job that the step skips, if the jobs from `first` to `last` exist. Jobs that retention deleted before

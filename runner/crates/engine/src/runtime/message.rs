@@ -59,6 +59,11 @@ pub(crate) enum Message {
         id: BatchId,
         gathered: FetchedJobs,
     },
+    /// A batch with suspects has left its worker, and waits for its turn.
+    WentAside {
+        step: usize,
+        id: BatchId,
+    },
     Ran {
         step: usize,
         /// Version of the step that ran it.

@@ -76,27 +76,49 @@ pub(crate) enum WorkerTask {
     Status(StatusQuery),
 }
 
+/// The queue of the batches with suspects, which wait for each other and keep no worker; `None` without suspects.
+pub(crate) type SuspectQueue = Option<Sender<WorkerTask>>;
+
 /// Starts `count` workers; they end when `tasks` is closed.
 pub(crate) fn start(
     count: usize,
     context: &Arc<WorkerContext>,
+    suspects: &SuspectQueue,
     tasks: &Receiver<WorkerTask>,
     messages: &Sender<Message>,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     (0..count)
         .map(|number| {
             let (context, tasks, messages) = (Arc::clone(context), tasks.clone(), messages.clone());
-            thread::Builder::new()
-                .name(format!("worker-{number}"))
-                .stack_size(STACK)
-                .spawn(move || WorkerThread::new(&context).work(&tasks, &messages, &|| {}))
+            let suspects = suspects.clone();
+            thread::Builder::new().name(format!("worker-{number}")).stack_size(STACK).spawn(move || {
+                WorkerThread { suspects, ..WorkerThread::new(&context) }.work(&tasks, &messages, &|| {});
+            })
         })
         .collect()
+}
+
+/// Starts the thread of the batches with suspects, if there are suspects. It ends when the queue is closed.
+pub(crate) fn start_suspects(
+    context: &Arc<WorkerContext>,
+    messages: &Sender<Message>,
+) -> std::io::Result<(SuspectQueue, Option<JoinHandle<()>>)> {
+    if !context.attempts.has_suspects() {
+        return Ok((None, None));
+    }
+    let (suspects, tasks) = crossbeam_channel::unbounded();
+    let (context, messages) = (Arc::clone(context), messages.clone());
+    let thread = thread::Builder::new()
+        .name("suspects".into())
+        .stack_size(STACK)
+        .spawn(move || WorkerThread::new(&context).work(&tasks, &messages, &|| {}))?;
+    Ok((Some(suspects), Some(thread)))
 }
 
 /// Elastic pool for blocking calls: it has as many workers as there are calls at the same time.
 pub(crate) struct BlockingPool {
     context: Arc<WorkerContext>,
+    suspects: SuspectQueue,
     messages: Sender<Message>,
     tasks: (Sender<WorkerTask>, Receiver<WorkerTask>),
     /// Number of idle workers, minus the number of queued tasks.
@@ -107,9 +129,13 @@ pub(crate) struct BlockingPool {
 }
 
 impl BlockingPool {
-    pub(crate) fn new(context: Arc<WorkerContext>, messages: Sender<Message>) -> Self {
+    pub(crate) fn new(
+        context: Arc<WorkerContext>,
+        suspects: SuspectQueue,
+        messages: Sender<Message>,
+    ) -> Self {
         let (tasks, alive) = (crossbeam_channel::unbounded(), crossbeam_channel::bounded(0));
-        Self { context, messages, tasks, free: Arc::default(), workers: Vec::new(), alive }
+        Self { context, suspects, messages, tasks, free: Arc::default(), workers: Vec::new(), alive }
     }
 
     /// Runs a task on an idle worker, or on a new one. Above [`BLOCKING_POOL_MAX`] workers the task waits.
@@ -118,12 +144,13 @@ impl BlockingPool {
             let (context, tasks, messages) =
                 (Arc::clone(&self.context), self.tasks.1.clone(), self.messages.clone());
             let (free, alive) = (Arc::clone(&self.free), self.alive.0.clone());
+            let suspects = self.suspects.clone();
             let worker = thread::Builder::new()
                 .name(format!("aside-{}", self.workers.len()))
                 .stack_size(STACK)
                 .spawn(move || {
                     let done = || _ = free.fetch_add(1, Ordering::AcqRel);
-                    WorkerThread::new(&context).work(&tasks, &messages, &done);
+                    WorkerThread { suspects, ..WorkerThread::new(&context) }.work(&tasks, &messages, &done);
                     drop(alive);
                 })?;
             self.free.fetch_add(1, Ordering::AcqRel);
@@ -137,9 +164,9 @@ impl BlockingPool {
     /// Cancels the running calls, and waits at most `patience` for the workers to end. Their results are not
     /// needed.
     pub(crate) fn abandon(self, patience: Duration) {
-        let Self { context, tasks, alive, .. } = self;
+        let Self { context, suspects, tasks, alive, .. } = self;
         context.running_commands.give_up();
-        drop((tasks, alive.0));
+        drop((tasks, suspects, alive.0));
         let _ = alive.1.recv_timeout(patience);
     }
 
@@ -152,6 +179,8 @@ impl BlockingPool {
 /// A worker thread, with the steps, gates and monitors that it has set up.
 pub(crate) struct WorkerThread<'s> {
     context: &'s WorkerContext,
+    /// `None` if it runs batches with suspects itself.
+    suspects: SuspectQueue,
     slot: WorkerSlot,
     steps: SetUp<BatchRunner>,
     gates: SetUp<Probe>,
@@ -189,17 +218,42 @@ impl<T> SetUp<T> {
 impl<'s> WorkerThread<'s> {
     pub(crate) fn new(context: &'s WorkerContext) -> Self {
         let (steps, gates, monitors) = (SetUp::new(), SetUp::new(), SetUp::new());
-        Self { context, slot: context.attempts.slot(), steps, gates, monitors }
+        Self { context, suspects: None, slot: context.attempts.slot(), steps, gates, monitors }
     }
 
     fn work(&mut self, worker_tasks: &Receiver<WorkerTask>, messages: &Sender<Message>, done: &dyn Fn()) {
         for task in worker_tasks {
+            let Some(task) = self.give_to_suspects(task, messages) else {
+                done();
+                continue;
+            };
             let message = self.carry_out(task);
             done();
             if messages.send(message).is_err() {
                 return;
             }
         }
+    }
+
+    /// Moves a batch with suspects to their queue. Returns every other task.
+    fn give_to_suspects(&mut self, task: WorkerTask, messages: &Sender<Message>) -> Option<WorkerTask> {
+        let (Some(suspects), WorkerTask::Batch(batch)) = (self.suspects.clone(), &task) else {
+            return Some(task);
+        };
+        if !self.context.attempts.has_suspects() || !self.is_suspected(batch) {
+            return Some(task);
+        }
+        if !batch.pool {
+            // If the channel is closed, the run is over.
+            let _ = messages.send(Message::WentAside { step: batch.step.position, id: batch.id });
+        }
+        suspects.send(task).err().map(|unsent| unsent.0)
+    }
+
+    fn is_suspected(&mut self, BatchTask { step, work, .. }: &BatchTask) -> bool {
+        let (store, common, slot) = (&self.context.store, self.context.common(step), &self.slot);
+        let make = || make_runner(step, store, &common, slot);
+        self.steps.get(step, make).is_ok_and(|runner| runner.is_suspected(work, slot))
     }
 
     /// Runs one task.
@@ -223,11 +277,7 @@ impl<'s> WorkerThread<'s> {
     fn run(&mut self, step: &DeclaredStep, work: &BatchInput) -> BatchResult {
         let WorkerContext { store, clock, .. } = self.context;
         let (slot, common) = (&mut self.slot, self.context.common(step));
-        let make = || {
-            let (configuration, ever) = (step.configuration(), &step.ever_set_up);
-            BatchRunner::new(configuration, step, step.version, store, &common, ever)
-        };
-        let worker = match self.steps.get(step, make) {
+        let worker = match self.steps.get(step, || make_runner(step, store, &common, slot)) {
             Ok(worker) => worker,
             Err(why) => return failed(work, why),
         };
@@ -274,6 +324,17 @@ impl<'s> WorkerThread<'s> {
             Failure::new(FailureKind::Output, message)
         })
     }
+}
+
+fn make_runner(
+    step: &DeclaredStep,
+    store: &Store,
+    common: &SharedResources<'_>,
+    slot: &WorkerSlot,
+) -> Result<BatchRunner, String> {
+    let (configuration, ever) = (step.configuration(), &step.ever_set_up);
+    let runner = BatchRunner::new(configuration, step, step.version, store, common, ever)?;
+    Ok(runner.recorded(slot.record()))
 }
 
 const PANICKED: &str = "the step panicked: please report this bug of Tidegate";

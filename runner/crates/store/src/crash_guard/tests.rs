@@ -116,6 +116,40 @@ fn a_batch_that_has_a_suspect_runs_one_by_one_and_the_others_do_not() {
 }
 
 #[test]
+fn one_batch_of_suspects_runs_at_a_time_and_all_others_run_beside_it() {
+    let process = Process::first().die_together(&[span(1, 10), span(50, 10)]);
+    assert!(process.attempts.has_suspects());
+    let (mut one, mut other) = (process.attempts.slot(), process.attempts.slot());
+    assert!(one.suspects(&[span(5, 1)]) && !one.suspects(&[span(11, 10)]));
+    let suspect = one.begin(&[span(1, 10)], 3);
+    let beside = other.begin(&[span(11, 10)], 3);
+    assert!(matches!((&suspect, &beside), (BatchMode::OneByOne(_), BatchMode::Together(_))));
+    assert!(process.attempts.0.turn.try_lock().is_none());
+    drop(suspect);
+    assert!(process.attempts.0.turn.try_lock().is_some());
+}
+
+#[test]
+fn what_an_attempt_does_outside_of_the_process_makes_no_suspect() {
+    let process = Process::first();
+    let mut slot = process.attempts.slot();
+    let record = slot.record();
+    assert!(record.lift().is_none());
+    let attempt = slot.begin(&[span(1, 3)], 3);
+    assert_eq!(process.found(), [(1, 3, 1)]);
+    let lifted = record.lift();
+    assert_eq!(process.found(), []);
+    // It runs code of this process again.
+    drop(lifted);
+    assert_eq!(process.found(), [(1, 3, 1)]);
+    let lifted = record.lift();
+    process.attempts.close();
+    drop(lifted);
+    assert_eq!(process.found(), []);
+    drop(attempt);
+}
+
+#[test]
 fn a_job_is_set_aside_when_it_has_used_up_its_limit_and_not_before() {
     let (job, other) = (span(5, 1), span(6, 1));
     let mut process = Process::first().die_together(&[span(1, 10)]);
