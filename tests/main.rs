@@ -122,6 +122,8 @@ mod job;
 
 mod step;
 
+mod renames;
+
 mod replay;
 
 mod store;

@@ -4,13 +4,14 @@ use hyper::StatusCode;
 
 use super::job_status::{self, unreadable};
 use super::parameters::Parameters;
+use super::parse_body::KeyOwner;
 use super::response::{HttpRefusal, Response, at_job, json};
 use super::route::JobAddress;
 use crate::client::ipc::RunnerContext;
 use crate::query::ReportedState;
 use crate::query::job_list::{self, JobFilter};
 use tidegate_model::suggest::{did_you_mean, listed};
-use tidegate_model::{Address, key_hash};
+use tidegate_model::Address;
 use tidegate_store::DedupeOutcome;
 
 /// Jobs of a page, unless the client asks for fewer or more …
@@ -79,9 +80,10 @@ fn status(text: &str) -> Result<ReportedState, HttpRefusal> {
 
 /// The job that was accepted with this key: the value of the field `key`, or an `Idempotency-Key`.
 fn by_key(queue: &Address, key: &str, context: &RunnerContext) -> Result<Response, HttpRefusal> {
-    let (pipeline, name) = (queue.pipeline.as_str(), queue.name.as_str());
+    let names = context.store.name_history().map_err(|error| unreadable(&error))?;
+    let owner = KeyOwner::of(queue, &names);
     for sort in ["text", "number", "header"] {
-        let hash = key_hash(pipeline, name, sort, key.as_bytes());
+        let hash = owner.hash(sort, key.as_bytes());
         let known = context.store.delivery(hash).map_err(|error| unreadable(&error))?;
         let Some(DedupeOutcome::Ingested { first: index, .. }) = known else { continue };
         let asked = JobAddress { queue: queue.clone(), index };

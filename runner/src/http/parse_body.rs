@@ -9,7 +9,9 @@ use tidegate_components::request_schema::{RequestSchema, SchemaFault};
 use tidegate_components::script::json;
 use tidegate_config::HttpSource;
 use tidegate_engine::IdempotencyKey;
-use tidegate_model::{Address, FieldPath, content_hash, key_hash, on_one_line, value_hash};
+use tidegate_model::{
+    Address, DeliveryHash, FieldPath, NameHistory, content_hash, key_hash, on_one_line, value_hash,
+};
 
 /// Places in one answer about jobs that do not match a schema.
 const PLACES_MAX: usize = 100;
@@ -21,6 +23,27 @@ pub(crate) enum BodyForm {
     Json,
     /// One job per line.
     Ndjson,
+}
+
+/// The owner of idempotency keys: the first name of a source, so that a rename forgets none.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyOwner {
+    pipeline: String,
+    queue: String,
+}
+
+impl KeyOwner {
+    pub(crate) fn of(queue: &Address, names: &NameHistory) -> Self {
+        let (Address { pipeline, name }, number) = names.first_name(queue);
+        let pipeline = pipeline.to_string();
+        // No name has a space.
+        let queue = if number == 0 { name.to_string() } else { format!("{name} {number}") };
+        Self { pipeline, queue }
+    }
+
+    pub(crate) fn hash(&self, sort: &str, key: &[u8]) -> DeliveryHash {
+        key_hash(&self.pipeline, &self.queue, sort, key)
+    }
 }
 
 /// The content of a body.
@@ -69,7 +92,7 @@ pub(crate) fn cost(body: &[u8], form: BodyForm, source: &HttpSource) -> usize {
 pub(crate) fn read(
     body: &[u8],
     form: BodyForm,
-    (queue, source): (&Address, &HttpSource),
+    (queue, source): (&KeyOwner, &HttpSource),
     schema: Option<&RequestSchema>,
     header: Option<&[u8]>,
 ) -> Result<Intake, HttpRefusal> {
@@ -100,7 +123,7 @@ pub(crate) fn read(
         return Err(HttpRefusal::unfit(places));
     }
     intake.whole = header.map(|key| IdempotencyKey {
-        hash: key_hash(queue.pipeline.as_str(), queue.name.as_str(), "header", key),
+        hash: queue.hash("header", key),
         content: intake.content(),
         verbatim: content_hash(body.trim_ascii()),
     });
@@ -119,7 +142,7 @@ impl Intake {
     fn take(
         &mut self,
         (job, line): (&[u8], Option<u32>),
-        source: (&Address, &HttpSource),
+        source: (&KeyOwner, &HttpSource),
         schema: Option<&RequestSchema>,
         places: &mut Vec<Place>,
     ) -> Result<(), String> {
@@ -140,7 +163,7 @@ impl Intake {
     }
 
     /// The error is a fragment.
-    fn add(&mut self, job: &[u8], (queue, source): (&Address, &HttpSource)) -> Result<(), String> {
+    fn add(&mut self, job: &[u8], (queue, source): (&KeyOwner, &HttpSource)) -> Result<(), String> {
         json::check(job).map_err(|error| match job.trim_ascii() {
             [] => "the body is empty".to_owned(),
             _ => format!("the job is not JSON: {error}"),
@@ -168,7 +191,7 @@ impl Intake {
 }
 
 /// The key of a job, at the given path.
-fn key(job: &str, path: &FieldPath, queue: &Address, verbatim: u64) -> Result<IdempotencyKey, String> {
+fn key(job: &str, path: &FieldPath, queue: &KeyOwner, verbatim: u64) -> Result<IdempotencyKey, String> {
     let lacks = || {
         if job.starts_with('[') {
             return format!(
@@ -178,13 +201,12 @@ fn key(job: &str, path: &FieldPath, queue: &Address, verbatim: u64) -> Result<Id
         format!("the job lacks `{path}`, the key of its source")
     };
     let value = path.find(job.as_bytes()).ok_or_else(lacks)?;
-    let (pipeline, queue) = (queue.pipeline.as_str(), queue.name.as_str());
     let hash = match value.as_bytes().first() {
         Some(b'"') => {
             let text: String = serde_json::from_str(value).map_err(|error| error.to_string())?;
-            key_hash(pipeline, queue, "text", text.as_bytes())
+            queue.hash("text", text.as_bytes())
         }
-        Some(b'0'..=b'9' | b'-') => key_hash(pipeline, queue, "number", value.as_bytes()),
+        Some(b'0'..=b'9' | b'-') => queue.hash("number", value.as_bytes()),
         Some(b'n') => return Err(lacks()),
         _ => return Err(format!("`{path}` must be a text or a number, since it is the key")),
     };

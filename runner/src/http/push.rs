@@ -10,9 +10,10 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
 use super::parse_body;
-use super::parse_body::{BodyForm, Intake};
+use super::parse_body::{BodyForm, Intake, KeyOwner};
 use super::response::{HttpRefusal, Response, at_job, json};
 use super::route::JobAddress;
+use super::job_status::unreadable;
 use super::{HttpContext, PARSED_BYTES, aside, body, job_status, only};
 use crate::client::ipc::RunnerContext;
 use crate::connection_limit::ConnectionPermit;
@@ -58,13 +59,14 @@ pub(crate) async fn take(
         None => None,
     };
     let schema = http.schemas.of(address, source)?;
+    let names = http.context.store.name_history().map_err(|error| unreadable(&error))?;
+    let owner = KeyOwner::of(address, &names);
     let intake = if body.bytes.len() <= AT_ONCE_BYTES {
-        parse_body::read(&body.bytes, form, (address, source), schema.as_deref(), header.as_deref())?
+        parse_body::read(&body.bytes, form, (&owner, source), schema.as_deref(), header.as_deref())?
     } else {
-        let (bytes, source, address, header) =
-            (body.bytes.clone(), source.clone(), address.clone(), header.clone());
+        let (bytes, source, header) = (body.bytes.clone(), source.clone(), header.clone());
         let reading = tokio::task::spawn_blocking(move || {
-            parse_body::read(&bytes, form, (&address, &source), schema.as_deref(), header.as_deref())
+            parse_body::read(&bytes, form, (&owner, &source), schema.as_deref(), header.as_deref())
         });
         reading.await.unwrap_or_else(|error| Err(HttpRefusal::broken(&error.to_string())))?
     };

@@ -79,5 +79,5 @@ fn state(store: &Store, configuration: &Configuration, run: Option<&Handle>) -> 
         }
     }
     let queues = store.queues()?.into_iter().map(|queue| (queue.address.clone(), queue.jobs())).collect();
-    Ok(PlanState { steps, queues })
+    Ok(PlanState { steps, queues, known: store.known_parts()? })
 }

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::model::{
-    Configuration, Gate, GateRef, Input, InputRef, Invocation, Monitor, OutputRef, Pipeline, Queue, QueueRef,
+    Configuration, FormerNames, Gate, GateRef, Input, InputRef, Invocation, Monitor, OutputRef, Pipeline, Queue, QueueRef,
     Retain, Scheduling, Sink, SinkKind, SinkRef, Source, SourceRef, Step, Target,
 };
 use crate::check::catalog::What;
 use crate::check::graph::Graph;
 use crate::check::lookups::{self, TableScope};
 use crate::check::resolve::{End, Wired, Wiring};
-use crate::sections::pipeline::PipelineDeclaration;
+use crate::sections::pipeline::{FormerName, PipelineDeclaration};
 use crate::sections::queue::QueueSettings;
 use crate::sections::settings::SettingsFile;
 use crate::sections::shared_config::{MergedConfig, SharedConfig};
@@ -53,6 +53,7 @@ pub(crate) fn assemble(
         sinks: lists.sinks.into_values().collect(),
         gates: lists.gates.into_values().collect(),
         steps,
+        former: former_names(pipelines),
         readers: BTreeMap::new(),
         tests: Vec::new(),
         given: Invocation::default(),
@@ -167,10 +168,6 @@ impl Lists {
         let gate = declared.gate.as_ref().and_then(|it| it.entry(&own.gates, &shared.gates));
         Some(Step {
             address: wired.address(),
-            was: declared
-                .was
-                .as_ref()
-                .map(|name| Address::new(wired.pipeline.name.clone(), name.value.clone())),
             take: declared.take,
             inputs,
             begin_at: declared.begin_at,
@@ -222,6 +219,21 @@ impl Lists {
     fn queue(&self, address: &Address) -> Option<QueueRef> {
         position(&self.queues, address).map(QueueRef)
     }
+}
+
+/// All `was`.
+fn former_names(pipelines: &[PipelineDeclaration]) -> FormerNames {
+    let mut former = FormerNames::default();
+    for pipeline in pipelines {
+        let own = |name: &Name| Address::new(pipeline.name.clone(), name.clone());
+        if let Some(was) = &pipeline.was {
+            former.pipelines.insert(pipeline.name.clone(), was.value.clone());
+        }
+        for FormerName { kind, name, was, .. } in pipeline.former_names() {
+            former.set(kind, own(&name.value), own(&was.value));
+        }
+    }
+    former
 }
 
 /// Declared queues with their settings, and undeclared ones with defaults.

@@ -18,8 +18,8 @@ use std::fmt;
 
 use twox_hash::XxHash3_64;
 
-use crate::model::{Configuration, Gate};
-use tidegate_model::{Address, Name};
+use crate::model::{Configuration, FormerNames, Gate};
+use tidegate_model::{Address, Name, PartNames};
 
 use self::setting::Scope;
 
@@ -37,8 +37,8 @@ pub type RunnerDigest = PartDigest<RunnerAspect>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigurationDigest {
     pub pipelines: BTreeSet<Name>,
-    /// The former addresses of steps.
-    pub renamed: BTreeMap<Address, Address>,
+    /// The earlier names of parts.
+    pub former: FormerNames,
     pub steps: BTreeMap<Address, StepDigest>,
     /// Pushed sources are in the queues of their names.
     pub queues: BTreeMap<Address, QueueDigest>,
@@ -80,11 +80,7 @@ impl Configuration {
         let scope = Scope::of(self);
         ConfigurationDigest {
             pipelines: self.pipelines.iter().map(|pipeline| pipeline.name.clone()).collect(),
-            renamed: self
-                .steps
-                .iter()
-                .filter_map(|step| Some((step.address.clone(), step.was.clone()?)))
-                .collect(),
+            former: self.former.clone(),
             steps: by(self.steps.iter(), |step| (step.address.clone(), step::digest(&scope, self, step))),
             queues: by(self.queues.iter(), |queue| (queue.address.clone(), parts::queue(&scope, queue))),
             sources: by(self.sources.iter(), |source| {
@@ -104,6 +100,18 @@ impl Configuration {
 }
 
 impl ConfigurationDigest {
+    /// The names of all parts.
+    #[must_use]
+    pub fn part_names(&self) -> PartNames {
+        PartNames {
+            steps: self.steps.keys().cloned().collect(),
+            sources: self.sources.keys().cloned().collect(),
+            queues: self.queues.keys().cloned().collect(),
+            sinks: self.sinks.keys().cloned().collect(),
+            inputs: BTreeSet::new(),
+        }
+    }
+
     /// A number that depends on the content of all parts, scripts included, and not on the runner's settings.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {

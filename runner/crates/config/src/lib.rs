@@ -39,7 +39,7 @@ pub use digest::{
 };
 pub use load::{Draft, LoadOptions, load};
 pub use model::{
-    BatchBy, BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, Gate,
+    BatchBy, BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, FormerNames, Gate,
     GateRef, Hosts, HttpRequest, ImportedScript, Input, InputMode, InputRef, Invocation, KeysMissing, Lane,
     LaneMissing, Limits, LogFormat, LogSettings, LookupTable, LookupTables, Meta, Method, Monitor,
     MonitorLimits, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStepConfig, Positions,

@@ -12,6 +12,7 @@ use super::diagnostic::{Diagnostic, Diagnostics, Severity};
 use super::model::{Configuration, Gate, Invocation, LogFormat, Settings, Step};
 use crate::check::catalog::{Catalog, without_namesakes};
 use crate::check::file_conflicts;
+use crate::check::former_names;
 use crate::check::graph::{Graph, loose_ends, never_begin};
 use crate::check::lookups;
 use crate::check::push_sources;
@@ -285,6 +286,7 @@ impl<'a> Loading<'a> {
         self.diagnostics.extend(cycles);
         self.diagnostics.extend(file_conflicts::check(&pipelines));
         self.diagnostics.extend(push_sources::check(&pipelines, &settings));
+        self.diagnostics.extend(former_names::check(&pipelines, &catalog, &wiring));
         self.diagnostics.extend(shared::mistakes(&pipelines, &settings.shelves));
         if !self.names_missing {
             // The pipelines beside a single file are not read, and may use the shared tables.

@@ -4,6 +4,7 @@
 //! list. It is valid in the [`Configuration`] it came from, and in all that kept their positions:
 //! [`Configuration::keep_positions`].
 
+pub(crate) mod former_names;
 pub(crate) mod http_request;
 pub(crate) mod invocation;
 pub(crate) mod lookup_table;
@@ -25,6 +26,7 @@ use self::push_source::PushSource;
 use self::test_case::TestCase;
 use tidegate_model::{Address, Name, Parts, Secret};
 
+pub use self::former_names::FormerNames;
 pub use self::probe::{BatchBy, Gate, GateRef, Monitor, MonitorLimits, ProbeConfig};
 pub(crate) use http_request::METHODS;
 pub use http_request::{Body, Hosts, HttpRequest, Method, Response, Shape};
@@ -55,6 +57,8 @@ pub struct Configuration {
     pub gates: Parts<Gate>,
     /// Upstream before downstream, except for cycles that `allow_cycle` permits.
     pub steps: Parts<Step>,
+    /// The earlier names of parts.
+    pub former: FormerNames,
     /// The readers of each input: steps, each with the position among its inputs. See [`Self::derive`].
     pub(crate) readers: BTreeMap<Input, Vec<(usize, usize)>>,
     /// The tests of all pipelines. They are no part of [`Self::fingerprint`]: runs do not depend on them.

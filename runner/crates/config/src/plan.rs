@@ -13,7 +13,7 @@ use crate::digest::{
     ConfigurationDigest, GateAspect, PartDigest, QueueAspect, RunnerAspect, SettingChange, SinkAspect,
     SourceAspect, StepAspect,
 };
-use tidegate_model::Address;
+use tidegate_model::{Address, PartNames};
 
 /// The state that a plan depends on: remains of the parts of both configurations in the store.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +21,8 @@ pub struct PlanState {
     pub steps: BTreeMap<Address, StepRemains>,
     /// Number of kept jobs, by queue.
     pub queues: BTreeMap<Address, u64>,
+    /// All parts that the store has something of.
+    pub known: PartNames,
 }
 
 /// The state of a step.

@@ -46,13 +46,11 @@ pub enum ErrorWatchEvent {
         step: usize,
         version: u64,
     },
-    /// A generation took over. `watched`: it is a reload, and no rollback. `renamed`: steps by their former and their
-    /// present position.
+    /// A generation took over. `watched`: it is a reload, and no rollback.
     Swapped {
         generation: u64,
         limit: Option<ErrorLimit>,
         watched: bool,
-        renamed: Vec<(usize, usize)>,
     },
     /// The files changed again, and have mistakes.
     Refused,
@@ -133,10 +131,10 @@ impl ErrorWatch {
                     roll_back = roll_back.or_else(|| self.judge(step, 1));
                 }
             }
-            ErrorWatchEvent::Swapped { generation, limit, watched, renamed } => {
+            ErrorWatchEvent::Swapped { generation, limit, watched } => {
                 // The generation that was to be rolled back is over.
                 roll_back = None;
-                self.swap(limit, &renamed);
+                self.swap(limit);
                 let until = limit.filter(|_| watched).map(|limit| now + limit.within);
                 self.watched = until.map(|until| Watched { generation, until });
             }
@@ -164,16 +162,11 @@ impl ErrorWatch {
         self.watched.map(|watched| watched.generation)
     }
 
-    fn swap(&mut self, limit: Option<ErrorLimit>, renamed: &[(usize, usize)]) {
+    fn swap(&mut self, limit: Option<ErrorLimit>) {
         if limit.is_none() {
             self.steps.clear();
         }
         self.limit = limit;
-        for (from, to) in renamed {
-            if let Some(attempts) = self.steps.remove(from) {
-                self.steps.insert(*to, attempts);
-            }
-        }
     }
 
     fn count(&mut self, step: usize, version: u64, share: AttemptShare, now: Timestamp) {

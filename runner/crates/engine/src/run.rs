@@ -130,7 +130,7 @@ impl Handle {
     /// have begun after some seconds are in the outcome. Returns `None` if the run has ended or ends.
     #[must_use]
     pub fn reload(&self, next: &Generation, trigger: Trigger) -> Option<ReloadOutcome> {
-        takeover::swap(&self.current, &self.messages, next, trigger, None)
+        takeover::swap(&self.current, &self.messages, &self.store, next, trigger, None)
     }
 
     /// As [`Self::reload`], with the recorded files of this earlier generation. `between`: the configurations between
@@ -142,7 +142,7 @@ impl Handle {
         back: RolledBack,
         between: &[Arc<Configuration>],
     ) -> Option<ReloadOutcome> {
-        takeover::swap(&self.current, &self.messages, earlier, back.trigger, Some((back, between)))
+        takeover::swap(&self.current, &self.messages, &self.store, earlier, back.trigger, Some((back, between)))
     }
 
     /// Rollback to the generation that the run carries out again, although the files differ.

@@ -122,7 +122,7 @@ impl Runtime {
         let generation = current.get();
         let plugged = last_run::tell(&generation.configuration, &attempts, &setups);
         let mut writer = writer;
-        start::rename_all(&generation.configuration, &store, &mut writer, clock.now())?;
+        start::rename_all(&generation, &store, &mut writer, clock.now())?;
         let sinks = Sinks::default();
         let Some(mut started) = start::start(&generation, sinks, &store, clock.now(), &ending)? else {
             inbox.close();

@@ -63,6 +63,8 @@ mod json;
 mod lock_holder;
 pub mod log_target;
 mod name;
+mod name_history;
+mod part_names;
 mod parts;
 pub mod plain;
 mod private_file;
@@ -90,6 +92,8 @@ pub use field_path::{FieldPath, elements, scalar};
 pub use json::{on_one_line, value_hash};
 pub use lock_holder::{LockHolder, is_alive, lock_owner};
 pub use name::{Address, Name};
+pub use name_history::{NameHistory, NamesSince};
+pub use part_names::{NamedKind, PartNames, RenamedPart};
 pub use parts::Parts;
 pub use private_file::{FILE_MODE, OTHERS, create_private, open_or_create_private, read_at_most};
 

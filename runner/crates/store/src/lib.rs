@@ -46,7 +46,7 @@ pub use crate::database::history::{
 pub use crate::database::open::{open, open_disk, open_existing, open_in_memory};
 pub use crate::database::pauses::Pause;
 pub use crate::database::read::{DetailedBatch, OutputOrigin, QueueState, Store, StoredOutput};
-pub use crate::database::renames::RenamedStep;
+pub use crate::database::renames::Renames;
 pub use crate::database::retention::{Trim, TrimWhen, Trimmed};
 pub use crate::database::scan::ParkedJobs;
 pub use crate::database::snapshots::{Snapshot, SnapshotInput, SnapshotKey};

@@ -14,8 +14,8 @@ fn source(key: &[&str]) -> HttpSource {
 }
 
 fn read_as(body: &str, form: BodyForm, key: &[&str]) -> Result<Intake, String> {
-    let address = Address::parse("p/q").unwrap();
-    super::read(body.as_bytes(), form, (&address, &source(key)), None, None)
+    let owner = KeyOwner::of(&Address::parse("p/q").unwrap(), &NameHistory::default());
+    super::read(body.as_bytes(), form, (&owner, &source(key)), None, None)
         .map_err(|refusal| refusal.to_string())
 }
 

@@ -27,29 +27,9 @@ pub(crate) fn mistakes(pipelines: &[PipelineDeclaration], shared: &SharedTables)
             diagnostics.extend(never_retried(pipeline, step));
             diagnostics.extend(picks_of_several(step));
             diagnostics.extend(batches_without_lanes(pipeline, step, shared));
-            diagnostics.extend(wrong_former_name(pipeline, step));
         }
     }
     diagnostics
-}
-
-/// A former name must be free, and belong to one step.
-fn wrong_former_name(pipeline: &PipelineDeclaration, step: &StepDeclaration) -> Option<Diagnostic> {
-    let was = step.was.as_ref()?;
-    let wrong = |message: String, other: &SourceSpan| {
-        let diagnostic = Diagnostic::error_at(&was.place, message).related(other.clone(), "here");
-        Some(diagnostic.help("`was` is the name that this step had in an earlier configuration"))
-    };
-    let name = &was.value;
-    if let Some(other) = pipeline.written_steps().find(|other| other.name.value == *name) {
-        return wrong(format!("`was` names the step `{name}`, which exists"), &other.name.place);
-    }
-    let mut namesakes = pipeline.written_steps().filter(|other| {
-        let theirs = other.was.as_ref().filter(|theirs| theirs.value == *name);
-        theirs.is_some_and(|theirs| theirs.place.span.start < was.place.span.start)
-    });
-    let first = namesakes.find_map(|other| other.was.as_ref())?;
-    wrong(format!("two steps were `{name}`"), &first.place)
 }
 
 /// A warning for every table that no step uses.

@@ -14,14 +14,21 @@ use super::{
     ConfigurationDigest, GateAddress, GateAspect, PartDigest, QueueAspect, RunnerAspect, SinkAspect,
     SourceAspect, StepAspect,
 };
+use crate::model::FormerNames;
 use tidegate_model::{Address, Name};
 
 /// The form of the text: JSON.
 #[derive(Serialize, Deserialize)]
 struct Recorded {
     pipelines: Vec<String>,
+    /// The former addresses of steps.
     #[serde(default)]
     renamed: BTreeMap<Address, Address>,
+    /// Those of queues and sources.
+    #[serde(default)]
+    renamed_endpoints: BTreeMap<Address, Address>,
+    #[serde(default)]
+    renamed_pipelines: BTreeMap<String, String>,
     steps: RecordedParts<StepAspect>,
     queues: RecordedParts<QueueAspect>,
     sources: RecordedParts<SourceAspect>,
@@ -47,7 +54,12 @@ impl ConfigurationDigest {
     pub fn recorded(&self) -> String {
         let recorded = Recorded {
             pipelines: self.pipelines.iter().map(ToString::to_string).collect(),
-            renamed: self.renamed.clone(),
+            renamed: self.former.steps.clone(),
+            renamed_endpoints: self.former.endpoints.clone(),
+            renamed_pipelines: {
+                let pipelines = self.former.pipelines.iter();
+                pipelines.map(|(name, was)| (name.to_string(), was.to_string())).collect()
+            },
             steps: record(&self.steps),
             queues: record(&self.queues),
             sources: record(&self.sources),
@@ -65,7 +77,15 @@ impl ConfigurationDigest {
         let recorded: Recorded = serde_json::from_str(text).ok()?;
         Some(Self {
             pipelines: recorded.pipelines.iter().map(|name| Name::new(name)).collect::<Option<_>>()?,
-            renamed: recorded.renamed,
+            former: FormerNames {
+                pipelines: {
+                    let pipelines = recorded.renamed_pipelines.iter();
+                    let pipelines = pipelines.map(|(name, was)| Some((Name::new(name)?, Name::new(was)?)));
+                    pipelines.collect::<Option<_>>()?
+                },
+                steps: recorded.renamed,
+                endpoints: recorded.renamed_endpoints,
+            },
             steps: read(recorded.steps, Address::parse)?,
             queues: read(recorded.queues, Address::parse)?,
             sources: read(recorded.sources, Address::parse)?,

@@ -19,7 +19,6 @@ pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &St
     // `retry` and `queuer` are in the effective policy and the scheduling; `serves` follows from the targets.
     let Step {
         address: _,
-        was: _,
         take,
         inputs: _,
         begin_at,

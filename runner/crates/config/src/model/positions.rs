@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use super::{Configuration, GateRef, Input, QueueRef, SinkRef, SourceRef, Target};
-use tidegate_model::{Address, Name, Parts};
+use tidegate_model::{Address, Name, NamedKind, Parts, RenamedPart};
 
 /// Positions of all parts that any configuration of this process had. None is given twice.
 #[derive(Clone, Debug, Default)]
@@ -18,23 +18,33 @@ pub struct Positions {
 
 /// Positions of the parts of one kind.
 #[derive(Clone, Debug)]
-struct Register<K>(HashMap<K, usize>);
+struct Register<K> {
+    positions: HashMap<K, usize>,
+    next: usize,
+}
 
 impl<K> Default for Register<K> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self { positions: HashMap::new(), next: 0 }
     }
 }
 
-impl<K: Eq + Hash> Register<K> {
+impl<K: Clone + Eq + Hash> Register<K> {
+    /// Gives a part the position that it had under its former name.
+    fn rename(&mut self, from: &K, to: &K) {
+        if let Some(position) = self.positions.remove(from) {
+            self.positions.insert(to.clone(), position);
+        }
+    }
+
     /// Moves the parts to their positions. Returns the new position of each old one.
     fn place<T>(&mut self, parts: &mut Parts<T>, key: impl Fn(&T) -> K) -> HashMap<usize, usize> {
         let mut moved = HashMap::new();
         let placed: Vec<(usize, T)> = std::mem::take(parts)
             .into_iter()
             .map(|(before, part)| {
-                let next = self.0.len();
-                let position = *self.0.entry(key(&part)).or_insert(next);
+                let position = *self.positions.entry(key(&part)).or_insert(self.next);
+                self.next = self.next.max(position + 1);
                 moved.insert(before, position);
                 (position, part)
             })
@@ -51,6 +61,20 @@ impl Positions {
         let mut positions = Self::default();
         configuration.clone().keep_positions(&mut positions);
         positions
+    }
+
+    /// Gives renamed parts the positions that they had before.
+    pub fn rename(&mut self, renamed: &[RenamedPart]) {
+        for RenamedPart { kind, from, to } in renamed {
+            match kind {
+                NamedKind::Step => self.steps.rename(from, to),
+                NamedKind::Endpoint => {
+                    self.sources.rename(from, to);
+                    self.queues.rename(from, to);
+                    self.sinks.rename(from, to);
+                }
+            }
+        }
     }
 }
 

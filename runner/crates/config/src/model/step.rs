@@ -16,8 +16,6 @@ use tidegate_model::{Address, RetryPolicy, Secret};
 #[derive(Clone, Debug)]
 pub struct Step {
     pub address: Address,
-    /// The address of a step that this one replaces: it takes over its progress and its jobs.
-    pub was: Option<Address>,
     pub take: InputMode,
     /// In order of binding; one, with an empty binding, for `from`.
     pub inputs: Vec<InputRef>,

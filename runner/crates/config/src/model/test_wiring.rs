@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::push_source::PushSource;
 use super::test_case::TestCase;
 use super::{
-    BeginAt, Configuration, GateRef, Input, Meta, Queue, QueueRef, Retain, SinkRef, SourceRef, Step, Target,
+    BeginAt, Configuration, FormerNames, GateRef, Input, Meta, Queue, QueueRef, Retain, SinkRef, SourceRef, Step, Target,
 };
 use tidegate_model::{Address, Parts};
 
@@ -48,6 +48,7 @@ impl Configuration {
             sinks: Parts::default(),
             gates: Parts::at(gates.map(|(position, gate)| (position, gate.clone()))),
             steps: steps.into_iter().collect(),
+            former: FormerNames::default(),
             readers: BTreeMap::new(),
             tests: Vec::new(),
             given: self.given.clone(),

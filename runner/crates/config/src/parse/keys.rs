@@ -110,12 +110,12 @@ impl TableKind {
             Self::Log => &["level", "format"],
             Self::Reload => &["watch", "poll", "tests", "watch_errors"],
             Self::WatchErrors => &["rate", "within"],
-            Self::Pipeline => &["name", "errors", "delivery", "config"],
+            Self::Pipeline => &["name", "was", "errors", "delivery", "config"],
             Self::FileSource => {
-                &["type", "path", "format", "follow", "max_line", "headers", "delimiter", "meta"]
+                &["type", "was", "path", "format", "follow", "max_line", "headers", "delimiter", "meta"]
             }
-            Self::HttpSource => &["type", "key", "dedupe", "max_body", "max_waiting", "token", "schema"],
-            Self::ScheduleSource => &["type", "cron", "time_zone", "every", "missed", "payload"],
+            Self::HttpSource => &["type", "was", "key", "dedupe", "max_body", "max_waiting", "token", "schema"],
+            Self::ScheduleSource => &["type", "was", "cron", "time_zone", "every", "missed", "payload"],
             Self::Retry => &[
                 "backoff",
                 "initial",
@@ -168,7 +168,7 @@ impl TableKind {
                 "then",
             ],
             Self::LookupTable => &["path", "key", "format", "delimiter"],
-            Self::Queue => &["retain", "max_size", "meta", "dedupe", "allow_cycle"],
+            Self::Queue => &["was", "retain", "max_size", "meta", "dedupe", "allow_cycle"],
             Self::QueueDefaults => &["retain", "max_size", "meta", "dedupe"],
             Self::Step => &[
                 "was",

@@ -52,6 +52,16 @@ pub(crate) fn name(reading: &mut ParseContext<'_>, what: &str, text: &Text) -> O
     Some(Placed { value: name?, place: text.place.clone() })
 }
 
+/// `was`: the name that a part had in an earlier configuration.
+pub(crate) fn former_name(
+    reading: &mut ParseContext<'_>,
+    section: &TableReader<'_>,
+    what: &str,
+) -> Option<Placed<Name>> {
+    let text = section.field("was")?.filled_text(reading)?;
+    name(reading, what, &text)
+}
+
 /// The only name in `field`.
 pub(crate) fn reference(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Reference> {
     let text = field.text(reading);

@@ -6,7 +6,6 @@ use toml::de::DeTable;
 use super::context::{ParseContext, Text, Value, shown};
 use super::field::Field;
 use super::keys::{TableKind, homes};
-use super::not_yet_supported;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::suggest::{did_you_mean, listed};
 
@@ -55,11 +54,7 @@ impl<'t> TableReader<'t> {
                 continue;
             }
             let place = reading.place(key.span());
-            let diagnostic = if not_yet_supported::key(self.kind, name) {
-                not_yet_supported::diagnostic(&place, name)
-            } else {
-                self.unknown(&place, name, value)
-            };
+            let diagnostic = self.unknown(&place, name, value);
             reading.report(diagnostic);
             // It may be a misspelled key that wires a step.
             reading.names_missing |= matches!(

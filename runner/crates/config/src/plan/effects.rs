@@ -4,21 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{PartKind, Plan, PlanAction, PlanState, StepRemains, inputs};
 use crate::digest::{ConfigurationDigest, QueueAspect, SinkAspect, StepAspect, StepDigest};
-use tidegate_model::{Address, grouped};
+use tidegate_model::{Address, Name, NamedKind, RenamedPart, grouped};
 
 /// Adds the effects to the changes, and the parts that only the changes of others affect.
 pub(super) fn add(plan: &mut Plan, old: &ConfigurationDigest, new: &ConfigurationDigest, state: &PlanState) {
     let none = StepRemains::default();
+    let renamed = new.former.renames(&new.part_names(), &old.part_names(), &state.known);
     for change in &mut plan.changes {
         let Some(address) = Address::parse(&change.name) else { continue };
+        if let Some(effect) = moved(change.kind, &address, &renamed, state) {
+            change.effects.push(effect);
+            continue;
+        }
         change.effects.extend(match change.kind {
             PartKind::Step => {
                 let remains = state.steps.get(&address).unwrap_or(&none);
-                let steps = (old.steps.get(&address), new.steps.get(&address));
-                match renamed(&address, (old, new), state) {
-                    Some(effects) => effects,
-                    None => step(steps, remains, state),
-                }
+                step((old.steps.get(&address), new.steps.get(&address)), remains, &renamed, state)
             }
             PartKind::Queue => queue(&address, (old, new), state),
             PartKind::Source if change.action == PlanAction::Change => {
@@ -32,12 +33,56 @@ pub(super) fn add(plan: &mut Plan, old: &ConfigurationDigest, new: &Configuratio
     for change in gates.filter(|change| change.action == PlanAction::Change) {
         change.effects.push("its steps start nothing until the new gate has answered".to_owned());
     }
-    unread(plan, (old, new), state);
+    for pipeline in plan.changes.iter_mut().filter(|change| change.kind == PartKind::Pipeline) {
+        pipeline.effects.extend(pipeline_moves(&pipeline.name, new, &renamed));
+    }
+    left_behind(plan, (old, new), &renamed, state);
+    unread(plan, (old, new), &renamed, state);
+}
+
+/// The effect of a pipeline that takes over from another one, or that another one replaces.
+fn pipeline_moves(name: &str, new: &ConfigurationDigest, renamed: &[RenamedPart]) -> Option<String> {
+    let moves = |to: &Name, from: &Name| {
+        renamed.iter().any(|part| part.to.pipeline == *to && part.from.pipeline == *from)
+    };
+    let (to, from) = new
+        .former
+        .pipelines
+        .iter()
+        .find(|(to, from)| (to.as_str() == name || from.as_str() == name) && moves(to, from))?;
+    Some(if to.as_str() == name {
+        format!("takes over the steps, queues and sources of `{from}`")
+    } else {
+        format!("its steps, queues and sources move to `{to}`")
+    })
+}
+
+/// Queues of a renamed pipeline that no configuration has: they follow it.
+fn left_behind(
+    plan: &mut Plan,
+    (old, new): (&ConfigurationDigest, &ConfigurationDigest),
+    renamed: &[RenamedPart],
+    state: &PlanState,
+) {
+    for RenamedPart { kind, from, to } in renamed {
+        let jobs = state.queues.get(from).copied().unwrap_or(0);
+        if *kind == NamedKind::Endpoint && jobs > 0 && !old.queues.contains_key(from) && !new.queues.contains_key(to) {
+            let effect = format!("its {} move to `{to}`", count(jobs, "job"));
+            plan.push(PartKind::Queue, from.to_string(), PlanAction::Affect).effects.push(effect);
+        }
+    }
 }
 
 /// Queues with jobs that lose their last reader, and do not change themselves.
-fn unread(plan: &mut Plan, (old, new): (&ConfigurationDigest, &ConfigurationDigest), state: &PlanState) {
-    let (before, after) = (readers(old), readers(new));
+fn unread(
+    plan: &mut Plan,
+    (old, new): (&ConfigurationDigest, &ConfigurationDigest),
+    renamed: &[RenamedPart],
+    state: &PlanState,
+) {
+    let (mut before, after) = (readers(old), readers(new));
+    // The readers of a queue that takes over from another one follow it.
+    before.retain(|queue| renamed.iter().all(|part| part.from != *queue));
     for queue in before.iter().filter(|queue| !after.contains(queue) && new.queues.contains_key(queue)) {
         let jobs = state.queues.get(queue).copied().unwrap_or(0);
         if jobs == 0 {
@@ -96,35 +141,48 @@ fn sink(address: &Address, old: &ConfigurationDigest, new: &ConfigurationDigest)
     }
 }
 
-/// The effects of a step that takes over from another one, or that another one replaces.
-fn renamed(
-    address: &Address,
-    (old, new): (&ConfigurationDigest, &ConfigurationDigest),
-    state: &PlanState,
-) -> Option<Vec<String>> {
-    let moves = |from: &Address, to: &Address| {
-        let is_new = state.steps.get(to).is_none_or(|remains| remains.inputs.is_empty());
-        is_new && old.steps.contains_key(from) && !old.steps.contains_key(to) && new.steps.contains_key(to)
+/// The effect of a part that takes over from another one, or that another one replaces.
+fn moved(kind: PartKind, address: &Address, renamed: &[RenamedPart], state: &PlanState) -> Option<String> {
+    let named = match kind {
+        PartKind::Step => NamedKind::Step,
+        PartKind::Queue | PartKind::Source | PartKind::Sink => NamedKind::Endpoint,
+        PartKind::Runner | PartKind::Pipeline | PartKind::Gate => return None,
     };
-    if let Some(from) = new.renamed.get(address).filter(|from| moves(from, address)) {
-        let remains = state.steps.get(from).cloned().unwrap_or_default();
-        let parked = remains.delayed + remains.pending;
-        let with = if parked > 0 { format!(" and {}", count(parked, "parked job")) } else { String::new() };
-        return Some(vec![format!("takes over the progress{with} of `{from}`")]);
-    }
-    let to = new.renamed.iter().find(|(to, from)| *from == address && moves(from, to)).map(|(to, _)| to)?;
-    Some(vec![format!("its progress and its parked jobs move to `{to}`")])
+    let mut parts = renamed.iter().filter(|part| part.kind == named);
+    let RenamedPart { from, to, .. } = parts.find(|part| part.to == *address || part.from == *address)?;
+    let remains = state.steps.get(from);
+    let parked = remains.map_or(0, |remains| remains.delayed + remains.pending);
+    let jobs = state.queues.get(from).copied().unwrap_or(0);
+    Some(match (kind, from == address) {
+        (PartKind::Step, true) => format!("its progress and its parked jobs move to `{to}`"),
+        (PartKind::Step, false) => {
+            let with =
+                if parked > 0 { format!(" and {}", count(parked, "parked job")) } else { String::new() };
+            format!("takes over the progress{with} of `{from}`")
+        }
+        (PartKind::Queue, true) => format!("its {} and the progress of its readers move to `{to}`", count(jobs, "job")),
+        (PartKind::Queue, false) => {
+            format!("takes over {} and the progress of the readers of `{from}`", count(jobs, "job"))
+        }
+        (PartKind::Source, true) => format!("its position and the progress of its readers move to `{to}`"),
+        (PartKind::Source, false) => {
+            format!("takes over the position and the progress of the readers of `{from}`")
+        }
+        (_, true) => format!("its position moves to `{to}`"),
+        (_, false) => format!("takes over the position of `{from}`"),
+    })
 }
 
 fn step(
     (old, new): (Option<&StepDigest>, Option<&StepDigest>),
     remains: &StepRemains,
+    renamed: &[RenamedPart],
     state: &PlanState,
 ) -> Vec<String> {
     match (old, new) {
         (None, Some(new)) => added(new, remains, state),
         (Some(_), None) => removed(remains),
-        (Some(old), Some(new)) => changed(old, new, remains, state),
+        (Some(old), Some(new)) => changed((old, new), remains, renamed, state),
         (None, None) => Vec::new(),
     }
 }
@@ -168,13 +226,18 @@ fn removed(remains: &StepRemains) -> Vec<String> {
     effects
 }
 
-fn changed(old: &StepDigest, new: &StepDigest, remains: &StepRemains, state: &PlanState) -> Vec<String> {
+fn changed(
+    (old, new): (&StepDigest, &StepDigest),
+    remains: &StepRemains,
+    renamed: &[RenamedPart],
+    state: &PlanState,
+) -> Vec<String> {
     let aspects = old.differing(new);
     let has = |aspect| aspects.contains(&aspect);
     let waiting: u64 = remains.inputs.values().flatten().sum();
     let mut effects = Vec::new();
     if has(StepAspect::Inputs) {
-        effects.extend(rewired(old, new, remains, state));
+        effects.extend(rewired((old, new), remains, renamed, state));
     }
     if has(StepAspect::BeginAt) && inputs(new).iter().all(|input| remains.inputs.contains_key(input)) {
         effects.push("`begin_at` has no effect: the step has begun".to_owned());
@@ -183,10 +246,11 @@ fn changed(old: &StepDigest, new: &StepDigest, remains: &StepRemains, state: &Pl
         effects.push("takes effect at the next batch; running jobs finish with the old one".to_owned());
     }
     if has(StepAspect::Outputs) {
-        effects.extend(left_on_outputs(old, new, state));
+        effects.extend(left_on_outputs((old, new), renamed, state));
     }
     if has(StepAspect::Errors)
         && let Some(queue) = old.shown("errors").and_then(Address::parse)
+        && moved_to(&queue, renamed).is_none()
         && let Some(&jobs) = state.queues.get(&queue).filter(|&&jobs| jobs > 0)
     {
         effects.push(format!("`{queue}` keeps {}", count(jobs, "error")));
@@ -210,8 +274,15 @@ fn changed(old: &StepDigest, new: &StepDigest, remains: &StepRemains, state: &Pl
     effects
 }
 
-fn rewired(old: &StepDigest, new: &StepDigest, remains: &StepRemains, state: &PlanState) -> Vec<String> {
+fn rewired(
+    (old, new): (&StepDigest, &StepDigest),
+    remains: &StepRemains,
+    renamed: &[RenamedPart],
+    state: &PlanState,
+) -> Vec<String> {
     let (before, after) = (inputs(old), inputs(new));
+    let before: BTreeSet<Address> =
+        before.into_iter().map(|input| moved_to(&input, renamed).cloned().unwrap_or(input)).collect();
     let left =
         before.difference(&after).map(|input| format!("its progress on `{input}` is kept and not used"));
     let joined = after.difference(&before).map(|input| beginning(new, input, remains, state));
@@ -219,16 +290,26 @@ fn rewired(old: &StepDigest, new: &StepDigest, remains: &StepRemains, state: &Pl
 }
 
 /// Jobs on queues that the step no longer delivers to.
-fn left_on_outputs(old: &StepDigest, new: &StepDigest, state: &PlanState) -> Vec<String> {
+fn left_on_outputs(
+    (old, new): (&StepDigest, &StepDigest),
+    renamed: &[RenamedPart],
+    state: &PlanState,
+) -> Vec<String> {
     let targets = |step: &StepDigest| -> BTreeSet<Address> {
         step.texts(StepAspect::Outputs).filter_map(Address::parse).collect()
     };
     let jobs: &BTreeMap<Address, u64> = &state.queues;
     let (before, after) = (targets(old), targets(new));
     let left = before.difference(&after).filter_map(|queue| Some((queue, jobs.get(queue)?)));
-    left.filter(|(_, jobs)| **jobs > 0)
+    left.filter(|(queue, jobs)| **jobs > 0 && moved_to(queue, renamed).is_none())
         .map(|(queue, &jobs)| format!("`{queue}` keeps {}", count(jobs, "job")))
         .collect()
+}
+
+/// The new address of a queue or source.
+fn moved_to<'r>(address: &Address, renamed: &'r [RenamedPart]) -> Option<&'r Address> {
+    let mut endpoints = renamed.iter().filter(|part| part.kind == NamedKind::Endpoint);
+    endpoints.find(|part| part.from == *address).map(|part| &part.to)
 }
 
 /// `1 job`, `1,204 jobs`.

@@ -38,6 +38,11 @@ fn state() -> PlanState {
             (address("shop/ship"), remains("shop/priced", Some(1204), 3)),
         ]),
         queues: BTreeMap::from([(address("shop/priced"), 1204), (address("shop/failed"), 1)]),
+        known: PartNames {
+            steps: ["shop/price", "shop/ship"].map(address).into(),
+            queues: ["shop/priced", "shop/failed", "shop/ancient"].map(address).into(),
+            ..PartNames::default()
+        },
     }
 }
 
@@ -70,6 +75,22 @@ fn changed_settings_have_their_texts_and_effects() {
 #[test]
 fn a_renamed_pipeline_orphans_its_queues_and_keeps_progress() {
     insta::assert_snapshot!(shown(&[("store.toml", OLD)]));
+}
+
+#[test]
+fn a_pipeline_that_was_another_one_takes_everything_over() {
+    let new = format!("[pipeline]\nwas = \"shop\"\n{}", OLD.replace("[pipeline]\n", ""));
+    insta::assert_snapshot!(shown(&[("store.toml", &new)]));
+}
+
+#[test]
+fn queues_and_sources_that_were_others_take_over() {
+    let new = OLD
+        .replace("\"priced\"", "\"valued\"")
+        .replace("[source.in]", "[source.orders]\nwas = \"in\"")
+        .replace("from = \"in\"", "from = \"orders\"")
+        + "[queue.valued]\nwas = \"priced\"\n";
+    insta::assert_snapshot!(shown(&[("shop.toml", &new)]));
 }
 
 #[test]

@@ -19,9 +19,9 @@ use crate::diagnostic::files::Files;
 use crate::model::DeliveryGuarantee;
 use crate::parse::context::{ParseContext, Placed, Text};
 use crate::parse::keys::TableKind;
-use crate::parse::reference::{ErrorTarget, error_target, name};
+use crate::parse::reference::{ErrorTarget, error_target, former_name, name};
 use crate::parse::table::TableReader;
-use tidegate_model::Name;
+use tidegate_model::{Name, NamedKind};
 
 /// A pipeline as written.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub(crate) struct PipelineDeclaration {
     pub(crate) name: Name,
     /// `[pipeline] name`, if it is given.
     pub(crate) named: Option<Text>,
+    /// Its former name.
+    pub(crate) was: Option<Placed<Name>>,
     pub(crate) errors: Option<ErrorTarget>,
     /// The default of its steps.
     pub(crate) delivery: DeliveryGuarantee,
@@ -44,7 +46,28 @@ pub(crate) struct PipelineDeclaration {
     pub(crate) tests: Vec<TestDeclaration>,
 }
 
+/// The `was` of a step, queue or source.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FormerName<'a> {
+    pub(crate) kind: NamedKind,
+    /// `step`, `queue` or `source`.
+    pub(crate) what: &'static str,
+    pub(crate) name: &'a Placed<Name>,
+    pub(crate) was: &'a Placed<Name>,
+}
+
 impl PipelineDeclaration {
+    /// The former names of its parts.
+    pub(crate) fn former_names(&self) -> impl Iterator<Item = FormerName<'_>> {
+        let steps = self.steps.iter().map(|step| (NamedKind::Step, "step", &step.name, &step.was));
+        let queues = self.queues.iter().map(|queue| (NamedKind::Endpoint, "queue", &queue.name, &queue.was));
+        let sources =
+            self.sources.iter().map(|source| (NamedKind::Endpoint, "source", &source.name, &source.was));
+        steps.chain(queues).chain(sources).filter_map(|(kind, what, name, was)| {
+            Some(FormerName { kind, what, name, was: was.as_ref()? })
+        })
+    }
+
     /// The declared steps; of the equal steps of a sink, the first.
     pub(crate) fn written_steps(&self) -> impl Iterator<Item = &StepDeclaration> {
         self.steps.iter().chain(self.sinks.iter().filter_map(|sink| sink.steps.first()))
@@ -102,7 +125,7 @@ fn declared(
     let shelves = SharedTables::read(reading, files, root);
     let tests = test::read_all(reading, root);
     reading.names_missing |= name.is_none();
-    let Header { named, errors, delivery, config } = header;
+    let Header { named, was, errors, delivery, config } = header;
     let named = if let Named::Good(_, text) = named { Some(text) } else { None };
     let file = Arc::clone(&reading.file);
     let name = name?;
@@ -110,6 +133,7 @@ fn declared(
         file,
         name,
         named,
+        was,
         errors,
         delivery,
         config,
@@ -135,6 +159,7 @@ enum Named {
 #[derive(Default)]
 struct Header {
     named: Named,
+    was: Option<Placed<Name>>,
     errors: Option<ErrorTarget>,
     delivery: DeliveryGuarantee,
     config: SharedConfig,
@@ -157,7 +182,8 @@ fn header(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> Header {
             None => Named::Bad,
         },
     };
-    Header { named, errors, delivery, config: SharedConfig::read(reading, &section) }
+    let was = former_name(reading, &section, "pipeline");
+    Header { named, was, errors, delivery, config: SharedConfig::read(reading, &section) }
 }
 
 fn name_of_file(reading: &mut ParseContext<'_>) -> Option<Name> {

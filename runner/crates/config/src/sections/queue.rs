@@ -7,7 +7,7 @@ use crate::model::{Meta, Retain};
 use crate::parse::context::{ParseContext, Placed, Text, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
-use crate::parse::reference::name;
+use crate::parse::reference::{former_name, name};
 use crate::parse::table::TableReader;
 use tidegate_model::{Name, parse_duration, parse_size};
 
@@ -28,6 +28,8 @@ const OF_FILES: [(&str, MetaField); 2] = [("index", MetaField::Index), ("place",
 #[derive(Debug)]
 pub(crate) struct QueueDeclaration {
     pub(crate) name: Placed<Name>,
+    /// Its former name.
+    pub(crate) was: Option<Placed<Name>>,
     pub(crate) settings: QueueSettings,
     pub(crate) allow_cycle: bool,
     /// Settings that apply only to jobs of steps.
@@ -83,6 +85,7 @@ pub(crate) fn read(
     let name = name(reading, "queue", key);
     reading.names_missing |= name.is_none();
     let section = TableReader::open(reading, TableKind::Queue, &format!("[queue.{}]", key.value), value)?;
+    let was = former_name(reading, &section, "queue");
     let settings = QueueSettings::read(reading, &section);
     let allow_cycle = section.field("allow_cycle").and_then(|field| field.boolean(reading));
     let of_steps = ["dedupe", "allow_cycle"]
@@ -91,6 +94,7 @@ pub(crate) fn read(
         .collect();
     Some(QueueDeclaration {
         name: name?,
+        was,
         settings,
         // An invalid value is reported; an additional error about the cycle would be confusing.
         allow_cycle: allow_cycle.unwrap_or(section.field("allow_cycle").is_some()),

@@ -35,6 +35,8 @@ const LINE_BYTES_MAX_DEFAULT: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct SourceDeclaration {
     pub(crate) name: Placed<Name>,
+    /// Its former name.
+    pub(crate) was: Option<Placed<Name>>,
     /// The path that it reads, also after other errors.
     pub(crate) path: Option<Placed<PathBuf>>,
     pub(crate) supply: Supply,
@@ -68,7 +70,15 @@ pub(crate) fn read(
         Some(_) => file(reading, &title, value),
         None => (None, Supply::Pull(None)),
     };
-    Some(SourceDeclaration { name: name?, path, supply })
+    let was = former_name(reading, value);
+    Some(SourceDeclaration { name: name?, was, path, supply })
+}
+
+/// `was`, for a source of any type.
+fn former_name(reading: &mut ParseContext<'_>, value: &Value<'_>) -> Option<Placed<Name>> {
+    let written = value.get_ref().as_table()?.get("was")?;
+    let text = Field::of("was", written).filled_text(reading)?;
+    name(reading, "source", &text)
 }
 
 /// The type of the source, which determines its other keys.

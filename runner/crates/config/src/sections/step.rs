@@ -21,7 +21,7 @@ use crate::parse::field::Field;
 use crate::parse::json;
 use crate::parse::keys::TableKind;
 use crate::parse::named_table::Chosen;
-use crate::parse::reference::{ErrorTarget, error_target, name};
+use crate::parse::reference::{ErrorTarget, error_target, former_name, name};
 use crate::parse::table::TableReader;
 use tidegate_model::{Name, RetryPolicy, Secret, parse_duration, parse_size};
 
@@ -122,10 +122,7 @@ pub(crate) fn read(
     let gate = section.field("gate").map(|field| gate(reading, field));
     let monitor = section.field("monitor").and_then(|field| probe::monitor(reading, files, field));
 
-    let was = section.field("was").and_then(|field| {
-        let text = field.filled_text(reading)?;
-        self::name(reading, "step", &text)
-    });
+    let was = former_name(reading, &section, "step");
 
     // Last, so that other errors of a step with an invalid name are reported too.
     let defaults = StepDeclaration::new(name?, reading.line(&section.place));

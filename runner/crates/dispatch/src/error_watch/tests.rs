@@ -21,8 +21,7 @@ impl Play {
     }
 
     fn swap(&mut self, generation: u64, watched: bool) -> Option<RollBack> {
-        let renamed = Vec::new();
-        self.handle(ErrorWatchEvent::Swapped { generation, limit: Some(LIMIT), watched, renamed })
+        self.handle(ErrorWatchEvent::Swapped { generation, limit: Some(LIMIT), watched })
     }
 
     fn handle(&mut self, event: ErrorWatchEvent) -> Option<RollBack> {
@@ -116,23 +115,13 @@ fn what_was_before_is_what_the_step_did_last() {
 }
 
 #[test]
-fn a_renamed_step_is_compared_with_the_former_one() {
-    let mut play = Play::new();
-    play.attempt(0, 1, 9, 10);
-    let renamed = vec![(0, 7)];
-    play.handle(ErrorWatchEvent::Swapped { generation: 2, limit: Some(LIMIT), watched: true, renamed });
-    assert_eq!(play.attempt(7, 2, 9, 10), None);
-}
-
-#[test]
 fn a_change_of_the_files_a_rollback_and_the_removal_of_the_setting_end_the_watch() {
     let end: [fn(&mut Play) -> Option<RollBack>; 4] = [
         |play| play.handle(ErrorWatchEvent::Refused),
         |play| play.swap(3, false),
         |play| play.swap(3, true),
         |play| {
-            let renamed = Vec::new();
-            play.handle(ErrorWatchEvent::Swapped { generation: 3, limit: None, watched: true, renamed })
+                play.handle(ErrorWatchEvent::Swapped { generation: 3, limit: None, watched: true, renamed })
         },
     ];
     for end in end {

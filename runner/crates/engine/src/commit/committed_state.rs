@@ -13,8 +13,8 @@ use crate::step::declared::DeclaredStep;
 use tidegate_components::source::SourceEnd;
 use tidegate_config::{Configuration, Input, Queue, QueueRef, Retain, SinkRef, SourceRef, Step, Target};
 use tidegate_dispatch::DurabilityBarrier;
-use tidegate_model::{Parts, Progress, Segment, SourceOffset, Timestamp};
-use tidegate_store::{Append, Changes, DedupeRecord, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
+use tidegate_model::{NameHistory, NamesSince, Parts, Progress, Segment, SourceOffset, Timestamp};
+use tidegate_store::{Append, Changes, DedupeRecord, NewParkedJob, ParkedKey, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
 
 /// Committed positions.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub(crate) struct CommittedState {
     pub(crate) marks: BTreeMap<usize, SourceOffset>,
     /// Last segment of each source that has one.
     pub(crate) segments: BTreeMap<usize, Segment>,
+    /// Names that parts had earlier in this run.
+    pub(crate) names: NameHistory,
 }
 
 /// Committed positions of an installed step.
@@ -67,7 +69,13 @@ impl CommittedState {
             heads: Vec::new(),
             marks: BTreeMap::new(),
             segments: BTreeMap::new(),
+            names: NameHistory::default(),
         }
+    }
+
+    /// Present names of what a step calls by the names of its generation.
+    fn names(&self, step: &DeclaredStep) -> NamesSince<'_> {
+        self.names.since(step.generation.number)
     }
 
     pub(crate) fn configuration(&self) -> &Configuration {
@@ -95,11 +103,6 @@ impl CommittedState {
 
     pub(crate) fn step(&self, position: usize) -> Option<&CommittedStep> {
         self.steps.get(position)
-    }
-
-    /// Position of the installed step with this address.
-    pub(crate) fn position(&self, address: &tidegate_model::Address) -> Option<usize> {
-        self.steps.position(|step| step.declared.address == *address)
     }
 
     /// Sets the progress of a step on an input. A step that is not installed reads it from the store later.
@@ -182,8 +185,9 @@ impl CommittedState {
         for (&(step, input), progress) in &page.progress {
             // Only installed steps have progress here.
             let Some(CommittedStep { declared, .. }) = self.steps.get(step) else { continue };
-            let input = declared.inputs[input].address.clone();
-            page.changes.progress.push((declared.address.clone(), input, progress.clone()));
+            let names = self.names(declared);
+            let input = names.endpoint(&declared.inputs[input].address);
+            page.changes.progress.push((names.step(&declared.address), input, progress.clone()));
         }
         Self::add_sinks(positions, &mut page.changes);
         page
@@ -196,27 +200,29 @@ impl CommittedState {
         match begin.before {
             DurabilityBarrier::Nothing => {}
             DurabilityBarrier::Snapshot if !begin.rows.is_empty() => {
-                self.account(begin.step.position, &begin.jobs, page);
-                page.changes.parked.extend(begin.rows.iter().cloned());
+                self.account(&begin.step, &begin.jobs, page);
+                let names = self.names(&begin.step);
+                page.changes.parked.extend(begin.rows.iter().map(|row| parked(row, names)));
             }
             DurabilityBarrier::Snapshot => {
-                let now = page.changes.now;
-                page.changes.snapshots.extend(snapshot(&begin.step, begin.id.0, &begin.jobs, now));
+                let snapshot = self.snapshot(&begin.step, begin.id.0, &begin.jobs, page.changes.now);
+                page.changes.snapshots.extend(snapshot);
             }
             DurabilityBarrier::Progress => {
                 // The record does not restore the jobs: it counts the jobs that a crash loses.
-                let now = page.changes.now;
-                page.changes.snapshots.extend(snapshot(&begin.step, begin.id.0, &begin.jobs, now));
-                self.account(begin.step.position, &begin.jobs, page);
+                let snapshot = self.snapshot(&begin.step, begin.id.0, &begin.jobs, page.changes.now);
+                page.changes.snapshots.extend(snapshot);
+                self.account(&begin.step, &begin.jobs, page);
             }
         }
     }
 
     fn deliver(&self, delivery: &Delivery, page: &mut PendingCommit) {
-        add_appends(delivery, &mut page.changes);
+        let names = self.names(&delivery.step);
+        add_appends(delivery, names, &mut page.changes);
         self.add_places(&delivery.step, &delivery.places, &mut page.changes);
-        self.account(delivery.step.position, &delivery.jobs, page);
-        page.changes.parked.extend(delivery.delayed.iter().cloned());
+        self.account(&delivery.step, &delivery.jobs, page);
+        page.changes.parked.extend(delivery.delayed.iter().map(|row| parked(row, names)));
         // Counters are stored with the first input of the batch.
         let Delivery { jobs, counters, .. } = delivery;
         let first = jobs.spans.first().map_or(0, |span| span.input);
@@ -227,8 +233,8 @@ impl CommittedState {
         let number = self.snapshot_number(delivery.step.position, delivery.id.0, page);
         self.settle_snapshots(&delivery.step, Some(number), page);
         if let Some((rest, jobs)) = &delivery.rest {
-            let now = page.changes.now;
-            page.changes.snapshots.extend(snapshot(&delivery.step, number, jobs, now));
+            let snapshot = self.snapshot(&delivery.step, number, jobs, page.changes.now);
+            page.changes.snapshots.extend(snapshot);
             page.rests.insert((delivery.step.position, rest.0), number);
         }
         if let Some(keep) = delivery.step.configuration().keeps_records(&delivery.step) {
@@ -246,7 +252,7 @@ impl CommittedState {
 
     /// Removes the snapshot with this number, or all snapshots of the step.
     fn settle_snapshots(&self, step: &DeclaredStep, number: Option<u64>, page: &mut PendingCommit) {
-        let address = &step.address;
+        let address = &self.names(step).step(&step.address);
         let is_settled = |one: u64| number.is_none_or(|number| number == one);
         // It may be part of the same group.
         page.changes.snapshots.retain(|one| one.step != *address || !is_settled(one.number));
@@ -256,13 +262,45 @@ impl CommittedState {
         page.changes.done_snapshots.extend(keys);
     }
 
-    fn account(&self, step: usize, jobs: &BatchJobs, page: &mut PendingCommit) {
+    fn account(&self, step: &DeclaredStep, jobs: &BatchJobs, page: &mut PendingCommit) {
         for spans in jobs.spans.chunk_by(|one, other| one.input == other.input) {
             let range = |span: &InputSpan| (span.first, span.first + span.jobs - 1);
             let mut ranges: Vec<(u64, u64)> = spans.iter().map(range).collect();
-            page.progress(self, step, spans[0].input).finish_all(&mut ranges);
+            page.progress(self, step.position, spans[0].input).finish_all(&mut ranges);
         }
-        page.changes.unparked.extend(jobs.returned.iter().cloned());
+        let names = self.names(step);
+        page.changes.unparked.extend(jobs.returned.iter().map(|key| parked_key(key, names)));
+    }
+
+    /// Snapshot of a batch before its attempt; `None` for redelivered jobs, which have rows of their own in
+    /// the store.
+    fn snapshot(
+        &self,
+        step: &DeclaredStep,
+        number: u64,
+        jobs: &BatchJobs,
+        time: Timestamp,
+    ) -> Option<Snapshot> {
+        let names = self.names(step);
+        let mut inputs: Vec<SnapshotInput> = Vec::new();
+        for span in &jobs.spans {
+            let input = &step.inputs[span.input];
+            let name = names.input(&input.hash_name());
+            let follows =
+                |last: &&mut SnapshotInput| last.name == name && last.first + last.jobs == span.first;
+            match inputs.last_mut().filter(follows) {
+                Some(last) => last.jobs += span.jobs,
+                None => inputs.push(SnapshotInput {
+                    name,
+                    address: names.endpoint(&input.address),
+                    first: span.first,
+                    jobs: span.jobs,
+                }),
+            }
+        }
+        let first = inputs.first()?.name.clone();
+        let jobs = inputs.iter().filter(|input| input.name == first).map(|input| input.jobs).sum();
+        Some(Snapshot { step: names.step(&step.address), number, inputs, jobs, time })
     }
 
     /// Adds the positions of sinks.
@@ -341,7 +379,7 @@ impl CommittedState {
     fn add_places(&self, step: &DeclaredStep, places: &SourcePositions, changes: &mut Changes) {
         for (input, mark, segments) in places {
             let Some(source) = source_of(step, *input) else { continue };
-            let address = &step.configuration().sources[source].address;
+            let address = self.names(step).endpoint(&step.configuration().sources[source].address);
             for segment in segments.iter().filter(|segment| self.is_newer_segment(source, segment)) {
                 changes.segments.push((address.clone(), segment.clone()));
             }
@@ -403,29 +441,6 @@ impl CommittedState {
     }
 }
 
-/// Snapshot of a batch before its attempt; `None` for redelivered jobs, which have rows of their own in
-/// the store.
-fn snapshot(step: &Step, number: u64, jobs: &BatchJobs, time: Timestamp) -> Option<Snapshot> {
-    let mut inputs: Vec<SnapshotInput> = Vec::new();
-    for span in &jobs.spans {
-        let input = &step.inputs[span.input];
-        let name = input.hash_name();
-        let follows = |last: &&mut SnapshotInput| last.name == name && last.first + last.jobs == span.first;
-        match inputs.last_mut().filter(follows) {
-            Some(last) => last.jobs += span.jobs,
-            None => inputs.push(SnapshotInput {
-                name,
-                address: input.address.clone(),
-                first: span.first,
-                jobs: span.jobs,
-            }),
-        }
-    }
-    let first = inputs.first()?.name.clone();
-    let jobs = inputs.iter().filter(|input| input.name == first).map(|input| input.jobs).sum();
-    Some(Snapshot { step: step.address.clone(), number, inputs, jobs, time })
-}
-
 impl PendingCommit {
     fn progress(&mut self, committed_state: &CommittedState, step: usize, input: usize) -> &mut Progress {
         let committed = || committed_state.steps[step].progress[input].clone();
@@ -433,11 +448,11 @@ impl PendingCommit {
     }
 }
 
-fn add_appends(delivery: &Delivery, changes: &mut Changes) {
+fn add_appends(delivery: &Delivery, names: NamesSince<'_>, changes: &mut Changes) {
     let DeclaredStep { generation, .. } = &delivery.step;
     let mut add = |QueueRef(queue): QueueRef, made: &OutputBlock| {
         if let Some(block) = made.block.as_ref().filter(|block| !block.is_empty()) {
-            let queue = generation.configuration.queues[queue].address.clone();
+            let queue = names.endpoint(&generation.configuration.queues[queue].address);
             changes.appends.push(Append { queue, block: block.clone() });
         }
     };
@@ -449,6 +464,25 @@ fn add_appends(delivery: &Delivery, changes: &mut Changes) {
     if let (Some(queue), Some(made)) = (delivery.step.errors, &delivery.errors) {
         add(queue, made);
     }
+}
+
+fn parked_key(key: &ParkedKey, names: NamesSince<'_>) -> ParkedKey {
+    key.id.of(&names.step(&key.step))
+}
+
+/// A parked job under present names.
+fn parked(parked: &NewParkedJob, names: NamesSince<'_>) -> NewParkedJob {
+    let mut parked = parked.clone();
+    if !names.are_the_same() {
+        parked.step = names.step(&parked.step);
+        for (name, _) in &mut parked.job.inputs {
+            *name = names.input(name);
+        }
+        if let Some((queue, _)) = &mut parked.job.from_error {
+            *queue = names.endpoint(queue);
+        }
+    }
+    parked
 }
 
 fn source_of(step: &Step, input: usize) -> Option<usize> {

@@ -9,7 +9,7 @@ use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
 use crate::step::declared::DeclaredStep;
 use tidegate_dispatch::{BatchId, DurabilityBarrier};
-use tidegate_model::{Counters, DeliveryHash, Origins, Segment, SourceOffset};
+use tidegate_model::{Counters, DeliveryHash, Origins, RenamedPart, Segment, SourceOffset};
 use tidegate_store::{
     Block, DedupeOutcome, Details, NewHistoryEntry, NewParkedJob, ParkedKey, StepStop, Trigger,
 };
@@ -38,6 +38,8 @@ pub(crate) enum ReloadChange {
         trigger: Trigger,
         /// Reason for which the generation before it is rolled back.
         rolls_back: Option<String>,
+        /// Parts that have other names in this generation.
+        renamed: Vec<RenamedPart>,
     },
     /// Nothing of the step is in flight: it starts from the store, at these positions if they are given.
     Install { step: DeclaredStep, to: Option<Vec<RewindTo>> },

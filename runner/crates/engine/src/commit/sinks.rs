@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::request::{Delivery, StepChange};
 use crate::error::{Chain, EngineError};
 use tidegate_components::sink::{SinkError, SinkWriter};
-use tidegate_config::{Sink, SinkKind, SinkRef, Step, Target};
+use tidegate_config::{Configuration, Sink, SinkKind, SinkRef, Step, Target};
 use tidegate_model::{Address, SinkPosition};
 use tidegate_store::Store;
 
@@ -86,6 +86,15 @@ impl Sinks {
                 let why = Chain(&error).to_string();
                 self.give_up(sink, error);
                 Ok(Err(why))
+            }
+        }
+    }
+
+    /// Gives the open sinks the names that they have in a configuration.
+    pub(crate) fn rename(&mut self, configuration: &Configuration) {
+        for (SinkRef(sink), open) in &mut self.open {
+            if let Some(settings) = configuration.sinks.get(*sink) {
+                open.settings.address.clone_from(&settings.address);
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::batch::result::{BatchResult, HaltReason};
 use crate::generation::current::NumberedGeneration;
 use tidegate_config::WatchErrors;
 use tidegate_dispatch::{AttemptShare, ErrorLimit, ErrorWatch, ErrorWatchEvent, RollBack};
-use tidegate_model::{Address, Timestamp};
+use tidegate_model::Timestamp;
 
 /// Request to roll a generation back.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Coordinator {
     /// Counts attempts from the start on.
     pub(crate) fn begin_to_watch(&mut self, now: Timestamp) {
         let (generation, limit) = (self.generation.number, self.error_limit());
-        let event = ErrorWatchEvent::Swapped { generation, limit, watched: false, renamed: Vec::new() };
+        let event = ErrorWatchEvent::Swapped { generation, limit, watched: false };
         // Nothing is watched before.
         let _ = self.watched_reload.watch.handle(event, now);
     }
@@ -61,16 +61,10 @@ impl Coordinator {
         now: Timestamp,
         actions: &mut Vec<Action>,
     ) {
-        let former = |address: &Address| {
-            let mut steps = earlier.configuration.steps.entries();
-            steps.find(|(_, step)| step.address == *address).map(|(position, _)| position)
-        };
-        let steps = self.generation.configuration.steps.entries();
-        let renamed = steps.filter_map(|(to, step)| Some((former(step.was.as_ref()?)?, to))).collect();
         let (generation, limit) = (self.generation.number, self.error_limit());
         self.watched_reload.is_rolled_back = false;
         self.watched_reload.earlier = Some(earlier);
-        self.watch_reload(ErrorWatchEvent::Swapped { generation, limit, watched, renamed }, now, actions);
+        self.watch_reload(ErrorWatchEvent::Swapped { generation, limit, watched }, now, actions);
     }
 
     /// Counts the attempts of a batch.

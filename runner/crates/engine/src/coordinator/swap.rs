@@ -38,12 +38,13 @@ impl Coordinator {
             return;
         }
         let (generation, trigger) = (Arc::clone(&request.generation), request.trigger);
-        let rolls_back = request.rolls_back.clone();
+        let (rolls_back, renamed) = (request.rolls_back.clone(), request.renamed.clone());
         self.ticks.keep(&self.generation.configuration, &generation.configuration);
         actions.push(Action::Commit(CommitRequest::Reload(ReloadChange::Swap {
             generation,
             trigger,
             rolls_back,
+            renamed,
         })));
         self.swapping = Some(PendingReload { request, answer_at: now + ANSWER_AFTER });
         self.update_expectation();
@@ -68,6 +69,10 @@ impl Coordinator {
         if !self.stopping {
             let before: Vec<DeclaredStep> = self.steps.iter().map(|state| state.declared.clone()).collect();
             for declared in &before {
+                // The step of the new name reports for itself.
+                if self.is_renamed(declared) {
+                    self.halts.retain(|halt| halt.step != declared.address);
+                }
                 self.follow_generation(declared, now, commands);
             }
             for &position in generation.configuration.steps.order() {
@@ -128,6 +133,12 @@ impl Coordinator {
         };
         configuration.sources.iter().any(follows)
             || configuration.queues.iter().any(|queue| queue.source.is_some())
+    }
+
+    /// Whether a step has another name in the current generation.
+    fn is_renamed(&self, declared: &DeclaredStep) -> bool {
+        let step = self.generation.configuration.steps.get(declared.position);
+        step.is_some_and(|step| step.address != declared.address)
     }
 
     fn declare(&mut self, position: usize, declared: DeclaredStep) {

@@ -6,6 +6,7 @@ use super::source_files::SourceFiles;
 use crate::report::{ReloadHealth, RolledBack};
 use tidegate_components::plugin::Plugins;
 use tidegate_config::{Configuration, ConfigurationDigest, Positions};
+use tidegate_model::RenamedPart;
 use tidegate_model::sync::Mutex;
 
 /// Configuration with its scripts, plugins and number. It lives as long as a step or an attempt uses it.
@@ -102,10 +103,12 @@ impl CurrentGeneration {
         });
     }
 
-    /// The configuration with the positions that its parts had before in this process.
-    pub(crate) fn placed(&self, configuration: &Configuration) -> Configuration {
+    /// The configuration with the positions that its parts had before in this process, under these former names too.
+    pub(crate) fn placed(&self, configuration: &Configuration, renamed: &[RenamedPart]) -> Configuration {
         let mut configuration = configuration.clone();
-        configuration.keep_positions(&mut self.positions.lock());
+        let mut positions = self.positions.lock();
+        positions.rename(renamed);
+        configuration.keep_positions(&mut positions);
         configuration
     }
 }

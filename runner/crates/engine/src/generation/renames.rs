@@ -1,24 +1,63 @@
-//! Renames: a rollback gives renamed steps their earlier names back, with their progress and jobs.
+//! Renames: the parts that a takeover moves to their new names. A rollback gives renamed parts their earlier names back.
 
-use tidegate_config::Configuration;
-use tidegate_model::Address;
+use tidegate_config::{Configuration, FormerNames};
+use tidegate_model::{Address, Name, NamedKind, PartNames, RenamedPart};
+use tidegate_store::{ReadError, Store};
 
-/// Lets the steps of an earlier configuration take over from those that they became in the later ones, in the order
-/// of time. The last one is the current one.
+/// Renames by a configuration that takes over from `before`, or that starts on a store.
+pub(crate) fn of(
+    next: &Configuration,
+    before: Option<&Configuration>,
+    store: &Store,
+) -> Result<Vec<RenamedPart>, ReadError> {
+    if next.former == FormerNames::default() {
+        return Ok(Vec::new());
+    }
+    let before = before.map(Configuration::part_names).unwrap_or_default();
+    Ok(next.former.renames(&next.part_names(), &before, &store.known_parts()?))
+}
+
+/// Lets the parts of an earlier configuration take over from those that they became in the later ones, in the order of
+/// time. The last one is the current one.
 pub(crate) fn turn_back(earlier: &mut Configuration, later: &[&Configuration]) {
     let Some(current) = later.last() else { return };
-    for step in earlier.steps.iter_mut() {
-        let name = later.iter().fold(step.address.clone(), |name, configuration| {
-            let renamed = configuration.steps.iter().find(|step| step.was.as_ref() == Some(&name));
-            let back = || has(configuration, &step.address).then(|| step.address.clone());
-            renamed.map(|step| step.address.clone()).or_else(back).unwrap_or(name)
+    let (names, now) = (earlier.part_names(), current.part_names());
+    let later: Vec<(PartNames, &Configuration)> =
+        later.iter().map(|configuration| (configuration.part_names(), *configuration)).collect();
+    for (kind, address) in names.all() {
+        let name = later.iter().fold(address.clone(), |name, (parts, configuration)| {
+            let became = successor(kind, &name, parts, &configuration.former);
+            let back = || parts.has(kind, address).then(|| address.clone());
+            became.or_else(back).unwrap_or(name)
         });
-        if name != step.address && has(current, &name) {
-            step.was = Some(name);
+        if name != *address && now.has(kind, &name) {
+            earlier.former.set(kind, address.clone(), name);
+        }
+    }
+    for pipeline in &earlier.pipelines {
+        let name = later.iter().fold(pipeline.name.clone(), |name, (_, configuration)| {
+            pipeline_successor(&name, &configuration.former).cloned().unwrap_or(name)
+        });
+        if name != pipeline.name {
+            earlier.former.pipelines.insert(pipeline.name.clone(), name);
         }
     }
 }
 
-fn has(configuration: &Configuration, address: &Address) -> bool {
-    configuration.steps.iter().any(|step| step.address == *address)
+/// The part of a configuration that took over from the part with this name.
+fn successor(
+    kind: NamedKind,
+    name: &Address,
+    parts: &PartNames,
+    former: &FormerNames,
+) -> Option<Address> {
+    if parts.has(kind, name) {
+        return None;
+    }
+    let mut parts = parts.all().filter(|(other, _)| *other == kind).map(|(_, part)| part);
+    parts.find(|part| former.candidates(kind, part).any(|was| was == *name)).cloned()
+}
+
+fn pipeline_successor<'f>(name: &Name, former: &'f FormerNames) -> Option<&'f Name> {
+    former.pipelines.iter().find(|(_, was)| *was == name).map(|(now, _)| now)
 }

@@ -26,6 +26,10 @@ impl StepDifference {
 
 /// Difference between a step and itself in a later generation.
 pub(crate) fn difference(old: &DeclaredStep, new: &DeclaredStep) -> StepDifference {
+    if old.address != new.address {
+        // It has the position of the step that it was.
+        return StepDifference::Anew;
+    }
     let (digest, next) = (&old.generation.digest, &new.generation.digest);
     let (Some(was), Some(is)) = (digest.steps.get(&old.address), next.steps.get(&new.address)) else {
         return StepDifference::Anew;
@@ -136,7 +140,5 @@ pub(crate) fn must_wait(new: &DeclaredStep, old: &DeclaredStep) -> bool {
         }),
         Input::Queue(_) => false,
     });
-    // It takes over what the other one leaves.
-    let follows = new.was.as_ref() == Some(&old.address);
-    outputs || inputs || follows
+    outputs || inputs
 }

@@ -16,7 +16,7 @@ use crate::batch::reason;
 use tidegate_components::script::json;
 use tidegate_config::{Configuration, Input, InputMode, PushSource, QueueRef, Retain};
 use tidegate_model::suggest::{did_you_mean_address, listed};
-use tidegate_model::{Address, Due, Progress, Timestamp, on_one_line, shortened};
+use tidegate_model::{Address, Due, NameHistory, Progress, Timestamp, on_one_line, shortened};
 use tidegate_store::{
     Append, Block, Changes, Details, JobForm, NewParkedJob, ParkedId, ParkedJob, ParkedKey, Store, Trim,
     TrimWhen,
@@ -158,6 +158,9 @@ struct FailedJobRecord<'a> {
     #[serde(default)]
     inputs: Option<BTreeMap<String, Given>>,
     attempt: u32,
+    /// Configuration that failed: the names are those of that time.
+    #[serde(default)]
+    generation: u64,
     message: String,
     #[serde(borrow, default)]
     meta: Option<&'a RawValue>,
@@ -183,10 +186,11 @@ fn retry(
     mut changes: Changes,
 ) -> Result<RequestEffect, String> {
     let mut parked = Vec::with_capacity(errors.len());
+    let names = store.name_history().map_err(|error| error_text(&error))?;
     handle_errors(store, configuration, (queue, errors), &mut changes, |index, record| {
         let wrong = |why: String| format!("{queue}/{index} cannot be retried: {why}");
         let from_error = Some((queue.clone(), index));
-        let (step, mut job) = failed_job(configuration, record).map_err(wrong)?;
+        let (step, mut job) = failed_job(configuration, &names, record).map_err(wrong)?;
         if let Some(payload) = payload {
             job = with_payload(configuration, &step, job, payload)?;
         }
@@ -218,10 +222,16 @@ fn with_payload(
 }
 
 /// Job of an error record, and the step that runs it again.
-fn failed_job(configuration: &Configuration, record: &[u8]) -> Result<(Address, ParkedJob), String> {
+fn failed_job(
+    configuration: &Configuration,
+    names: &NameHistory,
+    record: &[u8],
+) -> Result<(Address, ParkedJob), String> {
     let failed: FailedJobRecord<'_> =
         serde_json::from_slice(record).map_err(|error| format!("the error record is malformed: {error}"))?;
+    let names = names.since(failed.generation);
     let name = format!("{}/{}", failed.pipeline, failed.step);
+    let name = Address::parse(&name).map_or(name, |address| names.step(&address).to_string());
     let step = configuration.steps.iter().find(|step| step.address.to_string() == name);
     let step = step.ok_or_else(|| format!("its step `{name}` is not in the configuration"))?;
     let (form, payload) = match (failed.job, failed.job_text, failed.job_bytes) {
@@ -232,7 +242,7 @@ fn failed_job(configuration: &Configuration, record: &[u8]) -> Result<(Address, 
     };
     let inputs: Vec<(String, u64)> = match failed.inputs {
         Some(inputs) => inputs.into_iter().map(|(binding, given)| (binding, given.index)).collect(),
-        None => vec![(failed.input, failed.index)],
+        None => vec![(names.input(&failed.input), failed.index)],
     };
     let known = |name: &String| step.inputs.iter().any(|input| input.hash_name() == *name);
     if let Some((lost, _)) = inputs.iter().find(|(name, _)| !known(name)) {

@@ -14,13 +14,14 @@ use crate::commit::committed_state::CommittedState;
 use crate::commit::sinks::Sinks;
 use crate::error::EngineError;
 use crate::generation::current::NumberedGeneration;
+use crate::generation::renames;
 use crate::step::declared::DeclaredStep;
 use tidegate_components::sink::cut_back;
 use tidegate_config::{Configuration, PushSource, QueueRef, SinkKind, Step, Target};
 use tidegate_dispatch::Ticker;
 use tidegate_model::log_target;
 use tidegate_model::{Address, SinkPosition, Timestamp, TokenKey};
-use tidegate_store::{Changes, GenerationRecord, RenamedStep, Store, Writer};
+use tidegate_store::{Changes, GenerationRecord, Renames, Store, Writer};
 
 /// Recovered state of a run.
 pub(crate) struct RecoveredState {
@@ -124,30 +125,21 @@ pub(crate) fn has_news(changes: &Changes) -> bool {
         || !changes.trims.is_empty()
         || !changes.schedule_positions.is_empty()
         || !changes.sinks.is_empty()
-        || !changes.renamed_steps.is_empty()
+        || !changes.renamed.parts.is_empty()
         || !changes.history.is_empty()
 }
 
-/// The move of the state of a step to its new address, if it has not been made.
-pub(crate) fn rename(step: &Step, store: &Store) -> Result<Option<RenamedStep>, EngineError> {
-    let Some(from) = step.was.clone() else { return Ok(None) };
-    let renamed = RenamedStep { from, to: step.address.clone() };
-    Ok(store.would_rename(&renamed)?.then_some(renamed))
-}
-
-/// Moves the state of renamed steps before it is read.
+/// Moves the state of renamed parts before it is read.
 pub(crate) fn rename_all(
-    configuration: &Configuration,
+    generation: &NumberedGeneration,
     store: &Store,
     writer: &mut Writer,
     now: Timestamp,
 ) -> Result<(), EngineError> {
-    let mut renamed_steps = Vec::new();
-    for step in &configuration.steps {
-        renamed_steps.extend(rename(step, store)?);
-    }
-    if !renamed_steps.is_empty() {
-        writer.commit(&Changes { now, renamed_steps, ..Changes::default() })?;
+    let parts = renames::of(&generation.configuration, None, store)?;
+    if !parts.is_empty() {
+        let renamed = Renames { generation: generation.number, parts };
+        writer.commit(&Changes { now, renamed, ..Changes::default() })?;
     }
     Ok(())
 }
@@ -167,7 +159,9 @@ pub(crate) fn tickers(
         if matches!(earlier, Some(PushSource::Schedule(earlier)) if earlier == source) {
             continue;
         }
-        let last = store.ticked(&queue.address)?;
+        // A rename is part of the same commit.
+        let former = changes.renamed.parts.iter().find(|part| part.to == queue.address).map(|part| &part.from);
+        let last = store.ticked(former.unwrap_or(&queue.address))?;
         let ticker = Ticker::new(source.schedule.clone(), source.missed, last, changes.now);
         if last != Some(ticker.handled()) {
             changes.schedule_positions.push((queue.address.clone(), ticker.handled()));

@@ -20,7 +20,7 @@ use crate::step::queue_view::QueueView;
 use tidegate_components::sink::SinkError;
 use tidegate_config::QueueRef;
 use tidegate_dispatch::{BatchId, InputPort, Ticker, Turn};
-use tidegate_model::{Address, Due, Timestamp};
+use tidegate_model::{Address, Due, RenamedPart, Timestamp};
 use tidegate_store::{NewHistoryEntry, ParkedJob, ParkedKey, Trigger};
 
 /// Result or request, with its data.
@@ -135,6 +135,8 @@ pub(crate) struct ReloadRequest {
     pub(crate) trigger: Trigger,
     /// Reason for which the current generation is rolled back; `None` for a reload.
     pub(crate) rolls_back: Option<String>,
+    /// Parts that have other names in it. They keep their positions.
+    pub(crate) renamed: Vec<RenamedPart>,
     pub(crate) reply: Sender<ReloadOutcome>,
 }
 

@@ -22,16 +22,20 @@ use tidegate_store::{Store, Trigger};
 pub(crate) fn swap(
     current: &CurrentGeneration,
     messages: &Sender<Message>,
+    store: &Store,
     next: &Generation,
     trigger: Trigger,
     back: Option<(RolledBack, &[Arc<Configuration>])>,
 ) -> Option<ReloadOutcome> {
     let before = current.get();
-    let mut configuration = current.placed(&next.configuration);
+    let mut configuration = Configuration::clone(&next.configuration);
     if let Some((_, between)) = &back {
         let later = between.iter().map(|later| &**later).chain([&*before.configuration]);
         renames::turn_back(&mut configuration, &later.collect::<Vec<_>>());
     }
+    // A store that cannot be read ends the run.
+    let renamed = renames::of(&configuration, Some(&before.configuration), store).ok()?;
+    let mut configuration = current.placed(&configuration, &renamed);
     // The store stays open where it is until the runner restarts.
     configuration.data.clone_from(&before.configuration.data);
     let configuration = Arc::new(configuration);
@@ -44,7 +48,7 @@ pub(crate) fn swap(
     }
     let generation = Arc::new(NumberedGeneration::new(number, configuration, plugins, files));
     let (reply, answer) = crossbeam_channel::bounded(1);
-    let request = ReloadRequest { generation, trigger, rolls_back, reply };
+    let request = ReloadRequest { generation, trigger, rolls_back, renamed, reply };
     messages.send(Message::Reload(request)).ok()?;
     answer.recv().ok()
 }
@@ -91,7 +95,7 @@ fn goes_back(
     }
     let (to, since, trigger) = (to.number, SystemClock.now(), Trigger::WatchErrors);
     let back = RolledBack { to, from, since, trigger, why: why.clone() };
-    let Some(outcome) = swap(current, messages, &earlier, trigger, Some((back, &[]))) else { return false };
+    let Some(outcome) = swap(current, messages, store, &earlier, trigger, Some((back, &[]))) else { return false };
     let generation = outcome.number;
     tracing::error!(
         target: log_target::ENGINE,

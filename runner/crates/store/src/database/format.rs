@@ -29,6 +29,7 @@
 //! | `parked_counts` | step | numbers of its delayed jobs, outputs, started and pending jobs, u64 each |
 //! | generations | number u64 | fingerprint u64, time i64 |
 //! | ticks | source | time i64 up to which all ticks of the schedule are handled |
+//! | renames | number u64 | JSON, see [`super::renames`]; missing until a part was renamed; ignored by older versions |
 //! | history, texts | | see [`super::history`]; missing until the first run; ignored by older versions |
 //!
 //! A record is *sealed*: it is followed by its XXH3-64, seeded with its table and key. Numbers are
@@ -51,7 +52,7 @@ use tidegate_model::{DeliveryHash, SourceOffset, Timestamp};
 
 pub(crate) mod names;
 
-pub(crate) use names::{Names, find_id, intern, names};
+pub(crate) use names::{Names, exchange_ids, find_id, intern, names};
 
 pub(crate) type Bytes = &'static [u8];
 pub(crate) const META: TableDefinition<'_, &str, Bytes> = TableDefinition::new("meta");
@@ -100,6 +101,7 @@ pub(crate) enum RecordKey<'a> {
     Parked(u32, u64),
     ParkedStarted(u32, u64),
     ParkedCount(u32),
+    Rename(u64),
 }
 
 /// The record of a queue.
@@ -145,6 +147,7 @@ impl RecordKey<'_> {
             RecordKey::Parked(step, number) => (16, u64::from(step), number, 0),
             RecordKey::ParkedStarted(step, number) => (17, u64::from(step), number, 0),
             RecordKey::ParkedCount(step) => (18, u64::from(step), 0, 0),
+            RecordKey::Rename(number) => (19, number, 0, 0),
         };
         let mut key = [0; 25];
         key[0] = table;

@@ -4,6 +4,7 @@
 pub(crate) mod outputs;
 pub(crate) mod parked_rows;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -15,12 +16,15 @@ use super::format::{
     self, BY_HAND, CommitRecord, LOG, MARKS, META, NAMES, Names, PROGRESS, QUEUES, QueueRecord, RecordKey,
     SEGMENTS, SINKS,
 };
+use super::renames;
 use crate::codec::block::{DecodedJobs, ReadBounds};
 use crate::codec::bytes::Wrong;
 use crate::codec::log_record::LogValue;
 use crate::error::{ReadError, StoreCause};
 use tidegate_model::sync::RwLock;
-use tidegate_model::{Address, Batch, Origin, Progress, Segment, SinkPosition, SourceOffset, Timestamp};
+use tidegate_model::{
+    Address, Batch, NameHistory, NamedKind, Origin, Progress, RenamedPart, Segment, SinkPosition, SourceOffset, Timestamp,
+};
 
 pub use self::outputs::{OutputOrigin, StoredOutput};
 
@@ -54,6 +58,11 @@ pub(crate) struct SharedDatabase {
     openings: AtomicU64,
     /// Index of the pages that earlier searches have read.
     pages: Pages,
+    /// Present names of the parts that were renamed since the store was opened, by their former names: for reads that
+    /// begin before a rename and end after it.
+    renamed: RwLock<BTreeMap<(NamedKind, Address), Address>>,
+    /// All renames, once they were read, and how often they have changed.
+    names: RwLock<(Option<Arc<NameHistory>>, u64)>,
 }
 
 /// The state of a queue.
@@ -163,7 +172,11 @@ impl Store {
         jobs: DecodedJobs,
     ) -> Result<Option<DecodedJobs>, ReadError> {
         self.view(|txn| {
-            let Some((id, record)) = find_queue(txn, queue)? else { return Ok(None) };
+            let found = match (find_queue(txn, queue)?, self.shared.present_name(NamedKind::Endpoint, queue)) {
+                (None, Some(queue)) => find_queue(txn, &queue)?,
+                (found, _) => found,
+            };
+            let Some((id, record)) = found else { return Ok(None) };
             if from > record.head {
                 return Ok(None);
             }
@@ -267,6 +280,25 @@ impl Store {
         self.view(|txn| Ok(CommitRecord::read(&txn.open_table(META)?)?.number))
     }
 
+    /// All renames of the store.
+    pub fn name_history(&self) -> Result<Arc<NameHistory>, ReadError> {
+        let (known, version) = self.shared.names.read().clone();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let history = Arc::new(self.view(renames::name_history)?);
+        let mut names = self.shared.names.write();
+        // A snapshot may be older than a rename.
+        if names.1 == version && self.moment.is_none() {
+            names.0 = Some(Arc::clone(&history));
+        }
+        Ok(history)
+    }
+
+    pub(crate) fn present_name(&self, kind: NamedKind, address: &Address) -> Option<Address> {
+        self.shared.present_name(kind, address)
+    }
+
     pub(crate) fn pages(&self) -> &Pages {
         &self.shared.pages
     }
@@ -290,7 +322,37 @@ impl Store {
 
 impl SharedDatabase {
     pub(crate) fn new(database: Database) -> Self {
-        Self { database: RwLock::new(Some(database)), openings: AtomicU64::new(0), pages: Pages::default() }
+        Self {
+            database: RwLock::new(Some(database)),
+            openings: AtomicU64::new(0),
+            pages: Pages::default(),
+            renamed: RwLock::default(),
+            names: RwLock::default(),
+        }
+    }
+
+    /// Records durable renames.
+    pub(crate) fn rename(&self, parts: &[RenamedPart]) {
+        let mut renamed = self.renamed.write();
+        for RenamedPart { kind, from, to } in parts {
+            renamed.remove(&(*kind, to.clone()));
+            for name in renamed.iter_mut().filter(|((other, _), name)| other == kind && *name == from) {
+                *name.1 = to.clone();
+            }
+            renamed.insert((*kind, from.clone()), to.clone());
+        }
+    }
+
+    /// Forgets what was read under names that have changed.
+    pub(crate) fn forget_names(&self) {
+        self.pages.forget();
+        let mut names = self.names.write();
+        *names = (None, names.1 + 1);
+    }
+
+    /// The present name of a part that has another one since the store was opened.
+    pub(crate) fn present_name(&self, kind: NamedKind, address: &Address) -> Option<Address> {
+        self.renamed.read().get(&(kind, address.clone())).cloned()
     }
 
     fn opening(&self) -> u64 {
@@ -312,7 +374,7 @@ impl SharedDatabase {
         let mut guard = self.database.write();
         self.openings.fetch_add(1, Ordering::Release);
         close(guard.take());
-        self.pages.forget();
+        self.forget_names();
         *guard = open()?;
         Ok(())
     }

@@ -1,91 +1,310 @@
-//! Renamed steps: moves everything that belongs to a step to another address, in one transaction.
+//! Renamed parts: moves everything that belongs to a part to another address, in one transaction.
+//!
+//! A name stands for a step and for a queue, source or sink. The rows of a queue, source or sink keep their number, and
+//! the numbers of both names are exchanged: a rename takes the same time for any number of jobs on a queue. The rows of
+//! a step move.
 
-use redb::{ReadableTable as _, WriteTransaction};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::format::{self, Bytes, META, NAMES, PARKED, PARKED_STARTED, PROGRESS, RecordKey, SNAPSHOTS};
+use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use serde::{Deserialize, Serialize};
+
+use super::format::{
+    self, BY_HAND, Bytes, MARKS, META, NAMES, PARKED, PARKED_STARTED, PROGRESS, QUEUES, RecordKey, SEGMENTS, SINKS,
+    SNAPSHOTS, TICKS,
+};
 use super::parked::{self, ParkedRows};
 use super::pauses;
 use super::read::Store;
+use super::snapshots::{self, Snapshot};
+use super::stops;
 use crate::api::parked_job::{ParkedId, ParkedJob};
 use crate::error::{ReadError, StoreCause};
-use tidegate_model::{Address, Timestamp};
+use tidegate_model::{Address, NameHistory, NamedKind, PartNames, RenamedPart, Timestamp};
 
-/// A step under a new address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RenamedStep {
-    pub from: Address,
-    pub to: Address,
+/// The renames of one commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renames {
+    /// The number of the generation that makes them.
+    pub generation: u64,
+    pub parts: Vec<RenamedPart>,
 }
 
+pub(crate) const RENAMES: TableDefinition<'_, u64, Bytes> = TableDefinition::new("renames");
+
 impl Store {
-    /// Whether a step was known by the old address, and none by the new one.
-    pub fn would_rename(&self, RenamedStep { from, to }: &RenamedStep) -> Result<bool, ReadError> {
+    /// All parts that the store has something of. The time depends on their number, not on that of their jobs.
+    pub fn known_parts(&self) -> Result<PartNames, ReadError> {
         self.view(|txn| {
-            let names = txn.open_table(NAMES)?;
-            let progress = txn.open_table(PROGRESS)?;
-            let has_progress = |step: &Address| -> Result<bool, StoreCause> {
-                let Some(id) = format::find_id(&names, step)? else { return Ok(false) };
-                Ok(progress.range((id, 0)..=(id, u32::MAX))?.next().is_some())
-            };
-            Ok(has_progress(from)? && !has_progress(to)?)
+            let mut known = PartNames::default();
+            let inputs = inputs(txn)?;
+            for (id, address) in format::names(&txn.open_table(NAMES)?)? {
+                let endpoint = Endpoint::of(txn, id)?;
+                let kinds = [
+                    (is_step(txn, id)?, &mut known.steps),
+                    (endpoint.is_source, &mut known.sources),
+                    (endpoint.is_queue, &mut known.queues),
+                    (endpoint.is_sink, &mut known.sinks),
+                    (inputs.contains(&id), &mut known.inputs),
+                ];
+                for (_, names) in kinds.into_iter().filter(|(is, _)| *is) {
+                    names.insert(address.clone());
+                }
+            }
+            known.steps.extend(pauses::read(&txn.open_table(META)?)?.into_iter().map(|pause| pause.step));
+            Ok(known)
         })
     }
 }
 
-/// Moves progress, snapshots, parked jobs and pauses. A step that has progress of its own receives nothing.
+/// A transaction that reads or writes.
+trait Tables {
+    fn table<K: redb::Key + 'static, V: redb::Value + 'static>(
+        &self,
+        table: TableDefinition<'_, K, V>,
+    ) -> Result<impl ReadableTable<K, V>, StoreCause>;
+}
+
+impl Tables for ReadTransaction {
+    fn table<K: redb::Key + 'static, V: redb::Value + 'static>(
+        &self,
+        table: TableDefinition<'_, K, V>,
+    ) -> Result<impl ReadableTable<K, V>, StoreCause> {
+        Ok(self.open_table(table)?)
+    }
+}
+
+impl Tables for WriteTransaction {
+    fn table<K: redb::Key + 'static, V: redb::Value + 'static>(
+        &self,
+        table: TableDefinition<'_, K, V>,
+    ) -> Result<impl ReadableTable<K, V>, StoreCause> {
+        Ok(self.open_table(table)?)
+    }
+}
+
+/// The numbers of all inputs that a step has progress on.
+fn inputs(txn: &impl Tables) -> Result<BTreeSet<u32>, StoreCause> {
+    let mut inputs = BTreeSet::new();
+    for entry in txn.table(PROGRESS)?.iter()? {
+        inputs.insert(entry?.0.value().1);
+    }
+    Ok(inputs)
+}
+
+/// The queue, source or sink with a number.
+struct Endpoint {
+    is_source: bool,
+    is_queue: bool,
+    is_sink: bool,
+}
+
+impl Endpoint {
+    fn of(txn: &impl Tables, id: u32) -> Result<Self, StoreCause> {
+        Ok(Self {
+            is_source: txn.table(MARKS)?.range((id, 0)..=(id, u64::MAX))?.next().is_some()
+                || txn.table(SEGMENTS)?.range((id, 0)..=(id, u32::MAX))?.next().is_some(),
+            is_queue: txn.table(QUEUES)?.get(id)?.is_some() || txn.table(TICKS)?.get(id)?.is_some(),
+            is_sink: txn.table(SINKS)?.get(id)?.is_some(),
+        })
+    }
+
+    /// Whether it has something, besides the progress of its readers.
+    fn exists(&self) -> bool {
+        self.is_source || self.is_queue || self.is_sink
+    }
+}
+
+fn is_step(txn: &impl Tables, id: u32) -> Result<bool, StoreCause> {
+    Ok(txn.table(PROGRESS)?.range((id, 0)..=(id, u32::MAX))?.next().is_some()
+        || txn.table(SNAPSHOTS)?.range((id, 0)..=(id, u64::MAX))?.next().is_some()
+        || txn.table(PARKED)?.range((id, 0)..=(id, u64::MAX))?.next().is_some()
+        || txn.table(PARKED_STARTED)?.range((id, 0)..=(id, u64::MAX))?.next().is_some())
+}
+
+/// A rename without the key of its row.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    /// The number of the generation that made it.
+    generation: u64,
+    is_step: bool,
+    from: Address,
+    to: Address,
+}
+
+/// All renames.
+pub(crate) fn name_history(txn: &ReadTransaction) -> Result<NameHistory, StoreCause> {
+    let mut history = NameHistory::default();
+    let table = match txn.open_table(RENAMES) {
+        Ok(table) => table,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(history),
+        Err(error) => return Err(error.into()),
+    };
+    for entry in table.iter()? {
+        let (number, stored) = entry?;
+        let record: Record = RecordKey::Rename(number.value()).unseal_json(stored.value())?;
+        let Record { generation, is_step, from, to } = record;
+        let kind = if is_step { NamedKind::Step } else { NamedKind::Endpoint };
+        history.add(generation, [RenamedPart { kind, from, to }]);
+    }
+    Ok(history)
+}
+
+/// Adds a rename to the history of names.
+fn record(txn: &WriteTransaction, generation: u64, part: &RenamedPart) -> Result<(), StoreCause> {
+    let RenamedPart { kind, from, to } = part.clone();
+    let mut table = txn.open_table(RENAMES)?;
+    let number = table.last()?.map_or(1, |(number, _)| number.value() + 1);
+    let record = Record { generation, is_step: kind == NamedKind::Step, from, to };
+    table.insert(number, &*RecordKey::Rename(number).seal_json(&record)?)?;
+    Ok(())
+}
+
+/// Moves the parts, one after the other. A part that has something of its own under the new name receives nothing.
 pub(crate) fn write(
     txn: &WriteTransaction,
-    renamed: &[RenamedStep],
+    Renames { generation, parts }: &Renames,
     now: Timestamp,
 ) -> Result<(), StoreCause> {
-    for RenamedStep { from, to } in renamed {
-        let Some(old) = format::find_id(&txn.open_table(NAMES)?, from)? else { continue };
-        let new = format::intern(txn, to)?;
-        if txn.open_table(PROGRESS)?.range((new, 0)..=(new, u32::MAX))?.next().is_some() {
-            continue;
+    let mut moved = BTreeMap::new();
+    for part in parts {
+        let RenamedPart { kind, from, to } = part;
+        let (old, new) = (format::intern(txn, from)?, format::intern(txn, to)?);
+        match kind {
+            NamedKind::Step if !is_step(txn, new)? => {
+                StepRows::take(txn, (old, from))?.put(txn, new)?;
+                rename_in_meta(txn, (from, to), now)?;
+            }
+            NamedKind::Endpoint if !Endpoint::of(txn, new)?.exists() && !inputs(txn)?.contains(&new) => {
+                format::exchange_ids(txn, (from, old), (to, new))?;
+                // The steps of both names stay where they are.
+                let (of_old, of_new) = (StepRows::take(txn, (old, from))?, StepRows::take(txn, (new, to))?);
+                of_old.put(txn, new)?;
+                of_new.put(txn, old)?;
+                moved.insert(from.clone(), (to.clone(), old));
+            }
+            NamedKind::Step | NamedKind::Endpoint => continue,
         }
-        let progress = rows(&txn.open_table(PROGRESS)?, (old, 0)..=(old, u32::MAX))?;
-        let mut table = txn.open_table(PROGRESS)?;
-        for ((_, input), stored) in progress {
-            let record = RecordKey::Progress(old, input).unseal(&stored)?.to_vec();
-            table.remove((old, input))?;
-            table.insert((new, input), &*RecordKey::Progress(new, input).seal(record))?;
+        record(txn, *generation, part)?;
+    }
+    if moved.is_empty() { Ok(()) } else { rename_inputs(txn, &moved) }
+}
+
+/// Pauses, and the stops of the last run.
+fn rename_in_meta(
+    txn: &WriteTransaction,
+    (from, to): (&Address, &Address),
+    now: Timestamp,
+) -> Result<(), StoreCause> {
+    let paused = pauses::read(&txn.open_table(META)?)?.into_iter().any(|pause| pause.step == *from);
+    if paused {
+        pauses::write(txn, &[(from.clone(), false), (to.clone(), true)], now)?;
+    }
+    stops::rename(txn, from, to)
+}
+
+/// Parked jobs and snapshots name the inputs that they were made from. A name without a slash is a binding.
+fn rename_inputs(
+    txn: &WriteTransaction,
+    renamed: &BTreeMap<Address, (Address, u32)>,
+) -> Result<(), StoreCause> {
+    let (mut readers, mut retries) = (BTreeSet::new(), false);
+    let ids: BTreeSet<u32> = renamed.values().map(|(_, id)| *id).collect();
+    for entry in txn.open_table(PROGRESS)?.iter()? {
+        let (step, input) = entry?.0.value();
+        if ids.contains(&input) {
+            // An operator may have put errors of it back, for any step.
+            retries |= step == BY_HAND;
+            readers.insert(step);
         }
-        let snapshots = rows(&txn.open_table(SNAPSHOTS)?, (old, 0)..=(old, u64::MAX))?;
-        let mut table = txn.open_table(SNAPSHOTS)?;
-        for ((_, number), stored) in snapshots {
-            let record = RecordKey::Snapshot(old, number).unseal(&stored)?.to_vec();
-            table.remove((old, number))?;
-            table.insert((new, number), &*RecordKey::Snapshot(new, number).seal(record))?;
+    }
+    let mut names = format::names(&txn.open_table(NAMES)?)?;
+    names.retain(|(id, _)| retries || readers.contains(id));
+    let texts: BTreeMap<String, String> =
+        renamed.iter().map(|(from, (to, _))| (from.to_string(), to.to_string())).collect();
+    for (step, address) in names {
+        let mut rows = StepRows::take(txn, (step, &address))?;
+        for name in rows.parked.iter_mut().flat_map(|(_, job)| &mut job.inputs).map(|(name, _)| name) {
+            if let Some(to) = texts.get(name) {
+                name.clone_from(to);
+            }
         }
-        move_parked(txn, old, new)?;
-        let paused = pauses::read(&txn.open_table(META)?)?.into_iter().any(|pause| pause.step == *from);
-        if paused {
-            pauses::write(txn, &[(from.clone(), false), (to.clone(), true)], now)?;
+        for (queue, _) in rows.parked.iter_mut().filter_map(|(_, job)| job.from_error.as_mut()) {
+            if let Some((to, _)) = renamed.get(queue) {
+                *queue = to.clone();
+            }
         }
+        for input in rows.snapshots.iter_mut().flat_map(|snapshot| &mut snapshot.inputs) {
+            if let Some(to) = texts.get(&input.name) {
+                input.name.clone_from(to);
+            }
+            if let Some((to, _)) = renamed.get(&input.address) {
+                input.address = to.clone();
+            }
+        }
+        rows.put(txn, step)?;
     }
     Ok(())
 }
 
-fn move_parked(txn: &WriteTransaction, old: u32, new: u32) -> Result<(), StoreCause> {
-    let mut jobs: Vec<(ParkedId, ParkedJob)> = Vec::new();
-    for ((_, id), stored) in rows(&txn.open_table(PARKED)?, (old, 0)..=(old, u64::MAX))? {
-        jobs.push((ParkedId(id), parked::unseal(old, ParkedId(id), &stored)?));
+/// The rows of a step.
+#[derive(Default)]
+struct StepRows {
+    /// By the number of the input.
+    progress: Vec<(u32, Vec<u8>)>,
+    snapshots: Vec<Snapshot>,
+    parked: Vec<(ParkedId, ParkedJob)>,
+}
+
+impl StepRows {
+    /// Removes the rows of the step with this number and address.
+    fn take(txn: &WriteTransaction, (step, address): (u32, &Address)) -> Result<Self, StoreCause> {
+        let mut taken = Self::default();
+        let mut table = txn.open_table(PROGRESS)?;
+        for ((_, input), stored) in rows(&table, (step, 0)..=(step, u32::MAX))? {
+            taken.progress.push((input, RecordKey::Progress(step, input).unseal(&stored)?.to_vec()));
+            table.remove((step, input))?;
+        }
+        let mut table = txn.open_table(SNAPSHOTS)?;
+        for ((_, number), stored) in rows(&table, (step, 0)..=(step, u64::MAX))? {
+            taken.snapshots.push(snapshots::unseal((step, number), address, &stored)?);
+            table.remove((step, number))?;
+        }
+        for ((_, id), stored) in rows(&txn.open_table(PARKED)?, (step, 0)..=(step, u64::MAX))? {
+            taken.parked.push((ParkedId(id), parked::unseal(step, ParkedId(id), &stored)?));
+        }
+        for ((_, id), stored) in rows(&txn.open_table(PARKED_STARTED)?, (step, 0)..=(step, u64::MAX))? {
+            taken.parked.push((ParkedId(id), parked::unseal_started(step, ParkedId(id), &stored)?));
+        }
+        let mut moving = ParkedRows::new(txn);
+        for (id, _) in &taken.parked {
+            moving.remove((step, *id))?;
+        }
+        moving.finish()?;
+        Ok(taken)
     }
-    for ((_, id), stored) in rows(&txn.open_table(PARKED_STARTED)?, (old, 0)..=(old, u64::MAX))? {
-        jobs.push((ParkedId(id), parked::unseal_started(old, ParkedId(id), &stored)?));
+
+    /// Adds them to the step with this number.
+    fn put(self, txn: &WriteTransaction, step: u32) -> Result<(), StoreCause> {
+        let mut table = txn.open_table(PROGRESS)?;
+        for (input, record) in self.progress {
+            table.insert((step, input), &*RecordKey::Progress(step, input).seal(record))?;
+        }
+        let mut table = txn.open_table(SNAPSHOTS)?;
+        for snapshot in self.snapshots {
+            table.insert((step, snapshot.number), &*snapshots::seal(step, &snapshot)?)?;
+        }
+        let mut moving = ParkedRows::new(txn);
+        for (id, job) in self.parked {
+            moving.insert((step, id), &job)?;
+        }
+        moving.finish()
     }
-    let mut moving = ParkedRows::new(txn);
-    for (id, job) in jobs {
-        moving.remove((old, id))?;
-        moving.insert((new, id), &job)?;
-    }
-    moving.finish()
 }
 
 /// The rows of a range, with their keys.
 fn rows<K>(
-    table: &impl redb::ReadableTable<K, Bytes>,
+    table: &impl ReadableTable<K, Bytes>,
     range: std::ops::RangeInclusive<K>,
 ) -> Result<Vec<(K, Vec<u8>)>, StoreCause>
 where

@@ -36,6 +36,22 @@ impl Store {
     }
 }
 
+/// Moves the stop of a step to its new address.
+pub(crate) fn rename(txn: &WriteTransaction, from: &Address, to: &Address) -> Result<(), StoreCause> {
+    let mut meta = txn.open_table(META)?;
+    // An unreadable record must not fail the commit.
+    let mut all = read(&meta).unwrap_or_default();
+    let mut moved = false;
+    for stop in all.iter_mut().filter(|stop| stop.step == *from) {
+        stop.step = to.clone();
+        moved = true;
+    }
+    if moved {
+        meta.insert(KEY, &*RecordKey::Meta(KEY).seal_json(&all)?)?;
+    }
+    Ok(())
+}
+
 pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<StepStop>, StoreCause> {
     let Some(stored) = meta.get(KEY)? else { return Ok(Vec::new()) };
     RecordKey::Meta(KEY).unseal_json(stored.value())

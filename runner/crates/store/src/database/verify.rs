@@ -11,6 +11,7 @@ use super::format::{
 };
 use super::generations::GenerationRecord;
 use super::history;
+use super::renames;
 use super::parked;
 use super::pauses;
 use super::read::{self, Store};
@@ -200,6 +201,7 @@ impl VerifyReport {
             let (id, stored) = entry?;
             schedules::unseal(id.value(), stored.value()).map_or_else(|cause| self.problem(cause), drop);
         }
+        renames::name_history(txn).map_or_else(|cause| self.problem(cause), drop);
         pauses::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
         stops::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
         token_key::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);

@@ -21,7 +21,7 @@ use super::parked;
 use super::pauses;
 use super::read::SharedDatabase;
 use super::renames;
-use super::renames::RenamedStep;
+use super::renames::Renames;
 use super::retention::{Trim, Trimmed, trim};
 use super::schedules;
 use super::snapshots;
@@ -99,7 +99,7 @@ pub struct Changes {
     pub generation: Option<GenerationRecord>,
     pub history: Vec<HistoryChange>,
     /// Applied before all others.
-    pub renamed_steps: Vec<RenamedStep>,
+    pub renamed: Renames,
     /// Schedule, and the time up to which its ticks are handled now.
     pub schedule_positions: Vec<(Address, Timestamp)>,
     /// Applied after the appends.
@@ -175,6 +175,8 @@ impl Writer {
         let quick_repair = len >= self.quick_repair_bytes_min;
         // If redb panics (see `guarded`), this stays set.
         self.in_doubt = true;
+        // Reads under a former name come here only if that name has nothing any more.
+        self.shared.rename(&changes.renamed.parts);
         let result = &mut self.result_in_doubt;
         *result = None;
         guarded(|| {
@@ -190,6 +192,9 @@ impl Writer {
         }
         self.in_doubt = false;
         self.transaction = number;
+        if !changes.renamed.parts.is_empty() {
+            self.shared.forget_names();
+        }
         // It was set before the commit.
         self.result_in_doubt.take().ok_or(CommitError::MustReopen)
     }
@@ -242,7 +247,7 @@ fn prepare(
     let mut txn = database.begin_write()?;
     txn.set_quick_repair(quick_repair);
     let record = CommitRecord { number, time: changes.now };
-    renames::write(&txn, &changes.renamed_steps, changes.now)?;
+    renames::write(&txn, &changes.renamed, changes.now)?;
     let appended = append(&txn, &changes.appends, record)?;
     write_records(&txn, changes)?;
     snapshots::write(&txn, &changes.done_snapshots, &changes.snapshots)?;

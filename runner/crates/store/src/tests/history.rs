@@ -77,7 +77,7 @@ fn changes(number: u64) -> Changes {
         token_key: TokenKey::new(&[u8::try_from(number).unwrap(); 32]),
         generation: Some(generation(number)),
         history: Vec::new(),
-        renamed_steps: Vec::new(),
+        renamed: Renames::default(),
         schedule_positions: vec![(step.clone(), ticked(number))],
         trims: vec![Trim {
             queue: address("a/in"),

@@ -7,11 +7,11 @@ use super::*;
 use crate::database::format::RecordKey;
 use crate::database::history::{HISTORY, TEXTS};
 use crate::{
-    ENTRIES_MAX, HistoryChange, NewHistoryEntry, NewParkedJob, ParkReason, ParkedJob, RenamedStep, Snapshot,
+    ENTRIES_MAX, HistoryChange, NewHistoryEntry, NewParkedJob, ParkReason, ParkedJob, Renames, Snapshot, SnapshotInput,
     TakeoverOutcome, TextHash, Trigger, open, verify,
 };
 use redb::{Database, ReadableDatabase as _, ReadableTableMetadata as _};
-use tidegate_model::Progress;
+use tidegate_model::{NamedKind, Progress, RenamedPart};
 
 fn entry(generation: u64, files: &[(&str, &str)]) -> HistoryChange {
     HistoryChange::Add(NewHistoryEntry {
@@ -131,13 +131,14 @@ fn a_renamed_step_takes_everything_along_once() {
             ..Changes::default()
         })
         .unwrap();
-    let rename = |to: &Address| RenamedStep { from: old.clone(), to: to.clone() };
-    assert!(store.would_rename(&rename(&new)).unwrap());
-    let changes = Changes { now: Timestamp(2), renamed_steps: vec![rename(&new)], ..Changes::default() };
+    let rename = RenamedPart { kind: NamedKind::Step, from: old.clone(), to: new.clone() };
+    assert!(store.known_parts().unwrap().steps.contains(&old));
+    let renamed = Renames { generation: 2, parts: vec![rename] };
+    let changes = Changes { now: Timestamp(2), renamed, ..Changes::default() };
     // The second move finds nothing.
     writer.commit(&changes).unwrap();
     writer.commit(&changes).unwrap();
-    assert!(!store.would_rename(&rename(&new)).unwrap());
+    assert_eq!(Vec::from_iter(store.known_parts().unwrap().steps), std::slice::from_ref(&new));
 
     assert_eq!(store.progress(&old, &input).unwrap(), None);
     assert_eq!(store.progress(&new, &input).unwrap(), Some(progress.clone()));
@@ -154,7 +155,71 @@ fn a_renamed_step_takes_everything_along_once() {
     // A step with progress of its own keeps it.
     let own = vec![(other.clone(), input.clone(), Progress::default())];
     writer.commit(&Changes { now: Timestamp(3), progress: own, ..Changes::default() }).unwrap();
-    let renamed_steps = vec![RenamedStep { from: new.clone(), to: other.clone() }];
-    writer.commit(&Changes { now: Timestamp(4), renamed_steps, ..Changes::default() }).unwrap();
+    let parts = vec![RenamedPart { kind: NamedKind::Step, from: new.clone(), to: other.clone() }];
+    let renamed = Renames { generation: 4, parts };
+    writer.commit(&Changes { now: Timestamp(4), renamed, ..Changes::default() }).unwrap();
     assert_eq!(store.progress(&new, &input).unwrap(), Some(progress));
+    assert_eq!(store.name_history().unwrap().since(1).step(&old), new);
+}
+
+#[test]
+fn a_renamed_queue_takes_its_jobs_and_its_readers_along() {
+    let (store, mut writer) = open_on(&FaultyDisk::new());
+    // A step has the old name, and another one the new name.
+    let [old, new, errors, failed, reader] =
+        ["p/old", "p/new", "p/errors", "p/failed", "p/reader"].map(address);
+    let mut progress = Progress::default();
+    progress.finish(1, 2);
+    let parked = |step: &Address, id| NewParkedJob {
+        step: step.clone(),
+        job: ParkedJob {
+            inputs: vec![(old.to_string(), id)],
+            reason: ParkReason::Delayed,
+            payload: b"1".to_vec(),
+            from_error: Some((errors.clone(), 1)),
+            ..ParkedJob::default()
+        },
+    };
+    let input = SnapshotInput { name: old.to_string(), address: old.clone(), first: 2, jobs: 1 };
+    let snapshot =
+        Snapshot { step: reader.clone(), number: 7, inputs: vec![input], jobs: 1, time: Timestamp(1) };
+    writer
+        .commit(&Changes {
+            now: Timestamp(1),
+            appends: vec![append("p/old", ["1", "2"]), append("p/errors", ["3", "4"])],
+            progress: vec![
+                (reader.clone(), old.clone(), progress.clone()),
+                (old.clone(), old.clone(), progress.clone()),
+                (new.clone(), errors.clone(), progress.clone()),
+            ],
+            handled_errors: vec![(errors.clone(), progress.clone())],
+            snapshots: vec![snapshot],
+            parked: vec![parked(&reader, 2), parked(&old, 1)],
+            ..Changes::default()
+        })
+        .unwrap();
+    let rename =
+        |from: &Address, to: &Address| RenamedPart { kind: NamedKind::Endpoint, from: from.clone(), to: to.clone() };
+    let renamed = Renames { generation: 2, parts: vec![rename(&old, &new), rename(&errors, &failed)] };
+    let changes = Changes { now: Timestamp(2), renamed, ..Changes::default() };
+    // The second move changes nothing.
+    writer.commit(&changes).unwrap();
+    writer.commit(&changes).unwrap();
+
+    assert_eq!((store.queue(&old).unwrap(), jobs(&store, &new)), (None, vec![b"1".to_vec(), b"2".to_vec()]));
+    let of = |step: &Address, input: &Address| store.progress(step, input).unwrap();
+    for step in [&reader, &old] {
+        assert_eq!((of(step, &old), of(step, &new)), (None, Some(progress.clone())));
+    }
+    assert_eq!(of(&new, &failed), Some(progress.clone()), "a step stays where it is");
+    assert_eq!((store.handled(&errors).unwrap(), store.handled(&failed).unwrap()), (None, Some(progress)));
+    let (_, job) = store.first_parked_of(&reader, ("p/new", 2)).unwrap().expect("its index moved");
+    assert_eq!(job.from_error, Some((failed, 1)));
+    assert!(store.first_parked_of(&old, ("p/new", 1)).unwrap().is_some());
+    let input = &store.snapshots(&reader).unwrap()[0].inputs[0];
+    assert_eq!((&*input.name, &input.address), ("p/new", &new));
+    assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
+    // The old name is free.
+    writer.commit(&Changes { appends: vec![append("p/old", ["9"])], ..Changes::default() }).unwrap();
+    assert_eq!((jobs(&store, &old), jobs(&store, &new).len()), (vec![b"9".to_vec()], 2));
 }

@@ -135,7 +135,12 @@ pub(super) const EDITS: &[Edit] = &[
     (Gate, "exec", "[\"true\"]", "[\"true\", \"x\"]", GAS),
     (Gate, "timeout", "\"12s\"", "\"22s\"", &["gate gas: timeout"]),
     (Gate, "config", "most = 60", "most = 61", &["gate gas: config"]),
-    // It takes effect once.
+    // Each `was` takes effect once.
+    (Pipeline, "was", "name = \"second\"", "name = \"second\"\nwas = \"former\"", NONE),
+    (FileSource, "was", "type = \"file\"\npath = \"data/*.csv\"", "type = \"file\"\nwas = \"former\"\npath = \"data/*.csv\"", NONE),
+    (HttpSource, "was", "key = \"order.id\"", "key = \"order.id\"\nwas = \"former\"", NONE),
+    (ScheduleSource, "was", "every = \"6m\"", "every = \"6m\"\nwas = \"former\"", NONE),
+    (Queue, "was", "[queue.done]", "[queue.done]\nwas = \"formerly\"", NONE),
     (Step, "was", "crash_limit = 5\n", "crash_limit = 5\nwas = \"former\"\n", NONE),
     (Step, "from", "[step.hurries]\nfrom = \"posts\"", "[step.hurries]\nfrom = \"done\"", &["step p/hurries: inputs"]),
     (Step, "join", "join = { one = \"ticks\"", "join = { uno = \"ticks\"", &["step p/joins: inputs"]),

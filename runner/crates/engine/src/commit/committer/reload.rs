@@ -12,22 +12,21 @@ use crate::recovery::step::StepRecovery;
 use crate::runtime::message::{Message, SwappedGeneration};
 use crate::step::declared::DeclaredStep;
 use std::sync::Arc;
-use tidegate_store::{Changes, HistoryChange, Trigger};
+use tidegate_model::RenamedPart;
+use tidegate_store::{Changes, HistoryChange, Renames, Trigger};
 
 impl Committer {
     /// Carries out a part of a reload.
     pub(crate) fn reload(&mut self, change: ReloadChange) -> Result<(), EngineError> {
         match change {
-            ReloadChange::Swap { generation, trigger, rolls_back } => {
-                self.swap(generation, trigger, rolls_back)
+            ReloadChange::Swap { generation, trigger, rolls_back, renamed } => {
+                self.swap(generation, trigger, rolls_back, renamed)
             }
             ReloadChange::Refused(entry) => {
                 let history = vec![HistoryChange::Add(*entry)];
                 self.commit_all(&Changes { now: self.clock.now(), history, ..Changes::default() })
             }
             ReloadChange::Install { step, to } => self.install(&step, to),
-            // It keeps its jobs until the step of the new name has taken over.
-            ReloadChange::Remove { step } if self.is_renamed(step) => Ok(()),
             ReloadChange::Remove { step } => {
                 self.committed_state.remove(step);
                 self.broken_steps.remove(&step);
@@ -41,8 +40,10 @@ impl Committer {
         generation: Arc<NumberedGeneration>,
         trigger: Trigger,
         rolls_back: Option<String>,
+        renamed: Vec<RenamedPart>,
     ) -> Result<(), EngineError> {
-        let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
+        let renamed = Renames { generation: generation.number, parts: renamed };
+        let mut changes = Changes { now: self.clock.now(), renamed, ..Changes::default() };
         let before = &self.committed_state.generation.configuration;
         let tickers = start::tickers(&generation.configuration, Some(before), &self.store, &mut changes)?;
         start::record_generation(&generation, &self.store, &mut changes)?;
@@ -52,6 +53,8 @@ impl Committer {
         }
         changes.history.extend(history::of_generation(&generation, trigger).map(HistoryChange::Add));
         self.commit_all(&changes)?;
+        self.sinks.rename(&generation.configuration);
+        self.committed_state.names.add(generation.number, changes.renamed.parts);
         for (position, queue) in generation.configuration.queues.entries() {
             let head = self.store.queue(&queue.address)?.map_or(0, |queue| queue.head);
             self.committed_state.set_head(position, head);
@@ -69,7 +72,6 @@ impl Committer {
             self.put_back(step, to)?;
         }
         self.broken_steps.remove(&step.position);
-        let former = self.take_over(step)?;
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
         let mut recovery = StepRecovery {
             store: &self.store,
@@ -82,29 +84,9 @@ impl Committer {
         let Some(installed) = recovery.recover(step, &mut changes)? else { return Ok(()) };
         self.commit_all(&changes)?;
         start_position::log_starts(&changes);
-        if let Some(former) = former {
-            self.committed_state.remove(former);
-            self.broken_steps.remove(&former);
-        }
         self.close_unused()?;
         let _ = self.messages.send(Message::Installed(Box::new(installed)));
         Ok(())
-    }
-
-    /// Whether a step of the current generation has another name for this one.
-    fn is_renamed(&self, position: usize) -> bool {
-        let Some(step) = self.committed_state.step(position) else { return false };
-        let mut steps = self.committed_state.generation.configuration.steps.iter();
-        steps.any(|other| other.was.as_ref() == Some(&step.declared.address))
-    }
-
-    /// Moves the state of the step that this one was to its new address. Returns the position of that step.
-    fn take_over(&mut self, step: &DeclaredStep) -> Result<Option<usize>, EngineError> {
-        let Some(renamed) = start::rename(step, &self.store)? else { return Ok(None) };
-        let former = self.committed_state.position(&renamed.from);
-        let now = self.clock.now();
-        self.commit_all(&Changes { now, renamed_steps: vec![renamed], ..Changes::default() })?;
-        Ok(former)
     }
 
     /// Puts the progress of a step back.

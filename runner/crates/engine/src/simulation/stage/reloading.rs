@@ -27,7 +27,7 @@ impl Stage<'_> {
     fn reload(&mut self) {
         self.world.plan.version += 1;
         self.world.reload();
-        let configuration = Arc::new(self.current.placed(&self.world.configuration));
+        let configuration = Arc::new(self.current.placed(&self.world.configuration, &[]));
         self.world.configuration = Arc::clone(&configuration);
         self.configuration = Arc::clone(&configuration);
         self.generations += 1;
@@ -36,8 +36,9 @@ impl Stage<'_> {
         let generation = Arc::new(NumberedGeneration::new(number, configuration, plugins, files));
         let (reply, _) = crossbeam_channel::bounded(1);
         self.world.tally.reloads += 1;
-        let (trigger, rolls_back) = (Trigger::Reload, None);
-        self.inbox.push_back(Message::Reload(ReloadRequest { generation, trigger, rolls_back, reply }));
+        let (trigger, rolls_back, renamed) = (Trigger::Reload, None, Vec::new());
+        let request = ReloadRequest { generation, trigger, rolls_back, renamed, reply };
+        self.inbox.push_back(Message::Reload(request));
     }
 
     fn replace(&mut self) {

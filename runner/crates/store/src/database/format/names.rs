@@ -32,6 +32,20 @@ pub(crate) fn intern(txn: &WriteTransaction, address: &Address) -> Result<u32, S
     Ok(id)
 }
 
+/// Gives each of two names the number of the other.
+pub(crate) fn exchange_ids(
+    txn: &WriteTransaction,
+    (one, its_id): (&Address, u32),
+    (other, other_id): (&Address, u32),
+) -> Result<(), StoreCause> {
+    let mut names = txn.open_table(NAMES)?;
+    for (address, id) in [(one, other_id), (other, its_id)] {
+        let name = address.to_string();
+        names.insert(&*name, &*RecordKey::Name(&name).seal(id.to_le_bytes().to_vec()))?;
+    }
+    Ok(())
+}
+
 /// Names by their numbers.
 #[derive(Debug)]
 pub(crate) struct Names(BTreeMap<u32, Address>);

@@ -13,7 +13,7 @@ use crate::database::format::{
 };
 use crate::database::parked::{due_key, due_of, due_parts, last_id, totals, unseal, unseal_started};
 use crate::error::{ReadError, StoreCause};
-use tidegate_model::{Address, Due, Timestamp};
+use tidegate_model::{Address, Due, NamedKind, Timestamp};
 
 /// A parked job with its number.
 type Row = (ParkedId, ParkedJob);
@@ -90,7 +90,14 @@ impl Store {
                 let stored = started.get((step, key.id.0))?;
                 stored.map(|stored| unseal_started(step, key.id, stored.value())).transpose()
             };
-            keys.iter().map(find).collect()
+            let find_renamed = |key: &ParkedKey| match find(key)? {
+                Some(job) => Ok(Some(job)),
+                None => match self.present_name(NamedKind::Step, &key.step) {
+                    Some(step) => find(&key.id.of(&step)),
+                    None => Ok(None),
+                },
+            };
+            keys.iter().map(find_renamed).collect()
         })
     }
 

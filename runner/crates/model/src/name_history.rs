@@ -1,0 +1,122 @@
+//! `NameHistory`: the names that parts had in earlier generations.
+
+use crate::name::Address;
+use crate::part_names::{NamedKind, RenamedPart};
+
+/// All renames, each with the number of the generation that made it, in the order of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameHistory(Vec<(u64, RenamedPart)>);
+
+/// Names as they were in one generation.
+#[derive(Clone, Copy, Debug)]
+pub struct NamesSince<'h> {
+    history: &'h NameHistory,
+    generation: u64,
+}
+
+impl NameHistory {
+    pub fn add(&mut self, generation: u64, renamed: impl IntoIterator<Item = RenamedPart>) {
+        self.0.extend(renamed.into_iter().map(|part| (generation, part)));
+    }
+
+    /// The present names of the parts of this generation.
+    #[must_use]
+    pub fn since(&self, generation: u64) -> NamesSince<'_> {
+        NamesSince { history: self, generation }
+    }
+
+    /// The first name of the queue, source or sink that has this name now. The number distinguishes it from earlier ones
+    /// of that name: the generation that renamed the last of them, or 0.
+    #[must_use]
+    pub fn first_name(&self, address: &Address) -> (Address, u64) {
+        let (mut name, mut earlier) = (address.clone(), &self.0[..]);
+        let is_endpoint = |part: &RenamedPart| part.kind == NamedKind::Endpoint;
+        while let Some(at) = earlier.iter().rposition(|(_, part)| {
+            is_endpoint(part) && (part.to == name || part.from == name)
+        }) {
+            let (generation, part) = &earlier[at];
+            if part.to != name {
+                // An earlier one of this name became another one.
+                return (name, *generation);
+            }
+            name = part.from.clone();
+            earlier = &earlier[..at];
+        }
+        (name, 0)
+    }
+}
+
+impl<'h> NamesSince<'h> {
+    /// Whether no part was renamed.
+    #[must_use]
+    pub fn are_the_same(self) -> bool {
+        self.later().next().is_none()
+    }
+
+    #[must_use]
+    pub fn step(self, address: &Address) -> Address {
+        self.now(NamedKind::Step, address)
+    }
+
+    /// The name of a queue, source or sink.
+    #[must_use]
+    pub fn endpoint(self, address: &Address) -> Address {
+        self.now(NamedKind::Endpoint, address)
+    }
+
+    /// The name of an input in delivery hashes: that of a binding, or the address of the input.
+    #[must_use]
+    pub fn input(self, name: &str) -> String {
+        match Address::parse(name).filter(|_| !self.are_the_same()) {
+            Some(address) => self.endpoint(&address).to_string(),
+            None => name.to_owned(),
+        }
+    }
+
+    fn now(self, kind: NamedKind, address: &Address) -> Address {
+        let renamed = self.later().filter(|part| part.kind == kind);
+        renamed.fold(address.clone(), |name, part| if part.from == name { part.to.clone() } else { name })
+    }
+
+    fn later(self) -> impl Iterator<Item = &'h RenamedPart> {
+        self.history.0.iter().filter(move |(made, _)| *made > self.generation).map(|(_, part)| part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(name: &str) -> Address {
+        Address::parse(&format!("p/{name}")).unwrap()
+    }
+
+    /// `a` became `b` in generation 2, and `b` became `c` in generation 4. Another `a` became `d` in generation 5.
+    fn history() -> NameHistory {
+        let mut history = NameHistory::default();
+        for (generation, from, to) in [(2, "a", "b"), (4, "b", "c"), (5, "a", "d")] {
+            let (from, to) = (address(from), address(to));
+            history.add(generation, [RenamedPart { kind: NamedKind::Endpoint, from, to }]);
+        }
+        history
+    }
+
+    #[test]
+    fn a_name_of_a_generation_has_a_present_one() {
+        let history = history();
+        let now = |generation, name| history.since(generation).endpoint(&address(name)).name.to_string();
+        assert_eq!([now(1, "a"), now(2, "b"), now(3, "b"), now(3, "a"), now(5, "a")], ["c", "c", "c", "d", "a"]);
+        assert_eq!(history.since(1).step(&address("a")), address("a"));
+        assert_eq!((history.since(1).input("p/a"), history.since(1).input("a")), ("p/c".into(), "a".into()));
+    }
+
+    #[test]
+    fn parts_that_had_the_same_name_one_after_the_other_are_distinguished() {
+        let first = |name| history().first_name(&address(name));
+        assert_eq!(first("c"), (address("a"), 0));
+        assert_eq!(first("d"), (address("a"), 2));
+        assert_eq!(first("a"), (address("a"), 5));
+        assert_eq!(first("b"), (address("b"), 4));
+        assert_eq!(first("x"), (address("x"), 0));
+    }
+}

@@ -1,0 +1,239 @@
+//! Tests of `was`: queues, sources and pipelines keep what they have under a new name.
+
+use crate::http_client::{Client, JSON, address};
+use crate::project::{Project, jobs};
+
+/// Jobs go from `in` over the queue `middle` to the sink. Job 2 waits on the way for another attempt tomorrow, and job 3
+/// is on an error queue.
+fn project() -> Project {
+    Project::pipeline(
+        "follow = true\n[pipeline]\nerrors = \"failed\"\n[step.first]\nfrom = \"in\"\nto = \"middle\"\n\
+         [queue.middle]\nretain = \"forever\"\n[queue.failed]\nretain = \"forever\"\n\
+         [step.work]\nfrom = \"middle\"\nrun = \"work.rhai\"\nto = \"out\"\nqueuer = { strategy = \"fifo\" }\n\
+         retry = { backoff = \"fixed\", initial = \"1d\", jitter = \"none\" }\n",
+    )
+    .file(
+        "work.rhai",
+        "fn process(job) { if job.id == 2 { throw \"not today\" } if job.id == 3 { reject(\"never\") } job }",
+    )
+    .file("in.ndjson", jobs(1..=4))
+}
+
+fn written(project: &Project) -> Vec<u64> {
+    project.ids_so_far("out.ndjson")
+}
+
+fn until_idle(project: &Project) {
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+}
+
+/// Gives all inputs, queues and sources other names.
+fn rename_parts(project: &Project) {
+    project.change("p.toml", "\"middle\"", "\"between\"");
+    project.change("p.toml", "[queue.middle]", "[queue.between]\nwas = \"middle\"");
+    project.change("p.toml", "\"failed\"", "\"lost\"");
+    project.change("p.toml", "[queue.failed]", "[queue.lost]\nwas = \"failed\"");
+    project.change("p.toml", "\"in\"", "\"orders\"");
+    project.change("p.toml", "[source.in]", "[source.orders]\nwas = \"in\"");
+}
+
+#[test]
+fn renamed_queues_and_sources_keep_their_jobs_and_their_readers() {
+    let project = project();
+    until_idle(&project);
+    assert_eq!(written(&project), [1, 4]);
+    rename_parts(&project);
+    insta::assert_snapshot!(project.tidegate(&["plan"]).failed(2).stdout);
+    project.append("in.ndjson", jobs([5]));
+    until_idle(&project);
+    assert_eq!(written(&project), [1, 4, 5]);
+    let ids: Vec<_> = project.queue("p/between").iter().map(|job| job["id"].as_u64()).collect();
+    assert_eq!(ids, (1..=5).map(Some).collect::<Vec<_>>());
+    assert_eq!(project.status("p/work", "p/between")["delayed"], 1);
+    // Errors can be put back, also those of a renamed queue.
+    project.write("work.rhai", "fn process(job) { if job.id == 2 { throw \"not today\" } job }");
+    project.tidegate(&["errors", "retry", "p/lost", "--yes"]).done();
+    // The lines have no effect any more.
+    for line in ["was = \"middle\"\n", "was = \"failed\"\n", "was = \"in\"\n"] {
+        project.change("p.toml", line, "");
+    }
+    until_idle(&project);
+    assert_eq!(written(&project), [1, 4, 5, 3]);
+    project.tidegate(&["delayed", "now", "p/work", "--yes"]).done();
+    project.write("work.rhai", "fn process(job) { job }");
+    until_idle(&project);
+    assert_eq!(written(&project), [1, 4, 5, 3, 2]);
+    project.assert_sound();
+}
+
+#[test]
+fn a_name_that_was_renamed_away_can_be_used_again() {
+    let project = project();
+    until_idle(&project);
+    project.change("p.toml", "\"middle\"", "\"between\"");
+    project.change("p.toml", "[queue.middle]", "[queue.between]\nwas = \"middle\"");
+    until_idle(&project);
+    project.change("p.toml", "was = \"middle\"\n", "");
+    project.change("p.toml", "[step.work]", "[step.side]\nfrom = \"between\"\nto = \"middle\"\n[step.work]");
+    until_idle(&project);
+    assert_eq!(project.queue("p/middle").len(), 4);
+    assert_eq!((project.queue("p/between").len(), written(&project)), (4, vec![1, 4]));
+    project.assert_sound();
+}
+
+#[test]
+fn a_part_with_jobs_of_its_own_takes_over_nothing() {
+    let project = project();
+    until_idle(&project);
+    project.change("p.toml", "\"middle\"", "\"between\"");
+    project.change("p.toml", "[queue.middle]", "[queue.between]");
+    project.append("in.ndjson", jobs([5]));
+    until_idle(&project);
+    project.change("p.toml", "[queue.between]", "[queue.between]\nwas = \"middle\"");
+    until_idle(&project);
+    assert_eq!((project.queue("p/between").len(), project.queue("p/middle").len()), (1, 4));
+    assert_eq!(written(&project), [1, 4, 5]);
+    project.assert_sound();
+}
+
+/// A pipeline `p` under load, whose steps have no delays.
+fn busy() -> Project {
+    Project::pipeline(
+        "follow = true\n[step.first]\nfrom = \"in\"\nto = \"a\"\n[queue.a]\nretain = \"1d\"\n\
+         [step.work]\nfrom = \"a\"\nto = \"out\"\n",
+    )
+    .file("in.ndjson", jobs(1..=2000))
+}
+
+/// Reloads this many times under load, with a rename each, and then compares the sink with the source.
+fn rename_under_load(project: &Project, mut rename: impl FnMut(usize)) {
+    let mut running = project.started();
+    running.wait_until("the first jobs", || !written(project).is_empty());
+    let mut last = 2000;
+    for round in 0..6 {
+        rename(round);
+        project.append("in.ndjson", jobs(last + 1..=last + 500));
+        last += 500;
+        project.tidegate(&["reload"]).done();
+    }
+    running.wait_until("all jobs", || written(project).len() as u64 >= last);
+    running.stop().done();
+    assert_eq!(written(project), (1..=last).collect::<Vec<_>>());
+    project.assert_sound();
+}
+
+#[test]
+fn running_queues_and_sources_are_renamed_without_losing_or_repeating_a_job() {
+    let project = busy();
+    let names = ["a", "b", "c", "a"];
+    rename_under_load(&project, |round| {
+        let [from, to] = [names[round % 3], names[round % 3 + 1]];
+        let [input, output] = if round % 2 == 0 { ["in", "orders"] } else { ["orders", "in"] };
+        let text = project.read("p.toml");
+        let lines = text.lines().filter(|line| !line.starts_with("was = "));
+        let text = lines.collect::<Vec<_>>().join("\n") + "\n";
+        let text = text
+            .replace(&format!("\"{from}\""), &format!("\"{to}\""))
+            .replace(&format!("[queue.{from}]"), &format!("[queue.{to}]\nwas = \"{from}\""))
+            .replace(&format!("\"{input}\""), &format!("\"{output}\""))
+            .replace(&format!("[source.{input}]"), &format!("[source.{output}]\nwas = \"{input}\""));
+        project.write("p.toml", text);
+    });
+    assert_eq!(project.queue("p/a").len(), 5000);
+}
+
+#[test]
+fn a_renamed_pipeline_takes_everything_along() {
+    let project = project();
+    until_idle(&project);
+    project.tidegate(&["step", "pause", "p/work"]).done();
+    // A queue without a configuration follows, too.
+    project.write("more.toml", "[step.copy]\nfrom = \"p/middle\"\nto = \"p/kept\"\n");
+    until_idle(&project);
+    std::fs::remove_file(project.path().join("more.toml")).expect("it is there");
+    project.change("p.toml", "[pipeline]\n", "[pipeline]\nname = \"q\"\nwas = \"p\"\n");
+    insta::assert_snapshot!(project.tidegate(&["plan"]).failed(2).stdout);
+    project.append("in.ndjson", jobs([5]));
+    until_idle(&project);
+    assert_eq!(written(&project), [1, 4]);
+    project.tidegate(&["step", "resume", "q/work"]).done();
+    until_idle(&project);
+    assert_eq!(written(&project), [1, 4, 5]);
+    assert_eq!((project.queue("q/kept").len(), project.queue("q/failed").len()), (4, 1));
+    assert_eq!(project.status("q/work", "q/middle")["delayed"], 1);
+    project.write("work.rhai", "fn process(job) { job }");
+    project.tidegate(&["errors", "retry", "q/failed", "--yes"]).done();
+    project.tidegate(&["delayed", "now", "q/work", "--yes"]).done();
+    project.change("p.toml", "was = \"p\"\n", "");
+    until_idle(&project);
+    let mut all = written(&project);
+    all.sort_unstable();
+    assert_eq!(all, [1, 2, 3, 4, 5]);
+    let queues = project.json(&["queue", "list"]).to_string();
+    assert!(!queues.contains("p/"), "{queues}");
+    project.assert_sound();
+}
+
+#[test]
+fn a_running_pipeline_is_renamed_without_losing_or_repeating_a_job() {
+    let project = busy();
+    project.write("p.toml", project.read("p.toml") + "[pipeline]\nname = \"p\"\n");
+    let names = ["p", "q", "r", "p"];
+    rename_under_load(&project, |round| {
+        let [from, to] = [names[round % 3], names[round % 3 + 1]];
+        let text = project.read("p.toml");
+        let end = text.find("[pipeline]").expect("a header");
+        project.write("p.toml", format!("{}[pipeline]\nname = \"{to}\"\nwas = \"{from}\"\n", &text[..end]));
+    });
+    assert_eq!(project.queue("p/a").len(), 5000);
+}
+
+#[test]
+fn a_rollback_gives_all_parts_their_names_back() {
+    let project = project();
+    let mut running = project.started();
+    running.wait_until("the first jobs", || written(&project) == [1, 4]);
+    rename_parts(&project);
+    project.tidegate(&["reload"]).done();
+    // Without its own `was` lines, so that the rollback must know the one before.
+    for line in ["was = \"middle\"\n", "was = \"failed\"\n", "was = \"in\"\n"] {
+        project.change("p.toml", line, "");
+    }
+    project.change("p.toml", "[pipeline]\n", "[pipeline]\nname = \"q\"\nwas = \"p\"\n");
+    project.tidegate(&["reload"]).done();
+    project.append("in.ndjson", jobs([5]));
+    running.wait_until("the next job", || written(&project) == [1, 4, 5]);
+    assert_eq!(project.queue("q/between").len(), 5);
+    project.tidegate(&["rollback", "1"]).done();
+    project.append("in.ndjson", jobs([6]));
+    running.wait_until("the last job", || written(&project) == [1, 4, 5, 6]);
+    assert_eq!((project.queue("p/middle").len(), project.queue("p/failed").len()), (6, 1));
+    assert_eq!(project.status("p/work", "p/middle")["delayed"], 1);
+    running.stop().done();
+    project.assert_sound();
+}
+
+#[test]
+fn keys_of_a_renamed_source_stay_known_and_its_former_name_has_none() {
+    const SOURCE: &str = "type = \"http\"\nkey = \"id\"\n";
+    let sink = |from: &str| format!("[sink.{from}-out]\nfrom = \"{from}\"\ntype = \"null\"\n");
+    let project = Project::new()
+        .file("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:0\"\n")
+        .file("p.toml", format!("[source.a]\n{SOURCE}{}", sink("a")));
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    let mut client = Client::new(&address(&mut running));
+    let mut push = |to: &str| client.request(&format!("POST /sources/p/{to}"), &[JSON], "{\"id\":1}");
+    assert_eq!(push("a").status, 202);
+    project.write("p.toml", format!("[source.b]\nwas = \"a\"\n{SOURCE}{}", sink("b")));
+    project.tidegate(&["reload"]).done();
+    let known = push("b");
+    assert_eq!((known.status, &known.body["job"]), (200, &"p/b/1".into()));
+    let both = [format!("[source.b]\n{SOURCE}[source.a]\n{SOURCE}"), sink("a"), sink("b")].concat();
+    project.write("p.toml", both);
+    project.tidegate(&["reload"]).done();
+    assert_eq!((push("a").status, push("a").status, push("b").status), (202, 200, 200));
+    let found = client.request("GET /jobs/p/b?key=1", &[], "");
+    assert_eq!((found.status, &found.body["job"]), (200, &"p/b/1".into()));
+    running.stop().done();
+    project.assert_sound();
+}
