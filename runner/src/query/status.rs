@@ -272,6 +272,10 @@ pub(crate) fn queues(
             .filter(|step| step.input == name)
             .map(|step| ReaderStatus { step: step.step.clone(), waiting: step.waiting.unwrap_or(0) });
         let settings = configuration.queues.iter().find(|settings| settings.address == queue.address);
+        // A removed queue without jobs only keeps its indices.
+        if settings.is_none() && queue.jobs() == 0 {
+            continue;
+        }
         let errors = settings.is_some_and(|settings| settings.holds_errors);
         let open = if errors { Some(open(store, &queue)?) } else { None };
         queues.push(QueueStatus {

@@ -10,7 +10,8 @@ use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTra
 use serde::{Deserialize, Serialize};
 
 use super::format::{
-    self, BY_HAND, Bytes, MARKS, META, NAMES, PARKED, PARKED_STARTED, PROGRESS, QUEUES, RecordKey, SEGMENTS, SINKS,
+    self, BY_HAND, Bytes, MARKS, META, NAMES, PARKED, PARKED_STARTED, PROGRESS, QUEUES, QueueRecord, RecordKey, SEGMENTS,
+    SINKS,
     SNAPSHOTS, TICKS,
 };
 use super::parked::{self, ParkedRows};
@@ -104,7 +105,7 @@ impl Endpoint {
         Ok(Self {
             is_source: txn.table(MARKS)?.range((id, 0)..=(id, u64::MAX))?.next().is_some()
                 || txn.table(SEGMENTS)?.range((id, 0)..=(id, u32::MAX))?.next().is_some(),
-            is_queue: txn.table(QUEUES)?.get(id)?.is_some() || txn.table(TICKS)?.get(id)?.is_some(),
+            is_queue: has_jobs(txn, id)? || txn.table(TICKS)?.get(id)?.is_some(),
             is_sink: txn.table(SINKS)?.get(id)?.is_some(),
         })
     }
@@ -113,6 +114,25 @@ impl Endpoint {
     fn exists(&self) -> bool {
         self.is_source || self.is_queue || self.is_sink
     }
+}
+
+/// Whether jobs of a queue are kept. An empty queue only keeps its indices.
+fn has_jobs(txn: &impl Tables, id: u32) -> Result<bool, StoreCause> {
+    let stored = txn.table(QUEUES)?.get(id)?.map(|stored| QueueRecord::unseal(id, stored.value())).transpose()?;
+    Ok(stored.is_some_and(|record| record.first <= record.head))
+}
+
+/// A queue that is made under the former name of another one continues its indices: a delivery hash has the name of a
+/// queue and the index of a job, and must not occur twice.
+fn continue_indices(txn: &WriteTransaction, (moved, left): (u32, u32)) -> Result<(), StoreCause> {
+    let mut queues = txn.open_table(QUEUES)?;
+    let Some(record) = queues.get(moved)?.map(|stored| QueueRecord::unseal(moved, stored.value())).transpose()?
+    else {
+        return Ok(());
+    };
+    let empty = QueueRecord { head: record.head, first: record.head + 1, bytes: 0 };
+    queues.insert(left, &*empty.seal(left))?;
+    Ok(())
 }
 
 fn is_step(txn: &impl Tables, id: u32) -> Result<bool, StoreCause> {
@@ -181,6 +201,7 @@ pub(crate) fn write(
                 let (of_old, of_new) = (StepRows::take(txn, (old, from))?, StepRows::take(txn, (new, to))?);
                 of_old.put(txn, new)?;
                 of_new.put(txn, old)?;
+                continue_indices(txn, (old, new))?;
                 moved.insert(from.clone(), (to.clone(), old));
             }
             NamedKind::Step | NamedKind::Endpoint => continue,

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use super::*;
 use crate::verify;
 use crate::{
+    Renames,
     CompletionRecord, DedupeOutcome, DedupeRecord, GenerationRecord, IngestedKey, JobForm, NewParkedJob,
     ParkReason, ParkedId, ParkedJob, ParkedKey, ParkedPosition, Snapshot, SnapshotInput, StepStop, Trim,
     TrimWhen,
