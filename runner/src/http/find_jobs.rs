@@ -10,8 +10,8 @@ use super::route::JobAddress;
 use crate::client::ipc::RunnerContext;
 use crate::query::ReportedState;
 use crate::query::job_list::{self, JobFilter};
-use tidegate_model::suggest::{did_you_mean, listed};
 use tidegate_model::Address;
+use tidegate_model::suggest::{did_you_mean, listed};
 use tidegate_store::DedupeOutcome;
 
 /// Jobs of a page, unless the client asks for fewer or more …

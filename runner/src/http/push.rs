@@ -9,11 +9,11 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
+use super::job_status::unreadable;
 use super::parse_body;
 use super::parse_body::{BodyForm, Intake, KeyOwner};
 use super::response::{HttpRefusal, Response, at_job, json};
 use super::route::JobAddress;
-use super::job_status::unreadable;
 use super::{HttpContext, PARSED_BYTES, aside, body, job_status, only};
 use crate::client::ipc::RunnerContext;
 use crate::connection_limit::ConnectionPermit;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::model::{
-    Configuration, FormerNames, Gate, GateRef, Input, InputRef, Invocation, Monitor, OutputRef, Pipeline, Queue, QueueRef,
-    Retain, Scheduling, Sink, SinkKind, SinkRef, Source, SourceRef, Step, Target,
+    Configuration, FormerNames, Gate, GateRef, Input, InputRef, Invocation, Monitor, OutputRef, Pipeline,
+    Queue, QueueRef, Retain, Scheduling, Sink, SinkKind, SinkRef, Source, SourceRef, Step, Target,
 };
 use crate::check::catalog::What;
 use crate::check::graph::Graph;

@@ -39,9 +39,9 @@ pub use digest::{
 };
 pub use load::{Draft, LoadOptions, load};
 pub use model::{
-    BatchBy, BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, FormerNames, Gate,
-    GateRef, Hosts, HttpRequest, ImportedScript, Input, InputMode, InputRef, Invocation, KeysMissing, Lane,
-    LaneMissing, Limits, LogFormat, LogSettings, LookupTable, LookupTables, Meta, Method, Monitor,
+    BatchBy, BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, FormerNames,
+    Gate, GateRef, Hosts, HttpRequest, ImportedScript, Input, InputMode, InputRef, Invocation, KeysMissing,
+    Lane, LaneMissing, Limits, LogFormat, LogSettings, LookupTable, LookupTables, Meta, Method, Monitor,
     MonitorLimits, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStepConfig, Positions,
     ProbeConfig, Processor, Queue, QueueRef, Queuer, ReloadSettings, Response, Retain, Scheduling, Script,
     Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter,

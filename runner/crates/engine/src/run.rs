@@ -142,7 +142,14 @@ impl Handle {
         back: RolledBack,
         between: &[Arc<Configuration>],
     ) -> Option<ReloadOutcome> {
-        takeover::swap(&self.current, &self.messages, &self.store, earlier, back.trigger, Some((back, between)))
+        takeover::swap(
+            &self.current,
+            &self.messages,
+            &self.store,
+            earlier,
+            back.trigger,
+            Some((back, between)),
+        )
     }
 
     /// Rollback to the generation that the run carries out again, although the files differ.

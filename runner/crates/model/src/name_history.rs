@@ -31,9 +31,9 @@ impl NameHistory {
     pub fn first_name(&self, address: &Address) -> (Address, u64) {
         let (mut name, mut earlier) = (address.clone(), &self.0[..]);
         let is_endpoint = |part: &RenamedPart| part.kind == NamedKind::Endpoint;
-        while let Some(at) = earlier.iter().rposition(|(_, part)| {
-            is_endpoint(part) && (part.to == name || part.from == name)
-        }) {
+        while let Some(at) =
+            earlier.iter().rposition(|(_, part)| is_endpoint(part) && (part.to == name || part.from == name))
+        {
             let (generation, part) = &earlier[at];
             if part.to != name {
                 // An earlier one of this name became another one.
@@ -105,7 +105,10 @@ mod tests {
     fn a_name_of_a_generation_has_a_present_one() {
         let history = history();
         let now = |generation, name| history.since(generation).endpoint(&address(name)).name.to_string();
-        assert_eq!([now(1, "a"), now(2, "b"), now(3, "b"), now(3, "a"), now(5, "a")], ["c", "c", "c", "d", "a"]);
+        assert_eq!(
+            [now(1, "a"), now(2, "b"), now(3, "b"), now(3, "a"), now(5, "a")],
+            ["c", "c", "c", "d", "a"]
+        );
         assert_eq!(history.since(1).step(&address("a")), address("a"));
         assert_eq!((history.since(1).input("p/a"), history.since(1).input("a")), ("p/c".into(), "a".into()));
     }

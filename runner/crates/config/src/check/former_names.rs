@@ -76,7 +76,9 @@ fn of_pipeline(pipeline: &PipelineDeclaration, all: &[PipelineDeclaration]) -> O
         let diagnostic = Diagnostic::error_at(&was.place, message);
         let diagnostic = match &other.named {
             Some(text) => diagnostic.related(text.place.clone(), "here"),
-            None => diagnostic.note(format!("`{}` has this name because of its file name", other.file.display())),
+            None => {
+                diagnostic.note(format!("`{}` has this name because of its file name", other.file.display()))
+            }
         };
         return Some(diagnostic.help(help("pipeline")));
     }

@@ -93,7 +93,8 @@ impl FormerNames {
 
 /// Whether `from` is nothing else than what `to` is: the indices of a file are not those of a queue.
 fn is_alike((to, next): (&Address, &PartNames), from: &Address, others: &PartNames) -> bool {
-    let differs = |here: &BTreeSet<Address>, there: &BTreeSet<Address>| here.contains(to) && there.contains(from);
+    let differs =
+        |here: &BTreeSet<Address>, there: &BTreeSet<Address>| here.contains(to) && there.contains(from);
     !(differs(&next.sources, &others.queues)
         || differs(&next.sources, &others.sinks)
         || differs(&next.queues, &others.sources)

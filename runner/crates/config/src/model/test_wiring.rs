@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use super::push_source::PushSource;
 use super::test_case::TestCase;
 use super::{
-    BeginAt, Configuration, FormerNames, GateRef, Input, Meta, Queue, QueueRef, Retain, SinkRef, SourceRef, Step, Target,
+    BeginAt, Configuration, FormerNames, GateRef, Input, Meta, Queue, QueueRef, Retain, SinkRef, SourceRef,
+    Step, Target,
 };
 use tidegate_model::{Address, Parts};
 

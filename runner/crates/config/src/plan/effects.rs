@@ -66,7 +66,11 @@ fn left_behind(
 ) {
     for RenamedPart { kind, from, to } in renamed {
         let jobs = state.queues.get(from).copied().unwrap_or(0);
-        if *kind == NamedKind::Endpoint && jobs > 0 && !old.queues.contains_key(from) && !new.queues.contains_key(to) {
+        if *kind == NamedKind::Endpoint
+            && jobs > 0
+            && !old.queues.contains_key(from)
+            && !new.queues.contains_key(to)
+        {
             let effect = format!("its {} move to `{to}`", count(jobs, "job"));
             plan.push(PartKind::Queue, from.to_string(), PlanAction::Affect).effects.push(effect);
         }
@@ -160,7 +164,9 @@ fn moved(kind: PartKind, address: &Address, renamed: &[RenamedPart], state: &Pla
                 if parked > 0 { format!(" and {}", count(parked, "parked job")) } else { String::new() };
             format!("takes over the progress{with} of `{from}`")
         }
-        (PartKind::Queue, true) => format!("its {} and the progress of its readers move to `{to}`", count(jobs, "job")),
+        (PartKind::Queue, true) => {
+            format!("its {} and the progress of its readers move to `{to}`", count(jobs, "job"))
+        }
         (PartKind::Queue, false) => {
             format!("takes over {} and the progress of the readers of `{from}`", count(jobs, "job"))
         }

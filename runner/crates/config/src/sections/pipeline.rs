@@ -63,9 +63,10 @@ impl PipelineDeclaration {
         let queues = self.queues.iter().map(|queue| (NamedKind::Endpoint, "queue", &queue.name, &queue.was));
         let sources =
             self.sources.iter().map(|source| (NamedKind::Endpoint, "source", &source.name, &source.was));
-        steps.chain(queues).chain(sources).filter_map(|(kind, what, name, was)| {
-            Some(FormerName { kind, what, name, was: was.as_ref()? })
-        })
+        steps
+            .chain(queues)
+            .chain(sources)
+            .filter_map(|(kind, what, name, was)| Some(FormerName { kind, what, name, was: was.as_ref()? }))
     }
 
     /// The declared steps; of the equal steps of a sink, the first.

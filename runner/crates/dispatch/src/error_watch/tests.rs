@@ -120,9 +120,7 @@ fn a_change_of_the_files_a_rollback_and_the_removal_of_the_setting_end_the_watch
         |play| play.handle(ErrorWatchEvent::Refused),
         |play| play.swap(3, false),
         |play| play.swap(3, true),
-        |play| {
-                play.handle(ErrorWatchEvent::Swapped { generation: 3, limit: None, watched: true })
-        },
+        |play| play.handle(ErrorWatchEvent::Swapped { generation: 3, limit: None, watched: true }),
     ];
     for end in end {
         let mut play = Play::new();

@@ -14,7 +14,10 @@ use tidegate_components::source::SourceEnd;
 use tidegate_config::{Configuration, Input, Queue, QueueRef, Retain, SinkRef, SourceRef, Step, Target};
 use tidegate_dispatch::DurabilityBarrier;
 use tidegate_model::{NameHistory, NamesSince, Parts, Progress, Segment, SourceOffset, Timestamp};
-use tidegate_store::{Append, Changes, DedupeRecord, NewParkedJob, ParkedKey, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
+use tidegate_store::{
+    Append, Changes, DedupeRecord, NewParkedJob, ParkedKey, Snapshot, SnapshotInput, SnapshotKey, Trim,
+    TrimWhen,
+};
 
 /// Committed positions.
 #[derive(Debug)]

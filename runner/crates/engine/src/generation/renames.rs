@@ -45,12 +45,7 @@ pub(crate) fn turn_back(earlier: &mut Configuration, later: &[&Configuration]) {
 }
 
 /// The part of a configuration that took over from the part with this name.
-fn successor(
-    kind: NamedKind,
-    name: &Address,
-    parts: &PartNames,
-    former: &FormerNames,
-) -> Option<Address> {
+fn successor(kind: NamedKind, name: &Address, parts: &PartNames, former: &FormerNames) -> Option<Address> {
     if parts.has(kind, name) {
         return None;
     }

@@ -160,7 +160,8 @@ pub(crate) fn tickers(
             continue;
         }
         // A rename is part of the same commit.
-        let former = changes.renamed.parts.iter().find(|part| part.to == queue.address).map(|part| &part.from);
+        let former =
+            changes.renamed.parts.iter().find(|part| part.to == queue.address).map(|part| &part.from);
         let last = store.ticked(former.unwrap_or(&queue.address))?;
         let ticker = Ticker::new(source.schedule.clone(), source.missed, last, changes.now);
         if last != Some(ticker.handled()) {

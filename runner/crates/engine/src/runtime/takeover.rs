@@ -95,7 +95,9 @@ fn goes_back(
     }
     let (to, since, trigger) = (to.number, SystemClock.now(), Trigger::WatchErrors);
     let back = RolledBack { to, from, since, trigger, why: why.clone() };
-    let Some(outcome) = swap(current, messages, store, &earlier, trigger, Some((back, &[]))) else { return false };
+    let Some(outcome) = swap(current, messages, store, &earlier, trigger, Some((back, &[]))) else {
+        return false;
+    };
     let generation = outcome.number;
     tracing::error!(
         target: log_target::ENGINE,

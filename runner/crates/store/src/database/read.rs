@@ -23,7 +23,8 @@ use crate::codec::log_record::LogValue;
 use crate::error::{ReadError, StoreCause};
 use tidegate_model::sync::RwLock;
 use tidegate_model::{
-    Address, Batch, NameHistory, NamedKind, Origin, Progress, RenamedPart, Segment, SinkPosition, SourceOffset, Timestamp,
+    Address, Batch, NameHistory, NamedKind, Origin, Progress, RenamedPart, Segment, SinkPosition,
+    SourceOffset, Timestamp,
 };
 
 pub use self::outputs::{OutputOrigin, StoredOutput};
@@ -172,7 +173,8 @@ impl Store {
         jobs: DecodedJobs,
     ) -> Result<Option<DecodedJobs>, ReadError> {
         self.view(|txn| {
-            let found = match (find_queue(txn, queue)?, self.shared.present_name(NamedKind::Endpoint, queue)) {
+            let found = match (find_queue(txn, queue)?, self.shared.present_name(NamedKind::Endpoint, queue))
+            {
                 (None, Some(queue)) => find_queue(txn, &queue)?,
                 (found, _) => found,
             };

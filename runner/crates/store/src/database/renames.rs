@@ -10,9 +10,8 @@ use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTra
 use serde::{Deserialize, Serialize};
 
 use super::format::{
-    self, BY_HAND, Bytes, MARKS, META, NAMES, PARKED, PARKED_STARTED, PROGRESS, QUEUES, QueueRecord, RecordKey, SEGMENTS,
-    SINKS,
-    SNAPSHOTS, TICKS,
+    self, BY_HAND, Bytes, MARKS, META, NAMES, PARKED, PARKED_STARTED, PROGRESS, QUEUES, QueueRecord,
+    RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
 };
 use super::parked::{self, ParkedRows};
 use super::pauses;
@@ -118,7 +117,8 @@ impl Endpoint {
 
 /// Whether jobs of a queue are kept. An empty queue only keeps its indices.
 fn has_jobs(txn: &impl Tables, id: u32) -> Result<bool, StoreCause> {
-    let stored = txn.table(QUEUES)?.get(id)?.map(|stored| QueueRecord::unseal(id, stored.value())).transpose()?;
+    let stored =
+        txn.table(QUEUES)?.get(id)?.map(|stored| QueueRecord::unseal(id, stored.value())).transpose()?;
     Ok(stored.is_some_and(|record| record.first <= record.head))
 }
 
@@ -126,7 +126,8 @@ fn has_jobs(txn: &impl Tables, id: u32) -> Result<bool, StoreCause> {
 /// queue and the index of a job, and must not occur twice.
 fn continue_indices(txn: &WriteTransaction, (moved, left): (u32, u32)) -> Result<(), StoreCause> {
     let mut queues = txn.open_table(QUEUES)?;
-    let Some(record) = queues.get(moved)?.map(|stored| QueueRecord::unseal(moved, stored.value())).transpose()?
+    let Some(record) =
+        queues.get(moved)?.map(|stored| QueueRecord::unseal(moved, stored.value())).transpose()?
     else {
         return Ok(());
     };

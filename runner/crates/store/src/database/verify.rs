@@ -11,10 +11,10 @@ use super::format::{
 };
 use super::generations::GenerationRecord;
 use super::history;
-use super::renames;
 use super::parked;
 use super::pauses;
 use super::read::{self, Store};
+use super::renames;
 use super::schedules;
 use super::snapshots;
 use super::stops;

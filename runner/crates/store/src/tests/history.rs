@@ -5,10 +5,9 @@ use std::sync::LazyLock;
 use super::*;
 use crate::verify;
 use crate::{
-    Renames,
     CompletionRecord, DedupeOutcome, DedupeRecord, GenerationRecord, IngestedKey, JobForm, NewParkedJob,
-    ParkReason, ParkedId, ParkedJob, ParkedKey, ParkedPosition, Snapshot, SnapshotInput, StepStop, Trim,
-    TrimWhen,
+    ParkReason, ParkedId, ParkedJob, ParkedKey, ParkedPosition, Renames, Snapshot, SnapshotInput, StepStop,
+    Trim, TrimWhen,
 };
 use tidegate_model::{
     DeliveryHash, Due, ExternalStatus, Origins, Progress, Segment, SinkPosition, SourceOffset, TokenKey,

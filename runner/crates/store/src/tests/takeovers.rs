@@ -7,8 +7,8 @@ use super::*;
 use crate::database::format::RecordKey;
 use crate::database::history::{HISTORY, TEXTS};
 use crate::{
-    ENTRIES_MAX, HistoryChange, NewHistoryEntry, NewParkedJob, ParkReason, ParkedJob, Renames, Snapshot, SnapshotInput,
-    TakeoverOutcome, TextHash, Trigger, open, verify,
+    ENTRIES_MAX, HistoryChange, NewHistoryEntry, NewParkedJob, ParkReason, ParkedJob, Renames, Snapshot,
+    SnapshotInput, TakeoverOutcome, TextHash, Trigger, open, verify,
 };
 use redb::{Database, ReadableDatabase as _, ReadableTableMetadata as _};
 use tidegate_model::{NamedKind, Progress, RenamedPart};
@@ -198,8 +198,11 @@ fn a_renamed_queue_takes_its_jobs_and_its_readers_along() {
             ..Changes::default()
         })
         .unwrap();
-    let rename =
-        |from: &Address, to: &Address| RenamedPart { kind: NamedKind::Endpoint, from: from.clone(), to: to.clone() };
+    let rename = |from: &Address, to: &Address| RenamedPart {
+        kind: NamedKind::Endpoint,
+        from: from.clone(),
+        to: to.clone(),
+    };
     let renamed = Renames { generation: 2, parts: vec![rename(&old, &new), rename(&errors, &failed)] };
     let changes = Changes { now: Timestamp(2), renamed, ..Changes::default() };
     // The second move changes nothing.
