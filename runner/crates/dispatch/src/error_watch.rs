@@ -33,7 +33,7 @@ pub struct AttemptShare {
 }
 
 /// Fact that the watch needs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ErrorWatchEvent {
     /// Attempts of a step ended. `version`: the generation that changed the step last when they began.
     Attempted {
