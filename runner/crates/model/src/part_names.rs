@@ -29,7 +29,7 @@ pub struct PartNames {
     /// Queues, also those of pushed sources.
     pub queues: BTreeSet<Address>,
     pub sinks: BTreeSet<Address>,
-    /// Inputs on which steps have progress, whatever they are.
+    /// Inputs on which steps have progress, of any kind.
     pub inputs: BTreeSet<Address>,
 }
 

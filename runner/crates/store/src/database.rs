@@ -11,6 +11,7 @@ pub(crate) mod history;
 pub(crate) mod lock;
 pub(crate) mod memory_disk;
 pub(crate) mod migrate;
+pub(crate) mod name_history;
 pub(crate) mod open;
 pub(crate) mod origin;
 pub(crate) mod overlay;

@@ -24,7 +24,7 @@ struct Recorded {
     /// The former addresses of steps.
     #[serde(default)]
     renamed: BTreeMap<Address, Address>,
-    /// Those of queues and sources.
+    /// The former addresses of queues and sources.
     #[serde(default)]
     renamed_endpoints: BTreeMap<Address, Address>,
     #[serde(default)]

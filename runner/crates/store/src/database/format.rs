@@ -29,7 +29,7 @@
 //! | `parked_counts` | step | numbers of its delayed jobs, outputs, started and pending jobs, u64 each |
 //! | generations | number u64 | fingerprint u64, time i64 |
 //! | ticks | source | time i64 up to which all ticks of the schedule are handled |
-//! | renames | number u64 | JSON, see [`super::renames`]; missing until a part was renamed; ignored by older versions |
+//! | renames | number u64 | JSON, see [`super::name_history`]; missing until a part was renamed; ignored by older versions |
 //! | history, texts | | see [`super::history`]; missing until the first run; ignored by older versions |
 //!
 //! A record is *sealed*: it is followed by its XXH3-64, seeded with its table and key. Numbers are

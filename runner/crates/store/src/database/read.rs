@@ -16,7 +16,7 @@ use super::format::{
     self, BY_HAND, CommitRecord, LOG, MARKS, META, NAMES, Names, PROGRESS, QUEUES, QueueRecord, RecordKey,
     SEGMENTS, SINKS,
 };
-use super::renames;
+use super::name_history;
 use crate::codec::block::{DecodedJobs, ReadBounds};
 use crate::codec::bytes::Wrong;
 use crate::codec::log_record::LogValue;
@@ -288,7 +288,7 @@ impl Store {
         if let Some(known) = known {
             return Ok(known);
         }
-        let history = Arc::new(self.view(renames::name_history)?);
+        let history = Arc::new(self.view(name_history::read)?);
         let mut names = self.shared.names.write();
         // A snapshot may be older than a rename.
         if names.1 == version && self.moment.is_none() {

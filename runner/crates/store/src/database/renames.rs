@@ -1,18 +1,18 @@
 //! Renamed parts: moves everything that belongs to a part to another address, in one transaction.
 //!
-//! A name stands for a step and for a queue, source or sink. The rows of a queue, source or sink keep their number, and
+//! A step may have the name of a queue, source or sink. The rows of a queue, source or sink keep their number, and
 //! the numbers of both names are exchanged: a rename takes the same time for any number of jobs on a queue. The rows of
 //! a step move.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
-use serde::{Deserialize, Serialize};
+use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 
 use super::format::{
     self, BY_HAND, Bytes, MARKS, META, NAMES, PARKED, PARKED_STARTED, PROGRESS, QUEUES, QueueRecord,
     RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
 };
+use super::name_history;
 use super::parked::{self, ParkedRows};
 use super::pauses;
 use super::read::Store;
@@ -20,7 +20,7 @@ use super::snapshots::{self, Snapshot};
 use super::stops;
 use crate::api::parked_job::{ParkedId, ParkedJob};
 use crate::error::{ReadError, StoreCause};
-use tidegate_model::{Address, NameHistory, NamedKind, PartNames, RenamedPart, Timestamp};
+use tidegate_model::{Address, NamedKind, PartNames, RenamedPart, Timestamp};
 
 /// The renames of one commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,8 +29,6 @@ pub struct Renames {
     pub generation: u64,
     pub parts: Vec<RenamedPart>,
 }
-
-pub(crate) const RENAMES: TableDefinition<'_, u64, Bytes> = TableDefinition::new("renames");
 
 impl Store {
     /// All parts that the store has something of. The time depends on their number, not on that of their jobs.
@@ -143,44 +141,6 @@ fn is_step(txn: &impl Tables, id: u32) -> Result<bool, StoreCause> {
         || txn.table(PARKED_STARTED)?.range((id, 0)..=(id, u64::MAX))?.next().is_some())
 }
 
-/// A rename without the key of its row.
-#[derive(Serialize, Deserialize)]
-struct Record {
-    /// The number of the generation that made it.
-    generation: u64,
-    is_step: bool,
-    from: Address,
-    to: Address,
-}
-
-/// All renames.
-pub(crate) fn name_history(txn: &ReadTransaction) -> Result<NameHistory, StoreCause> {
-    let mut history = NameHistory::default();
-    let table = match txn.open_table(RENAMES) {
-        Ok(table) => table,
-        Err(TableError::TableDoesNotExist(_)) => return Ok(history),
-        Err(error) => return Err(error.into()),
-    };
-    for entry in table.iter()? {
-        let (number, stored) = entry?;
-        let record: Record = RecordKey::Rename(number.value()).unseal_json(stored.value())?;
-        let Record { generation, is_step, from, to } = record;
-        let kind = if is_step { NamedKind::Step } else { NamedKind::Endpoint };
-        history.add(generation, [RenamedPart { kind, from, to }]);
-    }
-    Ok(history)
-}
-
-/// Adds a rename to the history of names.
-fn record(txn: &WriteTransaction, generation: u64, part: &RenamedPart) -> Result<(), StoreCause> {
-    let RenamedPart { kind, from, to } = part.clone();
-    let mut table = txn.open_table(RENAMES)?;
-    let number = table.last()?.map_or(1, |(number, _)| number.value() + 1);
-    let record = Record { generation, is_step: kind == NamedKind::Step, from, to };
-    table.insert(number, &*RecordKey::Rename(number).seal_json(&record)?)?;
-    Ok(())
-}
-
 /// Moves the parts, one after the other. A part that has something of its own under the new name receives nothing.
 pub(crate) fn write(
     txn: &WriteTransaction,
@@ -207,7 +167,7 @@ pub(crate) fn write(
             }
             NamedKind::Step | NamedKind::Endpoint => continue,
         }
-        record(txn, *generation, part)?;
+        name_history::record(txn, *generation, part)?;
     }
     if moved.is_empty() { Ok(()) } else { rename_inputs(txn, &moved) }
 }

@@ -11,10 +11,10 @@ use super::format::{
 };
 use super::generations::GenerationRecord;
 use super::history;
+use super::name_history;
 use super::parked;
 use super::pauses;
 use super::read::{self, Store};
-use super::renames;
 use super::schedules;
 use super::snapshots;
 use super::stops;
@@ -201,7 +201,7 @@ impl VerifyReport {
             let (id, stored) = entry?;
             schedules::unseal(id.value(), stored.value()).map_or_else(|cause| self.problem(cause), drop);
         }
-        renames::name_history(txn).map_or_else(|cause| self.problem(cause), drop);
+        name_history::read(txn).map_or_else(|cause| self.problem(cause), drop);
         pauses::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
         stops::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
         token_key::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
