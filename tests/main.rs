@@ -38,6 +38,8 @@ mod stop;
 
 mod halts;
 
+mod instances;
+
 mod streams;
 
 mod signals;

@@ -76,6 +76,17 @@ pub struct Diagnostics {
     log: LogFormat,
 }
 
+/// Removes repetitions; the first of equal ones stays.
+pub(crate) fn without_repetitions(diagnostics: &mut Vec<Diagnostic>) {
+    let mut kept: Vec<Diagnostic> = Vec::with_capacity(diagnostics.len());
+    for diagnostic in diagnostics.drain(..) {
+        if !kept.contains(&diagnostic) {
+            kept.push(diagnostic);
+        }
+    }
+    *diagnostics = kept;
+}
+
 impl Diagnostic {
     /// An error at a place, or (with `None`) in the file as a whole.
     pub fn error(

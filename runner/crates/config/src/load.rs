@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::assemble::assemble;
-use super::diagnostic::{Diagnostic, Diagnostics, Severity};
+use super::diagnostic::{Diagnostic, Diagnostics, Severity, without_repetitions};
 use super::model::{Configuration, Gate, Invocation, LogFormat, Settings, Step};
 use crate::check::catalog::{Catalog, without_namesakes};
 use crate::check::file_conflicts;
@@ -226,7 +226,7 @@ impl<'a> Loading<'a> {
 
     fn pipeline(&mut self, file: &Path) {
         let read = self.read(file, pipeline::read);
-        self.pipelines.extend(read.flatten());
+        self.pipelines.extend(read.into_iter().flatten());
     }
 
     /// The only pipeline, which may hold settings if no `tidegate.toml` is `beside` it.
@@ -305,6 +305,10 @@ impl<'a> Loading<'a> {
         let tests = test_names::resolve(&pipelines, &wiring, &settings.shelves, &mut unknown);
         if !self.names_missing {
             self.diagnostics.extend(unknown);
+        }
+        if pipelines.windows(2).any(|pair| pair[0].file == pair[1].file) {
+            // The instances of a pipeline share the mistakes of their file.
+            without_repetitions(&mut self.diagnostics);
         }
         let assembled = assemble(root, data, settings, &pipelines, &wiring, &graph);
         Configuration { tests, inserted: std::mem::take(&mut self.inserted), ..assembled }

@@ -3,6 +3,7 @@
 pub(crate) mod absolute_path;
 pub(crate) mod context;
 pub(crate) mod field;
+pub(crate) mod instance;
 pub(crate) mod interpolate;
 pub(crate) mod json;
 pub(crate) mod keys;

@@ -6,6 +6,7 @@ pub(crate) mod builtin;
 pub(crate) mod exec;
 pub(crate) mod http;
 pub(crate) mod http_source;
+pub(crate) mod instances;
 pub(crate) mod lookup_table;
 pub(crate) mod pipeline;
 pub(crate) mod plugin;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::instance::Instance;
 use super::interpolate::{InterpolationError, Lookup, ValueSources};
 use crate::diagnostic::files::Lines;
 use crate::diagnostic::{Diagnostic, SourceSpan};
@@ -31,6 +32,8 @@ pub(crate) struct ParseContext<'a> {
     pub(crate) keeps_unset: bool,
     /// The texts that stay, with the reasons.
     pub(crate) unset: Vec<Diagnostic>,
+    /// The instance that is read, in a file with `[pipeline.each]`.
+    pub(crate) each: Option<Instance>,
     /// Some names of the graph are invalid, so missing ones cannot be reported.
     pub(crate) names_missing: bool,
 }
@@ -65,6 +68,7 @@ impl<'a> ParseContext<'a> {
             secrets: Vec::new(),
             keeps_unset: false,
             unset: Vec::new(),
+            each: None,
             names_missing: false,
         }
     }
@@ -118,7 +122,7 @@ impl<'a> ParseContext<'a> {
             self.wrong_type(name, value, expected);
             return None;
         };
-        let done = ValueSources { folder: self.folder(), env: self.env }.interpolate(raw);
+        let done = self.sources().interpolate(raw);
         if done.mistakes.is_empty() {
             let place = self.place(value.span());
             let (value, outside) = (done.value, done.outside);
@@ -139,7 +143,7 @@ impl<'a> ParseContext<'a> {
     /// The value of the text `raw` that is one `${NAME:KIND}`; the inner `None` after an error.
     #[expect(clippy::option_option, reason = "whether it is such a text, and whether it has a value")]
     pub(crate) fn typed(&mut self, raw: &str, value: &Value<'_>) -> Option<Option<serde_json::Value>> {
-        match (ValueSources { folder: self.folder(), env: self.env }).typed(raw)? {
+        match self.sources().typed(raw)? {
             Ok(typed) => Some(Some(typed)),
             Err(mistake) if mistake.unset && self.keeps_unset => {
                 self.unset.push(Diagnostic::error_at(&self.place(value.span()), mistake.message));
@@ -150,6 +154,10 @@ impl<'a> ParseContext<'a> {
                 Some(None)
             }
         }
+    }
+
+    fn sources(&self) -> ValueSources<'_> {
+        ValueSources { folder: self.folder(), env: self.env, each: self.each.as_ref() }
     }
 
     fn report_mistakes(&mut self, raw: &str, value: &Value<'_>, mistakes: Vec<InterpolationError>) {

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use serde_json::{Number, Value as Json};
 
+use super::instance::{Instance, Parameter, is_of_instance};
 use crate::diagnostic::files::read_text;
 
 /// Returns the value of an environment variable.
@@ -40,6 +41,8 @@ pub(crate) struct InterpolationError {
 pub(crate) struct ValueSources<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) env: &'a Lookup,
+    /// The instance of `${each}` and `${each.NAME}`.
+    pub(crate) each: Option<&'a Instance>,
 }
 
 /// A kind of value in `${NAME:KIND}`.
@@ -72,7 +75,9 @@ fn of_kind(inner: &str) -> Option<(&str, &'static ValueKind, Option<&str>)> {
         None => (inner, None),
     };
     // `${file:int}` is a file called `int`.
-    let (name, word) = head.split_once(':').filter(|(name, _)| is_variable(name) && *name != "file")?;
+    let (name, word) = head
+        .split_once(':')
+        .filter(|(name, _)| is_variable(name.strip_prefix("each.").unwrap_or(name)) && *name != "file")?;
     Some((name, KINDS.iter().find(|kind| kind.word == word)?, default))
 }
 
@@ -82,7 +87,22 @@ impl ValueSources<'_> {
     pub(crate) fn typed(self, text: &str) -> Option<Result<Json, InterpolationError>> {
         let inner = text.strip_prefix("${")?.strip_suffix('}')?;
         let (name, kind, default) = of_kind(inner)?;
-        let set = (self.env)(name).filter(|value| default.is_none() || !value.is_empty());
+        let set = if is_of_instance(name) {
+            match self.of_instance(name) {
+                Ok(parameter) => Some(parameter.value),
+                Err((message, help)) => {
+                    return Some(Err(InterpolationError {
+                        span: 0..text.len(),
+                        message,
+                        help,
+                        unset: false,
+                    }));
+                }
+            }
+        } else {
+            (self.env)(name)
+        };
+        let set = set.filter(|value| default.is_none() || !value.is_empty());
         let (what, example) = kind.shown;
         let fault = match (&set, default) {
             (Some(_), _) => (
@@ -165,6 +185,10 @@ impl ValueSources<'_> {
                 false,
             ));
         }
+        if is_of_instance(name) {
+            let found = self.of_instance(name).map_err(|(message, help)| (message, help, false))?;
+            return Ok(ValueLookup { value: found.value, from_outside: found.secret });
+        }
         if !is_variable(name) {
             return Err((
                 format!("`{name}` is not a name of a variable"),
@@ -181,6 +205,16 @@ impl ValueSources<'_> {
                 format!("the variable `{name}` is not set"),
                 format!("set it in the environment, or give a default: `${{{name}:-default}}`"),
                 true,
+            )),
+        }
+    }
+
+    fn of_instance(self, name: &str) -> Result<Parameter, (String, String)> {
+        match self.each {
+            Some(instance) => instance.get(name),
+            None => Err((
+                format!("`${{{name}}}` has no value: the file has no `[pipeline.each]`"),
+                "add it with a line for each instance, such as `eu = { url = \"…\" }`".into(),
             )),
         }
     }
@@ -233,7 +267,7 @@ mod tests {
             "TRICK" => Some("${WHO}\"]".to_owned()),
             _ => None,
         };
-        ValueSources { folder: Path::new("nowhere"), env: &env }.interpolate(text)
+        ValueSources { folder: Path::new("nowhere"), env: &env, each: None }.interpolate(text)
     }
 
     #[test]
@@ -267,7 +301,7 @@ mod tests {
                 "EMPTY" => Some(String::new()),
                 _ => None,
             };
-            let typed = ValueSources { folder: Path::new("nowhere"), env: &env }.typed(text)?;
+            let typed = ValueSources { folder: Path::new("nowhere"), env: &env, each: None }.typed(text)?;
             Some(typed.map_or_else(|error| error.message, |value| value.to_string()))
         };
         for (text, value) in [

@@ -110,7 +110,7 @@ impl TableKind {
             Self::Log => &["level", "format"],
             Self::Reload => &["watch", "poll", "tests", "watch_errors"],
             Self::WatchErrors => &["rate", "within"],
-            Self::Pipeline => &["name", "was", "errors", "delivery", "config"],
+            Self::Pipeline => &["name", "was", "errors", "delivery", "config", "each"],
             Self::FileSource => {
                 &["type", "was", "path", "format", "follow", "max_line", "headers", "delimiter", "meta"]
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeTable;
 
+use super::instances::instances;
 use super::queue::{self, QueueDeclaration, QueueSettings};
 use super::settings::{self, SettingsFile};
 use super::shared_config::SharedConfig;
@@ -16,8 +17,10 @@ use super::step::{self, StepDeclaration};
 use super::test::{self, TestDeclaration};
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
+use crate::diagnostic::without_repetitions;
 use crate::model::DeliveryGuarantee;
 use crate::parse::context::{ParseContext, Placed, Text};
+use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
 use crate::parse::reference::{ErrorTarget, error_target, former_name, name};
 use crate::parse::table::TableReader;
@@ -75,14 +78,14 @@ impl PipelineDeclaration {
     }
 }
 
-/// Reads everything. Returns `None` if the pipeline has no valid name.
+/// Reads everything: one pipeline, or one for each instance. A pipeline without a valid name is left out.
 pub(crate) fn read(
     reading: &mut ParseContext<'_>,
     files: &mut Files,
     tree: &Spanned<DeTable<'_>>,
-) -> Option<PipelineDeclaration> {
+) -> Vec<PipelineDeclaration> {
     let root = TableReader::root(reading, TableKind::PipelineFile, tree);
-    declared(reading, files, &root)
+    every(reading, files, &root)
 }
 
 /// As [`read`], for a file that is named alone and may hold settings too.
@@ -90,9 +93,30 @@ pub(crate) fn read_single(
     reading: &mut ParseContext<'_>,
     files: &mut Files,
     tree: &Spanned<DeTable<'_>>,
-) -> (SettingsFile, Option<PipelineDeclaration>) {
+) -> (SettingsFile, Vec<PipelineDeclaration>) {
     let root = TableReader::root(reading, TableKind::SingleFile, tree);
-    (settings::in_place(reading, &root), declared(reading, files, &root))
+    (settings::in_place(reading, &root), every(reading, files, &root))
+}
+
+fn every(
+    reading: &mut ParseContext<'_>,
+    files: &mut Files,
+    root: &TableReader<'_>,
+) -> Vec<PipelineDeclaration> {
+    let each = root.field("pipeline").and_then(|field| field.value().get_ref().as_table()?.get("each"));
+    let Some(each) = each else { return declared(reading, files, root).into_iter().collect() };
+    let mut pipelines = Vec::new();
+    for instance in instances(reading, Field::of("each", each)) {
+        reading.each = Some(instance);
+        pipelines.extend(declared(reading, files, root));
+    }
+    reading.each = None;
+    reading.names_missing |= pipelines.is_empty();
+    // The instances share the mistakes of their file.
+    for found in [&mut reading.diagnostics, &mut reading.doubts] {
+        without_repetitions(found);
+    }
+    pipelines
 }
 
 fn declared(
@@ -106,6 +130,8 @@ fn declared(
         Named::Bad => None,
         Named::ByFile => name_of_file(reading),
     };
+    let name =
+        name.and_then(|name| if header.has_instance { Some(name) } else { of_instance(reading, &name) });
     let mut sources = Vec::new();
     for (key, value) in root.named(reading, "source") {
         sources.extend(source::read(reading, files, &key, value));
@@ -126,7 +152,7 @@ fn declared(
     let shelves = SharedTables::read(reading, files, root);
     let tests = test::read_all(reading, root);
     reading.names_missing |= name.is_none();
-    let Header { named, was, errors, delivery, config } = header;
+    let Header { named, was, errors, delivery, config, has_instance: _ } = header;
     let named = if let Named::Good(_, text) = named { Some(text) } else { None };
     let file = Arc::clone(&reading.file);
     let name = name?;
@@ -164,6 +190,8 @@ struct Header {
     errors: Option<ErrorTarget>,
     delivery: DeliveryGuarantee,
     config: SharedConfig,
+    /// The name contains that of the instance.
+    has_instance: bool,
 }
 
 fn header(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> Header {
@@ -183,8 +211,30 @@ fn header(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> Header {
             None => Named::Bad,
         },
     };
-    let was = former_name(reading, &section, "pipeline");
-    Header { named, was, errors, delivery, config: SharedConfig::read(reading, &section) }
+    let names_instance = |key| {
+        let name = section.field(key).and_then(|field| field.value().get_ref().as_str());
+        name.is_some_and(|name| name.contains("${each}"))
+    };
+    let has_instance = names_instance("name");
+    let was = former_name(reading, &section, "pipeline").and_then(|was| {
+        let value = if names_instance("was") { Some(was.value) } else { of_instance(reading, &was.value) };
+        Some(Placed { value: value?, place: was.place })
+    });
+    Header { named, was, errors, delivery, config: SharedConfig::read(reading, &section), has_instance }
+}
+
+/// `NAME-INSTANCE` for an instance of a pipeline.
+fn of_instance(reading: &mut ParseContext<'_>, name: &Name) -> Option<Name> {
+    let Some(instance) = &reading.each else { return Some(name.clone()) };
+    let whole = Name::new(&format!("{name}-{}", instance.name));
+    if whole.is_none() {
+        let message = format!(
+            "the names of the pipeline `{name}` and its instance `{}` are too long together",
+            instance.name
+        );
+        reading.report(Diagnostic::error(&*reading.file, None, message).help("use at most 128 characters"));
+    }
+    whole
 }
 
 fn name_of_file(reading: &mut ParseContext<'_>) -> Option<Name> {

@@ -59,6 +59,7 @@ pub(super) const EDITS: &[Edit] = &[
     (Reload, "poll", "poll = \"31s\"", "poll = \"32s\"", &["runner: reload"]),
     (Plugin, "sha256", "sha256 = \"ab", "sha256 = \"cd", &["runner: plugins"]),
     (Pipeline, "name", "name = \"second\"", "name = \"third\"", RENAMED_THIRD),
+    (Pipeline, "each", "name = \"second\"", "name = \"${each}\"\neach = { third = { x = 1 } }", RENAMED_THIRD),
     (Pipeline, "errors", "errors = \"failed\"", "errors = \"lost\"", LOST),
     (Pipeline, "delivery", "delivery = \"at-least-once\"", "delivery = \"exactly-once\"", PIPELINE_DELIVERY),
     (Pipeline, "config", "tenant = \"second\"", "tenant = \"2nd\"", &["gate second/own: config", "step second/after: config"]),
