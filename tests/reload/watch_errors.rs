@@ -86,6 +86,63 @@ fn a_script_that_fails_after_a_save_is_rolled_back_and_everything_says_so() {
 }
 
 #[test]
+fn a_second_broken_save_right_after_a_rollback_is_rolled_back_too() {
+    let project = watched(true).file("in.ndjson", jobs(1..=20));
+    let mut running = started(&project, &[]);
+    wait_for(&project, &mut running, "out.ndjson", 20);
+    project.write("mark.rhai", FAILING);
+    says_generation(&mut running, 2);
+    project.append("in.ndjson", jobs(21..=30));
+    running
+        .wait_until_it_says("generation 2 is rolled back: 10 of 10 attempts of `p/mark` failed since then");
+    project.write("mark.rhai", "fn process(job) { throw \"still no\" }");
+    says_generation(&mut running, 4);
+    project.append("in.ndjson", jobs(31..=40));
+    let why = "10 of 10 attempts of `p/mark` failed since then, and 0 of 20 before";
+    running
+        .wait_until_it_says(&format!("generation 4 is rolled back: {why}; generation 3 is in force again"));
+    assert_eq!(version_of(&project, &mut running, 41), 1);
+    running.stop().done();
+}
+
+#[test]
+fn further_saves_during_the_watch_do_not_disarm_it_and_it_goes_back_to_the_last_proven_generation() {
+    let project = watched(true);
+    let mut running = started(&project, &[]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    project.write("mark.rhai", FAILING);
+    says_generation(&mut running, 2);
+    project.append("in.ndjson", jobs(2..=10));
+    running.wait_until("the failures", || project.queue("p/failed").len() == 9);
+    project.write("mark.rhai", "fn process(job) { throw \"still no\" }");
+    says_generation(&mut running, 3);
+    project.append("in.ndjson", jobs(11..=19));
+    running.wait_until("the failures", || project.queue("p/failed").len() == 18);
+    // Neither another step nor a mistake ends the watch.
+    project.write("other.rhai", "fn process(job) { job.other = true; job }");
+    says_generation(&mut running, 4);
+    project.write("other.rhai", "fn process(job) {");
+    running.wait_until_it_says("the files have mistakes: the runner goes on with generation 4");
+    project.append("in.ndjson", jobs([20]));
+    let why = "10 of 10 attempts of `p/mark` failed since generation 3, and 0 of 1 before";
+    running
+        .wait_until_it_says(&format!("generation 4 is rolled back: {why}; generation 1 is in force again"));
+    assert_eq!(version_of(&project, &mut running, 21), 1);
+    let history = project.json(&["history"]);
+    for generation in 2..=4 {
+        let replaced = last(&history, generation);
+        assert_eq!(
+            (&replaced["outcome"], &replaced["why"]),
+            (&json!("rolled back"), &json!(why)),
+            "{history}"
+        );
+    }
+    let back = &project.json(&["status"])["reload"]["rolled_back"];
+    assert_eq!((&back["from"], &back["to"]), (&json!(4), &json!(1)), "{back}");
+    running.stop().done();
+}
+
+#[test]
 fn a_step_that_stops_after_a_save_is_rolled_back_at_once_and_goes_on() {
     let project = watched(false);
     let mut running = started(&project, &[]);

@@ -36,6 +36,6 @@ pub use dispatcher::{
     InputCounts, InputKind, InputPlan, InputPort, JobCounts, JobOutcome, PortInput, QueuePlan, QueueSnapshot,
     QueuedCounts, ReadId, RecoveredBatch, RunOutcome, StepPlan, Turn,
 };
-pub use error_watch::{AttemptShare, ErrorLimit, ErrorWatch, ErrorWatchEvent, RollBack};
+pub use error_watch::{AttemptShare, ErrorLimit, ErrorWatch, ErrorWatchEvent, RollBack, Swap};
 pub use failures::{Ending, Failed, FailedJob, FailureCause, FailureLine, FailureLog};
 pub use ticker::Ticker;

@@ -315,9 +315,8 @@ impl Coordinator {
             Message::Arrived => actions.push(Action::Commit(CommitRequest::InboxReady)),
             // The caller may have gone away.
             Message::Inspect { step, reply } => _ = reply.send(self.inspect_queue(step)),
-            Message::NotRolledBack => self.is_not_rolled_back(),
+            Message::NotRolledBack { generation } => self.is_not_rolled_back(generation, now, actions),
             Message::Refused(entry) => {
-                self.watch_reload(ErrorWatchEvent::Refused, now, actions);
                 actions.push(Action::Commit(CommitRequest::Reload(ReloadChange::Refused(entry))));
             }
             Message::Linger { reply } => _ = reply.send(self.lingering()),

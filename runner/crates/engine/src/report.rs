@@ -71,6 +71,14 @@ pub struct RolledBack {
     pub why: String,
 }
 
+/// Generations up to the current one that an earlier one replaces.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplacedGenerations {
+    pub(crate) first: u64,
+    /// Reason: a sentence fragment.
+    pub(crate) why: String,
+}
+
 /// Reload that was refused, because the files have mistakes. The run goes on as before.
 #[derive(Clone, Debug)]
 pub struct RefusedReload {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::coordinator::schedules::FiredTicks;
 use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
+use crate::report::ReplacedGenerations;
 use crate::step::declared::DeclaredStep;
 use tidegate_dispatch::{BatchId, DurabilityBarrier};
 use tidegate_model::{Counters, DeliveryHash, Origins, RenamedPart, Segment, SourceOffset};
@@ -36,8 +37,8 @@ pub(crate) enum ReloadChange {
     Swap {
         generation: Arc<NumberedGeneration>,
         trigger: Trigger,
-        /// Reason for which the generation before it is rolled back.
-        rolls_back: Option<String>,
+        /// Generations before it that are rolled back.
+        rolls_back: Option<ReplacedGenerations>,
         /// Parts that have other names in this generation.
         renamed: Vec<RenamedPart>,
     },

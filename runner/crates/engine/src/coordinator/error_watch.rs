@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::{Action, Coordinator};
 use crate::batch::result::{BatchResult, HaltReason};
 use crate::generation::current::NumberedGeneration;
-use tidegate_config::WatchErrors;
-use tidegate_dispatch::{AttemptShare, ErrorLimit, ErrorWatch, ErrorWatchEvent, RollBack};
+use crate::generation::step_changes::changed_steps;
+use tidegate_config::{Configuration, FormerNames, WatchErrors};
+use tidegate_dispatch::{AttemptShare, ErrorLimit, ErrorWatch, ErrorWatchEvent, RollBack, Swap};
 use tidegate_model::Timestamp;
 
 /// Request to roll a generation back.
@@ -15,16 +16,19 @@ pub(crate) struct RollBackRequest {
     /// Number of the generation that is rolled back, if it still is the current one.
     pub(crate) from: u64,
     pub(crate) to: Arc<NumberedGeneration>,
+    /// Configurations between them by which parts may have been renamed.
+    pub(crate) between: Vec<Arc<Configuration>>,
     /// Reason: a sentence fragment.
     pub(crate) why: String,
 }
 
-/// Watch of the current generation, and the generation before it.
+/// Watch of the attempts, and the generations that it may go back to.
 #[derive(Debug, Default)]
 pub(crate) struct WatchedReload {
     watch: ErrorWatch,
-    /// Generation before the watched one. It is kept with its scripts and plugins while the watch lasts.
-    earlier: Option<Arc<NumberedGeneration>>,
+    /// The last proven generation, and later ones that may be proven or that have renamed parts. They are kept with
+    /// their scripts and plugins until a later one is proven.
+    earlier: Vec<Arc<NumberedGeneration>>,
     /// Whether a rollback is requested, and not carried out.
     is_rolled_back: bool,
 }
@@ -43,7 +47,7 @@ impl Coordinator {
     /// Counts attempts from the start on.
     pub(crate) fn begin_to_watch(&mut self, now: Timestamp) {
         let (generation, limit) = (self.generation.number, self.error_limit());
-        let event = ErrorWatchEvent::Swapped { generation, limit, watched: false };
+        let event = ErrorWatchEvent::Swapped(Swap { generation, limit, ..Swap::default() });
         // Nothing is watched before.
         let _ = self.watched_reload.watch.handle(event, now);
     }
@@ -61,10 +65,12 @@ impl Coordinator {
         now: Timestamp,
         actions: &mut Vec<Action>,
     ) {
+        let changed = changed_steps(&earlier, &self.generation);
         let (generation, limit) = (self.generation.number, self.error_limit());
         self.watched_reload.is_rolled_back = false;
-        self.watched_reload.earlier = Some(earlier);
-        self.watch_reload(ErrorWatchEvent::Swapped { generation, limit, watched }, now, actions);
+        self.watched_reload.earlier.push(earlier);
+        let swap = Swap { generation, limit, watched, changed };
+        self.watch_reload(ErrorWatchEvent::Swapped(swap), now, actions);
     }
 
     /// Counts the attempts of a batch.
@@ -89,30 +95,38 @@ impl Coordinator {
     }
 
     pub(crate) fn watch_reload(&mut self, event: ErrorWatchEvent, now: Timestamp, actions: &mut Vec<Action>) {
-        let roll_back = self.watched_reload.watch.handle(event, now);
-        let earlier = match self.watched_reload.watch.watched() {
-            Some(_) => None,
-            None => self.watched_reload.earlier.take(),
-        };
-        let (Some(roll_back), Some(to)) = (roll_back, earlier) else { return };
+        let WatchedReload { watch, earlier, .. } = &mut self.watched_reload;
+        let roll_back = watch.handle(event, now);
+        earlier.retain(|generation| {
+            let has_renamed = generation.configuration.former != FormerNames::default();
+            watch.keeps(generation.number) || (has_renamed && generation.number > watch.proven())
+        });
+        let Some(RollBack { generation, to, step, since, after, before }) = roll_back else { return };
+        let between = earlier.iter().filter(|earlier| earlier.number > to);
+        let between = between.map(|earlier| Arc::clone(&earlier.configuration)).collect();
+        let Some(to) = earlier.iter().find(|earlier| earlier.number == to).cloned() else { return };
         if self.stopping {
             return;
         }
-        let RollBack { generation, step, after, before } = roll_back;
         let Some(step) = self.generation.configuration.steps.get(step) else { return };
+        let since = if since == generation { "then".to_owned() } else { format!("generation {since}") };
         let why = format!(
-            "{} of {} attempts of `{}` failed since then, and {} of {} before",
+            "{} of {} attempts of `{}` failed since {since}, and {} of {} before",
             after.failed, after.attempts, step.address, before.failed, before.attempts
         );
         self.watched_reload.is_rolled_back = true;
         // A run whose last step has stopped goes on for the rollback.
         self.update_expectation();
-        actions.push(Action::RollBack(RollBackRequest { from: generation, to, why }));
+        actions.push(Action::RollBack(RollBackRequest { from: generation, to, between, why }));
     }
 
-    /// The requested rollback does not take place.
-    pub(crate) fn is_not_rolled_back(&mut self) {
-        self.watched_reload.is_rolled_back = false;
-        self.update_expectation();
+    /// The requested rollback of a generation does not take place.
+    pub(crate) fn is_not_rolled_back(&mut self, generation: u64, now: Timestamp, actions: &mut Vec<Action>) {
+        // Another rollback may be requested since a later generation has taken over.
+        if generation == self.generation.number {
+            self.watch_reload(ErrorWatchEvent::NotRolledBack { generation }, now, actions);
+            self.watched_reload.is_rolled_back = false;
+            self.update_expectation();
+        }
     }
 }

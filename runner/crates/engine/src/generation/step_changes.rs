@@ -1,6 +1,10 @@
 //! Step changes: how a step of one generation becomes the same step of the next one.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use crate::batch::retry::before;
+use crate::generation::current::NumberedGeneration;
 use crate::step::declared::DeclaredStep;
 use tidegate_config::{GateAspect, GateRef, Input, QueueAspect, SinkKind, StepAspect, Target};
 
@@ -39,6 +43,22 @@ pub(crate) fn difference(old: &DeclaredStep, new: &DeclaredStep) -> StepDifferen
         .chain(sinks(old, new))
         .chain([gate(old, new), behaviour(old, new)])
         .fold(StepDifference::None, StepDifference::and)
+}
+
+/// Positions of the steps that are new, changed or removed in a later generation.
+pub(crate) fn changed_steps(
+    earlier: &Arc<NumberedGeneration>,
+    generation: &Arc<NumberedGeneration>,
+) -> Vec<usize> {
+    let (before, after) = (&earlier.configuration.steps, &generation.configuration.steps);
+    let is_same = |position: usize| {
+        let is_in_both = before.get(position).is_some() && after.get(position).is_some();
+        let step = |of: &Arc<NumberedGeneration>| DeclaredStep::new(of, position);
+        is_in_both && difference(&step(earlier), &step(generation)) == StepDifference::None
+    };
+    let positions: BTreeSet<usize> =
+        before.entries().chain(after.entries()).map(|(position, _)| position).collect();
+    positions.into_iter().filter(|&position| !is_same(position)).collect()
 }
 
 fn of_aspect(aspect: StepAspect) -> StepDifference {

@@ -13,7 +13,7 @@ use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
 use crate::processor::monitor_protocol::StatusReport;
 use crate::recovery::step::InstalledStep;
-use crate::report::ReloadOutcome;
+use crate::report::{ReloadOutcome, ReplacedGenerations};
 use crate::step::counts::StepCounts;
 use crate::step::job_buffer::FetchedJobs;
 use crate::step::queue_view::QueueView;
@@ -93,8 +93,10 @@ pub(crate) enum Message {
     CommitterFailed(EngineError),
     /// A generation to carry out from now on.
     Reload(ReloadRequest),
-    /// The rollback that was requested does not take place.
-    NotRolledBack,
+    /// The requested rollback of a generation does not take place.
+    NotRolledBack {
+        generation: u64,
+    },
     /// The generation is the current one in the store.
     Swapped(SwappedGeneration),
     /// A step can start.
@@ -133,8 +135,8 @@ pub(crate) enum Message {
 pub(crate) struct ReloadRequest {
     pub(crate) generation: Arc<NumberedGeneration>,
     pub(crate) trigger: Trigger,
-    /// Reason for which the current generation is rolled back; `None` for a reload.
-    pub(crate) rolls_back: Option<String>,
+    /// Generations that are rolled back; `None` for a reload.
+    pub(crate) rolls_back: Option<ReplacedGenerations>,
     /// Parts that have other names in it. They keep their positions.
     pub(crate) renamed: Vec<RenamedPart>,
     pub(crate) reply: Sender<ReloadOutcome>,

@@ -11,7 +11,7 @@ use crate::generation::Generation;
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
 use crate::generation::obstacles;
 use crate::generation::renames;
-use crate::report::{RefusedReload, ReloadOutcome, RolledBack};
+use crate::report::{RefusedReload, ReloadOutcome, ReplacedGenerations, RolledBack};
 use tidegate_config::Configuration;
 use tidegate_model::log_target;
 use tidegate_model::{Clock as _, SystemClock};
@@ -41,7 +41,12 @@ pub(crate) fn swap(
     let configuration = Arc::new(configuration);
     let (plugins, files) = (Arc::clone(&next.plugins), Arc::clone(&next.files));
     let number = before.number + 1;
-    let rolls_back = back.as_ref().map(|(back, _)| back.why.clone());
+    let rolls_back = back.as_ref().map(|(back, _)| {
+        // No generation since the last proven one is proven. An operator judges only the current one.
+        let is_judged = back.trigger == Trigger::WatchErrors;
+        let first = if is_judged { back.to + 1 } else { back.from };
+        ReplacedGenerations { first, why: back.why.clone() }
+    });
     if let Some((back, _)) = back {
         // Before the swap, so that the watch of the files does not undo it.
         current.set_back_to(number, back);
@@ -53,7 +58,7 @@ pub(crate) fn swap(
     answer.recv().ok()
 }
 
-/// Goes back to the generation before the current one, on a thread of its own: it waits for a reload under way.
+/// Goes back to the last proven generation, on a thread of its own: it waits for a reload under way.
 pub(crate) fn roll_back(
     current: &Arc<CurrentGeneration>,
     messages: &Sender<Message>,
@@ -61,10 +66,11 @@ pub(crate) fn roll_back(
     request: RollBackRequest,
 ) -> std::io::Result<()> {
     let (current, messages, store) = (Arc::clone(current), messages.clone(), store.clone());
+    let generation = request.from;
     let roll_back = move || {
         if !goes_back(&current, &messages, &store, request) {
             // A run that is over receives no messages.
-            let _ = messages.send(Message::NotRolledBack);
+            let _ = messages.send(Message::NotRolledBack { generation });
         }
     };
     thread::Builder::new().name("rollback".into()).spawn(roll_back)?;
@@ -75,7 +81,7 @@ fn goes_back(
     current: &CurrentGeneration,
     messages: &Sender<Message>,
     store: &Store,
-    RollBackRequest { from, to, why }: RollBackRequest,
+    RollBackRequest { from, to, between, why }: RollBackRequest,
 ) -> bool {
     let _turn = current.turn.lock();
     let now = current.get();
@@ -95,7 +101,7 @@ fn goes_back(
     }
     let (to, since, trigger) = (to.number, SystemClock.now(), Trigger::WatchErrors);
     let back = RolledBack { to, from, since, trigger, why: why.clone() };
-    let Some(outcome) = swap(current, messages, store, &earlier, trigger, Some((back, &[]))) else {
+    let Some(outcome) = swap(current, messages, store, &earlier, trigger, Some((back, &between))) else {
         return false;
     };
     let generation = outcome.number;

@@ -9,11 +9,12 @@ use crate::generation::history;
 use crate::recovery::start;
 use crate::recovery::start_position;
 use crate::recovery::step::StepRecovery;
+use crate::report::ReplacedGenerations;
 use crate::runtime::message::{Message, SwappedGeneration};
 use crate::step::declared::DeclaredStep;
 use std::sync::Arc;
 use tidegate_model::RenamedPart;
-use tidegate_store::{Changes, HistoryChange, Renames, Trigger};
+use tidegate_store::{Changes, ENTRIES_MAX, HistoryChange, Renames, Trigger};
 
 impl Committer {
     /// Carries out a part of a reload.
@@ -39,7 +40,7 @@ impl Committer {
         &mut self,
         generation: Arc<NumberedGeneration>,
         trigger: Trigger,
-        rolls_back: Option<String>,
+        rolls_back: Option<ReplacedGenerations>,
         renamed: Vec<RenamedPart>,
     ) -> Result<(), EngineError> {
         let renamed = Renames { generation: generation.number, parts: renamed };
@@ -47,9 +48,13 @@ impl Committer {
         let before = &self.committed_state.generation.configuration;
         let tickers = start::tickers(&generation.configuration, Some(before), &self.store, &mut changes)?;
         start::record_generation(&generation, &self.store, &mut changes)?;
-        if let Some(why) = rolls_back {
-            let replaced = self.committed_state.generation.number;
-            changes.history.push(HistoryChange::RolledBack { generation: replaced, why });
+        if let Some(ReplacedGenerations { first, why }) = rolls_back {
+            let last = self.committed_state.generation.number;
+            // Older ones are not in the history.
+            let replaced = first.max(last.saturating_sub(ENTRIES_MAX))..=last;
+            let replaced =
+                replaced.map(|generation| HistoryChange::RolledBack { generation, why: why.clone() });
+            changes.history.extend(replaced);
         }
         changes.history.extend(history::of_generation(&generation, trigger).map(HistoryChange::Add));
         self.commit_all(&changes)?;
