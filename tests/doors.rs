@@ -284,7 +284,7 @@ fn a_source_waits_where_the_process_has_too_many_files_open_at_its_start() {
         let step = Address::parse("p/copy").expect("an address");
         let source = Address::parse("p/in").expect("an address");
         let progress = store.progress(&step, &source).expect("it can be read");
-        assert_eq!(progress.map(|progress| progress.watermark()), (!stop).then_some(2), "{path} {begin_at}");
+        assert_eq!(progress.map(|progress| progress.position()), (!stop).then_some(2), "{path} {begin_at}");
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn of_waiting(
 
 /// The index of the open job from `first` on that has `before` open jobs before it.
 fn open_after(progress: &Progress, first: u64, before: u64) -> u64 {
-    let mut index = first.max(progress.watermark() + 1).saturating_add(before);
+    let mut index = first.max(progress.position() + 1).saturating_add(before);
     for &(from, to) in progress.finished().iter().filter(|&&(_, to)| to >= first) {
         if from > index {
             break;

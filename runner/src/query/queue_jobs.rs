@@ -170,7 +170,7 @@ fn last_errors(
 
 /// The indices from `from` to `to` that are not accounted for, as inclusive ranges, ascending.
 pub(crate) fn open_ranges(handled: &Progress, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> {
-    let mut next = from.max(handled.watermark().saturating_add(1));
+    let mut next = from.max(handled.position().saturating_add(1));
     let ends = handled.finished().iter().copied().chain([(u64::MAX, u64::MAX)]);
     ends.filter_map(move |(first, last)| {
         let open = (next, to.min(first - 1));

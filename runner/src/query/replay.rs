@@ -101,7 +101,7 @@ fn again(store: &Store, step: &Step, input: &InputRef, jobs: u64) -> Result<Agai
 
 fn watermark(store: &Store, step: &Step, input: &InputRef) -> Result<u64, ReadError> {
     let progress = store.progress(&step.address, &input.address)?;
-    Ok(progress.map_or(0, |progress| progress.watermark()))
+    Ok(progress.map_or(0, |progress| progress.position()))
 }
 
 fn choose<'s>(step: &'s Step, name: Option<&str>) -> Result<&'s InputRef, String> {

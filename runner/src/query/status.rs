@@ -83,7 +83,7 @@ pub(crate) fn statuses(
         let claims = |one: &Step| one.address == step && one.inputs.iter().any(|one| one.address == input);
         if !configuration.steps.iter().any(claims) {
             let waiting = store.queue(&input)?.map(|queue| waiting(&queue, &progress));
-            let position = progress.watermark();
+            let position = progress.position();
             let watermark = tidegate_engine::watermark_below(store, &step, &input.to_string(), position)?;
             let status = StepStatus::new(&step, &input, watermark, &progress);
             let mut status = StepStatus { waiting, configured: false, ..status };
@@ -378,7 +378,7 @@ fn waiting(queue: &QueueState, progress: &Progress) -> u64 {
 
 /// The first of them.
 fn first_waiting(queue: &QueueState, progress: &Progress) -> Option<u64> {
-    let mut first = progress.watermark().max(queue.first - 1) + 1;
+    let mut first = progress.position().max(queue.first - 1) + 1;
     for &(from, last) in progress.finished() {
         if (from..=last).contains(&first) {
             first = last + 1;

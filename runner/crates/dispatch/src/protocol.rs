@@ -265,8 +265,8 @@ pub enum Command {
     Return { step: usize, turn: Turn },
     /// Load the jobs of the batch into memory. Answered by `Picked`.
     FetchJobs { step: usize, batch: BatchId, jobs: Vec<JobKey> },
-    /// The step has finished all jobs of its input up to this one.
-    WatermarkAdvanced { step: usize, watermark: u64 },
+    /// The step has accounted for all jobs of its input up to this one.
+    PositionAdvanced { step: usize, position: u64 },
     /// Check whether the gate of the step is open. Answered by `Gate`.
     CheckGate { step: usize },
     /// Release the read; no batch needs more of it.

@@ -228,8 +228,8 @@ impl StepMachine for QueuedStep {
         self.withheld.remove(&index);
         self.progress.finish(index, index);
         self.let_go(index, commands);
-        let (step, watermark) = (self.position, self.progress.watermark());
-        commands.push(Command::WatermarkAdvanced { step, watermark });
+        let (step, position) = (self.position, self.progress.position());
+        commands.push(Command::PositionAdvanced { step, position });
     }
 
     fn look(&self) -> Option<QueueSnapshot<'_>> {

@@ -32,7 +32,8 @@
 //! | due time | the time at which a parked job continues | [`Due`] |
 //! | redelivery | a parked job on its way to another attempt | `engine::batch::input` |
 //! | progress | the jobs of an input that a step has accounted for | [`Progress`] |
-//! | watermark | the highest index up to which every job is finished | [`Progress`] |
+//! | position | the highest index up to which every job is accounted for | [`Progress`] |
+//! | watermark | the highest index up to which every job is finished | `engine::watermark` |
 //! | snapshot | the inputs of a batch with external effects, durable before its attempts | `store::Snapshot` |
 //! | offset | the place in a file at which the job of an index begins | [`SourceOffset`] |
 //! | retention | the rules by which a queue deletes its oldest jobs | `store::Trim` |

@@ -266,7 +266,7 @@ impl QueuedStep {
     pub(crate) fn committed(&mut self, id: BatchId, now: Timestamp, commands: &mut Vec<Command>) {
         let Some(batch) = self.batches.remove(&id) else { return };
         self.held = self.held.saturating_sub(batch.bytes);
-        let watermark = self.progress.watermark();
+        let position = self.progress.position();
         let mut through = Vec::with_capacity(batch.jobs.len());
         for (&key, &end) in batch.jobs.iter().zip(&batch.ends) {
             match end {
@@ -292,9 +292,9 @@ impl QueuedStep {
             }
         }
         self.progress.finish_all(&mut through);
-        if self.progress.watermark() > watermark {
-            let (step, watermark) = (self.position, self.progress.watermark());
-            commands.push(Command::WatermarkAdvanced { step, watermark });
+        if self.progress.position() > position {
+            let (step, position) = (self.position, self.progress.position());
+            commands.push(Command::PositionAdvanced { step, position });
         }
         for &key in &batch.jobs[batch.ends.len()..] {
             let _ = self.room.put_back(key); // the waiting room gave it

@@ -46,8 +46,8 @@ impl QueuedStep {
         commands: &mut Vec<Command>,
     ) {
         // Jobs that earlier runs finished need no read, and retention may have deleted them.
-        if self.input.reading == ReaderState::Ready && self.input.next <= self.progress.watermark() {
-            self.input.skip_to(self.progress.watermark() + 1);
+        if self.input.reading == ReaderState::Ready && self.input.next <= self.progress.position() {
+            self.input.skip_to(self.progress.position() + 1);
         }
         let ahead = self.ahead().is_none_or(|ahead| self.input.next <= ahead);
         let fits = self.held < context.bounds.bytes || self.reads.is_empty();
@@ -66,7 +66,7 @@ impl QueuedStep {
 
     /// The highest index up to which every job is finished. A job that is begun, delayed or pending holds it.
     pub(crate) fn watermark(&self) -> u64 {
-        let position = self.progress.watermark();
+        let position = self.progress.position();
         self.unfinished.first().map_or(position, |first| position.min(first.saturating_sub(1)))
     }
 

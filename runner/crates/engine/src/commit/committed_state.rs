@@ -373,7 +373,7 @@ impl CommittedState {
     /// Number of jobs of a queue that its slowest step has not accounted for; 0 without steps.
     pub(crate) fn waiting(&self, queue: QueueRef) -> u64 {
         let readers = self.readers(Input::Queue(queue)).iter();
-        let accounted = readers.map(|&(step, input)| self.steps[step].progress[input].watermark()).min();
+        let accounted = readers.map(|&(step, input)| self.steps[step].progress[input].position()).min();
         accounted.map_or(0, |accounted| self.head(queue).saturating_sub(accounted))
     }
 
@@ -415,7 +415,7 @@ impl CommittedState {
     pub(crate) fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
         let watermark = |reader: &(usize, usize)| {
             let committed = || &self.steps[reader.0].progress[reader.1];
-            progress.get(reader).unwrap_or_else(committed).watermark()
+            progress.get(reader).unwrap_or_else(committed).position()
         };
         let settings = self.configuration().queues.get(queue.0)?;
         trim(settings, self.readers(Input::Queue(queue)).iter().map(watermark).min(), now)

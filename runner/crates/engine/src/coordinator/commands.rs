@@ -47,9 +47,9 @@ impl Coordinator {
                     state.stats.ask(ProbeKind::Gate, 0, now);
                     actions.push(Action::LookAtGate { step: state.declared.clone(), epoch: state.epoch });
                 }
-                Command::WatermarkAdvanced { step, watermark } => {
+                Command::PositionAdvanced { step, position } => {
                     if let Some(buffer) = self.steps.get_mut(step).and_then(StepState::buffer) {
-                        buffer.forget_up_to(watermark);
+                        buffer.forget_up_to(position);
                     }
                 }
                 Command::ReleaseRead { step, read } => {

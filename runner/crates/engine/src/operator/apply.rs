@@ -138,7 +138,7 @@ fn clear_queue(
     for &(step, _) in configuration.readers(Input::Queue(QueueRef(position))) {
         let progress = store.progress(&configuration.steps[step].address, queue);
         let progress = progress.map_err(|error| error_text(&error))?.unwrap_or_default();
-        last = last.min(progress.watermark());
+        last = last.min(progress.position());
     }
     let Some(state) = store.queue(queue).map_err(|error| error_text(&error))? else {
         return Ok(RequestEffect::new(changes, RequestOutcome::Dropped { jobs: 0 }));
@@ -312,7 +312,7 @@ fn move_progress(
             change(&mut progress, *to);
             changes.progress.push((step.clone(), input.address.clone(), progress.clone()));
         }
-        now_at.push((input.address.clone(), progress.watermark() + 1));
+        now_at.push((input.address.clone(), progress.position() + 1));
     }
     for snapshot in store.snapshots(step).map_err(|error| error_text(&error))? {
         let (step, number) = (step.clone(), snapshot.number);
@@ -397,9 +397,9 @@ fn mark_handled(configuration: &Configuration, queue: &Address, handled: Progres
     if let Some(position) = position
         && configuration.queues[position].retain == Retain::Consumed
         && configuration.readers(Input::Queue(QueueRef(position))).is_empty()
-        && handled.watermark() > 0
+        && handled.position() > 0
     {
-        let (up_to, when) = (handled.watermark(), TrimWhen::Always);
+        let (up_to, when) = (handled.position(), TrimWhen::Always);
         changes.trims.push(Trim { queue: queue.clone(), up_to, when, max_bytes: None });
     }
     changes.handled_errors.push((queue.clone(), handled));

@@ -92,7 +92,7 @@ fn verdicts(
     kept: &[u64],
     snapshots: &[Snapshot],
 ) -> Vec<SnapshotVerdict> {
-    let mut next: Vec<u64> = progress.iter().map(|progress| progress.watermark() + 1).collect();
+    let mut next: Vec<u64> = progress.iter().map(|progress| progress.position() + 1).collect();
     let verdict = |snapshot| match step.delivery {
         DeliveryGuarantee::AtMostOnce => forgone(step, progress, snapshot),
         DeliveryGuarantee::ExactlyOnce | DeliveryGuarantee::AtLeastOnce => {

@@ -44,7 +44,7 @@ impl OpenSources {
             // configuration now.
             for (_, input, progress) in store.all_progress()? {
                 if input == source.address && !progress.is_untouched() {
-                    log.join(progress.watermark() + 1);
+                    log.join(progress.position() + 1);
                 }
             }
             self.0.insert(position, OpenSource { kind: source.kind.clone(), log });

@@ -221,7 +221,7 @@ fn warn_of_orphans(configuration: &Configuration, store: &Store) -> Result<(), E
                 target: log_target::ENGINE,
                 step = %step,
                 input = %input,
-                watermark = start_position::watermark_below(store, &step, &input.to_string(), progress.watermark())?,
+                watermark = start_position::watermark_below(store, &step, &input.to_string(), progress.position())?,
                 "no step of the configuration claims this progress; it is kept (a step with another name \
                  starts at the oldest job)"
             );

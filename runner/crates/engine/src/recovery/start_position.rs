@@ -49,7 +49,7 @@ pub fn progress(store: &Store, step: &Step, input: &InputRef) -> Result<Progress
 /// The store cannot be read.
 pub fn watermark(store: &Store, step: &Step, input: &InputRef) -> Result<u64, ReadError> {
     store.at_one_moment(|store| {
-        let position = progress(store, step, input)?.watermark();
+        let position = progress(store, step, input)?.position();
         watermark_below(store, &step.address, &input.hash_name(), position)
     })
 }
@@ -122,7 +122,7 @@ pub(crate) fn begin(step: &Step, input: &InputRef, there: (u64, u64)) -> Progres
 pub(crate) fn log_starts(opening: &Changes) {
     let begun = opening.progress.iter().filter(|(.., progress)| progress.is_untouched());
     for (step, input, progress) in begun {
-        let index = progress.watermark() + 1;
+        let index = progress.position() + 1;
         tracing::info!(
             target: log_target::ENGINE,
             %step, %input, index,

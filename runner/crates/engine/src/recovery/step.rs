@@ -150,7 +150,7 @@ impl StepRecovery<'_> {
                 Err(why) => unknown = Some(why),
             }
         }
-        let next = done.watermark() + 1;
+        let next = done.position() + 1;
         let last = self.committed.marks.get(&source).copied().filter(|mark| mark.index <= next);
         let mark = match last {
             Some(last) => Some(last),
@@ -193,7 +193,7 @@ impl StepRecovery<'_> {
             Some(_) => InputKind::Pushed(queue),
             None => InputKind::Queue(queue),
         };
-        let plan = InputPlan { feed, next: done.watermark() + 1, finished: done.finished().to_vec() };
+        let plan = InputPlan { feed, next: done.position() + 1, finished: done.finished().to_vec() };
         Ok((RecoveredInput { done, accounted, kept, known, plan }, head))
     }
 

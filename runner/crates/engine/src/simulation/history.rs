@@ -152,7 +152,7 @@ impl Known {
             let Some(progress) = store.progress(step, &input.address)? else { continue };
             let picks = self.step.picks().is_some();
             assert!(picks || progress.finished().is_empty(), "{step} has skipped jobs of {}", input.address);
-            *now = progress.watermark() + 1;
+            *now = progress.position() + 1;
         }
         // A step that has not begun may have recorded progress without jobs.
         if now == pass.next {

@@ -91,9 +91,9 @@ impl JobBuffer {
     }
 
     /// Releases the jobs up to here, which are finished.
-    pub(crate) fn forget_up_to(&mut self, watermark: u64) {
+    pub(crate) fn forget_up_to(&mut self, position: u64) {
         while let Some(entry) =
-            self.blocks.first_entry().filter(|entry| entry.get().batch.end() <= watermark + 1)
+            self.blocks.first_entry().filter(|entry| entry.get().batch.end() <= position + 1)
         {
             if !self.from_queue {
                 return;

@@ -123,7 +123,7 @@ impl QueueView {
         progress: &Progress,
     ) -> Result<(), ReadError> {
         let Some(state) = store.queue(queue)? else { return Ok(()) };
-        let first = state.first.max(progress.watermark() + 1);
+        let first = state.first.max(progress.position() + 1);
         let in_reach = self.ahead.map_or(state.head, |ahead| state.head.min(ahead));
         let last = in_reach.min(first.saturating_add(SCAN_MAX - 1));
         self.truncated |= last < in_reach;

@@ -23,7 +23,7 @@ pub fn first_in_line(store: &Store, step: &Step) -> Result<Option<(Turn, Timesta
     }
     for input in &step.inputs {
         // Only the last job that is accounted for can block others.
-        let index = start_position::progress(store, step, input)?.watermark();
+        let index = start_position::progress(store, step, input)?.position();
         let found = store.first_parked_of(&step.address, (&input.hash_name(), index))?;
         let turn = found.and_then(|(_, job)| Some((of(step, &job)?, job.due.time()?)));
         if turn.is_some() {

@@ -1,15 +1,18 @@
-//! `Progress`: the jobs that a step has accounted for, as a watermark and the finished indices above it.
+//! `Progress`: the jobs that a step has accounted for, as a position and the finished indices above it.
 
 use serde::{Deserialize, Serialize};
 
-/// Progress of one step on one input. Every job at or below the watermark is accounted for, and so are those
-/// in the finished ranges above it.
+/// Progress of one step on one input. Every job at or below the position is accounted for, and so are those
+/// in the finished ranges above it: the store does not read them again. A job that is begun, delayed or pending
+/// is accounted for and not finished, so the watermark may be lower.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    watermark: u64,
-    /// Inclusive, ascending, disjoint, and adjacent neither to each other nor to the watermark.
+    /// Stores have it under its former name.
+    #[serde(rename = "watermark")]
+    position: u64,
+    /// Inclusive, ascending, disjoint, and adjacent neither to each other nor to the position.
     finished: Vec<(u64, u64)>,
-    /// The step skips jobs up to this index. Never above the watermark.
+    /// The step skips jobs up to this index. Never above the position.
     #[serde(default, skip_serializing_if = "is_none")]
     before: u64,
     pub counters: Counters,
@@ -35,11 +38,11 @@ pub struct Counters {
 impl Progress {
     /// Every job at or below this index is accounted for.
     #[must_use]
-    pub fn watermark(&self) -> u64 {
-        self.watermark
+    pub fn position(&self) -> u64 {
+        self.position
     }
 
-    /// The finished ranges above the watermark, inclusive, ascending.
+    /// The finished ranges above the position, inclusive, ascending.
     #[must_use]
     pub fn finished(&self) -> &[(u64, u64)] {
         &self.finished
@@ -48,14 +51,14 @@ impl Progress {
     /// Whether all jobs from `first` to `last` are accounted for.
     #[must_use]
     pub fn has_all(&self, first: u64, last: u64) -> bool {
-        let first = first.max(self.watermark + 1);
+        let first = first.max(self.position + 1);
         first > last || self.finished.iter().any(|&(from, to)| from <= first && last <= to)
     }
 
     /// Whether the job at `index` is accounted for.
     #[must_use]
     pub fn is_done(&self, index: u64) -> bool {
-        if index <= self.watermark {
+        if index <= self.position {
             return true;
         }
         let after = self.finished.partition_point(|&(first, _)| first <= index);
@@ -65,15 +68,15 @@ impl Progress {
     /// Number of jobs from `first` to `last`, both included, that are not accounted for.
     #[must_use]
     pub fn count_open(&self, first: u64, last: u64) -> u64 {
-        let first = first.max(self.watermark + 1);
+        let first = first.max(self.position + 1);
         let finished = self.finished.iter().map(|&(from, to)| (from.max(first), to.min(last)));
         let finished: u64 = finished.map(|(from, to)| (to + 1).saturating_sub(from)).sum();
         (last + 1).saturating_sub(first).saturating_sub(finished)
     }
 
-    /// Accounts for all jobs up to `watermark`, if it exceeds the present one.
-    pub fn skip_to(&mut self, watermark: u64) {
-        self.finish(1, watermark);
+    /// Accounts for all jobs up to `position`, if it exceeds the present one.
+    pub fn skip_to(&mut self, position: u64) {
+        self.finish(1, position);
     }
 
     /// Starts after `index`: jobs up to it are skipped, and count as accounted for.
@@ -91,13 +94,13 @@ impl Progress {
     /// Whether the step skipped jobs, and has not accounted for the next one yet.
     #[must_use]
     pub fn is_untouched(&self) -> bool {
-        self.before > 0 && self.before == self.watermark
+        self.before > 0 && self.before == self.position
     }
 
     /// Resets progress above `to`, so that these jobs run again. The counters stay.
     pub fn rewind(&mut self, to: u64) {
         self.before = self.before.min(to);
-        self.watermark = self.watermark.min(to);
+        self.position = self.position.min(to);
         self.finished.retain(|&(first, _)| first <= to);
         if let Some((_, last)) = self.finished.last_mut() {
             *last = (*last).min(to);
@@ -106,10 +109,10 @@ impl Progress {
 
     /// Accounts for the jobs from `first` to `last`, both included. Finishing a job twice has no effect.
     pub fn finish(&mut self, first: u64, last: u64) {
-        if last < first || last <= self.watermark {
+        if last < first || last <= self.position {
             return;
         }
-        let mut range = (first.max(self.watermark + 1), last);
+        let mut range = (first.max(self.position + 1), last);
         // Every range that overlaps or touches the new range becomes part of it.
         let from = self.finished.partition_point(|&(_, end)| end.saturating_add(1) < range.0);
         let to = self.finished.partition_point(|&(start, _)| start <= range.1.saturating_add(1));
@@ -117,9 +120,9 @@ impl Progress {
             range.0 = range.0.min(touched[0].0);
             range.1 = range.1.max(touched[touched.len() - 1].1);
         }
-        if range.0 == self.watermark + 1 {
+        if range.0 == self.position + 1 {
             self.finished.drain(..to.max(from));
-            self.watermark = range.1;
+            self.position = range.1;
         } else {
             self.finished.splice(from..to.max(from), [range]);
         }
@@ -141,12 +144,12 @@ impl Progress {
                 (_, None) => old.next(),
             };
             let Some(&(first, last)) = next else { break };
-            if last < first || last <= self.watermark {
+            if last < first || last <= self.position {
                 continue;
             }
-            let first = first.max(self.watermark + 1);
-            if first == self.watermark + 1 {
-                self.watermark = last;
+            let first = first.max(self.position + 1);
+            if first == self.position + 1 {
+                self.position = last;
                 continue;
             }
             match merged.last_mut().filter(|before| first <= before.1.saturating_add(1)) {
@@ -186,13 +189,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_watermark_moves_over_contiguous_finished_jobs_only() {
+    fn the_position_moves_over_contiguous_finished_jobs_only() {
         let mut progress = Progress::default();
         progress.finish(3, 3);
         progress.finish(1, 1);
-        assert_eq!((progress.watermark(), progress.finished()), (1, &[(3, 3)][..]));
+        assert_eq!((progress.position(), progress.finished()), (1, &[(3, 3)][..]));
         progress.finish(2, 2);
-        assert_eq!((progress.watermark(), progress.finished()), (3, &[][..]));
+        assert_eq!((progress.position(), progress.finished()), (3, &[][..]));
     }
 
     #[test]
@@ -204,7 +207,7 @@ mod tests {
         let after = |to| {
             let mut progress = progress.clone();
             progress.rewind(to);
-            (progress.watermark(), progress.finished().to_vec())
+            (progress.position(), progress.finished().to_vec())
         };
         assert_eq!(after(99), (10, vec![(13, 15), (17, 20)]));
         assert_eq!(after(18), (10, vec![(13, 15), (17, 18)]));
@@ -218,7 +221,7 @@ mod tests {
     fn what_came_before_the_beginning_is_accounted_for_until_it_is_wanted_after_all() {
         let mut progress = Progress::default();
         progress.start_after(10);
-        assert_eq!((progress.watermark(), progress.skipped_up_to(), progress.count_open(1, 12)), (10, 10, 2));
+        assert_eq!((progress.position(), progress.skipped_up_to(), progress.count_open(1, 12)), (10, 10, 2));
         assert!(progress.is_untouched());
         progress.finish(12, 12);
         assert!(progress.is_untouched());
@@ -227,7 +230,7 @@ mod tests {
         progress.rewind(10);
         assert!(progress.is_untouched());
         progress.rewind(4);
-        assert_eq!((progress.watermark(), progress.skipped_up_to()), (4, 4));
+        assert_eq!((progress.position(), progress.skipped_up_to()), (4, 4));
         let stored = serde_json::to_string(&progress).unwrap();
         assert_eq!(serde_json::from_str::<Progress>(&stored).unwrap(), progress);
         assert!(!serde_json::to_string(&Progress::default()).unwrap().contains("before"));
@@ -259,14 +262,14 @@ mod tests {
             for (first, more) in ranges {
                 progress.finish(first, first + more);
                 model.extend(first..=first + more);
-                let watermark = (1..100).find(|index| !model.contains(index)).map_or(0, |gap| gap - 1);
+                let position = (1..100).find(|index| !model.contains(index)).map_or(0, |gap| gap - 1);
                 let open = (7..50).filter(|index| !model.contains(index)).count();
                 prop_assert_eq!(progress.count_open(7, 49), open as u64);
-                prop_assert_eq!(progress.watermark(), watermark);
+                prop_assert_eq!(progress.position(), position);
                 for index in 1..60 {
                     prop_assert_eq!(progress.is_done(index), model.contains(&index));
                 }
-                let mut end = watermark;
+                let mut end = position;
                 for &(first, last) in progress.finished() {
                     prop_assert!(first > end + 1 && last >= first);
                     end = last;

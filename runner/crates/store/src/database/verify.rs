@@ -164,7 +164,7 @@ impl VerifyReport {
         for (step, input, progress) in read::all_progress(txn)? {
             // Only queues have heads in the store, since sources keep theirs in their files.
             let Some(&head) = heads.get(&input) else { continue };
-            let last = progress.finished().last().map_or(progress.watermark(), |&(_, last)| last);
+            let last = progress.finished().last().map_or(progress.position(), |&(_, last)| last);
             // A step may start at a future job.
             if last > head.max(progress.skipped_up_to()) {
                 self.problems.push(format!(

@@ -70,7 +70,7 @@ fn assert_nothing_is_wrong(store: &Store, truth: &Store) {
     let commits = store.transaction().unwrap_or(0);
     assert!(commits <= COMMITS);
     if let Ok(Some(progress)) = store.progress(&step, &address("a/in")) {
-        assert!(progress.watermark() <= COMMITS);
+        assert!(progress.position() <= COMMITS);
     }
     if let Ok(Some(position)) = store.sink(&step) {
         assert!(position.offset <= COMMITS);

@@ -249,7 +249,7 @@ pub(crate) fn assert_has_come_back(store: &Store, commits: u64) {
     let out: Vec<_> = (1..=commits).map(|number| number.to_string().into_bytes()).collect();
     assert_eq!(jobs(store, &address("a/out")), out);
     let progress = store.progress(&step, &address("a/in")).unwrap().unwrap();
-    assert_eq!((progress.watermark(), progress.finished()), (commits, &[][..]));
+    assert_eq!((progress.position(), progress.finished()), (commits, &[][..]));
     assert_eq!(store.sink(&step).unwrap(), Some(position(commits)));
     assert_eq!(store.mark(&step, u64::MAX).unwrap(), Some(mark(commits)));
     let segments: Vec<_> = (1..=u32::try_from(commits).unwrap()).map(segment).collect();

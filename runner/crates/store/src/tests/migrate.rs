@@ -90,7 +90,7 @@ fn assert_is_whole(store: &Store) {
     assert!(batch.payloads.iter().take(3).eq([&b"1"[..], b"22", b""]));
     let stamp = Stamp { position: 0, time: Timestamp(5), transaction: 0 };
     assert_eq!(batch.stamps.first(), Some(&stamp));
-    assert_eq!(store.progress(&address("a/step"), &address("a/q")).unwrap().unwrap().watermark(), 2);
+    assert_eq!(store.progress(&address("a/step"), &address("a/q")).unwrap().unwrap().position(), 2);
     let outcome = DedupeOutcome::Output { jobs: 6 };
     assert_eq!(store.delivery(DeliveryHash(77)).unwrap(), Some(outcome));
 }

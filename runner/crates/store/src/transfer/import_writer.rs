@@ -225,7 +225,7 @@ fn check_numbers(line: &ExportLine<'_>) -> Result<(), Stop> {
         | ExportLine::Handled(HandledLine { progress, .. }) => {
             let Counters { taken, given, filtered, failed, lost } = progress.counters;
             let last = progress.finished().last().map_or(0, |&(_, last)| last);
-            [progress.watermark(), progress.skipped_up_to(), last, taken, given, filtered, failed, lost]
+            [progress.position(), progress.skipped_up_to(), last, taken, given, filtered, failed, lost]
                 .into_iter()
                 .fold(0, u64::max)
         }
@@ -255,13 +255,13 @@ fn put<K: Key + 'static>(
 fn put_progress(txn: &WriteTransaction, key: (u32, u32), progress: &Progress) -> Result<(), Stop> {
     let mut again = Progress::default();
     again.counters = progress.counters;
-    again.start_after(progress.skipped_up_to().min(progress.watermark()));
-    again.skip_to(progress.watermark());
+    again.start_after(progress.skipped_up_to().min(progress.position()));
+    again.skip_to(progress.position());
     for &(first, last) in progress.finished() {
         again.finish(first, last);
     }
     if again != *progress {
-        return wrong("the finished ranges must be above the watermark, in order and disjoint");
+        return wrong("the finished ranges must be above the position, in order and disjoint");
     }
     put(txn, PROGRESS, key, &RecordKey::Progress(key.0, key.1).seal_json(progress)?)
 }

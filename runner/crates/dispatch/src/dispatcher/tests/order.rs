@@ -57,7 +57,7 @@ proptest! {
                     | Command::Return { .. }
                     | Command::FetchJobs { .. }
                     | Command::CheckGate { .. }
-                    | Command::WatermarkAdvanced { .. } => unreachable!(),
+                    | Command::PositionAdvanced { .. } => unreachable!(),
                     Command::Drop { .. } | Command::ReleaseRead { .. } => {}
                     Command::Finish(end) => finished = Some(end),
                 }

@@ -118,7 +118,7 @@ impl Play {
                     };
                     format!("#{} = {}", batch.0, parts.iter().map(part).collect::<Vec<_>>().join(" "))
                 }
-                Command::ReleaseRead { .. } | Command::WatermarkAdvanced { .. } => return None,
+                Command::ReleaseRead { .. } | Command::PositionAdvanced { .. } => return None,
                 Command::Begin { step, batch, .. } => format!("begin {step}#{}", batch.0),
                 Command::Run { step, batch, .. } => format!("run {step}#{}", batch.0),
                 Command::Commit { step, batch, taken } => {

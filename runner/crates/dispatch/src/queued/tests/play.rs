@@ -56,7 +56,7 @@ impl Play {
         before: DurabilityBarrier,
         picking: QueuePlan,
     ) -> Self {
-        let (next, uses_pool) = (picking.progress.watermark() + 1, picking.uses_pool);
+        let (next, uses_pool) = (picking.progress.position() + 1, picking.uses_pool);
         let flow = StepPlan {
             gather: BatchComposition::Merge,
             inputs: vec![InputPlan { feed, next, finished: Vec::new() }],
@@ -147,7 +147,7 @@ fn words_of(uses_pool: bool, commands: Vec<Command>) -> String {
         }
         Command::Commit { batch, taken, .. } => format!("commit #{}+{taken}", batch.0),
         Command::Drop { batch, .. } => format!("drop #{}", batch.0),
-        Command::WatermarkAdvanced { watermark, .. } => format!("passed {watermark}"),
+        Command::PositionAdvanced { position, .. } => format!("passed {position}"),
         Command::CheckGate { .. } => "look".to_owned(),
         Command::Finish(end) => format!("{end:?}"),
         Command::AddToBatch { .. }

@@ -98,7 +98,7 @@ fn deliveries_of_one_step_move_its_progress_together() {
     let page = committed_state.prepare(&group, &Vec::new(), NOW);
     let [(step, input, progress)] = &page.changes.progress[..] else { panic!("{:?}", page.changes) };
     assert_eq!((step.to_string(), input.to_string()), ("p/first".into(), "p/events".into()));
-    assert_eq!((progress.watermark(), progress.counters.taken), (5, 5));
+    assert_eq!((progress.position(), progress.counters.taken), (5, 5));
     assert_eq!(page.changes.appends.iter().map(|append| append.block.len()).sum::<usize>(), 3);
 }
 
@@ -106,7 +106,7 @@ fn deliveries_of_one_step_move_its_progress_together() {
 fn a_delivery_of_nothing_moves_nothing() {
     let committed_state = committed_state("");
     let page = committed_state.prepare(&[delivery(0, 1, 0, &[])], &Vec::new(), NOW);
-    assert_eq!(page.changes.progress[0].2.watermark(), 0);
+    assert_eq!(page.changes.progress[0].2.position(), 0);
     assert!(page.changes.appends.is_empty());
 }
 
@@ -254,7 +254,7 @@ fn putting_back_takes_everything_back_that_was_accounted_for_above() {
         &Vec::new(),
         NOW,
     );
-    assert_eq!(page.changes.progress[0].2.watermark(), 3);
+    assert_eq!(page.changes.progress[0].2.position(), 3);
     assert_eq!(page.changes.trims[0].up_to, 3);
     // An input without deliveries has no jobs to run again.
     let page = committed_state.prepare(
@@ -262,7 +262,7 @@ fn putting_back_takes_everything_back_that_was_accounted_for_above() {
         &Vec::new(),
         NOW,
     );
-    assert_eq!(page.changes.progress[0].2.watermark(), 9);
+    assert_eq!(page.changes.progress[0].2.position(), 9);
 }
 
 #[test]
@@ -322,6 +322,6 @@ fn a_step_is_not_put_forward_when_it_is_put_back() {
         [delivery(1, 1, 9, &[]), StepChange::Rewind(Rewind { step: declared(1), to: vec![RewindTo::Stay] })];
     let page = committed_state.prepare(&group, &Vec::new(), NOW);
     committed_state.apply(&group, page);
-    let next = |step: usize| committed_state.steps[step].progress[0].watermark() + 1;
+    let next = |step: usize| committed_state.steps[step].progress[0].position() + 1;
     assert_eq!((next(1), next(0)), (10, 1));
 }
