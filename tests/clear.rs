@@ -49,6 +49,19 @@ fn a_running_runner_clears_a_queue_and_its_readers_take_new_jobs() {
 }
 
 #[test]
+fn a_running_runner_says_how_many_jobs_it_discarded_although_retention_deletes_them_first() {
+    let project = project();
+    project.change("p.toml", "format = \"ndjson\"", "format = \"ndjson\"\nfollow = true");
+    let mut running = project.started();
+    running.wait_until("all jobs", || project.ids_so_far("out.ndjson").len() == 30);
+    running.wait_until_it_says("the step stops: job 1: stuck");
+    let cleared = project.tidegate(&["queue", "clear", "p/between", "--yes"]).done();
+    assert_eq!(cleared.stdout, "30 jobs of `p/between` discarded\n");
+    running.stop();
+    project.assert_sound();
+}
+
+#[test]
 fn what_cannot_be_cleared_is_refused_with_a_reason() {
     let project = project();
     project.change(

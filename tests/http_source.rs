@@ -582,6 +582,8 @@ fn a_job_is_found_by_its_key_and_jobs_by_status_step_and_lane_in_pages() {
     assert_eq!((indices(&page), &page.body["next"]), (vec!["2", "4", "6"], &json!(6)));
     assert_eq!(page.body["jobs"][0]["payload"]["id"], "o/2 ü");
     assert!(page.body["jobs"][0]["time"].is_string(), "{page:?}");
+    let none = get(&format!("after={}", u64::MAX));
+    assert_eq!((none.status, &none.body["jobs"]), (200, &json!([])), "{none:?}");
     let rest = get("lane=even&limit=3&after=6");
     assert_eq!((indices(&rest), rest.body.get("next")), (vec!["8"], None));
     assert!(rest.body["jobs"][0].get("payload").is_none(), "{rest:?}");

@@ -213,6 +213,15 @@ fn commands_that_look_work_though_variables_are_not_set() {
 }
 
 #[test]
+fn commands_that_look_work_though_a_template_is_not_whole() {
+    let project = with_variables();
+    let step = "[step.send]\nfrom = \"in\"\nrun = \"builtin:http\"\nhttp = { method = \"POST\", \
+                url = \"http://127.0.0.1:1/x\", headers = { authorization = \"Bearer ${TOKEN}\" } }\n";
+    project.append("p.toml", step);
+    project.tidegate(&["status"]).done().says("the variable `TOKEN` is not set");
+}
+
+#[test]
 fn a_data_folder_that_is_not_set_has_to_be_named() {
     let project = with_variables();
     project.write("tidegate.toml", "[runner]\ndata = \"${DATA}\"\n");

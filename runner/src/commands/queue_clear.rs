@@ -59,11 +59,16 @@ fn change(command: &QueueClear) -> Result<Exit, Exit> {
         }
     }
     let (outcome, _) = place.change(Request::ClearQueue { queue: queue.address.clone(), up_to: head })?;
-    let dropped = match outcome {
-        Ok(RequestOutcome::Dropped { jobs }) => jobs,
+    match outcome {
+        Ok(RequestOutcome::Dropped { .. }) => {}
         Ok(_) => return Err(other_question()),
         Err(why) => return Err(exit::fail(why)),
-    };
+    }
+    // Retention deletes jobs as soon as the readers have skipped them, so the request alone does not know how many.
+    let Answer::Queues(queues) = place.ask(Query::Queues)? else { return Err(other_question()) };
+    let after = queues.iter().find(|found| found.queue == name);
+    let left = after.map_or(0, |state| state.jobs.saturating_sub(state.head.saturating_sub(head)));
+    let dropped = kept.saturating_sub(left);
     if command.look.format == Format::Json {
         return Ok(print_json(&ClearedQueue { queue: name, jobs: dropped }, Exit::Done));
     }

@@ -66,7 +66,7 @@ pub(crate) fn list(
         }
     }
     let is_open = filter.status.is_some_and(|status| !status.is_over());
-    let from = state.first.max(filter.after + 1);
+    let from = state.first.max(filter.after.saturating_add(1));
     let gone = readers.iter().flat_map(|reader| reader.parked.range(..from)).copied();
     let gone: BTreeSet<u64> = gone.collect();
     let (mut list, mut searched) = (JobList::default(), 0);

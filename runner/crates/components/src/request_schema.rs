@@ -1,19 +1,28 @@
 //! `RequestSchema`: the JSON Schema that each job of an HTTP source must match. Nothing is fetched.
 
+mod counted;
+
 use std::fmt;
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
+use self::counted::{Counted, CountedJson, within};
 use tidegate_model::shortened;
 
 /// Faults of one job that are reported.
 const FAULTS_MAX: usize = 20;
 /// Bytes of a message.
 const MESSAGE_BYTES_MAX: usize = 300;
+/// Visits to the values of a job that a check may take, for each value …
+const VISITS_PER_VALUE: u64 = 64;
+/// … and besides.
+const VISITS: u64 = 100_000;
+/// Visits that finding the faults may take: the validator keeps all faults in memory.
+const VISITS_FOR_FAULTS: u64 = 300_000;
 
 /// A schema that is ready for use.
-pub struct RequestSchema(Validator);
+pub struct RequestSchema(Validator<CountedJson>);
 
 /// A part of a job that does not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +50,8 @@ impl RequestSchema {
             place: Some((error.line(), error.column())),
         })?;
         // A pattern with backtracking could take any time for a job that a client chooses.
-        let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
+        let options =
+            jsonschema::options_for::<CountedJson>().offline().with_pattern_options(PatternOptions::regex());
         options.build(&schema).map(Self).map_err(|error| {
             let at = error.instance_path().as_str();
             let at = if at.is_empty() { String::new() } else { format!(" at `{at}`") };
@@ -52,10 +62,19 @@ impl RequestSchema {
     /// The parts of a job that do not match, at most 20.
     #[must_use]
     pub fn faults(&self, job: &Value) -> Vec<SchemaFault> {
-        if self.0.is_valid(job) {
-            return Vec::new();
+        let whole = |error: &str| vec![SchemaFault { at: String::new(), error: error.to_owned() }];
+        let visits = VISITS_PER_VALUE.saturating_mul(values(job)).saturating_add(VISITS);
+        match within(visits, || self.0.is_valid(Counted(job))) {
+            Some(true) => return Vec::new(),
+            Some(false) => {}
+            None => return whole("the schema has too many branches for it, so that it cannot be checked"),
         }
-        let faults = self.0.iter_errors(job).take(FAULTS_MAX);
+        within(VISITS_FOR_FAULTS, || self.found_faults(job))
+            .unwrap_or_else(|| whole("does not match the schema, and is too large to find the places"))
+    }
+
+    fn found_faults(&self, job: &Value) -> Vec<SchemaFault> {
+        let faults = self.0.iter_errors(Counted(job)).take(FAULTS_MAX);
         faults
             .map(|error| SchemaFault {
                 at: error.instance_path().as_str().to_owned(),
@@ -68,6 +87,15 @@ impl RequestSchema {
 impl fmt::Debug for RequestSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RequestSchema")
+    }
+}
+
+/// The number of values in a job, itself included.
+fn values(job: &Value) -> u64 {
+    1 + match job {
+        Value::Array(inner) => inner.iter().map(values).sum(),
+        Value::Object(inner) => inner.values().map(values).sum(),
+        _ => 0,
     }
 }
 
@@ -106,6 +134,35 @@ mod tests {
     fn the_faults_of_a_job_are_bounded() {
         let job = json!(vec!["x"; 1000]);
         assert_eq!(faults(&json!({ "items": { "type": "number" } }), &job).len(), FAULTS_MAX);
+    }
+
+    #[test]
+    fn a_small_job_cannot_take_exponential_time_or_memory() {
+        let branch = |field: &str| {
+            json!({
+                "type": "object",
+                "required": [field],
+                "properties": { field: { "$ref": "#/$defs/e" }, "x": { "$ref": "#/$defs/e" } },
+            })
+        };
+        let schema = json!({
+            "properties": { "e": { "$ref": "#/$defs/e" } },
+            "$defs": { "e": { "oneOf": [{ "type": "integer" }, branch("and"), branch("or")] } },
+        });
+        let nested = |field: &str| (0..100).fold(json!(7), |inner, _| json!({ field: inner }));
+        let found = faults(&schema, &json!({ "e": nested("x") }));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].0, "");
+        assert_eq!(faults(&schema, &json!({ "e": nested("and") })), []);
+    }
+
+    #[test]
+    fn a_large_job_with_many_faults_is_refused_as_a_whole() {
+        let job = json!(vec!["x"; 400_000]);
+        let found = faults(&json!({ "items": { "type": "number" } }), &job);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].1.contains("too large"), "{found:?}");
+        assert_eq!(faults(&json!({ "items": { "type": "string" } }), &job), []);
     }
 
     #[test]

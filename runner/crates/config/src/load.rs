@@ -108,7 +108,12 @@ impl Draft {
     pub fn without_unset(self) -> Option<(Configuration, Vec<String>)> {
         let Self { configuration, diagnostics, unset } = self;
         let follows = |mistake: &Diagnostic| {
-            unset.iter().any(|unset| unset.file == mistake.file && unset.span == mistake.span)
+            // A template names a part of the text.
+            let within = |unset: &Diagnostic| match (&unset.span, &mistake.span) {
+                (Some(whole), Some(part)) => whole.start <= part.start && part.end <= whole.end,
+                (whole, part) => whole == part,
+            };
+            unset.iter().any(|unset| unset.file == mistake.file && within(unset))
         };
         let others = diagnostics.iter().any(|one| one.severity == Severity::Error && !follows(one));
         let named: BTreeSet<String> = unset.iter().map(|unset| unset.message.clone()).collect();

@@ -10,6 +10,7 @@ use twox_hash::XxHash3_128;
 
 use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
+use crate::model::lookup_table::Rows;
 use crate::model::{DataFormat, LookupTable};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::keys::TableKind;
@@ -51,7 +52,9 @@ pub(crate) fn read(
             let named = if written.secret { "named here".into() } else { written.quoted() };
             let message = format!("the file {named} of the table {error}");
             reading.report(Diagnostic::error_at(&written.place, message));
-            return None;
+            // Without rows, so that a script that names it has no mistake of its own.
+            let (text, rows) = ("".into(), Rows::default());
+            return Some(Arc::new(LookupTable { path, key, format, delimiter: separator, text, rows }));
         }
     };
     let hash = hash(&path, &text, &key, (format, separator));

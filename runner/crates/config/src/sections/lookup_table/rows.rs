@@ -1,5 +1,6 @@
 //! Rows: parses the file of a lookup table.
 
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::Path;
 
@@ -135,9 +136,13 @@ fn of_one_line(error: &serde_json::Error) -> String {
     }
 }
 
+/// A record behind the file. If it is not on its own, a quote of the file is open.
+const END_RECORD: &str = "\u{1e}\u{1e}";
+const END: &[u8] = b"\n\x1e\x1e";
+
 fn csv(text: &str, key: &FieldPath, delimiter: u8, faults: &mut Faults<'_>, rows: &mut Rows) {
     let mut reader =
-        csv::ReaderBuilder::new().delimiter(delimiter).flexible(true).from_reader(text.as_bytes());
+        csv::ReaderBuilder::new().delimiter(delimiter).flexible(true).from_reader(text.as_bytes().chain(END));
     let header = match reader.headers() {
         Ok(header) => header.clone(),
         Err(error) => return faults.refuse(0, format!("the header is not CSV: {error}")),
@@ -147,7 +152,10 @@ fn csv(text: &str, key: &FieldPath, delimiter: u8, faults: &mut Faults<'_>, rows
     if let Some(twice) = (1..names.len()).find(|&at| names[..at].contains(&names[at])) {
         return faults.refuse(0, format!("the header names the field `{}` twice", &header[twice]));
     }
-    if !text.trim().is_empty() && !header.iter().any(|name| *name == *key.names()[0]) {
+    if text.trim().is_empty() {
+        return faults.refuse(0, "the file is empty: its first line must name the fields of the rows");
+    }
+    if !header.iter().any(|name| *name == *key.names()[0]) {
         return faults.refuse(0, format!("the header has no field `{key}`, by which rows would be found"));
     }
     let mut record = csv::StringRecord::new();
@@ -160,6 +168,15 @@ fn csv(text: &str, key: &FieldPath, delimiter: u8, faults: &mut Faults<'_>, rows
             Err(error) => return faults.refuse(0, format!("the file is not CSV: {error}")),
         }
         let at = record.position().map_or(0, |position| usize::try_from(position.byte()).unwrap_or(0));
+        if record.iter().eq([END_RECORD]) && at + END.len() > text.len() {
+            return;
+        }
+        if record.iter().any(|field| field.ends_with(END_RECORD)) {
+            return faults.refuse(
+                at,
+                "a quote (`\"`) of the row is never closed, so the rest of the file would belong to it",
+            );
+        }
         if record.len() != names.len() {
             let fields = if record.len() == 1 { "field" } else { "fields" };
             let message =
