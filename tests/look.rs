@@ -168,6 +168,7 @@ fn that_a_job_has_failed_is_known_for_longer_than_its_error_is_kept() {
              [step.fill]\nfrom = \"in\"\nto = \"backlog\"\n[queue.backlog]\nretain = \"forever\"\n\
              [step.work]\nfrom = \"backlog\"\nrun = \"builtin:http\"\nretry = { max_attempts = 1 }\n\
              http = { url = \"http://127.0.0.1:1/\" }\nto = \"done\"\nerrors = \"failed\"\n\
+             [queue.failed]\nretain = \"consumed\"\n\
              [sink.done]\ntype = \"null\"\n[sink.tidy]\nfrom = \"failed\"\ntype = \"null\"\n",
         )
         .file("in.ndjson", jobs(1..=1));
