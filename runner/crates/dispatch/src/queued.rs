@@ -322,7 +322,10 @@ impl StepMachine for QueuedStep {
             return None;
         }
         let late = self.late.first().and_then(|&(due, _)| due.time());
-        late.into_iter().chain(self.room_wakes(now)).chain(self.slow_from(now)).min()
+        // Behind the first job of the step, the end of that job starts others.
+        let is_measuring = !self.uses_pool && !self.sizing.is_measured() && !self.batches.is_empty();
+        let room = self.room_wakes(now).filter(|&wake| wake > now || !is_measuring);
+        late.into_iter().chain(room).chain(self.slow_from(now)).min()
     }
 }
 

@@ -11,8 +11,9 @@ use tidegate_model::{Due, Timestamp};
 /// Maximum number of delayed outputs, or of completed jobs, in a batch.
 const LATE_BATCH: usize = 256;
 
-/// Maximum number of jobs that run on the blocking pool before the first measurement, for [`SLOW`].
-const UNMEASURED: usize = 2;
+/// Maximum number of jobs that run before the first measurement, for [`SLOW`]: quick jobs behind the first one
+/// share a batch, in their order.
+const UNMEASURED: usize = 1;
 
 /// Time of a running batch from which on its job counts as slow. A batch of quick jobs ends before it.
 const SLOW: Duration = Duration::from_millis(400);
@@ -105,6 +106,7 @@ impl QueuedStep {
         let batches_max = match () {
             () if self.uses_pool => usize::MAX,
             () if self.is_slow(now) => context.bounds.batches.saturating_add(self.beside_max),
+            () if !self.sizing.is_measured() => UNMEASURED,
             () => context.bounds.batches,
         };
         while made < context.bounds.bytes && self.batches.len() < batches_max {
@@ -220,7 +222,7 @@ impl QueuedStep {
     /// Time from which on a running job counts as slow, if jobs wait for its worker.
     pub(crate) fn slow_from(&self, now: Timestamp) -> Option<Timestamp> {
         let waits = |batch: &QueuedBatch| matches!(batch.phase, Phase::Ready | Phase::Begun);
-        if self.uses_pool || !self.batches.values().any(waits) {
+        if self.uses_pool || self.sizing.is_measured() && !self.batches.values().any(waits) {
             return None;
         }
         let from = self.batches.values().filter_map(|batch| batch.since).min()? + SLOW;
