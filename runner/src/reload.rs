@@ -10,7 +10,7 @@ use crate::supervisor;
 use tidegate_config::{
     Diagnostic, DiagnosticRecord, Diagnostics, Files, PartChange, PartKind, Plan, PlanState, Severity,
 };
-use tidegate_engine::{Generation, Handle, RefusedReload};
+use tidegate_engine::{Generation, Handle, RefusedReload, RolledBack};
 use tidegate_model::log_target;
 use tidegate_model::{Address, Clock as _, SystemClock, plain};
 use tidegate_store::Trigger;
@@ -102,6 +102,16 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
     if digest == current.digest {
         mended(run);
         run.note_files(current.number, &next);
+        return Reloaded::Unchanged { generation: current.number };
+    }
+    if trigger == Trigger::Watch
+        && let Some(RolledBack { from, .. }) = run.rolled_back_of(&next)
+    {
+        mended(run);
+        tracing::info!(
+            target: log_target::RUNNER,
+            "the saved files are those of generation {from}, which was rolled back: `tidegate reload` brings them into force"
+        );
         return Reloaded::Unchanged { generation: current.number };
     }
     if next.configuration.settings.reload.tests {

@@ -143,6 +143,25 @@ fn further_saves_during_the_watch_do_not_disarm_it_and_it_goes_back_to_the_last_
 }
 
 #[test]
+fn a_save_without_a_change_after_a_rollback_does_not_bring_the_files_into_force() {
+    let project = watched(false);
+    let mut running = started(&project, &[]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    project.write("mark.rhai", FAILING);
+    says_generation(&mut running, 2);
+    project.append("in.ndjson", jobs([2]));
+    running.wait_until_it_says("generation 2 is rolled back: ");
+    project.write("mark.rhai", FAILING);
+    running.wait_until_it_says("the saved files are those of generation 2, which was rolled back: ");
+    let reload = &project.json(&["status"])["reload"];
+    assert_eq!((&reload["generation"], &reload["rolled_back"]["from"]), (&json!(3), &json!(2)), "{reload}");
+    assert_eq!(version_of(&project, &mut running, 3), 1);
+    project.tidegate(&["reload"]).done();
+    says_generation(&mut running, 4);
+    running.stop().done();
+}
+
+#[test]
 fn a_step_that_stops_after_a_save_is_rolled_back_at_once_and_goes_on() {
     let project = watched(false);
     let mut running = started(&project, &[]);

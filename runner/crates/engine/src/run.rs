@@ -158,6 +158,12 @@ impl Handle {
         self.current.back_to()
     }
 
+    /// Rollback of a configuration that means the same as this one, while it lasts.
+    #[must_use]
+    pub fn rolled_back_of(&self, next: &Generation) -> Option<RolledBack> {
+        self.current.rolled_back_of(&next.configuration.digest())
+    }
+
     /// New and changed sources and sinks of a configuration that cannot be opened, with the reasons.
     ///
     /// # Errors

@@ -47,10 +47,20 @@ pub(crate) struct CurrentGeneration {
     generation: Mutex<Arc<NumberedGeneration>>,
     positions: Mutex<Positions>,
     pub(crate) health: ReloadHealth,
-    /// Number of the generation that carries out an earlier one again, and the rollback.
-    back_to: Mutex<Option<(u64, RolledBack)>>,
+    /// Rollback to an earlier generation, until the files change.
+    back_to: Mutex<Option<Return>>,
     /// Held by a reload from the reading of the files on: a later one must not be replaced by an earlier one.
     pub(crate) turn: Mutex<()>,
+}
+
+/// Return to an earlier generation.
+#[derive(Debug)]
+struct Return {
+    /// Number of the generation that carries out the earlier one again.
+    number: u64,
+    rollback: RolledBack,
+    /// Meaning of the files that were rolled back.
+    digest: ConfigurationDigest,
 }
 
 impl CurrentGeneration {
@@ -78,12 +88,22 @@ impl CurrentGeneration {
     #[must_use]
     pub(crate) fn back_to(&self) -> Option<RolledBack> {
         let number = self.get().number;
-        self.back_to.lock().clone().filter(|(current, _)| *current == number).map(|(_, back)| back)
+        let back_to = self.back_to.lock();
+        back_to.as_ref().filter(|back| back.number == number).map(|back| back.rollback.clone())
     }
 
-    /// `number`: that of the generation that carries out the earlier one again.
-    pub(crate) fn set_back_to(&self, number: u64, back: RolledBack) {
-        *self.back_to.lock() = Some((number, back));
+    /// As [`Self::back_to`], if files of this digest mean the same as those that were rolled back.
+    #[must_use]
+    pub(crate) fn rolled_back_of(&self, digest: &ConfigurationDigest) -> Option<RolledBack> {
+        let is_same = self.back_to.lock().as_ref().is_some_and(|back| back.digest == *digest);
+        self.back_to().filter(|_| is_same)
+    }
+
+    /// `number`: that of the generation that carries out the earlier one again. The current one is still the one that
+    /// is rolled back.
+    pub(crate) fn set_back_to(&self, number: u64, rollback: RolledBack) {
+        let digest = self.get().digest.clone();
+        *self.back_to.lock() = Some(Return { number, rollback, digest });
     }
 
     /// Records the present texts of files that mean the same as before, if this generation is still the current one.
