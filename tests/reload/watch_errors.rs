@@ -162,6 +162,32 @@ fn a_save_without_a_change_after_a_rollback_does_not_bring_the_files_into_force(
 }
 
 #[test]
+fn a_restart_with_files_that_were_rolled_back_warns_and_the_status_shows_it() {
+    let project = watched(false);
+    let mut running = started(&project, &[]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    project.write("mark.rhai", FAILING);
+    says_generation(&mut running, 2);
+    project.append("in.ndjson", jobs([2]));
+    running.wait_until_it_says("generation 2 is rolled back: ");
+    wait_for(&project, &mut running, "out.ndjson", 2);
+    running.stop().done();
+    for _ in 0..2 {
+        let mut running = started(&project, &[]);
+        running
+            .wait_until_it_says("generation 2 of these files was rolled back: 1 of 1 attempts of `p/mark`");
+        let before = &project.json(&["status"])["reload"]["rolled_back_before"];
+        assert_eq!(before["generation"], 2, "{before}");
+        running.stop().done();
+    }
+    let mut running = started(&project, &[]);
+    project.write("mark.rhai", mark(5));
+    says_generation(&mut running, 5);
+    assert_eq!(project.json(&["status"])["reload"]["rolled_back_before"], Value::Null);
+    running.stop().done();
+}
+
+#[test]
 fn a_step_that_stops_after_a_save_is_rolled_back_at_once_and_goes_on() {
     let project = watched(false);
     let mut running = started(&project, &[]);

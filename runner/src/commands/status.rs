@@ -13,8 +13,8 @@ use crate::output::table::{Column, columns, grouped, on_one_line, short};
 use crate::output::terminal::{cut, indented, width};
 use crate::output::times;
 use crate::query::{
-    Answer, BlockStatus, Halted, HeldBehind, LaneStatus, Oldest, ProbeStatus, Query, RefusedFiles,
-    ReloadStatus, RollbackStatus, StepStatus,
+    Answer, BlockStatus, EarlierRollback, Halted, HeldBehind, LaneStatus, Oldest, ProbeStatus, Query,
+    RefusedFiles, ReloadStatus, RollbackStatus, StepStatus,
 };
 use tidegate_config::Invocation;
 use tidegate_model::{Clock as _, SystemClock, Timestamp, rfc3339};
@@ -53,7 +53,8 @@ pub(crate) fn status(command: &StatusCommand) -> Exit {
 
 /// Notes about the last reload, if it is not over, was refused or was rolled back.
 fn notes(reload: &ReloadStatus, width: Option<usize>) -> String {
-    let ReloadStatus { generation, files_differ, refused, rolled_back, lingering } = reload;
+    let ReloadStatus { generation, files_differ, refused, rolled_back, rolled_back_before, lingering } =
+        reload;
     let mut notes = Vec::new();
     match (rolled_back, refused) {
         (Some(RollbackStatus { from, to, since, why, .. }), _) => notes.push(format!(
@@ -73,6 +74,11 @@ fn notes(reload: &ReloadStatus, width: Option<usize>) -> String {
             "the changed files were refused at {since}, so generation {generation} stays in force: {why}"
         )),
         None => {}
+    }
+    if let Some(EarlierRollback { generation: earlier, why }) = rolled_back_before {
+        notes.push(format!(
+            "generation {earlier} of these files was rolled back: {why}; the last start brought them into force again"
+        ));
     }
     if !lingering.is_empty() {
         let steps = lingering.join(", ");

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::rfc3339;
-use tidegate_engine::{Handle, RefusedReload, RolledBack};
+use tidegate_engine::{Handle, RefusedReload, RolledBack, RolledBackBefore};
 use tidegate_store::Trigger;
 
 /// The generation that a runner carries out, and the files.
@@ -16,6 +16,8 @@ pub(crate) struct ReloadStatus {
     pub(crate) refused: Option<RefusedFiles>,
     /// The rollback to an earlier generation, until the files change again.
     pub(crate) rolled_back: Option<RollbackStatus>,
+    /// The rollback of the same files before the start, until they change.
+    pub(crate) rolled_back_before: Option<EarlierRollback>,
     /// Steps that finish jobs of an earlier generation before they follow.
     pub(crate) lingering: Vec<String>,
 }
@@ -41,6 +43,13 @@ pub(crate) struct RollbackStatus {
     pub(crate) why: String,
 }
 
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct EarlierRollback {
+    /// The generation that was rolled back.
+    pub(crate) generation: u64,
+    pub(crate) why: String,
+}
+
 impl ReloadStatus {
     pub(crate) fn of(run: &Handle) -> Self {
         let refused = run.refused_reload().map(|RefusedReload { since, trigger, why, .. }| RefusedFiles {
@@ -51,11 +60,15 @@ impl ReloadStatus {
         let rolled_back = run.rolled_back().map(|RolledBack { from, to, since, trigger, why }| {
             RollbackStatus { from, to, since: rfc3339(since), trigger, why }
         });
+        let rolled_back_before = run
+            .rolled_back_before()
+            .map(|RolledBackBefore { generation, why }| EarlierRollback { generation, why });
         Self {
             generation: run.generation().number,
             files_differ: run.files_differ(),
             refused,
             rolled_back,
+            rolled_back_before,
             lingering: run.lingering().iter().map(ToString::to_string).collect(),
         }
     }

@@ -59,7 +59,7 @@ pub use crate::step::stats::{BlockCause, Stats, StepBlock, StepStats};
 pub use crate::step::turn::first_in_line;
 pub use error::{Chain, EngineError};
 pub use generation::Generation;
-pub use report::{Halt, RefusedReload, ReloadOutcome, RolledBack, RunOptions, RunReport};
+pub use report::{Halt, RefusedReload, ReloadOutcome, RolledBack, RolledBackBefore, RunOptions, RunReport};
 pub use run::{Handle, Run};
 pub use test_run::{Difference, TestOutcome, run_test, run_tests};
 

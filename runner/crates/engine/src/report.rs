@@ -71,6 +71,14 @@ pub struct RolledBack {
     pub why: String,
 }
 
+/// Earlier generation of the same files that was rolled back before the run started.
+#[derive(Clone, Debug)]
+pub struct RolledBackBefore {
+    pub generation: u64,
+    /// Reason: a sentence fragment.
+    pub why: String,
+}
+
 /// Generations up to the current one that an earlier one replaces.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplacedGenerations {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_channel::Sender;
 
 use super::error::EngineError;
-use super::report::{RefusedReload, ReloadOutcome, RolledBack, RunOptions, RunReport};
+use super::report::{RefusedReload, ReloadOutcome, RolledBack, RolledBackBefore, RunOptions, RunReport};
 use crate::commit::inbox::{Inbox, Push};
 use crate::generation::Generation;
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
@@ -156,6 +156,12 @@ impl Handle {
     #[must_use]
     pub fn rolled_back(&self) -> Option<RolledBack> {
         self.current.back_to()
+    }
+
+    /// Rollback of the files before the run started with them again.
+    #[must_use]
+    pub fn rolled_back_before(&self) -> Option<RolledBackBefore> {
+        self.current.back_before()
     }
 
     /// Rollback of a configuration that means the same as this one, while it lasts.

@@ -25,7 +25,7 @@ use crate::commit::inbox::Inbox;
 use crate::commit::request::CommitRequest;
 use crate::commit::sinks::Sinks;
 use crate::coordinator::{Action, Coordinator};
-use crate::generation::current::CurrentGeneration;
+use crate::generation::current::{CurrentGeneration, NumberedGeneration};
 use crate::generation::history;
 use crate::recovery::clock_set_back::WatchedClock;
 use crate::recovery::last_run;
@@ -107,7 +107,7 @@ impl Runtime {
         let RuntimeParts {
             current,
             store,
-            writer,
+            mut writer,
             attempts,
             setups,
             clock,
@@ -121,7 +121,6 @@ impl Runtime {
         } = parts;
         let generation = current.get();
         let plugged = last_run::tell(&generation.configuration, &attempts, &setups);
-        let mut writer = writer;
         start::rename_all(&generation, &store, &mut writer, clock.now())?;
         let sinks = Sinks::default();
         let Some(mut started) = start::start(&generation, sinks, &store, clock.now(), &ending)? else {
@@ -129,6 +128,7 @@ impl Runtime {
             drop(inbox.take(usize::MAX));
             return Ok(None);
         };
+        warn_of_rollback(&generation, &store, &current);
         if let Some(change) = history::at_start(&generation, &store) {
             let now = clock.now();
             started.opening.get_or_insert_with(|| Changes { now, ..Changes::default() }).history.push(change);
@@ -441,4 +441,16 @@ fn start_committer(
             }
         }
     })
+}
+
+/// Warns of files that were rolled back before and are in force again.
+fn warn_of_rollback(generation: &NumberedGeneration, store: &Store, current: &CurrentGeneration) {
+    if let Some(back) = history::rolled_back_before(generation, store) {
+        let (earlier, why, number) = (back.generation, &back.why, generation.number);
+        tracing::warn!(
+            target: log_target::ENGINE,
+            "generation {earlier} of these files was rolled back: {why}; this start brings them into force as generation {number}"
+        );
+        current.set_back_before(back);
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::source_files::SourceFiles;
-use crate::report::{ReloadHealth, RolledBack};
+use crate::report::{ReloadHealth, RolledBack, RolledBackBefore};
 use tidegate_components::plugin::Plugins;
 use tidegate_config::{Configuration, ConfigurationDigest, Positions};
 use tidegate_model::RenamedPart;
@@ -49,6 +49,8 @@ pub(crate) struct CurrentGeneration {
     pub(crate) health: ReloadHealth,
     /// Rollback to an earlier generation, until the files change.
     back_to: Mutex<Option<Return>>,
+    /// Number of the generation that started the run, and an earlier rollback of its files.
+    back_before: Mutex<Option<(u64, RolledBackBefore)>>,
     /// Held by a reload from the reading of the files on: a later one must not be replaced by an earlier one.
     pub(crate) turn: Mutex<()>,
 }
@@ -71,6 +73,7 @@ impl CurrentGeneration {
             positions,
             health: ReloadHealth::default(),
             back_to: Mutex::new(None),
+            back_before: Mutex::new(None),
             turn: Mutex::new(()),
         }
     }
@@ -104,6 +107,17 @@ impl CurrentGeneration {
     pub(crate) fn set_back_to(&self, number: u64, rollback: RolledBack) {
         let digest = self.get().digest.clone();
         *self.back_to.lock() = Some(Return { number, rollback, digest });
+    }
+
+    /// Earlier rollback of the files that started the run and are still in force.
+    #[must_use]
+    pub(crate) fn back_before(&self) -> Option<RolledBackBefore> {
+        let number = self.get().number;
+        self.back_before.lock().clone().filter(|(current, _)| *current == number).map(|(_, back)| back)
+    }
+
+    pub(crate) fn set_back_before(&self, back: RolledBackBefore) {
+        *self.back_before.lock() = Some((self.get().number, back));
     }
 
     /// Records the present texts of files that mean the same as before, if this generation is still the current one.

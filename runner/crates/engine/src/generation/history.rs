@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::current::NumberedGeneration;
 use super::source_files::SourceFiles;
+use crate::report::RolledBackBefore;
 use tidegate_config::{Configuration, Diagnostics, Processor};
 use tidegate_store::{HistoryChange, HistoryEntry, NewHistoryEntry, Store, TakeoverOutcome, Trigger};
 
@@ -41,6 +42,20 @@ pub(crate) fn at_start(generation: &NumberedGeneration, store: &Store) -> Option
     let last = store.last_installed().unwrap_or_default();
     let is_same = |last: &HistoryEntry| last.generation == entry.generation && last.has_content_of(&entry);
     (!last.as_ref().is_some_and(is_same)).then_some(HistoryChange::Add(entry))
+}
+
+/// The rollback of the same files, unless they came into force again by a reload since.
+pub(crate) fn rolled_back_before(generation: &NumberedGeneration, store: &Store) -> Option<RolledBackBefore> {
+    let own = of_generation(generation, Trigger::Start)?;
+    // Damage of the history stops no start.
+    let (entries, _) = store.history().unwrap_or_default();
+    let is_restart = |entry: &&HistoryEntry| {
+        entry.outcome == TakeoverOutcome::Installed && entry.trigger == Trigger::Start
+    };
+    let mut same = entries.into_iter().rev().filter(|entry| entry.has_content_of(&own));
+    let last = same.find(|entry| !is_restart(&entry))?;
+    let TakeoverOutcome::RolledBack(why) = last.outcome else { return None };
+    Some(RolledBackBefore { generation: last.generation?, why })
 }
 
 /// The entry of a configuration with mistakes.
