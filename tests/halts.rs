@@ -10,6 +10,10 @@ fn project(step: &str) -> Project {
     Project::new().file("p.toml", [FOLLOWED, step].concat()).file("in.ndjson", jobs(1..=5))
 }
 
+fn is_halted(project: &Project) -> bool {
+    project.status("p/work", "p/in")["halted"]["why"].is_string()
+}
+
 #[test]
 fn a_script_that_halts_stops_its_step_at_the_job_and_resume_takes_up_the_mended_script() {
     for queuer in ["", "queuer = { strategy = \"serial\" }\n"] {
@@ -18,6 +22,7 @@ fn a_script_that_halts_stops_its_step_at_the_job_and_resume_takes_up_the_mended_
             .file("work.rhai", "fn process(job) { if job.id == 3 { halt(\"the key is wrong\") } job }");
         let mut running = project.start(&["run", ".", "--no-watch"]);
         running.wait_until_it_says("the step stops");
+        running.wait_until("the halt", || is_halted(&project));
         running.wait_until("the jobs before it", || ids(&project.read_if_there("out.ndjson")) == [1, 2]);
         let status = project.tidegate(&["status"]).done().stdout;
         assert!(
@@ -29,7 +34,7 @@ fn a_script_that_halts_stops_its_step_at_the_job_and_resume_takes_up_the_mended_
         // Unchanged, it stops again.
         let resumed = project.tidegate(&["step", "resume", "p/work"]).done().stdout;
         assert_eq!(resumed, "`p/work` starts again\n");
-        running.wait_until("the halt", || project.status("p/work", "p/in").get("halted").is_some());
+        running.wait_until("the halt", || is_halted(&project));
         project.write("work.rhai", "fn process(job) { job }");
         let resumed = project.json(&["step", "resume", "p/work"]);
         assert_eq!((&resumed["restarted"], &resumed["changed"]), (&true.into(), &false.into()), "{resumed}");
@@ -48,7 +53,9 @@ fn a_stopped_step_starts_again_without_changes_of_other_parts() {
         .file("work.rhai", "fn process(job) { if job.id == 3 { halt(\"no\") } job }")
         .file("other.rhai", "fn process(job) { }");
     let mut running = project.start(&["run", ".", "--no-watch"]);
+    // The log says so before a request can know it.
     running.wait_until_it_says("the step stops");
+    running.wait_until("the halt", || is_halted(&project));
     project.write("other.rhai", "fn process(job) { () }");
     let resumed = project.tidegate(&["step", "resume", "p/work"]).done().stdout;
     assert_eq!(
@@ -56,7 +63,7 @@ fn a_stopped_step_starts_again_without_changes_of_other_parts() {
         "`p/work` starts again with the configuration in force, from which the files differ: `tidegate reload` takes \
          them up\n"
     );
-    running.wait_until("the halt", || project.status("p/work", "p/in").get("halted").is_some());
+    running.wait_until("the halt", || is_halted(&project));
     running.stop().failed(1).says("p/work stopped at job 3");
 }
 
@@ -71,6 +78,7 @@ fn some_kinds_of_failures_stop_the_step_and_others_are_set_aside() {
     );
     let mut running = project.start(&["run", "."]);
     running.wait_until_it_says("the step stops");
+    running.wait_until("the halt", || is_halted(&project));
     running.wait_until("the jobs before it", || ids(&project.read_if_there("out.ndjson")) == [1, 3]);
     let halted = project.status("p/work", "p/in")["halted"]["why"].to_string();
     assert!(halted.contains("exit code 3") && halted.contains("`halt_on`"), "{halted}");
