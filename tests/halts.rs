@@ -53,7 +53,7 @@ fn a_stopped_step_starts_again_without_changes_of_other_parts() {
         .file("work.rhai", "fn process(job) { if job.id == 3 { halt(\"no\") } job }")
         .file("other.rhai", "fn process(job) { }");
     let mut running = project.start(&["run", ".", "--no-watch"]);
-    // The log says so before a request can know it.
+    // The log is ahead of the requests.
     running.wait_until_it_says("the step stops");
     running.wait_until("the halt", || is_halted(&project));
     project.write("other.rhai", "fn process(job) { () }");
