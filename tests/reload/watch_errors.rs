@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{mark, says_generation, started, version_of, wait_for};
 use crate::http_client::{Client, address};
 use crate::project::{Project, ids, jobs};
+use crate::running::Running;
 
 /// The time is long: a busy machine may take its time.
 const SETTINGS: &str =
@@ -23,6 +24,15 @@ fn watched(errors: bool) -> Project {
         .file("mark.rhai", mark(1))
         .file("other.rhai", "fn process(job) { job }")
         .file("in.ndjson", jobs([1]))
+}
+
+/// A runner that has delivered the first job and has taken over a script that fails, as generation 2.
+fn broken(project: &Project) -> Running {
+    let mut running = started(project, &[]);
+    wait_for(project, &mut running, "out.ndjson", 1);
+    project.write("mark.rhai", FAILING);
+    says_generation(&mut running, 2);
+    running
 }
 
 fn last(history: &Value, generation: u64) -> Value {
@@ -108,10 +118,7 @@ fn a_second_broken_save_right_after_a_rollback_is_rolled_back_too() {
 #[test]
 fn further_saves_during_the_watch_do_not_disarm_it_and_it_goes_back_to_the_last_proven_generation() {
     let project = watched(true);
-    let mut running = started(&project, &[]);
-    wait_for(&project, &mut running, "out.ndjson", 1);
-    project.write("mark.rhai", FAILING);
-    says_generation(&mut running, 2);
+    let mut running = broken(&project);
     project.append("in.ndjson", jobs(2..=10));
     running.wait_until("the failures", || project.queue("p/failed").len() == 9);
     project.write("mark.rhai", "fn process(job) { throw \"still no\" }");
@@ -145,10 +152,7 @@ fn further_saves_during_the_watch_do_not_disarm_it_and_it_goes_back_to_the_last_
 #[test]
 fn a_save_without_a_change_after_a_rollback_does_not_bring_the_files_into_force() {
     let project = watched(false);
-    let mut running = started(&project, &[]);
-    wait_for(&project, &mut running, "out.ndjson", 1);
-    project.write("mark.rhai", FAILING);
-    says_generation(&mut running, 2);
+    let mut running = broken(&project);
     project.append("in.ndjson", jobs([2]));
     running.wait_until_it_says("generation 2 is rolled back: ");
     project.write("mark.rhai", FAILING);
@@ -164,10 +168,7 @@ fn a_save_without_a_change_after_a_rollback_does_not_bring_the_files_into_force(
 #[test]
 fn a_restart_with_files_that_were_rolled_back_warns_and_the_status_shows_it() {
     let project = watched(false);
-    let mut running = started(&project, &[]);
-    wait_for(&project, &mut running, "out.ndjson", 1);
-    project.write("mark.rhai", FAILING);
-    says_generation(&mut running, 2);
+    let mut running = broken(&project);
     project.append("in.ndjson", jobs([2]));
     running.wait_until_it_says("generation 2 is rolled back: ");
     wait_for(&project, &mut running, "out.ndjson", 2);
@@ -190,10 +191,7 @@ fn a_restart_with_files_that_were_rolled_back_warns_and_the_status_shows_it() {
 #[test]
 fn a_step_that_stops_after_a_save_is_rolled_back_at_once_and_goes_on() {
     let project = watched(false);
-    let mut running = started(&project, &[]);
-    wait_for(&project, &mut running, "out.ndjson", 1);
-    project.write("mark.rhai", FAILING);
-    says_generation(&mut running, 2);
+    let mut running = broken(&project);
     project.append("in.ndjson", jobs([2]));
     running.wait_until_it_says("generation 2 is rolled back: 1 of 1 attempts of `p/mark` failed");
     assert_eq!(version_of(&project, &mut running, 3), 1);
