@@ -174,8 +174,8 @@ impl QueuedStep {
         }
     }
 
-    /// Starts batches of quick jobs on free workers. Slow jobs, and the first ones, run on the blocking pool, so
-    /// that they keep no worker from others.
+    /// Starts batches of quick jobs on free workers. Slow jobs, and the first one, run on the blocking pool, so that
+    /// they keep no worker from others.
     pub(crate) fn run_ready(
         &mut self,
         paused: bool,
