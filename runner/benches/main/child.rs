@@ -31,6 +31,8 @@ pub(crate) struct Figures {
 }
 
 const LATENCY_JOBS: u64 = 2000;
+/// The folder of this process in `/proc`.
+pub(crate) const OWN: &str = "/proc/self";
 
 pub(crate) fn run(path: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
@@ -159,23 +161,23 @@ fn own_usage() -> Result<(f64, u64), Box<dyn Error>> {
 
 /// The largest resident size of this process in bytes, as Linux counts it.
 pub(crate) fn peak_bytes() -> Result<u64, Box<dyn Error>> {
-    status_bytes("VmHWM:")
+    status_bytes(Path::new(OWN), "VmHWM:")
 }
 
-/// Its resident size now.
-pub(crate) fn held_bytes() -> Result<u64, Box<dyn Error>> {
-    status_bytes("VmRSS:")
+/// The resident size of a process now, by its folder in `/proc`.
+pub(crate) fn held_bytes(process: &Path) -> Result<u64, Box<dyn Error>> {
+    status_bytes(process, "VmRSS:")
 }
 
-fn status_bytes(of: &str) -> Result<u64, Box<dyn Error>> {
-    let status = fs::read_to_string("/proc/self/status")?;
+fn status_bytes(process: &Path, of: &str) -> Result<u64, Box<dyn Error>> {
+    let status = fs::read_to_string(process.join("status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(of)).unwrap_or("0 kB");
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }
 
 /// CPU time of the running threads of this process.
 pub(crate) fn nanoseconds_of_cpu() -> Result<u64, Box<dyn Error>> {
-    nanoseconds_of(Path::new("/proc/self"))
+    nanoseconds_of(Path::new(OWN))
 }
 
 /// The same of another process, by its folder in `/proc`.

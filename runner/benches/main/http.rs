@@ -9,10 +9,10 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidegate_config::{LoadOptions, QueueRef};
-use tidegate_engine::{Generation, Push, Run, RunOptions};
+use tidegate_engine::{Generation, Handle, Push, Run, RunOptions, Stats};
 use tidegate_model::SystemClock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -169,6 +169,23 @@ pub(crate) async fn expect(
     Err(std::io::Error::other(String::from_utf8_lossy(answer).into_owned()))
 }
 
+/// Pushes the job with this number to the first queue, and waits until the first step has durably delivered it.
+pub(crate) fn push_through(handle: &Handle, stats: &Stats, id: u64) -> Result<Duration, Box<dyn Error>> {
+    let (sender, answer) = mpsc::channel();
+    let jobs = [paths::job(id).as_bytes()].into_iter().collect();
+    let answer_with = Box::new(move |outcome: Result<_, _>| _ = sender.send(outcome.is_ok()));
+    let begun = Instant::now();
+    let push = Push { queue: QueueRef(0), jobs, whole: None, each: Vec::new(), answer: answer_with };
+    if !handle.push(push) || !answer.recv()? {
+        return Err("a job was not accepted".into());
+    }
+    while stats.step(0).counters().taken < id {
+        // Yields the core to the runner; the latency is measured.
+        thread::yield_now();
+    }
+    Ok(begun.elapsed())
+}
+
 /// Pushes one job, waits until it is durably delivered, and again.
 fn latency(folder: &Path) -> Result<(f64, f64), Box<dyn Error>> {
     paths::begin_anew(folder)?;
@@ -180,19 +197,7 @@ fn latency(folder: &Path) -> Result<(f64, f64), Box<dyn Error>> {
     let runner = thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));
     let mut latencies = Vec::new();
     for id in 1..=LATENCY_JOBS {
-        let (sender, answer) = mpsc::channel();
-        let jobs = [paths::job(id).as_bytes()].into_iter().collect();
-        let answer_with = Box::new(move |outcome: Result<_, _>| _ = sender.send(outcome.is_ok()));
-        let begun = Instant::now();
-        let push = Push { queue: QueueRef(0), jobs, whole: None, each: Vec::new(), answer: answer_with };
-        if !handle.push(push) || !answer.recv()? {
-            return Err("a job was not accepted".into());
-        }
-        while stats.step(0).counters().taken < id {
-            // Yields the core to the runner; the latency is measured.
-            thread::yield_now();
-        }
-        latencies.push(begun.elapsed());
+        latencies.push(push_through(&handle, &stats, id)?);
     }
     handle.stop();
     runner.join().map_err(|_| "the run panicked")??;

@@ -12,19 +12,18 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tidegate_config::{LoadOptions, QueueRef};
-use tidegate_engine::{Generation, Push, Run, RunOptions};
+use tidegate_config::LoadOptions;
+use tidegate_engine::{Generation, Handle, Run, RunOptions, Stats};
 use tidegate_model::SystemClock;
 use tidegate_store::Trigger;
 
 use crate::child::{self, Figures};
-use crate::http::{Runner, SETTINGS};
+use crate::http::{Runner, SETTINGS, push_through};
 use crate::paths;
 use crate::report::{Row, measure};
 
@@ -36,6 +35,8 @@ const SAVES: u64 = 1000;
 const WARM: u64 = 100;
 /// Jobs that are pushed for the cost of an event.
 const PUSHED: u64 = 2000;
+/// Jobs of a file that is read beside reloads.
+const WORK: u64 = 4_000_000;
 /// Reloads beside work.
 const RELOADS: u64 = 100;
 
@@ -128,7 +129,7 @@ fn saves(folder: &Path) -> Result<Vec<Row>, Box<dyn Error>> {
 fn beside(folder: &Path, rounds: u64) -> Result<Vec<Row>, Box<dyn Error>> {
     let project = project(folder, 10)?;
     let folder = project.path();
-    paths::write_input(&folder.join("in.ndjson"), 4_000_000)?;
+    paths::write_input(&folder.join("in.ndjson"), WORK)?;
     let toml = paths::pipeline("script").unwrap_or_default();
     fs::write(folder.join("bench.toml"), toml)?;
     fs::write(folder.join("add.rhai"), paths::SCRIPT)?;
@@ -249,17 +250,16 @@ pub(crate) fn work(folder: &Path, reloads: bool) -> Result<u64, Box<dyn Error>> 
 }
 
 /// Runs until the file is delivered.
-fn drained(run: Run, stats: &tidegate_engine::Stats) -> Result<u64, Box<dyn Error>> {
+fn drained(run: Run, stats: &Stats) -> Result<u64, Box<dyn Error>> {
     let handle = run.handle();
     let runner = thread::spawn(move || run.run().map(|_| ()).map_err(|error| error.to_string()));
-    let jobs = 4_000_000;
     let taken = || stats.steps().iter().map(|step| step.counters().taken).max().unwrap_or(0);
-    while taken() < jobs {
+    while taken() < WORK {
         thread::sleep(Duration::from_millis(1));
     }
     handle.stop();
     runner.join().map_err(|_| "the run panicked")??;
-    Ok(jobs)
+    Ok(WORK)
 }
 
 /// In a process of its own: jobs through a pipeline, without reloads and during reloads of its script. `p50_ms`: without;
@@ -269,20 +269,7 @@ pub(crate) fn change(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn
     let (stats, handle) = (run.stats(), run.handle());
     let pusher = run.handle();
     let runner = thread::spawn(move || run.run().map(|_| ()).map_err(|error| error.to_string()));
-    let push = |id: u64| -> Result<Duration, Box<dyn Error>> {
-        let (sender, answer) = mpsc::channel();
-        let jobs = [paths::job(id).as_bytes()].into_iter().collect();
-        let answer_with = Box::new(move |outcome: Result<_, _>| _ = sender.send(outcome.is_ok()));
-        let begun = Instant::now();
-        let push = Push { queue: QueueRef(0), jobs, whole: None, each: Vec::new(), answer: answer_with };
-        if !pusher.push(push) || !answer.recv()? {
-            return Err("a job was not accepted".into());
-        }
-        while stats.step(0).counters().taken < id {
-            thread::yield_now();
-        }
-        Ok(begun.elapsed())
-    };
+    let push = |id: u64| push_through(&pusher, &stats, id);
     let mut alone = (1..=500).map(&push).collect::<Result<Vec<_>, _>>()?;
     alone.sort_unstable();
     let folder = folder.to_owned();
@@ -318,7 +305,7 @@ fn generation(folder: &Path) -> Result<Generation, String> {
 }
 
 /// Changes the script of the first pipeline, and carries it out.
-fn reload(folder: &Path, handle: &tidegate_engine::Handle, version: u64) -> Result<(), String> {
+fn reload(folder: &Path, handle: &Handle, version: u64) -> Result<(), String> {
     fs::write(folder.join("p0.rhai"), script(version)).map_err(|error| error.to_string())?;
     let outcome = handle.reload(&generation(folder)?, Trigger::Reload);
     outcome.map(drop).ok_or_else(|| "the run ended during reloads".to_owned())
@@ -334,13 +321,11 @@ struct Held {
 }
 
 impl Held {
+    #[expect(clippy::cast_precision_loss, reason = "bytes of memory are far below 2^52")]
     fn of(process: u32) -> Result<Self, Box<dyn Error>> {
         let folder = Path::new("/proc").join(process.to_string());
-        let status = fs::read_to_string(folder.join("status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
-        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
         Ok(Self {
-            mib: kib / 1024.0,
+            mib: child::held_bytes(&folder)? as f64 / f64::from(1 << 20),
             threads: fs::read_dir(folder.join("task"))?.count(),
             files: fs::read_dir(folder.join("fd"))?.count(),
             cpu: Duration::from_nanos(child::nanoseconds_of(&folder)?),

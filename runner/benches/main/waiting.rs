@@ -207,7 +207,7 @@ pub(crate) fn watch(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn 
     let before = child::nanoseconds_of_cpu()?;
     thread::sleep(WATCHED);
     figures.cpu_seconds = Duration::from_nanos(child::nanoseconds_of_cpu()? - before).as_secs_f64();
-    figures.peak_bytes = child::held_bytes()?;
+    figures.peak_bytes = child::held_bytes(Path::new(child::OWN))?;
     handle.stop();
     runner.join().map_err(|_| "the run panicked")??;
     Ok(())
