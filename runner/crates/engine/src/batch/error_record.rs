@@ -1,13 +1,14 @@
 //! Error record: keeps a failed job on the error queue, with all facts about its failure.
 
-use serde::Serialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 use tidegate_plugin::Failure;
 
 use super::job_builder::JobInput;
@@ -121,15 +122,31 @@ impl RecordedConfiguration {
     pub(crate) fn get(&self) -> &RawValue {
         self.written.get_or_init(|| {
             let scrub = Redactor::new(&self.secrets);
-            let mut config = cleaned(&self.config, &scrub);
-            if config.to_string().len() > reason::BYTES_MAX {
-                config = Value::String("too long for an error record".to_owned());
-            }
+            // A large table is neither copied nor written to be left out.
+            let config = if serde_json::to_writer(Room(reason::BYTES_MAX), &*self.config).is_ok() {
+                cleaned(&self.config, &scrub)
+            } else {
+                Value::String("too long for an error record".to_owned())
+            };
             let run: Vec<String> = self.run.iter().map(|name| scrub.clean(name)).collect();
             let written = serde_json::json!({ "run": run, "config": config });
             // Texts and numbers can always be serialized.
             serde_json::value::to_raw_value(&written).unwrap_or_else(|_| RawValue::NULL.to_owned())
         })
+    }
+}
+
+/// Room for this number of bytes; more are an error.
+struct Room(usize);
+
+impl io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -207,5 +224,24 @@ fn job(item: &JobInput<'_>) -> Job {
             _ => Job::Text(text.to_owned()),
         },
         Err(_) => Job::Bytes(item.payload.to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_configuration_that_is_too_long_is_left_out() {
+        let recorded = |config: &Value| {
+            let (run, config) = (vec!["pay.rhai".to_owned()], Arc::new(config.clone()));
+            let recorded =
+                RecordedConfiguration { run, config, secrets: Vec::new(), written: OnceCell::new() };
+            serde_json::from_str::<Value>(recorded.get().get()).unwrap()
+        };
+        let (short, long) = (json!(vec![7; 1000]), json!(vec![7; 100_000]));
+        assert_eq!(recorded(&short), json!({ "run": ["pay.rhai"], "config": short }));
+        assert_eq!(recorded(&long), json!({ "run": ["pay.rhai"], "config": "too long for an error record" }));
     }
 }
