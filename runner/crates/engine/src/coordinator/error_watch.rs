@@ -65,8 +65,9 @@ impl Coordinator {
         now: Timestamp,
         actions: &mut Vec<Action>,
     ) {
-        let changed = changed_steps(&earlier, &self.generation);
         let (generation, limit) = (self.generation.number, self.error_limit());
+        // All steps are compared again, which a reload without a watch need not wait for.
+        let changed = limit.map(|_| changed_steps(&earlier, &self.generation)).unwrap_or_default();
         self.watched_reload.is_rolled_back = false;
         self.watched_reload.earlier.push(earlier);
         let swap = Swap { generation, limit, watched, changed };
