@@ -110,8 +110,8 @@ fn a_job_has_one_address_and_parameters_are_not_passed_over() {
     for path in ["+1", "01", "1/", "0x1"] {
         assert_eq!(client.request(&format!("GET /jobs/p/in/{path}"), &[], "").status, 404, "{path}");
     }
-    let refused = client.request("POST /sources/p/in?delay=5s", &[JSON], r#"{"id":2}"#);
-    assert_eq!((refused.status, refused.error()), (400, "parameter `delay` is unknown"));
+    let refused = client.request("POST /sources/p/in?wait=5s", &[JSON], r#"{"id":2}"#);
+    assert_eq!((refused.status, refused.error()), (400, "parameter `wait` is unknown"));
     running.stop().done();
     assert_eq!(project.queue("p/in").len(), 1);
 }

@@ -118,6 +118,8 @@ mod handle;
 
 mod delayed;
 
+mod late;
+
 mod order;
 
 mod job;

@@ -218,3 +218,8 @@ fn a_store_of_version_4_goes_on_where_it_was() {
 fn a_store_of_version_5_goes_on_where_it_was() {
     assert_snapshot!(goes_on(5));
 }
+
+#[test]
+fn a_store_of_version_6_goes_on_where_it_was() {
+    assert_snapshot!(goes_on(6));
+}

@@ -76,6 +76,23 @@ fn time_of_last(project: &Project, queue: &str) -> Timestamp {
 }
 
 #[test]
+fn a_withdrawal_for_later_waits_until_then_and_holds_up_no_other() {
+    let project = demonstration("1ms", "10ms");
+    sending(&project, "#!/bin/sh\necho \"{\\\"id\\\": $1}\"\n");
+    project.write("gas.json", "{\"price\": 1}");
+    let (mut running, mut client) = started(&project);
+    let later = json!({ "id": 1, "pool": "a", "amount": 5, "not_before": "2999-01-01T00:00:00Z" });
+    let answer = client.request(POST, &[JSON], &later.to_string());
+    assert_eq!((answer.status, &answer.body["due"]), (202, &json!("2999-01-01T00:00:00.000Z")));
+    schedule(&mut client, 2, "a", 5);
+    wait_for(&mut running, &project, "out/withdrawn.ndjson", 1);
+    project.tidegate(&["delayed", "now", "withdrawals/requests", "--yes"]).done();
+    wait_for(&mut running, &project, "out/withdrawn.ndjson", 2);
+    running.stop().done();
+    project.assert_sound();
+}
+
+#[test]
 fn a_post_answers_at_once_and_the_record_gets_the_result_or_a_reason() {
     let project = demonstration("1ms", "10ms");
     project.write("gas.json", "{ \"price\": 93 }");

@@ -8,13 +8,15 @@ mod tests;
 
 use std::path::PathBuf;
 
-use clap::builder::{RangedU64ValueParser, TypedValueParser};
+use clap::builder::{RangedU64ValueParser, StringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
+use crate::due_time;
 use crate::query::JOBS_MAX;
 use config::{Config, needed};
 use tidegate_config::Invocation;
+use tidegate_model::{Clock as _, SystemClock, Timestamp};
 
 /// Runs pipelines that are written in TOML.
 #[derive(Debug, Parser)]
@@ -179,7 +181,7 @@ pub(crate) enum StepCommand {
 pub(crate) struct DelayedList {
     #[command(flatten)]
     pub(crate) look: QueryOptions,
-    /// Only jobs of this step: PIPELINE/STEP
+    /// Only jobs of this step, or that are not on this queue yet: PIPELINE/STEP or PIPELINE/QUEUE
     #[arg(long)]
     pub(crate) step: Option<String>,
     /// Only jobs in this lane of their step
@@ -196,7 +198,8 @@ pub(crate) struct DelayedList {
 /// The chosen delayed jobs, and whether to confirm the change.
 #[derive(Debug, Args)]
 pub(crate) struct DelayedChoice {
-    /// PIPELINE/STEP for all delayed jobs of a step, PIPELINE/QUEUE/INDEX for those made from one job
+    /// PIPELINE/STEP for all delayed jobs of a step, PIPELINE/QUEUE/INDEX for those made from one job.
+    /// PIPELINE/QUEUE for all late jobs of a queue, PIPELINE/QUEUE/due/NUMBER for one of them
     #[arg(required = true)]
     pub(crate) jobs: Vec<String>,
     /// Only jobs in this lane of their step
@@ -232,7 +235,7 @@ pub(crate) struct Cancel {
 
 #[derive(Debug, Args)]
 pub(crate) struct JobShow {
-    /// PIPELINE/QUEUE/INDEX
+    /// PIPELINE/QUEUE/INDEX, or PIPELINE/QUEUE/due/NUMBER for a job that is due later
     pub(crate) job: String,
     #[command(flatten)]
     pub(crate) look: QueryOptions,
@@ -463,6 +466,12 @@ pub(crate) struct QueueClear {
 pub(crate) struct QueuePush {
     /// PIPELINE/QUEUE
     pub(crate) queue: String,
+    /// Append the jobs after this time, like `15s` or `1h30m`
+    #[arg(long, conflicts_with = "due", value_parser = delay())]
+    pub(crate) delay: Option<Timestamp>,
+    /// Append the jobs at this time, like `2026-03-31T01:00:00Z`
+    #[arg(long, value_name = "TIME", value_parser = due_time::at)]
+    pub(crate) due: Option<Timestamp>,
     #[command(flatten)]
     pub(crate) look: QueryOptions,
 }
@@ -601,6 +610,11 @@ pub(crate) enum GraphFormat {
 fn limit() -> impl TypedValueParser<Value = usize> {
     let number = RangedU64ValueParser::<u64>::new().range(1..=JOBS_MAX as u64);
     number.try_map(usize::try_from)
+}
+
+/// The time after a delay from now.
+fn delay() -> impl TypedValueParser<Value = Timestamp> {
+    StringValueParser::new().try_map(|delay| due_time::after(&delay, SystemClock.now()))
 }
 
 /// The index of a job.

@@ -6,6 +6,7 @@
 //! | `GET /jobs/PIPELINE/SOURCE` | jobs by key, handle, status, step and lane |
 //! | `GET /jobs/PIPELINE/SOURCE/INDEX` | the outcome of the job at each step |
 //! | `DELETE /jobs/PIPELINE/SOURCE/INDEX` | the job is cancelled |
+//! | `GET` and `DELETE /jobs/PIPELINE/SOURCE/due/NUMBER` | the same for a job that is due later |
 //! | `POST /jobs/PIPELINE/QUEUE/INDEX/complete` | 202 once the completion by an external system is on disk |
 //! | `POST /monitor/PIPELINE/STEP` | the time of the next poll of the step's pending jobs |
 //! | `POST /reload` | the configuration that is in force after its files were read again |
@@ -22,6 +23,7 @@ pub(crate) mod complete;
 pub(crate) mod find_jobs;
 pub(crate) mod host;
 pub(crate) mod job_status;
+pub(crate) mod late_jobs;
 pub(crate) mod parameters;
 pub(crate) mod parse_body;
 pub(crate) mod poll;
@@ -57,6 +59,7 @@ use self::schemas::Schemas;
 use self::wire::Wire;
 use crate::client::ipc::RunnerContext;
 use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
+use crate::query::late::LateAddress;
 use tidegate_model::Address;
 use tidegate_model::log_target;
 
@@ -259,6 +262,7 @@ async fn carry_out(
         Route::Source(address) => push::take(request, &address, http, place).await,
         Route::Jobs(queue) => find(&request, queue, http).await,
         Route::Job(asked) => look(&request, asked, http).await,
+        Route::Late(asked) => look_at_late(&request, asked, http).await,
         Route::Complete(asked) => complete::complete(request, asked, http, place).await,
         Route::Monitor(step) => poll(&request, step, http).await,
         Route::Reload => {
@@ -296,6 +300,23 @@ async fn look(
     }
     let _turn = http.looks.acquire().await;
     aside(move || job_status::status(&asked, &context)).await
+}
+
+async fn look_at_late(
+    request: &Request<Incoming>,
+    asked: LateAddress,
+    http: &HttpContext,
+) -> Result<Response, HttpRefusal> {
+    only(request, &[Method::GET, Method::HEAD, Method::DELETE])?;
+    admit_reader(request, &asked.queue, http)?;
+    let context = http.context.clone();
+    if *request.method() == Method::DELETE {
+        push::find(&asked.queue, &context.configuration())?;
+        push::refuse_while_full(&context)?;
+        return aside(move || late_jobs::cancel(&asked, &context)).await;
+    }
+    let _turn = http.looks.acquire().await;
+    aside(move || late_jobs::status(&asked, &context)).await
 }
 
 async fn find(

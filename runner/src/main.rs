@@ -13,6 +13,7 @@ mod cli;
 mod client;
 pub(crate) mod commands;
 mod connection_limit;
+mod due_time;
 pub(crate) mod graph;
 mod http;
 pub(crate) mod output;

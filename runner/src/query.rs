@@ -9,6 +9,7 @@ pub(crate) mod job_list;
 pub(crate) mod job_outputs;
 pub(crate) mod job_payload;
 pub(crate) mod join_partners;
+pub(crate) mod late;
 pub(crate) mod parked;
 pub(crate) mod parked_counts;
 pub(crate) mod parked_payload;
@@ -90,6 +91,11 @@ pub(crate) enum Query {
         #[serde(default)]
         whole: bool,
     },
+    /// The state of a late job, or the outcome of the job that it has become.
+    Late {
+        /// `pipeline/queue/due/number`
+        job: String,
+    },
     /// Parked jobs, which are in the store outside of their queue.
     Delayed {
         step: Option<String>,
@@ -163,6 +169,7 @@ pub(crate) enum Answer {
         total: u64,
     },
     Job(JobStatus),
+    Late(late::LateStatus),
     Delayed(DelayedPage),
     Preview(Preview),
     Replay(ReplayPlan),
@@ -201,7 +208,15 @@ pub(crate) struct QueueStatus {
     /// The number of open errors of an error queue.
     #[serde(default)]
     pub(crate) open: Option<u64>,
+    /// Number of jobs that are appended later.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) late: u64,
     pub(crate) readers: Vec<ReaderStatus>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -326,6 +341,10 @@ fn answer_from(
             (queue, *index),
             &job::JobSelection { why: *why, whole: *whole, before: true, run },
         ),
+        Query::Late { job } => match late::LateAddress::parse(job) {
+            Some(asked) => late::status(store, configuration, run, &asked),
+            None => Ok(Answer::Missing(format!("`{job}` does not name a late job"))),
+        },
         Query::Delayed { step, job, lane, whole, after, limit } => {
             let (step, job, lane) = (step.as_deref(), job.as_deref(), lane.as_deref());
             let wanted = parked::ParkedFilter { step, job, lane, whole: *whole };

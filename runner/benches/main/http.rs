@@ -1,6 +1,7 @@
 //! Rate of an HTTP source: the runner is a process of its own, and a load generator runs beside it, on the
 //! same machine. It also measures the latency from push to delivery.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -175,7 +176,14 @@ pub(crate) fn push_through(handle: &Handle, stats: &Stats, id: u64) -> Result<Du
     let jobs = [paths::job(id).as_bytes()].into_iter().collect();
     let answer_with = Box::new(move |outcome: Result<_, _>| _ = sender.send(outcome.is_ok()));
     let begun = Instant::now();
-    let push = Push { queue: QueueRef(0), jobs, whole: None, each: Vec::new(), answer: answer_with };
+    let push = Push {
+        queue: QueueRef(0),
+        jobs,
+        whole: None,
+        each: Vec::new(),
+        late: BTreeMap::new(),
+        answer: answer_with,
+    };
     if !handle.push(push) || !answer.recv()? {
         return Err("a job was not accepted".into());
     }

@@ -10,6 +10,7 @@ use crate::output::exit::Exit;
 use crate::output::moves::{MoveAction, Outcomes};
 use crate::output::table::{Column, columns, grouped, jobs, on_one_line};
 use crate::output::terminal::{confirm, cut, width};
+use crate::query::late::LateAddress;
 use crate::query::{Answer, DelayedPage, DelayedStatus, JOBS_MAX, Query, WaitsFor};
 use tidegate_engine::Request;
 use tidegate_model::suggest::did_you_mean;
@@ -58,7 +59,9 @@ fn found(command: &DelayedList) -> Result<DelayedPage, Exit> {
     }
     let mut filter = Where::new(command.filter.as_deref(), "job")?;
     let all = place.configuration.steps.iter().map(|step| step.address.to_string());
-    let steps: Vec<String> = step.map_or_else(|| all.collect(), |step| vec![step]);
+    let queues = place.configuration.queues.iter().map(|queue| queue.address.to_string());
+    let steps: BTreeSet<String> =
+        step.map_or_else(|| all.chain(queues).collect(), |step| BTreeSet::from([step]));
     let mut jobs = Vec::new();
     // Rows of several steps have no common order, so that each step has its own pages.
     for step in steps {
@@ -104,7 +107,7 @@ fn passes(filter: &mut Where, job: &DelayedStatus) -> bool {
 
 fn is_gone(step: &str) -> String {
     format!(
-        "step `{step}` is not in the configuration: its jobs are kept, and continue when the step is configured again"
+        "`{step}` is not in the configuration: its jobs are kept, and continue when it is configured again"
     )
 }
 
@@ -148,7 +151,7 @@ fn due(job: &DelayedStatus, handle_max: Option<usize>) -> String {
         (WaitsFor::Turn, ..) => "waiting".to_owned(),
         (WaitsFor::Output, Some(due), _, Some(to)) if !to.is_empty() => format!("{due}, for `{to}`"),
         (WaitsFor::Output, Some(due), ..) => format!("{due}, an output"),
-        (WaitsFor::Time, Some(due), ..) => due.clone(),
+        (WaitsFor::Time | WaitsFor::Arrival, Some(due), ..) => due.clone(),
         (_, None, ..) => "now".to_owned(),
     }
 }
@@ -162,8 +165,14 @@ pub(crate) fn cancel(command: &Cancel) -> Exit {
         .unwrap_or_else(|exit| exit)
 }
 
-/// The chosen rows by step.
-type Chosen = BTreeMap<Address, BTreeSet<ParkedPosition>>;
+/// The chosen rows by step, and by queue for jobs that are not on it yet.
+type Chosen = BTreeMap<(Address, RowOwner), BTreeSet<ParkedPosition>>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum RowOwner {
+    Step,
+    Queue,
+}
 
 fn deal(command: &DelayedChoice, how: MoveAction) -> Result<Exit, Exit> {
     let place = CommandTarget::of(&command.config, command.data.clone())?;
@@ -175,7 +184,7 @@ fn deal(command: &DelayedChoice, how: MoveAction) -> Result<Exit, Exit> {
     filter.say_failures();
     let count: u64 = chosen.values().map(|rows| rows.len() as u64).sum();
     if count > 0 {
-        let steps: Vec<String> = chosen.keys().map(Address::to_string).collect();
+        let steps: Vec<String> = chosen.keys().map(|(step, _)| step.to_string()).collect();
         let (jobs, steps) = (jobs(count), steps.join(", "));
         let question = match how {
             MoveAction::Now => format!("{jobs} of {steps} will be due at once."),
@@ -186,13 +195,17 @@ fn deal(command: &DelayedChoice, how: MoveAction) -> Result<Exit, Exit> {
         };
         confirm(&question, command.yes)?;
     }
-    for (step, rows) in chosen {
+    for ((step, owner), rows) in chosen {
         let rows: Vec<ParkedId> = rows.into_iter().map(ParkedPosition::id).collect();
         for some in rows.chunks(AT_ONCE) {
             let (step, rows) = (step.clone(), some.to_vec());
-            let request = match how {
-                MoveAction::Now => Request::MakeDue { step: step.clone(), rows },
-                MoveAction::Cancel { drop, pending } => {
+            let request = match (how, owner) {
+                (MoveAction::Now, RowOwner::Queue) => Request::MakeLateDue { queue: step.clone(), rows },
+                (MoveAction::Cancel { .. }, RowOwner::Queue) => {
+                    Request::DropLate { queue: step.clone(), rows }
+                }
+                (MoveAction::Now, RowOwner::Step) => Request::MakeDue { step: step.clone(), rows },
+                (MoveAction::Cancel { drop, pending }, RowOwner::Step) => {
                     Request::Cancel { step: step.clone(), rows, jobs: Vec::new(), drop, pending }
                 }
             };
@@ -213,9 +226,11 @@ fn choose(
     let (step, job) = match text.matches('/').count() {
         1 => (Some(text.to_owned()), None),
         2 => (None, Some(text.to_owned())),
+        _ if LateAddress::parse(text).is_some() => (None, Some(text.to_owned())),
         _ => {
             return Err(exit::misuse(format_args!(
-                "`{text}` does not name delayed jobs: write PIPELINE/STEP for all of a step, PIPELINE/QUEUE/INDEX for one"
+                "`{text}` does not name delayed jobs: write PIPELINE/STEP for all of a step, \
+                 PIPELINE/QUEUE/INDEX or PIPELINE/QUEUE/due/NUMBER for one"
             )));
         }
     };
@@ -256,9 +271,14 @@ fn choose(
                     outcome.outputs += 1;
                     continue;
                 }
+                (MoveAction::Cancel { drop: false, .. }, WaitsFor::Arrival) => {
+                    outcome.late += 1;
+                    continue;
+                }
                 (MoveAction::Cancel { .. }, _) => {}
             }
-            chosen.entry(address).or_default().insert(one.row);
+            let owner = if one.waits_for == WaitsFor::Arrival { RowOwner::Queue } else { RowOwner::Step };
+            chosen.entry((address, owner)).or_default().insert(one.row);
         }
         // One job has few rows, and rows of several steps have no common order.
         if !full || by_name {
@@ -276,6 +296,10 @@ fn choose(
 
 /// No waiting row was made from the job; its queue may be mistyped.
 fn nothing_of(place: &CommandTarget, job: &str) -> Exit {
+    if LateAddress::parse(job).is_some() {
+        let show = place.configuration.command(&format!("job show {job}"));
+        return exit::fail(format_args!("no job `{job}` waits to be appended; `{show}` shows its outcome"));
+    }
     let queue = job.rsplit_once('/').map_or(job, |(queue, _)| queue);
     let inputs = place.configuration.steps.iter().flat_map(|step| &step.inputs);
     let names: Vec<String> = inputs.map(|input| input.address.to_string()).collect();

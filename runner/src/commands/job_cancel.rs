@@ -11,6 +11,7 @@ use crate::output::moves::{MoveAction, Outcomes};
 use crate::output::table::{grouped, jobs};
 use crate::output::terminal::confirm;
 use crate::output::times;
+use crate::query::late::LateAddress;
 use crate::query::{Answer, DelayedStatus, JOBS_MAX, Query, ReportedState, StepOutcome, WaitsFor};
 use tidegate_config::Step;
 use tidegate_engine::{Request, may_cancel};
@@ -58,6 +59,9 @@ fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
     if let Some(range) = range(&command.job) {
         return take_out_range(command, range);
     }
+    if let Some(late) = LateAddress::parse(&command.job) {
+        return drop_late(command, &late);
+    }
     let (queue, index) = parse(&command.job)?;
     let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
     let cuts = cuts(&place, command, (&queue, index))?;
@@ -77,6 +81,21 @@ fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
     }
     let exit = outcomes.tell(command.look.format);
     // The job was finished before it could be cancelled.
+    Ok(if outcomes.all_gone() { Exit::Failed } else { exit })
+}
+
+/// A job that is not on its queue yet.
+fn drop_late(command: &JobCancel, late: &LateAddress) -> Result<Exit, Exit> {
+    if !command.drop {
+        let why = "is on no queue yet, so that it cannot go to an error queue: discard it with `--drop`";
+        return Err(exit::fail(format_args!("`{late}` {why}")));
+    }
+    let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
+    confirm(&format!("The job {late} will be discarded."), command.yes)?;
+    let mut outcomes = Outcomes::new(&place, MoveAction::Cancel { drop: true, pending: true });
+    let (queue, rows) = (late.queue.clone(), vec![late.id]);
+    outcomes.change(&late.queue, Request::DropLate { queue, rows })?;
+    let exit = outcomes.tell(command.look.format);
     Ok(if outcomes.all_gone() { Exit::Failed } else { exit })
 }
 
@@ -277,7 +296,7 @@ fn by_itself(place: &CommandTarget, job: &str) -> Result<Vec<(String, JobStandin
     let mut steps = BTreeMap::new();
     for job in page.jobs.into_iter().filter(|job| job.configured) {
         let stands = match job.waits_for {
-            WaitsFor::Time | WaitsFor::Turn | WaitsFor::Output => JobStanding::Waits,
+            WaitsFor::Time | WaitsFor::Turn | WaitsFor::Output | WaitsFor::Arrival => JobStanding::Waits,
             WaitsFor::Attempt => JobStanding::Begun,
             WaitsFor::Outside => JobStanding::Outside,
         };

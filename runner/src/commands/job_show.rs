@@ -1,5 +1,7 @@
 //! `tidegate job`: shows the outcome of one job, or cancels it.
 
+use serde_json::value::RawValue;
+
 use crate::cli::{Format, JobShow};
 use crate::client::{AnsweredBy, CommandTarget, other_question, print_json, print_text};
 use crate::output::exit;
@@ -7,6 +9,7 @@ use crate::output::exit::Exit;
 use crate::output::hint::with_command;
 use crate::output::table::{jobs, on_one_line};
 use crate::output::terminal::{cut, indented, width};
+use crate::query::late::{LateAddress, LateStatus};
 use crate::query::{Answer, JobStatus, Query, ReportedState, StepOutcome};
 use tidegate_config::Invocation;
 use tidegate_model::Address;
@@ -19,11 +22,23 @@ pub(crate) fn show(command: &JobShow) -> Exit {
 }
 
 fn look(command: &JobShow) -> Result<Exit, Exit> {
-    let (queue, index) = parse(&command.job)?;
+    let query = match LateAddress::parse(&command.job) {
+        Some(late) => Query::Late { job: late.to_string() },
+        None => {
+            let (queue, index) = parse(&command.job)?;
+            Query::Job { queue: queue.to_string(), index, why: true, whole: true }
+        }
+    };
     let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
-    let query = Query::Job { queue: queue.to_string(), index, why: true, whole: true };
     let (status, teller) = match place.ask_runner_or_store(query)? {
         (Answer::Job(status), teller) => (status, teller),
+        (Answer::Late(status), _) if command.look.format == Format::Json => {
+            return Ok(print_json(&status, Exit::Done));
+        }
+        (Answer::Late(status), _) => {
+            print_text(&describe_late(&status, width()));
+            return Ok(Exit::Done);
+        }
         (Answer::Missing(what), _) => return Err(exit::fail(what)),
         _ => return Err(other_question()),
     };
@@ -40,6 +55,23 @@ pub(crate) fn parse(job: &str) -> Result<(Address, u64), Exit> {
     parts.ok_or_else(|| exit::misuse(format_args!("`{job}` does not name a job: write PIPELINE/QUEUE/INDEX")))
 }
 
+fn describe_late(status: &LateStatus, width: Option<usize>) -> String {
+    let state = match (status.status, &status.until) {
+        (ReportedState::Cancelled, _) => "cancelled".to_owned(),
+        (_, Some(until)) => format!("appended to its queue at {until}"),
+        (_, None) => "due, and not on its queue yet".to_owned(),
+    };
+    let payload = status.payload.as_ref().map(|payload| payload_line(payload, width));
+    let first = indented(&format!("{}, {state}", status.job), 0, width);
+    std::iter::once(first).chain(payload).collect::<Vec<_>>().join("\n")
+}
+
+fn payload_line(payload: &RawValue, width: Option<usize>) -> String {
+    let room = width.map(|width| width.saturating_sub(2).max(ROOM_MIN));
+    let payload = on_one_line(payload.get());
+    format!("  {}", room.map_or_else(|| payload.clone(), |room| cut(&payload, room)))
+}
+
 fn describe(status: &JobStatus, teller: AnsweredBy, given: &Invocation, width: Option<usize>) -> String {
     let told = status.time.as_ref().map(|time| format!("committed {time}"));
     let note = status.note.as_ref().map(|note| match &**note {
@@ -48,11 +80,8 @@ fn describe(status: &JobStatus, teller: AnsweredBy, given: &Invocation, width: O
     });
     let first = [Some(status.job.clone()), told, note].into_iter().flatten();
     let mut lines = vec![indented(&first.collect::<Vec<_>>().join(", "), 0, width)];
-    lines.extend(status.payload.as_ref().filter(|_| status.note.is_none()).map(|payload| {
-        let room = width.map(|width| width.saturating_sub(2).max(ROOM_MIN));
-        let payload = on_one_line(payload.get());
-        format!("  {}", room.map_or_else(|| payload.clone(), |room| cut(&payload, room)))
-    }));
+    let payload = status.payload.as_ref().filter(|_| status.note.is_none());
+    lines.extend(payload.map(|payload| payload_line(payload, width)));
     if status.steps.is_empty() {
         lines.push("  no step reads it".to_owned());
     }

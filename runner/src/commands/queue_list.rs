@@ -44,6 +44,9 @@ pub(crate) fn list(command: &QueryOptions) -> Exit {
             if waiting.is_empty() {
                 waiting.push("no reader".to_owned());
             }
+            if queue.late > 0 {
+                waiting.push(format!("{} due later", grouped(queue.late)));
+            }
             waiting.join(", ")
         })
         .collect();

@@ -17,8 +17,8 @@ use crate::output::exit::Exit;
 use crate::output::table::{grouped, jobs};
 use tidegate_components::script::json;
 use tidegate_engine::{Request, RequestOutcome, error_queue};
-use tidegate_model::Address;
 use tidegate_model::suggest::nearest_address;
+use tidegate_model::{Address, Timestamp, rfc3339};
 
 /// A piece is pushed at this number of lines …
 const LINES_MAX: usize = 1000;
@@ -45,7 +45,9 @@ pub(crate) fn push(command: &QueuePush) -> Exit {
     if let Err(error) = thread::Builder::new().name("stdin".into()).spawn(move || read_lines(&sender)) {
         return exit::fail(format_args!("cannot start a thread: {error}"));
     }
-    let mut pushing = Pushing { place, queue, pushed: 0, line: 0, standing: 0, piece: Vec::new(), bytes: 0 };
+    let due = command.due.or(command.delay);
+    let mut pushing =
+        Pushing { place, queue, due, pushed: 0, line: 0, standing: 0, piece: Vec::new(), bytes: 0 };
     let (exit, teller) = match pushing.push_all(&lines) {
         Ok(teller) => (Exit::Done, teller),
         Err(exit) => (exit, None),
@@ -58,13 +60,16 @@ fn tell(command: &QueuePush, pushing: &Pushing, exit: Exit, teller: Option<Answe
         #[derive(Serialize)]
         struct Pushed {
             pushed: u64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            due: Option<String>,
         }
-        return print_json(&Pushed { pushed: pushing.pushed }, exit);
+        return print_json(&Pushed { pushed: pushing.pushed, due: pushing.due.map(rfc3339) }, exit);
     }
     if exit == Exit::Done {
         let later =
             if teller == Some(AnsweredBy::Store) { "; no runner is running, so they wait there" } else { "" };
-        print_text(&format!("{} pushed to {}{later}", jobs(pushing.pushed), pushing.queue));
+        let due = pushing.due.map_or_else(String::new, |due| format!(", due at {}", rfc3339(due)));
+        print_text(&format!("{} pushed to {}{due}{later}", jobs(pushing.pushed), pushing.queue));
     }
     exit
 }
@@ -109,6 +114,8 @@ fn read_lines(lines: &SyncSender<io::Result<Vec<u8>>>) {
 struct Pushing {
     place: CommandTarget,
     queue: Address,
+    /// The time at which the jobs are appended, unless it is now.
+    due: Option<Timestamp>,
     /// Number of committed jobs.
     pushed: u64,
     /// The number of the last line that was read.
@@ -166,7 +173,7 @@ impl Pushing {
     fn push_piece(&mut self) -> Result<AnsweredBy, Exit> {
         let jobs = std::mem::take(&mut self.piece);
         self.bytes = 0;
-        let outcome = self.place.change(Request::Push { queue: self.queue.clone(), jobs });
+        let outcome = self.place.change(Request::Push { queue: self.queue.clone(), jobs, due: self.due });
         match outcome {
             Ok((Ok(RequestOutcome::Pushed { jobs }), teller)) => {
                 self.pushed += jobs;

@@ -3,6 +3,7 @@
 use hyper::StatusCode;
 
 use super::job_status::{self, unreadable};
+use super::late_jobs;
 use super::parameters::Parameters;
 use super::parse_body::KeyOwner;
 use super::response::{HttpRefusal, Response, at_job, json};
@@ -10,6 +11,7 @@ use super::route::JobAddress;
 use crate::client::ipc::RunnerContext;
 use crate::query::ReportedState;
 use crate::query::job_list::{self, JobFilter};
+use crate::query::late::LateAddress;
 use tidegate_model::Address;
 use tidegate_model::suggest::{did_you_mean, listed};
 use tidegate_store::DedupeOutcome;
@@ -85,10 +87,16 @@ fn by_key(queue: &Address, key: &str, context: &RunnerContext) -> Result<Respons
     for sort in ["text", "number", "header"] {
         let hash = owner.hash(sort, key.as_bytes());
         let known = context.store.delivery(hash).map_err(|error| unreadable(&error))?;
-        let Some(DedupeOutcome::Ingested { first: index, .. }) = known else { continue };
+        let index = match known {
+            Some(DedupeOutcome::IngestedLate { jobs: 0, late_first, .. }) => {
+                return late_jobs::status(&LateAddress { queue: queue.clone(), id: late_first }, context);
+            }
+            Some(DedupeOutcome::Ingested { first, .. } | DedupeOutcome::IngestedLate { first, .. }) => first,
+            _ => continue,
+        };
         let asked = JobAddress { queue: queue.clone(), index };
         let job = job_status::followed(&asked, context)?;
-        return Ok(at_job(StatusCode::OK, &job, queue, index));
+        return Ok(at_job(StatusCode::OK, &job, &job.job));
     }
     Err(HttpRefusal::missing(format!(
         "no job of `{queue}` has the key `{key}`, as far as keys are remembered"

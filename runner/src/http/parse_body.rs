@@ -1,16 +1,20 @@
 //! `Intake`: the jobs and keys in the bytes of a body. Uses no connection, and does no I/O.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use hyper::header::HeaderValue;
 use serde_json::Value;
 use tidegate_plugin::Payloads;
 
 use super::response::{HttpRefusal, Place};
+use crate::due_time;
 use tidegate_components::request_schema::{RequestSchema, SchemaFault};
 use tidegate_components::script::json;
 use tidegate_config::HttpSource;
 use tidegate_engine::IdempotencyKey;
 use tidegate_model::{
-    Address, DeliveryHash, FieldPath, NameHistory, content_hash, key_hash, on_one_line, value_hash,
+    Address, DeliveryHash, FieldPath, NameHistory, Timestamp, content_hash, key_hash, on_one_line, value_hash,
 };
 
 /// Places in one answer about jobs that do not match a schema.
@@ -46,12 +50,25 @@ impl KeyOwner {
     }
 }
 
+/// The part of a request besides its body, and the rules for its jobs.
+#[derive(Clone, Debug)]
+pub(crate) struct IntakeRules {
+    pub(crate) schema: Option<Arc<RequestSchema>>,
+    /// The `Idempotency-Key`.
+    pub(crate) header: Option<Vec<u8>>,
+    /// The due time of jobs that name none.
+    pub(crate) due: Option<Timestamp>,
+    pub(crate) now: Timestamp,
+}
+
 /// The content of a body.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Intake {
     pub(crate) jobs: Payloads,
     pub(crate) whole: Option<IdempotencyKey>,
     pub(crate) each: Vec<IdempotencyKey>,
+    /// Due times of the jobs that are appended later, by position.
+    pub(crate) late: BTreeMap<usize, Timestamp>,
     /// With [`BodyForm::Ndjson`]: the line of each job, from 1.
     pub(crate) lines: Vec<u32>,
 }
@@ -93,14 +110,13 @@ pub(crate) fn read(
     body: &[u8],
     form: BodyForm,
     (queue, source): (&KeyOwner, &HttpSource),
-    schema: Option<&RequestSchema>,
-    header: Option<&[u8]>,
+    rules: &IntakeRules,
 ) -> Result<Intake, HttpRefusal> {
-    let mut intake = Intake { jobs: Payloads::new(), whole: None, each: Vec::new(), lines: Vec::new() };
+    let mut intake = Intake::default();
     let mut places = Vec::new();
     match form {
         BodyForm::Json => {
-            intake.take((body, None), (queue, source), schema, &mut places).map_err(HttpRefusal::wrong)?;
+            intake.take((body, None), (queue, source), rules, &mut places).map_err(HttpRefusal::wrong)?;
         }
         BodyForm::Ndjson => {
             for (line, number) in body.split(|&byte| byte == b'\n').zip(1_u32..) {
@@ -108,7 +124,7 @@ pub(crate) fn read(
                     continue;
                 }
                 let job = (line, Some(number));
-                intake.take(job, (queue, source), schema, &mut places).map_err(|why| {
+                intake.take(job, (queue, source), rules, &mut places).map_err(|why| {
                     HttpRefusal::wrong(format!("line {number}: {why}; no job was accepted"))
                 })?;
                 intake.lines.push(number);
@@ -122,7 +138,7 @@ pub(crate) fn read(
         places.truncate(PLACES_MAX);
         return Err(HttpRefusal::unfit(places));
     }
-    intake.whole = header.map(|key| IdempotencyKey {
+    intake.whole = rules.header.as_ref().map(|key| IdempotencyKey {
         hash: queue.hash("header", key),
         content: intake.content(),
         verbatim: content_hash(body.trim_ascii()),
@@ -143,14 +159,14 @@ impl Intake {
         &mut self,
         (job, line): (&[u8], Option<u32>),
         source: (&KeyOwner, &HttpSource),
-        schema: Option<&RequestSchema>,
+        rules: &IntakeRules,
         places: &mut Vec<Place>,
     ) -> Result<(), String> {
         // The body is refused already.
         if places.len() >= PLACES_MAX {
             return Ok(());
         }
-        let found = schema.map(|schema| faults(schema, job, line)).transpose();
+        let found = rules.schema.as_ref().map(|schema| faults(schema, job, line)).transpose();
         if let Ok(Some(found)) = &found
             && !found.is_empty()
         {
@@ -158,12 +174,17 @@ impl Intake {
             return Ok(());
         }
         // Its message about a text that is not JSON has more details.
-        self.add(job, source)?;
+        self.add(job, source, rules)?;
         found.map(drop)
     }
 
     /// The error is a fragment.
-    fn add(&mut self, job: &[u8], (queue, source): (&KeyOwner, &HttpSource)) -> Result<(), String> {
+    fn add(
+        &mut self,
+        job: &[u8],
+        (queue, source): (&KeyOwner, &HttpSource),
+        rules: &IntakeRules,
+    ) -> Result<(), String> {
         json::check(job).map_err(|error| match job.trim_ascii() {
             [] => "the body is empty".to_owned(),
             _ => format!("the job is not JSON: {error}"),
@@ -180,6 +201,10 @@ impl Intake {
             let verbatim = content_hash(stored);
             self.each.push(key(text, path, queue, verbatim)?);
         }
+        // A job that is due by now is appended at once.
+        if let Some(due) = due(text, source, rules)?.filter(|due| *due > rules.now) {
+            self.late.insert(self.jobs.len() - 1, due);
+        }
         Ok(())
     }
 
@@ -188,6 +213,36 @@ impl Intake {
         let each = self.jobs.iter().map(|job| value_hash(std::str::from_utf8(job).unwrap_or_default()));
         content_hash(&each.flat_map(u64::to_le_bytes).collect::<Vec<u8>>())
     }
+}
+
+/// The due time of a job: that of its own fields, or that of the request.
+fn due(job: &str, source: &HttpSource, rules: &IntakeRules) -> Result<Option<Timestamp>, String> {
+    let value = |path: &Option<FieldPath>| {
+        let path = path.as_ref()?;
+        path.find(job.as_bytes()).filter(|value| *value != "null").map(|value| (path.clone(), value))
+    };
+    let (path, due) = match (value(&source.due), value(&source.delay)) {
+        (None, None) => return Ok(rules.due),
+        (Some((due, _)), Some((delay, _))) => {
+            return Err(format!("the job has `{due}` and `{delay}`, and one of them must be its due time"));
+        }
+        (Some((path, value)), None) => {
+            let due = text(value).map_or_else(|| due_time::at_millis(value), |text| due_time::at(&text));
+            (path, due)
+        }
+        (None, Some((path, value))) => {
+            let now = rules.now;
+            let due = text(value)
+                .map_or_else(|| due_time::after_millis(value, now), |text| due_time::after(&text, now));
+            (path, due)
+        }
+    };
+    due.map(Some).map_err(|why| format!("`{path}`: {why}"))
+}
+
+/// The text of a JSON string.
+fn text(value: &str) -> Option<String> {
+    value.starts_with('"').then(|| serde_json::from_str(value).ok()).flatten()
 }
 
 /// The key of a job, at the given path.

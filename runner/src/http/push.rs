@@ -1,5 +1,6 @@
 //! `POST /sources/PIPELINE/SOURCE`: appends the jobs of a body to the source's queue.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
@@ -10,17 +11,21 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
 use super::job_status::unreadable;
+use super::parameters::Parameters;
 use super::parse_body;
-use super::parse_body::{BodyForm, Intake, KeyOwner};
+use super::parse_body::{BodyForm, Intake, IntakeRules, KeyOwner};
 use super::response::{HttpRefusal, Response, at_job, json};
 use super::route::JobAddress;
-use super::{HttpContext, PARSED_BYTES, aside, body, job_status, only};
+use super::{HttpContext, PARSED_BYTES, aside, body, job_status, late_jobs, only};
 use crate::client::ipc::RunnerContext;
 use crate::connection_limit::ConnectionPermit;
+use crate::due_time;
+use crate::query::late::LateAddress;
 use tidegate_config::{Configuration, HttpSource, PushSource, QueueRef};
-use tidegate_engine::{KeyConflict, Push, Pushed};
-use tidegate_model::Address;
+use tidegate_engine::{KeyConflict, Push, Pushed, PushedPlace};
 use tidegate_model::suggest::nearest;
+use tidegate_model::{Address, Clock as _, SystemClock, Timestamp, rfc3339};
+use tidegate_store::ParkedId;
 
 /// Larger bodies are parsed on a thread of their own, so that no other request waits.
 pub(crate) const AT_ONCE_BYTES: usize = 32 << 10;
@@ -49,6 +54,8 @@ pub(crate) async fn take(
     let form = BodyForm::of(request.headers().get(CONTENT_TYPE)).ok_or_else(unknown_form)?;
     let header = header_key(request.headers())?;
     let represents = prefers_representation(request.headers());
+    let now = SystemClock.now();
+    let due = due(&Parameters::of(request.uri().query())?, now)?;
     refuse_while_full(&http.context)?;
     have_room(queue, source, http)?;
     let limit = ("(`max_body` of the source); send fewer jobs at a time", source.max_body);
@@ -61,21 +68,35 @@ pub(crate) async fn take(
     let schema = http.schemas.of(address, source)?;
     let names = http.context.store.name_history().map_err(|error| unreadable(&error))?;
     let owner = KeyOwner::of(address, &names);
+    let rules = IntakeRules { schema, header, due, now };
     let intake = if body.bytes.len() <= AT_ONCE_BYTES {
-        parse_body::read(&body.bytes, form, (&owner, source), schema.as_deref(), header.as_deref())?
+        parse_body::read(&body.bytes, form, (&owner, source), &rules)?
     } else {
-        let (bytes, source, header) = (body.bytes.clone(), source.clone(), header.clone());
-        let reading = tokio::task::spawn_blocking(move || {
-            parse_body::read(&bytes, form, (&owner, &source), schema.as_deref(), header.as_deref())
-        });
+        let (bytes, source) = (body.bytes.clone(), source.clone());
+        let reading =
+            tokio::task::spawn_blocking(move || parse_body::read(&bytes, form, (&owner, &source), &rules));
         reading.await.unwrap_or_else(|error| Err(HttpRefusal::broken(&error.to_string())))?
     };
     drop(body);
-    let (response, index) = push((intake, room), form, (address, queue), http).await?;
-    match index.filter(|_| represents) {
-        Some(index) => Ok(represented(response, JobAddress { queue: address.clone(), index }, http).await),
+    let (response, place) = push((intake, room), form, (address, queue), http).await?;
+    match place.filter(|_| represents) {
+        Some(place) => Ok(represented(response, (address, place), http).await),
         None => Ok(response),
     }
+}
+
+/// The due time of the jobs that the parameters name.
+fn due(parameters: &Parameters, now: Timestamp) -> Result<Option<Timestamp>, HttpRefusal> {
+    let (name, due) = match (parameters.get("due"), parameters.get("delay")) {
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => {
+            let error = "`due` and `delay` cannot both be the due time: send one of them";
+            return Err(HttpRefusal::wrong(error).closing());
+        }
+        (Some(due), None) => ("due", due_time::at(due)),
+        (None, Some(delay)) => ("delay", due_time::after(delay, now)),
+    };
+    due.map(Some).map_err(|why| HttpRefusal::wrong(format!("parameter `{name}`: {why}")).closing())
 }
 
 /// Whether the client asks for the job itself in the answer.
@@ -86,11 +107,20 @@ fn prefers_representation(headers: &HeaderMap) -> bool {
 }
 
 /// The answer with the job as a `GET` of it shows it.
-async fn represented(response: Response, asked: JobAddress, http: &HttpContext) -> Response {
+async fn represented(
+    response: Response,
+    (queue, place): (&Address, PushedPlace),
+    http: &HttpContext,
+) -> Response {
     let context = http.context.clone();
     let _turn = http.looks.acquire().await;
     // The job is accepted in any case.
-    let Ok(found) = aside(move || job_status::status(&asked, &context)).await else { return response };
+    let queue = queue.clone();
+    let found = aside(move || match place {
+        PushedPlace::Index(index) => job_status::status(&JobAddress { queue, index }, &context),
+        PushedPlace::Late(id) => late_jobs::status(&LateAddress { queue, id }, &context),
+    });
+    let Ok(found) = found.await else { return response };
     let (parts, _) = response.into_parts();
     let mut response = Response::from_parts(parts, found.into_body());
     response.headers_mut().insert("preference-applied", HeaderValue::from_static(REPRESENTATION));
@@ -214,25 +244,26 @@ fn have_room(queue: QueueRef, source: &HttpSource, http: &HttpContext) -> Result
     }
 }
 
-/// Returns the answer, and the index of the one job of a body. `room` is held until the jobs are on disk, also if the client disconnects.
+/// Returns the answer, and the place of the one job of a body. `room` is held until the jobs are on disk, also if the client disconnects.
 async fn push(
     (intake, room): (Intake, Option<OwnedSemaphorePermit>),
     form: BodyForm,
     (address, queue): (&Address, QueueRef),
     http: &HttpContext,
-) -> Result<(Response, Option<u64>), HttpRefusal> {
+) -> Result<(Response, Option<PushedPlace>), HttpRefusal> {
     let (sender, answered) = oneshot::channel();
-    let Intake { jobs, whole, each, lines } = intake;
+    let Intake { jobs, whole, each, lines, late } = intake;
+    let due = late.clone();
     // A client that disconnected needs no answer.
     let answer = Box::new(move |outcome| {
         drop(room);
         let _ = sender.send(outcome);
     });
-    if !http.context.handle.push(Push { queue, jobs, whole, each, answer }) {
+    if !http.context.handle.push(Push { queue, jobs, whole, each, late, answer }) {
         return Err(HttpRefusal::ending());
     }
     match committed(answered, &http.context).await {
-        Some(Ok(Ok(pushed))) => Ok(taken(&pushed, form, address, &lines)),
+        Some(Ok(Ok(pushed))) => Ok(taken(&pushed, form, address, (&lines, &due))),
         Some(Ok(Err(conflict))) => Err(other_content(conflict, form, address, &lines)),
         // The request can no longer be withdrawn.
         Some(Err(_)) | None => {
@@ -246,6 +277,9 @@ async fn push(
 #[derive(Serialize)]
 struct One {
     job: String,
+    /// The time at which it is appended, if it is late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due: Option<String>,
     /// The job is a duplicate.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     known: bool,
@@ -268,6 +302,19 @@ struct Many {
     /// The duplicates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     known_lines: Vec<KnownLine>,
+    /// The new jobs that are appended later.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    late_lines: Vec<LateLine>,
+}
+
+#[derive(Serialize)]
+struct LateLine {
+    /// Missing in the answer to a duplicate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    job: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -276,23 +323,48 @@ struct KnownLine {
     job: String,
 }
 
-/// The answer, and the index of the one job of a body.
-fn taken(pushed: &Pushed, form: BodyForm, address: &Address, lines: &[u32]) -> (Response, Option<u64>) {
-    let (first, jobs, known) = match pushed {
-        Pushed::Appended { first, jobs, known } => (*first, *jobs, &known[..]),
-        Pushed::Known { first, jobs } => (*first, *jobs, &[][..]),
+/// The answer, and the place of the one job of a body. `due`: the due times by position.
+fn taken(
+    pushed: &Pushed,
+    form: BodyForm,
+    address: &Address,
+    (lines, due): (&[u32], &BTreeMap<usize, Timestamp>),
+) -> (Response, Option<PushedPlace>) {
+    let (first, jobs, known, late) = match pushed {
+        Pushed::Appended { first, jobs, known, late } => (*first, *jobs, &known[..], &late[..]),
+        Pushed::Known { first, jobs, .. } => (*first, *jobs, &[][..], &[][..]),
     };
     let all_known = matches!(pushed, Pushed::Known { .. });
-    let is_new = !all_known && jobs > 0;
+    let is_new = !all_known && (jobs > 0 || !late.is_empty());
     let status = if is_new { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let due = |position: &usize| due.get(position).copied().map(rfc3339);
     if form == BodyForm::Json {
-        let index = known.first().map_or(first, |&(_, index)| index);
-        let one = One { job: format!("{address}/{index}"), known: !is_new };
-        return (at_job(status, &one, address, index), Some(index));
+        let new = late.first().map(|&(_, id)| PushedPlace::Late(id));
+        let before = match pushed {
+            Pushed::Known { jobs: 0, late_first, .. } => Some(PushedPlace::Late(*late_first)),
+            _ => known.first().map(|&(_, place)| place),
+        };
+        let place = before.or(new).unwrap_or(PushedPlace::Index(first));
+        let due = late.first().and_then(|(position, _)| due(position));
+        let one = One { job: name(address, place), due, known: !is_new };
+        return (at_job(status, &one, &name(address, place)), Some(place));
     }
-    let known_lines = known.iter().map(|&(position, index)| KnownLine {
-        line: line(lines, position),
-        job: format!("{address}/{index}"),
+    let known_lines = known
+        .iter()
+        .map(|&(position, place)| KnownLine { line: line(lines, position), job: name(address, place) });
+    let new_late = late.iter().map(|(position, id)| LateLine {
+        line: Some(line(lines, *position)),
+        job: name(address, PushedPlace::Late(*id)),
+        due: due(position),
+    });
+    let known_late = match pushed {
+        Pushed::Known { late_first: ParkedId(first), late, .. } => *first..*first + late,
+        Pushed::Appended { .. } => 0..0,
+    };
+    let known_late = known_late.map(|id| LateLine {
+        line: None,
+        job: name(address, PushedPlace::Late(ParkedId(id))),
+        due: None,
     });
     let some = (jobs > 0).then_some(first);
     let many = Many {
@@ -302,12 +374,13 @@ fn taken(pushed: &Pushed, form: BodyForm, address: &Address, lines: &[u32]) -> (
         last: some.map(|first| first + jobs - 1),
         known: all_known,
         known_lines: known_lines.collect(),
+        late_lines: new_late.chain(known_late).collect(),
     };
     (json(status, &many), None)
 }
 
 fn other_content(conflict: KeyConflict, form: BodyForm, address: &Address, lines: &[u32]) -> HttpRefusal {
-    let job = conflict.index.map(|index| format!("{address}/{index}"));
+    let job = conflict.earlier.map(|earlier| name(address, earlier));
     let error = match (conflict.position, form) {
         (None, _) => {
             "another body was already accepted with this `Idempotency-Key`; nothing was accepted".to_owned()
@@ -318,11 +391,19 @@ fn other_content(conflict: KeyConflict, form: BodyForm, address: &Address, lines
         (Some(position), BodyForm::Ndjson) => {
             let line = line(lines, position);
             let place =
-                if conflict.index.is_some() { "was already accepted" } else { "is on an earlier line" };
+                if conflict.earlier.is_some() { "was already accepted" } else { "is on an earlier line" };
             format!("line {line}: another job {place} with this key; no job was accepted")
         }
     };
     HttpRefusal::conflict(error, job)
+}
+
+/// The address of a job, as text.
+fn name(queue: &Address, place: PushedPlace) -> String {
+    match place {
+        PushedPlace::Index(index) => format!("{queue}/{index}"),
+        PushedPlace::Late(id) => LateAddress { queue: queue.clone(), id }.to_string(),
+    }
 }
 
 /// The line of the job at `position`.

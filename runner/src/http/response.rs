@@ -12,7 +12,7 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use serde::Serialize;
 
 use tidegate_model::log_target;
-use tidegate_model::{Address, Clock as _, SystemClock, Timestamp};
+use tidegate_model::{Clock as _, SystemClock, Timestamp};
 
 pub(crate) type Response = hyper::Response<Full<Bytes>>;
 
@@ -157,10 +157,10 @@ pub(crate) fn json(status: StatusCode, said: &impl Serialize) -> Response {
     response
 }
 
-/// As [`json`], with the URL of the job.
-pub(crate) fn at_job(status: StatusCode, said: &impl Serialize, queue: &Address, index: u64) -> Response {
+/// As [`json`], with the URL of the job at this address.
+pub(crate) fn at_job(status: StatusCode, said: &impl Serialize, job: &str) -> Response {
     let mut response = json(status, said);
-    if let Ok(location) = HeaderValue::from_str(&format!("/jobs/{queue}/{index}")) {
+    if let Ok(location) = HeaderValue::from_str(&format!("/jobs/{job}")) {
         response.headers_mut().insert(LOCATION, location);
     }
     response

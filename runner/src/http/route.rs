@@ -3,6 +3,7 @@
 use hyper::Method;
 
 use super::response::HttpRefusal;
+use crate::query::late::{DUE, LateAddress, job_number};
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Address, Name};
 
@@ -14,6 +15,8 @@ pub(crate) enum Route {
     Jobs(Address),
     /// `/jobs/PIPELINE/SOURCE/INDEX`
     Job(JobAddress),
+    /// `/jobs/PIPELINE/QUEUE/due/NUMBER`
+    Late(LateAddress),
     /// `/jobs/PIPELINE/QUEUE/INDEX/complete`
     Complete(JobAddress),
     /// `/monitor/PIPELINE/STEP`
@@ -40,6 +43,9 @@ impl Route {
             ["sources", pipeline, source] => address(pipeline, source).map(Self::Source),
             ["jobs", pipeline, source] => address(pipeline, source).map(Self::Jobs),
             ["jobs", pipeline, queue, index] => JobAddress::of(pipeline, queue, index).map(Self::Job),
+            ["jobs", pipeline, queue, DUE, number] => {
+                LateAddress::of((pipeline, queue), number).map(Self::Late)
+            }
             ["jobs", pipeline, queue, index, "complete"] => {
                 JobAddress::of(pipeline, queue, index).map(Self::Complete)
             }
@@ -51,7 +57,7 @@ impl Route {
         };
         found.ok_or_else(|| {
             let ways = "`POST /sources/PIPELINE/SOURCE`, `GET /jobs/PIPELINE/SOURCE`, \
-                        `GET` and `DELETE /jobs/PIPELINE/SOURCE/INDEX`, \
+                        `GET` and `DELETE /jobs/PIPELINE/SOURCE/INDEX` and `/jobs/PIPELINE/SOURCE/due/NUMBER`, \
                         `POST /jobs/PIPELINE/QUEUE/INDEX/complete`, `POST /monitor/PIPELINE/STEP`, \
                         `POST /reload`, `GET /healthz` and `GET /ready`";
             HttpRefusal::missing(format!("the path is unknown: use {ways}"))
@@ -63,6 +69,7 @@ impl Route {
     /// Refuses parameters that have no effect here, since a client that sends one expects an effect.
     pub(crate) fn check(&self, method: &Method, query: Option<&str>) -> Result<(), HttpRefusal> {
         let known: &[&str] = match self {
+            Self::Source(_) => &["due", "delay"],
             Self::Complete(_) => &["token"],
             Self::Jobs(_) => &["key", "handle", "status", "step", "lane", "payload", "after", "limit"],
             Self::Job(_) if *method == Method::DELETE => &["step", "drop"],
@@ -90,10 +97,7 @@ impl JobAddress {
     }
 
     fn of(pipeline: &str, queue: &str, index: &str) -> Option<Self> {
-        // Each job has one address: an index has no sign and no leading zeros.
-        let digits = index.bytes().all(|byte| byte.is_ascii_digit());
-        let index = index.parse().ok().filter(|_| digits && (index == "0" || !index.starts_with('0')))?;
-        Some(Self { queue: address(pipeline, queue)?, index })
+        Some(Self { queue: address(pipeline, queue)?, index: job_number(index)? })
     }
 }
 
@@ -105,6 +109,7 @@ fn address(pipeline: &str, name: &str) -> Option<Address> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tidegate_store::ParkedId;
 
     #[test]
     fn paths_lead_somewhere_or_say_where_to_go() {
@@ -115,6 +120,9 @@ mod tests {
         assert_eq!(route("/jobs/p/q"), Some(Route::Jobs(address.clone())));
         assert_eq!(route("/jobs/p/q/7"), Some(Route::Job(job.clone())));
         assert_eq!(route("/jobs/p/q/7/complete"), Some(Route::Complete(job)));
+        let late = LateAddress { queue: address.clone(), id: ParkedId(7) };
+        assert_eq!(LateAddress::parse(&late.to_string()), Some(late.clone()));
+        assert_eq!(route("/jobs/p/q/due/7"), Some(Route::Late(late)));
         assert_eq!(route("/monitor/p/q"), Some(Route::Monitor(address)));
         assert_eq!(route("/reload"), Some(Route::Reload));
         assert_eq!(route("/healthz"), Some(Route::Health));
@@ -132,6 +140,9 @@ mod tests {
             "/jobs/p/q/+1/complete",
             "/jobs/p/q/99999999999999999999",
             "/jobs/p/q/7/x",
+            "/jobs/p/q/due",
+            "/jobs/p/q/due/07",
+            "/jobs/p/q/due/x",
             "/monitor/p",
         ] {
             assert_eq!(route(path), None, "{path}");
@@ -149,7 +160,8 @@ mod tests {
         assert_eq!(check("/sources/p/q", None), "taken");
         assert_eq!(check("/sources/p/q", Some("")), "taken");
         assert_eq!(check("/jobs/p/q/7/complete", Some("token=abc")), "taken");
-        assert_eq!(check("/sources/p/q", Some("delay=5s")), "400 parameter `delay` is unknown");
+        assert_eq!(check("/sources/p/q", Some("delay=5s")), "taken");
+        assert_eq!(check("/sources/p/q", Some("wait=5s")), "400 parameter `wait` is unknown");
         assert_eq!(check("/jobs/p/q/7", Some("why")), "400 parameter `why` is unknown");
         assert_eq!(check("/jobs/p/q/7", Some("drop=true")), "400 parameter `drop` is unknown");
         assert_eq!(check("/jobs/p/q", Some("status=waiting&limit=3")), "taken");

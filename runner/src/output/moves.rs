@@ -35,6 +35,8 @@ pub(crate) struct Outcome {
     pub(crate) outside: u64,
     /// Left unchanged, since they are outputs that were already made and the request does not drop them.
     pub(crate) outputs: u64,
+    /// Left unchanged, since they are not on their queue yet and the request does not drop them.
+    pub(crate) late: u64,
     /// Already due.
     pub(crate) due: u64,
     /// Left unchanged, since an attempt runs or a result is being delivered.
@@ -173,6 +175,7 @@ impl<'a> Outcomes<'a> {
             more => format!("{} outputs", grouped(more)),
         };
         left(outcome.outputs, outputs, "already made and due later; add `--drop` to discard them");
+        left(outcome.late, jobs(outcome.late), "not on the queue yet; add `--drop` to discard them");
         let busy = match self.how {
             MoveAction::Now => "running, or pending in an external system",
             MoveAction::Cancel { .. } => "running, or finished by an external system",
@@ -193,7 +196,7 @@ impl<'a> Outcomes<'a> {
 
 impl Outcome {
     fn left(&self) -> u64 {
-        self.moved.busy + self.busy + self.outside + self.outputs
+        self.moved.busy + self.busy + self.outside + self.outputs + self.late
     }
 
     fn gone(&self) -> u64 {

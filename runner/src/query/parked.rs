@@ -4,11 +4,16 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use super::late::LateAddress;
 use super::pending_fields::PendingFields;
 use super::{Answer, rfc3339, status};
 use tidegate_config::{Configuration, InputRef};
 use tidegate_model::{Address, Clock as _, Due, FieldPath, SystemClock, Timestamp, scalar};
-use tidegate_store::{ParkReason, ParkedId, ParkedJob, ParkedPosition, ReadError, Store};
+use tidegate_store::{LateKey, ParkReason, ParkedId, ParkedJob, ParkedPosition, ReadError, Store};
+
+/// Late jobs per read, and bytes of them.
+const PAGE: usize = 1_000;
+const PAGE_BYTES: usize = 2 << 20;
 
 /// The parked jobs that fit into one answer.
 #[derive(Debug, Serialize, Deserialize)]
@@ -21,6 +26,7 @@ pub(crate) struct DelayedPage {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DelayedStatus {
+    /// Its step, or its queue if it is not on it yet.
     pub(crate) step: String,
     /// The jobs it was made from: `pipeline/queue/index`, several for a join.
     pub(crate) jobs: Vec<String>,
@@ -66,6 +72,8 @@ pub(crate) enum WaitsFor {
     Attempt,
     /// An external system.
     Outside,
+    /// A time; then the job is appended to its queue.
+    Arrival,
 }
 
 /// The parked jobs that are asked for.
@@ -99,7 +107,15 @@ pub(crate) fn delayed(
             asked.push((gone, None));
         }
     }
-    if let (Some(step), true) = (step, asked.is_empty()) {
+    let mut queues: Vec<(Address, bool)> =
+        configuration.queues.iter().map(|queue| (queue.address.clone(), true)).collect();
+    for gone in store.known_parts()?.queues {
+        if queues.iter().all(|(queue, _)| *queue != gone) {
+            queues.push((gone, false));
+        }
+    }
+    queues.retain(|(queue, _)| is_asked(queue));
+    if let (Some(step), true, true) = (step, asked.is_empty(), queues.is_empty()) {
         return Ok(status::missing(configuration, step));
     }
     let (mut found, mut total) = (Vec::new(), 0);
@@ -109,7 +125,11 @@ pub(crate) fn delayed(
         let lane = declared.and_then(|one| Some(&one.picks()?.lane.as_ref()?.path));
         of_step(store, (&step, inputs, lane), wanted, after, limit, &mut found)?;
     }
-    found.sort_by_key(|(due, _)| *due);
+    for (queue, configured) in queues {
+        total += store.late_count(&queue)?;
+        of_queue(store, (&queue, configured), wanted, after, limit, &mut found)?;
+    }
+    found.sort_by_key(|(due, status)| (*due, status.row));
     found.truncate(limit);
     let jobs = found.into_iter().map(|(_, status)| status).collect();
     Ok(Answer::Delayed(DelayedPage { jobs, total }))
@@ -145,6 +165,51 @@ fn of_step(
         }
         if left == 0 {
             break;
+        }
+    }
+    Ok(())
+}
+
+/// The jobs of a queue that are appended later. They have no lane yet.
+fn of_queue(
+    store: &Store,
+    (queue, configured): (&Address, bool),
+    wanted: &ParkedFilter<'_>,
+    after: Option<ParkedPosition>,
+    limit: usize,
+    found: &mut Vec<(Due, DelayedStatus)>,
+) -> Result<(), ReadError> {
+    if wanted.lane.is_some() {
+        return Ok(());
+    }
+    let (now, mut left, mut after) = (SystemClock.now(), limit, after);
+    while left > 0 {
+        let rows = store.late_due(queue, Due::Never, after, PAGE.min(left), PAGE_BYTES)?;
+        let Some((last, job)) = rows.last() else { return Ok(()) };
+        after = Some(job.position(last.id));
+        for (LateKey { id, .. }, job) in rows {
+            let row = job.position(id);
+            let name = LateAddress { queue: queue.clone(), id }.to_string();
+            if wanted.job.is_some_and(|wanted| wanted != name) {
+                continue;
+            }
+            left = left.saturating_sub(1);
+            let status = DelayedStatus {
+                step: queue.to_string(),
+                jobs: vec![name],
+                waits_for: WaitsFor::Arrival,
+                due: job.due.waits_until(now).map(rfc3339),
+                attempts: 0,
+                last_error: None,
+                pending: PendingFields::default(),
+                output: None,
+                lane: None,
+                payload: wanted.whole.then(|| String::from_utf8_lossy(&job.payload).into_owned()),
+                configured,
+                started: None,
+                row,
+            };
+            found.push((job.due, status));
         }
     }
     Ok(())

@@ -265,7 +265,16 @@ pub(crate) fn queues(
 ) -> Result<Answer, ReadError> {
     let steps = statuses(store, configuration, run, 0)?;
     let mut queues = Vec::new();
-    for queue in store.queues()? {
+    let mut states = store.queues()?;
+    // A queue with late jobs may have had no job before.
+    for declared in &configuration.queues {
+        let is_new = states.iter().all(|state| state.address != declared.address);
+        if is_new && store.late_count(&declared.address)? > 0 {
+            let address = declared.address.clone();
+            states.push(QueueState { address, head: 0, first: 1, bytes: 0 });
+        }
+    }
+    for queue in states {
         let name = queue.address.to_string();
         let readers = steps
             .iter()
@@ -286,6 +295,7 @@ pub(crate) fn queues(
             bytes: queue.bytes,
             errors,
             open,
+            late: store.late_count(&queue.address)?,
             readers: readers.collect(),
         });
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicUsize;
 
 use crossbeam_channel::Sender;
 
+use self::late_jobs::LateJobs;
 use self::schedules::Schedules;
 use super::error::{Chain, EngineError};
 use super::report::{Halt, ReloadOutcome};
@@ -86,6 +87,8 @@ pub(crate) struct CoordinatorInit {
     pub(crate) generation: Arc<NumberedGeneration>,
     /// Schedule sources, by the queues that they fill.
     pub(crate) tickers: Vec<(QueueRef, Ticker)>,
+    /// Due time of the first late job of each queue that has one.
+    pub(crate) late: Vec<(QueueRef, Timestamp)>,
     pub(crate) tails: Arc<QueueCaches>,
     pub(crate) workers: usize,
     pub(crate) batch: BatchLimit,
@@ -100,6 +103,7 @@ pub(crate) mod error_watch;
 pub(crate) mod failures;
 pub(crate) mod gates;
 pub(crate) mod handover;
+pub(crate) mod late_jobs;
 pub(crate) mod move_jobs;
 pub(crate) mod pending;
 pub(crate) mod queued;
@@ -135,6 +139,9 @@ pub(crate) struct Coordinator {
     pub(crate) coming: Arc<AtomicUsize>,
     batch: BatchLimit,
     ticks: Schedules,
+    late: LateJobs,
+    /// Whether the run ends when no work is left at the time.
+    until_idle: bool,
     /// Time of the next retention sweep, if a queue has a maximum age.
     lets_go: Option<Timestamp>,
     /// Whether a stop was requested.
@@ -153,7 +160,7 @@ pub(crate) struct Coordinator {
 impl Coordinator {
     /// Creates a coordinator without steps.
     pub(crate) fn new(plan: CoordinatorInit) -> Self {
-        let CoordinatorInit { generation, tickers, tails, workers, batch, until_idle, stats } = plan;
+        let CoordinatorInit { generation, tickers, late, tails, workers, batch, until_idle, stats } = plan;
         // Two batches a worker, so that no worker waits for the event loop, and as many again for those that
         // are being committed.
         let batches = 4 * workers + 4;
@@ -175,6 +182,8 @@ impl Coordinator {
             coming: Arc::default(),
             batch,
             ticks: Schedules::new(tickers),
+            late: LateJobs::new(late),
+            until_idle,
             stopping: false,
             expects_pushes: false,
             halts: Vec::new(),

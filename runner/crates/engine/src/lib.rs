@@ -43,13 +43,14 @@ mod runtime;
 pub(crate) mod step;
 mod test_run;
 
-pub use crate::commit::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed};
+pub use crate::commit::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed, PushedPlace};
 pub use crate::generation::current::NumberedGeneration;
 pub use crate::generation::source_files::SourceFiles;
 pub use crate::operator::apply::{apply, error_queue};
 pub use crate::operator::cancel::{DropKind, dropped, may_cancel};
 pub use crate::operator::complete::{TokenClaim, check, claim, completion_of};
 pub use crate::operator::effect::RequestEffect;
+pub use crate::operator::late::{LateEnd, late_end};
 pub use crate::operator::request::{CompletionOutcome, MoveSummary, Reply, Request, RequestOutcome};
 pub use crate::recovery::start_position::{progress, watermark, watermark_below};
 pub use crate::step::counts::{JobLocation, StepCounts};

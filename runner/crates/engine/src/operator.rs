@@ -4,4 +4,5 @@ pub(crate) mod apply;
 pub(crate) mod cancel;
 pub(crate) mod complete;
 pub(crate) mod effect;
+pub(crate) mod late;
 pub(crate) mod request;

@@ -2,4 +2,5 @@
 
 pub(crate) mod appended;
 pub(crate) mod completion;
+pub(crate) mod late_job;
 pub(crate) mod parked_job;

@@ -14,6 +14,7 @@ pub(crate) mod details;
 pub(crate) mod export;
 pub(crate) mod folder;
 pub(crate) mod history;
+pub(crate) mod late;
 pub(crate) mod migrate;
 pub(crate) mod model;
 pub(crate) mod parked;

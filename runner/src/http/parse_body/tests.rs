@@ -10,13 +10,15 @@ fn source(key: &[&str]) -> HttpSource {
         max_waiting: None,
         token: None,
         schema: None,
+        due: None,
+        delay: None,
     }
 }
 
 fn read_as(body: &str, form: BodyForm, key: &[&str]) -> Result<Intake, String> {
     let owner = KeyOwner::of(&Address::parse("p/q").unwrap(), &NameHistory::default());
-    super::read(body.as_bytes(), form, (&owner, &source(key)), None, None)
-        .map_err(|refusal| refusal.to_string())
+    let rules = IntakeRules { schema: None, header: None, due: None, now: Timestamp(0) };
+    super::read(body.as_bytes(), form, (&owner, &source(key)), &rules).map_err(|refusal| refusal.to_string())
 }
 
 fn jobs(intake: &Intake) -> Vec<&str> {

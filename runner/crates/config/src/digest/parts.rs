@@ -46,7 +46,7 @@ fn meta<A: Copy + Ord>(digest: &mut PartDigest<A>, scope: &Scope<'_>, aspect: A,
 }
 
 fn http(digest: &mut PartDigest<QueueAspect>, scope: &Scope<'_>, source: &HttpSource) {
-    let HttpSource { key, dedupe, max_body, max_waiting, token, schema } = source;
+    let HttpSource { key, dedupe, max_body, max_waiting, token, schema, due, delay } = source;
     digest.add(scope, QueueAspect::Source, "source.type", |it| it.word("http"));
     digest.add(scope, QueueAspect::Source, "source.key", |it| {
         it.optional(key.as_ref(), "none", |it, key| it.text(&key.to_string()));
@@ -61,6 +61,11 @@ fn http(digest: &mut PartDigest<QueueAspect>, scope: &Scope<'_>, source: &HttpSo
     digest.add(scope, QueueAspect::Source, "source.token", |it| {
         it.optional(token.as_ref().map(Token::reveal), "none", super::encoder::Encoder::secret);
     });
+    for (key, path) in [("due", due), ("delay", delay)] {
+        digest.add(scope, QueueAspect::Source, format!("source.{key}"), |it| {
+            it.optional(path.as_ref(), "none", |it, path| it.text(&path.to_string()));
+        });
+    }
     if let Some(schema) = schema {
         let path = scope.relative(&schema.path);
         digest

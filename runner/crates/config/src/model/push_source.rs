@@ -41,6 +41,10 @@ pub struct HttpSource {
     pub token: Option<Token>,
     /// The JSON Schema that each job must match.
     pub schema: Option<SchemaFile>,
+    /// The path of the field with the time at which a job is appended.
+    pub due: Option<FieldPath>,
+    /// The path of the field with the time that a job waits before it is appended.
+    pub delay: Option<FieldPath>,
 }
 
 /// A file with a JSON Schema.

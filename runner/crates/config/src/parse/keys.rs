@@ -114,9 +114,18 @@ impl TableKind {
             Self::FileSource => {
                 &["type", "was", "path", "format", "follow", "max_line", "headers", "delimiter", "meta"]
             }
-            Self::HttpSource => {
-                &["type", "was", "key", "dedupe", "max_body", "max_waiting", "token", "schema"]
-            }
+            Self::HttpSource => &[
+                "type",
+                "was",
+                "key",
+                "dedupe",
+                "max_body",
+                "max_waiting",
+                "token",
+                "schema",
+                "due",
+                "delay",
+            ],
             Self::ScheduleSource => &["type", "was", "cron", "time_zone", "every", "missed", "payload"],
             Self::Retry => &[
                 "backoff",

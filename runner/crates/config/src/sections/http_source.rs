@@ -32,6 +32,8 @@ pub(crate) fn read(
     let max_waiting = section.field("max_waiting").and_then(|field| field.count(reading, 0));
     let token = section.field("token").and_then(|field| token(reading, field));
     let schema = section.field("schema").and_then(|field| schema(reading, files, field));
+    let due = section.field("due").and_then(|field| field.path_in_job(reading));
+    let delay = section.field("delay").and_then(|field| field.path_in_job(reading));
     (reading.diagnostics.len() == before).then(|| HttpSource {
         key,
         dedupe,
@@ -39,6 +41,8 @@ pub(crate) fn read(
         max_waiting: Some(max_waiting.unwrap_or(WAITING_MAX_DEFAULT)).filter(|&most| most > 0),
         token,
         schema,
+        due,
+        delay,
     })
 }
 

@@ -19,12 +19,11 @@ use crossbeam_channel::{Receiver, Sender};
 use tidegate_plugin::Payloads;
 
 use super::committed_state::CommittedState;
-use super::inbox::{Inbox, Push};
+use super::inbox::Inbox;
 use super::ingest::IngestGroup;
 use super::queue_cache::QueueCaches;
 use super::request::{CommitRequest, RewindTo, StepChange};
 use super::sinks::{FailedSink, Positions, Sinks};
-use crate::coordinator::schedules::FiredTicks;
 use crate::error::EngineError;
 use crate::recovery::sources::OpenSources;
 use crate::recovery::start_position;
@@ -34,11 +33,11 @@ use crate::step::stats::Stats;
 use crate::step::turn;
 use tidegate_config::{Input, QueueRef, Target};
 use tidegate_model::log_target;
-use tidegate_model::{Batch, Clock, Stamp};
+use tidegate_model::{Batch, Clock, Stamp, Timestamp};
 use tidegate_store::{Block, Changes, CrashGuard, StepStop, Store, Writer};
 
 use self::disk_full::CommitOutcome;
-use self::group::{CommitGroup, GroupPart, MoreRequests};
+use self::group::{CommitGroup, GroupChanges, GroupPart, MoreRequests};
 
 /// Maximum age of a group while workers still run: a few large commits cost less than many small ones.
 const GROUP_AGE: Duration = Duration::from_millis(5);
@@ -140,7 +139,7 @@ impl Committer {
     /// Commits a part of a group, with as many attempts as it takes.
     pub(crate) fn commit_part(&mut self, part: GroupPart) -> Result<(), EngineError> {
         match part {
-            GroupPart::Changes { entries, pushes, ticked } => self.commit(entries, pushes, ticked),
+            GroupPart::Changes(changes) => self.commit(changes),
             GroupPart::Stops(stops) => self.note_stopped(stops),
             GroupPart::Retention => self.apply_retention(),
             GroupPart::Completions(completions) => self.complete(&completions),
@@ -149,18 +148,22 @@ impl Committer {
         }
     }
 
-    /// Commits the changes of steps, pushed jobs and ticks in one transaction.
-    pub(crate) fn commit(
-        &mut self,
-        mut group: Vec<StepChange>,
-        pushes: Vec<Push>,
-        ticked: Vec<FiredTicks>,
-    ) -> Result<(), EngineError> {
+    /// Commits the changes of steps, pushed jobs, ticks and late jobs that are due in one transaction.
+    pub(crate) fn commit(&mut self, changes: GroupChanges) -> Result<(), EngineError> {
+        let GroupChanges { entries: mut group, pushes, ticked, late } = changes;
         let (mut told, mut short) = (false, false);
-        let ingest = IngestGroup::of(pushes, &self.committed_state, &self.store)?.with_ticks(ticked);
+        let (state, store) = (&self.committed_state, &self.store);
+        let ingest = IngestGroup::of(pushes, state, store)?.with_ticks(ticked);
+        let ingest = ingest.with_due(late, state, store, self.clock.now())?;
         loop {
             self.reject_broken_steps(&mut group);
             if group.is_empty() && ingest.is_empty() {
+                let late = self.next_late(ingest.late_queues());
+                if !late.is_empty() {
+                    let _ = self
+                        .messages
+                        .send(Message::Committed(CommitNotice { late, ..CommitNotice::default() }));
+                }
                 ingest.answer();
                 return Ok(());
             }
@@ -333,7 +336,8 @@ impl Committer {
             }
         }
         durable.ticked = ingest.ticked();
-        ingest.committed(firsts);
+        durable.late = self.next_late(ingest.late_queues());
+        ingest.committed(firsts, committed.late);
         for (queue, first, jobs) in ingest.take_pieces() {
             self.committed_state.extend_queue(queue, first, jobs.len());
             grown.insert(queue.0);
@@ -347,6 +351,19 @@ impl Committer {
         durable.grown = grown.into_iter().map(head).collect();
         let _ = self.messages.send(Message::Committed(durable));
         ingest.answer();
+    }
+
+    /// Due time of the first late job of each of these queues.
+    pub(crate) fn next_late(&self, queues: &BTreeSet<QueueRef>) -> Vec<(QueueRef, Option<Timestamp>)> {
+        let declared = |queue: &QueueRef| self.committed_state.configuration().queues.get(queue.0);
+        let next = |queue: &QueueRef| match declared(queue).map(|queue| self.store.next_late(&queue.address))
+        {
+            Some(Ok(next)) => (*queue, next),
+            // The next commit of the queue reports the error.
+            Some(Err(_)) => (*queue, Some(self.clock.now())),
+            None => (*queue, None),
+        };
+        queues.iter().map(next).collect()
     }
 
     /// Publishes the backlog of each queue for the sources that push.

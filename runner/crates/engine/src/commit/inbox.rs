@@ -1,13 +1,14 @@
 //! Inbox: queues pushed jobs for the next commit, which they all share.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use tidegate_plugin::Payloads;
 
 use tidegate_config::QueueRef;
-use tidegate_model::DeliveryHash;
 use tidegate_model::sync::{Mutex, MutexGuard};
+use tidegate_model::{DeliveryHash, Timestamp};
+use tidegate_store::ParkedId;
 
 /// Jobs for the end of one queue: all of them except duplicates, or none.
 pub struct Push {
@@ -18,6 +19,8 @@ pub struct Push {
     pub whole: Option<IdempotencyKey>,
     /// Idempotency keys of the jobs; empty if they have none.
     pub each: Vec<IdempotencyKey>,
+    /// Due times of the jobs that are appended later, by position.
+    pub late: BTreeMap<usize, Timestamp>,
     /// Called once the push is durable or refused. It is dropped if the run ends before; the outcome is then
     /// unknown.
     pub answer: PushReply,
@@ -47,10 +50,19 @@ impl IdempotencyKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pushed {
     /// The queue has `jobs` new jobs from `first` on, without the duplicates; `first` is 0 if there are none.
-    /// `known` has the index of each duplicate, by position.
-    Appended { first: u64, jobs: u64, known: Vec<(usize, u64)> },
-    /// The whole push is a duplicate: its `jobs` jobs were appended from `first` on.
-    Known { first: u64, jobs: u64 },
+    /// `known` has the place of each duplicate, and `late` the number of each new job that is due later, by position.
+    Appended { first: u64, jobs: u64, known: Vec<(usize, PushedPlace)>, late: Vec<(usize, ParkedId)> },
+    /// The whole push is a duplicate: `jobs` jobs of it were appended from `first` on, and the `late` ones, which were
+    /// due later, have the numbers from `late_first` on.
+    Known { first: u64, jobs: u64, late_first: ParkedId, late: u64 },
+}
+
+/// Place of a pushed job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PushedPlace {
+    Index(u64),
+    /// It is due later, under this number.
+    Late(ParkedId),
 }
 
 /// The key was used for other content before. Nothing was changed.
@@ -58,8 +70,8 @@ pub enum Pushed {
 pub struct KeyConflict {
     /// Job with the key; `None` if it is the key of the whole push.
     pub position: Option<usize>,
-    /// Index of the earlier job; `None` if it is in the same push.
-    pub index: Option<u64>,
+    /// The earlier job; `None` if it is in the same push.
+    pub earlier: Option<PushedPlace>,
 }
 
 /// Queue of pushes for the committer.
@@ -130,17 +142,19 @@ impl Push {
         self.jobs.byte_len()
             + self.jobs.len() * size_of::<usize>()
             + self.each.len() * size_of::<IdempotencyKey>()
+            + self.late.len() * size_of::<(usize, Timestamp)>()
     }
 }
 
 impl fmt::Debug for Push {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { queue, jobs, whole, each, answer: _ } = self;
+        let Self { queue, jobs, whole, each, late, answer: _ } = self;
         f.debug_struct("Push")
             .field("queue", queue)
             .field("jobs", &jobs.len())
             .field("whole", whole)
             .field("each", &each.len())
+            .field("late", &late.len())
             .finish_non_exhaustive()
     }
 }
@@ -151,7 +165,8 @@ mod tests {
 
     fn push(job: &str) -> Push {
         let jobs = [job.as_bytes()].into_iter().collect();
-        Push { queue: QueueRef(0), jobs, whole: None, each: Vec::new(), answer: Box::new(|_| {}) }
+        let (whole, each, late) = (None, Vec::new(), BTreeMap::new());
+        Push { queue: QueueRef(0), jobs, whole, each, late, answer: Box::new(|_| {}) }
     }
 
     fn jobs(pushes: &[Push]) -> Vec<&[u8]> {

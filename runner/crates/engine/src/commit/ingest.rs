@@ -1,21 +1,29 @@
-//! Ingestion: checks the idempotency keys of a group of pushes, collects the changes of pushes and ticks, and
-//! answers them once they are durable.
+//! Ingestion: checks the idempotency keys of a group of pushes, and collects the changes of pushes, ticks and late
+//! jobs that are due. It answers the pushes once they are durable.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tidegate_plugin::Payloads;
 
 use super::committed_state::CommittedState;
-use super::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed};
+use super::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed, PushedPlace};
 use crate::coordinator::schedules::FiredTicks;
+use crate::operator::late;
 use tidegate_config::{Configuration, PushSource, QueueRef, Retain};
-use tidegate_model::{DeliveryHash, Timestamp};
-use tidegate_store::{Append, Block, Changes, DedupeOutcome, Details, IngestedKey, ReadError, Store};
+use tidegate_model::{DeliveryHash, Due, Timestamp};
+use tidegate_store::{
+    Append, Block, Changes, DedupeOutcome, Details, IngestedKey, LateJob, LateKey, NewLateJob, ParkedId,
+    ReadError, Store,
+};
 
 /// Maximum jobs of a piece that is kept in memory for readers …
 const PIECE_JOBS: usize = 1024;
 /// … and its maximum bytes.
 const PIECE_BYTES: usize = 128 << 10;
+/// Maximum late jobs of one queue that one commit appends …
+const DUE_JOBS_MAX: usize = 1024;
+/// … and their maximum bytes.
+const DUE_BYTES_MAX: usize = 1 << 20;
 
 /// Changes of the pushes and ticks of a group.
 #[derive(Default)]
@@ -24,6 +32,14 @@ pub(crate) struct IngestGroup {
     jobs: BTreeMap<QueueRef, Payloads>,
     /// Keys to record, with their queues.
     keys: Vec<(QueueRef, DeliveryHash, NewKey)>,
+    /// New jobs that are due later.
+    late: Vec<(QueueRef, LateJob)>,
+    /// Numbers of these jobs, once they are durable.
+    late_ids: Vec<ParkedId>,
+    /// Late jobs that are appended now.
+    due: Vec<LateKey>,
+    /// Queues whose late jobs change, or were asked for.
+    late_queues: BTreeSet<QueueRef>,
     answers: Vec<(QueueRef, PushReply, PushOutcome)>,
     /// Indices of the first new job of each queue, once they are durable.
     firsts: BTreeMap<QueueRef, u64>,
@@ -34,16 +50,28 @@ pub(crate) struct IngestGroup {
 /// Record of a key.
 #[derive(Clone, Copy)]
 struct KnownKey {
-    first: JobPlace,
-    jobs: u32,
+    span: KeySpan,
     content: u64,
 }
 
-/// Key of new jobs: their position among those of the queue, their number, and their content.
+/// The jobs of a key: the appended ones, and the late ones.
+#[derive(Clone, Copy)]
+struct KeySpan {
+    /// Without meaning if `jobs` is 0.
+    first: JobPlace,
+    jobs: u32,
+    /// Without meaning if `late` is 0.
+    late_first: JobPlace,
+    late: u32,
+}
+
+/// Key of new jobs, by their positions among those of the queue and among the late ones.
 #[derive(Clone, Copy)]
 struct NewKey {
     position: u64,
     jobs: u32,
+    late_position: usize,
+    late: u32,
     content: u64,
 }
 
@@ -53,13 +81,25 @@ enum JobPlace {
     Index(u64),
     /// Position among the new jobs of its queue, whose indices the store gives.
     New(u64),
+    Late(ParkedId),
+    /// Position among the new late jobs of the group, whose numbers the store gives.
+    NewLate(usize),
 }
 
 /// Outcome of a push, before the indices of the new jobs are known.
 enum PushOutcome {
-    Appended { position: u64, jobs: u64, known: Vec<(usize, JobPlace)> },
-    Known { first: JobPlace, jobs: u64 },
-    Conflict { position: Option<usize>, earlier: Option<JobPlace> },
+    Appended {
+        position: u64,
+        jobs: u64,
+        known: Vec<(usize, JobPlace)>,
+        /// Positions in the push, and among the new late jobs of the group.
+        late: Vec<(usize, usize)>,
+    },
+    Known(KeySpan),
+    Conflict {
+        position: Option<usize>,
+        earlier: Option<JobPlace>,
+    },
 }
 
 impl IngestGroup {
@@ -84,38 +124,52 @@ impl IngestGroup {
 
     /// Adds a push. Later pushes of a group see the keys of earlier ones.
     fn add(&mut self, push: Push, known: &mut HashMap<DeliveryHash, KnownKey>) {
-        let Push { queue, jobs, whole, each, answer } = push;
+        let Push { queue, jobs, whole, each, late: due, answer } = push;
         let outcome = match before(whole.as_ref(), &each, known) {
-            DuplicateCheck::All(KnownKey { first, jobs, .. }) => {
-                PushOutcome::Known { first, jobs: u64::from(jobs) }
-            }
+            DuplicateCheck::All(KnownKey { span, .. }) => PushOutcome::Known(span),
             DuplicateCheck::Other { position, earlier } => PushOutcome::Conflict { position, earlier },
             DuplicateCheck::Some(before) => {
                 let all = self.jobs.entry(queue).or_default();
-                let start = all.len() as u64;
-                let mut remember = |IdempotencyKey { hash, content, .. }: IdempotencyKey, position, jobs| {
-                    known.insert(hash, KnownKey { first: JobPlace::New(position), jobs, content });
-                    self.keys.push((queue, hash, NewKey { position, jobs, content }));
+                let (start, late_start, mut late) = (all.len() as u64, self.late.len(), Vec::new());
+                let mut remember = |IdempotencyKey { hash, content, .. }: IdempotencyKey, span: NewSpan| {
+                    known.insert(hash, KnownKey { span: span.into(), content });
+                    let NewSpan { position, jobs, late_position, late } = span;
+                    self.keys.push((queue, hash, NewKey { position, jobs, late_position, late, content }));
                 };
-                if before.is_empty() {
+                if before.is_empty() && due.is_empty() {
                     all.append(&jobs);
-                    each.iter().zip(start..).for_each(|(&key, position)| remember(key, position, 1));
+                    each.iter()
+                        .zip(start..)
+                        .for_each(|(&key, position)| remember(key, NewSpan::job(position)));
                 } else {
                     let mut skip = before.iter().map(|&(position, _)| position).peekable();
                     for (position, job) in jobs.iter().enumerate() {
                         if skip.next_if_eq(&position).is_some() {
                             continue;
                         }
-                        let place = all.len() as u64;
-                        all.push(job);
-                        each.get(position).iter().for_each(|&&key| remember(key, place, 1));
+                        let span = if let Some(&due) = due.get(&position) {
+                            let span = NewSpan::late(self.late.len());
+                            late.push((position, self.late.len()));
+                            self.late.push((queue, LateJob { due: Due::At(due), payload: job.to_vec() }));
+                            span
+                        } else {
+                            all.push(job);
+                            NewSpan::job(all.len() as u64 - 1)
+                        };
+                        each.get(position).iter().for_each(|&&key| remember(key, span));
                     }
                 }
                 let new = all.len() as u64 - start;
-                if let Some(key) = whole.filter(|_| new > 0) {
-                    remember(key, start, u32::try_from(new).unwrap_or(u32::MAX));
+                if let Some(key) = whole.filter(|_| new > 0 || !late.is_empty()) {
+                    let count = |jobs| u32::try_from(jobs).unwrap_or(u32::MAX);
+                    let (jobs, late) = (count(new), count(late.len() as u64));
+                    remember(key, NewSpan { position: start, jobs, late_position: late_start, late });
                 }
-                PushOutcome::Appended { position: start, jobs: new, known: resolved(before, &each, known) }
+                if !late.is_empty() {
+                    self.late_queues.insert(queue);
+                }
+                let known = resolved(before, &each, known);
+                PushOutcome::Appended { position: start, jobs: new, known, late }
             }
         };
         self.answers.push((queue, answer, outcome));
@@ -129,6 +183,39 @@ impl IngestGroup {
         self
     }
 
+    /// Appends the late jobs of these queues that are due, up to a limit for each.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(crate) fn with_due(
+        mut self,
+        queues: Vec<QueueRef>,
+        committed_state: &CommittedState,
+        store: &Store,
+        now: Timestamp,
+    ) -> Result<Self, ReadError> {
+        for queue in queues {
+            self.late_queues.insert(queue);
+            // A reload has removed the queue; its late jobs are kept.
+            let Some(declared) = committed_state.configuration().queues.get(queue.0) else { continue };
+            let due = store.late_due(&declared.address, Due::At(now), None, DUE_JOBS_MAX, DUE_BYTES_MAX)?;
+            let all = self.jobs.entry(queue).or_default();
+            for (key, job) in due {
+                let (position, jobs, late_position, late) = (all.len() as u64, 1, 0, 0);
+                let hash = late::appended_hash(key.id);
+                self.keys.push((queue, hash, NewKey { position, jobs, late_position, late, content: 0 }));
+                all.push(&job.payload);
+                self.due.push(key);
+            }
+        }
+        Ok(self)
+    }
+
+    /// Queues whose late jobs change, or were asked for.
+    pub(crate) fn late_queues(&self) -> &BTreeSet<QueueRef> {
+        &self.late_queues
+    }
+
     /// Schedules with the number of jobs of their ticks.
     pub(crate) fn ticked(&self) -> Vec<(QueueRef, usize)> {
         self.ticked.iter().map(|&(queue, jobs, _)| (queue, jobs)).collect()
@@ -136,7 +223,7 @@ impl IngestGroup {
 
     /// Whether nothing must be made durable; there may be answers.
     pub(crate) fn is_empty(&self) -> bool {
-        self.ticked.is_empty() && self.jobs.values().all(Payloads::is_empty)
+        self.ticked.is_empty() && self.late.is_empty() && self.jobs.values().all(Payloads::is_empty)
     }
 
     pub(crate) fn add_to(&self, committed_state: &CommittedState, changes: &mut Changes) {
@@ -156,16 +243,25 @@ impl IngestGroup {
         let ticked =
             ticked.map(|&(queue, _, handled)| (configuration.queues[queue.0].address.clone(), handled));
         changes.schedule_positions.extend(ticked);
+        changes.late.done.extend(self.due.iter().cloned());
+        // No other part of a commit has late jobs, so that their positions are those of the group.
+        changes.late.new.extend(self.late.iter().map(|(queue, job)| NewLateJob {
+            queue: configuration.queues[queue.0].address.clone(),
+            job: job.clone(),
+        }));
         let now = changes.now;
         changes.ingested.extend(self.keys.iter().filter_map(|&(queue, hash, key)| {
-            let NewKey { position, jobs, content } = key;
+            let NewKey { position, jobs, late_position, late, content } = key;
             let keep_until = keep_until(configuration, queue, now);
-            Some(IngestedKey { hash, append: *appends.get(&queue)?, position, jobs, content, keep_until })
+            let append = if jobs == 0 { 0 } else { *appends.get(&queue)? };
+            Some(IngestedKey { hash, append, position, jobs, late_position, late, content, keep_until })
         }));
     }
 
-    /// Records the indices of the first new job of each queue, in the order of [`Self::add_to`].
-    pub(crate) fn committed(&mut self, firsts: impl Iterator<Item = u64>) {
+    /// Records the indices of the first new job of each queue, and the numbers of the late jobs, in the order of
+    /// [`Self::add_to`].
+    pub(crate) fn committed(&mut self, firsts: impl Iterator<Item = u64>, late_ids: Vec<ParkedId>) {
+        self.late_ids = late_ids;
         let queues = self.jobs.iter().filter(|(_, jobs)| !jobs.is_empty()).map(|(&queue, _)| queue);
         self.firsts = queues.zip(firsts).collect();
     }
@@ -195,33 +291,94 @@ impl IngestGroup {
     pub(crate) fn answer(self) {
         for (queue, answer, outcome) in self.answers {
             // Without new jobs, no place of the outcome needs their index.
-            answer(outcome.resolve(self.firsts.get(&queue).copied().unwrap_or(0)));
+            let committed = CommittedPlaces {
+                first: self.firsts.get(&queue).copied().unwrap_or(0),
+                late_ids: &self.late_ids,
+            };
+            answer(outcome.resolve(&committed));
         }
     }
 }
 
-impl JobPlace {
-    /// Index of the job, if the new jobs of its queue begin at `first`.
-    fn index(self, first: u64) -> u64 {
-        match self {
-            Self::Index(index) => index,
-            Self::New(position) => first + position,
+/// A part of [`NewKey`].
+#[derive(Clone, Copy)]
+struct NewSpan {
+    position: u64,
+    jobs: u32,
+    late_position: usize,
+    late: u32,
+}
+
+impl NewSpan {
+    fn job(position: u64) -> Self {
+        Self { position, jobs: 1, late_position: 0, late: 0 }
+    }
+
+    fn late(late_position: usize) -> Self {
+        Self { position: 0, jobs: 0, late_position, late: 1 }
+    }
+}
+
+impl From<NewSpan> for KeySpan {
+    fn from(NewSpan { position, jobs, late_position, late }: NewSpan) -> Self {
+        let (first, late_first) = (JobPlace::New(position), JobPlace::NewLate(late_position));
+        Self { first, jobs, late_first, late }
+    }
+}
+
+impl KeySpan {
+    /// Place of the first job.
+    fn place(&self) -> JobPlace {
+        if self.jobs > 0 { self.first } else { self.late_first }
+    }
+}
+
+/// Places of the new jobs of a queue: the index of the first one, and the numbers of all late jobs of the group.
+struct CommittedPlaces<'a> {
+    first: u64,
+    late_ids: &'a [ParkedId],
+}
+
+impl CommittedPlaces<'_> {
+    fn of(&self, place: JobPlace) -> PushedPlace {
+        match place {
+            JobPlace::Index(index) => PushedPlace::Index(index),
+            JobPlace::New(position) => PushedPlace::Index(self.first + position),
+            JobPlace::Late(id) => PushedPlace::Late(id),
+            JobPlace::NewLate(position) => PushedPlace::Late(self.id(position)),
         }
+    }
+
+    /// The commit returns a number for each late job.
+    fn id(&self, position: usize) -> ParkedId {
+        self.late_ids.get(position).copied().unwrap_or(ParkedId(0))
     }
 }
 
 impl PushOutcome {
-    /// Outcome for the client, if the new jobs of the queue begin at `first`.
-    fn resolve(self, first: u64) -> Result<Pushed, KeyConflict> {
+    /// Outcome for the client.
+    fn resolve(self, committed: &CommittedPlaces<'_>) -> Result<Pushed, KeyConflict> {
         match self {
-            Self::Appended { position, jobs, known } => {
-                let known = known.into_iter().map(|(position, place)| (position, place.index(first)));
-                let first = if jobs == 0 { 0 } else { first + position };
-                Ok(Pushed::Appended { first, jobs, known: known.collect() })
+            Self::Appended { position, jobs, known, late } => {
+                let known = known.into_iter().map(|(position, place)| (position, committed.of(place)));
+                let late = late.into_iter().map(|(position, of_group)| (position, committed.id(of_group)));
+                let first = if jobs == 0 { 0 } else { committed.first + position };
+                Ok(Pushed::Appended { first, jobs, known: known.collect(), late: late.collect() })
             }
-            Self::Known { first: place, jobs } => Ok(Pushed::Known { first: place.index(first), jobs }),
+            Self::Known(KeySpan { first, jobs, late_first, late }) => {
+                let (jobs, late) = (u64::from(jobs), u64::from(late));
+                let first = match committed.of(first) {
+                    PushedPlace::Index(index) if jobs > 0 => index,
+                    _ => 0,
+                };
+                let late_first = match committed.of(late_first) {
+                    PushedPlace::Late(id) if late > 0 => id,
+                    _ => ParkedId(0),
+                };
+                Ok(Pushed::Known { first, jobs, late_first, late })
+            }
             Self::Conflict { position, earlier } => {
-                Err(KeyConflict { position, index: earlier.map(|place| place.index(first)) })
+                Err(KeyConflict { position, earlier: earlier.map(|place| committed.of(place)) })
             }
         }
     }
@@ -256,13 +413,13 @@ fn before(
         return if key.is_of(found.content) {
             DuplicateCheck::All(found)
         } else {
-            DuplicateCheck::Other { position: None, earlier: Some(found.first) }
+            DuplicateCheck::Other { position: None, earlier: Some(found.span.place()) }
         };
     }
     let mut before = Vec::new();
     let mut here: HashMap<DeliveryHash, (usize, u64)> = HashMap::new();
     for (position, key) in each.iter().enumerate() {
-        let found = known.get(&key.hash).map(|known| (FirstSeen::At(known.first), known.content));
+        let found = known.get(&key.hash).map(|known| (FirstSeen::At(known.span.place()), known.content));
         let found = found.or_else(|| {
             let earlier = here.get(&key.hash);
             earlier.map(|&(position, content)| (FirstSeen::Here(position), content))
@@ -287,7 +444,7 @@ fn resolved(
 ) -> Vec<(usize, JobPlace)> {
     let place = |earlier| match earlier {
         FirstSeen::At(place) => Some(place),
-        FirstSeen::Here(position) => known.get(&each[position].hash).map(|known| known.first),
+        FirstSeen::Here(position) => known.get(&each[position].hash).map(|known| known.span.place()),
     };
     before.into_iter().filter_map(|(position, earlier)| Some((position, place(earlier)?))).collect()
 }
@@ -300,20 +457,44 @@ fn look_up(pushes: &[Push], store: &Store) -> Result<HashMap<DeliveryHash, Known
         return Ok(HashMap::new());
     }
     let found = store.deliveries(&hashes)?;
-    let arrived = |(hash, outcome)| match outcome {
-        Some(DedupeOutcome::Ingested { first, jobs, content }) => {
-            Some((hash, KnownKey { first: JobPlace::Index(first), jobs, content }))
-        }
-        _ => None,
-    };
-    Ok(hashes.into_iter().zip(found).filter_map(arrived).collect())
+    let mut known = HashMap::new();
+    for (hash, outcome) in hashes.into_iter().zip(found) {
+        let (span, content) = match outcome {
+            Some(DedupeOutcome::Ingested { first, jobs, content }) => {
+                let (first, late_first) = (JobPlace::Index(first), JobPlace::Late(ParkedId(0)));
+                (KeySpan { first, jobs, late_first, late: 0 }, content)
+            }
+            Some(DedupeOutcome::IngestedLate { first, jobs, content, late_first, late }) => {
+                let span = KeySpan {
+                    first: JobPlace::Index(first),
+                    jobs,
+                    late_first: JobPlace::Late(late_first),
+                    late,
+                };
+                (now_appended(span, late_first, store)?, content)
+            }
+            _ => continue,
+        };
+        known.insert(hash, KnownKey { span, content });
+    }
+    Ok(known)
+}
+
+/// The span of a single late job that is on its queue by now; any other span unchanged.
+fn now_appended(span: KeySpan, id: ParkedId, store: &Store) -> Result<KeySpan, ReadError> {
+    if (span.jobs, span.late) != (0, 1) {
+        return Ok(span);
+    }
+    let appended = late::appended_at(store, id)?;
+    Ok(appended.map_or(span, |index| KeySpan { first: JobPlace::Index(index), jobs: 1, late: 0, ..span }))
 }
 
 /// The time from which a key of the queue may be forgotten; `None`: never.
 fn keep_until(configuration: &Configuration, queue: QueueRef, now: Timestamp) -> Option<Timestamp> {
     match &configuration.queues[queue.0].source {
         Some(PushSource::Http(http)) => http.dedupe.map(|dedupe| now + dedupe),
-        Some(PushSource::Schedule(_)) | None => None,
+        // Only the records of late jobs.
+        Some(PushSource::Schedule(_)) | None => Some(now + late::REMEMBERED),
     }
 }
 

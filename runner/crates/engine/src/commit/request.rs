@@ -9,6 +9,7 @@ use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
 use crate::report::ReplacedGenerations;
 use crate::step::declared::DeclaredStep;
+use tidegate_config::QueueRef;
 use tidegate_dispatch::{BatchId, DurabilityBarrier};
 use tidegate_model::{Counters, DeliveryHash, Origins, RenamedPart, Segment, SourceOffset};
 use tidegate_store::{
@@ -23,6 +24,8 @@ pub(crate) enum CommitRequest {
     /// The inbox has pushed jobs.
     InboxReady,
     Ticked(FiredTicks),
+    /// Late jobs of the queue are due.
+    LateDue(QueueRef),
     /// Jobs may be older than their queues' limit.
     ApplyRetention,
     /// A step has stopped; the record is for later readers of the store.

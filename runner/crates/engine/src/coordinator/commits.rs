@@ -15,11 +15,15 @@ impl Coordinator {
         commands: &mut Vec<Command>,
         actions: &mut Vec<Action>,
     ) {
-        let CommitNotice { begun, delivered, given_back, grown, returned, ticked, moved, paused, told } =
+        let CommitNotice { begun, delivered, given_back, grown, returned, ticked, late, moved, paused, told } =
             durable;
-        if !ticked.is_empty() {
+        let expects = !ticked.is_empty() || !late.is_empty();
+        if expects {
             for &(queue, jobs) in &ticked {
                 self.ticks.committed(queue, jobs);
+            }
+            for &(queue, next) in &late {
+                self.late.committed(queue, next);
             }
             self.run_timers(now, actions);
             self.update_expectation();
@@ -62,7 +66,7 @@ impl Coordinator {
         for step in given_back {
             self.dispatcher.handle(Event::GivenBack { step }, now, commands);
         }
-        if !ticked.is_empty() {
+        if expects {
             self.dispatcher.handle(Event::Tick, now, commands);
         }
     }

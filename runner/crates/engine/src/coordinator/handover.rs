@@ -317,6 +317,7 @@ impl Coordinator {
     pub(crate) fn update_expectation(&mut self) {
         let hands_over =
             !self.handovers.is_empty() || self.swapping.is_some() || self.watched_reload.is_rolled_back();
-        self.dispatcher.expect(self.ticks.are_behind() || hands_over || self.expects_pushes);
+        let late = self.late.are_coming() || !self.until_idle && !self.late.is_empty();
+        self.dispatcher.expect(self.ticks.are_behind() || late || hands_over || self.expects_pushes);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handover::NextStep;
+use super::late_jobs::LateJobs;
 use super::{Action, Coordinator};
 use crate::commit::request::{CommitRequest, ReloadChange};
 use crate::generation::step_changes::{StepDifference, difference, must_wait};
@@ -64,6 +65,7 @@ impl Coordinator {
         let earlier = std::mem::replace(&mut self.generation, Arc::clone(&generation));
         self.watch_swap(earlier, reload.request.rolls_back.is_none(), now, actions);
         self.ticks.add(swapped.tickers);
+        self.late = LateJobs::new(swapped.late);
         self.lets_go = super::timers::first_look(&generation.configuration);
         self.dispatcher.await_repair(self.awaits_repair());
         if !self.stopping {

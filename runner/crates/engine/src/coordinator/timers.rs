@@ -1,4 +1,4 @@
-//! Timers: turn due ticks into jobs, and start retention sweeps.
+//! Timers: turn due ticks into jobs, have late jobs appended, and start retention sweeps.
 
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ impl Coordinator {
         }
         let ticked = self.ticks.take(&self.generation.configuration, now);
         actions.extend(ticked.into_iter().map(|ticked| Action::Commit(CommitRequest::Ticked(ticked))));
+        let late = self.late.take(now);
+        actions.extend(late.into_iter().map(|queue| Action::Commit(CommitRequest::LateDue(queue))));
         // A clock that was set back makes a sweep due at once.
         let next = now + RETENTION_INTERVAL;
         if self.lets_go.is_some_and(|due| due <= now || due > next) {
@@ -37,6 +39,6 @@ impl Coordinator {
         if self.stopping {
             return None;
         }
-        self.ticks.wakes().into_iter().chain(self.lets_go).min()
+        self.ticks.wakes().into_iter().chain(self.late.wakes()).chain(self.lets_go).min()
     }
 }

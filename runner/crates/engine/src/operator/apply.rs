@@ -11,6 +11,7 @@ use super::cancel::{self, CancelTarget};
 use super::complete;
 use super::complete::ExternalCompletion;
 use super::effect::{MovedRows, RequestEffect, RowAfter, error_text};
+use super::late;
 use super::request::{MoveSummary, Request, RequestOutcome};
 use crate::batch::reason;
 use tidegate_components::script::json;
@@ -32,7 +33,9 @@ pub fn apply(
 ) -> Result<RequestEffect, String> {
     let changes = Changes { now, ..Changes::default() };
     match request {
-        Request::Push { queue, jobs } => push(configuration, queue, jobs, changes),
+        Request::Push { queue, jobs, due } => push(configuration, queue, jobs, *due, changes),
+        Request::MakeLateDue { queue, rows } => late::make_due(store, configuration, queue, rows, changes),
+        Request::DropLate { queue, rows } => late::drop_jobs(store, configuration, queue, rows, changes),
         Request::Retry { queue, errors } => retry(store, configuration, (queue, errors), None, changes),
         Request::Replace { queue, error, payload } => {
             retry(store, configuration, (queue, &[*error]), Some(payload), changes)
@@ -80,6 +83,7 @@ fn push(
     configuration: &Configuration,
     queue: &Address,
     jobs: &[String],
+    due: Option<Timestamp>,
     mut changes: Changes,
 ) -> Result<RequestEffect, String> {
     let position = configuration.queues.position(|declared| declared.address == *queue);
@@ -96,6 +100,9 @@ fn push(
     for (at, job) in jobs.iter().enumerate() {
         json::check(job.as_bytes()).map_err(|error| format!("job {} is not JSON: {error}", at + 1))?;
         payloads.push(job.as_bytes());
+    }
+    if let Some(due) = due.filter(|due| *due > changes.now) {
+        return Ok(late::push((QueueRef(position), queue), jobs, due, changes));
     }
     let block = Block::encode(&payloads, Details::default());
     changes.appends.push(Append { queue: queue.clone(), block });

@@ -20,6 +20,8 @@ pub struct RequestEffect {
     pub(crate) moves: Option<MovedRows>,
     /// Step that was paused or resumed.
     pub(crate) paused: Option<(usize, bool)>,
+    /// Queue whose late jobs change.
+    pub(crate) late: Option<QueueRef>,
     /// Whether an external completion was accepted, with its job as the one parked row.
     pub(crate) told: bool,
     pub request_outcome: RequestOutcome,
@@ -48,7 +50,16 @@ pub(crate) enum RowAfter {
 impl RequestEffect {
     pub(crate) fn new(changes: Changes, request_outcome: RequestOutcome) -> Self {
         let (appended, progress) = (Vec::new(), Vec::new());
-        Self { changes, appended, progress, moves: None, paused: None, told: false, request_outcome }
+        Self {
+            changes,
+            appended,
+            progress,
+            moves: None,
+            paused: None,
+            late: None,
+            told: false,
+            request_outcome,
+        }
     }
 }
 

@@ -6,15 +6,24 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
-use tidegate_model::{Address, ExternalStatus, NextPoll};
+use tidegate_model::{Address, ExternalStatus, NextPoll, Timestamp};
 use tidegate_store::{CompletionRecord, ParkedId};
 
 /// Requested change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Append these jobs, each JSON, to a queue; all or none.
-    Push { queue: Address, jobs: Vec<String> },
+    /// Append these jobs, each JSON, to a queue, at `due` or at once; all or none.
+    Push {
+        queue: Address,
+        jobs: Vec<String>,
+        #[serde(default)]
+        due: Option<Timestamp>,
+    },
+    /// Make late jobs of a queue due at once.
+    MakeLateDue { queue: Address, rows: Vec<ParkedId> },
+    /// Drop late jobs of a queue.
+    DropLate { queue: Address, rows: Vec<ParkedId> },
     /// Run the jobs of these errors again in their steps.
     Retry { queue: Address, errors: Vec<u64> },
     /// Run the job of one error again with another payload, which is JSON.
@@ -60,6 +69,8 @@ impl Request {
             | Self::Poll { step }
             | Self::Complete { step, .. } => Some(step),
             Self::Push { .. }
+            | Self::MakeLateDue { .. }
+            | Self::DropLate { .. }
             | Self::Retry { .. }
             | Self::Replace { .. }
             | Self::Drop { .. }

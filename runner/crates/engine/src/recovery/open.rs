@@ -53,12 +53,13 @@ pub(crate) struct OpenRun {
 
 /// Opens a run.
 pub(crate) fn open(recovered: RecoveredState, context: RunContext) -> OpenRun {
-    let RecoveredState { committed, steps, sources, sinks, tickers, token_key, opening } = recovered;
+    let RecoveredState { committed, steps, sources, sinks, tickers, late, token_key, opening } = recovered;
     let RunContext { store, clock, .. } = context;
     let tails = Arc::new(QueueCaches::default());
     let mut coordinator = Coordinator::new(CoordinatorInit {
         generation: Arc::clone(&committed.generation),
         tickers,
+        late,
         tails: Arc::clone(&tails),
         workers: context.workers,
         batch: context.batch,

@@ -32,6 +32,8 @@ pub(crate) struct RecoveredState {
     pub(crate) sinks: Sinks,
     /// Schedule sources, by the queues that they fill.
     pub(crate) tickers: Vec<(QueueRef, Ticker)>,
+    /// Due time of the first late job of each queue that has one.
+    pub(crate) late: Vec<(QueueRef, Timestamp)>,
     /// Key of the completion tokens.
     pub(crate) token_key: TokenKey,
     /// Changes to commit before all others.
@@ -70,11 +72,12 @@ pub(crate) fn start(
     changes.trims = committed.trims_by_age(now);
     changes.trims.retain(|trim| kept_now.contains(&trim.queue));
     let tickers = tickers(configuration, None, store, &mut changes)?;
+    let late = first_late(configuration, store)?;
     let token_key = token_key(store, &mut changes)?;
     // A marker that cannot be read is replaced.
     changes.begins_run = store.stops().map_or(true, |stops| !stops.is_empty());
     let opening = has_news(&changes).then_some(changes);
-    Ok(Some(RecoveredState { committed, steps, sources, sinks, tickers, token_key, opening }))
+    Ok(Some(RecoveredState { committed, steps, sources, sinks, tickers, late, token_key, opening }))
 }
 
 /// Cuts back the files of sinks that a dead runner wrote, and that no sink of the configuration writes now. Their
@@ -170,6 +173,18 @@ pub(crate) fn tickers(
         tickers.push((QueueRef(position), ticker));
     }
     Ok(tickers)
+}
+
+/// Due time of the first late job of each queue that has one.
+pub(crate) fn first_late(
+    configuration: &Configuration,
+    store: &Store,
+) -> Result<Vec<(QueueRef, Timestamp)>, EngineError> {
+    let mut late = Vec::new();
+    for (position, queue) in configuration.queues.entries() {
+        late.extend(store.next_late(&queue.address)?.map(|due| (QueueRef(position), due)));
+    }
+    Ok(late)
 }
 
 /// Key of the store; it is created if there is none yet.

@@ -147,6 +147,8 @@ pub(crate) struct ReloadRequest {
 pub(crate) struct SwappedGeneration {
     /// Schedules that are new or changed.
     pub(crate) tickers: Vec<(QueueRef, Ticker)>,
+    /// Due time of the first late job of each queue that has one.
+    pub(crate) late: Vec<(QueueRef, Timestamp)>,
 }
 
 /// Commit notice: facts that are durable now.
@@ -164,6 +166,8 @@ pub(crate) struct CommitNotice {
     pub(crate) returned: Vec<(usize, ParkedKey, ParkedJob)>,
     /// Schedules with handled ticks, and the number of jobs that they made.
     pub(crate) ticked: Vec<(QueueRef, usize)>,
+    /// Queues whose late jobs changed, and the due time of the first one, if any is left.
+    pub(crate) late: Vec<(QueueRef, Option<Timestamp>)>,
     /// Result for jobs that were locked for a request.
     pub(crate) moved: Option<MoveNotice>,
     /// Step that was paused or resumed.

@@ -56,7 +56,7 @@ impl Requests {
         if dice.chance(10) {
             jobs.push("{\"id\":".into());
         }
-        Some(Request::Push { queue, jobs })
+        Some(Request::Push { queue, jobs, due: None })
     }
 
     fn deal_with_errors(
@@ -176,7 +176,7 @@ impl Requests {
                 continue;
             }
             let request_outcome = match &self.all[at].request {
-                Request::Push { queue, jobs } => history
+                Request::Push { queue, jobs, .. } => history
                     .rows
                     .get(queue)
                     .is_some_and(|rows| rows.iter().flatten().any(|row| row.payload == jobs[0].as_bytes())),
@@ -225,7 +225,7 @@ impl Requests {
             let mut wanted = Vec::new();
             for wish in self.all.iter().filter(|wish| wish.request_outcome) {
                 match &wish.request {
-                    Request::Push { queue: to, jobs } if to == queue => {
+                    Request::Push { queue: to, jobs, .. } if to == queue => {
                         wanted.extend(jobs.iter().map(|job| serde_json::from_str::<Value>(job).unwrap()));
                     }
                     _ => {}

@@ -252,7 +252,14 @@ impl TestBed<'_> {
             // The names of a test are checked, so the queue is known.
             let Some(&queue) = queues.get(queue) else { continue };
             let jobs = jobs.iter().map(String::as_bytes).collect();
-            let push = Push { queue, jobs, whole: None, each: Vec::new(), answer: Box::new(|_| {}) };
+            let push = Push {
+                queue,
+                jobs,
+                whole: None,
+                each: Vec::new(),
+                late: BTreeMap::new(),
+                answer: Box::new(|_| {}),
+            };
             if self.committer.inbox.put(push) == Some(true) {
                 self.messages.push_back(Message::Arrived);
             }

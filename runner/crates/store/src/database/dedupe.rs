@@ -10,6 +10,8 @@ use super::format::{CommitRecord, DELIVERIES, EXPIRIES, RecordKey, from_ordered,
 use super::read::Store;
 use crate::api::appended::Appended;
 use crate::api::completion;
+use crate::api::late_job::LateKey;
+use crate::api::parked_job::ParkedId;
 use crate::error::{ReadError, StoreCause};
 use tidegate_model::{DeliveryHash, ExternalStatus, Timestamp};
 
@@ -32,6 +34,10 @@ pub enum DedupeOutcome {
     /// is a hash of the jobs, which identifies a repeated request.
     #[serde(rename = "arrived")]
     Ingested { first: u64, jobs: u32, content: u64 },
+    /// As [`Self::Ingested`], with `late` jobs that are appended later, whose numbers begin at `late_first`. `first` is
+    /// 0 if `jobs` is.
+    #[serde(rename = "arrives")]
+    IngestedLate { first: u64, jobs: u32, content: u64, late_first: ParkedId, late: u32 },
     /// A completion by an external system. `content` is a hash of the completion, which identifies a repeated
     /// one.
     #[serde(rename = "told")]
@@ -55,7 +61,12 @@ pub struct IngestedKey {
     pub append: usize,
     /// The position of the first job in that append.
     pub position: u64,
+    /// If it is 0, the append need not exist.
     pub jobs: u32,
+    /// The position of the first late job in [`crate::LateChanges::new`].
+    pub late_position: usize,
+    /// Number of late jobs.
+    pub late: u32,
     /// See [`DedupeOutcome::Ingested`].
     pub content: u64,
     /// See [`DedupeRecord::keep_until`].
@@ -94,27 +105,49 @@ impl Store {
     }
 }
 
-/// Removes some expired deliveries, and records those of this commit, which has appended `appended`.
+/// The keys of a commit, and the places of its jobs.
+pub(crate) struct Arrivals<'a> {
+    pub(crate) keys: &'a [IngestedKey],
+    pub(crate) appended: &'a [Appended],
+    pub(crate) late: &'a [LateKey],
+}
+
+/// Removes some expired deliveries, and records those of this commit.
 pub(crate) fn write(
     txn: &WriteTransaction,
     deliveries: &[DedupeRecord],
-    (ingested, appended): (&[IngestedKey], &[Appended]),
+    arrivals: &Arrivals<'_>,
     commit: CommitRecord,
 ) -> Result<(), StoreCause> {
     // More than are added, so that a backlog shrinks.
-    forget(txn, commit.time, FORGET_MAX + 2 * (deliveries.len() + ingested.len()))?;
-    if deliveries.is_empty() && ingested.is_empty() {
+    forget(txn, commit.time, FORGET_MAX + 2 * (deliveries.len() + arrivals.keys.len()))?;
+    if deliveries.is_empty() && arrivals.keys.is_empty() {
         return Ok(());
     }
-    let keys = ingested.iter().filter_map(|key| {
-        let first = appended.get(key.append)?.first + key.position;
-        let outcome = DedupeOutcome::Ingested { first, jobs: key.jobs, content: key.content };
+    let keys = arrivals.keys.iter().filter_map(|key| {
+        let outcome = arrivals.outcome(key)?;
         Some(DedupeRecord { hash: key.hash, outcome, keep_until: key.keep_until })
     });
     let record = |DedupeRecord { hash, outcome, keep_until }| {
         (hash, StoredRecord { outcome, time: commit.time, keep_until })
     };
     insert(txn, deliveries.iter().copied().chain(keys).map(record).collect(), commit.number)
+}
+
+impl Arrivals<'_> {
+    /// `None` if the commit has no such jobs.
+    fn outcome(&self, key: &IngestedKey) -> Option<DedupeOutcome> {
+        let IngestedKey { append, position, jobs, late_position, late, content, .. } = *key;
+        let first = match jobs {
+            0 => 0,
+            _ => self.appended.get(append)?.first + position,
+        };
+        if late == 0 {
+            return Some(DedupeOutcome::Ingested { first, jobs, content });
+        }
+        let late_first = self.late.get(late_position)?.id;
+        Some(DedupeOutcome::IngestedLate { first, jobs, content, late_first, late })
+    }
 }
 
 /// Inserts records with their expiries. `number` has not been used before.
@@ -184,12 +217,19 @@ impl StoredRecord {
             DedupeOutcome::Nothing => (2, 0),
             DedupeOutcome::Ingested { jobs, .. } => (3, jobs),
             DedupeOutcome::CompletedExternally { status, .. } => (4, u32::from(completion::code(status))),
+            DedupeOutcome::IngestedLate { jobs, .. } => (5, jobs),
         };
         let keep_until = self.keep_until.map_or(FOR_EVER, |until| until.0);
         let times = [self.time.0.to_le_bytes(), keep_until.to_le_bytes()].concat();
         let mut record = [&[kind][..], &u32::to_le_bytes(jobs), &times].concat();
         if let DedupeOutcome::Ingested { first, content, .. } = self.outcome {
             record.extend_from_slice(&[first.to_le_bytes(), content.to_le_bytes()].concat());
+        }
+        if let DedupeOutcome::IngestedLate { first, content, late_first, late, .. } = self.outcome {
+            for number in [first, content, late_first.0] {
+                record.extend_from_slice(&number.to_le_bytes());
+            }
+            record.extend_from_slice(&late.to_le_bytes());
         }
         if let DedupeOutcome::CompletedExternally { content, .. } = self.outcome {
             record.extend_from_slice(&content.to_le_bytes());
@@ -209,6 +249,12 @@ impl StoredRecord {
             37 if record[0] == 3 => {
                 let (first, jobs, content) = (u64_at(record, 21), u32_at(record, 1), u64_at(record, 29));
                 let outcome = DedupeOutcome::Ingested { first, jobs, content };
+                return Ok(Self { outcome, time: time(5), keep_until: keep_until(13) });
+            }
+            49 if record[0] == 5 => {
+                let (first, jobs, content) = (u64_at(record, 21), u32_at(record, 1), u64_at(record, 29));
+                let (late_first, late) = (ParkedId(u64_at(record, 37)), u32_at(record, 45));
+                let outcome = DedupeOutcome::IngestedLate { first, jobs, content, late_first, late };
                 return Ok(Self { outcome, time: time(5), keep_until: keep_until(13) });
             }
             29 if record[0] == 4 => {

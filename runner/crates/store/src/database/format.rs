@@ -19,10 +19,10 @@
 //! | marks | source, index | segment u32, offset u64, line u64 |
 //! | segments | source, ordinal | JSON |
 //! | sinks | sink | JSON |
-//! | deliveries | hash | kind u8, jobs u32, time i64, keep until i64; before version 2 without times; an arrival (kind 3) has also first u64, content u64; a completion (kind 4) has the status for jobs, and content u64 |
+//! | deliveries | hash | kind u8, jobs u32, time i64, keep until i64; before version 2 without times; an arrival (kind 3) has also first u64, content u64; a completion (kind 4) has the status for jobs, and content u64; an arrival with late jobs (kind 5) has, behind the content, the first number u64 and the number u32 of the late ones |
 //! | expiries | keep until, commit, part u32 | the hashes of some deliveries, u128 each |
 //! | snapshots | step, number u64 | JSON |
-//! | parked | step, number u64 | see [`crate::codec::parked_record`]; all but started jobs |
+//! | parked | step, number u64 | see [`crate::codec::parked_record`]; all but started jobs; late jobs of a queue are under its number with the bit [`LATE`] |
 //! | `parked_due` | step, due time as kind u8 and time u64, number u64 | none; the jobs of `parked` |
 //! | `parked_of` | step, hash of an input and its index u64, number u64 | none; the jobs of `parked` |
 //! | `parked_started` | step, number u64 | as `parked`; the jobs with a started attempt |
@@ -40,7 +40,8 @@
 //! also added the number of the commit to each value of the log. Version 3 added deliveries that are arrivals. Version 4
 //! added the table `ticks`, and paused steps, which an older version would run. Version 5 added the
 //! completions that external systems send, and the key of their tokens. Version 6 gave parked jobs numbers that
-//! do not depend on their due time. Before, the table `delayed` had them by step, due time and number.
+//! do not depend on their due time. Before, the table `delayed` had them by step, due time and number. Version 7 added
+//! late jobs, and deliveries that are arrivals of which some are late.
 
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use serde::Serialize;
@@ -78,6 +79,10 @@ pub(crate) const TICKS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("
 
 /// The step number in the progress of errors that an operator handled; no name has this number.
 pub(crate) const BY_HAND: u32 = 0;
+
+/// The bit by which the number of a queue becomes the number that its late jobs are parked under: a step may have the
+/// name of the queue. No name has such a number.
+pub(crate) const LATE: u32 = 1 << 31;
 
 /// A record's table and key, which seed its checksum.
 #[derive(Clone, Copy, Debug)]

@@ -18,7 +18,7 @@ use crate::error::StoreCause;
 use tidegate_model::Timestamp;
 
 /// The format that this code writes.
-pub(crate) const VERSION: u32 = 6;
+pub(crate) const VERSION: u32 = 7;
 
 /// The key of the version in `meta`.
 const FORMAT_KEY: &str = "format";
@@ -73,7 +73,7 @@ pub(crate) fn migrate(database: &Database) -> Result<(), StoreCause> {
     }
     txn.open_table(TICKS)?;
     parked::initialise(&txn)?;
-    if found >= 2 {
+    if (2..6).contains(&found) {
         move_parked_jobs(&txn)?;
     }
     txn.open_table(META)?.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
@@ -81,7 +81,7 @@ pub(crate) fn migrate(database: &Database) -> Result<(), StoreCause> {
     Ok(())
 }
 
-/// Moves the parked jobs of version 2 to 5 to the tables of this version. They keep their numbers.
+/// Moves the parked jobs of version 2 to 5 to the tables of version 6. They keep their numbers.
 fn move_parked_jobs(txn: &WriteTransaction) -> Result<(), StoreCause> {
     let (last, jobs) = {
         let mut meta = txn.open_table(META)?;

@@ -3,14 +3,16 @@
 //! A job with a started attempt is in a table of its own, which has few rows and no index: most of these jobs
 //! leave the store with the next commits.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use redb::{ReadableTable, Table, WriteTransaction};
 
 use super::format::{
-    self, Bytes, META, PARKED, PARKED_COUNTS, PARKED_DUE, PARKED_OF, PARKED_STARTED, RecordKey, from_ordered,
-    ordered, u64_at,
+    self, Bytes, LATE, META, PARKED, PARKED_COUNTS, PARKED_DUE, PARKED_OF, PARKED_STARTED, RecordKey,
+    from_ordered, ordered, u64_at,
 };
+use crate::api::late_job::{LateChanges, LateKey, NewLateJob};
 use crate::api::parked_job::{NewParkedJob, ParkedId, ParkedJob, ParkedKey, ParkedTotals};
 use crate::codec::parked_record::{ParkedHeader, ReasonKind, decode, encode, header};
 use crate::error::StoreCause;
@@ -29,18 +31,35 @@ pub(crate) fn initialise(txn: &WriteTransaction) -> Result<(), StoreCause> {
     Ok(())
 }
 
+/// Rows of a commit.
+pub(crate) struct RowChanges<'a> {
+    pub(crate) unparked: &'a [ParkedKey],
+    pub(crate) reparked: &'a [(ParkedKey, ParkedJob)],
+    pub(crate) parked: &'a [NewParkedJob],
+    pub(crate) late: &'a LateChanges,
+}
+
 /// Removes the rows that are no longer parked, replaces those that stay, then adds the new ones. Returns the
-/// keys of the new ones. A row that is gone is not replaced.
+/// keys of the new ones, and those of the new late jobs. A row that is gone is not replaced.
 pub(crate) fn write(
     txn: &WriteTransaction,
-    unparked: &[ParkedKey],
-    reparked: &[(ParkedKey, ParkedJob)],
-    parked: &[NewParkedJob],
-) -> Result<Vec<ParkedKey>, StoreCause> {
-    if unparked.is_empty() && reparked.is_empty() && parked.is_empty() {
-        return Ok(Vec::new());
+    changes: &RowChanges<'_>,
+) -> Result<(Vec<ParkedKey>, Vec<LateKey>), StoreCause> {
+    let RowChanges { unparked, reparked, parked, late } = *changes;
+    let LateChanges { done, moved, new: new_late } = late;
+    if unparked.is_empty() && reparked.is_empty() && parked.is_empty() && late.is_empty() {
+        return Ok((Vec::new(), Vec::new()));
     }
     let (mut steps, mut rows) = (StepIds::default(), ParkedRows::new(txn));
+    for LateKey { queue, id } in done {
+        rows.remove((steps.get(txn, queue)? | LATE, *id))?;
+    }
+    for (LateKey { queue, id }, job) in moved {
+        let key = (steps.get(txn, queue)? | LATE, *id);
+        if rows.remove(key)? {
+            rows.insert(key, &job.clone().into())?;
+        }
+    }
     for ParkedKey { step, id } in unparked {
         rows.remove((steps.get(txn, step)?, *id))?;
     }
@@ -50,24 +69,29 @@ pub(crate) fn write(
             rows.insert(key, job)?;
         }
     }
-    let mut keys = Vec::with_capacity(parked.len());
-    if !parked.is_empty() {
+    let (mut keys, mut late_keys) = (Vec::with_capacity(parked.len()), Vec::with_capacity(new_late.len()));
+    if !parked.is_empty() || !new_late.is_empty() {
         let mut last = last_id(&txn.open_table(META)?)?;
-        let mut new = Vec::with_capacity(parked.len());
+        let mut new = Vec::with_capacity(parked.len() + new_late.len());
         for NewParkedJob { step, job } in parked {
             last += 1;
-            new.push(((steps.get(txn, step)?, ParkedId(last)), job));
+            new.push(((steps.get(txn, step)?, ParkedId(last)), Cow::Borrowed(job)));
             keys.push(ParkedId(last).of(step));
+        }
+        for NewLateJob { queue, job } in new_late {
+            last += 1;
+            new.push(((steps.get(txn, queue)? | LATE, ParkedId(last)), Cow::Owned(job.clone().into())));
+            late_keys.push(LateKey { queue: queue.clone(), id: ParkedId(last) });
         }
         // Neighbours in the table are written together.
         new.sort_unstable_by_key(|&(key, _)| key);
         for (key, job) in new {
-            rows.insert(key, job)?;
+            rows.insert(key, &job)?;
         }
         write_last_id(txn, last)?;
     }
     rows.finish()?;
-    Ok(keys)
+    Ok((keys, late_keys))
 }
 
 /// The tables of a transaction, each opened when it is needed.

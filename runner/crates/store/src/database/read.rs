@@ -1,6 +1,7 @@
 //! `Store`: the reading handle. Each call reads one consistent snapshot; [`Store::at_one_moment`] reads
 //! several values from the same one.
 
+pub(crate) mod late_rows;
 pub(crate) mod outputs;
 pub(crate) mod parked_rows;
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 
 use super::format::{
-    self, BY_HAND, Bytes, MARKS, META, NAMES, PARKED, PARKED_STARTED, PROGRESS, QUEUES, QueueRecord,
+    self, BY_HAND, Bytes, LATE, MARKS, META, NAMES, PARKED, PARKED_STARTED, PROGRESS, QUEUES, QueueRecord,
     RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
 };
 use super::name_history;
@@ -102,7 +102,7 @@ impl Endpoint {
         Ok(Self {
             is_source: txn.table(MARKS)?.range((id, 0)..=(id, u64::MAX))?.next().is_some()
                 || txn.table(SEGMENTS)?.range((id, 0)..=(id, u32::MAX))?.next().is_some(),
-            is_queue: has_jobs(txn, id)? || txn.table(TICKS)?.get(id)?.is_some(),
+            is_queue: has_jobs(txn, id)? || has_late(txn, id)? || txn.table(TICKS)?.get(id)?.is_some(),
             is_sink: txn.table(SINKS)?.get(id)?.is_some(),
         })
     }
@@ -118,6 +118,11 @@ fn has_jobs(txn: &impl Tables, id: u32) -> Result<bool, StoreCause> {
     let stored =
         txn.table(QUEUES)?.get(id)?.map(|stored| QueueRecord::unseal(id, stored.value())).transpose()?;
     Ok(stored.is_some_and(|record| record.first <= record.head))
+}
+
+fn has_late(txn: &impl Tables, id: u32) -> Result<bool, StoreCause> {
+    let number = id | LATE;
+    Ok(txn.table(PARKED)?.range((number, 0)..=(number, u64::MAX))?.next().is_some())
 }
 
 /// A queue that is made under the former name of another one continues its indices: a delivery hash has the name of a

@@ -6,8 +6,9 @@ use redb::{ReadTransaction, ReadableTable as _, ReadableTableMetadata as _};
 
 use super::dedupe;
 use super::format::{
-    self, CommitRecord, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES, PARKED, PARKED_COUNTS,
-    PARKED_DUE, PARKED_OF, PARKED_STARTED, QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
+    self, CommitRecord, DELIVERIES, EXPIRIES, GENERATIONS, LATE, LOG, MARKS, META, NAMES, PARKED,
+    PARKED_COUNTS, PARKED_DUE, PARKED_OF, PARKED_STARTED, QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS,
+    SNAPSHOTS, TICKS,
 };
 use super::generations::GenerationRecord;
 use super::history;
@@ -298,7 +299,7 @@ impl VerifyReport {
         }
         for (step, jobs) in found {
             self.delayed += jobs.all();
-            let Some(name) = names.get(&step) else {
+            let Some(name) = names.get(&(step & !LATE)) else {
                 self.problems.push(format!("the store has parked jobs of the unknown step number {step}"));
                 continue;
             };

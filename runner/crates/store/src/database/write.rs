@@ -7,7 +7,7 @@ use redb::{Database, ReadableTable as _, WriteTransaction};
 
 use super::catch_panics::guarded;
 use super::dedupe;
-use super::dedupe::{DedupeRecord, IngestedKey};
+use super::dedupe::{Arrivals, DedupeRecord, IngestedKey};
 use super::format::{
     self, BY_HAND, CommitRecord, LOG, MARKS, PROGRESS, QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS,
 };
@@ -18,6 +18,7 @@ use super::history::HistoryChange;
 use super::lock::Lock;
 use super::origin::{Opened, StoreLocation};
 use super::parked;
+use super::parked::RowChanges;
 use super::pauses;
 use super::read::SharedDatabase;
 use super::renames;
@@ -30,6 +31,7 @@ use super::stops;
 use super::stops::StepStop;
 use super::token_key;
 use crate::api::appended::Appended;
+use crate::api::late_job::{LateChanges, LateKey};
 use crate::api::parked_job::{NewParkedJob, ParkedJob, ParkedKey};
 use crate::codec::block::{Block, Section, VALUE_RAW_BYTES_MAX};
 use crate::codec::log_record;
@@ -87,6 +89,7 @@ pub struct Changes {
     /// Rows that stay parked, with their new content. A row that is gone stays gone.
     pub reparked: Vec<(ParkedKey, ParkedJob)>,
     pub parked: Vec<NewParkedJob>,
+    pub late: LateChanges,
     /// Steps to pause or to resume.
     pub pauses: Vec<(Address, bool)>,
     /// A run starts: the stops of the last one are removed.
@@ -121,6 +124,8 @@ pub struct Committed {
     pub appended: Vec<Appended>,
     /// The keys of [`Changes::parked`], in their order.
     pub parked: Vec<ParkedKey>,
+    /// The keys of the new late jobs of [`Changes::late`], in their order.
+    pub late: Vec<LateKey>,
     /// The queues that lost jobs.
     pub trimmed: Vec<Trimmed>,
 }
@@ -251,8 +256,10 @@ fn prepare(
     let appended = append(&txn, &changes.appends, record)?;
     write_records(&txn, changes)?;
     snapshots::write(&txn, &changes.done_snapshots, &changes.snapshots)?;
-    let parked = parked::write(&txn, &changes.unparked, &changes.reparked, &changes.parked)?;
-    dedupe::write(&txn, &changes.dedupe_records, (&changes.ingested, &appended), record)?;
+    let Changes { unparked, reparked, parked, late, .. } = changes;
+    let (parked, late) = parked::write(&txn, &RowChanges { unparked, reparked, parked, late })?;
+    let arrivals = Arrivals { keys: &changes.ingested, appended: &appended, late: &late };
+    dedupe::write(&txn, &changes.dedupe_records, &arrivals, record)?;
     pauses::write(&txn, &changes.pauses, changes.now)?;
     stops::write(&txn, changes.begins_run, &changes.stops)?;
     token_key::write(&txn, changes.token_key.as_ref())?;
@@ -264,7 +271,7 @@ fn prepare(
         trimmed.extend(trim(&txn, wanted)?);
     }
     record.write(&txn)?;
-    Ok((txn, Committed { transaction: number, appended, parked, trimmed }))
+    Ok((txn, Committed { transaction: number, appended, parked, late, trimmed }))
 }
 
 fn append(

@@ -35,7 +35,7 @@ fn the_key_of_pushed_jobs_is_remembered_with_the_index_that_they_got() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let key = |hash, append, position| {
         let (hash, keep_until) = (DeliveryHash(hash), None);
-        IngestedKey { hash, append, position, jobs: 1, content: 7, keep_until }
+        IngestedKey { hash, append, position, jobs: 1, late_position: 0, late: 0, content: 7, keep_until }
     };
     for _ in 0..2 {
         let appends = ["a/one", "a/two", "a/one"].map(|queue| append(queue, ["1", "2"])).to_vec();

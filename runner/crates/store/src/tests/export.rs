@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::history::{COMMITS, assert_has_come_back, commit, run};
 use super::*;
 use crate::{
-    CompletionRecord, DedupeOutcome, DedupeRecord, GenerationRecord, ImportError, JobForm, NewParkedJob,
-    ParkReason, ParkedJob, Snapshot, SnapshotInput, Trim, TrimWhen,
+    CompletionRecord, DedupeOutcome, DedupeRecord, GenerationRecord, ImportError, JobForm, LateJob,
+    NewLateJob, NewParkedJob, ParkReason, ParkedId, ParkedJob, Snapshot, SnapshotInput, Trim, TrimWhen,
 };
 use crate::{export, import};
 use crate::{open, verify};
@@ -73,6 +73,7 @@ enum Thing {
     Delivery { hash: u8, outcome: DedupeOutcome, keep: Option<i64> },
     Snapshot { number: u64 },
     Delayed { step: usize, due: i64, payload: Vec<u8>, rich: bool },
+    Late { queue: usize, due: i64, payload: Vec<u8> },
     Generation(u64),
     Ticked { source: usize, time: i64 },
     Trim { queue: usize, up_to: u64 },
@@ -100,6 +101,13 @@ fn thing() -> impl Strategy<Value = Thing> {
             jobs,
             content
         }),
+        any::<(u64, u32, u64, u32)>().prop_map(|(first, jobs, id, late)| DedupeOutcome::IngestedLate {
+            first,
+            jobs,
+            content: !first,
+            late_first: ParkedId(id),
+            late,
+        }),
         any::<u64>().prop_map(|content| DedupeOutcome::CompletedExternally {
             status: ExternalStatus::Invalid,
             content
@@ -115,6 +123,7 @@ fn thing() -> impl Strategy<Value = Thing> {
         1 => (0_u64..5).prop_map(|number| Thing::Snapshot { number }),
         2 => (0_usize..2, -9_i64..9, bytes(), any::<bool>())
             .prop_map(|(step, due, payload, rich)| Thing::Delayed { step, due, payload, rich }),
+        2 => (0_usize..3, -9_i64..9, bytes()).prop_map(|(queue, due, payload)| Thing::Late { queue, due, payload }),
         1 => any::<u64>().prop_map(Thing::Generation),
         1 => (0_usize..3, any::<i64>()).prop_map(|(source, time)| Thing::Ticked { source, time }),
         1 => (0_usize..3, 0_u64..20).prop_map(|(queue, up_to)| Thing::Trim { queue, up_to }),
@@ -206,6 +215,10 @@ impl Thing {
                     carried: rich.then(|| "{}".into()),
                 };
                 changes.parked.push(NewParkedJob { step: name(step), job });
+            }
+            Self::Late { queue, due, payload } => {
+                let due = if due % 3 == 0 { Due::Now } else { Due::At(Timestamp(due)) };
+                changes.late.new.push(NewLateJob { queue: name(queue), job: LateJob { due, payload } });
             }
             Self::Generation(number) => {
                 let time = Timestamp(now);

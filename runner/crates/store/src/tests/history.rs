@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use super::*;
 use crate::verify;
 use crate::{
-    CompletionRecord, DedupeOutcome, DedupeRecord, GenerationRecord, IngestedKey, JobForm, NewParkedJob,
-    ParkReason, ParkedId, ParkedJob, ParkedKey, ParkedPosition, Renames, Snapshot, SnapshotInput, StepStop,
-    Trim, TrimWhen,
+    CompletionRecord, DedupeOutcome, DedupeRecord, GenerationRecord, IngestedKey, JobForm, LateChanges,
+    NewParkedJob, ParkReason, ParkedId, ParkedJob, ParkedKey, ParkedPosition, Renames, Snapshot,
+    SnapshotInput, StepStop, Trim, TrimWhen,
 };
 use tidegate_model::{
     DeliveryHash, Due, ExternalStatus, Origins, Progress, Segment, SinkPosition, SourceOffset, TokenKey,
@@ -73,6 +73,7 @@ fn changes(number: u64) -> Changes {
         // Row 1 is gone by then.
         reparked: vec![(ParkedId(number.saturating_sub(1)).of(&step), moved(number.saturating_sub(1)))],
         parked: vec![NewParkedJob { step: step.clone(), job: delayed(number) }],
+        late: LateChanges::default(),
         // The first one is kept.
         token_key: TokenKey::new(&[u8::try_from(number).unwrap(); 32]),
         generation: Some(generation(number)),
@@ -125,7 +126,7 @@ fn delivered(number: u64) -> DedupeRecord {
 fn ingested(number: u64) -> IngestedKey {
     let DedupeRecord { keep_until, .. } = delivered(number);
     let hash = DeliveryHash(u128::from(number) + 1000);
-    IngestedKey { hash, append: 1, position: 0, jobs: 1, content: 7, keep_until }
+    IngestedKey { hash, append: 1, position: 0, jobs: 1, late_position: 0, late: 0, content: 7, keep_until }
 }
 
 pub(crate) fn snapshot(number: u64) -> Snapshot {

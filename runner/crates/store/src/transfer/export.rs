@@ -10,7 +10,7 @@ use redb::{ReadTransaction, ReadableTable as _, ReadableTableMetadata as _};
 
 use super::export_format::{
     Data, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory, JobLine,
-    MarkLine, OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine,
+    LateLine, MarkLine, OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine,
     TokenKeyLine, VERSION,
 };
 use crate::api::parked_job::{ParkedId, ParkedJob};
@@ -20,7 +20,7 @@ use crate::codec::old_parked_record::OldReason;
 use crate::database::dedupe;
 use crate::database::format;
 use crate::database::format::{
-    BY_HAND, CommitRecord, DELIVERIES, GENERATIONS, LOG, MARKS, META, NAMES, PARKED, PARKED_STARTED,
+    BY_HAND, CommitRecord, DELIVERIES, GENERATIONS, LATE, LOG, MARKS, META, NAMES, PARKED, PARKED_STARTED,
     PROGRESS, QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS, whole,
 };
 use crate::database::generations::GenerationRecord;
@@ -287,8 +287,21 @@ impl<W: Write> Walk<'_, W> {
                 let id = ParkedId(key.value().1);
                 self.parked_job(name, id, parked::unseal(*step, id, stored.value())?)?;
             }
+            let queue = *step | LATE;
+            for entry in rows.range((queue, 0)..=(queue, u64::MAX))? {
+                let (key, stored) = entry?;
+                let id = ParkedId(key.value().1);
+                let job = parked::unseal(queue, id, stored.value())?;
+                self.lines.put(&ExportLine::Late(LateLine {
+                    queue: Cow::Borrowed(name),
+                    due: job.due.time().filter(|_| matches!(job.due, Due::At(_))).map(|due| due.0),
+                    sequence: id.0,
+                    payload: Data::of(&job.payload),
+                }))?;
+            }
         }
-        whole("parked", self.lines.inventory.delayed, started.len()? + rows.len()?)
+        let parked = self.lines.inventory.delayed + self.lines.inventory.late;
+        whole("parked", parked, started.len()? + rows.len()?)
     }
 
     fn parked_job(&mut self, step: &Address, id: ParkedId, mut job: ParkedJob) -> Result<(), StoreCause> {

@@ -36,6 +36,8 @@ pub(crate) enum ExportLine<'a> {
     Snapshot(SnapshotLine),
     #[serde(borrow)]
     Delayed(DelayedLine<'a>),
+    #[serde(borrow)]
+    Late(LateLine<'a>),
     Generation(GenerationLine),
     Ticked(TickedLine),
     Pause(Pause),
@@ -197,6 +199,19 @@ pub(crate) struct DelayedLine<'a> {
     pub(crate) payload: Data<'a>,
 }
 
+/// A job that is appended to its queue later.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LateLine<'a> {
+    pub(crate) queue: Cow<'a, Address>,
+    /// Missing if it is due at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) due: Option<i64>,
+    pub(crate) sequence: u64,
+    #[serde(borrow)]
+    pub(crate) payload: Data<'a>,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GenerationLine {
@@ -227,6 +242,8 @@ pub struct Inventory {
     pub deliveries: u64,
     pub snapshots: u64,
     pub delayed: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late: u64,
     pub generations: u64,
     /// Missing in exports of older versions.
     #[serde(default)]
@@ -242,7 +259,7 @@ pub struct Inventory {
 impl Inventory {
     /// Each kind, and its number.
     #[must_use]
-    pub fn kinds(self) -> [(&'static str, u64); 13] {
+    pub fn kinds(self) -> [(&'static str, u64); 14] {
         [
             ("queues", self.queues),
             ("jobs", self.jobs),
@@ -253,6 +270,7 @@ impl Inventory {
             ("deliveries", self.deliveries),
             ("snapshots", self.snapshots),
             ("delayed jobs", self.delayed),
+            ("late jobs", self.late),
             ("generations", self.generations),
             ("schedules", self.schedules),
             ("paused steps", self.pauses),
@@ -273,6 +291,7 @@ impl Inventory {
             ExportLine::Delivery(_) => &mut self.deliveries,
             ExportLine::Snapshot(_) => &mut self.snapshots,
             ExportLine::Delayed(_) => &mut self.delayed,
+            ExportLine::Late(_) => &mut self.late,
             ExportLine::Generation(_) => &mut self.generations,
             ExportLine::Ticked(_) => &mut self.schedules,
             ExportLine::Pause(_) => &mut self.pauses,

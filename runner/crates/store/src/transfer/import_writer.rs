@@ -6,14 +6,16 @@ use std::io;
 use redb::{Key, TableDefinition, WriteTransaction};
 
 use super::export_format::{
-    DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory, JobLine, MarkLine,
-    ProgressLine, SnapshotLine, TickedLine,
+    DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory, JobLine, LateLine,
+    MarkLine, ProgressLine, SnapshotLine, TickedLine,
 };
+use crate::api::late_job::LateJob;
 use crate::api::parked_job::{ParkedId, ParkedJob};
 use crate::database::dedupe;
 use crate::database::format;
 use crate::database::format::{
-    BY_HAND, Bytes, CommitRecord, GENERATIONS, MARKS, PROGRESS, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
+    BY_HAND, Bytes, CommitRecord, GENERATIONS, LATE, MARKS, PROGRESS, RecordKey, SEGMENTS, SINKS, SNAPSHOTS,
+    TICKS,
 };
 use crate::database::generations::GenerationRecord;
 use crate::database::parked;
@@ -122,6 +124,7 @@ impl Filling {
                 put(txn, SNAPSHOTS, (id, number), &snapshots::seal(id, &snapshot)?)
             }
             ExportLine::Delayed(line) => self.take_delayed(txn, line),
+            ExportLine::Late(line) => self.take_late(txn, &line),
             ExportLine::Generation(GenerationLine { number, fingerprint, time }) => {
                 let generation = GenerationRecord { number, fingerprint, time: Timestamp(time) };
                 put(txn, GENERATIONS, number, &generation.seal())
@@ -191,11 +194,24 @@ impl Filling {
         Ok(())
     }
 
-    fn take_delayed(&mut self, txn: &WriteTransaction, line: DelayedLine<'_>) -> Result<(), Stop> {
-        if line.sequence > self.header.sequence {
-            let last = self.header.sequence;
-            return wrong(format!("it has the sequence {}, and the last one is {last}", line.sequence));
+    fn take_late(&self, txn: &WriteTransaction, line: &LateLine<'_>) -> Result<(), Stop> {
+        self.check_sequence(line.sequence)?;
+        let due = line.due.map_or(Due::Now, |due| Due::At(Timestamp(due)));
+        let job = LateJob { due, payload: line.payload.bytes().to_vec() };
+        let key = (format::intern(txn, &line.queue)? | LATE, ParkedId(line.sequence));
+        put_row(txn, key, &job.into())
+    }
+
+    fn check_sequence(&self, sequence: u64) -> Result<(), Stop> {
+        let last = self.header.sequence;
+        if sequence > last {
+            return wrong(format!("it has the sequence {sequence}, and the last one is {last}"));
         }
+        Ok(())
+    }
+
+    fn take_delayed(&mut self, txn: &WriteTransaction, line: DelayedLine<'_>) -> Result<(), Stop> {
+        self.check_sequence(line.sequence)?;
         let key = (format::intern(txn, &line.step)?, ParkedId(line.sequence));
         let (reason, due) = line.standing.into_new(line.to, Timestamp(line.due));
         let job = ParkedJob {
@@ -210,11 +226,15 @@ impl Filling {
             payload: line.payload.bytes().to_vec(),
             carried: line.carried,
         };
-        let mut rows = ParkedRows::new(txn);
-        let is_new = rows.insert(key, &job)?;
-        rows.finish()?;
-        if is_new { Ok(()) } else { wrong("an earlier line has the same key") }
+        put_row(txn, key, &job)
     }
+}
+
+fn put_row(txn: &WriteTransaction, key: (u32, ParkedId), job: &ParkedJob) -> Result<(), Stop> {
+    let mut rows = ParkedRows::new(txn);
+    let is_new = rows.insert(key, job)?;
+    rows.finish()?;
+    if is_new { Ok(()) } else { wrong("an earlier line has the same key") }
 }
 
 /// Refuses numbers that no store reaches.

@@ -108,6 +108,8 @@ max_body = "2MiB"
 max_waiting = 9
 token = "${SECRET}"
 schema = "order.schema.json"
+due = "send.at"
+delay = "send.after"
 
 [source.ticks]
 type = "schedule"

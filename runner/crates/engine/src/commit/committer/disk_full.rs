@@ -7,7 +7,7 @@ use crate::error::{Chain, EngineError};
 use tidegate_config::SinkRef;
 use tidegate_model::log_target;
 use tidegate_model::{Address, Stamp};
-use tidegate_store::{Changes, Committed, ParkedKey};
+use tidegate_store::{Changes, Committed, ParkedId, ParkedKey};
 
 /// Result of a commit.
 pub(crate) struct CommitOutcome {
@@ -16,6 +16,8 @@ pub(crate) struct CommitOutcome {
     pub(crate) parked: Vec<ParkedKey>,
     /// Indices of the first job of each append, in the order of the changes.
     pub(crate) firsts: Vec<u64>,
+    /// Numbers of the new late jobs, in the order of the changes.
+    pub(crate) late: Vec<ParkedId>,
 }
 
 impl Committer {
@@ -25,10 +27,10 @@ impl Committer {
         changes: &Changes,
         told: &mut bool,
     ) -> Result<Option<CommitOutcome>, EngineError> {
-        let outcome = |Committed { transaction, parked, appended, .. }| {
+        let outcome = |Committed { transaction, parked, appended, late, .. }| {
             let stamp = Stamp { position: 0, time: changes.now, transaction };
             let firsts = appended.iter().map(|appended| appended.first).collect();
-            CommitOutcome { stamp, parked, firsts }
+            CommitOutcome { stamp, parked, firsts, late: late.into_iter().map(|key| key.id).collect() }
         };
         match self.writer.commit(changes) {
             Ok(committed) => {

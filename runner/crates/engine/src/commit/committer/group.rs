@@ -8,6 +8,7 @@ use crate::commit::inbox::{Inbox, Push};
 use crate::commit::request::{CommitRequest, ReloadChange, StepChange};
 use crate::coordinator::schedules::FiredTicks;
 use crate::operator::request::PendingRequest;
+use tidegate_config::QueueRef;
 use tidegate_store::StepStop;
 
 /// Maximum bytes of a group.
@@ -26,6 +27,8 @@ pub(crate) struct CommitGroup {
     entries: Vec<StepChange>,
     pushes: Vec<Push>,
     ticked: Vec<FiredTicks>,
+    /// Queues with late jobs that are due.
+    late: Vec<QueueRef>,
     /// Whether a retention sweep follows.
     lets_go: bool,
     stopped: Vec<StepStop>,
@@ -37,9 +40,18 @@ pub(crate) struct CommitGroup {
     reload: Option<ReloadChange>,
 }
 
+/// Changes of a group that are committed in one transaction.
+#[derive(Default)]
+pub(crate) struct GroupChanges {
+    pub(crate) entries: Vec<StepChange>,
+    pub(crate) pushes: Vec<Push>,
+    pub(crate) ticked: Vec<FiredTicks>,
+    pub(crate) late: Vec<QueueRef>,
+}
+
 /// Part of a group that is committed on its own.
 pub(crate) enum GroupPart {
-    Changes { entries: Vec<StepChange>, pushes: Vec<Push>, ticked: Vec<FiredTicks> },
+    Changes(GroupChanges),
     Stops(Vec<StepStop>),
     Retention,
     Completions(Completions),
@@ -70,6 +82,7 @@ impl CommitGroup {
                     bytes += ticked.jobs.byte_len();
                     group.ticked.push(ticked);
                 }
+                CommitRequest::LateDue(queue) => group.late.push(queue),
                 CommitRequest::ApplyRetention => group.lets_go = true,
                 CommitRequest::Stopped(stop) => group.stopped.push(stop),
                 CommitRequest::Reload(change) => {
@@ -93,10 +106,10 @@ impl CommitGroup {
 
     /// Parts of the group, in the order of their commits.
     pub(crate) fn parts(self) -> impl Iterator<Item = GroupPart> {
-        let Self { entries, pushes, ticked, lets_go, stopped, told, asked, reload } = self;
-        let changes = !(entries.is_empty() && pushes.is_empty() && ticked.is_empty());
+        let Self { entries, pushes, ticked, late, lets_go, stopped, told, asked, reload } = self;
+        let changes = !(entries.is_empty() && pushes.is_empty() && ticked.is_empty() && late.is_empty());
         let parts = [
-            changes.then(|| GroupPart::Changes { entries, pushes, ticked }),
+            changes.then(|| GroupPart::Changes(GroupChanges { entries, pushes, ticked, late })),
             (!stopped.is_empty()).then(|| GroupPart::Stops(stopped)),
             lets_go.then_some(GroupPart::Retention),
             (!told.is_empty()).then(|| GroupPart::Completions(told)),
@@ -108,7 +121,7 @@ impl CommitGroup {
 
     /// Whether a client or a schedule waits for this group.
     fn is_waited_for(&self) -> bool {
-        !self.pushes.is_empty() || !self.ticked.is_empty() || !self.told.is_empty()
+        !(self.pushes.is_empty() && self.ticked.is_empty() && self.late.is_empty() && self.told.is_empty())
     }
 }
 
@@ -116,7 +129,6 @@ impl CommitGroup {
 mod tests {
     use std::collections::VecDeque;
 
-    use tidegate_config::QueueRef;
     use tidegate_model::{Address, ExternalStatus, Timestamp};
     use tidegate_plugin::Payloads;
     use tidegate_store::CompletionRecord;

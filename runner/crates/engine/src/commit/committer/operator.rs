@@ -66,6 +66,7 @@ impl Committer {
         let taken = reparked.into_iter().next().filter(|_| effect.told);
         durable.told.extend(self.telling(request, taken));
         durable.moved = effect.moves.map(moved);
+        durable.late = self.next_late(&effect.late.into_iter().collect());
         for (step, input, progress) in effect.progress {
             self.committed_state.set_progress((step, input), progress);
         }

@@ -66,8 +66,9 @@ impl Committer {
         }
         self.committed_state.generation = generation;
         self.publish_backlog();
+        let late = start::first_late(self.committed_state.configuration(), &self.store)?;
         // A run that is over receives no messages; the same holds for all messages.
-        let _ = self.messages.send(Message::Swapped(SwappedGeneration { tickers }));
+        let _ = self.messages.send(Message::Swapped(SwappedGeneration { tickers, late }));
         Ok(())
     }
 

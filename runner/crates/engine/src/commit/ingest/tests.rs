@@ -53,6 +53,7 @@ fn push(jobs: &[Job], whole: Option<u8>, outcomes: &Outcomes) -> Push {
         jobs: texts.iter().map(String::as_bytes).collect(),
         whole: whole.map(|of| key(100 + of, jobs.iter().fold(7, |sum, job| sum * 31 + content(*job)))),
         each: jobs.iter().map(|&job| key(job.0, content(job))).collect(),
+        late: BTreeMap::new(),
         answer: Box::new(move |outcome| outcomes.lock().unwrap().push(outcome)),
     }
 }
@@ -72,7 +73,8 @@ fn commit(
     let mut changes = Changes { now: Timestamp(now), ..Changes::default() };
     ingest.add_to(committed_state, &mut changes);
     let committed = writer.commit(&changes).unwrap();
-    ingest.committed(committed.appended.iter().map(|appended| appended.first));
+    let late = committed.late.iter().map(|key| key.id).collect();
+    ingest.committed(committed.appended.iter().map(|appended| appended.first), late);
     for (queue, first, jobs) in ingest.take_pieces() {
         committed_state.extend_queue(queue, first, jobs.len());
     }
@@ -93,18 +95,21 @@ impl Model {
     fn push(&mut self, jobs: &[Job], whole: Option<u8>) -> Result<Pushed, KeyConflict> {
         if let Some((first, new, before)) = whole.and_then(|of| self.bodies.get(&of)) {
             return if before == jobs {
-                Ok(Pushed::Known { first: *first, jobs: *new })
+                Ok(Pushed::Known { first: *first, jobs: *new, late_first: ParkedId(0), late: 0 })
             } else {
-                Err(KeyConflict { position: None, index: Some(*first) })
+                Err(KeyConflict { position: None, earlier: Some(PushedPlace::Index(*first)) })
             };
         }
         let (mut keys, mut queue, mut known) = (self.keys.clone(), self.queue.clone(), Vec::new());
         for (position, &job) in jobs.iter().enumerate() {
             match keys.get(&job.0) {
-                Some(&(index, before)) if before == job => known.push((position, index)),
+                Some(&(index, before)) if before == job => known.push((position, PushedPlace::Index(index))),
                 Some(&(index, _)) => {
                     let index = Some(index).filter(|&index| index <= self.queue.len() as u64);
-                    return Err(KeyConflict { position: Some(position), index });
+                    return Err(KeyConflict {
+                        position: Some(position),
+                        earlier: index.map(PushedPlace::Index),
+                    });
                 }
                 None => {
                     queue.push(job);
@@ -118,7 +123,7 @@ impl Model {
         if let Some(of) = whole.filter(|_| new > 0) {
             self.bodies.insert(of, (first, new, jobs.to_vec()));
         }
-        Ok(Pushed::Appended { first, jobs: new, known })
+        Ok(Pushed::Appended { first, jobs: new, known, late: Vec::new() })
     }
 }
 
@@ -162,8 +167,10 @@ fn a_key_is_forgotten_after_its_time() {
         let pushes = vec![push(&[(1, 0)], None, &outcomes)];
         commit(pushes, (&mut committed_state, &store, &mut writer), &outcomes, now).remove(0)
     };
-    let new = |first| Ok(Pushed::Appended { first, jobs: 1, known: Vec::new() });
-    let known = || Ok(Pushed::Appended { first: 0, jobs: 0, known: vec![(0, 1)] });
+    let new = |first| Ok(Pushed::Appended { first, jobs: 1, known: Vec::new(), late: Vec::new() });
+    let known = || {
+        Ok(Pushed::Appended { first: 0, jobs: 0, known: vec![(0, PushedPlace::Index(1))], late: Vec::new() })
+    };
     assert_eq!(at(0), new(1));
     assert_eq!(at(9_999), known());
     // The commit after it removes the expired record.
@@ -196,7 +203,7 @@ fn many_jobs_are_kept_for_readers_in_pieces() {
     let mut pushed = push(&jobs, None, &outcomes);
     pushed.each.clear();
     let mut ingest = IngestGroup::of(vec![pushed], &committed_state(), &store).unwrap();
-    ingest.committed([7].into_iter());
+    ingest.committed([7].into_iter(), Vec::new());
     let mut next = 7;
     for (queue, first, piece) in ingest.take_pieces() {
         assert!(queue == QueueRef(1) && first == next && piece.len() <= PIECE_JOBS);

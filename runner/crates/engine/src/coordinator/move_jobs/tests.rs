@@ -70,10 +70,11 @@ impl Play {
         writer.commit(&Changes { parked: delayed, ..Changes::default() }).unwrap();
         let generation = NumberedGeneration::first(&configuration);
         let started = start::start(&generation, Sinks::default(), &store, NOW, &AtomicBool::new(false));
-        let RecoveredState { steps, tickers, .. } = started.unwrap().unwrap();
+        let RecoveredState { steps, tickers, late, .. } = started.unwrap().unwrap();
         let mut coordinator = Coordinator::new(CoordinatorInit {
             generation,
             tickers,
+            late,
             tails: Arc::new(QueueCaches::default()),
             workers: 1,
             batch: BatchLimit { jobs: 10, bytes: 1000 },

@@ -9,6 +9,7 @@ use crossbeam_channel::Receiver;
 
 use super::*;
 use crate::commit::committer::Committer;
+use crate::commit::committer::group::GroupChanges;
 use crate::commit::inbox::Inbox;
 use crate::commit::request::CommitRequest;
 use crate::commit::sinks::Sinks;
@@ -131,7 +132,10 @@ impl Running {
             for action in std::mem::take(&mut actions) {
                 match action {
                     Action::Commit(CommitRequest::Ticked(ticked)) => {
-                        self.failed |= self.committer.commit(Vec::new(), Vec::new(), vec![ticked]).is_err();
+                        self.failed |= self
+                            .committer
+                            .commit(GroupChanges { ticked: vec![ticked], ..GroupChanges::default() })
+                            .is_err();
                     }
                     Action::Commit(CommitRequest::ApplyRetention) => {
                         self.committer.apply_retention().unwrap();

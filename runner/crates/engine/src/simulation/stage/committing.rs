@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::{Crash, Stage};
-use crate::commit::committer::group::{CommitGroup, GroupPart, MoreRequests};
+use crate::commit::committer::group::{CommitGroup, GroupChanges, GroupPart, MoreRequests};
 use crate::commit::request::{CommitRequest, ReloadChange, StepChange};
 use crate::error::EngineError;
 use crate::runtime::message::Message;
@@ -30,7 +30,7 @@ impl Stage<'_> {
         let group = CommitGroup::collect(first, &self.committer.inbox, &mut drawn);
         for part in group.parts() {
             let mut delivered = Vec::new();
-            if let GroupPart::Changes { entries, .. } = &part {
+            if let GroupPart::Changes(GroupChanges { entries, .. }) = &part {
                 for entry in entries {
                     if let StepChange::Rewind(rewind) = entry {
                         self.world.effects.forget(&rewind.step.address);

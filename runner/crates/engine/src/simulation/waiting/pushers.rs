@@ -1,9 +1,11 @@
 //! Pushing clients: push jobs, and repeat each push under the same keys until it is answered.
 
+use std::collections::BTreeMap;
+
 use crossbeam_channel::{Receiver, TryRecvError};
 use tidegate_plugin::Payloads;
 
-use crate::commit::inbox::{IdempotencyKey, KeyConflict, Push, Pushed};
+use crate::commit::inbox::{IdempotencyKey, KeyConflict, Push, Pushed, PushedPlace};
 use crate::simulation::dice::Dice;
 use crate::simulation::history::History;
 use tidegate_config::QueueRef;
@@ -90,7 +92,7 @@ impl Pushers {
         self.asked.push(Asked { queued_pushes, forged, answer });
         let jobs: Payloads = jobs.iter().map(String::as_bytes).collect();
         let answer = Box::new(move |outcome| _ = reply.send(outcome));
-        Some(Push { queue, jobs, whole, each, answer })
+        Some(Push { queue, jobs, whole, each, late: BTreeMap::new(), answer })
     }
 
     /// Reads the answers.
@@ -108,24 +110,27 @@ impl Pushers {
         let pushed = match (outcome, forged) {
             (Err(conflict), true) => {
                 let first = self.queued_pushes[queued_pushes[conflict.position.unwrap_or(0)]].first;
-                return assert_eq!(conflict.index, first, "the index differs");
+                return assert_eq!(conflict.earlier, first.map(PushedPlace::Index), "the index differs");
             }
             (Ok(pushed), false) => pushed,
             (outcome, _) => panic!("{queued_pushes:?}, forged {forged}: {outcome:?}"),
         };
         let jobs: usize = queued_pushes.iter().map(|&at| self.queued_pushes[at].jobs.len()).sum();
         let (mut next, known) = match pushed {
-            Pushed::Appended { first, jobs: new, known } => {
+            Pushed::Appended { first, jobs: new, known, late: _ } => {
                 assert_eq!(new + known.len() as u64, jobs as u64);
                 (first, known)
             }
-            Pushed::Known { first, jobs: before } => {
+            Pushed::Known { first, jobs: before, .. } => {
                 assert_eq!(before, jobs as u64);
                 (first, Vec::new())
             }
         };
         for (position, &at) in queued_pushes.iter().enumerate() {
-            let before = known.iter().find(|(one, _)| *one == position).map(|(_, index)| *index);
+            let before = known.iter().find(|(one, _)| *one == position).and_then(|(_, place)| match place {
+                PushedPlace::Index(index) => Some(*index),
+                PushedPlace::Late(_) => None,
+            });
             let first = before.unwrap_or(next);
             next += if before.is_none() { self.queued_pushes[at].jobs.len() as u64 } else { 0 };
             let letter = &mut self.queued_pushes[at];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use redb::{ReadableTable, ReadableTableMetadata as _, WriteTransaction};
 
-use super::{Bytes, NAMES, RecordKey};
+use super::{Bytes, LATE, NAMES, RecordKey};
 use crate::error::StoreCause;
 use tidegate_model::Address;
 
@@ -26,7 +26,9 @@ pub(crate) fn intern(txn: &WriteTransaction, address: &Address) -> Result<u32, S
     }
     // Names are never removed, so the count is the last number.
     let id = u32::try_from(names.len()? + 1)
-        .map_err(|_| StoreCause::Damaged("the store has too many names".into()))?;
+        .ok()
+        .filter(|id| id & LATE == 0)
+        .ok_or_else(|| StoreCause::Damaged("the store has too many names".into()))?;
     let name = address.to_string();
     names.insert(&*name, &*RecordKey::Name(&name).seal(id.to_le_bytes().to_vec()))?;
     Ok(id)

@@ -16,7 +16,7 @@ use crate::error::{ReadError, StoreCause};
 use tidegate_model::{Address, Due, NamedKind, Timestamp};
 
 /// A parked job with its number.
-type Row = (ParkedId, ParkedJob);
+pub(crate) type Row = (ParkedId, ParkedJob);
 
 impl Store {
     /// The jobs of `step` that are due at `until` or before, after `after`: started ones first, then in order
@@ -29,48 +29,9 @@ impl Store {
         jobs: usize,
         bytes: usize,
     ) -> Result<Vec<(ParkedKey, ParkedJob)>, ReadError> {
-        self.of_step(step, |txn, id| {
-            let (mut found, mut found_bytes) = (Vec::new(), 0);
-            let mut add = |id: ParkedId, job: ParkedJob| {
-                found_bytes += job.payload.len() + job.carried.as_ref().map_or(0, String::len);
-                let fits = found.is_empty() || found.len() < jobs && found_bytes <= bytes;
-                if fits {
-                    found.push((id.of(step), job));
-                }
-                fits
-            };
-            let from = match after {
-                None => Some(0),
-                Some(ParkedPosition { due: None, id }) => id.0.checked_add(1),
-                Some(ParkedPosition { due: Some(_), .. }) => None,
-            };
-            if let Some(from) = from {
-                for entry in txn.open_table(PARKED_STARTED)?.range((id, from)..=(id, u64::MAX))? {
-                    let (key, stored) = entry?;
-                    let number = ParkedId(key.value().1);
-                    if !add(number, unseal_started(id, number, stored.value())?) {
-                        return Ok(found);
-                    }
-                }
-            }
-            let start = match after.and_then(|after| Some((after.due?, after.id))) {
-                Some((due, number)) => Bound::Excluded(due_key(id, due, number)),
-                None => Bound::Included((id, 0, 0, 0)),
-            };
-            let end = due_key(id, until, ParkedId(u64::MAX));
-            // If `after` is not due yet, no later row is.
-            if matches!(start, Bound::Excluded(start) if start >= end) {
-                return Ok(found);
-            }
-            let rows = txn.open_table(PARKED)?;
-            for entry in txn.open_table(PARKED_DUE)?.range((start, Bound::Included(end)))? {
-                let (_, kind, time, number) = entry?.0.value();
-                let (due, number) = (due_of((kind, time))?, ParkedId(number));
-                if !add(number, indexed(&rows, id, number, |job| job.due == due)?) {
-                    break;
-                }
-            }
-            Ok(found)
+        self.of_step(step, |txn, number| {
+            let found = rows_due(txn, number, (until, after), jobs, bytes)?;
+            Ok(found.into_iter().map(|(id, job)| (id.of(step), job)).collect())
         })
     }
 
@@ -150,26 +111,7 @@ impl Store {
     /// The due time of the first parked job of `step`, or of the first one that waits for a time after
     /// `after`. Jobs that no time makes due do not count.
     pub fn next_due(&self, step: &Address, after: Option<Timestamp>) -> Result<Option<Timestamp>, ReadError> {
-        self.of_step(step, |txn, id| {
-            let is_started = |txn: &ReadTransaction| {
-                let started = txn.open_table(PARKED_STARTED)?;
-                let first = started.range((id, 0)..=(id, u64::MAX))?.next().transpose()?;
-                Ok::<_, StoreCause>(first.is_some())
-            };
-            if after.is_none() && is_started(txn)? {
-                return Ok(Some(Timestamp::EARLIEST));
-            }
-            let (kind, _) = due_parts(Due::At(Timestamp::EARLIEST));
-            let start = match after {
-                Some(after) => Bound::Excluded((id, kind, ordered(after), u64::MAX)),
-                None => Bound::Included((id, 0, 0, 0)),
-            };
-            let end = Bound::Excluded(due_key(id, Due::Never, ParkedId(0)));
-            let first = txn.open_table(PARKED_DUE)?.range((start, end))?.next().transpose()?;
-            let Some((key, _)) = first else { return Ok(None) };
-            let (_, kind, time, _) = key.value();
-            Ok(due_of((kind, time))?.time())
-        })
+        self.of_step(step, |txn, number| next_due(txn, number, after))
     }
 
     /// Numbers of parked jobs of `step`. The time does not depend on them.
@@ -211,7 +153,7 @@ impl Store {
     }
 
     /// Reads something of a step, which has nothing if it has no number.
-    fn of_step<T: Default>(
+    pub(crate) fn of_step<T: Default>(
         &self,
         step: &Address,
         read: impl FnOnce(&ReadTransaction, u32) -> Result<T, StoreCause>,
@@ -221,6 +163,83 @@ impl Store {
             None => Ok(T::default()),
         })
     }
+}
+
+/// The rows under a number, as [`Store::due`] returns them.
+pub(crate) fn rows_due(
+    txn: &ReadTransaction,
+    number: u32,
+    (until, after): (Due, Option<ParkedPosition>),
+    jobs: usize,
+    bytes: usize,
+) -> Result<Vec<Row>, StoreCause> {
+    let (mut found, mut found_bytes) = (Vec::new(), 0);
+    let mut add = |id: ParkedId, job: ParkedJob| {
+        found_bytes += job.payload.len() + job.carried.as_ref().map_or(0, String::len);
+        let fits = found.is_empty() || found.len() < jobs && found_bytes <= bytes;
+        if fits {
+            found.push((id, job));
+        }
+        fits
+    };
+    let from = match after {
+        None => Some(0),
+        Some(ParkedPosition { due: None, id }) => id.0.checked_add(1),
+        Some(ParkedPosition { due: Some(_), .. }) => None,
+    };
+    if let Some(from) = from {
+        for entry in txn.open_table(PARKED_STARTED)?.range((number, from)..=(number, u64::MAX))? {
+            let (key, stored) = entry?;
+            let id = ParkedId(key.value().1);
+            if !add(id, unseal_started(number, id, stored.value())?) {
+                return Ok(found);
+            }
+        }
+    }
+    let start = match after.and_then(|after| Some((after.due?, after.id))) {
+        Some((due, id)) => Bound::Excluded(due_key(number, due, id)),
+        None => Bound::Included((number, 0, 0, 0)),
+    };
+    let end = due_key(number, until, ParkedId(u64::MAX));
+    // If `after` is not due yet, no later row is.
+    if matches!(start, Bound::Excluded(start) if start >= end) {
+        return Ok(found);
+    }
+    let rows = txn.open_table(PARKED)?;
+    for entry in txn.open_table(PARKED_DUE)?.range((start, Bound::Included(end)))? {
+        let (_, kind, time, id) = entry?.0.value();
+        let (due, id) = (due_of((kind, time))?, ParkedId(id));
+        if !add(id, indexed(&rows, number, id, |job| job.due == due)?) {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The due time of the first row under a number, as [`Store::next_due`] returns it.
+pub(crate) fn next_due(
+    txn: &ReadTransaction,
+    number: u32,
+    after: Option<Timestamp>,
+) -> Result<Option<Timestamp>, StoreCause> {
+    let is_started = |txn: &ReadTransaction| {
+        let started = txn.open_table(PARKED_STARTED)?;
+        let first = started.range((number, 0)..=(number, u64::MAX))?.next().transpose()?;
+        Ok::<_, StoreCause>(first.is_some())
+    };
+    if after.is_none() && is_started(txn)? {
+        return Ok(Some(Timestamp::EARLIEST));
+    }
+    let (kind, _) = due_parts(Due::At(Timestamp::EARLIEST));
+    let start = match after {
+        Some(after) => Bound::Excluded((number, kind, ordered(after), u64::MAX)),
+        None => Bound::Included((number, 0, 0, 0)),
+    };
+    let end = Bound::Excluded(due_key(number, Due::Never, ParkedId(0)));
+    let first = txn.open_table(PARKED_DUE)?.range((start, end))?.next().transpose()?;
+    let Some((key, _)) = first else { return Ok(None) };
+    let (_, kind, time, _) = key.value();
+    Ok(due_of((kind, time))?.time())
 }
 
 /// The job that an index names. `is_it`: whether the index is right.
