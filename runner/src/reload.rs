@@ -105,7 +105,7 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
         return Reloaded::Unchanged { generation: current.number };
     }
     if trigger == Trigger::Watch
-        && let Some(RolledBack { from, .. }) = run.rolled_back_of(&next)
+        && let Some(RolledBack { from, .. }) = run.rolled_back_of(&digest)
     {
         mended(run);
         tracing::info!(

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::reload;
+use tidegate_config::FileStamp;
 use tidegate_engine::{Handle, NumberedGeneration};
 use tidegate_model::log_target;
 use tidegate_store::Trigger;
@@ -27,9 +28,6 @@ const SETTLED_MAX: Duration = Duration::from_millis(500);
 /// Interval of the comparison, unless `[reload] poll` sets it.
 const POLL: Duration = Duration::from_secs(2);
 
-/// Identity of a file's content: device, inode, size and time of the last change.
-type Stamp = (u64, u64, u64, i64, i64);
-
 /// Starts to watch the files of a run, on a thread that ends with the run.
 pub(crate) fn start(run: Handle) -> io::Result<()> {
     // The state before the thread starts, so that no change is missed.
@@ -38,7 +36,7 @@ pub(crate) fn start(run: Handle) -> io::Result<()> {
     Ok(())
 }
 
-fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<Stamp>>) {
+fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<FileStamp>>) {
     let (tell, told) = channel();
     let mut watch = FolderWatch::new(tell);
     let mut number = run.generation().number;
@@ -105,7 +103,7 @@ fn folders(generation: &NumberedGeneration) -> BTreeSet<PathBuf> {
 }
 
 /// Files of a configuration and their stamps: the files that were read, and all others that a reload would read.
-fn stamps(generation: &NumberedGeneration) -> BTreeMap<PathBuf, Option<Stamp>> {
+fn stamps(generation: &NumberedGeneration) -> BTreeMap<PathBuf, Option<FileStamp>> {
     let mut paths: BTreeSet<PathBuf> = generation.files.paths().map(Path::to_owned).collect();
     let configuration = &generation.configuration;
     if configuration.given.config.is_dir() {
@@ -116,19 +114,13 @@ fn stamps(generation: &NumberedGeneration) -> BTreeMap<PathBuf, Option<Stamp>> {
     for folder in &configuration.settings.plugins {
         paths.extend(listed(folder, &["so", "dylib"]));
     }
-    paths.into_iter().map(|path| (stamp(&path), path)).map(|(stamp, path)| (path, stamp)).collect()
+    paths.into_iter().map(|path| (FileStamp::of(&path), path)).map(|(stamp, path)| (path, stamp)).collect()
 }
 
 fn listed(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     paths.filter(|path| extensions.iter().any(|one| path.extension() == Some(OsStr::new(one)))).collect()
-}
-
-/// `None` for a file that does not exist, or that cannot be opened.
-fn stamp(path: &Path) -> Option<Stamp> {
-    let found = fs::metadata(path).ok()?;
-    Some((found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
 }
 
 /// Watched folders, with their identities: a folder that was replaced is watched anew.

@@ -13,6 +13,7 @@ mod assemble;
 pub(crate) mod check;
 mod diagnostic;
 mod digest;
+mod file_stamp;
 mod load;
 mod model;
 pub(crate) mod parse;
@@ -37,6 +38,7 @@ pub use digest::{
     RunnerAspect, RunnerDigest, SettingChange, SinkAspect, SinkDigest, SourceAspect, SourceDigest,
     StepAspect, StepDigest,
 };
+pub use file_stamp::FileStamp;
 pub use load::{Draft, LoadOptions, load};
 pub use model::{
     BatchBy, BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, FormerNames,

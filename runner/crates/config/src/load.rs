@@ -253,7 +253,7 @@ impl<'a> Loading<'a> {
         interpret: impl FnOnce(&mut ParseContext<'_>, &mut Files, &toml::Spanned<toml::de::DeTable<'_>>) -> T,
     ) -> Option<T> {
         let text = match self.files.read(file) {
-            Ok(text) => self.files.add(file, text),
+            Ok(text) => text,
             Err(error) => {
                 self.diagnostics.push(Diagnostic::error(file, None, format!("the file {error}")));
                 self.names_missing = true;

@@ -24,10 +24,10 @@ use crate::step::queue_view::QueueView;
 use crate::step::stats::Stats;
 use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::Setups;
-use tidegate_config::{Configuration, Diagnostics, QueueRef};
+use tidegate_config::{Configuration, ConfigurationDigest, Diagnostics, QueueRef};
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::sync::MutexGuard;
-use tidegate_model::{Address, Clock};
+use tidegate_model::{Address, Clock, SystemClock};
 use tidegate_store::{CrashGuard, ReadError, Store, Trigger, Writer};
 
 /// A run that is ready to start.
@@ -117,7 +117,7 @@ impl Handle {
     #[must_use]
     pub fn files_differ(&self) -> bool {
         let current = self.current.get();
-        current.files.differ(&current.configuration)
+        current.files.differ(&current.configuration, SystemClock.now())
     }
 
     /// Generation that the run carries out now.
@@ -164,10 +164,10 @@ impl Handle {
         self.current.back_before()
     }
 
-    /// Rollback of a configuration that means the same as this one, while it lasts.
+    /// Rollback of a configuration with this digest, while it lasts.
     #[must_use]
-    pub fn rolled_back_of(&self, next: &Generation) -> Option<RolledBack> {
-        self.current.rolled_back_of(&next.configuration.digest())
+    pub fn rolled_back_of(&self, digest: &ConfigurationDigest) -> Option<RolledBack> {
+        self.current.rolled_back_of(digest)
     }
 
     /// New and changed sources and sinks of a configuration that cannot be opened, with the reasons.

@@ -59,12 +59,17 @@ impl Files {
         Self { texts: BTreeMap::new(), recorded: Some(texts) }
     }
 
-    /// Reads a text of bounded length.
-    pub(crate) fn read(&self, path: &Path) -> Result<String, TextReadError> {
-        match &self.recorded {
+    /// Reads a text of bounded length, and adds it. A text that several parts name is read once, so that all of them
+    /// have the same one.
+    pub(crate) fn read(&mut self, path: &Path) -> Result<Arc<str>, TextReadError> {
+        if let Some((text, _)) = self.texts.get(path) {
+            return Ok(Arc::clone(text));
+        }
+        let text = match &self.recorded {
             Some(recorded) => recorded.get(path).cloned().ok_or(TextReadError::Missing),
             None => read_text(path),
-        }
+        };
+        text.map(|text| self.add(path, text))
     }
 
     /// Stores `text` under `path`, and replaces an earlier one.
@@ -139,7 +144,7 @@ pub(crate) fn clamp(text: &str, span: &Range<usize>) -> Range<usize> {
     start..end
 }
 
-/// Reads a text of bounded length.
+/// Reads a text of bounded length. Some editors start a text with a byte order mark, which is not a part of it.
 pub fn read_text(path: &Path) -> Result<String, TextReadError> {
     let missing = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => TextReadError::Missing,
@@ -156,11 +161,15 @@ pub fn read_text(path: &Path) -> Result<String, TextReadError> {
     if bytes.len() as u64 > TEXT_BYTES_MAX {
         return Err(TextReadError::TooLong);
     }
-    String::from_utf8(bytes).map_err(|error| {
+    let mut text = String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..good].split(|&byte| byte == b'\n').count();
         TextReadError::NotUtf8 { byte: good + 1, line }
-    })
+    })?;
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
+    Ok(text)
 }
 
 fn floor_char(text: &str, offset: usize) -> usize {
@@ -182,6 +191,19 @@ mod tests {
         assert_eq!(lines.position(text, 0), Position { line: 1, column: 1 });
         assert_eq!(lines.position(text, text.find('ß').unwrap()), Position { line: 2, column: 2 });
         assert_eq!(lines.position(text, 999), Position { line: 2, column: 7 });
+    }
+
+    #[test]
+    fn a_file_that_changes_during_a_load_has_one_text_without_its_mark() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rhai");
+        let mut files = Files::default();
+        assert!(matches!(files.read(&path), Err(TextReadError::Missing)));
+        fs::write(&path, "\u{feff}first").unwrap();
+        assert_eq!(&*files.read(&path).unwrap(), "first");
+        fs::write(&path, "second").unwrap();
+        assert_eq!(&*files.read(&path).unwrap(), "first");
+        assert_eq!(files.get(&path), Some("first"));
     }
 
     #[test]

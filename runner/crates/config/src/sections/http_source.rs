@@ -52,8 +52,8 @@ fn schema(reading: &mut ParseContext<'_>, files: &mut Files, field: Field<'_>) -
     let path = reading.folder().join(&name.value);
     match files.read(&path) {
         Ok(text) => {
-            files.add(&path, text.as_str());
-            Some(SchemaFile { path, text, named_in: reading.file.to_path_buf(), named_at: name.place.span })
+            let (text, named_in) = (text.to_string(), reading.file.to_path_buf());
+            Some(SchemaFile { path, text, named_in, named_at: name.place.span })
         }
         Err(error) => {
             let named = if name.secret { "named here".into() } else { name.quoted() };

@@ -47,7 +47,7 @@ pub(crate) fn read(
     let separator = separator.unwrap_or(Some(b','))?;
     let path = reading.folder().join(&written.value);
     let text = match files.read(&path) {
-        Ok(text) => files.add(&path, text.strip_prefix('\u{feff}').unwrap_or(&text)),
+        Ok(text) => text,
         Err(error) => {
             let named = if written.secret { "named here".into() } else { written.quoted() };
             let message = format!("the file {named} of the table {error}");

@@ -49,12 +49,9 @@ fn processor(
     let path = reading.folder().join(&run.value);
     match files.read(&path) {
         Ok(text) => {
-            // Some editors start a text with a byte order mark, which is not a part of the script.
-            let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
-            files.add(&path, text.as_str());
             let imports = imports(files, &path, &text);
             let (named_in, named_at) = (reading.file.to_path_buf(), run.place.span.clone());
-            Some(Processor::Script(Script { path, text, imports, named_in, named_at }))
+            Some(Processor::Script(Script { path, text: text.to_string(), imports, named_in, named_at }))
         }
         Err(error) => {
             let named = if run.secret { "named here".into() } else { run.quoted() };
@@ -68,7 +65,7 @@ fn processor(
 
 /// The imports of the script at `path`, direct and indirect, in order of path. A missing one is reported when the
 /// script is compiled.
-fn imports(files: &Files, path: &Path, text: &str) -> Vec<ImportedScript> {
+fn imports(files: &mut Files, path: &Path, text: &str) -> Vec<ImportedScript> {
     let mut found: BTreeMap<PathBuf, Arc<str>> = BTreeMap::new();
     let mut texts: Vec<Arc<str>> = vec![Arc::from(text)];
     while let Some(text) = texts.pop() {
@@ -81,7 +78,6 @@ fn imports(files: &Files, path: &Path, text: &str) -> Vec<ImportedScript> {
                 continue;
             }
             if let Ok(text) = files.read(&file) {
-                let text: Arc<str> = Arc::from(text);
                 texts.push(Arc::clone(&text));
                 found.insert(file, text);
             }

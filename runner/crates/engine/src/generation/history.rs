@@ -5,34 +5,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::current::NumberedGeneration;
-use super::source_files::SourceFiles;
 use crate::report::RolledBackBefore;
 use tidegate_config::{Configuration, Diagnostics, Processor};
 use tidegate_store::{HistoryChange, HistoryEntry, NewHistoryEntry, Store, TakeoverOutcome, Trigger};
 
-/// The entry of a configuration; `generation` is `None` if it was refused.
-pub(crate) fn entry(
-    configuration: &Configuration,
-    files: &SourceFiles,
-    generation: Option<u64>,
-    trigger: Trigger,
-    outcome: TakeoverOutcome,
-) -> NewHistoryEntry {
-    NewHistoryEntry {
-        generation,
-        trigger,
-        outcome,
-        files: files.relative(&configuration.root),
-        plugins: plugins(configuration),
-        digest: configuration.digest().recorded().into(),
-    }
-}
-
 /// The entry of a generation that takes over. One without files has none.
 pub(crate) fn of_generation(generation: &NumberedGeneration, trigger: Trigger) -> Option<NewHistoryEntry> {
-    let NumberedGeneration { number, configuration, files, .. } = generation;
-    (!files.is_empty())
-        .then(|| entry(configuration, files, Some(*number), trigger, TakeoverOutcome::Installed))
+    let NumberedGeneration { number, configuration, digest, files, .. } = generation;
+    (!files.is_empty()).then(|| NewHistoryEntry {
+        generation: Some(*number),
+        trigger,
+        outcome: TakeoverOutcome::Installed,
+        files: files.relative(&configuration.root),
+        plugins: plugins(configuration),
+        digest: digest.recorded().into(),
+    })
 }
 
 /// The entry of a start; `None` if the last one is the same.

@@ -1,5 +1,5 @@
-//! Files as read: keep the files of a configuration, to find those that have changed on disk. Contents are
-//! compared, not times.
+//! Files as read: keep the files of a configuration, to find those that have changed on disk. Contents are compared. A
+//! file is not read again as long as its stamp is that of a comparison.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -7,8 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tidegate_config::{Configuration, Files, GateRef, Processor, Script, Step, read_text};
-use tidegate_model::Address;
+use tidegate_config::{Configuration, FileStamp, Files, GateRef, Processor, Script, Step, read_text};
+use tidegate_model::sync::Mutex;
+use tidegate_model::{Address, Timestamp};
 
 /// Settings that all pipelines share.
 const SHARED: &str = "tidegate.toml";
@@ -19,6 +20,8 @@ pub struct SourceFiles {
     texts: BTreeMap<PathBuf, String>,
     /// Files that each step depends on.
     steps: BTreeMap<Address, BTreeSet<PathBuf>>,
+    /// Stamps of files that had these texts.
+    same: Mutex<BTreeMap<PathBuf, FileStamp>>,
 }
 
 impl SourceFiles {
@@ -69,8 +72,9 @@ impl SourceFiles {
 
     /// Whether a text on disk differs, or a pipeline was added.
     #[must_use]
-    pub(crate) fn differ(&self, configuration: &Configuration) -> bool {
-        let is_other = |(path, text): (&PathBuf, &String)| read_text(path).ok().as_ref() != Some(text);
+    pub(crate) fn differ(&self, configuration: &Configuration, now: Timestamp) -> bool {
+        let mut same = self.same.lock();
+        let is_other = |(path, text): (&PathBuf, &String)| !is_same(path, text, &mut same, now);
         let is_new = |path: &PathBuf| !self.texts.contains_key(path);
         self.texts.iter().any(is_other) || pipelines(configuration).iter().any(is_new)
     }
@@ -83,6 +87,19 @@ impl SourceFiles {
         let is_same = |path: &PathBuf| read_text(path).ok().as_ref() == self.texts.get(path);
         paths.into_iter().filter(|path| !is_same(path)).cloned().collect()
     }
+}
+
+/// Whether the file has this text. `same`: stamps of files that had their text, and have rested.
+fn is_same(path: &Path, text: &str, same: &mut BTreeMap<PathBuf, FileStamp>, now: Timestamp) -> bool {
+    let stamp = FileStamp::of(path);
+    if stamp.is_some() && stamp.as_ref() == same.get(path) {
+        return true;
+    }
+    let is_same = read_text(path).is_ok_and(|found| found == text);
+    if is_same && let Some(stamp) = stamp.filter(|stamp| stamp.is_settled(now)) {
+        same.insert(path.to_owned(), stamp);
+    }
+    is_same
 }
 
 /// Pipelines in the folder of the configuration, if it is one.
