@@ -461,7 +461,7 @@ fn a_job_that_was_rejected_is_put_back_with_another_payload_and_keeps_its_key() 
     let retry = ["errors", "retry", "p/failed/1", "--payload", "-", "--yes"];
     project.tidegate_given(&retry, "{\"id\": 29}\n").done();
     running.wait_until("the output", || !project.read_if_there("out.ndjson").is_empty());
-    assert_eq!(project.read("out.ndjson"), format!("{{\"hash\":{hash},\"id\":29}}\n"));
+    assert_eq!(project.read("out.ndjson"), format!("{{\"id\":29,\"hash\":{hash}}}\n"));
     let again = client.request("POST /sources/p/requests", &[JSON], bad);
     assert_eq!((again.status, again.job()), (200, "p/requests/1".to_owned()));
     running.stop().done();

@@ -12,6 +12,7 @@ pub(crate) mod compile;
 pub(crate) mod errors;
 pub(crate) mod expression;
 pub(crate) mod filter;
+pub(crate) mod partial;
 pub(crate) mod step;
 pub(crate) mod ticker;
 pub(crate) mod values;

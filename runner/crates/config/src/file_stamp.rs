@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(FileStamp::of(&path), Some(before));
         let modified = fs::metadata(&path).unwrap().modified().unwrap();
         loop {
-            // The clock of the file system may stand still for some milliseconds.
+            // The clock of the file system has ticks of some milliseconds.
             fs::write(&path, "two").unwrap();
             File::open(&path).unwrap().set_modified(modified).unwrap();
             if FileStamp::of(&path) != Some(before) {

@@ -10,6 +10,7 @@ pub(crate) mod modules;
 pub(crate) mod scan;
 pub(crate) mod top;
 pub(crate) mod unknown_calls;
+pub(crate) mod used_fields;
 
 use std::cell::Cell;
 use std::path::Path;

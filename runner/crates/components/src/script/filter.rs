@@ -5,6 +5,7 @@ use std::rc::Rc;
 use rhai::{AST, Dynamic, Engine, EvalAltResult, Scope};
 
 use super::attempt::{self, ScriptAttempt};
+use super::compile::used_fields::UsedFields;
 use super::compile::{CompileError, compile_expression};
 use tidegate_config::{InputMode, StepFilter};
 
@@ -36,6 +37,21 @@ impl Filter {
         let when = when.as_ref().map(compile).transpose()?;
         let (types, topics) = (types.clone(), topics.clone());
         Ok(Some(Self { engine, types, topics, take, when, scope: Scope::new() }))
+    }
+
+    /// The parts of a job that the filter reads. `inputs`: the names of the step's inputs.
+    pub(crate) fn used(&self, inputs: &[String]) -> UsedFields {
+        let types = (!self.types.is_empty()).then_some("type");
+        let topics = (!self.topics.is_empty()).then_some(["topics", "topic"]);
+        let fields = types.into_iter().chain(topics.into_iter().flatten());
+        let of_field = |field| match self.take {
+            InputMode::From => vec![UsedFields::reading(&[field])],
+            InputMode::Alts | InputMode::Join => {
+                inputs.iter().map(|input| UsedFields::reading(&[input, field])).collect()
+            }
+        };
+        let when = self.when.iter().map(|when| UsedFields::of_expression(when, "job"));
+        fields.flat_map(of_field).chain(when).reduce(UsedFields::and).unwrap_or(UsedFields::reading(&[]))
     }
 
     /// Whether `job` passes. The job is returned, since Rhai takes ownership of it.

@@ -15,11 +15,14 @@ use super::attempt::{self, ScriptAttempt};
 use super::compile::entry::EntryPoint;
 use super::compile::modules;
 use super::compile::top::Top;
+use super::compile::used_fields::UsedFields;
 use super::compile::{self, CompileError, Compiled};
 use super::errors::explain;
 use super::errors::explain::{Circumstances, Known};
 use super::errors::{hints, locate};
 use super::filter::Filter;
+use super::partial;
+use super::partial::PartialJob;
 use super::values::json;
 use super::values::json::WriteError;
 use super::values::{frozen, type_names};
@@ -90,6 +93,9 @@ pub struct ScriptStep {
     take: InputMode,
     outlet: ScriptOutlet,
     entry: EntryPoint,
+    /// The parts of a job that the filter and the script use. `None`: jobs are parsed as a whole.
+    used: Option<UsedFields>,
+    partial: PartialJob,
 }
 
 #[derive(Debug)]
@@ -138,7 +144,10 @@ impl ScriptStep {
         }
         let engine = || compile::engine(spec.limits, &attempt);
         let filter = Filter::compile(engine, spec.filter, spec.take, &attempt)?;
+        let used = used_fields(&scripts, filter.as_ref().map(|filter| filter.used(spec.inputs)), spec.entry);
         Ok(Self {
+            used,
+            partial: PartialJob::default(),
             scripts,
             filter,
             context,
@@ -256,6 +265,10 @@ impl ScriptStep {
         if self.outlet != ScriptOutlet::Named {
             return self.push(returned, 0, outputs);
         }
+        if partial::is_partial(returned) {
+            // The fields of the job are the names of the outputs.
+            return self.hand_on(&self.partial.whole(returned), outputs);
+        }
         let Ok(map) = returned.as_map_ref() else {
             let message = format!(
                 "the step has several outputs, so the script must return a map of them, not {}; for example `#{{ {}: job }}`",
@@ -305,7 +318,7 @@ impl ScriptStep {
         let delayed = outputs.delayed_mut();
         let mut one = |value: &Dynamic| {
             let before = delayed.payloads().byte_len();
-            let write = |buffer: &mut Vec<u8>| json::write_within(value, buffer, self.room());
+            let write = |buffer: &mut Vec<u8>| self.partial.write(value, buffer, self.room());
             let pushed = memory::uncounted(|| delayed.push_with(position, due, write));
             pushed.map_err(|error| self.no_output(&error))?;
             self.take_room(delayed.payloads().byte_len() - before)
@@ -332,7 +345,7 @@ impl ScriptStep {
 
     fn push_one(&self, value: &Dynamic, payloads: &mut Payloads) -> Result<(), Failure> {
         let before = payloads.byte_len();
-        let write = |buffer: &mut Vec<u8>| json::write_within(value, buffer, self.room());
+        let write = |buffer: &mut Vec<u8>| self.partial.write(value, buffer, self.room());
         memory::uncounted(|| payloads.push_with(write)).map_err(|error| self.no_output(&error))?;
         self.take_room(payloads.byte_len() - before)
     }
@@ -394,8 +407,26 @@ impl ScriptStep {
         processed
     }
 
+    #[cfg(test)]
+    pub(crate) fn parse_whole_jobs(&mut self) {
+        self.used = None;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn parses_partial_jobs(&self) -> bool {
+        self.used.is_some()
+    }
+
+    fn read(&mut self, payload: &[u8]) -> Result<Dynamic, Failure> {
+        let partial = self.used.as_ref().and_then(|used| self.partial.read(payload, used));
+        match partial {
+            Some(value) => Ok(value),
+            None => json::read(payload).map_err(|error| self.failure_of_payload(&error)),
+        }
+    }
+
     fn process_now(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        let mut value = json::read(job.payload).map_err(|error| self.failure_of_payload(&error))?;
+        let mut value = self.read(job.payload)?;
         self.context.set(job);
         if let Some(filter) = &mut self.filter {
             match filter.passes(value) {
@@ -443,6 +474,22 @@ impl Loaded {
             engine.call_fn_with_options(options, scope, &compiled.ast, compiled.entry, (value,))
         }
     }
+}
+
+/// The parts of a job that the filter and the only script use; `None` if that is the whole job. Another script could use
+/// other parts of the same job.
+fn used_fields(scripts: &[Loaded], filter: Option<UsedFields>, entry: EntryPoint) -> Option<UsedFields> {
+    let script = match scripts {
+        [] => None,
+        [script] if entry == EntryPoint::Process => Some(script),
+        _ => return None,
+    };
+    let of_script = script.map(|Loaded { compiled, .. }| {
+        UsedFields::of_function(&compiled.ast, compiled.entry, if compiled.wants_context { 2 } else { 1 })
+    });
+    let mut used = of_script.into_iter().chain(filter).reduce(UsedFields::and)?;
+    used.shrink();
+    matches!(used, UsedFields::Fields(_)).then_some(used)
 }
 
 /// The callable functions of the scripts, by name.

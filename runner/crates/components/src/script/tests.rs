@@ -15,6 +15,7 @@ pub(crate) mod logging;
 pub(crate) mod looking_up;
 pub(crate) mod memory;
 pub(crate) mod natives;
+pub(crate) mod partial;
 pub(crate) mod returning;
 pub(crate) mod reviewed;
 pub(crate) mod tables;

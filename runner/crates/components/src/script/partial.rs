@@ -1,0 +1,476 @@
+//! Partial jobs: only the fields that a script uses are parsed, and the text of the rest is handed on as it came.
+//!
+//! A job that is not certain to be one JSON object, or that has an escape in a key, is left to the full reader. So every
+//! mistake is found as before, and its message has the same place.
+
+use std::mem;
+use std::ops::Range;
+
+use rhai::{Array, Dynamic, Identifier, Map};
+
+use super::compile::used_fields::UsedFields;
+use super::values::json::{self, MAX_DEPTH, WriteError};
+use crate::memory;
+
+/// The key of the mark in the map of a partial object. An object with this key is parsed as a whole.
+const MARK: &str = "";
+
+/// Room for the text of a job that is kept for the next one.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// Marks the map of a partial object with its number. Scripts can neither read nor make it.
+#[derive(Clone, Copy, Debug)]
+struct Mark(usize);
+
+/// The text of a job of which only some fields were parsed. Reused for each job.
+#[derive(Debug, Default)]
+pub(crate) struct PartialJob {
+    text: String,
+    objects: Vec<PartialObject>,
+    fields: Vec<ParsedField>,
+    /// Room for the keys of the objects around a place of the text.
+    keys: Vec<Range<usize>>,
+}
+
+#[derive(Debug)]
+struct PartialObject {
+    /// From its first brace to behind its last.
+    text: Range<usize>,
+    is_empty: bool,
+}
+
+/// A field of a partial object that was parsed, in the order of the text.
+#[derive(Debug)]
+struct ParsedField {
+    /// Number of its object.
+    object: usize,
+    /// Without quotes.
+    key: Range<usize>,
+    value: Range<usize>,
+    /// The value may be another one when the object is handed on.
+    changes: bool,
+}
+
+impl PartialJob {
+    /// Parses the used fields of a job. `None`: the job must be parsed as a whole.
+    pub(crate) fn read(&mut self, payload: &[u8], used: &UsedFields) -> Option<Dynamic> {
+        self.clear();
+        let text = std::str::from_utf8(payload).ok()?;
+        let read = self.read_text(text, used);
+        match read {
+            Some(_) => memory::uncounted(|| self.text.push_str(text)),
+            None => self.clear(),
+        }
+        read
+    }
+
+    /// Forgets the job: values are whole from now on.
+    pub(crate) fn clear(&mut self) {
+        if self.text.capacity() > KEPT_BYTES_MAX {
+            *self = Self::default();
+        }
+        self.text.clear();
+        self.objects.clear();
+        self.fields.clear();
+        self.keys.clear();
+    }
+
+    fn read_text(&mut self, text: &str, used: &UsedFields) -> Option<Dynamic> {
+        let mut scanner = Scanner { text, at: 0, keys: mem::take(&mut self.keys) };
+        scanner.skip_space();
+        let value = self.read_value(&mut scanner, used, 0);
+        scanner.skip_space();
+        let is_read = scanner.at == text.len() && !self.objects.is_empty();
+        self.keys = scanner.keys;
+        value.filter(|_| is_read)
+    }
+
+    fn read_value(&mut self, scanner: &mut Scanner<'_>, used: &UsedFields, depth: usize) -> Option<Dynamic> {
+        if let (UsedFields::Fields(_), Some(b'{')) = (used, scanner.peek()) {
+            return self.read_object(scanner, used, depth).map(Dynamic::from_map);
+        }
+        let start = scanner.at;
+        scanner.skip_value(depth)?;
+        json::read(&scanner.text.as_bytes()[start..scanner.at]).ok()
+    }
+
+    fn read_object(&mut self, scanner: &mut Scanner<'_>, used: &UsedFields, depth: usize) -> Option<Map> {
+        let UsedFields::Fields(fields) = used else { return None };
+        let (object, start) = (self.objects.len(), scanner.at);
+        memory::uncounted(|| self.objects.push(PartialObject { text: start..start, is_empty: false }));
+        let mut map = Map::new();
+        let is_empty = scanner.each_field(depth, |scanner, key, depth| {
+            let name = &scanner.text[key.clone()];
+            // Most jobs use few fields.
+            let Some((_, used)) = fields.iter().find(|(field, _)| **field == *name) else {
+                return scanner.skip_value(depth);
+            };
+            let start = scanner.at;
+            let place = self.fields.len();
+            let value = start..start;
+            let field = ParsedField { object, key, value, changes: used.changes() };
+            memory::uncounted(|| self.fields.push(field));
+            let parsed = self.read_value(scanner, used, depth)?;
+            self.fields[place].value.end = scanner.at;
+            map.insert(Identifier::from(name), parsed);
+            Some(())
+        })?;
+        map.insert(Identifier::from(MARK), Dynamic::from(Mark(object)));
+        self.objects[object] = PartialObject { text: start..scanner.at, is_empty };
+        Some(map)
+    }
+
+    /// Appends `value` as JSON, up to `bytes`. Partial objects in it keep their texts.
+    ///
+    /// # Errors
+    /// As [`json::write_within`].
+    pub(crate) fn write(
+        &self,
+        value: &Dynamic,
+        buffer: &mut Vec<u8>,
+        bytes: usize,
+    ) -> Result<(), WriteError> {
+        if self.objects.is_empty() {
+            return json::write_within(value, buffer, bytes);
+        }
+        let start = buffer.len();
+        let mut writer = PartialWriter { job: self, most: start.saturating_add(bytes), buffer };
+        match writer.value(value) {
+            Err(WriteError::TooLarge(_)) => Err(WriteError::TooLarge(bytes)),
+            Err(WriteError::Unsayable(_)) => {
+                // The message names the path from the beginning of the value.
+                buffer.truncate(start);
+                json::write_within(&self.whole(value), buffer, bytes)
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// The value with all fields of partial objects.
+    pub(crate) fn whole(&self, value: &Dynamic) -> Dynamic {
+        if let Ok(map) = value.as_map_ref() {
+            let parts = map.iter().filter(|(key, _)| !key.is_empty() || mark(&map).is_none());
+            let parts = parts.map(|(key, value)| (key.clone(), self.whole(value)));
+            let mut whole = mark(&map).map_or_else(Map::new, |object| self.object(object));
+            whole.extend(parts);
+            return Dynamic::from_map(whole);
+        }
+        if let Ok(array) = value.as_array_ref() {
+            return Dynamic::from_array(array.iter().map(|element| self.whole(element)).collect::<Array>());
+        }
+        value.clone()
+    }
+
+    /// All fields of an object, as they were in the job.
+    fn object(&self, number: usize) -> Map {
+        let text = self.objects.get(number).and_then(|object| self.text.get(object.text.clone()));
+        let read = text.and_then(|text| json::read(text.as_bytes()).ok());
+        read.and_then(Dynamic::try_cast::<Map>).unwrap_or_default()
+    }
+}
+
+/// Whether `value` is the map of a partial object.
+pub(crate) fn is_partial(value: &Dynamic) -> bool {
+    value.as_map_ref().is_ok_and(|map| mark(&map).is_some())
+}
+
+/// The number of the object, if the map is that of a partial one.
+fn mark(map: &Map) -> Option<usize> {
+    // The empty key is the first one.
+    let (key, value) = map.first_key_value()?;
+    if !key.is_empty() {
+        return None;
+    }
+    value.read_lock::<Mark>().map(|mark| mark.0)
+}
+
+/// Whether a partial object is within `value`.
+fn holds_partial(value: &Dynamic) -> bool {
+    if let Ok(map) = value.as_map_ref() {
+        return mark(&map).is_some() || map.values().any(holds_partial);
+    }
+    value.as_array_ref().is_ok_and(|array| array.iter().any(holds_partial))
+}
+
+struct PartialWriter<'a> {
+    job: &'a PartialJob,
+    buffer: &'a mut Vec<u8>,
+    /// Longest length of the buffer.
+    most: usize,
+}
+
+impl PartialWriter<'_> {
+    fn value(&mut self, value: &Dynamic) -> Result<(), WriteError> {
+        if !holds_partial(value) {
+            return json::write_within(value, self.buffer, self.most.saturating_sub(self.buffer.len()));
+        }
+        if let Ok(array) = value.as_array_ref() {
+            for (place, element) in array.iter().enumerate() {
+                self.text(if place == 0 { "[" } else { "," })?;
+                self.value(element)?;
+            }
+            return self.text("]");
+        }
+        let Ok(map) = value.as_map_ref() else { return Ok(()) };
+        if let Some(object) = mark(&map) {
+            return self.object(object, &map);
+        }
+        self.text("{")?;
+        for (place, (key, value)) in map.iter().enumerate() {
+            self.field(place == 0, key, value)?;
+        }
+        self.text("}")
+    }
+
+    /// Writes the text of an object, with the values that may have changed, and with new fields at its end.
+    fn object(&mut self, number: usize, map: &Map) -> Result<(), WriteError> {
+        let job = self.job;
+        let Some(object) = job.objects.get(number) else { return Ok(()) };
+        let fields = || job.fields.iter().filter(move |field| field.object == number);
+        let (mut at, mut parsed) = (object.text.start, 0);
+        for field in fields() {
+            parsed += 1;
+            if let Some(value) = map.get(&job.text[field.key.clone()]).filter(|_| field.changes) {
+                self.text(&job.text[at..field.value.start])?;
+                self.value(value)?;
+                at = field.value.end;
+            }
+        }
+        self.text(&job.text[at..object.text.end - 1])?;
+        // The mark is one more.
+        if map.len() > parsed + 1 {
+            let is_known = |key: &str| fields().any(|field| job.text[field.key.clone()] == *key);
+            let mut is_first = object.is_empty;
+            for (key, value) in map.iter().filter(|(key, _)| !key.is_empty() && !is_known(key)) {
+                self.field(is_first, key, value)?;
+                is_first = false;
+            }
+        }
+        self.text("}")
+    }
+
+    fn field(&mut self, is_first: bool, key: &str, value: &Dynamic) -> Result<(), WriteError> {
+        if !is_first {
+            self.text(",")?;
+        }
+        let key = Dynamic::from(key.to_owned());
+        json::write_within(&key, self.buffer, self.most.saturating_sub(self.buffer.len()))?;
+        self.text(":")?;
+        self.value(value)
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), WriteError> {
+        if text.len() > self.most.saturating_sub(self.buffer.len()) {
+            return Err(WriteError::TooLarge(text.len()));
+        }
+        self.buffer.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// A scan over a JSON text. Each method returns `None` at everything that is not plain, valid JSON.
+struct Scanner<'t> {
+    text: &'t str,
+    at: usize,
+    /// Keys of the objects around `at`, so far.
+    keys: Vec<Range<usize>>,
+}
+
+impl Scanner<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// Payloads are on one line.
+    fn skip_space(&mut self) {
+        while let Some(b' ' | b'\t') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        (self.peek()? == byte).then(|| self.at += 1)
+    }
+
+    /// Calls `field` at the value of each field, with the range of its key and the depth of the value. Returns whether
+    /// there was none.
+    fn each_field(
+        &mut self,
+        depth: usize,
+        mut field: impl FnMut(&mut Self, Range<usize>, usize) -> Option<()>,
+    ) -> Option<bool> {
+        self.open(b'{', depth)?;
+        if self.peek()? == b'}' {
+            self.at += 1;
+            return Some(true);
+        }
+        let (first, mut seen) = (self.keys.len(), 0);
+        loop {
+            let key = self.key()?;
+            self.note_key(first, &mut seen, key.clone())?;
+            self.skip_space();
+            self.expect(b':')?;
+            self.skip_space();
+            field(self, key, depth + 1)?;
+            if self.is_over(b'}')? {
+                self.keys.truncate(first);
+                return Some(false);
+            }
+        }
+    }
+
+    /// Adds a key of an object, whose keys begin at `first`. Only the last of repeated keys counts, so that the
+    /// text is not that of the value. `seen`: a bit for some of the keys.
+    fn note_key(&mut self, first: usize, seen: &mut u64, key: Range<usize>) -> Option<()> {
+        let name = &self.text[key.clone()];
+        let (head, tail) = (name.as_bytes().first()?, name.as_bytes().last()?);
+        let bit = 1 << ((usize::from(*head) ^ usize::from(*tail) << 2 ^ name.len() << 4) % 64);
+        if *seen & bit != 0 && self.keys[first..].iter().any(|other| self.text[other.clone()] == *name) {
+            return None;
+        }
+        *seen |= bit;
+        memory::uncounted(|| self.keys.push(key));
+        Some(())
+    }
+
+    /// Goes behind the first byte of an object or a list.
+    fn open(&mut self, first: u8, depth: usize) -> Option<()> {
+        if depth + 1 >= MAX_DEPTH {
+            return None;
+        }
+        self.expect(first)?;
+        self.skip_space();
+        Some(())
+    }
+
+    /// Goes behind a comma, or behind the end of the object or list.
+    fn is_over(&mut self, end: u8) -> Option<bool> {
+        self.skip_space();
+        let found = self.peek()?;
+        if found != end && found != b',' {
+            return None;
+        }
+        self.at += 1;
+        self.skip_space();
+        Some(found == end)
+    }
+
+    /// A key without escapes that is not the mark.
+    fn key(&mut self) -> Option<Range<usize>> {
+        let start = self.at + 1;
+        let has_escapes = self.skip_string()?;
+        let key = start..self.at - 1;
+        (!has_escapes && !key.is_empty()).then_some(key)
+    }
+
+    fn skip_value(&mut self, depth: usize) -> Option<()> {
+        match self.peek()? {
+            b'"' => self.skip_string().map(drop),
+            b'{' => self.each_field(depth, |scanner, _, depth| scanner.skip_value(depth)).map(drop),
+            b'[' => self.skip_list(depth),
+            b't' => self.skip_word("true"),
+            b'f' => self.skip_word("false"),
+            b'n' => self.skip_word("null"),
+            _ => self.skip_number(),
+        }
+    }
+
+    fn skip_list(&mut self, depth: usize) -> Option<()> {
+        self.open(b'[', depth)?;
+        if self.peek()? == b']' {
+            self.at += 1;
+            return Some(());
+        }
+        loop {
+            self.skip_value(depth + 1)?;
+            if self.is_over(b']')? {
+                return Some(());
+            }
+        }
+    }
+
+    fn skip_word(&mut self, word: &str) -> Option<()> {
+        self.text[self.at..].starts_with(word).then(|| self.at += word.len())
+    }
+
+    /// Returns whether it has escapes.
+    fn skip_string(&mut self) -> Option<bool> {
+        self.expect(b'"')?;
+        let mut has_escapes = false;
+        loop {
+            let rest = &self.text.as_bytes()[self.at..];
+            let len = rest.iter().position(|&byte| ENDS_PLAIN_TEXT[usize::from(byte)])?;
+            self.at += len + 1;
+            match rest[len] {
+                b'"' => return Some(has_escapes),
+                b'\\' => {
+                    has_escapes = true;
+                    self.skip_escape()?;
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// Skips an escape, except for half of a character.
+    fn skip_escape(&mut self) -> Option<()> {
+        let kind = self.peek()?;
+        self.at += 1;
+        match kind {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(()),
+            b'u' => {
+                let digits = self.text.get(self.at..self.at + 4)?;
+                let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+                let unit = u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)?;
+                self.at += 4;
+                (!(0xD800..0xE000).contains(&unit)).then_some(())
+            }
+            _ => None,
+        }
+    }
+
+    fn skip_number(&mut self) -> Option<()> {
+        if self.peek()? == b'-' {
+            self.at += 1;
+        }
+        if self.peek()? == b'0' {
+            self.at += 1;
+        } else {
+            self.skip_digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.skip_digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.skip_digits()?;
+        }
+        Some(())
+    }
+
+    /// Skips at least one digit.
+    fn skip_digits(&mut self) -> Option<()> {
+        let start = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        (self.at > start).then_some(())
+    }
+}
+
+/// Bytes that end the plain part of a text: quotes, backslashes, and control characters, which JSON forbids.
+const ENDS_PLAIN_TEXT: [bool; 256] = {
+    let mut ends = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        ends[byte] = true;
+        byte += 1;
+    }
+    ends[b'"' as usize] = true;
+    ends[b'\\' as usize] = true;
+    ends
+};
