@@ -158,6 +158,8 @@ mod outside;
 
 mod poll;
 
+mod events;
+
 mod graph_demo;
 
 mod withdrawals;

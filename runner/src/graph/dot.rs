@@ -50,6 +50,7 @@ fn line(edge: &Edge) -> String {
     let label = edge.label();
     match (edge.kind, label.is_empty()) {
         (EdgeKind::Errors, _) => " [label = \"errors\", style = dotted]".into(),
+        (EdgeKind::Events, _) => " [label = \"events\", style = dotted]".into(),
         (_, true) => String::new(),
         (_, false) => format!(" [label = \"{label}\"]"),
     }

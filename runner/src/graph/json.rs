@@ -83,6 +83,7 @@ pub(crate) fn document(topology: &Topology) -> Document {
             EdgeKind::Input => "input",
             EdgeKind::Output => "output",
             EdgeKind::Errors => "errors",
+            EdgeKind::Events => "events",
         },
         binding: edge.binding.clone(),
         waiting: edge.waiting,

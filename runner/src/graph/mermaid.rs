@@ -48,6 +48,7 @@ fn arrow(edge: &Edge) -> String {
     let label = edge.label();
     match (edge.kind, label.is_empty()) {
         (EdgeKind::Errors, _) => "-. \"errors\" .->".into(),
+        (EdgeKind::Events, _) => "-. \"events\" .->".into(),
         (_, true) => "-->".into(),
         (_, false) => format!("-- \"{label}\" -->"),
     }

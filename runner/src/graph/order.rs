@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::topology::{EdgeKind, NodeKind, Topology};
+use super::topology::{NodeKind, Topology};
 
 /// Every node once. In a cycle one edge leads back up.
 pub(crate) fn order(topology: &Topology) -> Vec<usize> {
@@ -12,7 +12,7 @@ pub(crate) fn order(topology: &Topology) -> Vec<usize> {
     let mut follows = vec![Vec::new(); count];
     for edge in &topology.edges {
         before[edge.to].push(edge.from);
-        if edge.kind != EdgeKind::Errors {
+        if !edge.kind.is_record() {
             follows[edge.from].push(edge.to);
         }
     }

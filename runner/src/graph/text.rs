@@ -20,7 +20,7 @@ pub(crate) fn draw(topology: &Topology) -> String {
     }
     let marks: Vec<char> = order.iter().map(|&node| mark(&topology.nodes[node])).collect();
     let mut next = vec![Vec::new(); order.len()];
-    for edge in topology.edges.iter().filter(|edge| edge.kind != EdgeKind::Errors) {
+    for edge in topology.edges.iter().filter(|edge| !edge.kind.is_record()) {
         let (from, to) = (position[edge.from], position[edge.to]);
         if from < to {
             next[from].push(to);
@@ -136,11 +136,15 @@ fn notes(topology: &Topology, node: usize, position: &[usize]) -> Vec<String> {
     }
     let errors = out().filter(|edge| edge.kind == EdgeKind::Errors);
     note("errors ┄▷", errors.map(|edge| topology.name(edge.to)).collect());
+    let events = out().filter(|edge| edge.kind == EdgeKind::Events);
+    note("events ┄▷", events.map(|edge| topology.name(edge.to)).collect());
     if topology.nodes[node].kind == NodeKind::Queue {
         let returns = into().filter(|edge| edge.kind == EdgeKind::Output && back(edge.from, edge.to));
         note("↺ from", returns.map(|edge| topology.name(edge.from)).collect());
         let failing = into().filter(|edge| edge.kind == EdgeKind::Errors);
         note("errors of", failing.map(|edge| topology.name(edge.from)).collect());
+        let told = into().filter(|edge| edge.kind == EdgeKind::Events);
+        note("events of", told.map(|edge| topology.name(edge.from)).collect());
     }
     notes.extend(topology.nodes[node].delivery.map(str::to_owned));
     let order = topology.nodes[node].order.filter(|order| *order != OutputOrder::AsInputs);

@@ -61,6 +61,7 @@ pub(crate) enum EdgeKind {
     Input,
     Output,
     Errors,
+    Events,
 }
 
 /// The numbers of waiting and kept jobs, by the names in answers.
@@ -70,6 +71,13 @@ pub(crate) struct Depths {
     pub(crate) waiting: BTreeMap<(String, String), u64>,
     /// By queue.
     pub(crate) kept: BTreeMap<String, u64>,
+}
+
+impl EdgeKind {
+    /// Whether records flow along the edge, beside the jobs.
+    pub(crate) fn is_record(self) -> bool {
+        matches!(self, Self::Errors | Self::Events)
+    }
 }
 
 impl NodeKind {
@@ -127,7 +135,11 @@ impl Topology {
         }
         let queues = nodes.len();
         for queue in &configuration.queues {
-            let sort = if queue.holds_errors { "errors" } else { "" };
+            let sort = match (queue.holds_errors, queue.holds_events) {
+                (true, _) => "errors",
+                (false, true) => "events",
+                (false, false) => "",
+            };
             let kept = depths.map(|depths| depths.kept.get(&queue.address.to_string()).copied().unwrap_or(0));
             // A pushed source is its own queue.
             let node = match &queue.source {
@@ -175,9 +187,11 @@ impl Topology {
                 let binding = output.binding.clone();
                 edges.push(Edge { from: at, to, kind: EdgeKind::Output, binding, waiting: None });
             }
-            if let Some(queue) = step.errors {
-                let (to, binding) = (queues + queue.0, String::new());
-                edges.push(Edge { from: at, to, kind: EdgeKind::Errors, binding, waiting: None });
+            for (queue, kind) in [(step.errors, EdgeKind::Errors), (step.events, EdgeKind::Events)] {
+                if let Some(queue) = queue {
+                    let (to, binding) = (queues + queue.0, String::new());
+                    edges.push(Edge { from: at, to, kind, binding, waiting: None });
+                }
             }
         }
         Self { nodes, edges, several_pipelines: configuration.pipelines.len() > 1 }

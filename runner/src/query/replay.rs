@@ -170,7 +170,7 @@ fn outputs(configuration: &Configuration, step: &Step) -> Vec<String> {
             Target::Sink(at) => configuration.sinks[at.0].address.to_string(),
         });
     }
-    outputs.extend(step.errors.map(|errors| queue(errors.0)));
+    outputs.extend(step.errors.into_iter().chain(step.events).map(|records| queue(records.0)));
     outputs.dedup();
     outputs
 }

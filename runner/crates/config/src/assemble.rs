@@ -176,6 +176,7 @@ impl Lists {
             outputs,
             errors: wired.errors.as_ref().and_then(|end| self.queue(&end.address)),
             drops_errors: wired.drops_errors,
+            events: wired.events.as_ref().and_then(|end| self.queue(&end.address)),
             limits: declared.limits,
             delivery: declared.delivery.unwrap_or(wired.pipeline.delivery),
             crash_limit: declared.crash_limit,
@@ -279,15 +280,23 @@ fn queues(
         if let Some(queue) = queues.get_mut(&end.address) {
             queue.holds_errors = true;
             if is_read(&end.address) && !has_retention(&end.address) {
-                queue.retain = ERRORS_READ;
+                queue.retain = RECORDS_KEPT;
+            }
+        }
+    }
+    for end in wiring.steps.iter().filter_map(|wired| wired.events.as_ref()) {
+        if let Some(queue) = queues.get_mut(&end.address) {
+            queue.holds_events = true;
+            if !has_retention(&end.address) {
+                queue.retain = RECORDS_KEPT;
             }
         }
     }
     queues
 }
 
-/// The retention of an error queue with a reader: records stay for `errors retry`.
-const ERRORS_READ: Retain = Retain::For(Duration::from_hours(7 * 24));
+/// The retention of a queue of events, and of an error queue with a reader, whose records stay for `errors retry`.
+const RECORDS_KEPT: Retain = Retain::For(Duration::from_hours(7 * 24));
 
 fn made(address: &Address, settings: QueueSettings) -> Queue {
     let QueueSettings { retain, max_size, meta, dedupe } = settings;
@@ -298,6 +307,7 @@ fn made(address: &Address, settings: QueueSettings) -> Queue {
         meta: meta.unwrap_or_default(),
         dedupe,
         holds_errors: false,
+        holds_events: false,
         source: None,
     }
 }

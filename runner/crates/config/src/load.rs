@@ -13,7 +13,7 @@ use super::model::{Configuration, Gate, Invocation, LogFormat, Settings, Step};
 use crate::check::catalog::{Catalog, without_namesakes};
 use crate::check::file_conflicts;
 use crate::check::former_names;
-use crate::check::graph::{Graph, loose_ends, never_begin};
+use crate::check::graph::{Graph, loose_ends, mixed_events, never_begin};
 use crate::check::lookups;
 use crate::check::push_sources;
 use crate::check::resolve::Wiring;
@@ -289,6 +289,7 @@ impl<'a> Loading<'a> {
         let cycles = graph.cycles();
         let goes_round = !cycles.is_empty();
         self.diagnostics.extend(cycles);
+        self.diagnostics.extend(mixed_events(&wiring));
         self.diagnostics.extend(file_conflicts::check(&pipelines));
         self.diagnostics.extend(push_sources::check(&pipelines, &settings));
         self.diagnostics.extend(former_names::check(&pipelines, &catalog, &wiring));

@@ -198,6 +198,8 @@ pub struct Queue {
     pub dedupe: Option<Duration>,
     /// It is the error queue of some step.
     pub holds_errors: bool,
+    /// It is the queue of the events of some step.
+    pub holds_events: bool,
     /// The source that fills it instead of steps.
     pub source: Option<PushSource>,
 }

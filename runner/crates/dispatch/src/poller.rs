@@ -45,6 +45,8 @@ pub enum PollerCommand {
     Ask { ask: u64, jobs: Vec<JobKey> },
     /// Deliver the job: it is completed or unknown. Followed by `Left` when that is durable.
     Settle { key: JobKey, status: ExternalStatus },
+    /// The job has become valid, and stays pending.
+    Valid { key: JobKey },
     /// Number of discarded answers, for jobs that were not polled.
     Discarded { answers: usize },
     /// The table does not allow the change of status.
@@ -317,6 +319,9 @@ impl Poller {
         watched.status = to;
         self.valid -= usize::from(from == ExternalStatus::Valid);
         self.valid += usize::from(to == ExternalStatus::Valid);
+        if to == ExternalStatus::Valid && from != to {
+            commands.push(PollerCommand::Valid { key });
+        }
         if !to.waits() {
             self.step_out(key);
             commands.push(PollerCommand::Settle { key, status: to });

@@ -3,6 +3,7 @@
 pub(crate) mod budget;
 pub(crate) mod crash_guard;
 pub(crate) mod error_record;
+pub(crate) mod events;
 pub(crate) mod input;
 pub(crate) mod job_builder;
 pub(crate) mod provenance;

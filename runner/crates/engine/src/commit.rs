@@ -7,3 +7,4 @@ pub(crate) mod ingest;
 pub(crate) mod queue_cache;
 pub(crate) mod request;
 pub(crate) mod sinks;
+pub(crate) mod step_events;

@@ -164,7 +164,8 @@ struct Traffic<'g> {
     declared: Option<&'g SourceSpan>,
     filled: Option<&'g SourceSpan>,
     read: Option<&'g SourceSpan>,
-    holds_errors: bool,
+    /// Errors or events, which need no reader.
+    holds_records: bool,
 }
 
 /// A warning for every unconnected name, with the nearest one.
@@ -192,7 +193,7 @@ pub(crate) fn loose_ends(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnost
                         .help(help.unwrap_or_else(|| "write to it with `to` in a step".into())),
                 );
             }
-            (Some(place), None) if !queue.holds_errors => {
+            (Some(place), None) if !queue.holds_records => {
                 let takes = |what, queue: Option<&Traffic<'_>>| {
                     what == What::Sink || queue.is_some_and(|queue| queue.read.is_some())
                 };
@@ -221,6 +222,29 @@ pub(crate) fn loose_ends(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnost
     diagnostics
 }
 
+/// An error for every queue of events that has other jobs: no reader could distinguish them.
+pub(crate) fn mixed_events(wiring: &Wiring<'_>) -> Vec<Diagnostic> {
+    let errors = wiring.steps.iter().filter_map(|wired| wired.errors.as_ref());
+    let outputs = wiring.steps.iter().flat_map(|wired| wired.outputs.iter().map(|(_, end)| end));
+    let others: BTreeMap<&Address, (&SourceSpan, &str)> = outputs
+        .map(|end| (&end.address, (&end.place, "the results")))
+        .chain(
+            errors.chain(wiring.error_queues.values()).map(|end| (&end.address, (&end.place, "the errors"))),
+        )
+        .collect();
+    let mixed = wiring.steps.iter().filter_map(|wired| {
+        let events = wired.events.as_ref()?;
+        let (place, what) = others.get(&events.address)?;
+        let name = wiring.quoted(&events.address, &wired.pipeline.name);
+        let of = what.strip_prefix("the ").unwrap_or(what);
+        let message = format!("events and {of} share one queue, {name}");
+        let diagnostic =
+            Diagnostic::error_at(&events.place, message).help("use a separate queue for the events");
+        Some(diagnostic.related((*place).clone(), *what))
+    });
+    mixed.collect()
+}
+
 fn traffic<'g>(catalog: &'g Catalog, wiring: &'g Wiring<'_>) -> BTreeMap<&'g Address, Traffic<'g>> {
     let mut queues: BTreeMap<&Address, Traffic<'_>> = BTreeMap::new();
     for (address, (what, place)) in &catalog.names {
@@ -245,9 +269,10 @@ fn traffic<'g>(catalog: &'g Catalog, wiring: &'g Wiring<'_>) -> BTreeMap<&'g Add
         }
     }
     let errors = wiring.steps.iter().filter_map(|wired| wired.errors.as_ref());
-    for end in errors.chain(wiring.error_queues.values()) {
+    let events = wiring.steps.iter().filter_map(|wired| wired.events.as_ref());
+    for end in errors.chain(wiring.error_queues.values()).chain(events) {
         let queue = queues.entry(&end.address).or_default();
-        queue.holds_errors = true;
+        queue.holds_records = true;
         queue.filled.get_or_insert(&end.place);
     }
     queues

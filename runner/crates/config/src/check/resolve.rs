@@ -26,6 +26,8 @@ pub(crate) struct Wired<'d> {
     pub(crate) errors: Option<End>,
     /// Failed jobs are consumed.
     pub(crate) drops_errors: bool,
+    /// Always a queue.
+    pub(crate) events: Option<End>,
 }
 
 /// The target of a step's name, and the place of the name.
@@ -57,9 +59,9 @@ impl Wired<'_> {
         self.inputs.iter().map(|(_, end)| end)
     }
 
-    /// Every output of the step.
+    /// Every output of the step, with its errors and its events.
     pub(crate) fn gives(&self) -> impl Iterator<Item = &End> {
-        self.outputs.iter().map(|(_, end)| end).chain(&self.errors)
+        self.outputs.iter().map(|(_, end)| end).chain(&self.errors).chain(&self.events)
     }
 
     pub(crate) fn takes_from(&self, queue: &Address) -> bool {
@@ -82,6 +84,7 @@ impl<'d> Wiring<'d> {
             for step in &pipeline.steps {
                 let bound = step.inputs.iter().chain(&step.to).map(|(_, reference)| reference);
                 mentioned.extend(bound.chain(step.errors.iter().filter_map(ErrorTarget::queue)));
+                mentioned.extend(&step.events);
                 wiring.steps.push(Wired { pipeline, ..resolver.step(pipeline, step) });
             }
             for sink in &pipeline.sinks {
@@ -203,7 +206,8 @@ impl Resolver<'_> {
         let target = step.errors.as_ref();
         let errors = target.and_then(ErrorTarget::queue).and_then(|errors| self.error_queue(errors));
         let drops_errors = matches!(target.or(pipeline.errors.as_ref()), Some(ErrorTarget::Drop));
-        Wired { pipeline, step, inputs, outputs, errors, drops_errors }
+        let events = step.events.as_ref().and_then(|events| self.event_queue(events));
+        Wired { pipeline, step, inputs, outputs, errors, drops_errors, events }
     }
 
     fn error_queue(&mut self, errors: &Reference) -> Option<End> {
@@ -213,6 +217,15 @@ impl Resolver<'_> {
         }
         let help = "name a queue; a sink can read it with `from`";
         self.refuse(errors, "but `errors` must be a queue", help)
+    }
+
+    fn event_queue(&mut self, events: &Reference) -> Option<End> {
+        let end = self.end(events)?;
+        if end.what == What::Queue {
+            return Some(end);
+        }
+        let help = "name a queue; a sink can read it with `from`";
+        self.refuse(events, "but `events` must be a queue", help)
     }
 
     /// The target of a name; reports a missing pipeline.

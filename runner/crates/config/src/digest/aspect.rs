@@ -44,6 +44,8 @@ aspects! {
         Outputs = "outputs",
         /// The error queue.
         Errors = "errors",
+        /// The queue of the events.
+        Events = "events",
         Delivery = "delivery",
         /// How long outcomes are recorded, and whether repeated deliveries are dropped: follows from the
         /// targets.

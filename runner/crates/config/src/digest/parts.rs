@@ -12,7 +12,7 @@ use tidegate_model::{Missed, Schedule};
 
 pub(super) fn queue(scope: &Scope<'_>, queue: &Queue) -> PartDigest<QueueAspect> {
     // `address` is the key of the digest.
-    let Queue { address: _, retain, max_size, meta, dedupe, holds_errors, source } = queue;
+    let Queue { address: _, retain, max_size, meta, dedupe, holds_errors, holds_events: _, source } = queue;
     let mut digest = PartDigest::new();
     digest.add(scope, QueueAspect::Retention, "retain", |it| match retain {
         Retain::Consumed => it.word("consumed"),

@@ -27,6 +27,7 @@ pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &St
         outputs: _,
         errors,
         drops_errors,
+        events,
         limits,
         delivery,
         crash_limit,
@@ -69,6 +70,10 @@ pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &St
         let none = if *drops_errors { "drop" } else { "none" };
         it.optional(*errors, none, |it, QueueRef(queue)| it.word(&configuration.queues[queue].address));
     });
+    // Steps without events are as in stores that know no events.
+    if let Some(QueueRef(queue)) = events {
+        digest.add(scope, StepAspect::Events, "events", |it| it.word(&configuration.queues[*queue].address));
+    }
     digest.add(scope, StepAspect::Delivery, "delivery", |it| {
         it.word(match delivery {
             DeliveryGuarantee::ExactlyOnce => "exactly-once",

@@ -100,6 +100,7 @@ impl Configuration {
                 };
             }
             step.errors = step.errors.map(|QueueRef(queue)| QueueRef(queues[&queue]));
+            step.events = step.events.map(|QueueRef(queue)| QueueRef(queues[&queue]));
             step.gate = step.gate.map(|GateRef(gate)| GateRef(gates[&gate]));
         }
         self.derive();

@@ -30,6 +30,8 @@ pub struct Step {
     pub errors: Option<QueueRef>,
     /// Without an error queue, failed jobs are consumed, counted and logged.
     pub drops_errors: bool,
+    /// The queue for its events: the beginnings, failures, waits, verdicts and ends of its jobs.
+    pub events: Option<QueueRef>,
     pub limits: Limits,
     pub delivery: DeliveryGuarantee,
     /// Number of deaths of the process in a row before a job is quarantined; `None`: it never is.

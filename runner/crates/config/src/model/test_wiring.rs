@@ -35,6 +35,7 @@ impl Configuration {
                 });
             }
             step.errors = step.errors.map(|queue| queues.keeping(&self.queues[queue.0], test));
+            step.events = step.events.map(|queue| queues.keeping(&self.queues[queue.0], test));
         }
         let has_step = |gate: usize| steps.iter().any(|step| step.gate == Some(GateRef(gate)));
         let gates = self.gates.entries().filter(|(position, _)| has_step(*position));
@@ -102,6 +103,7 @@ fn plain(address: &Address) -> Queue {
         meta: Meta::default(),
         dedupe: None,
         holds_errors: false,
+        holds_events: false,
         source: None,
     }
 }

@@ -198,6 +198,7 @@ impl TableKind {
                 "limits",
                 "timeout",
                 "errors",
+                "events",
                 "delivery",
                 "crash_limit",
                 "isolate",

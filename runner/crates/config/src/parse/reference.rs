@@ -8,7 +8,7 @@ use tidegate_model::{Address, Name};
 
 const NAME_RULE: &str = "use at most 128 ASCII letters, digits, `_` and `-`, with a letter or a digit first";
 
-/// A name in `from`, `join`, `alts`, `to` or `errors`: `queue`, or `pipeline/queue`.
+/// A name in `from`, `join`, `alts`, `to`, `errors` or `events`: `queue`, or `pipeline/queue`.
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
     /// The pipeline, if it is written.

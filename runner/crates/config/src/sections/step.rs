@@ -21,7 +21,7 @@ use crate::parse::field::Field;
 use crate::parse::json;
 use crate::parse::keys::TableKind;
 use crate::parse::named_table::Chosen;
-use crate::parse::reference::{ErrorTarget, error_target, former_name, name};
+use crate::parse::reference::{ErrorTarget, Reference, error_target, former_name, name, reference};
 use crate::parse::table::TableReader;
 use tidegate_model::{Name, RetryPolicy, Secret, parse_duration, parse_size};
 
@@ -45,6 +45,8 @@ pub(crate) struct StepDeclaration {
     pub(crate) begin_at: BeginAt,
     pub(crate) to: Bound,
     pub(crate) errors: Option<ErrorTarget>,
+    /// The queue of its events.
+    pub(crate) events: Option<Reference>,
     pub(crate) processors: Vec<Processor>,
     pub(crate) filter: StepFilter,
     pub(crate) limits: Limits,
@@ -74,6 +76,7 @@ impl StepDeclaration {
             begin_at: BeginAt::default(),
             to: Vec::new(),
             errors: None,
+            events: None,
             processors: Vec::new(),
             filter: StepFilter::default(),
             limits: Limits::default(),
@@ -104,6 +107,7 @@ pub(crate) fn read(
     let begin_at = begin_at::read(reading, TableKind::Step, &section, take);
     let to = section.field("to").map(|field| bindings::outputs(reading, field));
     let errors = error_target(reading, &section);
+    let events = section.field("events").and_then(|field| reference(reading, field));
     let filter = filter(reading, &section);
     if take == InputMode::Join {
         refuse_fields(reading, &section, &inputs);
@@ -133,6 +137,7 @@ pub(crate) fn read(
         begin_at,
         to: to.unwrap_or_default(),
         errors,
+        events,
         processors,
         filter,
         limits: limits.unwrap_or_default(),

@@ -52,6 +52,7 @@ fn told(command: &PollerCommand) -> String {
             format!("ask #{ask} {}", jobs.join("+"))
         }
         PollerCommand::Settle { key, status } => format!("{} {}", key.0, status.as_str()),
+        PollerCommand::Valid { key } => format!("{} is valid", key.0),
         PollerCommand::Discarded { answers } => format!("discarded {answers}"),
         PollerCommand::Refused { key, from, to } => {
             format!("{} not {} from {}", key.0, to.as_str(), from.as_str())
@@ -86,7 +87,10 @@ fn an_answer_moves_a_job_as_the_table_says() {
     play.pend(1, "");
     play.pend(2, "");
     assert_eq!(play.at(5000), "ask #0 1+2");
-    assert_eq!(play.answer(0, &[(1, ExternalStatus::Valid), (2, ExternalStatus::Invalid)]), "2 invalid");
+    assert_eq!(
+        play.answer(0, &[(1, ExternalStatus::Valid), (2, ExternalStatus::Invalid)]),
+        "1 is valid, 2 invalid"
+    );
     assert_eq!(play.monitor.status(JobKey(1)), Some(ExternalStatus::Valid));
     assert_eq!(play.at(10_000), "ask #1 1");
     assert_eq!(play.answer(1, &[(1, ExternalStatus::Pending)]), "1 not pending from valid");
@@ -151,7 +155,7 @@ fn what_was_not_asked_for_is_discarded() {
         (1, ExternalStatus::Valid),
         (1, ExternalStatus::Committed),
     ];
-    assert_eq!(play.answer(0, &answers), "discarded 3, ask #1 3");
+    assert_eq!(play.answer(0, &answers), "1 is valid, discarded 3, ask #1 3");
     assert_eq!(play.monitor.status(JobKey(1)), Some(ExternalStatus::Valid));
     // Late answers are discarded.
     assert_eq!(play.answer(0, &[(2, ExternalStatus::Committed)]), "discarded 1");
@@ -341,7 +345,7 @@ fn a_monitor_without_processors_asks_nothing() {
     play.now = Timestamp(-1);
     assert_eq!(play.wakes(), None);
     assert_eq!(play.at(1_000_000), "");
-    assert_eq!(play.on(PollerEvent::Told { key: JobKey(1), status: ExternalStatus::Valid }), "");
+    assert_eq!(play.on(PollerEvent::Told { key: JobKey(1), status: ExternalStatus::Valid }), "1 is valid");
     assert_eq!(play.monitor.valid(), 1);
 }
 

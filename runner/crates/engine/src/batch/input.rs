@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tidegate_plugin::Payloads;
+
 use crate::commit::request::{BatchJobs, InputSpan};
 use crate::processor::monitor_protocol::JobVerdict;
 use tidegate_model::{Batch, Segment, SourceOffset, Timestamp};
@@ -45,6 +47,8 @@ pub(crate) struct FailedAttempt {
     /// Start of the first attempt.
     pub(crate) first: Option<Timestamp>,
     pub(crate) error: Option<String>,
+    /// Events of the attempts that are not durable.
+    pub(crate) events: Payloads,
 }
 
 /// Slice of a read that belongs to a batch.

@@ -21,6 +21,11 @@ pub(crate) fn bounded(mut failure: Failure) -> Failure {
     failure
 }
 
+/// Text of a reason within the limit.
+pub(crate) fn bounded_text(why: String) -> String {
+    shortened(why, BYTES_MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_plugin::Failure;
+use tidegate_plugin::{Failure, Payloads};
 
 use super::input::FailedAttempt;
 use crate::commit::request::OutputBlock;
@@ -25,6 +25,8 @@ pub(crate) struct BatchResult {
     /// Jobs that run again, and outputs that are due later.
     pub(crate) delayed: Vec<NewParkedJob>,
     pub(crate) outcomes: Vec<(DeliveryHash, DedupeOutcome)>,
+    /// Events of the taken jobs, if the step has a queue for them.
+    pub(crate) events: Payloads,
     /// Suspects that are cleared by the delivery.
     pub(crate) settles: Vec<AttemptSpan>,
     pub(crate) counters: Counters,
@@ -100,8 +102,13 @@ impl BatchResult {
     }
 
     /// Result of one job that waits for its next attempt.
-    pub(crate) fn waiting(row: NewParkedJob, end: JobOutcome, settles: Vec<AttemptSpan>) -> Box<Self> {
-        let mut ran = Self { settles, ..Self::default() };
+    pub(crate) fn waiting(
+        row: NewParkedJob,
+        end: JobOutcome,
+        settles: Vec<AttemptSpan>,
+        events: Payloads,
+    ) -> Box<Self> {
+        let mut ran = Self { events, settles, ..Self::default() };
         ran.stays(row, end);
         Box::new(ran)
     }
@@ -109,7 +116,12 @@ impl BatchResult {
     /// Last attempt of its one job, if that waits for its next attempt.
     pub(crate) fn attempt(&self) -> Option<FailedAttempt> {
         let job = &self.delayed.first()?.job;
-        Some(FailedAttempt { number: job.attempt, first: job.first_attempt, error: job.last_error.clone() })
+        Some(FailedAttempt {
+            number: job.attempt,
+            first: job.first_attempt,
+            error: job.last_error.clone(),
+            events: self.events.clone(),
+        })
     }
 
     /// Reason for which the worker ended the batch.
@@ -126,6 +138,7 @@ impl BatchResult {
 
     /// Bytes of all its data.
     pub(crate) fn byte_len(&self) -> usize {
-        self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len()).sum()
+        let outputs = self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len());
+        outputs.sum::<usize>() + self.events.byte_len()
     }
 }

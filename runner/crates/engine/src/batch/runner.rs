@@ -11,6 +11,7 @@ use super::budget::BatchBudget;
 use super::crash_guard;
 use super::crash_guard::BatchCrashGuard;
 use super::error_record::RecordedConfiguration;
+use super::events::{EventRecorder, EventWriter, JobEvent};
 use super::input::{BatchInput, BatchSlice};
 use super::job_builder::{BatchCursor, JobBuilder, JobInput};
 use super::reason;
@@ -58,6 +59,8 @@ pub(crate) struct BatchRunner {
     generation: u64,
     recorded: RecordedConfiguration,
     scrub: Redactor,
+    /// Writer of events, if the step has a queue for them.
+    events: Option<EventWriter>,
     budget: BatchBudget,
 }
 
@@ -91,6 +94,7 @@ impl BatchRunner {
             generation,
             recorded: RecordedConfiguration::new(step),
             scrub: Redactor::new(&step.secrets),
+            events: EventWriter::new(step),
             budget: BatchBudget::new(),
         })
     }
@@ -128,7 +132,8 @@ impl BatchRunner {
                     && portion.jobs == portion.batch.len()
                     && portion.returned.is_none()
                     && !carries
-                    && !self.keeps_records =>
+                    && !self.keeps_records
+                    && self.events.is_none() =>
             {
                 self.pass_all(portion, work.is_picked)
             }
@@ -226,18 +231,25 @@ impl BatchRunner {
         let (mut walk, take) = (BatchCursor::new(work), self.gatherer.take);
         let (step, retrying, configuration) = (&self.address, &self.retrying, &self.recorded);
         let failing = FailureHandler { retrying, step, take, generation: self.generation, configuration };
+        let mut events = EventRecorder::new(self.events.as_ref());
         while let Some(mut item) = self.gatherer.next(&mut walk, carries) {
             if let Some(before) = &work.before {
                 item.goes_on_after(before);
             }
+            events.begin(work.before.as_ref().map(|before| &before.events));
             let said = item.completion().map(JobVerdict::of);
             let word = work.verdicts.as_ref().and_then(|words| words.get(made.ran.taken)).or(said.as_ref());
             // The verdict belongs to the attempt that handed the job over, and is no attempt of its own.
             item.attempt -= u32::from(word.is_some());
             if made_before.get(made.ran.taken).is_some_and(|before| *before) {
                 made.was_given_before();
+                events.was_given_before(&item, now, &mut made.ran.events);
                 watch.take(&item);
                 continue;
+            }
+            if let Some(word) = word {
+                let why = word.reason.as_ref().map(|why| reason::bounded_text(self.scrub.clean(why)));
+                events.note(&item, &JobEvent::Verdict { status: word.status, reason: why.as_deref() }, now);
             }
             made.outputs.mark(&mut checkpoint);
             let (attributes, processors) = (self.attributes.as_ref(), &mut self.processors);
@@ -250,6 +262,7 @@ impl BatchRunner {
                 }
                 Some(JobVerdict { status: ExternalStatus::Unknown, .. }) => {
                     made.ran.stays(retry::resubmit(step, &item, now), JobOutcome::Forgotten);
+                    events.end(&mut made.ran.events);
                     continue;
                 }
                 Some(word) => word.settle(item.payload, &mut made.outputs),
@@ -265,12 +278,17 @@ impl BatchRunner {
                 made.ran.attempts.add(failures::share(&attempted));
             }
             let after = match attempted {
-                Ok(()) => JobDisposition::Through(made.note(step, &self.bindings, &item)),
+                Ok(()) => {
+                    let outcome = made.note(step, &self.bindings, &item);
+                    events.note(&item, &JobEvent::of_success(outcome), clock.now());
+                    JobDisposition::Through(outcome)
+                }
                 Err(failure) if failure.of_setup => {
                     let failure = reason::bounded(self.scrub.failure(failure));
                     made.outputs.roll_back(&checkpoint);
                     let failed = || self.setup.failed(failure, retrying, clock.now());
-                    failing.sets_back(&item, setback.get_or_insert_with(failed), now, &mut made)
+                    let setback = setback.get_or_insert_with(failed);
+                    failing.sets_back(&item, setback, now, (&mut made, &mut events))
                 }
                 Err(failure) => {
                     let failure = reason::bounded(self.scrub.failure(failure));
@@ -280,29 +298,16 @@ impl BatchRunner {
                         made.outputs.roll_back(&checkpoint);
                     }
                     item.attempt = watch.crashes().unwrap_or(item.attempt);
-                    // Delays count from this time, which is after the attempt.
-                    failing.handle_failure(&item, failure, word, (began, clock.now()), &mut made)
+                    // Delays count from the second time, which is after the attempt.
+                    let times = (began, clock.now());
+                    failing.handle_failure(&item, failure, word, times, (&mut made, &mut events))
                 }
             };
-            match after {
-                JobDisposition::Through(outcome) => made.through(&item, outcome, self.keeps_records),
-                JobDisposition::Stays => {}
-                JobDisposition::Waits(row, end) => {
-                    made.ran.waits = Some(BatchResult::waiting(*row, end, watch.wait(&item)));
-                    break;
-                }
-                JobDisposition::Halts(failure, halts) => {
-                    watch.halt(&item, &failure);
-                    let (index, file) = (item.index(), item.file());
-                    made.ran.halt = Some(HaltCause { index, failure: *failure, halts, file });
-                    break;
-                }
+            if !conclude(after, &item, self.keeps_records, (&mut made, &mut events, &watch)) {
+                break;
             }
             watch.take(&item);
-            if work.verdicts.is_none()
-                && item.to.is_none()
-                && is_over(&self.processors, budget, &made, work.jobs)
-            {
+            if item.to.is_none() && is_over(&self.processors, budget, &made, work) {
                 made.ran.cut = true;
                 break;
             }
@@ -353,15 +358,46 @@ impl BatchRunner {
     }
 }
 
-/// Whether a batch of `jobs` jobs ends early. Delayed outputs and verdicts do not count: they take no time
+/// Records the disposition of a job. Returns whether the batch goes on behind it.
+fn conclude(
+    after: JobDisposition,
+    item: &JobInput<'_>,
+    keeps_records: bool,
+    (made, events, watch): (&mut BatchResultBuilder, &mut EventRecorder<'_>, &BatchCrashGuard<'_>),
+) -> bool {
+    match after {
+        JobDisposition::Through(outcome) => {
+            made.through(item, outcome, keeps_records);
+            events.end(&mut made.ran.events);
+            true
+        }
+        JobDisposition::Stays => {
+            events.end(&mut made.ran.events);
+            true
+        }
+        JobDisposition::Waits(row, end) => {
+            made.ran.waits = Some(BatchResult::waiting(*row, end, watch.wait(item), events.take()));
+            false
+        }
+        JobDisposition::Halts(failure, halts) => {
+            watch.halt(item, &failure);
+            let (index, file) = (item.index(), item.file());
+            made.ran.halt = Some(HaltCause { index, failure: *failure, halts, file });
+            false
+        }
+    }
+}
+
+/// Whether a batch ends early. Delayed outputs and verdicts do not count: they take no time
 /// and are in memory already.
 fn is_over(
     processors: &ProcessorChain,
     budget: &budget::BudgetMeter,
     made: &BatchResultBuilder,
-    jobs: usize,
+    work: &BatchInput,
 ) -> bool {
-    made.ran.taken < jobs && budget.is_over(made.ran.taken, made.byte_len(), processors.is_ahead())
+    let may_end = work.verdicts.is_none() && made.ran.taken < work.jobs;
+    may_end && budget.is_over(made.ran.taken, made.byte_len(), processors.is_ahead())
 }
 
 fn attempt(

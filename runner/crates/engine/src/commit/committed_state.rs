@@ -8,15 +8,18 @@ use super::request::{
     BatchJobs, BeginBatch, Delivery, InputSpan, OutputBlock, RewindTo, SourcePositions, StepChange,
 };
 use super::sinks::Positions;
+use super::step_events::{PendingEvents, StepEvents};
 use crate::generation::current::NumberedGeneration;
+use crate::operator::effect::RequestEffect;
 use crate::step::declared::DeclaredStep;
 use tidegate_components::source::SourceEnd;
 use tidegate_config::{Configuration, Input, Queue, QueueRef, Retain, SinkRef, SourceRef, Step, Target};
 use tidegate_dispatch::DurabilityBarrier;
 use tidegate_model::{NameHistory, NamesSince, Parts, Progress, Segment, SourceOffset, Timestamp};
+use tidegate_plugin::Payloads;
 use tidegate_store::{
-    Append, Changes, DedupeRecord, NewParkedJob, ParkedKey, Snapshot, SnapshotInput, SnapshotKey, Trim,
-    TrimWhen,
+    Append, Block, Changes, DedupeRecord, Details, NewParkedJob, ParkedId, ParkedJob, ParkedKey, Snapshot,
+    SnapshotInput, SnapshotKey, Trim, TrimWhen,
 };
 
 /// Committed positions.
@@ -48,6 +51,8 @@ pub(crate) struct CommittedStep {
     /// Snapshots of undelivered batches: the number of each, by the number of its batch. The rest of a split batch
     /// keeps the number, so that the numbers have the order of the batches.
     pub(crate) snapshots: BTreeMap<u64, u64>,
+    /// `None`: the step has no queue for events.
+    pub(crate) events: Option<StepEvents>,
 }
 
 /// Group as changes of the store.
@@ -58,6 +63,8 @@ pub(crate) struct PendingCommit {
     progress: ByInput,
     /// Snapshots of rests of split batches in the group: the number of each, by step and batch.
     rests: BTreeMap<(usize, u64), u64>,
+    /// Events by step. Their appends are behind those of the deliveries.
+    pub(crate) events: BTreeMap<usize, PendingEvents>,
 }
 
 /// Progress by step and input.
@@ -166,7 +173,8 @@ impl CommittedState {
         now: Timestamp,
     ) -> PendingCommit {
         let changes = Changes { now, ..Changes::default() };
-        let mut page = PendingCommit { changes, progress: BTreeMap::new(), rests: BTreeMap::new() };
+        let (progress, rests, events) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut page = PendingCommit { changes, progress, rests, events };
         for entry in group {
             match entry {
                 StepChange::Begin(begin) => self.begin(begin, &mut page),
@@ -183,7 +191,9 @@ impl CommittedState {
                     self.settle_snapshots(&rewind.step, None, &mut page);
                 }
             }
+            self.add_events(entry, &mut page);
         }
+        self.finish_events(&mut page);
         self.add_trims(&page.progress, group, &mut page.changes);
         for (&(step, input), progress) in &page.progress {
             // Only installed steps have progress here.
@@ -244,6 +254,102 @@ impl CommittedState {
             let keep_until = Some(page.changes.now + keep);
             let record = |&(hash, outcome)| DedupeRecord { hash, outcome, keep_until };
             page.changes.dedupe_records.extend(delivery.outcomes.iter().map(record));
+        }
+    }
+
+    /// Adds the events of an entry, and its changes of the parked jobs.
+    fn add_events(&self, entry: &StepChange, page: &mut PendingCommit) {
+        let step = entry.step().position;
+        let Some(events) = self.steps.get(step).and_then(|step| step.events.as_ref()) else { return };
+        let pending = page.events.entry(step).or_default();
+        let (records, rows) = match entry {
+            StepChange::Begin(begin) => (&begin.events, &begin.rows),
+            StepChange::Delivery(delivery) => (&delivery.events, &delivery.delayed),
+            StepChange::Rewind(_) => return,
+        };
+        pending.records.append(records);
+        pending.added.extend(rows.iter().flat_map(|row| events.places(&row.job)));
+        let jobs = match entry {
+            StepChange::Begin(begin) if begin.rows.is_empty() => return,
+            StepChange::Begin(begin) => &begin.jobs,
+            StepChange::Delivery(delivery) => &delivery.jobs,
+            StepChange::Rewind(_) => return,
+        };
+        pending.removed.extend(jobs.returned.iter().map(|key| key.id));
+    }
+
+    /// Adds the watermarks that the commit moves, and appends all events.
+    fn finish_events(&self, page: &mut PendingCommit) {
+        let now = page.changes.now;
+        for (&step, pending) in &mut page.events {
+            let Some(CommittedStep { declared, progress, events: Some(events), .. }) = self.steps.get(step)
+            else {
+                continue;
+            };
+            let after = |(input, committed)| page.progress.get(&(step, input)).unwrap_or(committed);
+            events.move_watermarks(progress.iter().enumerate().map(after), pending, now);
+            if !pending.records.is_empty() {
+                page.changes.appends.push(self.append_events(declared, events.queue, &pending.records));
+            }
+        }
+    }
+
+    /// Events as an append to their queue. They have no origins: they are not made from the jobs.
+    fn append_events(&self, step: &DeclaredStep, QueueRef(queue): QueueRef, records: &Payloads) -> Append {
+        let queue = self.names(step).endpoint(&step.configuration().queues[queue].address);
+        Append { queue, block: Block::encode(records, Details::default()) }
+    }
+
+    /// Adds an event for the watermarks that an operator's request moves.
+    pub(crate) fn add_moved_watermarks(&self, effect: &mut RequestEffect) -> Option<(usize, PendingEvents)> {
+        let step = effect.moves.as_ref()?.step;
+        let CommittedStep { declared, progress, events: Some(events), .. } = self.steps.get(step)? else {
+            return None;
+        };
+        let mut pending = PendingEvents::default();
+        pending.removed.extend(effect.changes.unparked.iter().map(|key| key.id));
+        let after = |(input, committed)| {
+            let mut moved = effect.progress.iter();
+            let moved = moved.find(|(of, at, _)| (*of, *at) == (step, input)).map(|(.., progress)| progress);
+            moved.unwrap_or(committed)
+        };
+        events.move_watermarks(progress.iter().enumerate().map(after), &mut pending, effect.changes.now);
+        if !pending.records.is_empty() {
+            effect.changes.appends.push(self.append_events(declared, events.queue, &pending.records));
+            effect.appended.push((events.queue, pending.records.clone(), None));
+        }
+        Some((step, pending))
+    }
+
+    /// Applies the watermarks that an operator's request has moved.
+    pub(crate) fn apply_moved_watermarks(&mut self, (step, pending): &(usize, PendingEvents)) {
+        if let Some(events) = self.steps.get_mut(*step).and_then(|step| step.events.as_mut()) {
+            events.apply(pending);
+        }
+    }
+
+    /// Adds the events of the stops of steps. Returns them by queue.
+    pub(crate) fn add_halts(&self, changes: &mut Changes) -> Vec<(QueueRef, Payloads)> {
+        let mut appended = Vec::new();
+        for stop in &changes.stops {
+            let stopped = self
+                .steps
+                .iter()
+                .find(|step| self.names(&step.declared).step(&step.declared.address) == stop.step);
+            let Some(CommittedStep { declared, events: Some(events), .. }) = stopped else { continue };
+            let mut records = Payloads::new();
+            let at = stop.job.as_ref().map(|(_, index)| *index);
+            events.writer.write_halt(at, &stop.why, stop.since, &mut records);
+            changes.appends.push(self.append_events(declared, events.queue, &records));
+            appended.push((events.queue, records));
+        }
+        appended
+    }
+
+    /// Adds a row that a commit has parked.
+    pub(crate) fn note_row(&mut self, step: usize, row: ParkedId, job: &ParkedJob) {
+        if let Some(events) = self.steps.get_mut(step).and_then(|step| step.events.as_mut()) {
+            events.add(row, job);
         }
     }
 
@@ -313,10 +419,17 @@ impl CommittedState {
             .extend(positions.iter().map(|(_, address, position)| (address.clone(), position.clone())));
     }
 
-    /// Applies committed changes to the memory.
-    pub(crate) fn apply(&mut self, group: &[StepChange], page: PendingCommit) {
+    /// Applies committed changes to the memory. Returns the events that were appended, by queue.
+    pub(crate) fn apply(&mut self, group: &[StepChange], page: PendingCommit) -> Vec<(QueueRef, Payloads)> {
         for (at, progress) in page.progress {
             self.set_progress(at, progress);
+        }
+        let mut appended = Vec::new();
+        for (step, pending) in page.events {
+            if let Some(events) = self.steps.get_mut(step).and_then(|step| step.events.as_mut()) {
+                events.apply(&pending);
+                appended.extend((!pending.records.is_empty()).then_some((events.queue, pending.records)));
+            }
         }
         for entry in group {
             let delivery = match entry {
@@ -345,6 +458,7 @@ impl CommittedState {
             }
             self.settle_places(&delivery.step, &delivery.places);
         }
+        appended
     }
 
     /// Snapshots of an installed step.
@@ -397,8 +511,8 @@ impl CommittedState {
         let mut queues = BTreeSet::new();
         for entry in group {
             let step = entry.step();
-            let targets =
-                step.outputs.iter().map(|output| output.target).chain(step.errors.map(Target::Queue));
+            let records = step.errors.into_iter().chain(step.events).map(Target::Queue);
+            let targets = step.outputs.iter().map(|output| output.target).chain(records);
             queues.extend(targets.filter_map(|target| match target {
                 Target::Queue(queue) => Some(queue),
                 Target::Sink(_) => None,

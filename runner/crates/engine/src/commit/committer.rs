@@ -192,8 +192,8 @@ impl Committer {
                 tracing::info!(target: log_target::ENGINE, "the disk has room again; the run resumes");
             }
             self.sinks.committed(&positions);
-            self.committed_state.apply(&group, page);
-            self.notify_committed(group, ingest, committed);
+            let events = self.committed_state.apply(&group, page);
+            self.notify_committed(group, ingest, events, committed);
             return Ok(());
         }
     }
@@ -217,10 +217,36 @@ impl Committer {
         if stops.is_empty() {
             return Ok(());
         }
-        let changes = Changes { now: self.clock.now(), stops, ..Changes::default() };
+        let mut changes = Changes { now: self.clock.now(), stops, ..Changes::default() };
+        let events = self.committed_state.add_halts(&mut changes);
         let mut told = false;
-        while self.commit_changes(&changes, &mut told)?.is_none() {}
+        let committed = loop {
+            if let Some(committed) = self.commit_changes(&changes, &mut told)? {
+                break committed;
+            }
+        };
+        let mut durable = CommitNotice::default();
+        for ((queue, events), first) in events.into_iter().zip(committed.firsts) {
+            durable.grown.push(self.append_to_queue(queue, first, events, None, &committed.stamp));
+        }
+        if !durable.grown.is_empty() {
+            let _ = self.messages.send(Message::Committed(durable));
+        }
         Ok(())
+    }
+
+    /// Adds durable jobs to the memory of their queue, and returns the queue with its last index.
+    pub(crate) fn append_to_queue(
+        &mut self,
+        queue: QueueRef,
+        first: u64,
+        payloads: Payloads,
+        carried: Option<Payloads>,
+        stamp: &Stamp,
+    ) -> (usize, u64) {
+        self.committed_state.extend_queue(queue, first, payloads.len());
+        self.keep_tail(queue, first, payloads, carried, stamp);
+        (queue.0, self.committed_state.head(queue))
     }
 
     /// Rejects deliveries of steps with a broken sink.
@@ -289,6 +315,7 @@ impl Committer {
         &mut self,
         group: Vec<StepChange>,
         mut ingest: IngestGroup,
+        events: Vec<(QueueRef, Payloads)>,
         committed: CommitOutcome,
     ) {
         // The rows and the appended jobs have the order of the entries.
@@ -302,7 +329,10 @@ impl Committer {
             }));
             let delivery = match entry {
                 StepChange::Begin(begin) => {
-                    let begun = rows.by_ref().take(begin.rows.len()).collect();
+                    let begun: Vec<_> = rows.by_ref().take(begin.rows.len()).collect();
+                    for (row, begun) in begin.rows.iter().zip(&begun) {
+                        self.committed_state.note_row(begin.step.position, begun.id, &row.job);
+                    }
                     durable.begun.push((begin.step.position, begin.id, begun));
                     continue;
                 }
@@ -314,7 +344,9 @@ impl Committer {
             };
             let stays = delivery.delayed.iter().zip(rows.by_ref());
             let step = &delivery.step;
+            let committed_state = &mut self.committed_state;
             let stays = stays.map(|(delayed, row)| {
+                committed_state.note_row(step.position, row.id, &delayed.job);
                 let turn = turn::of(step, &delayed.job);
                 ParkedRow { row, due: delayed.job.due, is_late: delayed.job.output().is_some(), turn }
             });
@@ -335,10 +367,12 @@ impl Committer {
                 self.keep_tail(queue, first, made.payloads, made.carried, &committed.stamp);
             }
         }
+        let events: Vec<_> = events.into_iter().zip(firsts.by_ref()).collect();
+        let events = events.into_iter().map(|((queue, events), first)| (queue, first, events));
         durable.ticked = ingest.ticked();
         durable.late = self.next_late(ingest.late_queues());
         ingest.committed(firsts, committed.late);
-        for (queue, first, jobs) in ingest.take_pieces() {
+        for (queue, first, jobs) in events.chain(ingest.take_pieces()) {
             self.committed_state.extend_queue(queue, first, jobs.len());
             grown.insert(queue.0);
             self.keep_tail(queue, first, jobs, None, &committed.stamp);

@@ -70,6 +70,8 @@ pub(crate) struct BeginBatch {
     pub(crate) jobs: BatchJobs,
     /// Rows of its jobs while they are attempted; empty if a snapshot names the jobs.
     pub(crate) rows: Vec<NewParkedJob>,
+    /// Events of the beginning, if the step has a queue for them.
+    pub(crate) events: Payloads,
     /// Source positions of its jobs: a begun batch must be found again even if it is never delivered.
     pub(crate) places: SourcePositions,
 }
@@ -107,6 +109,8 @@ pub(crate) struct Delivery {
     pub(crate) delayed: Vec<NewParkedJob>,
     /// Outcome of each job, if the step keeps delivery records.
     pub(crate) outcomes: Vec<(DeliveryHash, DedupeOutcome)>,
+    /// Events of its jobs, if the step has a queue for them.
+    pub(crate) events: Payloads,
     /// Suspects that are cleared by the commit.
     pub(crate) settles: Vec<tidegate_store::AttemptSpan>,
     pub(crate) counters: Counters,
@@ -193,7 +197,8 @@ impl StepChange {
     /// Bytes that it adds to a group.
     pub(crate) fn byte_len(&self) -> usize {
         self.as_delivery().map_or(0, |delivery| {
-            delivery.outputs.iter().chain(&delivery.errors).map(|made| made.payloads.byte_len()).sum()
+            let outputs = delivery.outputs.iter().chain(&delivery.errors);
+            outputs.map(|made| made.payloads.byte_len()).sum::<usize>() + delivery.events.byte_len()
         })
     }
 }

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tidegate_plugin::Payloads;
+
 use super::{Action, BatchTask, Coordinator};
 use crate::batch::input::{BatchSlice, ReadBatch};
 use crate::batch::result::BatchResult;
@@ -73,7 +75,11 @@ impl Coordinator {
                     } else {
                         Vec::new()
                     };
-                    let begin = BeginBatch { step: declared, id: batch, before, jobs, rows, places };
+                    let events = self
+                        .steps
+                        .get_mut(step)
+                        .map_or_else(Payloads::new, |state| state.begun_events(batch, now));
+                    let begin = BeginBatch { step: declared, id: batch, before, jobs, rows, events, places };
                     actions.push(Action::Commit(CommitRequest::Enter(StepChange::Begin(begin))));
                 }
                 Command::Run { step, batch, aside } => actions.extend(self.run(step, batch, aside)),
@@ -171,7 +177,7 @@ impl Coordinator {
         let Some(held) = batches.get_mut(&batch) else { return };
         let Some(ran) = held.ran.take() else { return };
         let rest = held.rest.take();
-        let BatchResult { outputs, errors, delayed, outcomes, settles, counters, failed, .. } = *ran;
+        let BatchResult { outputs, errors, delayed, outcomes, events, settles, counters, failed, .. } = *ran;
         held.failed = failed;
         let delivery = Delivery {
             step: declared.clone(),
@@ -181,6 +187,7 @@ impl Coordinator {
             errors,
             delayed,
             outcomes,
+            events,
             settles,
             counters,
             bytes: held.work.byte_len(),

@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use tidegate_plugin::Failure;
 
 use super::{Action, Coordinator};
+use crate::commit::request::CommitRequest;
+use crate::operator::request::{PendingRequest, Reply, Request};
 use crate::processor::monitor_protocol::{StatusQuery, StatusReport};
 use crate::step::pending_jobs::PendingJobs;
 use crate::step::probe_health::ProbeKind;
@@ -108,6 +110,13 @@ impl Coordinator {
                         actions.push(Action::AskStatus(StatusQuery { step, epoch, ask, jobs }));
                     }
                     PollerCommand::Settle { key, .. } => settled.push(key),
+                    PollerCommand::Valid { key } => {
+                        if let Some(row) = buffer.row(key).filter(|_| declared.events.is_some()) {
+                            let request = Request::Validate { step: address.clone(), row: row.id };
+                            let asked = PendingRequest::new(request, Reply::new(drop));
+                            actions.push(Action::Commit(CommitRequest::Amend(asked)));
+                        }
+                    }
                     PollerCommand::Discarded { answers } => warn_of_unasked(address, answers),
                     PollerCommand::Refused { from, to, .. } => tracing::warn!(
                         target: log_target::ENGINE,

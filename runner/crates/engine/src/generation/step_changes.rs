@@ -75,6 +75,7 @@ fn of_aspect(aspect: StepAspect) -> StepDifference {
         StepAspect::Inputs
         | StepAspect::Outputs
         | StepAspect::Errors
+        | StepAspect::Events
         | StepAspect::Delivery
         | StepAspect::Queuer
         | StepAspect::QueuerLimits

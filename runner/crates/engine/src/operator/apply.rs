@@ -13,6 +13,7 @@ use super::complete::ExternalCompletion;
 use super::effect::{MovedRows, RequestEffect, RowAfter, error_text};
 use super::late;
 use super::request::{MoveSummary, Request, RequestOutcome};
+use crate::batch::events::{EventWriter, JobEvent};
 use crate::batch::reason;
 use tidegate_components::script::json;
 use tidegate_config::{Configuration, Input, InputMode, PushSource, QueueRef, Retain};
@@ -67,6 +68,10 @@ pub fn apply(
             let step = position(configuration, step)?;
             let told = ExternalCompletion { step, index: *index, token, completion, row: *row };
             complete::complete(store, configuration, &told, changes)
+        }
+        Request::Validate { step, row } => {
+            let step = position(configuration, step)?;
+            complete::validate(store, configuration, step, *row, changes)
         }
     }
 }
@@ -204,8 +209,22 @@ fn retry(
         parked.push(NewParkedJob { step, job: ParkedJob { from_error, ..job } });
         Ok(())
     })?;
+    let now = changes.now;
+    let mut retried: BTreeMap<Address, Payloads> = BTreeMap::new();
+    for NewParkedJob { step, job } in &parked {
+        let declared = configuration.steps.iter().find(|declared| declared.address == *step);
+        if let Some(writer) = declared.and_then(EventWriter::new) {
+            let events = retried.entry(step.clone()).or_default();
+            writer.write(&writer.of_row(job), &JobEvent::Retried, now, events);
+        }
+    }
     changes.parked.append(&mut parked);
-    Ok(RequestEffect::new(changes, RequestOutcome::Retried { jobs: errors.len() as u64 }))
+    let outcome = RequestOutcome::Retried { jobs: errors.len() as u64 };
+    let mut effect = RequestEffect::new(changes, outcome);
+    for step in &configuration.steps {
+        effect.append_events(configuration, step, retried.remove(&step.address).unwrap_or_default());
+    }
+    Ok(effect)
 }
 
 /// Job with another payload. Its index stays, and so does its delivery hash.

@@ -9,6 +9,7 @@ use super::effect::{MovedRows, RequestEffect, RowAfter, error_text};
 use super::request::{MoveSummary, RequestOutcome};
 use crate::batch::error_record;
 use crate::batch::error_record::{FailureCase, RecordedConfiguration};
+use crate::batch::events::{EventJob, EventWriter, JobEnd, JobEvent};
 use crate::batch::input::{BatchInput, BatchSlice, RedeliveredJob};
 use crate::batch::job_builder::{BatchCursor, JobBuilder, JobInput};
 use crate::batch::reason;
@@ -253,6 +254,8 @@ fn write_records(
 ) -> Result<(), String> {
     let (step, now) = (&configuration.steps[wanted.step], effect.changes.now);
     let errors = step.errors.filter(|_| !wanted.drop);
+    let writer = EventWriter::new(step);
+    let mut events = Payloads::new();
     let keep_until = configuration.keeps_records(step).map(|keep| now + keep);
     let mut gatherer = JobBuilder::new(configuration, step);
     let (names, take) = (gatherer.inputs.iter().map(|input| input.name.clone()).collect(), gatherer.take);
@@ -268,10 +271,15 @@ fn write_records(
             let outcome = if errors.is_some() { DedupeOutcome::Error } else { DedupeOutcome::Nothing };
             let record = |until| DedupeRecord { hash: item.hash, outcome, keep_until: Some(until) };
             effect.changes.dedupe_records.extend(keep_until.map(record));
+            let failure = reason::bounded(Failure::new(FailureKind::Rejected, why(&item)));
+            if let Some(writer) = &writer {
+                let end = if errors.is_some() { JobEnd::SetAside } else { JobEnd::Dropped };
+                let event = JobEvent::Done { end, reason: Some(&failure.message) };
+                writer.write(&EventJob::of_item(&item), &event, now, &mut events);
+            }
             if errors.is_none() {
                 continue;
             }
-            let failure = reason::bounded(Failure::new(FailureKind::Rejected, why(&item)));
             let (step, configuration) = (&step.address, recorded.get());
             let case = FailureCase { now, step, take, generation, item: &item, result: None, configuration };
             records
@@ -283,6 +291,7 @@ fn write_records(
             }
         }
     }
+    effect.append_events(configuration, step, events);
     let Some(queue) = errors else { return Ok(()) };
     let OutputBlock { payloads, carried, block } =
         OutputBlock::for_queue(records, &origins, carries.then_some(carried));

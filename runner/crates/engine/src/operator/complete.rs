@@ -7,13 +7,17 @@
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use tidegate_plugin::Outputs;
+use tidegate_plugin::{Outputs, Payloads};
 
 use super::effect::{RequestEffect, error_text};
 use super::request::{CompletionOutcome, RequestOutcome};
+use crate::batch::events::{EventWriter, JobEvent};
+use crate::batch::reason;
 use crate::processor::monitor_protocol::JobVerdict;
 use tidegate_config::{Configuration, InputMode, PluginStepConfig, Processor, Step};
-use tidegate_model::{Address, DeliveryHash, Due, ExternalStatus, delivery_hash, key_hash, piece_hash};
+use tidegate_model::{
+    Address, DeliveryHash, Due, ExternalStatus, Timestamp, delivery_hash, key_hash, piece_hash,
+};
 use tidegate_store::{
     Changes, CompletionRecord, DedupeOutcome, DedupeRecord, ParkReason, ParkedId, ParkedJob, ParkedKey,
     ReadError, Store,
@@ -173,9 +177,49 @@ pub(crate) fn complete(
     changes.reparked.extend(keys.into_iter().map(|key| (key, job.clone())));
     let outcome = DedupeOutcome::CompletedExternally { status, content };
     changes.dedupe_records.push(DedupeRecord { hash: record, outcome, keep_until });
+    let events = valid_event(step, &job, completion, changes.now);
     let mut effect = RequestEffect::new(changes, RequestOutcome::Completed(CompletionOutcome::Taken));
+    effect.append_events(configuration, step, events);
     effect.told = true;
     Ok(effect)
+}
+
+/// Records that a job is valid, unless it is not pending any more.
+pub(crate) fn validate(
+    store: &Store,
+    configuration: &Configuration,
+    step: usize,
+    row: ParkedId,
+    mut changes: Changes,
+) -> Result<RequestEffect, String> {
+    let step = &configuration.steps[step];
+    let key = row.of(&step.address);
+    let found = store.parked(std::slice::from_ref(&key)).map_err(|error| error_text(&error))?.pop().flatten();
+    let status = ExternalStatus::Valid;
+    let is_new = |from: ExternalStatus| from != status && from.waits() && from.may_become(status);
+    let Some(job) = found.filter(|job| job.reason.status().is_some_and(is_new)) else {
+        let outcome = RequestOutcome::Completed(CompletionOutcome::NotPending);
+        return Ok(RequestEffect::new(changes, outcome));
+    };
+    let completion = CompletionRecord { status, result: None, reason: None };
+    let events = valid_event(step, &job, &completion, changes.now);
+    changes.reparked.push((key, said_of(job, completion)));
+    let mut effect = RequestEffect::new(changes, RequestOutcome::Completed(CompletionOutcome::Taken));
+    effect.append_events(configuration, step, events);
+    Ok(effect)
+}
+
+/// Event of a job that is valid. Other completions have theirs in the commit that delivers them.
+fn valid_event(step: &Step, job: &ParkedJob, completion: &CompletionRecord, now: Timestamp) -> Payloads {
+    let mut events = Payloads::new();
+    if completion.status.waits()
+        && let Some(writer) = EventWriter::new(step)
+    {
+        let reason = completion.reason.clone().map(reason::bounded_text);
+        let event = JobEvent::Verdict { status: completion.status, reason: reason.as_deref() };
+        writer.write(&writer.of_row(job), &event, now, &mut events);
+    }
+    events
 }
 
 fn said_of(job: ParkedJob, completion: CompletionRecord) -> ParkedJob {

@@ -4,9 +4,9 @@ use tidegate_plugin::Payloads;
 
 use super::request::RequestOutcome;
 use crate::error::Chain;
-use tidegate_config::QueueRef;
+use tidegate_config::{Configuration, QueueRef, Step};
 use tidegate_model::Progress;
-use tidegate_store::{Changes, ParkedJob, ParkedKey, ReadError};
+use tidegate_store::{Append, Block, Changes, Details, ParkedJob, ParkedKey, ReadError};
 
 /// Effect of a request.
 #[derive(Debug)]
@@ -60,6 +60,15 @@ impl RequestEffect {
             told: false,
             request_outcome,
         }
+    }
+
+    /// Appends events of `step` to their queue. They have no origins: they are not made from the jobs.
+    pub(crate) fn append_events(&mut self, configuration: &Configuration, step: &Step, events: Payloads) {
+        let Some(queue) = step.events.filter(|_| !events.is_empty()) else { return };
+        let address = configuration.queues[queue.0].address.clone();
+        let block = Block::encode(&events, Details::default());
+        self.changes.appends.push(Append { queue: address, block });
+        self.appended.push((queue, events, None));
     }
 }
 

@@ -54,6 +54,9 @@ pub enum Request {
     /// Complete the pending job that the step made of the one at `index`. The external system has shown its
     /// token. `row` is the job's row, if the coordinator does not know it.
     Complete { step: Address, index: u64, token: String, completion: CompletionRecord, row: Option<ParkedId> },
+    /// Record that the monitor has found a pending job to be valid.
+    #[serde(skip)]
+    Validate { step: Address, row: ParkedId },
 }
 
 impl Request {
@@ -67,7 +70,8 @@ impl Request {
             | Self::Cancel { step, .. }
             | Self::Pause { step, .. }
             | Self::Poll { step }
-            | Self::Complete { step, .. } => Some(step),
+            | Self::Complete { step, .. }
+            | Self::Validate { step, .. } => Some(step),
             Self::Push { .. }
             | Self::MakeLateDue { .. }
             | Self::DropLate { .. }

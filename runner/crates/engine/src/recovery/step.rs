@@ -11,6 +11,7 @@ use super::start_position;
 use crate::batch::retry::before;
 use crate::commit::committed_state::{CommittedState, CommittedStep};
 use crate::commit::sinks::Sinks;
+use crate::commit::step_events::StepEvents;
 use crate::error::EngineError;
 use crate::step::declared::DeclaredStep;
 use crate::step::job_attributes::AttributeExtractor;
@@ -112,7 +113,8 @@ impl StepRecovery<'_> {
             _ => self.store.all_parked(&declared.address).collect::<Result<_, _>>()?,
         };
         let paused = self.store.pauses()?.iter().any(|pause| pause.step == declared.address);
-        self.committed.install(CommittedStep { declared: declared.clone(), progress, snapshots });
+        let events = StepEvents::new(declared, &progress, &parked);
+        self.committed.install(CommittedStep { declared: declared.clone(), progress, snapshots, events });
         Ok(Some(InstalledStep { declared: declared.clone(), plan, readers, heads, parked, paused, halts }))
     }
 

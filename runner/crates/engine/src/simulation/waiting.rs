@@ -15,12 +15,14 @@
 //! | `standing` | stored state of each job, and its allowed changes |
 //! | `picking` | conditions for a picked job |
 //! | `outside` | the gate and the ledger |
+//! | `events` | the events of the step, compared with its jobs |
 //! | `pushers` | clients that push jobs |
 //! | `callers` | operators that move jobs |
 //! | `tellers` | external systems that complete jobs on their own |
 //! | `ticking` | expected ticks of the schedule |
 
 pub(crate) mod callers;
+pub(crate) mod events;
 pub(crate) mod outside;
 pub(crate) mod picking;
 pub(crate) mod plan;
@@ -32,6 +34,7 @@ pub(crate) mod ticking;
 use std::collections::BTreeMap;
 
 use self::callers::Callers;
+use self::events::{Begins, Events};
 use self::outside::Outside;
 use self::picking::Picking;
 use self::plan::{Feed, Job, Order, Plan};
@@ -73,6 +76,8 @@ pub(crate) struct Waiting {
     callers: Callers,
     tellers: Tellers,
     ticking: Option<Ticking>,
+    /// Events, if the step has a queue for them.
+    events: Option<Events>,
     /// Whether all external systems answer in this run, or did in the last one.
     ran_calmly: bool,
     /// Number of jobs that found their gate closed, and of jobs that the ledger did not know.
@@ -106,6 +111,7 @@ impl Waiting {
                 .then(|| Pushers::new(dice, plan.feed == Feed::Keyed, plan.jobs.clone())),
             callers: Callers::default(),
             tellers: Tellers::default(),
+            events: plan.has_events().then(Events::default),
             ticking: plan.ticks.map(|(every, missed)| Ticking::new(every, missed)),
             ran_calmly: false,
             held: 0,
@@ -239,6 +245,14 @@ impl Waiting {
             if self.plan.order == Order::Stream {
                 self.attempts.remove(&index);
             }
+        }
+        if let Some(events) = &mut self.events {
+            let begins = match self.plan.order {
+                Order::Stream if self.plan.is_shown() => Begins::InSnapshots,
+                _ if self.plan.begins => Begins::InRows,
+                _ => Begins::Never,
+            };
+            events.look(history, &self.standings, begins);
         }
         self.tellers.check(&self.standings);
         for (sequence, index) in lates {

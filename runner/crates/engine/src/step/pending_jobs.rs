@@ -141,8 +141,9 @@ impl PendingJobs {
         self.told.insert(index, key);
         let mut commands = Vec::new();
         self.monitor.handle(PollerEvent::Told { key, status }, now, &mut commands);
-        // The job is delivered once the completion is durable.
-        commands.retain(|command| !matches!(command, PollerCommand::Settle { .. }));
+        // The job is delivered once the completion is durable. The completion records itself.
+        commands
+            .retain(|command| !matches!(command, PollerCommand::Settle { .. } | PollerCommand::Valid { .. }));
         self.commands.append(&mut commands);
     }
 

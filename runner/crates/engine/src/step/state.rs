@@ -8,8 +8,12 @@ use super::in_flight::InFlightBatch;
 use super::job_buffer::JobBuffer;
 use super::pending_jobs::PendingJobs;
 use super::stats::StepStats;
+use crate::batch::events::{EventJob, EventWriter, JobEvent};
 use crate::batch::input::{BatchInput, BatchSlice, ReadBatch};
+use crate::batch::job_builder::{BatchCursor, JobBuilder};
 use tidegate_dispatch::{BatchId, ReadId, Turn};
+use tidegate_model::Timestamp;
+use tidegate_plugin::Payloads;
 use tidegate_store::ParkedKey;
 
 /// State of an installed step.
@@ -33,6 +37,15 @@ pub(crate) struct StepState {
     /// Waiting jobs of a queued step; `None` for an ordered step.
     pub(crate) queued: Option<QueuedJobs>,
     pub(crate) stats: Arc<StepStats>,
+    /// `None`: the step has no queue for events.
+    events: Option<BeginEvents>,
+}
+
+/// Writer of the events of jobs that begin.
+#[derive(Debug)]
+struct BeginEvents {
+    writer: EventWriter,
+    builder: JobBuilder,
 }
 
 /// Waiting jobs of a queued step.
@@ -48,7 +61,12 @@ impl StepState {
             buffer: JobBuffer::new(declared.configuration(), &declared, queuer),
             pending: PendingJobs::new(&declared),
         });
+        let events = EventWriter::new(&declared).map(|writer| {
+            let builder = JobBuilder::new(declared.configuration(), &declared);
+            BeginEvents { writer, builder }
+        });
         Self {
+            events,
             declared,
             epoch,
             reads: HashMap::new(),
@@ -64,6 +82,24 @@ impl StepState {
 
     pub(crate) fn buffer(&mut self) -> Option<&mut JobBuffer> {
         self.queued.as_mut().map(|queued| &mut queued.buffer)
+    }
+
+    /// Events of the beginning of a batch.
+    pub(crate) fn begun_events(&mut self, batch: BatchId, now: Timestamp) -> Payloads {
+        let mut events = Payloads::new();
+        let (Some(BeginEvents { writer, builder }), Some(held)) =
+            (&mut self.events, self.batches.get(&batch))
+        else {
+            return events;
+        };
+        let mut walk = BatchCursor::new(&held.work);
+        while let Some(item) = builder.next(&mut walk, false) {
+            // A delayed output is not a job of the step.
+            if item.to.is_none() {
+                writer.write(&EventJob::of_item(&item), &JobEvent::Begun, now, &mut events);
+            }
+        }
+        events
     }
 
     pub(crate) fn is_queued(&self) -> bool {

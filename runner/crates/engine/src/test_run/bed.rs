@@ -1,6 +1,6 @@
 //! Test bed: runs a test on one thread, and moves its clock to the next due time when no work is left.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -313,6 +313,7 @@ impl TestBed<'_> {
         let mut results = TestResults {
             jobs: BTreeMap::new(),
             errors: BTreeMap::new(),
+            events: BTreeSet::new(),
             attempts,
             elapsed: clock.now().since(test.at),
             halts: coordinator.halts,

@@ -13,13 +13,17 @@ pub(crate) fn differences(test: &TestCase, results: &TestResults) -> Vec<Differe
     let mut found = unexpected(test, results);
     let expect = &test.expect;
     for expected in &expect.outputs {
-        let is_error_queue = results.errors.contains_key(&expected.address);
+        let kind = if results.errors.contains_key(&expected.address) {
+            Some(RecordKind::Error)
+        } else {
+            results.events.contains(&expected.address).then_some(RecordKind::Event)
+        };
         let actual = results.jobs.get(&expected.address).map(Vec::as_slice).unwrap_or_default();
-        found.extend(of_jobs(&expected.name, &expected.jobs, actual, is_error_queue));
+        found.extend(of_jobs(&expected.name, &expected.jobs, actual, kind));
     }
     if let Some(errors) = &expect.errors {
         let actual: Vec<Value> = results.errors.values().flatten().cloned().collect();
-        found.extend(of_jobs("errors", errors, &actual, true));
+        found.extend(of_jobs("errors", errors, &actual, Some(RecordKind::Error)));
     }
     for (step, attempts) in &expect.attempts {
         let name = if expect.attempts.len() > 1 || test.step.is_none() {
@@ -132,19 +136,25 @@ fn of_value<T>(
     (!same).then_some(Difference::Value { name, line, expected, actual })
 }
 
-/// Compares lists of jobs. Only the expected fields of an error record are compared.
+/// Records of a queue. Only their expected fields are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RecordKind {
+    Error,
+    Event,
+}
+
+/// Compares lists of jobs. `kind`: they are records.
 fn of_jobs(
     name: &str,
     expected: &Expected<Vec<Value>>,
     actual: &[Value],
-    of_errors: bool,
+    kind: Option<RecordKind>,
 ) -> Option<Difference> {
     let wanted = &expected.value;
-    let shown = |(position, job): (usize, &Value)| match (wanted.get(position), of_errors) {
-        (Some(wanted), false) => matched(wanted, job),
-        (Some(wanted), true) => matched_error(wanted, job),
-        (None, false) => without_nulls(job),
-        (None, true) => message(job),
+    let shown = |(position, job): (usize, &Value)| match (wanted.get(position), kind) {
+        (Some(wanted), None) => matched(wanted, job),
+        (None, None) => without_nulls(job),
+        (wanted, Some(kind)) => matched_record(wanted, job, kind),
     };
     let actual: Vec<Value> = actual.iter().enumerate().map(shown).collect();
     let (name, line, expected) = (name.to_owned(), expected.line, wanted.clone());
@@ -179,31 +189,32 @@ fn matched(wanted: &Value, job: &Value) -> Value {
     }
 }
 
-/// As [`matched`], for an error record: a text is a part of its message, and a map has some of its fields.
-fn matched_error(wanted: &Value, record: &Value) -> Value {
-    let said = |wanted: &str| match record.get("message").and_then(Value::as_str) {
-        Some(message) if message.contains(wanted) => Value::String(wanted.to_owned()),
-        _ => message(record),
+/// As [`matched`], for a record: a map has some of its fields. A text is a part of the message of an error, or the
+/// word of an event.
+fn matched_record(wanted: Option<&Value>, record: &Value, kind: RecordKind) -> Value {
+    let main = match kind {
+        RecordKind::Error => "message",
+        RecordKind::Event => "event",
+    };
+    let text = || record.get(main).cloned().unwrap_or(Value::Null);
+    let said = |wanted: &str| match text().as_str() {
+        Some(message) if kind == RecordKind::Error && message.contains(wanted) => Value::from(wanted),
+        _ => text(),
     };
     match wanted {
-        Value::String(wanted) => said(wanted),
-        Value::Object(fields) => {
+        Some(Value::String(wanted)) => said(wanted),
+        Some(Value::Object(fields)) => {
             let field = |(key, wanted): (&String, &Value)| {
                 let value = match wanted {
-                    Value::String(wanted) if key == "message" => said(wanted),
+                    Value::String(wanted) if key == main => said(wanted),
                     _ => matched(wanted, record.get(key)?),
                 };
                 Some((key.clone(), value))
             };
             Value::Object(fields.iter().filter_map(field).collect())
         }
-        _ => message(record),
+        _ => text(),
     }
-}
-
-/// The message of an error record.
-fn message(record: &Value) -> Value {
-    record.get("message").cloned().unwrap_or(Value::Null)
 }
 
 /// The job without the fields that are `null`.

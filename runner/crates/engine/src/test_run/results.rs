@@ -1,6 +1,6 @@
 //! Test results: the jobs, errors and numbers of a run, as its store has them at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -19,6 +19,8 @@ pub(crate) struct TestResults {
     pub(crate) jobs: BTreeMap<Address, Vec<Value>>,
     /// Records of the error queues of all steps.
     pub(crate) errors: BTreeMap<Address, Vec<Value>>,
+    /// Queues of the events of all steps.
+    pub(crate) events: BTreeSet<Address>,
     /// Number of attempts, by step.
     pub(crate) attempts: BTreeMap<Address, u64>,
     /// Time of the run's clock.
@@ -66,6 +68,8 @@ impl TestResults {
                     self.errors.insert(queue.clone(), jobs(store, queue)?);
                 }
             }
+            let events = step.events.map(|QueueRef(queue)| configuration.queues[queue].address.clone());
+            self.events.extend(events);
             self.waiting += store.parked_count(&step.address)?;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Tests of `compare`: expected jobs match by meaning, and error records by their expected fields.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -30,6 +30,7 @@ fn results(out: &[Value], failed: &[Value]) -> TestResults {
     TestResults {
         jobs: BTreeMap::from([queue("p/out", out), queue("p/failed", failed)]),
         errors: BTreeMap::from([queue("p/failed", failed)]),
+        events: BTreeSet::new(),
         attempts: BTreeMap::new(),
         elapsed: Duration::ZERO,
         halts: Vec::new(),

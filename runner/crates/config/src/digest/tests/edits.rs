@@ -162,6 +162,7 @@ pub(super) const EDITS: &[Edit] = &[
     (Step, "limits", "limits = { operations = 1000, memory = \"16MiB\", depth = 16 }\n", "", &["step p/work: limits"]),
     (Step, "timeout", "timeout = \"5s\"", "timeout = \"50s\"", &["step p/work: timeout"]),
     (Step, "errors", "errors = \"unworked\"", "errors = \"failed\"", UNWORKED),
+    (Step, "events", "events = \"worked\"\n", "", &["step p/work: events", "- queue p/worked"]),
     (Step, "delivery", "delivery = \"exactly-once\"\ncrash_limit", "delivery = \"at-least-once\"\ncrash_limit", &["step p/work: delivery"]),
     (Step, "crash_limit", "crash_limit = 5", "crash_limit = 6", &["step p/work: crash_limit"]),
     (Step, "isolate", "isolate = \"process\"", "isolate = \"none\"", &["step p/plugged: isolate"]),
@@ -319,6 +320,7 @@ const DEFAULT_SIZE: &[&str] = &[
     "queue p/ticks: retention",
     "queue p/unsent: retention",
     "queue p/unworked: retention",
+    "queue p/worked: retention",
 ];
 const NOT_WORK: &[&str] = &[
     "gate gas: config",

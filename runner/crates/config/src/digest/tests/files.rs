@@ -141,6 +141,7 @@ config = { currency = "EUR", login = "Basic ${SECRET}" }
 limits = { operations = 1000, memory = "16MiB", depth = 16 }
 timeout = "5s"
 errors = "unworked"
+events = "worked"
 delivery = "exactly-once"
 crash_limit = 5
 retry = "shared"

@@ -6,6 +6,7 @@ use super::result_builder::BatchResultBuilder;
 use super::setup::SetupFailure;
 use crate::batch::error_record;
 use crate::batch::error_record::{FailureCase, RecordedConfiguration};
+use crate::batch::events::{EventRecorder, JobEnd, JobEvent};
 use crate::batch::job_builder::JobInput;
 use crate::batch::result::{HaltReason, StartBlock};
 use crate::batch::retry;
@@ -57,11 +58,12 @@ impl FailureHandler<'_> {
         item: &JobInput<'_>,
         setback: &SetupFailure,
         now: Timestamp,
-        made: &mut BatchResultBuilder,
+        (made, events): (&mut BatchResultBuilder, &mut EventRecorder<'_>),
     ) -> JobDisposition {
         let SetupFailure { failure, until } = setback;
         match *until {
             Some(until) => {
+                events.note(item, &JobEvent::Delayed { due: until, reason: Some(&failure.message) }, now);
                 made.ran.held = Some(StartBlock::of_setup(failure, until));
                 self.holds(item, until, now, made)
             }
@@ -89,23 +91,34 @@ impl FailureHandler<'_> {
         mut failure: Failure,
         verdict: Option<&JobVerdict>,
         (began, now): (Timestamp, Timestamp),
-        made: &mut BatchResultBuilder,
+        (made, events): (&mut BatchResultBuilder, &mut EventRecorder<'_>),
     ) -> JobDisposition {
         let outcome = if verdict.is_some() {
             self.retrying.refused()
         } else {
             self.retrying.outcome(item, &mut failure, (began, now))
         };
+        let is_failed_attempt = verdict.is_none()
+            && !matches!(
+                outcome,
+                FailureOutcome::Held(_) | FailureOutcome::Pending | FailureOutcome::Halts(_)
+            );
+        if is_failed_attempt {
+            events.note(item, &JobEvent::Failed(&failure), now);
+        }
         match outcome {
             FailureOutcome::Again(at) => {
+                events.note(item, &JobEvent::Delayed { due: at, reason: None }, now);
                 let row = retry::delayed(self.step, item, &failure, at, now);
                 return stays(made, row, JobOutcome::Delayed(at));
             }
             FailureOutcome::Held(until) => {
+                events.note(item, &JobEvent::Delayed { due: until, reason: Some(&failure.message) }, now);
                 made.ran.held = Some(StartBlock { by: BlockCause::Job, why: failure.message });
                 return self.holds(item, until, now, made);
             }
             FailureOutcome::Pending => {
+                events.note(item, &JobEvent::Pending { handle: &failure.message }, now);
                 let row = retry::pending(self.step, item, &failure.message, now);
                 made.ran.stays(row, JobOutcome::Pending);
                 return JobDisposition::Stays;
@@ -133,6 +146,8 @@ impl FailureHandler<'_> {
             }
             FailureOutcome::Halts(halts) => return JobDisposition::Halts(Box::new(failure), halts),
         }
+        let end = if outcome == FailureOutcome::Error { JobEnd::SetAside } else { JobEnd::Dropped };
+        events.note(item, &JobEvent::Done { end, reason: Some(&failure.message) }, now);
         made.ran.counters.failed += 1;
         JobDisposition::Through(DedupeOutcome::Error)
     }

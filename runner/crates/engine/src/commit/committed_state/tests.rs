@@ -27,7 +27,12 @@ fn committed_state(settings: &str) -> CommittedState {
     for &position in generation.configuration.steps.order() {
         let declared = DeclaredStep::new(&generation, position);
         let progress = vec![Progress::default(); declared.inputs.len()];
-        committed_state.install(CommittedStep { declared, progress, snapshots: BTreeMap::new() });
+        committed_state.install(CommittedStep {
+            declared,
+            progress,
+            snapshots: BTreeMap::new(),
+            events: None,
+        });
     }
     committed_state
 }
@@ -56,6 +61,7 @@ fn batch(step: usize, first: u64, taken: usize, output: &[&str]) -> Delivery {
         delayed: Vec::new(),
         errors: None,
         outcomes: Vec::new(),
+        events: Payloads::new(),
         settles: Vec::new(),
         counters: Counters { taken: taken as u64, ..Counters::default() },
         bytes: 0,
@@ -159,6 +165,7 @@ fn what_was_begun_is_on_record_until_it_is_delivered() {
             before,
             jobs: jobs(first, 2),
             rows: Vec::new(),
+            events: Payloads::new(),
             places: Vec::new(),
         })
     };
@@ -192,6 +199,7 @@ fn what_is_left_of_a_batch_that_was_begun_stays_on_record() {
         before: DurabilityBarrier::Snapshot,
         jobs: jobs(1, 9),
         rows: Vec::new(),
+        events: Payloads::new(),
         places: Vec::new(),
     };
     let group = [StepChange::Begin(begun)];
@@ -225,6 +233,7 @@ fn at_most_once_moves_progress_before_the_attempt_and_counts_after_it() {
         before: DurabilityBarrier::Progress,
         jobs: jobs(3, 2),
         rows: Vec::new(),
+        events: Payloads::new(),
         places: Vec::new(),
     };
     let group = [StepChange::Begin(begin)];
@@ -306,6 +315,7 @@ fn what_was_begun_can_be_found_again_in_its_source() {
             before,
             jobs: jobs(1, 2),
             rows: Vec::new(),
+            events: Payloads::new(),
             places,
         })];
         let page = committed_state.prepare(&group, &Vec::new(), NOW);

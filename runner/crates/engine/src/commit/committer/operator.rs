@@ -14,7 +14,7 @@ impl Committer {
     /// Applies a request in a commit of its own.
     pub(crate) fn amend(&mut self, asked: &PendingRequest) -> Result<(), EngineError> {
         let now = self.clock.now();
-        let effect = match apply(&self.store, self.committed_state.configuration(), &asked.request, now) {
+        let mut effect = match apply(&self.store, self.committed_state.configuration(), &asked.request, now) {
             Ok(effect) => effect,
             Err(why) => {
                 // Nothing was changed: the locked jobs are released unchanged.
@@ -26,6 +26,7 @@ impl Committer {
                 return Ok(());
             }
         };
+        let watermarks = self.committed_state.add_moved_watermarks(&mut effect);
         let mut told = false;
         let committed = loop {
             match self.commit_changes(&effect.changes, &mut told) {
@@ -42,6 +43,9 @@ impl Committer {
         };
         let request_outcome = effect.request_outcome.clone();
         let durable = self.amended(&asked.request, effect, &committed);
+        if let Some(watermarks) = &watermarks {
+            self.committed_state.apply_moved_watermarks(watermarks);
+        }
         let _ = self.messages.send(Message::Committed(durable));
         asked.answer(Ok(request_outcome.and(asked)));
         Ok(())
@@ -71,9 +75,8 @@ impl Committer {
             self.committed_state.set_progress((step, input), progress);
         }
         for ((queue, payloads, carried), &first) in effect.appended.into_iter().zip(&committed.firsts) {
-            self.committed_state.extend_queue(queue, first, payloads.len());
-            self.keep_tail(queue, first, payloads, carried, &committed.stamp);
-            durable.grown.push((queue.0, self.committed_state.head(queue)));
+            let grown = self.append_to_queue(queue, first, payloads, carried, &committed.stamp);
+            durable.grown.push(grown);
         }
         durable
     }

@@ -27,7 +27,12 @@ fn committed_state() -> CommittedState {
     for &position in generation.configuration.steps.order() {
         let declared = DeclaredStep::new(&generation, position);
         let progress = vec![Progress::default(); declared.inputs.len()];
-        committed_state.install(CommittedStep { declared, progress, snapshots: BTreeMap::new() });
+        committed_state.install(CommittedStep {
+            declared,
+            progress,
+            snapshots: BTreeMap::new(),
+            events: None,
+        });
     }
     committed_state
 }

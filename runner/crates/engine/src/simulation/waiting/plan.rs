@@ -150,6 +150,9 @@ impl Plan {
         if gated {
             toml += "gate = \"g\"\n";
         }
+        if dice.chance(50) {
+            toml += "events = \"events\"\n";
+        }
         if monitored {
             let batch_by = if has_lanes && dice.chance(50) { "lane" } else { "any" };
             let concurrency = *dice.pick(&["1", "2", "4"]);
@@ -171,7 +174,7 @@ impl Plan {
     /// Configuration around the simulated step.
     fn around(&self, dice: &mut Dice, between: bool) -> String {
         let mut toml = "[pipeline]\nname = \"p\"\n[queue.out]\nretain = \"forever\"\n\
-                        [queue.failed]\nretain = \"forever\"\n"
+                        [queue.failed]\nretain = \"forever\"\n[queue.events]\nretain = \"forever\"\n"
             .to_owned();
         if self.is_pushed() {
             toml += "[source.s0]\ntype = \"http\"\n";
@@ -212,6 +215,20 @@ impl Plan {
 
     pub(crate) fn is_pushed(&self) -> bool {
         self.feed != Feed::File
+    }
+
+    /// Whether an output is visible outside before its commit.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.has_line("type = \"stdout\"")
+    }
+
+    /// Whether the step has a queue for its events.
+    pub(crate) fn has_events(&self) -> bool {
+        self.has_line("events = \"events\"")
+    }
+
+    fn has_line(&self, line: &str) -> bool {
+        self.files.iter().any(|(_, text)| text.lines().any(|other| other == line))
     }
 
     /// Result of an attempt.
