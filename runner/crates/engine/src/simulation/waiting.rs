@@ -109,7 +109,7 @@ impl Waiting {
             pushers: plan
                 .is_pushed()
                 .then(|| Pushers::new(dice, plan.feed == Feed::Keyed, plan.jobs.clone())),
-            callers: Callers::default(),
+            callers: Callers::new(plan.refused() == Way::Nothing),
             tellers: Tellers::default(),
             events: plan.has_events().then(Events::default),
             ticking: plan.ticks.map(|(every, missed)| Ticking::new(every, missed)),
@@ -211,7 +211,8 @@ impl Waiting {
             match &outcome {
                 Outcome::Held => _ = self.picking.holds.insert(id, now + self.plan.hold()),
                 Outcome::Pending(_) => {
-                    let forgotten = self.tellers.has_said(index, ExternalStatus::Unknown);
+                    let forgotten = self.tellers.has_said(index, ExternalStatus::Unknown)
+                        || self.plan.gives_up_as() == Some(ExternalStatus::Unknown);
                     self.outside.submit(dice, job.id, forgotten);
                 }
                 _ => {}
@@ -254,7 +255,7 @@ impl Waiting {
             };
             events.look(history, &self.standings, begins);
         }
-        self.tellers.check(&self.standings);
+        self.tellers.check(&self.standings, self.plan.refused());
         for (sequence, index) in lates {
             let there = self.standings.has_late(index) || self.standings.late.contains(&index);
             let cancelled = self.callers.cancelled_rows.contains(&sequence);
@@ -313,13 +314,15 @@ impl Waiting {
             Cancelled::No
         };
         let all = ExternalStatus::ALL.into_iter().filter(|status| self.tellers.has_said(index, *status));
-        let told = all.chain(self.outside.told(self.jobs[&index].id)).collect();
+        let outside = all.chain(self.outside.told(self.jobs[&index].id));
+        let told = outside.chain(self.plan.gives_up_as()).collect();
         Causes {
             begins: self.plan.begins,
             attempt: self.attempts.get(&index).cloned(),
             told,
             hastened: of(&self.callers.hastened),
             cancelled,
+            refused: self.plan.refused(),
         }
     }
 
@@ -363,7 +366,7 @@ impl Waiting {
         }
         self.callers.listen(&self.standings);
         self.tellers.listen();
-        self.tellers.check(&self.standings);
+        self.tellers.check(&self.standings, self.plan.refused());
     }
 
     /// Requests that a paused step resume, unless that was requested already.

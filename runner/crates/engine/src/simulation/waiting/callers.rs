@@ -25,6 +25,8 @@ pub(crate) struct Callers {
     pub(crate) paused: bool,
     /// Whether the outcome of the last pause request is unknown.
     in_doubt: bool,
+    /// Whether cancelled jobs are dropped: the step has no error queue for them.
+    drops: bool,
     /// Number of granted requests.
     pub(crate) request_outcome: u64,
     /// Number of moved or cancelled jobs.
@@ -32,6 +34,11 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
+    /// `drops`: the step has no error queue for cancelled jobs.
+    pub(crate) fn new(drops: bool) -> Self {
+        Self { drops, ..Self::default() }
+    }
+
     /// Creates a random request.
     pub(crate) fn think(
         &mut self,
@@ -47,7 +54,7 @@ impl Callers {
             3 | 4 => Request::MakeDue { step, rows: self.rows(dice, standings)? },
             _ => {
                 let rows = self.rows(dice, standings).unwrap_or_default();
-                let (drop, pending) = (dice.chance(40), dice.chance(50));
+                let (drop, pending) = (self.drops || dice.chance(40), dice.chance(50));
                 let mut jobs = BTreeSet::new();
                 for _ in 0..if may_take_fresh { dice.below(3) } else { 0 } {
                     jobs.insert(dice.between(1, standings.jobs.len() as u64 + 1));

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use super::outside::handle;
-use super::standing::Outcome;
+use super::standing::{Outcome, Way};
 use crate::simulation::dice::Dice;
 use crate::simulation::jobs::{ATTEMPTS_MAX, step_toml};
-use tidegate_model::Missed;
+use tidegate_model::{ExternalStatus, Missed};
 
 /// Script of the step.
 const SCRIPT: &str = r#"
@@ -24,6 +24,11 @@ fn process(job, ctx) {
     #{ out: job, shown: job.id }
 }
 "#;
+
+/// Limits of a monitor.
+const TTL: &str = ", ttl = \"20s\"";
+const TTL_AGAIN: &str = ", ttl = \"30s\", then = \"resubmit\"";
+const CHECKS: &str = ", max_checks = 3";
 
 /// Job that controls its own outcome.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -146,7 +151,9 @@ impl Plan {
         plan.from_queue = plan.is_pushed() || between;
         let mut toml = plan.around(dice, between);
         let from = if between { "q0" } else { "s0" };
-        toml += &step_toml(from, queuer, shown);
+        let step = step_toml(from, queuer, shown);
+        let drops = dice.chance(20);
+        toml += &if drops { step.replace("errors = \"failed\"", "errors = \"drop\"") } else { step };
         if gated {
             toml += "gate = \"g\"\n";
         }
@@ -157,7 +164,9 @@ impl Plan {
             let batch_by = if has_lanes && dice.chance(50) { "lane" } else { "any" };
             let concurrency = *dice.pick(&["1", "2", "4"]);
             let monitor = "monitor = { run = \"status.rhai\", every = \"2s\", batch = 3";
-            let more = [monitor, ", batch_by = \"", batch_by, "\", concurrency = ", concurrency, " }\n"];
+            let limits = *dice.pick(&["", "", TTL, CHECKS, TTL_AGAIN]);
+            let more =
+                [monitor, ", batch_by = \"", batch_by, "\", concurrency = ", concurrency, limits, " }\n"];
             toml += &more.concat();
         }
         plan.files = vec![
@@ -225,6 +234,21 @@ impl Plan {
     /// Whether the step has a queue for its events.
     pub(crate) fn has_events(&self) -> bool {
         self.has_line("events = \"events\"")
+    }
+
+    /// Status of a job at a limit of its monitor, if there is one.
+    pub(crate) fn gives_up_as(&self) -> Option<ExternalStatus> {
+        let has = |limit: &str| self.files.iter().any(|(_, text)| text.contains(limit));
+        match () {
+            () if has(TTL_AGAIN) => Some(ExternalStatus::Unknown),
+            () if has(TTL) || has(CHECKS) => Some(ExternalStatus::Invalid),
+            () => None,
+        }
+    }
+
+    /// End of a job that is rejected.
+    pub(crate) fn refused(&self) -> Way {
+        if self.has_line("errors = \"drop\"") { Way::Nothing } else { Way::Error }
     }
 
     fn has_line(&self, line: &str) -> bool {

@@ -59,7 +59,7 @@ pub(crate) struct Attempt {
 }
 
 /// Possible causes of a change of state.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Causes {
     /// Whether attempts are begun durably.
     pub(crate) begins: bool,
@@ -69,6 +69,8 @@ pub(crate) struct Causes {
     /// Whether the job was ever made due.
     pub(crate) hastened: bool,
     pub(crate) cancelled: Cancelled,
+    /// End of a job that is rejected.
+    pub(crate) refused: Way,
 }
 
 /// Cancellation of a job, as requested.
@@ -91,14 +93,14 @@ impl Causes {
             return match is {
                 At::Through(Way::Error | Way::Nothing) if self.cancelled == Cancelled::AlsoPending => true,
                 At::Through(Way::Output) => self.told.contains(&ExternalStatus::Committed),
-                At::Through(Way::Error) => self.told.contains(&ExternalStatus::Invalid),
+                At::Through(way) if *way == self.refused => self.told.contains(&ExternalStatus::Invalid),
                 At::Started(number) => self.told.contains(&ExternalStatus::Unknown) && number == attempts,
                 _ => false,
             };
         }
         match (&self.attempt, was, is) {
             (_, At::Through(_), _) => false,
-            (Some(attempt), _, _) => attempt.explains(was, is, self.begins),
+            (Some(attempt), _, _) => attempt.explains(was, is, self),
             (None, _, At::Started(number)) => self.begins && *number == was.attempts() + 1,
             (None, At::Delayed { attempts, .. }, At::Delayed { attempts: still, due: 0 }) => {
                 self.hastened && attempts == still
@@ -110,7 +112,8 @@ impl Causes {
 }
 
 impl Attempt {
-    fn explains(&self, was: &At, is: &At, begins: bool) -> bool {
+    fn explains(&self, was: &At, is: &At, causes: &Causes) -> bool {
+        let &Causes { begins, refused, .. } = causes;
         let begun = *was == At::Started(self.number);
         let is_next = was.attempts() + 1 == self.number || self.in_memory && was.attempts() < self.number;
         if begun != begins || !begun && !is_next {
@@ -121,7 +124,8 @@ impl Attempt {
             (Outcome::Again { from }, At::Delayed { attempts, due }) => {
                 *attempts == self.number && due >= from
             }
-            (Outcome::Refused, At::Through(Way::Error)) | (Outcome::Done, At::Through(Way::Output)) => true,
+            (Outcome::Refused, At::Through(way)) => *way == refused,
+            (Outcome::Done, At::Through(Way::Output)) => true,
             (Outcome::Pending(handle), At::Pending { attempts, handle: known }) => {
                 *attempts == self.number && handle == known
             }

@@ -95,9 +95,9 @@ impl Tellers {
     }
 
     /// Checks accepted completions: the job waits for the delivery of that status, or has ended with it.
-    pub(crate) fn check(&self, standings: &Standings) {
+    pub(crate) fn check(&self, standings: &Standings, refused: Way) {
         for (index, end) in &self.ends {
-            let way = if *end == ExternalStatus::Committed { Way::Output } else { Way::Error };
+            let way = if *end == ExternalStatus::Committed { Way::Output } else { refused };
             let at = &standings.jobs[index];
             let holds = matches!(at, At::Pending { .. }) || *at == At::Through(way);
             assert!(holds, "{index} is {at:?}, but was accepted as {end:?}: {self:?}");
