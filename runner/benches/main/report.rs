@@ -35,8 +35,9 @@ struct Measure {
 }
 
 /// In the order of the table.
-const MEASURES: [Measure; 19] = [
+const MEASURES: [Measure; 20] = [
     Measure { name: "script", paths: &["script"], rows: script },
+    Measure { name: "wide", paths: &[], rows: wide },
     Measure { name: "queue", paths: &["queue"], rows: |bench| bench.path("queue") },
     Measure { name: "plain", paths: &["plain"], rows: |bench| bench.path("plain") },
     Measure { name: "fork", paths: &["fork"], rows: |bench| bench.path("fork") },
@@ -59,7 +60,7 @@ const MEASURES: [Measure; 19] = [
 
 /// The paths with a row of their own: their description, and the least ratio to the floor.
 const RATIOS: [(&str, &str, f64, &str); 6] = [
-    ("script", "file → script → file, exactly once", 1.2, "≥ 1.2 × floor"),
+    ("script", "file → script → file, exactly once", 1.7, "≥ 1.7 × floor"),
     ("queue", "file → script → queue → script → file", 0.55, "≥ 0.55 × floor"),
     ("plain", "file → file without a script", 3.0, "≥ 3 × floor"),
     ("fork", "file → script → fork to 3 queues", 0.4, "≥ 0.4 × floor"),
@@ -163,6 +164,20 @@ fn script(bench: &mut Bench) -> Rows {
     let mut rows = bench.path("script")?;
     rows.push(cpu("  its CPU time", &bench.figures("script")?, &bench.figures(FLOOR)?));
     Ok(rows)
+}
+
+/// The first path and the floor with large jobs, of which the script uses two fields.
+fn wide(bench: &mut Bench) -> Rows {
+    let folder = TempDir::new_in(&bench.folder)?;
+    let folder = folder.path();
+    paths::write_wide(&folder.join("in.ndjson"), bench.jobs / 5)?;
+    let (mut floor, mut script) = (Vec::new(), Vec::new());
+    for _ in 0..bench.rounds {
+        floor.push(measure(FLOOR, folder)?);
+        script.push(fresh("script", folder)?);
+    }
+    let path = "  with jobs of 1 KiB and 30 fields";
+    Ok(vec![ratio(path, &median(&script), &median(&floor), 4.0, "≥ 4 × the floor with them")])
 }
 
 /// Scripts that look up each job in a table: a large table against a small one, and against a script without any.
@@ -417,7 +432,7 @@ fn ratio(path: &'static str, figures: &Figures, floor: &Figures, least: f64, tar
 fn cpu(path: &'static str, figures: &Figures, floor: &Figures) -> Row {
     let ratio = figures.cpu_seconds / floor.cpu_seconds;
     let figure = format!("{ratio:.2} × ({:.2} s)", figures.cpu_seconds);
-    Row { path, figure, target: "≤ 1.5 × floor", met: ratio <= 1.5 }
+    Row { path, figure, target: "≤ 1.0 × floor", met: ratio <= 1.0 }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of jobs and bytes are far below 2^52")]
