@@ -188,7 +188,8 @@ fn a_bounded_run_waits_for_late_jobs_and_until_idle_does_not() {
     project.tidegate(&["run", "."]).done();
     assert_eq!(ids(&project.read("out.ndjson")), [1]);
     push("7d", "{\"id\":2}");
-    project.tidegate(&["run", ".", "--until-idle"]).done();
+    let idle = project.tidegate(&["run", ".", "--until-idle"]).done();
+    idle.says("nothing to do now: 1 due later\n\np/jobs: 1 due later\n");
     assert_eq!(ids(&project.read("out.ndjson")), [1]);
     assert_eq!(late(&project), ["p/jobs/due/2"]);
     let queues = project.json(&["queue", "list"]);

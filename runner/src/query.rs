@@ -399,12 +399,21 @@ pub(crate) fn still_open(
     failed.iter().map(open).collect()
 }
 
-/// The inputs of steps that still have jobs after a run that has nothing left to do now, or may have.
+/// The jobs after a run that has nothing left to do now.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    /// The inputs of steps that still have jobs, or may have.
+    pub(crate) steps: Vec<StepStatus>,
+    /// The queues whose jobs are due later, and the numbers of these.
+    pub(crate) late: Vec<(Address, u64)>,
+}
+
+/// `None` if the store cannot be read.
 pub(crate) fn left(
     configuration: &Configuration,
     stats: &Stats,
     Afterwards(store, _): &Afterwards,
-) -> Option<Vec<StepStatus>> {
+) -> Option<Backlog> {
     let mut steps = status::statuses(store, configuration, None, 0).ok()?;
     for (step, stats) in stats.of(configuration) {
         let name = step.address.to_string();
@@ -412,7 +421,12 @@ pub(crate) fn left(
         own.for_each(|status| status.closed = status::closed(&stats));
     }
     steps.retain(|step| step.configured && (step.has_jobs() || step.may_have_jobs()));
-    Some(steps)
+    let mut late = Vec::new();
+    for queue in &configuration.queues {
+        let jobs = store.late_count(&queue.address).ok()?;
+        late.extend((jobs > 0).then(|| (queue.address.clone(), jobs)));
+    }
+    Some(Backlog { steps, late })
 }
 
 fn write_export(store: &Store, path: &Path) -> Result<Answer, ReadError> {

@@ -162,11 +162,11 @@ fn sum_up(configuration: &Configuration, stats: &Stats, report: &RunReport, elap
     let store = is_asked.then(|| query::Afterwards::open(configuration)).flatten();
     let left = match &store {
         Some(store) if drained => query::left(configuration, stats, store),
-        _ => (!drained).then(Vec::new),
+        _ => (!drained).then(query::Backlog::default),
     };
     let open = store.and_then(|store| query::still_open(configuration, &failed, &store)).unwrap_or_default();
     let failed = (&failed, &open);
-    let run = summary::RunEnd { configuration, stats, report, elapsed, left: left.as_deref(), failed };
+    let run = summary::RunEnd { configuration, stats, report, elapsed, left: left.as_ref(), failed };
     if console::speaks_json() {
         let (message, fields) = run.record();
         console::record(console::Gravity::Info, log_target::SUMMARY, &message, &fields);

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use super::table::{grouped, jobs, on_one_line};
-use crate::query::{BlockStatus, StepStatus};
+use crate::query::{Backlog, BlockStatus, StepStatus};
 use tidegate_config::{Configuration, GateRef};
 use tidegate_model::{Address, suggest};
 
 /// The headline of a run that had nothing to do.
-pub(crate) fn headline(configuration: &Configuration, left: &[StepStatus]) -> String {
-    if left.is_empty() {
+pub(crate) fn headline(configuration: &Configuration, Backlog { steps: left, late }: &Backlog) -> String {
+    if left.is_empty() && late.is_empty() {
         let unread = unread_sources(configuration);
         return match &unread[..] {
             [] => "nothing to do: everything is delivered".to_owned(),
@@ -17,10 +17,16 @@ pub(crate) fn headline(configuration: &Configuration, left: &[StepStatus]) -> St
             unread => format!("nothing to do: no step reads the sources {}", listed(unread)),
         };
     }
-    if left.iter().all(is_unpaired) {
+    if late.is_empty() && left.iter().all(is_unpaired) {
         return "nothing to do: nothing can be delivered".to_owned();
     }
-    let stand = stand(left);
+    let mut stand = stand(left);
+    if !late.is_empty() {
+        let between = if stand.is_empty() { "" } else { ", " };
+        let count: u64 = late.iter().map(|(_, count)| count).sum();
+        // Writing to a String cannot fail.
+        let _ = write!(stand, "{between}{} due later", grouped(count));
+    }
     format!("nothing to do now: {}", if stand.is_empty() { "steps are held" } else { &stand })
 }
 
@@ -42,15 +48,12 @@ fn listed(addresses: &[&Address]) -> String {
     suggest::listed(addresses.iter().map(String::as_str), "and")
 }
 
-/// The backlog of each step, one line each after an empty one.
-pub(crate) fn lines(configuration: &Configuration, left: &[StepStatus]) -> String {
-    let mut text = String::new();
-    for status in left {
-        let before = if text.is_empty() { "\n" } else { "" };
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{before}{}", line(configuration, status));
-    }
-    text
+/// The backlog of each step and queue, one line each after an empty one.
+pub(crate) fn lines(configuration: &Configuration, Backlog { steps, late }: &Backlog) -> String {
+    let of_steps = steps.iter().map(|status| line(configuration, status));
+    let of_queues = late.iter().map(|(queue, count)| format!("{queue}: {} due later", grouped(*count)));
+    let lines: Vec<String> = of_steps.chain(of_queues).collect();
+    if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
 }
 
 fn line(configuration: &Configuration, status: &StepStatus) -> String {

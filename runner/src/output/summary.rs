@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::backlog;
 use super::table::{grouped, jobs, on_one_line, rate, table};
 use super::terminal::{cut, error_width};
-use crate::query::StepStatus;
+use crate::query::Backlog;
 use tidegate_config::{Configuration, QueueRef, SinkKind, SinkRef, Step, Target, shown};
 use tidegate_dispatch::RunOutcome;
 use tidegate_engine::{Halt, RunReport, Stats, StepStats};
@@ -28,7 +28,7 @@ pub(crate) struct RunEnd<'r> {
     pub(crate) report: &'r RunReport,
     pub(crate) elapsed: Duration,
     /// The steps that still have jobs, if known.
-    pub(crate) left: Option<&'r [StepStatus]>,
+    pub(crate) left: Option<&'r Backlog>,
     /// The errors that the run has put on each error queue, and those of them that are open, where that is known.
     pub(crate) failed: (&'r BTreeMap<usize, u64>, &'r BTreeMap<usize, u64>),
 }
@@ -38,7 +38,7 @@ impl RunEnd<'_> {
     pub(crate) fn summary(self) -> String {
         let Self { configuration, stats, report, left, .. } = self;
         let headline = self.headline();
-        let left = backlog::lines(configuration, left.unwrap_or_default());
+        let left = left.map_or_else(String::new, |left| backlog::lines(configuration, left));
         if self.did_nothing() {
             return format!("{headline}\n{left}");
         }

@@ -74,7 +74,16 @@ fn commit(
     outcomes: &Outcomes,
     now: i64,
 ) -> Vec<Result<Pushed, KeyConflict>> {
-    let mut ingest = IngestGroup::of(pushes, committed_state, store).unwrap();
+    let ingest = IngestGroup::of(pushes, committed_state, store).unwrap();
+    commit_group(ingest, (committed_state, writer), outcomes, now)
+}
+
+fn commit_group(
+    mut ingest: IngestGroup,
+    (committed_state, writer): (&mut CommittedState, &mut Writer),
+    outcomes: &Outcomes,
+    now: i64,
+) -> Vec<Result<Pushed, KeyConflict>> {
     let mut changes = Changes { now: Timestamp(now), ..Changes::default() };
     ingest.add_to(committed_state, &mut changes);
     let committed = writer.commit(&changes).unwrap();
@@ -181,6 +190,37 @@ fn a_key_is_forgotten_after_its_time() {
     // The commit after it removes the expired record.
     assert_eq!(at(10_000), known());
     assert_eq!(at(10_001), new(2));
+}
+
+#[test]
+fn late_jobs_keep_their_keys_before_and_after_they_are_on_the_queue() {
+    let (mut committed_state, (store, mut writer), outcomes) =
+        (committed_state(), store(), Outcomes::default());
+    let body = || {
+        let late = BTreeMap::from([(0, Timestamp(50)), (2, Timestamp(60))]);
+        Push { late, ..push(&[(1, 0), (2, 0), (3, 0)], Some(1), &outcomes) }
+    };
+    let one = |job| push(&[job], None, &outcomes);
+    let mut told = |pushes| commit(pushes, (&mut committed_state, &store, &mut writer), &outcomes, 1);
+    let late = vec![(0, ParkedId(1)), (2, ParkedId(2))];
+    let known = |place| Ok(Pushed::Appended { first: 0, jobs: 0, known: vec![(0, place)], late: Vec::new() });
+    // A later push of the group knows the jobs of an earlier one.
+    let both = told(vec![body(), one((3, 0))]);
+    let new = Ok(Pushed::Appended { first: 1, jobs: 1, known: Vec::new(), late });
+    assert_eq!(both, [new, known(PushedPlace::Late(ParkedId(2)))]);
+    let again = Ok(Pushed::Known { first: 1, jobs: 1, late_first: ParkedId(1), late: 2 });
+    let conflict = KeyConflict { position: Some(0), earlier: Some(PushedPlace::Late(ParkedId(1))) };
+    assert_eq!(told(vec![body(), one((1, 1))]), [again, Err(conflict)]);
+
+    let due = IngestGroup::default();
+    let due = due.with_due(vec![QueueRef(1)], &committed_state, &store, Timestamp(50)).unwrap();
+    commit_group(due, (&mut committed_state, &mut writer), &outcomes, 50);
+    let address = committed_state.configuration().queues[1].address.clone();
+    assert_eq!(store.late_count(&address).unwrap(), 1);
+    assert_eq!(store.next_late(&address).unwrap(), Some(Timestamp(60)));
+    let mut told = |pushes| commit(pushes, (&mut committed_state, &store, &mut writer), &outcomes, 51);
+    let places = told(vec![one((1, 0)), one((3, 0))]);
+    assert_eq!(places, [known(PushedPlace::Index(2)), known(PushedPlace::Late(ParkedId(2)))]);
 }
 
 #[test]
