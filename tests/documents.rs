@@ -32,7 +32,8 @@ use crate::plugins;
 use crate::project::{Outcome, Project};
 
 /// A script for a page that shows only the configuration around it.
-const FILLED_IN: &str = "fn process(job) { job }\nfn open(answer) { true }\nfn status(jobs) { () }\n";
+const FILLED_IN: &str = "fn process(job) { job }\nfn open(answer) { true }\nfn status(jobs) { () }\n\
+                         fn accept(job) { true }\n";
 
 /// Pages without gaps: a reader copies from them.
 const COMPLETE: [&str; 2] = ["README.md", "docs/recipes.md"];
@@ -472,6 +473,10 @@ fn runs(name: &str, script: &str) -> String {
         let gate = format!("[gate.g]\nrun = \"{name}\"\nevery = \"5s\"\n");
         return format!("{pipeline}{title}\"\n{gate}[step.it]\n{from}gate = \"g\"\nto = \"done\"\n");
     }
+    if script.contains("fn accept(") {
+        let source = format!("[source.posts]\ntype = \"http\"\naccept = \"{name}\"\n");
+        return format!("{pipeline}{title}\"\n{source}[step.it]\nfrom = \"posts\"\nto = \"done\"\n");
+    }
     let process = if script.contains("fn process(") { format!("run = \"{name}\"\n") } else { String::new() };
     format!("{pipeline}{title}\"\n[step.it]\n{from}{process}to = \"done\"\n")
 }
@@ -481,6 +486,9 @@ fn fill_in(page: &Page, project: &Project, files: &BTreeSet<String>, text: &str)
     for quoted in text.split('"').filter(|quoted| is_script(quoted) && !files.contains(*quoted)) {
         assert!(!COMPLETE.contains(&page.name.as_str()), "{}: `{quoted}` is missing", page.name);
         project.write(quoted, FILLED_IN);
+    }
+    if text.contains("fn accept(") && !files.contains("tidegate.toml") {
+        project.write("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:0\"\n");
     }
     for schema in text.split('"').filter(|quoted| quoted.ends_with(".schema.json")) {
         project.write(schema, "{}");

@@ -518,6 +518,58 @@ fn what_does_not_match_the_schema_is_refused_with_its_places_and_not_taken() {
 }
 
 #[test]
+fn a_script_refuses_jobs_with_its_reasons_and_nothing_of_their_body_is_taken() {
+    let accept = "fn accept(job, ctx) {
+        if ctx.step != \"requests\" || ctx.now < 1700000000000 { throw \"no context\"; }
+        if job.id == 0 { return \"no id\"; }
+        if job.id > 9 { return [#{ path: \"id\", reason: \"is above 9\" }, \"too large\"]; }
+        if job.id == 7 { throw \"it fails\"; }
+        if job.id == 8 { loop {} }
+    }";
+    let settings =
+        "accept = \"accept.rhai\"\nlimits = { operations = 10000 }\nschema = \"order.schema.json\"";
+    let project = project(settings, SINK).file("accept.rhai", accept).file("order.schema.json", SCHEMA);
+    let (mut running, _, mut client) = started(&project);
+    let post = "POST /sources/p/requests";
+    let refused = client.request(post, &[JSON], r#"{"id": 0}"#);
+    let error = "the source does not accept the body; nothing was accepted: the job: no id";
+    let expected = json!({ "error": error, "places": [{ "at": "", "error": "no id" }] });
+    assert_eq!((refused.status, refused.body), (422, expected));
+    // The schema goes first.
+    let lines = "{\"id\":1}\n{\"id\":10}\n{\"id\":\"x\"}\n{\"id\":7}\n{\"id\":8}\n";
+    let refused = client.request(post, &[NDJSON], lines);
+    let places = refused.body["places"].as_array().expect("places").iter();
+    let places: Vec<_> =
+        places.map(|one| format!("{} {} {}", one["line"], one["at"], one["error"])).collect();
+    assert_eq!(
+        places,
+        [
+            r#"2 "/id" "is above 9""#,
+            r#"2 "" "too large""#,
+            r#"3 "/id" "the value is not of type \"integer\"""#,
+            r#"4 "" "the source cannot check the job""#,
+            r#"5 "" "the source cannot check the job""#,
+        ]
+    );
+    running.wait_until_it_says("the `accept` script of a source has failed");
+    assert_eq!(client.request(post, &[JSON], "{").status, 400);
+    assert_eq!(client.request(post, &[JSON], r#"{"id": 1}"#).status, 202);
+    // A changed script is a reload.
+    project.write("accept.rhai", "fn accept(job) { job.id == 10 }");
+    running.wait_until_it_says("the changed configuration is in force");
+    assert_eq!(client.request(post, &[JSON], r#"{"id": 1}"#).status, 422);
+    assert_eq!(client.request(post, &[JSON], r#"{"id": 10}"#).status, 202);
+    // A script that does not compile leaves the old one in force.
+    project.write("accept.rhai", "fn accepts(job) { true }");
+    let check = project.tidegate(&["check", "."]).failed(78);
+    assert!(check.stderr.contains("must have a function `accept`"), "{}", check.stderr);
+    assert_eq!(client.request(post, &[JSON], r#"{"id": 1}"#).status, 422);
+    project.write("accept.rhai", "fn accept(job) { true }");
+    running.stop().done();
+    assert_eq!(project.queue("p/requests").len(), 2);
+}
+
+#[test]
 fn an_answer_carries_the_job_for_a_client_that_prefers_it() {
     let project = project(
         "key = \"id\"",

@@ -76,6 +76,18 @@ fn time_of_last(project: &Project, queue: &str) -> Timestamp {
 }
 
 #[test]
+fn a_large_withdrawal_without_an_approval_is_refused() {
+    let project = demonstration("1ms", "10ms");
+    let (running, mut client) = started(&project);
+    let mut large = json!({ "id": 1, "pool": "a", "amount": 10001 });
+    let refused = client.request(POST, &[JSON], &large.to_string());
+    assert_eq!((refused.status, &refused.body["places"][0]["at"]), (422, &json!("/approved_by")));
+    large["approved_by"] = json!("b");
+    assert_eq!(client.request(POST, &[JSON], &large.to_string()).status, 202);
+    running.stop().done();
+}
+
+#[test]
 fn a_withdrawal_for_later_waits_until_then_and_holds_up_no_other() {
     let project = demonstration("1ms", "10ms");
     sending(&project, "#!/bin/sh\necho \"{\\\"id\\\": $1}\"\n");

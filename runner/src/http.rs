@@ -17,6 +17,7 @@
 //! in the engine's inbox for the next commit. Connections, requests in work, bodies, the memory for parsing
 //! them, and queries of the store are each bounded.
 
+pub(crate) mod accept;
 pub(crate) mod body;
 pub(crate) mod cancel;
 pub(crate) mod complete;
@@ -51,6 +52,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
+use self::accept::AcceptThreads;
 use self::host::Hosts;
 use self::parameters::Parameters;
 use self::response::{HttpRefusal, Response};
@@ -101,6 +103,7 @@ pub(crate) struct HttpContext {
     parsed: Arc<Semaphore>,
     looks: Arc<Semaphore>,
     schemas: Arc<Schemas>,
+    accepts: Arc<AcceptThreads>,
 }
 
 impl Server {
@@ -120,6 +123,7 @@ impl Server {
             parsed: semaphore(PARSED_BYTES),
             looks: semaphore(LOOKS),
             schemas: Arc::default(),
+            accepts: Arc::default(),
         };
         let places = places(files);
         thread::Builder::new().name("http".into()).spawn(move || {

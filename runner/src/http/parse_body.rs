@@ -9,10 +9,12 @@ use tidegate_plugin::Payloads;
 
 use super::response::{HttpRefusal, Place};
 use crate::due_time;
+use tidegate_components::accept::{AcceptCheck, RefusalReason};
 use tidegate_components::request_schema::{RequestSchema, SchemaFault};
 use tidegate_components::script::json;
 use tidegate_config::HttpSource;
 use tidegate_engine::IdempotencyKey;
+use tidegate_model::log_target;
 use tidegate_model::{
     Address, DeliveryHash, FieldPath, NameHistory, Timestamp, content_hash, key_hash, on_one_line, value_hash,
 };
@@ -111,12 +113,14 @@ pub(crate) fn read(
     form: BodyForm,
     (queue, source): (&KeyOwner, &HttpSource),
     rules: &IntakeRules,
+    mut accept: Option<&mut AcceptCheck>,
 ) -> Result<Intake, HttpRefusal> {
     let mut intake = Intake::default();
     let mut places = Vec::new();
     match form {
         BodyForm::Json => {
-            intake.take((body, None), (queue, source), rules, &mut places).map_err(HttpRefusal::wrong)?;
+            let checks = (rules, accept.as_deref_mut());
+            intake.take((body, None), (queue, source), checks, &mut places).map_err(HttpRefusal::wrong)?;
         }
         BodyForm::Ndjson => {
             for (line, number) in body.split(|&byte| byte == b'\n').zip(1_u32..) {
@@ -124,7 +128,8 @@ pub(crate) fn read(
                     continue;
                 }
                 let job = (line, Some(number));
-                intake.take(job, (queue, source), rules, &mut places).map_err(|why| {
+                let checks = (rules, accept.as_deref_mut());
+                intake.take(job, (queue, source), checks, &mut places).map_err(|why| {
                     HttpRefusal::wrong(format!("line {number}: {why}; no job was accepted"))
                 })?;
                 intake.lines.push(number);
@@ -136,7 +141,7 @@ pub(crate) fn read(
     }
     if !places.is_empty() {
         places.truncate(PLACES_MAX);
-        return Err(HttpRefusal::unfit(places));
+        return Err(HttpRefusal::unfit(places, accept.is_some()));
     }
     intake.whole = rules.header.as_ref().map(|key| IdempotencyKey {
         hash: queue.hash("header", key),
@@ -153,13 +158,28 @@ fn faults(schema: &RequestSchema, job: &[u8], line: Option<u32>) -> Result<Vec<P
     Ok(faults.map(|SchemaFault { at, error }| Place { line, at, error }).collect())
 }
 
+/// The reasons for which the script of the source refuses a job.
+fn refusals(accept: &mut AcceptCheck, job: &[u8], line: Option<u32>) -> Vec<Place> {
+    match accept.reasons(job) {
+        Ok(reasons) => {
+            let place = |RefusalReason { at, reason }| Place { line, at, error: reason };
+            reasons.into_iter().map(place).collect()
+        }
+        Err(failure) => {
+            let error = failure.to_string();
+            tracing::warn!(target: log_target::HTTP, error, "the `accept` script of a source has failed");
+            vec![Place { line, at: String::new(), error: "the source cannot check the job".to_owned() }]
+        }
+    }
+}
+
 impl Intake {
     /// Adds a job, or the places at which it does not match the schema. The error is a fragment.
     fn take(
         &mut self,
         (job, line): (&[u8], Option<u32>),
         source: (&KeyOwner, &HttpSource),
-        rules: &IntakeRules,
+        (rules, accept): (&IntakeRules, Option<&mut AcceptCheck>),
         places: &mut Vec<Place>,
     ) -> Result<(), String> {
         // The body is refused already.
@@ -175,7 +195,12 @@ impl Intake {
         }
         // Its message about a text that is not JSON has more details.
         self.add(job, source, rules)?;
-        found.map(drop)
+        found?;
+        if let Some(accept) = accept {
+            let stored = self.jobs.get(self.jobs.len() - 1).unwrap_or_default();
+            places.extend(refusals(accept, stored, line));
+        }
+        Ok(())
     }
 
     /// The error is a fragment.

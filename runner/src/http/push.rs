@@ -21,6 +21,7 @@ use crate::client::ipc::RunnerContext;
 use crate::connection_limit::ConnectionPermit;
 use crate::due_time;
 use crate::query::late::LateAddress;
+use tidegate_components::accept::AcceptCheck;
 use tidegate_config::{Configuration, HttpSource, PushSource, QueueRef};
 use tidegate_engine::{KeyConflict, Push, Pushed, PushedPlace};
 use tidegate_model::suggest::nearest;
@@ -69,12 +70,19 @@ pub(crate) async fn take(
     let names = http.context.store.name_history().map_err(|error| unreadable(&error))?;
     let owner = KeyOwner::of(address, &names);
     let rules = IntakeRules { schema, header, due, now };
-    let intake = if body.bytes.len() <= AT_ONCE_BYTES {
-        parse_body::read(&body.bytes, form, (&owner, source), &rules)?
+    let intake = if let Some(accept) = source.accept.clone() {
+        let (bytes, source) = (body.bytes.clone(), source.clone());
+        let work = move |check: &mut AcceptCheck| {
+            parse_body::read(&bytes, form, (&owner, &source), &rules, Some(check))
+        };
+        http.accepts.run(address.clone(), *accept, work).await?
+    } else if body.bytes.len() <= AT_ONCE_BYTES {
+        parse_body::read(&body.bytes, form, (&owner, source), &rules, None)?
     } else {
         let (bytes, source) = (body.bytes.clone(), source.clone());
-        let reading =
-            tokio::task::spawn_blocking(move || parse_body::read(&bytes, form, (&owner, &source), &rules));
+        let reading = tokio::task::spawn_blocking(move || {
+            parse_body::read(&bytes, form, (&owner, &source), &rules, None)
+        });
         reading.await.unwrap_or_else(|error| Err(HttpRefusal::broken(&error.to_string())))?
     };
     drop(body);

@@ -95,15 +95,21 @@ impl HttpRefusal {
         Self { job, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, error) }
     }
 
-    /// The jobs do not match the schema of their source at these places, of which there is at least one.
-    pub(crate) fn unfit(places: Vec<Place>) -> Self {
+    /// The jobs do not match the schema of their source at these places, of which there is at least one; or its script
+    /// refuses them.
+    pub(crate) fn unfit(places: Vec<Place>, has_script: bool) -> Self {
         let first = places.first().map(|Place { line, at, error }| {
             let line = line.map_or_else(String::new, |line| format!("line {line}, "));
             let at = if at.is_empty() { "the job" } else { at };
             format!("{line}{at}: {error}")
         });
         let error = format!(
-            "the body does not match the schema of the source; nothing was accepted: {}",
+            "the {}; nothing was accepted: {}",
+            if has_script {
+                "source does not accept the body"
+            } else {
+                "body does not match the schema of the source"
+            },
             first.unwrap_or_default()
         );
         Self { places, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, error) }

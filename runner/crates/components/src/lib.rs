@@ -1,5 +1,6 @@
 //! `tidegate-components`: scripts, plugins, commands, HTTP services, sources and sinks.
 
+pub mod accept;
 pub mod attempt_outputs;
 mod coarse_clock;
 pub mod exec;

@@ -25,7 +25,9 @@ pub use crate::check::order::check as check_order;
 pub use crate::diagnostic::files::{Files, Position};
 pub use crate::diagnostic::files::{TextReadError, read_text};
 pub use crate::diagnostic::span_of::locate;
-pub use crate::model::push_source::{HttpSource, PushSource, ScheduleSource, SchemaFile, Token};
+pub use crate::model::push_source::{
+    AcceptScript, HttpSource, PushSource, ScheduleSource, SchemaFile, Token,
+};
 pub use crate::model::test_case::{
     Expectations, Expected, ExpectedJobs, LaterJobs, Mock, MockAnswer, MockAnswers, MockPlace, TestCase,
 };

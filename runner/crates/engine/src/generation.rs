@@ -13,8 +13,8 @@ use tidegate_components::request_schema::RequestSchema;
 use tidegate_components::script;
 use tidegate_components::script::{CompileError, EntryPoint, Mentions, NamedTable};
 use tidegate_config::{
-    Configuration, Diagnostic, Diagnostics, Draft, Files, HttpSource, Invocation, Limits, LoadOptions,
-    LookupTables, Position, ProbeConfig, Processor, Script, SourceSpan, Step, read_text,
+    AcceptScript, Configuration, Diagnostic, Diagnostics, Draft, Files, HttpSource, Invocation, Limits,
+    LoadOptions, LookupTables, Position, ProbeConfig, Processor, Script, SourceSpan, Step, read_text,
 };
 use tidegate_model::Address;
 
@@ -95,6 +95,15 @@ impl Generation {
         }
         for source in draft.http_sources() {
             check_schema(&source, &mut draft.diagnostics);
+            if let Some(AcceptScript { script, limits, .. }) = source.accept.as_deref() {
+                check_script(
+                    script,
+                    limits,
+                    EntryPoint::Accept,
+                    &LookupTables::new(),
+                    &mut draft.diagnostics,
+                );
+            }
         }
         for gate in &gates {
             check_inquiry(&gate.inquiry, EntryPoint::Open, &mut draft.diagnostics);

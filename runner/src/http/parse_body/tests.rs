@@ -10,6 +10,7 @@ fn source(key: &[&str]) -> HttpSource {
         max_waiting: None,
         token: None,
         schema: None,
+        accept: None,
         due: None,
         delay: None,
     }
@@ -18,7 +19,8 @@ fn source(key: &[&str]) -> HttpSource {
 fn read_as(body: &str, form: BodyForm, key: &[&str]) -> Result<Intake, String> {
     let owner = KeyOwner::of(&Address::parse("p/q").unwrap(), &NameHistory::default());
     let rules = IntakeRules { schema: None, header: None, due: None, now: Timestamp(0) };
-    super::read(body.as_bytes(), form, (&owner, &source(key)), &rules).map_err(|refusal| refusal.to_string())
+    super::read(body.as_bytes(), form, (&owner, &source(key)), &rules, None)
+        .map_err(|refusal| refusal.to_string())
 }
 
 fn jobs(intake: &Intake) -> Vec<&str> {

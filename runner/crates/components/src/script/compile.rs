@@ -253,6 +253,7 @@ fn no_entry(entry: EntryPoint, functions: &[(String, usize)], text: &str) -> Com
     let message = match entry {
         EntryPoint::Process => "the script has no function `process`",
         EntryPoint::Open => "the script is the last of a gate and must have a function `open`",
+        EntryPoint::Accept => "the script is the `accept` of a source and must have a function `accept`",
         EntryPoint::Status => "the script is the last of a monitor and must have a function `status`",
     };
     match nearest(wanted, functions.iter().map(|(name, _)| name.as_str())) {

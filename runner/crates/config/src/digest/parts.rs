@@ -3,7 +3,7 @@
 use super::aspect::{GateAspect, QueueAspect, SinkAspect, SourceAspect};
 use super::processors::{self, ProbeAspects};
 use super::setting::{PartDigest, Scope};
-use crate::model::push_source::{HttpSource, PushSource, ScheduleSource, Token};
+use crate::model::push_source::{AcceptScript, HttpSource, PushSource, ScheduleSource, Token};
 use crate::model::{
     DataFormat, FileSink, FileSource, Gate, Meta, OnMismatch, Queue, Retain, Sink, SinkFormat, SinkKind,
     Source, SourceKind,
@@ -46,7 +46,7 @@ fn meta<A: Copy + Ord>(digest: &mut PartDigest<A>, scope: &Scope<'_>, aspect: A,
 }
 
 fn http(digest: &mut PartDigest<QueueAspect>, scope: &Scope<'_>, source: &HttpSource) {
-    let HttpSource { key, dedupe, max_body, max_waiting, token, schema, due, delay } = source;
+    let HttpSource { key, dedupe, max_body, max_waiting, token, schema, accept, due, delay } = source;
     digest.add(scope, QueueAspect::Source, "source.type", |it| it.word("http"));
     digest.add(scope, QueueAspect::Source, "source.key", |it| {
         it.optional(key.as_ref(), "none", |it, key| it.text(&key.to_string()));
@@ -61,6 +61,14 @@ fn http(digest: &mut PartDigest<QueueAspect>, scope: &Scope<'_>, source: &HttpSo
     digest.add(scope, QueueAspect::Source, "source.token", |it| {
         it.optional(token.as_ref().map(Token::reveal), "none", super::encoder::Encoder::secret);
     });
+    if let Some(AcceptScript { script, limits, timeout }) = accept.as_deref() {
+        let aspect = QueueAspect::Source;
+        processors::script(digest, scope, (aspect, "source.accept "), script);
+        digest.add(scope, aspect, "source.limits.operations", |it| it.number(limits.operations));
+        digest.add(scope, aspect, "source.limits.memory", |it| it.size(limits.memory));
+        digest.add(scope, aspect, "source.limits.depth", |it| it.number(limits.depth as u64));
+        digest.add(scope, aspect, "source.timeout", |it| it.duration(*timeout));
+    }
     for (key, path) in [("due", due), ("delay", delay)] {
         digest.add(scope, QueueAspect::Source, format!("source.{key}"), |it| {
             it.optional(path.as_ref(), "none", |it, path| it.text(&path.to_string()));

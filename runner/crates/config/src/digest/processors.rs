@@ -52,7 +52,7 @@ pub(super) fn run<A: Copy + Ord>(
 }
 
 /// The text of a script, and of all that it imports.
-fn script<A: Copy + Ord>(
+pub(super) fn script<A: Copy + Ord>(
     digest: &mut PartDigest<A>,
     scope: &Scope<'_>,
     (aspect, table): (A, &str),

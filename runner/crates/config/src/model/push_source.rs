@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::processor::{Limits, Script};
 use tidegate_model::{FieldPath, Missed, Schedule, Timestamp};
 
 /// The producer of a queue other than steps.
@@ -41,11 +42,34 @@ pub struct HttpSource {
     pub token: Option<Token>,
     /// The JSON Schema that each job must match.
     pub schema: Option<SchemaFile>,
+    /// The script that accepts or refuses each job.
+    pub accept: Option<Box<AcceptScript>>,
     /// The path of the field with the time at which a job is appended.
     pub due: Option<FieldPath>,
     /// The path of the field with the time that a job waits before it is appended.
     pub delay: Option<FieldPath>,
 }
+
+/// A script that accepts or refuses pushed jobs, with the limits of a call.
+#[derive(Clone, Debug)]
+pub struct AcceptScript {
+    pub script: Script,
+    pub limits: Limits,
+    pub timeout: Duration,
+}
+
+/// The place of its name has no effect.
+impl PartialEq for AcceptScript {
+    fn eq(&self, other: &Self) -> bool {
+        fn texts(accept: &AcceptScript) -> impl Iterator<Item = (&PathBuf, &str)> {
+            let imports = accept.script.imports.iter().map(|import| (&import.path, &*import.text));
+            std::iter::once((&accept.script.path, &*accept.script.text)).chain(imports)
+        }
+        (self.limits, self.timeout) == (other.limits, other.timeout) && texts(self).eq(texts(other))
+    }
+}
+
+impl Eq for AcceptScript {}
 
 /// A file with a JSON Schema.
 #[derive(Clone, Debug)]

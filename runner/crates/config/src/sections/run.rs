@@ -39,28 +39,37 @@ fn processor(
     if plugin::is_one(&run.value) {
         return plugin::processor(reading, run).map(Processor::Plugin);
     }
-    if Path::new(&run.value).extension().is_none_or(|ending| ending != "rhai") {
+    if !is_script(&run.value) {
         let message = format!("{} in `run` is not a processor", run.quoted());
         let help =
             "use a script, whose name ends in `.rhai`, or `plugin:NAME`, `builtin:http` or `builtin:exec`";
         reading.report(Diagnostic::error_at(&run.place, message).help(help));
         return None;
     }
-    let path = reading.folder().join(&run.value);
+    script(reading, files, run).map(Processor::Script)
+}
+
+/// The script that `named` names, with its imports.
+pub(crate) fn script(reading: &mut ParseContext<'_>, files: &mut Files, named: &Text) -> Option<Script> {
+    let path = reading.folder().join(&named.value);
     match files.read(&path) {
         Ok(text) => {
             let imports = imports(files, &path, &text);
-            let (named_in, named_at) = (reading.file.to_path_buf(), run.place.span.clone());
-            Some(Processor::Script(Script { path, text: text.to_string(), imports, named_in, named_at }))
+            let (named_in, named_at) = (reading.file.to_path_buf(), named.place.span.clone());
+            Some(Script { path, text: text.to_string(), imports, named_in, named_at })
         }
         Err(error) => {
-            let named = if run.secret { "named here".into() } else { run.quoted() };
-            let message = format!("the script {named} {error}");
-            let help = if run.secret { None } else { near_script(reading.folder(), &run.value) };
-            reading.report(Diagnostic::error_at(&run.place, message).help_if(help));
+            let quoted = if named.secret { "named here".into() } else { named.quoted() };
+            let message = format!("the script {quoted} {error}");
+            let help = if named.secret { None } else { near_script(reading.folder(), &named.value) };
+            reading.report(Diagnostic::error_at(&named.place, message).help_if(help));
             None
         }
     }
+}
+
+pub(crate) fn is_script(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|ending| ending == "rhai")
 }
 
 /// The imports of the script at `path`, direct and indirect, in order of path. A missing one is reported when the

@@ -203,7 +203,7 @@ fn refuse_fields(reading: &mut ParseContext<'_>, section: &TableReader<'_>, inpu
 /// Deeper calls could overflow a worker's stack.
 const DEPTH_MAX: u64 = 500;
 
-fn limits(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Limits> {
+pub(crate) fn limits(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Limits> {
     let section = TableReader::open(reading, TableKind::Limits, "limits", field.value())?;
     let mut limits = Limits::default();
     if let Some(operations) = section.field("operations").and_then(|field| field.count(reading, 1)) {

@@ -7,7 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tidegate_config::{Configuration, FileStamp, Files, GateRef, Processor, Script, Step, read_text};
+use tidegate_config::{
+    Configuration, FileStamp, Files, GateRef, Processor, PushSource, Script, Step, read_text,
+};
 use tidegate_model::sync::Mutex;
 use tidegate_model::{Address, Timestamp};
 
@@ -47,6 +49,13 @@ impl SourceFiles {
                 }
             }
             all.steps.insert(step.address.clone(), paths);
+        }
+        let accepts = configuration.queues.iter().filter_map(|queue| match &queue.source {
+            Some(PushSource::Http(source)) => source.accept.as_ref(),
+            _ => None,
+        });
+        for import in accepts.flat_map(|accept| &accept.script.imports) {
+            all.texts.insert(import.path.clone(), import.text.to_string());
         }
         all
     }

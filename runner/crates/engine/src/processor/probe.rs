@@ -92,7 +92,7 @@ impl Probe {
         // ever.
         let what = match self.entry {
             EntryPoint::Status => "monitor",
-            EntryPoint::Process | EntryPoint::Open => "gate",
+            EntryPoint::Process | EntryPoint::Open | EntryPoint::Accept => "gate",
         };
         let time = now.0.cast_unsigned();
         let (pipeline, step) = (self.step.pipeline.as_str(), self.step.name.as_str());

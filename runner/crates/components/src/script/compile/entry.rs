@@ -8,6 +8,8 @@ pub enum EntryPoint {
     Process,
     /// A gate: returns whether it is open.
     Open,
+    /// An HTTP source: returns whether it accepts a job, or why not.
+    Accept,
     /// A monitor: returns the statuses of pending jobs.
     Status,
 }
@@ -17,6 +19,7 @@ impl EntryPoint {
         match self {
             Self::Process => "process",
             Self::Open => "open",
+            Self::Accept => "accept",
             Self::Status => "status",
         }
     }
@@ -24,7 +27,7 @@ impl EntryPoint {
     /// The name of its argument in messages.
     pub(crate) fn parameter(self) -> &'static str {
         match self {
-            Self::Process => "job",
+            Self::Process | Self::Accept => "job",
             Self::Open => "answer",
             Self::Status => "jobs",
         }

@@ -1,7 +1,7 @@
 //! `FILES`: a configuration with every key of the grammar.
 
 /// Tables are separated by blank lines, and each key is on a line of its own.
-pub(super) const FILES: [(&str, &str); 15] = [
+pub(super) const FILES: [(&str, &str); 17] = [
     (
         "tidegate.toml",
         r#"[runner]
@@ -108,6 +108,9 @@ max_body = "2MiB"
 max_waiting = 9
 token = "${SECRET}"
 schema = "order.schema.json"
+accept = "accept.rhai"
+limits = { memory = "7MiB", operations = 7777, depth = 7 }
+timeout = "77s"
 due = "send.at"
 delay = "send.after"
 
@@ -276,6 +279,8 @@ path = "ports.ndjson"
 key = "port"
 "#,
     ),
+    ("accept.rhai", "fn accept(job) { true }"),
+    ("other_accept.rhai", "fn accept(job) { false }"),
     ("order.schema.json", "{ \"type\": \"object\" }"),
     ("other.schema.json", "{ \"type\": \"array\" }"),
     ("work.rhai", "import \"lib/helps\" as helps;\nfn process(job) { job }\n"),
