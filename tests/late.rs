@@ -1,9 +1,12 @@
 //! Tests of jobs that are pushed for later: they are appended to their queue at their due time, once.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 
 use crate::http_client::{Answer, Client, JSON, NDJSON, address};
 use crate::project::{Project, ids};
+use crate::random::Random;
 use crate::running::Running;
 
 const SETTINGS: &str = "[runner]\nlisten = \"127.0.0.1:0\"\nshutdown_timeout = \"5s\"\n";
@@ -75,6 +78,45 @@ fn a_late_job_survives_kills_and_is_delivered_once() {
     running.stop().done();
     assert_eq!(ids(&project.read("out.ndjson")), [1]);
     assert_eq!(late(&project), [""; 0]);
+    project.assert_sound();
+}
+
+#[test]
+fn late_jobs_that_arrive_all_the_time_are_delivered_once_whatever_is_killed_when() {
+    const ROUNDS: u64 = 5;
+    const BODIES: u64 = 40;
+    let seed = Random::seed();
+    println!("again with TIDEGATE_TEST_SEED={seed}");
+    let mut random = Random::new(seed);
+    let project = project("key = \"id\"\ndelay = \"wait\"");
+    let mut again = String::new();
+    for round in 0..ROUNDS {
+        let (running, mut client) = started(&project);
+        for body in 0..BODIES {
+            // The outcome of the last body before a kill is unknown.
+            let mut lines = std::mem::take(&mut again);
+            for id in 0..10 {
+                let (id, wait) = ((round * BODIES + body) * 10 + id, random.below(40) * 5);
+                writeln!(lines, "{{\"id\":{id},\"wait\":{wait}}}").expect("a text takes every line");
+            }
+            let answer = client.request(POST, &[NDJSON], &lines);
+            assert!([200, 202].contains(&answer.status), "{answer:?}");
+            again = if random.below(4) == 0 { lines } else { again };
+        }
+        assert!(running.kill());
+    }
+    let (mut running, mut client) = started(&project);
+    if !again.is_empty() {
+        client.request(POST, &[NDJSON], &again);
+    }
+    let expected: Vec<u64> = (0..ROUNDS * BODIES * 10).collect();
+    running.wait_until("all jobs", || {
+        project.queue("p/requests").len() >= expected.len() && late(&project).is_empty()
+    });
+    running.stop().done();
+    let mut delivered = ids(&project.read("out.ndjson"));
+    delivered.sort_unstable();
+    assert_eq!(delivered, expected, "seed {seed}");
     project.assert_sound();
 }
 

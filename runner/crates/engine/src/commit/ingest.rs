@@ -183,7 +183,8 @@ impl IngestGroup {
         self
     }
 
-    /// Appends the late jobs of these queues that are due, up to a limit for each.
+    /// Appends the late jobs of these queues that are due, up to a limit for each. A queue may occur twice: it was asked
+    /// for again before this commit.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -194,6 +195,7 @@ impl IngestGroup {
         store: &Store,
         now: Timestamp,
     ) -> Result<Self, ReadError> {
+        let queues: BTreeSet<QueueRef> = queues.into_iter().collect();
         for queue in queues {
             self.late_queues.insert(queue);
             // A reload has removed the queue; its late jobs are kept.

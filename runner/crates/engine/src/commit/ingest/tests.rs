@@ -213,7 +213,7 @@ fn late_jobs_keep_their_keys_before_and_after_they_are_on_the_queue() {
     assert_eq!(told(vec![body(), one((1, 1))]), [again, Err(conflict)]);
 
     let due = IngestGroup::default();
-    let due = due.with_due(vec![QueueRef(1)], &committed_state, &store, Timestamp(50)).unwrap();
+    let due = due.with_due(vec![QueueRef(1), QueueRef(1)], &committed_state, &store, Timestamp(50)).unwrap();
     commit_group(due, (&mut committed_state, &mut writer), &outcomes, 50);
     let address = committed_state.configuration().queues[1].address.clone();
     assert_eq!(store.late_count(&address).unwrap(), 1);
@@ -221,6 +221,7 @@ fn late_jobs_keep_their_keys_before_and_after_they_are_on_the_queue() {
     let mut told = |pushes| commit(pushes, (&mut committed_state, &store, &mut writer), &outcomes, 51);
     let places = told(vec![one((1, 0)), one((3, 0))]);
     assert_eq!(places, [known(PushedPlace::Index(2)), known(PushedPlace::Late(ParkedId(2)))]);
+    assert_eq!(store.queue(&address).unwrap().map(|queue| queue.head), Some(2), "each is appended once");
 }
 
 #[test]
