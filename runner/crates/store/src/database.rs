@@ -22,6 +22,7 @@ pub(crate) mod renames;
 pub(crate) mod retention;
 pub(crate) mod scan;
 pub(crate) mod schedules;
+pub(crate) mod sink_files;
 pub(crate) mod snapshots;
 pub(crate) mod stops;
 pub(crate) mod token_key;

@@ -18,6 +18,7 @@ pub(crate) mod late;
 pub(crate) mod migrate;
 pub(crate) mod model;
 pub(crate) mod parked;
+pub(crate) mod sink_files;
 pub(crate) mod takeovers;
 pub(crate) mod trim;
 pub(crate) mod verify;

@@ -30,6 +30,7 @@
 //! | generations | number u64 | fingerprint u64, time i64 |
 //! | ticks | source | time i64 up to which all ticks of the schedule are handled |
 //! | renames | number u64 | JSON, see [`super::name_history`]; missing until a part was renamed; ignored by older versions |
+//! | `sink_files` | sink, path | JSON, see [`super::sink_files`]; missing until a sink left a file; ignored by older versions |
 //! | history, texts | | see [`super::history`]; missing until the first run; ignored by older versions |
 //!
 //! A record is *sealed*: it is followed by its XXH3-64, seeded with its table and key. Numbers are
@@ -107,6 +108,7 @@ pub(crate) enum RecordKey<'a> {
     ParkedStarted(u32, u64),
     ParkedCount(u32),
     Rename(u64),
+    SinkFile(u32, &'a str),
 }
 
 /// The record of a queue.
@@ -153,6 +155,7 @@ impl RecordKey<'_> {
             RecordKey::ParkedStarted(step, number) => (17, u64::from(step), number, 0),
             RecordKey::ParkedCount(step) => (18, u64::from(step), 0, 0),
             RecordKey::Rename(number) => (19, number, 0, 0),
+            RecordKey::SinkFile(sink, path) => (20, u64::from(sink), text(path), 0),
         };
         let mut key = [0; 25];
         key[0] = table;

@@ -63,8 +63,7 @@ pub(crate) struct SharedDatabase {
     /// Present names of the parts that were renamed since the store was opened, by their former names: for reads that
     /// begin before a rename and end after it.
     renamed: RwLock<BTreeMap<(NamedKind, Address), Address>>,
-    /// All renames, once they were read, and how often they have changed.
-    names: RwLock<(Option<Arc<NameHistory>>, u64)>,
+    names: RwLock<KnownNames>,
 }
 
 /// The state of a queue.
@@ -285,15 +284,15 @@ impl Store {
 
     /// All renames of the store.
     pub fn name_history(&self) -> Result<Arc<NameHistory>, ReadError> {
-        let (known, version) = self.shared.names.read().clone();
-        if let Some(known) = known {
+        let KnownNames { history, version, .. } = self.shared.names.read().clone();
+        if let Some(known) = history {
             return Ok(known);
         }
         let history = Arc::new(self.view(name_history::read)?);
         let mut names = self.shared.names.write();
         // A snapshot may be older than a rename.
-        if names.1 == version && self.moment.is_none() {
-            names.0 = Some(Arc::clone(&history));
+        if names.version == version && !names.are_changing && self.moment.is_none() {
+            names.history = Some(Arc::clone(&history));
         }
         Ok(history)
     }
@@ -323,6 +322,16 @@ impl Store {
     }
 }
 
+/// All renames, as far as they were read.
+#[derive(Clone, Debug, Default)]
+struct KnownNames {
+    history: Option<Arc<NameHistory>>,
+    /// Number of changes.
+    version: u64,
+    /// A rename is being committed: it may be durable or not.
+    are_changing: bool,
+}
+
 impl SharedDatabase {
     pub(crate) fn new(database: Database) -> Self {
         Self {
@@ -334,8 +343,14 @@ impl SharedDatabase {
         }
     }
 
-    /// Records durable renames.
+    /// Records renames that are about to be durable. Until [`Self::forget_names`] each reader reads them itself.
     pub(crate) fn rename(&self, parts: &[RenamedPart]) {
+        if parts.is_empty() {
+            return;
+        }
+        let mut names = self.names.write();
+        *names = KnownNames { history: None, version: names.version + 1, are_changing: true };
+        drop(names);
         let mut renamed = self.renamed.write();
         for RenamedPart { kind, from, to } in parts {
             renamed.remove(&(*kind, to.clone()));
@@ -350,7 +365,7 @@ impl SharedDatabase {
     pub(crate) fn forget_names(&self) {
         self.pages.forget();
         let mut names = self.names.write();
-        *names = (None, names.1 + 1);
+        *names = KnownNames { history: None, version: names.version + 1, are_changing: false };
     }
 
     /// The present name of a part that has another one since the store was opened.

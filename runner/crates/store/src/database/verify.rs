@@ -17,6 +17,7 @@ use super::parked;
 use super::pauses;
 use super::read::{self, Store};
 use super::schedules;
+use super::sink_files;
 use super::snapshots;
 use super::stops;
 use super::token_key;
@@ -202,6 +203,7 @@ impl VerifyReport {
             let (id, stored) = entry?;
             schedules::unseal(id.value(), stored.value()).map_or_else(|cause| self.problem(cause), drop);
         }
+        sink_files::read(txn).map_or_else(|cause| self.problem(cause), drop);
         name_history::read(txn).map_or_else(|cause| self.problem(cause), drop);
         pauses::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
         stops::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);

@@ -9,7 +9,7 @@ use super::catch_panics::guarded;
 use super::dedupe;
 use super::dedupe::{Arrivals, DedupeRecord, IngestedKey};
 use super::format::{
-    self, BY_HAND, CommitRecord, LOG, MARKS, PROGRESS, QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS,
+    self, BY_HAND, CommitRecord, LOG, MARKS, PROGRESS, QUEUES, QueueRecord, RecordKey, SEGMENTS,
 };
 use super::generations;
 use super::generations::GenerationRecord;
@@ -25,6 +25,7 @@ use super::renames;
 use super::renames::Renames;
 use super::retention::{Trim, Trimmed, trim};
 use super::schedules;
+use super::sink_files;
 use super::snapshots;
 use super::snapshots::{Snapshot, SnapshotKey};
 use super::stops;
@@ -361,8 +362,7 @@ fn write_records(txn: &WriteTransaction, changes: &Changes) -> Result<(), StoreC
         txn.open_table(PROGRESS)?.insert(key, &*RecordKey::Progress(key.0, key.1).seal_json(handled)?)?;
     }
     for (sink, position) in &changes.sinks {
-        let id = format::intern(txn, sink)?;
-        txn.open_table(SINKS)?.insert(id, &*RecordKey::Sink(id).seal_json(position)?)?;
+        sink_files::write(txn, sink, position)?;
     }
     for (source, mark) in &changes.marks {
         let id = format::intern(txn, source)?;

@@ -25,10 +25,12 @@ use crate::database::format::{
 };
 use crate::database::generations::GenerationRecord;
 use crate::database::migrate;
+use crate::database::name_history;
 use crate::database::parked;
 use crate::database::pauses;
 use crate::database::read::Store;
 use crate::database::schedules;
+use crate::database::sink_files;
 use crate::database::snapshots;
 use crate::database::token_key;
 use crate::error::{ExportError, StoreCause};
@@ -118,6 +120,12 @@ impl<W: Write> Walk<'_, W> {
         self.ticks()?;
         for pause in pauses::read(&meta)? {
             self.lines.put(&ExportLine::Pause(pause))?;
+        }
+        for rename in name_history::records(self.txn)? {
+            self.lines.put(&ExportLine::Rename(rename))?;
+        }
+        for (sink, position) in sink_files::read(self.txn)? {
+            self.lines.put(&ExportLine::SinkFile(SinkLine { sink, position }))?;
         }
         if let Some(key) = token_key::read(&meta)? {
             let bytes = Cow::Borrowed(key.reveal());

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use crate::api::parked_job::JobForm;
 use crate::codec::old_parked_record::OldReason;
 use crate::database::dedupe::DedupeOutcome;
+use crate::database::name_history::RenameRecord;
 use crate::database::pauses::Pause;
 use crate::database::snapshots::SnapshotInput;
 use tidegate_model::{Address, DeliveryHash, Progress, Segment, SinkPosition};
@@ -41,6 +42,10 @@ pub(crate) enum ExportLine<'a> {
     Generation(GenerationLine),
     Ticked(TickedLine),
     Pause(Pause),
+    /// In the order of time.
+    Rename(RenameRecord),
+    /// The position in a file that a sink has left.
+    SinkFile(SinkLine),
     TokenKey(TokenKeyLine<'a>),
     End(Inventory),
 }
@@ -251,6 +256,11 @@ pub struct Inventory {
     /// Number of paused steps.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pauses: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub renames: u64,
+    /// Number of files that sinks have left.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sink_files: u64,
     /// The key that signs tokens: 1 if it exists.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub token_keys: u64,
@@ -259,7 +269,7 @@ pub struct Inventory {
 impl Inventory {
     /// Each kind, and its number.
     #[must_use]
-    pub fn kinds(self) -> [(&'static str, u64); 14] {
+    pub fn kinds(self) -> [(&'static str, u64); 16] {
         [
             ("queues", self.queues),
             ("jobs", self.jobs),
@@ -274,6 +284,8 @@ impl Inventory {
             ("generations", self.generations),
             ("schedules", self.schedules),
             ("paused steps", self.pauses),
+            ("renames", self.renames),
+            ("files that sinks have left", self.sink_files),
             ("token keys", self.token_keys),
         ]
     }
@@ -295,6 +307,8 @@ impl Inventory {
             ExportLine::Generation(_) => &mut self.generations,
             ExportLine::Ticked(_) => &mut self.schedules,
             ExportLine::Pause(_) => &mut self.pauses,
+            ExportLine::Rename(_) => &mut self.renames,
+            ExportLine::SinkFile(_) => &mut self.sink_files,
             ExportLine::TokenKey(_) => &mut self.token_keys,
         };
         *count += 1;

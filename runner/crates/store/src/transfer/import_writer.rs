@@ -18,10 +18,12 @@ use crate::database::format::{
     TICKS,
 };
 use crate::database::generations::GenerationRecord;
+use crate::database::name_history;
 use crate::database::parked;
 use crate::database::parked::ParkedRows;
 use crate::database::pauses;
 use crate::database::schedules;
+use crate::database::sink_files;
 use crate::database::snapshots;
 use crate::database::snapshots::Snapshot;
 use crate::database::token_key;
@@ -137,6 +139,8 @@ impl Filling {
                 let is_new = pauses::restore(txn, pause)?;
                 if is_new { Ok(()) } else { wrong("an earlier line has the same key") }
             }
+            ExportLine::Rename(record) => Ok(name_history::add(txn, &record)?),
+            ExportLine::SinkFile(line) => Ok(sink_files::leave(txn, &line.sink, &line.position)?),
             ExportLine::TokenKey(line) => {
                 let Some(key) = TokenKey::new(&line.bytes) else {
                     return wrong("the key of the tokens is invalid");
