@@ -239,3 +239,31 @@ fn keys_of_a_renamed_source_stay_known_and_its_former_name_has_none() {
     running.stop().done();
     project.assert_sound();
 }
+
+#[test]
+fn a_sink_with_several_inputs_goes_on_after_they_and_their_pipeline_were_renamed() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+             [step.fork]\nfrom = \"in\"\nrun = \"fork.rhai\"\nto = { even = \"even\", odd = \"odd\" }\n\
+             [queue.odd]\nretain = \"forever\"\n[queue.even]\nretain = \"forever\"\n\
+             [sink.out]\nfrom = [\"even\", \"p/odd\"]\ntype = \"file\"\npath = \"out.ndjson\"\n",
+        )
+        .file("fork.rhai", "fn process(job) { if job.id % 2 == 0 { #{ even: job } } else { #{ odd: job } } }")
+        .file("in.ndjson", jobs(1..=4));
+    until_idle(&project);
+    assert_eq!(written(&project), [1, 2, 3, 4]);
+    project.change("p.toml", "\"even\"", "\"straight\"");
+    project.change("p.toml", "[queue.even]", "[queue.straight]\nwas = \"even\"");
+    project.append("in.ndjson", jobs([5, 6]));
+    until_idle(&project);
+    assert_eq!(written(&project), [1, 2, 3, 4, 5, 6]);
+    project.change("p.toml", "was = \"even\"\n", "");
+    project.change("p.toml", "p/odd", "q/odd");
+    project.change("p.toml", "[source.in]", "[pipeline]\nname = \"q\"\nwas = \"p\"\n[source.in]");
+    project.append("in.ndjson", jobs([7, 8]));
+    until_idle(&project);
+    assert_eq!(written(&project), [1, 2, 3, 4, 5, 6, 7, 8]);
+    project.assert_sound();
+}

@@ -12,13 +12,15 @@ use crate::check::catalog::What;
 use crate::check::graph::Graph;
 use crate::check::lookups::{self, TableScope};
 use crate::check::resolve::{End, Wired, Wiring};
+use crate::parse::reference::Reference;
 use crate::sections::pipeline::{FormerName, PipelineDeclaration};
 use crate::sections::queue::QueueSettings;
 use crate::sections::settings::SettingsFile;
 use crate::sections::shared_config::{MergedConfig, SharedConfig};
 use crate::sections::shared_tables::SharedTables;
+use crate::sections::sink::SinkDeclaration;
 use crate::sections::source::Supply;
-use tidegate_model::{Address, Name};
+use tidegate_model::{Address, Name, NamedKind};
 
 /// Sorts all lists by address, and the steps in order of the graph.
 ///
@@ -234,7 +236,31 @@ fn former_names(pipelines: &[PipelineDeclaration]) -> FormerNames {
             former.set(kind, own(&name.value), own(&was.value));
         }
     }
+    for pipeline in pipelines {
+        let own = |name: Name| Address::new(pipeline.name.clone(), name);
+        for sink in pipeline.sinks.iter().filter(|sink| sink.steps.len() > 1) {
+            // The steps of a sink have the names of its inputs.
+            for step in &sink.steps {
+                let input = step.inputs.first().map(|(_, reference)| reference);
+                if let Some(was) = input.and_then(|input| former_step(sink, input, pipeline, &former)) {
+                    former.set(NamedKind::Step, own(step.name.value.clone()), own(was));
+                }
+            }
+        }
+    }
     former
+}
+
+/// The former name of the step of a sink that reads a renamed input; `None` if the input was not renamed.
+fn former_step(
+    sink: &SinkDeclaration,
+    input: &Reference,
+    pipeline: &PipelineDeclaration,
+    former: &FormerNames,
+) -> Option<Name> {
+    let was = former.endpoints.get(&input.address(&pipeline.name)).map(|was| was.name.clone());
+    let suffix = input.former(was, |pipeline| former.pipelines.get(pipeline).cloned()).as_suffix();
+    (suffix != input.as_suffix()).then(|| Name::new(&format!("{}-{suffix}", sink.name.value))).flatten()
 }
 
 /// Declared queues with their settings, and undeclared ones with defaults.

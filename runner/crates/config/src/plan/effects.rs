@@ -186,16 +186,16 @@ fn step(
     state: &PlanState,
 ) -> Vec<String> {
     match (old, new) {
-        (None, Some(new)) => added(new, remains, state),
+        (None, Some(new)) => added(new, remains, renamed, state),
         (Some(_), None) => removed(remains),
         (Some(old), Some(new)) => changed((old, new), remains, renamed, state),
         (None, None) => Vec::new(),
     }
 }
 
-fn added(new: &StepDigest, remains: &StepRemains, state: &PlanState) -> Vec<String> {
+fn added(new: &StepDigest, remains: &StepRemains, renamed: &[RenamedPart], state: &PlanState) -> Vec<String> {
     let mut effects: Vec<String> =
-        inputs(new).iter().map(|input| beginning(new, input, remains, state)).collect();
+        inputs(new).iter().map(|input| beginning(new, input, (remains, renamed), state)).collect();
     let parked = remains.delayed + remains.pending;
     if parked > 0 {
         effects.push(format!("takes up {} of an earlier step of this name", count(parked, "parked job")));
@@ -204,15 +204,23 @@ fn added(new: &StepDigest, remains: &StepRemains, state: &PlanState) -> Vec<Stri
 }
 
 /// The first job of an input that is new to a step.
-fn beginning(new: &StepDigest, input: &Address, remains: &StepRemains, state: &PlanState) -> String {
-    if let Some(waiting) = remains.inputs.get(input) {
+fn beginning(
+    new: &StepDigest,
+    input: &Address,
+    (remains, renamed): (&StepRemains, &[RenamedPart]),
+    state: &PlanState,
+) -> String {
+    // Progress moves with a renamed input.
+    let mut endpoints = renamed.iter().filter(|part| part.kind == NamedKind::Endpoint);
+    let stored = endpoints.find(|part| part.to == *input).map_or(input, |part| &part.from);
+    if let Some(waiting) = remains.inputs.get(stored) {
         let waits = waiting.map(|jobs| format!(": {} waiting", count(jobs, "job"))).unwrap_or_default();
         return format!("continues on `{input}` at its kept progress{waits}");
     }
     match new.shown("begin_at") {
         Some("newest") => format!("begins at the next job of `{input}`"),
         Some("oldest") | None => {
-            let jobs = state.queues.get(input).map(|jobs| format!(": {}", count(*jobs, "job")));
+            let jobs = state.queues.get(stored).map(|jobs| format!(": {}", count(*jobs, "job")));
             format!("begins at the oldest job of `{input}`{}", jobs.unwrap_or_default())
         }
         Some(index) => format!("begins at job {index} of `{input}`"),
@@ -291,7 +299,7 @@ fn rewired(
         before.into_iter().map(|input| moved_to(&input, renamed).cloned().unwrap_or(input)).collect();
     let left =
         before.difference(&after).map(|input| format!("its progress on `{input}` is kept and not used"));
-    let joined = after.difference(&before).map(|input| beginning(new, input, remains, state));
+    let joined = after.difference(&before).map(|input| beginning(new, input, (remains, renamed), state));
     left.chain(joined).collect()
 }
 

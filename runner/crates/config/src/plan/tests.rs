@@ -94,6 +94,20 @@ fn queues_and_sources_that_were_others_take_over() {
 }
 
 #[test]
+fn a_step_goes_on_at_its_progress_on_an_input_that_was_renamed_while_the_step_did_not_read_it() {
+    let old = OLD.replace("from = \"priced\"", "from = \"other\"");
+    let new = OLD.replace("\"priced\"", "\"valued\"") + "[queue.valued]\nwas = \"priced\"\n";
+    let plan = Plan::between(&digest(&[("shop.toml", &old)]), &digest(&[("shop.toml", &new)]), &state());
+    let ship = plan.changes.iter().find(|change| change.name == "shop/ship").expect("a change");
+    assert!(
+        ship.effects
+            .contains(&"continues on `shop/valued` at its kept progress: 1,204 jobs waiting".to_owned()),
+        "{:?}",
+        ship.effects
+    );
+}
+
+#[test]
 fn a_queue_that_loses_its_last_reader_is_named() {
     let new = OLD.replace("from = \"priced\"", "from = \"other\"\nbegin_at = \"newest\"");
     insta::assert_snapshot!(shown(&[("shop.toml", &new)]));
