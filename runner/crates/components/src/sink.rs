@@ -22,7 +22,7 @@ use tidegate_plugin::Payloads;
 
 pub use cut_back::cut_back;
 pub use error::{Mismatch, SinkError};
-pub use file::FileSinkWriter;
+pub use file::{FileSinkWriter, stored_path};
 pub use stdout::StdoutWriter;
 
 use tidegate_config::SinkKind;

@@ -291,6 +291,7 @@ fn in_script(script: &Script, error: &CompileError, diagnostics: &mut Diagnostic
 }
 
 pub(crate) mod current;
+pub(crate) mod earlier;
 pub(crate) mod history;
 pub(crate) mod obstacles;
 pub(crate) mod renames;

@@ -45,6 +45,7 @@ mod test_run;
 
 pub use crate::commit::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed, PushedPlace};
 pub use crate::generation::current::NumberedGeneration;
+pub use crate::generation::earlier::EarlierGeneration;
 pub use crate::generation::source_files::SourceFiles;
 pub use crate::operator::apply::{apply, error_queue};
 pub use crate::operator::cancel::{DropKind, dropped, may_cancel};

@@ -37,7 +37,7 @@ use tidegate_components::plugin::{Setup, Setups};
 use tidegate_dispatch::{InputPort, RunOutcome};
 use tidegate_model::log_target;
 use tidegate_model::{Clock, Timestamp, format_duration};
-use tidegate_store::{Changes, CrashGuard, Store, Writer};
+use tidegate_store::{CrashGuard, Store, Writer};
 
 /// Extra time for the commit in progress when `shutdown_timeout` expires.
 const LAST_COMMIT: Duration = Duration::from_secs(1);
@@ -123,16 +123,12 @@ impl Runtime {
         let plugged = last_run::tell(&generation.configuration, &attempts, &setups);
         start::rename_all(&generation, &store, &mut writer, clock.now())?;
         let sinks = Sinks::default();
-        let Some(mut started) = start::start(&generation, sinks, &store, clock.now(), &ending)? else {
+        let Some(started) = start::start(&generation, sinks, &store, clock.now(), &ending)? else {
             inbox.close();
             drop(inbox.take(usize::MAX));
             return Ok(None);
         };
         warn_of_rollback(&generation, &store, &current);
-        if let Some(change) = history::at_start(&generation, &store) {
-            let now = clock.now();
-            started.opening.get_or_insert_with(|| Changes { now, ..Changes::default() }).history.push(change);
-        }
         let workers = worker_count(&options);
         let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (orders, for_committer) = crossbeam_channel::unbounded();

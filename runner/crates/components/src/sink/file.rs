@@ -387,7 +387,7 @@ impl FileSinkWriter {
             device: target.device,
             inode: target.inode,
             path_hash: self.path_hash,
-            path: absolute(&self.spec.path).to_str().map(str::to_owned),
+            path: stored_path(&self.spec),
             open: true,
         })
     }
@@ -396,6 +396,12 @@ impl FileSinkWriter {
 /// Hash of the absolute path, so that the working folder does not matter.
 fn path_hash(path: &Path) -> u64 {
     XxHash3_64::oneshot(absolute(path).as_os_str().as_encoded_bytes())
+}
+
+/// The path of the file as positions have it; `None` if it is not UTF-8.
+#[must_use]
+pub fn stored_path(spec: &FileSink) -> Option<String> {
+    absolute(&spec.path).to_str().map(str::to_owned)
 }
 
 fn absolute(path: &Path) -> PathBuf {

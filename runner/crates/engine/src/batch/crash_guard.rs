@@ -91,7 +91,7 @@ fn crashed(crashes: u32) -> Failure {
 }
 
 fn job(step: &Address, item: &JobInput<'_>) -> AttemptSpan {
-    let row: Vec<_> = item.given().map(|(seen, index)| (seen.name.as_str(), index)).collect();
+    let row: Vec<_> = item.given().map(|given| (given.name, given.index)).collect();
     AttemptSpan::new(step, &row, 1)
 }
 

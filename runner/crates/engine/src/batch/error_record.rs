@@ -183,12 +183,12 @@ pub(crate) fn write(
     let path = file.as_ref().map(|(path, line)| (path.to_string_lossy(), *line));
     let first = case.item.given().next();
     let inputs = case.item.given();
-    let inputs = inputs.map(|(seen, index)| (&*seen.name, Given { from: seen.address.to_string(), index }));
+    let inputs = inputs.map(|given| (given.name, Given { from: given.from(), index: given.index }));
     let record = ErrorRecord {
         time: rfc3339(case.now),
         pipeline: case.step.pipeline.as_str(),
         step: case.step.name.as_str(),
-        input: first.map_or_else(String::new, |(seen, _)| seen.address.to_string()),
+        input: first.map_or_else(String::new, |given| given.from()),
         index: case.item.index(),
         inputs: (case.take != InputMode::From).then(|| inputs.collect()),
         attempt: case.item.attempt,

@@ -36,6 +36,16 @@ pub(crate) struct StepInput {
     meta: Meta,
 }
 
+/// Input that a job was made from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GivenInput<'a> {
+    /// Name in the delivery hash.
+    pub(crate) name: &'a str,
+    /// `None` for a binding that the step has no more.
+    address: Option<&'a Address>,
+    pub(crate) index: u64,
+}
+
 /// One job for one attempt.
 #[derive(Clone, Debug)]
 pub(crate) struct JobInput<'a> {
@@ -337,15 +347,33 @@ impl<'a> JobInput<'a> {
         self.row.iter().find_map(|place| place.returned?.job.reason.outside()?.2)
     }
 
-    /// Inputs that have a job here, each with the index.
-    pub(crate) fn given(&self) -> impl Iterator<Item = (&StepInput, u64)> {
-        let given = self.inputs.iter().zip(self.indices);
-        given.filter(|&(_, &index)| index > 0).map(|(seen, &index)| (seen, index))
+    /// Inputs that have a job here. A job that was parked names its own, which the step may not read any more.
+    pub(crate) fn given(&self) -> impl Iterator<Item = GivenInput<'_>> {
+        let parked = match self.row {
+            [InputCell { returned: Some(returned), .. }] => Some(&returned.job.inputs),
+            _ => None,
+        };
+        let is_parked = parked.is_some();
+        let own = self.inputs.iter().zip(self.indices).filter(move |(_, index)| !is_parked && **index > 0);
+        let own =
+            own.map(|(seen, &index)| GivenInput { name: &seen.name, address: Some(&seen.address), index });
+        let parked = parked.into_iter().flatten().map(|(name, index)| {
+            let seen = self.inputs.iter().find(|input| input.name == *name);
+            GivenInput { name, address: seen.map(|seen| &seen.address), index: *index }
+        });
+        parked.chain(own)
     }
 
     /// Index in the first input that has a job here.
     pub(crate) fn index(&self) -> u64 {
-        self.given().next().map_or(0, |(_, index)| index)
+        self.given().next().map_or(0, |given| given.index)
+    }
+}
+
+impl GivenInput<'_> {
+    /// Address of the input. A binding that the step has no more is given by its name.
+    pub(crate) fn from(&self) -> String {
+        self.address.map_or_else(|| self.name.to_owned(), ToString::to_string)
     }
 }
 

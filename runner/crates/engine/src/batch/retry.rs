@@ -352,7 +352,7 @@ fn parked(item: &JobInput<'_>) -> ParkedJob {
     let output = |to: &str| ParkReason::Output { to: to.to_owned() };
     ParkedJob {
         due: Due::Now,
-        inputs: item.given().map(|(seen, index)| (seen.name.clone(), index)).collect(),
+        inputs: item.given().map(|given| (given.name.to_owned(), given.index)).collect(),
         attempt: 0,
         first_attempt: None,
         last_error: None,

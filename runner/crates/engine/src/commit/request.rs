@@ -34,7 +34,7 @@ pub(crate) enum CommitRequest {
 }
 
 /// Part of a reload. Its commit comes after all that was requested before.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum ReloadChange {
     /// The generation becomes the current one.
     Swap {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::request::{Delivery, StepChange};
 use crate::error::{Chain, EngineError};
-use tidegate_components::sink::{SinkError, SinkWriter};
+use tidegate_components::sink::{SinkError, SinkWriter, stored_path};
 use tidegate_config::{Configuration, Sink, SinkKind, SinkRef, Step, Target};
 use tidegate_model::{Address, SinkPosition};
-use tidegate_store::Store;
+use tidegate_store::{ReadError, Store};
 
 /// Positions of sinks, with their addresses.
 pub(crate) type Positions = Vec<(SinkRef, Address, SinkPosition)>;
@@ -75,7 +75,13 @@ impl Sinks {
             return Ok(Ok(()));
         }
         self.open.remove(&sink);
-        let position = store.sink(&settings.address)?;
+        // Another sink has left the file: its steps have delivered everything.
+        let is_same_file = |open: &OpenedSink| match (&open.settings.kind, &settings.kind) {
+            (SinkKind::File(open), SinkKind::File(file)) => open.path == file.path,
+            _ => false,
+        };
+        self.open.retain(|_, open| !is_same_file(open));
+        let position = position(store, settings)?;
         match (self.open_sink)(&settings.address, &settings.kind, position.as_ref()) {
             Ok(writer) => {
                 self.broken.remove(&sink);
@@ -196,6 +202,20 @@ impl Sinks {
         let OpenedSink { settings, writer } = self.open.get(&sink)?;
         Some((sink, settings.address.clone(), writer.closing()?))
     }
+}
+
+/// Position from which a sink continues. A file that the sink has left is continued behind its committed part. If it is
+/// gone, the sink begins a new one.
+pub(crate) fn position(store: &Store, sink: &Sink) -> Result<Option<SinkPosition>, ReadError> {
+    let SinkKind::File(file) = &sink.kind else { return store.sink(&sink.address) };
+    let path = stored_path(file);
+    let own = store.sink(&sink.address)?;
+    if own.as_ref().is_some_and(|own| own.path == path) || path.is_none() {
+        return Ok(own);
+    }
+    let found = store.sink_in(&sink.address, path.as_deref())?;
+    let is_gone = |found: &SinkPosition| found.path == path && !file.path.exists();
+    Ok(if found.as_ref().is_some_and(is_gone) { own } else { found })
 }
 
 /// Sinks with an output of `delivery`, each with the position of the output.

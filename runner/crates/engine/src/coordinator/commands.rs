@@ -210,9 +210,9 @@ impl Coordinator {
         let declared = port.input.position().and_then(|input| step.inputs.get(input));
         let queue = match declared.map(|input| input.input) {
             None => {
-                let (step, but) = (step.address.clone(), self.in_flight_redeliveries(port.step));
-                let what = ReadAhead::Returned { step, but };
-                actions.push(Action::ReadStore(StoreRequest { port, reader, what, picks: false }));
+                let (step, picks) = (step.clone(), false);
+                let what = ReadAhead::Returned { but: self.in_flight_redeliveries(port.step) };
+                actions.push(Action::ReadStore(StoreRequest { step, port, reader, what, picks }));
                 return None;
             }
             Some(Input::Source(_)) => {
@@ -223,8 +223,8 @@ impl Coordinator {
         };
         let Some(batch) = self.tails.read(queue.0, from, self.batch.jobs, self.batch.bytes) else {
             let queue = declared?.address.clone();
-            let what = ReadAhead::Queue { queue, from };
-            actions.push(Action::ReadStore(StoreRequest { port, reader, what, picks }));
+            let (step, what) = (step.clone(), ReadAhead::Queue { queue, from });
+            actions.push(Action::ReadStore(StoreRequest { step, port, reader, what, picks }));
             return None;
         };
         let end = batch.end();

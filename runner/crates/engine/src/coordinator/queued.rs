@@ -136,7 +136,8 @@ impl Coordinator {
         let input = state.declared.inputs.first()?;
         let port = InputPort::of_input(step, 0);
         let what = ReadAhead::Picked { batch: id, queue: input.address.clone(), missing };
-        actions.push(Action::ReadStore(StoreRequest { port, reader: state.epoch, what, picks: true }));
+        let (step, reader) = (state.declared.clone(), state.epoch);
+        actions.push(Action::ReadStore(StoreRequest { step, port, reader, what, picks: true }));
         None
     }
 

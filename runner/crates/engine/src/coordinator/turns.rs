@@ -61,8 +61,9 @@ impl Coordinator {
             return;
         };
         let port = InputPort { step, input: PortInput::Turn };
-        let (reader, what) = (state.epoch, ReadAhead::Turn { row: row.clone() });
-        actions.push(Action::ReadStore(StoreRequest { port, reader, what, picks: false }));
+        let (step, reader, what) =
+            (state.declared.clone(), state.epoch, ReadAhead::Turn { row: row.clone() });
+        actions.push(Action::ReadStore(StoreRequest { step, port, reader, what, picks: false }));
     }
 }
 

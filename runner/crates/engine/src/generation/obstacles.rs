@@ -6,6 +6,7 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 
 use super::current::NumberedGeneration;
+use crate::commit::sinks;
 use crate::error::Chain;
 use tidegate_components::sink::SinkWriter;
 use tidegate_components::source::SourceLog;
@@ -37,7 +38,7 @@ pub(crate) fn find(
     let written: BTreeSet<_> = before.configuration.sinks.iter().filter_map(path).collect();
     for sink in &next.sinks {
         let Some(path) = path(sink).filter(|path| !written.contains(path)) else { continue };
-        let position = store.sink(&sink.address)?;
+        let position = sinks::position(store, sink)?;
         let opened = SinkWriter::open(&sink.address, &sink.kind, position.as_ref());
         let why = opened.err().map(|error| Chain(&error).to_string()).or_else(|| cannot_create(&path));
         found.extend(why.map(|why| (sink.address.clone(), why)));

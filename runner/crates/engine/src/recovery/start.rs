@@ -14,6 +14,7 @@ use crate::commit::committed_state::CommittedState;
 use crate::commit::sinks::Sinks;
 use crate::error::EngineError;
 use crate::generation::current::NumberedGeneration;
+use crate::generation::history;
 use crate::generation::renames;
 use crate::step::declared::DeclaredStep;
 use tidegate_components::sink::cut_back;
@@ -74,6 +75,7 @@ pub(crate) fn start(
     let tickers = tickers(configuration, None, store, &mut changes)?;
     let late = first_late(configuration, store)?;
     let token_key = token_key(store, &mut changes)?;
+    changes.history.extend(history::at_start(generation, store));
     // A marker that cannot be read is replaced.
     changes.begins_run = store.stops().map_or(true, |stops| !stops.is_empty());
     let opening = has_news(&changes).then_some(changes);

@@ -11,15 +11,19 @@ use tidegate_plugin::Payloads;
 
 use super::message::Message;
 use crate::batch::input::{ReadBatch, RedeliveredJob};
+use crate::step::declared::DeclaredStep;
 use crate::step::job_buffer::{FetchedJobs, MissingJobs};
 use tidegate_components::source::BatchLimit;
+use tidegate_config::InputRef;
 use tidegate_dispatch::{BatchId, InputPort};
-use tidegate_model::{Address, Batch, Clock, Due, Timestamp};
-use tidegate_store::{ParkedJob, ParkedKey, ParkedPosition, ReadError, Store};
+use tidegate_model::{Address, Batch, Clock, Due, NamesSince, Timestamp};
+use tidegate_store::{ParkedId, ParkedJob, ParkedKey, ParkedPosition, ReadError, Store};
 
 /// Request for jobs in the store.
 #[derive(Debug)]
 pub(crate) struct StoreRequest {
+    /// The step as it runs: the names are those of its generation.
+    pub(crate) step: DeclaredStep,
     pub(crate) port: InputPort,
     pub(crate) reader: u64,
     pub(crate) what: ReadAhead,
@@ -32,7 +36,7 @@ pub(crate) enum ReadAhead {
     /// Jobs of a queue, from an index on.
     Queue { queue: Address, from: u64 },
     /// Parked jobs of a step that are due out of order, except those that are in flight already.
-    Returned { step: Address, but: BTreeSet<ParkedKey> },
+    Returned { but: BTreeSet<ParkedKey> },
     /// A parked job that is read again in its turn.
     Turn { row: ParkedKey },
     /// Picked jobs.
@@ -98,9 +102,40 @@ pub(crate) fn read_store(
     now: Timestamp,
 ) -> Option<Message> {
     let StoreRequest { port, reader, .. } = *ask;
+    let broken = |error| match error {
+        ReadError::Interrupted => None,
+        error => Some(Message::Broken { port, reader, error: error.into() }),
+    };
+    let mut history = match store.name_history() {
+        Ok(history) => history,
+        Err(error) => return broken(error),
+    };
+    loop {
+        let names = history.since(ask.step.generation.number);
+        let message = read_named(store, limit, ask, names, now);
+        // A rename may have been committed in between.
+        match store.name_history() {
+            Ok(later) if Arc::ptr_eq(&later, &history) || later == history => return message,
+            Ok(later) => history = later,
+            Err(error) => return broken(error),
+        }
+    }
+}
+
+/// Reads jobs of parts that may have other names than in the generation of the request.
+fn read_named(
+    store: &Store,
+    limit: BatchLimit,
+    ask: &StoreRequest,
+    names: NamesSince<'_>,
+    now: Timestamp,
+) -> Option<Message> {
+    let StoreRequest { step, port, reader, .. } = ask;
+    let (port, reader, own) = (*port, *reader, names.step(&step.address));
     let fetched = match &ask.what {
         ReadAhead::Queue { queue, from } => {
-            let read = |from| store.read(queue, from, limit.jobs, limit.bytes);
+            let queue = names.endpoint(queue);
+            let read = |from| store.read(&queue, from, limit.jobs, limit.bytes);
             let read = match read(*from) {
                 // A queued step may have finished jobs that it has not read in this run.
                 Err(ReadError::Gone { first, .. }) if ask.picks => {
@@ -114,34 +149,54 @@ pub(crate) fn read_store(
                 batch.map(ReadBatch::new).ok_or_else(|| ReadError::Damaged(lost()))
             })
         }
-        ReadAhead::Returned { step, but } => match due(store, limit, step, but, now) {
-            Ok(due) if due.is_empty() => match store.next_due(step, Some(now)) {
+        ReadAhead::Returned { but } => match due(store, limit, &own, but, now) {
+            Ok(due) if due.is_empty() => match store.next_due(&own, Some(now)) {
                 Ok(next) => return Some(Message::NoneDue { port, reader, next }),
                 Err(error) => Err(error),
             },
-            due => due.map(returned),
+            due => due.map(|due| returned(due.into_iter().map(|row| as_in(step, names, row)).collect())),
         },
-        ReadAhead::Turn { row } => match store.parked(std::slice::from_ref(row)) {
+        ReadAhead::Turn { row } => match store.parked(&[row.id.of(&own)]) {
             Ok(mut found) => match found.pop().flatten() {
-                Some(job) => Ok(returned(vec![(row.clone(), job)])),
+                Some(job) => Ok(returned(vec![as_in(step, names, (row.clone(), job))])),
                 // The job was moved meanwhile; a commit notice has its new state.
                 None => return Some(Message::Moved),
             },
             Err(error) => Err(error),
         },
-        ReadAhead::Picked { batch, queue, missing } => match gather(store, limit, queue, missing) {
-            Ok(gathered) => {
-                let (step, id) = (port.step, *batch);
-                return Some(Message::Gathered { step, id, gathered });
+        ReadAhead::Picked { batch, queue, missing } => {
+            match gather(store, limit, &names.endpoint(queue), missing, (step, names)) {
+                Ok(gathered) => {
+                    let (step, id) = (port.step, *batch);
+                    return Some(Message::Gathered { step, id, gathered });
+                }
+                Err(error) => Err(error),
             }
-            Err(error) => Err(error),
-        },
+        }
     };
     match fetched {
         Ok(fetched) => Some(Message::Read { port, reader, fetched }),
         Err(ReadError::Interrupted) => None,
         Err(error) => Some(Message::Broken { port, reader, error: error.into() }),
     }
+}
+
+/// The row with the names that the step and its inputs have in the generation of the step.
+fn as_in(
+    step: &DeclaredStep,
+    names: NamesSince<'_>,
+    (key, mut job): (ParkedKey, ParkedJob),
+) -> (ParkedKey, ParkedJob) {
+    if !names.are_the_same() {
+        let inputs = step.inputs.iter().map(InputRef::hash_name);
+        let inputs: Vec<(String, String)> = inputs.map(|name| (names.input(&name), name)).collect();
+        for (name, _) in &mut job.inputs {
+            if let Some((_, then)) = inputs.iter().find(|(now, _)| now == name) {
+                name.clone_from(then);
+            }
+        }
+    }
+    (key.id.of(&step.address), job)
 }
 
 /// Due jobs that are not in `but`; empty only if there are none. The jobs in `but` may come before them in
@@ -153,12 +208,13 @@ fn due(
     but: &BTreeSet<ParkedKey>,
     now: Timestamp,
 ) -> Result<Vec<(ParkedKey, ParkedJob)>, ReadError> {
+    let but: BTreeSet<ParkedId> = but.iter().map(|key| key.id).collect();
     let mut after = None;
     loop {
         let mut due = store.due(step, Due::At(now), after, limit.jobs, limit.bytes)?;
         let Some((last, job)) = due.last() else { return Ok(due) };
         after = Some(ParkedPosition::of(last.id, job));
-        due.retain(|(key, _)| !but.contains(key));
+        due.retain(|(key, _)| !but.contains(&key.id));
         if !due.is_empty() {
             return Ok(due);
         }
@@ -171,6 +227,7 @@ fn gather(
     limit: BatchLimit,
     queue: &Address,
     missing: &MissingJobs,
+    (step, names): (&DeclaredStep, NamesSince<'_>),
 ) -> Result<FetchedJobs, ReadError> {
     let mut gathered = FetchedJobs::default();
     for &index in &missing.fresh {
@@ -181,9 +238,14 @@ fn gather(
         let lost = || ReadError::Damaged(format!("queue `{queue}` has lost its job {index}"));
         gathered.blocks.push(Arc::new(batch.ok_or_else(lost)?));
     }
-    for (key, job) in missing.rows.iter().zip(store.parked(&missing.rows)?) {
+    let own = names.step(&step.address);
+    let rows: Vec<ParkedKey> = missing.rows.iter().map(|key| key.id.of(&own)).collect();
+    for (key, job) in missing.rows.iter().zip(store.parked(&rows)?) {
         // A job that was cancelled meanwhile is missing, and the builder of the batch leaves it out.
-        gathered.rows.extend(job.map(|job| RedeliveredJob { key: key.clone(), job }));
+        gathered.rows.extend(job.map(|job| {
+            let (key, job) = as_in(step, names, (key.clone(), job));
+            RedeliveredJob { key, job }
+        }));
     }
     Ok(gathered)
 }

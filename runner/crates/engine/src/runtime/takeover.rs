@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender};
 
 use super::message::{Message, ReloadRequest};
 use crate::coordinator::error_watch::RollBackRequest;
@@ -15,7 +15,7 @@ use crate::report::{RefusedReload, ReloadOutcome, ReplacedGenerations, RolledBac
 use tidegate_config::Configuration;
 use tidegate_model::log_target;
 use tidegate_model::{Clock as _, SystemClock};
-use tidegate_store::{Store, Trigger};
+use tidegate_store::{ReadError, Store, Trigger};
 
 /// Carries out another generation, and waits for the outcome. `None`: the run ends or has ended. `back`: the generation
 /// is an earlier one, with the configurations between it and the current one.
@@ -27,14 +27,27 @@ pub(crate) fn swap(
     trigger: Trigger,
     back: Option<(RolledBack, &[Arc<Configuration>])>,
 ) -> Option<ReloadOutcome> {
+    // A store that cannot be read ends the run.
+    let (request, answer) = request(current, store, next, trigger, back).ok()?;
+    messages.send(Message::Reload(request)).ok()?;
+    answer.recv().ok()
+}
+
+/// The request of [`swap`], with the channel of its answer. The next request comes after the answer.
+pub(crate) fn request(
+    current: &CurrentGeneration,
+    store: &Store,
+    next: &Generation,
+    trigger: Trigger,
+    back: Option<(RolledBack, &[Arc<Configuration>])>,
+) -> Result<(ReloadRequest, Receiver<ReloadOutcome>), ReadError> {
     let before = current.get();
     let mut configuration = Configuration::clone(&next.configuration);
     if let Some((_, between)) = &back {
         let later = between.iter().map(|later| &**later).chain([&*before.configuration]);
         renames::turn_back(&mut configuration, &later.collect::<Vec<_>>());
     }
-    // A store that cannot be read ends the run.
-    let renamed = renames::of(&configuration, Some(&before.configuration), store).ok()?;
+    let renamed = renames::of(&configuration, Some(&before.configuration), store)?;
     let mut configuration = current.placed(&configuration, &renamed);
     // The store stays open where it is until the runner restarts.
     configuration.data.clone_from(&before.configuration.data);
@@ -53,9 +66,7 @@ pub(crate) fn swap(
     }
     let generation = Arc::new(NumberedGeneration::new(number, configuration, plugins, files));
     let (reply, answer) = crossbeam_channel::bounded(1);
-    let request = ReloadRequest { generation, trigger, rolls_back, renamed, reply };
-    messages.send(Message::Reload(request)).ok()?;
-    answer.recv().ok()
+    Ok((ReloadRequest { generation, trigger, rolls_back, renamed, reply }, answer))
 }
 
 /// Goes back to the last proven generation, on a thread of its own: it waits for a reload under way.

@@ -156,7 +156,7 @@ impl FailureHandler<'_> {
 /// Records the job for the log, which reports it once the batch is durable.
 fn note(item: &JobInput<'_>, failure: &Failure, ending: Ending, made: &mut BatchResultBuilder) {
     let cause = FailureCause { kind: failure.word(), ending };
-    let job = item.given().map(|(seen, index)| format!("{}/{index}", seen.address));
+    let job = item.given().map(|given| format!("{}/{}", given.from(), given.index));
     let job = FailedJob { job: job.collect::<Vec<_>>().join(" + "), why: failure.to_string() };
     Failed::add(&mut made.ran.failed, cause, job);
 }
