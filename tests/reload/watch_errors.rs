@@ -222,7 +222,7 @@ fn failures_of_other_steps_and_after_a_manual_rollback_roll_nothing_back() {
 }
 
 #[test]
-fn a_rollback_whose_sink_cannot_return_to_its_file_is_refused_and_shown() {
+fn a_rollback_whose_sink_cannot_open_its_earlier_file_is_refused_and_shown() {
     let project = watched(true);
     let mut running = started(&project, &[]);
     wait_for(&project, &mut running, "out.ndjson", 1);
@@ -231,6 +231,8 @@ fn a_rollback_whose_sink_cannot_return_to_its_file_is_refused_and_shown() {
     running.wait_until("both changes", || project.json(&["status"])["reload"]["files_differ"] == false);
     project.append("in.ndjson", jobs([2]));
     wait_for(&project, &mut running, "out2.ndjson", 2);
+    std::fs::remove_file(project.path().join("out.ndjson")).expect("the runner has left the file");
+    std::fs::create_dir(project.path().join("out.ndjson")).expect("folders can be made");
     project.append("in.ndjson", jobs(3..=20));
     running.wait_until_it_says("the reload cannot be rolled back: ");
     let refused = &project.json(&["status"])["reload"]["refused"];

@@ -31,7 +31,11 @@ const POLL: Duration = Duration::from_secs(2);
 /// Starts to watch the files of a run, on a thread that ends with the run.
 pub(crate) fn start(run: Handle) -> io::Result<()> {
     // The state before the thread starts, so that no change is missed.
-    let seen = stamps(&run.generation());
+    let mut seen = stamps(&run.generation());
+    if run.files_differ() {
+        // A file has changed since the start read it: no stamp is that of its text.
+        seen.clear();
+    }
     thread::Builder::new().name("reload".into()).spawn(move || follow(&run, seen))?;
     Ok(())
 }
