@@ -113,7 +113,7 @@ impl Segments {
         // An empty beginning matches every file, and the file system reuses the identity of a removed one.
         let tells = |segment: &&Segment| {
             let was_empty = segment.fingerprint_len == 0 && segment.end.is_some_and(|end| end.offset == 0);
-            spec.format == DataFormat::Bytes || found.len == 0 || !was_empty
+            spec.format == DataFormat::Bytes || !was_empty || !holds_bytes(found)
         };
         let segment = |at: &usize| self.entries.get(*at).map(|entry| &entry.segment).filter(tells);
         let by_id = self.by_id.get(&found.id).and_then(segment);
@@ -167,6 +167,17 @@ impl SegmentStart {
 /// An empty file has no jobs, unless files are jobs.
 fn holds_jobs(spec: &FileSource, found: &FoundFile) -> bool {
     found.len > 0 || spec.format == DataFormat::Bytes
+}
+
+/// Whether a file has content. A compressed file without any is not empty itself.
+fn holds_bytes(found: &FoundFile) -> bool {
+    if !is_gzip(&found.path) {
+        return found.len > 0;
+    }
+    // A file that cannot be read now has no content that could be another one.
+    let opened = open_if_there(&found.path).ok().flatten();
+    let head = opened.and_then(|(file, _)| Head::of(&file, true).ok());
+    head.is_some_and(|head| head.fingerprint(1).1 > 0)
 }
 
 /// `None` if the file is gone or replaced.

@@ -154,6 +154,28 @@ fn a_line_that_is_too_long_is_a_fault_and_reading_goes_on() {
 }
 
 #[test]
+fn compressed_files_without_content_are_passed_until_they_have_some() {
+    for name in ["in.gz", "in*.gz"] {
+        for follow in [false, true] {
+            for empty in [gzip(""), gzip("")[..5].to_vec(), b"no gzip".to_vec()] {
+                let mut world = World::new(name);
+                world.spec.follow = follow;
+                world.put("in.gz", &empty);
+                for _ in 0..2 {
+                    let source = world.open().unwrap();
+                    let mut reader = source.reader(1, None);
+                    // A damaged file is an error.
+                    let _ = world.drain(&mut reader);
+                    let _ = world.drain(&mut reader);
+                }
+                world.put("in.gz", gzip("1\n2\n"));
+                assert_eq!(texts(&world.run(1)), ["1", "2"], "{name} {follow} {empty:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn gzip_is_read_by_its_ending() {
     let lines = numbers(1..=50_000);
     let (one, two) = lines.split_at(100_003);
