@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::request::{Delivery, StepChange};
 use crate::error::{Chain, EngineError};
 use tidegate_components::sink::{SinkError, SinkWriter, stored_path};
-use tidegate_config::{Configuration, Sink, SinkKind, SinkRef, Step, Target};
-use tidegate_model::{Address, SinkPosition};
+use tidegate_config::{Sink, SinkKind, SinkRef, Step, Target};
+use tidegate_model::{Address, NamedKind, RenamedPart, SinkPosition};
 use tidegate_store::{ReadError, Store};
 
 /// Positions of sinks, with their addresses.
@@ -96,11 +96,12 @@ impl Sinks {
         }
     }
 
-    /// Gives the open sinks the names that they have in a configuration.
-    pub(crate) fn rename(&mut self, configuration: &Configuration) {
-        for (SinkRef(sink), open) in &mut self.open {
-            if let Some(settings) = configuration.sinks.get(*sink) {
-                open.settings.address.clone_from(&settings.address);
+    /// Gives the open sinks their new names, also those that the configuration does not have any more.
+    pub(crate) fn rename(&mut self, renamed: &[RenamedPart]) {
+        let endpoints = || renamed.iter().filter(|part| part.kind == NamedKind::Endpoint);
+        for open in self.open.values_mut() {
+            if let Some(part) = endpoints().find(|part| part.from == open.settings.address) {
+                open.settings.address.clone_from(&part.to);
             }
         }
     }

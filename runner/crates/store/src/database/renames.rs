@@ -205,6 +205,10 @@ fn rename_inputs(
             readers.insert(step);
         }
     }
+    // A step that has begun its first jobs of an input has no progress on it.
+    for entry in txn.open_table(SNAPSHOTS)?.iter()? {
+        readers.insert(entry?.0.value().0);
+    }
     let mut names = format::names(&txn.open_table(NAMES)?)?;
     names.retain(|(id, _)| retries || readers.contains(id));
     let texts: BTreeMap<String, String> =

@@ -58,7 +58,7 @@ impl Committer {
         }
         changes.history.extend(history::of_generation(&generation, trigger).map(HistoryChange::Add));
         self.commit_all(&changes)?;
-        self.sinks.rename(&generation.configuration);
+        self.sinks.rename(&changes.renamed.parts);
         self.committed_state.names.add(generation.number, changes.renamed.parts);
         for (position, queue) in generation.configuration.queues.entries() {
             let head = self.store.queue(&queue.address)?.map_or(0, |queue| queue.head);
