@@ -107,6 +107,18 @@ fn the_rest_of_a_job_stays_as_it_came() {
     }
 }
 
+#[test]
+fn a_script_behind_another_one_has_all_fields() {
+    let chain = script("fn process(job) { job.inner }").then("more.rhai", "fn process(job) { job.keys() }");
+    assert_eq!(chain.run(r#"{"inner":{"b":1,"a":2},"c":3}"#), "-> \"a\"\n-> \"b\"");
+}
+
+#[test]
+fn a_job_whose_fields_are_the_outputs_is_handed_on_with_all_of_them() {
+    let forked = body("job").to(&["one", "two"]);
+    assert_eq!(forked.run(r#"{"two":[{"id":1}],"one":2}"#), "-> one: 2\n-> two: {\"id\":1}");
+}
+
 /// The outcome of a job, with outputs in the form of a whole job: sorted keys, and digits as Rhai writes them. `whole`: all of it is parsed.
 fn outcome(draft: &Draft, payload: &str, whole: bool) -> Result<Vec<String>, String> {
     let mut step = draft.try_build().unwrap();
