@@ -53,7 +53,7 @@ impl StepEvents {
         }
         let inputs = progress.iter().enumerate();
         events.watermarks = inputs
-            .map(|(input, progress)| events.watermark(input, progress, &PendingEvents::default()))
+            .map(|(input, progress)| events.watermark(input, progress, &[], &BTreeMap::new()))
             .collect();
         Some(events)
     }
@@ -84,9 +84,12 @@ impl StepEvents {
         pending: &mut PendingEvents,
         now: Timestamp,
     ) {
-        let inputs = progress.enumerate();
-        pending.watermarks =
-            inputs.map(|(input, progress)| self.watermark(input, progress, pending)).collect();
+        let mut removed = BTreeMap::new();
+        for place in pending.removed.iter().filter_map(|row| self.rows.get(row)).flatten() {
+            *removed.entry(*place).or_default() += 1;
+        }
+        let watermark = |(input, progress)| self.watermark(input, progress, &pending.added, &removed);
+        pending.watermarks = progress.enumerate().map(watermark).collect();
         let both = self.watermarks.iter().zip(&pending.watermarks).enumerate();
         let moved: Vec<(usize, u64)> = both
             .filter(|(_, (before, after))| before != after)
@@ -112,16 +115,18 @@ impl StepEvents {
         self.watermarks.clone_from(&pending.watermarks);
     }
 
-    /// Watermark of an input after a commit.
-    fn watermark(&self, input: usize, progress: &Progress, pending: &PendingEvents) -> u64 {
-        let mut removed: BTreeMap<(usize, u64), u32> = BTreeMap::new();
-        for place in pending.removed.iter().filter_map(|row| self.rows.get(row)).flatten() {
-            *removed.entry(*place).or_default() += 1;
-        }
+    /// Watermark of an input after a commit. `removed`: number of rows by place.
+    fn watermark(
+        &self,
+        input: usize,
+        progress: &Progress,
+        added: &[(usize, u64)],
+        removed: &BTreeMap<(usize, u64), u32>,
+    ) -> u64 {
         let stays = |(place, rows): &(&(usize, u64), &u32)| removed.get(place).is_none_or(|gone| gone < rows);
         let mut rows = self.unfinished.range((input, 0)..=(input, u64::MAX));
         let first = rows.find(stays).map(|((_, index), _)| *index);
-        let added = pending.added.iter().filter(|(other, _)| *other == input).map(|(_, index)| *index).min();
+        let added = added.iter().filter(|(other, _)| *other == input).map(|(_, index)| *index).min();
         let first = first.into_iter().chain(added).min();
         first.map_or(progress.position(), |first| progress.position().min(first - 1))
     }
