@@ -131,3 +131,30 @@ fn scripts<'c>(configuration: &'c Configuration, step: &'c Step) -> impl Iterato
     let asked = gate.into_iter().chain(monitor).flat_map(|inquiry| &inquiry.run);
     step.processors.iter().chain(asked).filter_map(Processor::script)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tidegate_model::{Clock as _, SystemClock};
+
+    use super::*;
+
+    #[test]
+    fn a_text_of_the_same_length_is_another_one_also_right_after_a_comparison() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rhai");
+        fs::write(&path, "one").unwrap();
+        let now = SystemClock.now();
+        let mut same = BTreeMap::new();
+        assert!(is_same(&path, "one", &mut same, now) && same.is_empty());
+        fs::write(&path, "two").unwrap();
+        assert!(!is_same(&path, "one", &mut same, now));
+        // A file that has rested is recognized by its stamp, until it is replaced.
+        assert!(is_same(&path, "two", &mut same, now + Duration::from_mins(1)) && same.len() == 1);
+        assert!(is_same(&path, "not read again", &mut same, now));
+        fs::write(folder.path().join("b.rhai"), "one").unwrap();
+        fs::rename(folder.path().join("b.rhai"), &path).unwrap();
+        assert!(is_same(&path, "one", &mut same, now) && !is_same(&path, "two", &mut same, now));
+    }
+}
