@@ -293,12 +293,8 @@ async fn look(
     asked: JobAddress,
     http: &HttpContext,
 ) -> Result<Response, HttpRefusal> {
-    only(request, &[Method::GET, Method::HEAD, Method::DELETE])?;
-    admit_reader(request, &asked.queue, http)?;
     let context = http.context.clone();
-    if *request.method() == Method::DELETE {
-        push::find(&asked.queue, &context.configuration())?;
-        push::refuse_while_full(&context)?;
+    if admit_look(request, &asked.queue, http)? {
         let parameters = Parameters::of(request.uri().query())?;
         return aside(move || cancel::cancel(&asked, &parameters, &context)).await;
     }
@@ -311,16 +307,24 @@ async fn look_at_late(
     asked: LateAddress,
     http: &HttpContext,
 ) -> Result<Response, HttpRefusal> {
-    only(request, &[Method::GET, Method::HEAD, Method::DELETE])?;
-    admit_reader(request, &asked.queue, http)?;
     let context = http.context.clone();
-    if *request.method() == Method::DELETE {
-        push::find(&asked.queue, &context.configuration())?;
-        push::refuse_while_full(&context)?;
+    if admit_look(request, &asked.queue, http)? {
         return aside(move || late_jobs::cancel(&asked, &context)).await;
     }
     let _turn = http.looks.acquire().await;
     aside(move || late_jobs::status(&asked, &context)).await
+}
+
+/// Admits a request for the state of a job on this queue. Returns whether it cancels the job.
+fn admit_look(request: &Request<Incoming>, queue: &Address, http: &HttpContext) -> Result<bool, HttpRefusal> {
+    only(request, &[Method::GET, Method::HEAD, Method::DELETE])?;
+    admit_reader(request, queue, http)?;
+    let cancels = *request.method() == Method::DELETE;
+    if cancels {
+        push::find(queue, &http.context.configuration())?;
+        push::refuse_while_full(&http.context)?;
+    }
+    Ok(cancels)
 }
 
 async fn find(
