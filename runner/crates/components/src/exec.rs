@@ -6,12 +6,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_plugin::{Cause, Failure, FailureKind, Job, Outputs};
+use tokio::time::Instant;
 
-use self::child::{ChildEnd, ChildLimits, Printed, Running};
+use self::child::{AwaitedCommand, ChildEnd, EndedCommand, Printed, Running};
 pub use self::running_commands::RunningCommands;
+use crate::calls::{Answer, Call, Calls};
 use crate::outputs_from_json::outputs_from_json;
 use crate::redact::Redactor;
 use crate::render::{Encoding, TemplateContext, key, of};
@@ -37,6 +39,8 @@ pub struct ExecSpec<'a> {
     pub token_key: &'a TokenKey,
     /// Kills the command when its outputs are no longer needed.
     pub running_commands: &'a Arc<RunningCommands>,
+    /// Awaits the ends of the commands.
+    pub calls: &'a Calls,
 }
 
 /// Runs commands. Lives on one thread.
@@ -49,6 +53,7 @@ pub struct ExecStep {
     memory: u64,
     token_key: TokenKey,
     running_commands: Arc<RunningCommands>,
+    calls: Calls,
     scrub: Redactor,
     /// The name of the command in messages.
     named: String,
@@ -73,6 +78,7 @@ impl ExecStep {
             memory: spec.memory,
             token_key: spec.token_key.clone(),
             running_commands: Arc::clone(spec.running_commands),
+            calls: spec.calls.clone(),
             pipeline: spec.pipeline.to_owned(),
             step: spec.step.to_owned(),
             command,
@@ -87,19 +93,33 @@ impl ExecStep {
     /// # Errors
     /// The failure of the attempt.
     pub fn process(&mut self, job: &Job<'_>, piece: u32, outputs: &mut Outputs) -> Result<(), Failure> {
+        match self.calls.wait(Call::Command(self.start(job, piece)?))? {
+            Answer::Command(ended) => self.take(job, ended, outputs),
+            Answer::Http(_) => Ok(()),
+        }
+    }
+
+    /// Starts the command for `job`, the piece with this number (from 1).
+    ///
+    /// # Errors
+    /// The command cannot be started.
+    pub fn start(&self, job: &Job<'_>, piece: u32) -> Result<AwaitedCommand, Failure> {
         let mut command = self.prepared(job, piece)?;
-        let limits = ChildLimits {
-            until: self.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
-            running_commands: &self.running_commands,
-            bytes: self.memory,
-        };
+        let until = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let running = Running::start(&mut command, &self.running_commands);
-        let mut running = running
+        let running = running
             .map_err(|error| self.failure(FailureKind::Failed, &format!("cannot be started: {error}")))?;
-        let ended = running.finish(job.payload, limits);
-        let printed = running.into_printed();
-        let ended = ended
-            .map_err(|error| self.failure(FailureKind::Failed, &format!("cannot be monitored: {error}")))?;
+        Ok(AwaitedCommand { running, input: job.payload.to_vec(), until, bytes: self.memory })
+    }
+
+    /// Adds the values that the command for `job` has printed to `outputs`.
+    ///
+    /// # Errors
+    /// The failure of the attempt.
+    pub fn take(&self, job: &Job<'_>, ended: EndedCommand, outputs: &mut Outputs) -> Result<(), Failure> {
+        let EndedCommand { end, printed } = ended;
+        let ended =
+            end.map_err(|error| self.failure(FailureKind::Failed, &format!("cannot be monitored: {error}")))?;
         if let Some(failure) = self.failed(ended, &printed) {
             return Err(failure);
         }

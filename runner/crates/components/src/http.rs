@@ -1,36 +1,36 @@
 //! `HttpStep`: sends one request to an HTTP service for each job.
 //!
 //! The class of a failure depends on whether a retry can succeed: connection errors, timeouts, 429 and 5xx
-//! can be retried, other refusals cannot. Redirects are not followed. Each instance has its own connections,
-//! and instances share nothing.
+//! can be retried, other refusals cannot. Redirects are not followed. A request is prepared on the thread of its
+//! job and sent by [`Calls`], whose connections all instances share.
 
+pub(crate) mod client;
+pub(crate) mod exchange;
 pub(crate) mod response;
 pub(crate) mod retry_after;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_plugin::{Cause, Failure, FailureKind, Job, Outputs};
-use ureq::Agent;
-use ureq::http::{HeaderName, HeaderValue, Request, Uri};
-use ureq::tls::{RootCerts, TlsConfig};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT, AUTHORIZATION, HOST, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{Request, Uri};
+use tidegate_plugin::{Failure, FailureKind, Job, Outputs};
 
-use self::response::HttpResponse;
+use self::client::HEAD_MAX;
+use self::exchange::{HttpAnswer, HttpCall, Judgement};
+use crate::calls::{Answer, Call, Calls};
 use crate::outputs_from_json::outputs_from_json;
 use crate::redact::Redactor;
 use crate::render::{Encoding, TemplateContext, key, of};
 use tidegate_config::{Body, Hosts, HttpRequest, Response};
 use tidegate_model::suggest::listed;
 use tidegate_model::template::Template;
-use tidegate_model::{TokenKey, format_duration, format_size, shortened};
+use tidegate_model::{TokenKey, format_size, shortened};
 
 const KEY: &str = "idempotency-key";
 const AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
-/// Idle connections are closed after this time, since services close theirs without notice.
-const IDLE_MAX: Duration = Duration::from_secs(15);
-/// Bytes of the read buffer of each connection.
-const BUFFER: usize = 16 << 10;
-/// Most idle connections of an instance to different servers.
-const CONNECTIONS_MAX: usize = 16;
 /// Most bytes of an unknown host in a message.
 const NAME_MAX: usize = 100;
 
@@ -46,6 +46,8 @@ pub struct HttpSpec<'a> {
     pub memory: u64,
     /// The key that signs the tokens of jobs.
     pub token_key: &'a TokenKey,
+    /// Sends the requests.
+    pub calls: &'a Calls,
 }
 
 /// Sends requests. Lives on one thread.
@@ -54,29 +56,33 @@ pub struct HttpStep {
     request: HttpRequest,
     pipeline: String,
     step: String,
-    timeout: Option<Duration>,
-    response_max: u64,
     token_key: TokenKey,
-    agent: Agent,
-    scrub: Redactor,
+    calls: Calls,
+    judgement: Arc<Judgement>,
+    /// The same, for answers that are not needed.
+    of_status: Arc<Judgement>,
 }
 
 impl HttpStep {
     #[must_use]
     pub fn new(spec: &HttpSpec<'_>) -> Self {
         let request = spec.request.clone();
-        let timeout = request.timeout.or(spec.timeout);
-        let scrub = Redactor::new(request.secrets());
-        let hosts = request.hosts.as_ref().map_or(1, |hosts| hosts.table.len());
+        let judgement = |response_max| {
+            Arc::new(Judgement {
+                accept: request.accept.clone(),
+                timeout: request.timeout.or(spec.timeout),
+                response_max,
+                scrub: Redactor::new(request.secrets()),
+            })
+        };
         Self {
-            agent: agent(timeout, hosts.min(CONNECTIONS_MAX)),
-            response_max: request.max_response.unwrap_or(spec.memory),
+            judgement: judgement(Some(request.max_response.unwrap_or(spec.memory))),
+            of_status: judgement(None),
             token_key: spec.token_key.clone(),
             pipeline: spec.pipeline.to_owned(),
             step: spec.step.to_owned(),
+            calls: spec.calls.clone(),
             request,
-            timeout,
-            scrub,
         }
     }
 
@@ -85,11 +91,9 @@ impl HttpStep {
     /// # Errors
     /// The failure, with its class.
     pub fn process(&mut self, job: &Job<'_>, piece: u32, outputs: &mut Outputs) -> Result<(), Failure> {
-        let answer = self.ask(job, piece, self.response_max)?;
-        let body = answer.json().map_err(|why| self.failure(FailureKind::Output, &why, (job, piece)))?;
-        match self.request.response {
-            Response::Body => outputs_from_json(&body, outputs, "the answer"),
-            Response::Full => outputs_from_json(&answer.full(job.payload, &body), outputs, "the answer"),
+        match self.calls.wait(Call::Http(self.prepare(job, piece)?))? {
+            Answer::Http(answer) => self.take(job, &answer, outputs),
+            Answer::Command(_) => Ok(()),
         }
     }
 
@@ -98,29 +102,46 @@ impl HttpStep {
     /// # Errors
     /// The failure, with its class.
     pub fn send(&mut self, job: &Job<'_>, piece: u32) -> Result<(), Failure> {
-        self.ask(job, piece, u64::MAX).map(drop)
+        self.calls.wait(Call::Http(self.prepare_to_send(job, piece)?)).map(drop)
     }
 
-    fn ask(&self, job: &Job<'_>, piece: u32, most: u64) -> Result<HttpResponse, Failure> {
-        let request = self.request(job, piece)?;
-        let unanswered = |error: ureq::Error| self.unanswered(&error, (job, piece));
-        let response = self.agent.run(request).map_err(unanswered)?;
-        let accepted = self.request.accept.iter().any(|range| range.contains(&response.status().as_u16()));
-        let answer = if !accepted {
-            Ok(HttpResponse::beginning(response))
-        } else if most == u64::MAX {
-            HttpResponse::without_body(response)
-        } else {
-            HttpResponse::whole(response, most)
-        };
-        let answer = answer.map_err(unanswered)?;
-        if accepted {
-            return Ok(answer);
+    /// The request for `job`, the piece with this number (from 1).
+    ///
+    /// # Errors
+    /// The job does not make a request.
+    pub fn prepare(&self, job: &Job<'_>, piece: u32) -> Result<HttpCall, Failure> {
+        self.call(job, piece, &self.judgement)
+    }
+
+    /// As [`Self::prepare`], for an answer that is not needed.
+    ///
+    /// # Errors
+    /// The job does not make a request.
+    pub fn prepare_to_send(&self, job: &Job<'_>, piece: u32) -> Result<HttpCall, Failure> {
+        self.call(job, piece, &self.of_status)
+    }
+
+    /// Adds the answer to the request for `job` to `outputs`.
+    ///
+    /// # Errors
+    /// The answer is no output.
+    pub fn take(&self, job: &Job<'_>, answer: &HttpAnswer, outputs: &mut Outputs) -> Result<(), Failure> {
+        let HttpAnswer { response, named } = answer;
+        let body = response.json();
+        let body = body.map_err(|why| self.judgement.failure(FailureKind::Output, &why, named))?;
+        match self.request.response {
+            Response::Body => outputs_from_json(&body, outputs, "the answer"),
+            Response::Full => outputs_from_json(&response.full(job.payload, &body), outputs, "the answer"),
         }
-        Err(answer.refusal(&self.named((job, piece)), &self.scrub, job.now_ms))
     }
 
-    fn request(&self, job: &Job<'_>, piece: u32) -> Result<Request<Vec<u8>>, Failure> {
+    fn call(&self, job: &Job<'_>, piece: u32, judgement: &Arc<Judgement>) -> Result<HttpCall, Failure> {
+        let request = self.request(job, piece)?;
+        let (judgement, named) = (Arc::clone(judgement), self.named((job, piece)));
+        Ok(HttpCall { request, judgement, named, now_ms: job.now_ms })
+    }
+
+    fn request(&self, job: &Job<'_>, piece: u32) -> Result<Request<Full<Bytes>>, Failure> {
         let key = key(job, piece);
         let Self { pipeline, step, token_key, .. } = self;
         let filling = TemplateContext { job, key: &key, pipeline, step, token_key };
@@ -166,10 +187,21 @@ impl HttpStep {
             };
             request = request.header(header, value);
         }
-        let failed = |error: ureq::http::Error| {
-            self.failure(FailureKind::Payload, &format!("the request cannot be made: {error}"), (job, piece))
+        let wrong = |why: &str| {
+            self.failure(FailureKind::Payload, &format!("the request cannot be made: {why}"), (job, piece))
         };
-        request.body(body).map_err(failed)
+        let mut request = request.body(body).map_err(|error| wrong(&error.to_string()))?;
+        let headers = request.headers_mut();
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+        let is_ascii = |name| headers.get(name).is_none_or(|value| value.to_str().is_ok());
+        if !is_ascii(AUTHORIZATION) || !is_ascii(HOST) || head_bytes(&request) > HEAD_MAX {
+            let most = format_size(HEAD_MAX as u64);
+            return Err(wrong(&format!(
+                "its URL and headers exceed {most}, or `authorization` or `host` is not ASCII"
+            )));
+        }
+        Ok(request.map(Full::from))
     }
 
     /// The server for a job.
@@ -179,58 +211,12 @@ impl HttpStep {
             let known = listed(hosts.table.keys().map(String::as_str), "and");
             let name = shortened(name, NAME_MAX);
             let message = format!("`host`: `{name}` is not one of `hosts`, which has {known}");
-            Failure::new(FailureKind::Payload, self.scrub.clean(&message))
+            Failure::new(FailureKind::Payload, self.judgement.scrub.clean(&message))
         })
     }
 
-    /// The failure of a request without a complete answer.
-    #[cold]
-    fn unanswered(&self, error: &ureq::Error, asked: (&Job<'_>, u32)) -> Failure {
-        use ureq::Error as E;
-        let (kind, cause, why) = match error {
-            error if self.spoke_tls_to_plain_http(error, asked) => {
-                let why = "the other side does not speak TLS; is `url` meant to begin with `http://`?";
-                (FailureKind::Failed, Some(Cause::Connection), why.to_owned())
-            }
-            E::Timeout(_) => {
-                let timeout = format_duration(self.timeout.unwrap_or_default());
-                let why = format!("no answer within the `timeout` of {timeout}");
-                (FailureKind::Failed, Some(Cause::Timeout), why)
-            }
-            E::BodyExceedsLimit(_) | E::LargeResponseHeader(..) => {
-                (FailureKind::Limit, None, response::too_large(self.response_max))
-            }
-            E::HostNotFound => (FailureKind::Failed, Some(Cause::Connection), "the host is unknown".into()),
-            E::Protocol(error) if is_of_request(&error.to_string()) => {
-                let most = format_size(BUFFER as u64);
-                let why = format!(
-                    "the request cannot be made: its URL and headers exceed {most}, or `authorization` or `host` \
-                     is not ASCII"
-                );
-                (FailureKind::Payload, None, why)
-            }
-            E::Protocol(error) => {
-                (FailureKind::Failed, Some(Cause::Connection), format!("the answer is not HTTP: {error}"))
-            }
-            E::BadUri(_) | E::Http(_) => (FailureKind::Payload, None, "the request cannot be made".into()),
-            E::Io(error) => {
-                (FailureKind::Failed, Some(Cause::Connection), format!("the request failed: {error}"))
-            }
-            other => (FailureKind::Failed, Some(Cause::Connection), format!("the request failed: {other}")),
-        };
-        let mut failure = self.failure(kind, &why, asked);
-        failure.cause = cause;
-        failure
-    }
-
-    /// The answer is no TLS record. The library has no other error for it.
-    fn spoke_tls_to_plain_http(&self, error: &ureq::Error, asked: (&Job<'_>, u32)) -> bool {
-        self.named(asked).contains(" https:") && error.to_string().contains("InvalidContentType")
-    }
-
-    /// The failure first, then the request: the failure is new, the request is known.
     fn failure(&self, kind: FailureKind, why: &str, asked: (&Job<'_>, u32)) -> Failure {
-        Failure::new(kind, format!("{} ({})", self.scrub.clean(why), self.named(asked)))
+        self.judgement.failure(kind, why, &self.named(asked))
     }
 
     /// The name of the request in messages.
@@ -245,29 +231,12 @@ impl HttpStep {
     }
 }
 
-/// The library has no kinds of these errors. The request was not sent.
-fn is_of_request(error: &str) -> bool {
-    error == "output too small to write output" || error.ends_with("header is not a string")
-}
-
-fn agent(timeout: Option<Duration>, hosts: usize) -> Agent {
-    // The roots that the system trusts are those that its administrator maintains.
-    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
-    let config = Agent::config_builder()
-        .tls_config(tls)
-        .proxy(None)
-        .timeout_global(timeout)
-        .http_status_as_error(false)
-        .allow_non_standard_methods(true)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .max_idle_connections(hosts)
-        .max_idle_connections_per_host(1)
-        .max_idle_age(IDLE_MAX)
-        .input_buffer_size(BUFFER)
-        .output_buffer_size(BUFFER)
-        .user_agent(AGENT);
-    config.build().into()
+/// Bytes of the head of a request, as it is written.
+fn head_bytes(request: &Request<Vec<u8>>) -> usize {
+    let headers =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    let path = request.uri().path_and_query().map_or(1, |path| path.as_str().len());
+    request.method().as_str().len() + path + headers.sum::<usize>()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod attempt_outputs;
+pub mod calls;
 mod coarse_clock;
 pub mod exec;
 pub mod http;

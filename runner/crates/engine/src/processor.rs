@@ -15,6 +15,7 @@ use tidegate_plugin::{Failure, Job, Outputs};
 
 use self::mock::{MockedProcessor, Mocks};
 use crate::load_plugins;
+use tidegate_components::calls::Calls;
 use tidegate_components::exec::{ExecSpec, ExecStep, RunningCommands};
 use tidegate_components::http::{HttpSpec, HttpStep};
 use tidegate_components::plugin::{
@@ -61,6 +62,8 @@ pub(crate) struct StepContext<'c> {
     pub(crate) token_key: &'c TokenKey,
     /// Kills the commands.
     pub(crate) running_commands: &'c Arc<RunningCommands>,
+    /// Awaits requests and commands.
+    pub(crate) calls: &'c Calls,
     /// Set when the run must end.
     pub(crate) ending: &'c Arc<AtomicBool>,
     /// Deaths of plugin processes.
@@ -83,6 +86,8 @@ pub(crate) struct SharedResources<'c> {
     pub(crate) token_key: &'c TokenKey,
     /// Kills the commands.
     pub(crate) running_commands: &'c Arc<RunningCommands>,
+    /// Awaits requests and commands.
+    pub(crate) calls: &'c Calls,
     /// Set when the run must end.
     pub(crate) ending: &'c Arc<AtomicBool>,
     /// Deaths of plugin processes.
@@ -120,6 +125,7 @@ impl<'c> StepContext<'c> {
             file,
             token_key: common.token_key,
             running_commands: common.running_commands,
+            calls: common.calls,
             ending: common.ending,
             deaths: common.deaths,
             setups: common.setups,
@@ -170,6 +176,7 @@ impl<'c> StepContext<'c> {
             timeout: self.timeout,
             memory: self.limits.memory,
             token_key: self.token_key,
+            calls: self.calls,
         })
     }
 
@@ -182,6 +189,7 @@ impl<'c> StepContext<'c> {
             memory: self.limits.memory,
             token_key: self.token_key,
             running_commands: self.running_commands,
+            calls: self.calls,
         })
     }
 

@@ -32,6 +32,7 @@ use crate::recovery::last_run;
 use crate::recovery::open::{OpenRun, RunContext, open};
 use crate::recovery::start;
 use crate::step::stats::Stats;
+use tidegate_components::calls::Calls;
 use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::{Setup, Setups};
 use tidegate_dispatch::{InputPort, RunOutcome};
@@ -156,6 +157,7 @@ impl Runtime {
             clock: Arc::clone(&clock),
             token_key,
             running_commands,
+            calls: Calls::default(),
             ending: Arc::clone(&ending),
             deaths: Arc::default(),
             attempts: attempts.clone(),

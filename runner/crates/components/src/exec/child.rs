@@ -1,41 +1,47 @@
 //! `Running`: a process with its input, outputs and time limit, until its end.
 //!
-//! It waits for all events at once, so that a process that does not read, or does not stop writing, blocks
-//! nothing. A grandchild may keep the outputs open; its end is not awaited.
+//! It awaits all events at once and keeps no thread, so that a process that does not read, or does not stop
+//! writing, blocks nothing. A grandchild may keep the outputs open; its end is not awaited.
 
-use std::io::{self, ErrorKind, Read, Write as _};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::time::{Instant, sleep_until};
 
 use super::running_commands::RunningCommands;
 use crate::open_files;
 
-/// Interval at which a cancellation is checked.
-const LOOKS: Duration = Duration::from_millis(100);
 /// Bytes per read.
-const CHUNK: usize = 64 << 10;
+const CHUNK: usize = 16 << 10;
 /// Bytes of standard error that are kept: at least this, at most twice as many.
 const SAID: usize = 8 << 10;
 /// Maximum number of reads of standard error after the end, since a grandchild may continue to write.
 const LAST_LOOKS: usize = 16;
 
-/// The limits of a process.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ChildLimits<'q> {
+/// A process whose end is to be awaited, with its limits.
+#[derive(Debug)]
+pub struct AwaitedCommand {
+    pub(crate) running: Running,
+    /// Standard input; a line end follows it.
+    pub(crate) input: Vec<u8>,
     pub(crate) until: Option<Instant>,
-    /// Kills it when its output is no longer needed.
-    pub(crate) running_commands: &'q RunningCommands,
     /// Maximum bytes of standard output.
     pub(crate) bytes: u64,
+}
+
+/// The end and the output of a process.
+#[derive(Debug)]
+pub struct EndedCommand {
+    /// An error of the system: the process could not be monitored.
+    pub(crate) end: io::Result<ChildEnd>,
+    pub(crate) printed: Printed,
 }
 
 /// The end of a process.
@@ -67,10 +73,9 @@ pub(crate) struct Running {
     child: Child,
     pid: Pid,
     /// Readable when the process has ended.
-    end: OwnedFd,
-    input: Option<ChildStdin>,
-    out: Option<ChildStdout>,
-    said: Option<ChildStderr>,
+    end: Option<OwnedFd>,
+    /// Standard input, output and error.
+    pipes: [Option<OwnedFd>; 3],
     printed: Printed,
     running_commands: Arc<RunningCommands>,
     reaped: bool,
@@ -82,21 +87,15 @@ impl Running {
         let mut child = running_commands.start(command)?;
         let pid = Pid::from_child(&child);
         open_files::restore(pid);
-        let (input, out, said) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let opened = pidfd_open(pid, PidfdFlags::empty()).and_then(|end| {
-            for pipe in [
-                input.as_ref().map(AsFd::as_fd),
-                out.as_ref().map(AsFd::as_fd),
-                said.as_ref().map(AsFd::as_fd),
-            ] {
-                pipe.map_or(Ok(()), |pipe| rustix::io::ioctl_fionbio(pipe, true))?;
-            }
-            Ok(end)
-        });
-        match opened {
+        let pipes = [
+            child.stdin.take().map(Into::into),
+            child.stdout.take().map(Into::into),
+            child.stderr.take().map(Into::into),
+        ];
+        match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(end) => {
                 let (printed, running_commands) = (Printed::default(), Arc::clone(running_commands));
-                Ok(Self { child, pid, end, input, out, said, printed, running_commands, reaped: false })
+                Ok(Self { child, pid, end: Some(end), pipes, printed, running_commands, reaped: false })
             }
             Err(error) => {
                 let _ = kill_process_group(pid, Signal::KILL); // it may have ended already
@@ -107,123 +106,79 @@ impl Running {
         }
     }
 
-    /// Writes `input` and a line end to it, and waits for its end.
-    pub(crate) fn finish(&mut self, input: &[u8], limits: ChildLimits<'_>) -> io::Result<ChildEnd> {
-        let mut rest: &[&[u8]] = &[input, b"\n"];
-        let mut at = 0;
-        loop {
-            let wait = limits.until.map(|until| until.saturating_duration_since(Instant::now()));
-            if wait.is_some_and(|wait| wait.is_zero()) {
-                return self.kill(ChildEnd::Late);
+    /// Writes `input` and a line end to it, and awaits its end.
+    async fn finish(
+        &mut self,
+        mut input: Vec<u8>,
+        until: Option<Instant>,
+        most: u64,
+    ) -> io::Result<ChildEnd> {
+        input.push(b'\n');
+        let mut written = 0;
+        let Some(end) = self.end.take() else { return Err(ErrorKind::NotFound.into()) };
+        // It is watched like a pipe, and nothing is read from it.
+        let end = Receiver::from_owned_fd_unchecked(end)?;
+        let [stdin, out, said] = std::mem::take(&mut self.pipes);
+        let mut stdin = stdin.map(Sender::from_owned_fd).transpose()?;
+        let (mut out, mut said) =
+            (out.map(Receiver::from_owned_fd).transpose()?, said.map(Receiver::from_owned_fd).transpose()?);
+        let mut given_up = self.running_commands.given_up();
+        let why = loop {
+            tokio::select! {
+                () = over(until) => break Some(ChildEnd::Late),
+                () = given_up.happens() => break Some(ChildEnd::GivenUp),
+                wrote = write(stdin.as_ref(), &input[written..]) => {
+                    // A process need not read its input.
+                    written += wrote.unwrap_or(input.len());
+                    if written >= input.len() {
+                        stdin = None;
+                    }
+                }
+                read = read(out.as_ref(), &mut self.printed.out) => {
+                    if read? == 0 {
+                        out = None;
+                    }
+                    if self.printed.out.len() as u64 > most {
+                        break Some(ChildEnd::Large);
+                    }
+                }
+                read = read(said.as_ref(), &mut self.printed.said) => {
+                    if read? == 0 {
+                        said = None;
+                    }
+                    self.printed.shorten();
+                }
+                ended = end.readable() => {
+                    ended?;
+                    break None;
+                }
             }
-            if limits.running_commands.is_given_up() {
-                return self.kill(ChildEnd::GivenUp);
-            }
-            let ready = self.wait(wait.map_or(LOOKS, |wait| wait.min(LOOKS)))?;
-            if ready.input {
-                (rest, at) = self.feed(rest, at);
-            }
-            if ready.out && !self.read_out(limits.bytes)? {
-                return self.kill(ChildEnd::Large);
-            }
-            if ready.said {
-                self.read_said()?;
-            }
-            if ready.end {
-                return self.ended(limits.bytes);
-            }
-        }
-    }
-
-    pub(crate) fn into_printed(mut self) -> Printed {
-        std::mem::take(&mut self.printed)
-    }
-
-    fn wait(&self, wait: Duration) -> io::Result<Ready> {
-        let pipes: [(Option<BorrowedFd<'_>>, PollFlags); 4] = [
-            (Some(self.end.as_fd()), PollFlags::IN),
-            (self.input.as_ref().map(AsFd::as_fd), PollFlags::OUT),
-            (self.out.as_ref().map(AsFd::as_fd), PollFlags::IN),
-            (self.said.as_ref().map(AsFd::as_fd), PollFlags::IN),
-        ];
-        let mut places = Vec::with_capacity(pipes.len());
-        let mut polled = Vec::with_capacity(pipes.len());
-        for (place, (pipe, flags)) in pipes.into_iter().enumerate() {
-            if let Some(pipe) = pipe {
-                places.push(place);
-                polled.push(PollFd::from_borrowed_fd(pipe, flags));
-            }
-        }
-        let wait = Timespec {
-            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: wait.subsec_nanos().into(),
         };
-        match poll(&mut polled, Some(&wait)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+        let why = why.or_else(|| self.read_rest(out.as_ref(), said.as_ref(), most));
+        match why {
+            Some(why) => self.kill(why, &end).await,
+            None => self.ended(),
         }
-        let mut ready = [false; 4];
-        for (place, polled) in places.into_iter().zip(&polled) {
-            ready[place] = !polled.revents().is_empty();
-        }
-        let [end, input, out, said] = ready;
-        Ok(Ready { end, input, out, said })
     }
 
-    /// Writes as much as the pipe accepts. A process need not read its input.
-    fn feed<'i>(&mut self, rest: &'i [&'i [u8]], at: usize) -> (&'i [&'i [u8]], usize) {
-        let (Some(pipe), Some(first)) = (&mut self.input, rest.first()) else { return (rest, at) };
-        let (rest, at) = match pipe.write(&first[at..]) {
-            Ok(written) if at + written == first.len() => (&rest[1..], 0),
-            Ok(written) => (rest, at + written),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                (rest, at)
-            }
-            Err(_) => (&[][..], 0),
-        };
-        if rest.is_empty() {
-            self.input = None;
-        }
-        (rest, at)
-    }
-
-    /// Reads standard output. Returns whether it is within the limit.
-    fn read_out(&mut self, most: u64) -> io::Result<bool> {
-        let Some(read) = take(&mut self.out, &mut self.printed.out)? else { return Ok(true) };
-        if read == 0 {
-            self.out = None;
-        }
-        Ok(self.printed.out.len() as u64 <= most)
-    }
-
-    fn read_said(&mut self) -> io::Result<usize> {
-        let said = &mut self.printed.said;
-        let Some(read) = take(&mut self.said, said)? else { return Ok(0) };
-        if read == 0 {
-            self.said = None;
-        }
-        if said.len() > 2 * SAID {
-            said.drain(..said.len() - SAID);
-            self.printed.said_more = true;
-        }
-        Ok(read)
-    }
-
-    /// Reads the rest of the pipes after the end, and returns the end.
-    fn ended(&mut self, most: u64) -> io::Result<ChildEnd> {
-        while let Some(read) = take(&mut self.out, &mut self.printed.out)? {
-            if self.printed.out.len() as u64 > most {
-                return self.kill(ChildEnd::Large);
-            }
-            if read == 0 {
-                break;
+    /// Reads the rest of the pipes after the end. Returns the reason to kill the group, if there is one.
+    fn read_rest(&mut self, out: Option<&Receiver>, said: Option<&Receiver>, most: u64) -> Option<ChildEnd> {
+        let Printed { out: printed, said: complained, .. } = &mut self.printed;
+        while append(out, printed).is_ok_and(|read| read > 0) {
+            if printed.len() as u64 > most {
+                return Some(ChildEnd::Large);
             }
         }
         for _ in 0..LAST_LOOKS {
-            if self.read_said()? == 0 {
+            if !append(said, complained).is_ok_and(|read| read > 0) {
                 break;
             }
         }
+        self.printed.shorten();
+        None
+    }
+
+    fn ended(&mut self) -> io::Result<ChildEnd> {
         // The process is not reaped yet, so its number can only name its own group.
         let seen = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
         if seen.and_then(|seen| seen.exit_status()) != Some(0) {
@@ -236,8 +191,10 @@ impl Running {
         })
     }
 
-    fn kill(&mut self, why: ChildEnd) -> io::Result<ChildEnd> {
+    /// Kills it, and reaps it when it has ended: a process that waits for a disk ends later.
+    async fn kill(&mut self, why: ChildEnd, end: &Receiver) -> io::Result<ChildEnd> {
         self.kill_group();
+        end.readable().await?;
         self.reap()?;
         Ok(why)
     }
@@ -264,24 +221,63 @@ impl Drop for Running {
     }
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "one for each awaited event")]
-struct Ready {
-    end: bool,
-    input: bool,
-    out: bool,
-    said: bool,
+impl AwaitedCommand {
+    /// Awaits the end of the process. If this is dropped, the process is killed with its group.
+    pub(crate) async fn run(self) -> EndedCommand {
+        let Self { mut running, input, until, bytes } = self;
+        let end = running.finish(input, until, bytes).await;
+        EndedCommand { end, printed: std::mem::take(&mut running.printed) }
+    }
 }
 
-/// Appends the available bytes. Returns their number, or `None` if none are available or the pipe is closed.
-fn take(pipe: &mut Option<impl Read>, to: &mut Vec<u8>) -> io::Result<Option<usize>> {
-    let Some(pipe) = pipe else { return Ok(None) };
+impl Printed {
+    /// Keeps the end of standard error.
+    fn shorten(&mut self) {
+        if self.said.len() > 2 * SAID {
+            self.said.drain(..self.said.len() - SAID);
+            self.said_more = true;
+        }
+    }
+}
+
+/// Awaits a time; without one, for ever.
+async fn over(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Writes as much as the pipe accepts, and returns the number of bytes. Waits for ever without a pipe.
+async fn write(pipe: Option<&Sender>, bytes: &[u8]) -> io::Result<usize> {
+    let Some(pipe) = pipe else { return std::future::pending().await };
+    loop {
+        pipe.writable().await?;
+        match pipe.try_write(bytes) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            wrote => return wrote,
+        }
+    }
+}
+
+/// Appends the next bytes of the pipe, and returns their number: 0 at its end. Waits for ever without a pipe.
+async fn read(pipe: Option<&Receiver>, to: &mut Vec<u8>) -> io::Result<usize> {
+    let Some(receiver) = pipe else { return std::future::pending().await };
+    loop {
+        receiver.readable().await?;
+        match receiver.try_io(|| append(pipe, to)) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            read => return read,
+        }
+    }
+}
+
+/// Appends the available bytes, and returns their number: 0 at the end of the pipe, and without one.
+fn append(pipe: Option<&Receiver>, to: &mut Vec<u8>) -> io::Result<usize> {
+    let Some(pipe) = pipe else { return Ok(0) };
     let before = to.len();
     to.resize(before + CHUNK, 0);
-    let read = pipe.read(&mut to[before..]);
-    to.truncate(before + read.as_ref().copied().unwrap_or(0));
-    match read {
-        Ok(read) => Ok(Some(read)),
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let read = rustix::io::retry_on_intr(|| rustix::io::read(pipe.as_fd(), &mut to[before..]));
+    to.truncate(before + read.unwrap_or(0));
+    Ok(read?)
 }

@@ -3,28 +3,42 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tidegate_model::sync::{Mutex, MutexGuard, RwLock};
+use tokio::sync::watch;
 
 /// The process groups of the running commands, by their leaders.
 #[derive(Debug, Default)]
 pub struct RunningCommands {
-    given_up: AtomicBool,
+    given_up: watch::Sender<bool>,
     /// Whether no more commands may start. Locked while one starts.
     closed: RwLock<bool>,
     groups: Mutex<BTreeSet<i32>>,
 }
 
+/// The moment in which the outputs of commands are no longer needed.
+#[derive(Debug)]
+pub(crate) struct GivenUp(watch::Receiver<bool>);
+
+impl GivenUp {
+    pub(crate) async fn happens(&mut self) {
+        if self.0.wait_for(|given_up| *given_up).await.is_err() {
+            // All commands are gone, so it cannot happen any more.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 impl RunningCommands {
-    /// The outputs of the commands are no longer needed: the thread that waits for each kills it.
+    /// The outputs of the commands are no longer needed: they are killed.
     pub fn give_up(&self) {
-        self.given_up.store(true, Ordering::Release);
+        self.given_up.send_replace(true);
     }
 
-    pub(crate) fn is_given_up(&self) -> bool {
-        self.given_up.load(Ordering::Acquire)
+    /// The moment in which their outputs are no longer needed.
+    pub(crate) fn given_up(&self) -> GivenUp {
+        GivenUp(self.given_up.subscribe())
     }
 
     /// Kills all of them at once, with their groups, and starts no more.

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tidegate_plugin::{Failure, FailureKind, Job, Outputs};
 
 use super::{ExecSpec, ExecStep};
+use crate::calls::Calls;
 use tidegate_config::ExecCommand;
 use tidegate_model::TokenKey;
 use tidegate_model::template::Template;
@@ -38,6 +39,7 @@ fn run_with(command: &ExecCommand, payload: &str, timeout: Duration) -> Result<V
         memory: 2 << 20,
         token_key: &TokenKey::NONE,
         running_commands: &Arc::default(),
+        calls: &Calls::default(),
     };
     let job = Job::new(3, payload.as_bytes()).attempted(2, 0).hashed(0xab);
     let mut outputs = Outputs::new([""]);

@@ -1,12 +1,13 @@
 //! `HttpResponse`: the answer of a service, and its conversion to an output or a failure.
 
-use std::io::Read as _;
-
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, DATE, HeaderName, LOCATION, RETRY_AFTER};
+use hyper::{HeaderMap, Response, StatusCode};
 use tidegate_plugin::{Cause, Failure, FailureKind};
-use ureq::Body;
-use ureq::http::header::{CONTENT_TYPE, DATE, LOCATION, RETRY_AFTER};
-use ureq::http::{HeaderMap, HeaderName, Response, StatusCode};
+use tokio::time::Instant;
 
+use super::client::{Unanswered, within};
 use super::retry_after::retry_after;
 use crate::redact::Redactor;
 use crate::script::values::json;
@@ -30,33 +31,34 @@ pub(crate) struct HttpResponse {
 
 impl HttpResponse {
     /// The whole answer, unless its body exceeds `most` bytes.
-    pub(crate) fn whole(response: Response<Body>, most: u64) -> Result<Self, ureq::Error> {
-        let answer = Self::read(response, most.saturating_add(1))?;
-        if answer.body.len() as u64 > most {
-            return Err(ureq::Error::BodyExceedsLimit(most));
-        }
-        Ok(answer)
+    pub(crate) async fn whole(response: Response<Incoming>, most: u64) -> Result<Self, Unanswered> {
+        let mut answer = Self::head(&response);
+        read(response.into_body(), most.saturating_add(1), |data| answer.body.extend_from_slice(data))
+            .await?;
+        if answer.body.len() as u64 > most { Err(Unanswered::Large) } else { Ok(answer) }
     }
 
     /// The answer with the beginning of its body; unreadable bytes are left out.
-    pub(crate) fn beginning(response: Response<Body>) -> Self {
-        let (status, headers) = (response.status(), response.headers().clone());
-        let read = Self::read(response, BEGINNING);
+    pub(crate) async fn beginning(response: Response<Incoming>, until: Option<Instant>) -> Self {
+        let mut answer = Self::head(&response);
+        let beginning = read(response.into_body(), BEGINNING, |data| answer.body.extend_from_slice(data));
+        let read = within(until, beginning).await;
         // The answer is already a failure, and its status is more useful than the error of reading its body.
-        read.unwrap_or(Self { status, headers, body: Vec::new() })
+        if !matches!(read, Ok(Ok(()))) {
+            answer.body.clear();
+        }
+        answer
     }
 
     /// The answer without its body, which is read if it is short.
-    pub(crate) fn without_body(response: Response<Body>) -> Result<Self, ureq::Error> {
-        let mut answer = Self::read(response, UNWANTED)?;
-        answer.body.clear();
+    pub(crate) async fn without_body(response: Response<Incoming>) -> Result<Self, Unanswered> {
+        let answer = Self::head(&response);
+        read(response.into_body(), UNWANTED, |_| ()).await?;
         Ok(answer)
     }
 
-    fn read(mut response: Response<Body>, most: u64) -> Result<Self, ureq::Error> {
-        let mut body = Vec::new();
-        response.body_mut().as_reader().take(most).read_to_end(&mut body).map_err(ureq::Error::from)?;
-        Ok(Self { status: response.status(), headers: response.headers().clone(), body })
+    fn head(response: &Response<Incoming>) -> Self {
+        Self { status: response.status(), headers: response.headers().clone(), body: Vec::new() }
     }
 
     /// The body as JSON: unchanged if it is JSON, otherwise as a text; `null` if it is empty.
@@ -144,6 +146,21 @@ impl HttpResponse {
             .collect();
         values.join(", ")
     }
+}
+
+/// Reads at most `most` bytes of a body. A body that is not read to its end closes its connection.
+async fn read(mut body: Incoming, most: u64, mut to: impl FnMut(&[u8])) -> Result<(), Unanswered> {
+    let mut room = usize::try_from(most).unwrap_or(usize::MAX);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Unanswered::of(&error))?;
+        let Some(data) = frame.data_ref() else { continue };
+        to(&data[..data.len().min(room)]);
+        room = room.saturating_sub(data.len());
+        if room == 0 {
+            break;
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn too_large(most: u64) -> String {

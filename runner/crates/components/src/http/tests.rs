@@ -13,6 +13,7 @@ use tidegate_plugin::{Failure, FailureKind, Job, Outputs};
 
 use self::service::{Act, Service, answer};
 use super::{HttpSpec, HttpStep};
+use crate::calls::Calls;
 use tidegate_config::{Body, HttpRequest, Method, Response, Shape};
 use tidegate_model::TokenKey;
 use tidegate_model::template::Template;
@@ -52,6 +53,7 @@ fn step(request: &HttpRequest) -> HttpStep {
         timeout,
         memory: 1000,
         token_key: &TokenKey::NONE,
+        calls: &Calls::default(),
     })
 }
 

@@ -22,6 +22,7 @@ use crate::processor::monitor_protocol;
 use crate::processor::monitor_protocol::{StatusQuery, StatusReport};
 use crate::processor::probe::Probe;
 use crate::step::declared::DeclaredStep;
+use tidegate_components::calls::Calls;
 use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::{Deaths, Setups};
 use tidegate_components::script::{EntryPoint, STACK};
@@ -40,6 +41,8 @@ pub(crate) struct WorkerContext {
     pub(crate) token_key: TokenKey,
     /// All running commands.
     pub(crate) running_commands: Arc<RunningCommands>,
+    /// Awaits requests and commands.
+    pub(crate) calls: Calls,
     /// Set when the run must end.
     pub(crate) ending: Arc<AtomicBool>,
     pub(crate) deaths: Arc<Deaths>,
@@ -55,6 +58,7 @@ impl WorkerContext {
             plugins: &step.generation.plugins,
             token_key: &self.token_key,
             running_commands: &self.running_commands,
+            calls: &self.calls,
             ending: &self.ending,
             deaths: &self.deaths,
             setups: &self.setups,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::batch::runner::BatchRunner;
 use crate::processor::SharedResources;
 use crate::step::declared::DeclaredStep;
+use tidegate_components::calls::Calls;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::plugin::Setups;
 use tidegate_config::Configuration;
@@ -28,6 +29,7 @@ impl Workers {
                 plugins: &plugins,
                 token_key,
                 running_commands: &running_commands,
+                calls: &Calls::default(),
                 ending: &ending,
                 deaths: &deaths,
                 setups: &Setups::none(),

@@ -25,6 +25,7 @@ use crate::runtime::message::Message;
 use crate::runtime::readers::{StoreRequest, read_store};
 use crate::runtime::workers::{WorkerContext, WorkerTask, WorkerThread};
 use crate::step::stats::Stats;
+use tidegate_components::calls::Calls;
 use tidegate_components::plugin::Setups;
 use tidegate_components::source::BatchLimit;
 use tidegate_config::{Configuration, LaterJobs, TestCase};
@@ -105,6 +106,7 @@ pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResult
         clock: Arc::clone(&clock) as Arc<_>,
         token_key,
         running_commands: Arc::default(),
+        calls: Calls::default(),
         ending: Arc::default(),
         deaths: Arc::default(),
         attempts: CrashGuard::none(),
