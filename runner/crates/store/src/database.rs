@@ -2,6 +2,7 @@
 
 pub(crate) mod catch_panics;
 pub(crate) mod compact;
+pub(crate) mod cursors;
 pub(crate) mod data_folder;
 pub(crate) mod dedupe;
 pub(crate) mod disk;

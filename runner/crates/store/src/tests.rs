@@ -8,6 +8,7 @@ use tidegate_model::{Address, Timestamp};
 
 pub(crate) mod compact;
 pub(crate) mod crash;
+pub(crate) mod cursors;
 pub(crate) mod damage;
 pub(crate) mod delivered;
 pub(crate) mod details;

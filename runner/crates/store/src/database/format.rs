@@ -31,6 +31,7 @@
 //! | ticks | source | time i64 up to which all ticks of the schedule are handled |
 //! | renames | number u64 | JSON, see [`super::name_history`]; missing until a part was renamed; ignored by older versions |
 //! | `sink_files` | sink, path | JSON, see [`super::sink_files`]; missing until a sink left a file; ignored by older versions |
+//! | cursors | source | UTF-8, see [`super::cursors`]; missing until a command printed a cursor; ignored by older versions |
 //! | history, texts | | see [`super::history`]; missing until the first run; ignored by older versions |
 //!
 //! A record is *sealed*: it is followed by its XXH3-64, seeded with its table and key. Numbers are
@@ -109,6 +110,7 @@ pub(crate) enum RecordKey<'a> {
     ParkedCount(u32),
     Rename(u64),
     SinkFile(u32, &'a str),
+    Cursor(u32),
 }
 
 /// The record of a queue.
@@ -156,6 +158,7 @@ impl RecordKey<'_> {
             RecordKey::ParkedCount(step) => (18, u64::from(step), 0, 0),
             RecordKey::Rename(number) => (19, number, 0, 0),
             RecordKey::SinkFile(sink, path) => (20, u64::from(sink), text(path), 0),
+            RecordKey::Cursor(source) => (24, u64::from(source), 0, 0),
         };
         let mut key = [0; 25];
         key[0] = table;

@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
 use super::format::{
     self, BY_HAND, Bytes, LATE, MARKS, META, NAMES, PARKED, PARKED_STARTED, PROGRESS, QUEUES, QueueRecord,
     RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
 };
+use super::cursors::CURSORS;
 use super::name_history;
 use super::parked::{self, ParkedRows};
 use super::pauses;
@@ -61,6 +62,13 @@ trait Tables {
         &self,
         table: TableDefinition<'_, K, V>,
     ) -> Result<impl ReadableTable<K, V>, StoreCause>;
+
+    /// Whether a table that may be missing has a row.
+    fn has<V: redb::Value + 'static>(
+        &self,
+        table: TableDefinition<'_, u32, V>,
+        id: u32,
+    ) -> Result<bool, StoreCause>;
 }
 
 impl Tables for ReadTransaction {
@@ -70,6 +78,18 @@ impl Tables for ReadTransaction {
     ) -> Result<impl ReadableTable<K, V>, StoreCause> {
         Ok(self.open_table(table)?)
     }
+
+    fn has<V: redb::Value + 'static>(
+        &self,
+        table: TableDefinition<'_, u32, V>,
+        id: u32,
+    ) -> Result<bool, StoreCause> {
+        match self.open_table(table) {
+            Ok(table) => Ok(table.get(id)?.is_some()),
+            Err(TableError::TableDoesNotExist(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 impl Tables for WriteTransaction {
@@ -78,6 +98,14 @@ impl Tables for WriteTransaction {
         table: TableDefinition<'_, K, V>,
     ) -> Result<impl ReadableTable<K, V>, StoreCause> {
         Ok(self.open_table(table)?)
+    }
+
+    fn has<V: redb::Value + 'static>(
+        &self,
+        table: TableDefinition<'_, u32, V>,
+        id: u32,
+    ) -> Result<bool, StoreCause> {
+        Ok(self.open_table(table)?.get(id)?.is_some())
     }
 }
 
@@ -102,7 +130,10 @@ impl Endpoint {
         Ok(Self {
             is_source: txn.table(MARKS)?.range((id, 0)..=(id, u64::MAX))?.next().is_some()
                 || txn.table(SEGMENTS)?.range((id, 0)..=(id, u32::MAX))?.next().is_some(),
-            is_queue: has_jobs(txn, id)? || has_late(txn, id)? || txn.table(TICKS)?.get(id)?.is_some(),
+            is_queue: has_jobs(txn, id)?
+                || has_late(txn, id)?
+                || txn.has(TICKS, id)?
+                || txn.has(CURSORS, id)?,
             is_sink: txn.table(SINKS)?.get(id)?.is_some(),
         })
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use redb::{ReadTransaction, ReadableTable as _, ReadableTableMetadata as _};
 
+use super::cursors;
 use super::dedupe;
 use super::format::{
     self, CommitRecord, DELIVERIES, EXPIRIES, GENERATIONS, LATE, LOG, MARKS, META, NAMES, PARKED,
@@ -203,6 +204,7 @@ impl VerifyReport {
             let (id, stored) = entry?;
             schedules::unseal(id.value(), stored.value()).map_or_else(|cause| self.problem(cause), drop);
         }
+        cursors::read(txn).map_or_else(|cause| self.problem(cause), drop);
         sink_files::read(txn).map_or_else(|cause| self.problem(cause), drop);
         name_history::read(txn).map_or_else(|cause| self.problem(cause), drop);
         pauses::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use redb::{Database, ReadableTable as _, WriteTransaction};
 
 use super::catch_panics::guarded;
+use super::cursors;
 use super::dedupe;
 use super::dedupe::{Arrivals, DedupeRecord, IngestedKey};
 use super::format::{
@@ -106,6 +107,8 @@ pub struct Changes {
     pub renamed: Renames,
     /// Schedule, and the time up to which its ticks are handled now.
     pub schedule_positions: Vec<(Address, Timestamp)>,
+    /// The cursors that the commands of `exec` sources printed.
+    pub cursors: Vec<(Address, String)>,
     /// Applied after the appends.
     pub trims: Vec<Trim>,
 }
@@ -267,6 +270,7 @@ fn prepare(
     generations::write(&txn, changes.generation)?;
     history::write(&txn, &changes.history, changes.now)?;
     schedules::write(&txn, &changes.schedule_positions)?;
+    cursors::write(&txn, &changes.cursors)?;
     let mut trimmed = Vec::new();
     for wanted in &changes.trims {
         trimmed.extend(trim(&txn, wanted)?);

@@ -75,6 +75,9 @@ fn assert_nothing_is_wrong(store: &Store, truth: &Store) {
     if let Ok(Some(position)) = store.sink(&step) {
         assert!(position.offset <= COMMITS);
     }
+    if let Ok(Some(cursor)) = store.cursor(&step) {
+        assert!(cursor.parse::<u64>().is_ok_and(|number| number <= COMMITS));
+    }
     for number in 1..=COMMITS {
         if let Ok(Some(outcome)) = store.delivery(DeliveryHash(number.into())) {
             assert_eq!(outcome, DedupeOutcome::Output { jobs: u32::try_from(number).unwrap() });

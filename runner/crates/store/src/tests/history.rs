@@ -80,6 +80,7 @@ fn changes(number: u64) -> Changes {
         history: Vec::new(),
         renamed: Renames::default(),
         schedule_positions: vec![(step.clone(), ticked(number))],
+        cursors: vec![(step.clone(), number.to_string())],
         trims: vec![Trim {
             queue: address("a/in"),
             up_to: head_in(number / 2),
@@ -289,6 +290,7 @@ fn assert_details_are_after(store: &Store, commits: u64) {
     assert_eq!(store.generation().unwrap(), numbers.last().map(|&number| generation(number)));
     assert_eq!(store.ticked(&step).unwrap(), numbers.last().map(|&number| ticked(number)));
     assert_eq!(store.ticked(&address("a/in")).unwrap(), None);
+    assert_eq!(store.cursor(&step).unwrap(), (commits > 0).then(|| commits.to_string()));
     let mut next = 1;
     while let Some((batch, origins)) = store.read_details(&address("a/out"), next, 9, 9_999).unwrap() {
         for (position, origin) in origins.iter().enumerate() {

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use redb::{ReadTransaction, ReadableTable as _, ReadableTableMetadata as _};
 
 use super::export_format::{
-    Data, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory, JobLine,
+    CursorLine, Data, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory, JobLine,
     LateLine, MarkLine, OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine,
     TokenKeyLine, VERSION,
 };
@@ -17,6 +17,7 @@ use crate::api::parked_job::{ParkedId, ParkedJob};
 use crate::codec::block::{DecodedJobs, ReadBounds};
 use crate::codec::log_record::LogValue;
 use crate::codec::old_parked_record::OldReason;
+use crate::database::cursors;
 use crate::database::dedupe;
 use crate::database::format;
 use crate::database::format::{
@@ -118,6 +119,9 @@ impl<W: Write> Walk<'_, W> {
         self.parked()?;
         self.generations()?;
         self.ticks()?;
+        for (source, cursor) in cursors::read(self.txn)? {
+            self.lines.put(&ExportLine::Cursor(CursorLine { source, cursor }))?;
+        }
         for pause in pauses::read(&meta)? {
             self.lines.put(&ExportLine::Pause(pause))?;
         }

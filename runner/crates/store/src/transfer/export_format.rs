@@ -41,6 +41,7 @@ pub(crate) enum ExportLine<'a> {
     Late(LateLine<'a>),
     Generation(GenerationLine),
     Ticked(TickedLine),
+    Cursor(CursorLine),
     Pause(Pause),
     /// In the order of time.
     Rename(RenameRecord),
@@ -233,6 +234,14 @@ pub(crate) struct TickedLine {
     pub(crate) time: i64,
 }
 
+/// The cursor from which the command of a source continues.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CursorLine {
+    pub(crate) source: Address,
+    pub(crate) cursor: String,
+}
+
 /// Number of records of each kind in an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -253,6 +262,9 @@ pub struct Inventory {
     /// Missing in exports of older versions.
     #[serde(default)]
     pub schedules: u64,
+    /// Cursors of commands.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cursors: u64,
     /// Number of paused steps.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pauses: u64,
@@ -269,7 +281,7 @@ pub struct Inventory {
 impl Inventory {
     /// Each kind, and its number.
     #[must_use]
-    pub fn kinds(self) -> [(&'static str, u64); 16] {
+    pub fn kinds(self) -> [(&'static str, u64); 17] {
         [
             ("queues", self.queues),
             ("jobs", self.jobs),
@@ -283,6 +295,7 @@ impl Inventory {
             ("late jobs", self.late),
             ("generations", self.generations),
             ("schedules", self.schedules),
+            ("cursors", self.cursors),
             ("paused steps", self.pauses),
             ("renames", self.renames),
             ("files that sinks have left", self.sink_files),
@@ -306,6 +319,7 @@ impl Inventory {
             ExportLine::Late(_) => &mut self.late,
             ExportLine::Generation(_) => &mut self.generations,
             ExportLine::Ticked(_) => &mut self.schedules,
+            ExportLine::Cursor(_) => &mut self.cursors,
             ExportLine::Pause(_) => &mut self.pauses,
             ExportLine::Rename(_) => &mut self.renames,
             ExportLine::SinkFile(_) => &mut self.sink_files,

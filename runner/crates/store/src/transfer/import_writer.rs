@@ -6,11 +6,12 @@ use std::io;
 use redb::{Key, TableDefinition, WriteTransaction};
 
 use super::export_format::{
-    DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory, JobLine, LateLine,
+    CursorLine, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory, JobLine, LateLine,
     MarkLine, ProgressLine, SnapshotLine, TickedLine,
 };
 use crate::api::late_job::LateJob;
 use crate::api::parked_job::{ParkedId, ParkedJob};
+use crate::database::cursors;
 use crate::database::dedupe;
 use crate::database::format;
 use crate::database::format::{
@@ -134,6 +135,9 @@ impl Filling {
             ExportLine::Ticked(TickedLine { source, time }) => {
                 let id = format::intern(txn, &source)?;
                 put(txn, TICKS, id, &schedules::seal(id, Timestamp(time)))
+            }
+            ExportLine::Cursor(CursorLine { source, cursor }) => {
+                Ok(cursors::write(txn, &[(source, cursor)])?)
             }
             ExportLine::Pause(pause) => {
                 let is_new = pauses::restore(txn, pause)?;
