@@ -9,6 +9,7 @@
 //! | `queued`, `waiting_room` | a step that picks its jobs by the rules of a queuer |
 //! | `poller` | the polls of pending jobs |
 //! | `ticker` | the ticks of a schedule |
+//! | `restarts` | the starts of the command of a source |
 //! | `failures` | the log lines of failed jobs |
 //! | `error_watch` | whether a reload is rolled back, because more attempts fail |
 
@@ -22,6 +23,7 @@ mod ordered;
 mod poller;
 mod protocol;
 mod queued;
+mod restarts;
 mod step_machine;
 mod ticker;
 mod waiting_room;
@@ -38,4 +40,5 @@ pub use dispatcher::{
 };
 pub use error_watch::{AttemptShare, ErrorLimit, ErrorWatch, ErrorWatchEvent, RollBack, Swap};
 pub use failures::{Ending, Failed, FailedJob, FailureCause, FailureLine, FailureLog};
+pub use restarts::{NextStart, Restarts};
 pub use ticker::Ticker;

@@ -70,6 +70,7 @@ mod parts;
 pub mod plain;
 mod private_file;
 mod rate;
+mod restart;
 mod retry_policy;
 mod secret;
 mod shortened;
@@ -103,6 +104,7 @@ pub use crate::job::sink_position::SinkPosition;
 pub use crate::time::schedule::{Cron, LATE, Missed, Schedule};
 pub use crate::units::{format_duration, format_size, grouped, parse_duration, parse_size};
 pub use rate::{Rate, format_rate, parse_rate};
+pub use restart::Restart;
 pub use retry_policy::{
     Backoff, Decision, Exhausted, FailedTry, FailureClass, Jitter, OnExhausted, QuickRow, RetryPolicy,
 };

@@ -73,6 +73,32 @@ impl Template {
         parser.finish(text.len())
     }
 
+    /// The text itself, in which braces have no meaning. The ranges `secrets` are in order.
+    #[must_use]
+    pub fn fixed(text: &str, secrets: &[Range<usize>]) -> Self {
+        let plain =
+            |range: Range<usize>| (!range.is_empty()).then(|| TemplatePart::Text(text[range].to_owned()));
+        let (mut parts, mut from) = (Vec::new(), 0);
+        for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+            parts.extend(plain(from..secret.start));
+            parts.push(TemplatePart::Secret(Secret::new(&text[secret.clone()])));
+            from = secret.end;
+        }
+        parts.extend(plain(from..text.len()));
+        Self { parts }
+    }
+
+    /// The text with its secrets, if it is the same for every job.
+    #[must_use]
+    pub fn reveal(&self) -> Option<String> {
+        let part = |part: &TemplatePart| match part {
+            TemplatePart::Text(text) => Some(text.clone()),
+            TemplatePart::Secret(secret) => Some(secret.reveal().to_owned()),
+            TemplatePart::Field(_) | TemplatePart::Fact(_) => None,
+        };
+        self.parts.iter().map(part).collect()
+    }
+
     #[must_use]
     pub fn parts(&self) -> &[TemplatePart] {
         &self.parts
