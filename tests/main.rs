@@ -159,6 +159,7 @@ mod outside;
 mod poll;
 
 mod events;
+mod exec_source;
 
 mod graph_demo;
 

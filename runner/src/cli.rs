@@ -6,6 +6,7 @@ pub(crate) mod usage;
 #[cfg(test)]
 mod tests;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::{RangedU64ValueParser, StringValueParser, TypedValueParser};
@@ -75,6 +76,16 @@ pub(crate) enum Command {
     /// Run a plugin in its own process; the runner starts this command itself
     #[command(hide = true)]
     PluginHost,
+    /// Become the command of a source; the runner starts this command itself
+    #[command(hide = true)]
+    ExecHost(ExecHost),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExecHost {
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Subcommand)]

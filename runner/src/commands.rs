@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod delayed;
 pub(crate) mod errors_list;
 pub(crate) mod errors_retry;
+pub(crate) mod exec_host;
 pub(crate) mod graph;
 pub(crate) mod history;
 pub(crate) mod job_cancel;

@@ -90,5 +90,6 @@ fn obey(command: Command) -> Exit {
         Command::Plugin(PluginCommand::New(command)) => crate::commands::plugin_new::new(&command),
         Command::Plugin(PluginCommand::Header) => crate::commands::plugin_new::header(),
         Command::PluginHost => crate::commands::plugin::host(),
+        Command::ExecHost(command) => crate::commands::exec_host::become_command(&command),
     }
 }

@@ -19,6 +19,7 @@ pub(crate) mod preview;
 pub(crate) mod queue_jobs;
 pub(crate) mod reload_status;
 pub(crate) mod replay;
+pub(crate) mod source_status;
 pub(crate) mod status;
 pub(crate) mod step_status;
 pub(crate) mod stopped;
@@ -34,6 +35,7 @@ pub(crate) use self::history::{HistoryFiles, HistoryPage, HistoryRow};
 pub(crate) use self::parked::{DelayedPage, DelayedStatus, WaitsFor};
 pub(crate) use self::plan::Planned;
 pub(crate) use self::reload_status::{EarlierRollback, RefusedFiles, ReloadStatus, RollbackStatus};
+pub(crate) use self::source_status::SourceStatus;
 pub(crate) use self::step_status::{
     BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, ProbeStatus, StepStatus,
 };
@@ -191,6 +193,9 @@ pub(crate) struct RunnerStatus {
     pub(crate) reload: Option<ReloadStatus>,
     /// A row for each step and input.
     pub(crate) steps: Vec<StepStatus>,
+    /// The sources that may fail, by address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sources: Vec<SourceStatus>,
 }
 
 /// The content of a queue.

@@ -150,6 +150,7 @@ fn options(command: &cli::RunArguments, configuration: &Configuration) -> RunOpt
         exit_on_halt: command.exit_on_halt,
         workers: settings.workers,
         shutdown_timeout: settings.shutdown_timeout.unwrap_or(default.shutdown_timeout),
+        hosts_commands: true,
         ..default
     }
 }

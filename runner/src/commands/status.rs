@@ -14,7 +14,7 @@ use crate::output::terminal::{cut, indented, width};
 use crate::output::times;
 use crate::query::{
     Answer, BlockStatus, EarlierRollback, Halted, HeldBehind, LaneStatus, Oldest, ProbeStatus, Query,
-    RefusedFiles, ReloadStatus, RollbackStatus, StepStatus,
+    RefusedFiles, ReloadStatus, RollbackStatus, SourceStatus, StepStatus,
 };
 use tidegate_config::Invocation;
 use tidegate_model::{Clock as _, SystemClock, Timestamp, rfc3339};
@@ -44,11 +44,31 @@ pub(crate) fn status(command: &StatusCommand) -> Exit {
     }
     let (given, colours) = (command.look.given(), console::prints_colours());
     let mut text = describe(&status.steps, width(), (&given, SystemClock.now()), colours);
+    let sources = status.sources.iter().filter_map(describe_source);
+    text.extend(sources.map(|line| indented(&plain(&on_one_line(&line)), 0, width()) + "\n"));
     if let Some(reload) = &status.reload {
         text += &notes(reload, width());
     }
     print_painted(&text);
     Exit::Done
+}
+
+/// The state of a source as a sentence; `None` without a state and a cursor.
+fn describe_source(source: &SourceStatus) -> Option<String> {
+    let SourceStatus { source, sort, state, since, until, why, failures, cursor } = source;
+    let since = since.as_deref().unwrap_or_default();
+    let again = if *failures > 1 { format!(" ({failures} failures in a row)") } else { String::new() };
+    let why = why.as_ref().map(|why| format!(": {why}{again}")).unwrap_or_default();
+    let state = match state.as_deref() {
+        Some("waiting") => Some(format!("starts again at {}{why}", until.as_deref().unwrap_or_default())),
+        Some("stopped") => Some(format!("has stopped at {since}{why}")),
+        Some("ended") => Some(format!("has ended at {since}")),
+        Some(_) => Some(format!("runs since {since}{why}")),
+        None => None,
+    };
+    let cursor = cursor.as_ref().map(|cursor| format!("its cursor is `{cursor}`"));
+    let facts: Vec<String> = state.into_iter().chain(cursor).collect();
+    (!facts.is_empty()).then(|| format!("source {source} ({sort}): {}", facts.join("; ")))
 }
 
 /// Notes about the last reload, if it is not over, was refused or was rolled back.

@@ -147,7 +147,7 @@ pub(crate) fn find<'c>(
                 return Ok((QueueRef(position), source));
             }
             Some(PushSource::Http(_)) => names.push(queue.address.to_string()),
-            Some(PushSource::Schedule(_)) | None => {}
+            Some(PushSource::Schedule(_) | PushSource::Exec(_)) | None => {}
         }
     }
     let near = nearest(&address.to_string(), names.iter().map(String::as_str));

@@ -6,6 +6,7 @@ use super::age;
 use super::age::Oldest;
 use super::parked_counts::ParkedCounts;
 use super::queue_jobs::open_ranges;
+use super::source_status;
 use super::{
     Answer, BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, ProbeStatus, QueueStatus, ReaderStatus,
     RunnerStatus, StepStatus, rfc3339, stopped,
@@ -36,7 +37,8 @@ pub(crate) fn status(
         let open = errors.iter().find(|(step, _)| step.to_string() == steps[at].step && !is_again);
         steps[at].errors = open.map_or(0, |(_, open)| *open);
     }
-    Ok(Answer::Status(RunnerStatus { reload: None, steps }))
+    let sources = source_status::all(store, configuration, run)?;
+    Ok(Answer::Status(RunnerStatus { reload: None, steps, sources }))
 }
 
 /// As [`status`], without the errors, which must be read from their queues.

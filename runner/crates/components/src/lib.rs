@@ -4,6 +4,7 @@ pub mod accept;
 pub mod attempt_outputs;
 pub mod calls;
 mod coarse_clock;
+pub mod command_source;
 pub mod exec;
 pub mod http;
 mod memory;

@@ -12,15 +12,16 @@ use crate::check::catalog::What;
 use crate::check::graph::Graph;
 use crate::check::lookups::{self, TableScope};
 use crate::check::resolve::{End, Wired, Wiring};
-use crate::parse::reference::Reference;
+use crate::model::push_source::{BadLines, PushSource};
+use crate::parse::reference::{ErrorTarget, Reference};
 use crate::sections::pipeline::{FormerName, PipelineDeclaration};
 use crate::sections::queue::QueueSettings;
 use crate::sections::settings::SettingsFile;
 use crate::sections::shared_config::{MergedConfig, SharedConfig};
 use crate::sections::shared_tables::SharedTables;
 use crate::sections::sink::SinkDeclaration;
-use crate::sections::source::Supply;
-use tidegate_model::{Address, Name, NamedKind};
+use crate::sections::source::{SourceDeclaration, Supply};
+use tidegate_model::{Address, Name, NamedKind, RetryPolicy};
 
 /// Sorts all lists by address, and the steps in order of the graph.
 ///
@@ -88,13 +89,18 @@ impl Lists {
             lists.add_gates(Some(&pipeline.name), &pipeline.shelves, (&config, &settings.shelves));
             lists.configs.insert(pipeline.name.clone(), config);
             let address = |name: &Name| Address::new(pipeline.name.clone(), name.clone());
-            for source in &pipeline.sources {
-                let address = address(&source.name.value);
-                match source.supply.clone() {
+            for declared in &pipeline.sources {
+                let address = address(&declared.name.value);
+                match declared.supply.clone() {
                     Supply::Pull(Some((kind, meta))) => {
                         lists.sources.insert(address.clone(), Source { address, kind, meta });
                     }
-                    Supply::Push(Some(source)) => {
+                    Supply::Push(Some(mut source)) => {
+                        if let PushSource::Exec(command) = &mut source {
+                            let chosen = source_policy(declared, pipeline, settings);
+                            command.retry = chosen.unwrap_or(RetryPolicy::DEFAULT);
+                            command.bad_lines = bad_lines(pipeline, wiring);
+                        }
                         let defaults = pipeline.queue_defaults.over(settings.queue_defaults);
                         let queue = lists.queues.entry(address);
                         let queue = queue.or_insert_with_key(|address| made(address, defaults));
@@ -221,6 +227,24 @@ impl Lists {
 
     fn queue(&self, address: &Address) -> Option<QueueRef> {
         position(&self.queues, address).map(QueueRef)
+    }
+}
+
+/// The policy of the command of a source.
+fn source_policy(
+    source: &SourceDeclaration,
+    pipeline: &PipelineDeclaration,
+    settings: &SettingsFile,
+) -> Option<RetryPolicy> {
+    source.retry.as_ref()?.value(&pipeline.shelves.retries, &settings.shelves.retries).cloned()
+}
+
+/// The fate of the lines of commands that are no jobs.
+fn bad_lines(pipeline: &PipelineDeclaration, wiring: &Wiring<'_>) -> BadLines {
+    match (wiring.error_queues.get(&pipeline.name), &pipeline.errors) {
+        (Some(end), _) => BadLines::Queue(end.address.clone()),
+        (None, Some(ErrorTarget::Drop)) => BadLines::Drop,
+        (None, _) => BadLines::Stop,
     }
 }
 

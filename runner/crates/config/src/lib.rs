@@ -26,7 +26,8 @@ pub use crate::diagnostic::files::{Files, Position};
 pub use crate::diagnostic::files::{TextReadError, read_text};
 pub use crate::diagnostic::span_of::locate;
 pub use crate::model::push_source::{
-    AcceptScript, HttpSource, PushSource, ScheduleSource, SchemaFile, Token,
+    AcceptScript, BadLines, CommandSource, CursorRule, HttpSource, PushSource, ScheduleSource, SchemaFile,
+    Token,
 };
 pub use crate::model::test_case::{
     Expectations, Expected, ExpectedJobs, LaterJobs, Mock, MockAnswer, MockAnswers, MockPlace, TestCase,
@@ -45,8 +46,8 @@ pub use load::{Draft, LoadOptions, load};
 pub use model::{
     BatchBy, BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource, FormerNames,
     Gate, GateRef, Hosts, HttpRequest, ImportedScript, Input, InputMode, InputRef, Invocation, KeysMissing,
-    Lane, LaneMissing, Limits, LogFormat, LogSettings, LookupTable, LookupTables, Meta, Method, Monitor,
-    MonitorLimits, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStepConfig, Positions,
+    Lane, LaneMissing, Limits, LineFormat, LogFormat, LogSettings, LookupTable, LookupTables, Meta, Method,
+    Monitor, MonitorLimits, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStepConfig, Positions,
     ProbeConfig, Processor, Queue, QueueRef, Queuer, ReloadSettings, Response, Retain, Scheduling, Script,
     Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter,
     Strategy, Target, WatchErrors,

@@ -172,6 +172,18 @@ pub struct FileSource {
     pub delimiter: u8,
 }
 
+/// The records that a command prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineFormat {
+    pub format: DataFormat,
+    /// Longest line or record, in bytes; a longer one is a fault.
+    pub max_line: usize,
+    /// csv: the first record names the fields.
+    pub headers: bool,
+    /// csv: one ASCII character.
+    pub delimiter: u8,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataFormat {
     /// One JSON value per line; blank lines are skipped.

@@ -3,10 +3,12 @@
 pub(crate) mod begin_at;
 pub(crate) mod bindings;
 pub(crate) mod builtin;
+pub(crate) mod command_source;
 pub(crate) mod exec;
 pub(crate) mod http;
 pub(crate) mod http_source;
 pub(crate) mod instances;
+pub(crate) mod lines;
 pub(crate) mod lookup_table;
 pub(crate) mod pipeline;
 pub(crate) mod plugin;

@@ -4,6 +4,7 @@ pub(crate) mod committed_state;
 pub(crate) mod committer;
 pub(crate) mod inbox;
 pub(crate) mod ingest;
+pub(crate) mod printed;
 pub(crate) mod queue_cache;
 pub(crate) mod request;
 pub(crate) mod sinks;

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicUsize;
 
 use crossbeam_channel::Sender;
 
+use self::command_sources::{CommandOrder, CommandSources};
 use self::late_jobs::LateJobs;
 use self::schedules::Schedules;
 use super::error::{Chain, EngineError};
@@ -68,6 +69,8 @@ pub(crate) enum Action {
     /// Poll the status of pending jobs.
     AskStatus(StatusQuery),
     Commit(CommitRequest),
+    /// Start or end the command of a source.
+    Command(CommandOrder),
     /// End the run.
     Finish(RunOutcome),
 }
@@ -87,6 +90,8 @@ pub(crate) struct CoordinatorInit {
     pub(crate) generation: Arc<NumberedGeneration>,
     /// Schedule sources, by the queues that they fill.
     pub(crate) tickers: Vec<(QueueRef, Ticker)>,
+    /// Sources that are commands.
+    pub(crate) commands: CommandSources,
     /// Due time of the first late job of each queue that has one.
     pub(crate) late: Vec<(QueueRef, Timestamp)>,
     pub(crate) tails: Arc<QueueCaches>,
@@ -96,6 +101,8 @@ pub(crate) struct CoordinatorInit {
     pub(crate) stats: Arc<Stats>,
 }
 
+pub(crate) mod command_orders;
+pub(crate) mod command_sources;
 pub(crate) mod commands;
 pub(crate) mod commits;
 pub(crate) mod completions;
@@ -139,6 +146,7 @@ pub(crate) struct Coordinator {
     pub(crate) coming: Arc<AtomicUsize>,
     batch: BatchLimit,
     ticks: Schedules,
+    commands: CommandSources,
     late: LateJobs,
     /// Whether the run ends when no work is left at the time.
     until_idle: bool,
@@ -160,7 +168,8 @@ pub(crate) struct Coordinator {
 impl Coordinator {
     /// Creates a coordinator without steps.
     pub(crate) fn new(plan: CoordinatorInit) -> Self {
-        let CoordinatorInit { generation, tickers, late, tails, workers, batch, until_idle, stats } = plan;
+        let CoordinatorInit { generation, tickers, commands, late, tails, workers, batch, until_idle, stats } =
+            plan;
         // Two batches a worker, so that no worker waits for the event loop, and as many again for those that
         // are being committed.
         let batches = 4 * workers + 4;
@@ -182,6 +191,7 @@ impl Coordinator {
             coming: Arc::default(),
             batch,
             ticks: Schedules::new(tickers),
+            commands,
             late: LateJobs::new(late),
             until_idle,
             stopping: false,
@@ -334,8 +344,13 @@ impl Coordinator {
             }
             Message::Count { lanes, reply } => _ = reply.send(self.count_all(lanes, now)),
             Message::Asked(asked) => self.accept_request(asked, now, &mut commands, actions),
+            Message::CommandEnded(ended) => {
+                self.command_ended(&ended, now, actions);
+                self.dispatcher.handle(Event::Tick, now, &mut commands);
+            }
             Message::Stop => {
                 self.stopping = true;
+                self.stop_commands(now, actions);
                 self.dispatcher.handle(Event::Stop, now, &mut commands);
             }
         }

@@ -57,6 +57,7 @@ pub use crate::recovery::start_position::{progress, watermark, watermark_below};
 pub use crate::step::counts::{JobLocation, StepCounts};
 pub use crate::step::probe_health::{ProbeHealth, ProbeKind};
 pub use crate::step::queue_view::{QueueView, SCAN_MAX};
+pub use crate::step::source_health::{SourceHealth, SourceState, SourceStats};
 pub use crate::step::stats::{BlockCause, Stats, StepBlock, StepStats};
 pub use crate::step::turn::first_in_line;
 pub use error::{Chain, EngineError};

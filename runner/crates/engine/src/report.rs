@@ -23,6 +23,8 @@ pub struct RunOptions {
     pub retry_after: Duration,
     /// Maximum time that a stop waits for running jobs.
     pub shutdown_timeout: Duration,
+    /// Whether the executable of this process can become the command of a source, so that it ends with the process.
+    pub hosts_commands: bool,
 }
 
 impl Default for RunOptions {
@@ -34,6 +36,7 @@ impl Default for RunOptions {
             batch: BatchLimit { jobs: 1024, bytes: 128 << 10 },
             retry_after: Duration::from_secs(1),
             shutdown_timeout: Duration::from_secs(30),
+            hosts_commands: false,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Runtime: owns the threads of a run, and carries out the coordinator's actions.
 
+pub(crate) mod command_threads;
 pub(crate) mod message;
 pub(crate) mod readers;
 pub(crate) mod source_pool;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
+use self::command_threads::{CommandContext, CommandThreads};
 use self::message::Message;
 use self::readers::StoreReader;
 use self::source_pool::{SourcePool, SourceReader};
@@ -24,6 +26,7 @@ use crate::commit::committer::Committer;
 use crate::commit::inbox::Inbox;
 use crate::commit::request::CommitRequest;
 use crate::commit::sinks::Sinks;
+use crate::coordinator::command_sources::CommandOrder;
 use crate::coordinator::{Action, Coordinator};
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
 use crate::generation::history;
@@ -88,6 +91,7 @@ pub(crate) struct Runtime {
     queues: StoreReader,
     source_pool: SourcePool,
     readers: BTreeMap<InputPort, SourceReader>,
+    commands: CommandThreads,
     /// Closed by a stop: the committer waits no longer for room on a full disk.
     stop_committer: Option<Sender<()>>,
     committer: JoinHandle<Option<Writer>>,
@@ -152,6 +156,15 @@ impl Runtime {
         let OpenRun { coordinator, committer, token_key, actions } = open(started, context);
         let (ends, committed) = crossbeam_channel::bounded(0);
         let committer = start_committer(committer, for_committer, messages.0.clone(), ends)?;
+        let commands = CommandThreads::new(CommandContext {
+            store: store.clone(),
+            inbox: Arc::clone(&inbox),
+            orders: orders.clone(),
+            messages: messages.0.clone(),
+            running_commands: Arc::clone(&running_commands),
+            grace: options.shutdown_timeout,
+            hosted: options.hosts_commands,
+        });
         let context = Arc::new(workers::WorkerContext {
             store: store.clone(),
             clock: Arc::clone(&clock),
@@ -189,6 +202,7 @@ impl Runtime {
             queues,
             source_pool,
             readers: BTreeMap::new(),
+            commands,
             stop_committer: Some(stop_committer),
             committer,
             committed,
@@ -303,6 +317,8 @@ impl Runtime {
             Action::AskStatus(asking) => self.askers.give(WorkerTask::Status(asking))?,
             Action::LookAtGate { step, epoch } => self.askers.give(WorkerTask::Gate { step, epoch })?,
             Action::Commit(order) => _ = self.orders.send(order),
+            Action::Command(CommandOrder::Start(start)) => self.commands.start(start)?,
+            Action::Command(CommandOrder::Stop(queue)) => self.commands.stop(queue),
             // `work` ends its loop with this action.
             Action::Finish(_) => {}
         }
@@ -326,6 +342,7 @@ impl Runtime {
             queues,
             source_pool,
             readers,
+            commands,
             stop_committer,
             committer,
             committed,
@@ -344,6 +361,8 @@ impl Runtime {
             setups.close();
         }
         inbox.close();
+        // The last lines of commands are committed before the committer ends.
+        commands.end(!matches!(outcome, Ok(Some(_))));
         drop((tasks, stop_committer, orders));
         drop(readers);
         source_pool.end();

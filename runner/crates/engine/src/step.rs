@@ -10,6 +10,7 @@ pub(crate) mod pending_limits;
 pub(crate) mod probe_health;
 pub(crate) mod queue_view;
 pub(crate) mod row_index;
+pub(crate) mod source_health;
 pub(crate) mod state;
 pub(crate) mod stats;
 pub(crate) mod throughput;

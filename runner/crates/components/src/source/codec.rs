@@ -29,11 +29,13 @@ impl Codec {
         match spec.format {
             DataFormat::Ndjson => Self::Ndjson,
             DataFormat::Lines => Self::Lines,
-            DataFormat::Csv => {
-                Self::Csv { table: Box::new(Table::new(spec.delimiter)), headers: spec.headers }
-            }
+            DataFormat::Csv => Self::csv(spec.delimiter, spec.headers),
             DataFormat::Bytes => Self::Bytes { path: path.to_owned() },
         }
+    }
+
+    pub(crate) fn csv(delimiter: u8, headers: bool) -> Self {
+        Self::Csv { table: Box::new(Table::new(delimiter)), headers }
     }
 
     /// The form of the payloads that [`Self::encode`] makes.

@@ -9,6 +9,7 @@ use crate::model::{DeliveryGuarantee, InputMode};
 use crate::parse::named_table::{Chosen, NamedTables, called};
 use crate::sections::pipeline::PipelineDeclaration;
 use crate::sections::shared_tables::SharedTables;
+use crate::sections::source::SourceDeclaration;
 use crate::sections::step::StepDeclaration;
 use crate::sections::{probe, queuer, retry};
 
@@ -17,6 +18,10 @@ pub(crate) fn mistakes(pipelines: &[PipelineDeclaration], shared: &SharedTables)
     let mut diagnostics = Vec::new();
     for pipeline in pipelines {
         let own = &pipeline.shelves;
+        let of_sources = pipeline.sources.iter().filter_map(|source| source.retry.as_ref());
+        diagnostics.extend(
+            of_sources.filter_map(|it| it.lost("retry", retry::meant, &own.retries, &shared.retries)),
+        );
         for step in pipeline.written_steps() {
             let (policy, picks, gate) = (step.retry.as_ref(), step.queuer.as_ref(), step.gate.as_ref());
             diagnostics
@@ -35,9 +40,12 @@ pub(crate) fn mistakes(pipelines: &[PipelineDeclaration], shared: &SharedTables)
 /// A warning for every table that no step uses.
 pub(crate) fn unused(pipelines: &[PipelineDeclaration], shared: &SharedTables) -> Vec<Diagnostic> {
     let users = Users { pipelines, shared };
-    let mut diagnostics = users.unused("retry", |shelves| &shelves.retries, |step| step.retry.as_ref());
-    diagnostics.extend(users.unused("queuer", |shelves| &shelves.queuers, |step| step.queuer.as_ref()));
-    diagnostics.extend(users.unused("gate", |shelves| &shelves.gates, |step| step.gate.as_ref()));
+    let retry = Part { of_step: |step| step.retry.as_ref(), of_source: |source| source.retry.as_ref() };
+    let mut diagnostics = users.unused("retry", |shelves| &shelves.retries, retry);
+    let queuer = Part { of_step: |step| step.queuer.as_ref(), of_source: |_| None };
+    diagnostics.extend(users.unused("queuer", |shelves| &shelves.queuers, queuer));
+    let gate = Part { of_step: |step| step.gate.as_ref(), of_source: |_| None };
+    diagnostics.extend(users.unused("gate", |shelves| &shelves.gates, gate));
     diagnostics
 }
 
@@ -46,16 +54,23 @@ struct Users<'a> {
     shared: &'a SharedTables,
 }
 
+/// The choices of one kind of table.
+struct Part<T> {
+    of_step: fn(&StepDeclaration) -> Option<&Chosen<T>>,
+    of_source: fn(&SourceDeclaration) -> Option<&Chosen<T>>,
+}
+
 impl<'a> Users<'a> {
     fn unused<T: 'a>(
         &self,
         kind: &str,
         shelf: impl Fn(&'a SharedTables) -> &'a NamedTables<T>,
-        chosen: impl Fn(&'a StepDeclaration) -> Option<&'a Chosen<T>>,
+        Part { of_step, of_source }: Part<T>,
     ) -> Vec<Diagnostic> {
         let mut used: BTreeSet<(&Path, usize)> = BTreeSet::new();
         for pipeline in self.pipelines {
-            for chosen in pipeline.written_steps().filter_map(&chosen) {
+            let chosen = pipeline.written_steps().filter_map(of_step);
+            for chosen in chosen.chain(pipeline.sources.iter().filter_map(of_source)) {
                 let entry = chosen.entry(shelf(&pipeline.shelves), shelf(self.shared));
                 used.extend(entry.map(|entry| spot(&entry.name.place)));
             }

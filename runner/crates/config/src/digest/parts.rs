@@ -3,12 +3,15 @@
 use super::aspect::{GateAspect, QueueAspect, SinkAspect, SourceAspect};
 use super::processors::{self, ProbeAspects};
 use super::setting::{PartDigest, Scope};
-use crate::model::push_source::{AcceptScript, HttpSource, PushSource, ScheduleSource, Token};
-use crate::model::{
-    DataFormat, FileSink, FileSource, Gate, Meta, OnMismatch, Queue, Retain, Sink, SinkFormat, SinkKind,
-    Source, SourceKind,
+use super::step;
+use crate::model::push_source::{
+    AcceptScript, BadLines, CommandSource, CursorRule, HttpSource, PushSource, ScheduleSource, Token,
 };
-use tidegate_model::{Missed, Schedule};
+use crate::model::{
+    DataFormat, FileSink, FileSource, Gate, LineFormat, Meta, OnMismatch, Queue, Retain, Sink, SinkFormat,
+    SinkKind, Source, SourceKind,
+};
+use tidegate_model::{Missed, Restart, Schedule};
 
 pub(super) fn queue(scope: &Scope<'_>, queue: &Queue) -> PartDigest<QueueAspect> {
     // `address` is the key of the digest.
@@ -31,6 +34,7 @@ pub(super) fn queue(scope: &Scope<'_>, queue: &Queue) -> PartDigest<QueueAspect>
         None => {}
         Some(PushSource::Http(source)) => http(&mut digest, scope, source),
         Some(PushSource::Schedule(source)) => schedule(&mut digest, scope, source),
+        Some(PushSource::Exec(source)) => command(&mut digest, scope, source),
     }
     digest
 }
@@ -106,19 +110,60 @@ fn schedule(digest: &mut PartDigest<QueueAspect>, scope: &Scope<'_>, source: &Sc
     }
 }
 
+fn command(digest: &mut PartDigest<QueueAspect>, scope: &Scope<'_>, source: &CommandSource) {
+    let CommandSource { command, lines, cursor, restart, retry, max_waiting, bad_lines } = source;
+    let LineFormat { format, max_line, headers, delimiter } = lines;
+    let aspect = QueueAspect::Source;
+    digest.add(scope, aspect, "source.type", |it| it.word("exec"));
+    processors::program(digest, scope, (aspect, "source."), command);
+    digest.add(scope, aspect, "source.format", |it| it.word(data_format(*format)));
+    digest.add(scope, aspect, "source.max_line", |it| it.size(*max_line as u64));
+    digest.add(scope, aspect, "source.headers", |it| it.flag(*headers));
+    digest.add(scope, aspect, "source.delimiter", |it| {
+        it.text(&char::from(*delimiter).escape_debug().to_string());
+    });
+    match cursor {
+        None => digest.add(scope, aspect, "source.cursor", |it| it.word("none")),
+        Some(CursorRule::Field(path)) => {
+            digest.add(scope, aspect, "source.cursor", |it| it.text(&path.to_string()));
+        }
+        Some(CursorRule::Prefix(prefix)) => {
+            digest.add(scope, aspect, "source.cursor_prefix", |it| it.text(prefix));
+        }
+    }
+    digest.add(scope, aspect, "source.restart", |it| {
+        it.word(match restart {
+            Restart::OnFailure => "on-failure",
+            Restart::Always => "always",
+            Restart::Never => "never",
+        });
+    });
+    step::retry(digest, scope, (aspect, "source."), Some(retry));
+    digest.add(scope, aspect, "source.max_waiting", |it| {
+        it.optional(*max_waiting, "unlimited", super::encoder::Encoder::number);
+    });
+    digest.add(scope, aspect, "source.errors", |it| match bad_lines {
+        BadLines::Queue(queue) => it.text(&queue.to_string()),
+        BadLines::Drop => it.word("drop"),
+        BadLines::Stop => it.word("none"),
+    });
+}
+
+fn data_format(format: DataFormat) -> &'static str {
+    match format {
+        DataFormat::Ndjson => "ndjson",
+        DataFormat::Lines => "lines",
+        DataFormat::Csv => "csv",
+        DataFormat::Bytes => "bytes",
+    }
+}
+
 pub(super) fn source(scope: &Scope<'_>, source: &Source) -> PartDigest<SourceAspect> {
     let Source { address: _, kind: SourceKind::File(file), meta } = source;
     let FileSource { path, format, follow, max_line, headers, delimiter } = file;
     let mut digest = PartDigest::new();
     digest.add(scope, SourceAspect::Path, "path", |it| it.path(path));
-    digest.add(scope, SourceAspect::Format, "format", |it| {
-        it.word(match format {
-            DataFormat::Ndjson => "ndjson",
-            DataFormat::Lines => "lines",
-            DataFormat::Csv => "csv",
-            DataFormat::Bytes => "bytes",
-        });
-    });
+    digest.add(scope, SourceAspect::Format, "format", |it| it.word(data_format(*format)));
     digest.add(scope, SourceAspect::Follow, "follow", |it| it.flag(*follow));
     digest.add(scope, SourceAspect::Format, "max_line", |it| it.size(*max_line as u64));
     digest.add(scope, SourceAspect::Format, "headers", |it| it.flag(*headers));

@@ -132,7 +132,20 @@ fn command<A: Copy + Ord>(
     (aspect, table): (A, &str),
     command: &ExecCommand,
 ) {
-    let ExecCommand { program, arguments, environment, folder, timeout } = command;
+    program(digest, scope, (aspect, table), command);
+    digest.add(scope, aspect, format!("{table}timeout"), |it| {
+        it.optional(command.timeout, "that of the attempt", super::encoder::Encoder::duration);
+    });
+}
+
+/// A command without its timeout.
+pub(super) fn program<A: Copy + Ord>(
+    digest: &mut PartDigest<A>,
+    scope: &Scope<'_>,
+    (aspect, table): (A, &str),
+    command: &ExecCommand,
+) {
+    let ExecCommand { program, arguments, environment, folder, timeout: _ } = command;
     let key = |key: &str| format!("{table}{key}");
     digest.add(scope, aspect, key("command"), |it| {
         // A name without a folder is searched in `PATH`.
@@ -148,9 +161,6 @@ fn command<A: Copy + Ord>(
         digest.add(scope, aspect, key(&format!("env.{name}")), |it| it.template(value));
     }
     digest.add(scope, aspect, key("cwd"), |it| it.path(folder));
-    digest.add(scope, aspect, key("timeout"), |it| {
-        it.optional(*timeout, "that of the attempt", super::encoder::Encoder::duration);
-    });
 }
 
 /// `config`, by its keys.

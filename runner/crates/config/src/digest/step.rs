@@ -88,7 +88,7 @@ pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &St
     digest.add(scope, StepAspect::CrashLimit, "crash_limit", |it| {
         it.number(crash_limit.map_or(0, NonZeroU32::get).into());
     });
-    retry(&mut digest, scope, step.retry_policy());
+    retry(&mut digest, scope, (StepAspect::Retry, ""), step.retry_policy());
     self::scheduling(&mut digest, scope, scheduling);
     digest.add(scope, StepAspect::Gate, "gate", |it| {
         it.optional(*gate, "none", |it, gate| it.word(configuration.gates[gate.0].address()));
@@ -185,9 +185,15 @@ fn outputs(digest: &mut Digest, scope: &Scope<'_>, configuration: &Configuration
     }
 }
 
-fn retry(digest: &mut Digest, scope: &Scope<'_>, policy: Option<&RetryPolicy>) {
+/// `table`: begins each key.
+pub(super) fn retry<A: Copy + Ord>(
+    digest: &mut PartDigest<A>,
+    scope: &Scope<'_>,
+    (aspect, table): (A, &str),
+    policy: Option<&RetryPolicy>,
+) {
     let Some(policy) = policy else {
-        return digest.add(scope, StepAspect::Retry, "retry", |it| it.word("none"));
+        return digest.add(scope, aspect, format!("{table}retry"), |it| it.word("none"));
     };
     let RetryPolicy {
         backoff,
@@ -204,7 +210,7 @@ fn retry(digest: &mut Digest, scope: &Scope<'_>, policy: Option<&RetryPolicy>) {
         halt_on,
     } = policy;
     let mut add = |key: &'static str, encode: &dyn Fn(&mut super::encoder::Encoder<'_>)| {
-        digest.add(scope, StepAspect::Retry, key, |it| encode(it));
+        digest.add(scope, aspect, format!("{table}{key}"), |it| encode(it));
     };
     add("retry.backoff", &|it| {
         it.word(match backoff {

@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::LineFormat;
 use super::processor::{Limits, Script};
-use tidegate_model::{FieldPath, Missed, Schedule, Timestamp};
+use crate::sections::exec::ExecCommand;
+use tidegate_model::{Address, FieldPath, Missed, Restart, RetryPolicy, Schedule, Timestamp};
 
 /// The producer of a queue other than steps.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum PushSource {
     Http(HttpSource),
     Schedule(ScheduleSource),
+    Exec(Box<CommandSource>),
 }
 
 impl PushSource {
@@ -23,6 +26,7 @@ impl PushSource {
         match self {
             Self::Http(_) => "http",
             Self::Schedule(_) => "schedule",
+            Self::Exec(_) => "exec",
         }
     }
 }
@@ -110,6 +114,41 @@ impl ScheduleSource {
         job.insert(DUE.to_owned(), Value::String(time.to_string()));
         Value::Object(job).to_string()
     }
+}
+
+/// `type = "exec"`: each line that a command prints is a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommandSource {
+    /// Its texts are fixed.
+    pub command: ExecCommand,
+    pub lines: LineFormat,
+    /// `None`: each start prints all lines that it has to print.
+    pub cursor: Option<CursorRule>,
+    pub restart: Restart,
+    pub retry: RetryPolicy,
+    /// Maximum number of jobs that wait for the slowest reader before the output of the command is read on.
+    pub max_waiting: Option<u64>,
+    pub bad_lines: BadLines,
+}
+
+/// The place of the cursor in the output of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CursorRule {
+    /// A field of each job.
+    Field(FieldPath),
+    /// The rest of a line that begins so, which is no job.
+    Prefix(String),
+}
+
+/// The fate of a line that is no job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadLines {
+    /// It becomes a record on the error queue of the pipeline.
+    Queue(Address),
+    /// It is counted and logged.
+    Drop,
+    /// The source stops before it.
+    Stop,
 }
 
 /// The field of the due time in the job of a tick.

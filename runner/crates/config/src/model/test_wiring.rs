@@ -123,6 +123,6 @@ impl TestCase {
 fn ticks(source: &PushSource, test: &TestCase) -> bool {
     match source {
         PushSource::Schedule(_) => test.lasts.is_some(),
-        PushSource::Http(_) => false,
+        PushSource::Http(_) | PushSource::Exec(_) => false,
     }
 }

@@ -15,6 +15,7 @@ pub(crate) enum TableKind {
     FileSource,
     HttpSource,
     ScheduleSource,
+    CommandSource,
     Queue,
     QueueDefaults,
     Retry,
@@ -37,7 +38,7 @@ pub(crate) enum TableKind {
 }
 
 /// Every kind, in the order of messages. A single file has only keys that other kinds have.
-pub(crate) const KINDS: [TableKind; 29] = [
+pub(crate) const KINDS: [TableKind; 30] = [
     TableKind::PipelineFile,
     TableKind::SettingsFile,
     TableKind::Runner,
@@ -48,6 +49,7 @@ pub(crate) const KINDS: [TableKind; 29] = [
     TableKind::FileSource,
     TableKind::HttpSource,
     TableKind::ScheduleSource,
+    TableKind::CommandSource,
     TableKind::Queue,
     TableKind::QueueDefaults,
     TableKind::Retry,
@@ -130,6 +132,22 @@ impl TableKind {
                 "delay",
             ],
             Self::ScheduleSource => &["type", "was", "cron", "time_zone", "every", "missed", "payload"],
+            Self::CommandSource => &[
+                "type",
+                "was",
+                "command",
+                "env",
+                "cwd",
+                "format",
+                "headers",
+                "delimiter",
+                "max_line",
+                "cursor",
+                "cursor_prefix",
+                "restart",
+                "retry",
+                "max_waiting",
+            ],
             Self::Retry => &[
                 "backoff",
                 "initial",
@@ -262,6 +280,7 @@ impl TableKind {
             Self::FileSource => "a `[source.NAME]` of type `file`",
             Self::HttpSource => "a `[source.NAME]` of type `http`",
             Self::ScheduleSource => "a `[source.NAME]` of type `schedule`",
+            Self::CommandSource => "a `[source.NAME]` of type `exec`",
             Self::Queue => "`[queue.NAME]`",
             Self::QueueDefaults => "`[queue_defaults]`",
             Self::Retry => "`[retry.NAME]`",

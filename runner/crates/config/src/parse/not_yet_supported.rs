@@ -6,7 +6,7 @@
 use super::keys::TableKind;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 
-const VALUES: &[(TableKind, &str, &[&str])] = &[(TableKind::FileSource, "type", &["exec"])];
+const VALUES: &[(TableKind, &str, &[&str])] = &[];
 
 /// Whether a later version supports `value` as the value of `key`.
 pub(crate) fn value(kind: TableKind, key: &str, value: &str) -> bool {

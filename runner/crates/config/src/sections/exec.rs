@@ -11,7 +11,7 @@ use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
 use crate::parse::template::{template, templates};
 use tidegate_model::parse_duration;
-use tidegate_model::template::{Template, TemplatePart};
+use tidegate_model::template::Template;
 
 /// The prefix of the environment variables that Tidegate sets.
 const OURS: &str = "TIDEGATE_";
@@ -20,7 +20,7 @@ const OURS: &str = "TIDEGATE_";
 const PATH_DEFAULT: &str = "/bin:/usr/bin";
 
 /// A command for each job.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecCommand {
     /// A path, or a name that is searched in `PATH`.
     pub program: PathBuf,
@@ -56,7 +56,7 @@ pub(crate) fn options(reading: &mut ParseContext<'_>, field: Field<'_>) -> Optio
 }
 
 /// A list, since a text would need a shell's parser.
-fn words(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Vec<Text>> {
+pub(crate) fn words(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Vec<Text>> {
     let value = field.value().get_ref();
     if value.is_str() {
         let place = field.place(reading);
@@ -75,7 +75,7 @@ fn command(reading: &mut ParseContext<'_>, texts: &[Text]) -> Option<(PathBuf, V
     let (program, filled) = templates.split_first()?;
     let program = program.as_ref().and_then(|program| {
         if program.is_fixed() {
-            return executable(reading, first);
+            return executable(reading, first, &program.reveal()?);
         }
         let message = "the command must be fixed: a job could otherwise choose the program";
         let help = "name the command, and use fields in its arguments";
@@ -88,18 +88,7 @@ fn command(reading: &mut ParseContext<'_>, texts: &[Text]) -> Option<(PathBuf, V
 }
 
 /// A command with a `/` is a path, relative to the file that names it, and must exist.
-fn executable(reading: &mut ParseContext<'_>, text: &Text) -> Option<PathBuf> {
-    // Literal braces are doubled in a template, and inserted values are no template.
-    let written = Template::parse(&text.value, &text.outside).ok()?;
-    let written: String = written
-        .parts()
-        .iter()
-        .map(|part| match part {
-            TemplatePart::Text(text) => text.as_str(),
-            TemplatePart::Secret(secret) => secret.reveal(),
-            TemplatePart::Field(_) | TemplatePart::Fact(_) => "",
-        })
-        .collect();
+pub(crate) fn executable(reading: &mut ParseContext<'_>, text: &Text, written: &str) -> Option<PathBuf> {
     if written.is_empty() || written.contains('\0') {
         let message = "the command has no name";
         reading
@@ -107,10 +96,10 @@ fn executable(reading: &mut ParseContext<'_>, text: &Text) -> Option<PathBuf> {
         return None;
     }
     if !written.contains('/') {
-        reading.doubts.extend(nowhere(reading, text, &written));
+        reading.doubts.extend(nowhere(reading, text, written));
         return Some(written.into());
     }
-    let path = reading.folder().join(&written);
+    let path = reading.folder().join(written);
     let named = if text.secret { "named here".into() } else { text.quoted() };
     let (message, help) = match std::fs::metadata(&path) {
         Err(_) => {
@@ -144,21 +133,30 @@ fn nowhere(reading: &ParseContext<'_>, text: &Text, name: &str) -> Option<Diagno
 fn environment(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<(String, Template)> {
     let mut environment = Vec::new();
     for (key, template) in templates(reading, field) {
-        if key.value.is_empty() || key.value.contains(['=', '\0']) {
-            let message = format!("{} is not a name of a variable", key.quoted());
-            reading.report(Diagnostic::error_at(&key.place, message));
-        } else if key.value.starts_with(OURS) {
-            let message = format!("{} is reserved for Tidegate", key.quoted());
-            let help = "use a name that does not start with `TIDEGATE_`";
-            reading.report(Diagnostic::error_at(&key.place, message).help(help));
-        } else {
+        if is_variable(reading, &key) {
             environment.push((key.value, template));
         }
     }
     environment
 }
 
-fn folder(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<PathBuf> {
+/// Whether a key of `env` can be set; otherwise it is reported.
+pub(crate) fn is_variable(reading: &mut ParseContext<'_>, key: &Text) -> bool {
+    if key.value.is_empty() || key.value.contains(['=', '\0']) {
+        let message = format!("{} is not a name of a variable", key.quoted());
+        reading.report(Diagnostic::error_at(&key.place, message));
+        return false;
+    }
+    if key.value.starts_with(OURS) {
+        let message = format!("{} is reserved for Tidegate", key.quoted());
+        let help = "use a name that does not start with `TIDEGATE_`";
+        reading.report(Diagnostic::error_at(&key.place, message).help(help));
+        return false;
+    }
+    true
+}
+
+pub(crate) fn folder(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<PathBuf> {
     let path = field.path(reading)?;
     if !path.value.is_dir() {
         let message = "the folder of `cwd` does not exist";

@@ -19,7 +19,7 @@ use tidegate_model::FieldPath;
 use tidegate_model::sync::Mutex;
 
 use self::rows::Faults;
-use super::source::{delimiter, refuse_outside_csv};
+use super::lines::{delimiter, refuse_outside_csv};
 
 const FORMATS: [(&str, DataFormat); 2] = [("csv", DataFormat::Csv), ("ndjson", DataFormat::Ndjson)];
 

@@ -2,25 +2,29 @@
 
 use std::path::PathBuf;
 
+use super::command_source;
 use super::http_source;
+use super::lines::{LINE_BYTES_MAX_DEFAULT, delimiter, max_line, refuse_outside_csv};
 use super::queue;
 use super::schedule_source;
 use crate::check::on_disk;
+use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
-use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::model::push_source::PushSource;
 use crate::model::{DataFormat, FileSource, Meta, SourceKind};
 use crate::parse::context::{ParseContext, Placed, Text, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
+use crate::parse::named_table::Chosen;
 use crate::parse::reference::name;
 use crate::parse::table::TableReader;
-use tidegate_model::{Name, parse_size};
+use tidegate_model::{Name, RetryPolicy};
 
-const TYPES: [(&str, TableKind); 3] = [
+const TYPES: [(&str, TableKind); 4] = [
     ("file", TableKind::FileSource),
     ("http", TableKind::HttpSource),
     ("schedule", TableKind::ScheduleSource),
+    ("exec", TableKind::CommandSource),
 ];
 const FORMATS: [(&str, DataFormat); 4] = [
     ("ndjson", DataFormat::Ndjson),
@@ -28,8 +32,6 @@ const FORMATS: [(&str, DataFormat); 4] = [
     ("csv", DataFormat::Csv),
     ("bytes", DataFormat::Bytes),
 ];
-
-const LINE_BYTES_MAX_DEFAULT: usize = 64 << 20;
 
 /// A source as written.
 #[derive(Debug)]
@@ -40,6 +42,8 @@ pub(crate) struct SourceDeclaration {
     /// The path that it reads, also after other errors.
     pub(crate) path: Option<Placed<PathBuf>>,
     pub(crate) supply: Supply,
+    /// The policy by which its command starts again.
+    pub(crate) retry: Option<Chosen<RetryPolicy>>,
 }
 
 /// How the jobs of a source arrive; `None` after an error.
@@ -59,6 +63,7 @@ pub(crate) fn read(
     let name = name(reading, "source", key);
     reading.names_missing |= name.is_none();
     let title = format!("[source.{}]", key.value);
+    let mut retry = None;
     // Its keys depend on its type, so those of an unknown type are not checked.
     let (path, supply) = match kind(reading, &title, value) {
         Some(TableKind::HttpSource) => {
@@ -67,11 +72,16 @@ pub(crate) fn read(
         Some(TableKind::ScheduleSource) => {
             (None, Supply::Push(schedule_source::read(reading, &title, value).map(PushSource::Schedule)))
         }
+        Some(TableKind::CommandSource) => {
+            let (source, policy) = command_source::read(reading, &title, value);
+            retry = policy;
+            (None, Supply::Push(source.map(|source| PushSource::Exec(Box::new(source)))))
+        }
         Some(_) => file(reading, &title, value),
         None => (None, Supply::Pull(None)),
     };
     let was = former_name(reading, value);
-    Some(SourceDeclaration { name: name?, was, path, supply })
+    Some(SourceDeclaration { name: name?, was, path, supply, retry })
 }
 
 /// `was`, for a source of any type.
@@ -90,7 +100,7 @@ fn kind(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Optio
     let Some(written) = table.get("type") else {
         let place = reading.place(value.span());
         let diagnostic = Diagnostic::error_at(&place, format!("`{title}` lacks `type`"));
-        reading.report(diagnostic.help("write `type = \"file\"`, `\"http\"` or `\"schedule\"`"));
+        reading.report(diagnostic.help("write `type = \"file\"`, `\"http\"`, `\"schedule\"` or `\"exec\"`"));
         return None;
     };
     Field::of("type", written).choice(reading, TableKind::FileSource, &TYPES)
@@ -127,11 +137,7 @@ fn file_source(
     let follow = section.field("follow").and_then(|field| field.boolean(reading));
     let headers = section.field("headers").and_then(|field| field.boolean(reading));
     let delimiter = section.field("delimiter").and_then(|field| delimiter(reading, field));
-    let max_line = section.field("max_line").and_then(|field| {
-        field
-            .quantity(reading, ("size", "64MiB"), parse_size, Some(&0))
-            .and_then(|it| usize::try_from(it).ok())
-    });
+    let max_line = section.field("max_line").and_then(|field| max_line(reading, field));
     Some(FileSource {
         path: path?.value.clone(),
         format: format?,
@@ -151,29 +157,5 @@ fn refuse_broken_pattern(reading: &mut ParseContext<'_>, path: &Placed<PathBuf>)
         let message = format!("`path` is not a pattern of file names: {}", error.msg);
         let help = "`*`, `?`, `**` between slashes and `[abc]` are wildcards; write `[[]` for a bracket";
         reading.report(Diagnostic::error_at(&path.place, message).help(help));
-    }
-}
-
-/// A key without an effect is a misunderstanding, and reported.
-pub(crate) fn refuse_outside_csv(reading: &mut ParseContext<'_>, section: &TableReader<'_>) {
-    for key in ["headers", "delimiter"] {
-        if let Some(field) = section.field(key) {
-            let place: SourceSpan = field.place(reading);
-            let message = format!("`{key}` means something with `format = \"csv\"` only");
-            reading.report(Diagnostic::error_at(&place, message).help(format!("leave `{key}` out")));
-        }
-    }
-}
-
-pub(crate) fn delimiter(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<u8> {
-    let text = field.text(reading)?;
-    match text.value.as_bytes() {
-        [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Some(*byte),
-        _ => {
-            let message = format!("{} cannot be a `delimiter`", text.quoted());
-            let help = "use one ASCII character, like `\",\"`, `\";\"` or `\"\\t\"`";
-            reading.report(Diagnostic::error_at(&text.place, message).help(help));
-            None
-        }
     }
 }

@@ -150,10 +150,11 @@ impl Committer {
 
     /// Commits the changes of steps, pushed jobs, ticks and late jobs that are due in one transaction.
     pub(crate) fn commit(&mut self, changes: GroupChanges) -> Result<(), EngineError> {
-        let GroupChanges { entries: mut group, pushes, ticked, late } = changes;
+        let GroupChanges { entries: mut group, pushes, ticked, printed, late } = changes;
         let (mut told, mut short) = (false, false);
         let (state, store) = (&self.committed_state, &self.store);
         let ingest = IngestGroup::of(pushes, state, store)?.with_ticks(ticked);
+        let ingest = ingest.with_printed(printed, state, self.clock.now());
         let ingest = ingest.with_due(late, state, store, self.clock.now())?;
         loop {
             self.reject_broken_steps(&mut group);

@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crossbeam_channel::Sender;
 use tidegate_plugin::Payloads;
 
 use super::committed_state::CommittedState;
 use super::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed, PushedPlace};
+use super::printed::{self, PrintedCommit};
 use crate::coordinator::schedules::FiredTicks;
 use crate::operator::late;
 use tidegate_config::{Configuration, PushSource, QueueRef, Retain};
@@ -45,6 +47,10 @@ pub(crate) struct IngestGroup {
     firsts: BTreeMap<QueueRef, u64>,
     /// Schedules with the number of their jobs and the time up to which their ticks are handled.
     ticked: Vec<(QueueRef, usize, Timestamp)>,
+    /// Cursors of commands.
+    cursors: Vec<(QueueRef, String)>,
+    /// Receivers of the news that the lines of commands are durable, or that their source is removed.
+    printed: Vec<(Sender<bool>, bool)>,
 }
 
 /// Record of a key.
@@ -183,6 +189,32 @@ impl IngestGroup {
         self
     }
 
+    /// Appends the lines of commands. Lines that are no jobs become error records.
+    pub(crate) fn with_printed(
+        mut self,
+        printed: Vec<PrintedCommit>,
+        committed_state: &CommittedState,
+        now: Timestamp,
+    ) -> Self {
+        let configuration = committed_state.configuration();
+        for PrintedCommit { queue, lines, errors, epoch, durable } in printed {
+            let Some(source) = configuration.queues.get(queue.0) else {
+                // A reload has removed the source.
+                self.printed.push((durable, false));
+                continue;
+            };
+            self.jobs.entry(queue).or_default().append(&lines.jobs);
+            if let Some(errors) = errors.and_then(|errors| printed::queue_at(configuration, &errors)) {
+                let generation = committed_state.generation.number;
+                let records = printed::error_records(&source.address, generation, epoch, &lines.bad, now);
+                self.jobs.entry(errors).or_default().append(&records);
+            }
+            self.cursors.extend(lines.cursor.map(|cursor| (queue, cursor)));
+            self.printed.push((durable, true));
+        }
+        self
+    }
+
     /// Appends the late jobs of these queues that are due, up to a limit for each. A queue may occur twice: it was asked
     /// for again before this commit.
     ///
@@ -225,7 +257,8 @@ impl IngestGroup {
 
     /// Whether nothing must be made durable; there may be answers.
     pub(crate) fn is_empty(&self) -> bool {
-        self.ticked.is_empty() && self.late.is_empty() && self.jobs.values().all(Payloads::is_empty)
+        let Self { ticked, cursors, late, jobs, .. } = self;
+        ticked.is_empty() && cursors.is_empty() && late.is_empty() && jobs.values().all(Payloads::is_empty)
     }
 
     pub(crate) fn add_to(&self, committed_state: &CommittedState, changes: &mut Changes) {
@@ -245,6 +278,10 @@ impl IngestGroup {
         let ticked =
             ticked.map(|&(queue, _, handled)| (configuration.queues[queue.0].address.clone(), handled));
         changes.schedule_positions.extend(ticked);
+        let cursors = self.cursors.iter();
+        changes.cursors.extend(
+            cursors.map(|(queue, cursor)| (configuration.queues[queue.0].address.clone(), cursor.clone())),
+        );
         changes.late.done.extend(self.due.iter().cloned());
         // No other part of a commit has late jobs, so that their positions are those of the group.
         changes.late.new.extend(self.late.iter().map(|(queue, job)| NewLateJob {
@@ -289,8 +326,12 @@ impl IngestGroup {
         pieces
     }
 
-    /// Answers all pushes; their changes are durable.
+    /// Answers all pushes and commands; their changes are durable.
     pub(crate) fn answer(self) {
+        for (durable, is_durable) in self.printed {
+            // The thread of the command may have ended.
+            let _ = durable.send(is_durable);
+        }
         for (queue, answer, outcome) in self.answers {
             // Without new jobs, no place of the outcome needs their index.
             let committed = CommittedPlaces {
@@ -496,7 +537,7 @@ fn keep_until(configuration: &Configuration, queue: QueueRef, now: Timestamp) ->
     match &configuration.queues[queue.0].source {
         Some(PushSource::Http(http)) => http.dedupe.map(|dedupe| now + dedupe),
         // Only the records of late jobs.
-        Some(PushSource::Schedule(_)) | None => Some(now + late::REMEMBERED),
+        Some(PushSource::Schedule(_) | PushSource::Exec(_)) | None => Some(now + late::REMEMBERED),
     }
 }
 

@@ -4,6 +4,7 @@ use tidegate_plugin::Payloads;
 
 use std::sync::Arc;
 
+use super::printed::PrintedCommit;
 use crate::coordinator::schedules::FiredTicks;
 use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
@@ -24,6 +25,8 @@ pub(crate) enum CommitRequest {
     /// The inbox has pushed jobs.
     InboxReady,
     Ticked(FiredTicks),
+    /// A command has printed lines.
+    Printed(PrintedCommit),
     /// Late jobs of the queue are due.
     LateDue(QueueRef),
     /// Jobs may be older than their queues' limit.

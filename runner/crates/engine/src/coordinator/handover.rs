@@ -318,6 +318,7 @@ impl Coordinator {
         let hands_over =
             !self.handovers.is_empty() || self.swapping.is_some() || self.watched_reload.is_rolled_back();
         let late = self.late.are_coming() || !self.until_idle && !self.late.is_empty();
-        self.dispatcher.expect(self.ticks.are_behind() || late || hands_over || self.expects_pushes);
+        let comes = self.ticks.are_behind() || self.commands.are_active() || late;
+        self.dispatcher.expect(comes || hands_over || self.expects_pushes);
     }
 }

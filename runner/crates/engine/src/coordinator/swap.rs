@@ -12,9 +12,9 @@ use crate::generation::step_changes::{StepDifference, difference, must_wait};
 use crate::report::ReloadOutcome;
 use crate::runtime::message::{ReloadRequest, SwappedGeneration};
 use crate::step::declared::DeclaredStep;
-use tidegate_config::{Source, SourceKind};
+use tidegate_config::{PushSource, Source, SourceKind};
 use tidegate_dispatch::{Command, Event};
-use tidegate_model::{Address, Timestamp};
+use tidegate_model::{Address, Restart, Timestamp};
 
 /// Longest time that the answer to a reload waits for steps that still deliver what they have begun.
 const ANSWER_AFTER: Duration = Duration::from_secs(2);
@@ -65,6 +65,9 @@ impl Coordinator {
         let earlier = std::mem::replace(&mut self.generation, Arc::clone(&generation));
         self.watch_swap(earlier, reload.request.rolls_back.is_none(), now, actions);
         self.ticks.add(swapped.tickers);
+        if !self.stopping {
+            self.follow_commands(now, actions);
+        }
         self.late = LateJobs::new(swapped.late);
         self.lets_go = super::timers::first_look(&generation.configuration);
         self.dispatcher.await_repair(self.awaits_repair());
@@ -127,14 +130,19 @@ impl Coordinator {
         }
     }
 
-    /// Whether the run would not end by itself: clients and schedules push jobs, or files are followed.
+    /// Whether the run would not end by itself: clients and schedules push jobs, files are followed, or a command
+    /// always starts again.
     pub(crate) fn awaits_repair(&self) -> bool {
         let configuration = &self.generation.configuration;
         let follows = |source: &Source| match &source.kind {
             SourceKind::File(file) => file.follow,
         };
+        let pushes = |source: &PushSource| match source {
+            PushSource::Http(_) | PushSource::Schedule(_) => true,
+            PushSource::Exec(command) => command.restart == Restart::Always,
+        };
         configuration.sources.iter().any(follows)
-            || configuration.queues.iter().any(|queue| queue.source.is_some())
+            || configuration.queues.iter().any(|queue| queue.source.as_ref().is_some_and(pushes))
     }
 
     /// Whether a step has another name in the current generation.

@@ -1,4 +1,4 @@
-//! Timers: turn due ticks into jobs, have late jobs appended, and start retention sweeps.
+//! Timers: turn due ticks into jobs, start commands, have late jobs appended, and start retention sweeps.
 
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ impl Coordinator {
         }
         let ticked = self.ticks.take(&self.generation.configuration, now);
         actions.extend(ticked.into_iter().map(|ticked| Action::Commit(CommitRequest::Ticked(ticked))));
+        self.start_commands(now, actions);
         let late = self.late.take(now);
         actions.extend(late.into_iter().map(|queue| Action::Commit(CommitRequest::LateDue(queue))));
         // A clock that was set back makes a sweep due at once.
@@ -39,6 +40,7 @@ impl Coordinator {
         if self.stopping {
             return None;
         }
-        self.ticks.wakes().into_iter().chain(self.late.wakes()).chain(self.lets_go).min()
+        let wakes = self.ticks.wakes().into_iter().chain(self.commands.wakes());
+        wakes.chain(self.late.wakes()).chain(self.lets_go).min()
     }
 }

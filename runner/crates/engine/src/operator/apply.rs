@@ -178,6 +178,9 @@ struct FailedJobRecord<'a> {
     meta: Option<&'a RawValue>,
     #[serde(borrow, default)]
     job: Option<&'a RawValue>,
+    /// The line of a command that is no job.
+    #[serde(default)]
+    line: Option<u64>,
     #[serde(default)]
     job_text: Option<String>,
     #[serde(default)]
@@ -255,6 +258,12 @@ fn failed_job(
 ) -> Result<(Address, ParkedJob), String> {
     let failed: FailedJobRecord<'_> =
         serde_json::from_slice(record).map_err(|error| format!("the error record is malformed: {error}"))?;
+    if failed.line.is_some() {
+        let input = &failed.input;
+        return Err(format!(
+            "a command printed it, and no step ran it; mend the line, and push it with `tidegate queue push {input}`"
+        ));
+    }
     let names = names.since(failed.generation);
     let name = format!("{}/{}", failed.pipeline, failed.step);
     let name = Address::parse(&name).map_or(name, |address| names.step(&address).to_string());

@@ -13,6 +13,7 @@ use super::start::RecoveredState;
 use crate::commit::committer::Committer;
 use crate::commit::inbox::Inbox;
 use crate::commit::queue_cache::QueueCaches;
+use crate::coordinator::command_sources::CommandSources;
 use crate::coordinator::{Action, Coordinator, CoordinatorInit};
 use crate::runtime::message::Message;
 use crate::step::stats::Stats;
@@ -56,9 +57,11 @@ pub(crate) fn open(recovered: RecoveredState, context: RunContext) -> OpenRun {
     let RecoveredState { committed, steps, sources, sinks, tickers, late, token_key, opening } = recovered;
     let RunContext { store, clock, .. } = context;
     let tails = Arc::new(QueueCaches::default());
+    let commands = CommandSources::new(committed.configuration(), context.until_idle, clock.now());
     let mut coordinator = Coordinator::new(CoordinatorInit {
         generation: Arc::clone(&committed.generation),
         tickers,
+        commands,
         late,
         tails: Arc::clone(&tails),
         workers: context.workers,

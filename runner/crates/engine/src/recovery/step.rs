@@ -16,7 +16,9 @@ use crate::error::EngineError;
 use crate::step::declared::DeclaredStep;
 use crate::step::job_attributes::AttributeExtractor;
 use tidegate_components::source::Reader;
-use tidegate_config::{BeginAt, GateRef, Input, InputMode, OutputOrder, QueueRef, SourceRef, Target};
+use tidegate_config::{
+    BeginAt, GateRef, Input, InputMode, OutputOrder, PushSource, QueueRef, SourceRef, Target,
+};
 use tidegate_dispatch::{
     BatchComposition, DurabilityBarrier, InputKind, InputPlan, QueuePlan, RecoveredBatch, StepPlan,
 };
@@ -192,8 +194,9 @@ impl StepRecovery<'_> {
             done.start_after(kept - 1);
         }
         let feed = match declared.configuration().queues[queue].source {
-            Some(_) => InputKind::Pushed(queue),
-            None => InputKind::Queue(queue),
+            Some(PushSource::Http(_) | PushSource::Schedule(_)) => InputKind::Pushed(queue),
+            // While the command may print more, the run expects jobs.
+            Some(PushSource::Exec(_)) | None => InputKind::Queue(queue),
         };
         let plan = InputPlan { feed, next: done.position() + 1, finished: done.finished().to_vec() };
         Ok((RecoveredInput { done, accounted, kept, known, plan }, head))

@@ -8,6 +8,7 @@ use tidegate_plugin::Failure;
 
 use crate::batch::input::ReadBatch;
 use crate::batch::result::BatchResult;
+use crate::coordinator::command_sources::EndedCommand;
 use crate::error::EngineError;
 use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
@@ -125,6 +126,8 @@ pub(crate) enum Message {
         index: u64,
         reply: Sender<Option<Vec<u8>>>,
     },
+    /// A command has ended.
+    CommandEnded(EndedCommand),
     /// The inbox has jobs.
     Arrived,
     Stop,

@@ -261,6 +261,8 @@ impl Stage<'_> {
                     }
                     self.orders.push_back(order);
                 }
+                // Its configurations have no commands.
+                Action::Command(_) => {}
                 Action::Finish(end) => self.end = Some(end),
             }
         }

@@ -1,11 +1,13 @@
 //! Run statistics: count the work of a run for observers, beside the durable counters in the store.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::probe_health::{ProbeHealth, ProbeKind};
+use super::source_health::SourceStats;
 use super::throughput::ThroughputWindow;
-use tidegate_config::{Configuration, Step};
+use tidegate_config::{Configuration, QueueRef, Step};
 use tidegate_model::sync::Mutex;
 use tidegate_model::{Counters, Timestamp};
 
@@ -14,6 +16,8 @@ use tidegate_model::{Counters, Timestamp};
 pub struct Stats {
     pub started: Timestamp,
     steps: Mutex<Vec<Arc<StepStats>>>,
+    /// Sources that are commands, by the queues that they fill.
+    commands: Mutex<BTreeMap<QueueRef, Arc<SourceStats>>>,
     /// Reason for which no commit succeeds, while a disk is full.
     full: Mutex<Option<String>>,
 }
@@ -75,7 +79,7 @@ impl BlockCause {
 impl Stats {
     #[must_use]
     pub fn new(started: Timestamp) -> Self {
-        Self { started, steps: Mutex::default(), full: Mutex::default() }
+        Self { started, steps: Mutex::default(), commands: Mutex::default(), full: Mutex::default() }
     }
 
     /// Statistics of the step at this position. A step that is removed and added again goes on counting.
@@ -86,6 +90,12 @@ impl Stats {
             steps.push(Arc::default());
         }
         Arc::clone(&steps[position])
+    }
+
+    /// Statistics of the command that fills this queue.
+    #[must_use]
+    pub fn source(&self, queue: QueueRef) -> Arc<SourceStats> {
+        Arc::clone(self.commands.lock().entry(queue).or_default())
     }
 
     /// Statistics of all steps that any configuration of this run had.

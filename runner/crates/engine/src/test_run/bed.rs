@@ -279,6 +279,7 @@ impl TestBed<'_> {
                 Action::ReadSource(_)
                 | Action::OpenReader { .. }
                 | Action::CloseReaders(_)
+                | Action::Command(_)
                 | Action::Publish(_)
                 | Action::AnswerReload(..)
                 | Action::RollBack(_) => {}

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
+use super::cursors::CURSORS;
 use super::format::{
     self, BY_HAND, Bytes, LATE, MARKS, META, NAMES, PARKED, PARKED_STARTED, PROGRESS, QUEUES, QueueRecord,
     RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
 };
-use super::cursors::CURSORS;
 use super::name_history;
 use super::parked::{self, ParkedRows};
 use super::pauses;

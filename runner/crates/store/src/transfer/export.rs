@@ -9,9 +9,9 @@ use std::io::{self, Write};
 use redb::{ReadTransaction, ReadableTable as _, ReadableTableMetadata as _};
 
 use super::export_format::{
-    CursorLine, Data, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory, JobLine,
-    LateLine, MarkLine, OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine,
-    TokenKeyLine, VERSION,
+    CursorLine, Data, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory,
+    JobLine, LateLine, MarkLine, OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine,
+    TickedLine, TokenKeyLine, VERSION,
 };
 use crate::api::parked_job::{ParkedId, ParkedJob};
 use crate::codec::block::{DecodedJobs, ReadBounds};

@@ -6,8 +6,8 @@ use std::io;
 use redb::{Key, TableDefinition, WriteTransaction};
 
 use super::export_format::{
-    CursorLine, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory, JobLine, LateLine,
-    MarkLine, ProgressLine, SnapshotLine, TickedLine,
+    CursorLine, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory,
+    JobLine, LateLine, MarkLine, ProgressLine, SnapshotLine, TickedLine,
 };
 use crate::api::late_job::LateJob;
 use crate::api::parked_job::{ParkedId, ParkedJob};

@@ -125,6 +125,20 @@ payload = { report = "daily" }
 type = "schedule"
 every = "6m"
 
+[source.prints]
+type = "exec"
+command = ["sh", "-c", "print {it}"]
+env = { TOKEN = "${SECRET}" }
+cwd = "./lib"
+format = "csv"
+headers = true
+delimiter = "^"
+max_line = "23MiB"
+cursor = "seq"
+restart = "always"
+retry = { backoff = "fixed", initial = "3s" }
+max_waiting = 17
+
 [queue.done]
 retain = "7d"
 max_size = "1GiB"

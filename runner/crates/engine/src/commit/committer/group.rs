@@ -5,6 +5,7 @@
 
 use super::completions::Completions;
 use crate::commit::inbox::{Inbox, Push};
+use crate::commit::printed::PrintedCommit;
 use crate::commit::request::{CommitRequest, ReloadChange, StepChange};
 use crate::coordinator::schedules::FiredTicks;
 use crate::operator::request::PendingRequest;
@@ -27,6 +28,7 @@ pub(crate) struct CommitGroup {
     entries: Vec<StepChange>,
     pushes: Vec<Push>,
     ticked: Vec<FiredTicks>,
+    printed: Vec<PrintedCommit>,
     /// Queues with late jobs that are due.
     late: Vec<QueueRef>,
     /// Whether a retention sweep follows.
@@ -46,6 +48,7 @@ pub(crate) struct GroupChanges {
     pub(crate) entries: Vec<StepChange>,
     pub(crate) pushes: Vec<Push>,
     pub(crate) ticked: Vec<FiredTicks>,
+    pub(crate) printed: Vec<PrintedCommit>,
     pub(crate) late: Vec<QueueRef>,
 }
 
@@ -82,6 +85,10 @@ impl CommitGroup {
                     bytes += ticked.jobs.byte_len();
                     group.ticked.push(ticked);
                 }
+                CommitRequest::Printed(printed) => {
+                    bytes += printed.byte_len();
+                    group.printed.push(printed);
+                }
                 CommitRequest::LateDue(queue) => group.late.push(queue),
                 CommitRequest::ApplyRetention => group.lets_go = true,
                 CommitRequest::Stopped(stop) => group.stopped.push(stop),
@@ -106,10 +113,11 @@ impl CommitGroup {
 
     /// Parts of the group, in the order of their commits.
     pub(crate) fn parts(self) -> impl Iterator<Item = GroupPart> {
-        let Self { entries, pushes, ticked, late, lets_go, stopped, told, asked, reload } = self;
-        let changes = !(entries.is_empty() && pushes.is_empty() && ticked.is_empty() && late.is_empty());
+        let Self { entries, pushes, ticked, printed, late, lets_go, stopped, told, asked, reload } = self;
+        let ingests = !(pushes.is_empty() && ticked.is_empty() && printed.is_empty() && late.is_empty());
+        let changes = ingests || !entries.is_empty();
         let parts = [
-            changes.then(|| GroupPart::Changes(GroupChanges { entries, pushes, ticked, late })),
+            changes.then(|| GroupPart::Changes(GroupChanges { entries, pushes, ticked, printed, late })),
             (!stopped.is_empty()).then(|| GroupPart::Stops(stopped)),
             lets_go.then_some(GroupPart::Retention),
             (!told.is_empty()).then(|| GroupPart::Completions(told)),
@@ -121,7 +129,8 @@ impl CommitGroup {
 
     /// Whether a client or a schedule waits for this group.
     fn is_waited_for(&self) -> bool {
-        !(self.pushes.is_empty() && self.ticked.is_empty() && self.late.is_empty() && self.told.is_empty())
+        let Self { pushes, ticked, printed, late, told, .. } = self;
+        !(pushes.is_empty() && ticked.is_empty() && printed.is_empty() && late.is_empty() && told.is_empty())
     }
 }
 

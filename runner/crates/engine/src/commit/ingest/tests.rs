@@ -9,6 +9,7 @@ use super::*;
 use crate::commit::committed_state::CommittedStep;
 use crate::generation::current::NumberedGeneration;
 use crate::step::declared::DeclaredStep;
+use tidegate_components::command_source::PrintedLines;
 use tidegate_config::{LoadOptions, load};
 use tidegate_model::Progress;
 use tidegate_store::testing::FaultyDisk;
@@ -256,4 +257,42 @@ fn many_jobs_are_kept_for_readers_in_pieces() {
         next += piece.len() as u64;
     }
     assert_eq!(next, 5007);
+}
+
+/// One line of a command with its cursor, and the receiver of its fate.
+fn printed(queue: QueueRef, line: &str, cursor: &str) -> (PrintedCommit, crossbeam_channel::Receiver<bool>) {
+    let (durable, answer) = crossbeam_channel::bounded(1);
+    let jobs = [line.as_bytes()].into_iter().collect();
+    let lines = PrintedLines { jobs, bad: Vec::new(), cursor: Some(cursor.to_owned()) };
+    (PrintedCommit { queue, lines, errors: None, epoch: 1, durable }, answer)
+}
+
+#[test]
+fn lines_of_a_command_are_durable_with_the_last_cursor_and_those_of_a_removed_source_are_not() {
+    let (mut committed_state, (store, mut writer)) = (committed_state(), store());
+    let queue = QueueRef(1);
+    let (first, first_answer) = printed(queue, "1", "a");
+    let (second, second_answer) = printed(queue, "2", "b");
+    let (removed, removed_answer) = printed(QueueRef(9), "3", "c");
+    let lines = vec![first, removed, second];
+    let ingest = IngestGroup::default().with_printed(lines, &committed_state, Timestamp(0));
+    assert!(!ingest.is_empty());
+    commit_group(ingest, (&mut committed_state, &mut writer), &Outcomes::default(), 0);
+    let answers = [first_answer, second_answer, removed_answer].map(|answer| answer.recv().unwrap());
+    assert_eq!(answers, [true, true, false]);
+    let source = committed_state.configuration().queues[1].address.clone();
+    let jobs = store.read(&source, 1, 9, 999).unwrap().unwrap();
+    assert_eq!(jobs.payloads.iter().collect::<Vec<_>>(), [b"1", b"2"]);
+    assert_eq!(store.cursors().unwrap(), [(source, "b".to_owned())]);
+}
+
+#[test]
+fn a_cursor_without_lines_is_made_durable() {
+    let committed_state = committed_state();
+    let (mut cursor, _answer) = printed(QueueRef(1), "1", "a");
+    cursor.lines.jobs = Payloads::new();
+    let ingest = IngestGroup::default().with_printed(vec![cursor], &committed_state, Timestamp(0));
+    assert!(!ingest.is_empty());
+    let (nothing, _answer) = printed(QueueRef(9), "1", "a");
+    assert!(IngestGroup::default().with_printed(vec![nothing], &committed_state, Timestamp(0)).is_empty());
 }

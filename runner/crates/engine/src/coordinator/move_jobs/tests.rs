@@ -8,6 +8,7 @@ use super::*;
 use crate::commit::queue_cache::QueueCaches;
 use crate::commit::request::CommitRequest;
 use crate::commit::sinks::Sinks;
+use crate::coordinator::command_sources::CommandSources;
 use crate::coordinator::handover::NextStep;
 use crate::coordinator::{Action, CoordinatorInit};
 use crate::generation::current::NumberedGeneration;
@@ -72,6 +73,7 @@ impl Play {
         let started = start::start(&generation, Sinks::default(), &store, NOW, &AtomicBool::new(false));
         let RecoveredState { steps, tickers, late, .. } = started.unwrap().unwrap();
         let mut coordinator = Coordinator::new(CoordinatorInit {
+            commands: CommandSources::new(&configuration, false, NOW),
             generation,
             tickers,
             late,

@@ -1,0 +1,254 @@
+//! `Process`: a process whose output is read while it runs; it leads a group of its own.
+//!
+//! It blocks the thread of its source, and waits for output, the end and a waker at once. A grandchild may keep the
+//! outputs open; its end is not awaited.
+
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
+
+use crate::exec::RunningCommands;
+use crate::open_files;
+
+/// Bytes per read.
+const CHUNK: usize = 64 << 10;
+/// Bytes of standard error that are kept: at least this, at most twice as many.
+const SAID: usize = 8 << 10;
+/// Maximum number of reads after the end, since a grandchild may continue to write. A pipe holds less.
+const LAST_READS: usize = 64;
+
+/// A running process. Dropping it kills its group.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    pid: Pid,
+    /// Readable when the process has ended.
+    end: OwnedFd,
+    out: Option<ChildStdout>,
+    errors: Option<ChildStderr>,
+    /// The end of standard error.
+    said: Vec<u8>,
+    /// Earlier standard error was dropped.
+    said_more: bool,
+    running_commands: Arc<RunningCommands>,
+    reaped: bool,
+}
+
+/// The events of a wait.
+#[expect(clippy::struct_excessive_bools, reason = "one for each awaited event")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ready {
+    pub(crate) end: bool,
+    pub(crate) out: bool,
+    errors: bool,
+    pub(crate) woken: bool,
+}
+
+/// The end of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProcessEnd {
+    Exited(i32),
+    Killed(i32),
+}
+
+impl Ready {
+    /// Whether the time of the wait is over.
+    pub(crate) fn is_nothing(self) -> bool {
+        !(self.end || self.out || self.errors || self.woken)
+    }
+}
+
+impl Process {
+    pub(crate) fn start(command: &mut Command, running_commands: &Arc<RunningCommands>) -> io::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut child = running_commands.start(command)?;
+        let pid = Pid::from_child(&child);
+        open_files::restore(pid);
+        let (out, errors) = (child.stdout.take(), child.stderr.take());
+        let opened = pidfd_open(pid, PidfdFlags::empty()).and_then(|end| {
+            for pipe in [out.as_ref().map(AsFd::as_fd), errors.as_ref().map(AsFd::as_fd)] {
+                pipe.map_or(Ok(()), |pipe| rustix::io::ioctl_fionbio(pipe, true))?;
+            }
+            Ok(end)
+        });
+        match opened {
+            Ok(end) => {
+                let (said, running_commands) = (Vec::new(), Arc::clone(running_commands));
+                Ok(Self {
+                    child,
+                    pid,
+                    end,
+                    out,
+                    errors,
+                    said,
+                    said_more: false,
+                    running_commands,
+                    reaped: false,
+                })
+            }
+            Err(error) => {
+                let _ = kill_process_group(pid, Signal::KILL); // it may have ended already
+                running_commands.ended(pid);
+                let _ = child.wait();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Waits for output (if `reads`), the end, or `waker`. Standard error is read meanwhile. `wait`: `None` is without a
+    /// limit.
+    pub(crate) fn wait(
+        &mut self,
+        waker: BorrowedFd<'_>,
+        reads: bool,
+        wait: Option<Duration>,
+    ) -> io::Result<Ready> {
+        let ready = self.poll(waker, reads, wait)?;
+        if ready.errors {
+            self.read_errors()?;
+        }
+        Ok(ready)
+    }
+
+    fn poll(&self, waker: BorrowedFd<'_>, reads: bool, wait: Option<Duration>) -> io::Result<Ready> {
+        let out = self.out.as_ref().filter(|_| reads);
+        let files: [Option<BorrowedFd<'_>>; 4] = [
+            Some(self.end.as_fd()),
+            out.map(AsFd::as_fd),
+            self.errors.as_ref().map(AsFd::as_fd),
+            Some(waker),
+        ];
+        let mut places = Vec::with_capacity(files.len());
+        let mut polled = Vec::with_capacity(files.len());
+        for (place, file) in files.into_iter().enumerate() {
+            if let Some(file) = file {
+                places.push(place);
+                polled.push(PollFd::from_borrowed_fd(file, PollFlags::IN));
+            }
+        }
+        let wait = wait.map(|wait| Timespec {
+            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: wait.subsec_nanos().into(),
+        });
+        match poll(&mut polled, wait.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut ready = [false; 4];
+        for (place, polled) in places.into_iter().zip(&polled) {
+            ready[place] = !polled.revents().is_empty();
+        }
+        let [end, out, errors, woken] = ready;
+        Ok(Ready { end, out, errors, woken })
+    }
+
+    /// Takes the available output, about `most` bytes of it.
+    pub(crate) fn read_some(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        let mut output = Vec::new();
+        while output.len() < most {
+            match take(&mut self.out, &mut output)? {
+                Some(0) => self.out = None,
+                Some(_) => continue,
+                None => {}
+            }
+            break;
+        }
+        Ok(output)
+    }
+
+    /// The end of a process that has ended, with its last output. After a failure nothing of its group is left.
+    pub(crate) fn finish(&mut self) -> io::Result<(ProcessEnd, Vec<u8>)> {
+        let mut output = Vec::new();
+        for _ in 0..LAST_READS {
+            if take(&mut self.out, &mut output)?.is_none_or(|read| read == 0) {
+                break;
+            }
+        }
+        for _ in 0..LAST_READS {
+            if self.read_errors()? == 0 {
+                break;
+            }
+        }
+        // The process is not reaped yet, so its number can only name its own group.
+        let seen = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+        if seen.and_then(|seen| seen.exit_status()) != Some(0) {
+            self.kill_group();
+        }
+        let status = self.reap()?;
+        Ok(match (status.code(), status.signal()) {
+            (Some(code), _) => (ProcessEnd::Exited(code), output),
+            (None, signal) => (ProcessEnd::Killed(signal.unwrap_or_default()), output),
+        })
+    }
+
+    /// The end of standard error, and whether more was written before.
+    pub(crate) fn said(&self) -> (&[u8], bool) {
+        (&self.said, self.said_more)
+    }
+
+    /// Asks the group to end.
+    pub(crate) fn terminate(&self) {
+        let _ = kill_process_group(self.pid, Signal::TERM); // it may have ended already
+    }
+
+    /// Kills the group.
+    pub(crate) fn kill(&mut self) {
+        if !self.reaped {
+            self.kill_group();
+            let _ = self.reap();
+        }
+    }
+
+    fn read_errors(&mut self) -> io::Result<usize> {
+        let Some(read) = take(&mut self.errors, &mut self.said)? else { return Ok(0) };
+        if read == 0 {
+            self.errors = None;
+        }
+        if self.said.len() > 2 * SAID {
+            self.said.drain(..self.said.len() - SAID);
+            self.said_more = true;
+        }
+        Ok(read)
+    }
+
+    /// From here on the number may be reused.
+    fn reap(&mut self) -> io::Result<std::process::ExitStatus> {
+        self.running_commands.ended(self.pid);
+        let status = self.child.wait()?;
+        self.reaped = true;
+        Ok(status)
+    }
+
+    fn kill_group(&self) {
+        let _ = kill_process_group(self.pid, Signal::KILL); // none of it may be left
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Appends the available bytes. Returns their number, or `None` if none are available or the pipe is closed.
+fn take(pipe: &mut Option<impl Read>, to: &mut Vec<u8>) -> io::Result<Option<usize>> {
+    let Some(pipe) = pipe else { return Ok(None) };
+    let before = to.len();
+    to.resize(before + CHUNK, 0);
+    let read = pipe.read(&mut to[before..]);
+    to.truncate(before + read.as_ref().copied().unwrap_or(0));
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
