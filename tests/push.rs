@@ -28,6 +28,19 @@ fn what_is_pushed_to_a_running_runner_is_delivered_and_to_a_stopped_one_later() 
 }
 
 #[test]
+fn the_summary_counts_the_jobs_of_every_pushed_source_once() {
+    let pipeline = "[source.left]\ntype = \"http\"\n[source.right]\ntype = \"http\"\n\
+                    [sink.one]\nfrom = \"left\"\ntype = \"null\"\n\
+                    [sink.two]\nfrom = \"right\"\ntype = \"null\"\n\
+                    [sink.three]\nfrom = \"right\"\ntype = \"null\"\n";
+    let project =
+        Project::new().file("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:0\"\n").file("p.toml", pipeline);
+    project.tidegate_given(&["queue", "push", "p/left"], jobs(1..=2)).done();
+    project.tidegate_given(&["queue", "push", "p/right"], jobs(1..=3)).done();
+    project.tidegate(&["run", ".", "--until-idle"]).done().says("done: 5 jobs");
+}
+
+#[test]
 fn a_line_that_is_no_json_keeps_its_piece_off_the_queue_and_says_what_stands() {
     let project = project();
     let wrong = "{\"id\":1}\n\n{\"id\":\n";

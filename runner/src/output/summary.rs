@@ -11,7 +11,7 @@ use super::backlog;
 use super::table::{grouped, jobs, on_one_line, rate, table};
 use super::terminal::{cut, error_width};
 use crate::query::Backlog;
-use tidegate_config::{Configuration, QueueRef, SinkKind, SinkRef, Step, Target, shown};
+use tidegate_config::{Configuration, Input, QueueRef, SinkKind, SinkRef, Step, Target, shown};
 use tidegate_dispatch::RunOutcome;
 use tidegate_engine::{Halt, RunReport, Stats, StepStats};
 use tidegate_model::log_target;
@@ -154,15 +154,24 @@ fn stopped(halt: &Halt) -> String {
     if logged { cut(&text, error_width().unwrap_or(REASON_MAX)) } else { text }
 }
 
-/// Jobs from external systems; jobs from queues if no step reads a source.
+/// Jobs from external systems, each counted once; jobs from queues if no step reads a source. Steps with the same
+/// sources take the same jobs.
 fn jobs_in(configuration: &Configuration, stats: &Stats) -> u64 {
-    let taken = |from_source: bool| {
-        let steps = stats.of(configuration);
-        let steps = steps.filter(move |(step, _)| step.reads_source() == from_source);
-        steps.map(|(_, stats)| stats.counters().taken)
+    let is_source = |input: &Input| match input {
+        Input::Source(_) => true,
+        Input::Queue(QueueRef(queue)) => {
+            configuration.queues.get(*queue).is_some_and(|queue| queue.source.is_some())
+        }
     };
-    match taken(true).sum() {
-        0 => taken(false).max().unwrap_or(0),
+    let mut by_sources: BTreeMap<Vec<Input>, u64> = BTreeMap::new();
+    for (step, stats) in stats.of(configuration) {
+        let sources = step.inputs.iter().map(|input| input.input).filter(is_source).collect();
+        let taken = by_sources.entry(sources).or_default();
+        *taken = stats.counters().taken.max(*taken);
+    }
+    let from_queues = by_sources.remove(&Vec::new()).unwrap_or(0);
+    match by_sources.values().sum() {
+        0 => from_queues,
         jobs => jobs,
     }
 }
