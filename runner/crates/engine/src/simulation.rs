@@ -2,7 +2,8 @@
 //!
 //! Graphs, jobs, failures and requests are random. A run has one thread, and its disk loses or tears writes
 //! that were not synced. After each run all queues and sinks must have the jobs that a plain evaluation of
-//! the graph gives.
+//! the graph gives. In some seeds inputs, outputs, names, sinks and error queues change, parts are removed and return,
+//! and earlier generations come back. What a plan says of a change is compared with its effect.
 //!
 //! Everything follows from a seed. The test prints a seed that fails, and this command repeats it:
 //!
@@ -19,7 +20,10 @@
 //! | `twin` | the scripts' behaviour, in Rhai and in Rust |
 //! | `blueprint` | a graph, as files |
 //! | `drawing` | a random graph |
+//! | `changes` | changes of a graph between two generations |
 //! | `history` | the durable state that was observed |
+//! | `pass` | a step, as long as it is wired in the same way |
+//! | `planned` | effects of a plan, compared with what happens |
 //! | `requests` | requests of operators |
 //! | `effects` | effects that external systems can see |
 //! | `stage` | one run, with random choices instead of threads |
@@ -33,6 +37,7 @@
 //! | `compare`, `outlets`, `check` | the comparison with a target, with all sinks, and with everything |
 
 pub(crate) mod blueprint;
+pub(crate) mod changes;
 pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod dice;
@@ -43,6 +48,8 @@ pub(crate) mod jobs;
 pub(crate) mod model;
 pub(crate) mod outcome;
 pub(crate) mod outlets;
+pub(crate) mod pass;
+pub(crate) mod planned;
 pub(crate) mod play;
 pub(crate) mod requests;
 pub(crate) mod stage;
@@ -61,6 +68,8 @@ use tally::Tally;
 
 /// Number of seeds in a plain `cargo test`.
 const SEEDS: u64 = 300;
+/// Number of seeds of the graphs that change, which compile many scripts.
+const CHANGING_SEEDS: u64 = 100;
 /// Number of seeds of the step that waits, which take longer.
 const WAITING_SEEDS: u64 = 150;
 /// Stack size of a worker thread, which deeply nested steps need.
@@ -72,6 +81,14 @@ fn whole_graphs_keep_their_promise_whatever_crashes_when() {
     let Tally { crashes, again, retries, request_outcome, jobs, lost, reloads, replaced, .. } = tally;
     let all = [crashes, again, retries, request_outcome, jobs, lost, reloads, replaced];
     let all_happened = all.iter().all(|&times| times > 0);
+    assert!(all_happened || count < 100, "{count} seeds should cause every event");
+}
+
+#[test]
+fn graphs_keep_their_promise_whatever_changes_in_them() {
+    let (tally, count) = play_all(play::play_changes, CHANGING_SEEDS);
+    let Tally { crashes, again, jobs, reloads, rollbacks, replaced, .. } = tally;
+    let all_happened = [crashes, again, jobs, reloads, rollbacks, replaced].iter().all(|&times| times > 0);
     assert!(all_happened || count < 100, "{count} seeds should cause every event");
 }
 
@@ -145,4 +162,10 @@ fn play_all(play: fn(u64) -> Tally, seeds: u64) -> (Tally, u64) {
 fn recovery_may_be_interrupted_at_every_step_of_itself() {
     let steps: Vec<u64> = (1..).filter_map(play::interrupt).take(2).collect();
     assert!(steps.iter().all(|&steps| steps > 10), "{steps:?}");
+}
+
+#[test]
+fn a_reload_may_be_interrupted_at_every_operation_between_its_swap_and_the_last_step_that_follows() {
+    let operations: Vec<u64> = (1..).filter_map(play::interrupt_reload).take(1).collect();
+    assert!(operations.iter().all(|&operations| operations > 5), "{operations:?}");
 }

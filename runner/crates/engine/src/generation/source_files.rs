@@ -69,6 +69,12 @@ impl SourceFiles {
         self.texts.keys().map(PathBuf::as_path)
     }
 
+    /// Text of the file with this name, in any folder.
+    #[cfg(test)]
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.texts.iter().find(|(path, _)| path.ends_with(name)).map(|(_, text)| &**text)
+    }
+
     /// All texts, by path relative to `root`.
     pub(crate) fn relative(&self, root: &Path) -> Vec<(String, Arc<str>)> {
         let texts = self.texts.iter();

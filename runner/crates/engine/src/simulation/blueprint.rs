@@ -1,10 +1,11 @@
 //! Blueprint: describes a graph of steps, and writes its configuration files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::twin;
+use crate::generation::source_files::SourceFiles;
 use tidegate_config::{Configuration, DeliveryGuarantee, InputMode, LoadOptions};
 use tidegate_model::Address;
 
@@ -18,6 +19,13 @@ pub(crate) struct Blueprint {
     pub(crate) sinks: Vec<SinkPlan>,
     /// Error queue of all steps of a pipeline, by pipeline.
     pub(crate) errors: BTreeMap<String, String>,
+    /// Files of the sources that have another name than their file.
+    pub(crate) source_files: BTreeMap<String, String>,
+    /// Distance of each queue and source from the sources. No step feeds what is nearer than its inputs.
+    pub(crate) levels: BTreeMap<String, usize>,
+    /// Former addresses of queues and sources, and former names of pipelines.
+    pub(crate) were: BTreeMap<String, String>,
+    pub(crate) pipelines_were: BTreeMap<String, String>,
     /// Version of the scripts: other text with the same behaviour.
     pub(crate) version: u64,
     /// Files by name. If they are set, the graph is not used, except for the sources and the version.
@@ -33,6 +41,8 @@ pub(crate) struct QueuePlan {
 pub(crate) struct StepPlan {
     pub(crate) pipeline: String,
     pub(crate) name: String,
+    /// Former name.
+    pub(crate) was: Option<String>,
     pub(crate) take: InputMode,
     /// Bindings and addresses.
     pub(crate) inputs: Vec<(String, String)>,
@@ -53,6 +63,8 @@ pub(crate) struct StepPlan {
 pub(crate) struct SinkPlan {
     pub(crate) address: String,
     pub(crate) kind: &'static str,
+    /// Number of its file.
+    pub(crate) file: u64,
     pub(crate) from: Vec<String>,
     pub(crate) delivery: Option<DeliveryGuarantee>,
 }
@@ -61,12 +73,19 @@ impl Blueprint {
     /// Gives every pipeline an error queue, so that few steps can halt.
     pub(crate) fn mend(&mut self) {
         for pipeline in self.pipelines() {
-            self.errors.entry(pipeline.into()).or_insert_with(|| format!("{pipeline}/mended"));
+            let mended = format!("{pipeline}/mended");
+            self.errors.entry(pipeline).or_insert(mended);
         }
     }
 
     /// Writes the files, and reads them like a runner does.
     pub(crate) fn load(&self, folder: &Path) -> Configuration {
+        self.write(folder);
+        read(folder, &LoadOptions::default()).0
+    }
+
+    /// Writes the files.
+    pub(crate) fn write(&self, folder: &Path) {
         let version = format!("const VERSION = {};\n", self.version);
         if !self.files.is_empty() {
             for (name, text) in &self.files {
@@ -74,22 +93,23 @@ impl Blueprint {
                 let before = if is_script { &version } else { "" };
                 std::fs::write(folder.join(name), format!("{before}{text}")).unwrap();
             }
-            let loaded = tidegate_config::load(folder, &LoadOptions::default()).finish();
-            return loaded.unwrap_or_else(|mistakes| panic!("{mistakes:?}\n{:?}", self.files)).0;
+            return;
         }
         let work = twin::WORK.replace("VERSION", &self.version.to_string());
         for (name, text) in [("work.rhai", &*work), ("again.rhai", twin::AGAIN)] {
             std::fs::write(folder.join(name), format!("{version}{text}")).unwrap();
         }
-        for pipeline in self.pipelines() {
-            let text = self.pipeline(pipeline);
-            std::fs::write(folder.join(format!("{pipeline}.toml")), text).unwrap();
+        let pipelines = self.pipelines();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            if path.extension().is_some_and(|end| end == "toml") && !pipelines.contains(name) {
+                std::fs::remove_file(path).unwrap();
+            }
         }
-        let options = LoadOptions::default();
-        let loaded = tidegate_config::load(folder, &options).finish();
-        loaded
-            .unwrap_or_else(|mistakes| panic!("{mistakes:?}\n{}{}", self.pipeline("p"), self.pipeline("q")))
-            .0
+        for pipeline in pipelines {
+            std::fs::write(folder.join(format!("{pipeline}.toml")), self.pipeline(&pipeline)).unwrap();
+        }
     }
 
     /// Writes the sources, which never change.
@@ -100,10 +120,16 @@ impl Blueprint {
         }
     }
 
+    /// Lines by file of the source.
+    pub(crate) fn lines(&self, folder: &Path) -> BTreeMap<PathBuf, Vec<String>> {
+        let file = |address: &str| folder.join(format!("{}.ndjson", local(address)));
+        self.sources.iter().map(|(address, lines)| (file(address), lines.clone())).collect()
+    }
+
     /// Pipelines with content; the others must not have a file.
-    fn pipelines(&self) -> Vec<&'static str> {
-        let busy = |pipeline: &&str| self.steps.iter().any(|step| step.pipeline == **pipeline);
-        ["p", "q"].into_iter().filter(|pipeline| *pipeline == "p" || busy(pipeline)).collect()
+    pub(crate) fn pipelines(&self) -> BTreeSet<String> {
+        let sources = self.sources.keys().map(|address| pipeline_of(address).to_owned());
+        self.steps.iter().map(|step| step.pipeline.clone()).chain(sources).collect()
     }
 
     /// Removes a step, unless its pipeline would be empty.
@@ -112,20 +138,41 @@ impl Blueprint {
         (others > 1).then(|| self.steps.remove(at))
     }
 
+    /// Whether a step or sink has this queue, source or sink as an end.
+    pub(crate) fn mentions(&self, address: &str) -> bool {
+        let of_steps = self.steps.iter().flat_map(StepPlan::ends);
+        let of_sinks = self.sinks.iter().flat_map(|sink| sink.from.iter().chain([&sink.address]));
+        let errors = self.errors.iter().filter(|(pipeline, _)| self.pipelines().contains(*pipeline));
+        of_steps.chain(of_sinks).chain(errors.map(|(_, queue)| queue)).any(|one| one == address)
+    }
+
     fn pipeline(&self, pipeline: &str) -> String {
         let mut text = format!("[pipeline]\nname = \"{pipeline}\"\n");
+        if let Some(was) = self.pipelines_were.get(pipeline) {
+            writeln!(text, "was = \"{was}\"").unwrap();
+        }
+        let was = |address: &String| {
+            self.were.get(address).map(|was| format!("was = \"{}\"\n", local(was))).unwrap_or_default()
+        };
         let home = |address: &str| address.starts_with(&format!("{pipeline}/"));
         let errors = self.errors.get(pipeline).cloned();
         if let Some(errors) = errors {
             writeln!(text, "errors = \"{errors}\"").unwrap();
         }
         for address in self.sources.keys().filter(|address| home(address)) {
-            let name = local(address);
-            writeln!(text, "[source.{name}]\ntype = \"file\"\npath = \"{name}.ndjson\"\nformat = \"ndjson\"")
-                .unwrap();
+            let (name, was) = (local(address), was(address));
+            let file = self.source_files.get(address).map_or(name, String::as_str);
+            writeln!(
+                text,
+                "[source.{name}]\n{was}type = \"file\"\npath = \"{file}.ndjson\"\nformat = \"ndjson\""
+            )
+            .unwrap();
         }
         for (address, queue) in self.queues.iter().filter(|(address, _)| home(address)) {
-            writeln!(text, "[queue.{}]\n{}", local(address), queue.settings.join("\n")).unwrap();
+            if self.mentions(address) {
+                writeln!(text, "[queue.{}]\n{}{}", local(address), was(address), queue.settings.join("\n"))
+                    .unwrap();
+            }
         }
         for step in self.steps.iter().filter(|step| step.pipeline == pipeline) {
             step.write(&mut text);
@@ -142,8 +189,16 @@ impl StepPlan {
         Address::parse(&format!("{}/{}", self.pipeline, self.name)).unwrap()
     }
 
+    /// Addresses of its inputs, outputs and errors.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = &String> {
+        self.inputs.iter().chain(&self.outputs).map(|(_, end)| end).chain(&self.errors)
+    }
+
     fn write(&self, text: &mut String) {
         writeln!(text, "[step.{}]", self.name).unwrap();
+        if let Some(was) = &self.was {
+            writeln!(text, "was = \"{was}\"").unwrap();
+        }
         let bound = |ends: &[(String, String)]| {
             let all: Vec<_> = ends.iter().map(|(binding, end)| format!("{binding} = \"{end}\"")).collect();
             format!("{{ {} }}", all.join(", "))
@@ -194,7 +249,7 @@ impl SinkPlan {
         let name = local(&self.address);
         writeln!(text, "[sink.{name}]\ntype = \"{}\"", self.kind).unwrap();
         if self.kind == "file" {
-            writeln!(text, "path = \"{name}.out\"").unwrap();
+            writeln!(text, "path = \"{}.out\"", self.file).unwrap();
         }
         match &self.from[..] {
             [] => {}
@@ -216,7 +271,21 @@ fn delivery(promise: Option<DeliveryGuarantee>) -> Option<String> {
     Some(format!("delivery = \"{name}\""))
 }
 
+/// Reads a folder, or recorded texts, without the checks of the scripts.
+pub(crate) fn read(folder: &Path, options: &LoadOptions) -> (Configuration, SourceFiles) {
+    let draft = tidegate_config::load(folder, options);
+    let files = draft.diagnostics.files().clone();
+    let (mut configuration, _) = draft.finish().unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    configuration.given.config = folder.to_owned();
+    let files = SourceFiles::new(&configuration, &files);
+    (configuration, files)
+}
+
+pub(crate) fn pipeline_of(address: &str) -> &str {
+    address.split_once('/').map_or(address, |(pipeline, _)| pipeline)
+}
+
 /// Name without its pipeline.
-fn local(address: &str) -> &str {
+pub(crate) fn local(address: &str) -> &str {
     address.split_once('/').map_or(address, |(_, name)| name)
 }

@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::history::Known;
 use super::model::Carried;
 use serde_json::Value;
-use tidegate_config::InputMode;
-use tidegate_model::Address;
 
 /// Job of a queue or line of a sink, reduced to the fields that are compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seen {
-    pub(crate) indices: Vec<u64>,
+    /// Inputs as the origin names them.
+    pub(crate) origin: Vec<(String, u64)>,
     pub(crate) payload: String,
     pub(crate) carried: Carried,
 }
@@ -38,9 +36,18 @@ pub(crate) fn without_versions(mut value: Value) -> Value {
     value
 }
 
-/// Checks that the jobs of a step on a queue were made by versions of its script that never go back.
-pub(crate) fn versions_rise(what: &str, versions: &[u64]) {
-    assert!(versions.is_sorted(), "{what}: an earlier script follows a later one: {versions:?}");
+/// Checks that the jobs of a step on a queue were made by its scripts in the order in which these were in force.
+pub(crate) fn versions_follow(what: &str, versions: &[u64], in_force: &[u64]) {
+    let mut scripts = in_force.iter().peekable();
+    for version in versions {
+        while scripts.peek().is_some_and(|script| *script != version) {
+            scripts.next();
+        }
+        assert!(
+            scripts.peek().is_some(),
+            "{what}: an earlier script follows a later one: {versions:?} of {in_force:?}"
+        );
+    }
 }
 
 /// Checks that no job is unexpected, and that no job is missing unless it may be lost.
@@ -62,20 +69,20 @@ pub(crate) fn compare(what: &str, expected: &[Expected], actual: &[Seen], unseen
 }
 
 /// Checks that the jobs of one input are in its order, except those that ran again. A job that `at-most-once`
-/// lost and a replay delivers comes behind the jobs that were delivered before, and is not delivered twice.
-pub(crate) fn in_order(known: &Known, queue: &Address, expected: &[Expected], actual: &[Seen]) {
-    let late = known.passes.len() > 1 && known.configuration.dedupes(&known.step);
-    let again: BTreeSet<&Vec<u64>> =
-        expected.iter().filter(|one| one.retried || late && one.lost).map(|one| &one.seen.indices).collect();
-    let takes = if known.step.take == InputMode::Join { 1 } else { known.step.inputs.len() };
-    for input in 0..takes {
-        let of = |seen: &&Seen| seen.indices[input] > 0 && !again.contains(&seen.indices);
+/// lost and a replay delivers comes behind the jobs that were delivered before (`late`), and is not delivered twice.
+pub(crate) fn in_order(what: &str, expected: &[Expected], actual: &[Seen], late: bool) {
+    let again: BTreeSet<_> =
+        expected.iter().filter(|one| one.retried || late && one.lost).map(|one| &one.seen.origin).collect();
+    let inputs: BTreeSet<&String> =
+        expected.iter().flat_map(|one| one.seen.origin.iter().map(|(name, _)| name)).collect();
+    for input in inputs {
+        let of =
+            |seen: &&Seen| seen.origin.iter().any(|(name, _)| name == input) && !again.contains(&seen.origin);
         let mut wanted = expected.iter().map(|one| &one.seen).filter(of);
         for one in actual.iter().filter(of) {
             assert!(
                 wanted.any(|wanted| wanted == one),
-                "{} on {queue}: out of order: {one:?}\nexpected {expected:#?}\nthere is {actual:#?}",
-                known.step.address
+                "{what}: out of order: {one:?}\nexpected {expected:#?}\nthere is {actual:#?}"
             );
         }
     }

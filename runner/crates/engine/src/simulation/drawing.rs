@@ -37,6 +37,7 @@ pub(crate) fn random(dice: &mut Dice) -> Blueprint {
     }
     drawing.sinks();
     drawing.queues();
+    drawing.plan.levels = drawing.outlets.into_iter().collect();
     drawing.plan
 }
 
@@ -81,6 +82,7 @@ impl Drawing<'_> {
         let mut step = StepPlan {
             pipeline: pipeline.into(),
             name: format!("t{number}"),
+            was: None,
             take,
             inputs: inputs.collect(),
             outputs,
@@ -128,7 +130,8 @@ impl Drawing<'_> {
             0 | 1 => {
                 let address = format!("{pipeline}/k{}", self.plan.sinks.len());
                 let kind = *self.dice.pick(&["file", "file", "stdout", "stdout", "null"]);
-                let sink = SinkPlan { address: address.clone(), kind, from: Vec::new(), delivery: None };
+                let (from, file) = (Vec::new(), self.plan.sinks.len() as u64);
+                let sink = SinkPlan { address: address.clone(), kind, file, from, delivery: None };
                 self.plan.sinks.push(sink);
                 address
             }
@@ -157,6 +160,7 @@ impl Drawing<'_> {
         let feed = StepPlan {
             pipeline: "p".into(),
             name: "feed".into(),
+            was: None,
             take: InputMode::From,
             inputs: vec![("a".into(), from)],
             outputs: vec![(String::new(), "p/loop".into())],
@@ -188,6 +192,7 @@ impl Drawing<'_> {
         self.plan.steps.push(StepPlan {
             pipeline: "p".into(),
             name: "handle".into(),
+            was: None,
             take: InputMode::From,
             inputs: vec![("a".into(), "p/failed".into())],
             outputs: vec![(String::new(), "p/handled".into())],
@@ -226,7 +231,8 @@ impl Drawing<'_> {
             let number = self.plan.sinks.len();
             let kind = *self.dice.pick(&["file", "file", "file", "stdout", "null"]);
             let delivery = promise(self.dice);
-            self.plan.sinks.push(SinkPlan { address: format!("p/k{number}"), kind, from: all, delivery });
+            let (address, file) = (format!("p/k{number}"), number as u64);
+            self.plan.sinks.push(SinkPlan { address, kind, file, from: all, delivery });
         }
     }
 

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use super::history::History;
+use super::history::{History, rename_key};
 use crate::batch::input::BatchInput;
 use crate::batch::job_builder::{BatchCursor, JobBuilder};
 use crate::commit::request::BatchJobs;
 use tidegate_config::{Configuration, DeliveryGuarantee, Step};
-use tidegate_model::{Address, DeliveryHash};
+use tidegate_model::{Address, DeliveryHash, NamedKind, RenamedPart};
 use tidegate_store::{ParkedKey, SnapshotInput, Store};
 
 #[derive(Debug, Default)]
@@ -23,8 +23,8 @@ pub(crate) struct Effects {
     promised: BTreeMap<Address, BTreeSet<Place>>,
     /// Redelivered jobs of these steps.
     returned: BTreeMap<Address, BTreeSet<ParkedKey>>,
-    /// Printed lines by sink.
-    pub(crate) printed: Arc<Mutex<BTreeMap<Address, Printed>>>,
+    /// Printed lines by sink, one part for each time it was opened.
+    pub(crate) printed: Arc<Mutex<BTreeMap<Address, Vec<Printed>>>>,
 }
 
 /// Input of a job, and its index there.
@@ -46,8 +46,14 @@ impl Write for Printed {
 }
 
 impl Effects {
-    /// Checks an attempt before it is made. Returns the number of its jobs that are retried.
-    pub(crate) fn attempt(&mut self, configuration: &Configuration, step: &Step, work: &BatchInput) -> u64 {
+    /// Checks an attempt before it is made. Returns the number of its jobs that are retried. `address`: the present name of
+    /// the step.
+    pub(crate) fn attempt(
+        &mut self,
+        configuration: &Configuration,
+        (address, step): (Address, &Step),
+        work: &BatchInput,
+    ) -> u64 {
         let mut again = 0;
         let mut gatherer = JobBuilder::new(configuration, step);
         let mut walk = BatchCursor::new(work);
@@ -68,7 +74,7 @@ impl Effects {
             return again;
         }
         let jobs = work.first(work.jobs);
-        self.attempted.entry(step.address.clone()).or_default().extend(places(&jobs));
+        self.attempted.entry(address).or_default().extend(places(&jobs));
         again
     }
 
@@ -92,6 +98,24 @@ impl Effects {
         self.attempted.remove(step);
     }
 
+    /// Gives renamed parts their new names.
+    pub(crate) fn rename(&mut self, renamed: &[RenamedPart]) {
+        for RenamedPart { kind, from, to } in renamed {
+            match kind {
+                NamedKind::Step => {
+                    rename_key(&mut self.attempted, from, to);
+                    rename_key(&mut self.promised, from, to);
+                    rename_key(&mut self.returned, from, to);
+                }
+                NamedKind::Endpoint => {
+                    let mut printed = self.printed.lock().unwrap();
+                    let parts = printed.remove(from).unwrap_or_default();
+                    printed.entry(to.clone()).or_default().extend(parts);
+                }
+            }
+        }
+    }
+
     /// Checks that each begun job was finished before an orderly end.
     pub(crate) fn assert_none_promised(&self) {
         assert!(self.promised.values().all(BTreeSet::is_empty), "{:?}", self.promised);
@@ -102,17 +126,17 @@ impl Effects {
     /// are recorded.
     pub(crate) fn crashed(&mut self, history: &mut History, store: &Store) {
         for (step, places) in std::mem::take(&mut self.promised) {
-            history.steps.get_mut(&step).unwrap().lost.fresh.extend(places);
+            history.steps.get_mut(&step).unwrap().passes.last_mut().unwrap().lost.fresh.extend(places);
         }
         for (step, rows) in std::mem::take(&mut self.returned) {
-            history.steps.get_mut(&step).unwrap().lost.returned += rows.len();
+            history.steps.get_mut(&step).unwrap().passes.last_mut().unwrap().lost.returned += rows.len();
         }
         let snapshots = store.all_snapshots().unwrap();
         for (step, places) in &mut self.attempted {
             let known = &history.steps[step];
             places.retain(|&(input, index)| index >= known.next()[input]);
             for &(input, index) in places.iter() {
-                let address = &known.step.inputs[input].address;
+                let address = &known.last().inputs[input];
                 let holds = |snapshot: &SnapshotInput| {
                     snapshot.address == *address
                         && (snapshot.first..snapshot.first + snapshot.jobs).contains(&index)
@@ -125,12 +149,9 @@ impl Effects {
     }
 
     pub(crate) fn lines(&self, sink: &Address) -> Vec<u8> {
-        self.printed
-            .lock()
-            .unwrap()
-            .get(sink)
-            .map(|printed| printed.0.lock().unwrap().clone())
-            .unwrap_or_default()
+        let printed = self.printed.lock().unwrap();
+        let parts = printed.get(sink).into_iter().flatten();
+        parts.flat_map(|part| part.0.lock().unwrap().clone()).collect()
     }
 }
 

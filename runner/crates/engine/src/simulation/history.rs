@@ -2,97 +2,165 @@
 //! removes anything from it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::pass::{Pass, TakenOver};
 use tidegate_config::{Configuration, Input, Step};
-use tidegate_model::{Address, Origin, Stamp};
+use tidegate_model::{Address, Due, NamedKind, Origin, RenamedPart, Stamp};
 use tidegate_store::{ReadError, Store};
 
 #[derive(Debug, Default)]
 pub(crate) struct History {
     /// Jobs by queue, from index 1 on; `None` for jobs that were deleted before they were observed.
     pub(crate) rows: BTreeMap<Address, Vec<Option<Row>>>,
-    /// All steps that ever existed.
+    /// Lines of all sources, by file.
+    pub(crate) sources: BTreeMap<PathBuf, Vec<String>>,
+    /// All steps that ever existed, by their present names.
     pub(crate) steps: BTreeMap<Address, Known>,
     /// Steps with a requested replay.
     pub(crate) replayed: BTreeSet<Address>,
+    /// Versions of the scripts, in the order in which they were in force.
+    pub(crate) versions: Vec<u64>,
 }
 
 /// Job on a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) payload: Vec<u8>,
-    /// `None` for a pushed job.
+    /// `None` for a pushed job. Its names are those of its time.
     pub(crate) origin: Option<Origin>,
     pub(crate) carried: String,
     pub(crate) stamp: Stamp,
 }
 
-/// Step, as it was in the last configuration that had it.
+/// Step, under all its names.
 #[derive(Debug)]
 pub(crate) struct Known {
-    pub(crate) step: Step,
-    pub(crate) configuration: Arc<Configuration>,
+    /// Present name.
+    pub(crate) address: Address,
     pub(crate) retired: bool,
-    /// Whether it had no error queue at some time.
-    pub(crate) was_without_errors: bool,
+    /// The last one is that of the last configuration that had the step.
     pub(crate) passes: Vec<Pass>,
-    /// Jobs that an `at-most-once` step had accounted for and was attempting in a crash.
-    pub(crate) lost: Lost,
+    /// Last job of each input that the step has ever read and accounted for.
+    pub(crate) positions: BTreeMap<Address, u64>,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Lost {
-    /// Inputs and indices.
-    pub(crate) fresh: BTreeSet<(usize, u64)>,
-    /// Number of retried errors.
-    pub(crate) returned: usize,
-}
-
-/// One pass of a step over its inputs; a replay begins another one.
-#[derive(Clone, Debug)]
-pub(crate) struct Pass {
-    /// First index, by input.
-    pub(crate) start: Vec<u64>,
-    /// Index behind the last job that is accounted for, by input.
-    pub(crate) next: Vec<u64>,
+/// Start of a step on an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Begun {
+    pub(crate) input: Address,
+    /// Whether it goes on at kept progress.
+    pub(crate) goes_on: bool,
 }
 
 impl History {
-    /// Records the steps of the next run.
+    /// Records the steps of the next run. Returns those that did not exist before, or that are wired otherwise now, with
+    /// the inputs that they did not read before.
     pub(crate) fn begin(
         &mut self,
         configuration: &Arc<Configuration>,
         store: &Store,
-    ) -> Result<(), ReadError> {
+    ) -> Result<Vec<(Address, Vec<Begun>)>, ReadError> {
         for known in self.steps.values_mut() {
-            known.retired = !configuration.steps.iter().any(|step| step.address == known.step.address);
+            known.retired = !configuration.steps.iter().any(|step| step.address == known.address);
         }
+        let mut changed = Vec::new();
         for step in &configuration.steps {
-            if let Some(known) = self.steps.get_mut(&step.address) {
-                (known.step, known.configuration) = (step.clone(), Arc::clone(configuration));
-                known.was_without_errors |= step.errors.is_none();
-                continue;
-            }
-            let mut start = Vec::new();
-            for input in &step.inputs {
-                let oldest = match input.input {
-                    Input::Source(_) => 1,
-                    Input::Queue(_) => store.queue(&input.address)?.map_or(1, |state| state.first),
-                };
-                start.push(oldest);
-            }
-            let known = Known {
-                step: step.clone(),
-                configuration: Arc::clone(configuration),
-                retired: false,
-                was_without_errors: step.errors.is_none(),
-                passes: vec![Pass { next: start.clone(), start }],
-                lost: Lost::default(),
-            };
-            self.steps.insert(step.address.clone(), known);
+            let begun = self.install(step, configuration, store)?;
+            changed.extend(begun.map(|begun| (step.address.clone(), begun)));
         }
-        Ok(())
+        Ok(changed)
+    }
+
+    /// Records that a step starts from the store. If it is wired otherwise than before, returns the inputs that it did
+    /// not read before.
+    pub(crate) fn install(
+        &mut self,
+        step: &Step,
+        configuration: &Arc<Configuration>,
+        store: &Store,
+    ) -> Result<Option<Vec<Begun>>, ReadError> {
+        let known = self.steps.entry(step.address.clone()).or_insert_with(|| Known {
+            address: step.address.clone(),
+            retired: false,
+            passes: Vec::new(),
+            positions: BTreeMap::new(),
+        });
+        let was_retired = std::mem::replace(&mut known.retired, false);
+        let mut start = Vec::new();
+        for input in &step.inputs {
+            let oldest = match input.input {
+                Input::Source(_) => 1,
+                Input::Queue(_) => store.queue(&input.address)?.map_or(1, |state| state.first),
+            };
+            // Retention may have deleted jobs while the step did not read them.
+            start.push(known.positions.get(&input.address).map_or(oldest, |last| oldest.max(last + 1)));
+        }
+        let mut pass = Pass::new(step, configuration, start);
+        let begun = match known.passes.last_mut() {
+            Some(last) if last.is_wired_like(&pass) => {
+                last.declare(step, configuration);
+                if was_retired && last.next != pass.start {
+                    let again = last.again(pass.start);
+                    known.passes.push(again);
+                }
+                return Ok(None);
+            }
+            before => {
+                let read = before.map(|before| before.inputs.clone()).unwrap_or_default();
+                let new = pass.inputs.iter().filter(|input| was_retired || !read.contains(input));
+                let positions = &known.positions;
+                new.map(|input| Begun { input: input.clone(), goes_on: positions.contains_key(input) })
+                    .collect()
+            }
+        };
+        for (_, job) in store.due(&step.address, Due::Never, None, usize::MAX, usize::MAX)? {
+            if job.from_error.is_none() {
+                let taken = known.find(&job.inputs);
+                let (pass_of, indices) =
+                    taken.unwrap_or_else(|| panic!("{} has never begun {job:?}", known.address));
+                let (inputs, attempt) = (job.inputs, job.attempt);
+                pass.taken_over.push(TakenOver { pass: pass_of, indices, inputs, attempt });
+            }
+        }
+        known.passes.push(pass);
+        Ok(Some(begun))
+    }
+
+    /// Records that a step is not in the configuration any more.
+    pub(crate) fn remove(&mut self, step: &Address) {
+        if let Some(known) = self.steps.get_mut(step) {
+            known.retired = true;
+        }
+    }
+
+    /// Gives renamed parts their new names.
+    pub(crate) fn rename(&mut self, renamed: &[RenamedPart]) {
+        for RenamedPart { kind, from, to } in renamed {
+            match kind {
+                NamedKind::Step => {
+                    if let Some(mut known) = self.steps.remove(from) {
+                        known.address = to.clone();
+                        let before = self.steps.insert(to.clone(), known);
+                        assert!(
+                            before.is_none_or(|before| before.positions.is_empty()),
+                            "{to} was there before"
+                        );
+                    }
+                    if self.replayed.remove(from) {
+                        self.replayed.insert(to.clone());
+                    }
+                }
+                NamedKind::Endpoint => {
+                    rename_key(&mut self.rows, from, to);
+                    for known in self.steps.values_mut() {
+                        rename_key(&mut known.positions, from, to);
+                        known.passes.iter_mut().for_each(|pass| pass.rename(from, to));
+                    }
+                }
+            }
+        }
     }
 
     /// Observes the durable state.
@@ -145,32 +213,66 @@ impl History {
 
 impl Known {
     fn observe(&mut self, store: &Store, replayed: &BTreeSet<Address>) -> Result<(), ReadError> {
-        let step = &self.step.address;
+        let step = &self.address;
         let pass = self.passes.last_mut().unwrap();
-        let mut now = pass.next.clone();
-        for (input, now) in self.step.inputs.iter().zip(&mut now) {
-            let Some(progress) = store.progress(step, &input.address)? else { continue };
-            let picks = self.step.picks().is_some();
-            assert!(picks || progress.finished().is_empty(), "{step} has skipped jobs of {}", input.address);
-            *now = progress.position() + 1;
+        for (input, &last) in self.positions.iter().filter(|(input, _)| !pass.inputs.contains(input)) {
+            let progress = store.progress(step, input)?.unwrap_or_default();
+            assert_eq!(progress.position(), last, "{step} does not read {input} now");
         }
-        // A step that has not begun may have recorded progress without jobs.
+        let mut now = pass.next.clone();
+        for (input, now) in pass.inputs.iter().zip(&mut now) {
+            let Some(progress) = store.progress(step, input)? else { continue };
+            let picks = pass.step.picks().is_some();
+            assert!(picks || progress.finished().is_empty(), "{step} has skipped jobs of {input}");
+            *now = progress.position() + 1;
+            let last = self.positions.entry(input.clone()).or_default();
+            let goes_back = progress.position() < *last;
+            assert!(!goes_back || replayed.contains(step), "{step} was rewound without a request");
+            *last = progress.position();
+        }
+        // A step that has not begun may have recorded progress without jobs. One that was changed may have had jobs
+        // deleted in front of it.
+        for (now, start) in now.iter_mut().zip(&pass.start) {
+            if !replayed.contains(step) {
+                *now = (*now).max(*start);
+            }
+        }
         if now == pass.next {
             return Ok(());
         }
         assert!(!self.retired, "{step} is not there and makes progress");
         if now.iter().zip(&pass.next).any(|(now, next)| now < next) {
             assert!(replayed.contains(step), "{step} was rewound without a request");
-            let start = now.clone();
-            self.passes.push(Pass { start, next: now });
+            let again = pass.again(now);
+            self.passes.push(again);
         } else {
             pass.next = now;
         }
         Ok(())
     }
 
+    pub(crate) fn last(&self) -> &Pass {
+        self.passes.last().unwrap()
+    }
+
     pub(crate) fn next(&self) -> &[u64] {
-        &self.passes.last().unwrap().next
+        &self.last().next
+    }
+
+    /// Last pass that has accounted for the job with these inputs, and its indices there.
+    pub(crate) fn find(&self, inputs: &[(String, u64)]) -> Option<(usize, Vec<u64>)> {
+        let mut passes = self.passes.iter().enumerate().rev();
+        passes.find_map(|(at, pass)| {
+            let taken = pass.taken_over.iter().find(|job| job.inputs == inputs);
+            let taken = taken.map(|job| (job.pass, job.indices.clone()));
+            pass.find(inputs).map(|indices| (at, indices)).or(taken)
+        })
+    }
+}
+
+pub(crate) fn rename_key<T>(all: &mut BTreeMap<Address, T>, from: &Address, to: &Address) {
+    if let Some(part) = all.remove(from) {
+        all.insert(to.clone(), part);
     }
 }
 

@@ -6,9 +6,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::history::{History, Known, Pass, Row};
+use super::history::{History, Known, Row};
+use super::pass::Pass;
 use super::twin::{self, Given, Made};
-use tidegate_config::{Input, InputMode, Meta, QueueRef};
+use tidegate_config::{Input, InputMode, Meta, QueueRef, SourceKind, SourceRef};
 use tidegate_model::{Address, DeliveryHash, delivery_hash, rfc3339};
 
 /// Provenance as JSON, by queue.
@@ -17,8 +18,13 @@ pub(crate) type Carried = BTreeMap<String, BTreeSet<String>>;
 /// Job that a step has accounted for.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
-    /// Index by input; 0 if the input has no job here.
+    /// Pass that has accounted for it, and the one that has delivered it, by position.
+    pub(crate) pass: usize,
+    pub(crate) delivered: usize,
+    /// Index by input of the first one; 0 if the input has no job here.
     pub(crate) indices: Vec<u64>,
+    /// Inputs as the delivering pass names them.
+    pub(crate) inputs: Vec<(String, u64)>,
     /// Number of the last attempt.
     pub(crate) attempt: u32,
     pub(crate) given: Given,
@@ -34,30 +40,58 @@ pub(crate) struct Delivery {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inputs<'a> {
     pub(crate) history: &'a History,
-    pub(crate) sources: &'a BTreeMap<String, Vec<String>>,
 }
 
-/// Deliveries of a step so far, in order except for retried errors.
-pub(crate) fn deliveries(inputs: Inputs<'_>, known: &Known, retried: &[(&Address, u64)]) -> Vec<Delivery> {
+/// Hashes of the deliveries of steps under names that they do not have any more.
+pub(crate) fn hashes_of_former_names(inputs: Inputs<'_>) -> BTreeSet<DeliveryHash> {
+    let mut hashes = BTreeSet::new();
+    for known in inputs.history.steps.values() {
+        let is_former = |delivery: &Delivery| {
+            let pass = &known.passes[delivery.delivered];
+            pass.step.address != known.address && pass.configuration.dedupes(&pass.step)
+        };
+        if known.passes.iter().any(|pass| pass.step.address != known.address) {
+            let done = deliveries(inputs, known, &[], &BTreeSet::new());
+            let given = done.iter().filter(|delivery| is_former(delivery) && gives(delivery.made.as_ref()));
+            hashes.extend(given.map(|delivery| delivery.hash));
+        }
+    }
+    hashes
+}
+
+fn gives(made: Option<&Made>) -> bool {
+    let gave = |made: &Made| made.as_ref().is_ok_and(|made| made.iter().any(|jobs| !jobs.is_empty()));
+    made.is_some_and(gave)
+}
+
+/// Deliveries of a step so far, in order except for retried errors. `former`: hashes of other steps that had its name.
+pub(crate) fn deliveries(
+    inputs: Inputs<'_>,
+    known: &Known,
+    retried: &[(&Address, u64)],
+    former: &BTreeSet<DeliveryHash>,
+) -> Vec<Delivery> {
     let mut all = Vec::new();
-    for pass in &known.passes {
-        all.extend(rows(known.step.take, pass).into_iter().map(|indices| inputs.delivery(known, indices)));
+    for (at, pass) in known.passes.iter().enumerate() {
+        all.extend(rows(pass).into_iter().map(|indices| inputs.delivery(known, at, indices)));
     }
     for &(queue, index) in retried {
         let row = inputs.history.row(queue, index);
-        if row.origin.as_ref().is_some_and(|origin| origin.step == known.step.address) {
+        if row.origin.as_ref().is_some_and(|origin| origin.step == known.address) {
             all.push(inputs.again(known, (queue, index), row));
         }
     }
-    if known.configuration.dedupes(&known.step) {
-        let mut there = BTreeSet::new();
-        for delivery in &mut all {
-            let gave = |made: &Made| made.as_ref().is_ok_and(|made| made.iter().any(|jobs| !jobs.is_empty()));
-            if there.contains(&delivery.hash) {
-                delivery.made = None;
-            } else if delivery.made.as_ref().is_some_and(gave) {
-                there.insert(delivery.hash);
-            }
+    let mut there = BTreeSet::new();
+    for delivery in &mut all {
+        let pass = &known.passes[delivery.delivered];
+        if !pass.configuration.dedupes(&pass.step) {
+            continue;
+        }
+        let is_other = pass.step.address == known.address && former.contains(&delivery.hash);
+        if there.contains(&delivery.hash) || is_other {
+            delivery.made = None;
+        } else if gives(delivery.made.as_ref()) {
+            there.insert(delivery.hash);
         }
     }
     all
@@ -65,22 +99,23 @@ pub(crate) fn deliveries(inputs: Inputs<'_>, known: &Known, retried: &[(&Address
 
 /// Next deliveries of the step; several if any of its inputs may be next.
 pub(crate) fn next(inputs: Inputs<'_>, known: &Known) -> Vec<Delivery> {
-    let next = known.next();
-    let has = |at: usize| next[at] <= inputs.head(&known.step.inputs[at].address);
+    let (next, last) = (known.next(), known.last());
+    let has = |at: usize| next[at] <= inputs.head(last, at);
     let only = |at: usize| (0..next.len()).map(|input| if input == at { next[at] } else { 0 }).collect();
-    let rows: Vec<Vec<u64>> = match known.step.take {
+    let rows: Vec<Vec<u64>> = match last.step.take {
         InputMode::Join if (0..next.len()).all(has) => vec![next.to_vec()],
         InputMode::Join => Vec::new(),
         InputMode::From | InputMode::Alts => (0..next.len()).filter(|&at| has(at)).map(only).collect(),
     };
-    rows.into_iter().map(|indices| inputs.delivery(known, indices)).collect()
+    let at = known.passes.len() - 1;
+    rows.into_iter().map(|indices| inputs.delivery(known, at, indices)).collect()
 }
 
 /// Indices of each delivery of a pass.
-fn rows(take: InputMode, pass: &Pass) -> Vec<Vec<u64>> {
+fn rows(pass: &Pass) -> Vec<Vec<u64>> {
     let width = pass.start.len();
     let mut rows = Vec::new();
-    if take == InputMode::Join {
+    if pass.step.take == InputMode::Join {
         let counts: BTreeSet<u64> =
             pass.start.iter().zip(&pass.next).map(|(start, next)| next - start).collect();
         assert_eq!(counts.len(), 1, "a join takes the same number of each input: {pass:?}");
@@ -97,27 +132,35 @@ fn rows(take: InputMode, pass: &Pass) -> Vec<Vec<u64>> {
     rows
 }
 
-impl Inputs<'_> {
-    pub(crate) fn head(&self, input: &Address) -> u64 {
-        match self.sources.get(&input.to_string()) {
-            Some(lines) => lines.len() as u64,
-            None => self.history.head(input),
+impl<'a> Inputs<'a> {
+    fn head(self, pass: &Pass, input: usize) -> u64 {
+        match pass.step.inputs[input].input {
+            Input::Source(source) => self.lines(pass, source).len() as u64,
+            Input::Queue(_) => self.history.head(&pass.inputs[input]),
         }
     }
 
-    fn delivery(&self, known: &Known, indices: Vec<u64>) -> Delivery {
-        let step = &known.step;
+    fn lines(self, pass: &Pass, SourceRef(source): SourceRef) -> &'a [String] {
+        let SourceKind::File(file) = &pass.configuration.sources[source].kind;
+        &self.history.sources[&file.path]
+    }
+
+    fn delivery(self, known: &Known, pass: usize, indices: Vec<u64>) -> Delivery {
+        let of = &known.passes[pass];
+        let Pass { step, configuration, inputs, .. } = of;
         let (mut parts, mut carried) = (Vec::new(), Carried::new());
-        for (input, &index) in step.inputs.iter().zip(&indices).filter(|(_, index)| **index > 0) {
+        for ((input, now), &index) in step.inputs.iter().zip(inputs).zip(&indices) {
+            if index == 0 {
+                continue;
+            }
             let payload = match input.input {
-                Input::Source(_) => {
-                    let lines = &self.sources[&input.address.to_string()];
-                    lines[usize::try_from(index).unwrap() - 1].clone().into_bytes()
+                Input::Source(source) => {
+                    self.lines(of, source)[usize::try_from(index).unwrap() - 1].clone().into_bytes()
                 }
                 Input::Queue(QueueRef(queue)) => {
-                    let row = self.history.row(&input.address, index);
+                    let row = self.history.row(now, index);
                     merge(&mut carried, &row.carried);
-                    stamp(&mut carried, &input.address, known.configuration.queues[queue].meta, index, row);
+                    stamp(&mut carried, &input.address, configuration.queues[queue].meta, index, row);
                     row.payload.clone()
                 }
             };
@@ -130,22 +173,31 @@ impl Inputs<'_> {
             InputMode::Alts => !step.processors.is_empty() || !step.filter.is_empty(),
         };
         let whole = if wrapped { wrap(&parts) } else { parts[0].1.clone() };
-        let hash = hash(known, &indices);
         let given = Given { whole, sound };
-        let (attempt, made) = twin::attempts(step, &given, 1, hash);
-        Delivery { indices, attempt, given, carried, hash, made: Some(made), retried: None }
+        // A later pass may have attempted it again.
+        let later = known.passes.iter().enumerate().rev().find_map(|(at, later)| {
+            let taken = later.taken_over.iter().find(|job| job.pass == pass && job.indices == indices)?;
+            Some((at, taken.attempt + 1, taken.inputs.clone()))
+        });
+        let (delivered, first, inputs) = later.unwrap_or_else(|| (pass, 1, of.origin(&indices)));
+        let by = &known.passes[delivered];
+        let hash = hash(&by.step.address, &inputs);
+        let (attempt, made) = twin::attempts(&by.step, &given, first, hash);
+        let (made, retried) = (Some(made), None);
+        Delivery { pass, delivered, indices, inputs, attempt, given, carried, hash, made, retried }
     }
 
     /// Delivery of a retried error.
-    fn again(&self, known: &Known, from: (&Address, u64), row: &Row) -> Delivery {
+    fn again(self, known: &Known, from: (&Address, u64), row: &Row) -> Delivery {
         let record: Record<'_> = serde_json::from_slice(&row.payload).unwrap();
-        let indices = indices(known, &row.origin.as_ref().unwrap().inputs);
-        let mut delivery = self.delivery(known, indices);
+        let last = known.passes.len() - 1;
+        let indices = indices(known.last(), &row.origin.as_ref().unwrap().inputs);
+        let mut delivery = self.delivery(known, last, indices);
         if let Some(job) = record.job {
             delivery.given.whole = job.get().as_bytes().to_vec();
         }
         let first = record.attempt + 1;
-        let (attempt, made) = twin::attempts(&known.step, &delivery.given, first, delivery.hash);
+        let (attempt, made) = twin::attempts(&known.last().step, &delivery.given, first, delivery.hash);
         (delivery.attempt, delivery.made) = (attempt, Some(made));
         delivery.retried = Some((from.0.clone(), from.1));
         delivery
@@ -160,17 +212,14 @@ struct Record<'a> {
 }
 
 /// Index by input of the step.
-pub(crate) fn indices(known: &Known, inputs: &[(String, u64)]) -> Vec<u64> {
+fn indices(pass: &Pass, inputs: &[(String, u64)]) -> Vec<u64> {
     let of = |name: String| inputs.iter().find(|(one, _)| *one == name).map_or(0, |(_, index)| *index);
-    known.step.inputs.iter().map(|input| of(input.hash_name())).collect()
+    pass.step.inputs.iter().map(|input| of(input.hash_name())).collect()
 }
 
-fn hash(known: &Known, indices: &[u64]) -> DeliveryHash {
-    let address = &known.step.address;
-    let names: Vec<String> = known.step.inputs.iter().map(tidegate_config::InputRef::hash_name).collect();
-    let gave = names.iter().map(String::as_str).zip(indices.iter().map(std::slice::from_ref));
-    let gave = gave.filter(|(_, index)| index[0] > 0);
-    delivery_hash(address.pipeline.as_str(), address.name.as_str(), gave)
+fn hash(step: &Address, inputs: &[(String, u64)]) -> DeliveryHash {
+    let gave = inputs.iter().map(|(name, index)| (name.as_str(), std::slice::from_ref(index)));
+    delivery_hash(step.pipeline.as_str(), step.name.as_str(), gave)
 }
 
 fn wrap(parts: &[(&str, Vec<u8>)]) -> Vec<u8> {

@@ -25,6 +25,8 @@ pub(crate) struct Perils {
     pub(crate) stops_after: Option<u64>,
     /// Number of moves after which all external systems answer, so that it must drain.
     pub(crate) calms_after: Option<u64>,
+    /// Disk operation that fails, counted from the swap of the only reload on. The run dies when all steps have followed.
+    pub(crate) reload_fails_from: Option<u64>,
     /// Number of requests to it.
     pub(crate) requests: usize,
 }

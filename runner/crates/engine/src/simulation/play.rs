@@ -14,6 +14,11 @@ pub(crate) fn play(seed: u64) -> Tally {
     play_in(World::new(seed))
 }
 
+/// Runs the seed's graph, whose wiring, names and sinks change.
+pub(crate) fn play_changes(seed: u64) -> Tally {
+    play_in(World::of_changes(seed))
+}
+
 /// Runs the seed's step that retries, delays and picks its jobs.
 pub(crate) fn play_jobs(seed: u64) -> Tally {
     play_in(World::of_jobs(seed))
@@ -35,7 +40,8 @@ fn play_in(mut world: World) -> Tally {
     world.calm();
     for last in [false, true, true] {
         world.between(ended.as_ref());
-        let requests = if last || !world.is_graph() { 0 } else { world.dice.below(4) };
+        let is_asked = world.is_graph() && world.changes.is_none();
+        let requests = if last || !is_asked { 0 } else { world.dice.below(4) };
         let Ok(calm) = stage::run(&mut world, Perils { requests, ..Perils::default() }) else {
             panic!("the run crashed without a failure")
         };
@@ -83,6 +89,27 @@ pub(crate) fn interrupt(seed: u64) -> Option<u64> {
     None
 }
 
+/// Crashes a run at each disk operation between the swap of a reload and the last step that follows it. Returns the number
+/// of operations, or `None` if no reload took place.
+pub(crate) fn interrupt_reload(seed: u64) -> Option<u64> {
+    for operation in 1.. {
+        let mut world = World::of_changes(seed);
+        world.between(None);
+        let failing = world.disk.clone();
+        let perils = Perils { reload_fails_from: Some(operation), ..Perils::default() };
+        if stage::run(&mut world, perils).is_ok() {
+            return None;
+        }
+        world.between(None);
+        let ended = stage::run(&mut world, Perils::default()).unwrap();
+        world.between(Some(&ended));
+        if !failing.struck() {
+            return Some(operation);
+        }
+    }
+    None
+}
+
 impl World {
     /// Checks the state between two runs and perhaps changes the configuration. `ended` is the end of the
     /// last run, unless it crashed.
@@ -90,8 +117,10 @@ impl World {
         let (store, mut writer) = open_disk(Box::new(self.disk.clone())).unwrap();
         self.look(&store, ended);
         self.change();
-        self.history.begin(&self.configuration, &store).unwrap();
-        if self.is_graph() && self.dice.chance(15) {
+        if self.changes.is_none() {
+            self.history.begin(&self.configuration, &store).unwrap();
+        }
+        if self.is_graph() && self.changes.is_none() && self.dice.chance(15) {
             self.amend_at_rest(&store, &mut writer);
         }
         drop(writer);
@@ -100,6 +129,7 @@ impl World {
 
     /// Compares the state with the guarantees.
     fn look(&mut self, store: &Store, ended: Option<&Ended>) {
+        self.settle_renames(store).unwrap();
         self.history.observe(store).unwrap();
         self.requests.settle(&self.history, store);
         if let Some(power) = self.crashed {

@@ -142,7 +142,7 @@ impl Requests {
                 .iter()
                 .any(|wish| matches!(&wish.request, Request::Replay { step: one, .. } if one == step))
         };
-        !known.configuration.dedupes(&known.step) || !replayed()
+        !known.last().configuration.dedupes(&known.last().step) || !replayed()
     }
 
     pub(crate) fn ask(&mut self, request: Request) -> PendingRequest {

@@ -23,17 +23,21 @@ use crate::error::{Chain, EngineError};
 use crate::generation::current::CurrentGeneration;
 use crate::operator::request::Request;
 use crate::processor::monitor_protocol::StatusQuery;
+use crate::report::ReloadOutcome;
 use crate::runtime::message::Message;
 use crate::runtime::readers::{StoreRequest, read_store};
 use crate::step::declared::DeclaredStep;
 use tidegate_components::source::{BatchLimit, Read, Reader};
 use tidegate_config::Configuration;
 use tidegate_dispatch::{DurabilityBarrier, InputPort, RunOutcome};
-use tidegate_model::Clock as _;
+use tidegate_model::{Address, Clock as _};
 use tidegate_store::{CrashGuard, Store};
 
 /// Maximum number of moves of a run.
 const MOVES_MAX: u64 = 200_000;
+
+/// Number of moves before a reload whose disk operations fail.
+const RELOAD_AFTER: u64 = 60;
 
 /// Next move.
 #[derive(Clone, Copy, Debug)]
@@ -76,8 +80,10 @@ struct Stage<'w> {
     askings: Vec<StatusQuery>,
     /// Whether a stop was requested.
     stopped: bool,
-    /// Number of reloads in this run.
-    generations: u64,
+    /// Answer of the last reload.
+    answer: Option<Receiver<ReloadOutcome>>,
+    /// Disk operation from the next swap on that fails.
+    swap_fails_from: Option<u64>,
     /// Number of moves since all external systems answer.
     calm_moves: u64,
     end: Option<RunOutcome>,
@@ -139,8 +145,19 @@ impl Stage<'_> {
                 let millis = self.world.dice.between(1, 8_000);
                 self.world.clock.advance(i64::try_from(millis).unwrap());
             }
+            if let Some(operation) = perils.reload_fails_from {
+                if number == RELOAD_AFTER {
+                    self.swap_fails_from = Some(operation);
+                    self.reload()?;
+                }
+                if number > RELOAD_AFTER && self.is_reloaded() {
+                    return Err(Crash);
+                }
+            }
             self.come();
-            self.reload_sometimes();
+            if perils.reload_fails_from.is_none() {
+                self.reload_sometimes()?;
+            }
             let moves = self.moves();
             let moves = if moves.is_empty() { self.sleep() } else { moves };
             assert!(!moves.is_empty(), "no move is left, and the run has not ended");
@@ -220,8 +237,11 @@ impl Stage<'_> {
         let taken_in = self.coordinator.handle_message(message, now, &mut actions);
         taken_in.map_err(|error| self.world.expected(&error))?;
         self.after(&heard);
+        let next = self.current.get().number + 1;
         for halt in &self.coordinator.halts {
             self.world.effects.forget(&halt.step);
+            // Any change of it starts it again.
+            self.world.planned.expect(&halt.step, next);
         }
         self.carry_out(actions);
         Ok(())
@@ -248,7 +268,8 @@ impl Stage<'_> {
                     self.readers.retain(|port, _| port.step != step);
                 }
                 Action::Publish(generation) => self.current.set(generation),
-                Action::AnswerReload(..) | Action::RollBack(_) => {}
+                Action::AnswerReload(reply, outcome) => _ = reply.send(outcome),
+                Action::RollBack(_) => {}
                 Action::ReadStore(ask) => self.store_asks.push_back(ask),
                 Action::Run(task) => self.tasks.push_back(task),
                 Action::LookAtGate { step, epoch } => self.gates.push((step, epoch)),
@@ -257,7 +278,8 @@ impl Stage<'_> {
                     if let CommitRequest::Enter(StepChange::Begin(begin)) = &order
                         && begin.before == DurabilityBarrier::Progress
                     {
-                        self.world.effects.promise(&begin.step.address, &begin.jobs);
+                        let step = self.present(&begin.step);
+                        self.world.effects.promise(&step, &begin.jobs);
                     }
                     self.orders.push_back(order);
                 }
@@ -283,7 +305,8 @@ impl Stage<'_> {
 
     fn start_task(&mut self) {
         let Some(BatchTask { step, id, work, .. }) = self.tasks.pop_front() else { return };
-        self.world.tally.retries += self.world.effects.attempt(step.configuration(), &step, &work);
+        let address = self.present(&step);
+        self.world.tally.retries += self.world.effects.attempt(step.configuration(), (address, &step), &work);
         let now = self.world.clock.now();
         // Sometimes a batch takes long, or is cut.
         let World { dice, .. } = &mut *self.world;
@@ -301,6 +324,11 @@ impl Stage<'_> {
         worker.set_budget(budget);
         let ran = Box::new(worker.run(&work, &mut CrashGuard::none().slot(), &*clock));
         self.ran.push(Message::Ran { step: step.position, version: step.version, id, ran });
+    }
+
+    /// Name that the step has now.
+    pub(crate) fn present(&self, step: &DeclaredStep) -> Address {
+        self.committer.committed_state.names.since(step.generation.number).step(&step.address)
     }
 
     fn ask(&mut self) {

@@ -23,6 +23,9 @@ pub(crate) struct Tally {
     pub(crate) moved: u64,
     pub(crate) ticks: u64,
     pub(crate) reloads: u64,
+    /// Number of rollbacks, and of reloads that were refused.
+    pub(crate) rollbacks: u64,
+    pub(crate) refused: u64,
     /// Number of steps that drained and started again in a run.
     pub(crate) replaced: u64,
 }
@@ -42,6 +45,8 @@ impl Tally {
         self.moved += more.moved;
         self.ticks += more.ticks;
         self.reloads += more.reloads;
+        self.rollbacks += more.rollbacks;
+        self.refused += more.refused;
         self.replaced += more.replaced;
     }
 }

@@ -9,19 +9,26 @@ use crate::step::declared::DeclaredStep;
 use tidegate_components::calls::Calls;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::plugin::Setups;
-use tidegate_config::Configuration;
 use tidegate_model::{Address, TokenKey};
 use tidegate_store::Store;
 
 /// Workers by step. Compilation of scripts takes most of the time, so compiled scripts are kept while they
 /// cannot differ.
 #[derive(Debug, Default)]
-pub(crate) struct Workers(BTreeMap<Address, ((u64, u64), BatchRunner)>);
+pub(crate) struct Workers(BTreeMap<Address, CachedWorker>);
+
+#[derive(Debug)]
+struct CachedWorker {
+    /// Version of the step, and fingerprint of its configuration.
+    version: (u64, u64),
+    reads_store: bool,
+    runner: BatchRunner,
+}
 
 impl Workers {
     pub(crate) fn get(&mut self, step: &DeclaredStep, store: &Store) -> &mut BatchRunner {
         let version = (step.version, step.configuration().fingerprint());
-        if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
+        if self.0.get(&step.address).is_none_or(|made| made.version != version) {
             let (plugins, running_commands) = (Plugins::default(), Arc::default());
             let (ending, deaths) = (Arc::default(), Arc::default());
             let token_key = &TokenKey::NONE;
@@ -35,19 +42,17 @@ impl Workers {
                 setups: &Setups::none(),
                 mocks: None,
             };
-            let worker =
+            let runner =
                 BatchRunner::new(step.configuration(), step, step.version, store, &common, &Arc::default())
                     .unwrap();
-            self.0.insert(step.address.clone(), (version, worker));
+            let reads_store = step.configuration().dedupes(step);
+            self.0.insert(step.address.clone(), CachedWorker { version, reads_store, runner });
         }
-        &mut self.0.get_mut(&step.address).unwrap().1
+        &mut self.0.get_mut(&step.address).unwrap().runner
     }
 
     /// Drops the workers that read the store, because it is closed.
-    pub(crate) fn forget(&mut self, configuration: &Configuration) {
-        let asks = |step: &tidegate_config::Step| configuration.dedupes(step);
-        for step in configuration.steps.iter().filter(|step| asks(step)) {
-            self.0.remove(&step.address);
-        }
+    pub(crate) fn forget(&mut self) {
+        self.0.retain(|_, worker| !worker.reads_store);
     }
 }

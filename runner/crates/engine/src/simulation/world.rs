@@ -1,30 +1,36 @@
 //! World: keeps all state that survives a crash: disk, files, external systems and the recorded promises.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use tempfile::TempDir;
 
-use super::blueprint::Blueprint;
+use super::blueprint::{self, Blueprint};
+use super::changes::Changes;
 use super::dice::Dice;
 use super::drawing;
 use super::effects::Effects;
 use super::history::History;
 use super::jobs::{self, JobsPlan};
 use super::outcome::Perils;
+use super::planned::Planned;
 use super::requests::Requests;
 use super::tally::Tally;
 use super::waiting::Waiting;
 use super::workers::Workers;
+use crate::generation::Generation;
+use crate::generation::current::NumberedGeneration;
+use crate::generation::renames;
+use crate::generation::source_files::SourceFiles;
 use crate::operator::apply::apply;
 use crate::operator::request::Request;
-use tidegate_config::{Configuration, DeliveryGuarantee, SinkKind};
-use tidegate_model::{Address, Clock as _, ManualClock};
+use tidegate_config::{Configuration, ConfigurationDigest, DeliveryGuarantee, LoadOptions, SinkKind};
+use tidegate_model::{Clock as _, ManualClock, NamedKind, RenamedPart};
 use tidegate_store::testing::{DiskFailure, FaultyDisk};
-use tidegate_store::{Store, Writer, open_disk};
+use tidegate_store::{ReadError, Store, Writer, open_disk};
 
 pub(crate) struct World {
     pub(crate) dice: Dice,
@@ -41,6 +47,16 @@ pub(crate) struct World {
     /// Simulated step, if the seed has no graph.
     pub(crate) jobs: Option<JobsPlan>,
     pub(crate) waiting: Option<Waiting>,
+    /// Changes of the graph, if the seed has any.
+    pub(crate) changes: Option<Changes>,
+    /// Effects of the changes that are under way.
+    pub(crate) planned: Planned,
+    /// Renames of a generation that may be durable, with its number.
+    pub(crate) renaming: Option<(u64, Vec<RenamedPart>)>,
+    /// Files with committed lines.
+    files: BTreeSet<PathBuf>,
+    /// Configuration that ran last.
+    pub(crate) ran: Option<ConfigurationDigest>,
     failure: Option<DiskFailure>,
     /// Whether the last run crashed, with or without a power failure.
     pub(crate) crashed: Option<bool>,
@@ -86,6 +102,11 @@ impl World {
         Self { waiting: Some(waiting), ..Self::with(dice, folder, plan) }
     }
 
+    /// Graph that changes in every way, without requests of operators.
+    pub(crate) fn of_changes(seed: u64) -> Self {
+        Self { changes: Some(Changes::default()), ..Self::new(seed) }
+    }
+
     /// Whether the seed has a whole graph.
     pub(crate) fn is_graph(&self) -> bool {
         self.jobs.is_none() && self.waiting.is_none()
@@ -101,16 +122,22 @@ impl World {
 
     fn with(dice: Dice, folder: TempDir, plan: Blueprint) -> Self {
         let configuration = Arc::new(plan.load(folder.path()));
+        let history = History { sources: plan.lines(folder.path()), ..History::default() };
         Self {
             jobs: None,
             waiting: None,
+            changes: None,
+            planned: Planned::default(),
+            renaming: None,
+            files: BTreeSet::new(),
+            ran: None,
             dice,
             folder,
             plan,
             configuration,
             clock: Arc::new(ManualClock::at(1_700_000_000_000)),
             disk: FaultyDisk::with(empty_store()),
-            history: History::default(),
+            history,
             requests: Requests::default(),
             effects: Effects::default(),
             workers: Workers::default(),
@@ -123,7 +150,8 @@ impl World {
     pub(crate) fn tally(&self) -> Tally {
         let jobs = self.history.rows.values().map(|rows| rows.len() as u64).sum();
         let request_outcome = self.requests.all.iter().filter(|wish| wish.request_outcome).count() as u64;
-        let lost = self.history.steps.values().map(|known| known.lost.fresh.len() as u64).sum();
+        let passes = self.history.steps.values().flat_map(|known| &known.passes);
+        let lost = passes.map(|pass| pass.lost.fresh.len() as u64).sum();
         let mut tally = Tally { request_outcome, jobs, lost, ..self.tally };
         if let Some(waiting) = &self.waiting {
             tally.add(&waiting.tally());
@@ -135,7 +163,7 @@ impl World {
     pub(crate) fn rest(&mut self) {
         self.disk = FaultyDisk::with(self.disk.bytes());
         self.crashed = None;
-        self.workers.forget(&self.configuration);
+        self.workers.forget();
     }
 
     /// The process dies, with or without a power failure.
@@ -150,7 +178,7 @@ impl World {
         self.disk = FaultyDisk::with(bytes);
         self.crashed = Some(power);
         self.tally.crashes += 1;
-        self.workers.forget(&self.configuration);
+        self.workers.forget();
     }
 
     /// From now on no failure occurs.
@@ -164,7 +192,8 @@ impl World {
 
     /// Perils of the next run.
     pub(crate) fn perils(&mut self) -> Perils {
-        let requests = if self.is_graph() { self.dice.below(5) } else { 0 };
+        let is_asked = self.is_graph() && self.changes.is_none();
+        let requests = if is_asked { self.dice.below(5) } else { 0 };
         let mut perils = Perils { requests, ..Perils::default() };
         let soon = |dice: &mut Dice, most: u64| {
             let exponent = dice.between(0, most);
@@ -208,6 +237,12 @@ impl World {
 
     /// Changes the configuration files.
     pub(crate) fn change(&mut self) {
+        if let Some(changes) = &mut self.changes {
+            if self.dice.chance(40) {
+                changes.make(&mut self.plan, &mut self.dice);
+            }
+            return self.reload();
+        }
         let number = self.plan.steps.len();
         let most = if self.is_graph() { 20 } else { 5 };
         match self.dice.below(most) {
@@ -242,35 +277,143 @@ impl World {
         self.configuration = Arc::new(self.plan.load(self.folder.path()));
     }
 
+    /// Reads the files of a graph that changes, with the texts that the history records. `before`: the configuration in
+    /// force.
+    pub(crate) fn read(
+        &mut self,
+        before: Option<&Configuration>,
+        store: &Store,
+    ) -> Result<Generation, ReadError> {
+        self.plan.write(self.folder.path());
+        let read = || blueprint::read(self.folder.path(), &LoadOptions::default());
+        let (configuration, files) = read();
+        let foreign = foreign_files(&configuration, before, store)?;
+        let Some(changes) = self.changes.as_mut().filter(|_| !foreign.is_empty()) else {
+            return Ok(Self::generation((configuration, files)));
+        };
+        for sink in self.plan.sinks.iter_mut().filter(|sink| foreign.contains(&sink.address)) {
+            sink.file = changes.new_file();
+        }
+        self.plan.write(self.folder.path());
+        Ok(Self::generation(read()))
+    }
+
+    pub(crate) fn generation((configuration, files): (Configuration, SourceFiles)) -> Generation {
+        Generation { files: Arc::new(files), ..Generation::from(Arc::new(configuration)) }
+    }
+
+    /// Records the steps of a run whose generation starts on the store.
+    pub(crate) fn begin(&mut self, generation: &NumberedGeneration, store: &Store) -> Result<(), ReadError> {
+        let configuration = Arc::clone(&generation.configuration);
+        for (step, begun) in self.history.begin(&configuration, store)? {
+            self.effects.forget(&step);
+            self.planned.started(&step, generation.number, &begun);
+        }
+        self.planned = Planned::default();
+        Ok(())
+    }
+
+    /// Records that a generation is in force.
+    pub(crate) fn is_in_force(&mut self, generation: &NumberedGeneration) {
+        let recorded = generation.files.text("work.rhai").map(|text| {
+            let number = text.split(['=', ';']).nth(1).unwrap();
+            number.trim().parse().unwrap()
+        });
+        self.history.versions.push(recorded.unwrap_or(self.plan.version));
+        self.ran = Some(generation.digest.clone());
+    }
+
+    /// Records the renames of a generation that are durable.
+    pub(crate) fn settle_renames(&mut self, store: &Store) -> Result<(), ReadError> {
+        let Some((generation, mut renamed)) = self.renaming.take() else { return Ok(()) };
+        let history = store.name_history()?;
+        let names = history.since(generation - 1);
+        renamed.retain(|part| {
+            let now = match part.kind {
+                NamedKind::Step => names.step(&part.from),
+                NamedKind::Endpoint => names.endpoint(&part.from),
+            };
+            now == part.to
+        });
+        self.history.rename(&renamed);
+        self.effects.rename(&renamed);
+        Ok(())
+    }
+
     /// Damages the files of sinks. A killed process leaves more lines than were committed, and a power
     /// failure removes some that were not synced.
     pub(crate) fn meddle_with_sinks(&mut self, store: &Store, power: bool) {
-        for (address, path) in self.files() {
-            let position = store.sink(&address).unwrap();
-            let Ok(file) = OpenOptions::new().write(true).open(&path) else { continue };
+        for path in self.files_of_sinks() {
+            let committed = self.committed_in(store, &path);
+            let Some(Committed { offset, open }) = committed else { continue };
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
             let len = file.metadata().unwrap().len();
-            let committed = position.as_ref().map_or(0, |position| position.offset);
-            assert!(len >= committed, "{address} lost committed lines");
+            assert!(len >= offset, "{} lost committed lines", path.display());
             if power {
-                let open = position.as_ref().is_some_and(|position| position.open);
-                let left = if open { self.dice.between(committed, len) } else { committed };
+                let left = if open { self.dice.between(offset, len) } else { offset };
                 file.set_len(left).unwrap();
             }
-            if position.as_ref().is_some_and(|position| position.open) && self.dice.chance(30) {
+            if open && self.dice.chance(30) {
                 let mut file = OpenOptions::new().append(true).open(&path).unwrap();
                 file.write_all(b"{\"half\":").unwrap();
             }
         }
     }
 
-    /// Files of the sinks.
-    fn files(&self) -> Vec<(Address, PathBuf)> {
-        let sinks = self.configuration.sinks.iter();
-        sinks
-            .filter_map(|sink| match &sink.kind {
-                SinkKind::File(file) => Some((sink.address.clone(), file.path.clone())),
-                SinkKind::Stdout(_) | SinkKind::Http(_) | SinkKind::Null => None,
-            })
-            .collect()
+    /// Files that sinks have written.
+    fn files_of_sinks(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let mut files: Vec<PathBuf> =
+            paths.filter(|path| path.extension().is_some_and(|end| end == "out")).collect();
+        files.sort();
+        files
     }
+
+    /// Committed part of a file; `None` for the whole file of a sink that writes to another one now.
+    pub(crate) fn committed_in(&self, store: &Store, path: &Path) -> Option<Committed> {
+        let positions = store.all_sinks().unwrap();
+        let position = positions.iter().find(|(_, at)| at.path.as_deref() == path.to_str());
+        let position = position.map(|(_, at)| Committed { offset: at.offset, open: at.open });
+        let is_left = position.is_none() && self.files.contains(path);
+        (!is_left).then(|| position.unwrap_or_default())
+    }
+
+    /// Records the files that sinks write to.
+    pub(crate) fn note_files(&mut self, store: &Store) -> Result<(), ReadError> {
+        let paths = store.all_sinks()?.into_iter().filter_map(|(_, position)| position.path);
+        self.files.extend(paths.map(PathBuf::from));
+        Ok(())
+    }
+}
+
+/// Sinks whose files have the lines of other sinks. An operator would give them other files.
+fn foreign_files(
+    next: &Configuration,
+    before: Option<&Configuration>,
+    store: &Store,
+) -> Result<BTreeSet<String>, ReadError> {
+    let renamed = renames::of(next, before, store)?;
+    let mut foreign = BTreeSet::new();
+    for sink in &next.sinks {
+        let SinkKind::File(file) = &sink.kind else { continue };
+        let is_empty = std::fs::metadata(&file.path).is_ok_and(|found| found.len() == 0);
+        if is_empty || !file.path.exists() {
+            continue;
+        }
+        let was = renamed.iter().find(|part| part.kind == NamedKind::Endpoint && part.to == sink.address);
+        let stored = was.map_or(&sink.address, |part| &part.from);
+        let position = store.sink_in(stored, file.path.to_str())?;
+        if position.is_none_or(|position| position.path.as_deref() != file.path.to_str()) {
+            foreign.insert(sink.address.to_string());
+        }
+    }
+    Ok(foreign)
+}
+
+/// Committed part of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Committed {
+    pub(crate) offset: u64,
+    open: bool,
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::{Crash, Stage};
 use crate::commit::committer::group::{CommitGroup, GroupChanges, GroupPart, MoreRequests};
-use crate::commit::request::{CommitRequest, ReloadChange, StepChange};
+use crate::commit::request::{CommitRequest, StepChange};
 use crate::error::EngineError;
 use crate::runtime::message::Message;
 
@@ -33,18 +33,23 @@ impl Stage<'_> {
             if let GroupPart::Changes(GroupChanges { entries, .. }) = &part {
                 for entry in entries {
                     if let StepChange::Rewind(rewind) = entry {
-                        self.world.effects.forget(&rewind.step.address);
+                        let step = self.present(&rewind.step);
+                        self.world.effects.forget(&step);
                     }
                 }
                 let deliveries = entries.iter().filter_map(StepChange::as_delivery);
-                delivered.extend(
-                    deliveries.map(|delivery| (delivery.step.address.clone(), delivery.jobs.clone())),
-                );
+                delivered
+                    .extend(deliveries.map(|delivery| (self.present(&delivery.step), delivery.jobs.clone())));
             }
-            if let GroupPart::Reload(ReloadChange::Install { step, to: Some(_) }) = &part {
-                self.world.effects.forget(&step.address);
+            let reload = if let GroupPart::Reload(change) = &part { Some(change.clone()) } else { None };
+            if let Some(change) = &reload {
+                self.before_reload(change);
             }
             let committed = self.committer.commit_part(part);
+            let committed = committed.and_then(|()| match &reload {
+                Some(change) if !self.world.disk.struck() => self.after_reload(change),
+                _ => Ok(()),
+            });
             self.committed(committed)?;
             for (step, jobs) in delivered {
                 self.world.effects.delivered(&step, &jobs);
@@ -67,6 +72,7 @@ impl Stage<'_> {
             self.inbox.push_back(message);
         }
         let seen = self.world.history.observe(&self.store);
+        let seen = seen.and_then(|()| self.world.note_files(&self.store));
         seen.map_err(|error| self.world.expected(&error.into()))?;
         self.see(&delivered)
     }

@@ -9,16 +9,19 @@ use super::{Crash, Stage};
 use crate::commit::inbox::Inbox;
 use crate::commit::sinks::Sinks;
 use crate::error::EngineError;
+use crate::generation::Generation;
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
+use crate::generation::renames;
 use crate::recovery::open::{OpenRun, RunContext, open};
 use crate::recovery::start;
+use crate::simulation::effects::Printed;
 use crate::simulation::world::World;
 use crate::step::stats::Stats;
 use tidegate_components::sink::{SinkWriter, StdoutWriter};
 use tidegate_components::source::BatchLimit;
 use tidegate_config::SinkKind;
 use tidegate_model::Clock as _;
-use tidegate_store::{CrashGuard, open_disk};
+use tidegate_store::{CrashGuard, ReadError, Store, Writer, open_disk};
 
 impl<'w> Stage<'w> {
     pub(crate) fn open(world: &'w mut World) -> Result<Self, Crash> {
@@ -31,17 +34,31 @@ impl<'w> Stage<'w> {
     }
 
     fn try_open(world: &'w mut World) -> Result<Self, (&'w mut World, EngineError)> {
-        let (store, writer) = match open_disk(Box::new(world.disk.clone())) {
+        let (store, mut writer) = match open_disk(Box::new(world.disk.clone())) {
             Ok(opened) => opened,
             Err(error) => return Err((world, error.into())),
         };
-        let configuration = Arc::clone(&world.configuration);
+        let generation = if world.changes.is_some() {
+            match world.read(None, &store) {
+                Ok(read) => read,
+                Err(error) => return Err((world, error.into())),
+            }
+        } else {
+            Arc::clone(&world.configuration).into()
+        };
+        let configuration = Arc::clone(&generation.configuration);
         let number = match start::number(&configuration, &store) {
             Ok(number) => number,
             Err(error) => return Err((world, error)),
         };
-        let (plugins, files) = (Arc::default(), Arc::default());
+        let Generation { plugins, files, .. } = generation;
         let generation = NumberedGeneration::new(number, Arc::clone(&configuration), plugins, files);
+        if world.changes.is_some()
+            && let Err(error) = world.prepare(&generation, &store, &mut writer)
+        {
+            return Err((world, error));
+        }
+        world.is_in_force(&generation);
         let current = CurrentGeneration::new(generation);
         let (never, sinks) = (AtomicBool::new(false), world.sinks());
         let started = match start::start(&current.get(), sinks, &store, world.clock.now(), &never) {
@@ -93,7 +110,8 @@ impl<'w> Stage<'w> {
             gates: Vec::new(),
             askings: Vec::new(),
             stopped: false,
-            generations: 0,
+            answer: None,
+            swap_fails_from: None,
             calm_moves: 0,
             end: None,
         };
@@ -103,13 +121,34 @@ impl<'w> Stage<'w> {
 }
 
 impl World {
+    /// Renames parts before their state is read, as a run does.
+    fn prepare(
+        &mut self,
+        generation: &NumberedGeneration,
+        store: &Store,
+        writer: &mut Writer,
+    ) -> Result<(), EngineError> {
+        let ran = self.ran.take().unwrap_or_default();
+        self.planned.add(&ran, (generation.number, &generation.configuration), store)?;
+        self.ran = Some(ran);
+        self.renaming = Some((generation.number, renames::of(&generation.configuration, None, store)?));
+        start::rename_all(generation, store, writer, self.clock.now())?;
+        if self.disk.struck() {
+            // The renames may not be durable.
+            return Err(ReadError::Interrupted.into());
+        }
+        self.settle_renames(store)?;
+        Ok(self.begin(generation, store)?)
+    }
+
     /// Sinks that print into the memory of the world.
     fn sinks(&self) -> Sinks {
         let printed = Arc::clone(&self.effects.printed);
         Sinks::opened_with(Box::new(move |address, kind, position| {
             let SinkKind::Stdout(format) = kind else { return SinkWriter::open(address, kind, position) };
-            let printed = printed.lock().unwrap().entry(address.clone()).or_default().clone();
-            Ok(SinkWriter::Stdout(StdoutWriter::new(Box::new(printed), *format)))
+            let part = Printed::default();
+            printed.lock().unwrap().entry(address.clone()).or_default().push(part.clone());
+            Ok(SinkWriter::Stdout(StdoutWriter::new(Box::new(part), *format)))
         }))
     }
 }

@@ -1,0 +1,104 @@
+//! Planned effects: compare what `tidegate plan` says about a change with what the change does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::history::Begun;
+use tidegate_config::{
+    Configuration, ConfigurationDigest, PartChange, PartKind, Plan, PlanState, SinkRef, StepAspect, Target,
+};
+use tidegate_model::Address;
+use tidegate_store::{ReadError, Store};
+
+/// Effects of the changes that steps have not followed yet.
+#[derive(Debug, Default)]
+pub(crate) struct Planned {
+    /// Whether a step goes on at kept progress, by step and input.
+    begins: BTreeMap<(Address, Address), bool>,
+    /// Steps that start anew from the store, with the number of the last generation that lets them.
+    concerned: BTreeMap<Address, u64>,
+}
+
+impl Planned {
+    /// Adds the plan of a change, before the change is requested.
+    pub(crate) fn add(
+        &mut self,
+        old: &ConfigurationDigest,
+        (number, next): (u64, &Configuration),
+        store: &Store,
+    ) -> Result<(), ReadError> {
+        let plan = Plan::between(old, &next.digest(), &state(store)?);
+        // A changed script takes effect at the next batch.
+        let is_in_place = |change: &PartChange| change.aspects == [StepAspect::Program.as_str()];
+        let named = |kind: PartKind| -> BTreeSet<Address> {
+            let changes = plan.changes.iter().filter(|change| change.kind == kind && !is_in_place(change));
+            changes.filter_map(|change| Address::parse(&change.name)).collect()
+        };
+        let (steps, sinks) = (named(PartKind::Step), named(PartKind::Sink));
+        let inputs: BTreeSet<Address> =
+            named(PartKind::Source).union(&named(PartKind::Queue)).cloned().collect();
+        for step in &next.steps {
+            let reads = || step.inputs.iter().any(|input| inputs.contains(&input.address));
+            let fills = || {
+                step.outputs.iter().any(|output| match output.target {
+                    Target::Sink(SinkRef(sink)) => sinks.contains(&next.sinks[sink].address),
+                    Target::Queue(_) => false,
+                })
+            };
+            if steps.contains(&step.address) || reads() || fills() {
+                self.concerned.insert(step.address.clone(), number);
+            }
+        }
+        for change in plan.changes.iter().filter(|change| change.kind == PartKind::Step) {
+            let step = Address::parse(&change.name).unwrap();
+            for effect in &change.effects {
+                if let Some((input, goes_on)) = beginning(effect) {
+                    self.begins.insert((step.clone(), input), goes_on);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A step starts from the store for another reason than a change.
+    pub(crate) fn expect(&mut self, step: &Address, generation: u64) {
+        let last = self.concerned.entry(step.clone()).or_default();
+        *last = generation.max(*last);
+    }
+
+    /// A step of a generation has started from the store on these inputs, which it did not read before.
+    pub(crate) fn started(&mut self, step: &Address, generation: u64, begun: &[Begun]) {
+        let last = self.concerned.get(step);
+        let last = *last.unwrap_or_else(|| panic!("{step} started anew, and no plan named it"));
+        if last <= generation {
+            self.concerned.remove(step);
+        }
+        for Begun { input, goes_on } in begun {
+            if let Some(planned) = self.begins.remove(&(step.clone(), input.clone())) {
+                let words = if planned { "goes on" } else { "begins anew" };
+                assert_eq!(planned, *goes_on, "the plan said that {step} {words} on {input}");
+            }
+        }
+    }
+}
+
+/// Input and kind of a beginning.
+fn beginning(effect: &str) -> Option<(Address, bool)> {
+    let goes_on = effect.strip_prefix("continues on `");
+    let text = goes_on.or_else(|| effect.strip_prefix("begins at the oldest job of `"))?;
+    Some((Address::parse(text.split('`').next()?)?, goes_on.is_some()))
+}
+
+/// State as the query of a plan reads it.
+fn state(store: &Store) -> Result<PlanState, ReadError> {
+    let mut state = PlanState { known: store.known_parts()?, ..PlanState::default() };
+    for queue in store.queues()? {
+        state.queues.insert(queue.address.clone(), queue.jobs());
+    }
+    for (step, input, _) in store.all_progress()? {
+        let delayed = store.parked_count(&step)?;
+        let remains = state.steps.entry(step).or_default();
+        remains.inputs.insert(input, None);
+        remains.delayed = delayed;
+    }
+    Ok(state)
+}
