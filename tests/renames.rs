@@ -216,6 +216,26 @@ fn a_rollback_gives_all_parts_their_names_back() {
 }
 
 #[test]
+fn a_rollback_knows_a_rename_whose_line_was_left_out_before_a_restart() {
+    let project = project();
+    until_idle(&project);
+    rename_parts(&project);
+    until_idle(&project);
+    assert_eq!(written(&project), [1, 4]);
+    for line in ["was = \"middle\"\n", "was = \"failed\"\n", "was = \"in\"\n"] {
+        project.change("p.toml", line, "");
+    }
+    let mut running = project.started();
+    project.tidegate(&["rollback", "1"]).done();
+    project.append("in.ndjson", jobs([5]));
+    running.wait_until("the next job", || written(&project).contains(&5));
+    assert_eq!(written(&project), [1, 4, 5]);
+    assert_eq!((project.queue("p/middle").len(), project.queue("p/failed").len()), (5, 1));
+    running.stop().done();
+    project.assert_sound();
+}
+
+#[test]
 fn keys_of_a_renamed_source_stay_known_and_its_former_name_has_none() {
     const SOURCE: &str = "type = \"http\"\nkey = \"id\"\n";
     let sink = |from: &str| format!("[sink.{from}-out]\nfrom = \"{from}\"\ntype = \"null\"\n");

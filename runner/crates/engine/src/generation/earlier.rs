@@ -15,8 +15,8 @@ pub struct EarlierGeneration {
     pub options: LoadOptions,
     /// SHA-256 of its plugins, by name.
     pub plugins: BTreeMap<String, String>,
-    /// Configurations that ran between it and the current one, in the order of time. One that cannot be read any more
-    /// is left out: it only names the parts that were renamed.
+    /// Configurations that ran after it, in the order of time, with those of the current generation: it may have left out
+    /// a `was` since. One that cannot be read any more is left out: it only names the parts that were renamed.
     pub between: Vec<Arc<Configuration>>,
 }
 
@@ -33,7 +33,7 @@ impl EarlierGeneration {
         let mut options = given.options();
         options.recorded = Some(texts(store, entry)?);
         let is_between = |entry: &&HistoryEntry| {
-            entry.generation.is_some_and(|other| number < other && other < current)
+            entry.generation.is_some_and(|other| number < other && other <= current)
                 && !matches!(entry.outcome, TakeoverOutcome::Failed(_))
         };
         let read = |entry: &HistoryEntry| {

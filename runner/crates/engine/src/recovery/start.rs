@@ -144,7 +144,11 @@ pub(crate) fn rename_all(
     let parts = renames::of(&generation.configuration, None, store)?;
     if !parts.is_empty() {
         let renamed = Renames { generation: generation.number, parts };
-        writer.commit(&Changes { now, renamed, ..Changes::default() })?;
+        let mut changes = Changes { now, renamed, ..Changes::default() };
+        // A rollback finds the former names in the history, also if this run ends before its first commit.
+        record_generation(generation, store, &mut changes)?;
+        changes.history.extend(history::at_start(generation, store));
+        writer.commit(&changes)?;
     }
     Ok(())
 }
@@ -260,4 +264,35 @@ fn warn_of_orphans(configuration: &Configuration, store: &Store) -> Result<(), E
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generation::source_files::SourceFiles;
+    use tidegate_config::{LoadOptions, load};
+    use tidegate_model::Progress;
+    use tidegate_store::open_in_memory;
+
+    #[test]
+    fn a_rename_at_a_start_is_in_the_history_from_its_commit_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let toml = "[step.new]\nwas = \"old\"\nfrom = \"in\"\nto = \"out\"\n";
+        std::fs::write(folder.path().join("p.toml"), toml).unwrap();
+        let draft = load(folder.path(), &LoadOptions::default());
+        let files = draft.diagnostics.files().clone();
+        let (configuration, _) = draft.finish().unwrap();
+        let (store, mut writer) = open_in_memory().unwrap();
+        let [old, new, input] = ["p/old", "p/new", "p/in"].map(|name| Address::parse(name).unwrap());
+        let progress = vec![(old, input.clone(), Progress::default())];
+        writer.commit(&Changes { progress, ..Changes::default() }).unwrap();
+        let files = Arc::new(SourceFiles::new(&configuration, &files));
+        let generation = NumberedGeneration::new(2, Arc::new(configuration), Arc::default(), files);
+        rename_all(&generation, &store, &mut writer, Timestamp(1)).unwrap();
+        assert!(store.progress(&new, &input).unwrap().is_some());
+        assert_eq!(store.generation().unwrap().map(|record| record.number), Some(2));
+        let (entries, _) = store.history().unwrap();
+        assert_eq!(entries.iter().map(|entry| entry.generation).collect::<Vec<_>>(), [Some(2)]);
+        assert!(history::at_start(&generation, &store).is_none());
+    }
 }
