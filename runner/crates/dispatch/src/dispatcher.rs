@@ -45,8 +45,8 @@ pub struct Dispatcher {
     pub(crate) until_idle: bool,
     /// Whether jobs or steps are on their way from elsewhere.
     expecting: bool,
-    /// Whether a run whose steps have all stopped goes on.
-    awaits_repair: bool,
+    /// Whether the run has no end of its own.
+    is_unbounded: bool,
     stage: RunStage,
     /// Steps that may act with the next event. An event costs the same with any number of idle steps beside them.
     attention: BTreeSet<usize>,
@@ -94,7 +94,7 @@ impl Dispatcher {
             next_batch: 0,
             until_idle,
             expecting: false,
-            awaits_repair: false,
+            is_unbounded: false,
             stage: RunStage::Running,
             attention: BTreeSet::new(),
             starved: BTreeSet::new(),
@@ -164,10 +164,10 @@ impl Dispatcher {
         self.expecting = expecting;
     }
 
-    /// Sets whether the run goes on when no step is left but those that have stopped: a reload or a replay may take
-    /// them up again.
-    pub fn await_repair(&mut self, awaits: bool) {
-        self.awaits_repair = awaits;
+    /// Sets whether the run has no end of its own: more jobs come from clients, schedules or followed files. It goes on
+    /// when no step reads them, or all steps have stopped. A reload or a replay may start steps.
+    pub fn set_unbounded(&mut self, is_unbounded: bool) {
+        self.is_unbounded = is_unbounded;
     }
 
     /// Pauses a step that was just installed.
@@ -467,10 +467,10 @@ impl Dispatcher {
         if self.blocker.is_some() {
             return None;
         }
-        let stuck = self.steps.iter().any(|step| step.machine.cannot_finish());
-        if stuck && self.awaits_repair && !self.until_idle && ending.is_none() {
+        if self.is_unbounded && !self.until_idle && ending.is_none() {
             return None;
         }
+        let stuck = self.steps.iter().any(|step| step.machine.cannot_finish());
         ending.or(Some(if stuck { RunOutcome::Halted } else { RunOutcome::Drained }))
     }
 

@@ -207,7 +207,7 @@ impl Coordinator {
     /// Adds the first actions of the run.
     pub(crate) fn start(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         self.begin_to_watch(now);
-        self.dispatcher.await_repair(self.awaits_repair());
+        self.dispatcher.set_unbounded(self.is_unbounded());
         self.run_timers(now, actions);
         // Completions from before this run are delivered before the run may end.
         self.dispatcher.expect(true);

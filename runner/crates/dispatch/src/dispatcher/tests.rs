@@ -350,6 +350,23 @@ fn while_a_step_is_about_to_be_installed_the_run_goes_on() {
 }
 
 #[test]
+fn a_run_without_an_end_of_its_own_goes_on_after_its_last_step_was_removed() {
+    let run = |until_idle: bool| {
+        let mut play = Play::with(&[queue()], &[0], BOUNDS, until_idle);
+        play.dispatcher.set_unbounded(true);
+        play.dispatcher.expect(true);
+        play.start();
+        play.on(Event::Drain { step: 0 });
+        play.dispatcher.expect(false);
+        play
+    };
+    let mut play = run(false);
+    assert_eq!(play.on(Event::Tick), "");
+    assert_eq!(play.on(Event::Stop), "Stopped");
+    assert_eq!(run(true).on(Event::Tick), "Drained");
+}
+
+#[test]
 fn a_batch_has_another_number_than_all_that_an_installed_step_begins_again() {
     let redo = vec![RecoveredBatch { number: 4, inputs: vec![(0, 1)], jobs: 3 }];
     let mut play = Play::new(&[StepPlan { before: DurabilityBarrier::Snapshot, redo, ..queue() }], &[5]);

@@ -144,6 +144,8 @@ impl Coordinator {
         }
         self.handovers.values_mut().for_each(|handover| _ = handover.waits_for.remove(&step));
         self.advance_handovers(now, commands, actions);
+        // The run may be over without a step that was removed.
+        self.dispatcher.handle(Event::Tick, now, commands);
     }
 
     /// Requests the installation or the removal of the steps that are ready for it.

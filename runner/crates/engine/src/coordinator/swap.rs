@@ -70,7 +70,7 @@ impl Coordinator {
         }
         self.late = LateJobs::new(swapped.late);
         self.lets_go = super::timers::first_look(&generation.configuration);
-        self.dispatcher.await_repair(self.awaits_repair());
+        self.dispatcher.set_unbounded(self.is_unbounded());
         if !self.stopping {
             let before: Vec<DeclaredStep> = self.steps.iter().map(|state| state.declared.clone()).collect();
             for declared in &before {
@@ -130,9 +130,9 @@ impl Coordinator {
         }
     }
 
-    /// Whether the run would not end by itself: clients and schedules push jobs, files are followed, or a command
+    /// Whether the run does not end by itself: clients and schedules push jobs, files are followed, or a command
     /// always starts again.
-    pub(crate) fn awaits_repair(&self) -> bool {
+    pub(crate) fn is_unbounded(&self) -> bool {
         let configuration = &self.generation.configuration;
         let follows = |source: &Source| match &source.kind {
             SourceKind::File(file) => file.follow,
