@@ -121,6 +121,13 @@ fn seeds_of_graphs_that_once_failed_pass() {
     }
 }
 
+#[test]
+fn seeds_of_graphs_that_change_and_once_failed_pass() {
+    for seed in [112, 163, 234, 280, 288, 515, 600, 727] {
+        play::play_changes(seed);
+    }
+}
+
 /// Runs the requested seeds, or `seeds` of them. Returns the counts of events and of seeds.
 fn play_all(play: fn(u64) -> Tally, seeds: u64) -> (Tally, u64) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());

@@ -37,7 +37,7 @@ pub(crate) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
     let retried = world.requests.retried();
     let mut targets = Targets::default();
     let former = hashes_of_former_names(inputs);
-    for known in history.steps.values() {
+    for known in history.in_order() {
         let mut done = deliveries(inputs, known, &retried, &former);
         let waits = put_off(known, store, &mut done);
         for pass in &known.passes {

@@ -10,13 +10,14 @@ use crate::batch::input::BatchInput;
 use crate::batch::job_builder::{BatchCursor, JobBuilder};
 use crate::commit::request::BatchJobs;
 use tidegate_config::{Configuration, DeliveryGuarantee, Step};
-use tidegate_model::{Address, DeliveryHash, NamedKind, RenamedPart};
+use tidegate_model::{Address, DeliveryHash, NamedKind, NamesSince, RenamedPart};
 use tidegate_store::{ParkedKey, SnapshotInput, Store};
 
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// Payload of each delivery so far.
-    given: HashMap<DeliveryHash, Vec<u8>>,
+    /// Payload of each delivery so far. A hash names bindings: it occurs again if a binding names another input and that
+    /// one has the index, too (`docs/delivery.md`). So the inputs are part of the key.
+    given: HashMap<(DeliveryHash, Vec<String>), Vec<u8>>,
     /// Attempts by step that may have been seen and are not delivered.
     attempted: BTreeMap<Address, BTreeSet<Place>>,
     /// Jobs of `at-most-once` steps, from the possible commit of their progress until their delivery.
@@ -46,12 +47,13 @@ impl Write for Printed {
 }
 
 impl Effects {
-    /// Checks an attempt before it is made. Returns the number of its jobs that are retried. `address`: the present name of
-    /// the step.
+    /// Checks an attempt before it is made. Returns the number of its jobs that are retried. `names`: the present names of
+    /// the parts of `configuration`.
     pub(crate) fn attempt(
         &mut self,
         configuration: &Configuration,
-        (address, step): (Address, &Step),
+        step: &Step,
+        names: NamesSince<'_>,
         work: &BatchInput,
     ) -> u64 {
         let mut again = 0;
@@ -62,7 +64,8 @@ impl Effects {
                 // A delayed output of an earlier attempt, under its hash.
                 continue;
             }
-            let before = self.given.entry(item.hash).or_insert_with(|| item.payload.to_vec());
+            let inputs = item.given().map(|given| names.input(&given.from())).collect();
+            let before = self.given.entry((item.hash, inputs)).or_insert_with(|| item.payload.to_vec());
             assert_eq!(before, item.payload, "{} has other jobs than before", item.hash);
             again += u64::from(item.put_back_from().is_none() && (item.attempt > 1 || work.before.is_some()));
         }
@@ -74,7 +77,7 @@ impl Effects {
             return again;
         }
         let jobs = work.first(work.jobs);
-        self.attempted.entry(address).or_default().extend(places(&jobs));
+        self.attempted.entry(names.step(&step.address)).or_default().extend(places(&jobs));
         again
     }
 
@@ -111,6 +114,15 @@ impl Effects {
                     let mut printed = self.printed.lock().unwrap();
                     let parts = printed.remove(from).unwrap_or_default();
                     printed.entry(to.clone()).or_default().extend(parts);
+                    let (from, to) = (from.to_string(), to.to_string());
+                    let rename = |((hash, mut inputs), payload): ((_, Vec<String>), _)| {
+                        inputs
+                            .iter_mut()
+                            .filter(|input| **input == from)
+                            .for_each(|input| to.clone_into(input));
+                        ((hash, inputs), payload)
+                    };
+                    self.given = std::mem::take(&mut self.given).into_iter().map(rename).collect();
                 }
             }
         }

@@ -40,6 +40,8 @@ pub(crate) struct Known {
     /// Present name.
     pub(crate) address: Address,
     pub(crate) retired: bool,
+    /// Number in the order in which the steps appeared. A later one may have its former name.
+    pub(crate) number: usize,
     /// The last one is that of the last configuration that had the step.
     pub(crate) passes: Vec<Pass>,
     /// Last job of each input that the step has ever read and accounted for.
@@ -62,8 +64,9 @@ impl History {
         configuration: &Arc<Configuration>,
         store: &Store,
     ) -> Result<Vec<(Address, Vec<Begun>)>, ReadError> {
+        // A step that returns is retired until it is installed: retention may have deleted jobs in front of it.
         for known in self.steps.values_mut() {
-            known.retired = !configuration.steps.iter().any(|step| step.address == known.address);
+            known.retired |= !configuration.steps.iter().any(|step| step.address == known.address);
         }
         let mut changed = Vec::new();
         for step in &configuration.steps {
@@ -81,9 +84,11 @@ impl History {
         configuration: &Arc<Configuration>,
         store: &Store,
     ) -> Result<Option<Vec<Begun>>, ReadError> {
+        let number = self.steps.values().map(|known| known.number + 1).max().unwrap_or(0);
         let known = self.steps.entry(step.address.clone()).or_insert_with(|| Known {
             address: step.address.clone(),
             retired: false,
+            number,
             passes: Vec::new(),
             positions: BTreeMap::new(),
         });
@@ -198,6 +203,13 @@ impl History {
                 }
             }
         }
+    }
+
+    /// All steps, in the order in which they appeared.
+    pub(crate) fn in_order(&self) -> Vec<&Known> {
+        let mut all: Vec<&Known> = self.steps.values().collect();
+        all.sort_by_key(|known| known.number);
+        all
     }
 
     pub(crate) fn row(&self, queue: &Address, index: u64) -> &Row {

@@ -305,8 +305,8 @@ impl Stage<'_> {
 
     fn start_task(&mut self) {
         let Some(BatchTask { step, id, work, .. }) = self.tasks.pop_front() else { return };
-        let address = self.present(&step);
-        self.world.tally.retries += self.world.effects.attempt(step.configuration(), (address, &step), &work);
+        let names = self.committer.committed_state.names.since(step.generation.number);
+        self.world.tally.retries += self.world.effects.attempt(step.configuration(), &step, names, &work);
         let now = self.world.clock.now();
         // Sometimes a batch takes long, or is cut.
         let World { dice, .. } = &mut *self.world;

@@ -156,7 +156,7 @@ impl Stage<'_> {
 
     /// Commits the remaining requests and the pushes without a message at the end of a run.
     pub(crate) fn see_through(&mut self) -> Result<(), Crash> {
-        if self.world.waiting.is_none() {
+        if self.world.waiting.is_none() && self.world.changes.is_none() {
             return Ok(());
         }
         loop {
