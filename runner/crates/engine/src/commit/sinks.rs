@@ -232,3 +232,22 @@ fn parts(delivery: &Delivery) -> Vec<(SinkRef, usize)> {
 fn deliveries(group: &[StepChange]) -> impl Iterator<Item = &Delivery> {
     group.iter().filter_map(StepChange::as_delivery)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_store::open_in_memory;
+
+    #[test]
+    fn an_open_sink_that_the_configuration_has_no_more_has_its_new_name() {
+        let (store, _writer) = open_in_memory().unwrap();
+        let [old, new] = ["p/out", "q/out"].map(|name| Address::parse(name).unwrap());
+        let settings = Sink { address: old.clone(), kind: SinkKind::Null };
+        let mut sinks = Sinks::default();
+        sinks.prepare(SinkRef(0), &settings, &store).unwrap().unwrap();
+        sinks.rename(&[RenamedPart { kind: NamedKind::Step, from: old.clone(), to: new.clone() }]);
+        assert_eq!(sinks.address(SinkRef(0)), Some(&old));
+        sinks.rename(&[RenamedPart { kind: NamedKind::Endpoint, from: old, to: new.clone() }]);
+        assert_eq!(sinks.address(SinkRef(0)), Some(&new));
+    }
+}

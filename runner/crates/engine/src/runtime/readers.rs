@@ -263,8 +263,10 @@ pub(crate) fn returned(due: Vec<(ParkedKey, ParkedJob)>) -> ReadBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generation::current::NumberedGeneration;
+    use tidegate_model::{NamedKind, RenamedPart};
     use tidegate_store::testing::FaultyDisk;
-    use tidegate_store::{Changes, JobForm, NewParkedJob, open_disk};
+    use tidegate_store::{Append, Block, Changes, Details, JobForm, NewParkedJob, Renames, open_disk};
 
     fn delayed(step: &Address, payload: &str) -> NewParkedJob {
         let job = ParkedJob {
@@ -279,6 +281,38 @@ mod tests {
             ..ParkedJob::default()
         };
         NewParkedJob { step: step.clone(), job }
+    }
+
+    /// Step of generation 1 that reads the queue `q`.
+    fn step() -> DeclaredStep {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("p.toml"), "[step.step]\nfrom = \"q\"\nto = \"out\"\n").unwrap();
+        let draft = tidegate_config::load(folder.path(), &tidegate_config::LoadOptions::default());
+        let configuration = Arc::new(draft.finish().unwrap().0);
+        let generation = NumberedGeneration::new(1, configuration, Arc::default(), Arc::default());
+        DeclaredStep::new(&Arc::new(generation), 0)
+    }
+
+    #[test]
+    fn a_step_of_an_earlier_generation_reads_a_queue_that_was_renamed() {
+        let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
+        let [old, new] = ["p/q", "p/r"].map(|name| Address::parse(name).unwrap());
+        let block = Block::encode(&[b"1".as_slice()].into_iter().collect(), Details::default());
+        let appends = vec![Append { queue: old.clone(), block }];
+        writer.commit(&Changes { appends, ..Changes::default() }).unwrap();
+        let parts = vec![RenamedPart { kind: NamedKind::Endpoint, from: old.clone(), to: new }];
+        let renamed = Renames { generation: 2, parts };
+        writer.commit(&Changes { renamed, ..Changes::default() }).unwrap();
+        let ask = StoreRequest {
+            step: step(),
+            port: InputPort::of_input(0, 0),
+            reader: 1,
+            what: ReadAhead::Queue { queue: old, from: 1 },
+            picks: false,
+        };
+        let read = read_store(&store, BatchLimit { jobs: 1, bytes: 1 }, &ask, Timestamp(0));
+        let Some(Message::Read { fetched, .. }) = read else { panic!("{read:?}") };
+        assert_eq!(fetched.batch.payloads.iter().collect::<Vec<_>>(), [b"1"]);
     }
 
     #[test]

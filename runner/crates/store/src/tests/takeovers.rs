@@ -163,6 +163,22 @@ fn a_renamed_step_takes_everything_along_once() {
 }
 
 #[test]
+fn an_attempt_of_a_step_without_progress_has_the_new_name_of_its_input() {
+    let (store, mut writer) = open_on(&FaultyDisk::new());
+    let [old, new, step] = ["p/old", "p/new", "p/step"].map(address);
+    let attempt = |queue: &Address| {
+        let input = SnapshotInput { name: queue.to_string(), address: queue.clone(), first: 1, jobs: 1 };
+        Snapshot { step: step.clone(), number: 1, inputs: vec![input], jobs: 1, time: Timestamp(1) }
+    };
+    let (appends, snapshots) = (vec![append("p/old", ["1"])], vec![attempt(&old)]);
+    writer.commit(&Changes { now: Timestamp(1), appends, snapshots, ..Changes::default() }).unwrap();
+    let parts = vec![RenamedPart { kind: NamedKind::Endpoint, from: old.clone(), to: new.clone() }];
+    let renamed = Renames { generation: 2, parts };
+    writer.commit(&Changes { now: Timestamp(2), renamed, ..Changes::default() }).unwrap();
+    assert_eq!(store.snapshots(&step).unwrap(), [attempt(&new)]);
+}
+
+#[test]
 fn a_renamed_queue_takes_its_jobs_and_its_readers_along() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     // A step has the old name, and another one the new name.

@@ -63,3 +63,20 @@ fn what_was_no_json_is_none_when_it_comes_again() {
     let again = BatchSlice { input: None, batch, skip: 0, jobs: 1, returned };
     assert_eq!(fault(&configuration, vec![again]).unwrap(), "the job is not JSON");
 }
+
+#[test]
+fn a_parked_job_keeps_its_input_and_its_hash_when_the_step_reads_another_input() {
+    let configuration = configuration("from = \"a\"");
+    let job = ParkedJob { inputs: vec![("p/gone".into(), 7)], attempt: 1, ..ParkedJob::default() };
+    let key = ParkedId(1).of(&configuration.steps[0].address);
+    let batch = Arc::new(Batch::json(1, [b"{}".as_slice()].into_iter().collect()));
+    let returned = Some([RedeliveredJob { key, job }].into_iter().collect());
+    let again = BatchSlice { input: None, batch, skip: 0, jobs: 1, returned };
+    let work = BatchInput { jobs: 1, portions: vec![again], ..BatchInput::default() };
+    let mut gatherer = JobBuilder::new(&configuration, &configuration.steps[0]);
+    let mut walk = BatchCursor::new(&work);
+    let item = gatherer.next(&mut walk, false).unwrap();
+    let given: Vec<_> = item.given().map(|given| (given.from(), given.index)).collect();
+    assert_eq!(given, [("p/gone".to_owned(), 7)]);
+    assert_eq!(item.hash, delivery_hash("p", "match", [("p/gone", [7].as_slice())]));
+}
