@@ -3,7 +3,7 @@
 //! Graphs, jobs, failures and requests are random. A run has one thread, and its disk loses or tears writes
 //! that were not synced. After each run all queues and sinks must have the jobs that a plain evaluation of
 //! the graph gives. In some seeds inputs, outputs, names, sinks and error queues change, parts are removed and return,
-//! and earlier generations come back. What a plan says of a change is compared with its effect.
+//! and earlier generations come back. Plans of changes are compared with their effects.
 //!
 //! Everything follows from a seed. The test prints a seed that fails, and this command repeats it:
 //!

@@ -112,7 +112,7 @@ impl Pass {
         self.outputs.iter().chain(&self.errors)
     }
 
-    /// Names of the inputs in the store now: those of parked jobs.
+    /// Names of the inputs in the store now. Parked jobs have these names.
     fn present_names(&self) -> impl Iterator<Item = String> {
         let inputs = self.step.inputs.iter().zip(&self.inputs);
         inputs.map(

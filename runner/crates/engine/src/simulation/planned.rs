@@ -1,4 +1,4 @@
-//! Planned effects: compare what `tidegate plan` says about a change with what the change does.
+//! Planned effects: compare the plan of a change with its effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,7 +75,7 @@ impl Planned {
         for Begun { input, goes_on } in begun {
             if let Some(planned) = self.begins.remove(&(step.clone(), input.clone())) {
                 let words = if planned { "goes on" } else { "begins anew" };
-                assert_eq!(planned, *goes_on, "the plan said that {step} {words} on {input}");
+                assert_eq!(planned, *goes_on, "{step} {words} on {input} by the plan");
             }
         }
     }
