@@ -56,10 +56,16 @@ fn assert_delivered(project: &Project) {
 #[test]
 fn every_block_is_split_and_every_chunk_executed_once() {
     let project = demonstration();
+    project.append("blocks.toml", "\n[queue.chunks]\nretain = \"forever\"\n");
     project.run().done().says("done:");
     assert_delivered(&project);
     // The watermark has passed all of them, though late ones were finished out of order.
     assert_eq!(project.status("blocks/split", "blocks/blocks")["watermark"], 120);
+    // The results have the order of the chunks.
+    let place = |one: &Value| (one["height"].clone(), one["chunk"].clone());
+    let chunks: Vec<_> = project.queue("blocks/chunks").iter().map(place).collect();
+    let results: Vec<_> = lines(&project.read("out/results.ndjson")).iter().map(place).collect();
+    assert_eq!(results, chunks);
     project.run().done().says("nothing to do");
     assert_delivered(&project);
 }

@@ -122,6 +122,8 @@ mod late;
 
 mod order;
 
+mod job_consumer;
+
 mod job;
 
 mod step;

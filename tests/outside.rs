@@ -15,7 +15,7 @@ use crate::running::Running;
 const SUBMIT: &str = "fn process(job, ctx) { pending(ctx.token) }";
 
 /// A step `submit` with these settings, whose jobs arrive over HTTP.
-fn project(settings: &str) -> Project {
+pub(crate) fn project(settings: &str) -> Project {
     let toml = format!(
         "[source.in]\ntype = \"http\"\n[queue.in]\nretain = \"forever\"\n\
          [step.submit]\nfrom = \"in\"\nrun = \"submit.rhai\"\nto = \"out\"\nerrors = \"failed\"\n{settings}\n\
@@ -27,26 +27,26 @@ fn project(settings: &str) -> Project {
         .file("submit.rhai", SUBMIT)
 }
 
-fn started(project: &Project) -> (Running, Client, String) {
+pub(crate) fn started(project: &Project) -> (Running, Client, String) {
     let mut running = project.start(&["run", "."]);
     let place = address(&mut running);
     (running, Client::new(&place), place)
 }
 
 /// Pushes jobs with these ids.
-fn push(client: &mut Client, ids: std::ops::RangeInclusive<u64>) {
+pub(crate) fn push(client: &mut Client, ids: std::ops::RangeInclusive<u64>) {
     let lines = jobs(ids);
     assert_eq!(client.request("POST /sources/p/in", &[crate::http_client::NDJSON], &lines).status, 202);
 }
 
 /// Sends a completion of a job.
-fn say(client: &mut Client, index: u64, token: &str, body: &str) -> Answer {
+pub(crate) fn say(client: &mut Client, index: u64, token: &str, body: &str) -> Answer {
     let line = format!("POST /jobs/p/in/{index}/complete");
     client.request(&line, &[&format!("authorization: Bearer {token}")], body)
 }
 
 /// The outcome of a job at the step.
-fn outcome(client: &mut Client, index: u64) -> Value {
+pub(crate) fn outcome(client: &mut Client, index: u64) -> Value {
     at_submit(&client.job(&format!("p/in/{index}")))
 }
 
@@ -56,7 +56,7 @@ fn at_submit(job: &Value) -> Value {
 }
 
 /// Waits until the job is pending. Returns its token.
-fn token(running: &mut Running, client: &mut Client, index: u64) -> String {
+pub(crate) fn token(running: &mut Running, client: &mut Client, index: u64) -> String {
     let mut handle = String::new();
     running.wait_until("it is pending", || {
         let outcome = outcome(client, index);

@@ -148,6 +148,7 @@ fn due(job: &DelayedStatus, handle_max: Option<usize>) -> String {
         }
         (WaitsFor::Outside, ..) => "pending".to_owned(),
         (WaitsFor::Attempt, ..) => "begun".to_owned(),
+        (WaitsFor::Order, ..) => "finished".to_owned(),
         (WaitsFor::Turn, ..) => "waiting".to_owned(),
         (WaitsFor::Output, Some(due), _, Some(to)) if !to.is_empty() => format!("{due}, for `{to}`"),
         (WaitsFor::Output, Some(due), ..) => format!("{due}, an output"),

@@ -312,7 +312,7 @@ fn by_itself(place: &CommandTarget, job: &str) -> Result<Vec<(String, JobStandin
     for job in page.jobs.into_iter().filter(|job| job.configured) {
         let stands = match job.waits_for {
             WaitsFor::Time | WaitsFor::Turn | WaitsFor::Output | WaitsFor::Arrival => JobStanding::Waits,
-            WaitsFor::Attempt => JobStanding::Begun,
+            WaitsFor::Attempt | WaitsFor::Order => JobStanding::Begun,
             WaitsFor::Outside => JobStanding::Outside,
         };
         let worst = steps.entry(job.step).or_insert(stands);

@@ -70,7 +70,8 @@ impl<'a> WaitCase<'a> {
 
     /// Whether the run has the job at `index` of the input, or its row, in an attempt.
     pub(crate) fn runs(&self, index: u64, row: Option<ParkedId>) -> bool {
-        self.view.room.explain(self.key(index, row), self.now) == Some(WaitReason::Running)
+        let why = self.view.room.explain(self.key(index, row), self.now);
+        matches!(why, Some(WaitReason::Running | WaitReason::Finished))
     }
 
     fn key(&self, index: u64, row: Option<ParkedId>) -> JobKey {
@@ -88,7 +89,7 @@ impl<'a> WaitCase<'a> {
         let (view, key) = (&self.view, self.key(index, row));
         let why = view.room.explain(key, self.now);
         // A reason that holds waiting jobs does not hold started ones.
-        if let Some(why @ (WaitReason::Running | WaitReason::Pending)) = why {
+        if let Some(why @ (WaitReason::Running | WaitReason::Pending | WaitReason::Finished)) = why {
             let mut reasons = vec![self.sentence(key, why)?];
             reasons.extend((why == WaitReason::Pending).then(|| self.monitor()).flatten());
             return Ok(reasons);
@@ -194,6 +195,14 @@ impl<'a> WaitCase<'a> {
     fn sentence(&self, key: JobKey, why: WaitReason) -> Result<String, ReadError> {
         Ok(match why {
             WaitReason::Running => "it runs now".to_owned(),
+            WaitReason::Finished => match self.view.first_in_line.filter(|&first| first != key) {
+                Some(first) => {
+                    let state = self.view.room.state(first).unwrap_or(WaitingState::Waiting);
+                    let first = self.other(first, state)?;
+                    format!("it is finished, and delivered in the order of the input: after {first}")
+                }
+                None => "it is finished, and about to be delivered".to_owned(),
+            },
             WaitReason::Pending => {
                 let job = stored(self.store, self.step, &self.view, key)?;
                 match job.as_ref().and_then(|job| job.reason.outside()) {

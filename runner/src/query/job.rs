@@ -232,7 +232,7 @@ fn of_row(step: &Address, job: &ParkedJob, runs: bool, now: Timestamp) -> StepOu
         ParkReason::Delayed | ParkReason::Output { .. } if runs => ReportedState::Begun,
         ParkReason::Delayed if job.waits_for_turn(now) => ReportedState::Waiting,
         ParkReason::Delayed | ParkReason::Output { .. } => ReportedState::Delayed,
-        ParkReason::Started { .. } => ReportedState::Begun,
+        ParkReason::Started { .. } | ParkReason::Finished { .. } => ReportedState::Begun,
         ParkReason::Pending { .. } | ParkReason::Completed { .. } => ReportedState::Pending,
     };
     let mut pending = PendingFields::of(&job.reason);

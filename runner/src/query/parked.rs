@@ -70,6 +70,8 @@ pub(crate) enum WaitsFor {
     Output,
     /// The end of an attempt with external effects.
     Attempt,
+    /// The delivery of the jobs before it; it is finished.
+    Order,
     /// An external system.
     Outside,
     /// A time; then the job is appended to its queue.
@@ -232,6 +234,7 @@ impl DelayedStatus {
             ParkReason::Delayed => WaitsFor::Time,
             ParkReason::Output { .. } => WaitsFor::Output,
             ParkReason::Started { .. } => WaitsFor::Attempt,
+            ParkReason::Finished { .. } => WaitsFor::Order,
             ParkReason::Pending { .. } | ParkReason::Completed { .. } => WaitsFor::Outside,
         };
         let row = ParkedPosition::of(id, &job);

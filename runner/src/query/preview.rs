@@ -76,7 +76,7 @@ pub(crate) fn preview(
         )));
     };
     let (why, unseen) = (case.reasons_for_all(), unseen(&case)?);
-    let StateCounts { waiting, running, delayed, pending, lanes } = case.view.room.counts();
+    let StateCounts { waiting, running, delayed, pending, finished, lanes } = case.view.room.counts();
     // The same count as in `status`.
     let due = case.view.room.summary(0, &HashSet::new(), now).due;
     let input = case.step.inputs.first().map(|input| input.address.to_string()).unwrap_or_default();
@@ -92,7 +92,7 @@ pub(crate) fn preview(
     Ok(Answer::Preview(Preview {
         step: step.to_owned(),
         input,
-        waiting: (waiting + due) as u64,
+        waiting: (waiting + due + finished) as u64,
         running: running as u64,
         delayed: (delayed - due) as u64,
         pending: pending as u64,

@@ -23,8 +23,8 @@ pub use crate::protocol::{
     Turn,
 };
 use crate::queued::QueuedStep;
-pub use crate::step_machine::QueueSnapshot;
 use crate::step_machine::{DispatchContext, Mode, StepEvent, StepMachine, WorkerCapacity};
+pub use crate::step_machine::{QueueSnapshot, SettledJob};
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -277,8 +277,8 @@ impl Dispatcher {
     }
 
     /// Delivers completed jobs of a queued step, which were pending, as a batch.
-    pub fn settle(&mut self, step: usize, jobs: Vec<JobKey>, now: Timestamp, commands: &mut Vec<Command>) {
-        self.change(step, |machine| machine.settle(jobs));
+    pub fn settle(&mut self, step: usize, jobs: &[SettledJob], now: Timestamp, commands: &mut Vec<Command>) {
+        self.change(step, |machine| machine.settle(jobs, now));
         self.decide(now, commands);
     }
 

@@ -27,6 +27,8 @@ pub struct QueuePlan {
     pub rules: QueuePolicy,
     /// Whether outputs are delivered in order; outputs that are due later, in the order of their times.
     pub in_order: bool,
+    /// Whether jobs run side by side, and the result of each one is delivered after those of the jobs before it.
+    pub ordered: bool,
     /// Maximum distance past the watermark at which jobs are considered; 0 = no limit.
     pub search_ahead: u64,
     /// Maximum number of jobs in a batch.
@@ -278,6 +280,8 @@ pub enum Command {
     /// Deliver the first `taken` jobs of the batch. Commands of one step are in order, except for jobs
     /// redelivered out of order.
     Commit { step: usize, batch: BatchId, taken: usize },
+    /// Store the result of the batch, which is delivered after jobs that come before it. Answered by `Committed`.
+    Keep { step: usize, batch: BatchId },
     /// Drop the batch; its jobs are read again in the next run.
     Drop { step: usize, batch: BatchId },
     /// The step has nothing in flight and is removed: see [`Event::Drain`].
@@ -302,6 +306,8 @@ pub enum JobOutcome {
     Forgotten,
     /// It was not attempted: the job keeps its place, and the step starts nothing before this time.
     Held(Timestamp),
+    /// It is finished, and its result is in the store until the jobs before it are delivered.
+    Kept,
 }
 
 /// Outcome of a run.

@@ -1,7 +1,8 @@
 //! Queued step: picks its jobs by the rules of a queuer.
 //!
 //! This file has the state of the step and the handling of its events. Other modules fill the waiting room
-//! ([`reads`]), check the gate ([`gate`]) and process the picked batches ([`batches`]).
+//! ([`reads`]), check the gate ([`gate`]), process the picked batches ([`batches`]), and deliver their results in
+//! order ([`delivery_line`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +10,14 @@ use super::input::{InputState, ReaderState};
 use crate::batch_size::Sizing;
 use crate::counts::JobCounts;
 use crate::protocol::{BatchId, Command, DurabilityBarrier, InputKind, QueuePlan, StepPlan};
-use crate::step_machine::{DispatchContext, Mode, QueueSnapshot, StepEvent, StepMachine, WorkerCapacity};
+use crate::step_machine::{
+    DispatchContext, Mode, QueueSnapshot, SettledJob, StepEvent, StepMachine, WorkerCapacity,
+};
 use crate::waiting_room::{JobAttributes, JobKey, WaitingRoom, WaitingState};
 use tidegate_model::{Due, Progress, Timestamp};
 
 pub(crate) mod batches;
+pub(crate) mod delivery_line;
 pub(crate) mod gate;
 pub(crate) mod inspect;
 pub(crate) mod lookahead;
@@ -22,6 +26,7 @@ pub(crate) mod unfinished;
 
 use self::lookahead::LookaheadBuffer;
 use batches::QueuedBatch;
+use delivery_line::DeliveryLine;
 use gate::GateState;
 use reads::ReadState;
 use unfinished::UnfinishedJobs;
@@ -44,6 +49,8 @@ pub(crate) struct QueuedStep {
     late: BTreeSet<(Due, JobKey)>,
     /// Completed jobs, which were pending and are to be delivered.
     settling: Vec<JobKey>,
+    /// Jobs with results in the store that have no place in an order.
+    recalled: Vec<JobKey>,
     search_ahead: u64,
     /// Whether it has reached search-ahead or its memory limit, and reads no more for now.
     is_full: bool,
@@ -65,6 +72,8 @@ pub(crate) struct QueuedStep {
     progress: Progress,
     unfinished: UnfinishedJobs,
     batches: BTreeMap<BatchId, QueuedBatch>,
+    /// Order of the deliveries; `None`: each job is delivered as it finishes.
+    line: Option<DeliveryLine>,
     /// Unfinished reads, by first index, for a source: it cannot be read job by job.
     reads: BTreeMap<u64, ReadState>,
     /// Bytes of those reads, and of the outputs of batches.
@@ -88,7 +97,7 @@ enum Halting {
 
 impl QueuedStep {
     pub(crate) fn new(position: usize, flow: &StepPlan, picking: QueuePlan) -> Self {
-        let QueuePlan { rules, in_order, search_ahead, batch, uses_pool, gate, progress } = picking;
+        let QueuePlan { rules, in_order, ordered, search_ahead, batch, uses_pool, gate, progress } = picking;
         let feed = flow.inputs.first().map(|input| input.feed);
         let next = flow.inputs.first().map_or(1, |input| input.next);
         let beside_max = rules.max_processing.map_or(BESIDE_DEFAULT, |most| most.get() as usize);
@@ -102,6 +111,7 @@ impl QueuedStep {
             withheld: BTreeSet::new(),
             late: BTreeSet::new(),
             settling: Vec::new(),
+            recalled: Vec::new(),
             search_ahead,
             is_full: false,
             beyond: LookaheadBuffer::default(),
@@ -116,6 +126,7 @@ impl QueuedStep {
             progress,
             unfinished: UnfinishedJobs::default(),
             batches: BTreeMap::new(),
+            line: ordered.then(DeliveryLine::default),
             reads: BTreeMap::new(),
             held: 0,
             end: if feed.is_none() { Halting::Halted } else { Halting::No },
@@ -135,7 +146,7 @@ impl StepMachine for QueuedStep {
     fn handle(
         &mut self,
         event: StepEvent,
-        _next_batch: &mut u64,
+        next_batch: &mut u64,
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
@@ -149,7 +160,7 @@ impl StepMachine for QueuedStep {
             }
             StepEvent::Picked { batch, bytes } => self.fetched(batch, bytes),
             StepEvent::Begun { batch } => self.begun(batch),
-            StepEvent::Ran { batch, ran } => self.ran(batch, ran, now, commands),
+            StepEvent::Ran { batch, ran } => self.ran(batch, ran, next_batch, now, commands),
             StepEvent::Committed { batch } => self.committed(batch, now, commands),
             StepEvent::Gate { open } => {
                 if let Some(gate) = &mut self.gate {
@@ -173,6 +184,12 @@ impl StepMachine for QueuedStep {
         if let (false, Some(index)) = (attributes.key.is_fresh(), attributes.index) {
             self.unfinished.add(attributes.key, index);
         }
+        if state == WaitingState::Finished {
+            match (&mut self.line, attributes.index) {
+                (Some(line), Some(index)) => line.keep(index, attributes.key),
+                _ => self.recalled.push(attributes.key),
+            }
+        }
         if attributes.key.is_fresh() && self.ahead().is_some_and(|ahead| attributes.key.0 > ahead) {
             self.beyond.push(attributes);
         } else {
@@ -184,8 +201,12 @@ impl StepMachine for QueuedStep {
         self.late.insert((due, key));
     }
 
-    fn settle(&mut self, mut jobs: Vec<JobKey>) {
-        self.settling.append(&mut jobs);
+    fn settle(&mut self, jobs: &[SettledJob], now: Timestamp) {
+        for &SettledJob { key, resubmits } in jobs {
+            if !self.complete_in_order(key, resubmits, now) {
+                self.settling.push(key);
+            }
+        }
     }
 
     fn state(&self, key: JobKey) -> Option<WaitingState> {
@@ -245,13 +266,20 @@ impl StepMachine for QueuedStep {
             return;
         }
         match context.mode {
-            Mode::Paused => {}
+            Mode::Paused => self.deliver_in_order(true, context, commands),
             _ if self.end > Halting::No => {
                 self.drop_unbegun(commands);
+                self.deliver_in_order(false, context, commands);
+                self.drop_held(commands);
                 self.settle_halt();
             }
-            Mode::Stopping => self.drop_unbegun(commands),
+            Mode::Stopping => {
+                self.drop_unbegun(commands);
+                self.deliver_in_order(false, context, commands);
+                self.drop_held(commands);
+            }
             Mode::Open => {
+                self.deliver_in_order(true, context, commands);
                 self.admit();
                 self.pick_late(context, now, commands);
                 self.settle_pending(context, commands);
@@ -267,7 +295,7 @@ impl StepMachine for QueuedStep {
     }
 
     fn has_left(&self) -> bool {
-        false
+        self.end < Halting::Halted && self.holds_results()
     }
 
     fn go_aside(&mut self, batch: BatchId) -> bool {
@@ -293,6 +321,7 @@ impl StepMachine for QueuedStep {
     fn is_busy(&self, stopping: bool) -> bool {
         let looking = self.gate.as_ref().is_some_and(GateState::is_asked);
         !self.batches.is_empty()
+            || stopping && self.has_left()
             || self.end < Halting::Halted
                 && !stopping
                 && (self.input.reading == ReaderState::Asked || looking)
@@ -304,7 +333,7 @@ impl StepMachine for QueuedStep {
 
     fn is_drained(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
         let counts = self.room.counts();
-        let waits = counts.waiting + counts.running + counts.delayed + counts.pending > 0;
+        let waits = counts.waiting + counts.running + counts.delayed + counts.pending + counts.finished > 0;
         let empty = !waits && self.late.is_empty() && self.beyond.len() == 0;
         let is_read = self.input.is_drained(heads, until_idle, now)
             || until_idle && self.is_full && self.input.reading == ReaderState::Ready;

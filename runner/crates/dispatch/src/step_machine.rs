@@ -39,7 +39,7 @@ pub(crate) trait StepMachine: Debug + Send {
     fn add_delayed_output(&mut self, _key: JobKey, _due: Due) {}
 
     /// Adds completed jobs, which were pending.
-    fn settle(&mut self, _jobs: Vec<JobKey>) {}
+    fn settle(&mut self, _jobs: &[SettledJob], _now: Timestamp) {}
 
     /// State of a job in the waiting room.
     fn state(&self, _key: JobKey) -> Option<WaitingState> {
@@ -112,6 +112,16 @@ pub struct QueueSnapshot<'a> {
     pub read: u64,
     /// A job halted the step.
     pub halted: bool,
+    /// The first job that is not delivered, if the results of others wait for it.
+    pub first_in_line: Option<JobKey>,
+}
+
+/// A completed job, which was pending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SettledJob {
+    pub key: JobKey,
+    /// Whether it is submitted again, because the external system does not know it.
+    pub resubmits: bool,
 }
 
 /// State of the dispatcher that a step reads when it advances.

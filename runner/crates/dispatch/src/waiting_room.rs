@@ -59,7 +59,7 @@ pub struct WaitingRoom {
     conflicts: Conflicts,
     log: RateWindow,
     /// Number of jobs in each state.
-    stands: [usize; 8],
+    stands: [usize; 10],
     /// Parity of this round of a `one-round` strategy. Each lane of `rounds` has its own.
     parity: bool,
     round: u64,
@@ -88,7 +88,7 @@ impl WaitingRoom {
             delayed: Delays::default(),
             conflicts: Conflicts::default(),
             log: RateWindow::default(),
-            stands: [0; 8],
+            stands: [0; 10],
             parity: false,
             round: 0,
             latest: Timestamp(i64::MIN),
@@ -119,13 +119,14 @@ impl WaitingRoom {
             WaitingState::Unknown => JobState::Unknown,
             WaitingState::Running => JobState::Running,
             WaitingState::Pending => JobState::Pending,
+            WaitingState::Finished => JobState::Finished,
             WaitingState::Delayed { until } => {
                 self.jobs.set_until(slot, until);
                 JobState::Delayed
             }
         };
         self.count_in(slot, job_state);
-        if self.has_conflicts() {
+        if self.has_conflicts() && !job_state.frees_lane() {
             let changes = self.conflicts.enter(slot, &self.jobs);
             self.apply(&changes);
         }
@@ -145,9 +146,20 @@ impl WaitingRoom {
         }
     }
 
+    /// Starts this job before all others, if it may start now. Returns whether it did.
+    pub fn start_job(&mut self, key: JobKey, now: Timestamp) -> bool {
+        self.observe(now);
+        let Some(slot) = self.jobs.find(key).filter(|&slot| self.may_start_alone(slot, now)) else {
+            return false;
+        };
+        self.claim(slot, now);
+        true
+    }
+
     /// Removes a running or pending job that is accounted for.
     pub fn finished(&mut self, key: JobKey, now: Timestamp) -> Result<(), InvalidTransition> {
-        let slot = self.told(key, "finish", &[JobState::Running, JobState::Pending])?;
+        let held = [JobState::Running, JobState::Pending, JobState::Valid, JobState::Finished];
+        let slot = self.told(key, "finish", &held)?;
         self.remove(slot, now);
         Ok(())
     }
@@ -161,7 +173,8 @@ impl WaitingRoom {
 
     /// Delays a job whose attempt failed; the next attempt starts at `until` or later.
     pub fn delay(&mut self, key: JobKey, until: Timestamp, now: Timestamp) -> Result<(), InvalidTransition> {
-        let slot = self.told(key, "be delayed", &[JobState::Running, JobState::Pending])?;
+        let slot = self.told(key, "be delayed", &[JobState::Running, JobState::Pending, JobState::Valid])?;
+        self.occupy_again(slot);
         // The job is in no list now, so its place can hold the time.
         self.jobs.set_until(slot, until);
         self.change(slot, JobState::Delayed);
@@ -188,8 +201,23 @@ impl WaitingRoom {
 
     /// Marks a job as unknown to the external system: it goes before all other jobs of its lane.
     pub fn set_unknown(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
-        let slot = self.told(key, "be unknown", &[JobState::Running, JobState::Pending])?;
+        let slot = self.told(key, "be unknown", &[JobState::Running, JobState::Pending, JobState::Valid])?;
+        self.occupy_again(slot);
         self.change(slot, JobState::Unknown);
+        Ok(())
+    }
+
+    /// Frees the lane of a pending job, which stays pending.
+    pub fn free_lane_of(&mut self, key: JobKey, now: Timestamp) -> Result<(), InvalidTransition> {
+        let slot = self.told(key, "free its lane", &[JobState::Pending])?;
+        self.free_lane(slot, JobState::Valid, now);
+        Ok(())
+    }
+
+    /// Marks a job as finished. It occupies its lane no longer, and stays until its result is delivered.
+    pub fn set_finished(&mut self, key: JobKey, now: Timestamp) -> Result<(), InvalidTransition> {
+        let slot = self.told(key, "be finished", &[JobState::Running, JobState::Pending, JobState::Valid])?;
+        self.free_lane(slot, JobState::Finished, now);
         Ok(())
     }
 
@@ -202,6 +230,7 @@ impl WaitingRoom {
             JobState::Unknown,
             JobState::Delayed,
             JobState::Pending,
+            JobState::Valid,
         ];
         let slot = self.told(key, "be cancelled", &idle)?;
         self.remove(slot, now);
@@ -272,9 +301,31 @@ impl WaitingRoom {
         self.update_ready(self.jobs.lane(slot));
     }
 
+    /// Moves a started job to a state in which it does not occupy its lane.
+    fn free_lane(&mut self, slot: u32, job_state: JobState, now: Timestamp) {
+        let changes = if self.has_conflicts() && !self.jobs.job_state(slot).frees_lane() {
+            self.conflicts.leave(slot, &self.jobs)
+        } else {
+            BlockChanges::default()
+        };
+        self.change(slot, job_state);
+        self.end_round(self.jobs.lane(slot), now);
+        self.apply(&changes);
+        self.update_ready(self.jobs.lane(slot));
+    }
+
+    /// Makes a job that has freed its lane conflict with others again.
+    fn occupy_again(&mut self, slot: u32) {
+        if self.has_conflicts() && self.jobs.job_state(slot).frees_lane() {
+            self.change(slot, JobState::Pending);
+            let changes = self.conflicts.enter(slot, &self.jobs);
+            self.apply(&changes);
+        }
+    }
+
     fn remove(&mut self, slot: u32, now: Timestamp) {
         let lane = self.jobs.lane(slot);
-        let changes = if self.has_conflicts() {
+        let changes = if self.has_conflicts() && !self.jobs.job_state(slot).frees_lane() {
             self.conflicts.leave(slot, &self.jobs)
         } else {
             BlockChanges::default()
@@ -318,7 +369,8 @@ impl WaitingRoom {
     fn enlist(&mut self, slot: u32) {
         let job_state = self.jobs.job_state(slot);
         match job_state {
-            JobState::Running | JobState::Pending | JobState::Free => {}
+            JobState::Running | JobState::Pending | JobState::Valid | JobState::Finished | JobState::Free => {
+            }
             JobState::Delayed => self.delayed.insert(self.jobs.until(slot), slot),
             // Other jobs of its lane may have a place in this round; they must not go before it.
             JobState::Unknown if self.has_conflicts() => self.push_urgent(slot, self.parity),
@@ -373,6 +425,7 @@ impl WaitingRoom {
         let lane = self.lanes.get_mut(self.jobs.lane(slot));
         lane.held += u32::from(job_state.is_held());
         lane.running += u32::from(job_state == JobState::Running);
+        lane.free += u32::from(job_state.frees_lane());
     }
 
     fn count_out(&mut self, slot: u32) {
@@ -381,6 +434,7 @@ impl WaitingRoom {
         let lane = self.lanes.get_mut(self.jobs.lane(slot));
         lane.held -= u32::from(job_state.is_held());
         lane.running -= u32::from(job_state == JobState::Running);
+        lane.free -= u32::from(job_state.frees_lane());
     }
 
     fn count(&self, job_state: JobState) -> usize {

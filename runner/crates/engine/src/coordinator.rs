@@ -110,6 +110,7 @@ pub(crate) mod error_watch;
 pub(crate) mod failures;
 pub(crate) mod gates;
 pub(crate) mod handover;
+pub(crate) mod keep;
 pub(crate) mod late_jobs;
 pub(crate) mod move_jobs;
 pub(crate) mod pending;
@@ -431,12 +432,15 @@ impl Coordinator {
         // The batch may be blocked for long, and the committer must not wait for it.
         self.track_pending_commit(step, id, false);
         if let Some(held) = self.steps.get_mut(step)?.batches.get_mut(&id) {
-            held.ends.clone_from(&ends);
-            held.ran = Some(match *ran {
+            let ran = match *ran {
                 // No job was taken, so the waiting job is the whole result.
                 BatchResult { taken: 0, waits: Some(waits), .. } => waits,
                 _ => ran,
-            });
+            };
+            if is_queued {
+                held.ends.clone_from(&ran.ends);
+            }
+            held.ran = Some(ran);
         }
         Some(Event::Ran { step, batch: id, ran: BatchEnd { taken, ending, bytes, took, ends } })
     }

@@ -2,5 +2,6 @@
 
 pub(crate) mod appended;
 pub(crate) mod completion;
+pub(crate) mod finished_result;
 pub(crate) mod late_job;
 pub(crate) mod parked_job;

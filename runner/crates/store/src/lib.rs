@@ -26,6 +26,7 @@ pub(crate) mod transfer;
 
 pub use crate::api::appended::Appended;
 pub use crate::api::completion::CompletionRecord;
+pub use crate::api::finished_result::{FinishedEnd, FinishedOutput, FinishedResult};
 pub use crate::api::late_job::{LateChanges, LateJob, LateKey, NewLateJob};
 pub use crate::api::parked_job::{
     JobForm, NewParkedJob, ParkReason, ParkedId, ParkedJob, ParkedKey, ParkedPosition, ParkedTotals,

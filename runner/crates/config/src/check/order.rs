@@ -21,7 +21,8 @@ pub fn check(configuration: &Configuration, diagnostics: &mut Diagnostics) {
             diagnostics.push(diagnostic);
         }
         let wait = step.retry_policy().map(tidegate_model::RetryPolicy::longest_wait);
-        if let Some(wait) = wait.filter(|wait| step.picks().is_none() && *wait > LONG_WAIT) {
+        let holds_others = step.picks().is_none_or(|queuer| queuer.ordered);
+        if let Some(wait) = wait.filter(|wait| holds_others && *wait > LONG_WAIT) {
             let diagnostic = long_wait(step, wait, diagnostics);
             diagnostics.push(diagnostic);
         }
@@ -99,7 +100,7 @@ fn misjoin(join: &Step, input: usize, behind: &Step, diagnostics: &Diagnostics) 
         "the join `{name}` cannot pair jobs in order: the step `{shown}` delivers them as they finish"
     );
     let diagnostic = Diagnostic::error(&join.file, span(join, &["join", &input.binding]), message).help(format!(
-        "have `{shown}` take one job after the other, with `queuer = {{ strategy = \"serial\" }}`, or join what comes before it"
+        "have `{shown}` deliver in order, with `queuer = {{ strategy = \"fifo\", ordered = true }}`, or join what comes before it"
     ));
     match span(behind, &[]) {
         Some(span) => {
@@ -119,7 +120,9 @@ fn long_wait(step: &Step, wait: Duration, diagnostics: &Diagnostics) -> Diagnost
     let wait = format_duration(wait);
     let message =
         format!("the step `{name}` delivers in order, so a failed job holds all later ones for up to {wait}");
-    let help = if step.take == InputMode::From {
+    let help = if step.picks().is_some() {
+        "leave out `ordered` to let failed jobs step aside, or write a shorter `max` in `retry`"
+    } else if step.take == InputMode::From {
         "write `queuer = { strategy = \"fifo\" }` to let failed jobs step aside, or a shorter `max` in `retry`"
     } else {
         "write a shorter `max` in `retry`"

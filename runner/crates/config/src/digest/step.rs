@@ -285,9 +285,11 @@ fn scheduling(digest: &mut Digest, scope: &Scope<'_>, scheduling: &Scheduling) {
         }
         Scheduling::Queued(queuer) => &**queuer,
     };
-    let Queuer { strategy, lane, max_processing, max_pending, max_search_ahead, rate, age, id } = queuer;
+    let Queuer { strategy, lane, max_processing, max_pending, max_search_ahead, rate, ordered, age, id } =
+        queuer;
     self::strategy(digest, scope, strategy);
     self::lane(digest, scope, lane.as_ref());
+    digest.add(scope, StepAspect::Queuer, "queuer.ordered", |it| it.flag(*ordered));
     for (key, path) in [("queuer.age", age), ("queuer.id", id)] {
         digest.add(scope, StepAspect::Queuer, key, |it| {
             it.optional(path.as_ref(), "none", |it, path| it.text(&path.to_string()));

@@ -23,6 +23,8 @@ pub struct Queuer {
     pub max_search_ahead: Option<u64>,
     /// Maximum number of starts per time.
     pub rate: Option<Rate>,
+    /// Jobs run side by side, and their results are delivered in the order of the input.
+    pub ordered: bool,
     /// Older jobs come first; `None`: in order of arrival.
     pub age: Option<FieldPath>,
     /// Among jobs of the same age, the smaller value comes first.
@@ -97,6 +99,7 @@ impl Queuer {
             max_pending: None,
             max_search_ahead: Some(OUTSIDE_SEARCH_AHEAD),
             rate: None,
+            ordered: false,
             age: None,
             id: None,
         }

@@ -159,7 +159,10 @@ impl Step {
     #[must_use]
     pub fn order(&self) -> OutputOrder {
         match self.picks() {
-            None | Some(Queuer { strategy: Strategy::Serial, age: None, .. }) => OutputOrder::AsInputs,
+            None
+            | Some(Queuer { ordered: true, .. } | Queuer { strategy: Strategy::Serial, age: None, .. }) => {
+                OutputOrder::AsInputs
+            }
             Some(_) => OutputOrder::AsFinished,
         }
     }

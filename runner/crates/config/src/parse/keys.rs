@@ -175,6 +175,7 @@ impl TableKind {
                 "max_per_lane",
                 "rate",
                 "lane_rate",
+                "ordered",
                 "age",
                 "id",
                 "priority",

@@ -74,12 +74,26 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
         refuse_search_ahead_of_lanes(reading, &section, word);
     }
     let rate = section.field("rate").and_then(|field| rate(reading, field));
+    let ordered = section.field("ordered").and_then(|field| field.boolean(reading)) == Some(true);
+    if ordered {
+        refuse_other_orders(reading, &section, word);
+    }
     let age = path(reading, &section, "age");
     let id = path(reading, &section, "id");
     if reading.diagnostics.len() > before {
         return None;
     }
-    Some(Queuer { strategy: strategy?, lane, max_processing, max_pending, max_search_ahead, rate, age, id })
+    Some(Queuer {
+        strategy: strategy?,
+        lane,
+        max_processing,
+        max_pending,
+        max_search_ahead,
+        rate,
+        ordered,
+        age,
+        id,
+    })
 }
 
 /// The fix for a strategy where the name of a queuer belongs.
@@ -111,6 +125,27 @@ fn refuse_what_is_not_meant(reading: &mut ParseContext<'_>, section: &TableReade
         };
         reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
     }
+}
+
+/// Results in the order of the input would wait for the jobs that another order starts last.
+fn refuse_other_orders(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Option<Word>) {
+    let Some(field) = section.field("ordered") else { return };
+    let (message, help) = match word {
+        Some(Word::Serial) if section.field("age").is_none() => (
+            "`ordered` has no effect with the strategy `serial`",
+            "leave it out: `serial` runs one job at a time, and delivers in the order of the input",
+        ),
+        Some(Word::Priority) => (
+            "`ordered` cannot be used with `priority`: results would wait for the jobs of the lowest priority",
+            "leave it out, or use `fifo`",
+        ),
+        _ if section.field("age").is_some() => (
+            "`ordered` cannot be used with `age`: results would wait for the youngest jobs",
+            "leave one of them out",
+        ),
+        _ => return,
+    };
+    reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
 }
 
 /// One bound for all lanes: a lane that is busy, or whose job waits for its next attempt, would hold the lanes whose

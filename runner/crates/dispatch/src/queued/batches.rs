@@ -21,12 +21,12 @@ const SLOW: Duration = Duration::from_millis(400);
 #[derive(Debug)]
 pub(crate) struct QueuedBatch {
     jobs: Vec<JobKey>,
-    ends: Vec<JobOutcome>,
+    pub(crate) ends: Vec<JobOutcome>,
     bytes: usize,
     /// Bytes of its outputs alone.
     made: usize,
-    phase: Phase,
-    content: Content,
+    pub(crate) phase: Phase,
+    pub(crate) content: Content,
     /// Time since which it runs; `None`: it does not run, or jobs of the step take any time.
     since: Option<Timestamp>,
     /// Whether it runs on the blocking pool.
@@ -35,16 +35,18 @@ pub(crate) struct QueuedBatch {
 
 /// Content of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Content {
+pub(crate) enum Content {
     Attempts,
     /// Outputs that were made earlier.
     Late,
     /// Completed jobs, which were pending. None of them is attempted.
     Settled,
+    /// Jobs with results in the store. None of them is attempted.
+    Kept,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(crate) enum Phase {
     /// Its jobs are being fetched.
     Picked,
     Ready,
@@ -79,10 +81,16 @@ impl QueuedStep {
         }
     }
 
-    /// Delivers completed jobs; gates and rules do not apply.
+    /// Delivers completed jobs, and stored results; gates and rules do not apply.
     pub(crate) fn settle_pending(&mut self, context: &mut DispatchContext<'_>, commands: &mut Vec<Command>) {
-        let jobs = std::mem::take(&mut self.settling);
+        let jobs = std::mem::take(&mut self.recalled);
         for jobs in jobs.chunks(LATE_BATCH) {
+            self.add_batch(jobs.to_vec(), Content::Kept, context, commands);
+        }
+        let jobs = std::mem::take(&mut self.settling);
+        // In order, each has a turn of its own.
+        let most = if self.is_ordered() { 1 } else { LATE_BATCH };
+        for jobs in jobs.chunks(most) {
             self.add_batch(jobs.to_vec(), Content::Settled, context, commands);
         }
     }
@@ -101,6 +109,9 @@ impl QueuedStep {
         if self.held_until.is_some() || self.catches_up(context.heads) || !self.passes_gate(now, commands) {
             return;
         }
+        if self.is_line_full(context.bounds) {
+            return self.pick_first_in_line(context, now, commands);
+        }
         let most = self.batch.min(self.sizing.jobs());
         let made: usize = self.batches.values().map(|batch| batch.made).sum();
         let batches_max = match () {
@@ -115,7 +126,25 @@ impl QueuedStep {
                 return;
             }
             let jobs = std::mem::take(&mut self.picked);
-            self.add_batch(jobs, Content::Attempts, context, commands);
+            if !self.is_ordered() {
+                self.add_batch(jobs, Content::Attempts, context, commands);
+                continue;
+            }
+            for jobs in self.split_at_gaps(jobs) {
+                self.add_batch(jobs, Content::Attempts, context, commands);
+            }
+        }
+    }
+
+    /// Picks the job that all results in memory wait for.
+    fn pick_first_in_line(
+        &mut self,
+        context: &mut DispatchContext<'_>,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
+        if let Some(first) = self.first_in_line().filter(|&first| self.room.start_job(first, now)) {
+            self.add_batch(vec![first], Content::Attempts, context, commands);
         }
     }
 
@@ -124,7 +153,7 @@ impl QueuedStep {
         (self.held_until, self.held_since) = (self.held_until.max(Some(until)), now);
     }
 
-    fn add_batch(
+    pub(crate) fn add_batch(
         &mut self,
         jobs: Vec<JobKey>,
         content: Content,
@@ -229,7 +258,14 @@ impl QueuedStep {
         Some(from).filter(|&from| from > now)
     }
 
-    pub(crate) fn ran(&mut self, id: BatchId, ran: BatchEnd, now: Timestamp, commands: &mut Vec<Command>) {
+    pub(crate) fn ran(
+        &mut self,
+        id: BatchId,
+        ran: BatchEnd,
+        next_batch: &mut u64,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
         // A repeated or unexpected report is ignored.
         let Some(batch) = self.batches.get_mut(&id).filter(|batch| batch.phase == Phase::Running) else {
             return;
@@ -259,8 +295,12 @@ impl QueuedStep {
         batch.bytes += bytes;
         batch.phase = Phase::Committing;
         self.held += bytes;
+        let is_late = batch.content == Content::Late;
         if ending == BatchCut::Halts {
             self.end = self.end.max(Halting::Delivering);
+        }
+        if self.is_ordered() && !is_late {
+            return self.line_up(id, ending, next_batch, now, commands);
         }
         commands.push(Command::Commit { step: self.position, batch: id, taken });
     }
@@ -285,6 +325,10 @@ impl QueuedStep {
                 JobOutcome::Held(until) => {
                     self.hold(until, now);
                     self.room.put_back(key)
+                }
+                JobOutcome::Kept => {
+                    self.keep_in_line(key);
+                    Ok(())
                 }
             };
             // An unfinished job is in the store as a parked job, and is not read again.
@@ -314,11 +358,12 @@ impl QueuedStep {
             }
             runs
         });
+        self.drop_held(commands);
         self.settle_halt();
     }
 
     pub(crate) fn settle_halt(&mut self) {
-        if self.end > Halting::No && self.batches.is_empty() {
+        if self.end > Halting::No && self.batches.is_empty() && !self.holds_results() {
             self.end = Halting::Halted;
         }
     }
@@ -348,8 +393,33 @@ impl QueuedStep {
 }
 
 impl QueuedBatch {
+    /// Batch of one job that is not finished, split off the others of `batch`.
+    pub(crate) fn of_waiting(jobs: Vec<JobKey>, end: JobOutcome, batch: &Self) -> Self {
+        let (phase, content, aside) = (Phase::Committing, batch.content, batch.aside);
+        Self { jobs, ends: vec![end], bytes: 0, made: 0, phase, content, since: None, aside }
+    }
+
+    pub(crate) fn jobs(&self) -> &[JobKey] {
+        &self.jobs
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Moves the bytes of another batch to this one.
+    pub(crate) fn take_bytes(&mut self, other: &mut Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// Keeps the first `jobs` jobs, and returns the others.
+    pub(crate) fn split_off(&mut self, jobs: usize) -> Vec<JobKey> {
+        self.jobs.split_off(jobs.min(self.jobs.len()))
+    }
+
+    /// Whether its jobs are not attempted.
     fn settles(&self) -> bool {
-        self.content == Content::Settled
+        matches!(self.content, Content::Settled | Content::Kept)
     }
 
     pub(crate) fn is_aside(&self) -> bool {

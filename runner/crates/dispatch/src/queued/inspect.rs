@@ -21,6 +21,7 @@ impl QueuedStep {
             ahead: self.ahead(),
             read: self.beyond.first().map_or(read, |first| first - 1),
             halted: self.end > Halting::No,
+            first_in_line: self.first_in_line(),
         }
     }
 
@@ -30,7 +31,8 @@ impl QueuedStep {
         let counts = self.room.counts();
         let held: HashSet<JobKey> = self.unbegun().collect();
         let summary = self.room.summary(lanes, &held, now);
-        let waiting = counts.waiting + summary.due + held.len() + self.beyond.len();
+        // A finished job that is not delivered waits for its turn.
+        let waiting = counts.waiting + summary.due + held.len() + self.beyond.len() + counts.finished;
         let behind = self.input.behind(heads).map_or(0, |(_, head)| self.unread(head));
         JobCounts {
             inputs: vec![InputCounts { jobs: waiting as u64 + behind, first: None }],

@@ -27,6 +27,17 @@ impl UnfinishedJobs {
         }
     }
 
+    /// Index of a parked job whose key is not its index.
+    pub(crate) fn index(&self, key: JobKey) -> Option<u64> {
+        self.of_parked.get(&key).copied()
+    }
+
+    /// The job at this index.
+    pub(crate) fn at(&self, index: u64) -> Option<JobKey> {
+        let mut found = self.indices.range((index, JobKey(0))..=(index, JobKey(u64::MAX)));
+        found.next().map(|&(_, key)| key)
+    }
+
     /// The lowest index.
     pub(crate) fn first(&self) -> Option<u64> {
         self.indices.first().map(|&(index, _)| index)

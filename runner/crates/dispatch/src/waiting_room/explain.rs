@@ -19,7 +19,8 @@ impl WaitingRoom {
         let slot = self.jobs.find(key)?;
         Some(match self.jobs.job_state(slot) {
             JobState::Running => WaitReason::Running,
-            JobState::Pending => WaitReason::Pending,
+            JobState::Pending | JobState::Valid => WaitReason::Pending,
+            JobState::Finished => WaitReason::Finished,
             JobState::Delayed if self.jobs.until(slot) > now => {
                 WaitReason::Delayed { until: self.jobs.until(slot) }
             }
@@ -49,9 +50,12 @@ impl WaitingRoom {
         let other = match self.rules.strategy {
             StartOrder::OneRoundSerial if list == ListKind::Lane => {
                 let line = self.line(lane, false);
-                let held = self.lanes.get(lane).jobs > self.lines[line as usize].len();
-                let holder =
-                    |&other: &u32| self.jobs.lane(other) == lane && self.jobs.list(other).0 != ListKind::Lane;
+                let held = self.lanes.get(lane).occupied() > self.lines[line as usize].len();
+                let holder = |&other: &u32| {
+                    self.jobs.lane(other) == lane
+                        && self.jobs.list(other).0 != ListKind::Lane
+                        && !self.jobs.job_state(other).frees_lane()
+                };
                 let head = || self.lines[line as usize].head(&self.jobs);
                 if held { self.first(holder) } else { head() }
             }
@@ -60,7 +64,10 @@ impl WaitingRoom {
                 return Some(WaitReason::Conflict { job: self.jobs.key(job), state: self.jobs.state(job) });
             }
             StartOrder::Serial => {
-                let holder = |&other: &u32| self.jobs.job_state(other) > JobState::Waiting;
+                let holder = |&other: &u32| {
+                    let state = self.jobs.job_state(other);
+                    state > JobState::Waiting && !state.frees_lane()
+                };
                 let head = || self.lines[0].head(&self.jobs);
                 self.first(holder).or_else(head)
             }
@@ -104,7 +111,7 @@ impl WaitingRoom {
             return WaitReason::MaxProcessing;
         }
         let most = self.rules.max_pending.map_or(usize::MAX, |most| most.get() as usize);
-        if self.count(JobState::Running) + self.count(JobState::Pending) >= most {
+        if self.count_outside() >= most {
             return WaitReason::MaxPending;
         }
         let spent = self.rules.rate.and_then(|rate| self.log.full_until(rate, now));

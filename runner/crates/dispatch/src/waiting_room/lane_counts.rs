@@ -33,7 +33,8 @@ impl WaitingRoom {
             waiting,
             running: self.count(JobState::Running),
             delayed: self.count(JobState::Delayed),
-            pending: self.count(JobState::Pending),
+            pending: self.count(JobState::Pending) + self.count(JobState::Valid),
+            finished: self.count(JobState::Finished),
             lanes: self.lanes.with_jobs(),
         }
     }
@@ -71,7 +72,7 @@ impl WaitingRoom {
         match job_state {
             JobState::Running => tally.running += 1,
             JobState::Delayed => tally.delayed += 1,
-            JobState::Pending => tally.pending += 1,
+            JobState::Pending | JobState::Valid => tally.pending += 1,
             JobState::Unknown | JobState::PutBack | JobState::Due | JobState::Waiting => {
                 tally.waiting += 1;
                 let age = |slot| (self.jobs.age(slot), self.jobs.key(slot));
@@ -79,7 +80,7 @@ impl WaitingRoom {
                     tally.oldest = slot;
                 }
             }
-            JobState::Free => {}
+            JobState::Finished | JobState::Free => {}
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct LaneState {
     pub(crate) held: u32,
     /// Number of its jobs that run.
     pub(crate) running: u32,
+    /// Number of its jobs that do not occupy it.
+    pub(crate) free: u32,
     /// Parity of the round in which it has its place, if lanes have places. Under `rounds`, parity of its own
     /// round.
     pub(crate) turn: bool,
@@ -49,6 +51,13 @@ pub(crate) struct Lanes {
     /// Starts of the pauses.
     pause_starts: BTreeSet<(Timestamp, u32)>,
     with_jobs: usize,
+}
+
+impl LaneState {
+    /// Number of its jobs that occupy it, or wait for it.
+    pub(crate) fn occupied(&self) -> u32 {
+        self.jobs - self.free
+    }
 }
 
 impl Lanes {
@@ -193,7 +202,8 @@ impl Lanes {
     }
 
     fn open(&mut self, hash: u64, name: &[u8]) -> u32 {
-        let lane = LaneState { name: name.into(), jobs: 0, held: 0, running: 0, turn: false, is_open: false };
+        let (jobs, held, running, free) = (0, 0, 0, 0);
+        let lane = LaneState { name: name.into(), jobs, held, running, free, turn: false, is_open: false };
         let number = if let Some(free) = self.free.pop() {
             self.lanes[free as usize] = lane;
             free

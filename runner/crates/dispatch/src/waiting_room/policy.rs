@@ -138,6 +138,8 @@ pub enum WaitingState {
     Running,
     /// An external system has it and will finish it.
     Pending,
+    /// Its result is known, and is delivered after the jobs before it.
+    Finished,
 }
 
 /// Reason for which a job does not run, with the time at which it may.
@@ -145,6 +147,8 @@ pub enum WaitingState {
 pub enum WaitReason {
     Running,
     Pending,
+    /// Its result is delivered after the jobs before it.
+    Finished,
     Delayed {
         until: Timestamp,
     },
@@ -206,6 +210,8 @@ pub struct StateCounts {
     pub running: usize,
     pub delayed: usize,
     pub pending: usize,
+    /// Finished jobs that wait for the delivery of earlier ones.
+    pub finished: usize,
     /// Lanes with at least one job.
     pub lanes: usize,
 }
@@ -259,6 +265,7 @@ impl WaitingState {
             WaitingState::Delayed { .. } => "delayed",
             WaitingState::Running => "running",
             WaitingState::Pending => "pending",
+            WaitingState::Finished => "finished",
         }
     }
 }

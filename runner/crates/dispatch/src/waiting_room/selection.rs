@@ -18,7 +18,7 @@ impl WaitingRoom {
         let first_due = self.delayed.first().map(|(until, _)| until);
         let lane_wake = self.lanes.next_wake().filter(|_| waiting);
         let wake = match self.rules.strategy {
-            StartOrder::Serial if self.count(JobState::Running) + self.count(JobState::Pending) > 0 => None,
+            StartOrder::Serial if self.count_outside() > 0 => None,
             StartOrder::Serial if first_due.is_some() => self.delayed.last(&self.jobs),
             StartOrder::Serial => self.next_of_serial().map(|_| now).or(lane_wake),
             _ if self.has_someone() => Some(now),
@@ -81,18 +81,41 @@ impl WaitingRoom {
         }
     }
 
+    /// Whether a job may start now, without regard to the jobs before it.
+    pub(crate) fn may_start_alone(&mut self, slot: u32, now: Timestamp) -> bool {
+        // Begins the rounds that may begin.
+        if self.next(now).is_none() {
+            return false;
+        }
+        let (lane, (list, turn)) = (self.jobs.lane(slot), self.jobs.list(slot));
+        let line = self.line(lane, turn);
+        match (self.jobs.job_state(slot), list) {
+            (JobState::Delayed, _) => {
+                self.has_lists() && self.jobs.until(slot) <= now && self.lanes.allows(lane, &self.rules)
+            }
+            (_, ListKind::Urgent) => self.lanes.allows(lane, &self.rules),
+            (_, ListKind::Lane) => {
+                let in_round = !self.has_rounds() || self.lines[line as usize].at != NONE;
+                in_round && self.may_start(lane, line)
+            }
+            (_, ListKind::Nowhere) => false,
+        }
+    }
+
     /// Whether `max_processing` or `max_pending` is reached.
     fn is_full(&self) -> bool {
-        let (running, pending) = (self.count(JobState::Running), self.count(JobState::Pending));
+        let (running, outside) = (self.count(JobState::Running), self.count_outside());
         self.rules.max_processing.is_some_and(|most| running >= most.get() as usize)
-            || self.rules.max_pending.is_some_and(|most| running + pending >= most.get() as usize)
+            || self.rules.max_pending.is_some_and(|most| outside >= most.get() as usize)
+    }
+
+    /// Number of jobs that run or are pending: a job that runs may become pending.
+    pub(crate) fn count_outside(&self) -> usize {
+        self.count(JobState::Running) + self.count(JobState::Pending) + self.count(JobState::Valid)
     }
 
     fn next_of_serial(&self) -> Option<u32> {
-        if [JobState::Running, JobState::Pending, JobState::Delayed]
-            .iter()
-            .any(|&job_state| self.count(job_state) > 0)
-        {
+        if self.count_outside() + self.count(JobState::Delayed) > 0 {
             return None;
         }
         self.first_ready().filter(|&slot| self.lanes.allows(self.jobs.lane(slot), &self.rules))
@@ -282,7 +305,7 @@ impl WaitingRoom {
             return true;
         }
         let held = self.rules.strategy == StartOrder::OneRoundSerial
-            && self.lanes.get(lane).jobs > self.lines[line as usize].len();
+            && self.lanes.get(lane).occupied() > self.lines[line as usize].len();
         !held && self.lanes.allows(lane, &self.rules)
     }
 

@@ -26,6 +26,10 @@ pub(crate) enum JobState {
     Delayed,
     Running,
     Pending,
+    /// It is pending, and its lane is free.
+    Valid,
+    /// It is finished, and delivered after jobs that came before it.
+    Finished,
     /// The slot has no job.
     Free,
 }
@@ -34,6 +38,11 @@ impl JobState {
     /// Whether the step or an external system has the job.
     pub(crate) fn is_held(self) -> bool {
         matches!(self, Self::Running | Self::Pending)
+    }
+
+    /// Whether its lane is free for other jobs.
+    pub(crate) fn frees_lane(self) -> bool {
+        matches!(self, Self::Valid | Self::Finished)
     }
 }
 
@@ -225,7 +234,8 @@ impl Slab {
             JobState::PutBack | JobState::Due | JobState::Waiting | JobState::Free => WaitingState::Waiting,
             JobState::Delayed => WaitingState::Delayed { until: self.until(slot) },
             JobState::Running => WaitingState::Running,
-            JobState::Pending => WaitingState::Pending,
+            JobState::Pending | JobState::Valid => WaitingState::Pending,
+            JobState::Finished => WaitingState::Finished,
         }
     }
 

@@ -7,7 +7,7 @@ use tidegate_plugin::Payloads;
 use crate::commit::request::{BatchJobs, InputSpan};
 use crate::processor::monitor_protocol::JobVerdict;
 use tidegate_model::{Batch, Segment, SourceOffset, Timestamp};
-use tidegate_store::{ParkedJob, ParkedKey};
+use tidegate_store::{ParkReason, ParkedJob, ParkedKey};
 
 /// Jobs of one read.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub(crate) struct BatchInput {
     pub(crate) portions: Vec<BatchSlice>,
     /// Whether the slices are one sequence of jobs, instead of the sides of a row.
     pub(crate) is_picked: bool,
+    /// Whether the results of picked jobs are delivered in order, so that an unfinished job ends the batch.
+    pub(crate) in_order: bool,
     /// Verdicts of the jobs, in their order, if they are completed and not attempted.
     pub(crate) verdicts: Option<Arc<[JobVerdict]>>,
     /// Last attempt of its one job, if it was made in this run and the job is not parked.
@@ -83,11 +85,17 @@ impl BatchSlice {
 }
 
 impl BatchInput {
+    /// Whether its jobs have results in the store, and are not attempted.
+    pub(crate) fn is_recalled(&self) -> bool {
+        let first = self.portions.first().and_then(|portion| portion.returned().first());
+        first.is_some_and(|returned| matches!(returned.job.reason, ParkReason::Finished { .. }))
+    }
+
     /// Keeps the first `jobs` jobs and returns the others.
     pub(crate) fn split_off(&mut self, jobs: usize) -> Self {
         let (mut kept, mut rest, mut left) = (Vec::new(), Vec::new(), Vec::<(Option<usize>, usize)>::new());
         for mut portion in std::mem::take(&mut self.portions) {
-            if left.last().is_none_or(|&(input, _)| input != portion.input) {
+            if left.last().is_none_or(|&(input, _)| input != portion.input && !self.is_picked) {
                 left.push((portion.input, jobs));
             }
             let Some((_, left)) = left.last_mut() else { continue };
@@ -105,7 +113,8 @@ impl BatchInput {
         self.portions = kept;
         let others = self.jobs.saturating_sub(jobs);
         self.jobs -= others;
-        Self { jobs: others, portions: rest, ..Self::default() }
+        let (is_picked, in_order) = (self.is_picked, self.in_order);
+        Self { jobs: others, portions: rest, is_picked, in_order, ..Self::default() }
     }
 
     /// Identity of the first `taken` jobs, for the store.

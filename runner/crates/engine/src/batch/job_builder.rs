@@ -9,7 +9,7 @@ use super::provenance;
 use tidegate_components::script::json;
 use tidegate_config::{Configuration, Input, InputMode, Meta, Step};
 use tidegate_model::{Address, Batch, DeliveryHash, Form, HashPrefix, Timestamp, delivery_hash};
-use tidegate_store::{CompletionRecord, JobForm};
+use tidegate_store::{CompletionRecord, FinishedResult, JobForm, ParkReason};
 
 /// Inputs of a step, as its attempts get them.
 #[derive(Debug)]
@@ -340,6 +340,15 @@ impl<'a> JobInput<'a> {
     /// Handle under which an external system has it.
     pub(crate) fn handle(&self) -> Option<&str> {
         self.row.iter().find_map(|place| Some(place.returned?.job.reason.outside()?.0))
+    }
+
+    /// Result that is in the store, and is to be delivered now.
+    pub(crate) fn finished_result(&self) -> Option<&'a FinishedResult> {
+        let row: &'a [InputCell<'a>] = self.row;
+        row.iter().find_map(|place| match &place.returned?.job.reason {
+            ParkReason::Finished { result } => Some(result),
+            _ => None,
+        })
     }
 
     /// External completion that is to be delivered now.

@@ -14,7 +14,7 @@ use tidegate_model::{
     Address, Decision, Due, FailedTry, FailureClass, Form, OnExhausted, RetryPolicy, Timestamp,
     parse_duration, scalar, shortened,
 };
-use tidegate_store::{JobForm, NewParkedJob, ParkReason, ParkedJob};
+use tidegate_store::{FinishedResult, JobForm, NewParkedJob, ParkReason, ParkedJob};
 
 /// Time for which a step starts nothing if a job finds the gate closed and the step has no check interval.
 const GATE_EVERY: Duration = Duration::from_secs(5);
@@ -313,6 +313,22 @@ pub(crate) fn resubmit(step: &Address, item: &JobInput<'_>, now: Timestamp) -> N
         first_attempt: item.first_attempt,
         last_error: last_error(item),
         ..started_at(now, parked(item))
+    };
+    NewParkedJob { step: step.clone(), job }
+}
+
+/// Row of a job that is finished, and delivered after the jobs before it.
+pub(crate) fn finished(
+    step: &Address,
+    item: &JobInput<'_>,
+    result: FinishedResult,
+    now: Timestamp,
+) -> NewParkedJob {
+    let job = ParkedJob {
+        attempt: item.attempt,
+        first_attempt: Some(item.first_attempt.unwrap_or(now)),
+        reason: ParkReason::Finished { result },
+        ..parked(item)
     };
     NewParkedJob { step: step.clone(), job }
 }

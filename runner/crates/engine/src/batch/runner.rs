@@ -111,6 +111,7 @@ impl BatchRunner {
     pub(crate) fn is_suspected(&mut self, work: &BatchInput, slot: &WorkerSlot) -> bool {
         self.crash_limit.is_some()
             && work.verdicts.is_none()
+            && !work.is_recalled()
             && slot.suspects(&crash_guard::spans(&self.address, &mut self.gatherer, work))
     }
 
@@ -132,6 +133,7 @@ impl BatchRunner {
                     && portion.jobs == portion.batch.len()
                     && portion.returned.is_none()
                     && !carries
+                    && !work.in_order
                     && !self.keeps_records
                     && self.events.is_none() =>
             {
@@ -212,21 +214,19 @@ impl BatchRunner {
         let now = clock.now();
         let made_before = match self.made_before(work, carries) {
             Ok(made_before) => made_before,
-            Err(failure) => {
-                let halt = Some(HaltCause { index: 0, failure, halts: HaltReason::Run, file: None });
-                return BatchResult { halt, ..BatchResult::default() };
-            }
+            Err(halts) => return *halts,
         };
-        let mut made = BatchResultBuilder::new(&self.bindings, &self.origins(), carries, work.is_picked);
+        let mut made = BatchResultBuilder::new(&self.bindings, &self.origins(), carries, work);
         // `ctx.meta` and `ctx.inputs` of the last batch.
         self.processors.set_origin("", &[]);
         let sets_origin = carries || self.gatherer.inputs.len() > 1;
-        if work.verdicts.is_none() && setback.is_none() {
+        let attempts = work.verdicts.is_none() && !work.is_recalled();
+        if attempts && setback.is_none() {
             self.prepare(work, carries, &made_before, now);
         }
         let mut checkpoint = Checkpoint::default();
         // Without an attempt no job can crash the process.
-        let crash_limit = self.crash_limit.filter(|_| work.verdicts.is_none());
+        let crash_limit = self.crash_limit.filter(|_| attempts);
         let mut watch = BatchCrashGuard::begin(slot, &self.address, &mut self.gatherer, work, crash_limit);
         let (mut walk, take) = (BatchCursor::new(work), self.gatherer.take);
         let (step, retrying, configuration) = (&self.address, &self.retrying, &self.recorded);
@@ -247,6 +247,7 @@ impl BatchRunner {
                 watch.take(&item);
                 continue;
             }
+            let recalled = failing.recall(&mut item, now, (&mut made, &mut events));
             if let Some(word) = word {
                 let why = word.reason.as_ref().map(|why| reason::bounded_text(self.scrub.clean(why)));
                 events.note(&item, &JobEvent::Verdict { status: word.status, reason: why.as_deref() }, now);
@@ -255,6 +256,7 @@ impl BatchRunner {
             let (attributes, processors) = (self.attributes.as_ref(), &mut self.processors);
             let began = if retrying.has_delay_window() { clock.now() } else { now };
             let attempted = match word {
+                _ if recalled.is_some() => Ok(()),
                 Some(JobVerdict { status: ExternalStatus::Unknown, .. }) if retrying.is_only_once() => {
                     let why =
                         "the external system does not know it, and `at-most-once` hands no job over again";
@@ -273,29 +275,28 @@ impl BatchRunner {
                     watch.attempt(&item, || attempt(processors, attributes, &item, now, &mut made.outputs))
                 }),
             };
-            let is_attempt = word.is_none() && item.to.is_none();
+            let is_attempt = word.is_none() && item.to.is_none() && recalled.is_none();
             if is_attempt {
                 made.ran.attempts.add(failures::share(&attempted));
             }
-            let after = match attempted {
-                Ok(()) => {
+            let after = match (recalled, attempted) {
+                (Some(after), _) => after,
+                (None, Ok(())) => {
                     let outcome = made.note(step, &self.bindings, &item);
                     events.note(&item, &JobEvent::of_success(outcome), clock.now());
                     JobDisposition::Through(outcome)
                 }
-                Err(failure) if failure.of_setup => {
+                (None, Err(failure)) if failure.of_setup => {
                     let failure = reason::bounded(self.scrub.failure(failure));
                     made.outputs.roll_back(&checkpoint);
                     let failed = || self.setup.failed(failure, retrying, clock.now());
                     let setback = setback.get_or_insert_with(failed);
                     failing.sets_back(&item, setback, now, (&mut made, &mut events))
                 }
-                Err(failure) => {
+                (None, Err(failure)) => {
                     let failure = reason::bounded(self.scrub.failure(failure));
-                    if failure.kind == FailureKind::Pending {
-                        made.note_outputs(step, &self.bindings, &item);
-                    } else {
-                        made.outputs.roll_back(&checkpoint);
+                    if !made.fail(step, &self.bindings, &item, (&failure, &checkpoint)) {
+                        break;
                     }
                     item.attempt = watch.crashes().unwrap_or(item.attempt);
                     // Delays count from the second time, which is after the attempt.
@@ -335,7 +336,10 @@ impl BatchRunner {
     }
 
     /// For each job, whether its delivery was made before, if the step must not repeat one.
-    fn made_before(&mut self, work: &BatchInput, carries: bool) -> Result<Vec<bool>, Failure> {
+    ///
+    /// # Errors
+    /// The store cannot be read, which halts the step.
+    fn made_before(&mut self, work: &BatchInput, carries: bool) -> Result<Vec<bool>, Box<BatchResult>> {
         let Some(store) = &self.made_before else { return Ok(Vec::new()) };
         let (mut walk, mut hashes) = (BatchCursor::new(work), Vec::with_capacity(work.jobs));
         let mut handed_on = Vec::with_capacity(work.jobs);
@@ -346,7 +350,9 @@ impl BatchRunner {
         }
         let outcomes = store.deliveries(&hashes).map_err(|error| {
             let message = format!("the store cannot be searched for earlier deliveries: {error}");
-            Failure::new(FailureKind::Failed, message)
+            let failure = Failure::new(FailureKind::Failed, message);
+            let halt = Some(HaltCause { index: 0, failure, halts: HaltReason::Run, file: None });
+            Box::new(BatchResult { halt, ..BatchResult::default() })
         })?;
         let made = |outcome: &Option<DedupeOutcome>| matches!(outcome, Some(DedupeOutcome::Output { .. }));
         Ok(outcomes.iter().zip(handed_on).map(|(outcome, handed_on)| made(outcome) && !handed_on).collect())
@@ -388,7 +394,7 @@ fn conclude(
     }
 }
 
-/// Whether a batch ends early. Delayed outputs and verdicts do not count: they take no time
+/// Whether a batch ends early. If results are delivered in order, an unfinished job ends it. Delayed outputs and verdicts do not count: they take no time
 /// and are in memory already.
 fn is_over(
     processors: &ProcessorChain,
@@ -397,7 +403,8 @@ fn is_over(
     work: &BatchInput,
 ) -> bool {
     let may_end = work.verdicts.is_none() && made.ran.taken < work.jobs;
-    may_end && budget.is_over(made.ran.taken, made.byte_len(), processors.is_ahead())
+    let stays = made.in_order && made.ran.stayed > 0;
+    may_end && (stays || budget.is_over(made.ran.taken, made.byte_len(), processors.is_ahead()))
 }
 
 fn attempt(
@@ -443,11 +450,7 @@ fn hand_on(
         return Err(chain::late_request(to));
     }
     let place = position.and_then(|position| outputs.get_mut(position));
-    let gone = || {
-        let which = if to.is_empty() { "without a name".to_owned() } else { format!("`{to}`") };
-        Failure::new(FailureKind::Output, format!("the step no longer has an output {which}"))
-    };
-    place.ok_or_else(gone)?.push(payload);
+    place.ok_or_else(|| failures::late_output_gone(to))?.push(payload);
     Ok(())
 }
 

@@ -93,6 +93,7 @@ impl Coordinator {
                 }
                 Command::Return { step, turn } => self.read_turn(step, turn, actions),
                 Command::Commit { step, batch, taken } => self.commit(step, batch, taken, actions),
+                Command::Keep { step, batch } => self.keep(step, batch, now, actions),
                 Command::Drop { step, batch } => {
                     self.track_pending_commit(step, batch, false);
                     let Some(state) = self.steps.get_mut(step) else { continue };

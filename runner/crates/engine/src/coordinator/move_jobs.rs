@@ -187,7 +187,7 @@ impl Coordinator {
                 self.dispatcher.cancel(step, key, now);
                 true
             }
-            (Some((_, WaitingState::Running | WaitingState::Pending)), _) => {
+            (Some((_, WaitingState::Running | WaitingState::Pending | WaitingState::Finished)), _) => {
                 moved.busy += 1;
                 false
             }
@@ -220,7 +220,7 @@ impl Coordinator {
         let state = self.dispatcher.state(step, key);
         let stands = |buffer: &JobBuffer| buffer.row(key).is_some();
         // Another request may cancel it now.
-        if matches!(state, Some(WaitingState::Running | WaitingState::Pending))
+        if matches!(state, Some(WaitingState::Running | WaitingState::Pending | WaitingState::Finished))
             || self.dispatcher.withholds(step, index)
         {
             moved.busy += 1;

@@ -11,7 +11,7 @@ use crate::processor::monitor_protocol::{StatusQuery, StatusReport};
 use crate::step::pending_jobs::PendingJobs;
 use crate::step::probe_health::ProbeKind;
 use crate::step::state::{QueuedJobs, StepState};
-use tidegate_dispatch::{JobKey, PollerCommand, PollerEvent};
+use tidegate_dispatch::{JobKey, PollerCommand, PollerEvent, SettledJob};
 use tidegate_model::log_target;
 use tidegate_model::{Address, ExternalStatus, Timestamp};
 
@@ -109,7 +109,10 @@ impl Coordinator {
                         let (step, epoch) = (declared.clone(), *epoch);
                         actions.push(Action::AskStatus(StatusQuery { step, epoch, ask, jobs }));
                     }
-                    PollerCommand::Settle { key, .. } => settled.push(key),
+                    PollerCommand::Settle { key, status } => {
+                        let resubmits = status == ExternalStatus::Unknown;
+                        settled.push(SettledJob { key, resubmits });
+                    }
                     PollerCommand::Valid { key } => {
                         if let Some(row) = buffer.row(key).filter(|_| declared.events.is_some()) {
                             let request = Request::Validate { step: address.clone(), row: row.id };
@@ -128,7 +131,7 @@ impl Coordinator {
                 }
             }
             if !settled.is_empty() {
-                dispatcher.settle(step, settled, now, &mut commands);
+                dispatcher.settle(step, &settled, now, &mut commands);
             }
         }
         if !commands.is_empty() {

@@ -17,7 +17,9 @@ use crate::commit::request::OutputBlock;
 use crate::recovery::start_position;
 use tidegate_config::{Configuration, Input, Step};
 use tidegate_model::{Address, Batch, DeliveryHash, Origins, Progress, key_hash};
-use tidegate_store::{Append, Changes, DedupeOutcome, DedupeRecord, ParkedId, ParkedJob, ReadError, Store};
+use tidegate_store::{
+    Append, Changes, DedupeOutcome, DedupeRecord, ParkReason, ParkedId, ParkedJob, ReadError, Store,
+};
 
 /// Maximum length of a handle in a reason, in characters.
 const HANDLE_MAX: usize = 200;
@@ -200,6 +202,8 @@ fn is_free(job: &ParkedJob, wanted: &CancelTarget<'_>) -> bool {
     match job.reason.status() {
         // The external system has completed the job, and the completion must be delivered.
         Some(status) => wanted.pending && status.waits(),
+        // The result is known, and is delivered in its turn.
+        None if matches!(job.reason, ParkReason::Finished { .. }) => false,
         // A delayed output is not a job that could run again.
         None => job.output().is_none() || wanted.drop,
     }

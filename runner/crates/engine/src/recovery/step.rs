@@ -255,6 +255,7 @@ pub(crate) fn picking(declared: &DeclaredStep, progress: Option<&Progress>) -> O
     Some(QueuePlan {
         rules: AttributeExtractor::new(queuer).rules(),
         in_order: declared.order() == OutputOrder::AsInputs,
+        ordered: queuer.ordered,
         search_ahead: queuer.max_search_ahead.unwrap_or(0),
         batch: if effects || declared.acts_outside() { 1 } else { PICKED_BATCH },
         uses_pool: declared.acts_outside(),

@@ -84,10 +84,13 @@ pub(crate) fn random(dice: &mut Dice) -> JobsPlan {
             late: dice.chance(10),
         })
         .collect();
-    let strategies: [(&str, Order); 8] = [
+    let strategies: [(&str, Order); 11] = [
         ("", Order::OfDeliveries),
         ("strategy = \"fifo\", max_processing = 3", Order::None),
         ("strategy = \"fifo\", max_search_ahead = 4, rate = \"2/s\"", Order::None),
+        ("strategy = \"fifo\", max_processing = 3, ordered = true", Order::OfDeliveries),
+        ("strategy = \"fifo\", max_search_ahead = 6, ordered = true", Order::OfDeliveries),
+        ("strategy = \"one-round-serial\", lane = \"lane\", ordered = true", Order::OfDeliveries),
         ("strategy = \"serial\"", Order::OfAll),
         ("strategy = \"one-round-serial\", lane = \"lane\", delay_window = \"1s\"", Order::OfLane),
         ("strategy = \"one-round-parallel\", lane = \"lane\", writes = \"all\"", Order::OfLane),

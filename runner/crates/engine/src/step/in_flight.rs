@@ -45,11 +45,14 @@ impl InFlightBatch {
         let work = self.work.split_off(jobs);
         // The waiting job is the first of the other batch.
         let ran = self.ran.as_mut().and_then(|ran| ran.waits.take());
+        let picked = self.picked.split_off(jobs.min(self.picked.len()));
+        let is_picked = !picked.is_empty();
+        let ends = ran.iter().filter(|_| is_picked).flat_map(|ran| ran.ends.iter().copied()).collect();
         let rest = self.rest.take();
         if begun {
             let behind = rest.as_ref().map(|(_, behind)| behind.clone()).unwrap_or_default();
             self.rest = Some((id, work.first(work.jobs).followed_by(behind)));
         }
-        Self { work, step: self.step.clone(), ran, rest, ..Self::default() }
+        Self { work, step: self.step.clone(), ran, rest, picked, ends, ..Self::default() }
     }
 }

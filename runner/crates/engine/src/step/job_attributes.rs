@@ -194,6 +194,7 @@ mod tests {
 
     fn queuer(strategy: Strategy, missing: LaneMissing) -> Queuer {
         Queuer {
+            ordered: false,
             strategy,
             lane: Some(tidegate_config::Lane {
                 path: path("order.pool"),

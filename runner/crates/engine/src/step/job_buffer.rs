@@ -35,6 +35,8 @@ pub(crate) struct JobBuffer {
     pub(crate) gatherer: JobBuilder,
     /// Whether its batches run on the blocking pool, because they may block.
     pub(crate) pool: bool,
+    /// Whether results are delivered in the order of the input.
+    in_order: bool,
 }
 
 /// Jobs of one read.
@@ -65,6 +67,7 @@ impl JobBuffer {
             places: Vec::new(),
             gatherer: JobBuilder::new(configuration, step),
             pool: step.acts_outside(),
+            in_order: queuer.ordered,
         }
     }
 
@@ -155,7 +158,7 @@ impl JobBuffer {
         let returned: Arc<[RedeliveredJob]> = rows.into();
         let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
         let of_rows = Arc::new(Batch::json(1, payloads));
-        let mut work = BatchInput { is_picked: true, ..BatchInput::default() };
+        let mut work = BatchInput { is_picked: true, in_order: self.in_order, ..BatchInput::default() };
         for &key in jobs {
             let portion = if let Some(row) = self.row(key) {
                 let skip = returned.iter().position(|returned| returned.key == row)?;

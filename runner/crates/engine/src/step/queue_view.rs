@@ -34,14 +34,17 @@ pub struct QueueView {
     pub read: u64,
     /// A job halted the step.
     pub halted: bool,
+    /// The first job that is not delivered, if the results of others wait for it.
+    pub first_in_line: Option<JobKey>,
     /// Whether more jobs wait than were read.
     pub truncated: bool,
 }
 
 impl QueueView {
     pub(crate) fn new(look: &QueueSnapshot<'_>, rows: HashMap<JobKey, ParkedId>) -> Self {
-        let QueueSnapshot { room, paused, gate, held_until, ahead, read, halted } = *look;
-        Self { room: room.clone(), rows, paused, gate, held_until, ahead, read, halted, truncated: false }
+        let QueueSnapshot { room, paused, gate, held_until, ahead, read, halted, first_in_line } = *look;
+        let (room, truncated) = (room.clone(), false);
+        Self { room, rows, paused, gate, held_until, ahead, read, halted, first_in_line, truncated }
     }
 
     /// View of a step as the next run would find it; `None` for an ordered step. Reads the jobs within
@@ -66,6 +69,7 @@ impl QueueView {
             ahead: None,
             read: 0,
             halted: false,
+            first_in_line: None,
             truncated: false,
         };
         view.add_rows(store, &step.address, &attributes, now)?;
@@ -77,6 +81,12 @@ impl QueueView {
                 view.ahead = Some(watermark.saturating_add(ahead));
             }
             let Input::Queue(queue) = input.input else { continue };
+            if queuer.ordered {
+                let first = start_position::watermark(store, step, input)? + 1;
+                let row = store.first_parked_of(&step.address, (&input.hash_name(), first))?;
+                let stored = row.map(|(key, _)| JobKey::stored(key.id.0));
+                view.first_in_line = Some(stored.unwrap_or(JobKey::fresh(first)));
+            }
             let queue = &configuration.queues[queue.0].address;
             view.add_jobs(store, queue, &attributes, &progress)?;
         }
@@ -157,6 +167,7 @@ pub(crate) fn state(job: &ParkedJob) -> WaitingState {
         }
         ParkReason::Started { .. } => WaitingState::Unknown,
         ParkReason::Pending { .. } | ParkReason::Completed { .. } => WaitingState::Pending,
+        ParkReason::Finished { .. } => WaitingState::Finished,
     }
 }
 

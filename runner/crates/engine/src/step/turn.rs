@@ -9,7 +9,9 @@ use tidegate_store::{ParkReason, ParkedJob, ReadError, Store};
 /// Whether a parked job keeps its place, so that later jobs are delivered after it. A delayed output has no
 /// place. Neither has a job from an error queue, or a pending job.
 pub(crate) fn keeps(job: &ParkedJob) -> bool {
-    job.from_error.is_none() && matches!(job.reason, ParkReason::Delayed | ParkReason::Started { .. })
+    let has_turn =
+        matches!(job.reason, ParkReason::Delayed | ParkReason::Started { .. } | ParkReason::Finished { .. });
+    job.from_error.is_none() && has_turn
 }
 
 /// The parked job of an ordered `step` that blocks the deliveries behind it, with its due time. Returns

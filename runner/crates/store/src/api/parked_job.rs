@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::completion::CompletionRecord;
+use super::finished_result::FinishedResult;
 use tidegate_model::{Address, Due, ExternalStatus, Timestamp};
 
 /// A job to park.
@@ -47,6 +48,8 @@ pub enum ParkReason {
     /// It is pending, and the external system has sent a status: the job is valid and still pending, or its
     /// completion is not delivered yet.
     Completed { handle: String, since: Timestamp, completion: CompletionRecord },
+    /// It is finished, and delivered after the jobs before it. It is not attempted again.
+    Finished { result: FinishedResult },
 }
 
 impl ParkReason {
@@ -55,7 +58,7 @@ impl ParkReason {
     #[must_use]
     pub fn outside(&self) -> Option<(&str, Timestamp, Option<&CompletionRecord>)> {
         match self {
-            Self::Delayed | Self::Output { .. } | Self::Started { .. } => None,
+            Self::Delayed | Self::Output { .. } | Self::Started { .. } | Self::Finished { .. } => None,
             Self::Pending { handle, since } => Some((handle, *since, None)),
             Self::Completed { handle, since, completion } => Some((handle, *since, Some(completion))),
         }
@@ -105,6 +108,7 @@ pub struct ParkedPosition {
 pub struct ParkedTotals {
     pub delayed: u64,
     pub outputs: u64,
+    /// Begun, finished ones that are not delivered included.
     pub started: u64,
     /// Pending in an external system, completions that are not delivered included.
     pub pending: u64,

@@ -18,6 +18,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::api::completion::CompletionRecord;
+use crate::api::finished_result::FinishedResult;
 use crate::api::parked_job::{ParkReason, ParkedJob};
 use crate::codec::bytes::{Bytes, Wrong};
 use crate::codec::parked_record::{
@@ -49,6 +50,9 @@ pub(crate) enum OldReason {
         since: Timestamp,
         completion: CompletionRecord,
     },
+    Finished {
+        result: FinishedResult,
+    },
 }
 
 impl OldReason {
@@ -67,6 +71,7 @@ impl OldReason {
             ParkReason::Completed { handle, since, completion } => {
                 (Self::Told { handle, since, completion }, None, due)
             }
+            ParkReason::Finished { result } => (Self::Finished { result }, None, due),
         }
     }
 
@@ -81,6 +86,7 @@ impl OldReason {
             (Self::Told { handle, since, completion }, _) => {
                 ParkReason::Completed { handle, since, completion }
             }
+            (Self::Finished { result }, _) => ParkReason::Finished { result },
         };
         let due = match due {
             NOW => Due::Now,

@@ -9,7 +9,7 @@
 //!        | (where flag 32 is set) its provenance, as text
 //!        | by reason: 0 delayed; 1 output, then its name as text; 2 started, then since when i64
 //!        | 3 pending, then since when i64, handle as text; 4 completed, then as 3, and the completion, see
-//!        | [`crate::api::completion`]
+//!        | [`crate::api::completion`]; 5 finished, then the result, see [`crate::api::finished_result`]
 //!        | payload
 //! ```
 //!
@@ -19,6 +19,7 @@
 use twox_hash::XxHash3_64;
 
 use crate::api::completion::CompletionRecord;
+use crate::api::finished_result::FinishedResult;
 use crate::api::parked_job::{JobForm, ParkReason, ParkedJob};
 use crate::codec::bytes::{Bytes, Wrong, put_bytes, put_varint};
 use tidegate_model::{Address, Due, Timestamp};
@@ -36,6 +37,7 @@ pub(crate) enum ReasonKind {
     Started,
     Pending,
     Completed,
+    Finished,
 }
 
 /// The part of a record that its places in other tables depend on.
@@ -48,7 +50,8 @@ pub(crate) struct ParkedHeader {
 }
 
 impl ReasonKind {
-    const ALL: [Self; 5] = [Self::Delayed, Self::Output, Self::Started, Self::Pending, Self::Completed];
+    const ALL: [Self; 6] =
+        [Self::Delayed, Self::Output, Self::Started, Self::Pending, Self::Completed, Self::Finished];
 
     pub(crate) fn of(reason: &ParkReason) -> Self {
         match reason {
@@ -57,6 +60,7 @@ impl ReasonKind {
             ParkReason::Started { .. } => Self::Started,
             ParkReason::Pending { .. } => Self::Pending,
             ParkReason::Completed { .. } => Self::Completed,
+            ParkReason::Finished { .. } => Self::Finished,
         }
     }
 }
@@ -134,6 +138,7 @@ fn put_reason(out: &mut Vec<u8>, reason: &ParkReason) {
             put_bytes(out, handle.as_bytes());
             completion.put(out);
         }
+        ParkReason::Finished { result } => result.put(out),
     }
 }
 
@@ -185,6 +190,7 @@ pub(crate) fn decode(record: &[u8]) -> Result<ParkedJob, Wrong> {
             let handle = rest.text()?.to_owned();
             ParkReason::Completed { handle, since, completion: CompletionRecord::take(&mut rest)? }
         }
+        ReasonKind::Finished => ParkReason::Finished { result: FinishedResult::take(&mut rest)? },
     };
     let (form, payload) = (form(flags)?, rest.0.to_vec());
     Ok(ParkedJob {

@@ -208,7 +208,7 @@ impl ParkedTotals {
         match kind {
             ReasonKind::Delayed => &mut self.delayed,
             ReasonKind::Output => &mut self.outputs,
-            ReasonKind::Started => &mut self.started,
+            ReasonKind::Started | ReasonKind::Finished => &mut self.started,
             ReasonKind::Pending | ReasonKind::Completed => &mut self.pending,
         }
     }

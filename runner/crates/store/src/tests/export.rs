@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use super::history::{COMMITS, assert_has_come_back, commit, run};
 use super::*;
 use crate::{
-    CompletionRecord, DedupeOutcome, DedupeRecord, GenerationRecord, ImportError, JobForm, LateJob,
-    NewLateJob, NewParkedJob, ParkReason, ParkedId, ParkedJob, Snapshot, SnapshotInput, Trim, TrimWhen,
+    CompletionRecord, DedupeOutcome, DedupeRecord, FinishedEnd, FinishedOutput, FinishedResult,
+    GenerationRecord, ImportError, JobForm, LateJob, NewLateJob, NewParkedJob, ParkReason, ParkedId,
+    ParkedJob, Snapshot, SnapshotInput, Trim, TrimWhen,
 };
 use crate::{export, import};
 use crate::{open, verify};
@@ -133,14 +134,27 @@ fn thing() -> impl Strategy<Value = Thing> {
 /// A reason of each kind, with a due time that goes with it.
 fn parked_by(due: i64) -> (ParkReason, Due) {
     let time = Timestamp(due);
-    match due.rem_euclid(6) {
+    match due.rem_euclid(7) {
         0 => (ParkReason::Delayed, Due::Now),
         1 => (ParkReason::Started { since: time }, Due::Now),
         2 => (ParkReason::Output { to: "late".into() }, Due::At(time)),
         3 => (told(), Due::Now),
         4 => (ParkReason::Delayed, Due::Hastened(time)),
+        5 => (ParkReason::Finished { result: finished(due) }, Due::Never),
         _ => (ParkReason::Pending { handle: String::new(), since: time }, Due::Never),
     }
+}
+
+/// A result of each end, with outputs that are no text.
+fn finished(due: i64) -> FinishedResult {
+    let end = match due.rem_euclid(3) {
+        0 => FinishedEnd::Delivered,
+        1 => FinishedEnd::SetAside { record: b"{}".to_vec() },
+        _ => FinishedEnd::Dropped,
+    };
+    let output = |due| FinishedOutput { to: "out".into(), due, payload: vec![b'"', 0xff, 0] };
+    let outputs = vec![output(None), output(Some(Timestamp(due)))];
+    FinishedResult { end, outputs, events: vec![b"[]".to_vec()] }
 }
 
 fn told() -> ParkReason {

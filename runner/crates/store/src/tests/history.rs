@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use super::*;
 use crate::verify;
 use crate::{
-    CompletionRecord, DedupeOutcome, DedupeRecord, GenerationRecord, IngestedKey, JobForm, LateChanges,
-    NewParkedJob, ParkReason, ParkedId, ParkedJob, ParkedKey, ParkedPosition, Renames, Snapshot,
+    CompletionRecord, DedupeOutcome, DedupeRecord, FinishedResult, GenerationRecord, IngestedKey, JobForm,
+    LateChanges, NewParkedJob, ParkReason, ParkedId, ParkedJob, ParkedKey, ParkedPosition, Renames, Snapshot,
     SnapshotInput, StepStop, Trim, TrimWhen,
 };
 use tidegate_model::{
@@ -142,6 +142,7 @@ pub(crate) fn delayed(number: u64) -> ParkedJob {
         0 => (ParkReason::Pending { handle: format!("handle {number}"), since: Timestamp(-3) }, Due::Never),
         1 => (ParkReason::Started { since: Timestamp(-4) }, Due::Now),
         2 => (ParkReason::Output { to: "late".into() }, due),
+        3 => (ParkReason::Finished { result: FinishedResult::default() }, Due::Never),
         _ => (ParkReason::Delayed, due),
     };
     ParkedJob {

@@ -227,7 +227,7 @@ fn assert_is_model(store: &Store, step: &Address, model: &BTreeMap<ParkedKey, Pa
         match job.reason {
             ParkReason::Delayed => totals.delayed += 1,
             ParkReason::Output { .. } => totals.outputs += 1,
-            ParkReason::Started { .. } => totals.started += 1,
+            ParkReason::Started { .. } | ParkReason::Finished { .. } => totals.started += 1,
             ParkReason::Pending { .. } | ParkReason::Completed { .. } => totals.pending += 1,
         }
     }

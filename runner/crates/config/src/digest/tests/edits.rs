@@ -142,6 +142,7 @@ pub(super) const EDITS: &[Edit] = &[
     (Queuer, "max_per_lane", "max_per_lane = 2", "max_per_lane = 1", PICKS_LIMITS),
     (Queuer, "rate", "rate = \"100/s\"", "rate = \"100/2s\"", PICKS_LIMITS),
     (Queuer, "lane_rate", "lane_rate = \"10/1m\"", "lane_rate = \"11/1m\"", PICKS_LIMITS),
+    (Queuer, "ordered", "pause = \"7s\"", "pause = \"7s\"\nordered = true", &["step p/circles: queuer"]),
     (Queuer, "age", "age = \"at\"", "age = \"time\"", PICKS),
     (Queuer, "id", "id = \"id\"\n", "id = \"no\"\n", PICKS),
     (Queuer, "reads", "reads = \"inputs\"", "reads = \"ins\"", PICKS),

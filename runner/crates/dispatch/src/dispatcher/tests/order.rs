@@ -56,6 +56,7 @@ proptest! {
                     | Command::Split { .. }
                     | Command::Return { .. }
                     | Command::FetchJobs { .. }
+                    | Command::Keep { .. }
                     | Command::CheckGate { .. }
                     | Command::PositionAdvanced { .. } => unreachable!(),
                     Command::Drop { .. } | Command::ReleaseRead { .. } => {}

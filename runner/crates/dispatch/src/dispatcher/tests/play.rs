@@ -147,6 +147,7 @@ impl Play {
                     let keys: Vec<String> = jobs.iter().map(|key| key.0.to_string()).collect();
                     format!("pick {step}#{} {}", batch.0, keys.join("+"))
                 }
+                Command::Keep { .. } => unreachable!("an ordered step has no such command"),
                 Command::CheckGate { step } => format!("look {step}"),
                 Command::Finish(end) => format!("{end:?}"),
             })

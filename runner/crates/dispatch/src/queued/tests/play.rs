@@ -21,6 +21,7 @@ pub(crate) fn picking() -> QueuePlan {
     QueuePlan {
         rules,
         in_order: false,
+        ordered: false,
         search_ahead: 0,
         batch: 1,
         uses_pool: true,
@@ -104,8 +105,9 @@ impl Play {
     /// Completes pending jobs.
     pub(crate) fn settle(&mut self, jobs: &[u64]) -> String {
         let mut commands = Vec::new();
-        let jobs = jobs.iter().map(|&index| JobKey::fresh(index)).collect();
-        self.dispatcher.settle(0, jobs, self.now, &mut commands);
+        let job = |&index: &u64| SettledJob { key: JobKey::fresh(index), resubmits: false };
+        let jobs: Vec<SettledJob> = jobs.iter().map(job).collect();
+        self.dispatcher.settle(0, &jobs, self.now, &mut commands);
         words(commands)
     }
 
@@ -149,11 +151,12 @@ fn words_of(uses_pool: bool, commands: Vec<Command>) -> String {
         Command::Drop { batch, .. } => format!("drop #{}", batch.0),
         Command::PositionAdvanced { position, .. } => format!("passed {position}"),
         Command::CheckGate { .. } => "look".to_owned(),
+        Command::Keep { batch, .. } => format!("keep #{}", batch.0),
+        Command::Split { batch, jobs, rest, .. } => format!("split #{} {jobs} #{}", batch.0, rest.0),
         Command::Finish(end) => format!("{end:?}"),
         Command::AddToBatch { .. }
         | Command::Drained { .. }
         | Command::GiveBack { .. }
-        | Command::Split { .. }
         | Command::Return { .. } => unreachable!("a queued step has no such commands"),
     });
     words.collect::<Vec<_>>().join(", ")

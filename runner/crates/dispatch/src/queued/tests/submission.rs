@@ -165,7 +165,7 @@ fn a_restart_finds_every_batch_as_it_stood() {
     assert_eq!(submit(&mut play, 0, JobOutcome::Finished), "pick #3 4");
     assert_eq!(submit(&mut play, 2, JobOutcome::Finished), "pick #4 6");
     let mut commands = Vec::new();
-    play.dispatcher.settle(0, vec![stored(8)], play.now, &mut commands);
+    play.dispatcher.settle(0, &[SettledJob { key: stored(8), resubmits: false }], play.now, &mut commands);
     assert_eq!(words(commands), format!("pick #5 {}", stored(8).0));
     play.picked(5);
     play.ran(5, &[JobOutcome::Finished]);

@@ -381,7 +381,7 @@ fn the_lanes_with_the_most_waiting_are_told_first() {
     // The job is not begun yet.
     assert_eq!(top(&["a1"]), "a1: c 2/1 c5, b 1/1 b3");
     assert_eq!(play.room.summary(0, &[].into(), Timestamp(7)).lanes, []);
-    let counts = StateCounts { waiting: 3, running: 3, delayed: 0, pending: 0, lanes: 3 };
+    let counts = StateCounts { waiting: 3, running: 3, delayed: 0, pending: 0, finished: 0, lanes: 3 };
     assert_eq!(play.room.counts(), counts);
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Job {
     pub(crate) parked: bool,
     /// It has a place in this round.
     pub(crate) listed: bool,
+    /// It is started, and its lane is free for others.
+    pub(crate) freed: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -77,10 +79,18 @@ impl Model {
         let at = self.find(key).unwrap();
         self.jobs[at].state = state;
         self.jobs[at].put_back = state == WaitingState::Waiting;
+        self.jobs[at].freed = state == WaitingState::Finished;
         self.settle(at);
-        if matches!(state, WaitingState::Delayed { .. } | WaitingState::Pending) {
+        if matches!(state, WaitingState::Delayed { .. } | WaitingState::Pending | WaitingState::Finished) {
             self.end(now);
         }
+    }
+
+    /// Frees the lane of a pending job.
+    pub(crate) fn free(&mut self, key: u64) {
+        let at = self.find(key).unwrap();
+        self.jobs[at].freed = true;
+        self.tidy();
     }
 
     pub(crate) fn start(&mut self, now: Timestamp, most: usize) -> Vec<u64> {
@@ -133,7 +143,9 @@ impl Model {
     }
 
     fn count(&self, lane: Option<u8>, states: &[WaitingState]) -> usize {
-        let counts = |job: &&Job| states.contains(&job.state) && lane.is_none_or(|lane| job.lane == lane);
+        let counts = |job: &&Job| {
+            states.contains(&job.state) && lane.is_none_or(|lane| job.lane == lane && !job.freed)
+        };
         self.jobs.iter().filter(counts).count()
     }
 
@@ -193,7 +205,8 @@ impl Model {
             }
             StartOrder::Serial => {
                 let first = self.waiting().min_by_key(|&at| self.order(at));
-                let alone = (0..self.jobs.len()).all(|at| self.is_waiting(at));
+                let alone = (0..self.jobs.len())
+                    .all(|at| self.is_waiting(at) || self.jobs[at].state == WaitingState::Finished);
                 first.filter(|&at| alone && allowed(self, at))
             }
             StartOrder::Rounds { .. } => {
@@ -287,7 +300,7 @@ impl Model {
         match job.state {
             WaitingState::Unknown => job.parked,
             WaitingState::Waiting => !job.due || job.parked,
-            _ => false,
+            _ => job.freed,
         }
     }
 
@@ -300,7 +313,7 @@ impl Model {
             let conflict = meets(&mine.writes, &other.writes)
                 || meets(&mine.writes, &other.reads)
                 || meets(&mine.reads, &other.writes);
-            other.lane == mine.lane && order(other) < order(mine) && conflict
+            other.lane == mine.lane && !other.freed && order(other) < order(mine) && conflict
         })
     }
 

@@ -10,16 +10,48 @@ use super::*;
 
 #[derive(Clone, Debug)]
 enum Deed {
-    Add { job: Job, state: u8, until: i64 },
-    Start { most: usize },
-    Finish { which: usize },
-    PutBack { which: usize },
-    Delay { which: usize, by: i64 },
-    Pend { which: usize },
-    Forget { which: usize },
-    Cancel { which: usize },
-    Reschedule { which: usize, by: i64 },
-    Pass { by: i64 },
+    Add {
+        job: Job,
+        state: u8,
+        until: i64,
+    },
+    Start {
+        most: usize,
+    },
+    Finish {
+        which: usize,
+    },
+    PutBack {
+        which: usize,
+    },
+    Delay {
+        which: usize,
+        by: i64,
+    },
+    Pend {
+        which: usize,
+    },
+    /// The job is finished, and waits for its delivery.
+    Hold {
+        which: usize,
+    },
+    /// The pending job frees its lane.
+    Free {
+        which: usize,
+    },
+    Forget {
+        which: usize,
+    },
+    Cancel {
+        which: usize,
+    },
+    Reschedule {
+        which: usize,
+        by: i64,
+    },
+    Pass {
+        by: i64,
+    },
 }
 
 fn id() -> impl Any<Value = JobId> {
@@ -37,7 +69,7 @@ fn job() -> impl Any<Value = Job> {
         |((lane, age, id), priority, since, reads, writes)| {
             let age = age.unwrap_or(i64::MAX);
             let state = WaitingState::Waiting;
-            let (old, put_back, due, parked, listed) = (false, false, false, false, false);
+            let (old, put_back, due, parked, listed, freed) = (false, false, false, false, false, false);
             Job {
                 key: 0,
                 lane,
@@ -53,6 +85,7 @@ fn job() -> impl Any<Value = Job> {
                 due,
                 parked,
                 listed,
+                freed,
             }
         },
     )
@@ -68,6 +101,8 @@ fn deed() -> impl Any<Value = Deed> {
         2 => which().prop_map(|which| Deed::PutBack { which }),
         2 => (which(), by()).prop_map(|(which, by)| Deed::Delay { which, by }),
         2 => which().prop_map(|which| Deed::Pend { which }),
+        2 => which().prop_map(|which| Deed::Hold { which }),
+        2 => which().prop_map(|which| Deed::Free { which }),
         2 => which().prop_map(|which| Deed::Forget { which }),
         1 => which().prop_map(|which| Deed::Cancel { which }),
         1 => (which(), by()).prop_map(|(which, by)| Deed::Reschedule { which, by }),
@@ -118,7 +153,10 @@ impl Both {
                 which,
                 |room, key| room.finished(key, now),
                 |model, key| {
-                    let told = matches!(state(model, key)?, WaitingState::Running | WaitingState::Pending);
+                    let told = matches!(
+                        state(model, key)?,
+                        WaitingState::Running | WaitingState::Pending | WaitingState::Finished
+                    );
                     told.then(|| model.remove(key, now))
                 },
             ),
@@ -126,7 +164,8 @@ impl Both {
                 which,
                 |room, key| room.cancel(key, now),
                 |model, key| {
-                    let told = state(model, key)? != WaitingState::Running;
+                    let held = [WaitingState::Running, WaitingState::Finished];
+                    let told = !held.contains(&state(model, key)?);
                     told.then(|| model.remove(key, now))
                 },
             ),
@@ -163,6 +202,23 @@ impl Both {
                 |model, key| {
                     let told = state(model, key)? == WaitingState::Running;
                     told.then(|| model.change(key, WaitingState::Pending, now))
+                },
+            ),
+            Deed::Hold { which } => self.tell(
+                which,
+                |room, key| room.set_finished(key, now),
+                |model, key| {
+                    let told = matches!(state(model, key)?, WaitingState::Running | WaitingState::Pending);
+                    told.then(|| model.change(key, WaitingState::Finished, now))
+                },
+            ),
+            Deed::Free { which } => self.tell(
+                which,
+                |room, key| room.free_lane_of(key, now),
+                |model, key| {
+                    let at = model.find(key)?;
+                    let told = model.jobs[at].state == WaitingState::Pending && !model.jobs[at].freed;
+                    told.then(|| model.free(key))
                 },
             ),
             Deed::Forget { which } => self.tell(which, WaitingRoom::set_unknown, |model, key| {
@@ -271,6 +327,7 @@ impl Both {
             running: sum(|lane| lane.running),
             delayed: sum(|lane| lane.delayed),
             pending: sum(|lane| lane.pending),
+            finished: counts.finished,
             lanes: summary.lanes.len(),
         };
         assert_eq!(sums, counts);
@@ -292,6 +349,7 @@ fn says_wait(why: WaitReason) -> bool {
         why,
         WaitReason::Running
             | WaitReason::Pending
+            | WaitReason::Finished
             | WaitReason::Delayed { .. }
             | WaitReason::Pause { .. }
             | WaitReason::Rate { .. }

@@ -16,7 +16,7 @@ use crate::step::stats::BlockCause;
 use crate::step::turn;
 use tidegate_config::InputMode;
 use tidegate_dispatch::{AttemptShare, Ending, Failed, FailedJob, FailureCause, JobOutcome};
-use tidegate_model::{Address, Timestamp};
+use tidegate_model::{Address, ExternalStatus, Timestamp};
 use tidegate_store::{DedupeOutcome, NewParkedJob};
 
 /// Failure handling of one batch.
@@ -51,6 +51,12 @@ pub(crate) fn share(outcome: &Result<(), Failure>) -> AttemptShare {
     AttemptShare { attempts, failed }
 }
 
+/// Failure of an output that an earlier configuration of the step made.
+pub(crate) fn late_output_gone(to: &str) -> Failure {
+    let which = if to.is_empty() { "without a name".to_owned() } else { format!("`{to}`") };
+    Failure::new(FailureKind::Output, format!("the step no longer has an output {which}"))
+}
+
 impl FailureHandler<'_> {
     /// Handles a failed setup: the job waits, or it halts the step.
     pub(crate) fn sets_back(
@@ -69,6 +75,27 @@ impl FailureHandler<'_> {
             }
             None => JobDisposition::Halts(Box::new(failure.clone()), HaltReason::Run),
         }
+    }
+
+    /// Delivers the result of a job, if that is in the store.
+    pub(crate) fn recall(
+        &self,
+        item: &mut JobInput<'_>,
+        now: Timestamp,
+        (made, events): (&mut BatchResultBuilder, &mut EventRecorder<'_>),
+    ) -> Option<JobDisposition> {
+        let result = item.finished_result()?;
+        // The attempt that made the result is its last one.
+        item.attempt -= 1;
+        Some(match made.recall(self.step, item, result) {
+            Ok(outcome) => JobDisposition::Through(outcome),
+            Err(to) => {
+                let failure = late_output_gone(&to);
+                // Without another attempt.
+                let verdict = JobVerdict { status: ExternalStatus::Committed, result: None, reason: None };
+                self.handle_failure(item, failure, Some(&verdict), (now, now), (made, events))
+            }
+        })
     }
 
     /// Puts a job back that was not attempted.
@@ -163,7 +190,7 @@ fn note(item: &JobInput<'_>, failure: &Failure, ending: Ending, made: &mut Batch
 
 /// Parks a job. In an ordered step a job that waits ends its batch, unless its order was given up before.
 fn stays(made: &mut BatchResultBuilder, row: NewParkedJob, end: JobOutcome) -> JobDisposition {
-    if !made.sequential && turn::keeps(&row.job) {
+    if (made.in_order || !made.sequential) && turn::keeps(&row.job) {
         return JobDisposition::Waits(Box::new(row), end);
     }
     made.ran.stays(row, end);

@@ -1,7 +1,8 @@
 //! Batch result builder: collects the results of the jobs of a batch while it runs.
 
-use tidegate_plugin::{Outputs, Payloads};
+use tidegate_plugin::{Checkpoint, Failure, FailureKind, Outputs, Payloads};
 
+use crate::batch::input::BatchInput;
 use crate::batch::job_builder::JobInput;
 use crate::batch::result::BatchResult;
 use crate::batch::retry;
@@ -9,7 +10,7 @@ use crate::commit::request::OutputBlock;
 use tidegate_config::{Configuration, OutputRef, Target};
 use tidegate_dispatch::JobOutcome;
 use tidegate_model::{Address, Origins, Timestamp};
-use tidegate_store::DedupeOutcome;
+use tidegate_store::{DedupeOutcome, FinishedEnd, FinishedOutput, FinishedResult};
 
 /// Results of the jobs so far.
 pub(crate) struct BatchResultBuilder {
@@ -21,6 +22,8 @@ pub(crate) struct BatchResultBuilder {
     pub(crate) error_side: OutputColumns,
     /// Whether the jobs were picked.
     pub(crate) sequential: bool,
+    /// Whether results of picked jobs are delivered in order.
+    pub(crate) in_order: bool,
     has_bindings: bool,
     /// Number of recorded outputs, and of recorded delayed outputs.
     given: usize,
@@ -45,7 +48,7 @@ pub(crate) struct OutputSpec {
 
 impl BatchResultBuilder {
     /// `origins`: an empty list of origins.
-    pub(crate) fn new(bindings: &[OutputSpec], origins: &Origins, carries: bool, sequential: bool) -> Self {
+    pub(crate) fn new(bindings: &[OutputSpec], origins: &Origins, carries: bool, work: &BatchInput) -> Self {
         let side =
             |carries: bool| OutputColumns { origins: origins.clone(), carried: carries.then(Payloads::new) };
         let of = |spec: &OutputSpec| spec.to_queue.then(|| side(carries && !spec.drops_provenance));
@@ -55,7 +58,8 @@ impl BatchResultBuilder {
             sides: bindings.iter().map(of).collect(),
             errors: Payloads::new(),
             error_side: side(carries),
-            sequential,
+            sequential: work.is_picked,
+            in_order: work.in_order,
             has_bindings: !bindings.is_empty(),
             given: 0,
             late: 0,
@@ -108,6 +112,72 @@ impl BatchResultBuilder {
         let jobs = self.outputs.total() - self.given;
         self.given += jobs;
         jobs + later
+    }
+
+    /// Records the outputs of `item`, whose attempt failed: only a pending job has some. Returns false if the job is put
+    /// back. The outputs of a pending job belong to the commit that makes it pending. If results are delivered in order,
+    /// that is not the commit of the jobs before it, so the job runs again alone.
+    pub(crate) fn fail(
+        &mut self,
+        step: &Address,
+        bindings: &[OutputSpec],
+        item: &JobInput<'_>,
+        (failure, checkpoint): (&Failure, &Checkpoint),
+    ) -> bool {
+        let is_pending = failure.kind == FailureKind::Pending;
+        if is_pending && !(self.in_order && self.ran.taken > 0) {
+            self.note_outputs(step, bindings, item);
+            return true;
+        }
+        self.outputs.roll_back(checkpoint);
+        self.ran.cut |= is_pending;
+        !is_pending
+    }
+
+    /// Records the outputs of a result that is in the store.
+    ///
+    /// # Errors
+    /// The step no longer has an output: its name.
+    pub(crate) fn recall(
+        &mut self,
+        step: &Address,
+        item: &JobInput<'_>,
+        result: &FinishedResult,
+    ) -> Result<DedupeOutcome, String> {
+        let place = |to: &str| self.outputs.position(to).ok_or_else(|| to.to_owned());
+        let places: Vec<usize> =
+            result.outputs.iter().map(|output| place(&output.to)).collect::<Result<_, _>>()?;
+        for (position, FinishedOutput { to, due, payload }) in places.into_iter().zip(&result.outputs) {
+            match due {
+                Some(due) => self.ran.delayed.push(retry::delayed_output(step, item, to, *due, payload)),
+                None => {
+                    if let Some(output) = self.outputs.get_mut(position) {
+                        output.push(payload);
+                        self.given += 1;
+                    }
+                }
+            }
+        }
+        self.note_origins(item);
+        result.events.iter().for_each(|event| self.ran.events.push(event));
+        let count = u32::try_from(result.outputs.len()).unwrap_or(u32::MAX);
+        match &result.end {
+            FinishedEnd::Delivered if count > 0 => Ok(DedupeOutcome::Output { jobs: count }),
+            FinishedEnd::Delivered => {
+                self.ran.counters.filtered += u64::from(self.has_bindings);
+                Ok(DedupeOutcome::Nothing)
+            }
+            FinishedEnd::SetAside { record } => {
+                self.errors.push(record);
+                self.error_side.push(item);
+                self.ran.counters.failed += 1;
+                Ok(DedupeOutcome::Error)
+            }
+            FinishedEnd::Dropped => {
+                self.ran.counters.failed += 1;
+                Ok(DedupeOutcome::Error)
+            }
+        }
     }
 
     /// Records a finished job.

@@ -84,7 +84,8 @@ impl JobEvents {
         let (word, outcome) = (self.last["event"].as_str(), self.last["outcome"].as_str());
         match at {
             At::Fresh => word.is_none(),
-            At::Started(attempt) => {
+            // The commit that delivers a job has the event of its end.
+            At::Finished { attempts: attempt, .. } | At::Started(attempt) => {
                 matches!(word, Some("begun" | "unknown")) && self.last["attempt"] == *attempt
             }
             At::Delayed { .. } => word == Some("delayed"),

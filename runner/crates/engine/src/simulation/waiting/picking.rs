@@ -10,6 +10,7 @@ use crate::coordinator::{Action, Coordinator};
 use crate::runtime::message::Message;
 use tidegate_config::Configuration;
 use tidegate_dispatch::{BatchId, WaitingState};
+use tidegate_model::ExternalStatus;
 
 /// State that was reported to the run, and jobs that it has started.
 #[derive(Debug, Default)]
@@ -123,10 +124,15 @@ impl Waiting {
                 assert!(*due <= now || *set_back, "it is tried before its time: {}", what());
             }
             At::Fresh | At::Started(_) => {}
-            at @ (At::Pending { .. } | At::Through(_)) => panic!("it is {at:?}: {}", what()),
+            at @ (At::Pending { .. } | At::Finished { .. } | At::Through(_)) => {
+                panic!("it is {at:?}: {}", what())
+            }
         }
         for (&other, at) in self.standings.jobs.range(..index) {
-            let over = matches!(at, At::Through(_)) || self.may_be_out(other);
+            // A finished job holds its lane no longer, though its result may not be delivered yet.
+            let finished = stands.get(&other) == Some(&WaitingState::Finished);
+            let over =
+                matches!(at, At::Through(_)) || finished || self.is_settled(other) || self.may_be_out(other);
             assert!(over || !self.holds(other, index), "{other} comes before it: {}", what());
         }
         let is_unknown = matches!(self.standings.jobs[&index], At::Started(_));
@@ -157,12 +163,24 @@ impl Waiting {
     /// job.
     fn is_unknown(&self, index: u64, stands: &BTreeMap<u64, WaitingState>) -> bool {
         let busy = |all: &BTreeMap<u64, WaitingState>| {
-            matches!(all.get(&index), Some(WaitingState::Running | WaitingState::Pending) | None)
+            matches!(
+                all.get(&index),
+                Some(WaitingState::Running | WaitingState::Pending | WaitingState::Finished) | None
+            )
         };
         matches!(self.standings.jobs[&index], At::Started(_))
             && !busy(stands)
             && !busy(&self.picking.stood)
             && !self.may_be_out(index)
+    }
+
+    /// Whether the verdict on a pending job was known, so that it held its lane no longer. A crash forgets the verdict
+    /// of a monitor, but not the later jobs that it let start.
+    fn is_settled(&self, index: u64) -> bool {
+        let is_pending = matches!(self.standings.jobs[&index], At::Pending { .. });
+        let mut told = self.outside.told(self.jobs[&index].id).into_iter().chain(self.plan.gives_up_as());
+        let ends = |status| matches!(status, ExternalStatus::Committed | ExternalStatus::Invalid);
+        self.plan.ordered && is_pending && told.any(ends)
     }
 
     /// Whether an unfinished job blocks a later one.
@@ -183,7 +201,7 @@ impl Waiting {
     }
 
     /// Whether the job may be cancelled, so that the step need not wait for it.
-    fn may_be_out(&self, index: u64) -> bool {
+    pub(crate) fn may_be_out(&self, index: u64) -> bool {
         let rows = &self.callers.cancelled_rows;
         self.callers.cancelled.contains(&index)
             || self.standings.sequences.iter().any(|(sequence, of)| *of == index && rows.contains(sequence))

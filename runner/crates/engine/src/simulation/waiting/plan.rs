@@ -82,6 +82,8 @@ pub(crate) struct Plan {
     pub(crate) from_queue: bool,
     pub(crate) order: Order,
     pub(crate) has_lanes: bool,
+    /// Whether results are delivered in the order of the input.
+    pub(crate) ordered: bool,
     /// Maximum number of jobs that run or are pending, in all and in one lane.
     pub(crate) held_max: [usize; 2],
     /// Whether attempts are begun durably, one by one.
@@ -95,12 +97,27 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn random(dice: &mut Dice) -> Self {
-        let all: [(&str, Order, bool, i64); 13] = [
+        let all: [(&str, Order, bool, i64); 18] = [
             ("", Order::Stream, false, 0),
             ("strategy = \"fifo\", max_processing = 3", Order::Fifo, false, 0),
             ("strategy = \"fifo\", max_pending = 2", Order::Fifo, false, 0),
             ("strategy = \"rounds\", pause = \"1s\", max_pending = 1", Order::None, false, 0),
             ("strategy = \"fifo\", max_search_ahead = 4, rate = \"2/s\"", Order::Fifo, false, 0),
+            ("strategy = \"fifo\", max_processing = 3, ordered = true", Order::Fifo, false, 0),
+            ("strategy = \"fifo\", max_search_ahead = 5, ordered = true", Order::Fifo, false, 0),
+            ("strategy = \"one-round-serial\", lane = \"lane\", ordered = true", Order::OfLane, true, 0),
+            (
+                "strategy = \"one-round-parallel\", lane = \"lane\", writes = \"writes\", ordered = true",
+                Order::OfConflicts,
+                true,
+                0,
+            ),
+            (
+                "strategy = \"rounds\", pause = \"1s\", lane = \"lane\", max_pending = 2, ordered = true",
+                Order::None,
+                true,
+                0,
+            ),
             ("strategy = \"serial\"", Order::OfAll, false, 0),
             ("strategy = \"serial\", rate = \"1/s\"", Order::OfAll, false, 0),
             (
@@ -141,6 +158,7 @@ impl Plan {
             from_queue: true,
             order,
             has_lanes,
+            ordered: queuer.contains("ordered = true"),
             held_max: ["max_pending = ", "max_per_lane = "].map(|key| number_after(queuer, key)),
             begins: picks && (monitored || shown),
             gate: gated.then_some(3000),
@@ -224,6 +242,11 @@ impl Plan {
 
     pub(crate) fn is_pushed(&self) -> bool {
         self.feed != Feed::File
+    }
+
+    /// Whether attempts without a durable result may be repeated in the same run.
+    pub(crate) fn repeats(&self) -> bool {
+        self.order == Order::Stream || self.ordered && !self.begins
     }
 
     /// Whether an output is visible outside before its commit.

@@ -6,7 +6,7 @@ use crate::simulation::history::History;
 use tidegate_config::Configuration;
 use tidegate_dispatch::JobKey;
 use tidegate_model::{Address, Due, ExternalStatus};
-use tidegate_store::{ParkReason, ParkedKey, ReadError, Store};
+use tidegate_store::{FinishedEnd, ParkReason, ParkedKey, ReadError, Store};
 
 /// Durable state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,11 @@ pub(crate) enum At {
     Pending {
         attempts: u32,
         handle: String,
+    },
+    /// The result of the attempt is durable, and is not delivered.
+    Finished {
+        attempts: u32,
+        way: Way,
     },
     Through(Way),
 }
@@ -100,6 +105,8 @@ impl Causes {
         }
         match (&self.attempt, was, is) {
             (_, At::Through(_), _) => false,
+            (_, At::Finished { way, .. }, At::Through(end)) => way == end,
+            (_, At::Finished { .. }, _) => false,
             (Some(attempt), _, _) => attempt.explains(was, is, self),
             (None, _, At::Started(number)) => self.begins && *number == was.attempts() + 1,
             (None, At::Delayed { attempts, .. }, At::Delayed { attempts: still, due: 0 }) => {
@@ -125,6 +132,8 @@ impl Attempt {
                 *attempts == self.number && due >= from
             }
             (Outcome::Refused, At::Through(way)) => *way == refused,
+            (Outcome::Refused, At::Finished { attempts, way }) => *attempts == self.number && *way == refused,
+            (Outcome::Done, At::Finished { attempts, way: Way::Output }) => *attempts == self.number,
             (Outcome::Done, At::Through(Way::Output)) => true,
             (Outcome::Pending(handle), At::Pending { attempts, handle: known }) => {
                 *attempts == self.number && handle == known
@@ -139,9 +148,10 @@ impl At {
     pub(crate) fn attempts(&self) -> u32 {
         match self {
             Self::Fresh | Self::Through(_) => 0,
-            Self::Started(attempts) | Self::Delayed { attempts, .. } | Self::Pending { attempts, .. } => {
-                *attempts
-            }
+            Self::Started(attempts)
+            | Self::Delayed { attempts, .. }
+            | Self::Pending { attempts, .. }
+            | Self::Finished { attempts, .. } => *attempts,
         }
     }
 }
@@ -187,6 +197,14 @@ impl Standings {
             }
             let at = match job.reason {
                 ParkReason::Started { .. } => At::Started(job.attempt),
+                ParkReason::Finished { result } => {
+                    let way = match result.end {
+                        FinishedEnd::Delivered => Way::Output,
+                        FinishedEnd::SetAside { .. } => Way::Error,
+                        FinishedEnd::Dropped => Way::Nothing,
+                    };
+                    At::Finished { attempts: job.attempt, way }
+                }
                 ParkReason::Delayed | ParkReason::Output { .. } => At::Delayed { attempts: job.attempt, due },
                 ParkReason::Pending { handle, .. } | ParkReason::Completed { handle, .. } => {
                     At::Pending { attempts: job.attempt, handle }
@@ -233,6 +251,16 @@ impl Standings {
             }
             *seen = rows.len();
         }
+    }
+
+    /// The first job that was delivered before an earlier one, with the earlier one. `skipped`: jobs that may have been
+    /// cancelled.
+    pub(crate) fn out_of_order(&self, skipped: impl Fn(u64) -> bool) -> Option<(u64, u64)> {
+        let open = self.jobs.iter().find(|(_, at)| !matches!(at, At::Through(_)));
+        let (&first, _) = open?;
+        let mut behind = self.jobs.range(first + 1..);
+        let early = behind.find(|&(&index, at)| matches!(at, At::Through(_)) && !skipped(index));
+        early.map(|(&index, _)| (index, first))
     }
 
     /// Whether the delayed output of a job waits.
