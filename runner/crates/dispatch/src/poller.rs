@@ -16,6 +16,12 @@ use tidegate_model::{ExternalStatus, NextPoll, Timestamp, millis};
 /// Minimum time between polls that clients request, unless the configured interval is shorter.
 const SOONEST: Duration = Duration::from_secs(1);
 
+/// Time after which a batch of one lane that is not answered makes room for a batch of another lane.
+const HANGING: Duration = Duration::from_secs(2);
+
+/// Maximum number of open batches, those that hang included.
+const OPEN_MAX: usize = 256;
+
 /// Fact about pending jobs.
 #[derive(Clone, Copy, Debug)]
 pub enum PollerEvent<'a> {
@@ -60,7 +66,8 @@ pub struct PollRules {
     pub batch: usize,
     /// Time between the starts of two polls.
     pub every: Duration,
-    /// Maximum number of open batches.
+    /// Maximum number of open batches. If batches are of one lane, those that hang do not count, so that any number of
+    /// hanging lanes leaves the others alone.
     pub concurrency: usize,
     /// Whether the jobs of a batch are of one lane. A lane has at most one open batch then.
     pub by_lane: bool,
@@ -110,6 +117,8 @@ struct PolledJob {
 struct OpenBatch {
     jobs: BTreeSet<JobKey>,
     lane: Option<Arc<[u8]>>,
+    /// Time since which it is open.
+    since: Timestamp,
     /// A client requested a poll meanwhile. It covers all jobs with a smaller turn, and these jobs too.
     again: Option<u64>,
 }
@@ -171,15 +180,16 @@ impl Poller {
     /// Time at which it needs [`PollerEvent::Tick`].
     #[must_use]
     pub fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
-        if !self.asks || self.open.len() >= self.rules.concurrency || self.next_lane(u64::MAX).is_none() {
+        if !self.asks || self.next_lane(u64::MAX).is_none() {
             return None;
         }
+        let room = self.room_from(now)?;
         if self.next_lane(self.up_to).is_some() {
-            return Some(now);
+            return Some(room);
         }
         let began = self.began.map(|began| began + self.rest());
         let first = self.first.filter(|_| !self.wanted).map(|first| first + self.rules.every);
-        began.max(first).max(Some(now))
+        began.max(first).max(Some(room))
     }
 
     /// Start of the poll that a client requests now.
@@ -268,7 +278,7 @@ impl Poller {
         failed: bool,
         commands: &mut Vec<PollerCommand>,
     ) {
-        let Some(OpenBatch { jobs, lane, again }) = self.open.remove(&ask) else {
+        let Some(OpenBatch { jobs, lane, again, .. }) = self.open.remove(&ask) else {
             if !answers.is_empty() {
                 commands.push(PollerCommand::Discarded { answers: answers.len() });
             }
@@ -330,7 +340,7 @@ impl Poller {
 
     /// Requests the next batches of the poll in progress, and begins a poll if one is due.
     fn go_on(&mut self, now: Timestamp, commands: &mut Vec<PollerCommand>) {
-        while self.asks && self.open.len() < self.rules.concurrency {
+        while self.asks && self.room_from(now) == Some(now) {
             if self.next_lane(self.up_to).is_none() {
                 if !self.is_due(now) {
                     return;
@@ -346,9 +356,28 @@ impl Poller {
             let ask = self.next_ask;
             self.next_ask += 1;
             self.busy.extend(lane.clone());
-            self.open.insert(ask, OpenBatch { jobs: jobs.iter().copied().collect(), lane, again: None });
+            let open = OpenBatch { jobs: jobs.iter().copied().collect(), lane, since: now, again: None };
+            self.open.insert(ask, open);
             commands.push(PollerCommand::Ask { ask, jobs });
         }
+    }
+
+    /// Time from which one more batch may be open, if no batch is answered until then.
+    fn room_from(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.open.len() < self.rules.concurrency {
+            return Some(now);
+        }
+        if !self.rules.by_lane || self.open.len() >= OPEN_MAX {
+            return None;
+        }
+        // After a clock that was set back, a batch counts as hanging.
+        let hangs_from = |batch: &OpenBatch| {
+            let until = batch.since + HANGING;
+            if (batch.since..until).contains(&now) { until } else { now }
+        };
+        let mut times: Vec<Timestamp> = self.open.values().map(hangs_from).collect();
+        let (_, room, _) = times.select_nth_unstable(self.open.len() - self.rules.concurrency);
+        Some(*room)
     }
 
     /// Minimum time between the starts of two polls.

@@ -290,12 +290,32 @@ fn a_lane_without_an_answer_holds_up_itself_alone() {
     assert_eq!(play.answer(2, &[(5, PENDING)]), "");
     for (seconds, ask) in [(10, 3), (15, 5), (20, 7)] {
         assert_eq!(play.wakes(), Some(seconds * 1000));
-        assert_eq!(play.at(seconds * 1000), format!("ask #{ask} 2"));
-        assert_eq!(play.answer(ask, &[(2, PENDING)]), format!("ask #{} 5", ask + 1));
+        assert_eq!(play.at(seconds * 1000), format!("ask #{ask} 2, ask #{} 5", ask + 1));
+        assert_eq!(play.answer(ask, &[(2, PENDING)]), "");
         assert_eq!(play.answer(ask + 1, &[(5, PENDING)]), "");
     }
     // Its second batch, which the polls cover too, follows its first one.
     assert_eq!(play.on(PollerEvent::Failed { ask: 0 }), "ask #9 4");
+}
+
+#[test]
+fn any_number_of_lanes_without_an_answer_leave_the_others_alone() {
+    let mut play = Play::of(2, true);
+    for (key, lane) in [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")] {
+        play.pend(key, lane);
+    }
+    assert_eq!(play.at(5000), "ask #0 1, ask #1 2");
+    // Neither is answered: after two seconds they hang, and make room for two others.
+    assert_eq!(play.wakes(), Some(7000));
+    assert_eq!(play.at(6999), "");
+    assert_eq!(play.at(7000), "ask #2 3, ask #3 4");
+    assert_eq!(play.answer(2, &[(3, PENDING)]), "ask #4 5");
+    // The next poll has every lane that is not asked for, though three hang.
+    assert_eq!(play.wakes(), Some(10_000));
+    assert_eq!(play.at(10_000), "ask #5 3");
+    assert_eq!(play.answer(4, &[(5, PENDING)]), "");
+    assert_eq!(play.on(PollerEvent::Failed { ask: 0 }), "");
+    assert_eq!(play.at(15_000), "ask #6 5, ask #7 1");
 }
 
 #[test]
