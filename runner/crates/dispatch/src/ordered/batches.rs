@@ -12,6 +12,8 @@ use tidegate_model::Timestamp;
 
 /// Maximum number of batches that are begun and did not run yet: a begun batch must be finished.
 const BEGUN_MAX: usize = 2;
+/// Maximum number of jobs of a begun batch whose progress is moved before it runs: a crash loses them.
+const LOST_MAX: usize = 32;
 /// Maximum number of jobs of a step that wait in memory for their next attempt, behind one that waits in the
 /// store.
 const WAITING_MAX: usize = 1024;
@@ -185,7 +187,8 @@ impl OrderedStep {
 
     /// Splits a batch that exceeds the target size.
     fn fit(&mut self, at: usize, next: &mut u64, commands: &mut Vec<Command>) {
-        let jobs = self.sizing.jobs();
+        let most = if self.before == DurabilityBarrier::Progress { LOST_MAX } else { usize::MAX };
+        let jobs = self.sizing.jobs().min(most);
         if self.batches[at].jobs > jobs {
             self.split(at, jobs, next, commands);
         }

@@ -59,7 +59,11 @@ pub fn watermark(store: &Store, step: &Step, input: &InputRef) -> Result<u64, Re
 /// # Errors
 /// The store cannot be read.
 pub fn watermark_below(store: &Store, step: &Address, input: &str, position: u64) -> Result<u64, ReadError> {
-    let first = store.first_unfinished(step, input)?;
+    let parked = store.first_unfinished(step, input)?;
+    // The progress of `at-most-once` accounts for jobs before they are attempted; a snapshot names them.
+    let snapshots = store.snapshots(step)?;
+    let begun = snapshots.iter().flat_map(|snapshot| &snapshot.inputs).filter(|begun| begun.name == input);
+    let first = parked.into_iter().chain(begun.map(|begun| begun.first)).min();
     Ok(first.map_or(position, |first| position.min(first.saturating_sub(1))))
 }
 
@@ -157,5 +161,31 @@ pub(crate) fn warn_of_new_inputs(step: &Step, known: &[bool], inputs: &[InputPla
             "the join has never taken jobs of this input, but of its other inputs. It starts at {with} and pairs \
              it with the next jobs of the others. To pair them from an earlier job, use `tidegate replay`."
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_model::Timestamp;
+    use tidegate_store::{Snapshot, SnapshotInput, SnapshotKey, open_in_memory};
+
+    #[test]
+    fn a_batch_whose_progress_was_moved_before_it_runs_holds_the_watermark_until_it_is_delivered() {
+        let (store, mut writer) = open_in_memory().unwrap();
+        let address = |text: &str| Address::parse(text).unwrap();
+        let (step, input) = (address("p/step"), address("p/in"));
+        let mut progress = Progress::default();
+        progress.skip_to(5);
+        let begun = SnapshotInput { name: "p/in".to_owned(), address: input.clone(), first: 3, jobs: 3 };
+        let time = Timestamp(1);
+        let snapshot = Snapshot { step: step.clone(), number: 7, inputs: vec![begun], jobs: 3, time };
+        let progress = vec![(step.clone(), input, progress)];
+        writer.commit(&Changes { progress, snapshots: vec![snapshot], ..Changes::default() }).unwrap();
+        let watermark = |store: &Store| watermark_below(store, &step, "p/in", 5).unwrap();
+        assert_eq!(watermark(&store), 2);
+        let done_snapshots = vec![SnapshotKey { step: step.clone(), number: 7 }];
+        writer.commit(&Changes { done_snapshots, ..Changes::default() }).unwrap();
+        assert_eq!(watermark(&store), 5);
     }
 }
