@@ -553,3 +553,31 @@ fn a_command_that_hangs_when_the_runner_ends_is_killed() {
     let process = format!("/proc/{}", project.read("pid").trim());
     assert!(!std::path::Path::new(&process).exists(), "{process} runs on");
 }
+
+#[test]
+fn a_valid_job_makes_way_for_the_next_one_of_its_lane_if_the_queuer_lets_it() {
+    let lanes = "queuer = { strategy = \"one-round-serial\", lane = \"pool\", free_lane_at = \"valid\" }";
+    let project = project(lanes);
+    let (mut running, mut client, _) = started(&project);
+    let lines = "{\"id\":1,\"pool\":\"a\"}\n{\"id\":2,\"pool\":\"a\"}\n{\"id\":3,\"pool\":\"a\"}\n";
+    assert_eq!(client.request("POST /sources/p/in", &[crate::http_client::NDJSON], lines).status, 202);
+    let first = token(&mut running, &mut client, 1);
+    assert_eq!(outcome(&mut client, 2)["status"], "waiting");
+    assert_eq!(say(&mut client, 1, &first, "\"valid\"").status, 200);
+    let second = token(&mut running, &mut client, 2);
+    // The first one is still pending, and the second one holds the lane.
+    assert_eq!(outcome(&mut client, 1)["told"], "valid");
+    assert_eq!(outcome(&mut client, 3)["status"], "waiting");
+    // The status is durable, so a restart does not take the lane back.
+    running.kill();
+    let (mut running, mut client, _) = started(&project);
+    assert_eq!(say(&mut client, 2, &second, "").status, 200);
+    let third = token(&mut running, &mut client, 3);
+    for (index, token) in [(3, third), (1, first)] {
+        assert_eq!(say(&mut client, index, &token, "").status, 200);
+    }
+    running.wait_until("all outputs", || project.read_if_there("out.ndjson").lines().count() == 3);
+    running.stop().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [2, 3, 1]);
+    project.assert_sound();
+}

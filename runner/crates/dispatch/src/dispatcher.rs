@@ -282,6 +282,11 @@ impl Dispatcher {
         self.decide(now, commands);
     }
 
+    /// Makes way for the next jobs of the lane of a pending job. Takes effect with the next event.
+    pub fn free_lane(&mut self, step: usize, key: JobKey, now: Timestamp) {
+        self.change(step, |machine| machine.free_lane(key, now));
+    }
+
     /// State of a job of a queued step. An output that is due later counts as delayed.
     #[must_use]
     pub fn state(&self, step: usize, key: JobKey) -> Option<WaitingState> {

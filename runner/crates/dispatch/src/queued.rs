@@ -209,6 +209,11 @@ impl StepMachine for QueuedStep {
         }
     }
 
+    fn free_lane(&mut self, key: JobKey, now: Timestamp) {
+        // A job that is no longer pending has left its lane, or begins anew.
+        let _ = self.room.free_lane_of(key, now);
+    }
+
     fn state(&self, key: JobKey) -> Option<WaitingState> {
         let late = || self.late.iter().find(|&&(_, late)| late == key);
         let room = self.room.state(key).or_else(|| self.beyond.has(key).then_some(WaitingState::Waiting));

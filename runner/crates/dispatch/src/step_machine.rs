@@ -41,6 +41,9 @@ pub(crate) trait StepMachine: Debug + Send {
     /// Adds completed jobs, which were pending.
     fn settle(&mut self, _jobs: &[SettledJob], _now: Timestamp) {}
 
+    /// Frees the lane of a pending job.
+    fn free_lane(&mut self, _key: JobKey, _now: Timestamp) {}
+
     /// State of a job in the waiting room.
     fn state(&self, _key: JobKey) -> Option<WaitingState> {
         None

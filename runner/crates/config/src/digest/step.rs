@@ -6,9 +6,9 @@ use super::aspect::StepAspect;
 use super::processors::{self, ProbeAspects};
 use super::setting::{PartDigest, Scope};
 use crate::model::{
-    BatchBy, BeginAt, Configuration, DeliveryGuarantee, Input, InputMode, KeysMissing, Lane, LaneMissing,
-    Monitor, MonitorLimits, QueueRef, Queuer, Scheduling, SinkKind, SourceRef, Step, StepFilter, Strategy,
-    Target,
+    BatchBy, BeginAt, Configuration, DeliveryGuarantee, FreesAt, Input, InputMode, KeysMissing, Lane,
+    LaneMissing, Monitor, MonitorLimits, QueueRef, Queuer, Scheduling, SinkKind, SourceRef, Step, StepFilter,
+    Strategy, Target,
 };
 use tidegate_model::{Backoff, FailureClass, Jitter, OnExhausted, Rate, RetryPolicy, format_rate};
 
@@ -350,7 +350,7 @@ fn strategy(digest: &mut Digest, scope: &Scope<'_>, strategy: &Strategy) {
 }
 
 fn lane(digest: &mut Digest, scope: &Scope<'_>, lane: Option<&Lane>) {
-    let Some(Lane { path, missing, max_per_lane, rate }) = lane else {
+    let Some(Lane { path, missing, frees_at, max_per_lane, rate }) = lane else {
         return digest.add(scope, StepAspect::Queuer, "queuer.lane", |it| it.word("none"));
     };
     digest.add(scope, StepAspect::Queuer, "queuer.lane", |it| it.text(&path.to_string()));
@@ -358,6 +358,12 @@ fn lane(digest: &mut Digest, scope: &Scope<'_>, lane: Option<&Lane>) {
         it.word(match missing {
             LaneMissing::Error => "error",
             LaneMissing::Default => "default",
+        });
+    });
+    digest.add(scope, StepAspect::Queuer, "queuer.free_lane_at", |it| {
+        it.word(match frees_at {
+            FreesAt::End => "end",
+            FreesAt::Valid => "valid",
         });
     });
     digest.add(scope, StepAspect::QueuerLimits, "queuer.max_per_lane", |it| {

@@ -64,10 +64,21 @@ pub enum Strategy {
 pub struct Lane {
     pub path: FieldPath,
     pub missing: LaneMissing,
+    /// Status at which a pending job makes way for the next ones of its lane.
+    pub frees_at: FreesAt,
     /// Maximum number of jobs of one lane that run or are pending.
     pub max_per_lane: Option<NonZeroU32>,
     /// Maximum number of starts of one lane per time.
     pub rate: Option<Rate>,
+}
+
+/// The status at which a pending job frees its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreesAt {
+    /// When the job is delivered.
+    End,
+    /// When its external system reports it as valid.
+    Valid,
 }
 
 /// The handling of a job without a lane.
@@ -89,6 +100,12 @@ pub enum KeysMissing {
 }
 
 impl Queuer {
+    /// Whether a valid job makes way for the next ones of its lane, although it is still pending.
+    #[must_use]
+    pub fn frees_lane_when_valid(&self) -> bool {
+        self.lane.as_ref().is_some_and(|lane| lane.frees_at == FreesAt::Valid)
+    }
+
     /// The default of a step with external effects: in order of arrival, several at once.
     #[must_use]
     pub(crate) fn for_outside() -> Self {

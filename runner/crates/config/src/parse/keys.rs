@@ -168,6 +168,7 @@ impl TableKind {
                 "strategy",
                 "lane",
                 "lane_missing",
+                "free_lane_at",
                 "delay_window",
                 "max_processing",
                 "max_pending",

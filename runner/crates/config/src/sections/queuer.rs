@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::diagnostic::Diagnostic;
-use crate::model::{KeysMissing, Lane, LaneMissing, Queuer, Strategy};
+use crate::model::{FreesAt, KeysMissing, Lane, LaneMissing, Queuer, Strategy};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
@@ -33,10 +33,12 @@ const STRATEGIES: [(&str, Word); 6] = [
 const LANE_MISSING: [(&str, LaneMissing); 2] =
     [("error", LaneMissing::Error), ("default", LaneMissing::Default)];
 
+const FREES_AT: [(&str, FreesAt); 2] = [("end", FreesAt::End), ("valid", FreesAt::Valid)];
+
 const KEYS_MISSING: [(&str, KeysMissing); 2] = [("error", KeysMissing::Error), ("none", KeysMissing::None)];
 
 /// The keys that apply to some strategies only.
-const MEANT_FOR: [(&str, &[Word]); 11] = [
+const MEANT_FOR: [(&str, &[Word]); 12] = [
     ("delay_window", &[Word::OneRoundSerial, Word::OneRoundParallel]),
     ("reads", &[Word::OneRoundParallel]),
     ("writes", &[Word::OneRoundParallel]),
@@ -47,6 +49,7 @@ const MEANT_FOR: [(&str, &[Word]); 11] = [
     ("max_processing", &NOT_SERIAL),
     ("max_pending", &NOT_SERIAL),
     ("max_per_lane", &NOT_SERIAL),
+    ("free_lane_at", &NOT_SERIAL),
     ("lane_rate", &NOT_SERIAL),
 ];
 
@@ -202,6 +205,8 @@ fn lane(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Option<
     let path = path(reading, section, "lane");
     let missing = section.field("lane_missing");
     let missing = missing.and_then(|field| field.choice(reading, TableKind::Queuer, &LANE_MISSING));
+    let frees_at = section.field("free_lane_at");
+    let frees_at = frees_at.and_then(|field| field.choice(reading, TableKind::Queuer, &FREES_AT));
     let max_per_lane = section.field("max_per_lane").and_then(|field| at_least_one(reading, field));
     let rate = section.field("lane_rate").and_then(|field| rate(reading, field));
     if section.field("lane").is_none() {
@@ -209,14 +214,17 @@ fn lane(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Option<
         if matches!(word, Some(Word::OneRoundSerial | Word::OneRoundParallel)) {
             section.required(reading, "lane", help);
         } else {
-            for field in ["lane_missing", "max_per_lane", "lane_rate"].map(|key| section.field(key)) {
+            for field in
+                ["lane_missing", "free_lane_at", "max_per_lane", "lane_rate"].map(|key| section.field(key))
+            {
                 let Some(field) = field else { continue };
                 let message = format!("`{}` needs `lane`", field.name);
                 reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
             }
         }
     }
-    Some(Lane { path: path?, missing: missing.unwrap_or(LaneMissing::Error), max_per_lane, rate })
+    let (missing, frees_at) = (missing.unwrap_or(LaneMissing::Error), frees_at.unwrap_or(FreesAt::End));
+    Some(Lane { path: path?, missing, frees_at, max_per_lane, rate })
 }
 
 fn path(reading: &mut ParseContext<'_>, section: &TableReader<'_>, key: &'static str) -> Option<FieldPath> {

@@ -6,8 +6,9 @@ use crate::operator::request::{CompletionOutcome, PendingRequest, Request, Reque
 use crate::processor::monitor_protocol::JobVerdict;
 use crate::runtime::message::CompletionNotice;
 use crate::step::state::QueuedJobs;
+use tidegate_config::Queuer;
 use tidegate_dispatch::PollerEvent;
-use tidegate_model::Timestamp;
+use tidegate_model::{ExternalStatus, Timestamp};
 
 impl Coordinator {
     /// Requests a poll as soon as possible. All requests before the next poll begins lead to one poll; a
@@ -76,9 +77,15 @@ impl Coordinator {
             return None;
         };
         buffer.stands(key, row.id);
+        let mut due = None;
         if let Some((.., Some(completion))) = job.reason.outside() {
             watch.settle(key, JobVerdict::of(completion));
+            let frees = state.declared.picks().is_some_and(Queuer::frees_lane_when_valid);
+            if frees && completion.status == ExternalStatus::Valid {
+                self.dispatcher.free_lane(step, key, now);
+                due = Some(now);
+            }
         }
-        None
+        due
     }
 }

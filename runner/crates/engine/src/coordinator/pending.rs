@@ -11,7 +11,8 @@ use crate::processor::monitor_protocol::{StatusQuery, StatusReport};
 use crate::step::pending_jobs::PendingJobs;
 use crate::step::probe_health::ProbeKind;
 use crate::step::state::{QueuedJobs, StepState};
-use tidegate_dispatch::{JobKey, PollerCommand, PollerEvent, SettledJob};
+use tidegate_config::Queuer;
+use tidegate_dispatch::{Event, JobKey, PollerCommand, PollerEvent, SettledJob};
 use tidegate_model::log_target;
 use tidegate_model::{Address, ExternalStatus, Timestamp};
 
@@ -77,7 +78,7 @@ impl Coordinator {
         if self.stopping {
             return;
         }
-        let mut commands = Vec::new();
+        let (mut commands, mut freed) = (Vec::new(), false);
         let Self { steps, dispatcher, pending_steps, .. } = self;
         for step in std::mem::take(pending_steps) {
             let Some(StepState { declared, epoch, queued: Some(queued), stats, .. }) = steps.get_mut(step)
@@ -114,6 +115,10 @@ impl Coordinator {
                         settled.push(SettledJob { key, resubmits });
                     }
                     PollerCommand::Valid { key } => {
+                        if declared.picks().is_some_and(Queuer::frees_lane_when_valid) {
+                            dispatcher.free_lane(step, key, now);
+                            freed = true;
+                        }
                         if let Some(row) = buffer.row(key).filter(|_| declared.events.is_some()) {
                             let request = Request::Validate { step: address.clone(), row: row.id };
                             let asked = PendingRequest::new(request, Reply::new(drop));
@@ -133,6 +138,9 @@ impl Coordinator {
             if !settled.is_empty() {
                 dispatcher.settle(step, &settled, now, &mut commands);
             }
+        }
+        if freed {
+            dispatcher.handle(Event::Tick, now, &mut commands);
         }
         if !commands.is_empty() {
             self.execute_commands(commands, now, actions);

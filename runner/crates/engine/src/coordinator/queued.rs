@@ -28,8 +28,11 @@ impl Coordinator {
         now: Timestamp,
     ) {
         let Self { steps, dispatcher, .. } = self;
-        let queued = steps.get_mut(step).and_then(|state| state.queued.as_mut());
-        let Some(QueuedJobs { buffer, pending }) = queued else { return self.recall_turn(step, row, job) };
+        let Some(StepState { declared, queued: Some(QueuedJobs { buffer, pending }), .. }) =
+            steps.get_mut(step)
+        else {
+            return self.recall_turn(step, row, job);
+        };
         self.pending_steps.insert(step);
         let key = JobKey::stored(row.id.0);
         buffer.stands(key, row.id);
@@ -48,6 +51,9 @@ impl Coordinator {
         buffer.attributes.extract(key, card, &job.payload, |card| {
             dispatcher.saw(step, &JobAttributes { index, ..card.clone() }, state);
         });
+        if queue_view::has_freed_lane(job, declared) {
+            dispatcher.free_lane(step, key, now);
+        }
     }
 
     /// View of the waiting jobs of a queued step.

@@ -199,6 +199,7 @@ mod tests {
             lane: Some(tidegate_config::Lane {
                 path: path("order.pool"),
                 missing,
+                frees_at: tidegate_config::FreesAt::End,
                 max_per_lane: None,
                 rate: None,
             }),

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use super::counts::JobLocation;
 use super::job_attributes::AttributeExtractor;
 use crate::recovery::start_position;
-use tidegate_config::{Configuration, Input, Step};
+use tidegate_config::{Configuration, Input, Queuer, Step};
 use tidegate_dispatch::{JobKey, QueueSnapshot, WaitingRoom, WaitingState};
-use tidegate_model::{Address, Progress, Timestamp};
+use tidegate_model::{Address, ExternalStatus, Progress, Timestamp};
 use tidegate_store::{ParkReason, ParkedId, ParkedJob, ReadError, Store};
 
 /// Maximum number of jobs read together, and of their bytes.
@@ -72,7 +72,7 @@ impl QueueView {
             first_in_line: None,
             truncated: false,
         };
-        view.add_rows(store, &step.address, &attributes, now)?;
+        view.add_rows(store, step, &attributes, now)?;
         for input in &step.inputs {
             let progress = start_position::progress(store, step, input)?;
             let ahead = queuer.max_search_ahead.filter(|&ahead| ahead > 0);
@@ -102,11 +102,11 @@ impl QueueView {
     fn add_rows(
         &mut self,
         store: &Store,
-        step: &Address,
+        step: &Step,
         attributes: &AttributeExtractor,
         now: Timestamp,
     ) -> Result<(), ReadError> {
-        for found in store.all_parked(step) {
+        for found in store.all_parked(&step.address) {
             if self.rows.len() as u64 >= SCAN_MAX {
                 self.truncated = true;
                 break;
@@ -120,6 +120,9 @@ impl QueueView {
                 // Each job has its own number.
                 let _ =
                     attributes.extract(key, place, &job.payload, |card| self.room.add(card.clone(), state));
+                if has_freed_lane(&job, step) {
+                    let _ = self.room.free_lane_of(key, now); // it is pending
+                }
             }
         }
         Ok(())
@@ -169,6 +172,12 @@ pub(crate) fn state(job: &ParkedJob) -> WaitingState {
         ParkReason::Pending { .. } | ParkReason::Completed { .. } => WaitingState::Pending,
         ParkReason::Finished { .. } => WaitingState::Finished,
     }
+}
+
+/// Whether a parked job of the step is pending, and its lane is free for the next jobs.
+pub(crate) fn has_freed_lane(job: &ParkedJob, step: &Step) -> bool {
+    job.reason.status() == Some(ExternalStatus::Valid)
+        && step.picks().is_some_and(Queuer::frees_lane_when_valid)
 }
 
 /// Index of a parked job in the input.

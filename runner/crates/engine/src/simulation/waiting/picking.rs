@@ -131,8 +131,10 @@ impl Waiting {
         for (&other, at) in self.standings.jobs.range(..index) {
             // A finished job holds its lane no longer, though its result may not be delivered yet.
             let finished = stands.get(&other) == Some(&WaitingState::Finished);
-            let over =
-                matches!(at, At::Through(_)) || finished || self.is_settled(other) || self.may_be_out(other);
+            // A valid job frees its lane, and may be forgotten after later ones have started.
+            let is_later_try = self.plan.frees_when_valid && self.standings.jobs[&index] != At::Fresh;
+            let is_free = finished || is_later_try || self.is_settled(other);
+            let over = matches!(at, At::Through(_)) || is_free || self.may_be_out(other);
             assert!(over || !self.holds(other, index), "{other} comes before it: {}", what());
         }
         let is_unknown = matches!(self.standings.jobs[&index], At::Started(_));
@@ -179,8 +181,14 @@ impl Waiting {
     fn is_settled(&self, index: u64) -> bool {
         let is_pending = matches!(self.standings.jobs[&index], At::Pending { .. });
         let mut told = self.outside.told(self.jobs[&index].id).into_iter().chain(self.plan.gives_up_as());
-        let ends = |status| matches!(status, ExternalStatus::Committed | ExternalStatus::Invalid);
-        self.plan.ordered && is_pending && told.any(ends)
+        let ends = |status| match status {
+            ExternalStatus::Committed | ExternalStatus::Invalid => true,
+            ExternalStatus::Valid => self.plan.frees_when_valid,
+            _ => false,
+        };
+        let is_told_valid = self.plan.frees_when_valid && self.tellers.has_said(index, ExternalStatus::Valid);
+        let may_be = self.plan.ordered || self.plan.frees_when_valid;
+        may_be && is_pending && (is_told_valid || told.any(ends))
     }
 
     /// Whether an unfinished job blocks a later one.

@@ -30,6 +30,44 @@ const TTL: &str = ", ttl = \"20s\"";
 const TTL_AGAIN: &str = ", ttl = \"30s\", then = \"resubmit\"";
 const CHECKS: &str = ", max_checks = 3";
 
+/// Queuers of the step: the settings, the order, whether there are lanes, and the least delay in milliseconds.
+const STRATEGIES: [(&str, Order, bool, i64); 19] = [
+    ("", Order::Stream, false, 0),
+    ("strategy = \"fifo\", max_processing = 3", Order::Fifo, false, 0),
+    ("strategy = \"fifo\", max_pending = 2", Order::Fifo, false, 0),
+    ("strategy = \"rounds\", pause = \"1s\", max_pending = 1", Order::None, false, 0),
+    ("strategy = \"fifo\", max_search_ahead = 4, rate = \"2/s\"", Order::Fifo, false, 0),
+    ("strategy = \"fifo\", max_processing = 3, ordered = true", Order::Fifo, false, 0),
+    ("strategy = \"fifo\", max_search_ahead = 5, ordered = true", Order::Fifo, false, 0),
+    ("strategy = \"one-round-serial\", lane = \"lane\", ordered = true", Order::OfLane, true, 0),
+    ("strategy = \"one-round-serial\", lane = \"lane\", free_lane_at = \"valid\"", Order::OfLane, true, 0),
+    (
+        "strategy = \"one-round-parallel\", lane = \"lane\", writes = \"writes\", ordered = true",
+        Order::OfConflicts,
+        true,
+        0,
+    ),
+    (
+        "strategy = \"rounds\", pause = \"1s\", lane = \"lane\", max_pending = 2, ordered = true",
+        Order::None,
+        true,
+        0,
+    ),
+    ("strategy = \"serial\"", Order::OfAll, false, 0),
+    ("strategy = \"serial\", rate = \"1/s\"", Order::OfAll, false, 0),
+    ("strategy = \"one-round-serial\", lane = \"lane\", delay_window = \"2s\"", Order::OfLane, true, 2000),
+    ("strategy = \"one-round-serial\", lane = \"lane\", max_processing = 2", Order::OfLane, true, 0),
+    ("strategy = \"one-round-parallel\", lane = \"lane\", writes = \"writes\"", Order::OfConflicts, true, 0),
+    (
+        "strategy = \"one-round-parallel\", lane = \"lane\", writes = \"writes\", max_per_lane = 2",
+        Order::OfConflicts,
+        true,
+        0,
+    ),
+    ("strategy = \"rounds\", pause = \"2s\", lane = \"lane\", max_per_lane = 1", Order::None, true, 0),
+    ("strategy = \"priority\", priority = \"urgency\", aging = \"1s\"", Order::None, false, 0),
+];
+
 /// Job that controls its own outcome.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
@@ -84,6 +122,8 @@ pub(crate) struct Plan {
     pub(crate) has_lanes: bool,
     /// Whether results are delivered in the order of the input.
     pub(crate) ordered: bool,
+    /// Whether a valid job frees its lane.
+    pub(crate) frees_when_valid: bool,
     /// Maximum number of jobs that run or are pending, in all and in one lane.
     pub(crate) held_max: [usize; 2],
     /// Whether attempts are begun durably, one by one.
@@ -97,57 +137,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn random(dice: &mut Dice) -> Self {
-        let all: [(&str, Order, bool, i64); 18] = [
-            ("", Order::Stream, false, 0),
-            ("strategy = \"fifo\", max_processing = 3", Order::Fifo, false, 0),
-            ("strategy = \"fifo\", max_pending = 2", Order::Fifo, false, 0),
-            ("strategy = \"rounds\", pause = \"1s\", max_pending = 1", Order::None, false, 0),
-            ("strategy = \"fifo\", max_search_ahead = 4, rate = \"2/s\"", Order::Fifo, false, 0),
-            ("strategy = \"fifo\", max_processing = 3, ordered = true", Order::Fifo, false, 0),
-            ("strategy = \"fifo\", max_search_ahead = 5, ordered = true", Order::Fifo, false, 0),
-            ("strategy = \"one-round-serial\", lane = \"lane\", ordered = true", Order::OfLane, true, 0),
-            (
-                "strategy = \"one-round-parallel\", lane = \"lane\", writes = \"writes\", ordered = true",
-                Order::OfConflicts,
-                true,
-                0,
-            ),
-            (
-                "strategy = \"rounds\", pause = \"1s\", lane = \"lane\", max_pending = 2, ordered = true",
-                Order::None,
-                true,
-                0,
-            ),
-            ("strategy = \"serial\"", Order::OfAll, false, 0),
-            ("strategy = \"serial\", rate = \"1/s\"", Order::OfAll, false, 0),
-            (
-                "strategy = \"one-round-serial\", lane = \"lane\", delay_window = \"2s\"",
-                Order::OfLane,
-                true,
-                2000,
-            ),
-            ("strategy = \"one-round-serial\", lane = \"lane\", max_processing = 2", Order::OfLane, true, 0),
-            (
-                "strategy = \"one-round-parallel\", lane = \"lane\", writes = \"writes\"",
-                Order::OfConflicts,
-                true,
-                0,
-            ),
-            (
-                "strategy = \"one-round-parallel\", lane = \"lane\", writes = \"writes\", max_per_lane = 2",
-                Order::OfConflicts,
-                true,
-                0,
-            ),
-            (
-                "strategy = \"rounds\", pause = \"2s\", lane = \"lane\", max_per_lane = 1",
-                Order::None,
-                true,
-                0,
-            ),
-            ("strategy = \"priority\", priority = \"urgency\", aging = \"1s\"", Order::None, false, 0),
-        ];
-        let (queuer, order, has_lanes, window) = *dice.pick(&all);
+        let (queuer, order, has_lanes, window) = *dice.pick(&STRATEGIES);
         let (monitored, gated, shown) = (dice.chance(60), dice.chance(50), dice.chance(40));
         let picks = !queuer.is_empty() || monitored || gated;
         let order = if order == Order::Stream && picks { Order::Fifo } else { order };
@@ -159,6 +149,7 @@ impl Plan {
             order,
             has_lanes,
             ordered: queuer.contains("ordered = true"),
+            frees_when_valid: queuer.contains("free_lane_at"),
             held_max: ["max_pending = ", "max_per_lane = "].map(|key| number_after(queuer, key)),
             begins: picks && (monitored || shown),
             gate: gated.then_some(3000),
