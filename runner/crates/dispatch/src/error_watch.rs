@@ -4,7 +4,8 @@
 //! their step, which is the generation that changed it last. So only changed steps are judged.
 //!
 //! A generation is proven when its time is over without a rollback. A rollback goes back to the last proven one, and
-//! only attempts of proven versions count as those before: a second broken save is compared with the last good one.
+//! only attempts of proven versions count as those before: a second broken save is compared with the last good one. A
+//! generation that cannot be rolled back counts as proven: no better one can be in force.
 
 #[cfg(test)]
 mod tests;
@@ -53,7 +54,7 @@ pub enum ErrorWatchEvent {
     },
     /// A generation took over.
     Swapped(Swap),
-    /// The generation cannot be rolled back, and stays in force.
+    /// The generation cannot be rolled back, and stays in force. It is the measure of later ones.
     NotRolledBack {
         generation: u64,
     },
@@ -166,7 +167,7 @@ impl ErrorWatch {
             ErrorWatchEvent::NotRolledBack { generation } => {
                 if self.is_requested && generation == self.current {
                     self.is_requested = false;
-                    self.watched.clear();
+                    self.accept();
                 }
                 None
             }
@@ -206,12 +207,15 @@ impl ErrorWatch {
         }
         match limit.filter(|_| watched) {
             Some(limit) => self.watch(now + limit.within),
-            None => {
-                self.steps.values_mut().for_each(|attempts| attempts.is_proven = true);
-                self.watched.clear();
-                self.proven = generation;
-            }
+            None => self.accept(),
         }
+    }
+
+    /// Takes the current generation as it is: later ones are compared with it, and go back to it.
+    fn accept(&mut self) {
+        self.steps.values_mut().for_each(|attempts| attempts.is_proven = true);
+        self.watched.clear();
+        self.proven = self.current;
     }
 
     /// Begins to count the attempts of a changed step anew. `reloaded`: it is no rollback.

@@ -229,9 +229,11 @@ fn a_reload_before_the_requested_rollback_causes_another_and_one_that_cannot_be_
     play.handle(ErrorWatchEvent::NotRolledBack { generation: 3 });
     assert_eq!((play.attempt(0, 2, 10, 10), play.reload(4, &[1])), (None, None));
     assert_eq!(play.attempt(0, 2, 10, 10), None);
-    // It is not proven: neither a measure, nor a generation to go back to.
+    // The version that stays is the measure of the next one, and its generation is the one to go back to.
     play.reload(5, &[0]);
-    assert_eq!(shown(play.attempt(0, 5, 10, 10)), "5→1 0 10/10 0/0");
+    assert_eq!(play.attempt(0, 5, 40, 40), None, "as before");
+    play.reload(6, &[1]);
+    assert_eq!(shown(play.attempt(1, 6, 10, 10)), "6→3 1 10/10 0/0");
 }
 
 /// Random event: the kind, a step, a version, and numbers of attempts.
