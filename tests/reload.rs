@@ -299,3 +299,42 @@ fn a_sink_that_cannot_be_opened_leaves_the_runner_as_it_is() {
     assert_eq!(wait_for(&project, &mut running, "new/out.ndjson", 3), 1);
     running.stop().done();
 }
+
+#[test]
+fn a_sink_that_takes_the_file_of_a_running_sink_is_refused_before_it_takes_over() {
+    let project = marking();
+    let mut running = started(&project, &["--no-watch"]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    let before = project.read("p.toml");
+    let renamed = before.replace("to = \"out\"", "to = \"lines\"").replace("[sink.out]", "[sink.lines]");
+    std::os::unix::fs::symlink("out.ndjson", project.path().join("link.ndjson")).unwrap();
+    let by_link = renamed.replace("path = \"out.ndjson\"", "path = \"link.ndjson\"");
+    let append = |text: &str| text.replace("[sink.lines]", "[sink.lines]\non_mismatch = \"append\"");
+    let refusal = |text: &str| {
+        project.write("p.toml", text);
+        project.tidegate(&["reload", "."]).failed(1).stderr
+    };
+    for text in [&renamed, &by_link] {
+        let said = refusal(text);
+        assert!(said.contains("has the lines of sink `p/out`, which is in force"), "{said}");
+    }
+    let said = refusal(&append(&by_link));
+    assert!(said.contains("sink `p/out` writes the same file as"), "{said}");
+    let both = format!("{before}[sink.lines]\ntype = \"file\"\npath = \"link.ndjson\"\nfrom = \"in\"\n");
+    let said = refusal(&both);
+    assert!(said.contains("sink `p/out` writes the same file by another path"), "{said}");
+    // The steps of the earlier sink go on.
+    assert_eq!(version_of(&project, &mut running, 2), 1);
+    // Another spelling of its own path is the same file.
+    project.write("p.toml", before.replace("path = \"out.ndjson\"", "path = \"link.ndjson\""));
+    project.tidegate(&["reload", "."]).done();
+    assert_eq!(version_of(&project, &mut running, 3), 1);
+    project.write("p.toml", append(&by_link));
+    project.tidegate(&["reload", "."]).done();
+    assert_eq!(version_of(&project, &mut running, 4), 1);
+    assert_eq!(crate::project::ids(&project.read("out.ndjson")), [1, 2, 3, 4]);
+    // The earlier sink cannot return behind these lines.
+    let rollback = project.tidegate(&["rollback", "--yes"]).failed(1);
+    assert!(rollback.stderr.contains("has the lines of sink `p/lines`"), "{}", rollback.stderr);
+    running.stop().done();
+}

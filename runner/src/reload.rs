@@ -3,12 +3,15 @@
 pub(crate) mod changed_tests;
 pub(crate) mod watch;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::output::exit;
 use crate::supervisor;
 use tidegate_config::{
-    Diagnostic, DiagnosticRecord, Diagnostics, Files, PartChange, PartKind, Plan, PlanState, Severity,
+    Configuration, Diagnostic, DiagnosticRecord, Diagnostics, Files, PartChange, PartKind, Plan, PlanState,
+    Severity,
 };
 use tidegate_engine::{Generation, Handle, RefusedReload, RolledBack};
 use tidegate_model::log_target;
@@ -120,7 +123,7 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
             return refuse_change(run, trigger, &failed);
         }
     }
-    let obstacles = obstacles(run, &next);
+    let obstacles = obstacles(run, &next, None);
     if obstacles.has_errors() {
         return refuse_change(run, trigger, &obstacles);
     }
@@ -140,12 +143,17 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
     Reloaded::Installed { generation, lingering, restart }
 }
 
-/// Sources and sinks that cannot be opened, as diagnostics.
-pub(crate) fn obstacles(run: &Handle, next: &Generation) -> Diagnostics {
+/// Sources and sinks that cannot be opened, as diagnostics. `between`: for a rollback, the configurations that ran
+/// between `next` and the current one.
+pub(crate) fn obstacles(
+    run: &Handle,
+    next: &Generation,
+    between: Option<&[Arc<Configuration>]>,
+) -> Diagnostics {
     let configuration = &next.configuration;
     let mut diagnostics = Diagnostics::new(&configuration.root, Files::default());
     // A store that is closed now waits for room on the disk; the takeover waits, too.
-    for (address, why) in run.obstacles(next).unwrap_or_default() {
+    for (address, why) in run.obstacles(next, between).unwrap_or_default() {
         let pipeline = configuration.pipelines.iter().find(|pipeline| pipeline.name == address.pipeline);
         let file = pipeline.map_or_else(|| configuration.root.clone(), |pipeline| pipeline.file.clone());
         diagnostics.push(Diagnostic::error(file, None, format!("`{address}` cannot be opened: {why}")));

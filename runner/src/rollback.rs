@@ -22,7 +22,7 @@ pub(crate) fn roll_back(run: &Handle, store: &Store, to: Option<u64>) -> Result<
         Err(diagnostics) => return Ok(Reloaded::mistakes(&diagnostics)),
     };
     same_plugins(&found, &earlier)?;
-    let obstacles = reload::obstacles(run, &earlier);
+    let obstacles = reload::obstacles(run, &earlier, Some(&found.between));
     if obstacles.has_errors() {
         return Ok(Reloaded::refused(&obstacles));
     }

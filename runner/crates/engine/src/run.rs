@@ -170,12 +170,17 @@ impl Handle {
         self.current.rolled_back_of(digest)
     }
 
-    /// New and changed sources and sinks of a configuration that cannot be opened, with the reasons.
+    /// New and changed sources and sinks of a configuration that cannot be opened, with the reasons. `between`: for a
+    /// rollback, as of [`Self::roll_back`].
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn obstacles(&self, next: &Generation) -> Result<Vec<(Address, String)>, ReadError> {
-        obstacles::find(&next.configuration, &self.current.get(), &self.store)
+    pub fn obstacles(
+        &self,
+        next: &Generation,
+        between: Option<&[Arc<Configuration>]>,
+    ) -> Result<Vec<(Address, String)>, ReadError> {
+        obstacles::find(&next.configuration, &self.current.get(), between, &self.store)
     }
 
     /// Waits for the reload before, so that none replaces a later one by files that it has read earlier.

@@ -1,23 +1,29 @@
 //! Obstacles: sources and sinks of a new generation that could not be opened. Then it does not take over.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{Access, access};
 
 use super::current::NumberedGeneration;
+use super::renames;
 use crate::commit::sinks;
 use crate::error::Chain;
 use tidegate_components::sink::SinkWriter;
 use tidegate_components::source::SourceLog;
-use tidegate_config::{Configuration, Sink, SinkKind, SourceKind};
-use tidegate_model::Address;
+use tidegate_config::{Configuration, FileSink, OnMismatch, Sink, SinkKind, SourceKind, shown};
+use tidegate_model::{Address, NamedKind, Parts, RenamedPart};
 use tidegate_store::{ReadError, Store};
 
-/// New and changed sources and sinks that cannot be opened, with the reasons.
+/// New and changed sources and sinks that cannot be opened, with the reasons. `between`: for a rollback, the
+/// configurations that ran between this one and the current one.
 pub(crate) fn find(
     next: &Configuration,
     before: &NumberedGeneration,
+    between: Option<&[Arc<Configuration>]>,
     store: &Store,
 ) -> Result<Vec<(Address, String)>, ReadError> {
     let mut found = Vec::new();
@@ -30,22 +36,37 @@ pub(crate) fn find(
         let opened = SourceLog::open(&source.address, file, store.segments(&source.address)?);
         found.extend(opened.err().map(|error| (source.address.clone(), Chain(&error).to_string())));
     }
-    // A file that a sink writes now is the subject of the handover.
-    let path = |sink: &Sink| match &sink.kind {
-        SinkKind::File(file) => Some(file.path.clone()),
-        SinkKind::Stdout(_) | SinkKind::Http(_) | SinkKind::Null => None,
-    };
-    let written: BTreeSet<_> = before.configuration.sinks.iter().filter_map(path).collect();
-    for sink in &next.sinks {
-        let Some(path) = path(sink).filter(|path| !written.contains(path)) else { continue };
-        let position = sinks::position(store, sink)?;
-        let opened = SinkWriter::open(&sink.address, &sink.kind, position.as_ref());
-        let why = opened.err().map(|error| Chain(&error).to_string()).or_else(|| cannot_create(&path));
+    let changed: Vec<(&Sink, &FileSink)> =
+        files(&next.sinks).filter(|(sink, file)| !is_written(&before.configuration, sink, file)).collect();
+    if changed.is_empty() {
+        return Ok(found);
+    }
+    let (_, renamed) = renames::of_takeover(next, &before.configuration, between, store)?;
+    let others: Vec<(&Sink, &FileSink, PathBuf)> =
+        files(&next.sinks).map(|(sink, file)| (sink, file, real_path(&file.path))).collect();
+    let writers: BTreeMap<PathBuf, (&Sink, &FileSink)> = files(&before.configuration.sinks)
+        .map(|(sink, file)| (real_path(&file.path), (sink, file)))
+        .collect();
+    for (sink, file) in changed {
+        let path = real_path(&file.path);
+        let why = if let Some((other, _, _)) =
+            others.iter().find(|(other, _, at)| other.address != sink.address && *at == path)
+        {
+            Some(format!(
+                "sink `{}` writes the same file by another path: name one sink in both",
+                other.address
+            ))
+        } else if let Some((writer, its)) = writers.get(&path).filter(|_| is_regular(&path)) {
+            taken((sink, file), (writer, its), &renamed)
+        } else {
+            let position = sinks::position(store, sink)?;
+            let opened = SinkWriter::open(&sink.address, &sink.kind, position.as_ref());
+            opened.err().map(|error| Chain(&error).to_string()).or_else(|| cannot_create(&file.path))
+        };
         found.extend(why.map(|why| (sink.address.clone(), why)));
     }
     Ok(found)
 }
-
 /// Reason for which a missing file cannot be created.
 fn cannot_create(path: &Path) -> Option<String> {
     let above = path.ancestors().skip(1).find(|above| above.exists()).filter(|_| !path.exists())?;
@@ -54,4 +75,60 @@ fn cannot_create(path: &Path) -> Option<String> {
     }
     let error = access(above, Access::WRITE_OK).err()?;
     Some(format!("files cannot be created in `{}`: {error}", above.display()))
+}
+
+/// Reason for which a sink cannot have the file that another sink of the current generation writes. The writer may
+/// still add lines after this check, so its present content does not matter.
+fn taken(
+    (sink, file): (&Sink, &FileSink),
+    (writer, its): (&Sink, &FileSink),
+    renamed: &[RenamedPart],
+) -> Option<String> {
+    let is_renamed = |part: &RenamedPart| {
+        part.kind == NamedKind::Endpoint && part.from == writer.address && part.to == sink.address
+    };
+    if writer.address == sink.address || renamed.iter().any(is_renamed) {
+        return None;
+    }
+    let (path, writer) = (shown(&file.path), &writer.address);
+    // The steps of a sink wait for those of another one by the path as it is written.
+    match file.on_mismatch {
+        OnMismatch::Append if file.path == its.path => None,
+        OnMismatch::Append => {
+            Some(format!("sink `{writer}` writes the same file as `{}`: use this path", shown(&its.path)))
+        }
+        OnMismatch::Refuse => Some(format!(
+            "`{path}` has the lines of sink `{writer}`, which is in force; write to another path, or continue behind \
+             these lines with `on_mismatch = \"append\"`"
+        )),
+    }
+}
+
+fn files(sinks: &Parts<Sink>) -> impl Iterator<Item = (&Sink, &FileSink)> {
+    sinks.iter().filter_map(|sink| match &sink.kind {
+        SinkKind::File(file) => Some((sink, file)),
+        SinkKind::Stdout(_) | SinkKind::Http(_) | SinkKind::Null => None,
+    })
+}
+
+/// Whether the sink writes this file already: the file is the subject of the handover then.
+fn is_written(before: &Configuration, sink: &Sink, file: &FileSink) -> bool {
+    files(&before.sinks).any(|(old, its)| old.address == sink.address && its.path == file.path)
+}
+
+/// The path without links. Parts that are missing stay as they are.
+fn real_path(path: &Path) -> PathBuf {
+    let mut missing: Vec<OsString> = Vec::new();
+    for above in path.ancestors() {
+        if let Ok(real) = fs::canonicalize(above) {
+            return missing.iter().rev().fold(real, |path, name| path.join(name));
+        }
+        missing.extend(above.file_name().map(ToOwned::to_owned));
+    }
+    path.to_owned()
+}
+
+/// Whether lines can be compared with a position. A missing file will be a regular one.
+fn is_regular(path: &Path) -> bool {
+    fs::metadata(path).map_or(true, |metadata| metadata.is_file())
 }

@@ -1,5 +1,7 @@
 //! Renames: the parts that a takeover moves to their new names. A rollback gives renamed parts their earlier names back.
 
+use std::sync::Arc;
+
 use tidegate_config::{Configuration, FormerNames};
 use tidegate_model::{Address, Name, NamedKind, PartNames, RenamedPart};
 use tidegate_store::{ReadError, Store};
@@ -17,9 +19,26 @@ pub(crate) fn of(
     Ok(next.former.renames(&next.part_names(), &before, &store.known_parts()?))
 }
 
+/// A configuration that takes over from the current one, and the renames that it carries out. `between`: for a rollback,
+/// the configurations that ran between it and the current one.
+pub(crate) fn of_takeover(
+    next: &Configuration,
+    current: &Configuration,
+    between: Option<&[Arc<Configuration>]>,
+    store: &Store,
+) -> Result<(Configuration, Vec<RenamedPart>), ReadError> {
+    let mut next = next.clone();
+    if let Some(between) = between {
+        let later = between.iter().map(|later| &**later).chain([current]);
+        turn_back(&mut next, &later.collect::<Vec<_>>());
+    }
+    let renamed = of(&next, Some(current), store)?;
+    Ok((next, renamed))
+}
+
 /// Lets the parts of an earlier configuration take over from those that they became in the later ones, in the order of
 /// time. The last one is the current one.
-pub(crate) fn turn_back(earlier: &mut Configuration, later: &[&Configuration]) {
+fn turn_back(earlier: &mut Configuration, later: &[&Configuration]) {
     let Some(current) = later.last() else { return };
     let (names, now) = (earlier.part_names(), current.part_names());
     let later: Vec<(PartNames, &Configuration)> =

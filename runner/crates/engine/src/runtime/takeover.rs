@@ -42,12 +42,9 @@ pub(crate) fn request(
     back: Option<(RolledBack, &[Arc<Configuration>])>,
 ) -> Result<(ReloadRequest, Receiver<ReloadOutcome>), ReadError> {
     let before = current.get();
-    let mut configuration = Configuration::clone(&next.configuration);
-    if let Some((_, between)) = &back {
-        let later = between.iter().map(|later| &**later).chain([&*before.configuration]);
-        renames::turn_back(&mut configuration, &later.collect::<Vec<_>>());
-    }
-    let renamed = renames::of(&configuration, Some(&before.configuration), store)?;
+    let between = back.as_ref().map(|(_, between)| *between);
+    let (configuration, renamed) =
+        renames::of_takeover(&next.configuration, &before.configuration, between, store)?;
     let mut configuration = current.placed(&configuration, &renamed);
     // The store stays open where it is until the runner restarts.
     configuration.data.clone_from(&before.configuration.data);
@@ -102,7 +99,7 @@ fn goes_back(
     }
     let earlier = Generation::of_current(&to);
     // A store that is closed now waits for room on the disk; the takeover waits, too.
-    let obstacles = obstacles::find(&earlier.configuration, &now, store).unwrap_or_default();
+    let obstacles = obstacles::find(&earlier.configuration, &now, Some(&between), store).unwrap_or_default();
     if let Some((address, obstacle)) = obstacles.first() {
         let why = format!("{why}, but `{address}` cannot be opened: {obstacle}");
         tracing::error!(target: log_target::ENGINE, generation = from, "the reload cannot be rolled back: {why}");
