@@ -2,6 +2,7 @@
 
 use crate::http_client::{Client, JSON, address};
 use crate::project::{Project, jobs};
+use crate::running::Running;
 
 /// Jobs go from `in` over the queue `middle` to the sink. Job 2 waits on the way for another attempt tomorrow, and job 3
 /// is on an error queue.
@@ -28,6 +29,13 @@ fn written(project: &Project) -> Vec<u64> {
 
 fn until_idle(project: &Project) {
     project.tidegate(&["run", ".", "--until-idle"]).done();
+}
+
+/// A runner that reloads on request only: a test that changes a file several times has states in between.
+fn started(project: &Project) -> Running {
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    running.wait_until("its socket", || project.is_answered());
+    running
 }
 
 /// Gives all inputs, queues and sources other names.
@@ -110,7 +118,7 @@ fn busy() -> Project {
 
 /// Reloads this many times under load, with a rename each, and then compares the sink with the source.
 fn rename_under_load(project: &Project, mut rename: impl FnMut(usize)) {
-    let mut running = project.started();
+    let mut running = started(project);
     running.wait_until("the first jobs", || !written(project).is_empty());
     let mut last = 2000;
     for round in 0..6 {
@@ -193,7 +201,7 @@ fn a_running_pipeline_is_renamed_without_losing_or_repeating_a_job() {
 #[test]
 fn a_rollback_gives_all_parts_their_names_back() {
     let project = project();
-    let mut running = project.started();
+    let mut running = started(&project);
     running.wait_until("the first jobs", || written(&project) == [1, 4]);
     rename_parts(&project);
     project.tidegate(&["reload"]).done();
@@ -286,4 +294,48 @@ fn a_sink_with_several_inputs_goes_on_after_they_and_their_pipeline_were_renamed
     until_idle(&project);
     assert_eq!(written(&project), [1, 2, 3, 4, 5, 6, 7, 8]);
     project.assert_sound();
+}
+
+#[test]
+fn the_steps_of_a_sink_keep_their_progress_when_it_gets_further_inputs_and_loses_them() {
+    let project = project();
+    until_idle(&project);
+    assert_eq!(written(&project), [1, 4]);
+    let sink = |from: &str| {
+        let head = "[sink.both]\ntype = \"file\"\npath = \"both.ndjson\"\nfrom = ";
+        project.change("p.toml", &project.read("p.toml"), &format!("{}{head}{from}\n", before(&project)));
+    };
+    let written = || {
+        let mut ids = project.ids_so_far("both.ndjson");
+        ids.sort_unstable();
+        ids
+    };
+    sink("\"middle\"");
+    until_idle(&project);
+    assert_eq!(written(), [1, 2, 3, 4]);
+    // The other input has the jobs 1 to 4 too.
+    project.append("in.ndjson", jobs([5]));
+    sink("[\"in\", \"middle\"]");
+    let plan = project.tidegate(&["plan"]).failed(2).stdout;
+    assert!(plan.contains("takes over the progress of `p/both`"), "{plan}");
+    let mut running = started(&project);
+    running.wait_until("both inputs", || written() == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
+    for from in ["[\"p/in\", \"middle\"]", "\"in\"", "[\"p/middle\", \"p/in\"]"] {
+        sink(from);
+        project.tidegate(&["reload"]).done();
+    }
+    // The step of the queue that was left out has kept its progress under its name.
+    project.append("in.ndjson", jobs([6]));
+    running.wait_until("the last job", || written() == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]);
+    project.tidegate(&["rollback", "3"]).done();
+    project.append("in.ndjson", jobs([7]));
+    running.wait_until("the job after the rollback", || written().ends_with(&[6, 7, 7]));
+    running.stop().done();
+    project.assert_sound();
+}
+
+/// The pipeline without the sink `both`.
+fn before(project: &Project) -> String {
+    let text = project.read("p.toml");
+    text.split("[sink.both]").next().unwrap_or_default().to_owned()
 }

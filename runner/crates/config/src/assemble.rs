@@ -6,22 +6,21 @@ use std::time::Duration;
 
 use super::model::{
     Configuration, FormerNames, Gate, GateRef, Input, InputRef, Invocation, Monitor, OutputRef, Pipeline,
-    Queue, QueueRef, Retain, Scheduling, Sink, SinkKind, SinkRef, Source, SourceRef, Step, Target,
+    Queue, QueueRef, Retain, Scheduling, Sink, SinkKind, SinkRef, SinkStep, Source, SourceRef, Step, Target,
 };
 use crate::check::catalog::What;
 use crate::check::graph::Graph;
 use crate::check::lookups::{self, TableScope};
 use crate::check::resolve::{End, Wired, Wiring};
 use crate::model::push_source::{BadLines, PushSource};
-use crate::parse::reference::{ErrorTarget, Reference};
+use crate::parse::reference::ErrorTarget;
 use crate::sections::pipeline::{FormerName, PipelineDeclaration};
 use crate::sections::queue::QueueSettings;
 use crate::sections::settings::SettingsFile;
 use crate::sections::shared_config::{MergedConfig, SharedConfig};
 use crate::sections::shared_tables::SharedTables;
-use crate::sections::sink::SinkDeclaration;
 use crate::sections::source::{SourceDeclaration, Supply};
-use tidegate_model::{Address, Name, NamedKind, RetryPolicy};
+use tidegate_model::{Address, Name, RetryPolicy};
 
 /// Sorts all lists by address, and the steps in order of the graph.
 ///
@@ -261,30 +260,17 @@ fn former_names(pipelines: &[PipelineDeclaration]) -> FormerNames {
         }
     }
     for pipeline in pipelines {
-        let own = |name: Name| Address::new(pipeline.name.clone(), name);
-        for sink in pipeline.sinks.iter().filter(|sink| sink.steps.len() > 1) {
-            // The steps of a sink have the names of its inputs.
+        let own = |name: &Name| Address::new(pipeline.name.clone(), name.clone());
+        for sink in &pipeline.sinks {
             for step in &sink.steps {
-                let input = step.inputs.first().map(|(_, reference)| reference);
-                if let Some(was) = input.and_then(|input| former_step(sink, input, pipeline, &former)) {
-                    former.set(NamedKind::Step, own(step.name.value.clone()), own(was));
-                }
+                let Some((_, input)) = step.inputs.first() else { continue };
+                let step_of_sink =
+                    SinkStep { sink: own(&sink.name.value), input: input.address(&pipeline.name) };
+                former.sink_steps.insert(own(&step.name.value), step_of_sink);
             }
         }
     }
     former
-}
-
-/// The former name of the step of a sink that reads a renamed input; `None` if the input was not renamed.
-fn former_step(
-    sink: &SinkDeclaration,
-    input: &Reference,
-    pipeline: &PipelineDeclaration,
-    former: &FormerNames,
-) -> Option<Name> {
-    let was = former.endpoints.get(&input.address(&pipeline.name)).map(|was| was.name.clone());
-    let suffix = input.former(was, |pipeline| former.pipelines.get(pipeline).cloned()).as_suffix();
-    (suffix != input.as_suffix()).then(|| Name::new(&format!("{}-{suffix}", sink.name.value))).flatten()
 }
 
 /// Declared queues with their settings, and undeclared ones with defaults.

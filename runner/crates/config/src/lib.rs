@@ -49,7 +49,7 @@ pub use model::{
     KeysMissing, Lane, LaneMissing, Limits, LineFormat, LogFormat, LogSettings, LookupTable, LookupTables,
     Meta, Method, Monitor, MonitorLimits, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline,
     PluginStepConfig, Positions, ProbeConfig, Processor, Queue, QueueRef, Queuer, ReloadSettings, Response,
-    Retain, Scheduling, Script, Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind,
+    Retain, Scheduling, Script, Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, SinkStep, Source, SourceKind,
     SourceRef, Step, StepFilter, Strategy, Target, WatchErrors,
 };
 pub use plan::{PartChange, PartKind, Plan, PlanAction, PlanState, PlannedSetting, StepRemains};

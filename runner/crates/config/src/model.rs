@@ -26,7 +26,7 @@ use self::push_source::PushSource;
 use self::test_case::TestCase;
 use tidegate_model::{Address, Name, Parts, Secret};
 
-pub use self::former_names::FormerNames;
+pub use self::former_names::{FormerNames, SinkStep};
 pub use self::probe::{BatchBy, Gate, GateRef, Monitor, MonitorLimits, ProbeConfig};
 pub(crate) use http_request::METHODS;
 pub use http_request::{Body, Hosts, HttpRequest, Method, Response, Shape};

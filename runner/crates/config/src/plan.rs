@@ -231,11 +231,5 @@ fn settings<A>(changes: Vec<SettingChange<A>>) -> Vec<PlannedSetting> {
     changes.map(|SettingChange { key, old, new, .. }| PlannedSetting { key, old, new }).collect()
 }
 
-/// The inputs of a step, by address.
-fn inputs(step: &PartDigest<StepAspect>) -> BTreeSet<Address> {
-    let of_inputs = step.texts(StepAspect::Inputs);
-    of_inputs.filter_map(Address::parse).collect()
-}
-
 #[cfg(test)]
 mod tests;

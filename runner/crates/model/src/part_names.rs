@@ -1,6 +1,6 @@
 //! `PartNames`: the parts of a configuration or of a store, and `RenamedPart`: one that has another name now.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::name::Address;
 
@@ -31,6 +31,8 @@ pub struct PartNames {
     pub sinks: BTreeSet<Address>,
     /// Inputs on which steps have progress, of any kind.
     pub inputs: BTreeSet<Address>,
+    /// The inputs of each step, or those on which it has progress.
+    pub step_inputs: BTreeMap<Address, BTreeSet<Address>>,
 }
 
 impl PartNames {

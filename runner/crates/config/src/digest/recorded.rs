@@ -14,7 +14,7 @@ use super::{
     ConfigurationDigest, GateAddress, GateAspect, PartDigest, QueueAspect, RunnerAspect, SinkAspect,
     SourceAspect, StepAspect,
 };
-use crate::model::FormerNames;
+use crate::model::{FormerNames, SinkStep};
 use tidegate_model::{Address, Name};
 
 /// The form of the text: JSON.
@@ -29,6 +29,9 @@ struct Recorded {
     renamed_endpoints: BTreeMap<Address, Address>,
     #[serde(default)]
     renamed_pipelines: BTreeMap<String, String>,
+    /// Sink and input of each step of a sink.
+    #[serde(default)]
+    sink_steps: BTreeMap<Address, (Address, Address)>,
     steps: RecordedParts<StepAspect>,
     queues: RecordedParts<QueueAspect>,
     sources: RecordedParts<SourceAspect>,
@@ -60,6 +63,10 @@ impl ConfigurationDigest {
                 let pipelines = self.former.pipelines.iter();
                 pipelines.map(|(name, was)| (name.to_string(), was.to_string())).collect()
             },
+            sink_steps: {
+                let steps = self.former.sink_steps.iter();
+                steps.map(|(step, of)| (step.clone(), (of.sink.clone(), of.input.clone()))).collect()
+            },
             steps: record(&self.steps),
             queues: record(&self.queues),
             sources: record(&self.sources),
@@ -85,6 +92,10 @@ impl ConfigurationDigest {
                 },
                 steps: recorded.renamed,
                 endpoints: recorded.renamed_endpoints,
+                sink_steps: {
+                    let steps = recorded.sink_steps.into_iter();
+                    steps.map(|(step, (sink, input))| (step, SinkStep { sink, input })).collect()
+                },
             },
             steps: read(recorded.steps, Address::parse)?,
             queues: read(recorded.queues, Address::parse)?,

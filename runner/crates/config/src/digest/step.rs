@@ -1,5 +1,6 @@
 //! Digest of a step: its settings, by aspect.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use super::aspect::StepAspect;
@@ -10,9 +11,17 @@ use crate::model::{
     LaneMissing, Monitor, MonitorLimits, QueueRef, Queuer, Scheduling, SinkKind, SourceRef, Step, StepFilter,
     Strategy, Target,
 };
-use tidegate_model::{Backoff, FailureClass, Jitter, OnExhausted, Rate, RetryPolicy, format_rate};
+use tidegate_model::{Address, Backoff, FailureClass, Jitter, OnExhausted, Rate, RetryPolicy, format_rate};
 
 type Digest = PartDigest<StepAspect>;
+
+impl Digest {
+    /// The inputs of the step.
+    #[must_use]
+    pub fn inputs(&self) -> BTreeSet<Address> {
+        self.texts(StepAspect::Inputs).filter_map(Address::parse).collect()
+    }
+}
 
 pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &Step) -> Digest {
     // `address` is the key of the digest, `was` has an effect once, `secrets` and `shared` are parts of `config`, `file` and `line` are for messages.

@@ -1,4 +1,7 @@
 //! `FormerNames`: the `was` of steps, queues, sources and pipelines, and the renames that follow from them.
+//!
+//! The steps of a sink have no `was`. Their names depend on the number and the spelling of the names in `from`, so they
+//! take over from the step of the same sink that read the same input.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +15,28 @@ pub struct FormerNames {
     pub steps: BTreeMap<Address, Address>,
     /// Queues and sources.
     pub endpoints: BTreeMap<Address, Address>,
+    /// Steps that sinks with `from` imply.
+    pub sink_steps: BTreeMap<Address, SinkStep>,
+}
+
+/// Step that passes the jobs of an input to a sink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SinkStep {
+    pub sink: Address,
+    pub input: Address,
+}
+
+impl SinkStep {
+    /// The names that a step of the sink with this name has for an input: alone, beside others, and by its full address.
+    #[must_use]
+    pub fn names(sink: &Name, input: &Address) -> [Option<Name>; 3] {
+        let Address { pipeline, name } = input;
+        [
+            Some(sink.clone()),
+            Name::new(&format!("{sink}-{name}")),
+            Name::new(&format!("{sink}-{pipeline}-{name}")),
+        ]
+    }
 }
 
 impl FormerNames {
@@ -28,6 +53,12 @@ impl FormerNames {
             NamedKind::Step => self.steps.insert(address, was),
             NamedKind::Endpoint => self.endpoints.insert(address, was),
         };
+    }
+
+    /// Whether a part has a `was`.
+    #[must_use]
+    pub fn is_written(&self) -> bool {
+        !(self.pipelines.is_empty() && self.steps.is_empty() && self.endpoints.is_empty())
     }
 
     /// The addresses that a part may have had before, the likeliest one first. Both the part and its pipeline may have
@@ -60,6 +91,14 @@ impl FormerNames {
                     && is_alike((to, next), from, known)
             };
             let found = self.candidates(kind, to).find(fits);
+            let found = found.or_else(|| {
+                self.same_sink(kind, to)
+                    .find(|(from, inputs)| {
+                        let read = before.step_inputs.get(from).or_else(|| known.step_inputs.get(from));
+                        fits(from) && read.is_some_and(|read| inputs.iter().any(|input| read.contains(input)))
+                    })
+                    .map(|(from, _)| from)
+            });
             if let Some(from) = found {
                 taken.insert((kind, from.clone()));
                 renamed.push(RenamedPart { kind, from, to: to.clone() });
@@ -67,6 +106,24 @@ impl FormerNames {
         }
         renamed.extend(self.left_behind(next, known, &is_there, &mut taken));
         renamed
+    }
+
+    /// The addresses that a step of a sink may have had before, and the former addresses of its input.
+    fn same_sink(&self, kind: NamedKind, step: &Address) -> impl Iterator<Item = (Address, Vec<Address>)> {
+        let sink_step = if kind == NamedKind::Step { self.sink_steps.get(step) } else { None };
+        sink_step.into_iter().flat_map(move |SinkStep { sink, input }| {
+            let mut inputs = vec![input.clone()];
+            inputs.extend(self.candidates(NamedKind::Endpoint, input));
+            let was = self.pipelines.get(&sink.pipeline);
+            let pipelines: Vec<&Name> = [&sink.pipeline].into_iter().chain(was).collect();
+            let names: BTreeSet<Name> =
+                inputs.iter().flat_map(|input| SinkStep::names(&sink.name, input)).flatten().collect();
+            let under = |pipeline: &Name| {
+                let addresses = names.iter().map(|name| Address::new(pipeline.clone(), name.clone()));
+                addresses.map(|address| (address, inputs.clone())).collect::<Vec<_>>()
+            };
+            pipelines.into_iter().flat_map(under).collect::<Vec<_>>()
+        })
     }
 
     /// State of a renamed pipeline whose part is in no configuration: it follows its pipeline.
@@ -113,6 +170,11 @@ impl Configuration {
             queues: self.queues.iter().map(|queue| queue.address.clone()).collect(),
             sinks: self.sinks.iter().map(|sink| sink.address.clone()).collect(),
             inputs: BTreeSet::new(),
+            step_inputs: (self.steps.iter())
+                .map(|step| {
+                    (step.address.clone(), step.inputs.iter().map(|input| input.address.clone()).collect())
+                })
+                .collect(),
         }
     }
 }

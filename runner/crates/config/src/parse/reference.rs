@@ -33,13 +33,6 @@ impl Reference {
         }
     }
 
-    /// The reference as it was before a rename of its part, and of its pipeline if that is written.
-    pub(crate) fn former(&self, name: Option<Name>, pipeline: impl Fn(&Name) -> Option<Name>) -> Self {
-        let was = self.pipeline.as_ref().and_then(pipeline);
-        let (name, pipeline) = (name.unwrap_or(self.name.clone()), was.or_else(|| self.pipeline.clone()));
-        Self { pipeline, name, ..self.clone() }
-    }
-
     /// The suffix for the name of a step that passes the jobs of `self` on.
     pub(crate) fn as_suffix(&self) -> String {
         match &self.pipeline {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{PartKind, Plan, PlanAction, PlanState, StepRemains, inputs};
+use super::{PartKind, Plan, PlanAction, PlanState, StepRemains};
 use crate::digest::{ConfigurationDigest, QueueAspect, SinkAspect, StepAspect, StepDigest};
 use tidegate_model::{Address, Name, NamedKind, RenamedPart, grouped};
 
@@ -103,7 +103,7 @@ fn unread(
 }
 
 fn readers(configuration: &ConfigurationDigest) -> BTreeSet<Address> {
-    configuration.steps.values().flat_map(inputs).collect()
+    configuration.steps.values().flat_map(StepDigest::inputs).collect()
 }
 
 fn queue(
@@ -195,7 +195,7 @@ fn step(
 
 fn added(new: &StepDigest, remains: &StepRemains, renamed: &[RenamedPart], state: &PlanState) -> Vec<String> {
     let mut effects: Vec<String> =
-        inputs(new).iter().map(|input| beginning(new, input, (remains, renamed), state)).collect();
+        new.inputs().iter().map(|input| beginning(new, input, (remains, renamed), state)).collect();
     let parked = remains.delayed + remains.pending;
     if parked > 0 {
         effects.push(format!("takes up {} of an earlier step of this name", count(parked, "parked job")));
@@ -253,7 +253,7 @@ fn changed(
     if has(StepAspect::Inputs) {
         effects.extend(rewired((old, new), remains, renamed, state));
     }
-    if has(StepAspect::BeginAt) && inputs(new).iter().all(|input| remains.inputs.contains_key(input)) {
+    if has(StepAspect::BeginAt) && new.inputs().iter().all(|input| remains.inputs.contains_key(input)) {
         effects.push("`begin_at` has no effect: the step has begun".to_owned());
     }
     if has(StepAspect::Program) || has(StepAspect::Config) {
@@ -294,7 +294,7 @@ fn rewired(
     renamed: &[RenamedPart],
     state: &PlanState,
 ) -> Vec<String> {
-    let (before, after) = (inputs(old), inputs(new));
+    let (before, after) = (old.inputs(), new.inputs());
     let before: BTreeSet<Address> =
         before.into_iter().map(|input| moved_to(&input, renamed).cloned().unwrap_or(input)).collect();
     let left =

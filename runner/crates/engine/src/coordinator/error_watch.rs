@@ -6,7 +6,7 @@ use super::{Action, Coordinator};
 use crate::batch::result::{BatchResult, HaltReason};
 use crate::generation::current::NumberedGeneration;
 use crate::generation::step_changes::changed_steps;
-use tidegate_config::{Configuration, FormerNames, WatchErrors};
+use tidegate_config::{Configuration, WatchErrors};
 use tidegate_dispatch::{AttemptShare, ErrorLimit, ErrorWatch, ErrorWatchEvent, RollBack, Swap};
 use tidegate_model::Timestamp;
 
@@ -99,7 +99,7 @@ impl Coordinator {
         let WatchedReload { watch, earlier, .. } = &mut self.watched_reload;
         let roll_back = watch.handle(event, now);
         earlier.retain(|generation| {
-            let has_renamed = generation.configuration.former != FormerNames::default();
+            let has_renamed = generation.configuration.former.is_written();
             watch.keeps(generation.number) || (has_renamed && generation.number > watch.proven())
         });
         let Some(RollBack { generation, to, step, since, after, before }) = roll_back else { return };

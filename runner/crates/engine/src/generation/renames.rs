@@ -1,8 +1,9 @@
 //! Renames: the parts that a takeover moves to their new names. A rollback gives renamed parts their earlier names back.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tidegate_config::{Configuration, FormerNames};
+use tidegate_config::{Configuration, FormerNames, SinkStep};
 use tidegate_model::{Address, Name, NamedKind, PartNames, RenamedPart};
 use tidegate_store::{ReadError, Store};
 
@@ -12,11 +13,30 @@ pub(crate) fn of(
     before: Option<&Configuration>,
     store: &Store,
 ) -> Result<Vec<RenamedPart>, ReadError> {
-    if next.former == FormerNames::default() {
+    if !next.former.is_written() && !has_new_sink_step(next, before, store)? {
         return Ok(Vec::new());
     }
     let before = before.map(Configuration::part_names).unwrap_or_default();
     Ok(next.former.renames(&next.part_names(), &before, &store.known_parts()?))
+}
+
+/// Whether a sink has a step that may take over from another one of the same sink.
+fn has_new_sink_step(
+    next: &Configuration,
+    before: Option<&Configuration>,
+    store: &Store,
+) -> Result<bool, ReadError> {
+    let steps = next.former.sink_steps.iter();
+    if let Some(before) = before {
+        let before: BTreeSet<&Address> = before.steps.iter().map(|step| &step.address).collect();
+        return Ok(steps.into_iter().any(|(step, _)| !before.contains(step)));
+    }
+    for (step, SinkStep { input, .. }) in steps {
+        if store.progress(step, input)?.is_none() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A configuration that takes over from the current one, and the renames that it carries out. `between`: for a rollback,

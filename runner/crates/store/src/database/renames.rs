@@ -36,15 +36,24 @@ impl Store {
     pub fn known_parts(&self) -> Result<PartNames, ReadError> {
         self.view(|txn| {
             let mut known = PartNames::default();
-            let inputs = inputs(txn)?;
-            for (id, address) in format::names(&txn.open_table(NAMES)?)? {
-                let endpoint = Endpoint::of(txn, id)?;
+            let names = format::names(&txn.open_table(NAMES)?)?;
+            let by_id: BTreeMap<u32, &Address> = names.iter().map(|(id, address)| (*id, address)).collect();
+            let mut inputs = BTreeSet::new();
+            for entry in txn.table(PROGRESS)?.iter()? {
+                let (step, input) = entry?.0.value();
+                inputs.insert(input);
+                if let (Some(&step), Some(&input)) = (by_id.get(&step), by_id.get(&input)) {
+                    known.step_inputs.entry(step.clone()).or_default().insert(input.clone());
+                }
+            }
+            for (id, address) in &names {
+                let endpoint = Endpoint::of(txn, *id)?;
                 let kinds = [
-                    (is_step(txn, id)?, &mut known.steps),
+                    (is_step(txn, *id)?, &mut known.steps),
                     (endpoint.is_source, &mut known.sources),
                     (endpoint.is_queue, &mut known.queues),
                     (endpoint.is_sink, &mut known.sinks),
-                    (inputs.contains(&id), &mut known.inputs),
+                    (inputs.contains(id), &mut known.inputs),
                 ];
                 for (_, names) in kinds.into_iter().filter(|(is, _)| *is) {
                     names.insert(address.clone());
