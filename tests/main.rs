@@ -70,6 +70,8 @@ mod messages;
 
 mod begin;
 
+mod bindings;
+
 mod retention;
 
 mod provenance;

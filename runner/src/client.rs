@@ -19,8 +19,8 @@ use crate::output::exit::Exit;
 use crate::query::{Answer, Query, answer};
 use crate::reload::Reloaded;
 use tidegate_config::{Configuration, Diagnostic, Diagnostics, LoadOptions, Severity, shown};
-use tidegate_engine::apply;
 use tidegate_engine::{Chain, Generation, Request, RequestOutcome};
+use tidegate_engine::{apply, mark_bindings};
 pub(crate) use tidegate_model::plain::{json as plain_json, lines as plain};
 use tidegate_model::{Clock as _, SystemClock};
 use tidegate_store::{OpenError, Store, Writer};
@@ -135,7 +135,9 @@ impl CommandTarget {
             Backend::Runner(IpcAnswer::Change(_) | IpcAnswer::Reload(_)) => Err(other_question()),
             Backend::Store(store, _writer) => {
                 let Question::Look(query) = &question else { return Err(other_question()) };
-                let answer = answer(&store, &self.configuration, None, query);
+                let configuration = mark_bindings(&self.configuration, &store);
+                let configuration = configuration.map_err(|error| exit::fail(Chain(&error)))?;
+                let answer = answer(&store, &configuration, None, query);
                 answer.map(|answer| (answer, AnsweredBy::Store)).map_err(|error| exit::fail(Chain(&error)))
             }
         };
@@ -190,7 +192,9 @@ impl CommandTarget {
             }
             Backend::Store(store, mut writer) => {
                 let Question::Change(request) = &question else { return Err(other_question()) };
-                let effect = apply(&store, &self.configuration, request, SystemClock.now());
+                let configuration = mark_bindings(&self.configuration, &store);
+                let configuration = configuration.map_err(|error| exit::fail(Chain(&error)))?;
+                let effect = apply(&store, &configuration, request, SystemClock.now());
                 let outcome = match effect {
                     Ok(effect) => {
                         writer.commit(&effect.changes).map_err(|error| exit::fail(Chain(&error)))?;

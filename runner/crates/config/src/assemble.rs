@@ -149,7 +149,7 @@ impl Lists {
             .iter()
             .map(|(binding, end)| {
                 let (binding, address) = (binding.clone(), end.address.clone());
-                Some(InputRef { binding, address, input: self.input(end)? })
+                Some(InputRef { binding, address, input: self.input(end)?, is_moved: false })
             })
             .collect::<Option<_>>()?;
         let mut outputs: Vec<OutputRef> = wired

@@ -290,6 +290,7 @@ fn in_script(script: &Script, error: &CompileError, diagnostics: &mut Diagnostic
         .help_if(error.help.clone())
 }
 
+pub(crate) mod bindings;
 pub(crate) mod current;
 pub(crate) mod earlier;
 pub(crate) mod history;

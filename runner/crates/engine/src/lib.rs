@@ -44,6 +44,7 @@ pub(crate) mod step;
 mod test_run;
 
 pub use crate::commit::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pushed, PushedPlace};
+pub use crate::generation::bindings::mark_bindings;
 pub use crate::generation::current::NumberedGeneration;
 pub use crate::generation::earlier::EarlierGeneration;
 pub use crate::generation::source_files::SourceFiles;

@@ -11,6 +11,7 @@ use super::error::EngineError;
 use super::report::{RefusedReload, ReloadOutcome, RolledBack, RolledBackBefore, RunOptions, RunReport};
 use crate::commit::inbox::{Inbox, Push};
 use crate::generation::Generation;
+use crate::generation::bindings;
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
 use crate::generation::history;
 use crate::generation::obstacles;
@@ -278,6 +279,7 @@ impl Run {
         options: RunOptions,
     ) -> Result<Self, EngineError> {
         let Generation { configuration, plugins, files, .. } = generation.into();
+        let configuration = bindings::mark_bindings(&configuration, &store)?;
         let stats = Arc::new(Stats::new(clock.now()));
         configuration.steps.order().iter().for_each(|&position| drop(stats.step(position)));
         let number = start::number(&configuration, &store)?;

@@ -64,11 +64,12 @@ impl<'h> NamesSince<'h> {
         self.now(NamedKind::Endpoint, address)
     }
 
-    /// The name of an input in delivery hashes: that of a binding, or the address of the input.
+    /// The name of an input in delivery hashes: that of a binding, the address of the input, or both.
     #[must_use]
     pub fn input(self, name: &str) -> String {
-        match Address::parse(name).filter(|_| !self.are_the_same()) {
-            Some(address) => self.endpoint(&address).to_string(),
+        let (binding, address) = name.split_at(name.find('=').map_or(0, |at| at + 1));
+        match Address::parse(address).filter(|_| !self.are_the_same()) {
+            Some(address) => format!("{binding}{}", self.endpoint(&address)),
             None => name.to_owned(),
         }
     }
@@ -111,6 +112,7 @@ mod tests {
         );
         assert_eq!(history.since(1).step(&address("a")), address("a"));
         assert_eq!((history.since(1).input("p/a"), history.since(1).input("a")), ("p/c".into(), "a".into()));
+        assert_eq!(history.since(1).input("b=p/a"), "b=p/c");
     }
 
     #[test]

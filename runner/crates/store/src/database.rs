@@ -1,5 +1,6 @@
 //! The backend on redb: one file with tables, transactions and recovery.
 
+pub(crate) mod bindings;
 pub(crate) mod catch_panics;
 pub(crate) mod compact;
 pub(crate) mod cursors;

@@ -37,6 +37,7 @@ pub use crate::crash_guard::{
     AttemptGuard, AttemptRecord, AttemptSpan, BatchMode, CrashGuard, LiftedRecord, SuspectRun,
     SuspectVerdict, WorkerSlot,
 };
+pub use crate::database::bindings::FirstInput;
 pub use crate::database::catch_panics::answers_panics;
 pub use crate::database::compact::{Compacted, compact};
 pub use crate::database::dedupe::{DedupeOutcome, DedupeRecord, IngestedKey};

@@ -122,7 +122,7 @@ fn inputs(
             if input.binding.is_empty() { mode.to_owned() } else { format!("{mode}.{}", input.binding) };
         digest.add(scope, StepAspect::Inputs, key.clone(), |it| it.word(&input.address));
         digest.derive(scope, StepAspect::Inputs, format!("{key} as"), |it| {
-            it.text(&input.hash_name());
+            it.text(&input.name());
             match input.input {
                 Input::Source(SourceRef(source)) => {
                     let meta = configuration.sources[source].meta;

@@ -115,6 +115,8 @@ pub struct InputRef {
     /// The configured name, made absolute: for `from` part of the delivery hash.
     pub address: Address,
     pub input: Input,
+    /// Whether the binding named another input first.
+    pub is_moved: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -266,10 +268,17 @@ impl Step {
 }
 
 impl InputRef {
-    /// The name of the input in the delivery hash.
+    /// The name of the input in the step: its binding, or the address.
+    #[must_use]
+    pub fn name(&self) -> String {
+        if self.binding.is_empty() { self.address.to_string() } else { self.binding.clone() }
+    }
+
+    /// The name of the input in the delivery hash, in parked jobs and in snapshots. The inputs that a binding names one
+    /// after the other have equal indices, so all but the first are named with their addresses.
     #[must_use]
     pub fn hash_name(&self) -> String {
-        if self.binding.is_empty() { self.address.to_string() } else { self.binding.clone() }
+        if self.is_moved { format!("{}={}", self.binding, self.address) } else { self.name() }
     }
 }
 

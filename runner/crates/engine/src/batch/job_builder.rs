@@ -30,7 +30,9 @@ pub(crate) struct JobBuilder {
 /// Input of a step.
 #[derive(Debug)]
 pub(crate) struct StepInput {
-    /// Name in the delivery hash: the binding, or the address for `from`.
+    /// Name in a map of jobs; empty for `from`.
+    binding: String,
+    /// Name in the delivery hash.
     pub(crate) name: String,
     pub(crate) address: Address,
     meta: Meta,
@@ -95,6 +97,7 @@ impl JobBuilder {
             .inputs
             .iter()
             .map(|input| StepInput {
+                binding: input.binding.clone(),
                 name: input.hash_name(),
                 address: input.address.clone(),
                 meta: match input.input {
@@ -238,7 +241,7 @@ impl JobBuilder {
         for (at, place) in row.iter().enumerate() {
             self.payload.extend_from_slice(if at == 0 { b"{\"" } else { b",\"" });
             // Names of bindings need no escapes.
-            let name = place.input.map_or("", |input| &*self.inputs[input].name);
+            let name = place.input.map_or("", |input| &*self.inputs[input].binding);
             self.payload.extend_from_slice(name.as_bytes());
             self.payload.extend_from_slice(b"\":");
             self.payload.extend_from_slice(payload(place.batch, place.position));

@@ -279,7 +279,9 @@ fn failed_job(
         Some(inputs) => inputs.into_iter().map(|(binding, given)| (binding, given.index)).collect(),
         None => vec![(names.input(&failed.input), failed.index)],
     };
-    let known = |name: &String| step.inputs.iter().any(|input| input.hash_name() == *name);
+    // The job keeps the hash that it had when its binding named another input.
+    let known =
+        |name: &String| step.inputs.iter().any(|input| input.hash_name() == *name || input.binding == *name);
     if let Some((lost, _)) = inputs.iter().find(|(name, _)| !known(name)) {
         return Err(format!("its step `{name}` no longer reads `{lost}`"));
     }

@@ -78,7 +78,7 @@ impl ProcessorChain {
         let bindings: Vec<&str> = step.outputs.iter().map(|output| output.binding.as_str()).collect();
         let place = MockPlace::Step(step.address.name.clone());
         let named = bindings.iter().any(|binding| !binding.is_empty());
-        let inputs: Vec<String> = step.inputs.iter().map(tidegate_config::InputRef::hash_name).collect();
+        let inputs: Vec<String> = step.inputs.iter().map(tidegate_config::InputRef::name).collect();
         let none = StepFilter::default();
         let script = |scripts: &[Script], first: bool, last: bool| {
             owner.script(&ScriptGroup {

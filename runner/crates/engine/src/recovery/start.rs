@@ -13,6 +13,7 @@ use super::step::{InstalledStep, StepRecovery};
 use crate::commit::committed_state::CommittedState;
 use crate::commit::sinks::Sinks;
 use crate::error::EngineError;
+use crate::generation::bindings;
 use crate::generation::current::NumberedGeneration;
 use crate::generation::history;
 use crate::generation::renames;
@@ -74,6 +75,7 @@ pub(crate) fn start(
     changes.trims.retain(|trim| kept_now.contains(&trim.queue));
     let tickers = tickers(configuration, None, store, &mut changes)?;
     let late = first_late(configuration, store)?;
+    changes.bindings = bindings::new(configuration, &[], store)?;
     let token_key = token_key(store, &mut changes)?;
     changes.history.extend(history::at_start(generation, store));
     // A marker that cannot be read is replaced.
@@ -131,6 +133,7 @@ pub(crate) fn has_news(changes: &Changes) -> bool {
         || !changes.schedule_positions.is_empty()
         || !changes.sinks.is_empty()
         || !changes.renamed.parts.is_empty()
+        || !changes.bindings.is_empty()
         || !changes.history.is_empty()
 }
 

@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, Sender};
 use super::message::{Message, ReloadRequest};
 use crate::coordinator::error_watch::RollBackRequest;
 use crate::generation::Generation;
+use crate::generation::bindings;
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
 use crate::generation::obstacles;
 use crate::generation::renames;
@@ -46,6 +47,7 @@ pub(crate) fn request(
     let (configuration, renamed) =
         renames::of_takeover(&next.configuration, &before.configuration, between, store)?;
     let mut configuration = current.placed(&configuration, &renamed);
+    bindings::mark(&mut configuration, &renamed, store)?;
     // The store stays open where it is until the runner restarts.
     configuration.data.clone_from(&before.configuration.data);
     let configuration = Arc::new(configuration);

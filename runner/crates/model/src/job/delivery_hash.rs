@@ -178,6 +178,8 @@ mod tests {
         insta::assert_snapshot!(three, @"cda241a42b49f071e2ff8dc46efc341d");
         let alternative = delivery_hash("crawl", "newest", [("new", &[][..]), ("old", &[4])]);
         insta::assert_snapshot!(alternative, @"43d03936e76c56503167b887f13de87f");
+        let moved = delivery_hash("crawl", "newest", [("new=crawl/fresh", &[1][..])]);
+        insta::assert_snapshot!(moved, @"b5d5134c0a13206cc1dfa880b0e20d96");
         let batch = delivery_hash("shop", "pack", [("shop/parcels", &[7, 8, 9][..])]);
         insta::assert_snapshot!(batch, @"623a73912ba37bd95c85ca2fa12c14f3");
     }

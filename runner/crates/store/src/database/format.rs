@@ -30,6 +30,7 @@
 //! | generations | number u64 | fingerprint u64, time i64 |
 //! | ticks | source | time i64 up to which all ticks of the schedule are handled |
 //! | renames | number u64 | JSON, see [`super::name_history`]; missing until a part was renamed; ignored by older versions |
+//! | bindings | step, binding | number of the input, see [`super::bindings`]; missing until a step has bindings; ignored by older versions |
 //! | `sink_files` | sink, path | JSON, see [`super::sink_files`]; missing until a sink left a file; ignored by older versions |
 //! | cursors | source | UTF-8, see [`super::cursors`]; missing until a command printed a cursor; ignored by older versions |
 //! | history, texts | | see [`super::history`]; missing until the first run; ignored by older versions |
@@ -111,6 +112,7 @@ pub(crate) enum RecordKey<'a> {
     Rename(u64),
     SinkFile(u32, &'a str),
     Cursor(u32),
+    Binding(u32, &'a str),
 }
 
 /// The record of a queue.
@@ -159,6 +161,7 @@ impl RecordKey<'_> {
             RecordKey::Rename(number) => (19, number, 0, 0),
             RecordKey::SinkFile(sink, path) => (20, u64::from(sink), text(path), 0),
             RecordKey::Cursor(source) => (24, u64::from(source), 0, 0),
+            RecordKey::Binding(step, binding) => (21, u64::from(step), text(binding), 0),
         };
         let mut key = [0; 25];
         key[0] = table;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
+use super::bindings;
 use super::cursors::CURSORS;
 use super::format::{
     self, BY_HAND, Bytes, LATE, MARKS, META, NAMES, PARKED, PARKED_STARTED, PROGRESS, QUEUES, QueueRecord,
@@ -256,9 +257,7 @@ fn rename_inputs(
     for (step, address) in names {
         let mut rows = StepRows::take(txn, (step, &address))?;
         for name in rows.parked.iter_mut().flat_map(|(_, job)| &mut job.inputs).map(|(name, _)| name) {
-            if let Some(to) = texts.get(name) {
-                name.clone_from(to);
-            }
+            rename_input(name, &texts);
         }
         for (queue, _) in rows.parked.iter_mut().filter_map(|(_, job)| job.from_error.as_mut()) {
             if let Some((to, _)) = renamed.get(queue) {
@@ -266,9 +265,7 @@ fn rename_inputs(
             }
         }
         for input in rows.snapshots.iter_mut().flat_map(|snapshot| &mut snapshot.inputs) {
-            if let Some(to) = texts.get(&input.name) {
-                input.name.clone_from(to);
-            }
+            rename_input(&mut input.name, &texts);
             if let Some((to, _)) = renamed.get(&input.address) {
                 input.address = to.clone();
             }
@@ -278,6 +275,14 @@ fn rename_inputs(
     Ok(())
 }
 
+/// Renames an input that is named by its address, or by a binding with its address.
+fn rename_input(name: &mut String, renamed: &BTreeMap<String, String>) {
+    let at = name.find('=').map_or(0, |at| at + 1);
+    if let Some(to) = renamed.get(&name[at..]) {
+        name.replace_range(at.., to);
+    }
+}
+
 /// The rows of a step.
 #[derive(Default)]
 struct StepRows {
@@ -285,6 +290,7 @@ struct StepRows {
     progress: Vec<(u32, Vec<u8>)>,
     snapshots: Vec<Snapshot>,
     parked: Vec<(ParkedId, ParkedJob)>,
+    bindings: Vec<(String, u32)>,
 }
 
 impl StepRows {
@@ -307,6 +313,7 @@ impl StepRows {
         for ((_, id), stored) in rows(&txn.open_table(PARKED_STARTED)?, (step, 0)..=(step, u64::MAX))? {
             taken.parked.push((ParkedId(id), parked::unseal_started(step, ParkedId(id), &stored)?));
         }
+        taken.bindings = bindings::take(txn, step)?;
         let mut moving = ParkedRows::new(txn);
         for (id, _) in &taken.parked {
             moving.remove((step, *id))?;
@@ -325,6 +332,7 @@ impl StepRows {
         for snapshot in self.snapshots {
             table.insert((step, snapshot.number), &*snapshots::seal(step, &snapshot)?)?;
         }
+        bindings::put(txn, step, &self.bindings)?;
         let mut moving = ParkedRows::new(txn);
         for (id, job) in self.parked {
             moving.insert((step, id), &job)?;

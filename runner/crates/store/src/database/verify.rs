@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use redb::{ReadTransaction, ReadableTable as _, ReadableTableMetadata as _};
 
+use super::bindings;
 use super::cursors;
 use super::dedupe;
 use super::format::{
@@ -205,6 +206,7 @@ impl VerifyReport {
             schedules::unseal(id.value(), stored.value()).map_or_else(|cause| self.problem(cause), drop);
         }
         cursors::read(txn).map_or_else(|cause| self.problem(cause), drop);
+        bindings::read(txn).map_or_else(|cause| self.problem(cause), drop);
         sink_files::read(txn).map_or_else(|cause| self.problem(cause), drop);
         name_history::read(txn).map_or_else(|cause| self.problem(cause), drop);
         pauses::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use redb::{Database, ReadableTable as _, WriteTransaction};
 
+use super::bindings::{self, FirstInput};
 use super::catch_panics::guarded;
 use super::cursors;
 use super::dedupe;
@@ -105,6 +106,8 @@ pub struct Changes {
     pub history: Vec<HistoryChange>,
     /// Applied before all others.
     pub renamed: Renames,
+    /// First inputs of bindings. One that has an input keeps it.
+    pub bindings: Vec<FirstInput>,
     /// Schedule, and the time up to which its ticks are handled now.
     pub schedule_positions: Vec<(Address, Timestamp)>,
     /// The cursors that the commands of `exec` sources printed.
@@ -257,6 +260,7 @@ fn prepare(
     txn.set_quick_repair(quick_repair);
     let record = CommitRecord { number, time: changes.now };
     renames::write(&txn, &changes.renamed, changes.now)?;
+    bindings::write(&txn, &changes.bindings)?;
     let appended = append(&txn, &changes.appends, record)?;
     write_records(&txn, changes)?;
     snapshots::write(&txn, &changes.done_snapshots, &changes.snapshots)?;

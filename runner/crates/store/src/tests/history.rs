@@ -79,6 +79,8 @@ fn changes(number: u64) -> Changes {
         generation: Some(generation(number)),
         history: Vec::new(),
         renamed: Renames::default(),
+        bindings: vec![],
+        dropped_steps: vec![],
         schedule_positions: vec![(step.clone(), ticked(number))],
         cursors: vec![(step.clone(), number.to_string())],
         trims: vec![Trim {

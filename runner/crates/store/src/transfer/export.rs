@@ -9,14 +9,15 @@ use std::io::{self, Write};
 use redb::{ReadTransaction, ReadableTable as _, ReadableTableMetadata as _};
 
 use super::export_format::{
-    CursorLine, Data, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory,
-    JobLine, LateLine, MarkLine, OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine,
-    TickedLine, TokenKeyLine, VERSION,
+    BindingLine, CursorLine, Data, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine,
+    Header, Inventory, JobLine, LateLine, MarkLine, OriginLine, ProgressLine, QueueLine, SegmentLine,
+    SinkLine, SnapshotLine, TickedLine, TokenKeyLine, VERSION,
 };
 use crate::api::parked_job::{ParkedId, ParkedJob};
 use crate::codec::block::{DecodedJobs, ReadBounds};
 use crate::codec::log_record::LogValue;
 use crate::codec::old_parked_record::OldReason;
+use crate::database::bindings::{self, FirstInput};
 use crate::database::cursors;
 use crate::database::dedupe;
 use crate::database::format;
@@ -130,6 +131,9 @@ impl<W: Write> Walk<'_, W> {
         }
         for (sink, position) in sink_files::read(self.txn)? {
             self.lines.put(&ExportLine::SinkFile(SinkLine { sink, position }))?;
+        }
+        for FirstInput { step, binding, input } in bindings::read(self.txn)? {
+            self.lines.put(&ExportLine::Binding(BindingLine { step, binding, input }))?;
         }
         if let Some(key) = token_key::read(&meta)? {
             let bytes = Cow::Borrowed(key.reveal());

@@ -47,8 +47,18 @@ pub(crate) enum ExportLine<'a> {
     Rename(RenameRecord),
     /// The position in a file that a sink has left.
     SinkFile(SinkLine),
+    /// The first input of a binding.
+    Binding(BindingLine),
     TokenKey(TokenKeyLine<'a>),
     End(Inventory),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BindingLine {
+    pub(crate) step: Address,
+    pub(crate) binding: String,
+    pub(crate) input: Address,
 }
 
 /// The key that signs tokens. A holder of the key can create them.
@@ -273,6 +283,8 @@ pub struct Inventory {
     /// Number of files that sinks have left.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub sink_files: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bindings: u64,
     /// The key that signs tokens: 1 if it exists.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub token_keys: u64,
@@ -281,7 +293,7 @@ pub struct Inventory {
 impl Inventory {
     /// Each kind, and its number.
     #[must_use]
-    pub fn kinds(self) -> [(&'static str, u64); 17] {
+    pub fn kinds(self) -> [(&'static str, u64); 18] {
         [
             ("queues", self.queues),
             ("jobs", self.jobs),
@@ -299,6 +311,7 @@ impl Inventory {
             ("paused steps", self.pauses),
             ("renames", self.renames),
             ("files that sinks have left", self.sink_files),
+            ("bindings", self.bindings),
             ("token keys", self.token_keys),
         ]
     }
@@ -323,6 +336,7 @@ impl Inventory {
             ExportLine::Pause(_) => &mut self.pauses,
             ExportLine::Rename(_) => &mut self.renames,
             ExportLine::SinkFile(_) => &mut self.sink_files,
+            ExportLine::Binding(_) => &mut self.bindings,
             ExportLine::TokenKey(_) => &mut self.token_keys,
         };
         *count += 1;

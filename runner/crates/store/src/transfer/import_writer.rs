@@ -6,11 +6,12 @@ use std::io;
 use redb::{Key, TableDefinition, WriteTransaction};
 
 use super::export_format::{
-    CursorLine, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header, Inventory,
-    JobLine, LateLine, MarkLine, ProgressLine, SnapshotLine, TickedLine,
+    BindingLine, CursorLine, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header,
+    Inventory, JobLine, LateLine, MarkLine, ProgressLine, SnapshotLine, TickedLine,
 };
 use crate::api::late_job::LateJob;
 use crate::api::parked_job::{ParkedId, ParkedJob};
+use crate::database::bindings::{self, FirstInput};
 use crate::database::cursors;
 use crate::database::dedupe;
 use crate::database::format;
@@ -145,6 +146,9 @@ impl Filling {
             }
             ExportLine::Rename(record) => Ok(name_history::add(txn, &record)?),
             ExportLine::SinkFile(line) => Ok(sink_files::leave(txn, &line.sink, &line.position)?),
+            ExportLine::Binding(BindingLine { step, binding, input }) => {
+                Ok(bindings::write(txn, &[FirstInput { step, binding, input }])?)
+            }
             ExportLine::TokenKey(line) => {
                 let Some(key) = TokenKey::new(&line.bytes) else {
                     return wrong("the key of the tokens is invalid");

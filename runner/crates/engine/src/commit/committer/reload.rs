@@ -4,6 +4,7 @@ use super::Committer;
 use crate::commit::committed_state::CommittedState;
 use crate::commit::request::{ReloadChange, Rewind, RewindTo, StepChange};
 use crate::error::EngineError;
+use crate::generation::bindings;
 use crate::generation::current::NumberedGeneration;
 use crate::generation::history;
 use crate::recovery::start;
@@ -48,6 +49,7 @@ impl Committer {
         let before = &self.committed_state.generation.configuration;
         let tickers = start::tickers(&generation.configuration, Some(before), &self.store, &mut changes)?;
         start::record_generation(&generation, &self.store, &mut changes)?;
+        changes.bindings = bindings::new(&generation.configuration, &changes.renamed.parts, &self.store)?;
         if let Some(ReplacedGenerations { first, why }) = rolls_back {
             let last = self.committed_state.generation.number;
             // Older ones are not in the history.

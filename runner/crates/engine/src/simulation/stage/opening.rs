@@ -10,6 +10,7 @@ use crate::commit::inbox::Inbox;
 use crate::commit::sinks::Sinks;
 use crate::error::EngineError;
 use crate::generation::Generation;
+use crate::generation::bindings;
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
 use crate::generation::renames;
 use crate::recovery::open::{OpenRun, RunContext, open};
@@ -46,7 +47,10 @@ impl<'w> Stage<'w> {
         } else {
             Arc::clone(&world.configuration).into()
         };
-        let configuration = Arc::clone(&generation.configuration);
+        let configuration = match bindings::mark_bindings(&generation.configuration, &store) {
+            Ok(configuration) => configuration,
+            Err(error) => return Err((world, error.into())),
+        };
         let number = match start::number(&configuration, &store) {
             Ok(number) => number,
             Err(error) => return Err((world, error)),
