@@ -56,6 +56,49 @@ fn a_removed_queue_keeps_its_jobs_until_it_is_dropped() {
 }
 
 #[test]
+fn a_removed_pipeline_keeps_its_progress_and_its_jobs_until_it_is_dropped() {
+    let project = Project::pipeline(
+        "[step.wait]\nfrom = \"in\"\nrun = \"wait.rhai\"\nto = \"kept\"\nerrors = \"failed\"\n\
+         retry = { backoff = \"fixed\", initial = \"1d\", jitter = \"none\" }\n\
+         [queue.kept]\nretain = \"forever\"\n[step.pass]\nfrom = \"kept\"\nto = \"out\"\n",
+    )
+    .file("wait.rhai", "fn process(job) { if job.id == 2 { throw \"not today\" } job }")
+    .file("in.ndjson", jobs(1..=3))
+    .file(
+        "q.toml",
+        "[source.in]\ntype = \"file\"\npath = \"other.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
+         [sink.none]\nfrom = \"in\"\ntype = \"null\"\n",
+    );
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    project.tidegate(&["queue", "drop", "p", "--yes"]).failed(1).says("it is in the configuration");
+    project.tidegate(&["queue", "drop", "p/wait", "--yes"]).failed(1).says("a step can be dropped once");
+    let pipeline = project.read("p.toml");
+    std::fs::remove_file(project.path().join("p.toml")).expect("the file is there");
+    let running = project.started();
+    project.tidegate(&["queue", "drop", "p"]).failed(64);
+    let step = project.tidegate(&["queue", "drop", "p/pass", "--yes"]).done().stdout;
+    assert_eq!(step, "the progress of step `p/pass` discarded\n");
+    let dropped = project.json(&["queue", "drop", "p", "--yes"]);
+    let expected = serde_json::json!({
+        "queues": [{ "queue": "p/kept", "jobs": 1 }],
+        "steps": [{ "step": "p/wait", "parked": 1 }],
+    });
+    assert_eq!(dropped, expected);
+    project.tidegate(&["queue", "drop", "p", "--yes"]).failed(1).says("nothing of removed parts");
+    running.stop().done();
+    project.assert_sound();
+    // The steps begin anew, and the queue continues its indices.
+    project.write("p.toml", pipeline.replace("errors = \"failed\"", "errors = \"later\""));
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    let kept = project.json(&["queue", "show", "p/kept"]);
+    let kept: Vec<_> = kept.as_array().into_iter().flatten().collect();
+    let kept: Vec<_> = kept.iter().map(|job| (job["index"].as_u64(), job["job"]["id"].as_u64())).collect();
+    assert_eq!(kept, [(Some(2), Some(1))]);
+    assert_eq!(project.ids_so_far("out.ndjson"), [1, 1]);
+    project.assert_sound();
+}
+
+#[test]
 fn the_history_is_read_while_the_files_have_mistakes() {
     let project = project();
     assert!(project.tidegate(&["history"]).failed(1).stderr.contains("does not exist yet"));

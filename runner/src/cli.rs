@@ -128,7 +128,7 @@ pub(crate) enum QueueCommand {
     Push(QueuePush),
     /// Discard the jobs of a queue: its readers skip those that they have not begun
     Clear(QueueClear),
-    /// Discard the jobs of a queue that is no longer in the configuration
+    /// Discard the jobs and the progress of parts that are no longer in the configuration
     Drop(QueueDrop),
 }
 
@@ -489,8 +489,9 @@ pub(crate) struct QueuePush {
 
 #[derive(Debug, Args)]
 pub(crate) struct QueueDrop {
-    /// PIPELINE/QUEUE
-    pub(crate) queue: String,
+    /// The removed part: PIPELINE/QUEUE, PIPELINE/STEP, or PIPELINE for all removed parts of one
+    #[arg(value_name = "PART")]
+    pub(crate) part: String,
     #[command(flatten)]
     pub(crate) look: QueryOptions,
     /// Do not ask for confirmation

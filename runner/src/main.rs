@@ -60,7 +60,7 @@ fn obey(command: Command) -> Exit {
         Command::Queue(QueueCommand::Show(command)) => crate::commands::queue_show::show(&command),
         Command::Queue(QueueCommand::Push(command)) => crate::commands::queue_push::push(&command),
         Command::Queue(QueueCommand::Clear(command)) => crate::commands::queue_clear::clear(&command),
-        Command::Queue(QueueCommand::Drop(command)) => crate::commands::queue_drop::drop_queue(&command),
+        Command::Queue(QueueCommand::Drop(command)) => crate::commands::queue_drop::drop_removed(&command),
         Command::Errors(ErrorsCommand::List(command)) => crate::commands::errors_list::list(&command),
         Command::Errors(ErrorsCommand::Show(command)) => crate::commands::errors_list::show(&command),
         Command::Errors(ErrorsCommand::Retry(command)) => crate::commands::errors_retry::retry(&command),

@@ -47,7 +47,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use tidegate_config::Configuration;
-use tidegate_engine::{Handle, Stats};
+use tidegate_engine::{Handle, RemovedPart, Stats, removed_parts};
 use tidegate_model::Address;
 pub(crate) use tidegate_model::rfc3339;
 use tidegate_store::export;
@@ -67,6 +67,10 @@ pub(crate) enum Query {
         lanes: usize,
     },
     Queues,
+    /// Removed queues and steps: one by its address, or those of a pipeline.
+    Removed {
+        part: String,
+    },
     /// Jobs of a queue, starting at `from` or at the oldest kept.
     Jobs {
         queue: String,
@@ -164,6 +168,7 @@ pub(crate) enum ReplayStart {
 pub(crate) enum Answer {
     Status(RunnerStatus),
     Queues(Vec<QueueStatus>),
+    Removed(Vec<RemovedPart>),
     Jobs(Page),
     /// `total`: the number of errors, also of those that the answer leaves out.
     Errors {
@@ -333,6 +338,9 @@ fn answer_from(
     match query {
         Query::Status { lanes } => status::status(store, configuration, run, *lanes),
         Query::Queues => status::queues(store, configuration, run),
+        Query::Removed { part } => {
+            Ok(removed_parts(store, configuration, part).map_or_else(Answer::Missing, Answer::Removed))
+        }
         Query::Jobs { queue, from, to, limit } => {
             queue_jobs::jobs(store, configuration, queue, (*from, *to), *limit)
         }

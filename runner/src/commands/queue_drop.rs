@@ -1,4 +1,4 @@
-//! `tidegate queue drop`: discards the jobs of a queue that is no longer in the configuration.
+//! `tidegate queue drop`: discards the jobs and the progress of parts that are no longer in the configuration.
 
 use serde::Serialize;
 
@@ -9,40 +9,77 @@ use crate::output::exit::Exit;
 use crate::output::table::jobs;
 use crate::output::terminal::confirm;
 use crate::query::{Answer, Query};
-use tidegate_engine::{Request, RequestOutcome};
-use tidegate_model::Address;
+use tidegate_engine::{RemovedPart, Request, RequestOutcome};
+use tidegate_model::{Address, Name, grouped};
 
 #[derive(Serialize)]
-struct DroppedQueue<'a> {
-    queue: &'a str,
+struct DroppedParts {
+    queues: Vec<DroppedQueue>,
+    steps: Vec<DroppedStep>,
+}
+
+#[derive(Serialize)]
+struct DroppedQueue {
+    queue: String,
     jobs: u64,
 }
 
-pub(crate) fn drop_queue(command: &QueueDrop) -> Exit {
+#[derive(Serialize)]
+struct DroppedStep {
+    step: String,
+    parked: u64,
+}
+
+pub(crate) fn drop_removed(command: &QueueDrop) -> Exit {
     change(command).unwrap_or_else(|exit| exit)
 }
 
 fn change(command: &QueueDrop) -> Result<Exit, Exit> {
-    let name = &*command.queue;
-    let Some(queue) = Address::parse(name) else {
-        return Err(exit::misuse(format_args!("`{name}` does not name a queue: write PIPELINE/QUEUE")));
-    };
-    let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
-    let Answer::Queues(queues) = place.ask(Query::Queues)? else { return Err(other_question()) };
-    let kept = queues.iter().find(|found| found.queue == name).map_or(0, |found| found.jobs);
-    let is_configured = place.configuration.queues.iter().any(|declared| declared.address == queue);
-    if kept > 0 && !is_configured {
-        confirm(&format!("{} of the queue {name} will be discarded.", jobs(kept)), command.yes)?;
+    let part = command.part.clone();
+    if Address::parse(&part).is_none() && Name::new(&part).is_none() {
+        let message =
+            format!("`{part}` does not name a part: write PIPELINE/QUEUE, PIPELINE/STEP or PIPELINE");
+        return Err(exit::misuse(message));
     }
-    let (outcome, _) = place.change(Request::DropQueue { queue })?;
+    let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
+    let found = match place.ask(Query::Removed { part: part.clone() })? {
+        Answer::Removed(found) => found,
+        Answer::Missing(why) => return Err(exit::fail(why)),
+        _ => return Err(other_question()),
+    };
+    let lost: Vec<String> = found.iter().map(shown).collect();
+    confirm(&format!("{} will be discarded.", lost.join(", ")), command.yes)?;
+    let (outcome, _) = place.change(Request::DropRemoved { part })?;
     let dropped = match outcome {
-        Ok(RequestOutcome::Dropped { jobs }) => jobs,
+        Ok(RequestOutcome::DroppedParts(dropped)) => dropped,
         Ok(_) => return Err(other_question()),
         Err(why) => return Err(exit::fail(why)),
     };
     if command.look.format == Format::Json {
-        return Ok(print_json(&DroppedQueue { queue: name, jobs: dropped }, Exit::Done));
+        let (steps, queues): (Vec<_>, Vec<_>) = dropped.into_iter().partition(|part| part.is_step);
+        let queues = queues.into_iter();
+        let steps = steps.into_iter();
+        let dropped = DroppedParts {
+            queues: queues
+                .map(|part| DroppedQueue { queue: part.address.to_string(), jobs: part.jobs })
+                .collect(),
+            steps: steps
+                .map(|part| DroppedStep { step: part.address.to_string(), parked: part.jobs })
+                .collect(),
+        };
+        return Ok(print_json(&dropped, Exit::Done));
     }
-    print_text(&format!("{} of `{name}` discarded", jobs(dropped)));
+    let lines: Vec<String> = dropped.iter().map(|part| format!("{} discarded", shown(part))).collect();
+    print_text(&lines.join("\n"));
     Ok(Exit::Done)
+}
+
+/// `3 jobs of `shop/audit``, or `the progress of step `shop/ship` with 1 parked job`.
+fn shown(RemovedPart { address, is_step, jobs: number }: &RemovedPart) -> String {
+    match (is_step, number) {
+        (false, _) => format!("{} of `{address}`", jobs(*number)),
+        (true, 0) => format!("the progress of step `{address}`"),
+        (true, 1) => format!("the progress of step `{address}` with 1 parked job"),
+        (true, _) => format!("the progress of step `{address}` with {} parked jobs", grouped(*number)),
+    }
 }

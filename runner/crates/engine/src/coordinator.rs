@@ -373,6 +373,13 @@ impl Coordinator {
         actions: &mut Vec<Action>,
     ) {
         let Some(asked) = self.wait_for_handover(asked) else { return };
+        if let Request::DropRemoved { part } = &asked.request
+            && let Some(step) = self.lingering_on(part)
+        {
+            return asked.answer(Err(format!(
+                "step `{step}` still finishes earlier jobs: try again when `tidegate status` shows it no more"
+            )));
+        }
         match asked.request {
             Request::Poll { .. } => self.poll(&asked, now),
             Request::Complete { .. } => self.complete(asked, now, actions),

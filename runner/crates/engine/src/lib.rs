@@ -53,6 +53,7 @@ pub use crate::operator::cancel::{DropKind, dropped, may_cancel};
 pub use crate::operator::complete::{TokenClaim, check, claim, completion_of};
 pub use crate::operator::effect::RequestEffect;
 pub use crate::operator::late::{LateEnd, late_end};
+pub use crate::operator::removed::{RemovedPart, removed_parts};
 pub use crate::operator::request::{CompletionOutcome, MoveSummary, Reply, Request, RequestOutcome};
 pub use crate::recovery::start_position::{progress, watermark, watermark_below};
 pub use crate::step::counts::{JobLocation, StepCounts};

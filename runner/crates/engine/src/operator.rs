@@ -5,4 +5,5 @@ pub(crate) mod cancel;
 pub(crate) mod complete;
 pub(crate) mod effect;
 pub(crate) mod late;
+pub(crate) mod removed;
 pub(crate) mod request;

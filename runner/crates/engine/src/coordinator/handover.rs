@@ -315,6 +315,16 @@ impl Coordinator {
         self.handovers.values().map(|handover| handover.next.address().clone()).collect()
     }
 
+    /// A step that finishes earlier jobs, and is or reads this part or one of this pipeline.
+    pub(crate) fn lingering_on(&self, part: &str) -> Option<&Address> {
+        let is_of_it = |address: &Address| address.pipeline.as_str() == part || address.to_string() == part;
+        self.handovers.iter().find_map(|(&position, handover)| {
+            let inputs = self.steps.get(position).into_iter().flat_map(|state| &state.declared.inputs);
+            let mut names = inputs.map(|input| &input.address).chain([handover.next.address()]);
+            names.any(is_of_it).then(|| handover.next.address())
+        })
+    }
+
     /// Keeps the run from ending while jobs or steps are on their way.
     pub(crate) fn update_expectation(&mut self) {
         let hands_over =

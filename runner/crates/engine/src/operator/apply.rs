@@ -12,6 +12,7 @@ use super::complete;
 use super::complete::ExternalCompletion;
 use super::effect::{MovedRows, RequestEffect, RowAfter, error_text};
 use super::late;
+use super::removed;
 use super::request::{MoveSummary, Request, RequestOutcome};
 use crate::batch::events::{EventWriter, JobEvent};
 use crate::batch::reason;
@@ -42,7 +43,7 @@ pub fn apply(
             retry(store, configuration, (queue, &[*error]), Some(payload), changes)
         }
         Request::Drop { queue, errors } => drop_errors(store, configuration, queue, errors, changes),
-        Request::DropQueue { queue } => drop_queue(store, configuration, queue, changes),
+        Request::DropRemoved { part } => removed::drop_parts(store, configuration, part, changes),
         Request::ClearQueue { queue, up_to } => clear_queue(store, configuration, (queue, *up_to), changes),
         Request::Replay { step, from } => {
             move_progress(store, configuration, step, from, changes, |progress, next| {
@@ -115,25 +116,6 @@ fn push(
     let mut effect = RequestEffect::new(changes, request_outcome);
     effect.appended.push((QueueRef(position), payloads, None));
     Ok(effect)
-}
-
-/// Discards the jobs of a queue that no configuration has any more. Its indices go on if it returns, since those of
-/// deliveries must not occur twice.
-fn drop_queue(
-    store: &Store,
-    configuration: &Configuration,
-    queue: &Address,
-    mut changes: Changes,
-) -> Result<RequestEffect, String> {
-    if configuration.queues.iter().any(|declared| declared.address == *queue) {
-        return Err(format!("`{queue}` is in the configuration: a queue can be dropped once it is removed"));
-    }
-    let Some(state) = store.queue(queue).map_err(|error| error_text(&error))? else {
-        return Err(format!("the store has no queue `{queue}`"));
-    };
-    let (up_to, when) = (state.head, TrimWhen::Always);
-    changes.trims.push(Trim { queue: queue.clone(), up_to, when, max_bytes: None });
-    Ok(RequestEffect::new(changes, RequestOutcome::Dropped { jobs: state.jobs() }))
 }
 
 /// Discards the jobs of a queue that every reader has accounted for.

@@ -30,8 +30,8 @@ pub enum Request {
     Replace { queue: Address, error: u64, payload: String },
     /// Remove these errors from an error queue.
     Drop { queue: Address, errors: Vec<u64> },
-    /// Discard all jobs of a queue that is no longer in the configuration.
-    DropQueue { queue: Address },
+    /// Discard everything of a queue or step, or of all of a pipeline, that is no longer in the configuration.
+    DropRemoved { part: String },
     /// Discard the jobs of a queue up to this index that every reader has accounted for, against its retention.
     ClearQueue { queue: Address, up_to: u64 },
     /// Run a step again from these indices of its inputs. An input without an index keeps its position, and one
@@ -78,10 +78,19 @@ impl Request {
             | Self::Retry { .. }
             | Self::Replace { .. }
             | Self::Drop { .. }
-            | Self::DropQueue { .. }
+            | Self::DropRemoved { .. }
             | Self::ClearQueue { .. } => None,
         }
     }
+}
+
+/// Removed queue or step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovedPart {
+    pub address: Address,
+    pub is_step: bool,
+    /// Jobs on the queue with those that are due later, or parked jobs of the step.
+    pub jobs: u64,
 }
 
 /// Outcome of a request. It is durable.
@@ -99,6 +108,7 @@ pub enum RequestOutcome {
     Dropped {
         jobs: u64,
     },
+    DroppedParts(Vec<RemovedPart>),
     /// The step resumes at these indices of its inputs.
     Replayed {
         from: Vec<(Address, u64)>,

@@ -218,6 +218,21 @@ pub(crate) fn write(
     if moved.is_empty() { Ok(()) } else { rename_inputs(txn, &moved) }
 }
 
+/// Removes everything of these steps but the first inputs of their bindings.
+pub(crate) fn drop_steps(
+    txn: &WriteTransaction,
+    steps: &[Address],
+    now: Timestamp,
+) -> Result<(), StoreCause> {
+    for step in steps {
+        let id = format::intern(txn, step)?;
+        let StepRows { bindings, .. } = StepRows::take(txn, (id, step))?;
+        bindings::put(txn, id, &bindings)?;
+        pauses::write(txn, &[(step.clone(), false)], now)?;
+    }
+    Ok(())
+}
+
 /// Pauses, and the stops of the last run.
 fn rename_in_meta(
     txn: &WriteTransaction,

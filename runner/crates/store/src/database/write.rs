@@ -108,6 +108,8 @@ pub struct Changes {
     pub renamed: Renames,
     /// First inputs of bindings. One that has an input keeps it.
     pub bindings: Vec<FirstInput>,
+    /// Steps whose progress, parked jobs and snapshots are dropped. Applied last.
+    pub dropped_steps: Vec<Address>,
     /// Schedule, and the time up to which its ticks are handled now.
     pub schedule_positions: Vec<(Address, Timestamp)>,
     /// The cursors that the commands of `exec` sources printed.
@@ -279,6 +281,7 @@ fn prepare(
     for wanted in &changes.trims {
         trimmed.extend(trim(&txn, wanted)?);
     }
+    renames::drop_steps(&txn, &changes.dropped_steps, changes.now)?;
     record.write(&txn)?;
     Ok((txn, Committed { transaction: number, appended, parked, late, trimmed }))
 }
