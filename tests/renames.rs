@@ -65,6 +65,13 @@ fn renamed_queues_and_sources_keep_their_jobs_and_their_readers() {
     project.write("work.rhai", "fn process(job) { if job.id == 2 { throw \"not today\" } job }");
     project.tidegate(&["errors", "retry", "p/lost", "--yes"]).done();
     // The lines have no effect any more.
+    let plan = project.tidegate(&["plan"]).failed(2).stdout;
+    let notes = [("middle", "queue `p/between`"), ("failed", "queue `p/lost`"), ("in", "source `p/orders`")].map(
+        |(was, part)| {
+            format!("note: `was = \"{was}\"` of {part} has no effect: the {} is known by its name already; remove `was`\n", part.split(' ').next().unwrap_or_default())
+        },
+    );
+    assert!(notes.iter().all(|note| plan.contains(note.as_str())), "{plan}");
     for line in ["was = \"middle\"\n", "was = \"failed\"\n", "was = \"in\"\n"] {
         project.change("p.toml", line, "");
     }

@@ -56,8 +56,9 @@ fn show(command: &PlanCommand) -> Result<Exit, Exit> {
 
 /// The changes and their numbers, for people.
 pub(crate) fn described(plan: &Plan, width: Option<usize>, colours: bool) -> String {
+    let notes = || plan.notes.iter().map(|note| format!("note: {}\n", on_one_line(note))).collect::<String>();
     if plan.is_empty() {
-        return "nothing changes".to_owned();
+        return format!("{}nothing changes", notes());
     }
     let paint = |text: &str, paint: Option<Paint>| match paint {
         Some(paint) if colours => painted(text, paint),
@@ -79,6 +80,9 @@ pub(crate) fn described(plan: &Plan, width: Option<usize>, colours: bool) -> Str
         for effect in effects {
             let _ = writeln!(text, "    {}", paint(&on_one_line(effect), Some(Paint::Dim)));
         }
+    }
+    if !plan.notes.is_empty() {
+        let _ = write!(text, "\n{}", notes());
     }
     let _ = write!(
         text,

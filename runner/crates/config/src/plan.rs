@@ -38,6 +38,9 @@ pub struct StepRemains {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     pub changes: Vec<PartChange>,
+    /// Lines of the new configuration without effect, each a sentence with its fix.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The change of one part.

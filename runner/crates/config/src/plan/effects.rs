@@ -36,8 +36,46 @@ pub(super) fn add(plan: &mut Plan, old: &ConfigurationDigest, new: &Configuratio
     for pipeline in plan.changes.iter_mut().filter(|change| change.kind == PartKind::Pipeline) {
         pipeline.effects.extend(pipeline_moves(&pipeline.name, new, &renamed));
     }
+    plan.notes = without_effect((old, new), &renamed, state);
     left_behind(plan, (old, new), &renamed, state);
     unread(plan, (old, new), &renamed, state);
+}
+
+/// Each `was` that moves nothing, or nothing any more.
+fn without_effect(
+    (old, new): (&ConfigurationDigest, &ConfigurationDigest),
+    renamed: &[RenamedPart],
+    state: &PlanState,
+) -> Vec<String> {
+    let before = old.part_names();
+    let mut notes = Vec::new();
+    for (to, was) in &new.former.pipelines {
+        if !renamed.iter().any(|part| part.to.pipeline == *to && part.from.pipeline == *was) {
+            notes.push(format!(
+                "`was = \"{was}\"` of pipeline `{to}` has no effect: nothing of `{was}` is left to move; remove `was`"
+            ));
+        }
+    }
+    let steps = new.former.steps.iter().map(|(to, was)| (NamedKind::Step, to, was));
+    let endpoints = new.former.endpoints.iter().map(|(to, was)| (NamedKind::Endpoint, to, was));
+    for (kind, to, was) in steps.chain(endpoints) {
+        if renamed.iter().any(|part| part.kind == kind && part.to == *to) {
+            continue;
+        }
+        let what = match kind {
+            NamedKind::Step => "step",
+            NamedKind::Endpoint if new.sources.contains_key(to) => "source",
+            NamedKind::Endpoint => "queue",
+        };
+        let why = if before.has(kind, to) || state.known.has(kind, to) {
+            format!("the {what} is known by its name already")
+        } else {
+            format!("nothing of `{was}` is left to move")
+        };
+        let was = &was.name;
+        notes.push(format!("`was = \"{was}\"` of {what} `{to}` has no effect: {why}; remove `was`"));
+    }
+    notes
 }
 
 /// The effect of a pipeline that takes over from another one, or that another one replaces.
