@@ -115,3 +115,31 @@ fn a_renamed_step_gets_its_name_back_with_its_progress() {
     running.stop().done();
     project.assert_sound();
 }
+
+#[test]
+fn a_restart_after_a_rollback_goes_on_although_the_files_have_mistakes() {
+    let project = marking();
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    running.wait_until("its socket", || project.is_answered());
+    assert_eq!(version_of(&project, &mut running, 2), 1);
+    project.write("mark.rhai", mark(2));
+    project.tidegate(&["reload"]).done();
+    project.write("mark.rhai", "fn process(job) {");
+    project.tidegate(&["reload"]).failed(78);
+    project.tidegate(&["rollback"]).done();
+    running.stop().done();
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    running.wait_until_it_says(
+        "generation 1 goes on: the files are those of generation 2, which was rolled back",
+    );
+    assert_eq!(version_of(&project, &mut running, 3), 1);
+    assert_eq!(project.json(&["status"])["reload"]["files_differ"], true);
+    running.stop().done();
+    project.tidegate(&["run", ".", "--from-files"]).failed(78);
+    project.write("mark.rhai", "fn process(job) { let");
+    project.tidegate(&["run", "."]).failed(78);
+    project.write("mark.rhai", mark(3));
+    let mut running = project.start(&["run", ".", "--no-watch"]);
+    assert_eq!(version_of(&project, &mut running, 4), 3);
+    running.stop().done();
+}

@@ -313,6 +313,9 @@ pub(crate) struct RunArguments {
     /// Do not reload when files of the configuration change
     #[arg(long)]
     pub(crate) no_watch: bool,
+    /// Carry out the files, also if they were rolled back and have not changed since
+    #[arg(long)]
+    pub(crate) from_files: bool,
 }
 
 #[derive(Debug, Args)]

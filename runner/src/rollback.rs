@@ -1,9 +1,14 @@
 //! Rollback: lets the run carry out an earlier configuration, from the texts in the history.
 
+use std::path::Path;
+
+use crate::cli::RunArguments;
 use crate::output::exit;
 use crate::reload;
 use crate::reload::Reloaded;
-use tidegate_engine::{EarlierGeneration, Generation, Handle, RolledBack};
+use tidegate_config::{Configuration, Diagnostics, LoadOptions};
+use tidegate_engine::{EarlierGeneration, Generation, Handle, ResumedRollback, RolledBack};
+use tidegate_engine::{different_library, resume};
 use tidegate_model::log_target;
 use tidegate_model::{Clock as _, SystemClock};
 use tidegate_store::{Store, Trigger};
@@ -21,7 +26,9 @@ pub(crate) fn roll_back(run: &Handle, store: &Store, to: Option<u64>) -> Result<
         Ok(earlier) => earlier,
         Err(diagnostics) => return Ok(Reloaded::mistakes(&diagnostics)),
     };
-    same_plugins(&found, &earlier)?;
+    if let Some(why) = different_library(&found.plugins, &earlier) {
+        return Err(why);
+    }
     let obstacles = reload::obstacles(run, &earlier, Some(&found.between));
     if obstacles.has_errors() {
         return Ok(Reloaded::refused(&obstacles));
@@ -42,13 +49,37 @@ pub(crate) fn roll_back(run: &Handle, store: &Store, to: Option<u64>) -> Result<
     Ok(Reloaded::Installed { generation, lingering, restart: Vec::new() })
 }
 
-fn same_plugins(found: &EarlierGeneration, earlier: &Generation) -> Result<(), String> {
-    for (name, now) in earlier.plugin_hashes() {
-        if found.plugins.get(&name).is_some_and(|then| *then != now) {
-            return Err(format!(
-                "the library of plugin `{name}` differs from the one of that generation: restore the library first"
-            ));
+/// The valid part of a configuration with mistakes, if a generation of its store may be in force by a rollback.
+pub(crate) fn readable_part(command: &RunArguments, options: &LoadOptions) -> Option<Configuration> {
+    let configuration = Generation::valid_part(&command.config, options).ok()?;
+    let has_store = !command.from_files && tidegate_store::exists(&configuration.data);
+    has_store.then_some(configuration)
+}
+
+/// The generation of a rollback that is in force although the files differ. `files`: the present ones.
+pub(crate) fn resumed(
+    path: &Path,
+    options: LoadOptions,
+    files: Result<&Generation, &Diagnostics>,
+    store: &Store,
+) -> Option<(Generation, ResumedRollback)> {
+    match resume(path, options, files, store) {
+        Ok(resumed) => {
+            if let Some((_, ResumedRollback { rollback: RolledBack { to, from, why, .. }, .. })) = &resumed {
+                tracing::warn!(
+                    target: log_target::RUNNER,
+                    "generation {to} goes on: the files are those of generation {from}, which was rolled back: {why}; \
+                     a change of the files, `tidegate reload` or `run --from-files` brings them into force"
+                );
+            }
+            resumed
+        }
+        Err((RolledBack { to, .. }, why)) => {
+            tracing::error!(
+                target: log_target::RUNNER,
+                "generation {to}, which was in force by a rollback, cannot go on: {why}"
+            );
+            None
         }
     }
-    Ok(())
 }

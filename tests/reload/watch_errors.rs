@@ -166,25 +166,51 @@ fn a_save_without_a_change_after_a_rollback_does_not_bring_the_files_into_force(
 }
 
 #[test]
-fn a_restart_with_files_that_were_rolled_back_warns_and_the_status_shows_it() {
+fn a_restart_goes_on_with_the_earlier_generation_until_the_files_change() {
     let project = watched(false);
     let mut running = broken(&project);
     project.append("in.ndjson", jobs([2]));
     running.wait_until_it_says("generation 2 is rolled back: ");
     wait_for(&project, &mut running, "out.ndjson", 2);
     running.stop().done();
-    for _ in 0..2 {
+    for id in [3, 4] {
         let mut running = started(&project, &[]);
-        running
-            .wait_until_it_says("generation 2 of these files was rolled back: 1 of 1 attempts of `p/mark`");
-        let before = &project.json(&["status"])["reload"]["rolled_back_before"];
-        assert_eq!(before["generation"], 2, "{before}");
+        running.wait_until_it_says(
+            "generation 1 goes on: the files are those of generation 2, which was rolled back: 1 of 1 attempts of `p/mark`",
+        );
+        let reload = &project.json(&["status"])["reload"];
+        assert_eq!((&reload["generation"], &reload["files_differ"]), (&json!(3), &json!(true)), "{reload}");
+        assert_eq!((&reload["rolled_back"]["from"], &reload["rolled_back"]["to"]), (&json!(2), &json!(1)));
+        assert_eq!(reload["rolled_back"]["trigger"], "watch_errors");
+        assert_eq!(version_of(&project, &mut running, id), 1);
         running.stop().done();
     }
-    let mut running = started(&project, &[]);
+    // An operator brings the files into force, and the status still shows the rollback.
+    let mut running = started(&project, &["--from-files"]);
+    running.wait_until_it_says("generation 2 of these files was rolled back: 1 of 1 attempts of `p/mark`");
+    let before = &project.json(&["status"])["reload"]["rolled_back_before"];
+    assert_eq!(before["generation"], 2, "{before}");
     project.write("mark.rhai", mark(5));
     says_generation(&mut running, 5);
     assert_eq!(project.json(&["status"])["reload"]["rolled_back_before"], Value::Null);
+    running.stop().done();
+    let running = started(&project, &[]);
+    let reload = &project.json(&["status"])["reload"];
+    assert_eq!((&reload["generation"], &reload["rolled_back"]), (&json!(5), &Value::Null), "{reload}");
+    running.stop().done();
+}
+
+#[test]
+fn a_restart_with_changed_files_after_a_rollback_brings_them_into_force() {
+    let project = watched(false);
+    let mut running = broken(&project);
+    project.append("in.ndjson", jobs([2]));
+    running.wait_until_it_says("generation 2 is rolled back: ");
+    running.stop().done();
+    project.write("mark.rhai", mark(7));
+    let mut running = started(&project, &[]);
+    assert_eq!(version_of(&project, &mut running, 3), 7);
+    assert_eq!(project.json(&["status"])["reload"]["rolled_back"], Value::Null);
     running.stop().done();
 }
 

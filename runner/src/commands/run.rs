@@ -17,7 +17,7 @@ use crate::output::progress::RunProgress;
 use crate::output::{log, summary};
 use crate::signals::{Signals, say_stopped_before};
 use crate::supervisor::{self, Watchdog};
-use crate::{client, query, reload};
+use crate::{client, query, reload, rollback};
 use tidegate_components::open_files;
 use tidegate_components::plugin::Setups;
 use tidegate_components::plugin::{ExitGuard, leave};
@@ -36,20 +36,24 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
         Ok(signals) => signals,
         Err(error) => return exit::fail(format_args!("cannot start: {error}")),
     };
-    let load = || Generation::load(&command.config, &client::options(command.data.clone(), &command.plugins));
-    let mut generation = match load() {
-        Ok(generation) => generation,
-        Err(diagnostics) => return refuse(&diagnostics),
+    let load_options = || client::options(command.data.clone(), &command.plugins);
+    let load = || Generation::load(&command.config, &load_options());
+    let mut loaded = load();
+    let (data, log_settings) = match &loaded {
+        Ok(Generation { configuration, .. }) => (configuration.data.clone(), configuration.log.clone()),
+        // A generation that was rolled back to goes on although the files have mistakes.
+        Err(diagnostics) => match rollback::readable_part(command, &load_options()) {
+            Some(configuration) => (configuration.data, configuration.log),
+            None => return refuse(diagnostics),
+        },
     };
-    log::start(&generation.configuration.log);
-    exit::show(&generation.warnings);
+    log::start(&log_settings);
     signals.starts();
     let files = open_files::raise();
     let watchdog = match Watchdog::start() {
         Ok(watchdog) => watchdog,
         Err(error) => return exit::fail(format_args!("cannot start: {error}")),
     };
-    let data = generation.configuration.data.clone();
     let opened = if command.wait_for_lock {
         match stand_by::wait_for_store(&data, &signals) {
             Ok(Some(opened)) => Ok(opened),
@@ -68,13 +72,22 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
     };
     if waited {
         // The files may have changed since.
-        generation = match load() {
-            Ok(generation) if generation.configuration.data == data => generation,
-            Ok(_) => return exit::fail("the data folder has changed meanwhile: start again"),
-            Err(diagnostics) => return refuse(&diagnostics),
-        };
-        exit::show(&generation.warnings);
+        loaded = load();
+        if loaded.as_ref().is_ok_and(|generation| generation.configuration.data != data) {
+            return exit::fail("the data folder has changed meanwhile: start again");
+        }
     }
+    let resumed = if command.from_files {
+        None
+    } else {
+        rollback::resumed(&command.config, load_options(), loaded.as_ref(), &store)
+    };
+    let (generation, resumed) = match (resumed, loaded) {
+        (Some((generation, resumed)), _) => (generation, Some(resumed)),
+        (None, Ok(generation)) => (generation, None),
+        (None, Err(diagnostics)) => return refuse(&diagnostics),
+    };
+    exit::show(&generation.warnings);
     let configuration = Arc::clone(&generation.configuration);
     let options = options(command, &configuration);
     let clock = Arc::new(SystemClock);
@@ -85,6 +98,10 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
     let run = run
         .with_attempts(CrashGuard::open(&configuration.data, configuration.guarded_steps()))
         .with_setups(Setups::open(&configuration.data));
+    let run = match resumed {
+        Some(resumed) => run.with_rollback(resumed),
+        None => run,
+    };
     let guard = ExitGuard::new();
     let conversations = ipc::OpenConnections::default();
     let stats = run.stats();

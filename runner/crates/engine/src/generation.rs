@@ -296,6 +296,7 @@ pub(crate) mod earlier;
 pub(crate) mod history;
 pub(crate) mod obstacles;
 pub(crate) mod renames;
+pub(crate) mod resumed;
 pub(crate) mod source_files;
 pub(crate) mod step_changes;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidegate_components::source::BatchLimit;
+use tidegate_config::ConfigurationDigest;
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::sync::Mutex;
 use tidegate_model::{Address, Timestamp};
@@ -72,6 +73,14 @@ pub struct RolledBack {
     pub trigger: Trigger,
     /// Reason: a sentence fragment.
     pub why: String,
+}
+
+/// Rollback that was in force when the last run ended.
+#[derive(Clone, Debug)]
+pub struct ResumedRollback {
+    pub rollback: RolledBack,
+    /// Meaning of the files that were rolled back.
+    pub(crate) digest: ConfigurationDigest,
 }
 
 /// Earlier generation of the same files that was rolled back before the run started.

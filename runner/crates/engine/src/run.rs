@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_channel::Sender;
 
 use super::error::EngineError;
-use super::report::{RefusedReload, ReloadOutcome, RolledBack, RolledBackBefore, RunOptions, RunReport};
+use super::report::{
+    RefusedReload, ReloadOutcome, ResumedRollback, RolledBack, RolledBackBefore, RunOptions, RunReport,
+};
 use crate::commit::inbox::{Inbox, Push};
 use crate::generation::Generation;
 use crate::generation::bindings;
@@ -314,6 +316,13 @@ impl Run {
     #[must_use]
     pub fn with_setups(mut self, setups: Setups) -> Self {
         self.0.setups = setups;
+        self
+    }
+
+    /// Sets the rollback that its generation goes on with.
+    #[must_use]
+    pub fn with_rollback(self, resumed: ResumedRollback) -> Self {
+        self.0.current.resume(resumed);
         self
     }
 

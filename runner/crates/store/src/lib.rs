@@ -46,7 +46,7 @@ pub use crate::database::generations::GenerationRecord;
 pub use crate::database::history::{
     ENTRIES_MAX, HistoryChange, HistoryEntry, NewHistoryEntry, TakeoverOutcome, TextHash, Trigger,
 };
-pub use crate::database::open::{open, open_disk, open_existing, open_in_memory};
+pub use crate::database::open::{exists, open, open_disk, open_existing, open_in_memory};
 pub use crate::database::pauses::Pause;
 pub use crate::database::read::{DetailedBatch, OutputOrigin, QueueState, Store, StoredOutput};
 pub use crate::database::renames::Renames;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::source_files::SourceFiles;
-use crate::report::{ReloadHealth, RolledBack, RolledBackBefore};
+use crate::report::{ReloadHealth, ResumedRollback, RolledBack, RolledBackBefore};
 use tidegate_components::plugin::Plugins;
 use tidegate_config::{Configuration, ConfigurationDigest, Positions};
 use tidegate_model::RenamedPart;
@@ -107,6 +107,11 @@ impl CurrentGeneration {
     pub(crate) fn set_back_to(&self, number: u64, rollback: RolledBack) {
         let digest = self.get().digest.clone();
         *self.back_to.lock() = Some(Return { number, rollback, digest });
+    }
+
+    /// Goes on with a rollback of an earlier run.
+    pub(crate) fn resume(&self, ResumedRollback { rollback, digest }: ResumedRollback) {
+        *self.back_to.lock() = Some(Return { number: self.get().number, rollback, digest });
     }
 
     /// Earlier rollback of the files that started the run and are still in force.

@@ -45,8 +45,17 @@ impl EarlierGeneration {
     }
 }
 
+/// Reason for which an earlier generation cannot return: a library of its plugins has been replaced.
+#[must_use]
+pub fn different_library(then: &BTreeMap<String, String>, earlier: &Generation) -> Option<String> {
+    let now = earlier.plugin_hashes();
+    let (name, _) = now.iter().find(|(name, now)| then.get(*name).is_some_and(|then| then != *now))?;
+    let why = "differs from the one of that generation: restore the library first";
+    Some(format!("the library of plugin `{name}` {why}"))
+}
+
 /// The texts of an entry, by path.
-fn texts(store: &Store, entry: &HistoryEntry) -> Result<BTreeMap<String, String>, String> {
+pub(crate) fn texts(store: &Store, entry: &HistoryEntry) -> Result<BTreeMap<String, String>, String> {
     let mut texts = BTreeMap::new();
     for (path, hash) in &entry.files {
         let text =

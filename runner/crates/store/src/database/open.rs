@@ -45,6 +45,12 @@ pub fn open_existing(folder: &Path) -> Result<Option<(Store, Writer)>, OpenError
     start(origin, Some(lock)).map(Some)
 }
 
+/// Whether a folder has a store.
+#[must_use]
+pub fn exists(folder: &Path) -> bool {
+    folder.join(FILE).exists()
+}
+
 /// Opens the store on `disk`, and creates it if the disk is empty. No lock is taken.
 pub fn open_disk(disk: Box<dyn Disk>) -> Result<(Store, Writer), OpenError> {
     let origin = StoreLocation { medium: Medium::new(disk), path: PathBuf::from(FILE) };
