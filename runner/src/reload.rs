@@ -81,7 +81,7 @@ pub(crate) fn mend_stopped_step(run: &Handle, step: &Address) -> bool {
     }
     let given = &current.configuration.given;
     let Ok(next) = Generation::load(&given.config, &given.options()) else { return false };
-    let plan = Plan::between(&current.digest, &next.configuration.digest(), &PlanState::default());
+    let plan = Plan::between(&current.digest, next.digest(), &PlanState::default());
     let is_this = |part: &PartChange| part.kind == PartKind::Step && part.name == step.to_string();
     !plan.is_empty()
         && plan.changes.iter().all(is_this)
@@ -95,7 +95,7 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
         Ok(next) => next,
         Err(diagnostics) => return refuse(run, trigger, &diagnostics),
     };
-    let digest = next.configuration.digest();
+    let digest = Arc::clone(next.digest());
     let differing = digest.runner.differing(&current.digest.runner);
     let restart: Vec<String> = differing
         .iter()

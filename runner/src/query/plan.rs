@@ -2,6 +2,7 @@
 //! changes concern.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -39,13 +40,13 @@ pub(super) fn plan(
 ) -> Result<Answer, ReadError> {
     let given = &configuration.given;
     let new = match Generation::load(&given.config, &given.options()) {
-        Ok(generation) => generation.configuration.digest(),
+        Ok(generation) => Arc::clone(generation.digest()),
         Err(diagnostics) => return Ok(Answer::Plan(Planned::mistakes(&diagnostics))),
     };
     let old = match run {
-        Some(run) => run.generation().digest.clone(),
+        Some(run) => Arc::clone(&run.generation().digest),
         None => match last_run(store)? {
-            Some(digest) => digest,
+            Some(digest) => Arc::new(digest),
             None => {
                 let what = "the store has no readable record of the configuration that ran last; the next run makes one";
                 return Ok(Answer::Missing(what.to_owned()));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use self::current::NumberedGeneration;
 use self::source_files::SourceFiles;
@@ -13,8 +13,9 @@ use tidegate_components::request_schema::RequestSchema;
 use tidegate_components::script;
 use tidegate_components::script::{CompileError, EntryPoint, Mentions, NamedTable};
 use tidegate_config::{
-    AcceptScript, Configuration, Diagnostic, Diagnostics, Draft, Files, HttpSource, Invocation, Limits,
-    LoadOptions, LookupTables, Position, ProbeConfig, Processor, Script, SourceSpan, Step, read_text,
+    AcceptScript, Configuration, ConfigurationDigest, Diagnostic, Diagnostics, Draft, Files, HttpSource,
+    Invocation, Limits, LoadOptions, LookupTables, Position, ProbeConfig, Processor, Script, SourceSpan,
+    Step, read_text,
 };
 use tidegate_model::Address;
 
@@ -28,6 +29,8 @@ pub struct Generation {
     pub files: Arc<SourceFiles>,
     /// Warnings: the configuration runs, but its author should read them.
     pub warnings: Diagnostics,
+    /// Worked out once, on first use.
+    digest: Arc<OnceLock<Arc<ConfigurationDigest>>>,
 }
 
 impl Generation {
@@ -53,6 +56,12 @@ impl Generation {
         let NumberedGeneration { configuration, plugins, files, .. } = current;
         let (plugins, files) = (Arc::clone(plugins), Arc::clone(files));
         Self { plugins, files, ..Self::from(Arc::clone(configuration)) }
+    }
+
+    /// The digests of all parts.
+    #[must_use]
+    pub fn digest(&self) -> &Arc<ConfigurationDigest> {
+        self.digest.get_or_init(|| Arc::new(self.configuration.digest()))
     }
 
     /// SHA-256 of its plugins, by name.
@@ -129,7 +138,8 @@ impl Generation {
         }
         configuration.given = given;
         let files = Arc::new(SourceFiles::new(&configuration, &files));
-        Ok(Self { configuration: Arc::new(configuration), plugins: Arc::new(loaded), files, warnings })
+        let (plugins, digest) = (Arc::new(loaded), Arc::default());
+        Ok(Self { configuration: Arc::new(configuration), plugins, files, warnings, digest })
     }
 }
 
@@ -137,7 +147,8 @@ impl Generation {
 impl From<Arc<Configuration>> for Generation {
     fn from(configuration: Arc<Configuration>) -> Self {
         let warnings = Diagnostics::new(&configuration.root, Files::default());
-        Self { configuration, plugins: Arc::default(), files: Arc::default(), warnings }
+        let (plugins, files, digest) = (Arc::default(), Arc::default(), Arc::default());
+        Self { configuration, plugins, files, warnings, digest }
     }
 }
 

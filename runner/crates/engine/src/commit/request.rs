@@ -13,9 +13,7 @@ use crate::step::declared::DeclaredStep;
 use tidegate_config::QueueRef;
 use tidegate_dispatch::{BatchId, DurabilityBarrier};
 use tidegate_model::{Counters, DeliveryHash, Origins, RenamedPart, Segment, SourceOffset};
-use tidegate_store::{
-    Block, DedupeOutcome, Details, NewHistoryEntry, NewParkedJob, ParkedKey, StepStop, Trigger,
-};
+use tidegate_store::{Block, DedupeOutcome, Details, NewHistoryEntry, NewParkedJob, ParkedKey, StepStop};
 
 /// Request to the committer.
 #[derive(Debug)]
@@ -42,7 +40,8 @@ pub(crate) enum ReloadChange {
     /// The generation becomes the current one.
     Swap {
         generation: Arc<NumberedGeneration>,
-        trigger: Trigger,
+        /// Its entry in the history.
+        entry: Option<NewHistoryEntry>,
         /// Generations before it that are rolled back.
         rolls_back: Option<ReplacedGenerations>,
         /// Parts that have other names in this generation.

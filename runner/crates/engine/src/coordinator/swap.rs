@@ -38,12 +38,12 @@ impl Coordinator {
             self.next_swap = Some(request);
             return;
         }
-        let (generation, trigger) = (Arc::clone(&request.generation), request.trigger);
+        let (generation, entry) = (Arc::clone(&request.generation), request.entry.clone());
         let (rolls_back, renamed) = (request.rolls_back.clone(), request.renamed.clone());
         self.ticks.keep(&self.generation.configuration, &generation.configuration);
         actions.push(Action::Commit(CommitRequest::Reload(ReloadChange::Swap {
             generation,
-            trigger,
+            entry,
             rolls_back,
             renamed,
         })));

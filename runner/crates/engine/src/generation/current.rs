@@ -15,7 +15,7 @@ pub struct NumberedGeneration {
     /// Number of the configuration among all that ran on the store.
     pub number: u64,
     pub configuration: Arc<Configuration>,
-    pub digest: ConfigurationDigest,
+    pub digest: Arc<ConfigurationDigest>,
     pub(crate) plugins: Arc<Plugins>,
     /// Files that the configuration was read from.
     pub files: Arc<SourceFiles>,
@@ -28,7 +28,7 @@ impl NumberedGeneration {
         plugins: Arc<Plugins>,
         files: Arc<SourceFiles>,
     ) -> Self {
-        let digest = configuration.digest();
+        let digest = Arc::new(configuration.digest());
         Self { number, configuration, digest, plugins, files }
     }
 }
@@ -62,7 +62,7 @@ struct Return {
     number: u64,
     rollback: RolledBack,
     /// Meaning of the files that were rolled back.
-    digest: ConfigurationDigest,
+    digest: Arc<ConfigurationDigest>,
 }
 
 impl CurrentGeneration {
@@ -98,19 +98,20 @@ impl CurrentGeneration {
     /// As [`Self::back_to`], if files of this digest mean the same as those that were rolled back.
     #[must_use]
     pub(crate) fn rolled_back_of(&self, digest: &ConfigurationDigest) -> Option<RolledBack> {
-        let is_same = self.back_to.lock().as_ref().is_some_and(|back| back.digest == *digest);
+        let is_same = self.back_to.lock().as_ref().is_some_and(|back| *back.digest == *digest);
         self.back_to().filter(|_| is_same)
     }
 
     /// `number`: that of the generation that carries out the earlier one again. The current one is still the one that
     /// is rolled back.
     pub(crate) fn set_back_to(&self, number: u64, rollback: RolledBack) {
-        let digest = self.get().digest.clone();
+        let digest = Arc::clone(&self.get().digest);
         *self.back_to.lock() = Some(Return { number, rollback, digest });
     }
 
     /// Goes on with a rollback of an earlier run.
     pub(crate) fn resume(&self, ResumedRollback { rollback, digest }: ResumedRollback) {
+        let digest = Arc::new(digest);
         *self.back_to.lock() = Some(Return { number: self.get().number, rollback, digest });
     }
 
@@ -136,15 +137,14 @@ impl CurrentGeneration {
         *generation = Arc::new(NumberedGeneration {
             number: *number,
             configuration: Arc::clone(configuration),
-            digest: digest.clone(),
+            digest: Arc::clone(digest),
             plugins: Arc::clone(plugins),
             files: Arc::clone(files),
         });
     }
 
     /// The configuration with the positions that its parts had before in this process, under these former names too.
-    pub(crate) fn placed(&self, configuration: &Configuration, renamed: &[RenamedPart]) -> Configuration {
-        let mut configuration = configuration.clone();
+    pub(crate) fn placed(&self, mut configuration: Configuration, renamed: &[RenamedPart]) -> Configuration {
         let mut positions = self.positions.lock();
         positions.rename(renamed);
         configuration.keep_positions(&mut positions);

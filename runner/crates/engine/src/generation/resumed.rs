@@ -43,7 +43,7 @@ pub fn resume(
         return Err(failed(why));
     }
     let digest = match files {
-        Ok(files) => files.configuration.digest(),
+        Ok(files) => ConfigurationDigest::clone(files.digest()),
         Err(_) => {
             let text = store.history_text(&rolled_back.digest).unwrap_or_default();
             text.and_then(|text| ConfigurationDigest::from_recorded(&text)).unwrap_or_default()
@@ -91,6 +91,6 @@ fn in_force<'e>(
 
 /// Whether files mean the same as those of an entry.
 fn is_of(entry: &HistoryEntry, files: &Generation) -> bool {
-    let digest = files.configuration.digest().recorded();
+    let digest = files.digest().recorded();
     entry.digest == TextHash::of(&digest) && entry.plugins == files.plugin_hashes()
 }

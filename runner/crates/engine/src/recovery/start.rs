@@ -226,9 +226,9 @@ pub(crate) fn record_generation(
     store: &Store,
     changes: &mut Changes,
 ) -> Result<(), EngineError> {
-    let NumberedGeneration { number, ref configuration, .. } = *generation;
+    let NumberedGeneration { number, ref digest, .. } = *generation;
     if store.generation()?.is_none_or(|last| last.number != number) {
-        let fingerprint = configuration.fingerprint();
+        let fingerprint = digest.fingerprint();
         changes.generation = Some(GenerationRecord { number, fingerprint, time: changes.now });
     }
     Ok(())

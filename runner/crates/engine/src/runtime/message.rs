@@ -22,7 +22,7 @@ use tidegate_components::sink::SinkError;
 use tidegate_config::QueueRef;
 use tidegate_dispatch::{BatchId, InputPort, Ticker, Turn};
 use tidegate_model::{Address, Due, RenamedPart, Timestamp};
-use tidegate_store::{NewHistoryEntry, ParkedJob, ParkedKey, Trigger};
+use tidegate_store::{NewHistoryEntry, ParkedJob, ParkedKey};
 
 /// Result or request, with its data.
 #[derive(Debug)]
@@ -137,7 +137,8 @@ pub(crate) enum Message {
 #[derive(Debug)]
 pub(crate) struct ReloadRequest {
     pub(crate) generation: Arc<NumberedGeneration>,
-    pub(crate) trigger: Trigger,
+    /// Its entry in the history.
+    pub(crate) entry: Option<NewHistoryEntry>,
     /// Generations that are rolled back; `None` for a reload.
     pub(crate) rolls_back: Option<ReplacedGenerations>,
     /// Parts that have other names in it. They keep their positions.

@@ -10,6 +10,7 @@ use crate::coordinator::error_watch::RollBackRequest;
 use crate::generation::Generation;
 use crate::generation::bindings;
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
+use crate::generation::history;
 use crate::generation::obstacles;
 use crate::generation::renames;
 use crate::report::{RefusedReload, ReloadOutcome, ReplacedGenerations, RolledBack};
@@ -46,10 +47,14 @@ pub(crate) fn request(
     let between = back.as_ref().map(|(_, between)| *between);
     let (configuration, renamed) =
         renames::of_takeover(&next.configuration, &before.configuration, between, store)?;
-    let mut configuration = current.placed(&configuration, &renamed);
+    let mut configuration = current.placed(configuration, &renamed);
     bindings::mark(&mut configuration, &renamed, store)?;
     // The store stays open where it is until the runner restarts.
+    let is_same_folder = configuration.data == before.configuration.data;
     configuration.data.clone_from(&before.configuration.data);
+    // Neither places nor marks are part of it. A rollback has names of its own.
+    let digest = (is_same_folder && back.is_none()).then(|| Arc::clone(next.digest()));
+    let digest = digest.unwrap_or_else(|| Arc::new(configuration.digest()));
     let configuration = Arc::new(configuration);
     let (plugins, files) = (Arc::clone(&next.plugins), Arc::clone(&next.files));
     let number = before.number + 1;
@@ -63,9 +68,11 @@ pub(crate) fn request(
         // Before the swap, so that the watch of the files does not undo it.
         current.set_back_to(number, back);
     }
-    let generation = Arc::new(NumberedGeneration::new(number, configuration, plugins, files));
+    let generation = Arc::new(NumberedGeneration { number, configuration, digest, plugins, files });
+    // Here, and not on the committer: other steps need its time.
+    let entry = history::of_generation(&generation, trigger);
     let (reply, answer) = crossbeam_channel::bounded(1);
-    Ok((ReloadRequest { generation, trigger, rolls_back, renamed, reply }, answer))
+    Ok((ReloadRequest { generation, entry, rolls_back, renamed, reply }, answer))
 }
 
 /// Goes back to the last proven generation, on a thread of its own: it waits for a reload under way.

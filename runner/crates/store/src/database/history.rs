@@ -24,6 +24,9 @@ use tidegate_model::{Timestamp, log_target};
 /// Number of entries that are kept.
 pub const ENTRIES_MAX: u64 = 100;
 
+/// Number of texts that a writer knows to be sound.
+const SOUND_MAX: usize = 100_000;
+
 /// The longest text that is read back; longer ones are damage.
 const TEXT_BYTES_MAX: usize = 1 << 30;
 
@@ -185,15 +188,18 @@ impl Store {
 }
 
 /// Applies the change, and removes the oldest entries beyond [`ENTRIES_MAX`] with the texts of theirs alone.
+///
+/// `sound`: texts that this writer has found sound or has written. They are not read again for each entry.
 pub(crate) fn write(
     txn: &WriteTransaction,
     changes: &[HistoryChange],
     now: Timestamp,
+    sound: &mut BTreeSet<u128>,
 ) -> Result<(), StoreCause> {
     if changes.is_empty() {
         return Ok(());
     }
-    match apply(txn, changes, now) {
+    match apply(txn, changes, now, sound) {
         // A start is worth more than its entry.
         Err(StoreCause::Damaged(what)) => {
             tracing::warn!(target: log_target::STORE, what, "the history is damaged, so it was not continued");
@@ -203,7 +209,15 @@ pub(crate) fn write(
     }
 }
 
-fn apply(txn: &WriteTransaction, changes: &[HistoryChange], now: Timestamp) -> Result<(), StoreCause> {
+fn apply(
+    txn: &WriteTransaction,
+    changes: &[HistoryChange],
+    now: Timestamp,
+    sound: &mut BTreeSet<u128>,
+) -> Result<(), StoreCause> {
+    if sound.len() > SOUND_MAX {
+        sound.clear();
+    }
     let mut history = txn.open_table(HISTORY)?;
     let mut texts = txn.open_table(TEXTS)?;
     for change in changes {
@@ -212,11 +226,14 @@ fn apply(txn: &WriteTransaction, changes: &[HistoryChange], now: Timestamp) -> R
                 let sequence = history.last()?.map_or(1, |(sequence, _)| sequence.value() + 1);
                 let mut put = |text: &str| -> Result<TextHash, StoreCause> {
                     let hash = TextHash::of(text);
+                    let key = XxHash3_128::oneshot(text.as_bytes());
+                    // A text of an earlier commit that failed is missing.
+                    let is_sound = sound.contains(&key) && texts.get(key)?.is_some();
                     // A damaged copy is replaced.
-                    if self::text(&texts, &hash)?.is_none() {
-                        let key = XxHash3_128::oneshot(text.as_bytes());
+                    if !is_sound && self::text(&texts, &hash)?.is_none() {
                         texts.insert(key, &*lz4_flex::compress_prepend_size(text.as_bytes()))?;
                     }
+                    sound.insert(key);
                     Ok(hash)
                 };
                 let files = new.files.iter().map(|(path, text)| Ok((path.clone(), put(text)?)));

@@ -1,6 +1,6 @@
 //! `Writer`: the writing handle, with one transaction per commit, durable when it returns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use redb::{Database, ReadableTable as _, WriteTransaction};
@@ -59,6 +59,8 @@ pub struct Writer {
     transaction: u64,
     /// A commit failed, and its durability is unknown.
     in_doubt: bool,
+    /// Texts of the history that need no check: see [`history::write`].
+    sound_texts: BTreeSet<u128>,
     /// The result of that commit, unless it failed before it had one. It is not durable then.
     result_in_doubt: Option<Committed>,
     /// See [`QUICK_REPAIR_BYTES_MIN`].
@@ -161,6 +163,7 @@ impl Writer {
             origin,
             transaction,
             in_doubt: false,
+            sound_texts: BTreeSet::new(),
             result_in_doubt: None,
             quick_repair_bytes_min,
             _lock: lock,
@@ -191,11 +194,11 @@ impl Writer {
         self.in_doubt = true;
         // Reads under a former name come here only if that name has nothing any more.
         self.shared.rename(&changes.renamed.parts);
-        let result = &mut self.result_in_doubt;
+        let (result, sound_texts) = (&mut self.result_in_doubt, &mut self.sound_texts);
         *result = None;
         guarded(|| {
             self.shared.with(|database| {
-                let (txn, committed) = prepare(database, changes, number, quick_repair)?;
+                let (txn, committed) = prepare(database, changes, (number, quick_repair), sound_texts)?;
                 *result = Some(committed);
                 Ok(txn.commit()?)
             })
@@ -255,8 +258,8 @@ impl Drop for Writer {
 fn prepare(
     database: &Database,
     changes: &Changes,
-    number: u64,
-    quick_repair: bool,
+    (number, quick_repair): (u64, bool),
+    sound_texts: &mut BTreeSet<u128>,
 ) -> Result<(WriteTransaction, Committed), StoreCause> {
     let mut txn = database.begin_write()?;
     txn.set_quick_repair(quick_repair);
@@ -274,7 +277,7 @@ fn prepare(
     stops::write(&txn, changes.begins_run, &changes.stops)?;
     token_key::write(&txn, changes.token_key.as_ref())?;
     generations::write(&txn, changes.generation)?;
-    history::write(&txn, &changes.history, changes.now)?;
+    history::write(&txn, &changes.history, changes.now, sound_texts)?;
     schedules::write(&txn, &changes.schedule_positions)?;
     cursors::write(&txn, &changes.cursors)?;
     let mut trimmed = Vec::new();

@@ -6,7 +6,6 @@ use crate::commit::request::{ReloadChange, Rewind, RewindTo, StepChange};
 use crate::error::EngineError;
 use crate::generation::bindings;
 use crate::generation::current::NumberedGeneration;
-use crate::generation::history;
 use crate::recovery::start;
 use crate::recovery::start_position;
 use crate::recovery::step::StepRecovery;
@@ -15,14 +14,14 @@ use crate::runtime::message::{Message, SwappedGeneration};
 use crate::step::declared::DeclaredStep;
 use std::sync::Arc;
 use tidegate_model::RenamedPart;
-use tidegate_store::{Changes, ENTRIES_MAX, HistoryChange, Renames, Trigger};
+use tidegate_store::{Changes, ENTRIES_MAX, HistoryChange, NewHistoryEntry, Renames};
 
 impl Committer {
     /// Carries out a part of a reload.
     pub(crate) fn reload(&mut self, change: ReloadChange) -> Result<(), EngineError> {
         match change {
-            ReloadChange::Swap { generation, trigger, rolls_back, renamed } => {
-                self.swap(generation, trigger, rolls_back, renamed)
+            ReloadChange::Swap { generation, entry, rolls_back, renamed } => {
+                self.swap(generation, entry, rolls_back, renamed)
             }
             ReloadChange::Refused(entry) => {
                 let history = vec![HistoryChange::Add(*entry)];
@@ -40,7 +39,7 @@ impl Committer {
     fn swap(
         &mut self,
         generation: Arc<NumberedGeneration>,
-        trigger: Trigger,
+        entry: Option<NewHistoryEntry>,
         rolls_back: Option<ReplacedGenerations>,
         renamed: Vec<RenamedPart>,
     ) -> Result<(), EngineError> {
@@ -58,7 +57,7 @@ impl Committer {
                 replaced.map(|generation| HistoryChange::RolledBack { generation, why: why.clone() });
             changes.history.extend(replaced);
         }
-        changes.history.extend(history::of_generation(&generation, trigger).map(HistoryChange::Add));
+        changes.history.extend(entry.map(HistoryChange::Add));
         self.commit_all(&changes)?;
         self.sinks.rename(&changes.renamed.parts);
         self.committed_state.names.add(generation.number, changes.renamed.parts);
