@@ -338,3 +338,63 @@ fn a_sink_that_takes_the_file_of_a_running_sink_is_refused_before_it_takes_over(
     assert!(rollback.stderr.contains("has the lines of sink `p/lines`"), "{}", rollback.stderr);
     running.stop().done();
 }
+
+#[test]
+fn a_step_that_hangs_holds_up_no_reload_and_the_status_says_why_it_lingers() {
+    let project = Project::pipeline(
+        "follow = true\n[pipeline]\nerrors = \"failed\"\n[step.wait]\nfrom = \"in\"\nrun = \"builtin:exec\"\n\
+         exec = { command = [\"sh\", \"-c\", \"touch begun; read line < gate; cat\"] }\ntimeout = \"1h\"\nto = \"out\"\n\
+         [step.mark]\nfrom = \"in\"\nrun = \"mark.rhai\"\nto = \"marked\"\n\
+         [sink.marked]\ntype = \"file\"\npath = \"marked.ndjson\"\n",
+    )
+    .file("mark.rhai", mark(1))
+    .file("in.ndjson", jobs([1]));
+    let made = std::process::Command::new("mkfifo").arg(project.path().join("gate")).status();
+    assert!(made.expect("mkfifo can be started").success());
+    let mut running = started(&project, &["--no-watch"]);
+    wait_for(&project, &mut running, "marked.ndjson", 1);
+    running.wait_until("the attempt", || project.path().join("begun").exists());
+    project.write("mark.rhai", mark(2));
+    project.change(
+        "p.toml",
+        "[sink.out]",
+        "[queue.ready]\n[step.pass]\nfrom = \"ready\"\nto = \"out\"\n[sink.out]",
+    );
+    project.change("p.toml", "timeout = \"1h\"\nto = \"out\"", "timeout = \"1h\"\nto = \"ready\"");
+    let reloaded = project.tidegate(&["reload"]).done().stdout;
+    assert!(reloaded.contains("p/wait"), "{reloaded}");
+    project.append("in.ndjson", jobs([2]));
+    assert_eq!(wait_for(&project, &mut running, "marked.ndjson", 2), 2);
+    let lingering = &project.json(&["status"])["reload"]["lingering"];
+    let step = lingering.as_array().and_then(|steps| steps.iter().find(|step| step["step"] == "p/wait"));
+    let why = step.map(|step| step["why"].clone()).unwrap_or_default();
+    assert_eq!(why, "1 job of the earlier generation is not committed", "{lingering}");
+    let text = project.tidegate(&["status"]).done().stdout;
+    assert!(text.contains("step p/wait follows it later"), "{text}");
+    // The job goes to the output of its generation, and the next one to the new queue.
+    fs::write(project.path().join("gate"), "go\n").expect("the command reads it");
+    running.wait_until("the first job", || project.ids_so_far("out.ndjson") == [1]);
+    fs::write(project.path().join("gate"), "go\n").expect("the command reads it");
+    running.wait_until("the second job", || project.ids_so_far("out.ndjson") == [1, 2]);
+    assert_eq!(project.json(&["status"])["reload"]["lingering"], json!([]));
+    running.stop().done();
+}
+
+#[test]
+fn a_folder_that_vanishes_and_comes_back_is_followed() {
+    let project = Project::pipeline(&TOML.replace("mark.rhai", "lib/mark.rhai"))
+        .file("lib/mark.rhai", mark(1))
+        .file("in.ndjson", jobs([1]))
+        .file("tidegate.toml", "[reload]\npoll = \"100ms\"\n");
+    let mut running = started(&project, &[]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    fs::rename(project.path().join("lib"), project.path().join("away")).expect("folders can be renamed");
+    running.wait_until_it_says("the files have mistakes: ");
+    assert_eq!(version_of(&project, &mut running, 2), 1);
+    project.write("lib/mark.rhai", mark(2));
+    says_generation(&mut running, 2);
+    assert_eq!(version_of(&project, &mut running, 3), 2);
+    project.write("lib/mark.rhai", mark(3));
+    says_generation(&mut running, 3);
+    running.stop().done();
+}

@@ -34,7 +34,9 @@ pub(crate) use self::explain::PAUSED;
 pub(crate) use self::history::{HistoryFiles, HistoryPage, HistoryRow};
 pub(crate) use self::parked::{DelayedPage, DelayedStatus, WaitsFor};
 pub(crate) use self::plan::Planned;
-pub(crate) use self::reload_status::{EarlierRollback, RefusedFiles, ReloadStatus, RollbackStatus};
+pub(crate) use self::reload_status::{
+    EarlierRollback, LingeringStatus, RefusedFiles, ReloadStatus, RollbackStatus,
+};
 pub(crate) use self::source_status::SourceStatus;
 pub(crate) use self::step_status::{
     BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, ProbeStatus, StepStatus,

@@ -13,8 +13,8 @@ use crate::output::table::{Column, columns, grouped, on_one_line, short};
 use crate::output::terminal::{cut, indented, width};
 use crate::output::times;
 use crate::query::{
-    Answer, BlockStatus, EarlierRollback, Halted, HeldBehind, LaneStatus, Oldest, ProbeStatus, Query,
-    RefusedFiles, ReloadStatus, RollbackStatus, SourceStatus, StepStatus,
+    Answer, BlockStatus, EarlierRollback, Halted, HeldBehind, LaneStatus, LingeringStatus, Oldest,
+    ProbeStatus, Query, RefusedFiles, ReloadStatus, RollbackStatus, SourceStatus, StepStatus,
 };
 use tidegate_config::Invocation;
 use tidegate_model::{Clock as _, SystemClock, Timestamp, rfc3339};
@@ -100,10 +100,9 @@ fn notes(reload: &ReloadStatus, width: Option<usize>) -> String {
             "generation {earlier} of these files was rolled back: {why}; the last start brought them into force again"
         ));
     }
-    if !lingering.is_empty() {
-        let steps = lingering.join(", ");
+    for LingeringStatus { step, since, why } in lingering {
         notes.push(format!(
-            "generation {generation} is in force; these steps finish the jobs that they began before: {steps}"
+            "generation {generation} is in force, and step {step} follows it later, since {since}: {why}"
         ));
     }
     let lines = notes.iter().map(|note| indented(&plain(&on_one_line(note)), 0, width) + "\n");

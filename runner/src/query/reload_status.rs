@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::rfc3339;
-use tidegate_engine::{Handle, RefusedReload, RolledBack, RolledBackBefore};
+use tidegate_engine::{Handle, LingeringStep, RefusedReload, RolledBack, RolledBackBefore};
 use tidegate_store::Trigger;
 
 /// The generation that a runner carries out, and the files.
@@ -19,7 +19,15 @@ pub(crate) struct ReloadStatus {
     /// The rollback of the same files before the start, until they change.
     pub(crate) rolled_back_before: Option<EarlierRollback>,
     /// Steps that finish jobs of an earlier generation before they follow.
-    pub(crate) lingering: Vec<String>,
+    pub(crate) lingering: Vec<LingeringStatus>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct LingeringStatus {
+    pub(crate) step: String,
+    /// RFC 3339.
+    pub(crate) since: String,
+    pub(crate) why: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,7 +77,13 @@ impl ReloadStatus {
             refused,
             rolled_back,
             rolled_back_before,
-            lingering: run.lingering().iter().map(ToString::to_string).collect(),
+            lingering: run.lingering().into_iter().map(LingeringStatus::from).collect(),
         }
+    }
+}
+
+impl From<LingeringStep> for LingeringStatus {
+    fn from(LingeringStep { step, since, why }: LingeringStep) -> Self {
+        Self { step: step.to_string(), since: rfc3339(since), why }
     }
 }

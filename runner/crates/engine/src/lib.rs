@@ -47,15 +47,17 @@ pub use crate::commit::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pus
 pub use crate::generation::bindings::mark_bindings;
 pub use crate::generation::current::NumberedGeneration;
 pub use crate::generation::earlier::{EarlierGeneration, different_library};
-pub use crate::generation::resumed::{ResumedRollback, resume};
+pub use crate::generation::resumed::resume;
 pub use crate::generation::source_files::SourceFiles;
 pub use crate::operator::apply::{apply, error_queue};
 pub use crate::operator::cancel::{DropKind, dropped, may_cancel};
 pub use crate::operator::complete::{TokenClaim, check, claim, completion_of};
 pub use crate::operator::effect::RequestEffect;
 pub use crate::operator::late::{LateEnd, late_end};
-pub use crate::operator::removed::{RemovedPart, removed_parts};
-pub use crate::operator::request::{CompletionOutcome, MoveSummary, Reply, Request, RequestOutcome};
+pub use crate::operator::removed::removed_parts;
+pub use crate::operator::request::{
+    CompletionOutcome, MoveSummary, RemovedPart, Reply, Request, RequestOutcome,
+};
 pub use crate::recovery::start_position::{progress, watermark, watermark_below};
 pub use crate::step::counts::{JobLocation, StepCounts};
 pub use crate::step::probe_health::{ProbeHealth, ProbeKind};
@@ -65,7 +67,10 @@ pub use crate::step::stats::{BlockCause, Stats, StepBlock, StepStats};
 pub use crate::step::turn::first_in_line;
 pub use error::{Chain, EngineError};
 pub use generation::Generation;
-pub use report::{Halt, RefusedReload, ReloadOutcome, RolledBack, RolledBackBefore, RunOptions, RunReport};
+pub use report::{
+    Halt, LingeringStep, RefusedReload, ReloadOutcome, ResumedRollback, RolledBack, RolledBackBefore,
+    RunOptions, RunReport,
+};
 pub use run::{Handle, Run};
 pub use test_run::{Difference, TestOutcome, run_test, run_tests};
 

@@ -54,6 +54,16 @@ pub struct RunReport {
     pub left_behind: bool,
 }
 
+/// Step that still finishes jobs of an earlier generation.
+#[derive(Clone, Debug)]
+pub struct LingeringStep {
+    pub step: Address,
+    /// Time of the change that it will follow.
+    pub since: Timestamp,
+    /// What it waits for: a sentence fragment.
+    pub why: String,
+}
+
 /// Outcome of a reload: the generation is the current one.
 #[derive(Clone, Debug)]
 pub struct ReloadOutcome {

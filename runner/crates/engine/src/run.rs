@@ -9,7 +9,8 @@ use crossbeam_channel::Sender;
 
 use super::error::EngineError;
 use super::report::{
-    RefusedReload, ReloadOutcome, ResumedRollback, RolledBack, RolledBackBefore, RunOptions, RunReport,
+    LingeringStep, RefusedReload, ReloadOutcome, ResumedRollback, RolledBack, RolledBackBefore, RunOptions,
+    RunReport,
 };
 use crate::commit::inbox::{Inbox, Push};
 use crate::generation::Generation;
@@ -222,7 +223,7 @@ impl Handle {
 
     /// Steps that finish jobs of an earlier generation before they follow the current one.
     #[must_use]
-    pub fn lingering(&self) -> Vec<Address> {
+    pub fn lingering(&self) -> Vec<LingeringStep> {
         let (reply, answer) = crossbeam_channel::bounded(1);
         if self.messages.send(Message::Linger { reply }).is_err() {
             return Vec::new();

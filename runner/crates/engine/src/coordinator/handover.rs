@@ -9,11 +9,12 @@ use super::{Action, Coordinator};
 use crate::commit::request::{CommitRequest, ReloadChange, RewindTo};
 use crate::operator::request::{PendingRequest, Request, RequestOutcome};
 use crate::recovery::step::InstalledStep;
+use crate::report::LingeringStep;
 use crate::step::declared::DeclaredStep;
 use crate::step::state::StepState;
 use tidegate_dispatch::{Command, Event, InputPort};
 use tidegate_model::log_target;
-use tidegate_model::{Address, Timestamp};
+use tidegate_model::{Address, Timestamp, grouped};
 
 /// Step on its way from one installation to the next.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub(crate) struct Handover {
     phase: HandoverPhase,
     /// Steps that must release a source or a sink first.
     waits_for: BTreeSet<usize>,
+    since: Timestamp,
     /// Requests for the step that came after it was removed from memory.
     requests: Vec<PendingRequest>,
 }
@@ -122,7 +124,7 @@ impl Coordinator {
         }
         let runs = self.steps.get(step).is_some();
         let phase = if runs { HandoverPhase::Draining } else { HandoverPhase::Drained };
-        self.handovers.insert(step, Handover { next, phase, waits_for, requests: Vec::new() });
+        self.handovers.insert(step, Handover { next, phase, waits_for, since: now, requests: Vec::new() });
         self.update_expectation();
         if runs {
             self.dispatcher.handle(Event::Drain { step }, now, commands);
@@ -310,9 +312,36 @@ impl Coordinator {
         true
     }
 
-    /// Steps that hand over.
-    pub(crate) fn lingering(&self) -> Vec<Address> {
-        self.handovers.values().map(|handover| handover.next.address().clone()).collect()
+    /// Steps that hand over, with the reasons.
+    pub(crate) fn lingering(&self) -> Vec<LingeringStep> {
+        let handovers = self.handovers.iter();
+        let lingering = handovers.map(|(&position, handover)| {
+            let (step, since) = (handover.next.address().clone(), handover.since);
+            LingeringStep { step, since, why: self.why_lingering(position, handover) }
+        });
+        lingering.collect()
+    }
+
+    fn why_lingering(&self, position: usize, handover: &Handover) -> String {
+        if handover.phase == HandoverPhase::Installing {
+            return "its state is being read from the store".to_owned();
+        }
+        let own =
+            self.steps.get(position).map_or(0, |state| state.batches.values().map(|b| b.work.jobs).sum());
+        if own > 0 {
+            let are = if own == 1 {
+                "job of the earlier generation is"
+            } else {
+                "jobs of the earlier generation are"
+            };
+            return format!("{} {are} not committed", grouped(own as u64));
+        }
+        let others = handover.waits_for.iter().filter_map(|&other| self.steps.get(other));
+        let others: Vec<String> = others.map(|state| format!("`{}`", state.declared.address)).collect();
+        if others.is_empty() {
+            return "its last jobs are being committed".to_owned();
+        }
+        format!("its source or sink is still in use by {}", others.join(", "))
     }
 
     /// A step that finishes earlier jobs, and is or reads this part or one of this pipeline.

@@ -180,7 +180,7 @@ impl Coordinator {
         if self.reloads.is_empty() {
             return;
         }
-        let lingering = self.lingering();
+        let lingering: Vec<Address> = self.lingering().into_iter().map(|lingering| lingering.step).collect();
         let (late, open) =
             std::mem::take(&mut self.reloads).into_iter().partition(|one| one.answer_at <= now);
         self.reloads = open;

@@ -14,14 +14,14 @@ use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
 use crate::processor::monitor_protocol::StatusReport;
 use crate::recovery::step::InstalledStep;
-use crate::report::{ReloadOutcome, ReplacedGenerations};
+use crate::report::{LingeringStep, ReloadOutcome, ReplacedGenerations};
 use crate::step::counts::StepCounts;
 use crate::step::job_buffer::FetchedJobs;
 use crate::step::queue_view::QueueView;
 use tidegate_components::sink::SinkError;
 use tidegate_config::QueueRef;
 use tidegate_dispatch::{BatchId, InputPort, Ticker, Turn};
-use tidegate_model::{Address, Due, RenamedPart, Timestamp};
+use tidegate_model::{Due, RenamedPart, Timestamp};
 use tidegate_store::{NewHistoryEntry, ParkedJob, ParkedKey};
 
 /// Result or request, with its data.
@@ -117,7 +117,7 @@ pub(crate) enum Message {
     Refused(Box<NewHistoryEntry>),
     /// Request for the steps that hand over.
     Linger {
-        reply: Sender<Vec<Address>>,
+        reply: Sender<Vec<LingeringStep>>,
     },
     /// Request for the payload of a job that the step has in memory: the job at `index` of an input.
     Payload {
