@@ -150,6 +150,41 @@ fn further_saves_during_the_watch_do_not_disarm_it_and_it_goes_back_to_the_last_
 }
 
 #[test]
+fn a_rollback_over_several_reloads_with_renames_gives_all_parts_their_names_back() {
+    let project = watched(true);
+    let mut running = started(&project, &["--no-watch"]);
+    wait_for(&project, &mut running, "out.ndjson", 1);
+    project.change("p.toml", "[step.mark]", "[step.stamp]\nwas = \"mark\"");
+    project.change("p.toml", "\"in\"", "\"orders\"");
+    project.change("p.toml", "[source.in]", "[source.orders]\nwas = \"in\"");
+    project.tidegate(&["reload"]).done();
+    assert_eq!(version_of(&project, &mut running, 2), 1);
+    for line in ["was = \"mark\"\n", "was = \"in\"\n"] {
+        project.change("p.toml", line, "");
+    }
+    project.change("p.toml", "[pipeline]\n", "[pipeline]\nname = \"q\"\nwas = \"p\"\n");
+    project.write("mark.rhai", FAILING);
+    project.tidegate(&["reload"]).done();
+    project.append("in.ndjson", jobs(3..=12));
+    running
+        .wait_until_it_says("generation 3 is rolled back: 10 of 10 attempts of `q/stamp` failed since then");
+    running.wait_until_it_says("generation 1 is in force again");
+    assert_eq!(version_of(&project, &mut running, 13), 1);
+    running.wait_until("the other step", || project.ids_so_far("more.ndjson").len() == 13);
+    // Errors of the later names are retried under the earlier ones.
+    assert_eq!(project.queue("p/failed").len(), 10);
+    project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
+    running.wait_until("the retried jobs", || project.ids_so_far("out.ndjson").len() == 13);
+    running.stop().done();
+    let mut written = project.ids_so_far("out.ndjson");
+    assert_eq!(&written[..3], [1, 2, 13]);
+    written.sort_unstable();
+    assert_eq!(written, (1..=13).collect::<Vec<_>>());
+    assert_eq!(project.ids_so_far("more.ndjson"), (1..=13).collect::<Vec<_>>());
+    project.assert_sound();
+}
+
+#[test]
 fn a_save_without_a_change_after_a_rollback_does_not_bring_the_files_into_force() {
     let project = watched(false);
     let mut running = broken(&project);
