@@ -4,11 +4,12 @@
 //! file systems, folders that were replaced, and events that were lost.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use super::reload;
 use tidegate_config::FileStamp;
 use tidegate_engine::{Handle, NumberedGeneration};
 use tidegate_model::log_target;
+use tidegate_model::sync::Mutex;
 use tidegate_store::Trigger;
 
 /// Time without further events after which a change is complete. Editors write in several steps.
@@ -56,7 +58,7 @@ fn follow(run: &Handle, mut seen: BTreeMap<PathBuf, Option<FileStamp>>) {
         }
         number = generation.number;
         let settings = &generation.configuration.settings.reload;
-        watch.keep(&folders(&generation));
+        watch.keep(&folders(&generation), names(&generation));
         let found = if settings.watch { stamps(&generation) } else { seen.clone() };
         if found != seen {
             // An editor may still write: the files are read when they rest.
@@ -106,6 +108,11 @@ fn folders(generation: &NumberedGeneration) -> BTreeSet<PathBuf> {
     of_files.chain(plugins).chain([configuration.root.clone()]).collect()
 }
 
+/// Names of the files of a configuration: lookup tables and schemas have any.
+fn names(generation: &NumberedGeneration) -> BTreeSet<OsString> {
+    generation.files.paths().filter_map(Path::file_name).map(OsStr::to_owned).collect()
+}
+
 /// Files of a configuration and their stamps: the files that were read, and all others that a reload would read.
 fn stamps(generation: &NumberedGeneration) -> BTreeMap<PathBuf, Option<FileStamp>> {
     let mut paths: BTreeSet<PathBuf> = generation.files.paths().map(Path::to_owned).collect();
@@ -132,15 +139,18 @@ struct FolderWatch {
     /// `None` if the system has no watches left.
     watcher: Option<RecommendedWatcher>,
     folders: BTreeMap<PathBuf, (u64, u64)>,
+    /// Names of files whose events count.
+    names: Arc<Mutex<BTreeSet<OsString>>>,
     /// Keeps the channel open without a watcher.
     _tell: Sender<()>,
 }
 
 impl FolderWatch {
     fn new(tell: Sender<()>) -> Self {
-        let events = tell.clone();
+        let (events, names) = (tell.clone(), Arc::<Mutex<BTreeSet<OsString>>>::default());
+        let known = Arc::clone(&names);
         let on_event = move |event: notify::Result<Event>| {
-            if event.is_ok_and(|event| is_relevant(&event)) {
+            if event.is_ok_and(|event| is_relevant(&event, &known.lock())) {
                 // The thread that follows the files may be over.
                 let _ = events.send(());
             }
@@ -149,11 +159,12 @@ impl FolderWatch {
         if let Err(error) = &watcher {
             tracing::warn!(target: log_target::RUNNER, %error, "changed files are noticed by comparison only");
         }
-        Self { watcher: watcher.ok(), folders: BTreeMap::new(), _tell: tell }
+        Self { watcher: watcher.ok(), folders: BTreeMap::new(), names, _tell: tell }
     }
 
-    /// Watches these folders and no others.
-    fn keep(&mut self, folders: &BTreeSet<PathBuf>) {
+    /// Watches these folders and no others, for files of these names.
+    fn keep(&mut self, folders: &BTreeSet<PathBuf>, names: BTreeSet<OsString>) {
+        *self.names.lock() = names;
         let Some(watcher) = &mut self.watcher else { return };
         let identity = |folder: &Path| fs::metadata(folder).ok().map(|found| (found.dev(), found.ino()));
         self.folders.retain(|folder, was| {
@@ -179,14 +190,16 @@ impl FolderWatch {
 
 /// Whether the event may be of a file of the configuration: outputs in the same folder change all the time.
 /// Kubernetes replaces a link whose name begins with two dots.
-fn is_relevant(event: &Event) -> bool {
+fn is_relevant(event: &Event, names: &BTreeSet<OsString>) -> bool {
     if event.kind.is_access() {
         return false;
     }
     let is_read = |path: &PathBuf| {
         let kind = path.extension().and_then(OsStr::to_str);
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        matches!(kind, Some("toml" | "rhai" | "so" | "dylib") | None) || name.starts_with("..")
+        matches!(kind, Some("toml" | "rhai" | "so" | "dylib") | None)
+            || name.starts_with("..")
+            || path.file_name().is_some_and(|name| names.contains(name))
     };
     event.need_rescan() || event.paths.iter().any(is_read)
 }
