@@ -89,7 +89,8 @@ impl Play {
     /// Starts a runner, which follows its files or waits to be asked.
     fn start(&mut self) -> Running {
         if self.files.have_a_mistake() {
-            self.project.run().failed(78);
+            // A generation that was rolled back to would go on.
+            self.project.tidegate(&["run", ".", "--from-files"]).failed(78);
             self.files.mend(&self.project);
         }
         let watches = self.random.below(2) == 0;
