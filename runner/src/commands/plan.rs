@@ -56,9 +56,12 @@ fn show(command: &PlanCommand) -> Result<Exit, Exit> {
 
 /// The changes and their numbers, for people.
 pub(crate) fn described(plan: &Plan, width: Option<usize>, colours: bool) -> String {
-    let notes = || plan.notes.iter().map(|note| format!("note: {}\n", on_one_line(note))).collect::<String>();
+    let mut notes = String::new();
+    for note in &plan.notes {
+        let _ = writeln!(notes, "note: {}", on_one_line(note));
+    }
     if plan.is_empty() {
-        return format!("{}nothing changes", notes());
+        return format!("{notes}nothing changes");
     }
     let paint = |text: &str, paint: Option<Paint>| match paint {
         Some(paint) if colours => painted(text, paint),
@@ -82,7 +85,7 @@ pub(crate) fn described(plan: &Plan, width: Option<usize>, colours: bool) -> Str
         }
     }
     if !plan.notes.is_empty() {
-        let _ = write!(text, "\n{}", notes());
+        let _ = write!(text, "\n{notes}");
     }
     let _ = write!(
         text,

@@ -74,7 +74,7 @@ fn change(command: &QueueDrop) -> Result<Exit, Exit> {
     Ok(Exit::Done)
 }
 
-/// `3 jobs of `shop/audit``, or `the progress of step `shop/ship` with 1 parked job`.
+/// The jobs of a queue, or the progress of a step with its parked jobs, for people.
 fn shown(RemovedPart { address, is_step, jobs: number }: &RemovedPart) -> String {
     match (is_step, number) {
         (false, _) => format!("{} of `{address}`", jobs(*number)),

@@ -1,7 +1,7 @@
 //! `tidegate run`: loads a configuration, runs it, and prints the summary.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,12 +21,12 @@ use crate::{client, query, reload, rollback};
 use tidegate_components::open_files;
 use tidegate_components::plugin::Setups;
 use tidegate_components::plugin::{ExitGuard, leave};
-use tidegate_config::{Configuration, Diagnostics, LogFormat, shown};
+use tidegate_config::{Configuration, Diagnostics, LoadOptions, LogFormat, LogSettings, shown};
 use tidegate_dispatch::RunOutcome;
-use tidegate_engine::{Chain, Generation, RunOptions, RunReport, Stats};
+use tidegate_engine::{Chain, Generation, ResumedRollback, RunOptions, RunReport, Stats};
 use tidegate_model::SystemClock;
 use tidegate_model::log_target;
-use tidegate_store::CrashGuard;
+use tidegate_store::{CrashGuard, Store};
 
 /// How long a runner that takes over waits for the port of the runner before it.
 const PORT_PATIENCE: Duration = Duration::from_secs(10);
@@ -39,13 +39,9 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
     let load_options = || client::options(command.data.clone(), &command.plugins);
     let load = || Generation::load(&command.config, &load_options());
     let mut loaded = load();
-    let (data, log_settings) = match &loaded {
-        Ok(Generation { configuration, .. }) => (configuration.data.clone(), configuration.log.clone()),
-        // A generation that was rolled back to goes on although the files have mistakes.
-        Err(diagnostics) => match rollback::readable_part(command, &load_options()) {
-            Some(configuration) => (configuration.data, configuration.log),
-            None => return refuse(diagnostics),
-        },
+    let (data, log_settings) = match place(command, &load_options(), &loaded) {
+        Ok(place) => place,
+        Err(exit) => return exit,
     };
     log::start(&log_settings);
     signals.starts();
@@ -77,17 +73,10 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
             return exit::fail("the data folder has changed meanwhile: start again");
         }
     }
-    let resumed = if command.from_files {
-        None
-    } else {
-        rollback::resumed(&command.config, load_options(), loaded.as_ref(), &store)
+    let (generation, resumed) = match choose(command, load_options(), loaded, &store) {
+        Ok(chosen) => chosen,
+        Err(exit) => return exit,
     };
-    let (generation, resumed) = match (resumed, loaded) {
-        (Some((generation, resumed)), _) => (generation, Some(resumed)),
-        (None, Ok(generation)) => (generation, None),
-        (None, Err(diagnostics)) => return refuse(&diagnostics),
-    };
-    exit::show(&generation.warnings);
     let configuration = Arc::clone(&generation.configuration);
     let options = options(command, &configuration);
     let clock = Arc::new(SystemClock);
@@ -98,10 +87,7 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
     let run = run
         .with_attempts(CrashGuard::open(&configuration.data, configuration.guarded_steps()))
         .with_setups(Setups::open(&configuration.data));
-    let run = match resumed {
-        Some(resumed) => run.with_rollback(resumed),
-        None => run,
-    };
+    let run = resumed.into_iter().fold(run, tidegate_engine::Run::with_rollback);
     let guard = ExitGuard::new();
     let conversations = ipc::OpenConnections::default();
     let stats = run.stats();
@@ -148,6 +134,43 @@ pub(crate) fn run(command: &cli::RunArguments) -> Exit {
         }
         Err(error) => exit::fail(Chain(&error)),
     }
+}
+
+/// The data folder and the settings of the log.
+fn place(
+    command: &cli::RunArguments,
+    options: &LoadOptions,
+    loaded: &Result<Generation, Diagnostics>,
+) -> Result<(PathBuf, LogSettings), Exit> {
+    match loaded {
+        Ok(Generation { configuration, .. }) => Ok((configuration.data.clone(), configuration.log.clone())),
+        // A generation that was rolled back to goes on although the files have mistakes.
+        Err(diagnostics) => match rollback::readable_part(command, options) {
+            Some(configuration) => Ok((configuration.data, configuration.log)),
+            None => Err(refuse(diagnostics)),
+        },
+    }
+}
+
+/// The generation to carry out: that of the files, or that of a rollback that is in force.
+fn choose(
+    command: &cli::RunArguments,
+    options: LoadOptions,
+    loaded: Result<Generation, Diagnostics>,
+    store: &Store,
+) -> Result<(Generation, Option<ResumedRollback>), Exit> {
+    let resumed = if command.from_files {
+        None
+    } else {
+        rollback::resumed(&command.config, options, loaded.as_ref(), store)
+    };
+    let (generation, resumed) = match (resumed, loaded) {
+        (Some((generation, resumed)), _) => (generation, Some(resumed)),
+        (None, Ok(generation)) => (generation, None),
+        (None, Err(diagnostics)) => return Err(refuse(&diagnostics)),
+    };
+    exit::show(&generation.warnings);
+    Ok((generation, resumed))
 }
 
 /// Reports the errors of the configuration, in the form of its log if that can be read.
