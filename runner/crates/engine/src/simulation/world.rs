@@ -299,7 +299,9 @@ impl World {
     }
 
     pub(crate) fn generation((configuration, files): (Configuration, SourceFiles)) -> Generation {
-        Generation { files: Arc::new(files), ..Generation::from(Arc::new(configuration)) }
+        let mut generation = Generation::from(Arc::new(configuration));
+        generation.files = Arc::new(files);
+        generation
     }
 
     /// Records the steps of a run whose generation starts on the store.
@@ -320,7 +322,7 @@ impl World {
             number.trim().parse().unwrap()
         });
         self.history.versions.push(recorded.unwrap_or(self.plan.version));
-        self.ran = Some(generation.digest.clone());
+        self.ran = Some(ConfigurationDigest::clone(&generation.digest));
     }
 
     /// Records the renames of a generation that are durable.

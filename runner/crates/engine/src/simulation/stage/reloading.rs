@@ -60,7 +60,8 @@ impl Stage<'_> {
     fn request(&mut self) -> Result<(), EngineError> {
         let (next, back) = self.next_generation()?;
         if self.world.changes.is_some() {
-            let obstacles = obstacles::find(&next.configuration, &self.current.get(), &self.store)?;
+            let between = back.as_ref().map(|(_, between)| &between[..]);
+            let obstacles = obstacles::find(&next.configuration, &self.current.get(), between, &self.store)?;
             if !obstacles.is_empty() {
                 self.world.tally.refused += 1;
                 return Ok(());
