@@ -102,6 +102,7 @@ mod show;
 
 mod clear;
 
+mod pull_source;
 mod push;
 
 mod queuer;

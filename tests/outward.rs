@@ -1,6 +1,5 @@
 //! Tests of external calls: steps and sinks call HTTP services and run commands.
 
-#[expect(dead_code, reason = "no test uses every function of the service")]
 pub(crate) mod service;
 
 use std::collections::BTreeSet;

@@ -59,10 +59,12 @@ fn describe_source(source: &SourceStatus) -> Option<String> {
     let since = since.as_deref().unwrap_or_default();
     let again = if *failures > 1 { format!(" ({failures} failures in a row)") } else { String::new() };
     let why = why.as_ref().map(|why| format!(": {why}{again}")).unwrap_or_default();
+    let next = if sort == "exec" { "starts again" } else { "asks again" };
     let state = match state.as_deref() {
-        Some("waiting") => Some(format!("starts again at {}{why}", until.as_deref().unwrap_or_default())),
+        Some("waiting") => Some(format!("{next} at {}{why}", until.as_deref().unwrap_or_default())),
         Some("stopped") => Some(format!("has stopped at {since}{why}")),
         Some("ended") => Some(format!("has ended at {since}")),
+        Some(_) if sort != "exec" => None,
         Some(_) => Some(format!("runs since {since}{why}")),
         None => None,
     };

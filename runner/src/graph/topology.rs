@@ -130,8 +130,11 @@ impl Topology {
         };
         let mut nodes = Vec::new();
         for source in &configuration.sources {
-            let SourceKind::File(_) = source.kind;
-            nodes.push(node(NodeKind::Source, &source.address, "file"));
+            let sort = match source.kind {
+                SourceKind::File(_) => "file",
+                SourceKind::Service(_) => "http-pull",
+            };
+            nodes.push(node(NodeKind::Source, &source.address, sort));
         }
         let queues = nodes.len();
         for queue in &configuration.queues {

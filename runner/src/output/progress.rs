@@ -92,7 +92,7 @@ fn total_bytes(configuration: &Configuration) -> Option<u64> {
     let mut total = 0;
     for input in configuration.steps.iter().flat_map(|step| &step.inputs) {
         let Input::Source(SourceRef(source)) = input.input else { continue };
-        let SourceKind::File(file) = &configuration.sources[source].kind;
+        let SourceKind::File(file) = &configuration.sources[source].kind else { return None };
         if file.follow {
             return None;
         }

@@ -3,6 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::{Answer, queue_jobs};
+use tidegate_components::pull_source::PullLog;
 use tidegate_components::source::{BatchLimit, Read, SourceError, SourceLog};
 use tidegate_config::{Configuration, Source as Declared, SourceKind};
 use tidegate_engine::Chain;
@@ -71,7 +72,14 @@ impl Subject {
         index: u64,
     ) -> Result<Result<Self, Answer>, ReadError> {
         let address = declared.address.clone();
-        let SourceKind::File(file) = &declared.kind;
+        let file = match &declared.kind {
+            SourceKind::File(file) => file,
+            SourceKind::Service(service) => {
+                let note =
+                    Some(format!("at the service: {}", PullLog::new(&address, service).describe(index)));
+                return Ok(Ok(Self { address, first: 1, time: None, payload: None, note }));
+            }
+        };
         let mark = store.mark(&address, index)?;
         let opened = SourceLog::open(&address, file, store.segments(&address)?);
         let (payload, note) = match opened.and_then(|source| look(&source, mark, index)) {

@@ -1,11 +1,11 @@
-//! Status of sources: reports the commands of `exec` sources, with their cursors.
+//! Status of sources: reports commands with their cursors, and services.
 
 use serde::{Deserialize, Serialize};
 
 use super::rfc3339;
-use tidegate_config::{Configuration, PushSource, QueueRef};
-use tidegate_engine::{Handle, SourceState};
-use tidegate_model::shortened;
+use tidegate_config::{Configuration, PushSource, QueueRef, SourceKind, SourceRef};
+use tidegate_engine::{Handle, SourceHealth, SourceState};
+use tidegate_model::{Address, shortened};
 use tidegate_store::{ReadError, Store};
 
 /// Maximum bytes of a cursor.
@@ -43,30 +43,43 @@ pub(crate) fn all(
     run: Option<&Handle>,
 ) -> Result<Vec<SourceStatus>, ReadError> {
     let mut sources = Vec::new();
+    for (position, source) in configuration.sources.entries() {
+        if !matches!(source.kind, SourceKind::Service(_)) {
+            continue;
+        }
+        let health = run.and_then(|run| run.stats().service(SourceRef(position)).health());
+        sources.extend(health.map(|health| of(&source.address, "http-pull", Some(health))));
+    }
     for (position, queue) in configuration.queues.entries() {
         let Some(source @ PushSource::Exec(_)) = &queue.source else { continue };
         let cursor = store.cursor(&queue.address)?.map(|cursor| shortened(cursor, CURSOR_MAX));
         let health = run.and_then(|run| run.stats().source(QueueRef(position)).health());
-        let state = health.as_ref().map(|health| match health.state {
-            SourceState::Running => "running",
-            SourceState::Waiting { .. } => "waiting",
-            SourceState::Ended => "ended",
-            SourceState::Stopped => "stopped",
-        });
-        let until = health.as_ref().and_then(|health| match health.state {
-            SourceState::Waiting { until } => Some(rfc3339(until)),
-            _ => None,
-        });
-        sources.push(SourceStatus {
-            source: queue.address.to_string(),
-            sort: source.sort().to_owned(),
-            state: state.map(str::to_owned),
-            since: health.as_ref().filter(|_| until.is_none()).map(|health| rfc3339(health.since)),
-            until,
-            failures: health.as_ref().map_or(0, |health| health.failures),
-            why: health.and_then(|health| health.why),
-            cursor,
-        });
+        sources.push(SourceStatus { cursor, ..of(&queue.address, source.sort(), health) });
     }
+    sources.sort_by(|one, other| one.source.cmp(&other.source));
     Ok(sources)
+}
+
+/// The status of a source without a cursor.
+fn of(address: &Address, sort: &str, health: Option<SourceHealth>) -> SourceStatus {
+    let state = health.as_ref().map(|health| match health.state {
+        SourceState::Running => "running",
+        SourceState::Waiting { .. } => "waiting",
+        SourceState::Ended => "ended",
+        SourceState::Stopped => "stopped",
+    });
+    let until = health.as_ref().and_then(|health| match health.state {
+        SourceState::Waiting { until } => Some(rfc3339(until)),
+        _ => None,
+    });
+    SourceStatus {
+        source: address.to_string(),
+        sort: sort.to_owned(),
+        state: state.map(str::to_owned),
+        since: health.as_ref().and_then(|health| health.since).map(rfc3339),
+        until,
+        failures: health.as_ref().map_or(0, |health| health.failures),
+        why: health.and_then(|health| health.why),
+        cursor: None,
+    }
 }

@@ -127,7 +127,7 @@ impl SourceLog {
         let mut reader = Reader::looking(Arc::clone(&self.shared), index, mark);
         match reader.read(BatchLimit { jobs: 1, bytes: 1 })? {
             Read::Batch(read) if read.batch.first == index => Ok(Some(read.batch)),
-            Read::Batch(_) | Read::End | Read::Idle => Ok(None),
+            Read::Batch(_) | Read::End | Read::Idle | Read::Busy => Ok(None),
         }
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::model::{
     Configuration, FormerNames, Gate, GateRef, Input, InputRef, Invocation, Monitor, OutputRef, Pipeline,
-    Queue, QueueRef, Retain, Scheduling, Sink, SinkKind, SinkRef, SinkStep, Source, SourceRef, Step, Target,
+    Queue, QueueRef, Retain, Scheduling, Sink, SinkKind, SinkRef, SinkStep, Source, SourceKind, SourceRef,
+    Step, Target,
 };
 use crate::check::catalog::What;
 use crate::check::graph::Graph;
@@ -91,7 +92,12 @@ impl Lists {
             for declared in &pipeline.sources {
                 let address = address(&declared.name.value);
                 match declared.supply.clone() {
-                    Supply::Pull(Some((kind, meta))) => {
+                    Supply::Pull(Some((mut kind, meta))) => {
+                        if let SourceKind::Service(service) = &mut kind
+                            && let Some(chosen) = source_policy(declared, pipeline, settings)
+                        {
+                            service.retry = chosen;
+                        }
                         lists.sources.insert(address.clone(), Source { address, kind, meta });
                     }
                     Supply::Push(Some(mut source)) => {
@@ -229,7 +235,7 @@ impl Lists {
     }
 }
 
-/// The policy of the command of a source.
+/// The policy of a source that may fail.
 fn source_policy(
     source: &SourceDeclaration,
     pipeline: &PipelineDeclaration,

@@ -48,8 +48,8 @@ pub use model::{
     FreesAt, Gate, GateRef, Hosts, HttpRequest, ImportedScript, Input, InputMode, InputRef, Invocation,
     KeysMissing, Lane, LaneMissing, Limits, LineFormat, LogFormat, LogSettings, LookupTable, LookupTables,
     Meta, Method, Monitor, MonitorLimits, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline,
-    PluginStepConfig, Positions, ProbeConfig, Processor, Queue, QueueRef, Queuer, ReloadSettings, Response,
-    Retain, Scheduling, Script, Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, SinkStep, Source, SourceKind,
-    SourceRef, Step, StepFilter, Strategy, Target, WatchErrors,
+    PluginStepConfig, Positions, ProbeConfig, Processor, PullSource, Queue, QueueRef, Queuer, ReloadSettings,
+    Response, Retain, Scheduling, Script, Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, SinkStep,
+    Source, SourceKind, SourceRef, Step, StepFilter, Strategy, Target, WatchErrors,
 };
 pub use plan::{PartChange, PartKind, Plan, PlanAction, PlanState, PlannedSetting, StepRemains};

@@ -19,12 +19,14 @@ pub(crate) mod test_wiring;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use self::push_source::PushSource;
 use self::test_case::TestCase;
-use tidegate_model::{Address, Name, Parts, Secret};
+use tidegate_model::template::Template;
+use tidegate_model::{Address, Name, Parts, RetryPolicy, Secret};
 
 pub use self::former_names::{FormerNames, SinkStep};
 pub use self::probe::{BatchBy, Gate, GateRef, Monitor, MonitorLimits, ProbeConfig};
@@ -152,9 +154,48 @@ pub struct Source {
     pub meta: Meta,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum SourceKind {
     File(FileSource),
+    Service(Box<PullSource>),
+}
+
+/// `type = "http-pull"`: the job at the index `i` is the answer of a service for its number `first + i - 1`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PullSource {
+    /// Has `{index}`, the number of the service, once.
+    pub url: Template,
+    /// In lowercase, and the same for every request.
+    pub headers: Vec<(String, Template)>,
+    /// The number of the first job.
+    pub first: u64,
+    /// The number of the last job; `None`: the source is followed.
+    pub until: Option<u64>,
+    /// The statuses of a number that the service does not have yet.
+    pub not_yet: Vec<RangeInclusive<u16>>,
+    /// The statuses of a job.
+    pub accept: Vec<RangeInclusive<u16>>,
+    /// The time between two requests for a number that is not there yet.
+    pub every: Duration,
+    /// Maximum number of requests at the same time, for each reading step.
+    pub concurrency: usize,
+    pub timeout: Duration,
+    /// Maximum bytes of an answer.
+    pub max_response: u64,
+    pub retry: RetryPolicy,
+}
+
+impl PullSource {
+    /// A service is asked again without end, after 1 s to 1 min.
+    pub(crate) fn default_retry() -> RetryPolicy {
+        RetryPolicy { max: Duration::from_mins(1), max_attempts: 0, ..RetryPolicy::DEFAULT }
+    }
+
+    /// The number of the service for the job at `index`.
+    #[must_use]
+    pub fn number(&self, index: u64) -> u64 {
+        self.first.saturating_add(index.saturating_sub(1))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

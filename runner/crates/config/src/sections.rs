@@ -13,6 +13,7 @@ pub(crate) mod lookup_table;
 pub(crate) mod pipeline;
 pub(crate) mod plugin;
 pub(crate) mod probe;
+pub(crate) mod pull_source;
 pub(crate) mod queue;
 pub(crate) mod queuer;
 pub(crate) mod reload;

@@ -25,9 +25,11 @@ use crate::processor::monitor_protocol::StatusQuery;
 use crate::runtime::message::{Message, ReloadRequest};
 use crate::runtime::readers::StoreRequest;
 use crate::step::declared::DeclaredStep;
+use crate::step::source_health::SourceStats;
 use crate::step::state::StepState;
 use crate::step::stats::{BlockCause, Stats};
-use tidegate_components::source::{BatchLimit, Reader};
+use tidegate_components::job_log::JobReader;
+use tidegate_components::source::BatchLimit;
 use tidegate_config::{QueueRef, Step};
 use tidegate_dispatch::{
     BatchEnd, BatchId, Bounds, Command, Dispatcher, ErrorWatchEvent, Event, FailureLog, InputPort, PortInput,
@@ -49,7 +51,8 @@ pub(crate) enum Action {
     OpenReader {
         port: InputPort,
         epoch: u64,
-        reader: Box<Reader>,
+        reader: Box<JobReader>,
+        health: Arc<SourceStats>,
     },
     /// End the readers of a step.
     CloseReaders(usize),

@@ -186,7 +186,7 @@ impl Runtime {
         workers.extend(thread);
         let queues =
             StoreReader::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
-        let source_pool = SourcePool::new(options.batch, messages.0.clone());
+        let source_pool = SourcePool::new(options.batch, messages.0.clone(), context.calls.clone());
         let mut runtime = Self {
             ending,
             clock: WatchedClock::new(clock, store.committed_at()?),
@@ -296,8 +296,8 @@ impl Runtime {
                     reader.ask();
                 }
             }
-            Action::OpenReader { port, epoch, reader } => {
-                let reader = self.source_pool.add(port, epoch, *reader)?;
+            Action::OpenReader { port, epoch, reader, health } => {
+                let reader = self.source_pool.add(port, (epoch, health), *reader)?;
                 self.readers.insert(port, reader);
             }
             Action::CloseReaders(step) => {

@@ -29,6 +29,9 @@ pub enum SourceError {
     Name { path: PathBuf },
     #[error("`{path}` is not a pattern of file names")]
     Pattern { path: PathBuf, source: glob::PatternError },
+    /// `why`: a sentence fragment.
+    #[error("{why}")]
+    Service { why: String },
     #[error("the header of `{path}` {reason}")]
     Header { path: PathBuf, reason: String },
 }

@@ -29,6 +29,8 @@ pub enum Read {
     End,
     /// No job is available, but the source is followed, and may have more later.
     Idle,
+    /// Jobs may be on their way from a service.
+    Busy,
 }
 
 /// Jobs, and the records of their place for the store.

@@ -46,7 +46,7 @@ pub(crate) fn doubt_name(reading: &mut ParseContext<'_>, path: &Placed<PathBuf>)
 pub fn check_disk(configuration: &Configuration, diagnostics: &mut Diagnostics) {
     let mut doubts = Vec::new();
     for source in &configuration.sources {
-        let SourceKind::File(file) = &source.kind;
+        let SourceKind::File(file) = &source.kind else { continue };
         if !file.follow {
             doubts.extend(at_path(
                 configuration,

@@ -1,16 +1,29 @@
-//! Checks of pushed sources: finds unreachable ones, public ones without a token, and queue settings without
-//! an effect.
+//! Checks of sources: finds unreachable ones, public ones without a token, queue settings without an effect, and steps
+//! that begin at the unknown end of a service.
+
+use std::collections::BTreeSet;
 
 use crate::diagnostic::Diagnostic;
 use crate::model::push_source::PushSource;
+use crate::model::{BeginAt, SourceKind};
 use crate::sections::pipeline::PipelineDeclaration;
 use crate::sections::queue::QueueDeclaration;
 use crate::sections::settings::SettingsFile;
 use crate::sections::source::{SourceDeclaration, Supply};
+use tidegate_model::Address;
 
 pub(crate) fn check(pipelines: &[PipelineDeclaration], settings: &SettingsFile) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
+    let services: BTreeSet<Address> = pipelines.iter().flat_map(services).collect();
     for pipeline in pipelines {
+        let begins = pipeline.written_steps().filter(|step| step.begin_at == BeginAt::Newest);
+        for (_, input) in begins.flat_map(|step| &step.inputs) {
+            if services.contains(&input.address(&pipeline.name)) {
+                let message = "no step can begin at the newest job of a service, which is unknown";
+                let help = "write the index of the first job: `begin_at = 1000`, or `first` in the source";
+                diagnostics.push(Diagnostic::error_at(&input.place, message).help(help));
+            }
+        }
         for source in &pipeline.sources {
             let Supply::Push(push) = &source.supply else { continue };
             if let Some(PushSource::Http(http)) = push {
@@ -22,6 +35,15 @@ pub(crate) fn check(pipelines: &[PipelineDeclaration], settings: &SettingsFile) 
         }
     }
     diagnostics
+}
+
+/// The pull sources behind services.
+fn services(pipeline: &PipelineDeclaration) -> impl Iterator<Item = Address> {
+    let service = |source: &&SourceDeclaration| {
+        matches!(source.supply, Supply::Pull(Some((SourceKind::Service(_), _))))
+    };
+    let services = pipeline.sources.iter().filter(service);
+    services.map(move |source| Address::new(pipeline.name.clone(), source.name.value.clone()))
 }
 
 /// Whether clients can reach the source, and whether it needs a token.

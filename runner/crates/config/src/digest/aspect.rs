@@ -85,6 +85,8 @@ aspects! {
         /// The division of the content into jobs.
         Format = "format",
         Follow = "follow",
+        /// The requests to its service.
+        Request = "request",
         /// The provenance that its jobs receive.
         Meta = "meta",
     }

@@ -8,8 +8,8 @@ use crate::model::push_source::{
     AcceptScript, BadLines, CommandSource, CursorRule, HttpSource, PushSource, ScheduleSource, Token,
 };
 use crate::model::{
-    DataFormat, FileSink, FileSource, Gate, LineFormat, Meta, OnMismatch, Queue, Retain, Sink, SinkFormat,
-    SinkKind, Source, SourceKind,
+    DataFormat, FileSink, FileSource, Gate, LineFormat, Meta, OnMismatch, PullSource, Queue, Retain, Sink,
+    SinkFormat, SinkKind, Source, SourceKind,
 };
 use tidegate_model::{Missed, Restart, Schedule};
 
@@ -159,9 +159,18 @@ fn data_format(format: DataFormat) -> &'static str {
 }
 
 pub(super) fn source(scope: &Scope<'_>, source: &Source) -> PartDigest<SourceAspect> {
-    let Source { address: _, kind: SourceKind::File(file), meta } = source;
-    let FileSource { path, format, follow, max_line, headers, delimiter } = file;
+    let Source { address: _, kind, meta } = source;
     let mut digest = PartDigest::new();
+    match kind {
+        SourceKind::File(file) => self::file(&mut digest, scope, file),
+        SourceKind::Service(service) => self::service(&mut digest, scope, service),
+    }
+    self::meta(&mut digest, scope, SourceAspect::Meta, *meta);
+    digest
+}
+
+fn file(digest: &mut PartDigest<SourceAspect>, scope: &Scope<'_>, file: &FileSource) {
+    let FileSource { path, format, follow, max_line, headers, delimiter } = file;
     digest.add(scope, SourceAspect::Path, "path", |it| it.path(path));
     digest.add(scope, SourceAspect::Format, "format", |it| it.word(data_format(*format)));
     digest.add(scope, SourceAspect::Follow, "follow", |it| it.flag(*follow));
@@ -170,8 +179,40 @@ pub(super) fn source(scope: &Scope<'_>, source: &Source) -> PartDigest<SourceAsp
     digest.add(scope, SourceAspect::Format, "delimiter", |it| {
         it.text(&char::from(*delimiter).escape_debug().to_string());
     });
-    self::meta(&mut digest, scope, SourceAspect::Meta, *meta);
-    digest
+}
+
+fn service(digest: &mut PartDigest<SourceAspect>, scope: &Scope<'_>, service: &PullSource) {
+    let PullSource {
+        url,
+        headers,
+        first,
+        until,
+        not_yet,
+        accept,
+        every,
+        concurrency,
+        timeout,
+        max_response,
+        retry,
+    } = service;
+    digest.add(scope, SourceAspect::Path, "type", |it| it.word("http-pull"));
+    digest.add(scope, SourceAspect::Path, "url", |it| it.template(url));
+    digest.add(scope, SourceAspect::Path, "first", |it| it.number(*first));
+    let request = SourceAspect::Request;
+    for (name, value) in headers {
+        digest.add(scope, request, format!("headers.{name}"), |it| it.template(value));
+    }
+    digest.add(scope, request, "until", |it| {
+        it.optional(*until, "none", super::encoder::Encoder::number);
+    });
+    for (key, statuses) in [("not_yet", not_yet), ("accept", accept)] {
+        digest.add(scope, request, key, |it| processors::statuses(it, statuses));
+    }
+    digest.add(scope, request, "every", |it| it.duration(*every));
+    digest.add(scope, request, "concurrency", |it| it.number(*concurrency as u64));
+    digest.add(scope, request, "timeout", |it| it.duration(*timeout));
+    digest.add(scope, request, "max_response", |it| it.size(*max_response));
+    step::retry(digest, scope, (request, ""), Some(retry));
 }
 
 pub(super) fn sink(scope: &Scope<'_>, sink: &Sink) -> PartDigest<SinkAspect> {

@@ -1,5 +1,6 @@
 //! Digests of processors: scripts, plugins and built-ins, of a step, a gate or a monitor.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::setting::{PartDigest, Scope};
@@ -112,13 +113,7 @@ pub(super) fn request<A: Copy + Ord>(
     digest.add(scope, aspect, key("max_response"), |it| {
         it.optional(*max_response, "limits.memory", super::encoder::Encoder::size);
     });
-    digest.add(scope, aspect, key("accept"), |it| {
-        it.list(accept.iter(), |it, range| {
-            it.number((*range.start()).into());
-            it.between("–");
-            it.number((*range.end()).into());
-        });
-    });
+    digest.add(scope, aspect, key("accept"), |it| statuses(it, accept));
     let response = match response {
         Response::Body => "body",
         Response::Full => "full",
@@ -135,6 +130,15 @@ fn command<A: Copy + Ord>(
     program(digest, scope, (aspect, table), command);
     digest.add(scope, aspect, format!("{table}timeout"), |it| {
         it.optional(command.timeout, "that of the attempt", super::encoder::Encoder::duration);
+    });
+}
+
+/// Statuses of an answer.
+pub(super) fn statuses(it: &mut super::encoder::Encoder<'_>, statuses: &[RangeInclusive<u16>]) {
+    it.list(statuses.iter(), |it, range| {
+        it.number((*range.start()).into());
+        it.between("–");
+        it.number((*range.end()).into());
     });
 }
 

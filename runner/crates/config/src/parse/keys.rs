@@ -16,6 +16,7 @@ pub(crate) enum TableKind {
     HttpSource,
     ScheduleSource,
     CommandSource,
+    PullSource,
     Queue,
     QueueDefaults,
     Retry,
@@ -38,7 +39,7 @@ pub(crate) enum TableKind {
 }
 
 /// Every kind, in the order of messages. A single file has only keys that other kinds have.
-pub(crate) const KINDS: [TableKind; 30] = [
+pub(crate) const KINDS: [TableKind; 31] = [
     TableKind::PipelineFile,
     TableKind::SettingsFile,
     TableKind::Runner,
@@ -50,6 +51,7 @@ pub(crate) const KINDS: [TableKind; 30] = [
     TableKind::HttpSource,
     TableKind::ScheduleSource,
     TableKind::CommandSource,
+    TableKind::PullSource,
     TableKind::Queue,
     TableKind::QueueDefaults,
     TableKind::Retry,
@@ -147,6 +149,22 @@ impl TableKind {
                 "restart",
                 "retry",
                 "max_waiting",
+            ],
+            Self::PullSource => &[
+                "type",
+                "was",
+                "url",
+                "headers",
+                "first",
+                "until",
+                "not_yet",
+                "accept",
+                "every",
+                "concurrency",
+                "timeout",
+                "max_response",
+                "retry",
+                "meta",
             ],
             Self::Retry => &[
                 "backoff",
@@ -283,6 +301,7 @@ impl TableKind {
             Self::HttpSource => "a `[source.NAME]` of type `http`",
             Self::ScheduleSource => "a `[source.NAME]` of type `schedule`",
             Self::CommandSource => "a `[source.NAME]` of type `exec`",
+            Self::PullSource => "a `[source.NAME]` of type `http-pull`",
             Self::Queue => "`[queue.NAME]`",
             Self::QueueDefaults => "`[queue_defaults]`",
             Self::Retry => "`[retry.NAME]`",

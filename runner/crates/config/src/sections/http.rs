@@ -51,7 +51,7 @@ pub(crate) fn request(
     let max_response = section
         .field("max_response")
         .and_then(|field| field.quantity(reading, ("size", "1MiB"), parse_size, Some(&0)));
-    let accept = section.field("accept").map(|field| accept(reading, field));
+    let accept = section.field("accept").map(|field| statuses(reading, field));
     let response = section.field("response").map(|field| field.choice(reading, kind, &RESPONSES));
     if reading.diagnostics.len() > before {
         return None;
@@ -69,7 +69,7 @@ pub(crate) fn request(
     })
 }
 
-fn url(reading: &mut ParseContext<'_>, field: Field<'_>, has_hosts: bool) -> Option<Template> {
+pub(crate) fn url(reading: &mut ParseContext<'_>, field: Field<'_>, has_hosts: bool) -> Option<Template> {
     let text = field.filled_text(reading)?;
     let template = template(reading, &text)?;
     let checked = if has_hosts { url::check_path(&template) } else { url::check(&template) };
@@ -123,7 +123,7 @@ fn server_table(reading: &mut ParseContext<'_>, field: Field<'_>) -> BTreeMap<St
     table
 }
 
-fn headers(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<(String, Template)> {
+pub(crate) fn headers(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<(String, Template)> {
     let mut headers: Vec<(String, Template)> = Vec::new();
     for (key, template) in templates(reading, field) {
         let name = key.value.to_ascii_lowercase();
@@ -177,7 +177,7 @@ fn body(reading: &mut ParseContext<'_>, section: &TableReader<'_>, method: Optio
 }
 
 /// `["2xx", "404"]`
-fn accept(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<RangeInclusive<u16>> {
+pub(crate) fn statuses(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<RangeInclusive<u16>> {
     let texts = field.texts(reading).unwrap_or_default();
     let mut accepted = Vec::new();
     for text in texts {
@@ -189,7 +189,7 @@ fn accept(reading: &mut ParseContext<'_>, field: Field<'_>) -> Vec<RangeInclusiv
         match range.filter(|range| (200..600).contains(range.start())) {
             Some(range) => accepted.push(range),
             None => {
-                let message = format!("{} in `accept` is not a status of an answer", text.quoted());
+                let message = format!("{} in `{}` is not a status of an answer", text.quoted(), field.name);
                 let help = format!("write them like {}", listed(["2xx", "404"], "or"));
                 reading.report(Diagnostic::error_at(&text.place, message).help(help));
             }

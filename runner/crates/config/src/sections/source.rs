@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::command_source;
 use super::http_source;
 use super::lines::{LINE_BYTES_MAX_DEFAULT, delimiter, max_line, refuse_outside_csv};
+use super::pull_source;
 use super::queue;
 use super::schedule_source;
 use crate::check::on_disk;
@@ -20,11 +21,12 @@ use crate::parse::reference::name;
 use crate::parse::table::TableReader;
 use tidegate_model::{Name, RetryPolicy};
 
-const TYPES: [(&str, TableKind); 4] = [
+const TYPES: [(&str, TableKind); 5] = [
     ("file", TableKind::FileSource),
     ("http", TableKind::HttpSource),
     ("schedule", TableKind::ScheduleSource),
     ("exec", TableKind::CommandSource),
+    ("http-pull", TableKind::PullSource),
 ];
 const FORMATS: [(&str, DataFormat); 4] = [
     ("ndjson", DataFormat::Ndjson),
@@ -42,7 +44,7 @@ pub(crate) struct SourceDeclaration {
     /// The path that it reads, also after other errors.
     pub(crate) path: Option<Placed<PathBuf>>,
     pub(crate) supply: Supply,
-    /// The policy by which its command starts again.
+    /// The policy by which its command starts again, or its service is asked again.
     pub(crate) retry: Option<Chosen<RetryPolicy>>,
 }
 
@@ -77,6 +79,12 @@ pub(crate) fn read(
             retry = policy;
             (None, Supply::Push(source.map(|source| PushSource::Exec(Box::new(source)))))
         }
+        Some(TableKind::PullSource) => {
+            let (source, policy) = pull_source::read(reading, &title, value);
+            retry = policy;
+            let kind = |(source, meta)| (SourceKind::Service(Box::new(source)), meta);
+            (None, Supply::Pull(source.map(kind)))
+        }
         Some(_) => file(reading, &title, value),
         None => (None, Supply::Pull(None)),
     };
@@ -100,7 +108,10 @@ fn kind(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Optio
     let Some(written) = table.get("type") else {
         let place = reading.place(value.span());
         let diagnostic = Diagnostic::error_at(&place, format!("`{title}` lacks `type`"));
-        reading.report(diagnostic.help("write `type = \"file\"`, `\"http\"`, `\"schedule\"` or `\"exec\"`"));
+        reading.report(
+            diagnostic
+                .help("write `type = \"file\"`, `\"http\"`, `\"schedule\"`, `\"exec\"` or `\"http-pull\"`"),
+        );
         return None;
     };
     Field::of("type", written).choice(reading, TableKind::FileSource, &TYPES)

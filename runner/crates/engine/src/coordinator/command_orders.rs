@@ -11,7 +11,7 @@ impl Coordinator {
     /// Starts the commands that are due.
     pub(crate) fn start_commands(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         let orders = self.commands.take(self.generation.number, now);
-        self.order(orders, now, actions);
+        self.order(orders, actions);
     }
 
     /// Lets the commands follow the current generation.
@@ -23,20 +23,20 @@ impl Coordinator {
             }
         }
         let orders = self.commands.follow(&self.generation.configuration, now);
-        self.order(orders, now, actions);
+        self.order(orders, actions);
     }
 
     /// Ends all commands, as the run ends.
     pub(crate) fn stop_commands(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         let orders = self.commands.stop(now);
-        self.order(orders, now, actions);
+        self.order(orders, actions);
     }
 
-    fn order(&mut self, orders: Vec<CommandOrder>, now: Timestamp, actions: &mut Vec<Action>) {
+    fn order(&mut self, orders: Vec<CommandOrder>, actions: &mut Vec<Action>) {
         let changes = !orders.is_empty();
         actions.extend(orders.into_iter().map(Action::Command));
         if changes {
-            self.publish_commands(now);
+            self.publish_commands();
         }
     }
 
@@ -58,15 +58,15 @@ impl Coordinator {
             }
             (EndNote::Again(_) | EndNote::Nothing, _) => {}
         }
-        self.publish_commands(now);
+        self.publish_commands();
         if !self.stopping {
             self.start_commands(now, actions);
         }
         self.update_expectation();
     }
 
-    fn publish_commands(&self, now: Timestamp) {
-        for (queue, health) in self.commands.health(now) {
+    fn publish_commands(&self) {
+        for (queue, health) in self.commands.health() {
             self.stats.source(queue).set(Some(health));
         }
     }

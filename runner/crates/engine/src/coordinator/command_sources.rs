@@ -262,15 +262,15 @@ impl CommandSources {
     }
 
     /// Health of each source.
-    pub(crate) fn health(&self, now: Timestamp) -> impl Iterator<Item = (QueueRef, SourceHealth)> {
+    pub(crate) fn health(&self) -> impl Iterator<Item = (QueueRef, SourceHealth)> {
         self.commands.iter().map(move |(&queue, command)| {
             let (state, since) = match command.state {
-                CommandState::Waiting { until } => (SourceState::Waiting { until }, now),
+                CommandState::Waiting { until } => (SourceState::Waiting { until }, None),
                 CommandState::Running { since, .. } | CommandState::Ending { since, .. } => {
-                    (SourceState::Running, since)
+                    (SourceState::Running, Some(since))
                 }
-                CommandState::Ended { since } => (SourceState::Ended, since),
-                CommandState::GivenUp { since } => (SourceState::Stopped, since),
+                CommandState::Ended { since } => (SourceState::Ended, Some(since)),
+                CommandState::GivenUp { since } => (SourceState::Stopped, Some(since)),
             };
             let (why, failures) = (command.why.clone(), command.restarts.failures());
             (queue, SourceHealth { state, since, why, failures })

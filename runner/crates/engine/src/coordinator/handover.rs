@@ -4,6 +4,7 @@
 //! this way. While one step hands over, all others go on.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::{Action, Coordinator};
 use crate::commit::request::{CommitRequest, ReloadChange, RewindTo};
@@ -12,6 +13,7 @@ use crate::recovery::step::InstalledStep;
 use crate::report::LingeringStep;
 use crate::step::declared::DeclaredStep;
 use crate::step::state::StepState;
+use tidegate_config::Input;
 use tidegate_dispatch::{Command, Event, InputPort};
 use tidegate_model::log_target;
 use tidegate_model::{Address, Timestamp, grouped};
@@ -95,7 +97,11 @@ impl Coordinator {
         }
         for (input, reader) in readers {
             let port = InputPort::of_input(position, input);
-            actions.push(Action::OpenReader { port, epoch, reader: Box::new(reader) });
+            let health = match declared.inputs.get(input).map(|input| input.input) {
+                Some(Input::Source(source)) => self.stats.service(source),
+                Some(Input::Queue(_)) | None => Arc::default(),
+            };
+            actions.push(Action::OpenReader { port, epoch, reader: Box::new(reader), health });
         }
     }
 

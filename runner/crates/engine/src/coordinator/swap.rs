@@ -136,6 +136,7 @@ impl Coordinator {
         let configuration = &self.generation.configuration;
         let follows = |source: &Source| match &source.kind {
             SourceKind::File(file) => file.follow,
+            SourceKind::Service(service) => service.until.is_none(),
         };
         let pushes = |source: &PushSource| match source {
             PushSource::Http(_) | PushSource::Schedule(_) => true,

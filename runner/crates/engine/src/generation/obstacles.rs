@@ -12,9 +12,9 @@ use super::current::NumberedGeneration;
 use super::renames;
 use crate::commit::sinks;
 use crate::error::Chain;
+use tidegate_components::job_log::JobLog;
 use tidegate_components::sink::SinkWriter;
-use tidegate_components::source::SourceLog;
-use tidegate_config::{Configuration, FileSink, OnMismatch, Sink, SinkKind, SourceKind, shown};
+use tidegate_config::{Configuration, FileSink, OnMismatch, Sink, SinkKind, shown};
 use tidegate_model::{Address, NamedKind, Parts, RenamedPart};
 use tidegate_store::{ReadError, Store};
 
@@ -32,8 +32,7 @@ pub(crate) fn find(
         if same.is_some_and(|old| old.kind == source.kind) {
             continue;
         }
-        let SourceKind::File(file) = &source.kind;
-        let opened = SourceLog::open(&source.address, file, store.segments(&source.address)?);
+        let opened = JobLog::open(&source.address, &source.kind, store.segments(&source.address)?);
         found.extend(opened.err().map(|error| (source.address.clone(), Chain(&error).to_string())));
     }
     let changed: Vec<(&Sink, &FileSink)> =

@@ -1,11 +1,11 @@
-//! Open sources: the file sources that steps read now. All steps that read a source share what is known of its
+//! Open sources: the pull sources that steps read now. All steps that read a source share what is known of its
 //! files.
 
 use std::collections::HashMap;
 
 use crate::commit::committed_state::CommittedState;
 use crate::error::{Chain, EngineError};
-use tidegate_components::source::SourceLog;
+use tidegate_components::job_log::JobLog;
 use tidegate_config::{Source, SourceKind};
 use tidegate_store::Store;
 
@@ -16,7 +16,7 @@ pub(crate) struct OpenSources(HashMap<usize, OpenSource>);
 #[derive(Debug)]
 struct OpenSource {
     kind: SourceKind,
-    log: SourceLog,
+    log: JobLog,
 }
 
 impl OpenSources {
@@ -30,13 +30,12 @@ impl OpenSources {
         source: &Source,
         store: &Store,
         committed: &mut CommittedState,
-    ) -> Result<Result<&SourceLog, String>, EngineError> {
+    ) -> Result<Result<&JobLog, String>, EngineError> {
         if self.0.get(&position).is_none_or(|open| open.kind != source.kind) {
             self.0.remove(&position);
             let segments = store.segments(&source.address)?;
             committed.note_source(position, segments.last(), store.mark(&source.address, u64::MAX)?);
-            let SourceKind::File(file) = &source.kind;
-            let log = match SourceLog::open(&source.address, file, segments) {
+            let log = match JobLog::open(&source.address, &source.kind, segments) {
                 Ok(log) => log,
                 Err(error) => return Ok(Err(Chain(&error).to_string())),
             };

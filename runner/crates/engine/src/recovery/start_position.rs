@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::error::Chain;
-use tidegate_components::source::{Reader, SourceEnd, SourceLog};
+use tidegate_components::job_log::{JobLog, JobReader};
+use tidegate_components::source::SourceEnd;
 use tidegate_config::{BeginAt, InputMode, InputRef, Step};
 use tidegate_dispatch::InputPlan;
 use tidegate_model::log_target;
@@ -81,7 +82,7 @@ fn last_skipped(step: &Step, (first, last): (u64, u64)) -> u64 {
 /// Reads a source to its end, for a step that starts there. While too many files are open, it waits. Returns
 /// `None` if the run was `stopped` meanwhile.
 pub(crate) fn end(
-    source: &SourceLog,
+    source: &JobLog,
     mark: Option<SourceOffset>,
     stopped: &AtomicBool,
 ) -> Option<Result<SourceEnd, String>> {
@@ -137,11 +138,11 @@ pub(crate) fn log_starts(opening: &Changes) {
 
 /// Reader of a source for a step with this progress, from the job `next` on.
 pub(crate) fn reader(
-    source: &SourceLog,
+    source: &JobLog,
     progress: &Progress,
     next: u64,
     mark: Option<SourceOffset>,
-) -> Reader {
+) -> JobReader {
     if progress.is_untouched() { source.beginner(next, mark) } else { source.reader(next, mark) }
 }
 

@@ -15,7 +15,7 @@ use crate::commit::step_events::StepEvents;
 use crate::error::EngineError;
 use crate::step::declared::DeclaredStep;
 use crate::step::job_attributes::AttributeExtractor;
-use tidegate_components::source::Reader;
+use tidegate_components::job_log::JobReader;
 use tidegate_config::{
     BeginAt, GateRef, Input, InputMode, OutputOrder, PushSource, QueueRef, SourceRef, Target,
 };
@@ -34,7 +34,7 @@ pub(crate) struct InstalledStep {
     pub(crate) declared: DeclaredStep,
     pub(crate) plan: StepPlan,
     /// Readers of the inputs that are sources, by input.
-    pub(crate) readers: Vec<(usize, Reader)>,
+    pub(crate) readers: Vec<(usize, JobReader)>,
     /// Last index of each input that is a queue, by position of the queue.
     pub(crate) heads: Vec<(usize, u64)>,
     /// Parked jobs, in the order of their due times.
@@ -128,7 +128,7 @@ impl StepRecovery<'_> {
         declared: &DeclaredStep,
         (position, SourceRef(source)): (usize, SourceRef),
         changes: &mut Changes,
-    ) -> Result<Option<(RecoveredInput, Result<Reader, String>)>, EngineError> {
+    ) -> Result<Option<(RecoveredInput, Result<JobReader, String>)>, EngineError> {
         let input = &declared.inputs[position];
         let settings = &declared.configuration().sources[source];
         let stored = self.store.progress(&declared.address, &input.address)?;

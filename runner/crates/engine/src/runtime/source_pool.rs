@@ -4,6 +4,7 @@
 //! open. Idle readers need no thread. A reader of watched files checks them every [`POLL_WATCHED`], any other
 //! reader every [`POLL`].
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
@@ -14,7 +15,11 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use super::message::Message;
 use crate::batch::input::ReadBatch;
 use crate::error::Chain;
-use tidegate_components::source::{BatchLimit, Read, Reader, SourceWatch, Wake, Watched};
+use crate::step::source_health::{SourceHealth, SourceState, SourceStats};
+use tidegate_components::calls::Calls;
+use tidegate_components::job_log::JobReader;
+use tidegate_components::pull_source::PullTrouble;
+use tidegate_components::source::{BatchLimit, Read, SourceWatch, Wake, Watched};
 use tidegate_dispatch::InputPort;
 use tidegate_model::log_target;
 use tidegate_model::sync::Mutex;
@@ -38,6 +43,8 @@ pub(crate) struct SourcePool {
     rested: Option<Receiver<()>>,
     limit: BatchLimit,
     messages: Sender<Message>,
+    /// Sends the requests to services.
+    calls: Calls,
 }
 
 #[derive(Debug)]
@@ -64,13 +71,14 @@ struct Task {
     port: InputPort,
     /// Epoch of the reader, sent with every message.
     number: u64,
+    health: Arc<SourceStats>,
     shared: Arc<Shared>,
     phase: AtomicU8,
     /// Number of requested batches that were not sent yet.
     asked: AtomicUsize,
     ended: AtomicBool,
     /// The reader; `None` once it has ended.
-    reader: Mutex<Option<Reader>>,
+    reader: Mutex<Option<JobReader>>,
     /// Whether the coordinator knows that there are no jobs now.
     idle: AtomicBool,
     /// Whether the reader could not open a file because too many are open.
@@ -98,7 +106,7 @@ enum TurnResult {
 
 impl SourcePool {
     /// Creates a pool without threads.
-    pub(crate) fn new(limit: BatchLimit, messages: Sender<Message>) -> Self {
+    pub(crate) fn new(limit: BatchLimit, messages: Sender<Message>, calls: Calls) -> Self {
         let (ready, tasks) = crossbeam_channel::unbounded::<Arc<Task>>();
         let (resting, rested) = crossbeam_channel::bounded(1);
         let shared = Arc::new(Shared {
@@ -108,7 +116,7 @@ impl SourcePool {
             next_look: Mutex::default(),
             resting: Mutex::new(Some(resting)),
         });
-        Self { shared, threads: Vec::new(), tasks, rested: Some(rested), limit, messages }
+        Self { shared, threads: Vec::new(), tasks, rested: Some(rested), limit, messages, calls }
     }
 
     /// Starts another thread, if there are fewer than readers.
@@ -127,16 +135,17 @@ impl SourcePool {
         Ok(())
     }
 
-    /// Adds a reader; it reads on request.
+    /// Adds a reader; it reads on request. `health`: the state of its source.
     pub(crate) fn add(
         &mut self,
         port: InputPort,
-        number: u64,
-        reader: Reader,
+        (number, health): (u64, Arc<SourceStats>),
+        mut reader: JobReader,
     ) -> std::io::Result<SourceReader> {
         let task = Arc::new(Task {
             port,
             number,
+            health,
             shared: Arc::clone(&self.shared),
             phase: AtomicU8::new(RESTING),
             asked: AtomicUsize::new(0),
@@ -147,7 +156,10 @@ impl SourcePool {
             next_look: Mutex::default(),
         });
         let wake: Arc<dyn Wake> = Arc::<Task>::clone(&task);
-        self.shared.watch.register(reader.path(), &wake);
+        match reader.path() {
+            Some(path) => self.shared.watch.register(path, &wake),
+            None => reader.connect(&self.calls, Arc::downgrade(&wake)),
+        }
         *task.reader.lock() = Some(reader);
         let mut tasks = self.shared.tasks.lock();
         tasks.retain(|task| task.strong_count() > 0);
@@ -235,20 +247,30 @@ impl Task {
         }
         let Some(reader) = &mut *held else { return TurnResult::Rest };
         let (port, number) = (self.port, self.number);
-        let message = match reader.read(limit) {
+        let read = reader.read(limit);
+        if let Some(service) = reader.service() {
+            self.health.set(Some(health_of(service.trouble())));
+        }
+        let message = match read {
             Ok(Read::Batch(read)) => {
                 let (mark, segments) = (read.mark, read.segments);
                 let fetched = ReadBatch { mark, segments, ..ReadBatch::new(read.batch) };
                 Message::Read { port, reader: number, fetched }
             }
-            Ok(Read::Idle) => match self.shared.watch.look_out(reader.path()) {
+            Ok(Read::Idle) => match reader.path().map(|path| self.shared.watch.look_out(path)) {
                 // The files changed just before the watch began, so they are read again at once.
-                Watched::Since => return TurnResult::Read,
-                watched => {
-                    self.rest(watched, messages);
-                    return TurnResult::Idle;
-                }
+                Some(Watched::Since) => return TurnResult::Read,
+                Some(Watched::Polled) => return self.rest(POLL, messages),
+                Some(_) => return self.rest(POLL_WATCHED, messages),
+                None => return self.rest(reader.looks_again().unwrap_or(POLL), messages),
             },
+            Ok(Read::Busy) => {
+                // An answer wakes it, or the time of the next request.
+                if let Some(wait) = reader.looks_again() {
+                    self.look_again_in(wait);
+                }
+                return TurnResult::Idle;
+            }
             Ok(Read::End) => Message::Ended { port, reader: number },
             // The next call resumes at this position.
             Err(error) if error.is_short_of_files() => {
@@ -263,7 +285,8 @@ impl Task {
         *self.next_look.lock() = None;
         self.idle.store(false, Ordering::Release);
         if self.short_of_files.swap(false, Ordering::AcqRel) {
-            tracing::info!(target: log_target::ENGINE, path = %reader.path().display(), "fewer files are open; the source resumes");
+            let path = reader.path().unwrap_or(Path::new("")).display();
+            tracing::info!(target: log_target::ENGINE, %path, "fewer files are open; the source resumes");
         }
         let last = !matches!(message, Message::Read { .. }) || self.ended.load(Ordering::Acquire);
         if messages.send(message).is_err() || last {
@@ -290,12 +313,27 @@ impl Task {
     }
 
     /// Reports once that there are no jobs now, and schedules the next check.
-    fn rest(&self, watched: Watched, messages: &Sender<Message>) {
-        self.look_again_in(if watched == Watched::Polled { POLL } else { POLL_WATCHED });
+    fn rest(&self, wait: Duration, messages: &Sender<Message>) -> TurnResult {
+        self.look_again_in(wait);
         if !self.idle.swap(true, Ordering::AcqRel) {
             // If the event loop has ended, no report is needed.
             let _ = messages.send(Message::Idle { port: self.port, reader: self.number });
         }
+        TurnResult::Idle
+    }
+}
+
+/// Health of a source behind a service.
+fn health_of(trouble: Option<&PullTrouble>) -> SourceHealth {
+    let state = match trouble {
+        Some(trouble) => SourceState::Waiting { until: trouble.until },
+        None => SourceState::Running,
+    };
+    SourceHealth {
+        state,
+        since: trouble.map(|trouble| trouble.since),
+        why: trouble.map(|trouble| trouble.why.clone()),
+        failures: trouble.map_or(0, |trouble| trouble.failures),
     }
 }
 

@@ -141,7 +141,9 @@ impl<'a> Inputs<'a> {
     }
 
     fn lines(self, pass: &Pass, SourceRef(source): SourceRef) -> &'a [String] {
-        let SourceKind::File(file) = &pass.configuration.sources[source].kind;
+        let SourceKind::File(file) = &pass.configuration.sources[source].kind else {
+            panic!("simulated sources are files")
+        };
         &self.history.sources[&file.path]
     }
 

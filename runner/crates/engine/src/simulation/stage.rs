@@ -27,7 +27,8 @@ use crate::report::ReloadOutcome;
 use crate::runtime::message::Message;
 use crate::runtime::readers::{StoreRequest, read_store};
 use crate::step::declared::DeclaredStep;
-use tidegate_components::source::{BatchLimit, Read, Reader};
+use tidegate_components::job_log::JobReader;
+use tidegate_components::source::{BatchLimit, Read};
 use tidegate_config::Configuration;
 use tidegate_dispatch::{DurabilityBarrier, InputPort, RunOutcome};
 use tidegate_model::{Address, Clock as _};
@@ -69,7 +70,7 @@ struct Stage<'w> {
     batch: BatchLimit,
     workers: usize,
     current: CurrentGeneration,
-    readers: BTreeMap<InputPort, (u64, Reader)>,
+    readers: BTreeMap<InputPort, (u64, JobReader)>,
     inbox: VecDeque<Message>,
     source_asks: Vec<InputPort>,
     store_asks: VecDeque<StoreRequest>,
@@ -260,7 +261,7 @@ impl Stage<'_> {
             self.ordered(&action);
             match action {
                 Action::ReadSource(port) => self.source_asks.push(port),
-                Action::OpenReader { port, epoch, reader } => {
+                Action::OpenReader { port, epoch, reader, .. } => {
                     self.readers.insert(port, (epoch, *reader));
                 }
                 Action::CloseReaders(step) => {
@@ -299,7 +300,7 @@ impl Stage<'_> {
                 let fetched = ReadBatch { mark, segments, ..ReadBatch::new(read.batch) };
                 Message::Read { port, reader: number, fetched }
             }
-            Read::End | Read::Idle => Message::Ended { port, reader: number },
+            Read::End | Read::Idle | Read::Busy => Message::Ended { port, reader: number },
         });
     }
 

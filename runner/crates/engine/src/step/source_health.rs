@@ -1,4 +1,4 @@
-//! Source health: the state of a command that is a source, for observers.
+//! Source health: the state of a command or a service that is a source, for observers.
 
 use tidegate_model::Timestamp;
 use tidegate_model::sync::Mutex;
@@ -7,7 +7,8 @@ use tidegate_model::sync::Mutex;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceHealth {
     pub state: SourceState,
-    pub since: Timestamp,
+    /// Start of the state, as far as it is known.
+    pub since: Option<Timestamp>,
     /// Reason of the last failure, unless the source has made progress since.
     pub why: Option<String>,
     /// Failures in a row.

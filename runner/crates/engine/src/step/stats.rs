@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::probe_health::{ProbeHealth, ProbeKind};
 use super::source_health::SourceStats;
 use super::throughput::ThroughputWindow;
-use tidegate_config::{Configuration, QueueRef, Step};
+use tidegate_config::{Configuration, QueueRef, SourceRef, Step};
 use tidegate_model::sync::Mutex;
 use tidegate_model::{Counters, Timestamp};
 
@@ -18,6 +18,8 @@ pub struct Stats {
     steps: Mutex<Vec<Arc<StepStats>>>,
     /// Sources that are commands, by the queues that they fill.
     commands: Mutex<BTreeMap<QueueRef, Arc<SourceStats>>>,
+    /// Pull sources.
+    services: Mutex<BTreeMap<SourceRef, Arc<SourceStats>>>,
     /// Reason for which no commit succeeds, while a disk is full.
     full: Mutex<Option<String>>,
 }
@@ -79,7 +81,13 @@ impl BlockCause {
 impl Stats {
     #[must_use]
     pub fn new(started: Timestamp) -> Self {
-        Self { started, steps: Mutex::default(), commands: Mutex::default(), full: Mutex::default() }
+        Self {
+            started,
+            steps: Mutex::default(),
+            commands: Mutex::default(),
+            services: Mutex::default(),
+            full: Mutex::default(),
+        }
     }
 
     /// Statistics of the step at this position. A step that is removed and added again goes on counting.
@@ -90,6 +98,12 @@ impl Stats {
             steps.push(Arc::default());
         }
         Arc::clone(&steps[position])
+    }
+
+    /// Statistics of a pull source.
+    #[must_use]
+    pub fn service(&self, source: SourceRef) -> Arc<SourceStats> {
+        Arc::clone(self.services.lock().entry(source).or_default())
     }
 
     /// Statistics of the command that fills this queue.

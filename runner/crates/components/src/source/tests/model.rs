@@ -85,7 +85,7 @@ proptest! {
                         }
                         appended = true;
                     }
-                    Read::Idle => prop_assert!(false, "not followed"),
+                    Read::Idle | Read::Busy => prop_assert!(false, "not followed"),
                 }
             }
         }

@@ -104,6 +104,20 @@ pub(super) const EDITS: &[Edit] = &[
     (CommandSource, "retry", "initial = \"3s\"", "initial = \"4s\"", PRINTS),
     (CommandSource, "max_waiting", "max_waiting = 17", "max_waiting = 18", PRINTS),
     (CommandSource, "was", "type = \"exec\"", "type = \"exec\"\nwas = \"former\"", NONE),
+    (PullSource, "type", "type = \"http-pull\"\nurl = \"https://node.example/blocks/{index}\"\nheaders = { authorization = \"Token ${SECRET}\" }\nfirst = 100\nuntil = 900\nnot_yet = [\"410\"]\naccept = [\"203\"]\nevery = \"6s\"\nconcurrency = 9\ntimeout = \"14s\"\nmax_response = \"9MiB\"\nretry = { backoff = \"fixed\", initial = \"16s\" }\nmeta = [\"place\", \"index\"]", "type = \"http\"", &["+ queue p/blocks", "- source p/blocks"]),
+    (PullSource, "url", "node.example/blocks", "node.example/block", &["source p/blocks: path"]),
+    (PullSource, "headers", "authorization = \"Token ${SECRET}\" }\nfirst", "authorization = \"Token! ${SECRET}\" }\nfirst", BLOCKS),
+    (PullSource, "first", "first = 100", "first = 101", &["source p/blocks: path"]),
+    (PullSource, "until", "until = 900", "until = 901", BLOCKS),
+    (PullSource, "not_yet", "not_yet = [\"410\"]", "not_yet = [\"411\"]", BLOCKS),
+    (PullSource, "accept", "accept = [\"203\"]", "accept = [\"204\"]", BLOCKS),
+    (PullSource, "every", "every = \"6s\"", "every = \"7s\"", BLOCKS),
+    (PullSource, "concurrency", "concurrency = 9", "concurrency = 10", BLOCKS),
+    (PullSource, "timeout", "timeout = \"14s\"", "timeout = \"15s\"", BLOCKS),
+    (PullSource, "max_response", "max_response = \"9MiB\"", "max_response = \"10MiB\"", BLOCKS),
+    (PullSource, "retry", "initial = \"16s\"", "initial = \"17s\"", BLOCKS),
+    (PullSource, "meta", "meta = [\"place\", \"index\"]", "meta = [\"index\"]", &["source p/blocks: meta"]),
+    (PullSource, "was", "type = \"http-pull\"", "type = \"http-pull\"\nwas = \"former\"", NONE),
     (Queue, "retain", "retain = \"7d\"", "retain = \"forever\"", &["queue p/done: retention"]),
     (Queue, "max_size", "\"1GiB\"", "\"2GiB\"", &["queue p/done: retention"]),
     (Queue, "meta", "[\"tx\", \"index\"]", "[\"tx\"]", READERS_OF_DONE),
@@ -258,6 +272,7 @@ pub(super) const EDITS: &[Edit] = &[
     (Monitor, "run", "jobs + 2", "jobs + 3", MONITOR),
 ];
 
+const BLOCKS: &[&str] = &["source p/blocks: request"];
 const PRINTS: &[&str] = &["queue p/prints: source"];
 const RENAMED: &[&str] = &[
     "+ gate q/own",

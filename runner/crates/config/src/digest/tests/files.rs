@@ -125,6 +125,21 @@ payload = { report = "daily" }
 type = "schedule"
 every = "6m"
 
+[source.blocks]
+type = "http-pull"
+url = "https://node.example/blocks/{index}"
+headers = { authorization = "Token ${SECRET}" }
+first = 100
+until = 900
+not_yet = ["410"]
+accept = ["203"]
+every = "6s"
+concurrency = 9
+timeout = "14s"
+max_response = "9MiB"
+retry = { backoff = "fixed", initial = "16s" }
+meta = ["place", "index"]
+
 [source.prints]
 type = "exec"
 command = ["sh", "-c", "print {it}"]
