@@ -279,15 +279,7 @@ impl QueuedStep {
         let BatchEnd { taken, ending, bytes, took, ends } = ran;
         debug_assert!(taken == ends.len() && taken <= batch.jobs.len());
         debug_assert!(ending != BatchCut::Whole || taken == batch.jobs.len());
-        if ending == BatchCut::Cut {
-            // The rest may start again at once, at the same time as running batches.
-            for key in batch.jobs.split_off(taken) {
-                if self.room.put_back(key).is_err() {
-                    // The waiting room does not have it: it is a delayed output.
-                    self.late.insert((Due::At(now), key));
-                }
-            }
-        }
+        let rest = if ending == BatchCut::Cut { batch.jobs.split_off(taken) } else { Vec::new() };
         if !batch.settles() {
             self.sizing.measured(taken, took);
         }
@@ -295,14 +287,27 @@ impl QueuedStep {
         batch.bytes += bytes;
         batch.phase = Phase::Committing;
         self.held += bytes;
-        let is_late = batch.content == Content::Late;
+        let content = batch.content;
+        self.take_back(rest, content, now);
         if ending == BatchCut::Halts {
             self.end = self.end.max(Halting::Delivering);
         }
-        if self.is_ordered() && !is_late {
+        if self.is_ordered() && content != Content::Late {
             return self.line_up(id, ending, next_batch, now, commands);
         }
         commands.push(Command::Commit { step: self.position, batch: id, taken });
+    }
+
+    /// Returns the jobs that a batch has not taken. They may start again at once, at the same time as running batches.
+    fn take_back(&mut self, jobs: Vec<JobKey>, content: Content, now: Timestamp) {
+        for key in jobs {
+            match content {
+                Content::Kept => self.keep_in_line(key),
+                Content::Late => _ = self.late.insert((Due::At(now), key)),
+                // The waiting room gave it.
+                Content::Attempts | Content::Settled => _ = self.room.put_back(key),
+            }
+        }
     }
 
     pub(crate) fn committed(&mut self, id: BatchId, now: Timestamp, commands: &mut Vec<Command>) {

@@ -185,8 +185,9 @@ impl QueuedStep {
 
     /// Records a job whose result is in the store.
     pub(crate) fn keep_in_line(&mut self, key: JobKey) {
-        if let (Some(index), Some(line)) = (self.place(key), &mut self.line) {
-            line.keep(index, key);
+        match (self.place(key), &mut self.line) {
+            (Some(index), Some(line)) => line.keep(index, key),
+            _ => self.recalled.push(key),
         }
     }
 

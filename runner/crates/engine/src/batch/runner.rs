@@ -474,7 +474,7 @@ fn conclude(
     }
 }
 
-/// Whether a batch ends early. If results are delivered in order, an unfinished job ends it. Delayed outputs and verdicts do not count: they take no time
+/// Whether a batch ends early. If results are delivered in order, an unfinished job ends it. Delayed outputs, verdicts and stored results do not count: they take no time
 /// and are in memory already.
 fn is_over(
     processors: &ProcessorChain,
@@ -482,7 +482,7 @@ fn is_over(
     made: &BatchResultBuilder,
     work: &BatchInput,
 ) -> bool {
-    let may_end = work.verdicts.is_none() && made.ran.taken < work.jobs;
+    let may_end = work.verdicts.is_none() && !work.is_recalled() && made.ran.taken < work.jobs;
     let stays = made.in_order && made.ran.stayed > 0;
     may_end && (stays || budget.is_over(made.ran.taken, made.byte_len(), processors.is_ahead()))
 }

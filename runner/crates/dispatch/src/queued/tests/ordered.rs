@@ -212,3 +212,18 @@ fn jobs_without_a_place_in_the_order_are_delivered_at_once() {
     assert_eq!(play.ran(4, &[JobOutcome::Finished]), "commit #4+1");
     assert_eq!(play.committed(4), "pick #5 5");
 }
+
+#[test]
+fn stored_results_that_a_batch_leaves_over_keep_their_turn() {
+    let mut play = running(DurabilityBarrier::Snapshot, outside());
+    for batch in [1, 2, 3] {
+        play.ran(batch, &[JobOutcome::Finished]);
+        play.committed(batch);
+    }
+    assert_eq!(play.ran(0, &[JobOutcome::Finished]), "commit #0+1, pick #5 2+3+4");
+    play.committed(0);
+    play.picked(5);
+    let ran = BatchEnd { ending: BatchCut::Cut, ..BatchEnd::picked(&[JobOutcome::Finished]) };
+    let ran = play.on(Event::Ran { step: 0, batch: BatchId(5), ran });
+    assert_eq!(ran, "commit #5+1, pick #6 3+4");
+}
