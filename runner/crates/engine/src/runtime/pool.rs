@@ -33,9 +33,9 @@ struct Shared {
     messages: Sender<Message>,
     started: Instant,
     state: Mutex<PoolState>,
-    /// Tells free threads of tasks, and of the end.
+    /// Wakes free threads for tasks, and at the end.
     changed: Condvar,
-    /// Tells of the end of a thread.
+    /// Wakes the caller that waits for the ends of threads.
     ended: Condvar,
 }
 
