@@ -133,7 +133,7 @@ fn a_changed_lookup_table_is_taken_over_and_one_with_mistakes_is_refused() {
     );
     project.write("in.ndjson", jobs([1]));
     project.write("versions.csv", rows(1));
-    // Only events of the file system tell of changes.
+    // Only events of the file system announce changes.
     project.write("tidegate.toml", "[reload]\npoll = \"1h\"\n");
     let mut running = started(&project, &[]);
     assert_eq!(wait_for(&project, &mut running, "out.ndjson", 1), 1);

@@ -34,7 +34,7 @@ fn two_steps_read_one_source_and_two_read_one_queue_each_at_its_own_pace() {
         .file("quick.rhai", "fn process(job) { job }")
         .file("left.rhai", "fn process(job) { if job.id % 2 == 0 { job } }")
         .file("right.rhai", "fn process(job) { for i in 0..50 {} if job.id % 2 == 1 { job } }");
-    project.run().done().says("done: 40,000 jobs");
+    project.run().done().says("done: 20,000 jobs");
     assert_eq!(ids(&project.read("quick_out.ndjson")), (1..=20_000).collect::<Vec<_>>());
     assert_eq!(ids(&project.read("left_out.ndjson")), (2..=20_000).step_by(2).collect::<Vec<_>>());
     assert_eq!(ids(&project.read("right_out.ndjson")), (1..=20_000).step_by(2).collect::<Vec<_>>());

@@ -21,7 +21,7 @@ pub enum JobLog {
 #[derive(Debug)]
 pub enum JobReader {
     Files(Reader),
-    Service(PullReader),
+    Service(Box<PullReader>),
 }
 
 impl JobLog {
@@ -41,7 +41,7 @@ impl JobLog {
     pub fn reader(&self, next: u64, mark: Option<SourceOffset>) -> JobReader {
         match self {
             Self::Files(files) => JobReader::Files(files.reader(next, mark)),
-            Self::Service(service) => JobReader::Service(service.reader(next)),
+            Self::Service(service) => JobReader::Service(Box::new(service.reader(next))),
         }
     }
 
@@ -50,7 +50,7 @@ impl JobLog {
     pub fn beginner(&self, next: u64, mark: Option<SourceOffset>) -> JobReader {
         match self {
             Self::Files(files) => JobReader::Files(files.beginner(next, mark)),
-            Self::Service(service) => JobReader::Service(service.reader(next)),
+            Self::Service(service) => JobReader::Service(Box::new(service.reader(next))),
         }
     }
 

@@ -60,7 +60,7 @@ pub struct LingeringStep {
     pub step: Address,
     /// Time of the change that it will follow.
     pub since: Timestamp,
-    /// What it waits for: a sentence fragment.
+    /// The event that it waits for, as a sentence fragment.
     pub why: String,
 }
 

@@ -110,6 +110,7 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     /// Opens the resources of the run and starts its threads. Returns `None` if the run was stopped before.
+    #[expect(clippy::too_many_lines, reason = "a list of parts, each started after those that it needs")]
     pub(crate) fn start(parts: RuntimeParts) -> Result<Option<Self>, EngineError> {
         let RuntimeParts {
             current,

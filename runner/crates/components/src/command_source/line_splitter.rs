@@ -236,8 +236,8 @@ mod tests {
         LineSplitter::new(LineFormat { format, max_line: 40, headers: true, delimiter: b',' }, rule, false)
     }
 
-    fn prefix() -> Option<CursorRule> {
-        Some(CursorRule::Prefix("AT=".into()))
+    fn prefix() -> CursorRule {
+        CursorRule::Prefix("AT=".into())
     }
 
     fn push(lines: &mut LineSplitter, output: &str) -> String {
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn lines_wait_for_their_cursor() {
-        let mut lines = splitter(DataFormat::Lines, prefix());
+        let mut lines = splitter(DataFormat::Lines, Some(prefix()));
         assert_eq!(push(&mut lines, "a\nb\n"), "");
         assert_eq!(push(&mut lines, "AT=2\nc\nAT=3\nd\n"), "\"a\" \"b\" \"c\" >3");
         // Another start prints `d` again.
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn csv_has_a_header_at_each_start_and_cursors_between_its_records() {
-        let mut lines = splitter(DataFormat::Csv, prefix());
+        let mut lines = splitter(DataFormat::Csv, Some(prefix()));
         assert_eq!(
             push(&mut lines, "a,b\n1,\"x\ny\"\nAT=1 \"\n2,z\nAT=2\n"),
             r#"{"a":"1","b":"x\ny"} {"a":"2","b":"z"} >2"#
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_cursor_without_lines_counts() {
-        let mut lines = splitter(DataFormat::Ndjson, prefix());
+        let mut lines = splitter(DataFormat::Ndjson, Some(prefix()));
         assert_eq!(push(&mut lines, "AT=\n"), " >");
         let long = format!("AT={}\n", "x".repeat(CURSOR_MAX + 1));
         assert_eq!(push(&mut lines, &long), "printed a cursor that exceeds 64.0 KiB (line 2)");

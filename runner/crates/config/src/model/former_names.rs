@@ -1,7 +1,7 @@
 //! `FormerNames`: the `was` of steps, queues, sources and pipelines, and the renames that follow from them.
 //!
-//! The steps of a sink have no `was`. Their names depend on the number and the spelling of the names in `from`, so they
-//! take over from the step of the same sink that read the same input.
+//! The steps of a sink have no `was`. Their names depend on the number and the spelling of the names in `from`.
+//! So they take over from the step of the same sink that read the same input.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -23,7 +23,6 @@ const CONCURRENCY_MAX: usize = 64;
 const NOT_YET_DEFAULT: RangeInclusive<u16> = 404..=404;
 
 /// A source as written, with the choice of its policy. The source is `None` after an error.
-#[expect(clippy::type_complexity, reason = "a source with what it is read by")]
 pub(crate) fn read(
     reading: &mut ParseContext<'_>,
     title: &str,

@@ -1,4 +1,4 @@
-//! Removed parts: what the store keeps of queues and steps that are in no configuration, and how it is dropped.
+//! Removed parts: the state of queues and steps that are in no configuration, and the changes that drop it.
 //!
 //! The positions of removed sources stay. They are few rows, and keep the indices of a source that returns from occurring
 //! twice, as the indices of a dropped queue do.

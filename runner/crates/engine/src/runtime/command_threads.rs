@@ -101,7 +101,9 @@ impl CommandThreads {
     /// Ends all commands and waits for their threads. `kills`: at once, and their last lines are lost.
     pub(crate) fn end(self, kills: bool) {
         let threads: Vec<CommandThread> = self.threads.into_values().chain(self.former).collect();
-        threads.iter().for_each(|command| command.signal.end(kills));
+        for command in &threads {
+            command.signal.end(kills);
+        }
         for command in threads {
             // Each thread ends in time by itself.
             let _ = command.thread.join();

@@ -115,9 +115,15 @@ impl Pass {
     /// Names of the inputs in the store now. Parked jobs have these names.
     fn present_names(&self) -> impl Iterator<Item = String> {
         let inputs = self.step.inputs.iter().zip(&self.inputs);
-        inputs.map(
-            |(input, now)| if input.binding.is_empty() { now.to_string() } else { input.binding.clone() },
-        )
+        inputs.map(|(input, now)| {
+            if input.is_moved {
+                format!("{}={now}", input.binding)
+            } else if input.binding.is_empty() {
+                now.to_string()
+            } else {
+                input.binding.clone()
+            }
+        })
     }
 
     /// Indices by input of a job that the pass has accounted for.

@@ -270,7 +270,6 @@ impl Stage<'_> {
                 }
                 Action::Publish(generation) => self.current.set(generation),
                 Action::AnswerReload(reply, outcome) => _ = reply.send(outcome),
-                Action::RollBack(_) => {}
                 Action::ReadStore(ask) => self.store_asks.push_back(ask),
                 Action::Run(task) => self.tasks.push_back(task),
                 Action::LookAtGate { step, epoch } => self.gates.push((step, epoch)),
@@ -284,8 +283,8 @@ impl Stage<'_> {
                     }
                     self.orders.push_back(order);
                 }
-                // Its configurations have no commands.
-                Action::Command(_) => {}
+                // Its configurations have no commands and no error watch.
+                Action::Command(_) | Action::RollBack(_) => {}
                 Action::Finish(end) => self.end = Some(end),
             }
         }

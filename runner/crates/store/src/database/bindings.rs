@@ -1,7 +1,7 @@
 //! Bindings: the input that each binding of a step named first.
 //!
-//! A delivery hash has the name of a binding and the index of a job. A binding that names another input later would
-//! give the hashes of other jobs a second time, so the engine distinguishes its inputs by these records. They outlive
+//! A delivery hash has the name of a binding and the index of a job. If a binding named another
+//! input later, it would repeat hashes for other jobs. So the engine distinguishes its inputs by these records. They outlive
 //! their step: the hashes of a step that returns must not occur twice either.
 
 use std::collections::BTreeMap;
