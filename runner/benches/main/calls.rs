@@ -82,7 +82,7 @@ pub(crate) fn commands(folder: &Path, load: Load) -> Result<(Called, Called), Bo
     Ok((ran, bare))
 }
 
-/// The bare loop of requests: ADDRESS/AT_ONCE/JOBS.
+/// The bare loop of requests: `ADDRESS/AT_ONCE/JOBS`.
 pub(crate) fn call(load: &Path) -> Result<(), Box<dyn Error>> {
     let load = load.to_string_lossy();
     let [address, at_once, jobs] = load.split('/').collect::<Vec<_>>()[..] else {
@@ -116,7 +116,7 @@ async fn ask(address: SocketAddr, jobs: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The bare loop of commands: AT_ONCE/JOBS.
+/// The bare loop of commands: `AT_ONCE/JOBS`.
 pub(crate) fn spawn(load: &Path) -> Result<(), Box<dyn Error>> {
     let load = load.to_string_lossy();
     let (at_once, jobs) = load.split_once('/').ok_or("no load")?;

@@ -19,9 +19,10 @@ pub enum JobLog {
 
 /// Reads a pull source at its own pace.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are few readers, one for each input of a step")]
 pub enum JobReader {
     Files(Reader),
-    Service(Box<PullReader>),
+    Service(PullReader),
 }
 
 impl JobLog {
@@ -41,7 +42,7 @@ impl JobLog {
     pub fn reader(&self, next: u64, mark: Option<SourceOffset>) -> JobReader {
         match self {
             Self::Files(files) => JobReader::Files(files.reader(next, mark)),
-            Self::Service(service) => JobReader::Service(Box::new(service.reader(next))),
+            Self::Service(service) => JobReader::Service(service.reader(next)),
         }
     }
 
@@ -50,7 +51,7 @@ impl JobLog {
     pub fn beginner(&self, next: u64, mark: Option<SourceOffset>) -> JobReader {
         match self {
             Self::Files(files) => JobReader::Files(files.beginner(next, mark)),
-            Self::Service(service) => JobReader::Service(Box::new(service.reader(next))),
+            Self::Service(service) => JobReader::Service(service.reader(next)),
         }
     }
 

@@ -72,6 +72,7 @@ pub(crate) struct BatchRunner {
 
 /// Outcome of a batch, or of its part up to a call.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is handed on at once")]
 pub(crate) enum BatchRun {
     Ran(Box<BatchResult>),
     /// Its attempt waits for the answer to a call.
@@ -268,6 +269,10 @@ impl BatchRunner {
         BatchResult { taken: portion.jobs, outputs, counters, ends, attempts, ..BatchResult::default() }
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one pass over the jobs of a batch, in the order of its events"
+    )]
     fn run_each(
         &mut self,
         work: &BatchInput,

@@ -26,6 +26,9 @@ use tidegate_config::{
 };
 use tidegate_store::{AttemptRecord, LiftedRecord};
 
+/// Position of a processor that has run, its outputs, and its result.
+type ProcessorRun = (usize, Outputs, Result<(), Failure>);
+
 /// Processors of a step, set up for one thread.
 #[derive(Debug)]
 pub(crate) struct ProcessorChain {
@@ -585,7 +588,7 @@ impl ProcessorChain {
         &mut self,
         job: &Job<'_>,
         outputs: &mut Outputs,
-        (mut walk, ran): (Walk, Option<(usize, Outputs, Result<(), Failure>)>),
+        (mut walk, ran): (Walk, Option<ProcessorRun>),
     ) -> Result<(), Failure> {
         let mut called = match ran {
             None => self.run_first(job, outputs, &mut walk),

@@ -12,6 +12,7 @@ use tidegate_store::LiftedRecord;
 
 /// Outcome of an attempt, or of its part up to a call.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is handed on at once")]
 pub(crate) enum Attempted {
     Through,
     /// It waits for the answer to a call.

@@ -110,6 +110,7 @@ pub(crate) enum Feed {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent settings of a step")]
 pub(crate) struct Plan {
     /// Files by name.
     pub(crate) files: Vec<(&'static str, String)>,

@@ -104,9 +104,8 @@ impl Causes {
             };
         }
         match (&self.attempt, was, is) {
-            (_, At::Through(_), _) => false,
             (_, At::Finished { way, .. }, At::Through(end)) => way == end,
-            (_, At::Finished { .. }, _) => false,
+            (_, At::Through(_) | At::Finished { .. }, _) => false,
             (Some(attempt), _, _) => attempt.explains(was, is, self),
             (None, _, At::Started(number)) => self.begins && *number == was.attempts() + 1,
             (None, At::Delayed { attempts, .. }, At::Delayed { attempts: still, due: 0 }) => {
