@@ -117,7 +117,7 @@ fn a_job_of_several_inputs_names_each_of_them() {
 
 #[test]
 fn a_kill_neither_loses_an_event_nor_repeats_one() {
-    const JOBS: u64 = 300;
+    const JOBS: u64 = 900;
     let seed = Random::seed();
     println!("again with TIDEGATE_TEST_SEED={seed}");
     let mut random = Random::new(seed);

@@ -573,10 +573,11 @@ fn a_valid_job_makes_way_for_the_next_one_of_its_lane_if_the_queuer_lets_it() {
     let (mut running, mut client, _) = started(&project);
     assert_eq!(say(&mut client, 2, &second, "").status, 200);
     let third = token(&mut running, &mut client, 3);
-    for (index, token) in [(3, third), (1, first)] {
+    // Each is delivered before the next one ends.
+    for (outputs, index, token) in [(2, 3, third), (3, 1, first)] {
         assert_eq!(say(&mut client, index, &token, "").status, 200);
+        running.wait_until("the output", || project.read_if_there("out.ndjson").lines().count() == outputs);
     }
-    running.wait_until("all outputs", || project.read_if_there("out.ndjson").lines().count() == 3);
     running.stop().done();
     assert_eq!(ids(&project.read("out.ndjson")), [2, 3, 1]);
     project.assert_sound();
