@@ -20,6 +20,8 @@
 mod child;
 #[path = "main/completing.rs"]
 mod completing;
+#[path = "main/effects.rs"]
+mod effects;
 #[path = "main/floor.rs"]
 mod floor;
 #[path = "main/http.rs"]

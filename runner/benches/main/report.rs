@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use crate::child::Figures;
-use crate::{completing, http, paths, plugins, reloads, waiting};
+use crate::{completing, effects, http, paths, plugins, reloads, waiting};
 
 const BACKLOG_FACTOR: u64 = 5;
 
@@ -35,7 +35,7 @@ struct Measure {
 }
 
 /// In the order of the table.
-const MEASURES: [Measure; 20] = [
+const MEASURES: [Measure; 29] = [
     Measure { name: "script", paths: &["script"], rows: script },
     Measure { name: "wide", paths: &[], rows: wide },
     Measure { name: "queue", paths: &["queue"], rows: |bench| bench.path("queue") },
@@ -53,6 +53,23 @@ const MEASURES: [Measure; 20] = [
     Measure { name: "plugins", paths: &[], rows: native },
     Measure { name: "http", paths: &[], rows: pushed },
     Measure { name: "completions", paths: &[], rows: completions },
+    Measure { name: "effects", paths: &[], rows: |bench| effects::default(&bench.folder, bench.jobs / 20) },
+    Measure {
+        name: "effects-1000",
+        paths: &[],
+        rows: |bench| effects::thousand(&bench.folder, bench.jobs / 10),
+    },
+    Measure {
+        name: "effects-steps",
+        paths: &[],
+        rows: |bench| effects::steps(&bench.folder, bench.jobs / 20),
+    },
+    Measure { name: "effects-1", paths: &[], rows: |bench| effects::one(&bench.folder, bench.jobs / 200) },
+    Measure { name: "effects-latency", paths: &[], rows: |bench| effects::latency(&bench.folder) },
+    Measure { name: "effects-deep", paths: &[], rows: |bench| effects::deep(&bench.folder, bench.jobs) },
+    Measure { name: "retries", paths: &[], rows: |bench| effects::failing(&bench.folder, bench.jobs / 10) },
+    Measure { name: "serial", paths: &[], rows: |bench| effects::serial(&bench.folder, bench.jobs / 50) },
+    Measure { name: "push-1", paths: &[], rows: |bench| effects::push(&bench.folder, bench.jobs / 200) },
     Measure { name: "starts", paths: &[], rows: |bench| reloads::starts(&bench.folder) },
     Measure { name: "reloads", paths: &[], rows: |bench| reloads::reloads(&bench.folder, bench.rounds) },
     Measure { name: "events", paths: &[], rows: |bench| reloads::events(&bench.folder, bench.rounds) },
