@@ -1,7 +1,7 @@
 //! Queued step: picks its jobs by the rules of a queuer.
 //!
 //! This file has the state of the step and the handling of its events. Other modules fill the waiting room
-//! ([`reads`]), check the gate ([`gate`]) and process the picked batches ([`batches`]).
+//! ([`reads`]), check the gate ([`gate`]) and process the picked batches ([`batches`], [`in_flight`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +15,15 @@ use tidegate_model::{Due, Progress, Timestamp};
 
 pub(crate) mod batches;
 pub(crate) mod gate;
+pub(crate) mod in_flight;
 pub(crate) mod inspect;
 pub(crate) mod lookahead;
 pub(crate) mod reads;
 pub(crate) mod unfinished;
 
 use self::lookahead::LookaheadBuffer;
-use batches::QueuedBatch;
 use gate::GateState;
+use in_flight::{InFlightBatches, QueuedBatch};
 use reads::ReadState;
 use unfinished::UnfinishedJobs;
 
@@ -64,7 +65,7 @@ pub(crate) struct QueuedStep {
     held_since: Timestamp,
     progress: Progress,
     unfinished: UnfinishedJobs,
-    batches: BTreeMap<BatchId, QueuedBatch>,
+    batches: InFlightBatches,
     /// Unfinished reads, by first index, for a source: it cannot be read job by job.
     reads: BTreeMap<u64, ReadState>,
     /// Bytes of those reads, and of the outputs of batches.
@@ -115,7 +116,7 @@ impl QueuedStep {
             held_since: Timestamp(0),
             progress,
             unfinished: UnfinishedJobs::default(),
-            batches: BTreeMap::new(),
+            batches: InFlightBatches::default(),
             reads: BTreeMap::new(),
             held: 0,
             end: if feed.is_none() { Halting::Halted } else { Halting::No },
@@ -271,11 +272,11 @@ impl StepMachine for QueuedStep {
     }
 
     fn go_aside(&mut self, batch: BatchId) -> bool {
-        self.batches.get_mut(&batch).is_some_and(batches::QueuedBatch::go_aside)
+        self.batches.go_aside(batch)
     }
 
     fn is_aside(&self, batch: BatchId) -> bool {
-        self.batches.get(&batch).map_or(self.uses_pool, batches::QueuedBatch::is_aside)
+        self.batches.get(batch).map_or(self.uses_pool, QueuedBatch::is_aside)
     }
 
     fn exclude(&mut self) {
@@ -299,7 +300,7 @@ impl StepMachine for QueuedStep {
     }
 
     fn is_at_work(&self) -> bool {
-        self.batches.values().any(|batch| !batch.is_unbegun())
+        !self.batches.are_unbegun()
     }
 
     fn is_drained(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
