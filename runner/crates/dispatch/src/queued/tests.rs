@@ -1,6 +1,7 @@
 //! Queued step tests: play histories of events and compare the commands.
 
 pub(crate) mod blocks;
+pub(crate) mod claims;
 pub(crate) mod play;
 pub(crate) mod submission;
 pub(crate) mod withdrawals;

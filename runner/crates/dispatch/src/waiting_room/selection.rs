@@ -84,7 +84,9 @@ impl WaitingRoom {
     /// Whether `max_processing` or `max_pending` is reached.
     fn is_full(&self) -> bool {
         let (running, pending) = (self.count(JobState::Running), self.count(JobState::Pending));
-        self.rules.max_processing.is_some_and(|most| running >= most.get() as usize)
+        self.rules
+            .max_processing
+            .is_some_and(|most| running >= (most.get() as usize).saturating_add(self.beyond))
             || self.rules.max_pending.is_some_and(|most| running + pending >= most.get() as usize)
     }
 

@@ -74,6 +74,8 @@ struct Stage<'w> {
     orders: VecDeque<CommitRequest>,
     gates: Vec<(DeclaredStep, u64)>,
     askings: Vec<StatusQuery>,
+    /// Record of the claimed jobs that were begun.
+    attempts: CrashGuard,
     /// Whether a stop was requested.
     stopped: bool,
     /// Number of reloads in this run.
@@ -86,7 +88,8 @@ struct Stage<'w> {
 pub(crate) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
     let mut stage = Stage::open(world)?;
     let outcome = stage.play(perils);
-    let Stage { world, committer, coordinator, .. } = stage;
+    let Stage { world, committer, coordinator, attempts, .. } = stage;
+    world.begun = Some(attempts.begun());
     // The disk is checked before the stage closes, because closing writes.
     let Ok(end) = outcome else {
         world.die();
@@ -250,7 +253,14 @@ impl Stage<'_> {
                 Action::Publish(generation) => self.current.set(generation),
                 Action::AnswerReload(..) | Action::RollBack(_) => {}
                 Action::ReadStore(ask) => self.store_asks.push_back(ask),
-                Action::Run(task) => self.tasks.push_back(task),
+                Action::Run(task) => {
+                    self.attempts.begin_claimed(&task.claims);
+                    if let Some(waiting) = &mut self.world.waiting {
+                        waiting.begins(&task);
+                    }
+                    self.tasks.push_back(task);
+                }
+                Action::EndClaims(claims) => self.attempts.end_claimed(&claims),
                 Action::LookAtGate { step, epoch } => self.gates.push((step, epoch)),
                 Action::AskStatus(asking) => self.askings.push(asking),
                 Action::Commit(order) => {

@@ -1,6 +1,6 @@
 //! World: keeps all state that survives a crash: disk, files, external systems and the recorded promises.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::operator::request::Request;
 use tidegate_config::{Configuration, DeliveryGuarantee, SinkKind};
 use tidegate_model::{Address, Clock as _, ManualClock};
 use tidegate_store::testing::{DiskFailure, FaultyDisk};
-use tidegate_store::{Store, Writer, open_disk};
+use tidegate_store::{ParkedId, Store, Writer, open_disk};
 
 pub(crate) struct World {
     pub(crate) dice: Dice,
@@ -42,6 +42,8 @@ pub(crate) struct World {
     pub(crate) jobs: Option<JobsPlan>,
     pub(crate) waiting: Option<Waiting>,
     failure: Option<DiskFailure>,
+    /// Claimed jobs that the last run has begun; `None` if that record is lost.
+    pub(crate) begun: Option<HashSet<ParkedId>>,
     /// Whether the last run crashed, with or without a power failure.
     pub(crate) crashed: Option<bool>,
 }
@@ -116,6 +118,7 @@ impl World {
             workers: Workers::default(),
             tally: Tally::default(),
             failure: None,
+            begun: Some(HashSet::new()),
             crashed: None,
         }
     }
@@ -148,6 +151,10 @@ impl World {
         let survivors = self.dice.between(0, 5);
         let bytes = if power { self.disk.survivors(survivors) } else { self.disk.bytes() };
         self.disk = FaultyDisk::with(bytes);
+        // A process may also find no disk space for its record.
+        if power || self.dice.chance(10) {
+            self.begun = None;
+        }
         self.crashed = Some(power);
         self.tally.crashes += 1;
         self.workers.forget(&self.configuration);

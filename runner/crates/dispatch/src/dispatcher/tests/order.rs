@@ -56,6 +56,8 @@ proptest! {
                     | Command::Split { .. }
                     | Command::Return { .. }
                     | Command::FetchJobs { .. }
+                    | Command::Deal { .. }
+                    | Command::Unclaim { .. }
                     | Command::CheckGate { .. }
                     | Command::PositionAdvanced { .. } => unreachable!(),
                     Command::Drop { .. } | Command::ReleaseRead { .. } => {}

@@ -147,6 +147,7 @@ impl Play {
                     let keys: Vec<String> = jobs.iter().map(|key| key.0.to_string()).collect();
                     format!("pick {step}#{} {}", batch.0, keys.join("+"))
                 }
+                Command::Deal { .. } | Command::Unclaim { .. } => unreachable!("no step claims ahead"),
                 Command::CheckGate { step } => format!("look {step}"),
                 Command::Finish(end) => format!("{end:?}"),
             })

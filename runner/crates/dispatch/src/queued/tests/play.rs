@@ -23,6 +23,7 @@ pub(crate) fn picking() -> QueuePlan {
         in_order: false,
         search_ahead: 0,
         batch: 1,
+        ahead: 0,
         uses_pool: true,
         gate: None,
         progress: Progress::default(),
@@ -148,6 +149,8 @@ fn words_of(uses_pool: bool, commands: Vec<Command>) -> String {
         Command::Commit { batch, taken, .. } => format!("commit #{}+{taken}", batch.0),
         Command::Drop { batch, .. } => format!("drop #{}", batch.0),
         Command::PositionAdvanced { position, .. } => format!("passed {position}"),
+        Command::Deal { batch, first, .. } => format!("deal #{} from #{}", batch.0, first.0),
+        Command::Unclaim { batch, .. } => format!("unclaim #{}", batch.0),
         Command::CheckGate { .. } => "look".to_owned(),
         Command::Finish(end) => format!("{end:?}"),
         Command::AddToBatch { .. }

@@ -10,6 +10,7 @@ use crate::commit::inbox::Inbox;
 use crate::commit::sinks::Sinks;
 use crate::error::EngineError;
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
+use crate::recovery::claims;
 use crate::recovery::open::{OpenRun, RunContext, open};
 use crate::recovery::start;
 use crate::simulation::world::World;
@@ -31,7 +32,7 @@ impl<'w> Stage<'w> {
     }
 
     fn try_open(world: &'w mut World) -> Result<Self, (&'w mut World, EngineError)> {
-        let (store, writer) = match open_disk(Box::new(world.disk.clone())) {
+        let (store, mut writer) = match open_disk(Box::new(world.disk.clone())) {
             Ok(opened) => opened,
             Err(error) => return Err((world, error.into())),
         };
@@ -44,6 +45,10 @@ impl<'w> Stage<'w> {
         let generation = NumberedGeneration::new(number, Arc::clone(&configuration), plugins, files);
         let current = CurrentGeneration::new(generation);
         let (never, sinks) = (AtomicBool::new(false), world.sinks());
+        let attempts = CrashGuard::remembering(world.begun.clone());
+        if let Err(error) = claims::recover(&store, &mut writer, &attempts, world.clock.now()) {
+            return Err((world, error));
+        }
         let started = match start::start(&current.get(), sinks, &store, world.clock.now(), &never) {
             Ok(started) => started.unwrap(),
             Err(error) => return Err((world, error)),
@@ -58,8 +63,8 @@ impl<'w> Stage<'w> {
         let context = RunContext {
             store: store.clone(),
             writer,
-            // The crash guard is tested with real processes.
-            attempts: CrashGuard::none(),
+            // The suspects of the crash guard are tested with real processes.
+            attempts: attempts.clone(),
             inbox: Arc::new(Inbox::default()),
             stats: Arc::new(Stats::new(world.clock.now())),
             clock: Arc::clone(&world.clock) as Arc<_>,
@@ -92,6 +97,7 @@ impl<'w> Stage<'w> {
             orders: VecDeque::new(),
             gates: Vec::new(),
             askings: Vec::new(),
+            attempts,
             stopped: false,
             generations: 0,
             calm_moves: 0,

@@ -54,8 +54,14 @@ impl Waiting {
         if let Some(ticking) = self.ticking.as_mut().filter(|_| !picking.stopping) {
             ticking.pass(now);
         }
+        if let Some(Message::Ran { id, .. }) = message {
+            self.running.remove(id);
+        }
         match message {
-            Some(Message::GateResult { seen, .. }) => picking.gate = Some((matches!(seen, Ok(true)), now)),
+            // The answer to an earlier installation of the step has no effect.
+            Some(Message::GateResult { seen, epoch, .. }) if picking.epoch.is_none_or(|of| of == *epoch) => {
+                picking.gate = Some((matches!(seen, Ok(true)), now));
+            }
             Some(Message::Committed(durable)) => {
                 if let Some((_, paused)) = durable.paused.filter(|(paused, _)| *paused == step) {
                     picking.paused = paused;
@@ -201,6 +207,8 @@ impl Waiting {
             Action::Run(task) if task.step.position == step && task.work.verdicts.is_none() => {
                 let begun = configuration.steps[step].has_effects(configuration);
                 assert!(begun || !paused, "a batch runs, and the step is paused: {self:#?}");
+                let gives_back = task.claims.is_empty() || !paused && !stopping;
+                assert!(gives_back, "a claimed job runs, and the step starts nothing: {self:#?}");
             }
             _ => {}
         }

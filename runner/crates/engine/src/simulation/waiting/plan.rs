@@ -84,6 +84,8 @@ pub(crate) struct Plan {
     pub(crate) has_lanes: bool,
     /// Maximum number of jobs that run or are pending, in all and in one lane.
     pub(crate) held_max: [usize; 2],
+    /// Maximum number of jobs that run.
+    pub(crate) at_once: usize,
     /// Whether attempts are begun durably, one by one.
     pub(crate) begins: bool,
     /// Interval of gate checks in milliseconds.
@@ -95,9 +97,10 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn random(dice: &mut Dice) -> Self {
-        let all: [(&str, Order, bool, i64); 13] = [
+        let all: [(&str, Order, bool, i64); 14] = [
             ("", Order::Stream, false, 0),
             ("strategy = \"fifo\", max_processing = 3", Order::Fifo, false, 0),
+            ("strategy = \"fifo\", max_processing = 1", Order::Fifo, false, 0),
             ("strategy = \"fifo\", max_pending = 2", Order::Fifo, false, 0),
             ("strategy = \"rounds\", pause = \"1s\", max_pending = 1", Order::None, false, 0),
             ("strategy = \"fifo\", max_search_ahead = 4, rate = \"2/s\"", Order::Fifo, false, 0),
@@ -130,8 +133,11 @@ impl Plan {
             ),
             ("strategy = \"priority\", priority = \"urgency\", aging = \"1s\"", Order::None, false, 0),
         ];
-        let (queuer, order, has_lanes, window) = *dice.pick(&all);
-        let (monitored, gated, shown) = (dice.chance(60), dice.chance(50), dice.chance(40));
+        // Some seeds are about claims, and their step claims its jobs ahead.
+        let claims = dice.chance(25);
+        let (queuer, order, has_lanes, window) = *dice.pick(if claims { &all[..3] } else { &all });
+        let (monitored, gated, shown) =
+            (claims || dice.chance(60), !claims && dice.chance(50), dice.chance(40));
         let picks = !queuer.is_empty() || monitored || gated;
         let order = if order == Order::Stream && picks { Order::Fifo } else { order };
         let mut plan = Self {
@@ -142,6 +148,7 @@ impl Plan {
             order,
             has_lanes,
             held_max: ["max_pending = ", "max_per_lane = "].map(|key| number_after(queuer, key)),
+            at_once: number_after(queuer, "max_processing = "),
             begins: picks && (monitored || shown),
             gate: gated.then_some(3000),
             window,
@@ -157,7 +164,7 @@ impl Plan {
         if gated {
             toml += "gate = \"g\"\n";
         }
-        if dice.chance(50) {
+        if !claims && dice.chance(50) {
             toml += "events = \"events\"\n";
         }
         if monitored {
