@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::model::{
-    Configuration, FormerNames, Gate, GateRef, Input, InputRef, Invocation, Monitor, OutputRef, Pipeline,
-    Queue, QueueRef, Retain, Scheduling, Sink, SinkKind, SinkRef, Source, SourceRef, Step, Target,
+    Configuration, FormerNames, Gate, GateRef, Input, InputRef, Invocation, KeyedJoin, Monitor, OutputRef,
+    Pipeline, Queue, QueueRef, Retain, Scheduling, Sink, SinkKind, SinkRef, Source, SourceRef, Step, Target,
 };
 use crate::check::catalog::What;
 use crate::check::graph::Graph;
@@ -14,6 +14,7 @@ use crate::check::lookups::{self, TableScope};
 use crate::check::resolve::{End, Wired, Wiring};
 use crate::model::push_source::{BadLines, PushSource};
 use crate::parse::reference::{ErrorTarget, Reference};
+use crate::sections::keyed_join::JoinDeclaration;
 use crate::sections::pipeline::{FormerName, PipelineDeclaration};
 use crate::sections::queue::QueueSettings;
 use crate::sections::settings::SettingsFile;
@@ -145,7 +146,7 @@ impl Lists {
     }
 
     fn step(&self, wired: &Wired<'_>, shared: &SharedTables) -> Option<Step> {
-        let inputs = wired
+        let inputs: Vec<InputRef> = wired
             .inputs
             .iter()
             .map(|(binding, end)| {
@@ -177,6 +178,8 @@ impl Lists {
         Some(Step {
             address: wired.address(),
             take: declared.take,
+            joins: keyed_join(wired, &inputs),
+            tuple_of: declared.tuples.as_ref().map(|tuples| tuples.bindings.clone()).unwrap_or_default(),
             inputs,
             begin_at: declared.begin_at,
             processors: declared.processors.clone(),
@@ -246,6 +249,21 @@ fn bad_lines(pipeline: &PipelineDeclaration, wiring: &Wiring<'_>) -> BadLines {
         (None, Some(ErrorTarget::Drop)) => BadLines::Drop,
         (None, _) => BadLines::Stop,
     }
+}
+
+/// The rules of a join by key, for these inputs of the step.
+fn keyed_join(wired: &Wired<'_>, inputs: &[InputRef]) -> Option<Box<KeyedJoin>> {
+    let JoinDeclaration { reader, sides, within, max_waiting, place: _ } = wired.step.joins.as_ref()?;
+    let side = |input: &InputRef| {
+        let (_, side) = sides.iter().find(|(binding, _)| *binding == input.binding)?;
+        Some(side.clone())
+    };
+    Some(Box::new(KeyedJoin {
+        reader: Address::new(wired.pipeline.name.clone(), reader.clone()),
+        sides: inputs.iter().map(side).collect::<Option<_>>()?,
+        within: *within,
+        max_waiting: *max_waiting,
+    }))
 }
 
 /// All `was`.

@@ -150,6 +150,10 @@ impl InputState {
         self.reads.is_empty()
             && match (self.feed, self.reading) {
                 (_, ReaderState::Ended) | (None, ReaderState::Waiting) => true,
+                // A join by key is full: it reads on when jobs without a partner leave.
+                (Some(InputKind::Queue(_) | InputKind::Pushed(_)), ReaderState::Waiting) if until_idle => {
+                    true
+                }
                 (Some(InputKind::Queue(queue)), _) => self.next > heads[queue],
                 (Some(InputKind::Pushed(queue)), _) => until_idle && self.next > heads[queue],
                 (Some(InputKind::Source), ReaderState::Waiting) => until_idle,

@@ -118,6 +118,7 @@ pub(crate) mod schedules;
 pub(crate) mod swap;
 pub(crate) mod timers;
 pub(crate) mod turns;
+pub(crate) mod unmatched;
 
 use self::error_watch::{RollBackRequest, WatchedReload};
 use self::handover::Handover;

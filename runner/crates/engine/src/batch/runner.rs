@@ -14,6 +14,7 @@ use super::error_record::RecordedConfiguration;
 use super::events::{EventRecorder, EventWriter, JobEvent};
 use super::input::{BatchInput, BatchSlice};
 use super::job_builder::{BatchCursor, JobBuilder, JobInput};
+use super::join_keys::JoinKeys;
 use super::reason;
 use super::result::{BatchResult, HaltCause, HaltReason, StartBlock};
 use super::retry;
@@ -62,6 +63,8 @@ pub(crate) struct BatchRunner {
     /// Writer of events, if the step has a queue for them.
     events: Option<EventWriter>,
     budget: BatchBudget,
+    /// The keys of the jobs, if the step is a join by key.
+    join_keys: Option<JoinKeys>,
 }
 
 impl BatchRunner {
@@ -88,8 +91,10 @@ impl BatchRunner {
                 .filter(AttributeExtractor::requires),
             retrying: RetryDecider::new(configuration, step),
             crash_limit: step.crash_guard_limit().map(NonZeroU32::get),
-            keeps_records: configuration.keeps_records(step).is_some(),
-            made_before: configuration.dedupes(step).then(|| store.clone()),
+            // The committer makes the tuples of a join by key, each of them once.
+            keeps_records: configuration.keeps_records(step).is_some() && step.joins.is_none(),
+            made_before: (configuration.dedupes(step) && step.joins.is_none()).then(|| store.clone()),
+            join_keys: JoinKeys::new(step),
             address: step.address.clone(),
             generation,
             recorded: RecordedConfiguration::new(step),
@@ -127,6 +132,7 @@ impl BatchRunner {
         let ran = match &work.portions[..] {
             [portion]
                 if self.processors.is_passthrough()
+                    && self.join_keys.is_none()
                     && portion.batch.form == Form::Json
                     && portion.batch.faults.is_empty()
                     && portion.jobs == portion.batch.len()
@@ -252,6 +258,7 @@ impl BatchRunner {
                 events.note(&item, &JobEvent::Verdict { status: word.status, reason: why.as_deref() }, now);
             }
             made.outputs.mark(&mut checkpoint);
+            let mut without_partner = None;
             let (attributes, processors) = (self.attributes.as_ref(), &mut self.processors);
             let began = if retrying.has_delay_window() { clock.now() } else { now };
             let attempted = match word {
@@ -266,6 +273,16 @@ impl BatchRunner {
                     continue;
                 }
                 Some(word) => word.settle(item.payload, &mut made.outputs),
+                None if let Some(keys) = &self.join_keys => match keys.find(step, &item, now) {
+                    Ok(found) => {
+                        made.ran.pairs_later(found);
+                        continue;
+                    }
+                    Err((failure, row)) => {
+                        without_partner = row;
+                        Err(failure)
+                    }
+                },
                 None => self.setup.ready(setback.as_ref(), &item, || processors.set_up()).and_then(|()| {
                     if sets_origin {
                         processors.set_origin(&item.carried, item.indices);
@@ -300,7 +317,12 @@ impl BatchRunner {
                     item.attempt = watch.crashes().unwrap_or(item.attempt);
                     // Delays count from the second time, which is after the attempt.
                     let times = (began, clock.now());
-                    failing.handle_failure(&item, failure, word, times, (&mut made, &mut events))
+                    let errors = made.errors.len();
+                    let after = failing.handle_failure(&item, failure, word, times, (&mut made, &mut events));
+                    if self.join_keys.is_some() && matches!(after, JobDisposition::Through(_)) {
+                        made.fails_in_join(&item, without_partner, errors);
+                    }
+                    after
                 }
             };
             if !conclude(after, &item, self.keeps_records, (&mut made, &mut events, &watch)) {

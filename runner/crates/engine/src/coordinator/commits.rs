@@ -46,10 +46,15 @@ impl Coordinator {
             self.dispatcher.handle(Event::Begun { step, batch }, now, commands);
         }
         for (step, batch, stays) in delivered {
+            let waits = stays.iter().any(|row| row.due.time().is_some());
             self.delivered((step, batch), stays, now, commands);
+            self.resume_reads(step, now, commands, actions);
+            self.note_matched(step, waits, now, commands);
         }
         if let Some(moves) = moved {
+            let step = moves.step;
             self.on_jobs_moved(moves, now, commands);
+            self.resume_reads(step, now, commands, actions);
         }
         if let Some((step, paused)) = paused {
             self.dispatcher.handle(Event::Pause { step, paused }, now, commands);

@@ -86,6 +86,7 @@ impl ProcessorChain {
                 },
                 entry: EntryPoint::Process,
                 inputs: &inputs,
+                parts: &step.tuple_of,
                 outputs: &bindings,
             })
         };

@@ -3,13 +3,14 @@
 use tidegate_plugin::{Outputs, Payloads};
 
 use crate::batch::job_builder::JobInput;
+use crate::batch::keyed_job::{KeyedError, KeyedJob};
 use crate::batch::result::BatchResult;
 use crate::batch::retry;
 use crate::commit::request::OutputBlock;
 use tidegate_config::{Configuration, OutputRef, Target};
 use tidegate_dispatch::JobOutcome;
 use tidegate_model::{Address, Origins, Timestamp};
-use tidegate_store::DedupeOutcome;
+use tidegate_store::{DedupeOutcome, ParkedId};
 
 /// Results of the jobs so far.
 pub(crate) struct BatchResultBuilder {
@@ -136,6 +137,17 @@ impl BatchResultBuilder {
                 side.push(item);
             }
         }
+    }
+
+    /// Moves the error record at `position` to the jobs of a join by key: the committer decides whether it counts.
+    /// `row`: the job has waited, and its time is over.
+    pub(crate) fn fails_in_join(&mut self, item: &JobInput<'_>, row: Option<ParkedId>, position: usize) {
+        let record = self.errors.get(position).map(|record| {
+            let (record, indices) = (record.to_vec(), item.indices.to_vec());
+            Box::new(KeyedError { record, indices, carried: item.carried.clone() })
+        });
+        self.errors.truncate(position);
+        self.ran.keyed.push(KeyedJob::Fails { row, record });
     }
 
     pub(crate) fn finish(self) -> BatchResult {
