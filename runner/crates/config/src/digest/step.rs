@@ -55,7 +55,7 @@ pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &St
     }
     if !tuple_of.is_empty() {
         digest.derive(scope, StepAspect::Program, "tuple", |it| {
-            it.list(tuple_of.iter(), |it, part| it.text(part))
+            it.list(tuple_of.iter(), |it, part| it.text(part));
         });
     }
     digest.add(scope, StepAspect::BeginAt, "begin_at", |it| match begin_at {
