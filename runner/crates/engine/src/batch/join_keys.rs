@@ -37,6 +37,14 @@ struct KeyedSide {
     left: bool,
 }
 
+/// A job that goes into no tuple.
+#[derive(Debug)]
+pub(crate) struct UnpairedJob {
+    pub(crate) failure: Failure,
+    /// Its row, if its time is over.
+    pub(crate) row: Option<ParkedId>,
+}
+
 impl JoinKeys {
     /// `None` for a step that is no join by key.
     pub(crate) fn new(step: &Step) -> Option<Self> {
@@ -71,14 +79,15 @@ impl JoinKeys {
         step: &Address,
         item: &JobInput<'_>,
         now: Timestamp,
-    ) -> Result<KeyedJob, (Failure, Option<ParkedId>)> {
+    ) -> Result<KeyedJob, Box<UnpairedJob>> {
         let rejected = |why: String| Failure::new(FailureKind::Rejected, why);
+        let refused = |failure: Failure| Box::new(UnpairedJob { failure, row: None });
         if let Some(fault) = &item.fault {
-            return Err((Failure::new(FailureKind::Payload, fault.as_ref()), None));
+            return Err(refused(Failure::new(FailureKind::Payload, fault.as_ref())));
         }
         let Some(position) = item.indices.iter().position(|index| *index > 0) else {
             let name = item.given().next().map_or("", |given| given.name);
-            return Err((rejected(format!("the join has no input `{name}` any more")), None));
+            return Err(refused(rejected(format!("the join has no input `{name}` any more"))));
         };
         let side = &self.sides[position];
         let key = match side.path.read(item.payload) {
@@ -97,7 +106,7 @@ impl JoinKeys {
             }
             Err(error) => Err(Failure::new(FailureKind::Payload, format!("the job is not JSON: {error}"))),
         };
-        let key = key.map_err(|failure| (failure, None))?;
+        let key = key.map_err(refused)?;
         let Some((row, parked)) = item.returned_row().filter(|(_, parked)| has_waited(parked)) else {
             let waits = format!("no partner yet: it waits for {}", self.missing(position, &key));
             let row = retry::unmatched(step, item, &waits, self.within, now);
@@ -110,7 +119,7 @@ impl JoinKeys {
         let waited = parked.first_attempt.map_or(Duration::ZERO, |since| now.since(since));
         let waited = format_duration(waited);
         let why = format!("no partner within {waited}: it waited for {}", self.missing(position, &key));
-        Err((rejected(why), Some(row)))
+        Err(Box::new(UnpairedJob { failure: rejected(why), row: Some(row) }))
     }
 
     /// ``a job of `payment` with the key `17` ``

@@ -14,7 +14,7 @@ use super::error_record::RecordedConfiguration;
 use super::events::{EventRecorder, EventWriter, JobEvent};
 use super::input::{BatchInput, BatchSlice};
 use super::job_builder::{BatchCursor, JobBuilder, JobInput};
-use super::join_keys::JoinKeys;
+use super::join_keys::{JoinKeys, UnpairedJob};
 use super::reason;
 use super::result::{BatchResult, HaltCause, HaltReason, StartBlock};
 use super::retry;
@@ -143,6 +143,11 @@ impl BatchRunner {
             {
                 self.pass_all(portion, work.is_picked)
             }
+            _ if let Some(keys) = self.join_keys.take() => {
+                let ran = self.find_keys(&keys, work, carries, (&budget, clock));
+                self.join_keys = Some(keys);
+                ran
+            }
             _ => match self.set_up_for(work, clock) {
                 Some(SetupFailure { failure, until: Some(until) })
                     if self.starts_at_once && !work.is_picked =>
@@ -258,7 +263,6 @@ impl BatchRunner {
                 events.note(&item, &JobEvent::Verdict { status: word.status, reason: why.as_deref() }, now);
             }
             made.outputs.mark(&mut checkpoint);
-            let mut without_partner = None;
             let (attributes, processors) = (self.attributes.as_ref(), &mut self.processors);
             let began = if retrying.has_delay_window() { clock.now() } else { now };
             let attempted = match word {
@@ -273,16 +277,6 @@ impl BatchRunner {
                     continue;
                 }
                 Some(word) => word.settle(item.payload, &mut made.outputs),
-                None if let Some(keys) = &self.join_keys => match keys.find(step, &item, now) {
-                    Ok(found) => {
-                        made.ran.pairs_later(found);
-                        continue;
-                    }
-                    Err((failure, row)) => {
-                        without_partner = row;
-                        Err(failure)
-                    }
-                },
                 None => self.setup.ready(setback.as_ref(), &item, || processors.set_up()).and_then(|()| {
                     if sets_origin {
                         processors.set_origin(&item.carried, item.indices);
@@ -317,12 +311,7 @@ impl BatchRunner {
                     item.attempt = watch.crashes().unwrap_or(item.attempt);
                     // Delays count from the second time, which is after the attempt.
                     let times = (began, clock.now());
-                    let errors = made.errors.len();
-                    let after = failing.handle_failure(&item, failure, word, times, (&mut made, &mut events));
-                    if self.join_keys.is_some() && matches!(after, JobDisposition::Through(_)) {
-                        made.fails_in_join(&item, without_partner, errors);
-                    }
-                    after
+                    failing.handle_failure(&item, failure, word, times, (&mut made, &mut events))
                 }
             };
             if !conclude(after, &item, self.keeps_records, (&mut made, &mut events, &watch)) {
@@ -335,6 +324,49 @@ impl BatchRunner {
             }
         }
         BatchResult { settles: watch.finish(), ..made.finish() }
+    }
+
+    /// Finds the keys of the jobs of a join by key, which has no processors.
+    fn find_keys(
+        &mut self,
+        keys: &JoinKeys,
+        work: &BatchInput,
+        carries: bool,
+        (budget, clock): (&budget::BudgetMeter, &dyn Clock),
+    ) -> BatchResult {
+        let now = clock.now();
+        let mut made = BatchResultBuilder::new(&self.bindings, &self.origins(), carries, work.is_picked);
+        let (mut walk, take) = (BatchCursor::new(work), self.gatherer.take);
+        let (step, retrying, configuration) = (&self.address, &self.retrying, &self.recorded);
+        let failing = FailureHandler { retrying, step, take, generation: self.generation, configuration };
+        let mut events = EventRecorder::new(None);
+        while let Some(item) = self.gatherer.next(&mut walk, carries) {
+            match keys.find(step, &item, now) {
+                Ok(found) => made.ran.pairs_later(found),
+                Err(unpaired) => {
+                    let UnpairedJob { failure, row } = *unpaired;
+                    let failure = reason::bounded(self.scrub.failure(failure));
+                    match failing.handle_failure(&item, failure, None, (now, now), (&mut made, &mut events)) {
+                        JobDisposition::Through(outcome) => {
+                            made.fails_in_join(&item, row);
+                            made.through(&item, outcome, false);
+                        }
+                        JobDisposition::Halts(failure, halts) => {
+                            let (index, file) = (item.index(), item.file());
+                            made.ran.halt = Some(HaltCause { index, failure: *failure, halts, file });
+                            break;
+                        }
+                        // The step has no retry policy.
+                        JobDisposition::Stays | JobDisposition::Waits(..) => {}
+                    }
+                }
+            }
+            if is_over(&self.processors, budget, &made, work) {
+                made.ran.cut = true;
+                break;
+            }
+        }
+        made.finish()
     }
 
     /// Passes all jobs of the batch to processors that are faster on batches.

@@ -117,7 +117,9 @@ impl TupleMaker<'_> {
                     counters.taken = counters.taken.saturating_sub(1);
                 }
                 KeyedJob::Fails { row, record } => {
-                    row.into_iter().for_each(|row| self.forget(row));
+                    if let Some(row) = row {
+                        self.forget(row);
+                    }
                     if let Some(KeyedError { record, indices, carried }) = record.map(|record| *record) {
                         errors.push(&record, &indices, &carried);
                     }
@@ -264,7 +266,7 @@ pub(crate) fn deliver_before_start(
 
 fn whole_tuples(step: &DeclaredStep, store: &Store) -> Result<Option<WholeTuples>, ReadError> {
     let Some(keys) = JoinKeys::new(step) else { return Ok(None) };
-    let mut unmatched = UnmatchedJobs::of_rows(keys, store.all_parked(&step.address))?;
+    let mut unmatched = UnmatchedJobs::of_rows(&keys, store.all_parked(&step.address))?;
     let (whole, history) = (unmatched.whole_keys(), NameHistory::default());
     let (mut arrivals, mut used) = (Arrivals::new(), BTreeSet::new());
     let names = history.since(step.generation.number);

@@ -39,7 +39,7 @@ impl UnmatchedJobs {
     /// # Errors
     /// The first error of `rows`.
     pub(crate) fn of_rows<E>(
-        keys: JoinKeys,
+        keys: &JoinKeys,
         rows: impl Iterator<Item = Result<(ParkedKey, ParkedJob), E>>,
     ) -> Result<Self, E> {
         let mut found = Vec::new();

@@ -114,7 +114,7 @@ impl StepRecovery<'_> {
         let snapshots = plan.redo.iter().map(|redo| (redo.number, redo.number)).collect();
         let rows = || self.store.all_parked(&declared.address);
         let unmatched =
-            JoinKeys::new(declared).map(|keys| UnmatchedJobs::of_rows(keys, rows())).transpose()?;
+            JoinKeys::new(declared).map(|keys| UnmatchedJobs::of_rows(&keys, rows())).transpose()?;
         let parked = match plan.picking {
             // They wait in no order, and may be many.
             None if unmatched.is_some() => Vec::new(),

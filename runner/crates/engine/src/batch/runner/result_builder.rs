@@ -139,14 +139,14 @@ impl BatchResultBuilder {
         }
     }
 
-    /// Moves the error record at `position` to the jobs of a join by key: the committer decides whether it counts.
-    /// `row`: the job has waited, and its time is over.
-    pub(crate) fn fails_in_join(&mut self, item: &JobInput<'_>, row: Option<ParkedId>, position: usize) {
-        let record = self.errors.get(position).map(|record| {
+    /// Moves the last error record, if there is one, to the jobs of a join by key: the committer decides whether it
+    /// counts. `row`: the job has waited, and its time is over.
+    pub(crate) fn fails_in_join(&mut self, item: &JobInput<'_>, row: Option<ParkedId>) {
+        let record = self.errors.get(0).map(|record| {
             let (record, indices) = (record.to_vec(), item.indices.to_vec());
             Box::new(KeyedError { record, indices, carried: item.carried.clone() })
         });
-        self.errors.truncate(position);
+        self.errors.clear();
         self.ran.keyed.push(KeyedJob::Fails { row, record });
     }
 
