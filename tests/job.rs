@@ -395,6 +395,10 @@ fn the_jobs_of_a_range_are_cancelled_together() {
     let left = project.json(&["delayed", "list"]);
     assert_eq!((&left["total"], &left["jobs"][0]["jobs"][0]), (&1.into(), &"p/jobs/5".into()));
     assert_eq!(project.queue("p/failed").len(), 2);
+    let none = cancel("p/jobs/1-2").done().stdout;
+    assert_eq!(none, "no job of p/jobs/1-2 waits: nothing was cancelled\n");
+    cancel("p/jobs/100-200").failed(1).says("queue `p/jobs` has no job 100; its last one is 8");
+    cancel("p/jbs/1-2").failed(1).says("queue `p/jbs` is unknown");
     cancel("p/jobs/5-4").failed(64).says("write PIPELINE/QUEUE/INDEX");
     cancel("p/jobs/1-100001").failed(64).says("at most 100,000 jobs");
     project.assert_sound();

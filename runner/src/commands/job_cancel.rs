@@ -115,9 +115,18 @@ fn take_out_range(command: &JobCancel, (queue, from, to): (Address, u64, u64)) -
     let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
     let mut outcomes = Outcomes::new(&place, MoveAction::Cancel { drop: command.drop, pending: true });
     let (mut chosen, mut count) = (BTreeMap::<Address, (Vec<ParkedId>, Vec<u64>)>::new(), 0);
+    let (mut exists, mut missing) = (false, None);
     for index in from..=to {
         let query = Query::Job { queue: queue.to_string(), index, why: false, whole: false };
-        let Answer::Job(status) = place.ask(query)? else { continue };
+        let status = match place.ask(query)? {
+            Answer::Job(status) => status,
+            Answer::Missing(what) => {
+                missing.get_or_insert(what);
+                continue;
+            }
+            _ => return Err(other_question()),
+        };
+        exists = true;
         let steps =
             status.steps.iter().filter(|one| command.step.as_ref().is_none_or(|step| one.step == *step));
         let mut waits = false;
@@ -143,6 +152,12 @@ fn take_out_range(command: &JobCancel, (queue, from, to): (Address, u64, u64)) -
             }
         }
         count += u64::from(waits);
+    }
+    if let Some(what) = missing.filter(|_| !exists) {
+        return Err(exit::fail(what));
+    }
+    if count == 0 && outcomes.is_empty() && command.look.format == Format::Text {
+        print_text(&format!("no job of {} waits: nothing was cancelled", command.job));
     }
     if count > 0 {
         let end = if command.drop { "will be discarded" } else { "will go to the error queue" };

@@ -92,6 +92,11 @@ impl<'a> Outcomes<'a> {
         Ok(())
     }
 
+    /// Whether no step has an outcome.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
     /// Whether all of them had already gone.
     pub(crate) fn all_gone(&self) -> bool {
         self.steps.values().all(|outcome| outcome.gone() > 0 && outcome.moved.jobs + outcome.left() == 0)
