@@ -668,10 +668,14 @@ fn a_delete_cancels_a_job_that_waits() {
     assert_eq!(answer.body["steps"][0]["reason"], "cancelled");
     assert!(answer.body["steps"][0]["ended"].is_string(), "{answer:?}");
     let again = client.request("DELETE /jobs/p/requests/1", &[], "");
-    assert_eq!(
-        (again.status, again.error()),
-        (409, "job p/requests/1 waits nowhere: it cannot be cancelled")
-    );
+    assert_eq!((again.status, again.error()), (409, "job p/requests/1 is finished: it cannot be cancelled"));
+    for (step, error) in [
+        ("p/work", "job p/requests/1 is finished at step `p/work`: it cannot be cancelled"),
+        ("p/wrk", "step `p/wrk` does not read the queue of job p/requests/1: it cannot be cancelled"),
+    ] {
+        let again = client.request(&format!("DELETE /jobs/p/requests/1?step={step}"), &[], "");
+        assert_eq!((again.status, again.error()), (409, error), "{step}");
+    }
     let dropped = client.request("DELETE /jobs/p/requests/2?drop=true&step=p/work", &[], "");
     assert_eq!(
         (dropped.status, &dropped.body["steps"][0]["status"]),

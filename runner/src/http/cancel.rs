@@ -33,8 +33,7 @@ pub(crate) fn cancel(
         requests.push(request);
     }
     if requests.is_empty() {
-        let place = only.map_or_else(|| "nowhere".to_owned(), |only| format!("not at step `{only}`"));
-        return Err(conflict(format!("job {name} waits {place}: it cannot be cancelled")));
+        return Err(conflict(format!("{}: it cannot be cancelled", finished(&name, &job.steps, only))));
     }
     let mut cancelled = 0;
     for request in requests {
@@ -48,6 +47,26 @@ pub(crate) fn cancel(
         return Err(conflict(format!("job {name} has started or ended meanwhile: it was not cancelled")));
     }
     Ok(json(StatusCode::OK, &job_status::look(asked, context, true)?))
+}
+
+/// Why no step has the job.
+fn finished(name: &str, steps: &[StepOutcome], only: Option<&str>) -> String {
+    let (mut steps, at) = match only {
+        Some(only) => {
+            (steps.iter().filter(|step| step.step == only).collect::<Vec<_>>(), format!(" at step `{only}`"))
+        }
+        None => (steps.iter().collect(), String::new()),
+    };
+    if steps.is_empty() {
+        let which =
+            only.map_or_else(|| "no step reads".to_owned(), |only| format!("step `{only}` does not read"));
+        return format!("{which} the queue of job {name}");
+    }
+    steps.retain(|step| !step.status.is_over());
+    match steps.first() {
+        Some(left) => format!("job {name} waits for step `{}`, which is not in the configuration", left.step),
+        None => format!("job {name} is finished{at}"),
+    }
 }
 
 fn step<'c>(configuration: &'c Configuration, name: &str) -> Option<&'c Step> {
