@@ -647,6 +647,8 @@ fn a_job_is_found_by_its_key_and_jobs_by_status_step_and_lane_in_pages() {
         ("limit=0", 400, "`limit` must be between 1 and 1000"),
         ("lanes=even", 400, "parameter `lanes` is unknown; did you mean `lane`?"),
         ("key=%zz", 400, "is not in percent-encoding"),
+        ("key=77&status=done", 400, "parameter `status` has no effect beside `key`: leave out one of them"),
+        ("handle=a&lane=even", 400, "parameter `lane` has no effect beside `handle`: leave out one of them"),
     ] {
         // A refusal may close its connection.
         let refused = Client::new(&place).request(&format!("GET /jobs/p/requests?{parameters}"), &[], "");

@@ -37,6 +37,7 @@ pub(crate) fn find(
     context: &RunnerContext,
 ) -> Result<Response, HttpRefusal> {
     let payload = parameters.parsed("payload", "true")?.unwrap_or(false);
+    select_alone(parameters)?;
     if let Some(key) = parameters.get("key") {
         return by_key(queue, key, context);
     }
@@ -71,6 +72,20 @@ pub(crate) fn find(
     };
     let list = job_list::list(store, &configuration, run, queue, &filter);
     list.map(|list| json(StatusCode::OK, &list)).map_err(|error| unreadable(&error))
+}
+
+/// Refuses parameters that would have no effect, since another one selects the jobs.
+fn select_alone(parameters: &Parameters) -> Result<(), HttpRefusal> {
+    let Some(alone) = ["key", "handle"].into_iter().find(|name| parameters.get(name).is_some()) else {
+        return Ok(());
+    };
+    let others = ["handle", "status", "step", "lane", "limit", "after"];
+    match others.into_iter().find(|name| *name != alone && parameters.get(name).is_some()) {
+        None => Ok(()),
+        Some(other) => Err(HttpRefusal::wrong(format!(
+            "parameter `{other}` has no effect beside `{alone}`: leave out one of them"
+        ))),
+    }
 }
 
 fn status(text: &str) -> Result<ReportedState, HttpRefusal> {
