@@ -518,6 +518,47 @@ fn what_does_not_match_the_schema_is_refused_with_its_places_and_not_taken() {
 }
 
 #[test]
+fn a_job_that_was_accepted_is_known_although_the_schema_and_the_script_are_stricter_now() {
+    let settings = "schema = \"order.schema.json\"\naccept = \"accept.rhai\"\nkey = \"id\"";
+    let project = project(settings, SINK)
+        .file("order.schema.json", "true")
+        .file("accept.rhai", "fn accept(job) { true }");
+    let (mut running, _, mut client) = started(&project);
+    let post = "POST /sources/p/requests";
+    let whole = "idempotency-key: batch";
+    assert_eq!(client.request(post, &[JSON], r#"{"id":1}"#).status, 202);
+    assert_eq!(client.request(post, &[NDJSON, whole], "{\"id\":2}\n{\"id\":3}\n").status, 202);
+    project.write("order.schema.json", "{\"required\": [\"strict\"]}");
+    running.wait_until_it_says("the changed configuration is in force");
+    for round in ["schema", "script"] {
+        let known = client.request(post, &[JSON], r#"{ "id": 1 }"#);
+        assert_eq!((known.status, known.job()), (200, "p/requests/1".to_owned()), "{round}: {known:?}");
+        assert_eq!(known.body["known"], true, "{round}");
+        let known = client.request(post, &[NDJSON, whole], "{\"id\":2}\n{\"id\":3}\n");
+        assert_eq!((known.status, &known.body["known"]), (200, &json!(true)), "{round}: {known:?}");
+        // Another content of the key, another key, a new line among known ones, and another body with the key.
+        for (form, header, body) in [
+            (JSON, None, r#"{"id":1,"more":2}"#),
+            (JSON, None, r#"{"id":4}"#),
+            (NDJSON, None, "{\"id\":1}\n{\"id\":4}\n"),
+            (NDJSON, Some(whole), "{\"id\":2}\n{\"id\":4}\n"),
+        ] {
+            let headers: Vec<_> = [form].into_iter().chain(header).collect();
+            let refused = client.request(post, &headers, body);
+            assert_eq!(refused.status, 422, "{round}: {body}: {refused:?}");
+            assert!(refused.body["places"].is_array(), "{round}: {body}: {refused:?}");
+        }
+        if round == "schema" {
+            project.write("accept.rhai", "fn accept(job) { \"nothing is accepted\" }");
+            project.write("order.schema.json", "true");
+            running.wait_until_it_says("the changed configuration is in force");
+        }
+    }
+    running.stop().done();
+    assert_eq!(project.queue("p/requests").len(), 3);
+}
+
+#[test]
 fn a_script_refuses_jobs_with_its_reasons_and_nothing_of_their_body_is_taken() {
     let accept = "fn accept(job, ctx) {
         if ctx.step != \"requests\" || ctx.now < 1700000000000 { throw \"no context\"; }

@@ -52,6 +52,9 @@ impl KeyOwner {
     }
 }
 
+/// Whether the job of a key, with this content, was accepted before.
+pub(crate) type IsKnown<'a> = dyn Fn(&IdempotencyKey) -> bool + 'a;
+
 /// The part of a request besides its body, and the rules for its jobs.
 #[derive(Clone, Debug)]
 pub(crate) struct IntakeRules {
@@ -73,6 +76,8 @@ pub(crate) struct Intake {
     pub(crate) late: BTreeMap<usize, Timestamp>,
     /// With [`BodyForm::Ndjson`]: the line of each job, from 1.
     pub(crate) lines: Vec<u32>,
+    /// A job is missing, since the body is refused.
+    is_partial: bool,
 }
 
 impl BodyForm {
@@ -107,19 +112,20 @@ pub(crate) fn cost(body: &[u8], form: BodyForm, source: &HttpSource) -> usize {
     2 * body.len() + jobs.saturating_mul(each)
 }
 
-/// Reads all jobs, or returns the error of the first invalid one.
+/// Reads all jobs, or returns the error of the first invalid one. Jobs that were accepted before need not match the
+/// present schema and script.
 pub(crate) fn read(
     body: &[u8],
     form: BodyForm,
     (queue, source): (&KeyOwner, &HttpSource),
-    rules: &IntakeRules,
+    (rules, is_known): (&IntakeRules, &IsKnown<'_>),
     mut accept: Option<&mut AcceptCheck>,
 ) -> Result<Intake, HttpRefusal> {
     let mut intake = Intake::default();
     let mut places = Vec::new();
     match form {
         BodyForm::Json => {
-            let checks = (rules, accept.as_deref_mut());
+            let checks = (rules, is_known, accept.as_deref_mut());
             intake.take((body, None), (queue, source), checks, &mut places).map_err(HttpRefusal::wrong)?;
         }
         BodyForm::Ndjson => {
@@ -128,7 +134,7 @@ pub(crate) fn read(
                     continue;
                 }
                 let job = (line, Some(number));
-                let checks = (rules, accept.as_deref_mut());
+                let checks = (rules, is_known, accept.as_deref_mut());
                 intake.take(job, (queue, source), checks, &mut places).map_err(|why| {
                     HttpRefusal::wrong(format!("line {number}: {why}; no job was accepted"))
                 })?;
@@ -139,15 +145,16 @@ pub(crate) fn read(
             }
         }
     }
-    if !places.is_empty() {
-        places.truncate(PLACES_MAX);
-        return Err(HttpRefusal::unfit(places, accept.is_some()));
-    }
-    intake.whole = rules.header.as_ref().map(|key| IdempotencyKey {
+    let whole = rules.header.as_ref().filter(|_| !intake.is_partial).map(|key| IdempotencyKey {
         hash: queue.hash("header", key),
         content: intake.content(),
         verbatim: content_hash(body.trim_ascii()),
     });
+    if !places.is_empty() && !whole.as_ref().is_some_and(is_known) {
+        places.truncate(PLACES_MAX);
+        return Err(HttpRefusal::unfit(places, accept.is_some()));
+    }
+    intake.whole = whole;
     Ok(intake)
 }
 
@@ -179,26 +186,29 @@ impl Intake {
         &mut self,
         (job, line): (&[u8], Option<u32>),
         source: (&KeyOwner, &HttpSource),
-        (rules, accept): (&IntakeRules, Option<&mut AcceptCheck>),
+        (rules, is_known, accept): (&IntakeRules, &IsKnown<'_>, Option<&mut AcceptCheck>),
         places: &mut Vec<Place>,
     ) -> Result<(), String> {
         // The body is refused already.
         if places.len() >= PLACES_MAX {
+            self.is_partial = true;
             return Ok(());
         }
         let found = rules.schema.as_ref().map(|schema| faults(schema, job, line)).transpose();
-        if let Ok(Some(found)) = &found
-            && !found.is_empty()
-        {
-            places.extend_from_slice(found);
-            return Ok(());
-        }
+        let has_faults = matches!(&found, Ok(Some(found)) if !found.is_empty());
         // Its message about a text that is not JSON has more details.
-        self.add(job, source, rules)?;
-        found?;
-        if let Some(accept) = accept {
+        match self.add(job, source, rules) {
+            Err(_) if has_faults => self.is_partial = true,
+            added => added?,
+        }
+        let mut found = found?.unwrap_or_default();
+        if let Some(accept) = accept.filter(|_| found.is_empty()) {
             let stored = self.jobs.get(self.jobs.len() - 1).unwrap_or_default();
-            places.extend(refusals(accept, stored, line));
+            found = refusals(accept, stored, line);
+        }
+        let key = || self.each.last().filter(|_| !self.is_partial);
+        if !found.is_empty() && !key().is_some_and(is_known) {
+            places.extend(found);
         }
         Ok(())
     }

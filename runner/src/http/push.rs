@@ -23,10 +23,10 @@ use crate::due_time;
 use crate::query::late::LateAddress;
 use tidegate_components::accept::AcceptCheck;
 use tidegate_config::{Configuration, HttpSource, PushSource, QueueRef};
-use tidegate_engine::{KeyConflict, Push, Pushed, PushedPlace};
+use tidegate_engine::{IdempotencyKey, KeyConflict, Push, Pushed, PushedPlace};
 use tidegate_model::suggest::nearest;
 use tidegate_model::{Address, Clock as _, SystemClock, Timestamp, rfc3339};
-use tidegate_store::ParkedId;
+use tidegate_store::{DedupeOutcome, ParkedId, Store};
 
 /// Larger bodies are parsed on a thread of their own, so that no other request waits.
 pub(crate) const AT_ONCE_BYTES: usize = 32 << 10;
@@ -70,18 +70,20 @@ pub(crate) async fn take(
     let names = http.context.store.name_history().map_err(|error| unreadable(&error))?;
     let owner = KeyOwner::of(address, &names);
     let rules = IntakeRules { schema, header, due, now };
+    let store = http.context.store.clone();
+    let is_known = move |key: &IdempotencyKey| is_known(&store, key);
     let intake = if let Some(accept) = source.accept.clone() {
         let (bytes, source) = (body.bytes.clone(), source.clone());
         let work = move |check: &mut AcceptCheck| {
-            parse_body::read(&bytes, form, (&owner, &source), &rules, Some(check))
+            parse_body::read(&bytes, form, (&owner, &source), (&rules, &is_known), Some(check))
         };
         http.accepts.run(address.clone(), *accept, work).await?
     } else if body.bytes.len() <= AT_ONCE_BYTES {
-        parse_body::read(&body.bytes, form, (&owner, source), &rules, None)?
+        parse_body::read(&body.bytes, form, (&owner, source), (&rules, &is_known), None)?
     } else {
         let (bytes, source) = (body.bytes.clone(), source.clone());
         let reading = tokio::task::spawn_blocking(move || {
-            parse_body::read(&bytes, form, (&owner, &source), &rules, None)
+            parse_body::read(&bytes, form, (&owner, &source), (&rules, &is_known), None)
         });
         reading.await.unwrap_or_else(|error| Err(HttpRefusal::broken(&error.to_string())))?
     };
@@ -90,6 +92,16 @@ pub(crate) async fn take(
     match place.filter(|_| represents) {
         Some(place) => Ok(represented(response, (address, place), http).await),
         None => Ok(response),
+    }
+}
+
+/// Whether the store remembers the key with this content. A key that cannot be read counts as new.
+fn is_known(store: &Store, key: &IdempotencyKey) -> bool {
+    match store.delivery(key.hash) {
+        Ok(Some(DedupeOutcome::Ingested { content, .. } | DedupeOutcome::IngestedLate { content, .. })) => {
+            key.is_of(content)
+        }
+        _ => false,
     }
 }
 
@@ -260,7 +272,7 @@ async fn push(
     http: &HttpContext,
 ) -> Result<(Response, Option<PushedPlace>), HttpRefusal> {
     let (sender, answered) = oneshot::channel();
-    let Intake { jobs, whole, each, lines, late } = intake;
+    let Intake { jobs, whole, each, lines, late, .. } = intake;
     let due = late.clone();
     // A client that disconnected needs no answer.
     let answer = Box::new(move |outcome| {

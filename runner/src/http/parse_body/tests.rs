@@ -19,7 +19,7 @@ fn source(key: &[&str]) -> HttpSource {
 fn read_as(body: &str, form: BodyForm, key: &[&str]) -> Result<Intake, String> {
     let owner = KeyOwner::of(&Address::parse("p/q").unwrap(), &NameHistory::default());
     let rules = IntakeRules { schema: None, header: None, due: None, now: Timestamp(0) };
-    super::read(body.as_bytes(), form, (&owner, &source(key)), &rules, None)
+    super::read(body.as_bytes(), form, (&owner, &source(key)), (&rules, &|_| false), None)
         .map_err(|refusal| refusal.to_string())
 }
 
