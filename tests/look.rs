@@ -214,12 +214,39 @@ fn commands_that_look_work_though_variables_are_not_set() {
 }
 
 #[test]
+fn mistakes_beside_a_variable_that_is_not_set_are_counted() {
+    let project = with_variables();
+    project.append("p.toml", "[step.more]\nfrom = \"in\"\nrun = \"broken.rhai\"\nto = \"out2\"\n");
+    project.write("broken.rhai", "fn process(job) { job +++ }");
+    project
+        .tidegate(&["status"])
+        .done()
+        .says("the variable `TIMEOUT` is not set; it has another mistake, which `tidegate check` shows\n");
+}
+
+#[test]
 fn commands_that_look_work_though_a_template_is_not_whole() {
     let project = with_variables();
     let step = "[step.send]\nfrom = \"in\"\nrun = \"builtin:http\"\nhttp = { method = \"POST\", \
                 url = \"http://127.0.0.1:1/x\", headers = { authorization = \"Bearer ${TOKEN}\" } }\n";
     project.append("p.toml", step);
     project.tidegate(&["status"]).done().says("the variable `TOKEN` is not set");
+}
+
+#[test]
+fn a_graph_is_drawn_though_variables_are_not_set() {
+    let project = with_variables();
+    let drawn = project.tidegate(&["graph"]).done().says("the variable `MOST` is not set");
+    assert!(drawn.stdout.contains("work"), "{}", drawn.stdout);
+    project.change("p.toml", "errors = \"failed\"", "errors = \"failed\"\nerors = 1");
+    project.tidegate(&["graph"]).failed(78).says("erors");
+}
+
+#[test]
+fn commands_that_look_work_though_the_file_of_a_table_is_not_set() {
+    let project = with_variables();
+    project.append("p.toml", "[table.hosts]\npath = \"${HOSTS}\"\nkey = \"host\"\n");
+    project.tidegate(&["status"]).done().says("the variable `HOSTS` is not set");
 }
 
 #[test]

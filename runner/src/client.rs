@@ -18,7 +18,7 @@ use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::query::{Answer, Query, answer};
 use crate::reload::Reloaded;
-use tidegate_config::{Configuration, Diagnostics, LoadOptions, shown};
+use tidegate_config::{Configuration, Diagnostic, Diagnostics, LoadOptions, Severity, shown};
 use tidegate_engine::apply;
 use tidegate_engine::{Chain, Generation, Request, RequestOutcome};
 pub(crate) use tidegate_model::plain::{json as plain_json, lines as plain};
@@ -74,17 +74,31 @@ impl CommandTarget {
                     Ok(configuration) if ipc::is_answered(&configuration.data) => {
                         Ok(Arc::new(configuration).into())
                     }
-                    _ => match Generation::without_unset(config, options) {
-                        Some((configuration, unset)) => {
-                            warn_once(&unset);
-                            Ok(Self { configuration: Arc::new(configuration), mistakes: Some(diagnostics) })
-                        }
-                        None => {
-                            exit::show(&diagnostics);
-                            Err(Exit::Configuration)
-                        }
-                    },
+                    _ => Self::without_unset(config, options, diagnostics),
                 }
+            }
+        }
+    }
+
+    /// The configuration on disk, whether a runner is running or not. A `${…}` may have no value.
+    pub(crate) fn to_look(config: &Path, data: Option<PathBuf>) -> Result<Self, Exit> {
+        let options = options(data, &[]);
+        match Generation::read(config, &options) {
+            Ok(generation) => Ok(generation.configuration.into()),
+            Err(diagnostics) => Self::without_unset(config, options, diagnostics),
+        }
+    }
+
+    /// Warns of each `${…}` that has no value, if the configuration has no other mistakes.
+    fn without_unset(config: &Path, options: LoadOptions, mistakes: Diagnostics) -> Result<Self, Exit> {
+        match Generation::without_unset(config, options) {
+            Some((configuration, unset)) => {
+                warn_once(&unset, &mistakes);
+                Ok(Self { configuration: Arc::new(configuration), mistakes: Some(mistakes) })
+            }
+            None => {
+                exit::show(&mistakes);
+                Err(Exit::Configuration)
             }
         }
     }
@@ -227,11 +241,19 @@ impl From<Arc<Configuration>> for CommandTarget {
     }
 }
 
-/// Names the `${…}` without a value, once for all queries of a command.
-fn warn_once(unset: &[String]) {
+/// Names the `${…}` without a value, once for all queries of a command. Mistakes in scripts do not hinder a command that
+/// looks, so that only their number is shown.
+fn warn_once(unset: &[String], mistakes: &Diagnostics) {
     static WARNED: Once = Once::new();
+    let is_other = |one: &&Diagnostic| one.severity == Severity::Error && !unset.contains(&one.message);
+    let others = match mistakes.iter().filter(is_other).count() {
+        0 => String::new(),
+        1 => "; it has another mistake, which `tidegate check` shows".to_owned(),
+        more => format!("; it has {more} other mistakes, which `tidegate check` shows"),
+    };
     WARNED.call_once(|| {
-        exit::warn(format_args!("the configuration is read without its values: {}", unset.join("; ")));
+        let unset = unset.join("; ");
+        exit::warn(format_args!("the configuration is read without its values: {unset}{others}"));
     });
 }
 

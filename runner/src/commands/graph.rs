@@ -1,26 +1,22 @@
 //! `tidegate graph`: draws the configuration as a graph, or lists it as JSON.
 
 use crate::cli::{Format, GraphArguments, GraphFormat, QueryOptions};
-use crate::client::{ask, options, print_json, print_text};
+use crate::client::{CommandTarget, ask, print_json, print_text};
 use crate::graph::topology::{Depths, Topology};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::query::{Answer, Query};
-use tidegate_engine::Generation;
 
 pub(crate) fn graph(command: &GraphArguments) -> Exit {
-    let generation = match Generation::read(&command.config, &options(command.data.clone(), &[])) {
-        Ok(generation) => generation,
-        Err(diagnostics) => {
-            exit::show(&diagnostics);
-            return Exit::Configuration;
-        }
+    let configuration = match CommandTarget::to_look(&command.config, command.data.clone()) {
+        Ok(target) => target.configuration,
+        Err(exit) => return exit,
     };
     let depths = match command.live.then(|| depths(command)).transpose() {
         Ok(depths) => depths,
         Err(exit) => return exit,
     };
-    let topology = Topology::of(&generation.configuration, depths.as_ref());
+    let topology = Topology::of(&configuration, depths.as_ref());
     match command.format {
         GraphFormat::Text => print_text(&crate::graph::text::draw(&topology.without_implied_steps())),
         GraphFormat::Mermaid => print_text(&crate::graph::mermaid::draw(&topology.without_implied_steps())),

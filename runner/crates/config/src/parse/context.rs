@@ -140,6 +140,11 @@ impl<'a> ParseContext<'a> {
         None
     }
 
+    /// Whether the text at `place` stays as it is written, since a `${…}` in it has no value.
+    pub(crate) fn is_unset(&self, place: &SourceSpan) -> bool {
+        self.unset.iter().any(|unset| *unset.file == *place.file && unset.span.as_ref() == Some(&place.span))
+    }
+
     /// The value of the text `raw` that is one `${NAME:KIND}`; the inner `None` after an error.
     #[expect(clippy::option_option, reason = "whether it is such a text, and whether it has a value")]
     pub(crate) fn typed(&mut self, raw: &str, value: &Value<'_>) -> Option<Option<serde_json::Value>> {

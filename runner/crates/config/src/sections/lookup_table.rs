@@ -12,7 +12,7 @@ use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
 use crate::model::lookup_table::Rows;
 use crate::model::{DataFormat, LookupTable};
-use crate::parse::context::{ParseContext, Value};
+use crate::parse::context::{ParseContext, Text, Value};
 use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
 use tidegate_model::FieldPath;
@@ -38,7 +38,7 @@ pub(crate) fn read(
     let key = section.required(reading, "key", "name the field by which rows are found: `key = \"host\"`");
     let key = key.and_then(|field| field.path_in_job(reading));
     let written = path.and_then(|field| field.filled_text(reading));
-    let format = format(reading, &section, written.as_ref().map(|text| Path::new(&text.value)));
+    let format = format(reading, &section, written.as_ref());
     if format == Some(DataFormat::Ndjson) {
         refuse_outside_csv(reading, &section);
     }
@@ -76,13 +76,17 @@ pub(crate) fn read(
 fn format(
     reading: &mut ParseContext<'_>,
     section: &TableReader<'_>,
-    path: Option<&Path>,
+    path: Option<&Text>,
 ) -> Option<DataFormat> {
     if let Some(field) = section.field("format") {
         return field.choice(reading, TableKind::LookupTable, &FORMATS);
     }
     let path = path?;
-    let ending = path.extension().and_then(|ending| ending.to_str());
+    if reading.is_unset(&path.place) {
+        // Any format will do, since the file is not read.
+        return Some(DataFormat::Csv);
+    }
+    let ending = Path::new(&path.value).extension().and_then(|ending| ending.to_str());
     let of_ending = match ending {
         Some("csv") => Some(DataFormat::Csv),
         Some("ndjson" | "jsonl") => Some(DataFormat::Ndjson),
