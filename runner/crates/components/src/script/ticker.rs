@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
+use crate::memory;
 use tidegate_model::sync::Mutex;
 
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -44,7 +45,8 @@ fn wake() {
     let mut thread = THREAD.lock();
     match &*thread {
         Some(thread) => thread.unpark(),
-        None => match thread::Builder::new().name("ticker".to_owned()).spawn(tick) {
+        // No attempt is charged for it.
+        None => match memory::uncounted(|| thread::Builder::new().name("ticker".to_owned()).spawn(tick)) {
             Ok(started) => *thread = Some(started.thread().clone()),
             // Every operation reads the clock, until a thread can be started.
             Err(_) => drop(TICKS.fetch_add(1, Ordering::SeqCst)),
