@@ -463,9 +463,8 @@ impl Loaded {
             let (mut value, mut context) = (value, Dynamic::from(context.clone()));
             let mut arguments = [&mut value, &mut context];
             let count = if compiled.wants_context { 2 } else { 1 };
-            return top.call(engine, compiled.entry, &mut arguments[..count]);
+            return top.call(engine, scope, compiled.entry, &mut arguments[..count]);
         }
-        // Rhai skips an empty top.
         let options = CallFnOptions::new().eval_ast(true).rewind_scope(true);
         if compiled.wants_context {
             let arguments = (value, context.clone());

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use tidegate_plugin::{Outputs, Step as _};
 
 use super::{Draft, job, listed, script, told};
+use crate::memory::left;
 
 /// Each tries to keep state for the next job.
 const KIT: &str = r"
@@ -112,6 +113,47 @@ fn made(draft: &Draft, jobs: &[Vec<usize>], order: &[usize]) -> Vec<String> {
         made[position] = draft.plain(&made[position]);
     }
     made
+}
+
+#[test]
+fn functions_of_one_name_in_a_script_and_in_its_import_stay_apart() {
+    let imported = "fn name() { \"imported\" }\nfn other() { 1 }\nfn all() { [name(), name(), name()] }\n";
+    let draft = script(
+        "import \"kit\" as kit;\nfn name() { \"own\" }\n\
+         fn process(job) {\n    switch job.kind {\n        \"own\" => name(),\n        \"import\" => kit::all(),\n        \
+         _ => Fn(\"other\").call(),\n    }\n}",
+    )
+    .beside("kit.rhai", imported);
+    let mut step = draft.try_build().unwrap();
+    let mut run = |kind: &str| {
+        let mut outputs = Outputs::new([""]);
+        let made = step.process(&job(1, &format!("{{\"kind\":\"{kind}\"}}")), &mut outputs);
+        made.map_or_else(|failure| draft.plain(&told(&failure)), |()| listed(&outputs))
+    };
+    for _ in 0..3 {
+        assert_eq!(run("own").trim_end(), "-> \"own\"");
+        let unknown = run("other");
+        assert!(unknown.starts_with("failed: "), "{unknown}");
+        assert_eq!(run("import").matches("imported").count(), 3);
+    }
+}
+
+#[test]
+fn names_of_functions_that_come_with_jobs_are_not_kept() {
+    let draft =
+        script("fn process(job) { for n in 0..3 { try { Fn(job.name).call(); } catch {} } job.name }");
+    let mut step = draft.try_build().unwrap();
+    let mut outputs = Outputs::new([""]);
+    let mut run = |numbers: std::ops::Range<u32>| {
+        for number in numbers {
+            step.process(&job(1, &format!("{{\"name\":\"f{number}\"}}")), &mut outputs).unwrap();
+            outputs.clear();
+        }
+        left()
+    };
+    let before = run(0..100);
+    let after = run(100..20_000);
+    assert!(before - after < 256 << 10, "{}", before - after);
 }
 
 #[test]
