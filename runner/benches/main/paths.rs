@@ -20,8 +20,10 @@ const LOOK_UP_CONSTANT: &str =
 const LOOK_UP_CONFIG: &str =
     "fn process(job, ctx) { job.added = ctx.config.table[job.name].factor * job.id; job }";
 
-/// The same without a table.
-const NO_TABLE: &str = "fn process(job) { job.added = 2 * job.id; job }";
+/// The same two scripts without the table. They read the same fields of the job, since a look-up needs its key in any
+/// case.
+const NO_CONSTANT: &str = "fn process(job) { let name = job.name; job.added = 2 * job.id; job }";
+const NO_CONFIG: &str = "fn process(job, ctx) { let name = job.name; job.added = 2 * job.id; job }";
 
 /// A path whose script finds the name of each job in a table, by the name of the path.
 pub(crate) struct Table {
@@ -83,7 +85,9 @@ pub(crate) fn pipeline(path: &str) -> Option<String> {
             }
             let _ = write!(toml, "[step.out]\nfrom = \"queue10\"\nto = \"out\"\n");
         }
-        "bare" => toml += &step("add", "events", "out").replace("add.rhai", "bare-step.rhai"),
+        "no-constant" | "no-config" => {
+            toml += &step("add", "events", "out").replace("add.rhai", &format!("{path}.rhai"));
+        }
         "isolated" => {
             toml += &step("pass", "events", "out")
                 .replace("\"add.rhai\"", "\"plugin:measure/pass\"\nisolate = \"process\"");
@@ -205,7 +209,8 @@ pub(crate) fn write_configuration(folder: &Path, path: &str) -> io::Result<()> {
     if let Some(table) = TABLES.iter().find(|table| table.path == path) {
         fs::write(folder.join("table.rhai"), exported(table.entries))?;
     }
-    fs::write(folder.join("bare-step.rhai"), NO_TABLE)?;
+    fs::write(folder.join("no-constant.rhai"), NO_CONSTANT)?;
+    fs::write(folder.join("no-config.rhai"), NO_CONFIG)?;
     fs::write(folder.join("add.rhai"), SCRIPT)
 }
 

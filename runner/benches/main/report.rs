@@ -185,8 +185,9 @@ fn wide(bench: &mut Bench) -> Rows {
 /// subtracted from that of a run with all of them.
 fn tables(bench: &mut Bench) -> Rows {
     let mut runs: BTreeMap<&str, [Vec<Figures>; 2]> = BTreeMap::new();
-    let paths = paths::TABLES.iter().map(|table| (table.path, table.entries)).chain([("bare", 1000)]);
-    let paths: Vec<(&str, u64)> = paths.collect();
+    let without = [("no-constant", 10_000), ("no-config", 100_000)];
+    let paths: Vec<(&str, u64)> =
+        paths::TABLES.iter().map(|table| (table.path, table.entries)).chain(without).collect();
     let mut inputs: BTreeMap<u64, [TempDir; 2]> = BTreeMap::new();
     for &(_, names) in &paths {
         let [tenth, all] = [bench.jobs / 10, bench.jobs].map(|jobs| -> Result<TempDir, Box<dyn Error>> {
@@ -220,9 +221,9 @@ fn tables(bench: &mut Bench) -> Rows {
     };
     Ok(vec![
         row("a look-up in a constant of 10,000 entries, against one of 10", "constant", "constant-10"),
-        row("  against no table", "constant", "bare"),
+        row("  against the script without it", "constant", "no-constant"),
         row("a look-up in a `config` of 100,000 entries, against one of 10", "config", "config-10"),
-        row("  against no table", "config", "bare"),
+        row("  against the script without it", "config", "no-config"),
     ])
 }
 
