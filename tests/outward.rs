@@ -6,8 +6,8 @@ pub(crate) mod service;
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex};
 
 use self::service::{Act, Service, answer};
 use crate::project::{Outcome, Project, ids, jobs};
@@ -373,4 +373,72 @@ fn a_command_that_hangs_fails_its_job_and_no_other() {
         (failed.len(), &failed[0]["kind"], &failed[0]["job"]["id"]),
         (1, &"timeout".into(), &2.into())
     );
+}
+
+#[test]
+fn calls_are_bounded_by_max_processing_alone_and_keep_no_thread_each() {
+    const CALLS: u64 = 300;
+    let go = Arc::new((Mutex::new(false), Condvar::new()));
+    let gate = Arc::clone(&go);
+    let service = Service::start(move |asked, _| {
+        let (open, opened) = &*gate;
+        let open = open.lock().expect("no thread panics with it");
+        drop(opened.wait_while(open, |open| !*open).expect("no thread panics with it"));
+        Act::Say(answer("200 OK", "", &format!("{{\"id\":{}}}", id_of(&asked.line))))
+    });
+    // A script before the request, and one behind it.
+    let project = charging(&format!(
+        "run = [\"pass.rhai\", \"builtin:http\", \"pass.rhai\"]\ntimeout = \"10m\"\n\
+         http = {{ url = \"http://{}/{{id}}\" }}\nqueuer = {{ strategy = \"fifo\", max_processing = {CALLS} }}",
+        service.address
+    ))
+    .file("pass.rhai", "fn process(job) { job }")
+    .file("in.ndjson", jobs(1..=CALLS + 20));
+    let mut running = project.start(&["run", "."]);
+    running.wait_until("all calls", || service.asked().len() as u64 == CALLS);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", running.pid())).expect("it runs");
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:")).expect("a line");
+    let threads: u64 = threads.trim().parse().expect("a number");
+    assert!(
+        threads <= 40 + 2 * std::thread::available_parallelism().map_or(1, usize::from) as u64,
+        "{threads}"
+    );
+    assert_eq!(service.asked().len() as u64, CALLS);
+    *go.0.lock().expect("no thread panics with it") = true;
+    go.1.notify_all();
+    running.outcome().done();
+    let mut out = ids(&project.read("out.ndjson"));
+    out.sort_unstable();
+    assert_eq!(out, (1..=CALLS + 20).collect::<Vec<_>>());
+}
+
+#[test]
+fn each_piece_of_a_job_is_a_call_and_each_answer_goes_on() {
+    let service = Service::start(|asked, _| {
+        Act::Say(answer("200 OK", "", &format!("{{\"id\":{}}}", id_of(&asked.line))))
+    });
+    let address = service.address;
+    let project = Project::new()
+        .file(
+            "p.toml",
+            format!(
+                "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+                 [sink.hook]\ntype = \"http\"\nurl = \"http://{address}/hook/{{id}}\"\n\
+                 [step.charge]\nfrom = \"in\"\nto = \"hook\"\n\
+                 run = [\"split.rhai\", \"builtin:http\", \"double.rhai\"]\n\
+                 http = {{ url = \"http://{address}/{{id}}\" }}\n"
+            ),
+        )
+        .file("split.rhai", "fn process(job) { [#{ id: 10 * job.id }, #{ id: 10 * job.id + 1 }] }")
+        .file("double.rhai", "fn process(job) { job.id *= 2; job }")
+        .file("in.ndjson", jobs(1..=2));
+    project.run().done();
+    let asked = service.asked();
+    let mut lines: Vec<&str> = asked.iter().map(|asked| &*asked.line).collect();
+    lines.sort_unstable();
+    let (gets, posts) = lines.split_at(4);
+    assert_eq!(gets, ["GET /10", "GET /11", "GET /20", "GET /21"]);
+    assert_eq!(posts, ["POST /hook/20", "POST /hook/22", "POST /hook/40", "POST /hook/42"]);
+    let keys: BTreeSet<_> = asked.iter().map(|asked| asked.header("idempotency-key")).collect();
+    assert_eq!(keys.len(), 8);
 }

@@ -8,6 +8,7 @@
 //! | `ordered` | a step that takes its jobs in order |
 //! | `queued`, `waiting_room` | a step that picks its jobs by the rules of a queuer |
 //! | `poller` | the polls of pending jobs |
+//! | `thread_shares` | the threads that each step has for attempts with effects |
 //! | `ticker` | the ticks of a schedule |
 //! | `restarts` | the starts of the command of a source |
 //! | `failures` | the log lines of failed jobs |
@@ -25,6 +26,7 @@ mod protocol;
 mod queued;
 mod restarts;
 mod step_machine;
+mod thread_shares;
 mod ticker;
 mod waiting_room;
 
@@ -41,4 +43,5 @@ pub use dispatcher::{
 pub use error_watch::{AttemptShare, ErrorLimit, ErrorWatch, ErrorWatchEvent, RollBack, Swap};
 pub use failures::{Ending, Failed, FailedJob, FailureCause, FailureLine, FailureLog};
 pub use restarts::{NextStart, Restarts};
+pub use thread_shares::{NextTask, TaskTicket, ThreadShares};
 pub use ticker::Ticker;

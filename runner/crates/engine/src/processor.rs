@@ -5,17 +5,20 @@ pub(crate) mod deadline;
 pub(crate) mod mock;
 pub(crate) mod monitor_protocol;
 pub(crate) mod probe;
+pub(crate) mod services;
+pub(crate) mod walk;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tidegate_plugin::{Failure, Job, Outputs};
+use tidegate_plugin::{Failure, FailureKind, Job, Outputs};
 
 use self::mock::{MockedProcessor, Mocks};
+use self::walk::PieceNumbers;
 use crate::load_plugins;
-use tidegate_components::calls::Calls;
+use tidegate_components::calls::{Answer, Call, Calls};
 use tidegate_components::exec::{ExecSpec, ExecStep, RunningCommands};
 use tidegate_components::http::{HttpSpec, HttpStep};
 use tidegate_components::plugin::{
@@ -265,6 +268,28 @@ impl ProcessorStage {
             Self::Plugin(plugin) => plugin.set_up(),
             Self::Isolated(isolated) => isolated.set_up(),
             Self::Script(_) | Self::Http(_) | Self::Exec(_) | Self::Mocked(_) | Self::Pass => Ok(()),
+        }
+    }
+
+    /// Prepares the request of `job`, or starts its command; `None` for every other processor.
+    pub(crate) fn call(&self, job: &Job<'_>, numbers: &mut PieceNumbers) -> Option<Result<Call, Failure>> {
+        match self {
+            Self::Http(http) => Some(http.prepare(job, numbers.next_call()).map(Call::Http)),
+            Self::Exec(exec) => Some(exec.start(job, numbers.next_call()).map(Call::Command)),
+            _ => None,
+        }
+    }
+
+    /// Adds the answer to the call of `job` to `outputs`.
+    ///
+    /// # Errors
+    /// The failure of the call, or the answer is no output.
+    pub(crate) fn take(&self, job: &Job<'_>, answer: Answer, outputs: &mut Outputs) -> Result<(), Failure> {
+        match (self, answer) {
+            (Self::Http(http), Answer::Http(answer)) => http.take(job, &answer, outputs),
+            (Self::Exec(exec), Answer::Command(ended)) => exec.take(job, ended, outputs),
+            // The step is the same as at the begin of the call.
+            _ => Err(Failure::new(FailureKind::Failed, "the answer belongs to another processor")),
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod command_threads;
 pub(crate) mod message;
+pub(crate) mod pool;
 pub(crate) mod readers;
 pub(crate) mod source_pool;
 pub(crate) mod takeover;
@@ -17,9 +18,10 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use self::command_threads::{CommandContext, CommandThreads};
 use self::message::Message;
+use self::pool::Pool;
 use self::readers::StoreReader;
 use self::source_pool::{SourcePool, SourceReader};
-use self::workers::{BlockingPool, WorkerTask};
+use self::workers::WorkerTask;
 use super::error::EngineError;
 use super::report::{RunOptions, RunReport};
 use crate::commit::committer::Committer;
@@ -99,9 +101,9 @@ pub(crate) struct Runtime {
     committed: Receiver<()>,
     workers: Vec<JoinHandle<()>>,
     /// Pool for batches that may block.
-    pool: BlockingPool,
+    pool: Pool,
     /// Pool for gates and monitors, whose results are not needed at the end of a run.
-    askers: BlockingPool,
+    askers: Pool,
     /// Time at which a stop gives up waiting.
     deadline: Option<Instant>,
 }
@@ -179,7 +181,7 @@ impl Runtime {
         });
         let (suspects, thread) = workers::start_suspects(&context, &messages.0)?;
         let [pool, askers] =
-            [(); 2].map(|()| BlockingPool::new(Arc::clone(&context), suspects.clone(), messages.0.clone()));
+            [(); 2].map(|()| Pool::new(Arc::clone(&context), suspects.clone(), messages.0.clone()));
         let mut workers = workers::start(workers, &context, &suspects, &for_workers, &messages.0)?;
         workers.extend(thread);
         let queues =

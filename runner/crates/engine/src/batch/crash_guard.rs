@@ -34,11 +34,11 @@ impl<'a> BatchCrashGuard<'a> {
     }
 
     /// Attempts a job with `run`, unless it is rejected.
-    pub(crate) fn attempt(
+    pub(crate) fn attempt<T>(
         &mut self,
         item: &JobInput<'_>,
-        run: impl FnOnce() -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        run: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let Some(BatchMode::OneByOne(careful)) = &mut self.pace else { return run() };
         match careful.attempt(&job(self.step, item)) {
             SuspectVerdict::Run(_attempt) => run(),

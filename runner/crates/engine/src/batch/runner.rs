@@ -1,4 +1,7 @@
 //! Batch runner: runs one batch through a step, on a worker's thread.
+//!
+//! A batch of one picked job is suspended while its attempt calls an external system. Its attempt alone is kept,
+//! and the batch is walked again with the answer. Everything else that the first walk made is made again.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -23,7 +26,10 @@ use crate::processor::SharedResources;
 use crate::processor::chain;
 use crate::processor::chain::ProcessorChain;
 use crate::processor::monitor_protocol::JobVerdict;
+use crate::processor::services;
+use crate::processor::walk::{AttemptTimes, Attempted, Calling, Suspended};
 use crate::step::job_attributes::{AttributeExtractor, LaneSource};
+use tidegate_components::calls::{Answer, Call};
 use tidegate_components::redact::Redactor;
 use tidegate_config::Configuration;
 use tidegate_dispatch::{AttemptShare, DurabilityBarrier, JobOutcome};
@@ -63,6 +69,17 @@ pub(crate) struct BatchRunner {
     events: Option<EventWriter>,
     budget: BatchBudget,
 }
+
+/// Outcome of a batch, or of its part up to a call.
+#[derive(Debug)]
+pub(crate) enum BatchRun {
+    Ran(Box<BatchResult>),
+    /// Its attempt waits for the answer to a call.
+    Suspended(Call, Box<Suspended>),
+}
+
+/// Attempt that goes on with the answer to its call.
+pub(crate) type Resumed = (Box<Suspended>, Result<Answer, Failure>);
 
 impl BatchRunner {
     /// # Errors
@@ -119,9 +136,43 @@ impl BatchRunner {
         self.budget = budget;
     }
 
-    /// Runs the jobs of `work` in order. It stops at a job that halts the step, or that blocks the jobs
-    /// behind it until its next attempt. It also stops if the batch takes long or has many outputs.
+    /// Runs the jobs of `work` in order, and waits for their calls. It stops at a job that halts the step, or that
+    /// blocks the jobs behind it until its next attempt. It also stops if the batch takes long or has many outputs.
     pub(crate) fn run(&mut self, work: &BatchInput, slot: &mut WorkerSlot, clock: &dyn Clock) -> BatchResult {
+        match self.run_once(work, slot, clock, (Calling::Blocks, None)) {
+            BatchRun::Ran(ran) => *ran,
+            // No attempt of this run is suspended.
+            BatchRun::Suspended(..) => BatchResult { goes_back: true, ..BatchResult::default() },
+        }
+    }
+
+    /// As [`Self::run`], but a batch of one job ends early at a call.
+    pub(crate) fn begin(&mut self, work: &BatchInput, slot: &mut WorkerSlot, clock: &dyn Clock) -> BatchRun {
+        // A suspect is attempted alone, so no other may run during its calls.
+        let is_alone = work.is_picked && work.jobs == 1 && work.verdicts.is_none();
+        let suspends = is_alone && self.processors.suspends() && !self.is_suspected(work, slot);
+        let calling = if suspends { Calling::Suspends } else { Calling::Blocks };
+        self.run_once(work, slot, clock, (calling, None))
+    }
+
+    /// Goes on with a batch that was suspended.
+    pub(crate) fn resume(
+        &mut self,
+        work: &BatchInput,
+        slot: &mut WorkerSlot,
+        clock: &dyn Clock,
+        resumed: Resumed,
+    ) -> BatchRun {
+        self.run_once(work, slot, clock, (Calling::Suspends, Some(resumed)))
+    }
+
+    fn run_once(
+        &mut self,
+        work: &BatchInput,
+        slot: &mut WorkerSlot,
+        clock: &dyn Clock,
+        (calling, resumed): (Calling, Option<Resumed>),
+    ) -> BatchRun {
         let budget = self.budget.begin();
         let carries = self.gatherer.has_provenance(work);
         let ran = match &work.portions[..] {
@@ -137,20 +188,34 @@ impl BatchRunner {
             {
                 self.pass_all(portion, work.is_picked)
             }
-            _ => match self.set_up_for(work, clock) {
-                Some(SetupFailure { failure, until: Some(until) })
-                    if self.starts_at_once && !work.is_picked =>
-                {
-                    BatchResult {
-                        held: Some(StartBlock::of_setup(&failure, until)),
-                        goes_back: true,
-                        ..BatchResult::default()
+            _ => {
+                let setback = if resumed.is_some() { None } else { self.set_up_for(work, clock) };
+                match setback {
+                    Some(SetupFailure { failure, until: Some(until) })
+                        if self.starts_at_once && !work.is_picked =>
+                    {
+                        BatchResult {
+                            held: Some(StartBlock::of_setup(&failure, until)),
+                            goes_back: true,
+                            ..BatchResult::default()
+                        }
+                    }
+                    setback => {
+                        let ran =
+                            self.run_each(work, slot, carries, (&budget, clock), (setback, calling, resumed));
+                        match ran {
+                            BatchRun::Ran(ran) => *ran,
+                            BatchRun::Suspended(call, mut suspended) => {
+                                // The record of the attempt has ended by now, so it does not return.
+                                suspended.lifted = None;
+                                return BatchRun::Suspended(call, suspended);
+                            }
+                        }
                     }
                 }
-                setback => self.run_each(work, slot, carries, (&budget, clock), setback),
-            },
+            }
         };
-        BatchResult { took: budget.took(), ..ran }
+        BatchRun::Ran(Box::new(BatchResult { took: budget.took(), ..ran }))
     }
 
     /// Sets up the step before the first job begins, and returns the setback if that fails. Redelivered jobs
@@ -207,14 +272,17 @@ impl BatchRunner {
         slot: &mut WorkerSlot,
         carries: bool,
         (budget, clock): (&budget::BudgetMeter, &dyn Clock),
-        mut setback: Option<SetupFailure>,
-    ) -> BatchResult {
-        let now = clock.now();
-        let made_before = match self.made_before(work, carries) {
+        (mut setback, calling, mut resumed): (Option<SetupFailure>, Calling, Option<Resumed>),
+    ) -> BatchRun {
+        let times = resumed.as_ref().map(|(suspended, _)| suspended.times);
+        let now = times.map_or_else(|| clock.now(), |times| times.now);
+        // The delivery of a job that runs was not made meanwhile.
+        let made_before = if resumed.is_some() { Ok(Vec::new()) } else { self.made_before(work, carries) };
+        let made_before = match made_before {
             Ok(made_before) => made_before,
             Err(failure) => {
                 let halt = Some(HaltCause { index: 0, failure, halts: HaltReason::Run, file: None });
-                return BatchResult { halt, ..BatchResult::default() };
+                return BatchRun::Ran(Box::new(BatchResult { halt, ..BatchResult::default() }));
             }
         };
         let mut made = BatchResultBuilder::new(&self.bindings, &self.origins(), carries, work.is_picked);
@@ -254,6 +322,7 @@ impl BatchRunner {
             made.outputs.mark(&mut checkpoint);
             let (attributes, processors) = (self.attributes.as_ref(), &mut self.processors);
             let began = if retrying.has_delay_window() { clock.now() } else { now };
+            let began = times.map_or(began, |times| times.began);
             let attempted = match word {
                 Some(JobVerdict { status: ExternalStatus::Unknown, .. }) if retrying.is_only_once() => {
                     let why =
@@ -265,13 +334,24 @@ impl BatchRunner {
                     events.end(&mut made.ran.events);
                     continue;
                 }
-                Some(word) => word.settle(item.payload, &mut made.outputs),
+                Some(word) => word.settle(item.payload, &mut made.outputs).map(|()| Attempted::Through),
                 None => self.setup.ready(setback.as_ref(), &item, || processors.set_up()).and_then(|()| {
                     if sets_origin {
                         processors.set_origin(&item.carried, item.indices);
                     }
-                    watch.attempt(&item, || attempt(processors, attributes, &item, now, &mut made.outputs))
+                    let how = (calling, resumed.take());
+                    watch.attempt(&item, || {
+                        attempt(processors, attributes, &item, (now, how), &mut made.outputs)
+                    })
                 }),
+            };
+            let attempted = match attempted {
+                Ok(Attempted::Calls(call, mut suspended)) => {
+                    suspended.times = AttemptTimes { now, began };
+                    return BatchRun::Suspended(call, suspended);
+                }
+                Ok(Attempted::Through) => Ok(()),
+                Err(failure) => Err(failure),
             };
             let is_attempt = word.is_none() && item.to.is_none();
             if is_attempt {
@@ -312,7 +392,7 @@ impl BatchRunner {
                 break;
             }
         }
-        BatchResult { settles: watch.finish(), ..made.finish() }
+        BatchRun::Ran(Box::new(BatchResult { settles: watch.finish(), ..made.finish() }))
     }
 
     /// Passes all jobs of the batch to processors that are faster on batches.
@@ -404,14 +484,14 @@ fn attempt(
     processors: &mut ProcessorChain,
     attributes: Option<&AttributeExtractor>,
     item: &JobInput<'_>,
-    now: Timestamp,
+    (now, (calling, resumed)): (Timestamp, (Calling, Option<Resumed>)),
     outputs: &mut Outputs,
-) -> Result<(), Failure> {
+) -> Result<Attempted, Failure> {
     if let Some(fault) = &item.fault {
         return Err(Failure::new(FailureKind::Payload, fault.as_ref()));
     }
     if let Some(to) = item.to {
-        return hand_on(processors, to, item.payload, outputs);
+        return hand_on(processors, to, item.payload, outputs).map(|()| Attempted::Through);
     }
     let job = job(item, now);
     if item.form == Form::Unchecked && !processors.decodes_json() {
@@ -428,7 +508,10 @@ fn attempt(
         }
         processors.set_lane(lane.as_deref());
     }
-    processors.process(&job, outputs)
+    match resumed {
+        Some((suspended, answer)) => processors.resume(&job, outputs, (*suspended, answer)),
+        None => processors.process(&job, outputs, calling),
+    }
 }
 
 /// Delivers an output that an earlier attempt made.
@@ -440,7 +523,7 @@ fn hand_on(
 ) -> Result<(), Failure> {
     let position = outputs.position(to);
     if position.is_some_and(|position| processors.sends(position)) {
-        return Err(chain::late_request(to));
+        return Err(services::late_request(to));
     }
     let place = position.and_then(|position| outputs.get_mut(position));
     let gone = || {

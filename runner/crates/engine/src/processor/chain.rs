@@ -3,6 +3,9 @@
 //! Consecutive scripts are one processor, and pass values without serialization. Other processors pass JSON
 //! texts. Each unnamed output of a processor is a piece of the job for the next one. A script in the middle
 //! emits straight to the outputs of the step. At the end the outputs for HTTP sinks are sent.
+//!
+//! A chain calls an external system between two processors, never within one. At a call the chain hands out the
+//! attempt as [`Suspended`], which needs no thread, and the answer resumes it on any worker.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -11,15 +14,15 @@ use std::time::Duration;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
 
 use super::deadline::AttemptDeadline;
-use super::mock::{MockedProcessor, Mocks};
+use super::services::{Service, late_request, mocked_requests, requests};
+use super::walk::{AttemptTimes, Attempted, Calling, Frame, PieceNumbers, Sends, Suspended, Walk};
 use super::{ProcessorStage, ScriptGroup, SharedResources, StepContext};
 use tidegate_components::attempt_outputs::after_outputs;
-use tidegate_components::http::HttpStep;
+use tidegate_components::calls::{Answer, Call, Calls};
 use tidegate_components::script::json;
 use tidegate_components::script::{EntryPoint, ScriptOutlet};
 use tidegate_config::{
-    Configuration, HttpRequest, InputMode, MockPlace, PluginStepConfig, Processor, QueueRef, Script,
-    SinkKind, SinkRef, Step, StepFilter, Target,
+    Configuration, InputMode, MockPlace, PluginStepConfig, Processor, Script, Step, StepFilter,
 };
 use tidegate_store::{AttemptRecord, LiftedRecord};
 
@@ -27,8 +30,10 @@ use tidegate_store::{AttemptRecord, LiftedRecord};
 #[derive(Debug)]
 pub(crate) struct ProcessorChain {
     processors: Vec<ProcessorStage>,
-    /// Outputs of each processor except the last.
-    intermediate_outputs: Vec<Outputs>,
+    /// Outputs of any processor except the last, without payloads.
+    middle: Outputs,
+    /// The same, reused to save allocations.
+    spare: Vec<Outputs>,
     /// Position of the first processor that runs in its own process and gains from batches.
     isolated: Option<usize>,
     /// Time limit that all processors share.
@@ -37,14 +42,15 @@ pub(crate) struct ProcessorChain {
     prepared: VecDeque<Prefetched>,
     /// Outputs that are HTTP services, by position.
     services: Vec<(usize, Service)>,
-    /// Number of requests and commands of the current job.
-    pieces: u32,
-    /// Number of pieces of the current job, by processor.
-    counts: Vec<u32>,
+    /// Numbers of the pieces of the current job.
+    numbers: PieceNumbers,
+    calls: Calls,
     /// State of the outputs before the current job.
     before: Checkpoint,
     /// Record of the attempts; `None` if they are not recorded.
     record: Option<AttemptRecord>,
+    /// Set from before a call until it is suspended or answered.
+    lifted: Option<LiftedRecord>,
 }
 
 #[derive(Debug)]
@@ -122,8 +128,7 @@ impl ProcessorChain {
             processors.push(link);
         }
         let emits = if named { &bindings[..] } else { &[] };
-        let middle = || Outputs::new(std::iter::once("").chain(emits.iter().copied()));
-        let middles = (1..processors.len()).map(|_| middle()).collect();
+        let middle = Outputs::new(std::iter::once("").chain(emits.iter().copied()));
         let services = match common.mocks {
             Some(mocks) => mocked_requests(configuration, step, mocks).collect(),
             None => requests(configuration, step)
@@ -132,15 +137,17 @@ impl ProcessorChain {
         };
         Ok(Self {
             isolated: isolated(&processors),
-            counts: vec![0; processors.len()],
             processors,
-            intermediate_outputs: middles,
+            middle,
+            spare: Vec::new(),
             deadline: AttemptDeadline::new(step.timeout),
             prepared: VecDeque::new(),
             services,
-            pieces: 0,
+            numbers: PieceNumbers::default(),
+            calls: common.calls.clone(),
             before: Checkpoint::default(),
             record: None,
+            lifted: None,
         })
     }
 
@@ -218,63 +225,302 @@ impl ProcessorChain {
     /// Runs a job up to the isolated processor, where it waits with the others of its batch.
     pub(crate) fn prefetch(&mut self, job: &Job<'_>) {
         let Some(until) = self.isolated else { return };
-        let mut emitted = self
-            .intermediate_outputs
-            .first()
-            .map_or_else(Outputs::default, |middle| Outputs::new(middle.names().skip(1)));
+        let mut emitted = Outputs::new(self.middle.names().skip(1));
         let mut pieces = 0;
-        self.counts.fill(0);
+        self.numbers.begin(self.processors.len());
         self.deadline.begin(Duration::ZERO);
         let failed = self.run_until(until, 0, job, &mut emitted, &mut pieces).err();
         let spent = self.deadline.spent();
         self.prepared.push_back(Prefetched { index: job.index, pieces, spent, emitted, failed });
     }
 
-    /// Runs a job through all processors and sends its requests to services.
+    /// Whether its attempts can be suspended during their calls: prefetched jobs belong to their thread.
+    pub(crate) fn suspends(&self) -> bool {
+        self.isolated.is_none()
+    }
+
+    /// Runs a job through all processors and sends its requests to services. A suspended attempt has all outputs
+    /// of the job so far, and is resumed with the same job.
     ///
     /// # Errors
     /// The first failure.
     #[inline]
-    pub(crate) fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+    pub(crate) fn process(
+        &mut self,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        calling: Calling,
+    ) -> Result<Attempted, Failure> {
         // Most steps are scripts or have no processor. The other processors take longer than these branches.
         match (&mut self.processors[..], &self.services[..]) {
-            ([ProcessorStage::Script(only)], []) => only.process(job, outputs),
+            ([ProcessorStage::Script(only)], []) => only.process(job, outputs).map(|()| Attempted::Through),
             ([ProcessorStage::Pass], []) => {
                 outputs.push_to_all(job.payload);
-                Ok(())
+                Ok(Attempted::Through)
             }
-            _ => self.process_and_send(job, outputs),
+            _ => self.process_and_send(job, outputs, calling),
         }
     }
 
-    fn process_and_send(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        self.pieces = 0;
-        self.counts.fill(0);
-        if self.services.is_empty() {
-            return self.run(job, outputs);
-        }
+    fn process_and_send(
+        &mut self,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        calling: Calling,
+    ) -> Result<Attempted, Failure> {
+        self.numbers.begin(self.processors.len());
         outputs.mark(&mut self.before);
-        let ran = self.run(job, outputs);
-        after_outputs(ran, || self.send(job, outputs))
+        let mut walk = Walk::default();
+        let called = self.begin_walk(job, outputs, &mut walk);
+        self.go_on(called, job, outputs, (walk, calling))
     }
 
-    /// Sends the requests of the current job to services.
-    fn send(&mut self, job: &Job<'_>, outputs: &Outputs) -> Result<(), Failure> {
-        if let Some((position, ..)) = outputs.delayed().iter().find(|(position, ..)| self.sends(*position)) {
-            return Err(late_request(outputs.names().nth(position).unwrap_or_default()));
+    /// Resumes an attempt with the answer to its call.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(crate) fn resume(
+        &mut self,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        (suspended, answer): (Suspended, Result<Answer, Failure>),
+    ) -> Result<Attempted, Failure> {
+        let Suspended { mut walk, numbers, outputs: earlier, begun_nanos, .. } = suspended;
+        outputs.mark(&mut self.before);
+        *outputs = earlier;
+        self.numbers = numbers;
+        self.deadline.resume(begun_nanos);
+        let called = self.answered(answer, job, outputs, &mut walk);
+        self.go_on(called, job, outputs, (walk, Calling::Suspends))
+    }
+
+    /// Ends the attempt, or suspends it at its next call.
+    fn go_on(
+        &mut self,
+        mut called: Result<Option<Call>, Failure>,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        (mut walk, calling): (Walk, Calling),
+    ) -> Result<Attempted, Failure> {
+        while let Some(call) = called? {
+            if calling == Calling::Suspends {
+                let empty = Outputs::new(outputs.names());
+                let suspended = Suspended {
+                    walk,
+                    numbers: std::mem::take(&mut self.numbers),
+                    outputs: std::mem::replace(outputs, empty),
+                    begun_nanos: self.deadline.begun_nanos(),
+                    times: AttemptTimes::default(),
+                    lifted: self.lifted.take(),
+                };
+                return Ok(Attempted::Calls(call, Box::new(suspended)));
+            }
+            let answer = self.wait(call);
+            called = self.answered(answer, job, outputs, &mut walk);
         }
-        let _lifted = self.record.as_ref().and_then(AttemptRecord::lift);
-        for (position, service) in &mut self.services {
-            let before = self.before.lengths().get(*position).copied().unwrap_or(0);
-            for payload in outputs.get(*position).into_iter().flat_map(Payloads::iter).skip(before) {
-                self.pieces += 1;
-                match service {
-                    Service::Http(http) => http.send(&job.with_piece(job.piece, payload), self.pieces)?,
-                    Service::Mocked(mocked) => mocked.accept()?,
+        Ok(Attempted::Through)
+    }
+
+    /// Waits for the answer to a call.
+    fn wait(&mut self, call: Call) -> Result<Answer, Failure> {
+        let lift = || self.record.as_ref().and_then(AttemptRecord::lift);
+        let _lifted = self.lifted.take().or_else(lift);
+        self.calls.wait(call)
+    }
+
+    /// Starts with a job. Returns the first call.
+    fn begin_walk(
+        &mut self,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        walk: &mut Walk,
+    ) -> Result<Option<Call>, Failure> {
+        let called = if self.isolated.is_some() && !self.prepared.is_empty() {
+            self.run_prepared(job, outputs).map(|()| None)
+        } else {
+            self.run_first(job, outputs, walk)
+        };
+        self.send_after(called, job, outputs, walk)
+    }
+
+    /// Goes on with the answer to a call. Returns the next call.
+    fn answered(
+        &mut self,
+        answer: Result<Answer, Failure>,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        walk: &mut Walk,
+    ) -> Result<Option<Call>, Failure> {
+        let called = match walk.end_call() {
+            Some(at) => self.run_answer((at, answer?), job, outputs, walk),
+            None => answer.map(|_| None),
+        };
+        self.send_after(called, job, outputs, walk)
+    }
+
+    /// Runs a job through the processors, up to the first call.
+    fn run_first(
+        &mut self,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        walk: &mut Walk,
+    ) -> Result<Option<Call>, Failure> {
+        self.deadline.begin(Duration::ZERO);
+        match self.enter(0, job, outputs, walk)? {
+            None => self.run_pieces(job, outputs, walk),
+            call => Ok(call),
+        }
+    }
+
+    /// Gives an answer to its processor, and runs the outputs through the later ones, up to the next call.
+    fn run_answer(
+        &mut self,
+        (at, answer): (usize, Answer),
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        walk: &mut Walk,
+    ) -> Result<Option<Call>, Failure> {
+        let piece = job.with_piece(0, walk.piece().unwrap_or(job.payload));
+        if self.is_last(at) {
+            self.processors[at].take(&piece, answer, outputs)?;
+        } else {
+            let mut middle = self.begin_middle();
+            self.processors[at].take(&piece, answer, &mut middle)?;
+            walk.push(at, middle, Ok(()));
+        }
+        self.run_pieces(job, outputs, walk)
+    }
+
+    /// Runs the outputs of processors through the later ones, up to the next call.
+    fn run_pieces(
+        &mut self,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        walk: &mut Walk,
+    ) -> Result<Option<Call>, Failure> {
+        loop {
+            let ran = if let Some(at) = walk.next_piece() {
+                match self.enter(at, job, outputs, walk) {
+                    Ok(Some(call)) => return Ok(Some(call)),
+                    ran => ran.map(drop),
                 }
+            } else if let Some(frame) = walk.pop() {
+                self.leave(frame, outputs)
+            } else {
+                return Ok(None);
+            };
+            if let Err(failure) = ran {
+                // A pending job keeps what was emitted, and the first failure counts.
+                while let Some(frame) = walk.pop() {
+                    let _ = self.leave(frame, outputs);
+                }
+                return Err(failure);
             }
         }
-        Ok(())
+    }
+
+    /// Runs the last piece of the walk through the processor at this position. Returns its call, if it makes one.
+    fn enter(
+        &mut self,
+        at: usize,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        walk: &mut Walk,
+    ) -> Result<Option<Call>, Failure> {
+        let left = self.deadline.left()?;
+        let piece = job.with_piece(self.numbers.next_at(at), walk.piece().unwrap_or(job.payload));
+        // A command starts before its attempt is suspended.
+        let lifted = self.leaves(at);
+        if let Some(call) = self.processors[at].call(&piece, &mut self.numbers) {
+            let call = call?;
+            walk.begin_call(at);
+            self.lifted = lifted;
+            return Ok(Some(call));
+        }
+        if self.is_last(at) {
+            let ran = self.processors[at].process(&piece, &mut self.numbers.calls, outputs, left);
+            return ran.map(|()| None);
+        }
+        let mut middle = self.begin_middle();
+        let ran = self.processors[at].process(&piece, &mut self.numbers.calls, &mut middle, left);
+        drop(lifted);
+        match ran {
+            Err(failure) if failure.kind != FailureKind::Pending => Err(failure),
+            ran => {
+                walk.push(at, middle, ran);
+                Ok(None)
+            }
+        }
+    }
+
+    /// All pieces of a processor are through.
+    fn leave(&mut self, frame: Frame, outputs: &mut Outputs) -> Result<(), Failure> {
+        append_named(&frame.outputs, outputs);
+        self.end_middle(frame.outputs);
+        frame.ran
+    }
+
+    fn is_last(&self, at: usize) -> bool {
+        at + 1 == self.processors.len()
+    }
+
+    /// Empty outputs of a processor that is not the last.
+    fn begin_middle(&mut self) -> Outputs {
+        self.spare.pop().unwrap_or_else(|| Outputs::new(self.middle.names()))
+    }
+
+    fn end_middle(&mut self, mut middle: Outputs) {
+        if self.spare.len() < self.processors.len() {
+            middle.clear();
+            self.spare.push(middle);
+        }
+    }
+
+    /// Sends requests to services after the processors. Returns the next request. After the last one, the result
+    /// of the processors counts.
+    fn send_after(
+        &mut self,
+        called: Result<Option<Call>, Failure>,
+        job: &Job<'_>,
+        outputs: &Outputs,
+        walk: &mut Walk,
+    ) -> Result<Option<Call>, Failure> {
+        let ran = match called {
+            Ok(None) => Ok(()),
+            Err(failure) if failure.kind == FailureKind::Pending => Err(failure),
+            over => return over,
+        };
+        if self.services.is_empty() {
+            return ran.map(|()| None);
+        }
+        let sends = match &mut walk.sends {
+            Some(sends) => sends,
+            None => {
+                let mut late = outputs.delayed().iter().filter(|(position, ..)| self.sends(*position));
+                if let Some((position, ..)) = late.next() {
+                    return Err(late_request(outputs.names().nth(position).unwrap_or_default()));
+                }
+                walk.sends.insert(Sends { ran, service: 0, sent: 0 })
+            }
+        };
+        while let Some((position, service)) = self.services.get_mut(sends.service) {
+            let before = self.before.lengths().get(*position).copied().unwrap_or(0);
+            let payload = outputs.get(*position).and_then(|payloads| payloads.get(before + sends.sent));
+            let Some(payload) = payload else {
+                (sends.service, sends.sent) = (sends.service + 1, 0);
+                continue;
+            };
+            sends.sent += 1;
+            let number = self.numbers.next_call();
+            match service {
+                Service::Http(http) => {
+                    let call = http.prepare_to_send(&job.with_piece(job.piece, payload), number)?;
+                    return Ok(Some(Call::Http(call)));
+                }
+                Service::Mocked(mocked) => mocked.accept()?,
+            }
+        }
+        std::mem::replace(&mut sends.ran, Ok(())).map(|()| None)
     }
 
     /// Whether the output at this position is sent as a request.
@@ -282,16 +528,15 @@ impl ProcessorChain {
         self.services.iter().any(|(of, _)| *of == position)
     }
 
-    fn run(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        let Some(at) = self.isolated.filter(|_| !self.prepared.is_empty()) else {
-            return self.run_all(job, outputs);
-        };
+    /// Takes the answers of the isolated processor for a job that was prefetched.
+    fn run_prepared(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let Some(at) = self.isolated else { return Ok(()) };
         let prepared = loop {
             match self.prepared.pop_front() {
                 Some(prepared) if prepared.index == job.index => break prepared,
                 // The job was rejected meanwhile, so its answers are not needed.
                 Some(other) => self.discard(at, other.pieces),
-                None => return self.run_all(job, outputs),
+                None => return self.run_waiting(job, outputs, (Walk::default(), None)),
             }
         };
         self.deadline.begin(prepared.spent);
@@ -320,71 +565,45 @@ impl ProcessorChain {
     /// Reads the isolated processor's answer for one piece and runs the processors after it.
     fn answer(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         let lifted = self.leaves(at);
+        let is_last = self.is_last(at);
         let Some(ProcessorStage::Isolated(isolated)) = self.processors.get_mut(at) else { return Ok(()) };
-        if at == self.intermediate_outputs.len() {
+        if is_last {
             return isolated.next(outputs).map(drop);
         }
-        let mut middle = std::mem::take(&mut self.intermediate_outputs[at]);
+        let mut middle = self.spare.pop().unwrap_or_else(|| Outputs::new(self.middle.names()));
         // The wait for the whole batch does not count against the time of this job.
         let spent = self.deadline.spent();
         let answered = isolated.next(&mut middle);
         drop(lifted);
         self.deadline.begin(spent + *answered.as_ref().unwrap_or(&Duration::ZERO));
-        let answered = after_outputs(answered.map(drop), || self.hand_on(at, job, &middle, outputs));
-        middle.clear();
-        self.intermediate_outputs[at] = middle;
-        answered
+        self.run_waiting(job, outputs, (Walk::default(), Some((at, middle, answered.map(drop)))))
     }
 
-    fn run_all(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        let _lifted = if self.processors.len() == 1 { self.leaves(0) } else { None };
-        if let [only] = &mut self.processors[..] {
-            return only.process(job, &mut self.pieces, outputs, self.deadline.timeout());
-        }
-        self.deadline.begin(Duration::ZERO);
-        self.run_from(0, job, outputs)
-    }
-
-    /// Next piece of the job at this processor. Each processor counts its own pieces, so a piece has the same
-    /// number on its own and in a batch.
-    fn counted<'j>(&mut self, at: usize, job: &Job<'j>) -> Job<'j> {
-        let piece = self.counts[at];
-        self.counts[at] = piece.saturating_add(1);
-        job.with_piece(piece, job.payload)
-    }
-
-    fn run_from(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        let left = self.deadline.left()?;
-        let job = &self.counted(at, job);
-        let lifted = self.leaves(at);
-        if at == self.intermediate_outputs.len() {
-            return self.processors[at].process(job, &mut self.pieces, outputs, left);
-        }
-        let mut middle = std::mem::take(&mut self.intermediate_outputs[at]);
-        let ran = self.processors[at].process(job, &mut self.pieces, &mut middle, left);
-        drop(lifted);
-        let ran = after_outputs(ran, || self.hand_on(at, job, &middle, outputs));
-        middle.clear();
-        self.intermediate_outputs[at] = middle;
-        ran
-    }
-
-    fn hand_on(
+    /// Runs a job through all processors, or the outputs of one through the later ones. Waits for the answers to
+    /// calls.
+    fn run_waiting(
         &mut self,
-        at: usize,
         job: &Job<'_>,
-        middle: &Outputs,
         outputs: &mut Outputs,
+        (mut walk, ran): (Walk, Option<(usize, Outputs, Result<(), Failure>)>),
     ) -> Result<(), Failure> {
-        let mut pieces = middle.get(0).into_iter().flat_map(Payloads::iter);
-        let ran = pieces.try_for_each(|payload| self.run_from(at + 1, &job.with_piece(0, payload), outputs));
-        after_outputs(ran, || {
-            append_named(middle, outputs);
-            Ok(())
-        })
+        let mut called = match ran {
+            None => self.run_first(job, outputs, &mut walk),
+            Some((_, _, Err(failure))) if failure.kind != FailureKind::Pending => Err(failure),
+            Some((at, middle, ran)) => {
+                walk.push(at, middle, ran);
+                self.run_pieces(job, outputs, &mut walk)
+            }
+        };
+        while let Some(call) = called? {
+            let Some(at) = walk.end_call() else { return Ok(()) };
+            let answer = self.wait(call)?;
+            called = self.run_answer((at, answer), job, outputs, &mut walk);
+        }
+        Ok(())
     }
 
-    /// Like [`Self::run_from`], but ends at the processor `until`, which only receives the pieces.
+    /// Runs a piece up to the processor `until`, where it waits with the others.
     fn run_until(
         &mut self,
         until: usize,
@@ -393,7 +612,7 @@ impl ProcessorChain {
         emitted: &mut Outputs,
         pieces: &mut usize,
     ) -> Result<(), Failure> {
-        let job = &self.counted(at, job);
+        let job = &job.with_piece(self.numbers.next_at(at), job.payload);
         if at == until {
             let spent = self.deadline.spent();
             if let Some(ProcessorStage::Isolated(isolated)) = self.processors.get_mut(at) {
@@ -403,8 +622,8 @@ impl ProcessorChain {
             return Ok(());
         }
         let left = self.deadline.left()?;
-        let mut middle = std::mem::take(&mut self.intermediate_outputs[at]);
-        let ran = self.processors[at].process(job, &mut self.pieces, &mut middle, left);
+        let mut middle = self.begin_middle();
+        let ran = self.processors[at].process(job, &mut self.numbers.calls, &mut middle, left);
         let ran = after_outputs(ran, || {
             let mut outputs = middle.get(0).into_iter().flat_map(Payloads::iter);
             outputs.try_for_each(|payload| {
@@ -412,17 +631,9 @@ impl ProcessorChain {
             })
         });
         append_named(&middle, emitted);
-        middle.clear();
-        self.intermediate_outputs[at] = middle;
+        self.end_middle(middle);
         ran
     }
-}
-
-/// Failure of a delayed request: a request is sent within the attempt, under its hash.
-pub(crate) fn late_request(output: &str) -> Failure {
-    let which = if output.is_empty() { "an output".to_owned() } else { format!("the output `{output}`") };
-    let why = format!("{which} cannot be delayed, because it goes to an HTTP sink: put a queue between them");
-    Failure::new(FailureKind::Rejected, why)
 }
 
 /// Number of earlier processors with the same plugin; the plugin is added to them.
@@ -440,43 +651,6 @@ fn isolated(processors: &[ProcessorStage]) -> Option<usize> {
         matches!(link, ProcessorStage::Isolated(_) | ProcessorStage::Http(_) | ProcessorStage::Exec(_))
     };
     processors.iter().position(outside).filter(|&at| matches!(processors[at], ProcessorStage::Isolated(_)))
-}
-
-/// HTTP service that gets an output of a step.
-#[derive(Debug)]
-enum Service {
-    Http(Box<HttpStep>),
-    /// A queue of a test, in the place of an HTTP sink.
-    Mocked(MockedProcessor),
-}
-
-/// The same as [`requests`], in a test: queues are in the place of the sinks.
-fn mocked_requests<'c>(
-    configuration: &'c Configuration,
-    step: &'c Step,
-    mocks: &'c Mocks,
-) -> impl Iterator<Item = (usize, Service)> {
-    step.outputs.iter().enumerate().filter_map(|(position, output)| match output.target {
-        Target::Queue(QueueRef(queue)) => {
-            let sink = mocks.sink(&configuration.queues[queue].address)?;
-            Some((position, Service::Mocked(sink)))
-        }
-        Target::Sink(_) => None,
-    })
-}
-
-/// Outputs of `step` that are HTTP services, by position.
-fn requests<'c>(
-    configuration: &'c Configuration,
-    step: &'c Step,
-) -> impl Iterator<Item = (usize, &'c HttpRequest)> {
-    step.outputs.iter().enumerate().filter_map(|(position, output)| match output.target {
-        Target::Sink(SinkRef(sink)) => match &configuration.sinks.get(sink)?.kind {
-            SinkKind::Http(request) => Some((position, &**request)),
-            _ => None,
-        },
-        Target::Queue(_) => None,
-    })
 }
 
 /// Checks that a payload is JSON, for processors that pass it on unchanged.

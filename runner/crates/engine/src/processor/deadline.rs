@@ -27,8 +27,14 @@ impl AttemptDeadline {
         self.begun_nanos = self.ticks.now().saturating_sub(spent);
     }
 
-    pub(crate) fn timeout(&self) -> Option<Duration> {
-        self.timeout
+    /// Begin of the attempt, for [`Self::resume`] on any thread.
+    pub(crate) fn begun_nanos(&self) -> u64 {
+        self.begun_nanos
+    }
+
+    /// Resumes an attempt that waited, which counts.
+    pub(crate) fn resume(&mut self, begun_nanos: u64) {
+        self.begun_nanos = begun_nanos;
     }
 
     pub(crate) fn spent(&self) -> Duration {
@@ -69,6 +75,16 @@ mod tests {
             (failure.kind, &*failure.message),
             (FailureKind::Limit, "the processors of the step together exceeded its `timeout` (1m)")
         );
+    }
+
+    #[test]
+    fn the_wait_for_a_call_counts_against_the_timeout_of_an_attempt() {
+        let mut first = AttemptDeadline::new(Some(Duration::from_mins(1)));
+        first.begin(Duration::from_secs(20));
+        let mut other = AttemptDeadline::new(Some(Duration::from_mins(1)));
+        other.resume(first.begun_nanos());
+        let left = other.left().unwrap().unwrap();
+        assert!(left <= Duration::from_secs(40) && left > Duration::from_secs(30), "{left:?}");
     }
 
     #[test]

@@ -4,9 +4,8 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use tidegate_plugin::{Failure, FailureKind};
@@ -14,15 +13,16 @@ use tidegate_plugin::{Failure, FailureKind};
 use super::message::Message;
 use crate::batch::input::BatchInput;
 use crate::batch::result::{BatchResult, HaltCause, HaltReason};
-use crate::batch::runner::BatchRunner;
+use crate::batch::runner::{BatchRun, BatchRunner, Resumed};
 use crate::coordinator::BatchTask;
 use crate::processor::SharedResources;
 use crate::processor::mock::Mocks;
 use crate::processor::monitor_protocol;
 use crate::processor::monitor_protocol::{StatusQuery, StatusReport};
 use crate::processor::probe::Probe;
+use crate::processor::walk::Suspended;
 use crate::step::declared::DeclaredStep;
-use tidegate_components::calls::Calls;
+use tidegate_components::calls::{Call, Calls};
 use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::{Deaths, Setups};
 use tidegate_components::script::{EntryPoint, STACK};
@@ -30,9 +30,6 @@ use tidegate_config::GateRef;
 use tidegate_dispatch::JobKey;
 use tidegate_model::{Clock, ExternalStatus, Timestamp, TokenKey, plain};
 use tidegate_store::{CrashGuard, ParkedJob, ParkedKey, Store, WorkerSlot};
-
-/// Maximum number of workers that wait for external systems at the same time.
-const BLOCKING_POOL_MAX: usize = 256;
 
 /// Context that all workers share.
 pub(crate) struct WorkerContext {
@@ -80,6 +77,25 @@ pub(crate) enum WorkerTask {
     Status(StatusQuery),
 }
 
+/// Outcome of a task, or of its part up to a call.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    Ended(Message),
+    /// The batch goes on with the answer to the call of its attempt.
+    Calls(Call, BatchTask, Box<Suspended>),
+}
+
+impl WorkerTask {
+    /// Position of its step.
+    pub(crate) fn step(&self) -> usize {
+        match self {
+            Self::Batch(task) => task.step.position,
+            Self::Gate { step, .. } => step.position,
+            Self::Status(query) => query.step.position,
+        }
+    }
+}
+
 /// The queue of the batches with suspects, which wait for each other and keep no worker; `None` without suspects.
 pub(crate) type SuspectQueue = Option<Sender<WorkerTask>>;
 
@@ -96,7 +112,7 @@ pub(crate) fn start(
             let (context, tasks, messages) = (Arc::clone(context), tasks.clone(), messages.clone());
             let suspects = suspects.clone();
             thread::Builder::new().name(format!("worker-{number}")).stack_size(STACK).spawn(move || {
-                WorkerThread { suspects, ..WorkerThread::new(&context) }.work(&tasks, &messages, &|| {});
+                WorkerThread::new(&context).with_suspects(suspects).work(&tasks, &messages);
             })
         })
         .collect()
@@ -115,69 +131,8 @@ pub(crate) fn start_suspects(
     let thread = thread::Builder::new()
         .name("suspects".into())
         .stack_size(STACK)
-        .spawn(move || WorkerThread::new(&context).work(&tasks, &messages, &|| {}))?;
+        .spawn(move || WorkerThread::new(&context).work(&tasks, &messages))?;
     Ok((Some(suspects), Some(thread)))
-}
-
-/// Elastic pool for blocking calls: it has as many workers as there are calls at the same time.
-pub(crate) struct BlockingPool {
-    context: Arc<WorkerContext>,
-    suspects: SuspectQueue,
-    messages: Sender<Message>,
-    tasks: (Sender<WorkerTask>, Receiver<WorkerTask>),
-    /// Number of idle workers, minus the number of queued tasks.
-    free: Arc<AtomicIsize>,
-    workers: Vec<JoinHandle<()>>,
-    /// Closed when all workers have ended.
-    alive: (Sender<()>, Receiver<()>),
-}
-
-impl BlockingPool {
-    pub(crate) fn new(
-        context: Arc<WorkerContext>,
-        suspects: SuspectQueue,
-        messages: Sender<Message>,
-    ) -> Self {
-        let (tasks, alive) = (crossbeam_channel::unbounded(), crossbeam_channel::bounded(0));
-        Self { context, suspects, messages, tasks, free: Arc::default(), workers: Vec::new(), alive }
-    }
-
-    /// Runs a task on an idle worker, or on a new one. Above [`BLOCKING_POOL_MAX`] workers the task waits.
-    pub(crate) fn give(&mut self, task: WorkerTask) -> std::io::Result<()> {
-        if self.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers.len() < BLOCKING_POOL_MAX {
-            let (context, tasks, messages) =
-                (Arc::clone(&self.context), self.tasks.1.clone(), self.messages.clone());
-            let (free, alive) = (Arc::clone(&self.free), self.alive.0.clone());
-            let suspects = self.suspects.clone();
-            let worker = thread::Builder::new()
-                .name(format!("aside-{}", self.workers.len()))
-                .stack_size(STACK)
-                .spawn(move || {
-                    let done = || _ = free.fetch_add(1, Ordering::AcqRel);
-                    WorkerThread { suspects, ..WorkerThread::new(&context) }.work(&tasks, &messages, &done);
-                    drop(alive);
-                })?;
-            self.free.fetch_add(1, Ordering::AcqRel);
-            self.workers.push(worker);
-        }
-        // This side holds the receiver, too, so the send cannot fail.
-        let _ = self.tasks.0.send(task);
-        Ok(())
-    }
-
-    /// Cancels the running calls, and waits at most `patience` for the workers to end. Their results are not
-    /// needed.
-    pub(crate) fn abandon(self, patience: Duration) {
-        let Self { context, suspects, tasks, alive, .. } = self;
-        context.running_commands.give_up();
-        drop((tasks, suspects, alive.0));
-        let _ = alive.1.recv_timeout(patience);
-    }
-
-    /// Closes the queue of tasks; each worker ends after its current one.
-    pub(crate) fn close(self) -> Vec<JoinHandle<()>> {
-        self.workers
-    }
 }
 
 /// A worker thread, with the steps, gates and monitors that it has set up.
@@ -225,22 +180,26 @@ impl<'s> WorkerThread<'s> {
         Self { context, suspects: None, slot: context.attempts.slot(), steps, gates, monitors }
     }
 
-    fn work(&mut self, worker_tasks: &Receiver<WorkerTask>, messages: &Sender<Message>, done: &dyn Fn()) {
+    /// With the queue of the batches with suspects.
+    pub(crate) fn with_suspects(self, suspects: SuspectQueue) -> Self {
+        Self { suspects, ..self }
+    }
+
+    fn work(&mut self, worker_tasks: &Receiver<WorkerTask>, messages: &Sender<Message>) {
         for task in worker_tasks {
-            let Some(task) = self.give_to_suspects(task, messages) else {
-                done();
-                continue;
-            };
-            let message = self.carry_out(task);
-            done();
-            if messages.send(message).is_err() {
+            let Some(task) = self.give_to_suspects(task, messages) else { continue };
+            if messages.send(self.carry_out(task)).is_err() {
                 return;
             }
         }
     }
 
     /// Moves a batch with suspects to their queue. Returns every other task.
-    fn give_to_suspects(&mut self, task: WorkerTask, messages: &Sender<Message>) -> Option<WorkerTask> {
+    pub(crate) fn give_to_suspects(
+        &mut self,
+        task: WorkerTask,
+        messages: &Sender<Message>,
+    ) -> Option<WorkerTask> {
         let (Some(suspects), WorkerTask::Batch(batch)) = (self.suspects.clone(), &task) else {
             return Some(task);
         };
@@ -260,13 +219,32 @@ impl<'s> WorkerThread<'s> {
         self.steps.get(step, make).is_ok_and(|runner| runner.is_suspected(work, slot))
     }
 
-    /// Runs one task.
+    /// Runs one task up to its next call, or goes on with the answer to its last one.
+    pub(crate) fn begin(&mut self, task: WorkerTask, resumed: Option<Resumed>) -> Begun {
+        let task = match task {
+            WorkerTask::Batch(task) => task,
+            other => return Begun::Ended(self.carry_out(other)),
+        };
+        let ran = self.run_with(&task.step, |runner, slot, clock| match resumed {
+            Some(resumed) => runner.resume(&task.work, slot, clock, resumed),
+            None => runner.begin(&task.work, slot, clock),
+        });
+        let ran = ran.unwrap_or_else(|why| BatchRun::Ran(Box::new(failed(&task.work, why))));
+        match ran {
+            BatchRun::Ran(ran) => Begun::Ended(result_of(&task, ran)),
+            BatchRun::Suspended(call, suspended) => Begun::Calls(call, task, suspended),
+        }
+    }
+
+    /// Runs one task, and waits for its calls.
     pub(crate) fn carry_out(&mut self, task: WorkerTask) -> Message {
         match task {
-            // The jobs are freed here, because the event loop's thread has more to do.
-            WorkerTask::Batch(BatchTask { step, id, work, .. }) => {
-                let ran = Box::new(self.run(&step, &work));
-                Message::Ran { step: step.position, version: step.version, id, ran }
+            WorkerTask::Batch(task) => {
+                let run = |runner: &mut BatchRunner, slot: &mut WorkerSlot, clock: &dyn Clock| {
+                    runner.run(&task.work, slot, clock)
+                };
+                let ran = self.run_with(&task.step, run);
+                result_of(&task, Box::new(ran.unwrap_or_else(|why| failed(&task.work, why))))
             }
             WorkerTask::Status(asking) => {
                 let (step, epoch, ask) = (asking.step.position, asking.epoch, asking.ask);
@@ -278,18 +256,23 @@ impl<'s> WorkerThread<'s> {
         }
     }
 
-    fn run(&mut self, step: &DeclaredStep, work: &BatchInput) -> BatchResult {
+    /// Runs a batch with the runner of its step.
+    ///
+    /// # Errors
+    /// The step cannot be set up, or panicked.
+    fn run_with<T>(
+        &mut self,
+        step: &DeclaredStep,
+        run: impl FnOnce(&mut BatchRunner, &mut WorkerSlot, &dyn Clock) -> T,
+    ) -> Result<T, String> {
         let WorkerContext { store, clock, .. } = self.context;
         let (slot, common) = (&mut self.slot, self.context.common(step));
-        let worker = match self.steps.get(step, || make_runner(step, store, &common, slot)) {
-            Ok(worker) => worker,
-            Err(why) => return failed(work, why),
-        };
+        let worker = self.steps.get(step, || make_runner(step, store, &common, slot))?;
         // A panic is a bug of Tidegate or of a library. It stops the step instead of hanging the run. The
         // worker's state may be inconsistent, so it is created again.
-        catch_unwind(AssertUnwindSafe(|| worker.run(work, slot, &**clock))).unwrap_or_else(|_| {
+        catch_unwind(AssertUnwindSafe(|| run(worker, slot, &**clock))).map_err(|_| {
             self.steps.forget(step);
-            failed(work, PANICKED.to_owned())
+            PANICKED.to_owned()
         })
     }
 
@@ -328,6 +311,11 @@ impl<'s> WorkerThread<'s> {
             Failure::new(FailureKind::Output, message)
         })
     }
+}
+
+/// Result of a batch.
+fn result_of(task: &BatchTask, ran: Box<BatchResult>) -> Message {
+    Message::Ran { step: task.step.position, version: task.step.version, id: task.id, ran }
 }
 
 fn make_runner(
