@@ -16,6 +16,8 @@
     reason = "figures are shown"
 )]
 
+#[path = "main/calls.rs"]
+mod calls;
 #[path = "main/child.rs"]
 mod child;
 #[path = "main/completing.rs"]

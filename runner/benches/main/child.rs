@@ -15,7 +15,7 @@ use tidegate_engine::{Generation, Run, RunOptions, Stats};
 use tidegate_model::SystemClock;
 use tidegate_store::{CrashGuard, Store};
 
-use crate::{floor, paths, plugins, reloads, waiting};
+use crate::{calls, floor, paths, plugins, reloads, waiting};
 
 /// The output of a child.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -38,6 +38,8 @@ pub(crate) fn run(path: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     let mut figures = Figures::default();
     match path {
+        "caller" => return calls::call(folder),
+        "spawner" => return calls::spawn(folder),
         "floor" => figures.jobs = floor::floor(folder)?,
         "follow" => follow(folder, &mut figures)?,
         "idle" => {

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+use crate::calls::{self, Load};
 use crate::child::Figures;
 use crate::{completing, http, paths, plugins, reloads, waiting};
 
@@ -35,7 +36,7 @@ struct Measure {
 }
 
 /// In the order of the table.
-const MEASURES: [Measure; 20] = [
+const MEASURES: [Measure; 21] = [
     Measure { name: "script", paths: &["script"], rows: script },
     Measure { name: "wide", paths: &[], rows: wide },
     Measure { name: "queue", paths: &["queue"], rows: |bench| bench.path("queue") },
@@ -52,6 +53,7 @@ const MEASURES: [Measure; 20] = [
     Measure { name: "waiting", paths: &[], rows: waiting },
     Measure { name: "plugins", paths: &[], rows: native },
     Measure { name: "http", paths: &[], rows: pushed },
+    Measure { name: "calls", paths: &[], rows: called },
     Measure { name: "completions", paths: &[], rows: completions },
     Measure { name: "starts", paths: &[], rows: |bench| reloads::starts(&bench.folder) },
     Measure { name: "reloads", paths: &[], rows: |bench| reloads::reloads(&bench.folder, bench.rounds) },
@@ -360,6 +362,56 @@ fn pushed(bench: &mut Bench) -> Rows {
             figure: format!("{p99_ms:.2} ms"),
             target: "< 4 ms",
             met: p99_ms < 4.0,
+        },
+    ])
+}
+
+/// The rate of requests and commands.
+fn called(bench: &mut Bench) -> Rows {
+    let ms = std::time::Duration::from_millis;
+    let folder = &bench.folder;
+    let (many, bare_many) = calls::http(folder, Load { delay: ms(50), at_once: 5000, jobs: 50_000 })?;
+    let (quick, bare_quick) = calls::http(folder, Load { delay: ms(1), at_once: 100, jobs: 20_000 })?;
+    let (run, bare_run) = calls::commands(folder, Load { delay: ms(0), at_once: 16, jobs: 2000 })?;
+    let ratio = |ran: calls::Called, bare: calls::Called| {
+        format!(
+            "{:.2} × ({:.0} of {:.0}/s, {:.0} µs of CPU)",
+            ran.rate / bare.rate,
+            ran.rate,
+            bare.rate,
+            ran.cpu_us
+        )
+    };
+    Ok(vec![
+        Row {
+            path: "requests of 50 ms, 5,000 at once, against a bare loop",
+            figure: ratio(many, bare_many),
+            target: "≥ 0.9 ×",
+            met: many.rate >= 0.9 * bare_many.rate,
+        },
+        Row {
+            path: "  threads of the runner",
+            figure: many.threads.to_string(),
+            target: "≤ 40",
+            met: many.threads <= 40,
+        },
+        Row {
+            path: "  memory of a request",
+            figure: format!("{} KiB", many.bytes >> 10),
+            target: "≤ 64 KiB",
+            met: many.bytes <= 64 << 10,
+        },
+        Row {
+            path: "requests of 1 ms, 100 at once, against a bare loop",
+            figure: ratio(quick, bare_quick),
+            target: "≥ 9,000/s",
+            met: quick.rate >= 9_000.0,
+        },
+        Row {
+            path: "commands, 16 at once, against threads that run them",
+            figure: ratio(run, bare_run),
+            target: "≥ 0.9 ×",
+            met: run.rate >= 0.9 * bare_run.rate,
         },
     ])
 }
