@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// Target time of a batch.
 const TARGET_NANOS: u64 = 50_000_000;
+/// Time of a running batch from which on its job counts as slow. A batch of quick jobs ends before it.
+pub(crate) const SLOW: Duration = Duration::from_millis(400);
 /// Number of jobs in a batch before the first measurement.
 const FIRST: usize = 16;
 

@@ -392,6 +392,11 @@ impl Dispatcher {
             self.remove(step);
             commands.push(Command::Drained { step });
         }
+        for &position in &steps {
+            if let Some(step) = self.steps.get_mut(position) {
+                self.free_slots += step.machine.move_long_aside(now);
+            }
+        }
         // The steps furthest downstream run first: begun jobs leave before more are let in, and queues stay
         // short.
         if self.free_slots > 0 && !self.starved.is_empty() {

@@ -43,5 +43,5 @@ pub use dispatcher::{
 pub use error_watch::{AttemptShare, ErrorLimit, ErrorWatch, ErrorWatchEvent, RollBack, Swap};
 pub use failures::{Ending, Failed, FailedJob, FailureCause, FailureLine, FailureLog};
 pub use restarts::{NextStart, Restarts};
-pub use thread_shares::{NextTask, TaskTicket, ThreadShares};
+pub use thread_shares::{NextTask, ShareLimits, TaskTicket, ThreadShares};
 pub use ticker::Ticker;

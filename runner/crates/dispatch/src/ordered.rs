@@ -236,6 +236,11 @@ impl StepMachine for OrderedStep {
         }
     }
 
+    fn move_long_aside(&mut self, now: Timestamp) -> usize {
+        self.tell_time(now);
+        self.move_long_aside()
+    }
+
     fn go_aside(&mut self, batch: BatchId) -> bool {
         let runs = |one: &&mut OrderedBatch| one.id == batch && one.phase == Phase::Running && !one.aside;
         let Some(batch) = self.batches.iter_mut().find(runs) else { return false };
@@ -318,6 +323,6 @@ impl StepMachine for OrderedStep {
         let returned = if self.about_to_halt() { None } else { self.returned.wakes() };
         // A due job that is not read waits for room; an event will report it.
         let returned = returned.filter(|due| *due > self.now);
-        returned.into_iter().chain(self.wakes_line()).min()
+        returned.into_iter().chain(self.wakes_line()).chain(self.moves_aside()).min()
     }
 }

@@ -270,6 +270,10 @@ impl StepMachine for QueuedStep {
         false
     }
 
+    fn move_long_aside(&mut self, now: Timestamp) -> usize {
+        self.batches.values_mut().map(|batch| usize::from(batch.is_long(now) && batch.go_aside())).sum()
+    }
+
     fn go_aside(&mut self, batch: BatchId) -> bool {
         self.batches.get_mut(&batch).is_some_and(batches::QueuedBatch::go_aside)
     }

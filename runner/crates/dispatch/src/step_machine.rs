@@ -26,6 +26,9 @@ pub(crate) trait StepMachine: Debug + Send {
         false
     }
 
+    /// Moves the batches that run long away from their workers. Returns the number of workers that are free.
+    fn move_long_aside(&mut self, now: Timestamp) -> usize;
+
     /// Records that a running batch has left its worker. Returns whether it had one.
     fn go_aside(&mut self, batch: BatchId) -> bool;
 

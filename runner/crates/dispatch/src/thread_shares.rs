@@ -1,24 +1,19 @@
 //! Thread shares: decides which task a thread of a pool takes next, so that no step takes all threads.
 //!
-//! Tasks that are quick run on as many threads as there are processors. A task that runs for 5 ms counts as held:
-//! it blocks, and another thread takes its place. Tasks of a step that was measured as slow start at once, each on a
-//! thread of its own. The last threads are for the steps that have the fewest. Steps take turns.
+//! Quick tasks run on as many threads as there are processors. A task that runs long counts as held, and another
+//! thread takes its place. Tasks of a step that was measured as slow start at once, each on a thread of its own. The
+//! last threads are for the steps that have the fewest. Steps take turns.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Time after which a running task no longer counts for its processor.
-const HELD: Duration = Duration::from_millis(5);
-/// Average time of a task from which on its step counts as slow.
-const SLOW_NANOS: u64 = 4_000_000;
 /// Most threads of a step, for each thread that is left to all steps.
 const SHARE: usize = 8;
 
 /// Waiting and running tasks of a pool, by step. Times count from any fixed moment.
 #[derive(Debug)]
 pub struct ThreadShares<T> {
-    processors: usize,
-    threads_max: usize,
+    limits: ShareLimits,
     waiting: BTreeMap<usize, Waiting<T>>,
     running: BTreeMap<TaskTicket, Running>,
     /// Number of running tasks and average time of a task, by step.
@@ -26,6 +21,19 @@ pub struct ThreadShares<T> {
     /// The step that took a thread last.
     last: usize,
     next_ticket: u64,
+}
+
+/// Limits of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct ShareLimits {
+    /// Threads for quick tasks.
+    pub processors: usize,
+    /// Most threads, apart from one for each step.
+    pub threads_max: usize,
+    /// Time after which a running task no longer counts for its processor.
+    pub held: Duration,
+    /// Average time of a task from which on its step counts as slow; `None`: no step does.
+    pub slow: Option<Duration>,
 }
 
 /// Number of a running task.
@@ -61,10 +69,9 @@ struct Measured {
 
 impl<T> ThreadShares<T> {
     #[must_use]
-    pub fn new(processors: usize, threads_max: usize) -> Self {
+    pub fn new(limits: ShareLimits) -> Self {
         Self {
-            processors: processors.max(1),
-            threads_max,
+            limits,
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
             steps: BTreeMap::new(),
@@ -142,24 +149,30 @@ impl<T> ThreadShares<T> {
 
     fn may_run(&self, step: usize, now: Duration) -> bool {
         let own = self.steps.get(&step).map_or(0, |measured| measured.running);
-        let left = self.threads_max.saturating_sub(self.running.len());
+        let left = self.limits.threads_max.saturating_sub(self.running.len());
         let has_share = own == 0 || own < left.saturating_mul(SHARE);
-        has_share && (self.is_slow(step) || self.busy(now) < self.processors)
+        has_share && (self.is_slow(step) || self.busy(now) < self.limits.processors.max(1))
     }
 
     fn is_slow(&self, step: usize) -> bool {
-        self.steps.get(&step).and_then(|measured| measured.nanos).is_some_and(|nanos| nanos >= SLOW_NANOS)
+        let Some(slow) = self.limits.slow else { return false };
+        self.steps
+            .get(&step)
+            .and_then(|measured| measured.nanos)
+            .is_some_and(|nanos| Duration::from_nanos(nanos) >= slow)
     }
 
     /// Number of processors with a running task.
     fn busy(&self, now: Duration) -> usize {
-        let is_busy = |running: &&Running| now < running.since + HELD && !self.is_slow(running.step);
+        let is_busy =
+            |running: &&Running| now < running.since + self.limits.held && !self.is_slow(running.step);
         self.running.values().filter(is_busy).count()
     }
 
     /// Time at which a running task counts as held, if tasks wait.
     fn changes(&self, now: Duration) -> Option<Duration> {
-        let held_at = self.running.values().map(|running| running.since + HELD).filter(|&at| at > now);
+        let held_at =
+            self.running.values().map(|running| running.since + self.limits.held).filter(|&at| at > now);
         held_at.min().filter(|_| self.has_waiting())
     }
 }
@@ -170,6 +183,10 @@ mod tests {
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
+    }
+
+    fn shares(processors: usize, threads_max: usize) -> ThreadShares<&'static str> {
+        ThreadShares::new(ShareLimits { processors, threads_max, held: ms(5), slow: Some(ms(4)) })
     }
 
     /// Takes all tasks that may run.
@@ -190,7 +207,7 @@ mod tests {
 
     #[test]
     fn quick_tasks_run_on_as_many_threads_as_there_are_processors() {
-        let mut shares = ThreadShares::new(2, 256);
+        let mut shares = shares(2, 256);
         for _ in 0..10 {
             shares.add(0, "a");
         }
@@ -203,7 +220,7 @@ mod tests {
 
     #[test]
     fn another_thread_takes_the_place_of_a_task_that_is_held() {
-        let mut shares = ThreadShares::new(2, 256);
+        let mut shares = shares(2, 256);
         for _ in 0..10 {
             shares.add(0, "a");
         }
@@ -215,7 +232,7 @@ mod tests {
 
     #[test]
     fn tasks_of_a_slow_step_start_at_once_and_leave_threads_to_other_steps() {
-        let mut shares = ThreadShares::new(2, 256);
+        let mut shares = shares(2, 256);
         slow(&mut shares, 0);
         for _ in 0..300 {
             shares.add(0, "slow");
@@ -229,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_quick_step_is_never_behind_the_waiting_tasks_of_a_slow_one() {
-        let mut shares = ThreadShares::new(1, 4);
+        let mut shares = shares(1, 4);
         for step in 0..3 {
             slow(&mut shares, step);
         }
@@ -249,7 +266,7 @@ mod tests {
 
     #[test]
     fn steps_take_turns_and_tasks_that_were_begun_go_first() {
-        let mut shares = ThreadShares::new(1, 256);
+        let mut shares = shares(1, 256);
         for task in ["a1", "a2"] {
             shares.add(0, task);
         }
@@ -266,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_step_that_was_slow_counts_as_quick_after_some_quick_tasks() {
-        let mut shares = ThreadShares::new(1, 256);
+        let mut shares = shares(1, 256);
         slow(&mut shares, 0);
         assert!(shares.is_slow(0));
         for _ in 0..60 {

@@ -18,7 +18,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use self::command_threads::{CommandContext, CommandThreads};
 use self::message::Message;
-use self::pool::Pool;
+use self::pool::{Pool, PoolKind};
 use self::readers::StoreReader;
 use self::source_pool::{SourcePool, SourceReader};
 use self::workers::WorkerTask;
@@ -88,7 +88,6 @@ pub(crate) struct Runtime {
     clock: WatchedClock,
     coordinator: Coordinator,
     messages: (Sender<Message>, Receiver<Message>),
-    tasks: Sender<WorkerTask>,
     orders: Sender<CommitRequest>,
     queues: StoreReader,
     source_pool: SourcePool,
@@ -99,9 +98,14 @@ pub(crate) struct Runtime {
     committer: JoinHandle<Option<Writer>>,
     /// Closed when the committer has ended.
     committed: Receiver<()>,
-    workers: Vec<JoinHandle<()>>,
-    /// Pool for batches that may block.
-    pool: Pool,
+    /// Thread of the batches with suspects, if there are suspects.
+    suspects: Option<JoinHandle<()>>,
+    /// Pool for quick batches without effects.
+    workers: Pool,
+    /// Pool for slow batches without effects.
+    beside: Pool,
+    /// Pool for attempts with effects, which may block.
+    outside: Pool,
     /// Pool for gates and monitors, whose results are not needed at the end of a run.
     askers: Pool,
     /// Time at which a stop gives up waiting.
@@ -137,7 +141,6 @@ impl Runtime {
         };
         warn_of_rollback(&generation, &store, &current);
         let workers = worker_count(&options);
-        let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (orders, for_committer) = crossbeam_channel::unbounded();
         let (stop_committer, stop) = crossbeam_channel::bounded(0);
         let context = RunContext {
@@ -179,11 +182,10 @@ impl Runtime {
             setups: setups.clone(),
             mocks: None,
         });
-        let (suspects, thread) = workers::start_suspects(&context, &messages.0)?;
-        let [pool, askers] =
-            [(); 2].map(|()| Pool::new(Arc::clone(&context), suspects.clone(), messages.0.clone()));
-        let mut workers = workers::start(workers, &context, &suspects, &for_workers, &messages.0)?;
-        workers.extend(thread);
+        let (queue, suspects) = workers::start_suspects(&context, &messages.0)?;
+        let [workers, beside, outside, askers] =
+            [PoolKind::Workers(workers), PoolKind::Beside, PoolKind::Outside, PoolKind::Outside]
+                .map(|kind| Pool::new(kind, Arc::clone(&context), queue.clone(), messages.0.clone()));
         let queues =
             StoreReader::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
         let source_pool = SourcePool::new(options.batch, messages.0.clone());
@@ -199,7 +201,6 @@ impl Runtime {
             options,
             coordinator,
             messages,
-            tasks,
             orders,
             queues,
             source_pool,
@@ -208,8 +209,10 @@ impl Runtime {
             stop_committer: Some(stop_committer),
             committer,
             committed,
+            suspects,
             workers,
-            pool,
+            beside,
+            outside,
             askers,
             deadline: None,
         };
@@ -253,6 +256,7 @@ impl Runtime {
                     }
                     let now = self.now()?;
                     self.coordinator.tick(now, &mut actions);
+                    self.workers.look()?;
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(EngineError::Died),
             }
@@ -314,8 +318,14 @@ impl Runtime {
                 takeover::roll_back(&self.current, &self.messages.0, &self.store, request)?;
             }
             Action::ReadStore(ask) => self.queues.ask(ask),
-            Action::Run(task) if task.pool => self.pool.give(WorkerTask::Batch(task))?,
-            Action::Run(task) => _ = self.tasks.send(WorkerTask::Batch(task)),
+            Action::Run(task) => {
+                let pool = match (task.pool, task.step.acts_outside()) {
+                    (true, true) => &self.outside,
+                    (true, false) => &self.beside,
+                    (false, _) => &self.workers,
+                };
+                pool.give(WorkerTask::Batch(task))?;
+            }
             Action::AskStatus(asking) => self.askers.give(WorkerTask::Status(asking))?,
             Action::LookAtGate { step, epoch } => self.askers.give(WorkerTask::Gate { step, epoch })?,
             Action::Commit(order) => _ = self.orders.send(order),
@@ -339,7 +349,6 @@ impl Runtime {
             inbox,
             mut coordinator,
             clock,
-            tasks,
             orders,
             queues,
             source_pool,
@@ -348,8 +357,10 @@ impl Runtime {
             stop_committer,
             committer,
             committed,
+            suspects,
             workers,
-            pool,
+            beside,
+            outside,
             askers,
             messages,
             options,
@@ -365,18 +376,20 @@ impl Runtime {
         inbox.close();
         // The last lines of commands are committed before the committer ends.
         commands.end(!matches!(outcome, Ok(Some(_))));
-        drop((tasks, stop_committer, orders));
+        drop((stop_committer, orders));
         drop(readers);
         source_pool.end();
         queues.end();
         let abandoned = matches!(outcome, Ok(None));
-        let pool = if abandoned {
+        let mut threads = workers.close();
+        threads.extend(beside.close());
+        if abandoned {
             // Jobs in the pool run again in the next run, so their commands must be dead by then.
-            pool.abandon(LAST_KILLS);
-            Vec::new()
+            outside.abandon(LAST_KILLS);
         } else {
-            pool.close()
-        };
+            threads.extend(outside.close());
+        }
+        threads.extend(suspects);
         // A sink may write to a pipe without a reader. Jobs that are not committed run again.
         if abandoned && committed.recv_timeout(LAST_COMMIT) == Err(RecvTimeoutError::Timeout) {
             return Ok(RunReport {
@@ -395,7 +408,7 @@ impl Runtime {
         if end.is_some() {
             askers.abandon(LAST_ANSWERS);
             let deadline = deadline.unwrap_or_else(|| Instant::now() + options.shutdown_timeout);
-            left_behind = !end_by(deadline, workers.into_iter().chain(pool).collect());
+            left_behind = !end_by(deadline, threads);
             if left_behind {
                 drop(plugged);
                 let timeout = format_duration(options.shutdown_timeout);

@@ -1,6 +1,10 @@
 //! Batch lifecycle of an ordered step: forms, begins and runs batches, and commits them in order.
+//!
+//! Slow jobs keep no worker from other steps. A batch that runs long moves aside, so that its worker is free for
+//! the dispatcher. Batches of a step whose jobs were slow run beside the workers from their beginning.
 
 use super::OrderedStep;
+use crate::batch_size::SLOW;
 use crate::counts::InputCounts;
 use crate::input::{InputState, ReaderState, UnusedRead};
 use crate::protocol::{
@@ -31,8 +35,10 @@ pub(crate) struct OrderedBatch {
     is_piece: bool,
     /// Whether it was dropped while it ran: its result will be ignored.
     pub(crate) dropped: bool,
-    /// Whether it has left its worker while it runs.
+    /// Whether it runs beside the workers, or has left its worker while it runs.
     pub(crate) aside: bool,
+    /// Time since which it runs.
+    since: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +167,7 @@ impl OrderedStep {
             is_piece: false,
             dropped: false,
             aside: false,
+            since: self.now,
         });
     }
 
@@ -227,18 +234,39 @@ impl OrderedStep {
         }
     }
 
-    /// Starts batches on free workers.
+    /// Moves the batches that run long away from their workers. Returns their number.
+    pub(crate) fn move_long_aside(&mut self) -> usize {
+        let now = self.now;
+        let long = self.batches.iter_mut().filter(|batch| batch.is_long(now) && !batch.aside);
+        long.map(|batch| batch.aside = true).count()
+    }
+
+    /// Whether jobs run beside the workers: they were slow, or are slow now.
+    fn is_slow(&self) -> bool {
+        self.sizing.is_slow() || self.batches.iter().any(|batch| batch.is_long(self.now))
+    }
+
+    /// Time at which the next running batch moves aside.
+    pub(crate) fn moves_aside(&self) -> Option<Timestamp> {
+        let runs = self.batches.iter().filter(|batch| batch.phase == Phase::Running && !batch.aside);
+        runs.map(|batch| batch.since + SLOW).min()
+    }
+
+    /// Starts batches on free workers, those of slow jobs beside them.
     pub(crate) fn run_formed(&mut self, hands: &mut WorkerCapacity<'_>, commands: &mut Vec<Command>) {
         if self.halted {
             return;
         }
+        let aside = self.is_slow();
+        let beside = self.batches.iter().filter(|batch| batch.aside && batch.phase == Phase::Running).count();
+        let mut places = hands.bounds.slots.saturating_sub(beside);
         let made: usize = self.batches.iter().map(|batch| batch.made).sum();
         let crowded = made >= hands.bounds.bytes;
         let mut waiting = self.batches.iter().filter(|batch| batch.is_waiting()).count();
         // Whether all in-order jobs before this batch are delivered, or will be without a retry.
         let mut first = self.parked.is_empty();
         let mut at = 0;
-        while at < self.batches.len() && *hands.free > 0 {
+        while at < self.batches.len() && (if aside { places } else { *hands.free }) > 0 {
             let batch = &self.batches[at];
             if batch.halts() {
                 return;
@@ -268,11 +296,12 @@ impl OrderedStep {
                     self.fit(at, hands.next_batch, commands);
                 }
                 waiting -= usize::from(self.batches[at].is_waiting());
-                self.batches[at].phase = Phase::Running;
-                *hands.free -= 1;
-                let (step, batch) = (self.position, self.batches[at].id);
-                self.batches[at].aside = false;
-                commands.push(Command::Run { step, batch, aside: false });
+                let room = if aside { &mut places } else { &mut *hands.free };
+                *room -= 1;
+                let batch = &mut self.batches[at];
+                (batch.phase, batch.aside, batch.since) = (Phase::Running, aside, self.now);
+                let (step, batch) = (self.position, batch.id);
+                commands.push(Command::Run { step, batch, aside });
             }
             let batch = &self.batches[at];
             first &= !in_line
@@ -453,6 +482,7 @@ impl OrderedBatch {
             is_piece: true,
             dropped: false,
             aside: false,
+            since: Timestamp(0),
         }
     }
 
@@ -463,6 +493,11 @@ impl OrderedBatch {
     /// Whether an event about it is to be expected.
     pub(crate) fn is_moving(&self) -> bool {
         matches!(self.phase, Phase::Beginning | Phase::Running | Phase::Committing { .. })
+    }
+
+    /// Whether it runs long. A clock that was set back makes a batch count as long.
+    fn is_long(&self, now: Timestamp) -> bool {
+        self.phase == Phase::Running && !(self.since..self.since + SLOW).contains(&now)
     }
 
     pub(crate) fn is_waiting(&self) -> bool {

@@ -1,8 +1,7 @@
 //! Batch lifecycle of a queued step: picks, begins, runs and commits its batches.
 
-use std::time::Duration;
-
 use super::{Halting, QueuedStep};
+use crate::batch_size::SLOW;
 use crate::protocol::{BatchCut, BatchEnd, BatchId, Command, DurabilityBarrier, JobOutcome};
 use crate::step_machine::{DispatchContext, number};
 use crate::waiting_room::{JobKey, WaitingState};
@@ -14,9 +13,6 @@ const LATE_BATCH: usize = 256;
 /// Maximum number of jobs that run before the first measurement, for [`SLOW`]: quick jobs behind the first one
 /// share a batch, in their order.
 const UNMEASURED: usize = 1;
-
-/// Time of a running batch from which on its job counts as slow. A batch of quick jobs ends before it.
-const SLOW: Duration = Duration::from_millis(400);
 
 #[derive(Debug)]
 pub(crate) struct QueuedBatch {
@@ -213,19 +209,15 @@ impl QueuedStep {
 
     /// Whether jobs run beside each other on the blocking pool: they were slow, or are slow now.
     fn is_slow(&self, now: Timestamp) -> bool {
-        // A clock that was set back makes a batch count as slow.
-        let is_long = |since: Timestamp| !(since..since + SLOW).contains(&now);
-        let since = |batch: &QueuedBatch| batch.since.is_some_and(is_long);
-        !self.uses_pool && (self.sizing.is_slow() || self.batches.values().any(since))
+        !self.uses_pool && (self.sizing.is_slow() || self.batches.values().any(|batch| batch.is_long(now)))
     }
 
-    /// Time from which on a running job counts as slow, if jobs wait for its worker.
+    /// Time from which on a running job counts as slow, if jobs wait for its end, or it has a worker.
     pub(crate) fn slow_from(&self, now: Timestamp) -> Option<Timestamp> {
         let waits = |batch: &QueuedBatch| matches!(batch.phase, Phase::Ready | Phase::Begun);
-        if self.uses_pool || self.sizing.is_measured() && !self.batches.values().any(waits) {
-            return None;
-        }
-        let from = self.batches.values().filter_map(|batch| batch.since).min()? + SLOW;
+        let waits = !self.sizing.is_measured() || self.batches.values().any(waits);
+        let watched = self.batches.values().filter(|batch| waits || !batch.aside);
+        let from = watched.filter_map(|batch| batch.since).min()? + SLOW;
         Some(from).filter(|&from| from > now)
     }
 
@@ -363,6 +355,11 @@ impl QueuedBatch {
             self.aside = true;
         }
         had_worker
+    }
+
+    /// Whether it runs long. A clock that was set back makes a batch count as long.
+    pub(crate) fn is_long(&self, now: Timestamp) -> bool {
+        self.since.is_some_and(|since| !(since..since + SLOW).contains(&now))
     }
 
     fn runs_beside(&self) -> bool {

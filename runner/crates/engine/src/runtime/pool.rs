@@ -1,7 +1,10 @@
-//! Pool: threads for tasks that may block, shared by the steps.
+//! Pool: threads for the tasks of workers, shared by the steps.
+//!
+//! A run has several: for quick batches without effects, for slow ones, for attempts with effects, and for gates and
+//! monitors. The threads of slow batches have the lowest priority, since they would use every processor.
 //!
 //! [`ThreadShares`] decides which task is next. A thread starts when a task may run and no thread is free. While
-//! tasks wait, one free thread waits with them, for a task that is held. An attempt that is suspended during its
+//! attempts wait, one free thread waits with them, for a task that is held. An attempt that is suspended during its
 //! call has no thread, and its answer comes back as a task.
 
 use std::sync::{Arc, Condvar};
@@ -15,13 +18,31 @@ use super::workers::{Begun, SuspectQueue, WorkerContext, WorkerTask, WorkerThrea
 use crate::batch::runner::Resumed;
 use crate::coordinator::BatchTask;
 use crate::processor::walk::Suspended;
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
 use tidegate_components::calls::Call;
 use tidegate_components::script::STACK;
-use tidegate_dispatch::{NextTask, TaskTicket, ThreadShares};
+use tidegate_dispatch::{NextTask, ShareLimits, TaskTicket, ThreadShares};
 use tidegate_model::sync::{Mutex, MutexGuard};
 
-/// Maximum number of threads that wait for external systems, apart from one for each step.
+/// Maximum number of threads of a pool, apart from one for each step.
 const THREADS_MAX: usize = 256;
+/// Lowest priority of a thread.
+const NICE: i32 = 19;
+
+/// Time after which another thread replaces that of a batch. The dispatcher frees its place a little later.
+const LONG: Duration = Duration::from_millis(300);
+
+/// Purpose of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PoolKind {
+    /// Batches without effects, on this number of threads. Another one replaces a thread with a long batch.
+    Workers(usize),
+    /// Slow batches without effects.
+    Beside,
+    /// Attempts that may block.
+    Outside,
+}
 
 /// Handle of a pool; clones share it.
 #[derive(Clone)]
@@ -29,6 +50,7 @@ pub(crate) struct Pool(Arc<Shared>);
 
 struct Shared {
     context: Arc<WorkerContext>,
+    kind: PoolKind,
     suspects: SuspectQueue,
     messages: Sender<Message>,
     started: Instant,
@@ -53,13 +75,13 @@ struct PoolState {
 
 impl Pool {
     pub(crate) fn new(
+        kind: PoolKind,
         context: Arc<WorkerContext>,
         suspects: SuspectQueue,
         messages: Sender<Message>,
     ) -> Self {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
         let state = PoolState {
-            shares: ThreadShares::new(processors, THREADS_MAX),
+            shares: ThreadShares::new(kind.limits()),
             free: 0,
             alive: 0,
             threads: Vec::new(),
@@ -67,6 +89,7 @@ impl Pool {
         };
         Self(Arc::new(Shared {
             context,
+            kind,
             suspects,
             messages,
             started: Instant::now(),
@@ -132,6 +155,11 @@ impl Pool {
         std::mem::take(&mut state.threads)
     }
 
+    /// Starts a thread for tasks that wait behind a task that is held by now.
+    pub(crate) fn look(&self) -> std::io::Result<()> {
+        self.wake(&mut self.0.state.lock())
+    }
+
     /// Wakes or starts a thread for the tasks that wait.
     fn wake(&self, state: &mut PoolState) -> std::io::Result<()> {
         if !state.shares.has_waiting() {
@@ -141,9 +169,13 @@ impl Pool {
             self.0.changed.notify_one();
             return Ok(());
         }
+        // Other pools are looked at when a batch is held.
+        if self.0.kind != PoolKind::Outside && !state.shares.has_next(self.0.started.elapsed()) {
+            return Ok(());
+        }
         let pool = self.clone();
         let thread = thread::Builder::new()
-            .name(format!("aside-{}", state.threads.len()))
+            .name(format!("{}-{}", self.0.kind.name(), state.threads.len()))
             .stack_size(STACK)
             .spawn(move || pool.work())?;
         state.threads.push(thread);
@@ -154,6 +186,10 @@ impl Pool {
     /// The life of a thread.
     fn work(self) {
         let _end = End(&self.0);
+        if self.0.kind == PoolKind::Beside {
+            // Without it, slow batches only take more of the processors.
+            let _ = setpriority_process(Some(gettid()), NICE);
+        }
         let mut worker = WorkerThread::new(&self.0.context).with_suspects(self.0.suspects.clone());
         let mut ticket = None;
         while let Some((next, (mut task, resumed))) = self.next(ticket) {
@@ -208,6 +244,31 @@ impl Pool {
         match self.0.changed.wait_timeout(state, left) {
             Ok((state, _)) => state,
             Err(poisoned) => poisoned.into_inner().0,
+        }
+    }
+}
+
+impl PoolKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Workers(_) => "worker",
+            Self::Beside => "beside",
+            Self::Outside => "outside",
+        }
+    }
+
+    fn limits(self) -> ShareLimits {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let (ms, threads_max) = (Duration::from_millis, THREADS_MAX);
+        match self {
+            Self::Workers(workers) => ShareLimits {
+                processors: workers,
+                threads_max: threads_max.max(2 * workers),
+                held: LONG,
+                slow: None,
+            },
+            Self::Beside => ShareLimits { processors: threads_max, threads_max, held: LONG, slow: None },
+            Self::Outside => ShareLimits { processors, threads_max, held: ms(5), slow: Some(ms(4)) },
         }
     }
 }

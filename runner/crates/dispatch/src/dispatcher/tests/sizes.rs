@@ -69,3 +69,46 @@ fn while_outputs_fill_the_room_only_the_first_batch_runs() {
     play.committed(0, 1);
     assert_eq!(play.on(Event::Tick), "");
 }
+
+/// Two steps, and as many workers.
+fn two_steps() -> Play {
+    let other = StepPlan {
+        inputs: vec![InputPlan { feed: InputKind::Queue(1), next: 1, finished: Vec::new() }],
+        ..queue()
+    };
+    let mut play = Play::with(&[queue(), other], &[9, 9], BOUNDS, false);
+    play.start();
+    play
+}
+
+#[test]
+fn batches_that_run_long_move_aside_and_leave_their_workers_to_other_steps() {
+    let mut play = two_steps();
+    assert_eq!(play.read(0, 1, 4), "read 0@5, run 0#0");
+    assert_eq!(play.read(0, 5, 5), "run 0#1");
+    // Both workers are taken.
+    assert_eq!(play.read(1, 1, 4), "read 1@5");
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(400)));
+    play.now = Timestamp(399);
+    assert_eq!(play.on(Event::Tick), "");
+    play.now = Timestamp(400);
+    assert_eq!(play.on(Event::Tick), "run 1#2");
+    assert_eq!(play.read(1, 5, 5), "run 1#3");
+    // The ends of the long ones free no worker again.
+    assert_eq!(play.ran(0, 0, 4), "commit 0@1+4");
+    assert_eq!(play.ran(0, 1, 5), "commit 0@5+5");
+    assert_eq!(play.ran(1, 2, 4), "commit 1@1+4");
+}
+
+#[test]
+fn batches_of_a_slow_step_take_no_worker_from_others() {
+    let mut play = two_steps();
+    assert_eq!(play.read(0, 1, 9), "run 0#0");
+    // Others run beside the workers, as many as there are workers.
+    assert_eq!(
+        play.cut(0, 1, 500),
+        "split #0+1 #1, commit 0@1+1, split #1+1 #2, run 0#1, split #2+1 #3, run 0#2"
+    );
+    assert_eq!(play.read(1, 1, 4), "read 1@5, run 1#4");
+    assert_eq!(play.read(1, 5, 5), "run 1#5");
+}
