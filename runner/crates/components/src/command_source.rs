@@ -1,6 +1,6 @@
 //! `CommandRun`: the process of an `exec` source, whose printed lines are jobs, from its start to its end.
 //!
-//! [`LineSplitter`] makes jobs and cursors of the bytes; this file starts the process, waits for its output and
+//! `LineSplitter` makes jobs and cursors of the bytes; this file starts the process, waits for its output and
 //! ends it. The process leads a group of its own. It ends with the runner, also if the runner is killed: the
 //! start goes through [`host`], which asks the kernel for that.
 

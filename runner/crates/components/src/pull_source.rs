@@ -1,7 +1,7 @@
 //! `PullLog`: an `http-pull` source, an indexed log behind an HTTP service, which is read in place and never copied.
 //!
-//! The job at the index `i` is the answer for the number `first + i - 1` of the service. [`PullWindow`] decides which
-//! jobs are requested and when; [`Fetcher`] makes the requests, several at a time. Jobs come in order, and none is
+//! The job at the index `i` is the answer for the number `first + i - 1` of the service. `PullWindow` decides which
+//! jobs are requested and when; `Fetcher` makes the requests, several at a time. Jobs come in order, and none is
 //! skipped: the reader waits at a number that the service does not have yet, or does not give.
 
 pub(crate) mod fetcher;
