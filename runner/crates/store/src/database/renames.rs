@@ -166,17 +166,27 @@ fn has_late(txn: &impl Tables, id: u32) -> Result<bool, StoreCause> {
     Ok(txn.table(PARKED)?.range((number, 0)..=(number, u64::MAX))?.next().is_some())
 }
 
-/// A queue that is made under the former name of another one continues its indices: a delivery hash has the name of a
-/// queue and the index of a job, and must not occur twice.
+/// Continues the indices of both names after their numbers were exchanged: a delivery hash has the name of a queue and
+/// the index of a job, and must not occur twice. `moved` is the number of the renamed queue, and `left` that of a queue
+/// that is made under its former name.
 fn continue_indices(txn: &WriteTransaction, (moved, left): (u32, u32)) -> Result<(), StoreCause> {
     let mut queues = txn.open_table(QUEUES)?;
-    let Some(record) =
-        queues.get(moved)?.map(|stored| QueueRecord::unseal(moved, stored.value())).transpose()?
-    else {
-        return Ok(());
-    };
-    let empty = QueueRecord { head: record.head, first: record.head + 1, bytes: 0 };
-    queues.insert(left, &*empty.seal(left))?;
+    let [before, at_new] = [moved, left].map(|id| -> Result<Option<QueueRecord>, StoreCause> {
+        queues.get(id)?.map(|stored| QueueRecord::unseal(id, stored.value())).transpose()
+    });
+    let (before, at_new) = (before?, at_new?);
+    let head = |record: &Option<QueueRecord>| record.as_ref().map_or(0, |record| record.head);
+    let empty = |head| QueueRecord { head, first: head + 1, bytes: 0 };
+    let is_empty = before.as_ref().is_none_or(|record| record.first > record.head);
+    // Jobs that move keep their indices.
+    if is_empty && head(&before) < head(&at_new) {
+        queues.insert(moved, &*empty(head(&at_new)).seal(moved))?;
+    }
+    match head(&before) {
+        // Nothing had an index under the former name.
+        0 => drop(queues.remove(left)?),
+        head => drop(queues.insert(left, &*empty(head).seal(left))?),
+    }
     Ok(())
 }
 

@@ -179,6 +179,25 @@ fn an_attempt_of_a_step_without_progress_has_the_new_name_of_its_input() {
 }
 
 #[test]
+fn a_queue_without_jobs_continues_the_indices_of_the_name_that_it_gets() {
+    let (store, mut writer) = open_on(&FaultyDisk::new());
+    let [used, other, empty] = ["p/used", "p/other", "p/empty"].map(address);
+    let appended = |job| Changes { appends: vec![append("p/used", [job])], ..Changes::default() };
+    let renamed = |generation, from: &Address, to: &Address| {
+        let parts = vec![RenamedPart { kind: NamedKind::Endpoint, from: from.clone(), to: to.clone() }];
+        Changes { now: Timestamp(1), renamed: Renames { generation, parts }, ..Changes::default() }
+    };
+    writer.commit(&appended("1")).unwrap();
+    writer.commit(&renamed(2, &used, &other)).unwrap();
+    writer.commit(&renamed(3, &empty, &used)).unwrap();
+    writer.commit(&appended("2")).unwrap();
+    let state = store.queue(&used).unwrap().unwrap();
+    assert_eq!((state.first, state.head), (2, 2));
+    assert_eq!(jobs(&store, &other), [b"1"]);
+    assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
 fn a_renamed_queue_takes_its_jobs_and_its_readers_along() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     // A step has the old name, and another one the new name.
