@@ -54,6 +54,8 @@ mod wiring;
 
 mod wirings;
 
+mod joins;
+
 mod filters;
 
 mod promises;

@@ -99,6 +99,7 @@ fn script() -> Result<ScriptStep, Box<dyn Error>> {
         outlet: ScriptOutlet::Unnamed,
         entry: EntryPoint::Process,
         inputs: &[],
+        parts: &[],
         outputs: &[],
         token_key: &TokenKey::NONE,
     };

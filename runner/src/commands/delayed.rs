@@ -150,6 +150,8 @@ fn due(job: &DelayedStatus, handle_max: Option<usize>) -> String {
         (WaitsFor::Attempt, ..) => "begun".to_owned(),
         (WaitsFor::Order, ..) => "finished".to_owned(),
         (WaitsFor::Turn, ..) => "waiting".to_owned(),
+        (WaitsFor::Partner, Some(due), ..) => format!("a partner, until {due}"),
+        (WaitsFor::Partner, None, ..) => "a partner".to_owned(),
         (WaitsFor::Output, Some(due), _, Some(to)) if !to.is_empty() => format!("{due}, for `{to}`"),
         (WaitsFor::Output, Some(due), ..) => format!("{due}, an output"),
         (WaitsFor::Time | WaitsFor::Arrival, Some(due), ..) => due.clone(),

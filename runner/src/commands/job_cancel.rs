@@ -311,7 +311,9 @@ fn by_itself(place: &CommandTarget, job: &str) -> Result<Vec<(String, JobStandin
     let mut steps = BTreeMap::new();
     for job in page.jobs.into_iter().filter(|job| job.configured) {
         let stands = match job.waits_for {
-            WaitsFor::Time | WaitsFor::Turn | WaitsFor::Output | WaitsFor::Arrival => JobStanding::Waits,
+            WaitsFor::Time | WaitsFor::Partner | WaitsFor::Turn | WaitsFor::Output | WaitsFor::Arrival => {
+                JobStanding::Waits
+            }
             WaitsFor::Attempt | WaitsFor::Order => JobStanding::Begun,
             WaitsFor::Outside => JobStanding::Outside,
         };

@@ -173,6 +173,7 @@ fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
         ),
         (any(&|step| step.pending > 0), Column::right("pending", count(&|step| step.pending))),
         (any(&|step| step.delayed > 0), Column::right("delayed", count(&|step| step.delayed))),
+        (any(&|step| step.unmatched > 0), Column::right("unmatched", count(&|step| step.unmatched))),
         (
             any(&|step| step.begun > 0 && step.running.is_none()),
             Column::right("begun", count(&|step| step.begun)),
@@ -247,6 +248,10 @@ fn remarks(step: &StepStatus, given: &Invocation, now: Timestamp) -> Vec<String>
     if let Some(ProbeStatus { failing_since: Some(since), why: Some(why), .. }) = &step.monitor {
         let ago = ago(since, now);
         remarks.push(format!("monitor fails {ago}, so jobs stay pending: {}", on_one_line(why)));
+    }
+    if step.full {
+        let (input, jobs) = (&step.input, grouped(step.unmatched));
+        remarks.push(format!("{input} is not read: {jobs} of its jobs wait for a partner (`max_waiting`)"));
     }
     if step.dropped > 0 {
         remarks.push(format!("failed jobs dropped in this run: {}", grouped(step.dropped)));
@@ -357,6 +362,8 @@ mod tests {
             pending: 0,
             valid: 0,
             delayed: 0,
+            unmatched: 0,
+            full: false,
             begun: 0,
             errors: 0,
             dropped: 0,

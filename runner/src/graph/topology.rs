@@ -156,7 +156,8 @@ impl Topology {
         for step in &configuration.steps {
             let implied_by = implied_by(step, configuration).map(|sink| sinks + sink);
             let delivery = promise(step.delivery);
-            let (order, sort) = (Some(step.order()), take(step.take));
+            let sort = if step.joins.is_some() { "join" } else { take(step.take) };
+            let order = Some(step.order());
             nodes.push(Node { delivery, order, implied_by, ..node(NodeKind::Step, &step.address, sort) });
         }
         for sink in &configuration.sinks {

@@ -58,8 +58,9 @@ pub(crate) fn lines(configuration: &Configuration, Backlog { steps, late }: &Bac
 
 fn line(configuration: &Configuration, status: &StepStatus) -> String {
     if is_unpaired(status) {
-        let count = jobs(status.jobs_waiting());
-        let wait = if status.jobs_waiting() == 1 { "waits" } else { "wait" };
+        let unpaired = if status.joins { status.jobs_waiting() } else { status.unmatched };
+        let count = jobs(unpaired);
+        let wait = if unpaired == 1 { "waits" } else { "wait" };
         return format!("{count} on {} {wait} for a partner in {}", status.input, status.step);
     }
     let mut said = vec![stand(std::slice::from_ref(status))];
@@ -79,7 +80,9 @@ fn line(configuration: &Configuration, status: &StepStatus) -> String {
 fn is_unpaired(status: &StepStatus) -> bool {
     let others = status.delayed + status.pending + status.begun;
     let held = status.paused.is_some() || status.closed.is_some();
-    status.joins && others == 0 && !held && status.jobs_waiting() > 0
+    let unpaired = if status.joins { status.jobs_waiting() > 0 } else { status.unmatched > 0 };
+    let has_others = others > 0 || !status.joins && status.jobs_waiting() > 0;
+    unpaired && !has_others && !held
 }
 
 /// `6 delayed, 6 pending, 3 waiting`
@@ -87,6 +90,7 @@ fn stand(left: &[StepStatus]) -> String {
     let count = |of: fn(&StepStatus) -> u64| left.iter().map(of).sum::<u64>();
     let counts = [
         (count(|status| status.delayed), "delayed"),
+        (count(|status| status.unmatched), "without a partner"),
         (count(|status| status.pending), "pending"),
         (count(|status| status.begun), "begun"),
         (count(StepStatus::jobs_waiting), "waiting"),

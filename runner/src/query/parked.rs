@@ -64,6 +64,8 @@ pub(crate) struct DelayedStatus {
 pub(crate) enum WaitsFor {
     /// A time; then the job waits for its step.
     Time,
+    /// Its partners in a join by key; then it is at its end if it has a due time.
+    Partner,
     /// Its turn at its step: it was put back, or its time has passed.
     Turn,
     /// A time; the job is an output that was already made.
@@ -125,7 +127,8 @@ pub(crate) fn delayed(
         total += store.parked_count(&step)?;
         let declared = configuration.steps.iter().find(|one| one.address == step);
         let lane = declared.and_then(|one| Some(&one.picks()?.lane.as_ref()?.path));
-        of_step(store, (&step, inputs, lane), wanted, after, limit, &mut found)?;
+        let joins = declared.is_some_and(|one| one.joins.is_some());
+        of_step(store, (&step, inputs, lane, joins), wanted, after, limit, &mut found)?;
     }
     for (queue, configured) in queues {
         total += store.late_count(&queue)?;
@@ -139,7 +142,7 @@ pub(crate) fn delayed(
 
 fn of_step(
     store: &Store,
-    (address, inputs, lane): (&Address, Option<&[InputRef]>, Option<&FieldPath>),
+    (address, inputs, lane, joins): (&Address, Option<&[InputRef]>, Option<&FieldPath>, bool),
     wanted: &ParkedFilter<'_>,
     after: Option<ParkedPosition>,
     limit: usize,
@@ -159,8 +162,11 @@ fn of_step(
             continue;
         }
         let payload = wanted.whole.then(|| String::from_utf8_lossy(&row.payload).into_owned());
-        let status =
+        let mut status =
             DelayedStatus { lane, payload, ..DelayedStatus::of((address, inputs), key.id, row, now) };
+        if joins && status.waits_for == WaitsFor::Time && status.attempts > 0 {
+            status.waits_for = WaitsFor::Partner;
+        }
         if wanted.job.is_none_or(|job| status.jobs.iter().any(|one| one == job)) {
             found.push((due, status));
             left = left.saturating_sub(1);

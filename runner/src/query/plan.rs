@@ -73,7 +73,7 @@ fn state(store: &Store, configuration: &Configuration, run: Option<&Handle>) -> 
         let has_progress = store.progress(&step, &input)?.is_some();
         let remains = steps.entry(step).or_default();
         // Values of the whole step are reported with the first input.
-        remains.delayed += status.delayed;
+        remains.delayed += status.delayed + status.unmatched;
         remains.pending += status.pending;
         if has_progress {
             remains.inputs.insert(input, status.waiting);

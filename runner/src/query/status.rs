@@ -66,8 +66,14 @@ pub(crate) fn statuses(
             };
             steps.push(look.input(at, input, &progress, &pauses)?);
         }
+        let unmatched = unmatched(store, step, run, configuration)?;
+        for (status, jobs) in steps[first..].iter_mut().zip(&unmatched) {
+            status.unmatched = *jobs;
+            status.full = step.joins.as_ref().is_some_and(|join| *jobs >= join.max_waiting);
+        }
         if let Some(status) = steps.get_mut(first) {
             look.add_counts(status)?;
+            status.delayed = status.delayed.saturating_sub(unmatched.iter().sum());
             status.halted = stopped::in_last_run(store, step, &stops)?.map(|stop| Halted {
                 since: rfc3339(stop.since),
                 at: stop.at.clone(),
@@ -100,6 +106,32 @@ pub(crate) fn statuses(
         }
     }
     Ok(steps)
+}
+
+/// Number of jobs of a join by key that wait for their partners, by input; empty for other steps.
+fn unmatched(
+    store: &Store,
+    step: &Step,
+    run: Option<&Handle>,
+    configuration: &Configuration,
+) -> Result<Vec<u64>, ReadError> {
+    let Some(join) = &step.joins else { return Ok(Vec::new()) };
+    let position = configuration.steps.position(|one| one.address == step.address);
+    if let (Some(run), Some(position)) = (run, position) {
+        return Ok(run.stats().step(position).unmatched());
+    }
+    let mut counts = vec![0; join.sides.len()];
+    for row in store.all_parked(&step.address) {
+        let (_, job) = row?;
+        let input = |(name, _): &(String, u64)| step.inputs.iter().position(|input| input.binding == *name);
+        // A job that was put back by an operator has not arrived yet.
+        if let (Some(at), true) =
+            (job.inputs.first().and_then(input), job.attempt > 0 && job.from_error.is_none())
+        {
+            counts[at] += 1;
+        }
+    }
+    Ok(counts)
 }
 
 /// Adds the values that only a run knows.

@@ -32,6 +32,12 @@ pub(crate) struct StepStatus {
     pub(crate) valid: u64,
     /// Jobs that wait for a future time: for an attempt, or as an output.
     pub(crate) delayed: u64,
+    /// Jobs of the input that wait for their partners in a join by key.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) unmatched: u64,
+    /// There are `max_waiting` of them, so the input is not read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) full: bool,
     /// Jobs with a recorded attempt that has external effects and is not delivered. In a stopped store, all
     /// such jobs.
     pub(crate) begun: u64,
@@ -183,6 +189,8 @@ impl StepStatus {
             pending: 0,
             valid: 0,
             delayed: 0,
+            unmatched: 0,
+            full: false,
             begun: 0,
             errors: 0,
             dropped: 0,
@@ -203,7 +211,7 @@ impl StepStatus {
 
     /// The step has jobs in any state.
     pub(crate) fn has_jobs(&self) -> bool {
-        self.jobs_waiting() + self.delayed + self.pending + self.begun > 0
+        self.jobs_waiting() + self.delayed + self.unmatched + self.pending + self.begun > 0
     }
 
     /// More jobs may exist: the step is held, and it reads a source.

@@ -46,6 +46,7 @@ impl AcceptCheck {
             outlet: ScriptOutlet::Next,
             entry: EntryPoint::Accept,
             inputs: &[],
+            parts: &[],
             outputs: &[],
             token_key: &TokenKey::NONE,
             tables: &LookupTables::new(),

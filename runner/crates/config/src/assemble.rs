@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::model::{
-    Configuration, FormerNames, Gate, GateRef, Input, InputRef, Invocation, Monitor, OutputRef, Pipeline,
-    Queue, QueueRef, Retain, Scheduling, Sink, SinkKind, SinkRef, SinkStep, Source, SourceKind, SourceRef,
-    Step, Target,
+    Configuration, FormerNames, Gate, GateRef, Input, InputRef, Invocation, KeyedJoin, Monitor, OutputRef,
+    Pipeline, Queue, QueueRef, Retain, Scheduling, Sink, SinkKind, SinkRef, SinkStep, Source, SourceKind,
+    SourceRef, Step, Target,
 };
 use crate::check::catalog::What;
 use crate::check::graph::Graph;
@@ -15,6 +15,7 @@ use crate::check::lookups::{self, TableScope};
 use crate::check::resolve::{End, Wired, Wiring};
 use crate::model::push_source::{BadLines, PushSource};
 use crate::parse::reference::ErrorTarget;
+use crate::sections::keyed_join::JoinDeclaration;
 use crate::sections::pipeline::{FormerName, PipelineDeclaration};
 use crate::sections::queue::QueueSettings;
 use crate::sections::settings::SettingsFile;
@@ -150,7 +151,7 @@ impl Lists {
     }
 
     fn step(&self, wired: &Wired<'_>, shared: &SharedTables) -> Option<Step> {
-        let inputs = wired
+        let inputs: Vec<InputRef> = wired
             .inputs
             .iter()
             .map(|(binding, end)| {
@@ -182,6 +183,8 @@ impl Lists {
         Some(Step {
             address: wired.address(),
             take: declared.take,
+            joins: keyed_join(wired, &inputs),
+            tuple_of: declared.tuples.as_ref().map(|tuples| tuples.bindings.clone()).unwrap_or_default(),
             inputs,
             begin_at: declared.begin_at,
             processors: declared.processors.clone(),
@@ -251,6 +254,21 @@ fn bad_lines(pipeline: &PipelineDeclaration, wiring: &Wiring<'_>) -> BadLines {
         (None, Some(ErrorTarget::Drop)) => BadLines::Drop,
         (None, _) => BadLines::Stop,
     }
+}
+
+/// The rules of a join by key, for these inputs of the step.
+fn keyed_join(wired: &Wired<'_>, inputs: &[InputRef]) -> Option<Box<KeyedJoin>> {
+    let JoinDeclaration { reader, sides, within, max_waiting, place: _ } = wired.step.joins.as_ref()?;
+    let side = |input: &InputRef| {
+        let (_, side) = sides.iter().find(|(binding, _)| *binding == input.binding)?;
+        Some(side.clone())
+    };
+    Some(Box::new(KeyedJoin {
+        reader: Address::new(wired.pipeline.name.clone(), reader.clone()),
+        sides: inputs.iter().map(side).collect::<Option<_>>()?,
+        within: *within,
+        max_waiting: *max_waiting,
+    }))
 }
 
 /// All `was`.

@@ -4,6 +4,7 @@ pub(crate) mod catalog;
 pub(crate) mod file_conflicts;
 pub(crate) mod former_names;
 pub(crate) mod graph;
+pub(crate) mod joins;
 pub(crate) mod lookups;
 pub(crate) mod on_disk;
 pub(crate) mod order;

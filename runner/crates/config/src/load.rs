@@ -14,6 +14,7 @@ use crate::check::catalog::{Catalog, without_namesakes};
 use crate::check::file_conflicts;
 use crate::check::former_names;
 use crate::check::graph::{Graph, loose_ends, mixed_events, never_begin};
+use crate::check::joins;
 use crate::check::lookups;
 use crate::check::push_sources;
 use crate::check::resolve::Wiring;
@@ -290,6 +291,7 @@ impl<'a> Loading<'a> {
         let goes_round = !cycles.is_empty();
         self.diagnostics.extend(cycles);
         self.diagnostics.extend(mixed_events(&wiring));
+        self.diagnostics.extend(joins::check(&wiring));
         self.diagnostics.extend(file_conflicts::check(&pipelines));
         self.diagnostics.extend(push_sources::check(&pipelines, &settings));
         self.diagnostics.extend(former_names::check(&pipelines, &catalog, &wiring));

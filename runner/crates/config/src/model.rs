@@ -7,6 +7,7 @@
 pub(crate) mod former_names;
 pub(crate) mod http_request;
 pub(crate) mod invocation;
+pub(crate) mod keyed_join;
 pub(crate) mod lookup_table;
 pub(crate) mod positions;
 pub(crate) mod probe;
@@ -33,6 +34,7 @@ pub use self::probe::{BatchBy, Gate, GateRef, Monitor, MonitorLimits, ProbeConfi
 pub(crate) use http_request::METHODS;
 pub use http_request::{Body, Hosts, HttpRequest, Method, Response, Shape};
 pub use invocation::Invocation;
+pub use keyed_join::{JoinSide, KeyedJoin};
 pub use lookup_table::{LookupTable, LookupTables};
 pub use positions::Positions;
 pub use processor::{ImportedScript, Limits, Pin, PluginStepConfig, Processor, Script, StepFilter};

@@ -202,6 +202,7 @@ impl Dispatcher {
                 (step, StepEvent::Read { input, read, first, jobs, bytes })
             }
             Event::Idle { port: InputPort { step, input } } => (step, StepEvent::Idle { input }),
+            Event::Full { port: InputPort { step, input }, full } => (step, StepEvent::Full { input, full }),
             Event::Ended { port: InputPort { step, input } } => (step, StepEvent::Ended { input }),
             Event::Broken { port: InputPort { step, input } } => (step, StepEvent::Broken { input }),
             Event::Returned { step, due } => (step, StepEvent::Returned { due }),

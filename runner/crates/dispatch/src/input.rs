@@ -32,6 +32,8 @@ pub(crate) enum ReaderState {
     Asked,
     /// The reader has no jobs now and reports later ones without another request.
     Waiting,
+    /// No jobs are read until there is room for them.
+    Full,
     /// The reader has no more jobs in this run.
     Ended,
 }
@@ -105,6 +107,16 @@ impl InputState {
         self.reading = ReaderState::Waiting;
     }
 
+    /// Records that there is no room for more jobs, or that there is again.
+    pub(crate) fn set_full(&mut self, full: bool) {
+        if full {
+            self.reading = ReaderState::Full;
+        } else if self.reading == ReaderState::Full {
+            // Another request may be open by now.
+            self.reading = ReaderState::Ready;
+        }
+    }
+
     /// Records the due time of another redelivered job.
     pub(crate) fn returns(&mut self, due: Timestamp) {
         self.due = Some(self.due.map_or(due, |sooner| sooner.min(due)));
@@ -149,7 +161,8 @@ impl InputState {
     pub(crate) fn is_drained(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
         self.reads.is_empty()
             && match (self.feed, self.reading) {
-                (_, ReaderState::Ended) | (None, ReaderState::Waiting) => true,
+                // Only jobs of other inputs, or a time, make room again.
+                (_, ReaderState::Ended | ReaderState::Full) | (None, ReaderState::Waiting) => true,
                 (Some(InputKind::Queue(queue)), _) => self.next > heads[queue],
                 (Some(InputKind::Pushed(queue)), _) => until_idle && self.next > heads[queue],
                 (Some(InputKind::Source), ReaderState::Waiting) => until_idle,

@@ -181,6 +181,7 @@ impl StepMachine for OrderedStep {
                 self.take_in(input, UnusedRead { read, first, skip: 0, jobs, bytes }, commands);
             }
             StepEvent::Idle { input } => self.state_mut(input).idle(),
+            StepEvent::Full { input, full } => self.state_mut(input).set_full(full),
             StepEvent::Ended { input } => self.state_mut(input).reading = ReaderState::Ended,
             StepEvent::Broken { input } => {
                 self.broken = true;

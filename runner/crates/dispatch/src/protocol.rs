@@ -164,6 +164,8 @@ pub enum Event {
     Read { port: InputPort, read: ReadId, first: u64, jobs: usize, bytes: usize },
     /// A reader has no jobs now; it reports later ones without another request.
     Idle { port: InputPort },
+    /// The step has no room for more jobs of an input, or has room again.
+    Full { port: InputPort, full: bool },
     /// A reader has no more jobs in this run.
     Ended { port: InputPort },
     /// A reader failed. The jobs that it has read are still processed.
@@ -254,8 +256,8 @@ pub enum BatchCut {
 /// Action that the engine must carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Read jobs from the index `from` on. Answered by `Read`, `Ended` or `Broken`, or by `Idle` and one of
-    /// them later. On the port of redelivered jobs: read the due jobs that are not in memory. Answered by
+    /// Read jobs from the index `from` on. Answered by `Read`, `Ended` or `Broken`, by `Idle` and one of
+    /// them later, or by `Full`. On the port of redelivered jobs: read the due jobs that are not in memory. Answered by
     /// `Read`, `NoneDue` or `Broken`.
     Read { port: InputPort, from: u64 },
     /// Add these jobs of a read to the batch, after its other jobs of the same input.

@@ -153,6 +153,7 @@ impl StepMachine for QueuedStep {
         match event {
             StepEvent::Read { read, first, jobs, bytes, .. } => self.took(read, first, jobs, bytes, commands),
             StepEvent::Idle { .. } => self.input.idle(),
+            StepEvent::Full { full, .. } => self.input.set_full(full),
             StepEvent::Ended { .. } => self.input.reading = ReaderState::Ended,
             StepEvent::Broken { .. } => {
                 self.input.reading = ReaderState::Ended;

@@ -161,6 +161,7 @@ pub(crate) enum Mode {
 pub(crate) enum StepEvent {
     Read { input: PortInput, read: ReadId, first: u64, jobs: usize, bytes: usize },
     Idle { input: PortInput },
+    Full { input: PortInput, full: bool },
     Ended { input: PortInput },
     Broken { input: PortInput },
     Returned { due: Timestamp },

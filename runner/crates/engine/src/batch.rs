@@ -6,6 +6,8 @@ pub(crate) mod error_record;
 pub(crate) mod events;
 pub(crate) mod input;
 pub(crate) mod job_builder;
+pub(crate) mod join_keys;
+pub(crate) mod keyed_job;
 pub(crate) mod provenance;
 pub(crate) mod reason;
 pub(crate) mod result;

@@ -9,3 +9,5 @@ pub(crate) mod queue_cache;
 pub(crate) mod request;
 pub(crate) mod sinks;
 pub(crate) mod step_events;
+pub(crate) mod tuples;
+pub(crate) mod unmatched_jobs;

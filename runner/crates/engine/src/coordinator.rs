@@ -122,6 +122,7 @@ pub(crate) mod schedules;
 pub(crate) mod swap;
 pub(crate) mod timers;
 pub(crate) mod turns;
+pub(crate) mod unmatched;
 
 use self::error_watch::{RollBackRequest, WatchedReload};
 use self::handover::Handover;

@@ -111,6 +111,8 @@ pub(crate) struct ScriptGroup<'c> {
     pub(crate) entry: EntryPoint,
     /// Names of the inputs of the step, as in delivery hashes.
     pub(crate) inputs: &'c [String],
+    /// Parts of its jobs, if they are the tuples of a join by key.
+    pub(crate) parts: &'c [String],
     /// Bindings of the outputs of the step.
     pub(crate) outputs: &'c [&'c str],
 }
@@ -157,6 +159,7 @@ impl<'c> StepContext<'c> {
             outlet: scripts.outlet,
             entry: scripts.entry,
             inputs: scripts.inputs,
+            parts: scripts.parts,
             outputs: scripts.outputs,
             token_key: self.token_key,
             tables: self.tables,

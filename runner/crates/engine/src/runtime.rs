@@ -28,6 +28,7 @@ use crate::commit::committer::Committer;
 use crate::commit::inbox::Inbox;
 use crate::commit::request::CommitRequest;
 use crate::commit::sinks::Sinks;
+use crate::commit::tuples;
 use crate::coordinator::command_sources::CommandOrder;
 use crate::coordinator::{Action, Coordinator};
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
@@ -130,6 +131,7 @@ impl Runtime {
         let generation = current.get();
         let plugged = last_run::tell(&generation.configuration, &attempts, &setups);
         start::rename_all(&generation, &store, &mut writer, clock.now())?;
+        tuples::deliver_before_start(&generation, &store, &mut writer, clock.now())?;
         let sinks = Sinks::default();
         let Some(started) = start::start(&generation, sinks, &store, clock.now(), &ending)? else {
             inbox.close();

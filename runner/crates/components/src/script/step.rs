@@ -59,6 +59,8 @@ pub struct ScriptStepSpec<'a> {
     pub entry: EntryPoint,
     /// The names of the inputs of the step: bindings, or the address for `from`.
     pub inputs: &'a [String],
+    /// The parts of its jobs, if they are the tuples of a join by key.
+    pub parts: &'a [String],
     /// The bindings of the outputs of the step.
     pub outputs: &'a [&'a str],
     /// The key that signs the tokens of jobs.
@@ -143,8 +145,13 @@ impl ScriptStep {
             }
         }
         let engine = || compile::engine(spec.limits, &attempt);
-        let filter = Filter::compile(engine, spec.filter, spec.take, &attempt)?;
-        let used = used_fields(&scripts, filter.as_ref().map(|filter| filter.used(spec.inputs)), spec.entry);
+        // A tuple is filtered as the job of a positional join.
+        let (take, inputs) = match spec.parts {
+            [] => (spec.take, spec.inputs),
+            parts => (InputMode::Join, parts),
+        };
+        let filter = Filter::compile(engine, spec.filter, take, &attempt)?;
+        let used = used_fields(&scripts, filter.as_ref().map(|filter| filter.used(inputs)), spec.entry);
         Ok(Self {
             used,
             partial: PartialJob::default(),

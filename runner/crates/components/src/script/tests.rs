@@ -150,6 +150,7 @@ impl Draft {
             outlet,
             entry: self.entry,
             inputs: &["shop/orders".to_owned()],
+            parts: &[],
             outputs: &self.outputs,
             token_key: &TokenKey::NONE,
         })

@@ -105,8 +105,17 @@ fn taken(what: What, other: What, name: &Name, place: &SourceSpan, first: &Sourc
 /// Steps have a name space of their own, and a sink with `from` is a step too.
 fn check_steps(pipeline: &PipelineDeclaration, diagnostics: &mut Vec<Diagnostic>) {
     let mut seen: BTreeMap<&Name, &SourceSpan> = BTreeMap::new();
-    for step in &pipeline.steps {
+    let (implied, declared): (Vec<_>, Vec<_>) = pipeline.steps.iter().partition(|step| step.joins.is_some());
+    for step in declared {
         seen.insert(&step.name.value, &step.name.place);
+    }
+    for step in implied {
+        let (name, place) = (&step.name.value, &step.name.place);
+        if let Some(first) = seen.insert(name, place) {
+            let message = format!("the join by key needs a step `{name}`, which exists already");
+            let diagnostic = Diagnostic::error_at(place, message);
+            diagnostics.push(diagnostic.related(first.clone(), "the other one").help("rename one of them"));
+        }
     }
     for sink in &pipeline.sinks {
         for step in &sink.steps {

@@ -294,6 +294,7 @@ pub(crate) fn never_begin(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnos
         let before = waiting.len();
         waiting.retain(|wired| {
             let begins = match wired.step.take {
+                _ if wired.step.joins.is_some() => wired.takes().all(|end| comes(&reached, end)),
                 InputMode::Join => wired.takes().all(|end| comes(&reached, end)),
                 InputMode::From | InputMode::Alts => wired.takes().any(|end| comes(&reached, end)),
             };
@@ -306,11 +307,12 @@ pub(crate) fn never_begin(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnos
             break;
         }
     }
-    let joins = waiting.into_iter().filter(|wired| wired.step.take == InputMode::Join);
+    let joins =
+        waiting.into_iter().filter(|wired| wired.step.take == InputMode::Join || wired.step.joins.is_some());
     let stuck = joins.filter_map(|wired| {
         let input = wired.takes().find(|end| !comes(&reached, end))?;
         let queue = wiring.quoted(&input.address, &wired.pipeline.name);
-        let step = &wired.step.name.value;
+        let step = wired.step.joins.as_ref().map_or(&wired.step.name.value, |join| &join.reader);
         let message =
             format!("the join `{step}` cannot start: the producer of the queue {queue} waits for it");
         let help = "add another producer of the queue, or push a first job to it with `tidegate queue push`";

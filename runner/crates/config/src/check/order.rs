@@ -99,9 +99,14 @@ fn misjoin(join: &Step, input: usize, behind: &Step, diagnostics: &Diagnostics) 
     let message = format!(
         "the join `{name}` cannot pair jobs in order: the step `{shown}` delivers them as they finish"
     );
-    let diagnostic = Diagnostic::error(&join.file, span(join, &["join", &input.binding]), message).help(format!(
-        "have `{shown}` deliver in order, with `queuer = {{ strategy = \"fifo\", ordered = true }}`, or join what comes before it"
-    ));
+    let by_key = "join what comes before it, or pair the jobs by a field with `on`";
+    let help = if behind.joins.is_some() {
+        by_key.to_owned()
+    } else {
+        let ordered = "with `queuer = { strategy = \"fifo\", ordered = true }`";
+        format!("have `{shown}` deliver in order, {ordered}, {by_key}")
+    };
+    let diagnostic = Diagnostic::error(&join.file, span(join, &["join", &input.binding]), message).help(help);
     match span(behind, &[]) {
         Some(span) => {
             let place = SourceSpan { file: behind.file.as_path().into(), span };

@@ -63,14 +63,18 @@ impl<'s, 'd> TestScope<'s, 'd> {
     ) -> Result<Self, Box<Diagnostic>> {
         let steps = wiring.steps.iter().filter(|wired| wired.pipeline.name == pipeline.name);
         let mut steps: Vec<&Wired<'d>> = steps.collect();
-        let mut only = None;
+        let mut only: Option<&Wired<'_>> = None;
         if let Some(step) = &declared.step {
             let names: Vec<&str> = steps.iter().map(|wired| wired.step.name.value.as_str()).collect();
-            steps.retain(|wired| wired.step.name.value.as_str() == step.value);
-            if steps.is_empty() {
-                return Err(Box::new(unknown("step", step, &names)));
-            }
-            only = steps.first().copied();
+            let is_named = |wired: &&Wired<'_>| wired.step.name.value.as_str() == step.value;
+            only = steps.iter().copied().find(|wired| is_named(wired));
+            let Some(only) = only else { return Err(Box::new(unknown("step", step, &names))) };
+            // A join by key runs with the step that finds its tuples.
+            let finds = |wired: &&Wired<'_>| {
+                let joins = wired.step.joins.as_ref();
+                only.step.tuples.is_some() && joins.is_some_and(|join| join.reader == only.step.name.value)
+            };
+            steps.retain(|wired| is_named(wired) || finds(wired));
         }
         Ok(Self { pipelines, pipeline, wiring, shared, only, steps, diagnostics: Vec::new() })
     }
@@ -133,7 +137,8 @@ impl<'s, 'd> TestScope<'s, 'd> {
     /// The inputs of the steps, each with its binding, or otherwise its name.
     fn inputs(&self) -> Vec<(String, Address)> {
         let mut inputs = Vec::new();
-        for (binding, end) in self.steps.iter().flat_map(|wired| &wired.inputs) {
+        let is_given = |wired: &&&Wired<'_>| self.only.is_none() || wired.step.tuples.is_none();
+        for (binding, end) in self.steps.iter().filter(is_given).flat_map(|wired| &wired.inputs) {
             let bound = self.only.is_some() && !binding.is_empty();
             let name = if bound { binding.clone() } else { short(&end.address, &self.pipeline.name) };
             inputs.push((name, end.address.clone()));

@@ -31,6 +31,10 @@ aspects! {
     StepAspect {
         /// The inputs, their names in the delivery hash, the input mode, and the provenance that jobs receive.
         Inputs = "inputs",
+        /// The fields by which a join finds the jobs that belong together.
+        JoinKey = "on",
+        /// The time and the number of jobs without a partner, and what becomes of them.
+        JoinLimits = "join limits",
         /// The first job of an input without progress.
         BeginAt = "begin_at",
         /// Scripts with their imports, plugins with their hashes, built-ins with their options, and the filter.

@@ -7,9 +7,9 @@ use super::aspect::StepAspect;
 use super::processors::{self, ProbeAspects};
 use super::setting::{PartDigest, Scope};
 use crate::model::{
-    BatchBy, BeginAt, Configuration, DeliveryGuarantee, FreesAt, Input, InputMode, KeysMissing, Lane,
-    LaneMissing, Monitor, MonitorLimits, QueueRef, Queuer, Scheduling, SinkKind, SourceRef, Step, StepFilter,
-    Strategy, Target,
+    BatchBy, BeginAt, Configuration, DeliveryGuarantee, FreesAt, Input, InputMode, JoinSide, KeyedJoin,
+    KeysMissing, Lane, LaneMissing, Monitor, MonitorLimits, QueueRef, Queuer, Scheduling, SinkKind,
+    SourceRef, Step, StepFilter, Strategy, Target,
 };
 use tidegate_model::{Address, Backoff, FailureClass, Jitter, OnExhausted, Rate, RetryPolicy, format_rate};
 
@@ -30,6 +30,8 @@ pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &St
         address: _,
         take,
         inputs: _,
+        joins,
+        tuple_of,
         begin_at,
         processors,
         filter,
@@ -57,6 +59,14 @@ pub(super) fn digest(scope: &Scope<'_>, configuration: &Configuration, step: &St
     } = step;
     let mut digest = Digest::new();
     inputs(&mut digest, scope, configuration, (step, *take));
+    if let Some(join) = joins {
+        self::join(&mut digest, scope, step, join);
+    }
+    if !tuple_of.is_empty() {
+        digest.derive(scope, StepAspect::Program, "tuple", |it| {
+            it.list(tuple_of.iter(), |it, part| it.text(part));
+        });
+    }
     digest.add(scope, StepAspect::BeginAt, "begin_at", |it| match begin_at {
         BeginAt::Oldest => it.word("oldest"),
         BeginAt::Newest => it.word("newest"),
@@ -113,6 +123,7 @@ fn inputs(
     (step, take): (&Step, InputMode),
 ) {
     let mode = match take {
+        _ if step.joins.is_some() => "join",
         InputMode::From => "from",
         InputMode::Join => "join",
         InputMode::Alts => "alts",
@@ -143,6 +154,21 @@ fn inputs(
             }
         });
     }
+}
+
+fn join(digest: &mut Digest, scope: &Scope<'_>, step: &Step, join: &KeyedJoin) {
+    let KeyedJoin { reader: _, sides, within, max_waiting } = join;
+    for (input, JoinSide { on, left }) in step.inputs.iter().zip(sides) {
+        let binding = &input.binding;
+        digest.add(scope, StepAspect::JoinKey, format!("on.{binding}"), |it| it.text(&on.to_string()));
+        if *left {
+            digest.add(scope, StepAspect::JoinLimits, format!("left.{binding}"), |it| it.flag(true));
+        }
+    }
+    digest.add(scope, StepAspect::JoinLimits, "within", |it| {
+        it.optional(*within, "none", super::encoder::Encoder::duration);
+    });
+    digest.add(scope, StepAspect::JoinLimits, "max_waiting", |it| it.number(*max_waiting));
 }
 
 fn filter(digest: &mut Digest, scope: &Scope<'_>, filter: &StepFilter) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Configuration, GateRef, Limits, LookupTables, Monitor, Processor, QueueRef, Queuer, SinkKind, SinkRef,
-    SourceRef, StepFilter, Strategy,
+    Configuration, GateRef, KeyedJoin, Limits, LookupTables, Monitor, Processor, QueueRef, Queuer, SinkKind,
+    SinkRef, SourceRef, StepFilter, Strategy,
 };
 use tidegate_model::{Address, RetryPolicy, Secret};
 
@@ -19,6 +19,10 @@ pub struct Step {
     pub take: InputMode,
     /// In order of binding; one, with an empty binding, for `from`.
     pub inputs: Vec<InputRef>,
+    /// It finds the tuples of a join by key, for the step that declares the join.
+    pub joins: Option<Box<KeyedJoin>>,
+    /// The bindings of the jobs in a tuple, if it declares a join by key: its jobs are the tuples.
+    pub tuple_of: Vec<String>,
     pub begin_at: BeginAt,
     /// Run one after the other, in memory. Empty: jobs are passed on unchanged.
     pub processors: Vec<Processor>,
@@ -161,6 +165,8 @@ impl Step {
     #[must_use]
     pub fn order(&self) -> OutputOrder {
         match self.picks() {
+            // A tuple is delivered with the last of its jobs.
+            _ if self.joins.is_some() => OutputOrder::AsFinished,
             None
             | Some(Queuer { ordered: true, .. } | Queuer { strategy: Strategy::Serial, age: None, .. }) => {
                 OutputOrder::AsInputs

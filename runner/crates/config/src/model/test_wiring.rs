@@ -113,7 +113,10 @@ impl TestCase {
     #[must_use]
     pub fn runs(&self, step: &Step) -> bool {
         match &self.step {
-            Some(only) => step.address == *only,
+            // A join by key runs with the step that finds its tuples.
+            Some(only) => {
+                step.address == *only || step.joins.as_ref().is_some_and(|join| join.reader == *only)
+            }
             None => step.address.pipeline == self.pipeline,
         }
     }

@@ -20,6 +20,11 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
+    /// A reference to a part of the same pipeline that `place` implies.
+    pub(crate) fn implied(name: Name, place: SourceSpan) -> Self {
+        Self { pipeline: None, name, place, secret: false }
+    }
+
     /// Its address, for a reference in the pipeline `home`.
     pub(crate) fn address(&self, home: &Name) -> Address {
         Address::new(self.pipeline.as_ref().unwrap_or(home).clone(), self.name.clone())

@@ -72,11 +72,6 @@ impl<'t> TableReader<'t> {
     }
 
     fn unknown(&self, place: &SourceSpan, key: &str, value: &Value<'_>) -> Diagnostic {
-        if self.kind == TableKind::Step && key == "on" && self.table.contains_key("join") {
-            let message = "`on` has no effect with `join`: a join pairs jobs by order, not by a field";
-            let help = "pair jobs whose branches come from one queue, so that the n-th of one belongs to the n-th of the other";
-            return Diagnostic::error_at(place, message).help(help);
-        }
         let is_file =
             matches!(self.kind, TableKind::PipelineFile | TableKind::SingleFile | TableKind::SettingsFile);
         let what = if is_file && value.get_ref().is_table() { "table" } else { "key" };

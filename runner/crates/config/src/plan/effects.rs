@@ -307,6 +307,14 @@ fn changed(
     {
         effects.push(format!("`{queue}` keeps {}", count(jobs, "error")));
     }
+    if has(StepAspect::JoinKey) && remains.delayed > 0 {
+        let jobs = count(remains.delayed, "job");
+        effects.push(format!("{jobs} without a partner will be paired by the new key"));
+    }
+    if has(StepAspect::JoinLimits) && old.shown("within") != new.shown("within") && remains.delayed > 0 {
+        let jobs = count(remains.delayed, "job");
+        effects.push(format!("{jobs} without a partner will keep the time of the old `within`"));
+    }
     if has(StepAspect::Retry) && remains.delayed > 0 {
         effects.push(format!("{} will use the new retry policy", count(remains.delayed, "delayed job")));
     }

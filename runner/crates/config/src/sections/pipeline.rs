@@ -6,6 +6,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeTable;
 
+use super::implied_steps;
 use super::instances::instances;
 use super::queue::{self, QueueDeclaration, QueueSettings};
 use super::settings::{self, SettingsFile};
@@ -66,8 +67,11 @@ impl PipelineDeclaration {
         let queues = self.queues.iter().map(|queue| (NamedKind::Endpoint, "queue", &queue.name, &queue.was));
         let sources =
             self.sources.iter().map(|source| (NamedKind::Endpoint, "source", &source.name, &source.was));
+        let tuples = self.steps.iter().filter_map(|step| step.tuples.as_ref());
+        let tuples = tuples.map(|queue| (NamedKind::Endpoint, "queue", &queue.name, &queue.was));
         steps
             .chain(queues)
+            .chain(tuples)
             .chain(sources)
             .filter_map(|(kind, what, name, was)| Some(FormerName { kind, what, name, was: was.as_ref()? }))
     }
@@ -143,7 +147,9 @@ fn declared(
     let queue_defaults = queue::defaults(reading, root);
     let mut steps = Vec::new();
     for (key, value) in root.named(reading, "step") {
-        steps.extend(step::read(reading, files, &key, value));
+        if let Some(step) = step::read(reading, files, &key, value) {
+            steps.extend(implied_steps::split(reading, step));
+        }
     }
     let mut sinks = Vec::new();
     for (key, value) in root.named(reading, "sink") {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::begin_at;
 use super::bindings::{self, Bound};
+use super::keyed_join::{self, JoinDeclaration, KeyedJoinKeys, TupleQueue};
 use super::plugin;
 use super::probe::{self, MonitorDeclaration};
 use super::queuer;
 use super::retry;
 use super::run::run;
-use crate::diagnostic::Diagnostic;
 use crate::diagnostic::files::Files;
 use crate::model::{
     BeginAt, DeliveryGuarantee, InputMode, Limits, ProbeConfig, Processor, Queuer, StepFilter,
@@ -42,6 +42,12 @@ pub(crate) struct StepDeclaration {
     pub(crate) line: u64,
     pub(crate) take: InputMode,
     pub(crate) inputs: Bound,
+    /// Set until the step is split by [`super::implied_steps`].
+    pub(crate) join_keys: Option<KeyedJoinKeys>,
+    /// Set in the step that finds the tuples of a join by key.
+    pub(crate) joins: Option<JoinDeclaration>,
+    /// The queue of the tuples that it reads, if it declares a join by key.
+    pub(crate) tuples: Option<TupleQueue>,
     pub(crate) begin_at: BeginAt,
     pub(crate) to: Bound,
     pub(crate) errors: Option<ErrorTarget>,
@@ -73,6 +79,9 @@ impl StepDeclaration {
             line,
             take: InputMode::From,
             inputs: Vec::new(),
+            join_keys: None,
+            joins: None,
+            tuples: None,
             begin_at: BeginAt::default(),
             to: Vec::new(),
             errors: None,
@@ -103,30 +112,29 @@ pub(crate) fn read(
     let name = name(reading, "step", key);
     reading.names_missing |= name.is_none();
     let section = TableReader::open(reading, TableKind::Step, &format!("[step.{}]", key.value), value)?;
-    let (take, inputs) = bindings::inputs(reading, &section);
-    let begin_at = begin_at::read(reading, TableKind::Step, &section, take);
+    let section = &section;
+    let (take, inputs) = bindings::inputs(reading, section);
+    let join_keys = keyed_join::read(reading, section);
+    let begin_at = begin_at::read(reading, TableKind::Step, section, take);
     let to = section.field("to").map(|field| bindings::outputs(reading, field));
-    let errors = error_target(reading, &section);
+    let errors = error_target(reading, section);
     let events = section.field("events").and_then(|field| reference(reading, field));
-    let filter = filter(reading, &section);
-    if take == InputMode::Join {
-        refuse_fields(reading, &section, &inputs);
-    }
+    let filter = filter(reading, section);
     let limits = section.field("limits").and_then(|field| limits(reading, field));
     let timeout = section.field("timeout").and_then(|field| {
         field.quantity(reading, ("duration", "10s"), parse_duration, Some(&Duration::ZERO))
     });
-    let processors = run(reading, files, &section, timeout.unwrap_or(TIMEOUT_DEFAULT));
-    let (config, secrets) = json::config(reading, &section);
-    let delivery = delivery(reading, TableKind::Step, &section);
-    let isolate = plugin::isolate(reading, &section);
+    let processors = run(reading, files, section, timeout.unwrap_or(TIMEOUT_DEFAULT));
+    let (config, secrets) = json::config(reading, section);
+    let delivery = delivery(reading, TableKind::Step, section);
+    let isolate = plugin::isolate(reading, section);
     let crash_limit = section.field("crash_limit").and_then(|field| field.small_count(reading, 0));
     let retry = section.field("retry").map(|field| Chosen::read(reading, field, retry::read));
     let queuer = section.field("queuer").map(|field| Chosen::read(reading, field, queuer::read));
     let gate = section.field("gate").map(|field| gate(reading, field));
     let monitor = section.field("monitor").and_then(|field| probe::monitor(reading, files, field));
 
-    let was = former_name(reading, &section, "step");
+    let was = former_name(reading, section, "step");
 
     // Last, so that other errors of a step with an invalid name are reported too.
     let defaults = StepDeclaration::new(name?, reading.line(&section.place));
@@ -134,6 +142,7 @@ pub(crate) fn read(
         was,
         take,
         inputs,
+        join_keys,
         begin_at,
         to: to.unwrap_or_default(),
         errors,
@@ -175,28 +184,6 @@ fn filter(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> StepFilt
         types,
         topics,
         when: when.map(|text| (reading.inside(&text), text)).map(|(at, text)| (text.value, at)),
-    }
-}
-
-/// `types` and `topics` read fields of a single job, and a joined one has several.
-fn refuse_fields(reading: &mut ParseContext<'_>, section: &TableReader<'_>, inputs: &Bound) {
-    let job = match inputs.first() {
-        Some((binding, _)) if binding.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_') => {
-            format!("job.{binding}")
-        }
-        Some((binding, _)) => format!("job[\"{binding}\"]"),
-        None => "job.binding".into(),
-    };
-    for (key, field, when) in [
-        ("types", "type", format!("{job}.type == \"…\"")),
-        ("topics", "topics", format!("\"…\" in {job}.topics")),
-    ] {
-        if let Some(written) = section.field(key) {
-            let message =
-                format!("`{key}` cannot be used with `join`: a joined job has no `{field}` of its own");
-            let diagnostic = Diagnostic::error_at(&written.place(reading), message);
-            reading.report(diagnostic.help(format!("write `when = '{when}'`")));
-        }
     }
 }
 

@@ -229,6 +229,21 @@ fn a_followed_source_ends_only_when_asked_to_end_idle() {
 }
 
 #[test]
+fn an_input_without_room_is_read_when_there_is_room_and_does_not_keep_the_run_from_ending() {
+    let full = |full| Event::Full { port: PORT, full };
+    let mut play = Play::new(&[source()], &[]);
+    play.start();
+    play.read(0, 1, 1);
+    assert_eq!(play.on(full(true)), "");
+    assert_eq!(play.on(full(false)), "read 0@2");
+    // The request is open.
+    assert_eq!(play.on(full(false)), "");
+    assert_eq!(play.on(full(true)), "");
+    assert_eq!(play.ran(0, 0, 1), "commit 0@1+1");
+    assert_eq!(play.committed(0, 0), "Drained");
+}
+
+#[test]
 fn a_join_takes_as_many_of_each_and_leaves_the_rest() {
     let mut play = Play::new(&[join()], &[5, 3]);
     assert_eq!(play.start(), "read 0@1, read 0.1@1");

@@ -9,7 +9,7 @@ use super::provenance;
 use tidegate_components::script::json;
 use tidegate_config::{Configuration, Input, InputMode, Meta, Step};
 use tidegate_model::{Address, Batch, DeliveryHash, Form, HashPrefix, Timestamp, delivery_hash};
-use tidegate_store::{CompletionRecord, FinishedResult, JobForm, ParkReason};
+use tidegate_store::{CompletionRecord, FinishedResult, JobForm, ParkReason, ParkedId, ParkedJob};
 
 /// Inputs of a step, as its attempts get them.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl JobBuilder {
         Self {
             prefix: HashPrefix::new(&pipeline, &name, first),
             wraps_in_binding: step.take == InputMode::Alts
-                && (!step.processors.is_empty() || !step.filter.is_empty()),
+                && (!step.processors.is_empty() || !step.filter.is_empty() || step.joins.is_some()),
             carries: inputs.iter().any(|input| !input.meta.is_empty()),
             pipeline,
             step: name,
@@ -357,6 +357,11 @@ impl<'a> JobInput<'a> {
     /// External completion that is to be delivered now.
     pub(crate) fn completion(&self) -> Option<&CompletionRecord> {
         self.row.iter().find_map(|place| place.returned?.job.reason.outside()?.2)
+    }
+
+    /// Its row, if it was parked.
+    pub(crate) fn returned_row(&self) -> Option<(ParkedId, &'a ParkedJob)> {
+        self.row.iter().find_map(|place| place.returned.map(|returned| (returned.key.id, &returned.job)))
     }
 
     /// Inputs that have a job here. A job that was parked names its own, which the step may not read any more.

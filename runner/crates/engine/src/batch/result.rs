@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate_plugin::{Failure, Payloads};
 
 use super::input::FailedAttempt;
+use super::keyed_job::KeyedJob;
 use crate::commit::request::OutputBlock;
 use crate::step::stats::BlockCause;
 use tidegate_dispatch::{AttemptShare, BatchCut, Failed, JobOutcome};
@@ -25,6 +26,8 @@ pub(crate) struct BatchResult {
     /// Jobs that run again, and outputs that are due later.
     pub(crate) delayed: Vec<NewParkedJob>,
     pub(crate) outcomes: Vec<(DeliveryHash, DedupeOutcome)>,
+    /// Jobs of a join by key, in their order.
+    pub(crate) keyed: Vec<KeyedJob>,
     /// Events of the taken jobs, if the step has a queue for them.
     pub(crate) events: Payloads,
     /// Suspects that are cleared by the delivery.
@@ -101,6 +104,14 @@ impl BatchResult {
         self.ends.push(end);
     }
 
+    /// Adds a taken job that the committer pairs.
+    pub(crate) fn pairs_later(&mut self, job: KeyedJob) {
+        self.keyed.push(job);
+        self.taken += 1;
+        // It is counted with its tuple.
+        self.stayed += 1;
+    }
+
     /// Result of one job that waits for its next attempt.
     pub(crate) fn waiting(
         row: NewParkedJob,
@@ -139,6 +150,7 @@ impl BatchResult {
     /// Bytes of all its data.
     pub(crate) fn byte_len(&self) -> usize {
         let outputs = self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len());
-        outputs.sum::<usize>() + self.events.byte_len()
+        let keyed = self.keyed.iter().map(KeyedJob::byte_len);
+        outputs.chain(keyed).sum::<usize>() + self.events.byte_len()
     }
 }

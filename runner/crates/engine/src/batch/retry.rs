@@ -333,6 +333,26 @@ pub(crate) fn finished(
     NewParkedJob { step: step.clone(), job }
 }
 
+/// Row of a job that waits for its partners in a join, for at most `within`. It counts as one attempt, by which
+/// the next one is known to be its last.
+pub(crate) fn unmatched(
+    step: &Address,
+    item: &JobInput<'_>,
+    why: &str,
+    within: Option<Duration>,
+    now: Timestamp,
+) -> NewParkedJob {
+    let job = ParkedJob {
+        attempt: 1,
+        first_attempt: Some(now),
+        due: within.map_or(Due::Never, |within| Due::At((now + within).min(Timestamp::LATEST))),
+        last_error: Some(why.to_owned()),
+        from_error: None,
+        ..parked(item)
+    };
+    NewParkedJob { step: step.clone(), job }
+}
+
 /// Row of an output that is due later.
 pub(crate) fn delayed_output(
     step: &Address,

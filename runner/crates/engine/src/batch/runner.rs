@@ -17,6 +17,7 @@ use super::error_record::RecordedConfiguration;
 use super::events::{EventRecorder, EventWriter, JobEvent};
 use super::input::{BatchInput, BatchSlice};
 use super::job_builder::{BatchCursor, JobBuilder, JobInput};
+use super::join_keys::{JoinKeys, UnpairedJob};
 use super::reason;
 use super::result::{BatchResult, HaltCause, HaltReason, StartBlock};
 use super::retry;
@@ -68,6 +69,8 @@ pub(crate) struct BatchRunner {
     /// Writer of events, if the step has a queue for them.
     events: Option<EventWriter>,
     budget: BatchBudget,
+    /// The keys of the jobs, if the step is a join by key.
+    join_keys: Option<JoinKeys>,
 }
 
 /// Outcome of a batch, or of its part up to a call.
@@ -106,8 +109,10 @@ impl BatchRunner {
                 .filter(AttributeExtractor::requires),
             retrying: RetryDecider::new(configuration, step),
             crash_limit: step.crash_guard_limit().map(NonZeroU32::get),
-            keeps_records: configuration.keeps_records(step).is_some(),
-            made_before: configuration.dedupes(step).then(|| store.clone()),
+            // The committer makes the tuples of a join by key, each of them once.
+            keeps_records: configuration.keeps_records(step).is_some() && step.joins.is_none(),
+            made_before: (configuration.dedupes(step) && step.joins.is_none()).then(|| store.clone()),
+            join_keys: JoinKeys::new(step),
             address: step.address.clone(),
             generation,
             recorded: RecordedConfiguration::new(step),
@@ -180,6 +185,7 @@ impl BatchRunner {
         let ran = match &work.portions[..] {
             [portion]
                 if self.processors.is_passthrough()
+                    && self.join_keys.is_none()
                     && portion.batch.form == Form::Json
                     && portion.batch.faults.is_empty()
                     && portion.jobs == portion.batch.len()
@@ -190,6 +196,11 @@ impl BatchRunner {
                     && self.events.is_none() =>
             {
                 self.pass_all(portion, work.is_picked)
+            }
+            _ if let Some(keys) = self.join_keys.take() => {
+                let ran = self.find_keys(&keys, work, carries, (&budget, clock));
+                self.join_keys = Some(keys);
+                ran
             }
             _ => {
                 let setback = if resumed.is_some() { None } else { self.set_up_for(work, clock) };
@@ -399,6 +410,49 @@ impl BatchRunner {
             }
         }
         BatchRun::Ran(Box::new(BatchResult { settles: watch.finish(), ..made.finish() }))
+    }
+
+    /// Finds the keys of the jobs of a join by key, which has no processors.
+    fn find_keys(
+        &mut self,
+        keys: &JoinKeys,
+        work: &BatchInput,
+        carries: bool,
+        (budget, clock): (&budget::BudgetMeter, &dyn Clock),
+    ) -> BatchResult {
+        let now = clock.now();
+        let mut made = BatchResultBuilder::new(&self.bindings, &self.origins(), carries, work);
+        let (mut walk, take) = (BatchCursor::new(work), self.gatherer.take);
+        let (step, retrying, configuration) = (&self.address, &self.retrying, &self.recorded);
+        let failing = FailureHandler { retrying, step, take, generation: self.generation, configuration };
+        let mut events = EventRecorder::new(None);
+        while let Some(item) = self.gatherer.next(&mut walk, carries) {
+            match keys.find(step, &item, now) {
+                Ok(found) => made.ran.pairs_later(found),
+                Err(unpaired) => {
+                    let UnpairedJob { failure, row } = *unpaired;
+                    let failure = reason::bounded(self.scrub.failure(failure));
+                    match failing.handle_failure(&item, failure, None, (now, now), (&mut made, &mut events)) {
+                        JobDisposition::Through(outcome) => {
+                            made.fails_in_join(&item, row);
+                            made.through(&item, outcome, false);
+                        }
+                        JobDisposition::Halts(failure, halts) => {
+                            let (index, file) = (item.index(), item.file());
+                            made.ran.halt = Some(HaltCause { index, failure: *failure, halts, file });
+                            break;
+                        }
+                        // The step has no retry policy.
+                        JobDisposition::Stays | JobDisposition::Waits(..) => {}
+                    }
+                }
+            }
+            if is_over(&self.processors, budget, &made, work) {
+                made.ran.cut = true;
+                break;
+            }
+        }
+        made.finish()
     }
 
     /// Passes all jobs of the batch to processors that are faster on batches.

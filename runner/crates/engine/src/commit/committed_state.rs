@@ -9,6 +9,7 @@ use super::request::{
 };
 use super::sinks::Positions;
 use super::step_events::{PendingEvents, StepEvents};
+use super::unmatched_jobs::UnmatchedJobs;
 use crate::generation::current::NumberedGeneration;
 use crate::operator::effect::RequestEffect;
 use crate::step::declared::DeclaredStep;
@@ -53,6 +54,8 @@ pub(crate) struct CommittedStep {
     pub(crate) snapshots: BTreeMap<u64, u64>,
     /// `None`: the step has no queue for events.
     pub(crate) events: Option<StepEvents>,
+    /// `None`: the step is no join by key.
+    pub(crate) unmatched: Option<UnmatchedJobs>,
 }
 
 /// Group as changes of the store.
@@ -125,6 +128,54 @@ impl CommittedState {
     /// Installed steps that read `input`, each with the position among its inputs.
     pub(crate) fn readers(&self, input: Input) -> &[(usize, usize)] {
         self.readers.get(&input).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The unmatched jobs of an installed join by key, and the present names of what `generation` calls otherwise.
+    pub(crate) fn unmatched(
+        &mut self,
+        position: usize,
+        generation: u64,
+    ) -> Option<(&mut UnmatchedJobs, NamesSince<'_>)> {
+        let unmatched = self.steps.get_mut(position)?.unmatched.as_mut()?;
+        Some((unmatched, self.names.since(generation)))
+    }
+
+    /// Gives unmatched jobs the numbers of their rows.
+    pub(crate) fn match_later(
+        &mut self,
+        position: usize,
+        provisional: &[ParkedId],
+        rows: &[(&NewParkedJob, ParkedKey)],
+    ) {
+        let step = self.steps.get_mut(position);
+        let Some(unmatched) = step.and_then(|step| step.unmatched.as_mut()) else { return };
+        for (id, (_, row)) in provisional.iter().zip(rows) {
+            unmatched.commit(*id, row.id);
+        }
+    }
+
+    /// Forgets the unmatched jobs among these rows. Returns the steps that had some.
+    pub(crate) fn forget_unmatched(&mut self, rows: &[ParkedKey]) -> Vec<usize> {
+        let mut found = Vec::new();
+        for (position, step) in self.steps.entries_mut() {
+            let Some(unmatched) = &mut step.unmatched else { continue };
+            // A request names the step as the current generation does.
+            let address = self.names.since(step.declared.generation.number).step(&step.declared.address);
+            let own = rows.iter().filter(|row| row.step == address);
+            if own.filter(|row| unmatched.remove(row.id)).count() > 0 {
+                found.push(position);
+            }
+        }
+        found
+    }
+
+    /// Positions of the installed joins by key.
+    pub(crate) fn joins(&self) -> Vec<usize> {
+        self.steps
+            .entries()
+            .filter(|(_, step)| step.unmatched.is_some())
+            .map(|(position, _)| position)
+            .collect()
     }
 
     /// Whether an installed step delivers to the sink.

@@ -123,10 +123,14 @@ impl Committer {
     /// Commits the changes of the start of the run.
     pub(crate) fn open(&mut self) -> Result<(), EngineError> {
         self.publish_backlog();
-        let Some(opening) = self.opening.take() else { return Ok(()) };
-        let mut told = false;
-        while self.commit_changes(&opening, &mut told)?.is_none() {}
-        start_position::log_starts(&opening);
+        if let Some(opening) = self.opening.take() {
+            let mut told = false;
+            while self.commit_changes(&opening, &mut told)?.is_none() {}
+            start_position::log_starts(&opening);
+        }
+        for step in self.committed_state.joins() {
+            self.publish_unmatched(step);
+        }
         Ok(())
     }
 
@@ -152,6 +156,7 @@ impl Committer {
     pub(crate) fn commit(&mut self, changes: GroupChanges) -> Result<(), EngineError> {
         let GroupChanges { entries: mut group, pushes, ticked, printed, late } = changes;
         let (mut told, mut short) = (false, false);
+        self.pair_jobs(&mut group)?;
         let (state, store) = (&self.committed_state, &self.store);
         let ingest = IngestGroup::of(pushes, state, store)?.with_ticks(ticked);
         let ingest = ingest.with_printed(printed, state, self.clock.now());
@@ -343,10 +348,12 @@ impl Committer {
                 }
                 StepChange::Delivery(delivery) => delivery,
             };
-            let stays = delivery.delayed.iter().zip(rows.by_ref());
+            let stays: Vec<_> = delivery.delayed.iter().zip(rows.by_ref()).collect();
             let step = &delivery.step;
+            self.committed_state.match_later(step.position, &delivery.provisional, &stays);
+            self.publish_unmatched(step.position);
             let committed_state = &mut self.committed_state;
-            let stays = stays.map(|(delayed, row)| {
+            let stays = stays.into_iter().map(|(delayed, row)| {
                 committed_state.note_row(step.position, row.id, &delayed.job);
                 let turn = turn::of(step, &delayed.job);
                 ParkedRow { row, due: delayed.job.due, is_late: delayed.job.output().is_some(), turn }

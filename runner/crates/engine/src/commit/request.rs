@@ -5,6 +5,7 @@ use tidegate_plugin::Payloads;
 use std::sync::Arc;
 
 use super::printed::PrintedCommit;
+use crate::batch::keyed_job::KeyedJob;
 use crate::coordinator::schedules::FiredTicks;
 use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
@@ -13,7 +14,9 @@ use crate::step::declared::DeclaredStep;
 use tidegate_config::QueueRef;
 use tidegate_dispatch::{BatchId, DurabilityBarrier};
 use tidegate_model::{Counters, DeliveryHash, Origins, RenamedPart, Segment, SourceOffset};
-use tidegate_store::{Block, DedupeOutcome, Details, NewHistoryEntry, NewParkedJob, ParkedKey, StepStop};
+use tidegate_store::{
+    Block, DedupeOutcome, Details, NewHistoryEntry, NewParkedJob, ParkedId, ParkedKey, StepStop,
+};
 
 /// Request to the committer.
 #[derive(Debug)]
@@ -109,6 +112,10 @@ pub(crate) struct Delivery {
     pub(crate) errors: Option<OutputBlock>,
     /// Jobs that the step runs again, and outputs that are due later.
     pub(crate) delayed: Vec<NewParkedJob>,
+    /// Provisional numbers of unmatched jobs, in the order of `delayed`.
+    pub(crate) provisional: Vec<ParkedId>,
+    /// Jobs of a join by key, which the committer pairs.
+    pub(crate) keyed: Vec<KeyedJob>,
     /// Outcome of each job, if the step keeps delivery records.
     pub(crate) outcomes: Vec<(DeliveryHash, DedupeOutcome)>,
     /// Events of its jobs, if the step has a queue for them.
@@ -145,7 +152,7 @@ pub(crate) struct InputSpan {
 }
 
 /// Payloads for one target, encoded for the log if that is a queue.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct OutputBlock {
     pub(crate) payloads: Payloads,
     /// Provenance of each payload, as JSON; `None` if no job has any.
@@ -200,7 +207,9 @@ impl StepChange {
     pub(crate) fn byte_len(&self) -> usize {
         self.as_delivery().map_or(0, |delivery| {
             let outputs = delivery.outputs.iter().chain(&delivery.errors);
-            outputs.map(|made| made.payloads.byte_len()).sum::<usize>() + delivery.events.byte_len()
+            let keyed = delivery.keyed.iter().map(KeyedJob::byte_len);
+            let outputs = outputs.map(|made| made.payloads.byte_len());
+            outputs.chain(keyed).sum::<usize>() + delivery.events.byte_len()
         })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tidegate_plugin::Payloads;
 
-use super::{Action, BatchTask, Coordinator};
+use super::{Action, BatchTask, Coordinator, unmatched};
 use crate::batch::input::{BatchSlice, ReadBatch};
 use crate::batch::result::BatchResult;
 use crate::commit::request::{BeginBatch, CommitRequest, Delivery, Rewind, RewindTo, StepChange};
@@ -178,7 +178,9 @@ impl Coordinator {
         let Some(held) = batches.get_mut(&batch) else { return };
         let Some(ran) = held.ran.take() else { return };
         let rest = held.rest.take();
-        let BatchResult { outputs, errors, delayed, outcomes, events, settles, counters, failed, .. } = *ran;
+        let BatchResult {
+            outputs, errors, delayed, keyed, outcomes, events, settles, counters, failed, ..
+        } = *ran;
         held.failed = failed;
         let delivery = Delivery {
             step: declared.clone(),
@@ -187,6 +189,8 @@ impl Coordinator {
             outputs,
             errors,
             delayed,
+            provisional: Vec::new(),
+            keyed,
             outcomes,
             events,
             settles,
@@ -199,20 +203,24 @@ impl Coordinator {
     }
 
     /// Requests a read. Jobs in memory are returned at once.
-    fn read(
+    pub(crate) fn read(
         &mut self,
         port: InputPort,
         from: u64,
         now: Timestamp,
         actions: &mut Vec<Action>,
     ) -> Option<Event> {
+        if self.holds_read(port) {
+            return Some(Event::Full { port, full: true });
+        }
         let state = self.steps.get(port.step)?;
         let (reader, picks, step) = (state.epoch, state.is_queued(), &state.declared);
         let declared = port.input.position().and_then(|input| step.inputs.get(input));
         let queue = match declared.map(|input| input.input) {
             None => {
                 let (step, picks) = (step.clone(), false);
-                let what = ReadAhead::Returned { but: self.in_flight_redeliveries(port.step) };
+                let first = unmatched::queues_to_catch_up(state);
+                let what = ReadAhead::Returned { but: self.in_flight_redeliveries(port.step), first };
                 actions.push(Action::ReadStore(StoreRequest { step, port, reader, what, picks }));
                 return None;
             }

@@ -46,9 +46,15 @@ impl Coordinator {
             self.dispatcher.handle(Event::Begun { step, batch }, now, commands);
         }
         for (step, batch, stays) in delivered {
+            let waits = stays.iter().any(|row| row.due.time().is_some());
+            // The run could end with the delivery if the inputs were full.
+            self.resume_reads(step, now, commands);
             self.delivered((step, batch), stays, now, commands);
+            self.note_matched(step, waits, now, commands);
         }
         if let Some(moves) = moved {
+            let step = moves.step;
+            self.resume_reads(step, now, commands);
             self.on_jobs_moved(moves, now, commands);
         }
         if let Some((step, paused)) = paused {

@@ -36,6 +36,8 @@ impl Coordinator {
             outputs: Vec::new(),
             errors: None,
             delayed: vec![row],
+            provisional: Vec::new(),
+            keyed: Vec::new(),
             outcomes: Vec::new(),
             events: Payloads::new(),
             settles,

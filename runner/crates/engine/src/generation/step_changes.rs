@@ -73,6 +73,8 @@ fn of_aspect(aspect: StepAspect) -> StepDifference {
         | StepAspect::CrashLimit
         | StepAspect::Retry => StepDifference::InPlace,
         StepAspect::Inputs
+        | StepAspect::JoinKey
+        | StepAspect::JoinLimits
         | StepAspect::Outputs
         | StepAspect::Errors
         | StepAspect::Events

@@ -234,6 +234,16 @@ fn a_join_whose_branches_stand_in_one_order_is_fine() {
 }
 
 #[test]
+fn a_join_in_order_cannot_follow_a_join_by_key_whose_tuples_are_complete_in_any_order() {
+    let by_key = "[step.a]\njoin = { x = \"s\", y = \"t\" }\non = \"id\"\nto = \"l\"\n[step.b]\nfrom = \"s\"\nto = \"r\"\n\
+                  [step.c]\nfrom = \"s\"\nto = \"t\"\n";
+    let shown = branches(by_key);
+    let message = "the join `meet` cannot pair jobs in order: the step `a-join` delivers them as they finish";
+    assert!(shown.contains(message), "{shown}");
+    assert!(shown.contains("join what comes before it, or pair the jobs by a field with `on`"), "{shown}");
+}
+
+#[test]
 fn a_policy_that_holds_later_jobs_back_for_long_is_worth_a_word() {
     let with = |retry: &str| {
         step(&format!("run = \"price.rhai\"\n{retry}"), &[("price.rhai", "fn process(job) { job }")])

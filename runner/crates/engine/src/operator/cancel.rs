@@ -275,7 +275,7 @@ fn write_records(
             let outcome = if errors.is_some() { DedupeOutcome::Error } else { DedupeOutcome::Nothing };
             let record = |until| DedupeRecord { hash: item.hash, outcome, keep_until: Some(until) };
             effect.changes.dedupe_records.extend(keep_until.map(record));
-            let failure = reason::bounded(Failure::new(FailureKind::Rejected, why(&item)));
+            let failure = reason::bounded(Failure::new(FailureKind::Rejected, why(step, &item)));
             if let Some(writer) = &writer {
                 let end = if errors.is_some() { JobEnd::SetAside } else { JobEnd::Dropped };
                 let event = JobEvent::Done { end, reason: Some(&failure.message) };
@@ -307,7 +307,7 @@ fn write_records(
     Ok(())
 }
 
-fn why(item: &JobInput<'_>) -> String {
+fn why(step: &Step, item: &JobInput<'_>) -> String {
     let (cancelled, before) = match item.handle() {
         Some(handle) => {
             let end = handle.char_indices().nth(HANDLE_MAX).map_or(handle.len(), |(end, _)| end);
@@ -315,6 +315,7 @@ fn why(item: &JobInput<'_>) -> String {
             let cancelled = format!("cancelled while pending (handle `{}{more}`)", &handle[..end]);
             (cancelled, "an attempt before that failed")
         }
+        None if step.joins.is_some() => ("cancelled".to_owned(), "before that"),
         None => ("cancelled".to_owned(), "before that, its last attempt failed"),
     };
     match item.last_error() {

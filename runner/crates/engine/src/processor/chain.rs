@@ -95,6 +95,7 @@ impl ProcessorChain {
                 },
                 entry: EntryPoint::Process,
                 inputs: &inputs,
+                parts: &step.tuple_of,
                 outputs: &bindings,
             })
         };

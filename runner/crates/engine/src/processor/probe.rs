@@ -64,8 +64,16 @@ impl Probe {
                 let entry = if position == last { entry } else { EntryPoint::Process };
                 let scripts = std::slice::from_ref(script);
                 let (take, outlet) = (InputMode::From, ScriptOutlet::Next);
-                let scripts =
-                    ScriptGroup { scripts, filter: &filter, take, outlet, entry, inputs: &[], outputs: &[] };
+                let scripts = ScriptGroup {
+                    scripts,
+                    filter: &filter,
+                    take,
+                    outlet,
+                    entry,
+                    inputs: &[],
+                    parts: &[],
+                    outputs: &[],
+                };
                 owner.script(&scripts).map(ProcessorStage::Script)
             }
         };

@@ -8,10 +8,12 @@ use std::sync::atomic::AtomicBool;
 use super::snapshots::recover;
 use super::sources::OpenSources;
 use super::start_position;
+use crate::batch::join_keys::JoinKeys;
 use crate::batch::retry::before;
 use crate::commit::committed_state::{CommittedState, CommittedStep};
 use crate::commit::sinks::Sinks;
 use crate::commit::step_events::StepEvents;
+use crate::commit::unmatched_jobs::UnmatchedJobs;
 use crate::error::EngineError;
 use crate::step::declared::DeclaredStep;
 use crate::step::job_attributes::AttributeExtractor;
@@ -110,13 +112,24 @@ impl StepRecovery<'_> {
         let progress: Vec<Progress> = inputs.into_iter().map(|input| input.done).collect();
         let plan = self.plan(declared, plans, progress.first(), redo)?;
         let snapshots = plan.redo.iter().map(|redo| (redo.number, redo.number)).collect();
+        let rows = || self.store.all_parked(&declared.address);
+        let unmatched =
+            JoinKeys::new(declared).map(|keys| UnmatchedJobs::of_rows(&keys, rows())).transpose()?;
         let parked = match plan.picking {
+            // They wait in no order, and may be many.
+            None if unmatched.is_some() => Vec::new(),
             None if self.store.parked_count(&declared.address)? == 0 => Vec::new(),
             _ => self.store.all_parked(&declared.address).collect::<Result<_, _>>()?,
         };
         let paused = self.store.pauses()?.iter().any(|pause| pause.step == declared.address);
         let events = StepEvents::new(declared, &progress, &parked);
-        self.committed.install(CommittedStep { declared: declared.clone(), progress, snapshots, events });
+        self.committed.install(CommittedStep {
+            declared: declared.clone(),
+            progress,
+            snapshots,
+            events,
+            unmatched,
+        });
         Ok(Some(InstalledStep { declared: declared.clone(), plan, readers, heads, parked, paused, halts }))
     }
 

@@ -36,7 +36,11 @@ pub(crate) enum ReadAhead {
     /// Jobs of a queue, from an index on.
     Queue { queue: Address, from: u64 },
     /// Parked jobs of a step that are due out of order, except those that are in flight already.
-    Returned { but: BTreeSet<ParkedKey> },
+    Returned {
+        but: BTreeSet<ParkedKey>,
+        /// Queues whose jobs come first: a job of a join by key is at its end only if no partner has arrived in time.
+        first: Vec<Address>,
+    },
     /// A parked job that is read again in its turn.
     Turn { row: ParkedKey },
     /// Picked jobs.
@@ -51,8 +55,17 @@ pub(crate) struct StoreReader {
     thread: JoinHandle<()>,
 }
 
+/// Due jobs of a step, or the time of the next ones.
+enum DueRows {
+    Due(Vec<(ParkedKey, ParkedJob)>),
+    None { next: Option<Timestamp> },
+}
+
 /// Time to wait while the store is being reopened after a failed write.
 const REOPEN_WAIT: Duration = Duration::from_millis(10);
+
+/// Time until due jobs of a join are read again, if jobs that arrived before are not taken.
+const CATCH_UP_WAIT: Duration = Duration::from_millis(100);
 
 impl StoreReader {
     pub(crate) fn start(
@@ -149,13 +162,15 @@ fn read_named(
                 batch.map(ReadBatch::new).ok_or_else(|| ReadError::Damaged(lost()))
             })
         }
-        ReadAhead::Returned { but } => match due(store, limit, &own, but, now) {
-            Ok(due) if due.is_empty() => match store.next_due(&own, Some(now)) {
-                Ok(next) => return Some(Message::NoneDue { port, reader, next }),
+        ReadAhead::Returned { but, first } => {
+            match due_behind(store, limit, (&own, names, first), but, now) {
+                Ok(DueRows::Due(due)) => {
+                    Ok(returned(due.into_iter().map(|row| as_in(step, names, row)).collect()))
+                }
+                Ok(DueRows::None { next }) => return Some(Message::NoneDue { port, reader, next }),
                 Err(error) => Err(error),
-            },
-            due => due.map(|due| returned(due.into_iter().map(|row| as_in(step, names, row)).collect())),
-        },
+            }
+        }
         ReadAhead::Turn { row } => match store.parked(&[row.id.of(&own)]) {
             Ok(mut found) => match found.pop().flatten() {
                 Some(job) => Ok(returned(vec![as_in(step, names, (row.clone(), job))])),
@@ -197,6 +212,39 @@ fn as_in(
         }
     }
     (key.id.of(&step.address), job)
+}
+
+/// Due jobs that are not in `but`; otherwise the time of the next one. Jobs that became due after the arrival of jobs
+/// that the step has not taken from the queues in `first` come later.
+fn due_behind(
+    store: &Store,
+    limit: BatchLimit,
+    (step, names, first): (&Address, NamesSince<'_>, &[Address]),
+    but: &BTreeSet<ParkedKey>,
+    now: Timestamp,
+) -> Result<DueRows, ReadError> {
+    let mut until = now;
+    for queue in first {
+        until = until.min(arrived_before(store, step, &names.endpoint(queue))?.unwrap_or(now));
+    }
+    let due = due(store, limit, step, but, until)?;
+    if !due.is_empty() {
+        return Ok(DueRows::Due(due));
+    }
+    let next = store.next_due(step, Some(until))?;
+    let soon = now + CATCH_UP_WAIT;
+    Ok(DueRows::None { next: next.map(|next| if next <= now { soon } else { next }) })
+}
+
+/// The time before which all jobs of a queue that the step has not taken have arrived; `None` if it has taken all.
+fn arrived_before(store: &Store, step: &Address, queue: &Address) -> Result<Option<Timestamp>, ReadError> {
+    let next = store.progress(step, queue)?.unwrap_or_default().position() + 1;
+    let batch = match store.read(queue, next, 1, 0) {
+        Err(ReadError::Gone { first, .. }) => store.read(queue, first, 1, 0),
+        batch => batch,
+    };
+    let stamp = batch?.and_then(|batch| batch.stamp(0).copied());
+    Ok(stamp.map(|stamp| Timestamp(stamp.time.0 - 1)))
 }
 
 /// Due jobs that are not in `but`; empty only if there are none. The jobs in `but` may come before them in

@@ -11,7 +11,7 @@ use super::stats::StepStats;
 use crate::batch::events::{EventJob, EventWriter, JobEvent};
 use crate::batch::input::{BatchInput, BatchSlice, ReadBatch};
 use crate::batch::job_builder::{BatchCursor, JobBuilder};
-use tidegate_dispatch::{BatchId, ReadId, Turn};
+use tidegate_dispatch::{BatchId, InputPort, ReadId, Turn};
 use tidegate_model::Timestamp;
 use tidegate_plugin::Payloads;
 use tidegate_store::ParkedKey;
@@ -37,6 +37,10 @@ pub(crate) struct StepState {
     /// Waiting jobs of a queued step; `None` for an ordered step.
     pub(crate) queued: Option<QueuedJobs>,
     pub(crate) stats: Arc<StepStats>,
+    /// Inputs of a join by key that are not read until fewer of their jobs are without a partner.
+    pub(crate) held_reads: Vec<InputPort>,
+    /// Whether jobs with a due time have waited for their partners since their due times were read.
+    pub(crate) had_unmatched: bool,
     /// `None`: the step has no queue for events.
     events: Option<BeginEvents>,
 }
@@ -77,6 +81,8 @@ impl StepState {
             moved: BTreeMap::new(),
             queued,
             stats,
+            held_reads: Vec::new(),
+            had_unmatched: true,
         }
     }
 

@@ -40,6 +40,8 @@ pub struct StepStats {
     monitor: Mutex<ProbeHealth>,
     pending: AtomicU64,
     valid: AtomicU64,
+    /// Jobs that wait for their partners in a join by key, by input.
+    unmatched: Mutex<Vec<u64>>,
     pace: Mutex<ThroughputWindow>,
     /// Time and reason of a halt.
     halted: Mutex<Option<(Timestamp, String)>>,
@@ -173,6 +175,17 @@ impl StepStats {
     pub(crate) fn set_pending(&self, pending: u64, valid: u64) {
         self.pending.store(pending, Ordering::Relaxed);
         self.valid.store(valid, Ordering::Relaxed);
+    }
+
+    /// Number of jobs that wait for their partners in a join by key, by input; empty for other steps.
+    pub fn unmatched(&self) -> Vec<u64> {
+        self.unmatched.lock().clone()
+    }
+
+    pub(crate) fn set_unmatched(&self, counts: &[u64]) {
+        let mut unmatched = self.unmatched.lock();
+        unmatched.clear();
+        unmatched.extend(counts);
     }
 
     /// Recent jobs per second of a run that began at `started`.

@@ -35,8 +35,11 @@ pub fn first_in_line(store: &Store, step: &Step) -> Result<Option<(Turn, Timesta
     Ok(None)
 }
 
-/// Turn of a job of an ordered `step`; `None` if it has none.
+/// Turn of a job of an ordered `step`; `None` if it has none. Jobs of a join by key wait without an order.
 pub(crate) fn of(step: &Step, job: &ParkedJob) -> Option<Turn> {
+    if step.joins.is_some() {
+        return None;
+    }
     let place = |(name, index): &(String, u64)| {
         let input = step.inputs.iter().position(|input: &InputRef| input.hash_name() == *name)?;
         Some((input, *index))

@@ -181,6 +181,10 @@ pub(super) const EDITS: &[Edit] = &[
     (Step, "was", "crash_limit = 5\n", "crash_limit = 5\nwas = \"former\"\n", NONE),
     (Step, "from", "[step.hurries]\nfrom = \"posts\"", "[step.hurries]\nfrom = \"done\"", &["step p/hurries: inputs"]),
     (Step, "join", "join = { one = \"ticks\"", "join = { uno = \"ticks\"", &["step p/joins: inputs"]),
+    (Step, "on", "uno = \"id\", due", "uno = \"no\", due", &["step p/meets-join: on"]),
+    (Step, "within", "within = \"1h\"\nmax", "within = \"2h\"\nmax", MEETS_LIMITS),
+    (Step, "max_waiting", "max_waiting = 50\n", "max_waiting = 51\n", MEETS_LIMITS),
+    (Step, "left", "left = \"uno\"\n", "left = [\"uno\", \"due\"]\n", MEETS_LIMITS),
     (Step, "alts", "alts = { one = \"ticks\", two = \"beats\" }", "alts = { one = \"ticks\", two = \"posts\" }", &["step p/either: inputs"]),
     (Step, "begin_at", "from = \"lines\"\nbegin_at = \"newest\"", "from = \"lines\"\nbegin_at = 7", &["step p/work: begin_at"]),
     (Step, "to", "good = \"done\"", "fine = \"done\"", &["step p/work: outputs"]),
@@ -325,6 +329,8 @@ const LOST: &[&str] = &[
     "step p/file: errors",
     "step p/hurries: errors",
     "step p/joins: errors",
+    "step p/meets: errors",
+    "step p/meets-join: errors",
     "step p/nowhere-failed: errors",
     "step p/nowhere-unsent: errors",
     "step p/nowhere-unworked: errors",
@@ -338,9 +344,11 @@ const PIPELINE_DELIVERY: &[&str] = &[
     "step p/either: delivery",
     "step p/hurries: delivery",
     "step p/joins: delivery",
+    "step p/meets: delivery",
     "step p/picks: delivery",
     "step p/plugged: delivery",
 ];
+const MEETS_LIMITS: &[&str] = &["step p/meets-join: join limits"];
 const TO_HTTP: &[&str] = &["+ queue p/lines", "- source p/lines", "step p/work: inputs"];
 const DEFAULTS_OF_END: &[&str] = &[
     "queue second/end: dedupe",
@@ -352,6 +360,7 @@ const DEFAULTS_OF_END: &[&str] = &[
 const DEFAULT_SIZE: &[&str] = &[
     "queue p/beats: retention",
     "queue p/failed: retention",
+    "queue p/meets-joined: retention",
     "queue p/odd: retention",
     "queue p/posts: retention",
     "queue p/prints: retention",

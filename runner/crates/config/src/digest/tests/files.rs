@@ -225,6 +225,13 @@ queuer = "turns"
 [step.joins]
 join = { one = "ticks", two = "odd" }
 
+[step.meets]
+join = { uno = "ticks", due = "beats" }
+on = { uno = "id", due = "ref.id" }
+within = "1h"
+max_waiting = 50
+left = "uno"
+
 [step.either]
 alts = { one = "ticks", two = "beats" }
 to = "odd"

@@ -4,13 +4,14 @@ use tidegate_plugin::{Checkpoint, Failure, FailureKind, Outputs, Payloads};
 
 use crate::batch::input::BatchInput;
 use crate::batch::job_builder::JobInput;
+use crate::batch::keyed_job::{KeyedError, KeyedJob};
 use crate::batch::result::BatchResult;
 use crate::batch::retry;
 use crate::commit::request::OutputBlock;
 use tidegate_config::{Configuration, OutputRef, Target};
 use tidegate_dispatch::JobOutcome;
 use tidegate_model::{Address, Origins, Timestamp};
-use tidegate_store::{DedupeOutcome, FinishedEnd, FinishedOutput, FinishedResult};
+use tidegate_store::{DedupeOutcome, FinishedEnd, FinishedOutput, FinishedResult, ParkedId};
 
 /// Results of the jobs so far.
 pub(crate) struct BatchResultBuilder {
@@ -206,6 +207,17 @@ impl BatchResultBuilder {
                 side.push(item);
             }
         }
+    }
+
+    /// Moves the last error record, if there is one, to the jobs of a join by key: the committer decides whether it
+    /// counts. `row`: the job has waited, and its time is over.
+    pub(crate) fn fails_in_join(&mut self, item: &JobInput<'_>, row: Option<ParkedId>) {
+        let record = self.errors.get(0).map(|record| {
+            let (record, indices) = (record.to_vec(), item.indices.to_vec());
+            Box::new(KeyedError { record, indices, carried: item.carried.clone() })
+        });
+        self.errors.clear();
+        self.ran.keyed.push(KeyedJob::Fails { row, record });
     }
 
     pub(crate) fn finish(self) -> BatchResult {

@@ -32,6 +32,7 @@ fn committed_state(settings: &str) -> CommittedState {
             progress,
             snapshots: BTreeMap::new(),
             events: None,
+            unmatched: None,
         });
     }
     committed_state
@@ -59,6 +60,8 @@ fn batch(step: usize, first: u64, taken: usize, output: &[&str]) -> Delivery {
         jobs: jobs(first, taken as u64),
         outputs: if step == 0 { vec![OutputBlock::for_queue(payloads, &origins, None)] } else { Vec::new() },
         delayed: Vec::new(),
+        provisional: Vec::new(),
+        keyed: Vec::new(),
         errors: None,
         outcomes: Vec::new(),
         events: Payloads::new(),

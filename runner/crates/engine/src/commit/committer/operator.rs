@@ -58,7 +58,10 @@ impl Committer {
         effect: RequestEffect,
         committed: &CommitOutcome,
     ) -> CommitNotice {
-        let Changes { parked, reparked, .. } = effect.changes;
+        let Changes { parked, reparked, unparked, .. } = effect.changes;
+        for step in self.committed_state.forget_unmatched(&unparked) {
+            self.publish_unmatched(step);
+        }
         let rows = committed.parked.iter().cloned().zip(parked);
         let steps = &self.committed_state.configuration().steps;
         let returned = rows.filter_map(|(key, delayed)| {

@@ -79,6 +79,7 @@ impl Committer {
             self.put_back(step, to)?;
         }
         self.broken_steps.remove(&step.position);
+        self.deliver_whole_tuples(step)?;
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
         let mut recovery = StepRecovery {
             store: &self.store,
@@ -92,6 +93,7 @@ impl Committer {
         self.commit_all(&changes)?;
         start_position::log_starts(&changes);
         self.close_unused()?;
+        self.publish_unmatched(step.position);
         let _ = self.messages.send(Message::Installed(Box::new(installed)));
         Ok(())
     }

@@ -33,6 +33,7 @@ fn committed_state() -> CommittedState {
             progress,
             snapshots: BTreeMap::new(),
             events: None,
+            unmatched: None,
         });
     }
     committed_state
