@@ -33,6 +33,7 @@
 //! | `play` | one seed: runs, crashes, and the comparison between them |
 //! | `jobs` | a single step that retries, delays and picks its jobs |
 //! | `waiting` | a single step that waits: gates, monitors, pushes, schedules, requests to move its jobs |
+//! | `joins` | a single join by key, whose jobs leave and whose settings change |
 //! | `model` | expected results of a step |
 //! | `compare`, `outlets`, `check` | the comparison with a target, with all sinks, and with everything |
 
@@ -45,6 +46,7 @@ pub(crate) mod drawing;
 pub(crate) mod effects;
 pub(crate) mod history;
 pub(crate) mod jobs;
+pub(crate) mod joins;
 pub(crate) mod model;
 pub(crate) mod outcome;
 pub(crate) mod outlets;
@@ -72,6 +74,8 @@ const SEEDS: u64 = 300;
 const CHANGING_SEEDS: u64 = 100;
 /// Number of seeds of the step that waits, which take longer.
 const WAITING_SEEDS: u64 = 150;
+/// Number of seeds of the join by key.
+const JOIN_SEEDS: u64 = 150;
 /// Stack size of a worker thread, which deeply nested steps need.
 const STACK: usize = 16 << 20;
 
@@ -104,6 +108,14 @@ fn jobs_that_wait_for_the_outside_end_exactly_once_whatever_crashes_when() {
     let Tally { crashes, request_outcome, jobs, held, forgotten, told, moved, ticks, .. } = tally;
     let all = [crashes, request_outcome, jobs, held, forgotten, told, moved, ticks];
     let all_happened = all.iter().all(|&times| times > 0);
+    assert!(all_happened || count < 100, "{count} seeds should cause every event");
+}
+
+#[test]
+fn jobs_of_a_join_by_key_are_in_one_tuple_or_wait_or_fail_whatever_crashes_when() {
+    let (tally, count) = play_all(play::play_joins, JOIN_SEEDS);
+    let Tally { crashes, request_outcome, jobs, moved, reloads, .. } = tally;
+    let all_happened = [crashes, request_outcome, jobs, moved, reloads].iter().all(|&times| times > 0);
     assert!(all_happened || count < 100, "{count} seeds should cause every event");
 }
 

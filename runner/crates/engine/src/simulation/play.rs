@@ -5,6 +5,7 @@ use super::outcome::{Ended, Perils};
 use super::stage;
 use super::tally::Tally;
 use super::world::World;
+use tidegate_model::Clock as _;
 use tidegate_store::testing::{DiskFailure, FaultyDisk};
 use tidegate_store::verify;
 use tidegate_store::{Store, open_disk};
@@ -29,6 +30,11 @@ pub(crate) fn play_waiting(seed: u64) -> Tally {
     play_in(World::of_waiting(seed))
 }
 
+/// Runs the seed's join by key.
+pub(crate) fn play_joins(seed: u64) -> Tally {
+    play_in(World::of_joins(seed))
+}
+
 fn play_in(mut world: World) -> Tally {
     let mut ended = None;
     for _ in 0..world.dice.between(1, 6) {
@@ -40,8 +46,7 @@ fn play_in(mut world: World) -> Tally {
     world.calm();
     for last in [false, true, true] {
         world.between(ended.as_ref());
-        let is_asked = world.is_graph() && world.changes.is_none();
-        let requests = if last || !is_asked { 0 } else { world.dice.below(4) };
+        let requests = if last || !world.is_asked() { 0 } else { world.dice.below(4) };
         let Ok(calm) = stage::run(&mut world, Perils { requests, ..Perils::default() }) else {
             panic!("the run crashed without a failure")
         };
@@ -145,6 +150,9 @@ impl World {
         }
         if let Some(jobs) = &self.jobs {
             jobs.check(&self.history, store, ended);
+        }
+        if let Some(joins) = &mut self.joins {
+            joins.check(&self.history, store, self.clock.now(), ended).unwrap();
         }
         if self.is_graph() {
             check::check(self, store, ended);

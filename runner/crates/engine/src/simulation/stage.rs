@@ -161,7 +161,11 @@ impl Stage<'_> {
             }
             let moves = self.moves();
             let moves = if moves.is_empty() { self.sleep() } else { moves };
-            assert!(!moves.is_empty(), "no move is left, and the run has not ended");
+            assert!(
+                !moves.is_empty(),
+                "no move is left, and the run has not ended: {:#?}",
+                self.world.plan.files
+            );
             let next = *self.world.dice.pick(&moves);
             self.make(next)?;
             if self.world.disk.struck() {
@@ -332,7 +336,10 @@ impl Stage<'_> {
     }
 
     fn ask(&mut self) {
-        let World { dice, requests, history, .. } = &mut *self.world;
+        let World { dice, requests, history, joins, .. } = &mut *self.world;
+        if let Some(joins) = joins {
+            return self.inbox.extend(joins.think(dice).map(Message::Asked));
+        }
         let Some(request) = requests.think(dice, history, &self.configuration) else { return };
         if let Request::Replay { step, .. } = &request {
             history.replayed.insert(step.clone());

@@ -15,6 +15,7 @@ use super::drawing;
 use super::effects::Effects;
 use super::history::History;
 use super::jobs::{self, JobsPlan};
+use super::joins::Joins;
 use super::outcome::Perils;
 use super::planned::Planned;
 use super::requests::Requests;
@@ -47,6 +48,7 @@ pub(crate) struct World {
     /// Simulated step, if the seed has no graph.
     pub(crate) jobs: Option<JobsPlan>,
     pub(crate) waiting: Option<Waiting>,
+    pub(crate) joins: Option<Joins>,
     /// Changes of the graph, if the seed has any.
     pub(crate) changes: Option<Changes>,
     /// Effects of the changes that are under way.
@@ -102,6 +104,15 @@ impl World {
         Self { waiting: Some(waiting), ..Self::with(dice, folder, plan) }
     }
 
+    pub(crate) fn of_joins(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let folder = tempfile::tempdir().unwrap();
+        let joins = Joins::random(&mut dice);
+        let plan = Blueprint { sources: joins.sources(), files: joins.files(), ..Blueprint::default() };
+        plan.write_sources(folder.path());
+        Self { joins: Some(joins), ..Self::with(dice, folder, plan) }
+    }
+
     /// Graph that changes in every way, without requests of operators.
     pub(crate) fn of_changes(seed: u64) -> Self {
         Self { changes: Some(Changes::default()), ..Self::new(seed) }
@@ -109,7 +120,12 @@ impl World {
 
     /// Whether the seed has a whole graph.
     pub(crate) fn is_graph(&self) -> bool {
-        self.jobs.is_none() && self.waiting.is_none()
+        self.jobs.is_none() && self.waiting.is_none() && self.joins.is_none()
+    }
+
+    /// Whether operators make requests to its runs.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.is_graph() && self.changes.is_none() || self.joins.is_some()
     }
 
     /// Reads the answers.
@@ -117,6 +133,9 @@ impl World {
         self.requests.listen();
         if let Some(waiting) = &mut self.waiting {
             waiting.listen();
+        }
+        if let Some(joins) = &mut self.joins {
+            joins.listen();
         }
     }
 
@@ -126,6 +145,7 @@ impl World {
         Self {
             jobs: None,
             waiting: None,
+            joins: None,
             changes: None,
             planned: Planned::default(),
             renaming: None,
@@ -155,6 +175,9 @@ impl World {
         let mut tally = Tally { request_outcome, jobs, lost, ..self.tally };
         if let Some(waiting) = &self.waiting {
             tally.add(&waiting.tally());
+        }
+        if let Some(joins) = &self.joins {
+            tally.add(&joins.tally());
         }
         tally
     }
@@ -192,8 +215,7 @@ impl World {
 
     /// Perils of the next run.
     pub(crate) fn perils(&mut self) -> Perils {
-        let is_asked = self.is_graph() && self.changes.is_none();
-        let requests = if is_asked { self.dice.below(5) } else { 0 };
+        let requests = if self.is_asked() { self.dice.below(5) } else { 0 };
         let mut perils = Perils { requests, ..Perils::default() };
         let soon = |dice: &mut Dice, most: u64| {
             let exponent = dice.between(0, most);
@@ -243,6 +265,12 @@ impl World {
             }
             return self.reload();
         }
+        if self.joins.is_some() {
+            if self.dice.chance(40) {
+                self.edit();
+            }
+            return;
+        }
         let number = self.plan.steps.len();
         let most = if self.is_graph() { 20 } else { 5 };
         match self.dice.below(most) {
@@ -269,6 +297,16 @@ impl World {
                 self.effects.forget(&step.address());
             }
             _ => return,
+        }
+        self.reload();
+    }
+
+    /// Changes the texts of the scripts, and perhaps the settings of a join.
+    pub(crate) fn edit(&mut self) {
+        self.plan.version += 1;
+        if let Some(joins) = &mut self.joins {
+            joins.change(&mut self.dice);
+            self.plan.files = joins.files();
         }
         self.reload();
     }
@@ -323,6 +361,9 @@ impl World {
         });
         self.history.versions.push(recorded.unwrap_or(self.plan.version));
         self.ran = Some(ConfigurationDigest::clone(&generation.digest));
+        if let Some(joins) = &mut self.joins {
+            joins.is_in_force(&generation.configuration);
+        }
     }
 
     /// Records the renames of a generation that are durable.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{Crash, Stage};
 use crate::commit::inbox::Inbox;
 use crate::commit::sinks::Sinks;
+use crate::commit::tuples;
 use crate::error::EngineError;
 use crate::generation::Generation;
 use crate::generation::bindings;
@@ -64,6 +65,12 @@ impl<'w> Stage<'w> {
         }
         world.is_in_force(&generation);
         let current = CurrentGeneration::new(generation);
+        if world.joins.is_some() {
+            let now = world.clock.now();
+            if let Err(error) = tuples::deliver_before_start(&current.get(), &store, &mut writer, now) {
+                return Err((world, error));
+            }
+        }
         let (never, sinks) = (AtomicBool::new(false), world.sinks());
         let started = match start::start(&current.get(), sinks, &store, world.clock.now(), &never) {
             Ok(started) => started.unwrap(),

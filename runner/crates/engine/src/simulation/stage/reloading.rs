@@ -34,7 +34,8 @@ impl Stage<'_> {
             self.replace();
         }
         // Scripts are compiled for each generation, which takes time.
-        let rarely = if self.world.changes.is_some() { 100 } else { 400 };
+        let changes = self.world.changes.is_some() || self.world.joins.is_some();
+        let rarely = if changes { 100 } else { 400 };
         if self.world.dice.below(rarely) == 0 {
             self.reload()?;
         }
@@ -87,8 +88,7 @@ impl Stage<'_> {
     fn next_generation(&mut self) -> Result<(Generation, Option<Back>), EngineError> {
         let World { changes, plan, dice, tally, clock, folder, .. } = &mut *self.world;
         let Some(changes) = changes else {
-            plan.version += 1;
-            self.world.reload();
+            self.world.edit();
             return Ok((Arc::clone(&self.world.configuration).into(), None));
         };
         let current = self.current.get();

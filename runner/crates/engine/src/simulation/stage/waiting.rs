@@ -61,6 +61,11 @@ impl Stage<'_> {
 
     /// Observes the durable state.
     pub(crate) fn see(&mut self, delivered: &[BatchId]) -> Result<(), Crash> {
+        let World { joins, history, clock, .. } = &mut *self.world;
+        if let Some(joins) = joins {
+            let seen = joins.check(history, &self.store, clock.now(), None);
+            seen.map_err(|error| self.world.expected(&error.into()))?;
+        }
         let Some(waiting) = &mut self.world.waiting else { return Ok(()) };
         let seen = waiting.look(&self.store, &self.world.history);
         for id in delivered {
