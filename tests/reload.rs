@@ -383,6 +383,46 @@ fn a_step_that_hangs_holds_up_no_reload_and_the_status_says_why_it_lingers() {
 }
 
 #[test]
+fn a_pipeline_that_was_removed_returns_while_its_last_job_still_runs() {
+    let project = Project::pipeline("follow = true\n[step.copy]\nfrom = \"in\"\nto = \"out\"\n")
+        .file("slow.toml", SLOW)
+        .file("slow.ndjson", jobs([0, 1]));
+    let made = std::process::Command::new("mkfifo").arg(project.path().join("gate")).status();
+    assert!(made.expect("mkfifo can be started").success());
+    let mut running = started(&project, &["--no-watch"]);
+    running.wait_until("the attempt", || project.path().join("begun").exists());
+    fs::remove_file(project.path().join("slow.toml")).expect("it is there");
+    let reloaded = project.tidegate(&["reload"]).done().stdout;
+    assert!(reloaded.contains("slow/wait"), "{reloaded}");
+    project.write("slow.toml", SLOW);
+    project.append("slow.ndjson", jobs([2]));
+    project.tidegate(&["reload"]).done();
+    for expected in [&[0, 1][..], &[0, 1, 2]] {
+        fs::write(project.path().join("gate"), "go\n").expect("the command reads it");
+        running.wait_until("a job", || project.ids_so_far("slow-out.ndjson") == expected);
+    }
+    running.stop().done();
+}
+
+/// A step that waits at a gate with each job but the first.
+const SLOW: &str = "
+[source.in]
+type = \"file\"
+path = \"slow.ndjson\"
+format = \"ndjson\"
+follow = true
+[step.wait]
+from = \"in\"
+run = \"builtin:exec\"
+exec = { command = [\"sh\", \"-c\", \"read job; case $job in *:0*) ;; *) touch begun; read line < gate;; esac; echo $job\"] }
+timeout = \"1h\"
+to = \"out\"
+[sink.out]
+type = \"file\"
+path = \"slow-out.ndjson\"
+";
+
+#[test]
 fn a_folder_that_vanishes_and_comes_back_is_followed() {
     let project = Project::pipeline(&TOML.replace("mark.rhai", "lib/mark.rhai"))
         .file("lib/mark.rhai", mark(1))

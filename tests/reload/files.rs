@@ -27,11 +27,21 @@ pub(super) enum Change {
     Pipeline,
     /// The library of a plugin is replaced.
     Plugin,
-    /// The first step has another name.
-    Rename,
+    /// The first step, the source or the queue before the third step has another name.
+    Rename(Renamed),
     /// A file cannot be read.
     Mistake,
 }
+
+/// Part that gets another name again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renamed {
+    Step,
+    Source,
+    Queue,
+}
+
+const RENAMED: [Renamed; 3] = [Renamed::Step, Renamed::Source, Renamed::Queue];
 
 /// Content of the files.
 pub(super) struct Files {
@@ -47,9 +57,9 @@ pub(super) struct Files {
     has_extra: bool,
     /// Version of the plugin, which only grows.
     plugin: u64,
-    /// Number of renames, and of those that a runner has carried out: `was` names a step that ran.
-    renamed: u64,
-    ran: Option<u64>,
+    /// Number of renames of each part, and of those that a runner has carried out: `was` names a part that ran.
+    renamed: [u64; 3],
+    ran: Option<[u64; 3]>,
     /// Name of a file with a mistake, and its text.
     mistake: Option<(&'static str, &'static str)>,
 }
@@ -65,7 +75,7 @@ impl Files {
             attempts: 10,
             has_extra: true,
             plugin: 1,
-            renamed: 0,
+            renamed: [0; 3],
             ran: None,
             mistake: None,
         }
@@ -105,8 +115,9 @@ impl Files {
                 Change::Plugin
             }
             8 if self.ran == Some(self.renamed) => {
-                self.renamed += 1;
-                Change::Rename
+                let part = random.up_to(RENAMED.len() - 1);
+                self.renamed[part] += 1;
+                Change::Rename(RENAMED[part])
             }
             _ => {
                 self.mistake = Some(MISTAKES[random.up_to(MISTAKES.len() - 1)]);
@@ -188,13 +199,16 @@ impl Files {
 
     fn pipeline(&self, read: &str) -> String {
         let Self { sink, processing, attempts, renamed, .. } = self;
-        let was = match renamed {
-            0 => String::new(),
-            renamed => format!("was = \"first{}\"\n", renamed - 1),
-        };
-        PIPELINE
-            .replace("FIRST]", &format!("first{renamed}]\n{was}"))
-            .replace("QUEUE", QUEUES[self.queue])
+        let mut text = PIPELINE.to_owned();
+        for (name, number) in ["STEP", "SOURCE", "READY"].into_iter().zip(renamed) {
+            let part = name.to_lowercase();
+            let was = match number {
+                0 => String::new(),
+                number => format!("was = \"{part}{}\"", number - 1),
+            };
+            text = text.replace(&format!("WAS_{name}"), &was).replace(name, &format!("{part}{number}"));
+        }
+        text.replace("QUEUE", QUEUES[self.queue])
             .replace("READ", read)
             .replace("SINK", &sink.to_string())
             .replace("PROCESSING", &processing.to_string())
@@ -227,13 +241,17 @@ const MISTAKES: [(&str, &str); 4] = [
 const PIPELINE: &str = r#"
 [pipeline]
 errors = "failed"
-[source.in]
+[source.SOURCE]
+WAS_SOURCE
 type = "file"
 path = "in.ndjson"
 format = "ndjson"
 follow = true
-[step.FIRST]
-from = "in"
+[queue.READY]
+WAS_READY
+[step.STEP]
+WAS_STEP
+from = "SOURCE"
 run = "first.rhai"
 crash_limit = 1000
 config = { queue = "QUEUE" }
@@ -242,16 +260,16 @@ to = "QUEUE"
 alts = { READ }
 run = "second.rhai"
 crash_limit = 1000
-to = { ready = "ready", seen = "seen" }
+to = { ready = "READY", seen = "seen" }
 [step.third]
-from = "ready"
+from = "READY"
 run = "third.rhai"
 to = "out"
 crash_limit = 1000
 queuer = { strategy = "one-round-serial", lane = "lane", max_processing = PROCESSING }
 retry = { backoff = "fixed", initial = "2ms", jitter = "none", max_attempts = ATTEMPTS }
 [step.native]
-from = "in"
+from = "SOURCE"
 run = "plugin:c_count"
 crash_limit = 1000
 to = "native"

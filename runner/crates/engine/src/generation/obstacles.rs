@@ -13,10 +13,13 @@ use super::renames;
 use crate::commit::sinks;
 use crate::error::Chain;
 use tidegate_components::job_log::JobLog;
-use tidegate_components::sink::SinkWriter;
+use tidegate_components::sink::{SinkError, SinkWriter};
 use tidegate_config::{Configuration, FileSink, OnMismatch, Sink, SinkKind, shown};
-use tidegate_model::{Address, NamedKind, Parts, RenamedPart};
+use tidegate_model::{Address, NamedKind, Parts, RenamedPart, SinkPosition};
 use tidegate_store::{ReadError, Store};
+
+/// How often the lock of a file is tried that a process has which is not known.
+const LOCK_ATTEMPTS: usize = 3;
 
 /// New and changed sources and sinks that cannot be opened, with the reasons. `between`: for a rollback, the
 /// configurations that ran between this one and the current one.
@@ -59,13 +62,32 @@ pub(crate) fn find(
             taken((sink, file), (writer, its), &renamed)
         } else {
             let position = sinks::position(store, sink)?;
-            let opened = SinkWriter::open(&sink.address, &sink.kind, position.as_ref());
-            opened.err().map(|error| Chain(&error).to_string()).or_else(|| cannot_create(&file.path))
+            cannot_open(sink, position.as_ref()).or_else(|| cannot_create(&file.path))
         };
         found.extend(why.map(|why| (sink.address.clone(), why)));
     }
     Ok(found)
 }
+
+/// Reason for which the file of a sink cannot be opened and locked.
+fn cannot_open(sink: &Sink, position: Option<&SinkPosition>) -> Option<String> {
+    let mut attempts = LOCK_ATTEMPTS;
+    loop {
+        let error = SinkWriter::open(&sink.address, &sink.kind, position).err()?;
+        if let SinkError::Locked { holder, .. } = &error {
+            attempts -= 1;
+            match holder.pid {
+                // A step of an earlier generation that delivers its last jobs. The new step waits for it.
+                Some(pid) if pid == std::process::id() => return None,
+                // Whoever had it may have released it since.
+                None if attempts > 0 => continue,
+                _ => {}
+            }
+        }
+        return Some(Chain(&error).to_string());
+    }
+}
+
 /// Reason for which a missing file cannot be created.
 fn cannot_create(path: &Path) -> Option<String> {
     let above = path.ancestors().skip(1).find(|above| above.exists()).filter(|_| !path.exists())?;
