@@ -85,6 +85,27 @@ fn renamed_queues_and_sources_keep_their_jobs_and_their_readers() {
 }
 
 #[test]
+fn open_errors_of_a_renamed_step_count_for_its_present_name() {
+    let project = project();
+    until_idle(&project);
+    let open = |step: &str, input: &str| project.status(step, input)["errors"].clone();
+    assert_eq!(open("p/work", "p/middle"), 1);
+    project.change("p.toml", "[step.work]", "[step.labour]\nwas = \"work\"");
+    until_idle(&project);
+    assert_eq!(open("p/labour", "p/middle"), 1);
+    // Another step of the earlier name has its own.
+    project.change(
+        "p.toml",
+        "[step.labour]",
+        "[step.work]\nfrom = \"in\"\nrun = \"no.rhai\"\nto = \"side\"\n[queue.side]\n[step.labour]",
+    );
+    project.change("p.toml", "was = \"work\"\n", "");
+    project.write("no.rhai", "fn process(job) { reject(\"never\") }");
+    until_idle(&project);
+    assert_eq!((open("p/labour", "p/middle"), open("p/work", "p/in")), (1.into(), 4.into()));
+}
+
+#[test]
 fn a_name_that_was_renamed_away_can_be_used_again() {
     let project = project();
     until_idle(&project);

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+
 use super::age;
 use super::age::Oldest;
 use super::parked_counts::ParkedCounts;
@@ -343,9 +345,25 @@ pub(crate) fn missing(configuration: &Configuration, step: &str) -> Answer {
     Answer::Missing(format!("the configuration has no step `{step}`{}", hint.unwrap_or_default()))
 }
 
-/// The open and kept errors by step, over all error queues.
+/// The generation that wrote an error record.
+#[derive(Deserialize)]
+struct RecordGeneration {
+    #[serde(default)]
+    generation: u64,
+}
+
+/// The open and kept errors by the present name of their step, over all error queues.
 fn open_by_step(store: &Store, configuration: &Configuration) -> Result<BTreeMap<Address, u64>, ReadError> {
     let mut by_step = BTreeMap::new();
+    let names = store.name_history()?;
+    let present = |step: Address, record: &[u8]| {
+        if names.since(0).step(&step) == step {
+            return step;
+        }
+        // Another step may have had this name before or since.
+        let record: Option<RecordGeneration> = serde_json::from_slice(record).ok();
+        names.since(record.map_or(0, |record| record.generation)).step(&step)
+    };
     for queue in configuration.queues.iter().filter(|queue| queue.holds_errors) {
         let Some(state) = store.queue(&queue.address)? else { continue };
         let handled = store.handled(&queue.address)?.unwrap_or_default();
@@ -361,8 +379,10 @@ fn open_by_step(store: &Store, configuration: &Configuration) -> Result<BTreeMap
                     page => page?,
                 };
                 let Some((batch, origins)) = page else { break };
-                for origin in origins.into_iter().flatten() {
-                    *by_step.entry(origin.step).or_insert(0) += 1;
+                for (at, origin) in origins.into_iter().enumerate() {
+                    let Some(origin) = origin else { continue };
+                    let step = present(origin.step, batch.payloads.get(at).unwrap_or_default());
+                    *by_step.entry(step).or_insert(0) += 1;
                 }
                 from = batch.end();
             }
