@@ -80,6 +80,18 @@ pub(crate) struct StepOutcome {
     /// The jobs that were made from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) outputs: Vec<Output>,
+    /// The payload as the step has it, if it was read on the way.
+    #[serde(skip)]
+    kept: Option<KeptPayload>,
+}
+
+/// A payload that was read with the outcome of its job.
+#[derive(Debug)]
+enum KeptPayload {
+    /// That of a parked job.
+    Parked(Vec<u8>),
+    /// An error record, which holds it.
+    Failed(Vec<u8>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,6 +138,7 @@ impl StepOutcome {
             joined_with: Vec::new(),
             why: Vec::new(),
             outputs: Vec::new(),
+            kept: None,
         }
     }
 }
@@ -174,10 +187,12 @@ pub(crate) fn status(
             let counts = wanted.before;
             let look =
                 JobQuery { store, configuration, run, live, counts, step, input, index, first, time, now };
-            let outcome = look.outcome()?;
+            let mut outcome = look.outcome()?;
+            let kept = outcome.kept.take();
             if wanted.whole && payload.is_none() {
-                payload = match &outcome.error {
-                    Some(error) => parked_payload::failed(store, step, input, error)?,
+                payload = match &kept {
+                    Some(KeptPayload::Failed(record)) => parked_payload::failed(record, step, input),
+                    Some(KeptPayload::Parked(payload)) => parked_payload::part(payload, step, input),
                     None if outcome.status.is_over() => None,
                     None => parked_payload::payload(store, step, input, index)?,
                 };
@@ -305,12 +320,15 @@ impl JobQuery<'_> {
             let (why, runs) = self.why(Some(key.id))?;
             let waits = job.waits_for_turn(self.now);
             let before = if waits { self.counted_before(&progress)? } else { None };
-            return Ok(StepOutcome {
+            let outcome = StepOutcome {
                 before,
                 joined_with: join_partners::others(self.step, self.input, &job.inputs),
                 why,
                 ..of_row(&self.step.address, &job, runs, self.now)
-            });
+            };
+            // An output that is due later is another job.
+            let kept = job.output().is_none().then_some(KeptPayload::Parked(job.payload));
+            return Ok(StepOutcome { kept, ..outcome });
         }
         // Progress is committed before the attempt.
         if self.step.delivery == DeliveryGuarantee::AtMostOnce
@@ -320,12 +338,16 @@ impl JobQuery<'_> {
             let joined_with = join_partners::begun(self.input, self.index, &begun);
             return Ok(StepOutcome { joined_with, ..self.of(ReportedState::Begun) });
         }
-        let errors = self.errors()?;
-        if let Some(outcome) = self.error(&errors)? {
+        let mut errors = self.errors()?;
+        let has_errors = !errors.is_empty();
+        // A retried job may have several error records: the last one counts.
+        if let Some(last) = errors.pop()
+            && let Some(outcome) = self.error(last)?
+        {
             return Ok(outcome);
         }
-        let (outputs, joined_with) = self.outputs()?;
-        let nowhere = errors.is_empty() && outputs.is_empty();
+        let (outputs, joined_with, ended) = self.outputs()?;
+        let nowhere = !has_errors && outputs.is_empty();
         let input = self.input.hash_name();
         let dropped = tidegate_engine::dropped(store, &self.step.address, (&input, self.index))?;
         let status = match (nowhere, dropped) {
@@ -337,12 +359,6 @@ impl JobQuery<'_> {
             DropKind::Job => "it was dropped".to_owned(),
             DropKind::Output => "an output of it that was due later was dropped".to_owned(),
         });
-        let first = outputs.first().and_then(|output: &Output| output.job.rsplit_once('/'));
-        let first = first.and_then(|(queue, index)| Some((Address::parse(queue)?, index.parse().ok()?)));
-        let ended = match first {
-            Some((queue, index)) => self.time_of(&queue, index)?,
-            None => None,
-        };
         Ok(StepOutcome { ended, reason, joined_with, outputs, ..self.of(status) })
     }
 
@@ -428,25 +444,22 @@ impl JobQuery<'_> {
         queue.map_or(Ok(Vec::new()), |queue| self.made_on(queue, usize::MAX))
     }
 
-    fn error(&self, errors: &[StoredOutput]) -> Result<Option<StepOutcome>, ReadError> {
+    /// `None` if an operator has handled the error.
+    fn error(&self, last: StoredOutput) -> Result<Option<StepOutcome>, ReadError> {
         #[derive(Deserialize)]
         struct Failed {
             attempt: u32,
             message: String,
         }
-        // A retried job may have several error records: the last one counts.
-        let (Some(queue), Some(StoredOutput { index, payload: record, origin })) =
-            (self.step.errors, errors.last())
-        else {
-            return Ok(None);
-        };
+        let StoredOutput { index, time, payload: record, origin } = last;
+        let Some(queue) = self.step.errors else { return Ok(None) };
         let queue = &self.configuration.queues[queue.0].address;
-        if self.store.handled(queue)?.unwrap_or_default().is_done(*index) {
+        if self.store.handled(queue)?.unwrap_or_default().is_done(index) {
             return Ok(None);
         }
-        let record: Option<Failed> = serde_json::from_slice(record).ok();
-        let (attempts, reason) = record.map(|record| (record.attempt, record.message)).unzip();
-        let ended = self.time_of(queue, *index)?;
+        let failed: Option<Failed> = serde_json::from_slice(&record).ok();
+        let (attempts, reason) = failed.map(|failed| (failed.attempt, failed.message)).unzip();
+        let ended = Some(rfc3339(time));
         let error = Some(format!("{queue}/{index}"));
         let joined_with = join_partners::others(self.step, self.input, &origin.inputs);
         Ok(Some(StepOutcome {
@@ -455,26 +468,21 @@ impl JobQuery<'_> {
             reason,
             error,
             joined_with,
+            kept: Some(KeptPayload::Failed(record)),
             ..self.of(ReportedState::Failed)
         }))
     }
 
-    /// Time of the commit that appended a job, if it is kept; RFC 3339.
-    fn time_of(&self, queue: &Address, index: u64) -> Result<Option<String>, ReadError> {
-        match self.store.read(queue, index, 1, 0) {
-            Ok(batch) => Ok(batch.and_then(|batch| batch.stamp(0).map(|stamp| rfc3339(stamp.time)))),
-            Err(ReadError::Gone { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The jobs that were made from it, and their other inputs.
-    fn outputs(&self) -> Result<(Vec<Output>, Vec<String>), ReadError> {
-        let (mut outputs, mut with, mut bytes) = (Vec::new(), Vec::new(), 0);
+    /// The jobs that were made from it, their other inputs, and the time of the first one; RFC 3339.
+    fn outputs(&self) -> Result<(Vec<Output>, Vec<String>, Option<String>), ReadError> {
+        let (mut outputs, mut with, mut ended, mut bytes) = (Vec::new(), Vec::new(), None, 0);
         for output in &self.step.outputs {
             let Target::Queue(queue) = output.target else { continue };
             let queue = &self.configuration.queues[queue.0].address;
-            for StoredOutput { index, payload, origin } in self.made_on(queue, OUTPUTS_MAX - outputs.len())? {
+            for StoredOutput { index, time, payload, origin } in
+                self.made_on(queue, OUTPUTS_MAX - outputs.len())?
+            {
+                ended.get_or_insert_with(|| rfc3339(time));
                 with = join_partners::others(self.step, self.input, &origin.inputs);
                 bytes += payload.len();
                 let result = String::from_utf8(payload).ok().filter(|_| bytes <= OUTPUT_BYTES);
@@ -482,7 +490,7 @@ impl JobQuery<'_> {
                 outputs.push(Output { job: format!("{queue}/{index}"), result, steps: Vec::new() });
             }
         }
-        Ok((outputs, with))
+        Ok((outputs, with, ended))
     }
 
     fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<StoredOutput>, ReadError> {

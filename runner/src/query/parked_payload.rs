@@ -7,7 +7,6 @@ use serde_json::value::RawValue;
 
 use super::job_payload::raw;
 use tidegate_config::{InputMode, InputRef, Step};
-use tidegate_model::Address;
 use tidegate_store::{ReadError, Store};
 
 /// The payload of the job at `index` of `input`, if it is parked for `step`.
@@ -23,13 +22,8 @@ pub(crate) fn payload(
     Ok(job.and_then(|job| part(&job.payload, step, input)))
 }
 
-/// The payload of a failed job, from its error: `pipeline/queue/index`.
-pub(crate) fn failed(
-    store: &Store,
-    step: &Step,
-    input: &InputRef,
-    error: &str,
-) -> Result<Option<Box<RawValue>>, ReadError> {
+/// The payload of a failed job, from its error record.
+pub(crate) fn failed(record: &[u8], step: &Step, input: &InputRef) -> Option<Box<RawValue>> {
     #[derive(Deserialize)]
     struct Failed<'a> {
         #[serde(borrow, default)]
@@ -37,21 +31,13 @@ pub(crate) fn failed(
         #[serde(default)]
         job_text: Option<String>,
     }
-    let place = error.rsplit_once('/');
-    let place = place.and_then(|(queue, index)| Some((Address::parse(queue)?, index.parse().ok()?)));
-    let Some((queue, index)) = place else { return Ok(None) };
-    let batch = match store.read(&queue, index, 1, usize::MAX) {
-        Err(ReadError::Gone { .. }) => None,
-        batch => batch?,
-    };
-    let record = batch.as_ref().and_then(|batch| batch.payloads.get(0)).unwrap_or_default();
-    let Ok(Failed { job, job_text }) = serde_json::from_slice(record) else { return Ok(None) };
+    let Failed { job, job_text } = serde_json::from_slice(record).ok()?;
     let payload = job.map(|job| job.get().as_bytes().to_vec()).or(job_text.map(String::into_bytes));
-    Ok(payload.and_then(|payload| part(&payload, step, input)))
+    part(&payload?, step, input)
 }
 
 /// The part of the payload that came from `input`.
-fn part(payload: &[u8], step: &Step, input: &InputRef) -> Option<Box<RawValue>> {
+pub(crate) fn part(payload: &[u8], step: &Step, input: &InputRef) -> Option<Box<RawValue>> {
     if step.take == InputMode::From {
         return Some(raw(payload));
     }

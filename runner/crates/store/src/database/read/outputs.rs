@@ -16,7 +16,7 @@ use crate::codec::log_record::LogValue;
 use crate::database::format::{LOG, RecordKey};
 use crate::error::{ReadError, StoreCause};
 use tidegate_model::sync::{Mutex, MutexGuard};
-use tidegate_model::{Address, Origin};
+use tidegate_model::{Address, Origin, Timestamp};
 
 /// Jobs per page; a page begins at a multiple of it.
 const PAGE: u64 = 128;
@@ -34,6 +34,8 @@ const PAGES_MAX: usize = 1 << 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredOutput {
     pub index: u64,
+    /// The commit time.
+    pub time: Timestamp,
     pub payload: Vec<u8>,
     pub origin: Origin,
 }
@@ -217,8 +219,14 @@ fn find(
         let start =
             next.checked_sub(first).filter(|&start| start < value.jobs).ok_or_else(|| missing(next))?;
         let end = value.jobs.min(range.end - first);
+        let time = value.time;
         let mut add = |(position, payload, origin): (usize, &[u8], Origin)| {
-            found.push(StoredOutput { index: first + position as u64, payload: payload.to_vec(), origin });
+            found.push(StoredOutput {
+                index: first + position as u64,
+                time,
+                payload: payload.to_vec(),
+                origin,
+            });
         };
         value.find(start..end, sought, &mut add).map_err(wrong)?;
         next = first + end;
@@ -437,6 +445,18 @@ mod tests {
         assert_eq!(made(&store, 7, 302..1000), [303, 504]);
         assert_eq!(made(&store, 400, 1..1000), [302, 403]);
         assert_eq!(made(&store, 501, 1..1000), [0; 0]);
+    }
+
+    #[test]
+    fn an_output_has_the_time_of_its_commit() {
+        let (store, _writer) = history([vec![1, 2], vec![3, 1]]);
+        let of = OutputOrigin { step: &address("p/step"), input: INPUT, index: 1 };
+        let made = store.made(&address("p/out"), 1..5, of, 10).unwrap();
+        assert_eq!(made.iter().map(|made| made.index).collect::<Vec<_>>(), [1, 4]);
+        for made in made {
+            let batch = store.read(&address("p/out"), made.index, 1, 0).unwrap().unwrap();
+            assert_eq!(batch.stamp(0).map(|stamp| stamp.time), Some(made.time));
+        }
     }
 
     #[test]
