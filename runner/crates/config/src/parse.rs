@@ -8,7 +8,6 @@ pub(crate) mod interpolate;
 pub(crate) mod json;
 pub(crate) mod keys;
 pub(crate) mod named_table;
-pub(crate) mod not_yet_supported;
 pub(crate) mod reference;
 pub(crate) mod syntax;
 pub(crate) mod table;

@@ -9,8 +9,6 @@ use toml::de::{DeTable, DeValue};
 
 use super::absolute_path::absolute;
 use super::context::{ParseContext, Placed, Text, Value};
-use super::keys::TableKind;
-use super::not_yet_supported;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use tidegate_model::FieldPath;
 use tidegate_model::suggest::{did_you_mean, listed};
@@ -163,22 +161,20 @@ impl<'t> Field<'t> {
         Some(path)
     }
 
-    /// One of several words, each with its value. `kind` is its table.
+    /// One of several words, each with its value.
     pub(crate) fn choice<T: Copy>(
         self,
         reading: &mut ParseContext<'_>,
-        kind: TableKind,
         choices: &[(&'static str, T)],
     ) -> Option<T> {
         let text = self.text(reading)?;
-        self.chosen(reading, kind, choices, &text)
+        self.chosen(reading, choices, &text)
     }
 
     /// Several of the words, each at most once.
     pub(crate) fn choices<T: Copy>(
         self,
         reading: &mut ParseContext<'_>,
-        kind: TableKind,
         choices: &[(&'static str, T)],
     ) -> Option<Vec<T>> {
         let texts = self.texts(reading)?;
@@ -190,7 +186,7 @@ impl<'t> Field<'t> {
                 reading.report(diagnostic.related(first.place.clone(), "first here"));
                 continue;
             }
-            chosen.extend(self.chosen(reading, kind, choices, text));
+            chosen.extend(self.chosen(reading, choices, text));
         }
         Some(chosen)
     }
@@ -198,18 +194,11 @@ impl<'t> Field<'t> {
     fn chosen<T: Copy>(
         self,
         reading: &mut ParseContext<'_>,
-        kind: TableKind,
         choices: &[(&'static str, T)],
         text: &Text,
     ) -> Option<T> {
         if let Some((_, meaning)) = choices.iter().find(|(word, _)| *word == text.value) {
             return Some(*meaning);
-        }
-        if not_yet_supported::value(kind, self.name, &text.value) {
-            let what =
-                if text.secret { self.name.into() } else { format!("{} = \"{}\"", self.name, text.value) };
-            reading.report(not_yet_supported::diagnostic(&text.place, &what));
-            return None;
         }
         let words = choices.iter().map(|(word, _)| *word);
         let message = format!("`{}` cannot be {}", self.name, text.quoted());

@@ -5,18 +5,12 @@ use toml::de::DeValue;
 use crate::diagnostic::Diagnostic;
 use crate::model::{BeginAt, InputMode};
 use crate::parse::context::ParseContext;
-use crate::parse::keys::TableKind;
 use crate::parse::table::TableReader;
 
 const WORDS: [(&str, BeginAt); 2] = [("oldest", BeginAt::Oldest), ("newest", BeginAt::Newest)];
 
 /// For a step, or for a sink that reads jobs; `take` is its input mode.
-pub(crate) fn read(
-    reading: &mut ParseContext<'_>,
-    kind: TableKind,
-    section: &TableReader<'_>,
-    take: InputMode,
-) -> BeginAt {
+pub(crate) fn read(reading: &mut ParseContext<'_>, section: &TableReader<'_>, take: InputMode) -> BeginAt {
     let Some(field) = section.field("begin_at") else { return BeginAt::default() };
     let begin_at = match field.value().get_ref() {
         DeValue::String(text) if text.parse::<u64>().is_ok() => {
@@ -25,7 +19,7 @@ pub(crate) fn read(
             reading.report(diagnostic.help(format!("write it without quotes: `begin_at = {text}`")));
             None
         }
-        DeValue::String(_) => field.choice(reading, kind, &WORDS),
+        DeValue::String(_) => field.choice(reading, &WORDS),
         DeValue::Integer(_) if take != InputMode::From => {
             let message =
                 "`begin_at` cannot be an index if the step has several inputs: each counts its own jobs";

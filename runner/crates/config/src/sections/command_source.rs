@@ -50,7 +50,7 @@ fn source(
     let environment = section.field("env").map(|field| environment(reading, field));
     let folder = section.field("cwd").and_then(|field| exec::folder(reading, field));
     let format = section.field("format");
-    let format = format.map(|field| field.choice(reading, TableKind::CommandSource, &FORMATS));
+    let format = format.map(|field| field.choice(reading, &FORMATS));
     let format = format.unwrap_or(Some(DataFormat::Ndjson));
     if format.is_some_and(|format| format != DataFormat::Csv) {
         refuse_outside_csv(reading, section);
@@ -60,7 +60,7 @@ fn source(
     let max_line = section.field("max_line").and_then(|field| max_line(reading, field));
     let cursor = cursor(reading, section, format, headers);
     let restart = section.field("restart");
-    let restart = restart.and_then(|field| field.choice(reading, TableKind::CommandSource, &RESTARTS));
+    let restart = restart.and_then(|field| field.choice(reading, &RESTARTS));
     if let (Some(Restart::Never), Some(retry)) = (restart, retry) {
         let message = "`retry` has no effect with `restart = \"never\"`";
         let help = "leave `retry` out, or write `restart = \"on-failure\"`";

@@ -41,7 +41,7 @@ pub(crate) fn request(
     let has_hosts = section.field("hosts").is_some();
     let url = section.required(reading, "url", help).and_then(|field| url(reading, field, has_hosts));
     let default = if kind == TableKind::HttpSink { Method::Post } else { Method::Get };
-    let method = section.field("method").map(|field| field.choice(reading, kind, &METHODS));
+    let method = section.field("method").map(|field| field.choice(reading, &METHODS));
     let method = method.unwrap_or(Some(default));
     let headers = section.field("headers").map(|field| headers(reading, field));
     let body = body(reading, section, method);
@@ -52,7 +52,7 @@ pub(crate) fn request(
         .field("max_response")
         .and_then(|field| field.quantity(reading, ("size", "1MiB"), parse_size, Some(&0)));
     let accept = section.field("accept").map(|field| statuses(reading, field));
-    let response = section.field("response").map(|field| field.choice(reading, kind, &RESPONSES));
+    let response = section.field("response").map(|field| field.choice(reading, &RESPONSES));
     if reading.diagnostics.len() > before {
         return None;
     }

@@ -79,7 +79,7 @@ fn format(
     path: Option<&Text>,
 ) -> Option<DataFormat> {
     if let Some(field) = section.field("format") {
-        return field.choice(reading, TableKind::LookupTable, &FORMATS);
+        return field.choice(reading, &FORMATS);
     }
     let path = path?;
     if reading.is_unset(&path.place) {

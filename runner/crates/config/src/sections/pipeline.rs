@@ -207,7 +207,7 @@ fn header(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -> Header {
     let Some(section) = section else {
         return Header::default();
     };
-    let delivery = step::delivery(reading, TableKind::Pipeline, &section).unwrap_or_default();
+    let delivery = step::delivery(reading, &section).unwrap_or_default();
     let errors = error_target(reading, &section);
     let named = match section.field("name").map(|field| field.text(reading)) {
         None => Named::ByFile,

@@ -46,9 +46,7 @@ fn is_name(name: &str) -> bool {
 /// `isolate`: whether a step's plugins run in a process of their own.
 pub(crate) fn isolate(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> bool {
     let field = section.field("isolate");
-    field
-        .and_then(|field| field.choice(reading, TableKind::Step, &[("process", true), ("none", false)]))
-        .unwrap_or(false)
+    field.and_then(|field| field.choice(reading, &[("process", true), ("none", false)])).unwrap_or(false)
 }
 
 /// All `[plugin.NAME]`.

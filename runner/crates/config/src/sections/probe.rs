@@ -70,7 +70,7 @@ pub(crate) fn monitor(
     let inquiry = inquiry(reading, files, &section, help);
     let batch = section.field("batch").and_then(|field| count(reading, field, BATCH_MAX));
     let by_field = section.field("batch_by");
-    let batch_by = by_field.and_then(|field| field.choice(reading, TableKind::Monitor, &BATCH_BY));
+    let batch_by = by_field.and_then(|field| field.choice(reading, &BATCH_BY));
     let lane_batches = by_field.filter(|_| batch_by == Some(BatchBy::Lane)).map(|field| field.place(reading));
     let concurrency = section.field("concurrency").and_then(|field| count(reading, field, CONCURRENCY_MAX));
     let limits = limits(reading, &section);
@@ -95,7 +95,7 @@ fn limits(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> MonitorL
         let help = "write a limit too: `ttl = \"1h\"` or `max_checks = 100`";
         reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
     }
-    let then = then.and_then(|field| field.choice(reading, TableKind::Monitor, &THENS));
+    let then = then.and_then(|field| field.choice(reading, &THENS));
     MonitorLimits {
         ttl: ttl.and_then(|field| duration(reading, field)),
         max_checks: max_checks.and_then(|field| field.small_count(reading, 1)).and_then(NonZeroU32::new),

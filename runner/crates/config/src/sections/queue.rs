@@ -112,22 +112,18 @@ fn meta(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Meta> {
             reading.report(diagnostic.help("write `meta = [\"index\", \"time\", \"tx\"]`"));
             None
         }
-        None => Some(fields(reading, (field, TableKind::Queue), &OF_QUEUES)),
+        None => Some(fields(reading, field, &OF_QUEUES)),
     }
 }
 
 /// `meta` of a file source.
 pub(crate) fn meta_of_file(reading: &mut ParseContext<'_>, field: Field<'_>) -> Meta {
-    fields(reading, (field, TableKind::FileSource), &OF_FILES)
+    fields(reading, field, &OF_FILES)
 }
 
-fn fields(
-    reading: &mut ParseContext<'_>,
-    (field, kind): (Field<'_>, TableKind),
-    words: &[(&'static str, MetaField)],
-) -> Meta {
+fn fields(reading: &mut ParseContext<'_>, field: Field<'_>, words: &[(&'static str, MetaField)]) -> Meta {
     let mut meta = Meta::default();
-    for told in field.choices(reading, kind, words).unwrap_or_default() {
+    for told in field.choices(reading, words).unwrap_or_default() {
         match told {
             MetaField::Index => meta.index = true,
             MetaField::Time => meta.time = true,

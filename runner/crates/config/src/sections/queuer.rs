@@ -63,7 +63,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
     let section = TableReader::open(reading, TableKind::Queuer, title, value)?;
     let help = format!("use {}", listed(STRATEGIES.iter().map(|(word, _)| *word), "or"));
     let word = section.required(reading, "strategy", &help);
-    let word = word.and_then(|field| field.choice(reading, TableKind::Queuer, &STRATEGIES));
+    let word = word.and_then(|field| field.choice(reading, &STRATEGIES));
     if let Some(word) = word {
         refuse_what_is_not_meant(reading, &section, word);
     }
@@ -174,7 +174,7 @@ fn strategy(
     let delay_window = section.field("delay_window").and_then(|field| duration(reading, field));
     let (reads, writes) = (path(reading, section, "reads"), path(reading, section, "writes"));
     let missing = section.field("keys_missing");
-    let missing = missing.and_then(|field| field.choice(reading, TableKind::Queuer, &KEYS_MISSING));
+    let missing = missing.and_then(|field| field.choice(reading, &KEYS_MISSING));
     let priority = path(reading, section, "priority");
     let aging = section.field("aging").and_then(|field| duration(reading, field));
     let pause = section.field("pause");
@@ -204,9 +204,9 @@ fn strategy(
 fn lane(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Option<Word>) -> Option<Lane> {
     let path = path(reading, section, "lane");
     let missing = section.field("lane_missing");
-    let missing = missing.and_then(|field| field.choice(reading, TableKind::Queuer, &LANE_MISSING));
+    let missing = missing.and_then(|field| field.choice(reading, &LANE_MISSING));
     let frees_at = section.field("free_lane_at");
-    let frees_at = frees_at.and_then(|field| field.choice(reading, TableKind::Queuer, &FREES_AT));
+    let frees_at = frees_at.and_then(|field| field.choice(reading, &FREES_AT));
     let max_per_lane = section.field("max_per_lane").and_then(|field| at_least_one(reading, field));
     let rate = section.field("lane_rate").and_then(|field| rate(reading, field));
     if section.field("lane").is_none() {

@@ -57,7 +57,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
     let before = reading.diagnostics.len();
     let section = TableReader::open(reading, TableKind::Retry, title, value)?;
     let mut policy = RetryPolicy::default();
-    let growth = section.field("backoff").map(|field| field.choice(reading, TableKind::Retry, &BACKOFFS));
+    let growth = section.field("backoff").map(|field| field.choice(reading, &BACKOFFS));
     if let Some(growth) = growth.unwrap_or(Some(Growth::Exponential)) {
         refuse_what_is_not_meant(reading, &section, growth);
         delays(reading, &section, growth, &mut policy);
@@ -72,14 +72,11 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
         policy.max_attempts = most;
     }
     policy.ttl = section.field("ttl").and_then(|field| duration(reading, field));
-    if let Some(on) =
-        section.field("on").and_then(|field| field.choices(reading, TableKind::Retry, &FailureClass::WORDS))
-    {
+    if let Some(on) = section.field("on").and_then(|field| field.choices(reading, &FailureClass::WORDS)) {
         policy.on = on;
     }
-    if let Some(halt_on) = section
-        .field("halt_on")
-        .and_then(|field| field.choices(reading, TableKind::Retry, &FailureClass::HALTING_WORDS))
+    if let Some(halt_on) =
+        section.field("halt_on").and_then(|field| field.choices(reading, &FailureClass::HALTING_WORDS))
     {
         policy.halt_on = halt_on;
     }
@@ -191,7 +188,7 @@ fn choice<T: Copy>(
     key: &'static str,
     choices: &[(&'static str, T)],
 ) -> Option<T> {
-    section.field(key)?.choice(reading, TableKind::Retry, choices)
+    section.field(key)?.choice(reading, choices)
 }
 
 fn duration(reading: &mut ParseContext<'_>, field: Field<'_>) -> Option<Duration> {

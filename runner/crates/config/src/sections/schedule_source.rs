@@ -23,7 +23,7 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
     let section = TableReader::open(reading, TableKind::ScheduleSource, title, value)?;
     let schedule = schedule(reading, &section);
     let missed = section.field("missed");
-    let missed = missed.and_then(|field| field.choice(reading, TableKind::ScheduleSource, &MISSED));
+    let missed = missed.and_then(|field| field.choice(reading, &MISSED));
     let payload = section.field("payload").map(|field| payload(reading, field));
     if reading.diagnostics.len() > before {
         return None;

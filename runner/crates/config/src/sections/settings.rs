@@ -107,8 +107,7 @@ pub(crate) fn in_place(reading: &mut ParseContext<'_>, root: &TableReader<'_>) -
         if let Some(level) = log.field("level").and_then(|field| level(reading, field)) {
             file.log.level = level;
         }
-        let format =
-            log.field("format").and_then(|field| field.choice(reading, TableKind::Log, &LOG_FORMATS));
+        let format = log.field("format").and_then(|field| field.choice(reading, &LOG_FORMATS));
         file.log.format = format.unwrap_or(file.log.format);
     }
     file

@@ -54,8 +54,8 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, key: &Text, value: &Value<'_>
     let kind = what_it_does(reading, kind_of_table, &section, path.as_ref());
     let from = section.field("from").map(|field| references(reading, field)).unwrap_or_default();
     let take = if from.len() > 1 { InputMode::Alts } else { InputMode::From };
-    let begin_at = begin_at::read(reading, kind_of_table, &section, take);
-    let delivery = step::delivery(reading, kind_of_table, &section);
+    let begin_at = begin_at::read(reading, &section, take);
+    let delivery = step::delivery(reading, &section);
     let errors = error_target(reading, &section);
     let retry = section.field("retry").map(|field| Chosen::read(reading, field, retry::read));
     let queuer = section.field("queuer").map(|field| Chosen::read(reading, field, queuer::read));
@@ -91,7 +91,7 @@ fn kind(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Optio
         reading.report(diagnostic.help("write `type = \"file\"`, `\"stdout\"`, `\"http\"` or `\"null\"`"));
         return None;
     };
-    Field::of("type", written).choice(reading, TableKind::FileSink, &TYPES)
+    Field::of("type", written).choice(reading, &TYPES)
 }
 
 fn path(
@@ -114,9 +114,9 @@ fn what_it_does(
     section: &TableReader<'_>,
     path: Option<&Placed<PathBuf>>,
 ) -> Option<SinkKind> {
-    let format = section.field("format").map(|field| field.choice(reading, kind, &FORMATS));
+    let format = section.field("format").map(|field| field.choice(reading, &FORMATS));
     let format = format.unwrap_or(Some(SinkFormat::Ndjson));
-    let on_mismatch = section.field("on_mismatch").map(|field| field.choice(reading, kind, &ON_MISMATCH));
+    let on_mismatch = section.field("on_mismatch").map(|field| field.choice(reading, &ON_MISMATCH));
     let on_mismatch = on_mismatch.unwrap_or(Some(OnMismatch::Refuse));
     match kind {
         TableKind::FileSink => {

@@ -114,7 +114,7 @@ fn kind(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> Optio
         );
         return None;
     };
-    Field::of("type", written).choice(reading, TableKind::FileSource, &TYPES)
+    Field::of("type", written).choice(reading, &TYPES)
 }
 
 fn file(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_>) -> (Option<Placed<PathBuf>>, Supply) {
@@ -139,7 +139,7 @@ fn file_source(
 ) -> Option<FileSource> {
     let help = "name the format: `ndjson`, `lines`, `csv` or `bytes`";
     let format = section.required(reading, "format", help);
-    let format = format.and_then(|field| field.choice(reading, TableKind::FileSource, &FORMATS));
+    let format = format.and_then(|field| field.choice(reading, &FORMATS));
     if let Some(format) = format
         && format != DataFormat::Csv
     {

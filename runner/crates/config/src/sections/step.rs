@@ -115,7 +115,7 @@ pub(crate) fn read(
     let section = &section;
     let (take, inputs) = bindings::inputs(reading, section);
     let join_keys = keyed_join::read(reading, section);
-    let begin_at = begin_at::read(reading, TableKind::Step, section, take);
+    let begin_at = begin_at::read(reading, section, take);
     let to = section.field("to").map(|field| bindings::outputs(reading, field));
     let errors = error_target(reading, section);
     let events = section.field("events").and_then(|field| reference(reading, field));
@@ -126,7 +126,7 @@ pub(crate) fn read(
     });
     let processors = run(reading, files, section, timeout.unwrap_or(TIMEOUT_DEFAULT));
     let (config, secrets) = json::config(reading, section);
-    let delivery = delivery(reading, TableKind::Step, section);
+    let delivery = delivery(reading, section);
     let isolate = plugin::isolate(reading, section);
     let crash_limit = section.field("crash_limit").and_then(|field| field.small_count(reading, 0));
     let retry = section.field("retry").map(|field| Chosen::read(reading, field, retry::read));
@@ -167,10 +167,9 @@ pub(crate) fn read(
 /// `delivery`, of a step or as the default of a pipeline.
 pub(crate) fn delivery(
     reading: &mut ParseContext<'_>,
-    kind: TableKind,
     section: &TableReader<'_>,
 ) -> Option<DeliveryGuarantee> {
-    section.field("delivery")?.choice(reading, kind, &PROMISES)
+    section.field("delivery")?.choice(reading, &PROMISES)
 }
 
 fn filter(reading: &mut ParseContext<'_>, section: &TableReader<'_>) -> StepFilter {
