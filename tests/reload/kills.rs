@@ -36,7 +36,11 @@ fn reloads_under_load_with_kills_in_between_lose_and_repeat_nothing_and_keep_the
         let change = play.files.change(&mut play.random);
         play.files.write(&play.project);
         let kills = play.random.below(KILLS) == 0;
-        println!("change {number}: {change:?}, {} jobs{}", play.fed, if kills { ", then a kill" } else { "" });
+        println!(
+            "change {number}: {change:?}, {} jobs{}",
+            play.fed,
+            if kills { ", then a kill" } else { "" }
+        );
         running = if kills { play.kill(running, change) } else { play.reload(running, change) };
     }
     let generations = play.generation();

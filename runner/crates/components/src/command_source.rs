@@ -20,8 +20,9 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use self::line_splitter::{Broken, LineSplitter};
 pub use self::printed_lines::{BadLine, PrintedLines};
-use self::process::{Process, ProcessEnd};
+use self::process::Process;
 use crate::exec::RunningCommands;
+use crate::exec::process_group::ProcessEnd;
 use crate::redact::Redactor;
 use tidegate_config::{BadLines, CommandSource};
 use tidegate_model::Address;

@@ -12,6 +12,7 @@ use tidegate_plugin::{Cause, Failure, FailureKind, Job, Outputs};
 use tokio::time::Instant;
 
 use self::child::{AwaitedCommand, ChildEnd, EndedCommand, Printed, Running};
+use self::process_group::ProcessEnd;
 pub use self::running_commands::RunningCommands;
 use crate::calls::{Answer, Call, Calls};
 use crate::outputs_from_json::outputs_from_json;
@@ -171,11 +172,11 @@ impl ExecStep {
         let said = self.said(printed);
         let after = if said.is_empty() { String::new() } else { format!(": {said}") };
         let (kind, cause, why) = match ended {
-            ChildEnd::Exited(0) => return None,
-            ChildEnd::Exited(code) => {
+            ChildEnd::Ended(ProcessEnd::Exited(0)) => return None,
+            ChildEnd::Ended(ProcessEnd::Exited(code)) => {
                 (FailureKind::Failed, Some(Cause::Exit(code)), format!("ended with exit code {code}{after}"))
             }
-            ChildEnd::Killed(signal) => {
+            ChildEnd::Ended(ProcessEnd::Killed(signal)) => {
                 (FailureKind::Failed, None, format!("was killed by signal {signal}{after}"))
             }
             ChildEnd::Late => {
@@ -221,6 +222,7 @@ impl ExecStep {
 }
 
 pub(crate) mod child;
+pub(crate) mod process_group;
 pub(crate) mod running_commands;
 
 #[cfg(test)]

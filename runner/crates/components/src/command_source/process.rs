@@ -5,19 +5,15 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::process::{ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
-};
 
 use crate::exec::RunningCommands;
-use crate::open_files;
+use crate::exec::process_group::{ProcessEnd, ProcessGroup};
 
 /// Bytes per read.
 const CHUNK: usize = 64 << 10;
@@ -29,8 +25,7 @@ const LAST_READS: usize = 64;
 /// A running process. Dropping it kills its group.
 #[derive(Debug)]
 pub(crate) struct Process {
-    child: Child,
-    pid: Pid,
+    group: ProcessGroup,
     /// Readable when the process has ended.
     end: OwnedFd,
     out: Option<ChildStdout>,
@@ -39,8 +34,6 @@ pub(crate) struct Process {
     said: Vec<u8>,
     /// Earlier standard error was dropped.
     said_more: bool,
-    running_commands: Arc<RunningCommands>,
-    reaped: bool,
 }
 
 /// The events of a wait.
@@ -53,13 +46,6 @@ pub(crate) struct Ready {
     pub(crate) woken: bool,
 }
 
-/// The end of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProcessEnd {
-    Exited(i32),
-    Killed(i32),
-}
-
 impl Ready {
     /// Whether the time of the wait is over.
     pub(crate) fn is_nothing(self) -> bool {
@@ -69,39 +55,13 @@ impl Ready {
 
 impl Process {
     pub(crate) fn start(command: &mut Command, running_commands: &Arc<RunningCommands>) -> io::Result<Self> {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = running_commands.start(command)?;
-        let pid = Pid::from_child(&child);
-        open_files::restore(pid);
-        let (out, errors) = (child.stdout.take(), child.stderr.take());
-        let opened = pidfd_open(pid, PidfdFlags::empty()).and_then(|end| {
-            for pipe in [out.as_ref().map(AsFd::as_fd), errors.as_ref().map(AsFd::as_fd)] {
-                pipe.map_or(Ok(()), |pipe| rustix::io::ioctl_fionbio(pipe, true))?;
-            }
-            Ok(end)
-        });
-        match opened {
-            Ok(end) => {
-                let (said, running_commands) = (Vec::new(), Arc::clone(running_commands));
-                Ok(Self {
-                    child,
-                    pid,
-                    end,
-                    out,
-                    errors,
-                    said,
-                    said_more: false,
-                    running_commands,
-                    reaped: false,
-                })
-            }
-            Err(error) => {
-                let _ = kill_process_group(pid, Signal::KILL); // it may have ended already
-                running_commands.ended(pid);
-                let _ = child.wait();
-                Err(error.into())
-            }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (mut group, end) = ProcessGroup::start(command, running_commands)?;
+        let (_, out, errors) = group.pipes();
+        for pipe in [out.as_ref().map(AsFd::as_fd), errors.as_ref().map(AsFd::as_fd)] {
+            pipe.map_or(Ok(()), |pipe| rustix::io::ioctl_fionbio(pipe, true))?;
         }
+        Ok(Self { group, end, out, errors, said: Vec::new(), said_more: false })
     }
 
     /// Waits for output (if `reads`), the end, or `waker`. Standard error is read meanwhile. `wait`: `None` is without a
@@ -178,16 +138,7 @@ impl Process {
                 break;
             }
         }
-        // The process is not reaped yet, so its number can only name its own group.
-        let seen = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
-        if seen.and_then(|seen| seen.exit_status()) != Some(0) {
-            self.kill_group();
-        }
-        let status = self.reap()?;
-        Ok(match (status.code(), status.signal()) {
-            (Some(code), _) => (ProcessEnd::Exited(code), output),
-            (None, signal) => (ProcessEnd::Killed(signal.unwrap_or_default()), output),
-        })
+        Ok((self.group.ended()?, output))
     }
 
     /// The end of standard error, and whether more was written before.
@@ -197,15 +148,12 @@ impl Process {
 
     /// Asks the group to end.
     pub(crate) fn terminate(&self) {
-        let _ = kill_process_group(self.pid, Signal::TERM); // it may have ended already
+        self.group.terminate();
     }
 
     /// Kills the group.
     pub(crate) fn kill(&mut self) {
-        if !self.reaped {
-            self.kill_group();
-            let _ = self.reap();
-        }
+        self.group.kill_and_reap();
     }
 
     fn read_errors(&mut self) -> io::Result<usize> {
@@ -218,24 +166,6 @@ impl Process {
             self.said_more = true;
         }
         Ok(read)
-    }
-
-    /// From here on the number may be reused.
-    fn reap(&mut self) -> io::Result<std::process::ExitStatus> {
-        self.running_commands.ended(self.pid);
-        let status = self.child.wait()?;
-        self.reaped = true;
-        Ok(status)
-    }
-
-    fn kill_group(&self) {
-        let _ = kill_process_group(self.pid, Signal::KILL); // none of it may be left
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

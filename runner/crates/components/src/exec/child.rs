@@ -5,18 +5,14 @@
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
-};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until};
 
+use super::process_group::{ProcessEnd, ProcessGroup};
 use super::running_commands::RunningCommands;
-use crate::open_files;
 
 /// Bytes per read.
 const CHUNK: usize = 16 << 10;
@@ -47,8 +43,7 @@ pub struct EndedCommand {
 /// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChildEnd {
-    Exited(i32),
-    Killed(i32),
+    Ended(ProcessEnd),
     /// It was killed after its time limit.
     Late,
     /// It was killed after its output limit.
@@ -67,43 +62,26 @@ pub(crate) struct Printed {
     pub(crate) said_more: bool,
 }
 
-/// A process, the leader of its group. Dropping it before its end kills the group.
+/// A process. Dropping it before its end kills its group.
 #[derive(Debug)]
 pub(crate) struct Running {
-    child: Child,
-    pid: Pid,
+    group: ProcessGroup,
     /// Readable when the process has ended.
     end: Option<OwnedFd>,
     /// Standard input, output and error.
     pipes: [Option<OwnedFd>; 3],
     printed: Printed,
     running_commands: Arc<RunningCommands>,
-    reaped: bool,
 }
 
 impl Running {
     pub(crate) fn start(command: &mut Command, running_commands: &Arc<RunningCommands>) -> io::Result<Self> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = running_commands.start(command)?;
-        let pid = Pid::from_child(&child);
-        open_files::restore(pid);
-        let pipes = [
-            child.stdin.take().map(Into::into),
-            child.stdout.take().map(Into::into),
-            child.stderr.take().map(Into::into),
-        ];
-        match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(end) => {
-                let (printed, running_commands) = (Printed::default(), Arc::clone(running_commands));
-                Ok(Self { child, pid, end: Some(end), pipes, printed, running_commands, reaped: false })
-            }
-            Err(error) => {
-                let _ = kill_process_group(pid, Signal::KILL); // it may have ended already
-                running_commands.ended(pid);
-                let _ = child.wait();
-                Err(error.into())
-            }
-        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (mut group, end) = ProcessGroup::start(command, running_commands)?;
+        let (stdin, out, said) = group.pipes();
+        let pipes = [stdin.map(Into::into), out.map(Into::into), said.map(Into::into)];
+        let (printed, running_commands) = (Printed::default(), Arc::clone(running_commands));
+        Ok(Self { group, end: Some(end), pipes, printed, running_commands })
     }
 
     /// Writes `input` and a line end to it, and awaits its end.
@@ -157,7 +135,7 @@ impl Running {
         let why = why.or_else(|| self.read_rest(out.as_ref(), said.as_ref(), most));
         match why {
             Some(why) => self.kill(why, &end).await,
-            None => self.ended(),
+            None => Ok(ChildEnd::Ended(self.group.ended()?)),
         }
     }
 
@@ -178,46 +156,12 @@ impl Running {
         None
     }
 
-    fn ended(&mut self) -> io::Result<ChildEnd> {
-        // The process is not reaped yet, so its number can only name its own group.
-        let seen = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
-        if seen.and_then(|seen| seen.exit_status()) != Some(0) {
-            self.kill_group();
-        }
-        let status = self.reap()?;
-        Ok(match (status.code(), status.signal()) {
-            (Some(code), _) => ChildEnd::Exited(code),
-            (None, signal) => ChildEnd::Killed(signal.unwrap_or_default()),
-        })
-    }
-
     /// Kills it, and reaps it when it has ended: a process that waits for a disk ends later.
     async fn kill(&mut self, why: ChildEnd, end: &Receiver) -> io::Result<ChildEnd> {
-        self.kill_group();
+        self.group.kill();
         end.readable().await?;
-        self.reap()?;
+        self.group.reap()?;
         Ok(why)
-    }
-
-    /// From here on the number may be reused.
-    fn reap(&mut self) -> io::Result<ExitStatus> {
-        self.running_commands.ended(self.pid);
-        let status = self.child.wait()?;
-        self.reaped = true;
-        Ok(status)
-    }
-
-    fn kill_group(&self) {
-        let _ = kill_process_group(self.pid, Signal::KILL); // none of it may be left
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.reaped {
-            self.kill_group();
-            let _ = self.reap();
-        }
     }
 }
 
