@@ -106,8 +106,8 @@ impl Running {
                 () = over(until) => break Some(ChildEnd::Late),
                 () = given_up.happens() => break Some(ChildEnd::GivenUp),
                 wrote = write(stdin.as_ref(), &input[written..]) => {
-                    // A process need not read its input.
-                    written += wrote.unwrap_or(input.len());
+                    // A process need not read its input, or only a part of it.
+                    written = wrote.map_or(input.len(), |wrote| written + wrote);
                     if written >= input.len() {
                         stdin = None;
                     }

@@ -116,6 +116,9 @@ fn large_inputs_and_outputs_pass_and_larger_ones_do_not() {
     assert_eq!(run_with(&shell("cat", &[]), &large, LONG).unwrap(), [large.as_str()]);
     // A command need not read its input.
     assert_eq!(run_with(&shell("exec <&-; echo 1", &[]), &large, LONG).unwrap(), ["1"]);
+    // It may read a part, and go on without the rest.
+    let reads_a_part = shell("head -c 1000 > /dev/null; exec <&-; sleep 0.2; echo 1", &[]);
+    assert_eq!(run_with(&reads_a_part, &large, LONG).unwrap(), ["1"]);
     let failure = run("yes", &[]).unwrap_err();
     insta::assert_snapshot!(told(&failure), @"limit (limit): the command `sh` exceeded `limits.memory` (2.0 MiB) with its output and was killed");
 }
