@@ -85,6 +85,16 @@ pub(crate) struct StepOutcome {
     kept: Option<KeptPayload>,
 }
 
+/// The jobs that a step made from one job.
+#[derive(Debug, Default)]
+struct MadeOutputs {
+    outputs: Vec<Output>,
+    /// The other inputs that it was joined with.
+    joined_with: Vec<String>,
+    /// The time of the first one; RFC 3339.
+    ended: Option<String>,
+}
+
 /// A payload that was read with the outcome of its job.
 #[derive(Debug)]
 enum KeptPayload {
@@ -346,7 +356,7 @@ impl JobQuery<'_> {
         {
             return Ok(outcome);
         }
-        let (outputs, joined_with, ended) = self.outputs()?;
+        let MadeOutputs { outputs, joined_with, ended } = self.outputs()?;
         let nowhere = !has_errors && outputs.is_empty();
         let input = self.input.hash_name();
         let dropped = tidegate_engine::dropped(store, &self.step.address, (&input, self.index))?;
@@ -473,24 +483,23 @@ impl JobQuery<'_> {
         }))
     }
 
-    /// The jobs that were made from it, their other inputs, and the time of the first one; RFC 3339.
-    fn outputs(&self) -> Result<(Vec<Output>, Vec<String>, Option<String>), ReadError> {
-        let (mut outputs, mut with, mut ended, mut bytes) = (Vec::new(), Vec::new(), None, 0);
+    fn outputs(&self) -> Result<MadeOutputs, ReadError> {
+        let (mut made, mut bytes) = (MadeOutputs::default(), 0);
         for output in &self.step.outputs {
             let Target::Queue(queue) = output.target else { continue };
             let queue = &self.configuration.queues[queue.0].address;
             for StoredOutput { index, time, payload, origin } in
-                self.made_on(queue, OUTPUTS_MAX - outputs.len())?
+                self.made_on(queue, OUTPUTS_MAX - made.outputs.len())?
             {
-                ended.get_or_insert_with(|| rfc3339(time));
-                with = join_partners::others(self.step, self.input, &origin.inputs);
+                made.ended.get_or_insert_with(|| rfc3339(time));
+                made.joined_with = join_partners::others(self.step, self.input, &origin.inputs);
                 bytes += payload.len();
                 let result = String::from_utf8(payload).ok().filter(|_| bytes <= OUTPUT_BYTES);
                 let result = result.and_then(|result| RawValue::from_string(result).ok());
-                outputs.push(Output { job: format!("{queue}/{index}"), result, steps: Vec::new() });
+                made.outputs.push(Output { job: format!("{queue}/{index}"), result, steps: Vec::new() });
             }
         }
-        Ok((outputs, with, ended))
+        Ok(made)
     }
 
     fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<StoredOutput>, ReadError> {
