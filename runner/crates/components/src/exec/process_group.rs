@@ -44,7 +44,7 @@ impl ProcessGroup {
         Ok((group, end))
     }
 
-    /// Standard input, output and error, as far as they are pipes that nobody has taken.
+    /// Standard input, output and error, as far as they are pipes that were not taken yet.
     pub(crate) fn pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
     }

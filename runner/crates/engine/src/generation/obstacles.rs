@@ -79,7 +79,7 @@ fn cannot_open(sink: &Sink, position: Option<&SinkPosition>) -> Option<String> {
             match holder.pid {
                 // A step of an earlier generation that delivers its last jobs. The new step waits for it.
                 Some(pid) if pid == std::process::id() => return None,
-                // Whoever had it may have released it since.
+                // It may have been released since.
                 None if attempts > 0 => continue,
                 _ => {}
             }
