@@ -214,7 +214,7 @@ pub(crate) fn missing_in_config(name: &str, path: &[&str], config: &Dynamic) -> 
 
 fn field(value: &Dynamic, name: &str) -> Option<Dynamic> {
     match frozen::map(value) {
-        Some(map) => map.get(name).cloned(),
+        Some(map) => map.get(name),
         None => value.as_map_ref().ok()?.get(name).cloned(),
     }
 }

@@ -249,13 +249,13 @@ fn set_maps(module: &mut Module) {
     set(module, "is_empty", |table: &mut Table| table.0.is_empty());
     set(module, "contains", |table: &mut Table, key: ImmutableString| table.0.contains_key(key.as_str()));
     set(module, "get", |table: &mut Table, key: ImmutableString| {
-        table.0.get(key.as_str()).cloned().unwrap_or(Dynamic::UNIT)
+        table.0.get(key.as_str()).unwrap_or(Dynamic::UNIT)
     });
     FuncRegistration::new_index_getter().with_purity(true).set_into_module(
         module,
         |table: &mut Table, key: ImmutableString| -> Answer<Dynamic> {
             let missing = || EvalAltResult::ErrorPropertyNotFound(key.to_string(), Position::NONE).into();
-            table.0.get(key.as_str()).cloned().ok_or_else(missing)
+            table.0.get(key.as_str()).ok_or_else(missing)
         },
     );
     // Otherwise Rhai interprets the field `tag` as the tag of a value.
@@ -263,7 +263,7 @@ fn set_maps(module: &mut Module) {
         module,
         |table: &mut Table| -> Answer<Dynamic> {
             let missing = || EvalAltResult::ErrorPropertyNotFound("tag".to_owned(), Position::NONE).into();
-            table.0.get("tag").cloned().ok_or_else(missing)
+            table.0.get("tag").ok_or_else(missing)
         },
     );
     let set_tag = |_: Option<NativeCallContext<'_>>, arguments: &mut [&mut Dynamic]| {
@@ -352,7 +352,7 @@ fn set_entries(
 
 fn entry(table: &Dynamic, key: &Dynamic) -> Option<Dynamic> {
     if let (Some(map), Ok(key)) = (map(table), key.as_immutable_string_ref()) {
-        return map.get(key.as_str()).cloned();
+        return map.get(key.as_str());
     }
     let (array, index) = (array(table)?, key.as_int().ok()?);
     array.get(place(array.len(), index)?).cloned()

@@ -5,6 +5,7 @@
 //! counts. Values that Rhai has and JSON has not (not-a-number, functions, values nested too deep) are errors
 //! that name the field.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
@@ -347,15 +348,15 @@ impl Writer<'_> {
     }
 }
 
-fn serialize_map<'a, S: Serializer>(
-    map: impl ExactSizeIterator<Item = (&'a Identifier, &'a Dynamic)>,
+fn serialize_map<'a, S: Serializer, V: Borrow<Dynamic>>(
+    map: impl ExactSizeIterator<Item = (&'a Identifier, V)>,
     depth: usize,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     let mut entries = serializer.serialize_map(Some(map.len()))?;
     for (key, value) in map {
         entries.serialize_key(key.as_str())?;
-        entries.serialize_value(&Writer { value, depth })?;
+        entries.serialize_value(&Writer { value: value.borrow(), depth })?;
     }
     entries.end()
 }
