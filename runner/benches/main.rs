@@ -22,6 +22,8 @@ mod calls;
 mod child;
 #[path = "main/completing.rs"]
 mod completing;
+#[path = "main/effects.rs"]
+mod effects;
 #[path = "main/floor.rs"]
 mod floor;
 #[path = "main/http.rs"]

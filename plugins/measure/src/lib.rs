@@ -16,6 +16,14 @@ pub struct Pass;
 #[derive(Debug)]
 pub struct Field;
 
+/// Consumes jobs, and declares effects.
+#[derive(Debug)]
+pub struct Act;
+
+/// Fails twice on each job, and consumes it at the third attempt. It declares effects.
+#[derive(Debug)]
+pub struct Third;
+
 impl PluginStep for Pass {
     const NAME: &'static str = "pass";
     const DESCRIPTION: &'static str = "passes jobs on unchanged";
@@ -45,13 +53,50 @@ impl PluginStep for Field {
     }
 }
 
-tidegate_plugin::export_plugin!(Pass, Field);
+impl PluginStep for Act {
+    const NAME: &'static str = "act";
+    const DESCRIPTION: &'static str = "consumes jobs, as if it acted on each";
+    const EFFECTS: bool = true;
+    type Config = Config;
+
+    fn create(_: Config, _: &Context) -> Result<Self, Failure> {
+        Ok(Self)
+    }
+
+    fn process(&mut self, _: &Job<'_>, _: &mut Outlet<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+impl PluginStep for Third {
+    const NAME: &'static str = "third";
+    const DESCRIPTION: &'static str = "fails twice on each job, then consumes it";
+    const EFFECTS: bool = true;
+    type Config = Config;
+
+    fn create(_: Config, _: &Context) -> Result<Self, Failure> {
+        Ok(Self)
+    }
+
+    fn process(&mut self, job: &Job<'_>, _: &mut Outlet<'_>) -> Result<(), Failure> {
+        if job.attempt < 3 { Err(Failure::retry("not yet")) } else { Ok(()) }
+    }
+}
+
+tidegate_plugin::export_plugin!(Pass, Field, Act, Third);
 
 #[cfg(test)]
 mod tests {
     use tidegate_plugin::testing::Harness;
 
-    use super::{Field, Pass};
+    use super::{Act, Field, Pass, Third};
+
+    #[test]
+    fn the_steps_with_effects_consume_their_jobs_and_one_of_them_fails_before() {
+        assert!(Harness::<Act>::new("{}").unwrap().run("[1]").unwrap().is_empty());
+        let failed = Harness::<Third>::new("{}").unwrap().run("[1]").unwrap_err();
+        assert!(failed.to_string().contains("not yet"), "{failed}");
+    }
 
     #[test]
     fn the_steps_that_are_measured_pass_a_job_or_one_field_on() {

@@ -15,7 +15,7 @@ use tidegate_engine::{Generation, Run, RunOptions, Stats};
 use tidegate_model::SystemClock;
 use tidegate_store::{CrashGuard, Store};
 
-use crate::{calls, floor, paths, plugins, reloads, waiting};
+use crate::{calls, effects, floor, paths, plugins, reloads, waiting};
 
 /// The output of a child.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -28,6 +28,10 @@ pub(crate) struct Figures {
     pub(crate) p99_ms: f64,
     /// The file of the store at the end.
     pub(crate) store_bytes: u64,
+    /// Bytes written to the disk.
+    pub(crate) written_bytes: u64,
+    /// Largest number of threads.
+    pub(crate) threads: u64,
 }
 
 const LATENCY_JOBS: u64 = 2000;
@@ -37,6 +41,7 @@ pub(crate) const OWN: &str = "/proc/self";
 pub(crate) fn run(path: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     let mut figures = Figures::default();
+    let threads = effects::Threads::count();
     match path {
         "caller" => return calls::call(folder),
         "spawner" => return calls::spawn(folder),
@@ -46,6 +51,7 @@ pub(crate) fn run(path: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
             waiting::watch(folder, &mut figures)?;
             return print(&figures);
         }
+        "parts" => effects::parts(folder, &mut figures)?,
         "steady" | "reloaded" => figures.jobs = reloads::work(folder, path == "reloaded")?,
         "changed" => {
             reloads::change(folder, &mut figures)?;
@@ -69,6 +75,7 @@ pub(crate) fn run(path: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
     }
     figures.seconds = started.elapsed().as_secs_f64();
     (figures.cpu_seconds, figures.peak_bytes) = own_usage()?;
+    (figures.written_bytes, figures.threads) = (effects::written_bytes()?, threads.most());
     print(&figures)?;
     if path == "fill" {
         // The next measurement starts after a crash.

@@ -18,7 +18,7 @@ use tidegate_model::SystemClock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::paths;
+use crate::{paths, plugins};
 
 pub(crate) const CONNECTIONS: u64 = 64;
 /// With many jobs per body fewer connections suffice.
@@ -57,6 +57,14 @@ pub(crate) fn taken(folder: &Path, jobs: u64, rounds: u64) -> Result<Taken, Box<
     let taken = Taken { single: median(single), bulk: median(bulk), p50_ms, p99_ms };
     eprintln!("    http: {taken:.3?}");
     Ok(taken)
+}
+
+/// Durable jobs per second of one connection that sends one after the other.
+pub(crate) fn single(folder: &Path, jobs: u64) -> Result<f64, Box<dyn Error>> {
+    let folder = tempfile::TempDir::new_in(folder)?;
+    fs::write(folder.path().join("tidegate.toml"), SETTINGS)?;
+    fs::write(folder.path().join("p.toml"), PIPELINE)?;
+    rate(folder.path(), 1, 1, jobs)
 }
 
 /// A runner that is killed with its handle.
@@ -195,10 +203,10 @@ pub(crate) fn push_through(handle: &Handle, stats: &Stats, id: u64) -> Result<Du
 }
 
 /// Pushes one job, waits until it is durably delivered, and again.
-fn latency(folder: &Path) -> Result<(f64, f64), Box<dyn Error>> {
+pub(crate) fn latency(folder: &Path) -> Result<(f64, f64), Box<dyn Error>> {
     paths::begin_anew(folder)?;
-    let generation =
-        Generation::load(folder, &LoadOptions::default()).map_err(|diagnostics| diagnostics.render(false))?;
+    let options = LoadOptions { plugins: vec![plugins::folder()?], ..LoadOptions::default() };
+    let generation = Generation::load(folder, &options).map_err(|diagnostics| diagnostics.render(false))?;
     let opened = tidegate_store::open(&generation.configuration.data)?;
     let run = Run::new(generation, opened, Arc::new(SystemClock), RunOptions::default())?;
     let (stats, handle) = (run.stats(), run.handle());

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::calls::{self, Load};
 use crate::child::Figures;
-use crate::{completing, http, paths, plugins, reloads, waiting};
+use crate::{completing, effects, http, paths, plugins, reloads, waiting};
 
 const BACKLOG_FACTOR: u64 = 5;
 
@@ -36,7 +36,7 @@ struct Measure {
 }
 
 /// In the order of the table.
-const MEASURES: [Measure; 21] = [
+const MEASURES: [Measure; 30] = [
     Measure { name: "script", paths: &["script"], rows: script },
     Measure { name: "wide", paths: &[], rows: wide },
     Measure { name: "queue", paths: &["queue"], rows: |bench| bench.path("queue") },
@@ -55,6 +55,23 @@ const MEASURES: [Measure; 21] = [
     Measure { name: "http", paths: &[], rows: pushed },
     Measure { name: "calls", paths: &[], rows: called },
     Measure { name: "completions", paths: &[], rows: completions },
+    Measure { name: "effects", paths: &[], rows: |bench| effects::default(&bench.folder, bench.jobs / 20) },
+    Measure {
+        name: "effects-1000",
+        paths: &[],
+        rows: |bench| effects::thousand(&bench.folder, bench.jobs / 10),
+    },
+    Measure {
+        name: "effects-steps",
+        paths: &[],
+        rows: |bench| effects::steps(&bench.folder, bench.jobs / 20),
+    },
+    Measure { name: "effects-1", paths: &[], rows: |bench| effects::one(&bench.folder, bench.jobs / 200) },
+    Measure { name: "effects-latency", paths: &[], rows: |bench| effects::latency(&bench.folder) },
+    Measure { name: "effects-deep", paths: &[], rows: |bench| effects::deep(&bench.folder, bench.jobs) },
+    Measure { name: "retries", paths: &[], rows: |bench| effects::failing(&bench.folder, bench.jobs / 10) },
+    Measure { name: "serial", paths: &[], rows: |bench| effects::serial(&bench.folder, bench.jobs / 50) },
+    Measure { name: "push-1", paths: &[], rows: |bench| effects::push(&bench.folder, bench.jobs / 200) },
     Measure { name: "starts", paths: &[], rows: |bench| reloads::starts(&bench.folder) },
     Measure { name: "reloads", paths: &[], rows: |bench| reloads::reloads(&bench.folder, bench.rounds) },
     Measure { name: "events", paths: &[], rows: |bench| reloads::events(&bench.folder, bench.rounds) },
