@@ -1,8 +1,8 @@
 //! Queued step: picks its jobs by the rules of a queuer.
 //!
 //! This file has the state of the step and the handling of its events. Other modules fill the waiting room
-//! ([`reads`]), check the gate ([`gate`]), process the picked batches ([`batches`]), and deliver their results in
-//! order ([`delivery_line`]).
+//! ([`reads`]), check the gate ([`gate`]), process the picked batches ([`batches`], [`in_flight`]), and deliver their
+//! results in order ([`delivery_line`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,15 +19,16 @@ use tidegate_model::{Due, Progress, Timestamp};
 pub(crate) mod batches;
 pub(crate) mod delivery_line;
 pub(crate) mod gate;
+pub(crate) mod in_flight;
 pub(crate) mod inspect;
 pub(crate) mod lookahead;
 pub(crate) mod reads;
 pub(crate) mod unfinished;
 
 use self::lookahead::LookaheadBuffer;
-use batches::QueuedBatch;
 use delivery_line::DeliveryLine;
 use gate::GateState;
+use in_flight::{InFlightBatches, QueuedBatch};
 use reads::ReadState;
 use unfinished::UnfinishedJobs;
 
@@ -71,7 +72,7 @@ pub(crate) struct QueuedStep {
     held_since: Timestamp,
     progress: Progress,
     unfinished: UnfinishedJobs,
-    batches: BTreeMap<BatchId, QueuedBatch>,
+    batches: InFlightBatches,
     /// Order of the deliveries; `None`: each job is delivered as it finishes.
     line: Option<DeliveryLine>,
     /// Unfinished reads, by first index, for a source: it cannot be read job by job.
@@ -125,7 +126,7 @@ impl QueuedStep {
             held_since: Timestamp(0),
             progress,
             unfinished: UnfinishedJobs::default(),
-            batches: BTreeMap::new(),
+            batches: InFlightBatches::default(),
             line: ordered.then(DeliveryLine::default),
             reads: BTreeMap::new(),
             held: 0,
@@ -305,11 +306,11 @@ impl StepMachine for QueuedStep {
     }
 
     fn go_aside(&mut self, batch: BatchId) -> bool {
-        self.batches.get_mut(&batch).is_some_and(batches::QueuedBatch::go_aside)
+        self.batches.go_aside(batch)
     }
 
     fn is_aside(&self, batch: BatchId) -> bool {
-        self.batches.get(&batch).map_or(self.uses_pool, batches::QueuedBatch::is_aside)
+        self.batches.get(batch).map_or(self.uses_pool, QueuedBatch::is_aside)
     }
 
     fn exclude(&mut self) {
@@ -334,7 +335,7 @@ impl StepMachine for QueuedStep {
     }
 
     fn is_at_work(&self) -> bool {
-        self.batches.values().any(|batch| !batch.is_unbegun())
+        !self.batches.are_unbegun()
     }
 
     fn is_drained(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {

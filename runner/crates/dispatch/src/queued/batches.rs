@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::in_flight::{BatchContent, Phase, QueuedBatch};
 use super::{Halting, QueuedStep};
 use crate::protocol::{BatchCut, BatchEnd, BatchId, Command, DurabilityBarrier, JobOutcome};
 use crate::step_machine::{DispatchContext, number};
@@ -18,44 +19,6 @@ const UNMEASURED: usize = 1;
 /// Time of a running batch from which on its job counts as slow. A batch of quick jobs ends before it.
 const SLOW: Duration = Duration::from_millis(400);
 
-#[derive(Debug)]
-pub(crate) struct QueuedBatch {
-    jobs: Vec<JobKey>,
-    pub(crate) ends: Vec<JobOutcome>,
-    bytes: usize,
-    /// Bytes of its outputs alone.
-    made: usize,
-    pub(crate) phase: Phase,
-    pub(crate) content: Content,
-    /// Time since which it runs; `None`: it does not run, or jobs of the step take any time.
-    since: Option<Timestamp>,
-    /// Whether it runs on the blocking pool.
-    aside: bool,
-}
-
-/// Content of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
-    Attempts,
-    /// Outputs that were made earlier.
-    Late,
-    /// Completed jobs, which were pending. None of them is attempted.
-    Settled,
-    /// Jobs with results in the store. None of them is attempted.
-    Kept,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Its jobs are being fetched.
-    Picked,
-    Ready,
-    Beginning,
-    Begun,
-    Running,
-    Committing,
-}
-
 impl QueuedStep {
     /// Delivers outputs that are due; gates and rules do not apply. If the step delivers in order, at most
     /// one such batch is in flight.
@@ -66,8 +29,7 @@ impl QueuedStep {
         commands: &mut Vec<Command>,
     ) {
         while self.late.first().is_some_and(|(due, _)| due.is_by(now)) {
-            let late = self.batches.values().filter(|batch| batch.content == Content::Late);
-            if late.count() >= self.late_batches_max {
+            if self.batches.late() >= self.late_batches_max {
                 return;
             }
             let mut jobs = Vec::new();
@@ -77,7 +39,7 @@ impl QueuedStep {
                 self.late.remove(&first);
                 jobs.push(first.1);
             }
-            self.add_batch(jobs, Content::Late, context, commands);
+            self.add_batch(jobs, BatchContent::Late, context, commands);
         }
     }
 
@@ -85,13 +47,13 @@ impl QueuedStep {
     pub(crate) fn settle_pending(&mut self, context: &mut DispatchContext<'_>, commands: &mut Vec<Command>) {
         let jobs = std::mem::take(&mut self.recalled);
         for jobs in jobs.chunks(LATE_BATCH) {
-            self.add_batch(jobs.to_vec(), Content::Kept, context, commands);
+            self.add_batch(jobs.to_vec(), BatchContent::Kept, context, commands);
         }
         let jobs = std::mem::take(&mut self.settling);
         // In order, each has a turn of its own.
         let most = if self.is_ordered() { 1 } else { LATE_BATCH };
         for jobs in jobs.chunks(most) {
-            self.add_batch(jobs.to_vec(), Content::Settled, context, commands);
+            self.add_batch(jobs.to_vec(), BatchContent::Settled, context, commands);
         }
     }
 
@@ -113,25 +75,24 @@ impl QueuedStep {
             return self.pick_first_in_line(context, now, commands);
         }
         let most = self.batch.min(self.sizing.jobs());
-        let made: usize = self.batches.values().map(|batch| batch.made).sum();
         let batches_max = match () {
             () if self.uses_pool => usize::MAX,
             () if self.is_slow(now) => context.bounds.batches.saturating_add(self.beside_max),
             () if !self.sizing.is_measured() => UNMEASURED,
             () => context.bounds.batches,
         };
-        while made < context.bounds.bytes && self.batches.len() < batches_max {
+        while self.batches.made_bytes() < context.bounds.bytes && self.batches.len() < batches_max {
             self.room.start(now, most, &mut self.picked);
             if self.picked.is_empty() {
                 return;
             }
             let jobs = std::mem::take(&mut self.picked);
             if !self.is_ordered() {
-                self.add_batch(jobs, Content::Attempts, context, commands);
+                self.add_batch(jobs, BatchContent::Attempts, context, commands);
                 continue;
             }
             for jobs in self.split_at_gaps(jobs) {
-                self.add_batch(jobs, Content::Attempts, context, commands);
+                self.add_batch(jobs, BatchContent::Attempts, context, commands);
             }
         }
     }
@@ -144,7 +105,7 @@ impl QueuedStep {
         commands: &mut Vec<Command>,
     ) {
         if let Some(first) = self.first_in_line().filter(|&first| self.room.start_job(first, now)) {
-            self.add_batch(vec![first], Content::Attempts, context, commands);
+            self.add_batch(vec![first], BatchContent::Attempts, context, commands);
         }
     }
 
@@ -156,31 +117,22 @@ impl QueuedStep {
     pub(crate) fn add_batch(
         &mut self,
         jobs: Vec<JobKey>,
-        content: Content,
+        content: BatchContent,
         context: &mut DispatchContext<'_>,
         commands: &mut Vec<Command>,
     ) {
         let (step, batch) = (self.position, number(context.next_batch));
-        let state = QueuedBatch {
-            jobs: jobs.clone(),
-            ends: Vec::new(),
-            bytes: 0,
-            made: 0,
-            phase: Phase::Picked,
-            content,
-            since: None,
-            aside: self.uses_pool,
-        };
+        let state = QueuedBatch::picked(jobs.clone(), content, self.uses_pool);
         self.batches.insert(batch, state);
         commands.push(Command::FetchJobs { step, batch, jobs });
     }
 
     /// Marks a batch as fetched.
     pub(crate) fn fetched(&mut self, id: BatchId, bytes: usize) {
-        if let Some(batch) = self.batches.get_mut(&id) {
-            batch.phase = Phase::Ready;
+        if let Some(batch) = self.batches.get_mut(id, Phase::Picked) {
             batch.bytes += bytes;
             self.held += bytes;
+            self.batches.advance(id, Phase::Ready);
         }
     }
 
@@ -189,17 +141,16 @@ impl QueuedStep {
         if self.before == DurabilityBarrier::Nothing {
             return;
         }
-        for (&batch, state) in &mut self.batches {
-            if state.phase == Phase::Ready && !state.settles() {
-                state.phase = Phase::Beginning;
-                commands.push(Command::Begin { step: self.position, batch, before: self.before });
-            }
+        let ready = self.batches.in_phase(Phase::Ready).filter(|(_, batch)| !batch.settles());
+        for batch in ready.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.batches.advance(batch, Phase::Beginning);
+            commands.push(Command::Begin { step: self.position, batch, before: self.before });
         }
     }
 
     pub(crate) fn begun(&mut self, id: BatchId) {
-        if let Some(batch) = self.batches.get_mut(&id) {
-            batch.phase = Phase::Begun;
+        if self.batches.get_mut(id, Phase::Beginning).is_some() {
+            self.batches.advance(id, Phase::Begun);
         }
     }
 
@@ -212,31 +163,35 @@ impl QueuedStep {
         now: Timestamp,
         commands: &mut Vec<Command>,
     ) {
+        if self.end >= Halting::Halted {
+            return;
+        }
         let is_slow = self.is_slow(now);
         let goes_beside = is_slow || !self.sizing.is_measured();
         let most = if is_slow { self.beside_max } else { self.beside_max.min(UNMEASURED) };
-        let beside = self.batches.values().filter(|batch| batch.runs_beside()).count();
-        let (mut places, mut unlimited) = (most.saturating_sub(beside), usize::MAX);
-        for (&batch, state) in &mut self.batches {
-            let at_once = (self.before == DurabilityBarrier::Nothing || state.settles()) && !paused;
-            let first = if at_once { Phase::Ready } else { Phase::Begun };
-            if state.phase != first || self.end >= Halting::Halted {
-                continue;
-            }
-            state.aside = self.uses_pool || goes_beside && state.content == Content::Attempts;
-            let room = match (self.uses_pool, state.aside) {
+        let (mut places, mut unlimited) = (most.saturating_sub(self.batches.beside()), usize::MAX);
+        let mut starts = Vec::new();
+        let begins = self.before != DurabilityBarrier::Nothing;
+        let at_once = self.batches.in_phase(Phase::Ready).filter(|_| !paused);
+        let at_once = at_once.filter(|(_, batch)| !begins || batch.settles());
+        for (batch, state) in at_once.chain(self.batches.in_phase(Phase::Begun)) {
+            let aside = self.uses_pool || goes_beside && state.has_attempts();
+            let room = match (self.uses_pool, aside) {
                 (true, _) => &mut unlimited,
                 (false, true) => &mut places,
                 (false, false) => &mut *free_slots,
             };
-            if *room == 0 {
-                continue;
+            if *room > 0 {
+                *room -= 1;
+                starts.push((batch, aside));
+            } else if places == 0 && *free_slots == 0 {
+                break;
             }
-            *room -= 1;
-            state.phase = Phase::Running;
-            state.since = (!self.uses_pool).then_some(now);
-            let (step, aside) = (self.position, state.aside);
-            commands.push(Command::Run { step, batch, aside });
+        }
+        let since = (!self.uses_pool).then_some(now);
+        for (batch, aside) in starts {
+            self.batches.run(batch, since, aside);
+            commands.push(Command::Run { step: self.position, batch, aside });
         }
     }
 
@@ -244,17 +199,18 @@ impl QueuedStep {
     fn is_slow(&self, now: Timestamp) -> bool {
         // A clock that was set back makes a batch count as slow.
         let is_long = |since: Timestamp| !(since..since + SLOW).contains(&now);
-        let since = |batch: &QueuedBatch| batch.since.is_some_and(is_long);
-        !self.uses_pool && (self.sizing.is_slow() || self.batches.values().any(since))
+        let has_long =
+            || self.batches.running_since().is_some_and(|(first, last)| is_long(first) || is_long(last));
+        !self.uses_pool && (self.sizing.is_slow() || has_long())
     }
 
     /// Time from which on a running job counts as slow, if jobs wait for its worker.
     pub(crate) fn slow_from(&self, now: Timestamp) -> Option<Timestamp> {
-        let waits = |batch: &QueuedBatch| matches!(batch.phase, Phase::Ready | Phase::Begun);
-        if self.uses_pool || self.sizing.is_measured() && !self.batches.values().any(waits) {
+        let waiting = self.batches.count(Phase::Ready) + self.batches.count(Phase::Begun);
+        if self.uses_pool || self.sizing.is_measured() && waiting == 0 {
             return None;
         }
-        let from = self.batches.values().filter_map(|batch| batch.since).min()? + SLOW;
+        let from = self.batches.running_since()?.0 + SLOW;
         Some(from).filter(|&from| from > now)
     }
 
@@ -267,51 +223,52 @@ impl QueuedStep {
         commands: &mut Vec<Command>,
     ) {
         // A repeated or unexpected report is ignored.
-        let Some(batch) = self.batches.get_mut(&id).filter(|batch| batch.phase == Phase::Running) else {
+        if self.batches.get_mut(id, Phase::Running).is_none() {
             return;
-        };
+        }
         if self.end == Halting::Failed {
             // A failed step delivers nothing; the batch only returns its worker.
-            self.batches.remove(&id);
+            self.batches.remove(id);
             commands.push(Command::Drop { step: self.position, batch: id });
             return self.settle_halt();
         }
         let BatchEnd { taken, ending, bytes, took, ends } = ran;
+        let Some(batch) = self.batches.get_mut(id, Phase::Running) else { return };
         debug_assert!(taken == ends.len() && taken <= batch.jobs.len());
         debug_assert!(ending != BatchCut::Whole || taken == batch.jobs.len());
         let rest = if ending == BatchCut::Cut { batch.jobs.split_off(taken) } else { Vec::new() };
         if !batch.settles() {
             self.sizing.measured(taken, took);
         }
-        (batch.ends, batch.made, batch.since) = (ends, bytes, None);
-        batch.bytes += bytes;
-        batch.phase = Phase::Committing;
+        let content = batch.content();
+        batch.ends = ends;
+        self.batches.advance(id, Phase::Committing);
+        self.batches.made(id, bytes);
         self.held += bytes;
-        let content = batch.content;
         self.take_back(rest, content, now);
         if ending == BatchCut::Halts {
             self.end = self.end.max(Halting::Delivering);
         }
-        if self.is_ordered() && content != Content::Late {
+        if self.is_ordered() && content != BatchContent::Late {
             return self.line_up(id, ending, next_batch, now, commands);
         }
         commands.push(Command::Commit { step: self.position, batch: id, taken });
     }
 
     /// Returns the jobs that a batch has not taken. They may start again at once, at the same time as running batches.
-    fn take_back(&mut self, jobs: Vec<JobKey>, content: Content, now: Timestamp) {
+    fn take_back(&mut self, jobs: Vec<JobKey>, content: BatchContent, now: Timestamp) {
         for key in jobs {
             match content {
-                Content::Kept => self.keep_in_line(key),
-                Content::Late => _ = self.late.insert((Due::At(now), key)),
+                BatchContent::Kept => self.keep_in_line(key),
+                BatchContent::Late => _ = self.late.insert((Due::At(now), key)),
                 // The waiting room gave it.
-                Content::Attempts | Content::Settled => _ = self.room.put_back(key),
+                BatchContent::Attempts | BatchContent::Settled => _ = self.room.put_back(key),
             }
         }
     }
 
     pub(crate) fn committed(&mut self, id: BatchId, now: Timestamp, commands: &mut Vec<Command>) {
-        let Some(batch) = self.batches.remove(&id) else { return };
+        let Some(batch) = self.batches.remove(id) else { return };
         self.held = self.held.saturating_sub(batch.bytes);
         let position = self.progress.position();
         let mut through = Vec::with_capacity(batch.jobs.len());
@@ -356,13 +313,10 @@ impl QueuedStep {
     /// Fails the step: nothing more can be delivered, and running batches only return their workers.
     pub(crate) fn failed(&mut self, commands: &mut Vec<Command>) {
         self.end = self.end.max(Halting::Failed);
-        self.batches.retain(|&batch, state| {
-            let runs = state.phase == Phase::Running;
-            if !runs {
-                commands.push(Command::Drop { step: self.position, batch });
-            }
-            runs
-        });
+        for batch in self.batches.not_running() {
+            self.batches.remove(batch);
+            commands.push(Command::Drop { step: self.position, batch });
+        }
         self.drop_held(commands);
         self.settle_halt();
     }
@@ -375,76 +329,19 @@ impl QueuedStep {
 
     /// Drops the batches that are not begun.
     pub(crate) fn drop_unbegun(&mut self, commands: &mut Vec<Command>) {
-        let room = &mut self.room;
-        self.batches.retain(|&batch, state| {
-            if !state.is_unbegun() {
-                return true;
-            }
-            for &key in &state.jobs {
-                let _ = room.put_back(key); // the waiting room gave it
+        for batch in self.batches.unbegun().map(|(id, _)| id).collect::<Vec<_>>() {
+            for key in self.batches.remove(batch).into_iter().flat_map(|state| state.jobs) {
+                let _ = self.room.put_back(key); // the waiting room gave it
             }
             commands.push(Command::Drop { step: self.position, batch });
-            false
-        });
+        }
     }
 
     /// Jobs that the waiting room gave and that are not begun.
     pub(crate) fn unbegun(&self) -> impl Iterator<Item = JobKey> {
-        let batches = self.batches.values().filter(|batch| batch.is_unbegun() && !batch.settles());
+        let batches = self.batches.unbegun().filter(|(_, batch)| !batch.settles());
         // Delayed outputs are not in the waiting room.
-        let jobs = batches.flat_map(|batch| batch.jobs.iter().copied());
+        let jobs = batches.flat_map(|(_, batch)| batch.jobs.iter().copied());
         jobs.filter(|&key| self.room.state(key) == Some(WaitingState::Running))
-    }
-}
-
-impl QueuedBatch {
-    /// Batch of one job that is not finished, split off the others of `batch`.
-    pub(crate) fn of_waiting(jobs: Vec<JobKey>, end: JobOutcome, batch: &Self) -> Self {
-        let (phase, content, aside) = (Phase::Committing, batch.content, batch.aside);
-        Self { jobs, ends: vec![end], bytes: 0, made: 0, phase, content, since: None, aside }
-    }
-
-    pub(crate) fn jobs(&self) -> &[JobKey] {
-        &self.jobs
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Moves the bytes of another batch to this one.
-    pub(crate) fn take_bytes(&mut self, other: &mut Self) {
-        self.bytes += std::mem::take(&mut other.bytes);
-    }
-
-    /// Keeps the first `jobs` jobs, and returns the others.
-    pub(crate) fn split_off(&mut self, jobs: usize) -> Vec<JobKey> {
-        self.jobs.split_off(jobs.min(self.jobs.len()))
-    }
-
-    /// Whether its jobs are not attempted.
-    fn settles(&self) -> bool {
-        matches!(self.content, Content::Settled | Content::Kept)
-    }
-
-    pub(crate) fn is_aside(&self) -> bool {
-        self.aside
-    }
-
-    /// Records that it has left its worker. Returns whether it had one.
-    pub(crate) fn go_aside(&mut self) -> bool {
-        let had_worker = self.phase == Phase::Running && !self.aside;
-        if had_worker {
-            self.aside = true;
-        }
-        had_worker
-    }
-
-    fn runs_beside(&self) -> bool {
-        self.aside && self.phase == Phase::Running
-    }
-
-    pub(crate) fn is_unbegun(&self) -> bool {
-        matches!(self.phase, Phase::Picked | Phase::Ready)
     }
 }

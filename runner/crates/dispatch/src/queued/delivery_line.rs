@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::batches::{Content, Phase, QueuedBatch};
+use super::in_flight::{BatchContent, QueuedBatch};
 use super::{Halting, QueuedStep};
 use crate::protocol::{BatchCut, BatchId, Bounds, Command, DurabilityBarrier, JobOutcome};
 use crate::step_machine::{DispatchContext, number};
@@ -47,15 +47,15 @@ impl DeliveryLine {
     }
 
     fn hold(&mut self, first: u64, id: BatchId, batch: QueuedBatch) {
-        self.jobs += batch.jobs().len();
-        self.bytes += batch.bytes();
+        self.jobs += batch.jobs.len();
+        self.bytes += batch.bytes;
         self.held.insert(first, (id, batch));
     }
 
     fn release(&mut self, first: u64) -> Option<(BatchId, QueuedBatch)> {
         let (id, batch) = self.held.remove(&first)?;
-        self.jobs -= batch.jobs().len();
-        self.bytes = self.bytes.saturating_sub(batch.bytes());
+        self.jobs -= batch.jobs.len();
+        self.bytes = self.bytes.saturating_sub(batch.bytes);
         Some((id, batch))
     }
 }
@@ -139,7 +139,7 @@ impl QueuedStep {
             BatchCut::Holds(until) => Some(JobOutcome::Held(until)),
             BatchCut::Whole | BatchCut::Cut | BatchCut::Halts => None,
         };
-        let Some(mut batch) = self.batches.remove(&id) else { return };
+        let Some(mut batch) = self.batches.remove(id) else { return };
         let taken = batch.ends.len();
         if let Some(end) = waits {
             let mut others = batch.split_off(taken);
@@ -159,26 +159,24 @@ impl QueuedStep {
             self.batches.insert(rest, alone);
         }
         let finished = batch.ends.iter().all(|end| *end == JobOutcome::Finished);
-        let first = batch.jobs().first().and_then(|&key| self.place(key));
+        let first = batch.jobs.first().and_then(|&key| self.place(key));
         let Some(first) = first.filter(|_| finished && taken > 0) else {
-            batch.phase = Phase::Committing;
             commands.push(Command::Commit { step, batch: id, taken });
             self.batches.insert(id, batch);
             return;
         };
-        for &key in &batch.jobs()[..taken] {
+        for &key in &batch.jobs[..taken] {
             let _ = self.room.set_finished(key, now); // the waiting room gave it
         }
         self.pass_finished();
         let Some(line) = &mut self.line else { return };
-        let repeats = self.before == DurabilityBarrier::Nothing || batch.content != Content::Attempts;
+        let repeats = self.before == DurabilityBarrier::Nothing || !batch.has_attempts();
         if repeats || line.next == first {
             line.hold(first, id, batch);
             return;
         }
         // Its effect must not be repeated with another outcome.
         batch.ends.fill(JobOutcome::Kept);
-        batch.phase = Phase::Committing;
         commands.push(Command::Keep { step, batch: id });
         self.batches.insert(id, batch);
     }
@@ -204,9 +202,8 @@ impl QueuedStep {
         }
         self.pass_finished();
         let Some(line) = &mut self.line else { return };
-        while let Some((id, mut batch)) = line.release(line.next) {
+        while let Some((id, batch)) = line.release(line.next) {
             let taken = batch.ends.len();
-            batch.phase = Phase::Committing;
             self.batches.insert(id, batch);
             line.next += taken as u64;
             commands.push(Command::Commit { step, batch: id, taken });
@@ -216,9 +213,9 @@ impl QueuedStep {
         }
         self.pass_finished();
         let Some(line) = &mut self.line else { return };
-        let (mut jobs, mut content) = (take_run(&mut line.kept, line.next), Content::Kept);
+        let (mut jobs, mut content) = (take_run(&mut line.kept, line.next), BatchContent::Kept);
         if jobs.is_empty() {
-            (jobs, content) = (take_run(&mut line.completed, line.next), Content::Settled);
+            (jobs, content) = (take_run(&mut line.completed, line.next), BatchContent::Settled);
         }
         if !jobs.is_empty() {
             self.add_batch(jobs, content, context, commands);
@@ -235,7 +232,7 @@ impl QueuedStep {
         while let Some((&first, _)) = line.held.first_key_value()
             && let Some((batch, held)) = line.release(first)
         {
-            self.held = self.held.saturating_sub(held.bytes());
+            self.held = self.held.saturating_sub(held.bytes);
             commands.push(Command::Drop { step: self.position, batch });
         }
     }

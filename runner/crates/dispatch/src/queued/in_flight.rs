@@ -1,0 +1,229 @@
+//! Batches in flight of a queued step: finds those in a phase without a walk over the others.
+//!
+//! An event costs the same with any number of batches in flight.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::protocol::{BatchId, JobOutcome};
+use crate::waiting_room::JobKey;
+use tidegate_model::Timestamp;
+
+/// Batches from their picking to their commit.
+#[derive(Debug, Default)]
+pub(crate) struct InFlightBatches {
+    all: BTreeMap<BatchId, QueuedBatch>,
+    by_phase: [BTreeSet<BatchId>; 6],
+    /// Running batches by the time since which they run, if that counts.
+    since: BTreeSet<(Timestamp, BatchId)>,
+    /// Number of batches with delayed outputs.
+    late: usize,
+    /// Number of batches that run on the blocking pool.
+    beside: usize,
+    /// Bytes of the outputs of all batches.
+    made: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct QueuedBatch {
+    pub(crate) jobs: Vec<JobKey>,
+    pub(crate) ends: Vec<JobOutcome>,
+    /// Bytes of its jobs and outputs.
+    pub(crate) bytes: usize,
+    /// Bytes of its outputs alone.
+    made: usize,
+    phase: Phase,
+    content: BatchContent,
+    /// Time since which it runs; `None`: it does not run, or jobs of the step take any time.
+    since: Option<Timestamp>,
+    /// Whether it runs on the blocking pool.
+    aside: bool,
+}
+
+/// Content of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BatchContent {
+    Attempts,
+    /// Outputs that were made earlier.
+    Late,
+    /// Completed jobs, which were pending. None of them is attempted.
+    Settled,
+    /// Jobs with results in the store. None of them is attempted.
+    Kept,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Its jobs are being fetched.
+    Picked,
+    Ready,
+    Beginning,
+    Begun,
+    Running,
+    Committing,
+}
+
+impl InFlightBatches {
+    pub(crate) fn insert(&mut self, id: BatchId, batch: QueuedBatch) {
+        self.by_phase[batch.phase as usize].insert(id);
+        self.late += usize::from(batch.content == BatchContent::Late);
+        self.made += batch.made;
+        self.all.insert(id, batch);
+    }
+
+    pub(crate) fn remove(&mut self, id: BatchId) -> Option<QueuedBatch> {
+        let batch = self.all.remove(&id)?;
+        self.by_phase[batch.phase as usize].remove(&id);
+        self.forget_run(id, &batch);
+        self.late -= usize::from(batch.content == BatchContent::Late);
+        self.made -= batch.made;
+        Some(batch)
+    }
+
+    pub(crate) fn get(&self, id: BatchId) -> Option<&QueuedBatch> {
+        self.all.get(&id)
+    }
+
+    /// The batch, if it is in this phase.
+    pub(crate) fn get_mut(&mut self, id: BatchId, phase: Phase) -> Option<&mut QueuedBatch> {
+        self.all.get_mut(&id).filter(|batch| batch.phase == phase)
+    }
+
+    /// Moves a batch to another phase.
+    pub(crate) fn advance(&mut self, id: BatchId, phase: Phase) {
+        let Some(batch) = self.all.get_mut(&id) else { return };
+        self.by_phase[batch.phase as usize].remove(&id);
+        self.by_phase[phase as usize].insert(id);
+        if batch.phase == Phase::Running {
+            self.beside -= usize::from(batch.aside);
+            batch.since.take().map(|since| self.since.remove(&(since, id)));
+        }
+        batch.phase = phase;
+    }
+
+    /// Moves a batch to [`Phase::Running`]. `since`: the time, if it counts.
+    pub(crate) fn run(&mut self, id: BatchId, since: Option<Timestamp>, aside: bool) {
+        self.advance(id, Phase::Running);
+        let Some(batch) = self.all.get_mut(&id) else { return };
+        (batch.since, batch.aside) = (since, aside);
+        self.beside += usize::from(aside);
+        self.since.extend(since.map(|since| (since, id)));
+    }
+
+    /// Records that a running batch has left its worker. Returns whether it had one.
+    pub(crate) fn go_aside(&mut self, id: BatchId) -> bool {
+        let running = self.get_mut(id, Phase::Running);
+        let Some(batch) = running.filter(|batch| !batch.aside) else { return false };
+        batch.aside = true;
+        self.beside += 1;
+        true
+    }
+
+    /// Records the outputs of a batch.
+    pub(crate) fn made(&mut self, id: BatchId, bytes: usize) {
+        let Some(batch) = self.all.get_mut(&id) else { return };
+        batch.made += bytes;
+        batch.bytes += bytes;
+        self.made += bytes;
+    }
+
+    /// Batches in this phase, in the order of their numbers.
+    pub(crate) fn in_phase(&self, phase: Phase) -> impl Iterator<Item = (BatchId, &QueuedBatch)> {
+        self.by_phase[phase as usize].iter().filter_map(|id| Some((*id, self.all.get(id)?)))
+    }
+
+    /// Number of batches in this phase.
+    pub(crate) fn count(&self, phase: Phase) -> usize {
+        self.by_phase[phase as usize].len()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether each batch in flight is unbegun.
+    pub(crate) fn are_unbegun(&self) -> bool {
+        self.count(Phase::Picked) + self.count(Phase::Ready) == self.len()
+    }
+
+    /// Batches that are not begun.
+    pub(crate) fn unbegun(&self) -> impl Iterator<Item = (BatchId, &QueuedBatch)> {
+        self.in_phase(Phase::Picked).chain(self.in_phase(Phase::Ready))
+    }
+
+    /// Numbers of the batches that do not run.
+    pub(crate) fn not_running(&self) -> Vec<BatchId> {
+        self.all.iter().filter(|(_, batch)| batch.phase != Phase::Running).map(|(&id, _)| id).collect()
+    }
+
+    /// Times since which batches run: the first and the last one.
+    pub(crate) fn running_since(&self) -> Option<(Timestamp, Timestamp)> {
+        Some((self.since.first()?.0, self.since.last()?.0))
+    }
+
+    /// Number of batches with delayed outputs.
+    pub(crate) fn late(&self) -> usize {
+        self.late
+    }
+
+    /// Number of batches that run on the blocking pool.
+    pub(crate) fn beside(&self) -> usize {
+        self.beside
+    }
+
+    /// Bytes of the outputs of all batches.
+    pub(crate) fn made_bytes(&self) -> usize {
+        self.made
+    }
+
+    fn forget_run(&mut self, id: BatchId, batch: &QueuedBatch) {
+        if batch.phase == Phase::Running {
+            self.beside -= usize::from(batch.aside);
+            batch.since.map(|since| self.since.remove(&(since, id)));
+        }
+    }
+}
+
+impl QueuedBatch {
+    /// Batch whose jobs are being fetched.
+    pub(crate) fn picked(jobs: Vec<JobKey>, content: BatchContent, aside: bool) -> Self {
+        let (ends, phase, since) = (Vec::new(), Phase::Picked, None);
+        Self { jobs, ends, bytes: 0, made: 0, phase, content, since, aside }
+    }
+
+    /// Batch of one job that is not finished, split off the others of `batch`.
+    pub(crate) fn of_waiting(jobs: Vec<JobKey>, end: JobOutcome, batch: &Self) -> Self {
+        let picked = Self::picked(jobs, batch.content, batch.aside);
+        Self { ends: vec![end], phase: Phase::Committing, ..picked }
+    }
+
+    pub(crate) fn content(&self) -> BatchContent {
+        self.content
+    }
+
+    /// Moves the bytes of another batch to this one.
+    pub(crate) fn take_bytes(&mut self, other: &mut Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// Keeps the first `jobs` jobs, and returns the others.
+    pub(crate) fn split_off(&mut self, jobs: usize) -> Vec<JobKey> {
+        self.jobs.split_off(jobs.min(self.jobs.len()))
+    }
+
+    /// Whether its jobs are not attempted.
+    pub(crate) fn settles(&self) -> bool {
+        matches!(self.content, BatchContent::Settled | BatchContent::Kept)
+    }
+
+    pub(crate) fn has_attempts(&self) -> bool {
+        self.content == BatchContent::Attempts
+    }
+
+    pub(crate) fn is_aside(&self) -> bool {
+        self.aside
+    }
+}
