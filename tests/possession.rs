@@ -99,7 +99,7 @@ fn an_export_and_the_data_folder_are_closed_to_other_users_and_a_wider_folder_is
     client.push("p/in", r#"{"id":1}"#);
     let data = project.path().join(".tidegate");
     assert_eq!(mode(&data), 0o700);
-    for name in ["store.redb", "attempts", "lock", "control.sock"] {
+    for name in ["store.redb", "attempts", "begun", "lock", "control.sock"] {
         assert_eq!(mode(&data.join(name)), 0o600, "{name}");
     }
     project.tidegate(&["store", "export", "all.ndjson"]).done();

@@ -19,6 +19,7 @@
 //! | `span` | jobs, by step and row |
 //! | `cell` | jobs and their number of crashes, as bytes |
 //! | `suspects` | the crashes of earlier runs, by job |
+//! | `begun` | which claimed jobs were begun |
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -26,13 +27,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::api::parked_job::ParkedId;
 use crate::database::disk::{Disk, FileDisk};
+use begun::BegunJobs;
 use cell::{CELL_BYTES, Suspect};
 use suspects::{SUSPECTS_MAX, Suspects};
 use tidegate_model::log_target;
 use tidegate_model::sync::{Mutex, MutexGuard};
 use tidegate_model::{Address, create_private, read_at_most};
 
+pub(crate) mod begun;
 pub(crate) mod cell;
 pub(crate) mod span;
 pub(crate) mod suspects;
@@ -75,6 +79,7 @@ struct Shared {
     unsuspicious: AtomicBool,
     /// Locked by the worker whose batch has a suspect.
     turn: Mutex<()>,
+    begun: BegunJobs,
 }
 
 /// The slot of one worker.
@@ -160,16 +165,24 @@ impl CrashGuard {
         let suspects = Suspects::gather(found);
         let made = make(folder, &path, &suspects);
         let disk = made.map_err(|error| warn(&path, &error)).ok();
-        Self::on(disk.map(|disk| Box::new(disk) as Box<dyn Disk>), path, suspects)
+        let begun = BegunJobs::open(folder);
+        Self::on(disk.map(|disk| Box::new(disk) as Box<dyn Disk>), path, (suspects, begun))
     }
 
     /// Attempts without a record.
     #[must_use]
     pub fn none() -> Self {
-        Self::on(None, PathBuf::new(), Suspects::default())
+        Self::on(None, PathBuf::new(), (Suspects::default(), BegunJobs::default()))
     }
 
-    fn on(disk: Option<Box<dyn Disk>>, path: PathBuf, suspects: Suspects) -> Self {
+    /// Attempts without a file, which know the claimed jobs that were begun before; `None` if that is lost.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn remembering(begun: Option<std::collections::HashSet<ParkedId>>) -> Self {
+        Self::on(None, PathBuf::new(), (Suspects::default(), BegunJobs::in_memory(begun)))
+    }
+
+    fn on(disk: Option<Box<dyn Disk>>, path: PathBuf, (suspects, begun): (Suspects, BegunJobs)) -> Self {
         Self(Arc::new(Shared {
             disk,
             path,
@@ -179,7 +192,36 @@ impl CrashGuard {
             unsuspicious: AtomicBool::new(suspects.is_empty()),
             suspects: Mutex::new(suspects),
             turn: Mutex::default(),
+            begun,
         }))
+    }
+
+    /// Starts the record of begun jobs. `claimed`: all claimed jobs in the store.
+    pub fn recall(&self, claimed: &[ParkedId]) {
+        self.0.begun.start(claimed);
+    }
+
+    /// These claimed jobs begin now.
+    pub fn begin_claimed(&self, jobs: &[ParkedId]) {
+        self.0.begun.begin(jobs);
+    }
+
+    /// These jobs have left the store.
+    pub fn end_claimed(&self, jobs: &[ParkedId]) {
+        self.0.begun.end(jobs);
+    }
+
+    /// Whether a claimed job was begun, by this process or before its start.
+    #[must_use]
+    pub fn has_begun(&self, job: ParkedId) -> bool {
+        self.0.begun.has(job)
+    }
+
+    /// Claimed jobs that were begun and have not ended.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn begun(&self) -> std::collections::HashSet<ParkedId> {
+        self.0.begun.all()
     }
 
     /// The suspects that a step took from this input alone: the first and the last index.

@@ -156,6 +156,21 @@ impl ParkedJob {
         }
     }
 
+    /// Whether it was claimed before it had a place to run: [`crate::CrashGuard::has_begun`] knows whether its attempt
+    /// began. Every other started attempt may have begun.
+    #[must_use]
+    pub fn is_claimed(&self) -> bool {
+        self.started().is_some() && matches!(self.due, Due::At(_))
+    }
+
+    /// The job when its claim is given back before its attempt.
+    #[must_use]
+    pub fn unclaimed(self) -> Self {
+        let attempt = self.attempt.saturating_sub(1);
+        let first_attempt = self.first_attempt.filter(|_| attempt > 0);
+        Self { due: Due::Now, attempt, first_attempt, reason: ParkReason::Delayed, ..self }
+    }
+
     /// The start of the attempt whose end is not recorded.
     #[must_use]
     pub fn started(&self) -> Option<Timestamp> {

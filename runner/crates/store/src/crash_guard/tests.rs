@@ -2,6 +2,7 @@
 
 use std::mem;
 
+use super::begun::BegunJobs;
 use super::*;
 use crate::testing::{DiskFailure, FaultyDisk};
 use tidegate_model::Address;
@@ -35,7 +36,8 @@ impl Process {
     fn after(bytes: &[u8]) -> Self {
         let suspects = Suspects::gather(cell::decode_all(bytes));
         let disk = FaultyDisk::with(first_bytes(&suspects));
-        let attempts = CrashGuard::on(Some(Box::new(disk.clone())), "attempts".into(), suspects);
+        let attempts =
+            CrashGuard::on(Some(Box::new(disk.clone())), "attempts".into(), (suspects, BegunJobs::default()));
         Self { disk, attempts }
     }
 

@@ -74,12 +74,14 @@ pub(crate) fn tighten(folder: &Path) -> io::Result<()> {
 }
 
 /// The files of a data folder.
-const OURS: [&str; 8] = [
+const OURS: [&str; 10] = [
     "store.redb",
     "store.redb.new",
     "lock",
     "attempts",
     "attempts.new",
+    "begun",
+    "begun.new",
     "setups",
     "control.sock",
     "control.sock.new",

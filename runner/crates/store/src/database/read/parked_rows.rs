@@ -2,13 +2,13 @@
 
 use std::ops::Bound;
 
-use redb::{ReadOnlyTable, ReadTransaction};
+use redb::{ReadOnlyTable, ReadTransaction, ReadableTable as _};
 
 use super::Store;
 use crate::api::parked_job::{ParkedId, ParkedJob, ParkedKey, ParkedPosition, ParkedTotals};
 use crate::codec::parked_record::{is_of, origin, unfinished};
 use crate::database::format::{
-    self, Bytes, META, NAMES, PARKED, PARKED_COUNTS, PARKED_DUE, PARKED_OF, PARKED_STARTED, RecordKey,
+    self, Bytes, META, NAMES, Names, PARKED, PARKED_COUNTS, PARKED_DUE, PARKED_OF, PARKED_STARTED, RecordKey,
     ordered,
 };
 use crate::database::parked::{due_key, due_of, due_parts, last_id, totals, unseal, unseal_started};
@@ -100,6 +100,23 @@ impl Store {
             }
             found.sort_by_key(|(number, job)| ParkedPosition::of(*number, job));
             Ok(found.into_iter().map(|(number, job)| (number.of(step), job)).collect())
+        })
+    }
+
+    /// All claimed jobs, begun or not.
+    pub fn all_claimed(&self) -> Result<Vec<(ParkedKey, ParkedJob)>, ReadError> {
+        self.view(|txn| {
+            let names = Names::read(&txn.open_table(NAMES)?)?;
+            let mut claimed = Vec::new();
+            for entry in txn.open_table(PARKED_STARTED)?.iter()? {
+                let (key, stored) = entry?;
+                let (step, number) = key.value();
+                let job = unseal_started(step, ParkedId(number), stored.value())?;
+                if job.is_claimed() {
+                    claimed.push((ParkedId(number).of(names.get(step)?), job));
+                }
+            }
+            Ok(claimed)
         })
     }
 
