@@ -28,6 +28,8 @@ mod crash;
 
 mod crashed;
 
+mod claims;
+
 mod full_disk;
 
 mod refused;

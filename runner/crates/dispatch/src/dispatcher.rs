@@ -311,6 +311,18 @@ impl Dispatcher {
         self.change(step, |machine| machine.cancel(key, now));
     }
 
+    /// Sets whether a queued step gives back all jobs that it has claimed and not run, and claims no other. Takes
+    /// effect with the next event.
+    pub fn withhold_claims(&mut self, step: usize, withhold: bool) {
+        self.change(step, |machine| machine.withhold_claims(withhold));
+    }
+
+    /// Jobs of a queued step that are claimed or being claimed, and that do not run.
+    #[must_use]
+    pub fn claimed(&self, step: usize) -> Vec<JobKey> {
+        self.steps.get(step).map(|step| step.machine.claimed()).unwrap_or_default()
+    }
+
     /// Whether a job of the input is being cancelled.
     #[must_use]
     pub fn withholds(&self, step: usize, index: u64) -> bool {

@@ -33,6 +33,9 @@ pub struct QueuePlan {
     pub search_ahead: u64,
     /// Maximum number of jobs in a batch.
     pub batch: usize,
+    /// Maximum number of jobs that are begun durably before they have a place to run; 0: each job is begun when it
+    /// has one.
+    pub ahead: usize,
     /// Whether its batches run on the blocking pool and take no worker from other steps.
     pub uses_pool: bool,
     /// Maximum age of the gate's last "open"; an older answer is asked for again before anything starts.
@@ -271,6 +274,11 @@ pub enum Command {
     FetchJobs { step: usize, batch: BatchId, jobs: Vec<JobKey> },
     /// The step has accounted for all jobs of its input up to this one.
     PositionAdvanced { step: usize, position: u64 },
+    /// Give each job of a claimed batch, which was begun, a batch of its own. Their numbers follow each other from
+    /// `first` on. `quick`: the step ends several jobs a millisecond.
+    Deal { step: usize, batch: BatchId, first: BatchId, quick: bool },
+    /// Give back the jobs of a claimed batch, which is not run: they wait again. Answered by `Committed`.
+    Unclaim { step: usize, batch: BatchId },
     /// Check whether the gate of the step is open. Answered by `Gate`.
     CheckGate { step: usize },
     /// Release the read; no batch needs more of it.
@@ -310,6 +318,8 @@ pub enum JobOutcome {
     Held(Timestamp),
     /// It is finished, and its result is in the store until the jobs before it are delivered.
     Kept,
+    /// It was claimed and is given back without an attempt: the job keeps its place.
+    Unclaimed,
 }
 
 /// Outcome of a run.

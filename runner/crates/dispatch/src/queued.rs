@@ -1,8 +1,8 @@
 //! Queued step: picks its jobs by the rules of a queuer.
 //!
 //! This file has the state of the step and the handling of its events. Other modules fill the waiting room
-//! ([`reads`]), check the gate ([`gate`]), process the picked batches ([`batches`], [`in_flight`]), and deliver their
-//! results in order ([`delivery_line`]).
+//! ([`reads`]), check the gate ([`gate`]), process the picked batches ([`batches`], [`claims`], [`in_flight`]), and
+//! deliver their results in order ([`delivery_line`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +17,7 @@ use crate::waiting_room::{JobAttributes, JobKey, WaitingRoom, WaitingState};
 use tidegate_model::{Due, Progress, Timestamp};
 
 pub(crate) mod batches;
+pub(crate) mod claims;
 pub(crate) mod delivery_line;
 pub(crate) mod gate;
 pub(crate) mod in_flight;
@@ -26,6 +27,7 @@ pub(crate) mod reads;
 pub(crate) mod unfinished;
 
 use self::lookahead::LookaheadBuffer;
+use claims::Claims;
 use delivery_line::DeliveryLine;
 use gate::GateState;
 use in_flight::{InFlightBatches, QueuedBatch};
@@ -73,6 +75,7 @@ pub(crate) struct QueuedStep {
     progress: Progress,
     unfinished: UnfinishedJobs,
     batches: InFlightBatches,
+    claims: Claims,
     /// Order of the deliveries; `None`: each job is delivered as it finishes.
     line: Option<DeliveryLine>,
     /// Unfinished reads, by first index, for a source: it cannot be read job by job.
@@ -98,7 +101,9 @@ enum Halting {
 
 impl QueuedStep {
     pub(crate) fn new(position: usize, flow: &StepPlan, picking: QueuePlan) -> Self {
-        let QueuePlan { rules, in_order, ordered, search_ahead, batch, uses_pool, gate, progress } = picking;
+        let QueuePlan { rules, in_order, ordered, search_ahead, batch, ahead, uses_pool, gate, progress } =
+            picking;
+        let claims = Claims::new(ahead, &rules);
         let feed = flow.inputs.first().map(|input| input.feed);
         let next = flow.inputs.first().map_or(1, |input| input.next);
         let beside_max = rules.max_processing.map_or(BESIDE_DEFAULT, |most| most.get() as usize);
@@ -107,7 +112,7 @@ impl QueuedStep {
             before: flow.before,
             input: InputState::new(feed.unwrap_or(InputKind::Source), next),
             feed,
-            room: WaitingRoom::new(rules),
+            room: WaitingRoom::new(rules).beyond(claims.beyond()),
             late_batches_max: if in_order { 1 } else { usize::MAX },
             withheld: BTreeSet::new(),
             late: BTreeSet::new(),
@@ -127,6 +132,7 @@ impl QueuedStep {
             progress,
             unfinished: UnfinishedJobs::default(),
             batches: InFlightBatches::default(),
+            claims,
             line: ordered.then(DeliveryLine::default),
             reads: BTreeMap::new(),
             held: 0,
@@ -161,7 +167,7 @@ impl StepMachine for QueuedStep {
                 self.broken = true;
             }
             StepEvent::Picked { batch, bytes } => self.fetched(batch, bytes),
-            StepEvent::Begun { batch } => self.begun(batch),
+            StepEvent::Begun { batch } => self.begun(batch, next_batch, commands),
             StepEvent::Ran { batch, ran } => self.ran(batch, ran, next_batch, now, commands),
             StepEvent::Committed { batch } => self.committed(batch, now, commands),
             StepEvent::Gate { open } => {
@@ -244,6 +250,14 @@ impl StepMachine for QueuedStep {
         }
     }
 
+    fn withhold_claims(&mut self, withhold: bool) {
+        self.claims.withheld = withhold;
+    }
+
+    fn claimed(&self) -> Vec<JobKey> {
+        if self.claims.is_ahead() { self.batches.claimed().collect() } else { Vec::new() }
+    }
+
     fn is_cancelling(&self, index: u64) -> bool {
         self.withheld.contains(&index)
     }
@@ -273,19 +287,27 @@ impl StepMachine for QueuedStep {
             return;
         }
         match context.mode {
-            Mode::Paused => self.deliver_in_order(true, context, commands),
+            Mode::Paused => {
+                self.give_back(commands);
+                self.deliver_in_order(true, context, commands);
+            }
             _ if self.end > Halting::No => {
                 self.drop_unbegun(commands);
+                self.give_back(commands);
                 self.deliver_in_order(false, context, commands);
                 self.drop_held(commands);
                 self.settle_halt();
             }
             Mode::Stopping => {
                 self.drop_unbegun(commands);
+                self.give_back(commands);
                 self.deliver_in_order(false, context, commands);
                 self.drop_held(commands);
             }
             Mode::Open => {
+                if self.claims.withheld {
+                    self.give_back(commands);
+                }
                 self.deliver_in_order(true, context, commands);
                 self.admit();
                 self.pick_late(context, now, commands);
@@ -360,7 +382,9 @@ impl StepMachine for QueuedStep {
         let late = self.late.first().and_then(|&(due, _)| due.time());
         // Behind the first job of the step, the end of that job starts others.
         let is_measuring = !self.uses_pool && !self.sizing.is_measured() && !self.batches.is_empty();
-        let room = self.room_wakes(now).filter(|&wake| wake > now || !is_measuring);
+        // The end of a claimed job starts others.
+        let awaits_room = is_measuring || self.claims.awaits_room(&self.batches);
+        let room = self.room_wakes(now).filter(|&wake| wake > now || !awaits_room);
         late.into_iter().chain(room).chain(self.slow_from(now)).min()
     }
 }

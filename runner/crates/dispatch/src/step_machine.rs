@@ -55,6 +55,14 @@ pub(crate) trait StepMachine: Debug + Send {
     /// Removes a job that is neither in flight nor waiting for the delivery of a known outcome.
     fn cancel(&mut self, _key: JobKey, _now: Timestamp) {}
 
+    /// Whether the step gives back all jobs that it has claimed and not run, and claims no other.
+    fn withhold_claims(&mut self, _withhold: bool) {}
+
+    /// Jobs that are claimed or being claimed, and that do not run.
+    fn claimed(&self) -> Vec<JobKey> {
+        Vec::new()
+    }
+
     /// Whether a job of the input is being cancelled.
     fn is_cancelling(&self, _index: u64) -> bool {
         false

@@ -43,6 +43,8 @@ use tidegate_model::{Timestamp, millis};
 #[derive(Clone, Debug)]
 pub struct WaitingRoom {
     rules: QueuePolicy,
+    /// Number of started jobs beyond `max_processing`; the caller keeps that limit.
+    beyond: usize,
     /// Whether each lane has lists of its own; otherwise all lanes share the lists of lane 0.
     per_lane: bool,
     jobs: Slab,
@@ -78,6 +80,7 @@ impl WaitingRoom {
         let ranked = matches!(rules.strategy, StartOrder::Priority { .. });
         let mut room = Self {
             rules,
+            beyond: 0,
             per_lane,
             jobs: Slab::new(ranked),
             lanes: Lanes::default(),
@@ -95,6 +98,12 @@ impl WaitingRoom {
         };
         room.ensure_lanes(0);
         room
+    }
+
+    /// Lets this number of jobs start beyond `max_processing`.
+    #[must_use]
+    pub(crate) fn beyond(self, beyond: usize) -> Self {
+        Self { beyond, ..self }
     }
 
     /// Adds a job that is new, or that had this state before a restart or a change of the rules.

@@ -37,7 +37,7 @@ use tidegate_dispatch::{
 };
 use tidegate_model::log_target;
 use tidegate_model::{Parts, Timestamp};
-use tidegate_store::StepStop;
+use tidegate_store::{ParkedId, StepStop};
 
 /// Maximum bytes of one step between reading and committing, inputs and outputs together.
 const STEP_BYTES: usize = 8 << 20;
@@ -63,6 +63,8 @@ pub(crate) enum Action {
     RollBack(RollBackRequest),
     ReadStore(StoreRequest),
     Run(BatchTask),
+    /// These claimed jobs have left the store.
+    EndClaims(Vec<ParkedId>),
     /// Check whether the gate of a step is open.
     LookAtGate {
         step: DeclaredStep,
@@ -86,6 +88,8 @@ pub(crate) struct BatchTask {
     pub(crate) work: BatchInput,
     /// Whether it runs on the blocking pool, because it may block.
     pub(crate) pool: bool,
+    /// Rows of its jobs that were claimed. They must be recorded as begun before the batch runs.
+    pub(crate) claims: Vec<ParkedId>,
 }
 
 /// Initial state of a coordinator.
@@ -136,6 +140,8 @@ pub(crate) struct Coordinator {
     steps: Parts<StepState>,
     /// Steps whose pending jobs may have changed, or are polled.
     pending_steps: BTreeSet<usize>,
+    /// Cancellations that wait until their step has given back its claimed jobs.
+    awaiting_claims: Vec<(usize, PendingRequest)>,
     /// Steps on their way from one installation to the next, by position.
     handovers: BTreeMap<usize, Handover>,
     /// Reload whose number is not durable.
@@ -186,6 +192,7 @@ impl Coordinator {
             dispatcher: Dispatcher::new(room, until_idle),
             steps: Parts::default(),
             pending_steps: BTreeSet::new(),
+            awaiting_claims: Vec::new(),
             handovers: BTreeMap::new(),
             swapping: None,
             next_swap: None,
@@ -359,6 +366,7 @@ impl Coordinator {
                 self.dispatcher.handle(Event::Stop, now, &mut commands);
             }
         }
+        self.take_up_requests(now, &mut commands, actions);
         self.execute_commands(commands, now, actions);
         self.drive_monitors(now, actions);
         Ok(())
@@ -389,7 +397,7 @@ impl Coordinator {
             Request::Complete { .. } => self.complete(asked, now, actions),
             Request::Replay { .. } | Request::Skip { .. } => self.replay(asked, now, commands),
             _ => {
-                let mut asked = asked;
+                let Some(mut asked) = self.wait_for_claims(asked, now, commands) else { return };
                 asked.restarts = self.restarts(&asked.request);
                 if let Some(asked) = self.lock_rows_for_request(asked, now, commands) {
                     actions.push(Action::Commit(CommitRequest::Amend(asked)));

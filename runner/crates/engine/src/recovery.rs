@@ -1,5 +1,6 @@
 //! Recovery: computes the state in which a run starts, from the store and the configuration.
 
+pub(crate) mod claims;
 pub(crate) mod clock_set_back;
 pub(crate) mod last_run;
 pub(crate) mod open;

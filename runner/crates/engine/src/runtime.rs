@@ -33,6 +33,7 @@ use crate::coordinator::command_sources::CommandOrder;
 use crate::coordinator::{Action, Coordinator};
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
 use crate::generation::history;
+use crate::recovery::claims;
 use crate::recovery::clock_set_back::WatchedClock;
 use crate::recovery::last_run;
 use crate::recovery::open::{OpenRun, RunContext, open};
@@ -131,6 +132,7 @@ impl Runtime {
         let generation = current.get();
         let plugged = last_run::tell(&generation.configuration, &attempts, &setups);
         start::rename_all(&generation, &store, &mut writer, clock.now())?;
+        claims::recover(&store, &mut writer, &attempts, clock.now())?;
         tuples::deliver_before_start(&generation, &store, &mut writer, clock.now())?;
         let sinks = Sinks::default();
         let Some(started) = start::start(&generation, sinks, &store, clock.now(), &ending)? else {
@@ -317,8 +319,15 @@ impl Runtime {
                 takeover::roll_back(&self.current, &self.messages.0, &self.store, request)?;
             }
             Action::ReadStore(ask) => self.queues.ask(ask),
-            Action::Run(task) if task.pool => self.pool.give(WorkerTask::Batch(task))?,
-            Action::Run(task) => _ = self.tasks.send(WorkerTask::Batch(task)),
+            Action::Run(task) => {
+                self.attempts.begin_claimed(&task.claims);
+                if task.pool {
+                    self.pool.give(WorkerTask::Batch(task))?;
+                } else {
+                    let _ = self.tasks.send(WorkerTask::Batch(task));
+                }
+            }
+            Action::EndClaims(claims) => self.attempts.end_claimed(&claims),
             Action::AskStatus(asking) => self.askers.give(WorkerTask::Status(asking))?,
             Action::LookAtGate { step, epoch } => self.askers.give(WorkerTask::Gate { step, epoch })?,
             Action::Commit(order) => _ = self.orders.send(order),

@@ -1,5 +1,6 @@
 //! Step state: tracks the batches in flight, the waiting jobs and the counts of one step for the coordinator.
 
+pub(crate) mod claims;
 pub(crate) mod counts;
 pub(crate) mod declared;
 pub(crate) mod in_flight;

@@ -1,5 +1,6 @@
 //! Batch lifecycle of a queued step: picks, begins, runs and commits its batches.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::in_flight::{BatchContent, Phase, QueuedBatch};
@@ -11,6 +12,9 @@ use tidegate_model::{Due, Timestamp};
 
 /// Maximum number of delayed outputs, or of completed jobs, in a batch.
 const LATE_BATCH: usize = 256;
+
+/// Maximum number of jobs that are begun in one record.
+const CLAIM: usize = 1024;
 
 /// Maximum number of jobs that run before the first measurement, for [`SLOW`]: quick jobs behind the first one
 /// share a batch, in their order.
@@ -71,6 +75,9 @@ impl QueuedStep {
         if self.held_until.is_some() || self.catches_up(context.heads) || !self.passes_gate(now, commands) {
             return;
         }
+        if self.claims.is_ahead() {
+            return self.claim(context, now, commands);
+        }
         if self.is_line_full(context.bounds) {
             return self.pick_first_in_line(context, now, commands);
         }
@@ -106,6 +113,44 @@ impl QueuedStep {
     ) {
         if let Some(first) = self.first_in_line().filter(|&first| self.room.start_job(first, now)) {
             self.add_batch(vec![first], BatchContent::Attempts, context, commands);
+        }
+    }
+
+    /// Claims jobs ahead of their places.
+    fn claim(&mut self, context: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+        let mut left = self.claims.wanted(&self.batches);
+        self.claims.is_full = false;
+        while left > 0 {
+            if !self.may_claim(context.bounds.bytes) {
+                self.claims.is_full = true;
+                return;
+            }
+            self.room.start(now, left.min(CLAIM), &mut self.picked);
+            if self.picked.is_empty() {
+                return;
+            }
+            let jobs = std::mem::take(&mut self.picked);
+            left -= jobs.len();
+            self.add_batch(jobs, BatchContent::Attempts, context, commands);
+        }
+    }
+
+    /// Whether the bytes in flight allow another claim. Jobs that have a place are always claimed.
+    fn may_claim(&self, bytes_max: usize) -> bool {
+        let fits = self.batches.made_bytes() < bytes_max;
+        fits && (self.held < bytes_max || self.batches.stock() < self.claims.places(&self.batches))
+    }
+
+    /// Gives back all jobs that are claimed and do not run. Jobs that are being claimed follow later.
+    pub(crate) fn give_back(&mut self, commands: &mut Vec<Command>) {
+        if !self.claims.is_ahead() {
+            return;
+        }
+        self.drop_unbegun(commands);
+        let begun = self.batches.in_phase(Phase::Begun).filter(|(_, batch)| batch.has_attempts());
+        for batch in begun.map(|(batch, _)| batch).collect::<Vec<_>>() {
+            self.batches.unclaim(batch);
+            commands.push(Command::Unclaim { step: self.position, batch });
         }
     }
 
@@ -148,14 +193,20 @@ impl QueuedStep {
         }
     }
 
-    pub(crate) fn begun(&mut self, id: BatchId) {
-        if self.batches.get_mut(id, Phase::Beginning).is_some() {
-            self.batches.advance(id, Phase::Begun);
+    pub(crate) fn begun(&mut self, id: BatchId, next_batch: &mut u64, commands: &mut Vec<Command>) {
+        let Some(batch) = self.batches.get_mut(id, Phase::Beginning) else { return };
+        let (jobs, is_claim) = (batch.jobs.len(), batch.has_attempts() && self.claims.is_ahead());
+        self.batches.advance(id, Phase::Begun);
+        if jobs > 1 && is_claim {
+            let first = BatchId(*next_batch);
+            *next_batch += jobs as u64;
+            self.batches.deal(id, first);
+            let quick = self.claims.are_quick();
+            commands.push(Command::Deal { step: self.position, batch: id, first, quick });
         }
     }
 
-    /// Starts batches of quick jobs on free workers. Slow jobs, and the first one, run on the blocking pool, so that
-    /// they keep no worker from others.
+    /// Starts batches. Slow jobs run on the blocking pool, so that they keep no worker from others.
     pub(crate) fn run_ready(
         &mut self,
         paused: bool,
@@ -166,21 +217,45 @@ impl QueuedStep {
         if self.end >= Halting::Halted {
             return;
         }
+        let starts = if self.uses_pool {
+            self.starts_in_pool(paused, now)
+        } else {
+            self.starts_on_workers(paused, free_slots, now)
+        };
+        let since = (!self.uses_pool).then_some(now);
+        for (batch, aside) in starts {
+            self.batches.run(batch, since, aside);
+            commands.push(Command::Run { step: self.position, batch, aside });
+        }
+    }
+
+    /// Batches to start on the blocking pool. Only attempts need a place, and wait while a job holds the step.
+    fn starts_in_pool(&self, paused: bool, now: Timestamp) -> Vec<(BatchId, bool)> {
+        let is_held = self.claims.is_ahead() && self.held_until.is_some_and(|until| until > now);
+        let places = if is_held { 0 } else { self.claims.places(&self.batches) };
+        let is_attempt = |(_, batch): &(BatchId, &QueuedBatch)| batch.has_attempts();
+        let begun = || self.batches.in_phase(Phase::Begun);
+        let attempts = self.at_once(paused).chain(begun()).filter(is_attempt).take(places);
+        let others = if self.batches.has_others() { usize::MAX } else { 0 };
+        let others = self.at_once(paused).chain(begun()).take(others).filter(|batch| !is_attempt(batch));
+        others.chain(attempts).map(|(batch, _)| (batch, true)).collect()
+    }
+
+    /// Batches to start on free workers. Slow jobs, and the first one, run on the blocking pool.
+    fn starts_on_workers(
+        &self,
+        paused: bool,
+        free_slots: &mut usize,
+        now: Timestamp,
+    ) -> Vec<(BatchId, bool)> {
         let is_slow = self.is_slow(now);
         let goes_beside = is_slow || !self.sizing.is_measured();
         let most = if is_slow { self.beside_max } else { self.beside_max.min(UNMEASURED) };
-        let (mut places, mut unlimited) = (most.saturating_sub(self.batches.beside()), usize::MAX);
+        let mut places = most.saturating_sub(self.batches.beside());
         let mut starts = Vec::new();
-        let begins = self.before != DurabilityBarrier::Nothing;
-        let at_once = self.batches.in_phase(Phase::Ready).filter(|_| !paused);
-        let at_once = at_once.filter(|(_, batch)| !begins || batch.settles());
-        for (batch, state) in at_once.chain(self.batches.in_phase(Phase::Begun)) {
-            let aside = self.uses_pool || goes_beside && state.has_attempts();
-            let room = match (self.uses_pool, aside) {
-                (true, _) => &mut unlimited,
-                (false, true) => &mut places,
-                (false, false) => &mut *free_slots,
-            };
+        for (batch, state) in self.at_once(paused).chain(self.batches.in_phase(Phase::Begun)) {
+            let aside = goes_beside && state.has_attempts();
+            let room = if aside { &mut places } else { &mut *free_slots };
             if *room > 0 {
                 *room -= 1;
                 starts.push((batch, aside));
@@ -188,11 +263,14 @@ impl QueuedStep {
                 break;
             }
         }
-        let since = (!self.uses_pool).then_some(now);
-        for (batch, aside) in starts {
-            self.batches.run(batch, since, aside);
-            commands.push(Command::Run { step: self.position, batch, aside });
-        }
+        starts
+    }
+
+    /// Batches that may run without a record, unless the step is paused.
+    fn at_once(&self, paused: bool) -> impl Iterator<Item = (BatchId, &QueuedBatch)> {
+        let begins = self.before != DurabilityBarrier::Nothing;
+        let ready = self.batches.in_phase(Phase::Ready).filter(move |_| !paused);
+        ready.filter(move |(_, batch)| !begins || batch.settles())
     }
 
     /// Whether jobs run beside each other on the blocking pool: they were slow, or are slow now.
@@ -239,6 +317,7 @@ impl QueuedStep {
         let rest = if ending == BatchCut::Cut { batch.jobs.split_off(taken) } else { Vec::new() };
         if !batch.settles() {
             self.sizing.measured(taken, took);
+            self.claims.measured(took);
         }
         let content = batch.content();
         batch.ends = ends;
@@ -292,6 +371,7 @@ impl QueuedStep {
                     self.keep_in_line(key);
                     Ok(())
                 }
+                JobOutcome::Unclaimed => self.room.put_back(key),
             };
             // An unfinished job is in the store as a parked job, and is not read again.
             if key.is_fresh() && !self.progress.is_done(key.0) {
@@ -337,11 +417,14 @@ impl QueuedStep {
         }
     }
 
-    /// Jobs that the waiting room gave and that are not begun.
+    /// Jobs that the waiting room gave, and whose attempts did not begin.
     pub(crate) fn unbegun(&self) -> impl Iterator<Item = JobKey> {
         let batches = self.batches.unbegun().filter(|(_, batch)| !batch.settles());
         // Delayed outputs are not in the waiting room.
         let jobs = batches.flat_map(|(_, batch)| batch.jobs.iter().copied());
+        let is_ahead = self.claims.is_ahead();
+        let jobs: HashSet<JobKey> = jobs.chain(self.batches.claimed().filter(|_| is_ahead)).collect();
+        let jobs = jobs.into_iter();
         jobs.filter(|&key| self.room.state(key) == Some(WaitingState::Running))
     }
 }

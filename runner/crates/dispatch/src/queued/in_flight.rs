@@ -15,12 +15,17 @@ pub(crate) struct InFlightBatches {
     by_phase: [BTreeSet<BatchId>; 6],
     /// Running batches by the time since which they run, if that counts.
     since: BTreeSet<(Timestamp, BatchId)>,
-    /// Number of batches with delayed outputs.
+    /// Number of batches with delayed outputs, and of those with completed jobs.
     late: usize,
+    settling: usize,
     /// Number of batches that run on the blocking pool.
     beside: usize,
     /// Bytes of the outputs of all batches.
     made: usize,
+    /// Number of jobs to attempt that do not run yet.
+    stock: usize,
+    /// Batches that are being given back; their phase is [`Phase::Committing`].
+    unclaimed: BTreeSet<BatchId>,
 }
 
 #[derive(Debug)]
@@ -66,6 +71,8 @@ impl InFlightBatches {
     pub(crate) fn insert(&mut self, id: BatchId, batch: QueuedBatch) {
         self.by_phase[batch.phase as usize].insert(id);
         self.late += usize::from(batch.content == BatchContent::Late);
+        self.settling += usize::from(batch.settles());
+        self.stock += batch.stock();
         self.made += batch.made;
         self.all.insert(id, batch);
     }
@@ -75,7 +82,10 @@ impl InFlightBatches {
         self.by_phase[batch.phase as usize].remove(&id);
         self.forget_run(id, &batch);
         self.late -= usize::from(batch.content == BatchContent::Late);
+        self.settling -= usize::from(batch.settles());
         self.made -= batch.made;
+        self.stock -= batch.stock();
+        self.unclaimed.remove(&id);
         Some(batch)
     }
 
@@ -97,7 +107,47 @@ impl InFlightBatches {
             self.beside -= usize::from(batch.aside);
             batch.since.take().map(|since| self.since.remove(&(since, id)));
         }
+        self.stock -= batch.stock();
         batch.phase = phase;
+        self.stock += batch.stock();
+    }
+
+    /// Gives each job of a begun batch a batch of its own. Their numbers follow each other from `first` on.
+    pub(crate) fn deal(&mut self, id: BatchId, first: BatchId) {
+        let Some(claim) = self.remove(id) else { return };
+        let bytes = claim.bytes / claim.jobs.len().max(1);
+        // The first one has the bytes that cannot be divided.
+        let mut rest = claim.bytes % claim.jobs.len().max(1);
+        for (number, key) in (first.0..).zip(claim.jobs) {
+            let bytes = bytes + std::mem::take(&mut rest);
+            let part = QueuedBatch::picked(vec![key], claim.content, claim.aside);
+            self.insert(BatchId(number), QueuedBatch { bytes, phase: claim.phase, ..part });
+        }
+    }
+
+    /// Gives a begun batch back.
+    pub(crate) fn unclaim(&mut self, id: BatchId) {
+        self.advance(id, Phase::Committing);
+        if let Some(batch) = self.all.get_mut(&id) {
+            batch.ends = vec![JobOutcome::Unclaimed; batch.jobs.len()];
+            self.unclaimed.insert(id);
+        }
+    }
+
+    /// Number of jobs to attempt that do not run yet.
+    pub(crate) fn stock(&self) -> usize {
+        self.stock
+    }
+
+    /// Jobs that are picked to be attempted, or given back, and that do not run.
+    pub(crate) fn claimed(&self) -> impl Iterator<Item = JobKey> {
+        let phases = [Phase::Picked, Phase::Ready, Phase::Beginning, Phase::Begun];
+        let picked = phases.into_iter().flat_map(|phase| self.in_phase(phase).map(|(_, batch)| batch));
+        let unclaimed = self.unclaimed.iter().filter_map(|id| self.all.get(id));
+        picked
+            .filter(|batch| batch.has_attempts())
+            .chain(unclaimed)
+            .flat_map(|batch| batch.jobs.iter().copied())
     }
 
     /// Moves a batch to [`Phase::Running`]. `since`: the time, if it counts.
@@ -169,6 +219,11 @@ impl InFlightBatches {
         self.late
     }
 
+    /// Whether a batch has no attempts.
+    pub(crate) fn has_others(&self) -> bool {
+        self.late + self.settling > 0
+    }
+
     /// Number of batches that run on the blocking pool.
     pub(crate) fn beside(&self) -> usize {
         self.beside
@@ -217,6 +272,12 @@ impl QueuedBatch {
     /// Whether its jobs are not attempted.
     pub(crate) fn settles(&self) -> bool {
         matches!(self.content, BatchContent::Settled | BatchContent::Kept)
+    }
+
+    /// Number of its jobs that are to be attempted and do not run.
+    fn stock(&self) -> usize {
+        let waits = matches!(self.phase, Phase::Picked | Phase::Ready | Phase::Beginning | Phase::Begun);
+        if waits && self.has_attempts() { self.jobs.len() } else { 0 }
     }
 
     pub(crate) fn has_attempts(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Queued step tests: play histories of events and compare the commands.
 
 pub(crate) mod blocks;
+pub(crate) mod claims;
 pub(crate) mod consumer;
 pub(crate) mod ordered;
 pub(crate) mod play;

@@ -105,7 +105,8 @@ impl WaitingRoom {
     /// Whether `max_processing` or `max_pending` is reached.
     fn is_full(&self) -> bool {
         let (running, outside) = (self.count(JobState::Running), self.count_outside());
-        self.rules.max_processing.is_some_and(|most| running >= most.get() as usize)
+        let running_max = |most: u32| (most as usize).saturating_add(self.beyond);
+        self.rules.max_processing.is_some_and(|most| running >= running_max(most.get()))
             || self.rules.max_pending.is_some_and(|most| outside >= most.get() as usize)
     }
 

@@ -271,14 +271,17 @@ pub(crate) fn delayed(
     NewParkedJob { step: step.clone(), job }
 }
 
-/// Row of a job while it is being attempted.
-pub(crate) fn started(step: &Address, item: &JobInput<'_>, now: Timestamp) -> NewParkedJob {
-    let job = ParkedJob {
+/// Row of a job while it is being attempted. `claims`: the attempt may begin later.
+pub(crate) fn started(step: &Address, item: &JobInput<'_>, claims: bool, now: Timestamp) -> NewParkedJob {
+    let mut job = ParkedJob {
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
         last_error: last_error(item),
         ..started_at(now, parked(item))
     };
+    if claims {
+        job.due = Due::At(now);
+    }
     NewParkedJob { step: step.clone(), job }
 }
 

@@ -91,6 +91,8 @@ impl Coordinator {
                     batches.insert(rest, other);
                     self.track_pending_commit(step, rest, !waits);
                 }
+                Command::Deal { step, batch, first, quick } => self.deal(step, batch, first, quick),
+                Command::Unclaim { step, batch } => self.unclaim(step, batch, now, actions),
                 Command::Return { step, turn } => self.read_turn(step, turn, actions),
                 Command::Commit { step, batch, taken } => self.commit(step, batch, taken, actions),
                 Command::Keep { step, batch } => self.keep(step, batch, now, actions),
@@ -120,7 +122,8 @@ impl Coordinator {
     }
 
     fn run(&mut self, step: usize, batch: BatchId, aside: bool) -> Option<Action> {
-        if aside {
+        let claims = self.steps.get(step)?.batches.get(&batch)?.claims;
+        if aside && !claims {
             // It may take long, and the committer must not wait for it.
             self.track_pending_commit(step, batch, false);
         }
@@ -133,7 +136,8 @@ impl Coordinator {
         let before = held.step.take().filter(|_| work.before.is_none());
         let step = before.unwrap_or_else(|| declared.clone());
         held.step = Some(step.clone());
-        Some(Action::Run(BatchTask { step, id: batch, work, pool: aside }))
+        let claims = held.begun.iter().filter(|_| held.claims).map(|row| row.id).collect();
+        Some(Action::Run(BatchTask { step, id: batch, work, pool: aside, claims }))
     }
 
     fn add_batch_part(&mut self, batch: BatchId, port: InputPort, read: ReadId, skip: usize, jobs: usize) {
@@ -171,7 +175,7 @@ impl Coordinator {
         }
     }
 
-    fn commit(&mut self, step: usize, batch: BatchId, taken: usize, actions: &mut Vec<Action>) {
+    pub(crate) fn commit(&mut self, step: usize, batch: BatchId, taken: usize, actions: &mut Vec<Action>) {
         // The count must change before the batch is sent.
         self.track_pending_commit(step, batch, false);
         let Some(StepState { declared, batches, .. }) = self.steps.get_mut(step) else { return };

@@ -6,6 +6,7 @@ use crate::step::in_flight::InFlightBatch;
 use crate::step::state::StepState;
 use tidegate_dispatch::{BatchId, Command, Event};
 use tidegate_model::Timestamp;
+use tidegate_store::ParkedId;
 
 impl Coordinator {
     pub(crate) fn committed(
@@ -45,12 +46,16 @@ impl Coordinator {
             }
             self.dispatcher.handle(Event::Begun { step, batch }, now, commands);
         }
+        let mut ended = Vec::new();
         for (step, batch, stays) in delivered {
             let waits = stays.iter().any(|row| row.due.time().is_some());
             // The run could end with the delivery if the inputs were full.
             self.resume_reads(step, now, commands);
-            self.delivered((step, batch), stays, now, commands);
+            self.delivered((step, batch), stays, now, commands, &mut ended);
             self.note_matched(step, waits, now, commands);
+        }
+        if !ended.is_empty() {
+            actions.push(Action::EndClaims(ended));
         }
         if let Some(moves) = moved {
             let step = moves.step;
@@ -83,11 +88,15 @@ impl Coordinator {
         stays: Vec<ParkedRow>,
         now: Timestamp,
         commands: &mut Vec<Command>,
+        ended: &mut Vec<ParkedId>,
     ) {
         let Some(state) = self.steps.get_mut(step) else { return };
         let (held, is_queued) = (state.batches.remove(&batch), state.is_queued());
         if let Some(held) = &held {
             state.forget_returned(&held.work);
+        }
+        if let Some(held) = held.as_ref().filter(|held| held.claims) {
+            ended.extend(held.begun.iter().map(|row| row.id));
         }
         let held = held.map(|mut held| {
             self.note_failed(step, std::mem::take(&mut held.failed), now);

@@ -1,8 +1,8 @@
 //! Move requests: make waiting jobs due or cancel them. The jobs are locked until the request is committed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
-use super::Coordinator;
+use super::{Action, Coordinator};
 use crate::batch::input::{ReadBatch, RedeliveredJob};
 use crate::operator::cancel;
 use crate::operator::request::{MoveSummary, PendingRequest, Request};
@@ -59,6 +59,56 @@ impl Coordinator {
         // A round may have ended with a cancelled job.
         self.dispatcher.handle(Event::Tick, now, commands);
         Some(asked)
+    }
+
+    /// Returns the request, unless it cancels jobs that are claimed and do not run: it then waits until the step has
+    /// given back all of those.
+    pub(crate) fn wait_for_claims(
+        &mut self,
+        asked: PendingRequest,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) -> Option<PendingRequest> {
+        let Request::Cancel { step, rows, jobs, .. } = &asked.request else { return Some(asked) };
+        let Some(step) = self.position(step) else { return Some(asked) };
+        let claimed: HashSet<JobKey> = self.dispatcher.claimed(step).into_iter().collect();
+        let buffer = self.steps.get_mut(step).and_then(StepState::buffer);
+        let of_rows =
+            buffer.filter(|_| !claimed.is_empty()).map(|buffer| buffer.find(rows)).unwrap_or_default();
+        let mut keys = of_rows.into_values().chain(jobs.iter().map(|&index| JobKey::fresh(index)));
+        if !keys.any(|key| claimed.contains(&key)) {
+            return Some(asked);
+        }
+        self.dispatcher.withhold_claims(step, true);
+        self.awaiting_claims.push((step, asked));
+        self.dispatcher.handle(Event::Tick, now, commands);
+        None
+    }
+
+    /// Takes up the requests whose steps have given back their claimed jobs.
+    pub(crate) fn take_up_requests(
+        &mut self,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        actions: &mut Vec<Action>,
+    ) {
+        for (step, mut asked) in std::mem::take(&mut self.awaiting_claims) {
+            if !self.dispatcher.claimed(step).is_empty() {
+                self.awaiting_claims.push((step, asked));
+                continue;
+            }
+            // A job that was given back has a row.
+            let buffer = self.steps.get_mut(step).and_then(StepState::buffer);
+            if let (Request::Cancel { rows, jobs, .. }, Some(buffer)) = (&mut asked.request, buffer) {
+                jobs.retain(|&index| {
+                    let row = buffer.row(JobKey::fresh(index));
+                    rows.extend(row.as_ref().map(|row| row.id));
+                    row.is_none()
+                });
+            }
+            self.accept_request(asked, now, commands, actions);
+            self.dispatcher.withhold_claims(step, false);
+        }
     }
 
     /// Applies the result of a committed request to the locked jobs.

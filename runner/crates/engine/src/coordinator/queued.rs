@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use super::{Action, Coordinator};
-use crate::batch::input::{BatchInput, ReadBatch};
+use crate::batch::input::{BatchInput, BatchSlice, ReadBatch};
 use crate::batch::job_builder::BatchCursor;
+use crate::batch::result::BatchResult;
 use crate::batch::retry;
 use crate::runtime::message::ParkedRow;
 use crate::runtime::readers::{ReadAhead, StoreRequest};
@@ -15,7 +16,7 @@ use crate::step::queue_view;
 use crate::step::queue_view::QueueView;
 use crate::step::state::{QueuedJobs, StepState};
 use tidegate_dispatch::{BatchId, Event, InputPort, JobAttributes, JobKey, JobOutcome, ReadId, WaitingState};
-use tidegate_model::Timestamp;
+use tidegate_model::{Due, Timestamp};
 use tidegate_store::{NewParkedJob, ParkedJob, ParkedKey};
 
 impl Coordinator {
@@ -157,7 +158,7 @@ impl Coordinator {
     ) -> Option<Event> {
         let StepState { declared, queued, batches, .. } = self.steps.get_mut(step)?;
         let (QueuedJobs { buffer, pending }, held) = (queued.as_mut()?, batches.get_mut(&id)?);
-        let Some(mut work) = buffer.build_batch(&held.picked, gathered) else {
+        let Some(mut work) = buffer.build_batch(&held.picked, gathered, now) else {
             let verify = declared.configuration().command("store verify");
             let why = format!("a waiting job is missing in the store: run `{verify}`");
             self.halt(step, why, now);
@@ -181,9 +182,40 @@ impl Coordinator {
         let carries = buffer.gatherer.has_provenance(work);
         let (mut walk, mut rows) = (BatchCursor::new(work), Vec::with_capacity(work.jobs));
         while let Some(item) = buffer.gatherer.next(&mut walk, carries) {
-            rows.push(retry::started(address, &item, now));
+            rows.push(retry::started(address, &item, buffer.claims, now));
         }
         rows
+    }
+
+    /// Gives each job of a claimed batch a batch of its own. The committer waits briefly for quick jobs: their places
+    /// are free before the commit, so a few large commits cost less than many small ones.
+    pub(crate) fn deal(&mut self, step: usize, id: BatchId, first: BatchId, quick: bool) {
+        let Some(StepState { batches, .. }) = self.steps.get_mut(step) else { return };
+        let Some(claim) = batches.remove(&id) else { return };
+        let jobs = claim.picked.len() as u64;
+        batches.extend((first.0..).map(BatchId).zip(claim.deal()));
+        for id in (first.0..first.0 + jobs).filter(|_| quick) {
+            self.track_pending_commit(step, BatchId(id), true);
+        }
+    }
+
+    /// Gives a claimed batch back.
+    pub(crate) fn unclaim(&mut self, step: usize, id: BatchId, now: Timestamp, actions: &mut Vec<Action>) {
+        let Some(StepState { declared, queued: Some(queued), batches, .. }) = self.steps.get_mut(step) else {
+            return;
+        };
+        let (buffer, Some(held)) = (&mut queued.buffer, batches.get_mut(&id)) else { return };
+        let carries = buffer.gatherer.has_provenance(&held.work);
+        let (mut walk, mut ran) = (BatchCursor::new(&held.work), BatchResult::default());
+        while let Some(item) = buffer.gatherer.next(&mut walk, carries) {
+            let mut row = retry::requeue(&declared.address, &item, now);
+            row.job.due = Due::Now;
+            ran.stays(row, JobOutcome::Unclaimed);
+        }
+        held.ends.clone_from(&ran.ends);
+        let taken = ran.taken;
+        held.ran = Some(Box::new(ran));
+        self.commit(step, id, taken, actions);
     }
 
     /// Records the rows of a batch that may run.
@@ -193,6 +225,9 @@ impl Coordinator {
         for (&key, row) in held.picked.iter().zip(&rows) {
             buffer.stands(key, row.id);
         }
+        // Delayed outputs are begun too, and are no claims.
+        let mut returned = held.work.portions.iter().flat_map(BatchSlice::returned);
+        held.claims = buffer.claims && returned.all(|returned| returned.job.output().is_none());
         held.begun = rows;
     }
 

@@ -129,6 +129,7 @@ pub(crate) fn has_news(changes: &Changes) -> bool {
         || changes.token_key.is_some()
         || !changes.done_snapshots.is_empty()
         || !changes.progress.is_empty()
+        || !changes.reparked.is_empty()
         || !changes.trims.is_empty()
         || !changes.schedule_positions.is_empty()
         || !changes.sinks.is_empty()

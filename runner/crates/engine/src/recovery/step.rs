@@ -15,6 +15,7 @@ use crate::commit::sinks::Sinks;
 use crate::commit::step_events::StepEvents;
 use crate::commit::unmatched_jobs::UnmatchedJobs;
 use crate::error::EngineError;
+use crate::step::claims::claims_ahead;
 use crate::step::declared::DeclaredStep;
 use crate::step::job_attributes::AttributeExtractor;
 use tidegate_components::job_log::JobReader;
@@ -271,6 +272,7 @@ pub(crate) fn picking(declared: &DeclaredStep, progress: Option<&Progress>) -> O
         ordered: queuer.ordered,
         search_ahead: queuer.max_search_ahead.unwrap_or(0),
         batch: if effects || declared.acts_outside() { 1 } else { PICKED_BATCH },
+        ahead: claims_ahead(declared),
         uses_pool: declared.acts_outside(),
         gate: declared.gate.map(|GateRef(gate)| configuration.gates[gate].inquiry.every),
         progress: progress.cloned().unwrap_or_default(),

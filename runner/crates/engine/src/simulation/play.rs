@@ -146,6 +146,9 @@ impl World {
         if let Some(waiting) = &mut self.waiting {
             waiting.look(store, &self.history).unwrap();
             waiting.hang_up(store, self.crashed.is_none()).unwrap();
+            if self.begun.is_none() {
+                waiting.lose_record();
+            }
             waiting.check(&self.history, ended.is_some());
         }
         if let Some(jobs) = &self.jobs {

@@ -79,6 +79,8 @@ struct Stage<'w> {
     orders: VecDeque<CommitRequest>,
     gates: Vec<(DeclaredStep, u64)>,
     askings: Vec<StatusQuery>,
+    /// Record of the claimed jobs that were begun.
+    attempts: CrashGuard,
     /// Whether a stop was requested.
     stopped: bool,
     /// Answer of the last reload.
@@ -93,7 +95,8 @@ struct Stage<'w> {
 pub(crate) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
     let mut stage = Stage::open(world)?;
     let outcome = stage.play(perils);
-    let Stage { world, committer, coordinator, .. } = stage;
+    let Stage { world, committer, coordinator, attempts, .. } = stage;
+    world.begun = Some(attempts.begun());
     // The disk is checked before the stage closes, because closing writes.
     let Ok(end) = outcome else {
         world.die();
@@ -275,7 +278,14 @@ impl Stage<'_> {
                 Action::Publish(generation) => self.current.set(generation),
                 Action::AnswerReload(reply, outcome) => _ = reply.send(outcome),
                 Action::ReadStore(ask) => self.store_asks.push_back(ask),
-                Action::Run(task) => self.tasks.push_back(task),
+                Action::Run(task) => {
+                    self.attempts.begin_claimed(&task.claims);
+                    if let Some(waiting) = &mut self.world.waiting {
+                        waiting.begins(&task);
+                    }
+                    self.tasks.push_back(task);
+                }
+                Action::EndClaims(claims) => self.attempts.end_claimed(&claims),
                 Action::LookAtGate { step, epoch } => self.gates.push((step, epoch)),
                 Action::AskStatus(asking) => self.askings.push(asking),
                 Action::Commit(order) => {

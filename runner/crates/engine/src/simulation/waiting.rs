@@ -31,7 +31,7 @@ pub(crate) mod standing;
 pub(crate) mod tellers;
 pub(crate) mod ticking;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use self::callers::Callers;
 use self::events::{Begins, Events};
@@ -39,7 +39,7 @@ use self::outside::Outside;
 use self::picking::Picking;
 use self::plan::{Feed, Job, Order, Plan};
 use self::pushers::Pushers;
-use self::standing::{At, Attempt, Cancelled, Causes, Outcome, Standings, Way};
+use self::standing::{At, Attempt, Cancelled, Causes, Outcome, Standings, Way, position};
 use self::tellers::Tellers;
 use self::ticking::Ticking;
 use super::dice::Dice;
@@ -48,9 +48,11 @@ use super::tally::Tally;
 use crate::batch::input::BatchInput;
 use crate::batch::job_builder::{BatchCursor, JobBuilder};
 use crate::commit::inbox::Push;
+use crate::coordinator::BatchTask;
 use crate::operator::request::PendingRequest;
 use crate::processor::monitor_protocol::StatusQuery;
 use crate::runtime::message::Message;
+use crate::step::claims::claims_ahead;
 use crate::step::declared::DeclaredStep;
 use tidegate_config::{Configuration, QueueRef};
 use tidegate_dispatch::BatchId;
@@ -70,6 +72,10 @@ pub(crate) struct Waiting {
     attempts: BTreeMap<u64, Attempt>,
     /// Indices of the attempts, by batch.
     batches: BTreeMap<BatchId, Vec<u64>>,
+    /// Jobs whose last beginning may have been followed by an attempt.
+    begun: BTreeSet<u64>,
+    /// Batches that run.
+    running: BTreeSet<BatchId>,
     picking: Picking,
     outside: Outside,
     pushers: Option<Pushers>,
@@ -104,6 +110,8 @@ impl Waiting {
             standings: Standings::default(),
             attempts: BTreeMap::new(),
             batches: BTreeMap::new(),
+            begun: BTreeSet::new(),
+            running: BTreeSet::new(),
             picking: Picking::default(),
             outside: Outside::default(),
             pushers: plan
@@ -171,6 +179,43 @@ impl Waiting {
             forgotten: self.forgotten,
             ..Tally::default()
         }
+    }
+
+    /// Records that a batch was given to a worker, which may begin it at any time.
+    pub(crate) fn begins(&mut self, BatchTask { step, id, work, claims, .. }: &BatchTask) {
+        if step.address != self.step || work.verdicts.is_some() {
+            return;
+        }
+        let mut gatherer = JobBuilder::new(step.configuration(), step);
+        let mut walk = BatchCursor::new(work);
+        while let Some(item) = gatherer.next(&mut walk, false) {
+            if item.to.is_none() {
+                self.begun.insert(item.index());
+                if !claims.is_empty() {
+                    self.running.insert(*id);
+                }
+            }
+        }
+        let count = self.running.len();
+        assert!(count <= self.plan.at_once, "{count} jobs run at once: {self:#?}");
+    }
+
+    /// Checks that each job whose claim is in the store may have been begun: the others were given back.
+    pub(crate) fn check_claims(&self, configuration: &Configuration) {
+        let step = &configuration.steps[position(configuration, &self.step)];
+        if claims_ahead(step) == 0 {
+            return;
+        }
+        for (index, at) in &self.standings.jobs {
+            let begun = !matches!(at, At::Started(_)) || self.begun.contains(index);
+            assert!(begun, "{index} is {at:?} and was not begun: {self:#?}");
+        }
+    }
+
+    /// Records that the machine has lost which claimed jobs were begun.
+    pub(crate) fn lose_record(&mut self) {
+        let started = self.standings.jobs.iter().filter(|(_, at)| matches!(at, At::Started(_)));
+        self.begun.extend(started.map(|(index, _)| *index));
     }
 
     /// Checks an attempt before it is made.
@@ -241,7 +286,8 @@ impl Waiting {
         for (index, was) in changed {
             let is = &self.standings.jobs[&index];
             let causes = self.causes(index);
-            self.forgotten += u64::from(matches!((&was, is), (At::Pending { .. }, At::Started(_))));
+            let is_forgotten = matches!((&was, is), (At::Pending { .. }, At::Started(_)));
+            self.forgotten += u64::from(is_forgotten);
             self.held += u64::from(causes.attempt.as_ref().is_some_and(|one| one.outcome == Outcome::Held));
             // A cancelled job may have been attempted without a trace.
             let without = Causes { attempt: None, ..causes.clone() };
@@ -249,6 +295,12 @@ impl Waiting {
             assert!(is_explained, "{index} was {was:?} and is {is:?}; {causes:?}: {self:#?}");
             if self.plan.order == Order::Stream || self.plan.ordered && self.attempts.contains_key(&index) {
                 self.attempts.remove(&index);
+            }
+            // The external system had the job once.
+            if is_forgotten {
+                self.begun.insert(index);
+            } else {
+                self.begun.remove(&index);
             }
         }
         if self.plan.ordered {
@@ -291,6 +343,7 @@ impl Waiting {
         assert!(!in_order || seen_through, "attempts were not finished: {self:#?}");
         self.attempts.clear();
         self.batches.clear();
+        self.running.clear();
         if let Some(pushers) = &mut self.pushers {
             pushers.hang_up();
         }
@@ -327,6 +380,7 @@ impl Waiting {
         let told = outside.chain(self.plan.gives_up_as()).collect();
         Causes {
             begins: self.plan.begins,
+            begun: self.begun.contains(&index),
             attempt: self.attempts.get(&index).cloned(),
             told,
             hastened: of(&self.callers.hastened),

@@ -1,6 +1,6 @@
 //! World: keeps all state that survives a crash: disk, files, external systems and the recorded promises.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use crate::operator::request::Request;
 use tidegate_config::{Configuration, ConfigurationDigest, DeliveryGuarantee, LoadOptions, SinkKind};
 use tidegate_model::{Clock as _, ManualClock, NamedKind, RenamedPart};
 use tidegate_store::testing::{DiskFailure, FaultyDisk};
-use tidegate_store::{ReadError, Store, Writer, open_disk};
+use tidegate_store::{ParkedId, ReadError, Store, Writer, open_disk};
 
 pub(crate) struct World {
     pub(crate) dice: Dice,
@@ -60,6 +60,8 @@ pub(crate) struct World {
     /// Configuration that ran last.
     pub(crate) ran: Option<ConfigurationDigest>,
     failure: Option<DiskFailure>,
+    /// Claimed jobs that the last run has begun; `None` if that record is lost.
+    pub(crate) begun: Option<HashSet<ParkedId>>,
     /// Whether the last run crashed, with or without a power failure.
     pub(crate) crashed: Option<bool>,
 }
@@ -163,6 +165,7 @@ impl World {
             workers: Workers::default(),
             tally: Tally::default(),
             failure: None,
+            begun: Some(HashSet::new()),
             crashed: None,
         }
     }
@@ -199,6 +202,10 @@ impl World {
         let survivors = self.dice.between(0, 5);
         let bytes = if power { self.disk.survivors(survivors) } else { self.disk.bytes() };
         self.disk = FaultyDisk::with(bytes);
+        // A process may also find no disk space for its record.
+        if power || self.dice.chance(10) {
+            self.begun = None;
+        }
         self.crashed = Some(power);
         self.tally.crashes += 1;
         self.workers.forget();

@@ -1,6 +1,6 @@
 //! Batch in flight: keeps a batch from its forming until its commit.
 
-use crate::batch::input::BatchInput;
+use crate::batch::input::{BatchInput, BatchSlice};
 use crate::batch::result::BatchResult;
 use crate::commit::request::{BatchJobs, SourcePositions};
 use crate::step::declared::DeclaredStep;
@@ -21,6 +21,8 @@ pub(crate) struct InFlightBatch {
     pub(crate) picked: Vec<JobKey>,
     /// Rows of its jobs, if its beginning parked them in the store.
     pub(crate) begun: Vec<ParkedKey>,
+    /// Whether the rows are claims: its jobs were begun before they had a place to run.
+    pub(crate) claims: bool,
     /// Outcome of each picked job that has run.
     pub(crate) ends: Vec<JobOutcome>,
     pub(crate) ran: Option<Box<BatchResult>>,
@@ -37,6 +39,23 @@ impl InFlightBatch {
             return self.work.first(taken);
         }
         BatchJobs { spans: Vec::new(), returned: self.begun.iter().take(taken).cloned().collect() }
+    }
+
+    /// Divides a claimed batch into batches of one job, in their order.
+    pub(crate) fn deal(self) -> impl Iterator<Item = Self> {
+        let Self { work, picked, begun, claims, .. } = self;
+        let jobs = work.portions.into_iter().flat_map(|portion| {
+            let skips = portion.skip..portion.skip + portion.jobs;
+            skips.map(move |skip| BatchSlice { skip, jobs: 1, ..portion.clone() })
+        });
+        let is_picked = work.is_picked;
+        jobs.zip(picked).zip(begun).map(move |((portion, key), row)| Self {
+            work: BatchInput { jobs: 1, portions: vec![portion], is_picked, ..BatchInput::default() },
+            picked: vec![key],
+            begun: vec![row],
+            claims,
+            ..Self::default()
+        })
     }
 
     /// Keeps the first `jobs` jobs; the others become the batch `id`. `begun`: whether the record of their

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use super::claims::claims_ahead;
 use super::counts::JobLocation;
 use super::job_attributes::AttributeExtractor;
 use super::row_index::RowIndex;
@@ -37,6 +38,10 @@ pub(crate) struct JobBuffer {
     pub(crate) pool: bool,
     /// Whether results are delivered in the order of the input.
     in_order: bool,
+    /// Whether its jobs are claimed before they have a place to run.
+    pub(crate) claims: bool,
+    /// Number of uses of blocks so far.
+    uses: u64,
 }
 
 /// Jobs of one read.
@@ -44,6 +49,8 @@ pub(crate) struct JobBuffer {
 struct Block {
     batch: Arc<Batch>,
     read: Timestamp,
+    /// Number of the last use.
+    used: u64,
 }
 
 /// Jobs to read before a batch can be formed.
@@ -68,20 +75,44 @@ impl JobBuffer {
             gatherer: JobBuilder::new(configuration, step),
             pool: step.acts_outside(),
             in_order: queuer.ordered,
+            claims: claims_ahead(step) > 0,
+            uses: 0,
         }
     }
 
-    /// Buffers the jobs of a read, within the limit if they can be read again.
+    /// Buffers the jobs of a read, within the limit if they can be read again: the first ones that were read.
     pub(crate) fn insert(&mut self, read: ReadId, batch: &Arc<Batch>, now: Timestamp) {
-        let bytes = batch.payloads.byte_len();
         if !self.from_queue {
             self.reads.insert(read, batch.first);
-        } else if self.bytes + bytes > KEPT_BYTES {
+        } else if self.bytes + batch.payloads.byte_len() > KEPT_BYTES {
             return;
         }
-        let block = Block { batch: Arc::clone(batch), read: now };
-        if self.blocks.insert(batch.first, block).is_none() {
-            self.bytes += bytes;
+        self.keep(batch, now);
+    }
+
+    /// Buffers the blocks that were read for a batch, in place of those that were used the longest time ago: the jobs
+    /// behind those of the batch are likely to go next.
+    fn keep_fetched(&mut self, fetched: &[Arc<Batch>], now: Timestamp) {
+        if !self.from_queue {
+            return;
+        }
+        for batch in fetched {
+            let bytes = batch.payloads.byte_len();
+            while self.bytes + bytes > KEPT_BYTES {
+                let oldest = self.blocks.iter().min_by_key(|(_, block)| block.used).map(|(&first, _)| first);
+                let Some(block) = oldest.and_then(|first| self.blocks.remove(&first)) else { break };
+                self.bytes -= block.batch.payloads.byte_len();
+            }
+            self.keep(batch, now);
+        }
+    }
+
+    fn keep(&mut self, batch: &Arc<Batch>, read: Timestamp) {
+        self.uses += 1;
+        let block = Block { batch: Arc::clone(batch), read, used: self.uses };
+        self.bytes += batch.payloads.byte_len();
+        if let Some(before) = self.blocks.insert(batch.first, block) {
+            self.bytes -= before.batch.payloads.byte_len();
         }
     }
 
@@ -152,21 +183,43 @@ impl JobBuffer {
         missing
     }
 
-    /// Builds a batch of these jobs with the ones that were read for it. Returns `None` if a job is missing.
-    pub(crate) fn build_batch(&self, jobs: &[JobKey], gathered: FetchedJobs) -> Option<BatchInput> {
+    /// Builds a batch of these jobs with the ones that were read for it, and keeps the blocks of those. Returns `None`
+    /// if a job is missing.
+    pub(crate) fn build_batch(
+        &mut self,
+        jobs: &[JobKey],
+        gathered: FetchedJobs,
+        now: Timestamp,
+    ) -> Option<BatchInput> {
         let FetchedJobs { blocks, rows } = gathered;
+        let work = self.join(jobs, &blocks, rows)?;
+        self.keep_fetched(&blocks, now);
+        Some(work)
+    }
+
+    fn join(
+        &mut self,
+        jobs: &[JobKey],
+        blocks: &[Arc<Batch>],
+        rows: Vec<RedeliveredJob>,
+    ) -> Option<BatchInput> {
+        let places: HashMap<ParkedId, usize> =
+            rows.iter().enumerate().map(|(at, row)| (row.key.id, at)).collect();
         let returned: Arc<[RedeliveredJob]> = rows.into();
         let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
         let of_rows = Arc::new(Batch::json(1, payloads));
         let mut work = BatchInput { is_picked: true, in_order: self.in_order, ..BatchInput::default() };
         for &key in jobs {
-            let portion = if let Some(row) = self.row(key) {
-                let skip = returned.iter().position(|returned| returned.key == row)?;
+            let portion = if let Some(row) = self.rows.get(key) {
+                let skip = *places.get(&row)?;
                 let (batch, returned) = (Arc::clone(&of_rows), Some(Arc::clone(&returned)));
                 BatchSlice { input: None, batch, skip, jobs: 1, returned }
             } else {
                 let found = blocks.iter().find(|batch| (batch.first..batch.end()).contains(&key.0));
-                let batch = Arc::clone(found.or_else(|| Some(&self.block(key.0)?.batch))?);
+                let batch = match found {
+                    Some(found) => Arc::clone(found),
+                    None => self.use_block(key.0)?,
+                };
                 let skip = usize::try_from(key.0 - batch.first).ok()?;
                 BatchSlice { input: Some(0), batch, skip, jobs: 1, returned: None }
             };
@@ -177,6 +230,13 @@ impl JobBuffer {
             }
         }
         Some(work)
+    }
+
+    fn use_block(&mut self, index: u64) -> Option<Arc<Batch>> {
+        let (_, block) = self.blocks.range_mut(..=index).next_back()?;
+        self.uses += 1;
+        block.used = self.uses;
+        (index < block.batch.end()).then(|| Arc::clone(&block.batch))
     }
 
     fn block(&self, index: u64) -> Option<&Block> {
@@ -195,5 +255,51 @@ pub(crate) struct FetchedJobs {
 impl MissingJobs {
     pub(crate) fn is_empty(&self) -> bool {
         self.fresh.is_empty() && self.rows.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_config::{LoadOptions, load};
+    use tidegate_plugin::Payloads;
+
+    const PIPELINE: &str = "[pipeline]\nname = \"p\"\n[queue.in]\n[sink.out]\ntype = \"null\"\n\
+        [step.act]\nfrom = \"in\"\nrun = \"builtin:http\"\nto = \"out\"\nhttp = { url = \"http://localhost/\" }\n";
+
+    fn buffer() -> JobBuffer {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("p.toml"), PIPELINE).unwrap();
+        let configuration = load(folder.path(), &LoadOptions::default()).finish().unwrap().0;
+        let step = &configuration.steps[0];
+        JobBuffer::new(&configuration, step, step.picks().unwrap())
+    }
+
+    /// Block of ten jobs with a mebibyte together.
+    fn block(first: u64) -> Arc<Batch> {
+        let payload = vec![b'7'; (1 << 20) / 10];
+        let payloads: Payloads = std::iter::repeat_n(payload.as_slice(), 10).collect();
+        Arc::new(Batch::json(first, payloads))
+    }
+
+    #[test]
+    fn a_block_of_a_deep_backlog_is_read_once_for_all_its_jobs() {
+        let mut buffer = buffer();
+        for read in 0..20 {
+            buffer.insert(ReadId(read), &block(1 + 10 * read), Timestamp(0));
+        }
+        let mut fetched = 0;
+        for index in 1..=200 {
+            let jobs = [JobKey::fresh(index)];
+            let missing = buffer.missing(&jobs);
+            fetched += missing.fresh.len();
+            let blocks = missing.fresh.iter().map(|index| block(index - (index - 1) % 10)).collect();
+            let fetched = FetchedJobs { blocks, rows: Vec::new() };
+            assert_eq!(buffer.build_batch(&jobs, fetched, Timestamp(0)).unwrap().jobs, 1);
+            buffer.forget_up_to(index);
+            assert!(buffer.bytes <= KEPT_BYTES);
+        }
+        // Eight blocks fit into the buffer at the beginning.
+        assert!(fetched <= 13, "{fetched} blocks were read");
     }
 }

@@ -282,7 +282,8 @@ impl TestBed<'_> {
                 | Action::Command(_)
                 | Action::Publish(_)
                 | Action::AnswerReload(..)
-                | Action::RollBack(_) => {}
+                | Action::RollBack(_)
+                | Action::EndClaims(_) => {}
                 Action::ReadStore(ask) => self.reads.push_back(ask),
                 Action::Run(task) => self.tasks.push_back(WorkerTask::Batch(task)),
                 Action::LookAtGate { step, epoch } => self.tasks.push_back(WorkerTask::Gate { step, epoch }),

@@ -57,6 +57,8 @@ proptest! {
                     | Command::Return { .. }
                     | Command::FetchJobs { .. }
                     | Command::Keep { .. }
+                    | Command::Deal { .. }
+                    | Command::Unclaim { .. }
                     | Command::CheckGate { .. }
                     | Command::PositionAdvanced { .. } => unreachable!(),
                     Command::Drop { .. } | Command::ReleaseRead { .. } => {}

@@ -148,6 +148,7 @@ impl Play {
                     format!("pick {step}#{} {}", batch.0, keys.join("+"))
                 }
                 Command::Keep { .. } => unreachable!("an ordered step has no such command"),
+                Command::Deal { .. } | Command::Unclaim { .. } => unreachable!("no step claims ahead"),
                 Command::CheckGate { step } => format!("look {step}"),
                 Command::Finish(end) => format!("{end:?}"),
             })

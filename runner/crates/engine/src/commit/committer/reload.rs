@@ -6,6 +6,7 @@ use crate::commit::request::{ReloadChange, Rewind, RewindTo, StepChange};
 use crate::error::EngineError;
 use crate::generation::bindings;
 use crate::generation::current::NumberedGeneration;
+use crate::recovery::claims;
 use crate::recovery::start;
 use crate::recovery::start_position;
 use crate::recovery::step::StepRecovery;
@@ -79,6 +80,13 @@ impl Committer {
             self.put_back(step, to)?;
         }
         self.broken_steps.remove(&step.position);
+        // A step whose sink broke has dropped its claims.
+        self.commit_all(&claims::unbegun(
+            &self.store,
+            &self.attempts,
+            Some(&step.address),
+            self.clock.now(),
+        )?)?;
         self.deliver_whole_tuples(step)?;
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
         let mut recovery = StepRecovery {

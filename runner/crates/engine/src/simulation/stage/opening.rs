@@ -14,6 +14,7 @@ use crate::generation::Generation;
 use crate::generation::bindings;
 use crate::generation::current::{CurrentGeneration, NumberedGeneration};
 use crate::generation::renames;
+use crate::recovery::claims;
 use crate::recovery::open::{OpenRun, RunContext, open};
 use crate::recovery::start;
 use crate::simulation::effects::Printed;
@@ -72,6 +73,10 @@ impl<'w> Stage<'w> {
             }
         }
         let (never, sinks) = (AtomicBool::new(false), world.sinks());
+        let attempts = CrashGuard::remembering(world.begun.clone());
+        if let Err(error) = claims::recover(&store, &mut writer, &attempts, world.clock.now()) {
+            return Err((world, error));
+        }
         let started = match start::start(&current.get(), sinks, &store, world.clock.now(), &never) {
             Ok(started) => started.unwrap(),
             Err(error) => return Err((world, error)),
@@ -86,8 +91,8 @@ impl<'w> Stage<'w> {
         let context = RunContext {
             store: store.clone(),
             writer,
-            // The crash guard is tested with real processes.
-            attempts: CrashGuard::none(),
+            // The suspects of the crash guard are tested with real processes.
+            attempts: attempts.clone(),
             inbox: Arc::new(Inbox::default()),
             stats: Arc::new(Stats::new(world.clock.now())),
             clock: Arc::clone(&world.clock) as Arc<_>,
@@ -120,6 +125,7 @@ impl<'w> Stage<'w> {
             orders: VecDeque::new(),
             gates: Vec::new(),
             askings: Vec::new(),
+            attempts,
             stopped: false,
             answer: None,
             swap_fails_from: None,

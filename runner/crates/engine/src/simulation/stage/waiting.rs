@@ -27,6 +27,9 @@ impl Stage<'_> {
     }
 
     pub(crate) fn start(&mut self) {
+        if let Some(waiting) = &self.world.waiting {
+            waiting.check_claims(&self.configuration);
+        }
         let mut actions = Vec::new();
         let heard = self.before(None);
         self.coordinator.start(self.world.clock.now(), &mut actions);

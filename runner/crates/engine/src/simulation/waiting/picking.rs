@@ -55,8 +55,14 @@ impl Waiting {
         if let Some(ticking) = self.ticking.as_mut().filter(|_| !picking.stopping) {
             ticking.pass(now);
         }
+        if let Some(Message::Ran { id, .. }) = message {
+            self.running.remove(id);
+        }
         match message {
-            Some(Message::GateResult { seen, .. }) => picking.gate = Some((matches!(seen, Ok(true)), now)),
+            // The answer to an earlier installation of the step has no effect.
+            Some(Message::GateResult { seen, epoch, .. }) if picking.epoch.is_none_or(|of| of == *epoch) => {
+                picking.gate = Some((matches!(seen, Ok(true)), now));
+            }
             Some(Message::Committed(durable)) => {
                 if let Some((_, paused)) = durable.paused.filter(|(paused, _)| *paused == step) {
                     picking.paused = paused;
@@ -131,8 +137,10 @@ impl Waiting {
         for (&other, at) in self.standings.jobs.range(..index) {
             // A finished job holds its lane no longer, though its result may not be delivered yet.
             let finished = stands.get(&other) == Some(&WaitingState::Finished);
-            // A valid job frees its lane, and may be forgotten after later ones have started.
-            let is_later_try = self.plan.frees_when_valid && self.standings.jobs[&index] != At::Fresh;
+            // A valid job frees its lane, and so does a result that waits in memory. A crash may forget both after later
+            // jobs have started.
+            let may_forget = self.plan.frees_when_valid || self.plan.ordered;
+            let is_later_try = may_forget && self.standings.jobs[&index] != At::Fresh;
             let is_free = finished || is_later_try || self.is_settled(other);
             let over = matches!(at, At::Through(_)) || is_free || self.may_be_out(other);
             assert!(over || !self.holds(other, index), "{other} comes before it: {}", what());
@@ -227,6 +235,8 @@ impl Waiting {
             Action::Run(task) if task.step.position == step && task.work.verdicts.is_none() => {
                 let begun = configuration.steps[step].has_effects(configuration);
                 assert!(begun || !paused, "a batch runs, and the step is paused: {self:#?}");
+                let gives_back = task.claims.is_empty() || !paused && !stopping;
+                assert!(gives_back, "a claimed job runs, and the step starts nothing: {self:#?}");
             }
             _ => {}
         }

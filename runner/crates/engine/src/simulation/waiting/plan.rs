@@ -30,10 +30,14 @@ const TTL: &str = ", ttl = \"20s\"";
 const TTL_AGAIN: &str = ", ttl = \"30s\", then = \"resubmit\"";
 const CHECKS: &str = ", max_checks = 3";
 
+/// Number of the first strategies under which a step can claim jobs ahead.
+const CLAIMING: usize = 3;
+
 /// Queuers of the step: the settings, the order, whether there are lanes, and the least delay in milliseconds.
-const STRATEGIES: [(&str, Order, bool, i64); 19] = [
+const STRATEGIES: [(&str, Order, bool, i64); 20] = [
     ("", Order::Stream, false, 0),
     ("strategy = \"fifo\", max_processing = 3", Order::Fifo, false, 0),
+    ("strategy = \"fifo\", max_processing = 1", Order::Fifo, false, 0),
     ("strategy = \"fifo\", max_pending = 2", Order::Fifo, false, 0),
     ("strategy = \"rounds\", pause = \"1s\", max_pending = 1", Order::None, false, 0),
     ("strategy = \"fifo\", max_search_ahead = 4, rate = \"2/s\"", Order::Fifo, false, 0),
@@ -127,6 +131,8 @@ pub(crate) struct Plan {
     pub(crate) frees_when_valid: bool,
     /// Maximum number of jobs that run or are pending, in all and in one lane.
     pub(crate) held_max: [usize; 2],
+    /// Maximum number of jobs that run.
+    pub(crate) at_once: usize,
     /// Whether attempts are begun durably, one by one.
     pub(crate) begins: bool,
     /// Interval of gate checks in milliseconds.
@@ -138,8 +144,12 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn random(dice: &mut Dice) -> Self {
-        let (queuer, order, has_lanes, window) = *dice.pick(&STRATEGIES);
-        let (monitored, gated, shown) = (dice.chance(60), dice.chance(50), dice.chance(40));
+        // Some seeds are about claims, and their step claims its jobs ahead.
+        let claims = dice.chance(25);
+        let strategies = if claims { &STRATEGIES[..CLAIMING] } else { &STRATEGIES };
+        let (queuer, order, has_lanes, window) = *dice.pick(strategies);
+        let (monitored, gated, shown) =
+            (claims || dice.chance(60), !claims && dice.chance(50), dice.chance(40));
         let picks = !queuer.is_empty() || monitored || gated;
         let order = if order == Order::Stream && picks { Order::Fifo } else { order };
         let mut plan = Self {
@@ -152,6 +162,7 @@ impl Plan {
             ordered: queuer.contains("ordered = true"),
             frees_when_valid: queuer.contains("free_lane_at"),
             held_max: ["max_pending = ", "max_per_lane = "].map(|key| number_after(queuer, key)),
+            at_once: number_after(queuer, "max_processing = "),
             begins: picks && (monitored || shown),
             gate: gated.then_some(3000),
             window,
@@ -167,7 +178,7 @@ impl Plan {
         if gated {
             toml += "gate = \"g\"\n";
         }
-        if dice.chance(50) {
+        if !claims && dice.chance(50) {
             toml += "events = \"events\"\n";
         }
         if monitored {

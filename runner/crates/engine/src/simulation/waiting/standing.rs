@@ -68,6 +68,8 @@ pub(crate) struct Attempt {
 pub(crate) struct Causes {
     /// Whether attempts are begun durably.
     pub(crate) begins: bool,
+    /// Whether the job may have been attempted since its beginning became durable.
+    pub(crate) begun: bool,
     pub(crate) attempt: Option<Attempt>,
     /// Statuses that the ledger reported: the last answer to the monitor, and all external completions.
     pub(crate) told: Vec<ExternalStatus>,
@@ -107,6 +109,10 @@ impl Causes {
             (_, At::Finished { way, .. }, At::Through(end)) => way == end,
             (_, At::Through(_) | At::Finished { .. }, _) => false,
             (Some(attempt), _, _) => attempt.explains(was, is, self),
+            // A claim is given back.
+            (None, At::Started(number), At::Delayed { attempts, .. }) => {
+                !self.begun && attempts + 1 == *number
+            }
             (None, _, At::Started(number)) => self.begins && *number == was.attempts() + 1,
             (None, At::Delayed { attempts, .. }, At::Delayed { attempts: still, due: 0 }) => {
                 self.hastened && attempts == still

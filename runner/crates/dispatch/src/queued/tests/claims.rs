@@ -1,0 +1,132 @@
+//! Tests of claims: play a step that claims its jobs before they have a place to run.
+
+use super::*;
+
+/// Two jobs at once, and up to four claimed ones beside them.
+fn ahead() -> Play {
+    Play::new(DurabilityBarrier::Snapshot, QueuePlan { ahead: 4, ..picking() })
+}
+
+fn begun(play: &mut Play, batch: u64) -> String {
+    play.on(Event::Begun { step: 0, batch: BatchId(batch) })
+}
+
+/// Two jobs run, and each takes so little time that others are claimed ahead.
+fn running() -> Play {
+    let mut play = ahead();
+    play.start();
+    // Before a measurement only the jobs with a place are claimed.
+    assert_eq!(play.read(1, 9), "forget 1, pick #0 1+2");
+    assert_eq!(play.picked(0), "begin #0");
+    assert_eq!(begun(&mut play, 0), "deal #0 from #1, run #1, run #2");
+    assert_eq!(play.ran(1, &[JobOutcome::Finished]), "commit #1+1, pick #3 3+4+5+6+7");
+    assert_eq!(play.picked(3), "begin #3");
+    play
+}
+
+#[test]
+fn claimed_jobs_run_when_the_result_of_another_is_in() {
+    let mut play = running();
+    // The first job is not committed, and its place is free.
+    assert_eq!(begun(&mut play, 3), "deal #3 from #4, run #4");
+    assert_eq!(play.ran(2, &[JobOutcome::Finished]), "commit #2+1, run #5");
+    assert_eq!(play.committed(1), "passed 1");
+    // Others are claimed when half of the claimed ones run.
+    assert_eq!(play.ran(4, &[JobOutcome::Finished]), "commit #4+1, run #6");
+    assert_eq!(play.committed(2), "passed 2, pick #9 8+9");
+    assert_eq!(play.dispatcher.wakes(), None);
+}
+
+#[test]
+fn a_paused_step_gives_back_the_jobs_that_it_has_claimed_and_resumes_with_them() {
+    let mut play = running();
+    let paused = |play: &mut Play, paused| play.on(Event::Pause { step: 0, paused });
+    assert_eq!(paused(&mut play, true), "");
+    // A claim that becomes durable later is given back, too.
+    let unclaimed = "deal #3 from #4, unclaim #4, unclaim #5, unclaim #6, unclaim #7, unclaim #8";
+    assert_eq!(begun(&mut play, 3), unclaimed);
+    for batch in 4..=8 {
+        assert_eq!(play.committed(batch), "");
+    }
+    assert_eq!(play.ran(2, &[JobOutcome::Finished]), "commit #2+1");
+    assert_eq!(play.committed(1), "passed 1");
+    assert_eq!(play.committed(2), "passed 7");
+    assert_eq!(paused(&mut play, false), "pick #9 3+4+5+6+7+8");
+}
+
+#[test]
+fn a_stop_waits_for_running_jobs_and_gives_the_claimed_ones_back() {
+    let mut play = running();
+    begun(&mut play, 3);
+    assert_eq!(play.on(Event::Stop), "unclaim #5, unclaim #6, unclaim #7, unclaim #8");
+    for batch in 5..=8 {
+        assert_eq!(play.committed(batch), "");
+    }
+    assert_eq!(play.ran(2, &[JobOutcome::Finished]), "commit #2+1");
+    assert_eq!(play.ran(4, &[JobOutcome::Finished]), "commit #4+1");
+    play.committed(1);
+    play.committed(2);
+    assert_eq!(play.committed(4), "passed 7, Stopped");
+}
+
+#[test]
+fn claimed_jobs_wait_for_the_end_of_a_hold() {
+    let mut play = running();
+    begun(&mut play, 3);
+    assert_eq!(play.ran(2, &[JobOutcome::Held(Timestamp(50))]), "commit #2+1, run #5");
+    assert_eq!(play.committed(2), "");
+    assert_eq!(play.ran(4, &[JobOutcome::Finished]), "commit #4+1");
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(50)));
+    play.now = Timestamp(50);
+    assert_eq!(play.on(Event::Tick), "run #6");
+}
+
+#[test]
+fn a_step_whose_claims_are_withheld_gives_them_back_and_claims_none() {
+    let mut play = running();
+    begun(&mut play, 3);
+    play.dispatcher.withhold_claims(0, true);
+    assert_eq!(play.on(Event::Tick), "unclaim #5, unclaim #6, unclaim #7, unclaim #8");
+    let claimed = |play: &Play| {
+        let mut keys: Vec<u64> = play.dispatcher.claimed(0).iter().map(|key| key.0).collect();
+        keys.sort_unstable();
+        keys
+    };
+    assert_eq!(claimed(&play), [4, 5, 6, 7]);
+    for batch in 5..=8 {
+        assert_eq!(play.committed(batch), "");
+    }
+    assert!(claimed(&play).is_empty());
+    assert_eq!(play.dispatcher.wakes(), None);
+    play.dispatcher.withhold_claims(0, false);
+    assert_eq!(play.on(Event::Tick), "pick #9 4+5+6+7");
+}
+
+#[test]
+fn a_halted_step_runs_no_claimed_job() {
+    let mut play = running();
+    begun(&mut play, 3);
+    assert_eq!(play.halts(2), "commit #2+0, unclaim #5, unclaim #6, unclaim #7, unclaim #8");
+}
+
+#[test]
+fn slow_jobs_are_claimed_when_they_have_a_place() {
+    let mut play = ahead();
+    play.start();
+    play.read(1, 9);
+    play.picked(0);
+    begun(&mut play, 0);
+    let took = Duration::from_secs(1);
+    let ran = BatchEnd { took, ..BatchEnd::picked(&[JobOutcome::Finished]) };
+    assert_eq!(play.on(Event::Ran { step: 0, batch: BatchId(1), ran }), "commit #1+1, pick #3 3+4");
+}
+
+#[test]
+fn delayed_outputs_need_no_place() {
+    let mut play = running();
+    begun(&mut play, 3);
+    play.dispatcher.saw_late(0, JobKey::stored(7), Due::At(Timestamp(0)));
+    assert_eq!(play.on(Event::Tick), "pick #9 9223372036854775815");
+    assert_eq!(play.picked(9), "begin #9");
+    assert_eq!(begun(&mut play, 9), "run #9");
+}

@@ -1,0 +1,28 @@
+//! Claims of a step: whether its jobs are begun durably before they have a place to run.
+
+use tidegate_config::{DeliveryGuarantee, OutputOrder, Step, Strategy};
+
+/// Maximum number of claimed jobs without a place.
+const AHEAD: usize = 1024;
+
+/// Number of jobs that a step begins durably before they have a place to run.
+///
+/// Only jobs that run in the order of their age are claimed: a lane, a gate or a rate decides at the start of each
+/// job. A step that delivers in order holds its results itself. The events of a step have beginnings, and no claims.
+pub(crate) fn claims_ahead(step: &Step) -> usize {
+    let Some(queuer) = step.picks() else { return 0 };
+    let is_free = queuer.strategy == Strategy::Fifo
+        && queuer.lane.is_none()
+        && queuer.age.is_none()
+        && queuer.id.is_none()
+        && queuer.rate.is_none()
+        && !queuer.ordered
+        && queuer.max_pending.is_none()
+        && step.gate.is_none()
+        && step.events.is_none()
+        && step.order() != OutputOrder::AsInputs;
+    if !is_free || step.delivery != DeliveryGuarantee::ExactlyOnce || !step.acts_outside() {
+        return 0;
+    }
+    AHEAD
+}
