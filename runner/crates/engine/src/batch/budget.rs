@@ -39,10 +39,11 @@ impl BatchBudget {
         Self { played: Some(TestTime { jobs, took }), ..Self::new() }
     }
 
-    pub(crate) fn begin(self) -> BudgetMeter {
+    /// `started`: the start of a batch that was suspended during a call, which counts.
+    pub(crate) fn begin(self, started: Option<Instant>) -> BudgetMeter {
         let nanos = u64::try_from(BATCH_TIME.as_nanos()).unwrap_or(u64::MAX);
         let over_at = CoarseClock::Coarse.now().saturating_add(nanos);
-        BudgetMeter { budget: self, begun: Instant::now(), over_at }
+        BudgetMeter { budget: self, begun: started.unwrap_or_else(Instant::now), over_at }
     }
 }
 
@@ -60,6 +61,11 @@ impl BudgetMeter {
             }
     }
 
+    /// Start of the batch.
+    pub(crate) fn begun(&self) -> Instant {
+        self.begun
+    }
+
     /// Time that the batch took.
     pub(crate) fn took(&self) -> Duration {
         self.budget.played.map_or_else(|| self.begun.elapsed(), |played| played.took)
@@ -72,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_batch_ends_when_it_has_given_much_and_later_where_more_is_through() {
-        let running = BatchBudget::new().begin();
+        let running = BatchBudget::new().begin(None);
         assert!(!running.is_over(1, BATCH_BYTES, false));
         assert!(running.is_over(1, BATCH_BYTES + 1, false));
         assert!(!running.is_over(1, 2 * BATCH_BYTES, true));
@@ -80,8 +86,16 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_that_was_suspended_took_the_time_of_its_calls_too() {
+        let started = Instant::now().checked_sub(Duration::from_secs(5)).unwrap();
+        let resumed = BatchBudget::new().begin(Some(started));
+        assert!(resumed.took() >= Duration::from_secs(5));
+        assert_eq!(BatchBudget::new().begin(Some(resumed.begun())).begun(), started);
+    }
+
+    #[test]
     fn a_batch_ends_when_it_took_long_unless_more_is_through() {
-        let late = BudgetMeter { over_at: 0, ..BatchBudget::new().begin() };
+        let late = BudgetMeter { over_at: 0, ..BatchBudget::new().begin(None) };
         assert!(late.is_over(1, 0, false));
         assert!(!late.is_over(1, 0, true));
     }

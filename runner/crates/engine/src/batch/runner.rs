@@ -180,7 +180,8 @@ impl BatchRunner {
         clock: &dyn Clock,
         (calling, resumed): (Calling, Option<Resumed>),
     ) -> BatchRun {
-        let budget = self.budget.begin();
+        let started = resumed.as_ref().and_then(|(suspended, _)| suspended.times.started);
+        let budget = self.budget.begin(started);
         let carries = self.gatherer.has_provenance(work);
         let ran = match &work.portions[..] {
             [portion]
@@ -365,7 +366,7 @@ impl BatchRunner {
             };
             let attempted = match attempted {
                 Ok(Attempted::Calls(call, mut suspended)) => {
-                    suspended.times = AttemptTimes { now, began };
+                    suspended.times = AttemptTimes { now, began, started: Some(budget.begun()) };
                     return BatchRun::Suspended(call, suspended);
                 }
                 Ok(Attempted::Through) => Ok(()),

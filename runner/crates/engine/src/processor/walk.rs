@@ -4,6 +4,8 @@
 //! that calls an external system is suspended with its walk, without a thread. Any thread that has the step set up
 //! resumes it with the answer: scripts keep nothing between two pieces.
 
+use std::time::Instant;
+
 use tidegate_plugin::{Failure, Outputs, Payloads};
 
 use tidegate_components::calls::Call;
@@ -47,6 +49,8 @@ pub(crate) struct Suspended {
 pub(crate) struct AttemptTimes {
     pub(crate) now: Timestamp,
     pub(crate) began: Timestamp,
+    /// Start of its batch, which is measured with the calls; `None` before the first one.
+    pub(crate) started: Option<Instant>,
 }
 
 /// Way of a job through the processors.

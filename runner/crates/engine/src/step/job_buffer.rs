@@ -19,6 +19,7 @@ use tidegate_store::{ParkedId, ParkedKey};
 const KEPT_BYTES: usize = 8 << 20;
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent settings of a step")]
 pub(crate) struct JobBuffer {
     step: Address,
     pub(crate) attributes: AttributeExtractor,
