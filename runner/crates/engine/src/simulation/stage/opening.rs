@@ -66,6 +66,10 @@ impl<'w> Stage<'w> {
         }
         world.is_in_force(&generation);
         let current = CurrentGeneration::new(generation);
+        let attempts = CrashGuard::remembering(world.begun.clone());
+        if let Err(error) = claims::recover(&store, &mut writer, &attempts, world.clock.now()) {
+            return Err((world, error));
+        }
         if world.joins.is_some() {
             let now = world.clock.now();
             if let Err(error) = tuples::deliver_before_start(&current.get(), &store, &mut writer, now) {
@@ -73,10 +77,6 @@ impl<'w> Stage<'w> {
             }
         }
         let (never, sinks) = (AtomicBool::new(false), world.sinks());
-        let attempts = CrashGuard::remembering(world.begun.clone());
-        if let Err(error) = claims::recover(&store, &mut writer, &attempts, world.clock.now()) {
-            return Err((world, error));
-        }
         let started = match start::start(&current.get(), sinks, &store, world.clock.now(), &never) {
             Ok(started) => started.unwrap(),
             Err(error) => return Err((world, error)),
