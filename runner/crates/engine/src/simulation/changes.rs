@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::blueprint::{Blueprint, QueuePlan, SinkPlan, StepPlan, local, pipeline_of};
 use super::dice::Dice;
+use super::drawing::{FILTERS, RETRIES};
 use tidegate_config::{DeliveryGuarantee, InputMode};
 
 /// Distance of error queues.
@@ -243,19 +244,41 @@ impl Changes {
     }
 }
 
-/// Changes how a step delivers, or its error queue.
+/// Changes a setting of a step: how it delivers, its error queue, its filter, its `config`, or its policy of retries.
 fn change_step(plan: &mut Blueprint, dice: &mut Dice) {
     let Some(at) = pick(&plan.steps, dice, is_plain) else { return };
     let step = &mut plan.steps[at];
-    if dice.chance(50) {
-        step.errors = Some(format!("{}/e{}", step.pipeline, dice.below(3)));
-        return;
+    match dice.below(5) {
+        0 => step.errors = Some(format!("{}/e{}", step.pipeline, dice.below(3))),
+        1 => {
+            step.delivery = match step.delivery {
+                None | Some(DeliveryGuarantee::ExactlyOnce) => Some(DeliveryGuarantee::AtLeastOnce),
+                Some(DeliveryGuarantee::AtLeastOnce) => None,
+                Some(DeliveryGuarantee::AtMostOnce) => Some(DeliveryGuarantee::AtMostOnce),
+            };
+        }
+        2 => {
+            // Another number of attempts would need the generation of each attempt.
+            let attempts = |retry: &str| retry.rsplit(' ').next().map(ToOwned::to_owned);
+            let same = |retry: &&&str| step.retry.is_some_and(|before| attempts(before) == attempts(retry));
+            let same: Vec<&str> = RETRIES.iter().filter(same).copied().collect();
+            step.retry = step.retry.map(|_| *dice.pick(&same));
+        }
+        way => {
+            // With another error queue the step starts anew, so that it is known which jobs have which result.
+            let errors = Some(format!("{}/e{}", step.pipeline, dice.below(3)));
+            if step.errors == errors {
+                return;
+            }
+            step.errors = errors;
+            match way {
+                3 if step.take == InputMode::From => {
+                    step.filter = dice.chance(70).then(|| (*dice.pick(&FILTERS)).to_owned());
+                }
+                _ => step.salt = dice.between(0, 22),
+            }
+        }
     }
-    step.delivery = match step.delivery {
-        None | Some(DeliveryGuarantee::ExactlyOnce) => Some(DeliveryGuarantee::AtLeastOnce),
-        Some(DeliveryGuarantee::AtLeastOnce) => None,
-        Some(DeliveryGuarantee::AtMostOnce) => return,
-    };
 }
 
 /// Whether its wiring may change: it is part of no cycle.

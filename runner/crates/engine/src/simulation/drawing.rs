@@ -12,8 +12,12 @@ struct Drawing<'d> {
     outlets: Vec<(String, usize)>,
 }
 
+/// Filters by fields of the job.
+pub(crate) const FILTERS: [&str; 3] =
+    ["types = [\"x\", \"y\"]", "topics = [\"odd\"]", "types = [\"z\"]\ntopics = [\"any\"]"];
+
 /// Values of `retry`. A job that fails often uses all attempts of each of them.
-const RETRIES: [&str; 3] = [
+pub(crate) const RETRIES: [&str; 3] = [
     "backoff = \"fixed\", initial = \"1s\", max_attempts = 4",
     "backoff = \"exponential\", initial = \"500ms\", jitter = \"none\", max_attempts = 3",
     "backoff = \"list\", delays = [\"1ms\", \"20s\"], max_attempts = 4",
@@ -110,12 +114,11 @@ impl Drawing<'_> {
         if !self.dice.chance(25) {
             return None;
         }
-        let fields = ["types = [\"x\", \"y\"]", "topics = [\"odd\"]", "types = [\"z\"]\ntopics = [\"any\"]"];
         let filter = match step.take {
             InputMode::From if self.dice.chance(50) => "when = \"job.n % 2 == 0\"",
             InputMode::Alts if self.dice.chance(50) => "when = '\"a\" in job'",
             InputMode::Join => "when = \"job.a.n % 2 == 0\"",
-            InputMode::From | InputMode::Alts => self.dice.pick(&fields),
+            InputMode::From | InputMode::Alts => self.dice.pick(&FILTERS),
         };
         Some(filter.into())
     }
