@@ -51,8 +51,8 @@ impl Calls {
             Err(failure) => return done(Err(failure)),
         };
         let Some(runtime) = &threads.runtime else { return };
-        let http = Arc::clone(&threads.http);
-        runtime.spawn(async move { done(call.run(&http).await) });
+        let (http, asker) = (Arc::clone(&threads.http), Asker(Some(done)));
+        runtime.spawn(async move { asker.answer(call.run(&http).await) });
     }
 
     /// Waits for the answer to a call, on a thread that may block.
@@ -73,6 +73,28 @@ impl Calls {
             let why = format!("the threads for requests and commands cannot be started: {error}");
             Failure::new(FailureKind::Failed, why).because(Cause::Connection)
         })
+    }
+}
+
+/// The receiver of an answer.
+struct Asker<D: FnOnce(Result<Answer, Failure>)>(Option<D>);
+
+impl<D: FnOnce(Result<Answer, Failure>)> Asker<D> {
+    fn answer(mut self, answer: Result<Answer, Failure>) {
+        if let Some(done) = self.0.take() {
+            done(answer);
+        }
+    }
+}
+
+impl<D: FnOnce(Result<Answer, Failure>)> Drop for Asker<D> {
+    /// A call that panics fails alone, instead of being awaited for ever. At the end of the runner nothing
+    /// waits for it any more.
+    fn drop(&mut self) {
+        if let Some(done) = self.0.take().filter(|_| std::thread::panicking()) {
+            let why = "the call has panicked, which is a defect of Tidegate; the log has the place";
+            done(Err(Failure::new(FailureKind::Failed, why)));
+        }
     }
 }
 
@@ -100,5 +122,28 @@ impl Drop for Threads {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_panics_fails_alone() {
+        let threads = Threads::start().unwrap();
+        let (answers, answer) = sync_channel(1);
+        let asker =
+            Asker(Some(move |answer: Result<Answer, Failure>| answers.send(answer.map(drop)).unwrap()));
+        let panics = async move {
+            let _asker = asker;
+            panic!("a defect");
+        };
+        threads.runtime.as_ref().unwrap().spawn(panics);
+        let failure = answer.recv().unwrap().unwrap_err();
+        assert!(failure.to_string().contains("the call has panicked"), "{failure}");
+        // The thread goes on.
+        let answered = threads.runtime.as_ref().unwrap().spawn(async { 7 });
+        assert_eq!(threads.runtime.as_ref().unwrap().block_on(answered).unwrap(), 7);
     }
 }
