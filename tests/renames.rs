@@ -135,6 +135,37 @@ fn a_part_with_jobs_of_its_own_takes_over_nothing() {
     project.assert_sound();
 }
 
+#[test]
+fn a_queue_with_jobs_gets_no_name_under_which_other_jobs_had_its_indices() {
+    let project = Project::pipeline(
+        "[step.first]\nfrom = \"in\"\nto = \"middle\"\n[step.work]\nfrom = \"middle\"\nto = \"out\"\n\
+         [source.few]\ntype = \"file\"\npath = \"few.ndjson\"\nformat = \"ndjson\"\n\
+         [step.keep]\nfrom = \"few\"\nto = \"kept\"\n[queue.kept]\nretain = \"forever\"\n",
+    )
+    .file("in.ndjson", jobs(1..=9))
+    .file("few.ndjson", jobs(1..=2));
+    project.run().done();
+    project.change("p.toml", "[step.first]\nfrom = \"in\"\nto = \"middle\"\n", "");
+    project.change("p.toml", "[step.work]\nfrom = \"middle\"\nto = \"out\"\n", "");
+    project.change("p.toml", "[source.in]", "[step.pass]\nfrom = \"in\"\nto = \"out\"\n[source.in]");
+    project.tidegate(&["queue", "drop", "p/work", "--yes"]).done();
+    let before = project.read("p.toml");
+    project.change("p.toml", "to = \"kept\"", "to = \"middle\"");
+    project.change("p.toml", "[queue.kept]", "[queue.middle]\nwas = \"kept\"");
+    let refused = project.run().failed(1);
+    let why = "`p/middle` cannot take over the jobs of `p/kept`: other jobs had the indices up to 9 under this name";
+    assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    // A running one refuses it, too.
+    let renamed = project.read("p.toml");
+    project.write("p.toml", before.replace("format = \"ndjson\"", "format = \"ndjson\"\nfollow = true"));
+    let running = started(&project);
+    project.write("p.toml", renamed.replace("format = \"ndjson\"", "format = \"ndjson\"\nfollow = true"));
+    let refused = project.tidegate(&["reload"]).failed(1);
+    assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    running.stop().done();
+    assert_eq!(project.queue("p/kept").len(), 2);
+}
+
 /// A pipeline `p` under load, whose steps have no delays.
 fn busy() -> Project {
     Project::pipeline(

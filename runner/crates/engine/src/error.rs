@@ -5,6 +5,7 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::generation::renames::RepeatedIndices;
 use tidegate_components::sink::SinkError;
 use tidegate_components::source::SourceError;
 use tidegate_store::{CommitError, OpenError, ReadError};
@@ -23,6 +24,8 @@ pub enum EngineError {
     Sink(#[from] SinkError),
     #[error(transparent)]
     Source(#[from] SourceError),
+    #[error(transparent)]
+    Rename(#[from] RepeatedIndices),
     #[error("cannot start a thread")]
     Thread(#[from] io::Error),
     #[error("a thread of the runner ended unexpectedly: please report this bug")]

@@ -47,6 +47,7 @@ pub use crate::commit::inbox::{IdempotencyKey, KeyConflict, Push, PushReply, Pus
 pub use crate::generation::bindings::mark_bindings;
 pub use crate::generation::current::NumberedGeneration;
 pub use crate::generation::earlier::{EarlierGeneration, different_library};
+pub use crate::generation::renames::RepeatedIndices;
 pub use crate::generation::resumed::resume;
 pub use crate::generation::source_files::SourceFiles;
 pub use crate::operator::apply::{apply, error_queue};

@@ -1,4 +1,4 @@
-//! Obstacles: sources and sinks of a new generation that could not be opened. Then it does not take over.
+//! Obstacles: sources, sinks and names that a new generation could not have. Then it does not take over.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,7 +21,8 @@ use tidegate_store::{ReadError, Store};
 /// How often the lock of a file is tried that a process has which is not known.
 const LOCK_ATTEMPTS: usize = 3;
 
-/// New and changed sources and sinks that cannot be opened, with the reasons. `between`: for a rollback, the
+/// New and changed sources and sinks that cannot be opened, and queues that cannot have their new names, with the
+/// reasons. `between`: for a rollback, the
 /// configurations that ran between this one and the current one.
 pub(crate) fn find(
     next: &Configuration,
@@ -40,10 +41,13 @@ pub(crate) fn find(
     }
     let changed: Vec<(&Sink, &FileSink)> =
         files(&next.sinks).filter(|(sink, file)| !is_written(&before.configuration, sink, file)).collect();
+    let (_, renamed) = renames::of_takeover(next, &before.configuration, between, store)?;
+    if let Some(repeated) = renames::repeated(&renamed, store)? {
+        found.push((repeated.to.clone(), repeated.to_string()));
+    }
     if changed.is_empty() {
         return Ok(found);
     }
-    let (_, renamed) = renames::of_takeover(next, &before.configuration, between, store)?;
     let others: Vec<(&Sink, &FileSink, PathBuf)> =
         files(&next.sinks).map(|(sink, file)| (sink, file, real_path(&file.path))).collect();
     let writers: BTreeMap<PathBuf, (&Sink, &FileSink)> = files(&before.configuration.sinks)

@@ -39,6 +39,36 @@ fn has_new_sink_step(
     Ok(false)
 }
 
+/// A queue that must not get a name: other jobs had the next indices under it, so that delivery hashes would repeat.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{to}` cannot take over the jobs of `{from}`: other jobs had the indices up to {head} under this name, and delivery \
+     hashes must not repeat; give the queue a name that no queue had, or let the jobs of `{from}` end first"
+)]
+pub struct RepeatedIndices {
+    from: Address,
+    pub(crate) to: Address,
+    head: u64,
+}
+
+/// The first of these renames that would give indices twice. The indices of a queue without jobs go on behind those of
+/// its new name instead.
+pub(crate) fn repeated(renamed: &[RenamedPart], store: &Store) -> Result<Option<RepeatedIndices>, ReadError> {
+    for RenamedPart { kind, from, to } in renamed {
+        if *kind != NamedKind::Endpoint {
+            continue;
+        }
+        if let (Some(queue), Some(other)) = (store.queue(from)?, store.queue(to)?)
+            && queue.jobs() > 0
+            && other.head > queue.head
+        {
+            let (from, to) = (from.clone(), to.clone());
+            return Ok(Some(RepeatedIndices { from, to, head: other.head }));
+        }
+    }
+    Ok(None)
+}
+
 /// A configuration that takes over from the current one, and the renames that it carries out. `between`: for a rollback,
 /// the configurations that ran between it and the current one.
 pub(crate) fn of_takeover(

@@ -146,6 +146,9 @@ pub(crate) fn rename_all(
     now: Timestamp,
 ) -> Result<(), EngineError> {
     let parts = renames::of(&generation.configuration, None, store)?;
+    if let Some(repeated) = renames::repeated(&parts, store)? {
+        return Err(repeated.into());
+    }
     if !parts.is_empty() {
         let renamed = Renames { generation: generation.number, parts };
         let mut changes = Changes { now, renamed, ..Changes::default() };
