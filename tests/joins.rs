@@ -290,7 +290,7 @@ fn a_join_that_is_replayed_pairs_the_same_jobs_again() {
         .file("b.ndjson", ndjson(&[json!({"order": {"id": 2}}), json!({"order": {"id": 1}})]));
     project.run().done();
     assert_eq!(tuples(&project).len(), 2);
-    // One half alone finds no partner: those of its first time have been used.
+    // One half alone finds no partner: the first time has used them.
     project.tidegate(&["replay", "p/match-join", "--input", "order", "--from", "1", "--yes"]).done();
     project.run().done();
     assert_eq!(tuples(&project).len(), 2);

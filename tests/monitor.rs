@@ -257,3 +257,60 @@ fn a_job_that_is_pending_for_too_long_is_set_aside_or_submitted_again() {
         project.tidegate(&["test", "."]).done().says("");
     }
 }
+
+#[test]
+fn a_run_whose_sources_end_does_not_wait_for_a_halted_lane() {
+    let queuer = "queuer = { strategy = \"one-round-serial\", lane = \"pool\", on_invalid = \"halt-lane\" }";
+    let project = submitting(queuer)
+        .file(
+            "in.ndjson",
+            "{\"id\":1,\"pool\":\"a\"}\n{\"id\":2,\"pool\":\"a\"}\n{\"id\":3,\"pool\":\"b\"}\n",
+        )
+        .file("outside", "{\"b-1-1\": \"invalid\", \"b-2-1\": \"committed\", \"b-3-1\": \"committed\"}");
+    let ended = project.run().failed(1);
+    let ended = ended.says("ended early, a lane has halted: ");
+    ended.says("lane `a` has halted: `tidegate step resume p/submit --lane a` resumes it");
+    assert_eq!(ids(&project.read("out.ndjson")), [3]);
+    project.tidegate(&["step", "resume", "p/submit", "--lane", "a"]).done();
+    project.run().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [3, 2]);
+    project.assert_sound();
+}
+
+#[test]
+fn a_paused_monitor_is_not_asked_and_its_jobs_stay_pending() {
+    let project =
+        submitting("").file("in.ndjson", jobs(1..=2)).file("outside", "[\"committed\", \"committed\"]");
+    project.change("p.toml", "format = \"ndjson\"", "format = \"ndjson\"\nfollow = true");
+    let mut running = project.started();
+    running.wait_until("they are committed", || project.read_if_there("out.ndjson").lines().count() == 2);
+    running.stop().done();
+    let paused = project.tidegate(&["step", "pause", "p/submit", "--monitor"]).done().stdout;
+    assert_eq!(
+        paused,
+        "the monitor of `p/submit` is paused: it is asked nothing until `tidegate step resume p/submit --monitor`\n"
+    );
+    project.write("asked", "");
+    project.append("in.ndjson", jobs(3..=4));
+    let mut running = project.started();
+    running.wait_until("they are pending", || project.status("p/submit", "p/in")["pending"] == 2);
+    let status = project.tidegate(&["status"]).done().stdout;
+    assert!(status.contains("monitor paused since "), "{status}");
+    let shown = project.tidegate(&["job", "show", "p/in/3"]).done().stdout;
+    assert!(
+        shown.contains("its monitor is paused until `tidegate step resume p/submit --monitor`"),
+        "{shown}"
+    );
+    // The step itself goes on, also after a restart.
+    running.stop().done();
+    let mut running = project.started();
+    project.append("in.ndjson", jobs(5..=5));
+    project.write("outside", "[\"committed\", \"committed\", \"committed\"]");
+    running.wait_until("the next one", || project.status("p/submit", "p/in")["pending"] == 3);
+    assert_eq!(project.read("asked"), "");
+    let resumed = project.tidegate(&["step", "resume", "p/submit", "--monitor"]).done().stdout;
+    assert_eq!(resumed, "the monitor of `p/submit` resumes\n");
+    running.wait_until("all", || project.read_if_there("out.ndjson").lines().count() == 5);
+    running.stop().done();
+    project.assert_sound();
+}

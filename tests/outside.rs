@@ -582,3 +582,52 @@ fn a_valid_job_makes_way_for_the_next_one_of_its_lane_if_the_queuer_lets_it() {
     assert_eq!(ids(&project.read("out.ndjson")), [2, 3, 1]);
     project.assert_sound();
 }
+
+#[test]
+fn a_lane_halts_at_an_invalid_job_until_it_is_resumed_and_the_others_go_on() {
+    let strategies = ["strategy = \"one-round-serial\"", "strategy = \"fifo\", max_per_lane = 1"];
+    for strategy in strategies {
+        let project =
+            project(&format!("queuer = {{ {strategy}, lane = \"pool\", on_invalid = \"halt-lane\" }}"));
+        let (mut running, mut client, _) = started(&project);
+        let lines: String = [(1, "a"), (2, "a"), (3, "b"), (4, "b")]
+            .iter()
+            .flat_map(|(id, pool)| [format!("{{\"id\":{id},\"pool\":\"{pool}\"}}"), "\n".into()])
+            .collect();
+        assert_eq!(client.request("POST /sources/p/in", &[crate::http_client::NDJSON], &lines).status, 202);
+        let first = token(&mut running, &mut client, 1);
+        let third = token(&mut running, &mut client, 3);
+        let invalid = "{\"status\":\"invalid\",\"reason\":\"no money\"}";
+        assert_eq!(say(&mut client, 1, &first, invalid).status, 200);
+        assert_eq!(say(&mut client, 3, &third, "").status, 200);
+        // The other lane goes on.
+        let fourth = token(&mut running, &mut client, 4);
+        running.wait_until("the record", || project.queue("p/failed").len() == 1);
+        assert_eq!(outcome(&mut client, 2)["status"], "waiting");
+        let why = "job p/in/1 is invalid: no money";
+        let shown = project.tidegate(&["job", "show", "p/in/2"]).done().stdout;
+        let reason =
+            "its lane `a` has halted at an invalid job until `tidegate step resume p/submit --lane a`";
+        assert!(shown.contains(reason) && shown.contains(why), "{shown}");
+        let status = project.tidegate(&["status"]).done().stdout;
+        assert!(status.contains("lane `a` has halted since ") && status.contains(why), "{status}");
+        assert_eq!(project.status("p/submit", "p/in")["held_lanes"][0]["halted"], why);
+        // The halt is durable.
+        running.kill();
+        let (mut running, mut client, _) = started(&project);
+        assert_eq!(say(&mut client, 4, &fourth, "").status, 200);
+        running.wait_until("the other lane", || project.read_if_there("out.ndjson").lines().count() == 2);
+        assert_eq!(outcome(&mut client, 2)["status"], "waiting");
+        // The job that is tried again waits with its lane, and goes first.
+        project.tidegate(&["errors", "retry", "p/failed/1", "--yes"]).done();
+        project.tidegate(&["step", "resume", "p/submit", "--lane", "a"]).done();
+        let again = token(&mut running, &mut client, 1);
+        assert_eq!(say(&mut client, 1, &again, "").status, 200);
+        let second = token(&mut running, &mut client, 2);
+        assert_eq!(say(&mut client, 2, &second, "").status, 200);
+        running.wait_until("all", || project.read_if_there("out.ndjson").lines().count() == 4);
+        assert_eq!(project.status("p/submit", "p/in")["held_lanes"], Value::Null);
+        running.stop().done();
+        project.assert_sound();
+    }
+}

@@ -182,9 +182,9 @@ pub(crate) struct QueuerPreview {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StepCommand {
-    /// Pause a step: it starts no more jobs, also after the runner restarts
+    /// Pause a step, a lane of it, or its monitor: it starts no more jobs, also after the runner restarts
     Pause(StepChoice),
-    /// Resume a paused step
+    /// Resume a paused step or monitor, or a lane that is paused or halted
     Resume(StepChoice),
 }
 
@@ -273,6 +273,12 @@ pub(crate) struct JobCancel {
 pub(crate) struct StepChoice {
     /// PIPELINE/STEP
     pub(crate) step: String,
+    /// Only this lane; the other lanes go on
+    #[arg(long)]
+    pub(crate) lane: Option<String>,
+    /// Only the monitor: it is asked no more, and pending jobs stay pending
+    #[arg(long, conflicts_with = "lane")]
+    pub(crate) monitor: bool,
     #[command(flatten)]
     pub(crate) look: QueryOptions,
 }

@@ -6,6 +6,7 @@ pub(crate) mod error_record;
 pub(crate) mod exit;
 pub(crate) mod hint;
 pub(crate) mod junit;
+pub(crate) mod lane_command;
 pub(crate) mod log;
 pub(crate) mod moves;
 pub(crate) mod panics;

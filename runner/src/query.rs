@@ -39,7 +39,7 @@ pub(crate) use self::reload_status::{
 };
 pub(crate) use self::source_status::SourceStatus;
 pub(crate) use self::step_status::{
-    BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, ProbeStatus, StepStatus,
+    BlockStatus, Halted, HeldBehind, HeldLaneStatus, LaneStatus, LanesStatus, ProbeStatus, StepStatus,
 };
 pub(crate) use job::{JobStatus, ReportedState, StepOutcome};
 #[cfg(test)]
@@ -442,6 +442,17 @@ pub(crate) fn left(
         late.extend((jobs > 0).then(|| (queue.address.clone(), jobs)));
     }
     Some(Backlog { steps, late })
+}
+
+/// The inputs of steps with halted lanes. `None` if the store cannot be read.
+pub(crate) fn left_in_halted_lanes(
+    configuration: &Configuration,
+    stats: &Stats,
+    store: &Afterwards,
+) -> Option<Backlog> {
+    let Backlog { mut steps, .. } = left(configuration, stats, store)?;
+    steps.retain(|step| step.held_lanes.iter().any(|held| held.halted.is_some()));
+    Some(Backlog { steps, late: Vec::new() })
 }
 
 fn write_export(store: &Store, path: &Path) -> Result<Answer, ReadError> {

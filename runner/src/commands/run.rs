@@ -199,10 +199,12 @@ fn options(command: &cli::RunArguments, configuration: &Configuration) -> RunOpt
 fn sum_up(configuration: &Configuration, stats: &Stats, report: &RunReport, elapsed: Duration) {
     let drained = report.end == RunOutcome::Drained;
     let failed = summary::failed(configuration, stats);
-    let is_asked = drained || !failed.is_empty();
+    let halted = report.end == RunOutcome::Halted;
+    let is_asked = drained || halted || !failed.is_empty();
     let store = is_asked.then(|| query::Afterwards::open(configuration)).flatten();
     let left = match &store {
         Some(store) if drained => query::left(configuration, stats, store),
+        Some(store) if halted => query::left_in_halted_lanes(configuration, stats, store),
         _ => (!drained).then(query::Backlog::default),
     };
     let open = store.and_then(|store| query::still_open(configuration, &failed, &store)).unwrap_or_default();

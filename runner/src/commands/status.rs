@@ -9,12 +9,13 @@ use crate::output::console::{Paint, painted};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::hint::resume;
+use crate::output::lane_command::resume_lane;
 use crate::output::table::{Column, columns, grouped, on_one_line, short};
 use crate::output::terminal::{cut, indented, width};
 use crate::output::times;
 use crate::query::{
-    Answer, BlockStatus, EarlierRollback, Halted, HeldBehind, LaneStatus, LingeringStatus, Oldest,
-    ProbeStatus, Query, RefusedFiles, ReloadStatus, RollbackStatus, SourceStatus, StepStatus,
+    Answer, BlockStatus, EarlierRollback, Halted, HeldBehind, HeldLaneStatus, LaneStatus, LingeringStatus,
+    Oldest, ProbeStatus, Query, RefusedFiles, ReloadStatus, RollbackStatus, SourceStatus, StepStatus,
 };
 use tidegate_config::Invocation;
 use tidegate_model::{Clock as _, SystemClock, Timestamp, rfc3339};
@@ -229,6 +230,19 @@ fn rate(step: &StepStatus) -> String {
     }
 }
 
+fn held_lane(step: &str, held: &HeldLaneStatus, given: &Invocation, now: Timestamp) -> String {
+    let HeldLaneStatus { lane, since, halted } = held;
+    let resume = given.command(&resume_lane(step, lane));
+    let (lane, ago) = (on_one_line(lane), ago(since, now));
+    match halted {
+        Some(why) => {
+            let why = on_one_line(why);
+            format!("lane `{lane}` has halted {ago}: {why}; `{resume}` resumes it")
+        }
+        None => format!("lane `{lane}` is paused {ago}; `{resume}` resumes it"),
+    }
+}
+
 /// The remarks about a step.
 fn remarks(step: &StepStatus, given: &Invocation, now: Timestamp) -> Vec<String> {
     let mut remarks = Vec::new();
@@ -241,6 +255,14 @@ fn remarks(step: &StepStatus, given: &Invocation, now: Timestamp) -> Vec<String>
             .as_ref()
             .map(|since| format!("paused {}; {}", ago(since, now), resume(&step.step, given))),
     );
+    remarks.extend(step.monitor_paused.as_ref().map(|since| {
+        let resume = given.command(&format!("step resume {} --monitor", step.step));
+        format!("monitor paused {}; `{resume}` resumes it", ago(since, now))
+    }));
+    remarks.extend(step.held_lanes.iter().map(|held| held_lane(&step.step, held, given, now)));
+    if step.more_held_lanes > 0 {
+        remarks.push(format!("{} more lanes are held", grouped(step.more_held_lanes)));
+    }
     remarks.extend(step.held_behind.as_ref().map(|first| held_back(first, now)));
     remarks.extend(step.closed.as_ref().map(|closed| held(closed, step.gate.as_ref(), now)));
     remarks.extend(step.gate.as_ref().and_then(|gate| silent(gate, now)));
@@ -374,6 +396,9 @@ mod tests {
             gate: None,
             monitor: None,
             paused: None,
+            monitor_paused: None,
+            held_lanes: Vec::new(),
+            more_held_lanes: 0,
             held_behind: None,
             halted: None,
             configured: true,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::lane_command::resume_lane;
 use super::table::{grouped, jobs, on_one_line};
 use crate::query::{Backlog, BlockStatus, StepStatus};
 use tidegate_config::{Configuration, GateRef};
@@ -68,6 +69,15 @@ fn line(configuration: &Configuration, status: &StepStatus) -> String {
     if status.paused.is_some() {
         let resume = configuration.command(&format!("step resume {}", status.step));
         said.push(format!("paused: `{resume}` resumes it"));
+    }
+    if status.monitor_paused.is_some() {
+        let resume = configuration.command(&format!("step resume {} --monitor", status.step));
+        said.push(format!("monitor paused: `{resume}` resumes it"));
+    }
+    for held in &status.held_lanes {
+        let resume = configuration.command(&resume_lane(&status.step, &held.lane));
+        let state = if held.halted.is_some() { "has halted" } else { "is paused" };
+        said.push(format!("lane `{}` {state}: `{resume}` resumes it", on_one_line(&held.lane)));
     }
     let step = configuration.steps.iter().find(|step| step.address.to_string() == status.step);
     let gate = step.and_then(|step| step.gate);

@@ -103,6 +103,11 @@ impl RunEnd<'_> {
         let how = match report.end {
             RunOutcome::Drained => "done",
             RunOutcome::Stopped => "stopped",
+            RunOutcome::Halted
+                if report.halts.is_empty() && left.is_some_and(|left| !left.steps.is_empty()) =>
+            {
+                "ended early, a lane has halted"
+            }
             RunOutcome::Halted => "ended early, a step had to stop",
         };
         format!("{how}: {} in {}, {} jobs/s", jobs(count), seconds_text(elapsed), grouped(rate))

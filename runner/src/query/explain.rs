@@ -1,6 +1,7 @@
 //! `Case`: explains why a waiting job does not run, and when it may, in sentences.
 
 use super::stopped;
+use crate::output::lane_command::resume_lane;
 use crate::output::table::{grouped, on_one_line};
 use crate::output::times;
 use tidegate_config::{Configuration, GateRef, Input, Step};
@@ -91,7 +92,9 @@ impl<'a> WaitCase<'a> {
         // A reason that holds waiting jobs does not hold started ones.
         if let Some(why @ (WaitReason::Running | WaitReason::Pending | WaitReason::Finished)) = why {
             let mut reasons = vec![self.sentence(key, why)?];
-            reasons.extend((why == WaitReason::Pending).then(|| self.monitor()).flatten());
+            if why == WaitReason::Pending {
+                reasons.extend(self.monitor()?);
+            }
             return Ok(reasons);
         }
         let mut reasons = self.reasons_for_all();
@@ -180,16 +183,18 @@ impl<'a> WaitCase<'a> {
     }
 
     /// Why the completion of pending jobs may go unnoticed.
-    fn monitor(&self) -> Option<String> {
+    fn monitor(&self) -> Result<Option<String>, ReadError> {
+        if self.store.monitor_pauses()?.iter().any(|pause| pause.step == self.step.address) {
+            let step = &self.step.address;
+            return Ok(Some(format!("its monitor is paused until `tidegate step resume {step} --monitor`")));
+        }
         let silent = |since| silent("the monitor", since, self.now);
         if let Some((since, why)) = self.monitor_answers.trouble() {
             let since = times::since(since, self.now);
-            return Some(format!(
-                "the monitor fails since {since}, so it stays pending: {}",
-                on_one_line(why)
-            ));
+            let why = on_one_line(why);
+            return Ok(Some(format!("the monitor fails since {since}, so it stays pending: {why}")));
         }
-        self.monitor_answers.asked().filter(|&since| times::is_long(since, self.now)).map(silent)
+        Ok(self.monitor_answers.asked().filter(|&since| times::is_long(since, self.now)).map(silent))
     }
 
     fn sentence(&self, key: JobKey, why: WaitReason) -> Result<String, ReadError> {
@@ -248,11 +253,30 @@ impl<'a> WaitCase<'a> {
                 format!("{held} of {most} jobs run or are pending, as `max_pending` allows")
             }
             WaitReason::MaxPerLane => self.full_lane(key)?,
+            WaitReason::LaneHeld(_) => self.held_lane(key)?,
             WaitReason::Turn if self.asks_gate => format!(
                 "only the gate `{}`, which is probed first, holds it: it starts after the jobs before it",
                 self.gate
             ),
             WaitReason::Turn => "nothing holds it: it starts after the jobs before it".to_owned(),
+        })
+    }
+
+    /// Why its lane starts nothing. A lane that is resumed meanwhile has no reason any more.
+    fn held_lane(&self, key: JobKey) -> Result<String, ReadError> {
+        let lane = self.view.room.held_in_lane_of(key).map_or(&[][..], |held| held.lane);
+        let lane = String::from_utf8_lossy(lane);
+        let held = self.store.held_lanes(&self.step.address)?.into_iter().find(|(held, _)| **held == *lane);
+        let resume = resume_lane(&self.step.address.to_string(), &lane);
+        let lane = on_one_line(&lane);
+        Ok(match held.and_then(|(_, hold)| hold.halted) {
+            Some(why) => {
+                format!(
+                    "its lane `{lane}` has halted at an invalid job until `tidegate {resume}`: {}",
+                    on_one_line(&why)
+                )
+            }
+            None => format!("its lane `{lane}` is paused until `tidegate {resume}`"),
         })
     }
 

@@ -10,8 +10,8 @@ use super::parked_counts::ParkedCounts;
 use super::queue_jobs::open_ranges;
 use super::source_status;
 use super::{
-    Answer, BlockStatus, Halted, HeldBehind, LaneStatus, LanesStatus, ProbeStatus, QueueStatus, ReaderStatus,
-    RunnerStatus, StepStatus, rfc3339, stopped,
+    Answer, BlockStatus, Halted, HeldBehind, HeldLaneStatus, LaneStatus, LanesStatus, ProbeStatus,
+    QueueStatus, ReaderStatus, RunnerStatus, StepStatus, rfc3339, stopped,
 };
 use tidegate_config::{Configuration, GateRef, Input, InputMode, InputRef, Step};
 use tidegate_dispatch::{JobKey, LaneCounts, LaneSummary, Turn};
@@ -75,6 +75,7 @@ pub(crate) fn statuses(
         }
         if let Some(status) = steps.get_mut(first) {
             look.add_counts(status)?;
+            look.add_held_lanes(status)?;
             status.delayed = status.delayed.saturating_sub(unmatched.iter().sum());
             status.halted = stopped::in_last_run(store, step, &stops)?.map(|stop| Halted {
                 since: rfc3339(stop.since),
@@ -167,6 +168,9 @@ pub(crate) fn closed(stats: &StepStats) -> Option<BlockStatus> {
     })
 }
 
+/// Maximum number of held lanes that are listed.
+const HELD_LANES_MAX: usize = 10;
+
 /// One step, and its state in the run.
 struct StatusQuery<'a> {
     store: &'a Store,
@@ -214,6 +218,22 @@ impl StatusQuery<'_> {
             status.oldest = age::of_queue(self.store, &input.address, index, self.now)?;
         }
         Ok(status)
+    }
+
+    /// Adds what operators and invalid jobs hold within the step.
+    fn add_held_lanes(&self, status: &mut StepStatus) -> Result<(), ReadError> {
+        let monitors = self.store.monitor_pauses()?;
+        let paused = monitors.iter().find(|pause| pause.step == self.step.address);
+        status.monitor_paused = paused.map(|pause| rfc3339(pause.since));
+        let held = self.store.held_lanes(&self.step.address)?;
+        status.more_held_lanes = held.len().saturating_sub(HELD_LANES_MAX) as u64;
+        let shown = held.into_iter().take(HELD_LANES_MAX).map(|(lane, hold)| HeldLaneStatus {
+            lane,
+            since: rfc3339(hold.since),
+            halted: hold.halted,
+        });
+        status.held_lanes = shown.collect();
+        Ok(())
     }
 
     /// Adds the values of the whole step, once for all inputs.

@@ -68,6 +68,15 @@ pub(crate) struct StepStatus {
     /// The time since when the step is paused; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) paused: Option<String>,
+    /// The time since when its monitor is paused; RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) monitor_paused: Option<String>,
+    /// Lanes that start nothing until an operator resumes them; at most 10 of them. Reported with the first input.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) held_lanes: Vec<HeldLaneStatus>,
+    /// Number of further held lanes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) more_held_lanes: u64,
     /// The job behind which others are held: they are delivered after it. Reported with the first input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) held_behind: Option<HeldBehind>,
@@ -136,6 +145,18 @@ pub(crate) struct Halted {
     pub(crate) why: String,
 }
 
+/// A lane that is paused, or that has halted at an invalid job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct HeldLaneStatus {
+    /// Empty for jobs without a lane.
+    pub(crate) lane: String,
+    /// RFC 3339.
+    pub(crate) since: String,
+    /// The invalid job, with the reason; absent if an operator has paused the lane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) halted: Option<String>,
+}
+
 /// The lanes of a step, within the jobs that it has scanned.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LanesStatus {
@@ -201,6 +222,9 @@ impl StepStatus {
             gate: None,
             monitor: None,
             paused: None,
+            monitor_paused: None,
+            held_lanes: Vec::new(),
+            more_held_lanes: 0,
             held_behind: None,
             halted: None,
             configured: true,
@@ -216,7 +240,8 @@ impl StepStatus {
 
     /// More jobs may exist: the step is held, and it reads a source.
     pub(crate) fn may_have_jobs(&self) -> bool {
-        (self.paused.is_some() || self.closed.is_some()) && self.waiting.is_none()
+        let is_held = self.paused.is_some() || self.closed.is_some() || !self.held_lanes.is_empty();
+        is_held && self.waiting.is_none()
     }
 
     /// Jobs that are known to wait for their turn.

@@ -38,7 +38,7 @@ pub use keyed_join::{JoinSide, KeyedJoin};
 pub use lookup_table::{LookupTable, LookupTables};
 pub use positions::Positions;
 pub use processor::{ImportedScript, Limits, Pin, PluginStepConfig, Processor, Script, StepFilter};
-pub use queuer::{FreesAt, KeysMissing, Lane, LaneMissing, Queuer, Strategy};
+pub use queuer::{AfterInvalid, FreesAt, KeysMissing, Lane, LaneMissing, Queuer, Strategy};
 pub use step::{
     BeginAt, DeliveryGuarantee, Input, InputMode, InputRef, OutputOrder, OutputRef, Scheduling, Step, Target,
 };

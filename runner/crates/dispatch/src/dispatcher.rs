@@ -28,7 +28,7 @@ pub use crate::step_machine::{QueueSnapshot, SettledJob};
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::waiting_room::{JobAttributes, JobKey, WaitingState};
+use crate::waiting_room::{Hold, JobAttributes, JobKey, WaitingState};
 use tidegate_model::{Due, Parts, Timestamp};
 
 /// State machine of all steps: takes [`Event`]s and answers with [`Command`]s to carry out.
@@ -203,6 +203,7 @@ impl Dispatcher {
             }
             Event::Idle { port: InputPort { step, input } } => (step, StepEvent::Idle { input }),
             Event::Full { port: InputPort { step, input }, full } => (step, StepEvent::Full { input, full }),
+            Event::Lane { step, lane, hold } => (step, StepEvent::Lane { lane, hold }),
             Event::Ended { port: InputPort { step, input } } => (step, StepEvent::Ended { input }),
             Event::Broken { port: InputPort { step, input } } => (step, StepEvent::Broken { input }),
             Event::Returned { step, due } => (step, StepEvent::Returned { due }),
@@ -284,6 +285,11 @@ impl Dispatcher {
     }
 
     /// Makes way for the next jobs of the lane of a pending job. Takes effect with the next event.
+    /// Holds a lane of a step before it starts.
+    pub fn hold_lane(&mut self, step: usize, lane: &str, hold: Hold) {
+        self.change(step, |machine| machine.hold_lane(lane.as_bytes(), hold));
+    }
+
     pub fn free_lane(&mut self, step: usize, key: JobKey, now: Timestamp) {
         self.change(step, |machine| machine.free_lane(key, now));
     }

@@ -32,7 +32,7 @@ mod waiting_room;
 
 pub use crate::poller::{PollRules, Poller, PollerCommand, PollerEvent};
 pub use crate::waiting_room::{
-    HeldLane, InvalidTransition, JobAttributes, JobId, JobKey, LaneCounts, LaneSummary, PreviewHorizon,
+    HeldLane, Hold, InvalidTransition, JobAttributes, JobId, JobKey, LaneCounts, LaneSummary, PreviewHorizon,
     QueuePolicy, Round, StartOrder, StartRate, StateCounts, WaitReason, WaitingRoom, WaitingState,
 };
 pub use dispatcher::{

@@ -39,6 +39,8 @@ pub enum PollerEvent<'a> {
     Untold { key: JobKey },
     /// A client requested a poll at once.
     Poll,
+    /// An operator paused or resumed the monitor. Open batches are still answered.
+    Pause { paused: bool },
     /// Time has passed.
     Tick,
 }
@@ -79,6 +81,8 @@ pub struct Poller {
     rules: PollRules,
     /// Whether the step has a monitor.
     asks: bool,
+    /// Whether an operator has paused the monitor.
+    paused: bool,
     jobs: HashMap<JobKey, PolledJob>,
     /// Jobs that can be polled, by lane and turn; a smaller turn has the older check.
     lanes: BTreeMap<Arc<[u8]>, BTreeMap<u64, JobKey>>,
@@ -131,6 +135,7 @@ impl Poller {
         Self {
             rules: PollRules { batch, concurrency, ..rules },
             asks: true,
+            paused: false,
             jobs: HashMap::new(),
             lanes: BTreeMap::new(),
             order: BTreeMap::new(),
@@ -169,6 +174,7 @@ impl Poller {
             PollerEvent::Told { .. } => commands.push(PollerCommand::Discarded { answers: 1 }),
             PollerEvent::Untold { key } => self.revert(key),
             PollerEvent::Poll => self.wanted = true,
+            PollerEvent::Pause { paused } => self.paused = paused,
             PollerEvent::Tick => {}
         }
         // More jobs may come together with this one; they belong into the same poll.
@@ -180,7 +186,7 @@ impl Poller {
     /// Time at which it needs [`PollerEvent::Tick`].
     #[must_use]
     pub fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
-        if !self.asks || self.next_lane(u64::MAX).is_none() {
+        if !self.asks || self.paused || self.next_lane(u64::MAX).is_none() {
             return None;
         }
         let room = self.room_from(now)?;
@@ -190,6 +196,11 @@ impl Poller {
         let began = self.began.map(|began| began + self.rest());
         let first = self.first.filter(|_| !self.wanted).map(|first| first + self.rules.every);
         began.max(first).max(Some(room))
+    }
+
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// Start of the poll that a client requests now.
@@ -340,7 +351,7 @@ impl Poller {
 
     /// Requests the next batches of the poll in progress, and begins a poll if one is due.
     fn go_on(&mut self, now: Timestamp, commands: &mut Vec<PollerCommand>) {
-        while self.asks && self.room_from(now) == Some(now) {
+        while self.asks && !self.paused && self.room_from(now) == Some(now) {
             if self.next_lane(self.up_to).is_none() {
                 if !self.is_due(now) {
                     return;

@@ -13,7 +13,7 @@ use crate::protocol::{BatchId, Command, DurabilityBarrier, InputKind, QueuePlan,
 use crate::step_machine::{
     DispatchContext, Mode, QueueSnapshot, SettledJob, StepEvent, StepMachine, WorkerCapacity,
 };
-use crate::waiting_room::{JobAttributes, JobKey, WaitingRoom, WaitingState};
+use crate::waiting_room::{Hold, JobAttributes, JobKey, WaitingRoom, WaitingState};
 use tidegate_model::{Due, Progress, Timestamp};
 
 pub(crate) mod batches;
@@ -161,6 +161,7 @@ impl StepMachine for QueuedStep {
             StepEvent::Read { read, first, jobs, bytes, .. } => self.took(read, first, jobs, bytes, commands),
             StepEvent::Idle { .. } => self.input.idle(),
             StepEvent::Full { full, .. } => self.input.set_full(full),
+            StepEvent::Lane { lane, hold } => self.room.hold(&lane, hold),
             StepEvent::Ended { .. } => self.input.reading = ReaderState::Ended,
             StepEvent::Broken { .. } => {
                 self.input.reading = ReaderState::Ended;
@@ -215,6 +216,10 @@ impl StepMachine for QueuedStep {
                 self.settling.push(key);
             }
         }
+    }
+
+    fn hold_lane(&mut self, lane: &[u8], hold: Hold) {
+        self.room.hold(lane, Some(hold));
     }
 
     fn free_lane(&mut self, key: JobKey, now: Timestamp) {
@@ -344,7 +349,7 @@ impl StepMachine for QueuedStep {
     }
 
     fn cannot_finish(&self) -> bool {
-        self.end > Halting::No || self.broken
+        self.end > Halting::No || self.broken || self.room.has_halted_lanes()
     }
 
     fn is_busy(&self, stopping: bool) -> bool {
@@ -362,10 +367,13 @@ impl StepMachine for QueuedStep {
 
     fn is_drained(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
         let counts = self.room.counts();
-        let waits = counts.waiting + counts.running + counts.delayed + counts.pending + counts.finished > 0;
-        let empty = !waits && self.late.is_empty() && self.beyond.len() == 0;
+        let jobs = counts.waiting + counts.running + counts.delayed + counts.pending + counts.finished;
+        let idle = jobs == 0 || jobs == self.room.waiting_in_halted_lanes();
+        let empty = idle && self.late.is_empty() && (self.beyond.len() == 0 || jobs > 0);
+        // Halted lanes can fill the space that the step has.
+        let is_stuck = (until_idle || jobs > 0 && empty) && self.is_full;
         let is_read = self.input.is_drained(heads, until_idle, now)
-            || until_idle && self.is_full && self.input.reading == ReaderState::Ready;
+            || is_stuck && self.input.reading == ReaderState::Ready;
         // All jobs that can start have been picked by now.
         self.end == Halting::Halted || is_read && (empty || until_idle)
     }

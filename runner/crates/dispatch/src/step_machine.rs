@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use crate::counts::JobCounts;
 use crate::protocol::{BatchEnd, BatchId, Bounds, Command, PortInput, ReadId, Turn};
-use crate::waiting_room::{JobAttributes, JobKey, WaitingRoom, WaitingState};
+use crate::waiting_room::{Hold, JobAttributes, JobKey, WaitingRoom, WaitingState};
 use tidegate_model::{Due, Timestamp};
 
 /// State machine of one step.
@@ -43,6 +43,8 @@ pub(crate) trait StepMachine: Debug + Send {
 
     /// Frees the lane of a pending job.
     fn free_lane(&mut self, _key: JobKey, _now: Timestamp) {}
+
+    fn hold_lane(&mut self, _lane: &[u8], _hold: Hold) {}
 
     /// State of a job in the waiting room.
     fn state(&self, _key: JobKey) -> Option<WaitingState> {
@@ -170,6 +172,7 @@ pub(crate) enum StepEvent {
     Read { input: PortInput, read: ReadId, first: u64, jobs: usize, bytes: usize },
     Idle { input: PortInput },
     Full { input: PortInput, full: bool },
+    Lane { lane: Box<[u8]>, hold: Option<Hold> },
     Ended { input: PortInput },
     Broken { input: PortInput },
     Returned { due: Timestamp },

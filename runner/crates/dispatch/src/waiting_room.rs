@@ -23,8 +23,8 @@ use std::collections::BTreeSet;
 
 use self::lane_list::LaneList;
 pub use self::policy::{
-    HeldLane, InvalidTransition, JobAttributes, JobId, JobKey, LaneCounts, LaneSummary, QueuePolicy, Round,
-    StartOrder, StartRate, StateCounts, WaitReason, WaitingState,
+    HeldLane, Hold, InvalidTransition, JobAttributes, JobId, JobKey, LaneCounts, LaneSummary, QueuePolicy,
+    Round, StartOrder, StartRate, StateCounts, WaitReason, WaitingState,
 };
 use self::rate_window::RateWindow;
 use self::slab::{Extra, JobState, ListKind, Slab};
@@ -71,7 +71,7 @@ pub struct WaitingRoom {
 impl WaitingRoom {
     #[must_use]
     pub fn new(rules: QueuePolicy) -> Self {
-        let bounds = rules.max_per_lane.is_some() || rules.lane_rate.is_some();
+        let bounds = rules.max_per_lane.is_some() || rules.lane_rate.is_some() || rules.has_lanes;
         let per_lane = match rules.strategy {
             StartOrder::OneRoundSerial | StartOrder::OneRoundParallel | StartOrder::Rounds { .. } => true,
             StartOrder::Serial => false,
@@ -153,6 +153,24 @@ impl WaitingRoom {
             started.push(self.jobs.key(slot));
             self.claim(slot, now);
         }
+    }
+
+    /// Holds a lane, or lets it start jobs again.
+    pub fn hold(&mut self, lane: &[u8], hold: Option<Hold>) {
+        if let Some(lane) = self.lanes.hold(lane, hold) {
+            self.update_ready(lane);
+        }
+    }
+
+    /// Number of jobs that wait in halted lanes.
+    #[must_use]
+    pub fn waiting_in_halted_lanes(&self) -> usize {
+        self.lanes.waiting_in_halted()
+    }
+
+    #[must_use]
+    pub fn has_halted_lanes(&self) -> bool {
+        self.lanes.has_halted()
     }
 
     /// Starts this job before all others, if it may start now. Returns whether it did.

@@ -74,6 +74,8 @@ const SEEDS: u64 = 300;
 const CHANGING_SEEDS: u64 = 100;
 /// Number of seeds of the step that waits, which take longer.
 const WAITING_SEEDS: u64 = 150;
+/// Number of seeds of the step whose lanes are held.
+const HELD_LANE_SEEDS: u64 = 100;
 /// Number of seeds of the join by key.
 const JOIN_SEEDS: u64 = 150;
 /// Stack size of a worker thread, which deeply nested steps need.
@@ -108,6 +110,14 @@ fn jobs_that_wait_for_the_outside_end_exactly_once_whatever_crashes_when() {
     let Tally { crashes, request_outcome, jobs, held, forgotten, told, moved, ticks, .. } = tally;
     let all = [crashes, request_outcome, jobs, held, forgotten, told, moved, ticks];
     let all_happened = all.iter().all(|&times| times > 0);
+    assert!(all_happened || count < 100, "{count} seeds should cause every event");
+}
+
+#[test]
+fn a_lane_that_is_paused_or_has_halted_starts_nothing_until_it_is_resumed() {
+    let (tally, count) = play_all(play::play_held_lanes, HELD_LANE_SEEDS);
+    let Tally { crashes, request_outcome, jobs, moved, halted_lanes, .. } = tally;
+    let all_happened = [crashes, request_outcome, jobs, moved, halted_lanes].iter().all(|&times| times > 0);
     assert!(all_happened || count < 100, "{count} seeds should cause every event");
 }
 

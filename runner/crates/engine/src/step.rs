@@ -3,6 +3,7 @@
 pub(crate) mod claims;
 pub(crate) mod counts;
 pub(crate) mod declared;
+pub(crate) mod held_lanes;
 pub(crate) mod in_flight;
 pub(crate) mod job_attributes;
 pub(crate) mod job_buffer;

@@ -9,6 +9,7 @@ pub(crate) mod dedupe;
 pub(crate) mod disk;
 pub(crate) mod format;
 pub(crate) mod generations;
+pub(crate) mod held_lanes;
 pub(crate) mod history;
 pub(crate) mod lock;
 pub(crate) mod memory_disk;

@@ -43,6 +43,7 @@ pub use crate::database::compact::{Compacted, compact};
 pub use crate::database::dedupe::{DedupeOutcome, DedupeRecord, IngestedKey};
 pub use crate::database::disk::Disk;
 pub use crate::database::generations::GenerationRecord;
+pub use crate::database::held_lanes::{LaneChange, LaneHold, LaneRecord};
 pub use crate::database::history::{
     ENTRIES_MAX, HistoryChange, HistoryEntry, NewHistoryEntry, TakeoverOutcome, TextHash, Trigger,
 };

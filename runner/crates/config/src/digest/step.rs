@@ -7,9 +7,9 @@ use super::aspect::StepAspect;
 use super::processors::{self, ProbeAspects};
 use super::setting::{PartDigest, Scope};
 use crate::model::{
-    BatchBy, BeginAt, Configuration, DeliveryGuarantee, FreesAt, Input, InputMode, JoinSide, KeyedJoin,
-    KeysMissing, Lane, LaneMissing, Monitor, MonitorLimits, QueueRef, Queuer, Scheduling, SinkKind,
-    SourceRef, Step, StepFilter, Strategy, Target,
+    AfterInvalid, BatchBy, BeginAt, Configuration, DeliveryGuarantee, FreesAt, Input, InputMode, JoinSide,
+    KeyedJoin, KeysMissing, Lane, LaneMissing, Monitor, MonitorLimits, QueueRef, Queuer, Scheduling,
+    SinkKind, SourceRef, Step, StepFilter, Strategy, Target,
 };
 use tidegate_model::{Address, Backoff, FailureClass, Jitter, OnExhausted, Rate, RetryPolicy, format_rate};
 
@@ -385,7 +385,7 @@ fn strategy(digest: &mut Digest, scope: &Scope<'_>, strategy: &Strategy) {
 }
 
 fn lane(digest: &mut Digest, scope: &Scope<'_>, lane: Option<&Lane>) {
-    let Some(Lane { path, missing, frees_at, max_per_lane, rate }) = lane else {
+    let Some(Lane { path, missing, frees_at, after_invalid, max_per_lane, rate }) = lane else {
         return digest.add(scope, StepAspect::Queuer, "queuer.lane", |it| it.word("none"));
     };
     digest.add(scope, StepAspect::Queuer, "queuer.lane", |it| it.text(&path.to_string()));
@@ -401,6 +401,10 @@ fn lane(digest: &mut Digest, scope: &Scope<'_>, lane: Option<&Lane>) {
             FreesAt::Valid => "valid",
         });
     });
+    // Lanes that go on are as in stores that know no halted lanes.
+    if *after_invalid == AfterInvalid::HaltsLane {
+        digest.add(scope, StepAspect::Queuer, "queuer.on_invalid", |it| it.word("halt-lane"));
+    }
     digest.add(scope, StepAspect::QueuerLimits, "queuer.max_per_lane", |it| {
         it.optional(*max_per_lane, "unlimited", |it, most| it.number(most.get().into()));
     });

@@ -66,10 +66,20 @@ pub struct Lane {
     pub missing: LaneMissing,
     /// Status at which a pending job makes way for the next ones of its lane.
     pub frees_at: FreesAt,
+    pub after_invalid: AfterInvalid,
     /// Maximum number of jobs of one lane that run or are pending.
     pub max_per_lane: Option<NonZeroU32>,
     /// Maximum number of starts of one lane per time.
     pub rate: Option<Rate>,
+}
+
+/// `on_invalid`: the handling of a lane whose job is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterInvalid {
+    /// Its next job starts.
+    GoesOn,
+    /// It starts nothing until an operator resumes it.
+    HaltsLane,
 }
 
 /// The status at which a pending job frees its lane.
@@ -104,6 +114,12 @@ impl Queuer {
     #[must_use]
     pub fn frees_lane_when_valid(&self) -> bool {
         self.lane.as_ref().is_some_and(|lane| lane.frees_at == FreesAt::Valid)
+    }
+
+    /// Whether a lane halts at an invalid job.
+    #[must_use]
+    pub fn halts_lanes(&self) -> bool {
+        self.lane.as_ref().is_some_and(|lane| lane.after_invalid == AfterInvalid::HaltsLane)
     }
 
     /// The default of a step with external effects: in order of arrival, several at once.

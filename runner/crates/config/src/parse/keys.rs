@@ -187,6 +187,7 @@ impl TableKind {
                 "lane",
                 "lane_missing",
                 "free_lane_at",
+                "on_invalid",
                 "delay_window",
                 "max_processing",
                 "max_pending",

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::diagnostic::Diagnostic;
-use crate::model::{FreesAt, KeysMissing, Lane, LaneMissing, Queuer, Strategy};
+use crate::model::{AfterInvalid, FreesAt, KeysMissing, Lane, LaneMissing, Queuer, Strategy};
 use crate::parse::context::{ParseContext, Value};
 use crate::parse::field::Field;
 use crate::parse::keys::TableKind;
@@ -35,10 +35,13 @@ const LANE_MISSING: [(&str, LaneMissing); 2] =
 
 const FREES_AT: [(&str, FreesAt); 2] = [("end", FreesAt::End), ("valid", FreesAt::Valid)];
 
+const AFTER_INVALID: [(&str, AfterInvalid); 2] =
+    [("go-on", AfterInvalid::GoesOn), ("halt-lane", AfterInvalid::HaltsLane)];
+
 const KEYS_MISSING: [(&str, KeysMissing); 2] = [("error", KeysMissing::Error), ("none", KeysMissing::None)];
 
 /// The keys that apply to some strategies only.
-const MEANT_FOR: [(&str, &[Word]); 12] = [
+const MEANT_FOR: [(&str, &[Word]); 13] = [
     ("delay_window", &[Word::OneRoundSerial, Word::OneRoundParallel]),
     ("reads", &[Word::OneRoundParallel]),
     ("writes", &[Word::OneRoundParallel]),
@@ -50,6 +53,7 @@ const MEANT_FOR: [(&str, &[Word]); 12] = [
     ("max_pending", &NOT_SERIAL),
     ("max_per_lane", &NOT_SERIAL),
     ("free_lane_at", &NOT_SERIAL),
+    ("on_invalid", &NOT_SERIAL),
     ("lane_rate", &NOT_SERIAL),
 ];
 
@@ -80,6 +84,12 @@ pub(crate) fn read(reading: &mut ParseContext<'_>, title: &str, value: &Value<'_
     let ordered = section.field("ordered").and_then(|field| field.boolean(reading)) == Some(true);
     if ordered {
         refuse_other_orders(reading, &section, word);
+    }
+    let halts = lane.as_ref().is_some_and(|lane| lane.after_invalid == AfterInvalid::HaltsLane);
+    if let Some(field) = section.field("on_invalid").filter(|_| ordered && halts) {
+        let message = "`on_invalid` cannot halt lanes beside `ordered`: a lane goes on before the result of its job is delivered";
+        let help = "leave `ordered` out: jobs of one lane keep their order without it";
+        reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
     }
     let age = path(reading, &section, "age");
     let id = path(reading, &section, "id");
@@ -207,6 +217,8 @@ fn lane(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Option<
     let missing = missing.and_then(|field| field.choice(reading, &LANE_MISSING));
     let frees_at = section.field("free_lane_at");
     let frees_at = frees_at.and_then(|field| field.choice(reading, &FREES_AT));
+    let after_invalid = section.field("on_invalid");
+    let after_invalid = after_invalid.and_then(|field| field.choice(reading, &AFTER_INVALID));
     let max_per_lane = section.field("max_per_lane").and_then(|field| at_least_one(reading, field));
     let rate = section.field("lane_rate").and_then(|field| rate(reading, field));
     if section.field("lane").is_none() {
@@ -214,8 +226,8 @@ fn lane(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Option<
         if matches!(word, Some(Word::OneRoundSerial | Word::OneRoundParallel)) {
             section.required(reading, "lane", help);
         } else {
-            for field in
-                ["lane_missing", "free_lane_at", "max_per_lane", "lane_rate"].map(|key| section.field(key))
+            for field in ["lane_missing", "free_lane_at", "on_invalid", "max_per_lane", "lane_rate"]
+                .map(|key| section.field(key))
             {
                 let Some(field) = field else { continue };
                 let message = format!("`{}` needs `lane`", field.name);
@@ -224,7 +236,8 @@ fn lane(reading: &mut ParseContext<'_>, section: &TableReader<'_>, word: Option<
         }
     }
     let (missing, frees_at) = (missing.unwrap_or(LaneMissing::Error), frees_at.unwrap_or(FreesAt::End));
-    Some(Lane { path: path?, missing, frees_at, max_per_lane, rate })
+    let after_invalid = after_invalid.unwrap_or(AfterInvalid::GoesOn);
+    Some(Lane { path: path?, missing, frees_at, after_invalid, max_per_lane, rate })
 }
 
 fn path(reading: &mut ParseContext<'_>, section: &TableReader<'_>, key: &'static str) -> Option<FieldPath> {

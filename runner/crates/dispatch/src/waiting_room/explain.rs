@@ -25,7 +25,8 @@ impl WaitingRoom {
                 WaitReason::Delayed { until: self.jobs.until(slot) }
             }
             _ => self
-                .why_others(slot)
+                .why_held(slot)
+                .or_else(|| self.why_others(slot))
                 .or_else(|| self.why_lane(slot, now))
                 .or_else(|| self.why_round(slot, now))
                 .unwrap_or_else(|| self.why_room(now)),
@@ -41,6 +42,10 @@ impl WaitingRoom {
         let pending = held.iter().filter(|&&slot| self.jobs.job_state(slot) == JobState::Pending).count();
         let jobs = held.into_iter().map(|slot| self.jobs.key(slot)).collect();
         Some(HeldLane { lane: &self.lanes.get(lane).name, jobs, pending })
+    }
+
+    fn why_held(&self, slot: u32) -> Option<WaitReason> {
+        self.lanes.get(self.jobs.lane(slot)).hold.map(WaitReason::LaneHeld)
     }
 
     /// Job that this one waits for by the rules of the strategy.

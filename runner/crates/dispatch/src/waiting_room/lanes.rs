@@ -1,11 +1,11 @@
 //! Lane table: keeps each lane with a job in the waiting room, or with a start that counts against its rate.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use super::key_index::KeyIndex;
-use super::policy::{QueuePolicy, StartRate};
+use super::policy::{Hold, QueuePolicy, StartRate};
 use super::rate_window::RateWindow;
 use super::slab::NONE;
 use tidegate_model::Timestamp;
@@ -26,6 +26,7 @@ pub(crate) struct LaneState {
     pub(crate) turn: bool,
     /// Whether its round of `rounds` is in progress.
     pub(crate) is_open: bool,
+    pub(crate) hold: Option<Hold>,
 }
 
 /// Pause of a lane between two rounds of `rounds`.
@@ -51,6 +52,8 @@ pub(crate) struct Lanes {
     /// Starts of the pauses.
     pause_starts: BTreeSet<(Timestamp, u32)>,
     with_jobs: usize,
+    /// Held lanes by name, also those without jobs.
+    holds: BTreeMap<Box<[u8]>, Hold>,
 }
 
 impl LaneState {
@@ -99,8 +102,41 @@ impl Lanes {
         self.with_jobs
     }
 
+    /// Holds a lane, or ends its hold. Returns its number, if it has one.
+    pub(crate) fn hold(&mut self, name: &[u8], hold: Option<Hold>) -> Option<u32> {
+        match hold {
+            Some(hold) => _ = self.holds.insert(name.into(), hold),
+            None => _ = self.holds.remove(name),
+        }
+        let lanes = &self.lanes;
+        let found =
+            self.index.find(self.hasher.hash_one(name), |lane| *lanes[lane as usize].name == *name)?;
+        self.lanes[found as usize].hold = hold;
+        Some(found)
+    }
+
+    /// Number of jobs that wait in halted lanes.
+    pub(crate) fn waiting_in_halted(&self) -> usize {
+        let halted = self.holds.iter().filter(|(_, hold)| **hold == Hold::Halted);
+        let jobs = halted.filter_map(|(name, _)| {
+            let lanes = &self.lanes;
+            let hash = self.hasher.hash_one(&**name);
+            let found = self.index.find(hash, |lane| lanes[lane as usize].name == *name)?;
+            let lane = self.get(found);
+            Some((lane.occupied() - lane.held) as usize)
+        });
+        jobs.sum()
+    }
+
+    pub(crate) fn has_halted(&self) -> bool {
+        self.holds.values().any(|hold| *hold == Hold::Halted)
+    }
+
     /// Whether the limits of the lane allow one more start.
     pub(crate) fn allows(&self, number: u32, rules: &QueuePolicy) -> bool {
+        if self.get(number).hold.is_some() {
+            return false;
+        }
         let full = |most: std::num::NonZeroU32| self.get(number).held >= most.get();
         let spent = |rate| self.logs.get(&number).is_some_and(|log| log.is_full(rate));
         !rules.max_per_lane.is_some_and(full) && !rules.lane_rate.is_some_and(spent)
@@ -203,7 +239,9 @@ impl Lanes {
 
     fn open(&mut self, hash: u64, name: &[u8]) -> u32 {
         let (jobs, held, running, free) = (0, 0, 0, 0);
-        let lane = LaneState { name: name.into(), jobs, held, running, free, turn: false, is_open: false };
+        let hold = self.holds.get(name).copied();
+        let (turn, is_open) = (false, false);
+        let lane = LaneState { name: name.into(), jobs, held, running, free, turn, is_open, hold };
         let number = if let Some(free) = self.free.pop() {
             self.lanes[free as usize] = lane;
             free

@@ -21,6 +21,16 @@ pub struct QueuePolicy {
     pub rate: Option<StartRate>,
     /// Maximum rate of starts of one lane.
     pub lane_rate: Option<StartRate>,
+    /// Whether jobs have lanes, which can be held.
+    pub has_lanes: bool,
+}
+
+/// Reason for which a lane starts no jobs until an operator resumes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    Paused,
+    /// A job of it was invalid. Its jobs do not keep a run from ending.
+    Halted,
 }
 
 /// Order in which waiting jobs start.
@@ -178,6 +188,8 @@ pub enum WaitReason {
     MaxProcessing,
     MaxPending,
     MaxPerLane,
+    /// Its lane starts nothing until an operator resumes it.
+    LaneHeld(Hold),
     /// Nothing blocks it; it starts after the jobs before it.
     Turn,
 }

@@ -19,6 +19,7 @@ fn rules(strategy: StartOrder) -> QueuePolicy {
         max_per_lane: None,
         rate: None,
         lane_rate: None,
+        has_lanes: false,
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct BatchResult {
     pub(crate) outcomes: Vec<(DeliveryHash, DedupeOutcome)>,
     /// Jobs of a join by key, in their order.
     pub(crate) keyed: Vec<KeyedJob>,
+    /// Lanes that halt at an invalid job, with the reason.
+    pub(crate) halted_lanes: Vec<(String, String)>,
     /// Events of the taken jobs, if the step has a queue for them.
     pub(crate) events: Payloads,
     /// Suspects that are cleared by the delivery.

@@ -398,6 +398,11 @@ impl BatchRunner {
                     item.attempt = watch.crashes().unwrap_or(item.attempt);
                     // Delays count from the second time, which is after the attempt.
                     let times = (began, clock.now());
+                    if word.is_some_and(|word| word.status == ExternalStatus::Invalid)
+                        && let Some(lane) = attributes.and_then(|lanes| lanes.halted_lane(item.payload))
+                    {
+                        made.ran.halted_lanes.push((lane, failures::halt_of_lane(&item, &failure)));
+                    }
                     failing.handle_failure(&item, failure, word, times, (&mut made, &mut events))
                 }
             };

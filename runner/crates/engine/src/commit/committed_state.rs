@@ -22,6 +22,7 @@ use tidegate_store::{
     Append, Block, Changes, DedupeRecord, Details, NewParkedJob, ParkedId, ParkedJob, ParkedKey, Snapshot,
     SnapshotInput, SnapshotKey, Trim, TrimWhen,
 };
+use tidegate_store::{LaneChange, LaneHold};
 
 /// Committed positions.
 #[derive(Debug)]
@@ -287,6 +288,12 @@ impl CommittedState {
         self.add_places(&delivery.step, &delivery.places, &mut page.changes);
         self.account(&delivery.step, &delivery.jobs, page);
         page.changes.parked.extend(delivery.delayed.iter().map(|row| parked(row, names)));
+        let since = page.changes.now;
+        page.changes.lanes.extend(delivery.halted_lanes.iter().map(|(lane, why)| LaneChange {
+            step: names.step(&delivery.step.address),
+            lane: lane.clone(),
+            hold: Some(LaneHold { since, halted: Some(why.clone()) }),
+        }));
         // Counters are stored with the first input of the batch.
         let Delivery { jobs, counters, .. } = delivery;
         let first = jobs.spans.first().map_or(0, |span| span.input);

@@ -32,6 +32,7 @@ use crate::step::declared::DeclaredStep;
 use crate::step::stats::Stats;
 use crate::step::turn;
 use tidegate_config::{Input, QueueRef, Target};
+use tidegate_dispatch::Hold;
 use tidegate_model::log_target;
 use tidegate_model::{Batch, Clock, Stamp, Timestamp};
 use tidegate_store::{Block, Changes, CrashGuard, StepStop, Store, Writer};
@@ -359,6 +360,8 @@ impl Committer {
                 ParkedRow { row, due: delayed.job.due, is_late: delayed.job.output().is_some(), turn }
             });
             durable.delivered.push((step.position, delivery.id, stays.collect()));
+            let halted = |(lane, why)| (step.position, lane, Some((Hold::Halted, why)));
+            durable.lanes.extend(delivery.halted_lanes.into_iter().map(halted));
             delivery.settles.iter().for_each(|span| self.attempts.settle(span));
             let now = committed.stamp.time;
             self.stats.step(step.position).add(&delivery.counters, delivery.bytes as u64, now);

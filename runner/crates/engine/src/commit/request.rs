@@ -118,6 +118,8 @@ pub(crate) struct Delivery {
     pub(crate) keyed: Vec<KeyedJob>,
     /// Outcome of each job, if the step keeps delivery records.
     pub(crate) outcomes: Vec<(DeliveryHash, DedupeOutcome)>,
+    /// Lanes that halt at an invalid job, with the reason.
+    pub(crate) halted_lanes: Vec<(String, String)>,
     /// Events of its jobs, if the step has a queue for them.
     pub(crate) events: Payloads,
     /// Suspects that are cleared by the commit.

@@ -183,7 +183,17 @@ impl Coordinator {
         let Some(ran) = held.ran.take() else { return };
         let rest = held.rest.take();
         let BatchResult {
-            outputs, errors, delayed, keyed, outcomes, events, settles, counters, failed, ..
+            outputs,
+            errors,
+            delayed,
+            keyed,
+            outcomes,
+            halted_lanes,
+            events,
+            settles,
+            counters,
+            failed,
+            ..
         } = *ran;
         held.failed = failed;
         let delivery = Delivery {
@@ -196,6 +206,7 @@ impl Coordinator {
             provisional: Vec::new(),
             keyed,
             outcomes,
+            halted_lanes,
             events,
             settles,
             counters,

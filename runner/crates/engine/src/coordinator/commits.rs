@@ -4,8 +4,8 @@ use super::{Action, Coordinator};
 use crate::runtime::message::{CommitNotice, ParkedRow};
 use crate::step::in_flight::InFlightBatch;
 use crate::step::state::StepState;
-use tidegate_dispatch::{BatchId, Command, Event};
-use tidegate_model::Timestamp;
+use tidegate_dispatch::{BatchId, Command, Event, Hold};
+use tidegate_model::{Timestamp, log_target};
 use tidegate_store::ParkedId;
 
 impl Coordinator {
@@ -16,8 +16,27 @@ impl Coordinator {
         commands: &mut Vec<Command>,
         actions: &mut Vec<Action>,
     ) {
-        let CommitNotice { begun, delivered, given_back, grown, returned, ticked, late, moved, paused, told } =
-            durable;
+        let CommitNotice {
+            begun,
+            delivered,
+            given_back,
+            grown,
+            returned,
+            ticked,
+            late,
+            moved,
+            paused,
+            monitor,
+            lanes,
+            told,
+        } = durable;
+        // Before all else: a job could start.
+        for (step, lane, hold) in lanes {
+            self.hold_lane((step, &lane), hold, now, commands);
+        }
+        if let Some((step, paused)) = monitor {
+            self.pause_monitor(step, paused, now);
+        }
         let expects = !ticked.is_empty() || !late.is_empty();
         if expects {
             for &(queue, jobs) in &ticked {
@@ -80,6 +99,21 @@ impl Coordinator {
         if expects {
             self.dispatcher.handle(Event::Tick, now, commands);
         }
+    }
+
+    fn hold_lane(
+        &mut self,
+        (step, lane): (usize, &str),
+        hold: Option<(Hold, String)>,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
+        if let (Some(state), Some((Hold::Halted, why))) = (self.steps.get(step), &hold) {
+            let step = &state.declared.address;
+            tracing::warn!(target: log_target::ENGINE, %step, lane, why, "the lane halts until an operator resumes it");
+        }
+        let (lane, hold) = (lane.as_bytes().into(), hold.map(|(hold, _)| hold));
+        self.dispatcher.handle(Event::Lane { step, lane, hold }, now, commands);
     }
 
     fn delivered(

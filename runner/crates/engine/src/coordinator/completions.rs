@@ -26,6 +26,9 @@ impl Coordinator {
             Some(_) if self.stopping || halted => {
                 Err(format!("step `{address}` has stopped and polls no monitor in this run"))
             }
+            Some(watch) if watch.monitor.is_paused() => {
+                Err(format!("the monitor of step `{address}` is paused"))
+            }
             Some(watch) => {
                 watch.handle(PollerEvent::Poll, now);
                 let (pending, soon) = (watch.monitor.len() as u64, watch.monitor.soon(now));

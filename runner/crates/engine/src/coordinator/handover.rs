@@ -69,7 +69,8 @@ fn unknown_step(address: &Address) -> String {
 impl Coordinator {
     /// Adds a step that is ready to start.
     pub(crate) fn install(&mut self, step: InstalledStep, now: Timestamp, actions: &mut Vec<Action>) {
-        let InstalledStep { declared, plan, readers, heads, parked, paused, halts } = step;
+        let InstalledStep { declared, plan, readers, heads, parked, paused, monitor_paused, lanes, halts } =
+            step;
         let position = declared.position;
         let epoch = self.next_epoch;
         self.next_epoch += 1;
@@ -82,8 +83,15 @@ impl Coordinator {
         self.steps.insert(position, StepState::new(declared.clone(), epoch, next, stats));
         self.dispatcher.install(position, plan);
         self.halts.retain(|halt| halt.step != declared.address);
+        // Before its pending jobs: it would be asked about them.
+        if monitor_paused {
+            self.pause_monitor(position, true, now);
+        }
         for (key, job) in parked {
             self.restore_parked_job(position, &key, &job, now);
+        }
+        for (lane, hold) in lanes {
+            self.dispatcher.hold_lane(position, &lane, hold);
         }
         if paused {
             let resume = declared.configuration().command(&format!("step resume {}", declared.address));

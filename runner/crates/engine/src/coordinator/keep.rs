@@ -39,6 +39,7 @@ impl Coordinator {
             provisional: Vec::new(),
             keyed: Vec::new(),
             outcomes: Vec::new(),
+            halted_lanes: Vec::new(),
             events: Payloads::new(),
             settles,
             counters: Counters::default(),

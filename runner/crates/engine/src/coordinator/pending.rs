@@ -73,6 +73,15 @@ impl Coordinator {
         words.retain(|key, _| !monitor.status(*key).is_some_and(ExternalStatus::waits));
     }
 
+    /// Pauses or resumes the monitor of a step.
+    pub(crate) fn pause_monitor(&mut self, step: usize, paused: bool, now: Timestamp) {
+        let state = self.steps.get_mut(step);
+        if let Some(queued) = state.and_then(|state| state.queued.as_mut()) {
+            queued.pending.handle(PollerEvent::Pause { paused }, now);
+            self.pending_steps.insert(step);
+        }
+    }
+
     /// Carries out the commands of the pollers.
     pub(crate) fn drive_monitors(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         if self.stopping {

@@ -16,14 +16,17 @@ use super::removed;
 use super::request::{MoveSummary, Request, RequestOutcome};
 use crate::batch::events::{EventWriter, JobEvent};
 use crate::batch::reason;
+use crate::step::held_lanes::holds_lanes;
 use tidegate_components::script::json;
 use tidegate_config::{Configuration, Input, InputMode, PushSource, QueueRef, Retain};
+use tidegate_dispatch::Hold;
 use tidegate_model::suggest::{did_you_mean_address, listed};
 use tidegate_model::{Address, Due, NameHistory, Progress, Timestamp, on_one_line, shortened};
 use tidegate_store::{
     Append, Block, Changes, Details, JobForm, NewParkedJob, ParkedId, ParkedJob, ParkedKey, Store, Trim,
     TrimWhen,
 };
+use tidegate_store::{LaneChange, LaneHold};
 
 /// # Errors
 /// The reason for a refusal, as a sentence; nothing is changed then.
@@ -64,6 +67,10 @@ pub fn apply(
             cancel::cancel(store, configuration, &wanted, changes)
         }
         Request::Pause { step, paused } => pause(store, configuration, step, *paused, changes),
+        Request::PauseMonitor { step, paused } => pause_monitor(store, configuration, step, *paused, changes),
+        Request::PauseLane { step, lane, paused } => {
+            pause_lane(store, configuration, (step, lane), *paused, changes)
+        }
         Request::Poll { .. } => Err("no runner is running, so no monitor can be polled now".to_owned()),
         Request::Complete { step, index, token, completion, row } => {
             let step = position(configuration, step)?;
@@ -397,6 +404,54 @@ fn pause(
     let mut effect =
         RequestEffect::new(changes, RequestOutcome::Paused { changed, restarted: false, behind: false });
     effect.paused = Some((position, paused));
+    Ok(effect)
+}
+
+fn pause_monitor(
+    store: &Store,
+    configuration: &Configuration,
+    step: &Address,
+    paused: bool,
+    mut changes: Changes,
+) -> Result<RequestEffect, String> {
+    let position = position(configuration, step)?;
+    if paused && configuration.steps[position].monitor.is_none() {
+        return Err(format!("step `{step}` has no monitor"));
+    }
+    let before = store.monitor_pauses().map_err(|error| error_text(&error))?;
+    let changed = before.iter().any(|pause| pause.step == *step) != paused;
+    if changed {
+        changes.monitor_pauses.push((step.clone(), paused));
+    }
+    let mut effect =
+        RequestEffect::new(changes, RequestOutcome::Paused { changed, restarted: false, behind: false });
+    effect.monitor = changed.then_some((position, paused));
+    Ok(effect)
+}
+
+fn pause_lane(
+    store: &Store,
+    configuration: &Configuration,
+    (step, lane): (&Address, &str),
+    paused: bool,
+    mut changes: Changes,
+) -> Result<RequestEffect, String> {
+    let position = position(configuration, step)?;
+    if paused && !holds_lanes(&configuration.steps[position]) {
+        return Err(format!(
+            "step `{step}` has no lanes that can be paused: its queuer needs `lane`, and another strategy than `serial`"
+        ));
+    }
+    let held = store.held_lanes(step).map_err(|error| error_text(&error))?;
+    let changed = held.iter().any(|(held, _)| held == lane) != paused;
+    let hold = paused.then_some(LaneHold { since: changes.now, halted: None });
+    if changed {
+        changes.lanes.push(LaneChange { step: step.clone(), lane: lane.to_owned(), hold });
+    }
+    let mut effect =
+        RequestEffect::new(changes, RequestOutcome::Paused { changed, restarted: false, behind: false });
+    let hold = paused.then(|| (Hold::Paused, String::new()));
+    effect.lane = changed.then(|| (position, lane.to_owned(), hold));
     Ok(effect)
 }
 

@@ -5,8 +5,12 @@ use tidegate_plugin::Payloads;
 use super::request::RequestOutcome;
 use crate::error::Chain;
 use tidegate_config::{Configuration, QueueRef, Step};
+use tidegate_dispatch::Hold;
 use tidegate_model::Progress;
 use tidegate_store::{Append, Block, Changes, Details, ParkedJob, ParkedKey, ReadError};
+
+/// Lane of a step that is held, with the reason, or resumed.
+pub(crate) type LaneNotice = (usize, String, Option<(Hold, String)>);
 
 /// Effect of a request.
 #[derive(Debug)]
@@ -20,6 +24,10 @@ pub struct RequestEffect {
     pub(crate) moves: Option<MovedRows>,
     /// Step that was paused or resumed.
     pub(crate) paused: Option<(usize, bool)>,
+    /// Step whose monitor was paused or resumed.
+    pub(crate) monitor: Option<(usize, bool)>,
+    /// Lane that is held or resumed.
+    pub(crate) lane: Option<LaneNotice>,
     /// Queue whose late jobs change.
     pub(crate) late: Option<QueueRef>,
     /// Whether an external completion was accepted, with its job as the one parked row.
@@ -56,6 +64,8 @@ impl RequestEffect {
             progress,
             moves: None,
             paused: None,
+            monitor: None,
+            lane: None,
             late: None,
             told: false,
             request_outcome,

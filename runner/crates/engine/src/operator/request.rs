@@ -49,6 +49,10 @@ pub enum Request {
     Cancel { step: Address, rows: Vec<ParkedId>, jobs: Vec<u64>, drop: bool, pending: bool },
     /// Pause or resume a step; the state survives restarts.
     Pause { step: Address, paused: bool },
+    /// Pause or resume the monitor of a step. Its jobs stay pending.
+    PauseMonitor { step: Address, paused: bool },
+    /// Pause or resume a lane of a step. To resume it also ends the halt at an invalid job.
+    PauseLane { step: Address, lane: String, paused: bool },
     /// Poll the pending jobs of a step as soon as possible.
     Poll { step: Address },
     /// Complete the pending job that the step made of the one at `index`. The external system has shown its
@@ -69,6 +73,8 @@ impl Request {
             | Self::Shift { step, .. }
             | Self::Cancel { step, .. }
             | Self::Pause { step, .. }
+            | Self::PauseLane { step, .. }
+            | Self::PauseMonitor { step, .. }
             | Self::Poll { step }
             | Self::Complete { step, .. }
             | Self::Validate { step, .. } => Some(step),

@@ -17,13 +17,14 @@ use crate::commit::unmatched_jobs::UnmatchedJobs;
 use crate::error::EngineError;
 use crate::step::claims::claims_ahead;
 use crate::step::declared::DeclaredStep;
+use crate::step::held_lanes::held_lanes;
 use crate::step::job_attributes::AttributeExtractor;
 use tidegate_components::job_log::JobReader;
 use tidegate_config::{
     BeginAt, GateRef, Input, InputMode, OutputOrder, PushSource, QueueRef, SourceRef, Target,
 };
 use tidegate_dispatch::{
-    BatchComposition, DurabilityBarrier, InputKind, InputPlan, QueuePlan, RecoveredBatch, StepPlan,
+    BatchComposition, DurabilityBarrier, Hold, InputKind, InputPlan, QueuePlan, RecoveredBatch, StepPlan,
 };
 use tidegate_model::Progress;
 use tidegate_store::{Changes, ParkedJob, ParkedKey, Store};
@@ -44,6 +45,10 @@ pub(crate) struct InstalledStep {
     pub(crate) parked: Vec<(ParkedKey, ParkedJob)>,
     /// An operator has paused it.
     pub(crate) paused: bool,
+    /// An operator has paused its monitor.
+    pub(crate) monitor_paused: bool,
+    /// Held lanes.
+    pub(crate) lanes: Vec<(String, Hold)>,
     /// Reasons for which it cannot start: a source or sink cannot be opened.
     pub(crate) halts: Vec<String>,
 }
@@ -123,6 +128,8 @@ impl StepRecovery<'_> {
             _ => self.store.all_parked(&declared.address).collect::<Result<_, _>>()?,
         };
         let paused = self.store.pauses()?.iter().any(|pause| pause.step == declared.address);
+        let monitor_paused = self.store.monitor_pauses()?.iter().any(|pause| pause.step == declared.address);
+        let lanes = held_lanes(self.store, declared)?;
         let events = StepEvents::new(declared, &progress, &parked);
         self.committed.install(CommittedStep {
             declared: declared.clone(),
@@ -131,7 +138,18 @@ impl StepRecovery<'_> {
             events,
             unmatched,
         });
-        Ok(Some(InstalledStep { declared: declared.clone(), plan, readers, heads, parked, paused, halts }))
+        let declared = declared.clone();
+        Ok(Some(InstalledStep {
+            declared,
+            plan,
+            readers,
+            heads,
+            parked,
+            paused,
+            monitor_paused,
+            lanes,
+            halts,
+        }))
     }
 
     /// Recovers an input that is a source. The reader is the reason for which there is none, if the source cannot

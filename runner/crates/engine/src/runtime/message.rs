@@ -11,6 +11,7 @@ use crate::batch::result::BatchResult;
 use crate::coordinator::command_sources::EndedCommand;
 use crate::error::EngineError;
 use crate::generation::current::NumberedGeneration;
+use crate::operator::effect::LaneNotice;
 use crate::operator::request::PendingRequest;
 use crate::processor::monitor_protocol::StatusReport;
 use crate::recovery::step::InstalledStep;
@@ -176,6 +177,10 @@ pub(crate) struct CommitNotice {
     pub(crate) moved: Option<MoveNotice>,
     /// Step that was paused or resumed.
     pub(crate) paused: Option<(usize, bool)>,
+    /// Step whose monitor was paused or resumed.
+    pub(crate) monitor: Option<(usize, bool)>,
+    /// Lanes that are held or resumed.
+    pub(crate) lanes: Vec<LaneNotice>,
     /// Results of external completions.
     pub(crate) told: Vec<CompletionNotice>,
 }

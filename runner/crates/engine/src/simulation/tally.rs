@@ -21,6 +21,8 @@ pub(crate) struct Tally {
     pub(crate) told: u64,
     /// Number of waiting jobs that were moved or cancelled.
     pub(crate) moved: u64,
+    /// Number of invalid jobs that halted their lanes.
+    pub(crate) halted_lanes: u64,
     pub(crate) ticks: u64,
     pub(crate) reloads: u64,
     /// Number of rollbacks, and of reloads that were refused.
@@ -43,6 +45,7 @@ impl Tally {
         self.forgotten += more.forgotten;
         self.told += more.told;
         self.moved += more.moved;
+        self.halted_lanes += more.halted_lanes;
         self.ticks += more.ticks;
         self.reloads += more.reloads;
         self.rollbacks += more.rollbacks;

@@ -89,6 +89,8 @@ pub(crate) struct Waiting {
     /// Number of jobs that found their gate closed, and of jobs that the ledger did not know.
     held: u64,
     forgotten: u64,
+    /// Number of invalid jobs that halted their lanes.
+    halted_lanes: u64,
 }
 
 /// Event of an external party.
@@ -100,7 +102,15 @@ pub(crate) enum Coming {
 
 impl Waiting {
     pub(crate) fn random(dice: &mut Dice) -> Self {
-        let plan = Plan::random(dice);
+        Self::of_plan(dice, Plan::random)
+    }
+
+    pub(crate) fn of_held_lanes(dice: &mut Dice) -> Self {
+        Self::of_plan(dice, Plan::of_held_lanes)
+    }
+
+    fn of_plan(dice: &mut Dice, plan: fn(&mut Dice) -> Plan) -> Self {
+        let plan = plan(dice);
         let between = plan.files.iter().any(|(_, text)| text.contains("from = \"q0\""));
         let address = |text: &str| Address::parse(text).unwrap();
         Self {
@@ -117,13 +127,14 @@ impl Waiting {
             pushers: plan
                 .is_pushed()
                 .then(|| Pushers::new(dice, plan.feed == Feed::Keyed, plan.jobs.clone())),
-            callers: Callers::new(plan.refused() == Way::Nothing),
+            callers: Callers::new(plan.refused() == Way::Nothing, plan.holds_lanes, plan.has_monitor()),
             tellers: Tellers::default(),
             events: plan.has_events().then(Events::default),
             ticking: plan.ticks.map(|(every, missed)| Ticking::new(every, missed)),
             ran_calmly: false,
             held: 0,
             forgotten: 0,
+            halted_lanes: 0,
             plan,
         }
     }
@@ -141,7 +152,7 @@ impl Waiting {
     pub(crate) fn begin(&mut self, now: i64) {
         self.ran_calmly = self.outside.calm;
         self.picking = Picking::default();
-        self.picking.begin(self.callers.paused, now);
+        self.picking.begin(&self.callers, now);
         if let Some(ticking) = &mut self.ticking {
             ticking.begin(now);
         }
@@ -177,6 +188,7 @@ impl Waiting {
             held: self.held,
             told: self.tellers.taken,
             forgotten: self.forgotten,
+            halted_lanes: self.halted_lanes,
             ..Tally::default()
         }
     }
@@ -283,9 +295,11 @@ impl Waiting {
         let lates: Vec<(u64, u64)> =
             self.standings.rows.iter().filter(|(_, row)| row.1).map(|(key, row)| (key.id.0, row.0)).collect();
         let changed = self.standings.look(store, history, places, head)?;
+        self.callers.look_at_holds(store, &self.step)?;
         for (index, was) in changed {
             let is = &self.standings.jobs[&index];
             let causes = self.causes(index);
+            self.halted_lanes += u64::from(self.has_halted(index, (&was, is), causes.cancelled));
             let is_forgotten = matches!((&was, is), (At::Pending { .. }, At::Started(_)));
             self.forgotten += u64::from(is_forgotten);
             self.held += u64::from(causes.attempt.as_ref().is_some_and(|one| one.outcome == Outcome::Held));
@@ -325,6 +339,18 @@ impl Waiting {
             Some(ticking) => ticking.look(store, history),
             None => Ok(()),
         }
+    }
+
+    /// Whether an invalid job has halted its lane. It must do so in the commit of its end.
+    fn has_halted(&self, index: u64, (was, is): (&At, &At), cancelled: Cancelled) -> bool {
+        let is_invalid = matches!(was, At::Pending { .. })
+            && *is == At::Through(self.plan.refused())
+            && cancelled != Cancelled::AlsoPending;
+        let lane = &self.jobs[&index].lane;
+        let has_halted = self.callers.held_lanes.get(lane) == Some(&true);
+        let halts = is_invalid && self.plan.holds_lanes;
+        assert!(!halts || has_halted, "{lane} goes on after {index}: {self:#?}");
+        halts
     }
 
     /// Records that the commit of this batch was reported.

@@ -97,9 +97,13 @@ impl World {
     }
 
     pub(crate) fn of_waiting(seed: u64) -> Self {
+        Self::of_waiting_step(seed, Waiting::random)
+    }
+
+    fn of_waiting_step(seed: u64, waiting: fn(&mut Dice) -> Waiting) -> Self {
         let mut dice = Dice::new(seed);
         let folder = tempfile::tempdir().unwrap();
-        let waiting = Waiting::random(&mut dice);
+        let waiting = waiting(&mut dice);
         let sources = BTreeMap::from([("p/s0".to_owned(), waiting.lines())]);
         let plan = Blueprint { sources, files: waiting.files(), ..Blueprint::default() };
         plan.write_sources(folder.path());
@@ -113,6 +117,11 @@ impl World {
         let plan = Blueprint { sources: joins.sources(), files: joins.files(), ..Blueprint::default() };
         plan.write_sources(folder.path());
         Self { joins: Some(joins), ..Self::with(dice, folder, plan) }
+    }
+
+    /// Step whose lanes halt and pause.
+    pub(crate) fn of_held_lanes(seed: u64) -> Self {
+        Self::of_waiting_step(seed, Waiting::of_held_lanes)
     }
 
     /// Graph that changes in every way, without requests of operators.

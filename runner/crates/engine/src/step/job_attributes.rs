@@ -49,6 +49,7 @@ impl AttributeExtractor {
             max_per_lane: lane.and_then(|lane| lane.max_per_lane),
             rate: self.queuer.rate.map(rate),
             lane_rate: lane.and_then(|lane| lane.rate).map(rate),
+            has_lanes: lane.is_some(),
         }
     }
 
@@ -59,6 +60,17 @@ impl AttributeExtractor {
             (Some(name), _) => LaneSource::Named(name),
             (None, LaneMissing::Default) => LaneSource::Shared,
             (None, LaneMissing::Error) => LaneSource::Missing,
+        }
+    }
+
+    /// Name of the lane that a job halts if it is invalid.
+    pub(crate) fn halted_lane(&self, job: &[u8]) -> Option<String> {
+        match self.lane(job) {
+            _ if !self.queuer.halts_lanes() => None,
+            LaneSource::Shared => Some(String::new()),
+            LaneSource::Named(lane) => Some(lane.into_owned()),
+            // The job is in a lane of its own.
+            LaneSource::Missing => None,
         }
     }
 
@@ -200,6 +212,7 @@ mod tests {
                 path: path("order.pool"),
                 missing,
                 frees_at: tidegate_config::FreesAt::End,
+                after_invalid: tidegate_config::AfterInvalid::GoesOn,
                 max_per_lane: None,
                 rate: None,
             }),

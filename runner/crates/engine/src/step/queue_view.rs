@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::counts::JobLocation;
 use super::job_attributes::AttributeExtractor;
 use crate::recovery::start_position;
+use crate::step::held_lanes::held_lanes;
 use tidegate_config::{Configuration, Input, Queuer, Step};
 use tidegate_dispatch::{JobKey, QueueSnapshot, WaitingRoom, WaitingState};
 use tidegate_model::{Address, ExternalStatus, Progress, Timestamp};
@@ -72,6 +73,9 @@ impl QueueView {
             first_in_line: None,
             truncated: false,
         };
+        for (lane, hold) in held_lanes(store, step)? {
+            view.room.hold(lane.as_bytes(), Some(hold));
+        }
         view.add_rows(store, step, &attributes, now)?;
         for input in &step.inputs {
             let progress = start_position::progress(store, step, input)?;

@@ -10,6 +10,7 @@
 //! | meta | `commit` | number u64, time i64 of the last commit |
 //! | meta | `parked` | u64, the last number that a parked job received |
 //! | meta | `paused` | JSON, see [`super::pauses`]; missing if no step was ever paused |
+//! | meta | `paused monitors` | JSON, as `paused`; missing if no monitor was ever paused |
 //! | meta | `stopped` | JSON, see [`super::stops`]; missing until a step stopped; ignored by older versions |
 //! | meta | `token key` | 32 bytes, see [`super::token_key`]; missing until the first run |
 //! | names | `pipeline/name` | u32, from 1 |
@@ -33,6 +34,7 @@
 //! | bindings | step, binding | number of the input, see [`super::bindings`]; missing until a step has bindings; ignored by older versions |
 //! | `sink_files` | sink, path | JSON, see [`super::sink_files`]; missing until a sink left a file; ignored by older versions |
 //! | cursors | source | UTF-8, see [`super::cursors`]; missing until a command printed a cursor; ignored by older versions |
+//! | `held_lanes` | step, lane | JSON, see [`super::held_lanes`] |
 //! | history, texts | | see [`super::history`]; missing until the first run; ignored by older versions |
 //!
 //! A record is *sealed*: it is followed by its XXH3-64, seeded with its table and key. Numbers are
@@ -44,7 +46,8 @@
 //! added the table `ticks`, and paused steps, which an older version would run. Version 5 added the
 //! completions that external systems send, and the key of their tokens. Version 6 gave parked jobs numbers that
 //! do not depend on their due time. Before, the table `delayed` had them by step, due time and number. Version 7 added
-//! late jobs, and deliveries that are arrivals of which some are late.
+//! late jobs, and deliveries that are arrivals of which some are late. Version 8 added held lanes and paused monitors, which
+//! an older version would not hold.
 
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use serde::Serialize;
@@ -113,6 +116,7 @@ pub(crate) enum RecordKey<'a> {
     SinkFile(u32, &'a str),
     Cursor(u32),
     Binding(u32, &'a str),
+    HeldLane(u32, &'a str),
 }
 
 /// The record of a queue.
@@ -161,6 +165,7 @@ impl RecordKey<'_> {
             RecordKey::Rename(number) => (19, number, 0, 0),
             RecordKey::SinkFile(sink, path) => (20, u64::from(sink), text(path), 0),
             RecordKey::Cursor(source) => (24, u64::from(source), 0, 0),
+            RecordKey::HeldLane(step, lane) => (25, u64::from(step), text(lane), 0),
             RecordKey::Binding(step, binding) => (21, u64::from(step), text(binding), 0),
         };
         let mut key = [0; 25];

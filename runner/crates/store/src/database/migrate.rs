@@ -10,15 +10,17 @@ use super::format::{
     Bytes, CommitRecord, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES, PARKED_COUNTS, PROGRESS,
     QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS, from_ordered, names, whole,
 };
+use super::held_lanes::{self, HELD_LANES};
 use super::parked::ParkedRows;
-use super::{parked, pauses, token_key};
+use super::pauses::{self, PausedPart};
+use super::{parked, token_key};
 use crate::api::parked_job::ParkedId;
 use crate::codec::old_parked_record;
 use crate::error::StoreCause;
 use tidegate_model::Timestamp;
 
 /// The format that this code writes.
-pub(crate) const VERSION: u32 = 7;
+pub(crate) const VERSION: u32 = 8;
 
 /// The key of the version in `meta`.
 const FORMAT_KEY: &str = "format";
@@ -44,6 +46,7 @@ pub(crate) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), S
     txn.open_table(DELIVERIES)?;
     make_tables_of_version_2(txn)?;
     txn.open_table(TICKS)?;
+    txn.open_table(HELD_LANES)?;
     parked::initialise(txn)?;
     {
         let mut meta = txn.open_table(META)?;
@@ -72,6 +75,7 @@ pub(crate) fn migrate(database: &Database) -> Result<(), StoreCause> {
         make_tables_of_version_2(&txn)?;
     }
     txn.open_table(TICKS)?;
+    txn.open_table(HELD_LANES)?;
     parked::initialise(&txn)?;
     if (2..6).contains(&found) {
         move_parked_jobs(&txn)?;
@@ -167,7 +171,10 @@ pub(crate) fn check(txn: &ReadTransaction) -> Result<CommitRecord, StoreCause> {
     count("ticks", &ticks, |source, stored| RecordKey::Tick(source).unseal(stored).map(drop))?;
     let counts = txn.open_table(PARKED_COUNTS)?;
     count("parked_counts", &counts, |step, stored| RecordKey::ParkedCount(step).unseal(stored).map(drop))?;
-    pauses::read(&meta)?;
+    for part in PausedPart::ALL {
+        pauses::read(part, &meta)?;
+    }
+    held_lanes::read(txn)?;
     token_key::read(&meta)?;
     CommitRecord::read(&meta)
 }

@@ -14,9 +14,10 @@ use super::format::{
     self, BY_HAND, Bytes, LATE, MARKS, META, NAMES, PARKED, PARKED_STARTED, PROGRESS, QUEUES, QueueRecord,
     RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
 };
+use super::held_lanes::{self, LaneHold};
 use super::name_history;
 use super::parked::{self, ParkedRows};
-use super::pauses;
+use super::pauses::{self, PausedPart};
 use super::read::Store;
 use super::snapshots::{self, Snapshot};
 use super::stops;
@@ -60,7 +61,11 @@ impl Store {
                     names.insert(address.clone());
                 }
             }
-            known.steps.extend(pauses::read(&txn.open_table(META)?)?.into_iter().map(|pause| pause.step));
+            for part in PausedPart::ALL {
+                let paused = pauses::read(part, &txn.open_table(META)?)?;
+                known.steps.extend(paused.into_iter().map(|pause| pause.step));
+            }
+            known.steps.extend(held_lanes::read(txn)?.into_iter().map(|held| held.step));
             Ok(known)
         })
     }
@@ -238,7 +243,9 @@ pub(crate) fn drop_steps(
         let id = format::intern(txn, step)?;
         let StepRows { bindings, .. } = StepRows::take(txn, (id, step))?;
         bindings::put(txn, id, &bindings)?;
-        pauses::write(txn, &[(step.clone(), false)], now)?;
+        for part in PausedPart::ALL {
+            pauses::write(txn, part, &[(step.clone(), false)], now)?;
+        }
     }
     Ok(())
 }
@@ -249,9 +256,11 @@ fn rename_in_meta(
     (from, to): (&Address, &Address),
     now: Timestamp,
 ) -> Result<(), StoreCause> {
-    let paused = pauses::read(&txn.open_table(META)?)?.into_iter().any(|pause| pause.step == *from);
-    if paused {
-        pauses::write(txn, &[(from.clone(), false), (to.clone(), true)], now)?;
+    for part in PausedPart::ALL {
+        let paused = pauses::read(part, &txn.open_table(META)?)?;
+        if paused.into_iter().any(|pause| pause.step == *from) {
+            pauses::write(txn, part, &[(from.clone(), false), (to.clone(), true)], now)?;
+        }
     }
     stops::rename(txn, from, to)
 }
@@ -316,6 +325,7 @@ struct StepRows {
     snapshots: Vec<Snapshot>,
     parked: Vec<(ParkedId, ParkedJob)>,
     bindings: Vec<(String, u32)>,
+    held_lanes: Vec<(String, LaneHold)>,
 }
 
 impl StepRows {
@@ -339,6 +349,7 @@ impl StepRows {
             taken.parked.push((ParkedId(id), parked::unseal_started(step, ParkedId(id), &stored)?));
         }
         taken.bindings = bindings::take(txn, step)?;
+        taken.held_lanes = held_lanes::take(txn, step)?;
         let mut moving = ParkedRows::new(txn);
         for (id, _) in &taken.parked {
             moving.remove((step, *id))?;
@@ -358,6 +369,7 @@ impl StepRows {
             table.insert((step, snapshot.number), &*snapshots::seal(step, &snapshot)?)?;
         }
         bindings::put(txn, step, &self.bindings)?;
+        held_lanes::put(txn, step, &self.held_lanes)?;
         let mut moving = ParkedRows::new(txn);
         for (id, job) in self.parked {
             moving.insert((step, id), &job)?;

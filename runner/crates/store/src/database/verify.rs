@@ -13,10 +13,11 @@ use super::format::{
     SNAPSHOTS, TICKS,
 };
 use super::generations::GenerationRecord;
+use super::held_lanes;
 use super::history;
 use super::name_history;
 use super::parked;
-use super::pauses;
+use super::pauses::{self, PausedPart};
 use super::read::{self, Store};
 use super::schedules;
 use super::sink_files;
@@ -209,7 +210,11 @@ impl VerifyReport {
         bindings::read(txn).map_or_else(|cause| self.problem(cause), drop);
         sink_files::read(txn).map_or_else(|cause| self.problem(cause), drop);
         name_history::read(txn).map_or_else(|cause| self.problem(cause), drop);
-        pauses::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
+        for part in PausedPart::ALL {
+            let paused = pauses::read(part, &txn.open_table(META)?);
+            paused.map_or_else(|cause| self.problem(cause), drop);
+        }
+        held_lanes::read(txn).map_or_else(|cause| self.problem(cause), drop);
         stops::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
         token_key::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
         Ok(())

@@ -15,13 +15,14 @@ use super::format::{
 };
 use super::generations;
 use super::generations::GenerationRecord;
+use super::held_lanes::{self, LaneChange};
 use super::history;
 use super::history::HistoryChange;
 use super::lock::Lock;
 use super::origin::{Opened, StoreLocation};
 use super::parked;
 use super::parked::RowChanges;
-use super::pauses;
+use super::pauses::{self, PausedPart};
 use super::read::SharedDatabase;
 use super::renames;
 use super::renames::Renames;
@@ -97,6 +98,9 @@ pub struct Changes {
     pub late: LateChanges,
     /// Steps to pause or to resume.
     pub pauses: Vec<(Address, bool)>,
+    /// Steps whose monitors pause or resume.
+    pub monitor_pauses: Vec<(Address, bool)>,
+    pub lanes: Vec<LaneChange>,
     /// A run starts: the stops of the last one are removed.
     pub begins_run: bool,
     /// Steps that have stopped.
@@ -273,7 +277,9 @@ fn prepare(
     let (parked, late) = parked::write(&txn, &RowChanges { unparked, reparked, parked, late })?;
     let arrivals = Arrivals { keys: &changes.ingested, appended: &appended, late: &late };
     dedupe::write(&txn, &changes.dedupe_records, &arrivals, record)?;
-    pauses::write(&txn, &changes.pauses, changes.now)?;
+    pauses::write(&txn, PausedPart::Step, &changes.pauses, changes.now)?;
+    pauses::write(&txn, PausedPart::Monitor, &changes.monitor_pauses, changes.now)?;
+    held_lanes::write(&txn, &changes.lanes)?;
     stops::write(&txn, changes.begins_run, &changes.stops)?;
     token_key::write(&txn, changes.token_key.as_ref())?;
     generations::write(&txn, changes.generation)?;

@@ -6,8 +6,8 @@ use super::*;
 use crate::verify;
 use crate::{
     CompletionRecord, DedupeOutcome, DedupeRecord, FinishedResult, GenerationRecord, IngestedKey, JobForm,
-    LateChanges, NewParkedJob, ParkReason, ParkedId, ParkedJob, ParkedKey, ParkedPosition, Renames, Snapshot,
-    SnapshotInput, StepStop, Trim, TrimWhen,
+    LaneChange, LaneHold, LateChanges, NewParkedJob, ParkReason, ParkedId, ParkedJob, ParkedKey,
+    ParkedPosition, Renames, Snapshot, SnapshotInput, StepStop, Trim, TrimWhen,
 };
 use tidegate_model::{
     DeliveryHash, Due, ExternalStatus, Origins, Progress, Segment, SinkPosition, SourceOffset, TokenKey,
@@ -67,6 +67,8 @@ fn changes(number: u64) -> Changes {
         done_snapshots: vec![Snapshot { number: number.saturating_sub(2), ..snapshot(number) }.key()],
         snapshots: vec![snapshot(number)],
         pauses: vec![(step.clone(), number % 2 == 1)],
+        monitor_pauses: vec![(step.clone(), number % 2 == 1)],
+        lanes: vec![lane(number)],
         begins_run: number.is_multiple_of(3),
         stops: vec![stop(number)],
         unparked: vec![ParkedId(number / 2).of(&step)],
@@ -102,6 +104,12 @@ fn out(number: u64) -> Append {
     let payload = number.to_string();
     let payloads: Payloads = [payload.as_bytes()].into_iter().collect();
     Append { queue: address("a/out"), block: Block::encode(&payloads, details) }
+}
+
+fn lane(number: u64) -> LaneChange {
+    let halted = (number % 4 == 1).then(|| format!("job a/in/{number} is invalid"));
+    let hold = LaneHold { since: Timestamp(i64::try_from(number).unwrap()), halted };
+    LaneChange { step: address("a/step"), lane: "eu".into(), hold: (number % 2 == 1).then_some(hold) }
 }
 
 fn stop(number: u64) -> StepStop {
@@ -290,6 +298,10 @@ fn assert_details_are_after(store: &Store, commits: u64) {
     assert_eq!(store.parked_of(&step, ("a/other", 1)).unwrap(), waiting);
     assert_eq!(store.last_parked().unwrap(), ParkedId(commits));
     assert_eq!(store.pauses().unwrap().len() as u64, commits % 2);
+    assert_eq!(store.monitor_pauses().unwrap().len() as u64, commits % 2);
+    let held = numbers.last().map(|&number| lane(number)).filter(|change| change.hold.is_some());
+    let held: Vec<_> = held.into_iter().filter_map(|change| Some((change.lane, change.hold?))).collect();
+    assert_eq!(store.held_lanes(&step).unwrap(), held);
     assert_eq!(store.generation().unwrap(), numbers.last().map(|&number| generation(number)));
     assert_eq!(store.ticked(&step).unwrap(), numbers.last().map(|&number| ticked(number)));
     assert_eq!(store.ticked(&address("a/in")).unwrap(), None);

@@ -26,10 +26,11 @@ use crate::database::format::{
     PROGRESS, QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS, whole,
 };
 use crate::database::generations::GenerationRecord;
+use crate::database::held_lanes;
 use crate::database::migrate;
 use crate::database::name_history;
 use crate::database::parked;
-use crate::database::pauses;
+use crate::database::pauses::{self, PausedPart};
 use crate::database::read::Store;
 use crate::database::schedules;
 use crate::database::sink_files;
@@ -123,8 +124,14 @@ impl<W: Write> Walk<'_, W> {
         for (source, cursor) in cursors::read(self.txn)? {
             self.lines.put(&ExportLine::Cursor(CursorLine { source, cursor }))?;
         }
-        for pause in pauses::read(&meta)? {
+        for pause in pauses::read(PausedPart::Step, &meta)? {
             self.lines.put(&ExportLine::Pause(pause))?;
+        }
+        for pause in pauses::read(PausedPart::Monitor, &meta)? {
+            self.lines.put(&ExportLine::MonitorPause(pause))?;
+        }
+        for held in held_lanes::read(self.txn)? {
+            self.lines.put(&ExportLine::HeldLane(held))?;
         }
         for rename in name_history::records(self.txn)? {
             self.lines.put(&ExportLine::Rename(rename))?;

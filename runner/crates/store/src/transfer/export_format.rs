@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use crate::api::parked_job::JobForm;
 use crate::codec::old_parked_record::OldReason;
 use crate::database::dedupe::DedupeOutcome;
+use crate::database::held_lanes::LaneRecord;
 use crate::database::name_history::RenameRecord;
 use crate::database::pauses::Pause;
 use crate::database::snapshots::SnapshotInput;
@@ -43,6 +44,8 @@ pub(crate) enum ExportLine<'a> {
     Ticked(TickedLine),
     Cursor(CursorLine),
     Pause(Pause),
+    MonitorPause(Pause),
+    HeldLane(LaneRecord),
     /// In the order of time.
     Rename(RenameRecord),
     /// The position in a file that a sink has left.
@@ -279,6 +282,10 @@ pub struct Inventory {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pauses: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
+    pub monitor_pauses: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub held_lanes: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub renames: u64,
     /// Number of files that sinks have left.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -293,7 +300,7 @@ pub struct Inventory {
 impl Inventory {
     /// Each kind, and its number.
     #[must_use]
-    pub fn kinds(self) -> [(&'static str, u64); 18] {
+    pub fn kinds(self) -> [(&'static str, u64); 20] {
         [
             ("queues", self.queues),
             ("jobs", self.jobs),
@@ -309,6 +316,8 @@ impl Inventory {
             ("schedules", self.schedules),
             ("cursors", self.cursors),
             ("paused steps", self.pauses),
+            ("paused monitors", self.monitor_pauses),
+            ("held lanes", self.held_lanes),
             ("renames", self.renames),
             ("files that sinks have left", self.sink_files),
             ("bindings", self.bindings),
@@ -334,6 +343,8 @@ impl Inventory {
             ExportLine::Ticked(_) => &mut self.schedules,
             ExportLine::Cursor(_) => &mut self.cursors,
             ExportLine::Pause(_) => &mut self.pauses,
+            ExportLine::MonitorPause(_) => &mut self.monitor_pauses,
+            ExportLine::HeldLane(_) => &mut self.held_lanes,
             ExportLine::Rename(_) => &mut self.renames,
             ExportLine::SinkFile(_) => &mut self.sink_files,
             ExportLine::Binding(_) => &mut self.bindings,

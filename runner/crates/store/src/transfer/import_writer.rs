@@ -20,10 +20,11 @@ use crate::database::format::{
     TICKS,
 };
 use crate::database::generations::GenerationRecord;
+use crate::database::held_lanes;
 use crate::database::name_history;
 use crate::database::parked;
 use crate::database::parked::ParkedRows;
-use crate::database::pauses;
+use crate::database::pauses::{self, PausedPart};
 use crate::database::schedules;
 use crate::database::sink_files;
 use crate::database::snapshots;
@@ -63,6 +64,11 @@ where
 
 pub(crate) fn wrong<T>(what: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Line(what.into()))
+}
+
+/// A record that may be there once.
+fn once(is_new: bool) -> Result<(), Stop> {
+    if is_new { Ok(()) } else { wrong("an earlier line has the same key") }
 }
 
 /// A store that is being filled. A line is written in the transaction that is passed with it, or in a later
@@ -140,10 +146,9 @@ impl Filling {
             ExportLine::Cursor(CursorLine { source, cursor }) => {
                 Ok(cursors::write(txn, &[(source, cursor)])?)
             }
-            ExportLine::Pause(pause) => {
-                let is_new = pauses::restore(txn, pause)?;
-                if is_new { Ok(()) } else { wrong("an earlier line has the same key") }
-            }
+            ExportLine::Pause(pause) => once(pauses::restore(txn, PausedPart::Step, pause)?),
+            ExportLine::MonitorPause(pause) => once(pauses::restore(txn, PausedPart::Monitor, pause)?),
+            ExportLine::HeldLane(held) => once(held_lanes::restore(txn, held)?),
             ExportLine::Rename(record) => Ok(name_history::add(txn, &record)?),
             ExportLine::SinkFile(line) => Ok(sink_files::leave(txn, &line.sink, &line.position)?),
             ExportLine::Binding(BindingLine { step, binding, input }) => {
@@ -153,8 +158,7 @@ impl Filling {
                 let Some(key) = TokenKey::new(&line.bytes) else {
                     return wrong("the key of the tokens is invalid");
                 };
-                let is_new = token_key::write(txn, Some(&key))?;
-                if is_new { Ok(()) } else { wrong("an earlier line has the same key") }
+                once(token_key::write(txn, Some(&key))?)
             }
         }
     }

@@ -150,6 +150,7 @@ pub(super) const EDITS: &[Edit] = &[
     (Queuer, "lane", "\"order.pool\"", "\"order.account\"", PICKS),
     (Queuer, "lane_missing", "lane_missing = \"default\"", "lane_missing = \"error\"", PICKS),
     (Queuer, "free_lane_at", "lane_missing = \"default\"", "lane_missing = \"default\"\nfree_lane_at = \"valid\"", PICKS),
+    (Queuer, "on_invalid", "lane_missing = \"default\"", "lane_missing = \"default\"\non_invalid = \"halt-lane\"", PICKS),
     (Queuer, "delay_window", "\"15s\"", "\"17s\"", PICKS_LIMITS),
     (Queuer, "max_processing", "max_processing = 8", "max_processing = 9", PICKS_LIMITS),
     (Queuer, "max_pending", "max_pending = 20", "max_pending = 21", PICKS_LIMITS),

@@ -17,6 +17,7 @@ pub(crate) fn picking() -> QueuePlan {
         max_per_lane: None,
         rate: None,
         lane_rate: None,
+        has_lanes: false,
     };
     QueuePlan {
         rules,

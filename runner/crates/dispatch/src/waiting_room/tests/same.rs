@@ -131,6 +131,7 @@ fn any_rules() -> impl Any<Value = QueuePolicy> {
             max_per_lane,
             rate,
             lane_rate,
+            has_lanes: false,
         },
     )
 }

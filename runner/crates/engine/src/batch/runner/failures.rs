@@ -57,6 +57,12 @@ pub(crate) fn late_output_gone(to: &str) -> Failure {
     Failure::new(FailureKind::Output, format!("the step no longer has an output {which}"))
 }
 
+/// The reason of a lane that halts at an invalid job.
+pub(crate) fn halt_of_lane(item: &JobInput<'_>, failure: &Failure) -> String {
+    let job = item.given().map(|given| format!("{}/{}", given.from(), given.index));
+    format!("job {} is invalid: {}", job.collect::<Vec<_>>().join(" + "), failure.message)
+}
+
 impl FailureHandler<'_> {
     /// Handles a failed setup: the job waits, or it halts the step.
     pub(crate) fn sets_back(

@@ -62,6 +62,7 @@ fn batch(step: usize, first: u64, taken: usize, output: &[&str]) -> Delivery {
         delayed: Vec::new(),
         provisional: Vec::new(),
         keyed: Vec::new(),
+        halted_lanes: Vec::new(),
         errors: None,
         outcomes: Vec::new(),
         events: Payloads::new(),

@@ -68,7 +68,9 @@ impl Committer {
             let step = steps.position(|step| step.address == delayed.step)?;
             Some((step, key, delayed.job))
         });
-        let mut durable = CommitNotice { paused: effect.paused, ..CommitNotice::default() };
+        let lanes = effect.lane.into_iter().collect();
+        let (paused, monitor) = (effect.paused, effect.monitor);
+        let mut durable = CommitNotice { paused, monitor, lanes, ..CommitNotice::default() };
         durable.returned = returned.collect();
         let taken = reparked.into_iter().next().filter(|_| effect.told);
         durable.told.extend(self.telling(request, taken));

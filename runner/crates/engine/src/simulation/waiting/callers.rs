@@ -1,6 +1,6 @@
 //! Operators: move and cancel waiting jobs, and pause or resume the step.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crossbeam_channel::{Receiver, TryRecvError};
 
@@ -11,6 +11,7 @@ use tidegate_model::Address;
 use tidegate_store::{ParkedId, ReadError, Store};
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent states of a step")]
 pub(crate) struct Callers {
     asked: Vec<(Request, Receiver<Result<RequestOutcome, String>>)>,
     /// Rows of the last request.
@@ -27,6 +28,13 @@ pub(crate) struct Callers {
     in_doubt: bool,
     /// Whether cancelled jobs are dropped: the step has no error queue for them.
     drops: bool,
+    /// Whether they pause and resume lanes.
+    holds_lanes: bool,
+    /// Held lanes in the store, and whether they have halted.
+    pub(crate) held_lanes: BTreeMap<String, bool>,
+    /// Whether the step has a monitor, and whether that is paused in the store.
+    has_monitor: bool,
+    pub(crate) monitor_paused: bool,
     /// Number of granted requests.
     pub(crate) request_outcome: u64,
     /// Number of moved or cancelled jobs.
@@ -35,8 +43,16 @@ pub(crate) struct Callers {
 
 impl Callers {
     /// `drops`: the step has no error queue for cancelled jobs.
-    pub(crate) fn new(drops: bool) -> Self {
-        Self { drops, ..Self::default() }
+    pub(crate) fn new(drops: bool, holds_lanes: bool, has_monitor: bool) -> Self {
+        Self { drops, holds_lanes, has_monitor, ..Self::default() }
+    }
+
+    /// Observes the held lanes and the monitor.
+    pub(crate) fn look_at_holds(&mut self, store: &Store, step: &Address) -> Result<(), ReadError> {
+        let held = store.held_lanes(step)?;
+        self.held_lanes = held.into_iter().map(|(lane, hold)| (lane, hold.halted.is_some())).collect();
+        self.monitor_paused = !store.monitor_pauses()?.is_empty();
+        Ok(())
     }
 
     /// Creates a random request.
@@ -48,6 +64,13 @@ impl Callers {
         may_take_fresh: bool,
     ) -> Option<PendingRequest> {
         let step = step.clone();
+        if self.holds_lanes && self.has_monitor && dice.chance(10) {
+            return Some(self.ask(Request::PauseMonitor { step, paused: dice.chance(50) }));
+        }
+        if self.holds_lanes && dice.chance(40) {
+            let lane = format!("l{}", dice.below(4));
+            return Some(self.ask(Request::PauseLane { step, lane, paused: dice.chance(40) }));
+        }
         let request = match dice.below(6) {
             0 => Request::Pause { step, paused: true },
             1 | 2 => Request::Pause { step, paused: false },
@@ -77,6 +100,19 @@ impl Callers {
 
     /// Requests that a paused step resume, unless a pause request is open.
     pub(crate) fn go_on(&mut self, step: &Address) -> Option<PendingRequest> {
+        let resumes = |request: &Request, held: &String| match request {
+            Request::PauseLane { lane, .. } => lane == held,
+            _ => false,
+        };
+        let is_open = |lane: &&String| self.asked.iter().any(|(request, _)| resumes(request, lane));
+        if let Some(lane) = self.held_lanes.keys().find(|lane| !is_open(lane)) {
+            let (step, lane) = (step.clone(), lane.clone());
+            return Some(self.ask(Request::PauseLane { step, lane, paused: false }));
+        }
+        let is_of_monitor = |(request, _): &(Request, _)| matches!(request, Request::PauseMonitor { .. });
+        if self.monitor_paused && !self.asked.iter().any(is_of_monitor) {
+            return Some(self.ask(Request::PauseMonitor { step: step.clone(), paused: false }));
+        }
         let is_about_that = |(request, _): &(Request, _)| matches!(request, Request::Pause { .. });
         let wanted = self.paused && !self.asked.iter().any(is_about_that);
         wanted.then(|| self.ask(Request::Pause { step: step.clone(), paused: false }))
@@ -114,6 +150,9 @@ impl Callers {
                     "{request:?}: {request_outcome:?}"
                 );
                 (self.paused, self.in_doubt) = (*paused, false);
+            }
+            (Request::PauseLane { .. } | Request::PauseMonitor { .. }, RequestOutcome::Paused { .. }) => {
+                self.moved += 1;
             }
             (Request::MakeDue { rows, .. }, RequestOutcome::Hastened(moved)) => {
                 let MoveSummary { jobs, busy, gone } = *moved;

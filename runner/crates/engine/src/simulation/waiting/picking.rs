@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Waiting;
+use super::callers::Callers;
 use super::plan::Order;
 use super::standing::{At, position};
 use crate::commit::request::{CommitRequest as Ordered, StepChange};
@@ -14,6 +15,7 @@ use tidegate_model::ExternalStatus;
 
 /// State that was reported to the run, and jobs that it has started.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent states of a step")]
 pub(crate) struct Picking {
     /// State of each job when it was last reported.
     stood: BTreeMap<u64, WaitingState>,
@@ -26,6 +28,9 @@ pub(crate) struct Picking {
     /// End of the wait that the jobs of a batch require, by batch.
     pub(crate) holds: BTreeMap<BatchId, i64>,
     paused: bool,
+    monitor_paused: bool,
+    /// Held lanes that were reported.
+    lanes: BTreeSet<String>,
     stopping: bool,
     latest: i64,
     /// Installation of the step.
@@ -36,14 +41,16 @@ pub(crate) struct Picking {
 
 impl Picking {
     /// Begins a run.
-    pub(crate) fn begin(&mut self, paused: bool, now: i64) {
-        (self.paused, self.latest) = (paused, now);
+    pub(crate) fn begin(&mut self, callers: &Callers, now: i64) {
+        (self.paused, self.latest) = (callers.paused, now);
+        self.monitor_paused = callers.monitor_paused;
+        self.lanes = callers.held_lanes.keys().cloned().collect();
     }
 
     /// State of a step that starts anew.
     fn anew(self, epoch: Option<u64>) -> Self {
-        let Self { paused, latest, stopping, set_back, .. } = self;
-        Self { paused, stopping, latest, epoch, set_back, ..Self::default() }
+        let Self { paused, monitor_paused, lanes, latest, stopping, set_back, .. } = self;
+        Self { paused, monitor_paused, lanes, stopping, latest, epoch, set_back, ..Self::default() }
     }
 }
 
@@ -66,6 +73,16 @@ impl Waiting {
             Some(Message::Committed(durable)) => {
                 if let Some((_, paused)) = durable.paused.filter(|(paused, _)| *paused == step) {
                     picking.paused = paused;
+                }
+                if let Some((_, paused)) = durable.monitor.filter(|(of, _)| *of == step) {
+                    picking.monitor_paused = paused;
+                }
+                for (_, lane, hold) in durable.lanes.iter().filter(|(of, ..)| *of == step) {
+                    if hold.is_some() {
+                        picking.lanes.insert(lane.clone());
+                    } else {
+                        picking.lanes.remove(lane);
+                    }
                 }
             }
             Some(Message::Stop) => picking.stopping = true,
@@ -120,6 +137,8 @@ impl Waiting {
         let Picking { stood, gate, held_until, paused, stopping, set_back, .. } = &self.picking;
         let what = || format!("{index} is picked at {now}: {self:#?}");
         assert!(!paused && !stopping, "the step starts nothing: {}", what());
+        let lane = &self.jobs[&index].lane;
+        assert!(!self.picking.lanes.contains(lane), "{lane} is held: {}", what());
         if let Some(every) = self.plan.gate {
             let open = gate.is_some_and(|(open, at)| open && (0..every).contains(&(now - at)));
             assert!(open, "the gate is closed: {}", what());
@@ -230,6 +249,9 @@ impl Waiting {
         match action {
             Action::Commit(Ordered::Enter(StepChange::Begin(begin))) if begin.step.position == step => {
                 assert!(!paused && !stopping, "a batch is begun, and the step starts nothing: {self:#?}");
+            }
+            Action::AskStatus(asking) if asking.step.position == step => {
+                assert!(!self.picking.monitor_paused, "the monitor is paused, and is asked: {self:#?}");
             }
             // A begun batch is finished in any case.
             Action::Run(task) if task.step.position == step && task.work.verdicts.is_none() => {

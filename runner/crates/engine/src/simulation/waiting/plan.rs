@@ -140,6 +140,8 @@ pub(crate) struct Plan {
     /// Minimum delay of a failed job.
     window: i64,
     pub(crate) ticks: Option<(i64, Missed)>,
+    /// Whether lanes halt at invalid jobs, and operators pause lanes.
+    pub(crate) holds_lanes: bool,
 }
 
 impl Plan {
@@ -167,6 +169,7 @@ impl Plan {
             gate: gated.then_some(3000),
             window,
             ticks: dice.chance(40).then(|| ticks(dice)),
+            holds_lanes: false,
         };
         let between = dice.chance(40);
         plan.from_queue = plan.is_pushed() || between;
@@ -199,6 +202,20 @@ impl Plan {
             ("status.rhai", "fn status(jobs) { [] }\n".into()),
         ];
         plan
+    }
+
+    /// A plan whose lanes can be held. Its runs do not end on their own, so that each halted lane is resumed.
+    pub(crate) fn of_held_lanes(dice: &mut Dice) -> Self {
+        loop {
+            let mut plan = Self::random(dice);
+            if !plan.has_lanes || plan.ordered || !plan.is_pushed() && plan.ticks.is_none() {
+                continue;
+            }
+            for (_, text) in &mut plan.files {
+                *text = text.replace("queuer = { ", "queuer = { on_invalid = \"halt-lane\", ");
+            }
+            return Self { holds_lanes: true, ..plan };
+        }
     }
 
     /// Configuration around the simulated step.
@@ -250,6 +267,10 @@ impl Plan {
     /// Whether attempts without a durable result may be repeated in the same run.
     pub(crate) fn repeats(&self) -> bool {
         self.order == Order::Stream || self.ordered && !self.begins
+    }
+
+    pub(crate) fn has_monitor(&self) -> bool {
+        self.files.iter().any(|(_, text)| text.contains("\nmonitor = "))
     }
 
     /// Whether an output is visible outside before its commit.
