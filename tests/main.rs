@@ -84,6 +84,7 @@ mod set_back;
 
 mod schedule;
 
+mod chain;
 mod changed;
 
 mod shared_config;
