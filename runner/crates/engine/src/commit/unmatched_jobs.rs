@@ -3,7 +3,7 @@
 //! Jobs of one key and input are paired first come, first served. The index has the numbers of rows in the store, and
 //! takes about 100 bytes for each. It does no I/O.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 
 use crate::batch::join_keys::JoinKeys;
 use crate::batch::keyed_job::JoinKey;
@@ -12,7 +12,8 @@ use tidegate_store::{ParkedId, ParkedJob, ParkedKey};
 /// The unmatched jobs of one step.
 #[derive(Debug)]
 pub(crate) struct UnmatchedJobs {
-    by_key: HashMap<JoinKey, Vec<VecDeque<ParkedId>>>,
+    /// By key and input, in the order of arrival: later rows have larger numbers.
+    waiting: BTreeSet<(JoinKey, usize, ParkedId)>,
     places: HashMap<ParkedId, (JoinKey, usize)>,
     /// Number of jobs, by input.
     counts: Vec<u64>,
@@ -50,8 +51,8 @@ impl UnmatchedJobs {
         // In the order of their arrival.
         found.sort_unstable_by_key(|(id, ..)| *id);
         let counts = vec![0; keys.sides()];
-        let (by_key, places) = (HashMap::new(), HashMap::new());
-        let mut unmatched = Self { by_key, places, counts, provisional: PROVISIONAL };
+        let (waiting, places) = (BTreeSet::new(), HashMap::new());
+        let mut unmatched = Self { waiting, places, counts, provisional: PROVISIONAL };
         for (id, key, side) in found {
             unmatched.insert(id, key, side);
         }
@@ -67,9 +68,7 @@ impl UnmatchedJobs {
     }
 
     fn insert(&mut self, id: ParkedId, key: JoinKey, side: usize) {
-        let sides = self.counts.len();
-        let queues = self.by_key.entry(key).or_insert_with(|| vec![VecDeque::new(); sides]);
-        queues[side].push_back(id);
+        self.waiting.insert((key, side, id));
         self.places.insert(id, (key, side));
         self.counts[side] += 1;
     }
@@ -77,36 +76,32 @@ impl UnmatchedJobs {
     /// Gives a job the number of its row.
     pub(crate) fn commit(&mut self, provisional: ParkedId, id: ParkedId) {
         let Some((key, side)) = self.places.remove(&provisional) else { return };
-        let queues = self.by_key.get_mut(&key);
-        if let Some(one) = queues.and_then(|queues| queues[side].iter_mut().find(|one| **one == provisional))
-        {
-            *one = id;
-            self.places.insert(id, (key, side));
-        }
+        self.waiting.remove(&(key, side, provisional));
+        self.waiting.insert((key, side, id));
+        self.places.insert(id, (key, side));
     }
 
     /// Removes a job. Returns whether it was there.
     pub(crate) fn remove(&mut self, id: ParkedId) -> bool {
         let Some((key, side)) = self.places.remove(&id) else { return false };
         self.counts[side] -= 1;
-        if let Some(queues) = self.by_key.get_mut(&key) {
-            queues[side].retain(|one| *one != id);
-            if queues.iter().all(VecDeque::is_empty) {
-                self.by_key.remove(&key);
-            }
-        }
+        self.waiting.remove(&(key, side, id));
         true
     }
 
     /// The first job of every input, if each has one with the key.
     pub(crate) fn whole(&self, key: JoinKey) -> Option<Vec<ParkedId>> {
-        self.by_key.get(&key)?.iter().map(|queue| queue.front().copied()).collect()
+        (0..self.counts.len()).map(|side| self.first(key, side)).collect()
     }
 
     /// The first job of each input that has one with the key.
     pub(crate) fn present(&self, key: JoinKey) -> Vec<ParkedId> {
-        let queues = self.by_key.get(&key).into_iter().flatten();
-        queues.filter_map(|queue| queue.front().copied()).collect()
+        (0..self.counts.len()).filter_map(|side| self.first(key, side)).collect()
+    }
+
+    fn first(&self, key: JoinKey, side: usize) -> Option<ParkedId> {
+        let mut of_side = self.waiting.range((key, side, ParkedId(0))..=(key, side, ParkedId(u64::MAX)));
+        of_side.next().map(|(.., id)| *id)
     }
 
     /// The position of the job's input.
@@ -116,14 +111,15 @@ impl UnmatchedJobs {
 
     /// The keys of whole tuples: a new `on` may pair jobs that wait already.
     pub(crate) fn whole_keys(&self) -> Vec<JoinKey> {
-        let is_whole = |queues: &Vec<VecDeque<ParkedId>>| queues.iter().all(|queue| !queue.is_empty());
-        let mut whole: Vec<(ParkedId, JoinKey)> = self
-            .by_key
-            .iter()
-            .filter(|(_, queues)| is_whole(queues))
-            .map(|(key, queues)| (queues.iter().filter_map(|queue| queue.front()).copied().max(), *key))
-            .filter_map(|(last, key)| Some((last?, key)))
-            .collect();
+        let mut whole = Vec::new();
+        let mut last = None;
+        for &(key, ..) in &self.waiting {
+            if last.replace(key) != Some(key)
+                && let Some(ids) = self.whole(key)
+            {
+                whole.push((ids.into_iter().max(), key));
+            }
+        }
         whole.sort_unstable();
         whole.into_iter().map(|(_, key)| key).collect()
     }
@@ -161,8 +157,8 @@ mod tests {
     }
 
     fn empty() -> UnmatchedJobs {
-        let (by_key, places) = (HashMap::new(), HashMap::new());
-        UnmatchedJobs { by_key, places, counts: vec![0; SIDES], provisional: PROVISIONAL }
+        let (waiting, places) = (BTreeSet::new(), HashMap::new());
+        UnmatchedJobs { waiting, places, counts: vec![0; SIDES], provisional: PROVISIONAL }
     }
 
     /// The first job of every input with the key.
@@ -206,10 +202,11 @@ mod tests {
                     (0..SIDES).map(|side| model.iter().filter(|job| job.1 == side).count() as u64).collect();
                 prop_assert_eq!(unmatched.counts(), &counts[..]);
                 prop_assert_eq!(unmatched.places.len(), model.len());
+                prop_assert_eq!(unmatched.waiting.len(), model.len());
                 prop_assert!(unmatched.whole_keys().is_empty());
                 for (key, side, id) in &model {
                     prop_assert_eq!(unmatched.side(*id), Some(*side));
-                    prop_assert!(unmatched.by_key.contains_key(&JoinKey(*key)));
+                    prop_assert!(unmatched.waiting.contains(&(JoinKey(*key), *side, *id)));
                 }
             }
         }
