@@ -36,6 +36,8 @@ pub struct QueuePlan {
     /// Maximum number of jobs that are begun durably before they have a place to run; 0: each job is begun when it
     /// has one.
     pub ahead: usize,
+    /// Maximum number of claimed jobs that share a place if they are quick, one after the other.
+    pub lot: usize,
     /// Whether its batches run on the blocking pool and take no worker from other steps.
     pub uses_pool: bool,
     /// Maximum age of the gate's last "open"; an older answer is asked for again before anything starts.
@@ -276,9 +278,9 @@ pub enum Command {
     FetchJobs { step: usize, batch: BatchId, jobs: Vec<JobKey> },
     /// The step has accounted for all jobs of its input up to this one.
     PositionAdvanced { step: usize, position: u64 },
-    /// Give each job of a claimed batch, which was begun, a batch of its own. Their numbers follow each other from
+    /// Divide a claimed batch, which was begun, into batches of at most `lot` jobs. Their numbers follow each other from
     /// `first` on. `quick`: the step ends several jobs a millisecond.
-    Deal { step: usize, batch: BatchId, first: BatchId, quick: bool },
+    Deal { step: usize, batch: BatchId, first: BatchId, lot: usize, quick: bool },
     /// Give back the jobs of a claimed batch, which is not run: they wait again. Answered by `Committed`.
     Unclaim { step: usize, batch: BatchId },
     /// Check whether the gate of the step is open. Answered by `Gate`.

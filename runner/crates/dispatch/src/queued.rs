@@ -101,9 +101,19 @@ enum Halting {
 
 impl QueuedStep {
     pub(crate) fn new(position: usize, flow: &StepPlan, picking: QueuePlan) -> Self {
-        let QueuePlan { rules, in_order, ordered, search_ahead, batch, ahead, uses_pool, gate, progress } =
-            picking;
-        let claims = Claims::new(ahead, &rules);
+        let QueuePlan {
+            rules,
+            in_order,
+            ordered,
+            search_ahead,
+            batch,
+            ahead,
+            lot,
+            uses_pool,
+            gate,
+            progress,
+        } = picking;
+        let claims = Claims::new((ahead, lot), &rules);
         let feed = flow.inputs.first().map(|input| input.feed);
         let next = flow.inputs.first().map_or(1, |input| input.next);
         let beside_max = rules.max_processing.map_or(BESIDE_DEFAULT, |most| most.get() as usize);

@@ -88,8 +88,6 @@ pub(crate) struct BatchTask {
     pub(crate) work: BatchInput,
     /// Whether it runs on the blocking pool, because it may block.
     pub(crate) pool: bool,
-    /// Rows of its jobs that were claimed. They must be recorded as begun before the batch runs.
-    pub(crate) claims: Vec<ParkedId>,
 }
 
 /// Initial state of a coordinator.

@@ -320,7 +320,6 @@ impl Runtime {
             }
             Action::ReadStore(ask) => self.queues.ask(ask),
             Action::Run(task) => {
-                self.attempts.begin_claimed(&task.claims);
                 if task.pool {
                     self.pool.give(WorkerTask::Batch(task))?;
                 } else {

@@ -271,6 +271,12 @@ impl WorkerSlot {
         self.shared.concerns(batch)
     }
 
+    /// The attempts that it belongs to.
+    #[must_use]
+    pub fn guard(&self) -> CrashGuard {
+        CrashGuard(Arc::clone(&self.shared))
+    }
+
     /// The record of its attempts.
     #[must_use]
     pub fn record(&self) -> AttemptRecord {

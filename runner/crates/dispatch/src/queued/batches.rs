@@ -197,12 +197,13 @@ impl QueuedStep {
         let Some(batch) = self.batches.get_mut(id, Phase::Beginning) else { return };
         let (jobs, is_claim) = (batch.jobs.len(), batch.has_attempts() && self.claims.is_ahead());
         self.batches.advance(id, Phase::Begun);
+        let lot = self.claims.lot();
         if jobs > 1 && is_claim {
             let first = BatchId(*next_batch);
-            *next_batch += jobs as u64;
-            self.batches.deal(id, first);
+            *next_batch += jobs.div_ceil(lot) as u64;
+            self.batches.deal(id, first, lot);
             let quick = self.claims.are_quick();
-            commands.push(Command::Deal { step: self.position, batch: id, first, quick });
+            commands.push(Command::Deal { step: self.position, batch: id, first, lot, quick });
         }
     }
 
@@ -317,14 +318,18 @@ impl QueuedStep {
         let rest = if ending == BatchCut::Cut { batch.jobs.split_off(taken) } else { Vec::new() };
         if !batch.settles() {
             self.sizing.measured(taken, took);
-            self.claims.measured(took);
+            self.claims.measured(taken, took);
         }
         let content = batch.content();
         batch.ends = ends;
         self.batches.advance(id, Phase::Committing);
         self.batches.made(id, bytes);
         self.held += bytes;
-        self.take_back(rest, content, now);
+        if content == BatchContent::Attempts && self.claims.is_ahead() && !rest.is_empty() {
+            self.keep_claimed(id, taken, rest, next_batch, commands);
+        } else {
+            self.take_back(rest, content, now);
+        }
         if ending == BatchCut::Halts {
             self.end = self.end.max(Halting::Delivering);
         }
@@ -332,6 +337,20 @@ impl QueuedStep {
             return self.line_up(id, ending, next_batch, now, commands);
         }
         commands.push(Command::Commit { step: self.position, batch: id, taken });
+    }
+
+    /// Keeps the jobs claimed that a batch has not taken.
+    fn keep_claimed(
+        &mut self,
+        id: BatchId,
+        taken: usize,
+        jobs: Vec<JobKey>,
+        next_batch: &mut u64,
+        commands: &mut Vec<Command>,
+    ) {
+        let rest = number(next_batch);
+        self.batches.claim_again(rest, jobs);
+        commands.push(Command::Split { step: self.position, batch: id, jobs: taken, rest, begun: false });
     }
 
     /// Returns the jobs that a batch has not taken. They may start again at once, at the same time as running batches.

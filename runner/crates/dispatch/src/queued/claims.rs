@@ -13,6 +13,8 @@ use crate::waiting_room::QueuePolicy;
 
 /// Time for which a step claims jobs ahead: several syncs of a slow disk.
 const HIDDEN: Duration = Duration::from_millis(20);
+/// Time of the claimed jobs that share a place: to give a thread a job costs more than a quick job.
+const LOT: Duration = Duration::from_millis(1);
 /// Mean time between the ends of two jobs up to which they are quick.
 const QUICK_NANOS: u64 = 250_000;
 /// The mean time of a job counts this number of jobs.
@@ -22,6 +24,8 @@ const MEAN_OF: u64 = 32;
 pub(crate) struct Claims {
     /// Maximum number of claimed jobs without a place; 0: each job is begun when it has one.
     ahead: usize,
+    /// Maximum number of claimed jobs that share a place.
+    lot_max: usize,
     /// Maximum number of running jobs.
     at_once: usize,
     /// Mean time of a job in nanoseconds; `None` before the first measurement.
@@ -33,10 +37,10 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    pub(crate) fn new(ahead: usize, rules: &QueuePolicy) -> Self {
+    pub(crate) fn new((ahead, lot_max): (usize, usize), rules: &QueuePolicy) -> Self {
         let limit = rules.max_processing.filter(|_| ahead > 0);
         let at_once = limit.map_or(usize::MAX, |most| most.get() as usize);
-        Self { ahead, at_once, mean: None, withheld: false, is_full: false }
+        Self { ahead, lot_max, at_once, mean: None, withheld: false, is_full: false }
     }
 
     /// Number of jobs by which the waiting room may exceed `max_processing`: jobs that are claimed, and jobs whose
@@ -49,9 +53,9 @@ impl Claims {
         self.ahead > 0
     }
 
-    /// Adds a measurement: the time of one job.
-    pub(crate) fn measured(&mut self, took: Duration) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+    /// Adds a measurement: the time of `jobs` jobs that ran one after the other.
+    pub(crate) fn measured(&mut self, jobs: usize, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) / jobs.max(1) as u64;
         self.mean = Some(self.mean.map_or(nanos, |mean| mean - mean / MEAN_OF + nanos / MEAN_OF));
     }
 
@@ -59,6 +63,13 @@ impl Claims {
     pub(crate) fn are_quick(&self) -> bool {
         let at_once = self.at_once.min(self.ahead).max(1) as u64;
         self.mean.is_some_and(|mean| mean / at_once <= QUICK_NANOS)
+    }
+
+    /// Number of claimed jobs that share a place, one after the other.
+    pub(crate) fn lot(&self) -> usize {
+        let Some(mean) = self.mean else { return 1 };
+        let jobs = LOT.as_nanos() / u128::from(mean.max(1));
+        usize::try_from(jobs).unwrap_or(usize::MAX).min(self.lot_max).max(1)
     }
 
     /// Number of jobs without a place that are claimed now: they start within [`HIDDEN`].

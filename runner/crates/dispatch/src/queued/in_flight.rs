@@ -112,17 +112,24 @@ impl InFlightBatches {
         self.stock += batch.stock();
     }
 
-    /// Gives each job of a begun batch a batch of its own. Their numbers follow each other from `first` on.
-    pub(crate) fn deal(&mut self, id: BatchId, first: BatchId) {
+    /// Divides a begun batch into batches of at most `lot` jobs. Their numbers follow each other from `first` on.
+    pub(crate) fn deal(&mut self, id: BatchId, first: BatchId, lot: usize) {
         let Some(claim) = self.remove(id) else { return };
-        let bytes = claim.bytes / claim.jobs.len().max(1);
+        let lots = claim.jobs.len().div_ceil(lot.max(1)).max(1);
+        let bytes = claim.bytes / lots;
         // The first one has the bytes that cannot be divided.
-        let mut rest = claim.bytes % claim.jobs.len().max(1);
-        for (number, key) in (first.0..).zip(claim.jobs) {
+        let mut rest = claim.bytes % lots;
+        for (number, jobs) in (first.0..).zip(claim.jobs.chunks(lot.max(1))) {
             let bytes = bytes + std::mem::take(&mut rest);
-            let part = QueuedBatch::picked(vec![key], claim.content, claim.aside);
+            let part = QueuedBatch::picked(jobs.to_vec(), claim.content, claim.aside);
             self.insert(BatchId(number), QueuedBatch { bytes, phase: claim.phase, ..part });
         }
+    }
+
+    /// Makes a claim of jobs that were cut off a batch of claimed jobs.
+    pub(crate) fn claim_again(&mut self, id: BatchId, jobs: Vec<JobKey>) {
+        let part = QueuedBatch::picked(jobs, BatchContent::Attempts, true);
+        self.insert(id, QueuedBatch { phase: Phase::Begun, ..part });
     }
 
     /// Gives a begun batch back.

@@ -6,7 +6,7 @@ use tidegate_plugin::{Failure, FailureKind};
 use super::input::BatchInput;
 use super::job_builder::{BatchCursor, JobBuilder, JobInput};
 use tidegate_model::Address;
-use tidegate_store::{AttemptSpan, BatchMode, SuspectVerdict, WorkerSlot};
+use tidegate_store::{AttemptSpan, BatchMode, CrashGuard, ParkedId, SuspectVerdict, WorkerSlot};
 
 /// Crash guard of one batch while it runs.
 #[derive(Debug)]
@@ -14,6 +14,7 @@ pub(crate) struct BatchCrashGuard<'a> {
     step: &'a Address,
     /// Mode of the attempts; `None` if no job is attempted twice.
     pace: Option<BatchMode<'a>>,
+    attempts: CrashGuard,
     /// Possible suspects that are cleared by the delivery.
     taken: Vec<AttemptSpan>,
     /// Number of process deaths caused by the last rejected job.
@@ -29,8 +30,14 @@ impl<'a> BatchCrashGuard<'a> {
         work: &BatchInput,
         crash_limit: Option<u32>,
     ) -> Self {
+        let attempts = slot.guard();
         let pace = crash_limit.map(|limit| slot.begin(&spans(step, gatherer, work), limit));
-        Self { step, pace, taken: Vec::new(), crashes: None }
+        Self { step, pace, attempts, taken: Vec::new(), crashes: None }
+    }
+
+    /// Records that a claimed job begins now.
+    pub(crate) fn begin_claimed(&self, job: ParkedId) {
+        self.attempts.begin_claimed(&[job]);
     }
 
     /// Attempts a job with `run`, unless it is rejected.

@@ -7,7 +7,7 @@ use tidegate_plugin::Payloads;
 use crate::commit::request::{BatchJobs, InputSpan};
 use crate::processor::monitor_protocol::JobVerdict;
 use tidegate_model::{Batch, Segment, SourceOffset, Timestamp};
-use tidegate_store::{ParkReason, ParkedJob, ParkedKey};
+use tidegate_store::{ParkReason, ParkedId, ParkedJob, ParkedKey};
 
 /// Jobs of one read.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub(crate) struct BatchInput {
     pub(crate) in_order: bool,
     /// Verdicts of the jobs, in their order, if they are completed and not attempted.
     pub(crate) verdicts: Option<Arc<[JobVerdict]>>,
+    /// Rows of its jobs, in their order, if they were claimed: each is recorded as begun before its attempt.
+    pub(crate) claims: Vec<ParkedId>,
     /// Last attempt of its one job, if it was made in this run and the job is not parked.
     pub(crate) before: Option<Arc<FailedAttempt>>,
 }
@@ -85,6 +87,14 @@ impl BatchSlice {
 }
 
 impl BatchInput {
+    /// Adds a slice behind the others.
+    pub(crate) fn add(&mut self, portion: BatchSlice) {
+        match self.portions.last_mut().filter(|last| last.is_before(&portion)) {
+            Some(last) => last.jobs += portion.jobs,
+            None => self.portions.push(portion),
+        }
+    }
+
     /// Whether its jobs have results in the store, and are not attempted.
     pub(crate) fn is_recalled(&self) -> bool {
         let first = self.portions.first().and_then(|portion| portion.returned().first());

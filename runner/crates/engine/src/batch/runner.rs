@@ -359,6 +359,10 @@ impl BatchRunner {
                         processors.set_origin(&item.carried, item.indices);
                     }
                     let how = (calling, resumed.take());
+                    // An attempt that goes on was recorded before.
+                    if let (Some(&claim), (_, None)) = (work.claims.get(made.ran.taken), &how) {
+                        watch.begin_claimed(claim);
+                    }
                     watch.attempt(&item, || {
                         attempt(processors, attributes, &item, (now, how), &mut made.outputs)
                     })

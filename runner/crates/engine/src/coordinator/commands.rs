@@ -91,7 +91,9 @@ impl Coordinator {
                     batches.insert(rest, other);
                     self.track_pending_commit(step, rest, !waits);
                 }
-                Command::Deal { step, batch, first, quick } => self.deal(step, batch, first, quick),
+                Command::Deal { step, batch, first, lot, quick } => {
+                    self.deal(step, batch, (first, lot), quick);
+                }
                 Command::Unclaim { step, batch } => self.unclaim(step, batch, now, actions),
                 Command::Return { step, turn } => self.read_turn(step, turn, actions),
                 Command::Commit { step, batch, taken } => self.commit(step, batch, taken, actions),
@@ -136,8 +138,8 @@ impl Coordinator {
         let before = held.step.take().filter(|_| work.before.is_none());
         let step = before.unwrap_or_else(|| declared.clone());
         held.step = Some(step.clone());
-        let claims = held.begun.iter().filter(|_| held.claims).map(|row| row.id).collect();
-        Some(Action::Run(BatchTask { step, id: batch, work, pool: aside, claims }))
+        work.claims = held.begun.iter().filter(|_| held.claims).map(|row| row.id).collect();
+        Some(Action::Run(BatchTask { step, id: batch, work, pool: aside }))
     }
 
     fn add_batch_part(&mut self, batch: BatchId, port: InputPort, read: ReadId, skip: usize, jobs: usize) {

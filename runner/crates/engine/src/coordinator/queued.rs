@@ -187,14 +187,15 @@ impl Coordinator {
         rows
     }
 
-    /// Gives each job of a claimed batch a batch of its own. The committer waits briefly for quick jobs: their places
+    /// Divides a claimed batch into batches of at most `lot` jobs. The committer waits briefly for quick jobs: their places
     /// are free before the commit, so a few large commits cost less than many small ones.
-    pub(crate) fn deal(&mut self, step: usize, id: BatchId, first: BatchId, quick: bool) {
+    pub(crate) fn deal(&mut self, step: usize, id: BatchId, (first, lot): (BatchId, usize), quick: bool) {
         let Some(StepState { batches, .. }) = self.steps.get_mut(step) else { return };
         let Some(claim) = batches.remove(&id) else { return };
-        let jobs = claim.picked.len() as u64;
-        batches.extend((first.0..).map(BatchId).zip(claim.deal()));
-        for id in (first.0..first.0 + jobs).filter(|_| quick) {
+        let parts = claim.deal(lot);
+        let end = first.0 + parts.len() as u64;
+        batches.extend((first.0..).map(BatchId).zip(parts));
+        for id in (first.0..end).filter(|_| quick) {
             self.track_pending_commit(step, BatchId(id), true);
         }
     }

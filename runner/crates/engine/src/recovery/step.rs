@@ -15,7 +15,7 @@ use crate::commit::sinks::Sinks;
 use crate::commit::step_events::StepEvents;
 use crate::commit::unmatched_jobs::UnmatchedJobs;
 use crate::error::EngineError;
-use crate::step::claims::claims_ahead;
+use crate::step::claims::{claims_ahead, claims_lot};
 use crate::step::declared::DeclaredStep;
 use crate::step::held_lanes::held_lanes;
 use crate::step::job_attributes::AttributeExtractor;
@@ -291,6 +291,7 @@ pub(crate) fn picking(declared: &DeclaredStep, progress: Option<&Progress>) -> O
         search_ahead: queuer.max_search_ahead.unwrap_or(0),
         batch: if effects || declared.acts_outside() { 1 } else { PICKED_BATCH },
         ahead: claims_ahead(declared),
+        lot: claims_lot(declared),
         uses_pool: declared.acts_outside(),
         gate: declared.gate.map(|GateRef(gate)| configuration.gates[gate].inquiry.every),
         progress: progress.cloned().unwrap_or_default(),

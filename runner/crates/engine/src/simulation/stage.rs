@@ -279,7 +279,6 @@ impl Stage<'_> {
                 Action::AnswerReload(reply, outcome) => _ = reply.send(outcome),
                 Action::ReadStore(ask) => self.store_asks.push_back(ask),
                 Action::Run(task) => {
-                    self.attempts.begin_claimed(&task.claims);
                     if let Some(waiting) = &mut self.world.waiting {
                         waiting.begins(&task);
                     }
@@ -336,7 +335,7 @@ impl Stage<'_> {
         let budget = BatchBudget::played(jobs, Duration::from_millis(took));
         let worker = self.world.workers.get(&step, &self.store);
         worker.set_budget(budget);
-        let ran = Box::new(worker.run(&work, &mut CrashGuard::none().slot(), &*clock));
+        let ran = Box::new(worker.run(&work, &mut self.attempts.slot(), &*clock));
         self.ran.push(Message::Ran { step: step.position, version: step.version, id, ran });
     }
 

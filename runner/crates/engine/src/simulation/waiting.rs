@@ -194,20 +194,11 @@ impl Waiting {
     }
 
     /// Records that a batch was given to a worker, which may begin it at any time.
-    pub(crate) fn begins(&mut self, BatchTask { step, id, work, claims, .. }: &BatchTask) {
-        if step.address != self.step || work.verdicts.is_some() {
+    pub(crate) fn begins(&mut self, BatchTask { step, id, work, .. }: &BatchTask) {
+        if step.address != self.step || work.claims.is_empty() {
             return;
         }
-        let mut gatherer = JobBuilder::new(step.configuration(), step);
-        let mut walk = BatchCursor::new(work);
-        while let Some(item) = gatherer.next(&mut walk, false) {
-            if item.to.is_none() {
-                self.begun.insert(item.index());
-                if !claims.is_empty() {
-                    self.running.insert(*id);
-                }
-            }
-        }
+        self.running.insert(*id);
         let count = self.running.len();
         assert!(count <= self.plan.at_once, "{count} jobs run at once: {self:#?}");
     }
@@ -252,6 +243,7 @@ impl Waiting {
                 item.goes_on_after(before);
             }
             let (index, number) = (item.index(), item.attempt);
+            self.begun.insert(index);
             let (job, at) = (&self.jobs[&index], &self.standings.jobs[&index]);
             let outcome = self.plan.attempt(job, number, now);
             let is_next = match at {

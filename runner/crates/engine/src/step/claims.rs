@@ -1,9 +1,19 @@
 //! Claims of a step: whether its jobs are begun durably before they have a place to run.
 
-use tidegate_config::{DeliveryGuarantee, OutputOrder, Step, Strategy};
+use tidegate_config::{DeliveryGuarantee, OutputOrder, Processor, Step, Strategy};
 
 /// Maximum number of claimed jobs without a place.
 const AHEAD: usize = 1024;
+
+/// Maximum number of claimed jobs that share a place, one after the other, if they are quick.
+const LOT: usize = 32;
+
+/// Maximum number of claimed jobs that share a place. A job that calls an external system has a place of its own: its
+/// attempt is suspended during the call.
+pub(crate) fn claims_lot(step: &Step) -> usize {
+    let calls = |processor: &Processor| matches!(processor, Processor::Http(_) | Processor::Exec(_));
+    if step.isolate || step.serves || step.processors.iter().any(calls) { 1 } else { LOT }
+}
 
 /// Number of jobs that a step begins durably before they have a place to run.
 ///

@@ -41,21 +41,21 @@ impl InFlightBatch {
         BatchJobs { spans: Vec::new(), returned: self.begun.iter().take(taken).cloned().collect() }
     }
 
-    /// Divides a claimed batch into batches of one job, in their order.
-    pub(crate) fn deal(self) -> impl Iterator<Item = Self> {
+    /// Divides a claimed batch into batches of at most `lot` jobs, in their order.
+    pub(crate) fn deal(self, lot: usize) -> Vec<Self> {
         let Self { work, picked, begun, claims, .. } = self;
-        let jobs = work.portions.into_iter().flat_map(|portion| {
+        let mut jobs = work.portions.into_iter().flat_map(|portion| {
             let skips = portion.skip..portion.skip + portion.jobs;
             skips.map(move |skip| BatchSlice { skip, jobs: 1, ..portion.clone() })
         });
         let is_picked = work.is_picked;
-        jobs.zip(picked).zip(begun).map(move |((portion, key), row)| Self {
-            work: BatchInput { jobs: 1, portions: vec![portion], is_picked, ..BatchInput::default() },
-            picked: vec![key],
-            begun: vec![row],
-            claims,
-            ..Self::default()
-        })
+        let lots = picked.chunks(lot.max(1)).zip(begun.chunks(lot.max(1)));
+        let part = |(picked, begun): (&[JobKey], &[ParkedKey])| {
+            let mut work = BatchInput { jobs: picked.len(), is_picked, ..BatchInput::default() };
+            jobs.by_ref().take(picked.len()).for_each(|portion| work.add(portion));
+            Self { work, picked: picked.to_vec(), begun: begun.to_vec(), claims, ..Self::default() }
+        };
+        lots.map(part).collect()
     }
 
     /// Keeps the first `jobs` jobs; the others become the batch `id`. `begun`: whether the record of their
@@ -67,11 +67,23 @@ impl InFlightBatch {
         let picked = self.picked.split_off(jobs.min(self.picked.len()));
         let is_picked = !picked.is_empty();
         let ends = ran.iter().filter(|_| is_picked).flat_map(|ran| ran.ends.iter().copied()).collect();
-        let rest = self.rest.take();
+        let (rest, claims) = (self.rest.take(), self.claims);
+        // Claimed jobs keep their rows.
+        let rows = if claims { self.begun.split_off(jobs.min(self.begun.len())) } else { Vec::new() };
         if begun {
             let behind = rest.as_ref().map(|(_, behind)| behind.clone()).unwrap_or_default();
             self.rest = Some((id, work.first(work.jobs).followed_by(behind)));
         }
-        Self { work, step: self.step.clone(), ran, rest, picked, ends, ..Self::default() }
+        Self {
+            work,
+            step: self.step.clone(),
+            ran,
+            rest,
+            picked,
+            ends,
+            begun: rows,
+            claims,
+            ..Self::default()
+        }
     }
 }

@@ -225,10 +225,7 @@ impl JobBuffer {
                 BatchSlice { input: Some(0), batch, skip, jobs: 1, returned: None }
             };
             work.jobs += 1;
-            match work.portions.last_mut().filter(|last| last.is_before(&portion)) {
-                Some(last) => last.jobs += 1,
-                None => work.portions.push(portion),
-            }
+            work.add(portion);
         }
         Some(work)
     }

@@ -130,3 +130,56 @@ fn delayed_outputs_need_no_place() {
     assert_eq!(play.picked(9), "begin #9");
     assert_eq!(begun(&mut play, 9), "run #9");
 }
+
+/// A step as [`running`], whose claimed jobs share places by two.
+fn sharing() -> Play {
+    let mut play = Play::new(DurabilityBarrier::Snapshot, QueuePlan { ahead: 4, lot: 2, ..picking() });
+    play.start();
+    play.read(1, 9);
+    play.picked(0);
+    // Before a measurement each job has a place of its own.
+    assert_eq!(begun(&mut play, 0), "deal #0 from #1, run #1, run #2");
+    assert_eq!(play.ran(1, &[JobOutcome::Finished]), "commit #1+1, pick #3 3+4+5+6+7");
+    play.picked(3);
+    assert_eq!(begun(&mut play, 3), "deal #3 from #4 by 2, run #4");
+    play
+}
+
+#[test]
+fn quick_claimed_jobs_share_a_place() {
+    let mut play = sharing();
+    assert_eq!(play.ran(2, &[JobOutcome::Finished]), "commit #2+1, run #5");
+    let both = [JobOutcome::Finished, JobOutcome::Delayed(Timestamp(70))];
+    assert_eq!(play.ran(4, &both), "commit #4+2, pick #7 8+9, run #6");
+    play.committed(1);
+    play.committed(2);
+    assert_eq!(play.committed(4), "passed 4");
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(70)));
+}
+
+#[test]
+fn claimed_jobs_that_are_cut_off_others_stay_claimed() {
+    let mut play = sharing();
+    let ran = BatchEnd { ending: BatchCut::Cut, ..BatchEnd::picked(&[JobOutcome::Finished]) };
+    let cut = play.on(Event::Ran { step: 0, batch: BatchId(4), ran });
+    assert_eq!(cut, "split #4 1 #7, commit #4+1, run #5");
+    assert_eq!(play.ran(2, &[JobOutcome::Finished]), "commit #2+1, pick #8 8+9, run #6");
+    assert_eq!(play.ran(5, &[JobOutcome::Finished; 2]), "commit #5+2, run #7");
+    let claimed: Vec<u64> = play.dispatcher.claimed(0).iter().map(|key| key.0).collect();
+    assert_eq!(claimed, [8, 9]);
+}
+
+#[test]
+fn jobs_that_take_long_have_places_of_their_own_again() {
+    let mut play = sharing();
+    let took = Duration::from_millis(100);
+    let ran = BatchEnd { took, ..BatchEnd::picked(&[JobOutcome::Finished; 2]) };
+    play.on(Event::Ran { step: 0, batch: BatchId(4), ran });
+    play.ran(2, &[JobOutcome::Finished]);
+    play.ran(5, &[JobOutcome::Finished; 2]);
+    for batch in [1, 2, 4, 5] {
+        play.committed(batch);
+    }
+    assert_eq!(play.picked(7), "begin #7");
+    assert_eq!(begun(&mut play, 7), "deal #7 from #8, run #8");
+}

@@ -257,7 +257,7 @@ impl Waiting {
             Action::Run(task) if task.step.position == step && task.work.verdicts.is_none() => {
                 let begun = configuration.steps[step].has_effects(configuration);
                 assert!(begun || !paused, "a batch runs, and the step is paused: {self:#?}");
-                let gives_back = task.claims.is_empty() || !paused && !stopping;
+                let gives_back = task.work.claims.is_empty() || !paused && !stopping;
                 assert!(gives_back, "a claimed job runs, and the step starts nothing: {self:#?}");
             }
             _ => {}
