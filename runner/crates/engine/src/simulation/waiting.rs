@@ -74,6 +74,8 @@ pub(crate) struct Waiting {
     batches: BTreeMap<BatchId, Vec<u64>>,
     /// Jobs whose last beginning may have been followed by an attempt.
     begun: BTreeSet<u64>,
+    /// Whether the step claims its jobs ahead.
+    claims: bool,
     /// Batches that run.
     running: BTreeSet<BatchId>,
     picking: Picking,
@@ -121,6 +123,7 @@ impl Waiting {
             attempts: BTreeMap::new(),
             batches: BTreeMap::new(),
             begun: BTreeSet::new(),
+            claims: false,
             running: BTreeSet::new(),
             picking: Picking::default(),
             outside: Outside::default(),
@@ -204,9 +207,10 @@ impl Waiting {
     }
 
     /// Checks that each job whose claim is in the store may have been begun: the others were given back.
-    pub(crate) fn check_claims(&self, configuration: &Configuration) {
+    pub(crate) fn check_claims(&mut self, configuration: &Configuration) {
         let step = &configuration.steps[position(configuration, &self.step)];
-        if claims_ahead(step) == 0 {
+        self.claims = claims_ahead(step) > 0;
+        if !self.claims {
             return;
         }
         for (index, at) in &self.standings.jobs {
@@ -398,7 +402,7 @@ impl Waiting {
         let told = outside.chain(self.plan.gives_up_as()).collect();
         Causes {
             begins: self.plan.begins,
-            begun: self.begun.contains(&index),
+            counts: self.begun.contains(&index) || !self.claims,
             attempt: self.attempts.get(&index).cloned(),
             told,
             hastened: of(&self.callers.hastened),

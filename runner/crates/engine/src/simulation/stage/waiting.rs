@@ -27,7 +27,7 @@ impl Stage<'_> {
     }
 
     pub(crate) fn start(&mut self) {
-        if let Some(waiting) = &self.world.waiting {
+        if let Some(waiting) = &mut self.world.waiting {
             waiting.check_claims(&self.configuration);
         }
         let mut actions = Vec::new();

@@ -68,8 +68,8 @@ pub(crate) struct Attempt {
 pub(crate) struct Causes {
     /// Whether attempts are begun durably.
     pub(crate) begins: bool,
-    /// Whether the job may have been attempted since its beginning became durable.
-    pub(crate) begun: bool,
+    /// Whether its durable beginning counts as an attempt. A claim counts if the job may have been attempted since.
+    pub(crate) counts: bool,
     pub(crate) attempt: Option<Attempt>,
     /// Statuses that the ledger reported: the last answer to the monitor, and all external completions.
     pub(crate) told: Vec<ExternalStatus>,
@@ -111,9 +111,12 @@ impl Causes {
             (Some(attempt), _, _) => attempt.explains(was, is, self),
             // A claim is given back.
             (None, At::Started(number), At::Delayed { attempts, .. }) => {
-                !self.begun && attempts + 1 == *number
+                !self.counts && attempts + 1 == *number
             }
-            (None, _, At::Started(number)) => self.begins && *number == was.attempts() + 1,
+            (None, _, At::Started(number)) => {
+                let may_count = self.counts || !matches!(was, At::Started(_));
+                self.begins && may_count && *number == was.attempts() + 1
+            }
             (None, At::Delayed { attempts, .. }, At::Delayed { attempts: still, due: 0 }) => {
                 self.hastened && attempts == still
             }
