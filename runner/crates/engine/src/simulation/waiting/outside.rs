@@ -28,6 +28,8 @@ struct Entry {
     ahead: Vec<ExternalStatus>,
     stands: ExternalStatus,
     told: Option<ExternalStatus>,
+    /// Whether it was ever reported as valid.
+    was_valid: bool,
 }
 
 impl Outside {
@@ -66,12 +68,18 @@ impl Outside {
         ];
         ahead.push(*dice.pick(&end));
         ahead.reverse();
-        self.committed_state.insert(id, Entry { ahead, stands: ExternalStatus::Pending, told: None });
+        self.committed_state
+            .insert(id, Entry { ahead, stands: ExternalStatus::Pending, told: None, was_valid: false });
     }
 
     /// Last well-formed status of a job.
     pub(crate) fn told(&self, id: u64) -> Option<ExternalStatus> {
         self.committed_state.get(&id)?.told
+    }
+
+    /// Whether a job was reported as valid since it was submitted. A later status may not have arrived.
+    pub(crate) fn was_valid(&self, id: u64) -> bool {
+        self.committed_state.get(&id).is_some_and(|entry| entry.was_valid)
     }
 
     /// Whether a job was ever submitted.
@@ -140,6 +148,7 @@ impl Outside {
             entry.stands = next;
         }
         entry.told = Some(entry.stands);
+        entry.was_valid |= entry.stands == ExternalStatus::Valid;
         let word = entry.stands.as_str();
         match entry.stands {
             ExternalStatus::Committed if dice.chance(50) => {

@@ -213,7 +213,9 @@ impl Waiting {
             ExternalStatus::Valid => self.plan.frees_when_valid,
             _ => false,
         };
-        let is_told_valid = self.plan.frees_when_valid && self.tellers.has_said(index, ExternalStatus::Valid);
+        let was_valid = self.outside.was_valid(self.jobs[&index].id);
+        let is_told_valid =
+            self.plan.frees_when_valid && (was_valid || self.tellers.has_said(index, ExternalStatus::Valid));
         let may_be = self.plan.ordered || self.plan.frees_when_valid;
         may_be && is_pending && (is_told_valid || told.any(ends))
     }
