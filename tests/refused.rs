@@ -62,7 +62,7 @@ fn a_store_of_a_newer_version_is_refused_and_left_to_it() {
     change.commit().expect("it can be committed");
     drop(database);
     let outcome = project.run().failed(1);
-    insta::assert_snapshot!(project.stable(&outcome.stderr), @"error: the store `FOLDER/.tidegate/store.redb` was written by a newer Tidegate: its format is version 9, and this version reads up to version 7; use the newer Tidegate");
+    insta::assert_snapshot!(project.stable(&outcome.stderr), @"error: the store `FOLDER/.tidegate/store.redb` was written by a newer Tidegate: its format is version 9, and this version reads up to version 8; use the newer Tidegate");
     assert_eq!(project.read("out.ndjson"), jobs(1..=100));
 }
 
