@@ -27,6 +27,8 @@ pub struct QueuePlan {
     pub rules: QueuePolicy,
     /// Whether outputs are delivered in order; outputs that are due later, in the order of their times.
     pub in_order: bool,
+    /// Whether jobs that wait for each other may follow each other in a batch, which ends at a job that is not finished.
+    pub in_a_row: bool,
     /// Whether jobs run side by side, and the result of each one is delivered after those of the jobs before it.
     pub ordered: bool,
     /// Maximum distance past the watermark at which jobs are considered; 0 = no limit.

@@ -63,6 +63,8 @@ pub(crate) struct QueuedStep {
     first_head: Option<u64>,
     /// Maximum number of jobs in a batch.
     batch: usize,
+    /// The same after the last batches, of which some ended at a job that was not finished.
+    row: usize,
     sizing: Sizing,
     uses_pool: bool,
     /// Maximum number of slow jobs that run on the blocking pool.
@@ -104,6 +106,7 @@ impl QueuedStep {
         let QueuePlan {
             rules,
             in_order,
+            in_a_row,
             ordered,
             search_ahead,
             batch,
@@ -122,7 +125,7 @@ impl QueuedStep {
             before: flow.before,
             input: InputState::new(feed.unwrap_or(InputKind::Source), next),
             feed,
-            room: WaitingRoom::new(rules).beyond(claims.beyond()),
+            room: WaitingRoom::new(rules).beyond(claims.beyond()).in_a_row(in_a_row),
             late_batches_max: if in_order { 1 } else { usize::MAX },
             withheld: BTreeSet::new(),
             late: BTreeSet::new(),
@@ -133,6 +136,7 @@ impl QueuedStep {
             beyond: LookaheadBuffer::default(),
             first_head: None,
             batch,
+            row: batch,
             sizing: Sizing::of_picked(),
             uses_pool,
             beside_max,

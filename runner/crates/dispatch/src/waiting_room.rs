@@ -45,6 +45,11 @@ pub struct WaitingRoom {
     rules: QueuePolicy,
     /// Number of started jobs beyond `max_processing`; the caller keeps that limit.
     beyond: usize,
+    /// Whether jobs that wait for each other start together: they run in the order in which they start.
+    in_a_row: bool,
+    /// Number of jobs that have started together so far, and their lanes.
+    row: usize,
+    row_lanes: Vec<u32>,
     /// Whether each lane has lists of its own; otherwise all lanes share the lists of lane 0.
     per_lane: bool,
     jobs: Slab,
@@ -81,6 +86,9 @@ impl WaitingRoom {
         let mut room = Self {
             rules,
             beyond: 0,
+            in_a_row: false,
+            row: 0,
+            row_lanes: Vec::new(),
             per_lane,
             jobs: Slab::new(ranked),
             lanes: Lanes::default(),
@@ -104,6 +112,17 @@ impl WaitingRoom {
     #[must_use]
     pub(crate) fn beyond(self, beyond: usize) -> Self {
         Self { beyond, ..self }
+    }
+
+    /// Lets jobs that wait for each other start together, unless starts are counted: some of them may be returned.
+    #[must_use]
+    pub(crate) fn in_a_row(self, in_a_row: bool) -> Self {
+        let counts = self.rules.rate.is_some() || self.rules.lane_rate.is_some();
+        Self { in_a_row: in_a_row && !counts, ..self }
+    }
+
+    pub(crate) fn is_in_a_row(&self) -> bool {
+        self.in_a_row
     }
 
     /// Adds a job that is new, or that had this state before a restart or a change of the rules.
@@ -149,9 +168,21 @@ impl WaitingRoom {
     pub fn start(&mut self, now: Timestamp, most: usize, started: &mut Vec<JobKey>) {
         self.observe(now);
         for _ in 0..most {
-            let Some(slot) = self.next(now) else { return };
+            let Some(slot) = self.next(now) else { break };
             started.push(self.jobs.key(slot));
+            if self.in_a_row {
+                let lane = self.jobs.lane(slot);
+                self.row += 1;
+                self.row_lanes.push(lane);
+                self.lanes.get_mut(lane).row += 1;
+            }
             self.claim(slot, now);
+        }
+        self.row = 0;
+        while let Some(lane) = self.row_lanes.pop() {
+            if std::mem::take(&mut self.lanes.get_mut(lane).row) > 0 {
+                self.update_ready(lane);
+            }
         }
     }
 
@@ -195,6 +226,13 @@ impl WaitingRoom {
     pub fn put_back(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
         let slot = self.told(key, "be put back", &[JobState::Running])?;
         self.change(slot, JobState::PutBack);
+        Ok(())
+    }
+
+    /// Returns a job that started together with one that is not finished: as if it had not started.
+    pub(crate) fn return_unstarted(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
+        let slot = self.told(key, "be returned", &[JobState::Running])?;
+        self.change(slot, JobState::Waiting);
         Ok(())
     }
 

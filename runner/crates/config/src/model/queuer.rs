@@ -116,6 +116,13 @@ impl Queuer {
         self.lane.as_ref().is_some_and(|lane| lane.frees_at == FreesAt::Valid)
     }
 
+    /// Whether a job waits only for the delivery of all earlier jobs, or of those of its lane.
+    #[must_use]
+    pub fn is_serial(&self) -> bool {
+        let is_serial = matches!(self.strategy, Strategy::Serial | Strategy::OneRoundSerial { .. });
+        is_serial && !self.ordered && !self.halts_lanes()
+    }
+
     /// Whether a lane halts at an invalid job.
     #[must_use]
     pub fn halts_lanes(&self) -> bool {

@@ -20,6 +20,9 @@ const CLAIM: usize = 1024;
 /// share a batch, in their order.
 const UNMEASURED: usize = 1;
 
+/// Minimum number of jobs in a batch after one that ended early.
+const ROW_MIN: usize = 16;
+
 /// Time of a running batch from which on its job counts as slow. A batch of quick jobs ends before it.
 const SLOW: Duration = Duration::from_millis(400);
 
@@ -81,7 +84,7 @@ impl QueuedStep {
         if self.is_line_full(context.bounds) {
             return self.pick_first_in_line(context, now, commands);
         }
-        let most = self.batch.min(self.sizing.jobs());
+        let most = self.row.min(self.sizing.jobs());
         let batches_max = match () {
             () if self.uses_pool => usize::MAX,
             () if self.is_slow(now) => context.bounds.batches.saturating_add(self.beside_max),
@@ -316,6 +319,9 @@ impl QueuedStep {
         debug_assert!(taken == ends.len() && taken <= batch.jobs.len());
         debug_assert!(ending != BatchCut::Whole || taken == batch.jobs.len());
         let rest = if ending == BatchCut::Cut { batch.jobs.split_off(taken) } else { Vec::new() };
+        // Jobs that are given back are read again, so a batch is not much longer than the way to the next failure.
+        let row = if rest.is_empty() { self.row } else { taken };
+        self.row = (row * 2).clamp(ROW_MIN.min(self.batch), self.batch);
         if !batch.settles() {
             self.sizing.measured(taken, took);
             self.claims.measured(taken, took);
@@ -360,6 +366,7 @@ impl QueuedStep {
                 BatchContent::Kept => self.keep_in_line(key),
                 BatchContent::Late => _ = self.late.insert((Due::At(now), key)),
                 // The waiting room gave it.
+                BatchContent::Attempts if self.room.is_in_a_row() => _ = self.room.return_unstarted(key),
                 BatchContent::Attempts | BatchContent::Settled => _ = self.room.put_back(key),
             }
         }

@@ -21,6 +21,8 @@ pub(crate) struct LaneState {
     pub(crate) running: u32,
     /// Number of its jobs that do not occupy it.
     pub(crate) free: u32,
+    /// Number of its jobs that start together now.
+    pub(crate) row: u32,
     /// Parity of the round in which it has its place, if lanes have places. Under `rounds`, parity of its own
     /// round.
     pub(crate) turn: bool,
@@ -57,9 +59,9 @@ pub(crate) struct Lanes {
 }
 
 impl LaneState {
-    /// Number of its jobs that occupy it, or wait for it.
+    /// Number of its jobs that occupy it, or wait for it. Those that start together do not wait for each other.
     pub(crate) fn occupied(&self) -> u32 {
-        self.jobs - self.free
+        self.jobs - self.free - self.row
     }
 }
 
@@ -238,10 +240,10 @@ impl Lanes {
     }
 
     fn open(&mut self, hash: u64, name: &[u8]) -> u32 {
-        let (jobs, held, running, free) = (0, 0, 0, 0);
+        let (jobs, held, running, free, row) = (0, 0, 0, 0, 0);
         let hold = self.holds.get(name).copied();
         let (turn, is_open) = (false, false);
-        let lane = LaneState { name: name.into(), jobs, held, running, free, turn, is_open, hold };
+        let lane = LaneState { name: name.into(), jobs, held, running, free, row, turn, is_open, hold };
         let number = if let Some(free) = self.free.pop() {
             self.lanes[free as usize] = lane;
             free

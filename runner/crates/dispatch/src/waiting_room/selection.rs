@@ -116,7 +116,7 @@ impl WaitingRoom {
     }
 
     fn next_of_serial(&self) -> Option<u32> {
-        if self.count_outside() + self.count(JobState::Delayed) > 0 {
+        if self.count_outside() + self.count(JobState::Delayed) > self.row {
             return None;
         }
         self.first_ready().filter(|&slot| self.lanes.allows(self.jobs.lane(slot), &self.rules))

@@ -32,7 +32,7 @@ use crate::processor::walk::{AttemptTimes, Attempted, Calling, Suspended};
 use crate::step::job_attributes::{AttributeExtractor, LaneSource};
 use tidegate_components::calls::{Answer, Call};
 use tidegate_components::redact::Redactor;
-use tidegate_config::Configuration;
+use tidegate_config::{Configuration, Queuer};
 use tidegate_dispatch::{AttemptShare, DurabilityBarrier, JobOutcome};
 use tidegate_model::{Address, Clock, Counters, ExternalStatus, Form, Origins, Timestamp};
 use tidegate_store::{AttemptRecord, DedupeOutcome, Store, WorkerSlot};
@@ -61,6 +61,8 @@ pub(crate) struct BatchRunner {
     /// Maximum number of process deaths a job may cause; `None` if its jobs are not recorded.
     crash_limit: Option<u32>,
     keeps_records: bool,
+    /// Whether jobs of a batch wait for each other, so that one that is not finished ends the batch.
+    in_a_row: bool,
     /// Store with the delivery hashes, if the step must not repeat an earlier delivery.
     made_before: Option<Store>,
     generation: u64,
@@ -113,6 +115,7 @@ impl BatchRunner {
             keeps_records: configuration.keeps_records(step).is_some() && step.joins.is_none(),
             made_before: (configuration.dedupes(step) && step.joins.is_none()).then(|| store.clone()),
             join_keys: JoinKeys::new(step),
+            in_a_row: step.picks().is_some_and(Queuer::is_serial),
             address: step.address.clone(),
             generation,
             recorded: RecordedConfiguration::new(step),
@@ -414,7 +417,7 @@ impl BatchRunner {
                 break;
             }
             watch.take(&item);
-            if item.to.is_none() && is_over(&self.processors, budget, &made, work) {
+            if item.to.is_none() && is_over(&self.processors, budget, (&made, self.in_a_row), work) {
                 made.ran.cut = true;
                 break;
             }
@@ -457,7 +460,7 @@ impl BatchRunner {
                     }
                 }
             }
-            if is_over(&self.processors, budget, &made, work) {
+            if is_over(&self.processors, budget, (&made, false), work) {
                 made.ran.cut = true;
                 break;
             }
@@ -543,16 +546,16 @@ fn conclude(
     }
 }
 
-/// Whether a batch ends early. If results are delivered in order, an unfinished job ends it. Delayed outputs, verdicts and stored results do not count: they take no time
-/// and are in memory already.
+/// Whether a batch ends early. If jobs wait for each other, or results are delivered in order, an unfinished job ends
+/// it. Delayed outputs, verdicts and stored results do not count: they take no time and are in memory already.
 fn is_over(
     processors: &ProcessorChain,
     budget: &budget::BudgetMeter,
-    made: &BatchResultBuilder,
+    (made, in_a_row): (&BatchResultBuilder, bool),
     work: &BatchInput,
 ) -> bool {
     let may_end = work.verdicts.is_none() && !work.is_recalled() && made.ran.taken < work.jobs;
-    let stays = made.in_order && made.ran.stayed > 0;
+    let stays = (made.in_order || in_a_row) && made.ran.stayed > 0;
     may_end && (stays || budget.is_over(made.ran.taken, made.byte_len(), processors.is_ahead()))
 }
 

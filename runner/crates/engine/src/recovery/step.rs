@@ -31,6 +31,8 @@ use tidegate_store::{Changes, ParkedJob, ParkedKey, Store};
 
 /// Maximum number of jobs in a batch of a queued step.
 const PICKED_BATCH: usize = 256;
+/// The same for jobs that wait for each other: the next batch of a lane starts after the commit of this one.
+const ROW_BATCH: usize = 4096;
 
 /// Step that is ready to be installed in the event loop.
 #[derive(Debug)]
@@ -284,12 +286,19 @@ impl StepRecovery<'_> {
 pub(crate) fn picking(declared: &DeclaredStep, progress: Option<&Progress>) -> Option<QueuePlan> {
     let (queuer, configuration) = (declared.picks()?, declared.configuration());
     let effects = before(declared, configuration) != DurabilityBarrier::Nothing;
+    // What such jobs do is seen when it is committed.
+    let in_a_row = queuer.is_serial() && !effects && !declared.acts_outside();
     Some(QueuePlan {
         rules: AttributeExtractor::new(queuer).rules(),
         in_order: declared.order() == OutputOrder::AsInputs,
+        in_a_row,
         ordered: queuer.ordered,
         search_ahead: queuer.max_search_ahead.unwrap_or(0),
-        batch: if effects || declared.acts_outside() { 1 } else { PICKED_BATCH },
+        batch: match () {
+            () if effects || declared.acts_outside() => 1,
+            () if in_a_row => ROW_BATCH,
+            () => PICKED_BATCH,
+        },
         ahead: claims_ahead(declared),
         lot: claims_lot(declared),
         uses_pool: declared.acts_outside(),

@@ -272,7 +272,13 @@ impl Waiting {
             }
             // Jobs behind one that waits for its next attempt are not attempted in this batch.
             let ends_batch = in_memory || self.plan.ordered;
-            let waits = ends_batch && matches!(outcome, Outcome::Again { .. } | Outcome::Held);
+            let in_a_row = self.plan.runs_in_a_row();
+            if in_a_row {
+                self.attempted_in_a_row(index, &indices);
+            }
+            let is_over = matches!(outcome, Outcome::Done | Outcome::Refused);
+            let waits = ends_batch && matches!(outcome, Outcome::Again { .. } | Outcome::Held)
+                || in_a_row && !is_over;
             let before = self.attempts.insert(index, Attempt { number, outcome, in_memory });
             assert!(before.is_none() || self.plan.repeats(), "{index} is attempted twice at once: {self:#?}");
             indices.push(index);

@@ -22,6 +22,7 @@ pub(crate) fn picking() -> QueuePlan {
     QueuePlan {
         rules,
         in_order: false,
+        in_a_row: false,
         ordered: false,
         search_ahead: 0,
         batch: 1,

@@ -133,6 +133,16 @@ impl Waiting {
         }
     }
 
+    /// Checks that no unfinished job blocks an attempt, apart from those that were attempted before it in its batch.
+    pub(crate) fn attempted_in_a_row(&self, index: u64, before: &[u64]) {
+        let is_later_try = self.plan.frees_when_valid && self.standings.jobs[&index] != At::Fresh;
+        for (&other, at) in self.standings.jobs.range(..index).filter(|_| !is_later_try) {
+            let is_over = matches!(at, At::Through(_)) || self.is_settled(other) || self.may_be_out(other);
+            let blocks = !is_over && !before.contains(&other) && self.holds(other, index);
+            assert!(!blocks, "{other} comes before {index}, which is attempted: {self:#?}");
+        }
+    }
+
     fn picked(&self, index: u64, stands: &BTreeMap<u64, WaitingState>, now: i64) {
         let Picking { stood, gate, held_until, paused, stopping, set_back, .. } = &self.picking;
         let what = || format!("{index} is picked at {now}: {self:#?}");
@@ -161,7 +171,10 @@ impl Waiting {
             let may_forget = self.plan.frees_when_valid || self.plan.ordered;
             let is_later_try = may_forget && self.standings.jobs[&index] != At::Fresh;
             let is_free = finished || is_later_try || self.is_settled(other);
-            let over = matches!(at, At::Through(_)) || is_free || self.may_be_out(other);
+            // Jobs that wait for each other may share a batch. Their order is checked when they are attempted.
+            let in_a_row =
+                self.plan.runs_in_a_row() && stands.get(&other) == Some(&WaitingState::Running);
+            let over = matches!(at, At::Through(_)) || is_free || in_a_row || self.may_be_out(other);
             assert!(over || !self.holds(other, index), "{other} comes before it: {}", what());
         }
         let is_unknown = matches!(self.standings.jobs[&index], At::Started(_));

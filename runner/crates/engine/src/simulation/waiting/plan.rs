@@ -264,6 +264,11 @@ impl Plan {
         self.feed != Feed::File
     }
 
+    /// Whether jobs that wait for each other share a batch.
+    pub(crate) fn runs_in_a_row(&self) -> bool {
+        matches!(self.order, Order::OfAll | Order::OfLane) && !self.ordered && !self.begins
+    }
+
     /// Whether attempts without a durable result may be repeated in the same run.
     pub(crate) fn repeats(&self) -> bool {
         self.order == Order::Stream || self.ordered && !self.begins
