@@ -109,6 +109,7 @@ impl ConfigurationDigest {
             queues: self.queues.keys().cloned().collect(),
             sinks: self.sinks.keys().cloned().collect(),
             inputs: BTreeSet::new(),
+            returned: BTreeMap::new(),
             step_inputs: (self.steps.iter()).map(|(step, digest)| (step.clone(), digest.inputs())).collect(),
         }
     }

@@ -1,5 +1,7 @@
 //! `NameHistory`: the names that parts had in earlier generations.
 
+use std::collections::BTreeMap;
+
 use crate::name::Address;
 use crate::part_names::{NamedKind, RenamedPart};
 
@@ -17,6 +19,32 @@ pub struct NamesSince<'h> {
 impl NameHistory {
     pub fn add(&mut self, generation: u64, renamed: impl IntoIterator<Item = RenamedPart>) {
         self.0.extend(renamed.into_iter().map(|part| (generation, part)));
+    }
+
+    /// Parts that a rollback gave an earlier name back, by the later name that they had before. A part that becomes
+    /// known under that name again has what it had.
+    #[must_use]
+    pub fn returned(&self) -> BTreeMap<(NamedKind, Address), Address> {
+        let mut returned: BTreeMap<(NamedKind, Address), Address> = BTreeMap::new();
+        for (at, (_, part)) in self.0.iter().enumerate() {
+            let RenamedPart { kind, from, to } = part;
+            returned.remove(&(*kind, to.clone()));
+            for ((_, _), name) in
+                returned.iter_mut().filter(|((other, _), name)| other == kind && *name == from)
+            {
+                name.clone_from(to);
+            }
+            let was_its_name = self.0[..at].iter().enumerate().any(|(first, (_, earlier))| {
+                let later = self.0[first..at].iter().map(|(_, part)| part).filter(|part| part.kind == *kind);
+                let name = later
+                    .fold(to.clone(), |name, part| if part.from == name { part.to.clone() } else { name });
+                earlier.kind == *kind && earlier.from == *to && name == *from
+            });
+            if was_its_name {
+                returned.insert((*kind, from.clone()), to.clone());
+            }
+        }
+        returned
     }
 
     /// The present names of the parts of this generation.
@@ -74,7 +102,9 @@ impl<'h> NamesSince<'h> {
         }
     }
 
-    fn now(self, kind: NamedKind, address: &Address) -> Address {
+    /// The name of a part.
+    #[must_use]
+    pub fn now(self, kind: NamedKind, address: &Address) -> Address {
         let renamed = self.later().filter(|part| part.kind == kind);
         renamed.fold(address.clone(), |name, part| if part.from == name { part.to.clone() } else { name })
     }

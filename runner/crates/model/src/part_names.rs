@@ -33,6 +33,8 @@ pub struct PartNames {
     pub inputs: BTreeSet<Address>,
     /// The inputs of each step, or those on which it has progress.
     pub step_inputs: BTreeMap<Address, BTreeSet<Address>>,
+    /// Parts that have an earlier name again, by the later name.
+    pub returned: BTreeMap<(NamedKind, Address), Address>,
 }
 
 impl PartNames {

@@ -90,7 +90,9 @@ impl FormerNames {
                     && is_alike((to, next), from, before)
                     && is_alike((to, next), from, known)
             };
-            let found = self.candidates(kind, to).find(fits);
+            // After a rollback the files may be in force again, also without the `was` that they had once.
+            let returned = known.returned.get(&(kind, to.clone())).cloned();
+            let found = self.candidates(kind, to).chain(returned).find(fits);
             let found = found.or_else(|| {
                 self.same_sink(kind, to)
                     .find(|(from, inputs)| {
@@ -170,6 +172,7 @@ impl Configuration {
             queues: self.queues.iter().map(|queue| queue.address.clone()).collect(),
             sinks: self.sinks.iter().map(|sink| sink.address.clone()).collect(),
             inputs: BTreeSet::new(),
+            returned: BTreeMap::new(),
             step_inputs: (self.steps.iter())
                 .map(|step| {
                     (step.address.clone(), step.inputs.iter().map(|input| input.address.clone()).collect())

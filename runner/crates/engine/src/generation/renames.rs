@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidegate_config::{Configuration, FormerNames, SinkStep};
-use tidegate_model::{Address, Name, NamedKind, PartNames, RenamedPart};
+use tidegate_model::{Address, Name, NameHistory, NamedKind, PartNames, RenamedPart};
 use tidegate_store::{ReadError, Store};
 
 /// Renames by a configuration that takes over from `before`, or that starts on a store.
@@ -13,7 +13,8 @@ pub(crate) fn of(
     before: Option<&Configuration>,
     store: &Store,
 ) -> Result<Vec<RenamedPart>, ReadError> {
-    if !next.former.is_written() && !has_new_sink_step(next, before, store)? {
+    let names_returned = !store.name_history()?.returned().is_empty();
+    if !next.former.is_written() && !names_returned && !has_new_sink_step(next, before, store)? {
         return Ok(Vec::new());
     }
     let before = before.map(Configuration::part_names).unwrap_or_default();
@@ -80,15 +81,21 @@ pub(crate) fn of_takeover(
     let mut next = next.clone();
     if let Some(between) = between {
         let later = between.iter().map(|later| &**later).chain([current]);
-        turn_back(&mut next, &later.collect::<Vec<_>>());
+        turn_back(&mut next, &later.collect::<Vec<_>>(), &*store.name_history()?);
     }
     let renamed = of(&next, Some(current), store)?;
+    // A rollback finds these names.
+    for RenamedPart { kind, from, to } in &renamed {
+        if next.former.candidates(*kind, to).next().is_none() {
+            next.former.set(*kind, to.clone(), from.clone());
+        }
+    }
     Ok((next, renamed))
 }
 
 /// Lets the parts of an earlier configuration take over from those that they became in the later ones, in the order of
 /// time. The last one is the current one.
-fn turn_back(earlier: &mut Configuration, later: &[&Configuration]) {
+fn turn_back(earlier: &mut Configuration, later: &[&Configuration], history: &NameHistory) {
     let Some(current) = later.last() else { return };
     let (names, now) = (earlier.part_names(), current.part_names());
     let later: Vec<(PartNames, &Configuration)> =
@@ -99,6 +106,8 @@ fn turn_back(earlier: &mut Configuration, later: &[&Configuration]) {
             let back = || parts.has(kind, address).then(|| address.clone());
             became.or_else(back).unwrap_or(name)
         });
+        // A start renames parts whose `was` was left out.
+        let name = if now.has(kind, &name) { name } else { history.since(0).now(kind, address) };
         if name != *address && now.has(kind, &name) {
             earlier.former.set(kind, address.clone(), name);
         }

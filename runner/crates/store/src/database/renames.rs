@@ -66,6 +66,7 @@ impl Store {
                 known.steps.extend(paused.into_iter().map(|pause| pause.step));
             }
             known.steps.extend(held_lanes::read(txn)?.into_iter().map(|held| held.step));
+            known.returned = name_history::read(txn)?.returned();
             Ok(known)
         })
     }

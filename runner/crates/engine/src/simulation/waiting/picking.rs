@@ -172,8 +172,7 @@ impl Waiting {
             let is_later_try = may_forget && self.standings.jobs[&index] != At::Fresh;
             let is_free = finished || is_later_try || self.is_settled(other);
             // Jobs that wait for each other may share a batch. Their order is checked when they are attempted.
-            let in_a_row =
-                self.plan.runs_in_a_row() && stands.get(&other) == Some(&WaitingState::Running);
+            let in_a_row = self.plan.runs_in_a_row() && stands.get(&other) == Some(&WaitingState::Running);
             let over = matches!(at, At::Through(_)) || is_free || in_a_row || self.may_be_out(other);
             assert!(over || !self.holds(other, index), "{other} comes before it: {}", what());
         }
