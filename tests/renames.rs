@@ -303,6 +303,43 @@ fn a_rollback_knows_a_rename_whose_line_was_left_out_before_a_restart() {
 }
 
 #[test]
+fn files_that_are_in_force_again_after_a_rollback_need_no_was() {
+    for restarts in [false, true] {
+        let project = project();
+        until_idle(&project);
+        rename_parts(&project);
+        until_idle(&project);
+        for line in ["was = \"middle\"\n", "was = \"failed\"\n", "was = \"in\"\n"] {
+            project.change("p.toml", line, "");
+        }
+        let mut running = project.start(&["run", ".", "--no-watch"]);
+        running.wait_until("its socket", || project.is_answered());
+        project.tidegate(&["rollback", "1"]).done();
+        project.append("in.ndjson", jobs([5]));
+        running.wait_until("the next job", || written(&project).contains(&5));
+        if restarts {
+            running.stop().done();
+            running = project.start(&["run", ".", "--no-watch", "--from-files"]);
+            running.wait_until("its socket", || project.is_answered());
+        } else {
+            project.tidegate(&["reload"]).done();
+        }
+        project.append("in.ndjson", jobs([6]));
+        running.wait_until("another job", || written(&project).contains(&6));
+        // No job was read again.
+        assert_eq!(written(&project), [1, 4, 5, 6], "{restarts}");
+        assert_eq!((project.queue("p/between").len(), project.queue("p/lost").len()), (6, 1));
+        // And back once more.
+        project.tidegate(&["rollback", "1"]).done();
+        project.append("in.ndjson", jobs([7]));
+        running.wait_until("the last job", || written(&project).contains(&7));
+        running.stop().done();
+        assert_eq!((project.queue("p/middle").len(), written(&project).len()), (7, 5));
+        project.assert_sound();
+    }
+}
+
+#[test]
 fn keys_of_a_renamed_source_stay_known_and_its_former_name_has_none() {
     const SOURCE: &str = "type = \"http\"\nkey = \"id\"\n";
     let sink = |from: &str| format!("[sink.{from}-out]\nfrom = \"{from}\"\ntype = \"null\"\n");

@@ -1,6 +1,6 @@
 //! `NameHistory`: the names that parts had in earlier generations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::name::Address;
 use crate::part_names::{NamedKind, RenamedPart};
@@ -21,26 +21,16 @@ impl NameHistory {
         self.0.extend(renamed.into_iter().map(|part| (generation, part)));
     }
 
-    /// Parts that a rollback gave an earlier name back, by the later name that they had before. A part that becomes
-    /// known under that name again has what it had.
+    /// Parts that one of these rollbacks gave an earlier name back, by the later name that they had before.
     #[must_use]
-    pub fn returned(&self) -> BTreeMap<(NamedKind, Address), Address> {
+    pub fn returned(&self, rollbacks: &BTreeSet<u64>) -> BTreeMap<(NamedKind, Address), Address> {
         let mut returned: BTreeMap<(NamedKind, Address), Address> = BTreeMap::new();
-        for (at, (_, part)) in self.0.iter().enumerate() {
-            let RenamedPart { kind, from, to } = part;
+        for (generation, RenamedPart { kind, from, to }) in &self.0 {
+            // A part of this name is there again.
             returned.remove(&(*kind, to.clone()));
-            for ((_, _), name) in
-                returned.iter_mut().filter(|((other, _), name)| other == kind && *name == from)
-            {
-                name.clone_from(to);
-            }
-            let was_its_name = self.0[..at].iter().enumerate().any(|(first, (_, earlier))| {
-                let later = self.0[first..at].iter().map(|(_, part)| part).filter(|part| part.kind == *kind);
-                let name = later
-                    .fold(to.clone(), |name, part| if part.from == name { part.to.clone() } else { name });
-                earlier.kind == *kind && earlier.from == *to && name == *from
-            });
-            if was_its_name {
+            let moved = returned.iter_mut().filter(|((of, _), name)| of == kind && *name == from);
+            moved.for_each(|(_, name)| name.clone_from(to));
+            if rollbacks.contains(generation) {
                 returned.insert((*kind, from.clone()), to.clone());
             }
         }
@@ -120,6 +110,23 @@ mod tests {
 
     fn address(name: &str) -> Address {
         Address::parse(&format!("p/{name}")).unwrap()
+    }
+
+    #[test]
+    fn a_part_that_a_rollback_renamed_has_its_later_name_again_wherever_it_went() {
+        let part = |from, to| RenamedPart { kind: NamedKind::Step, from: address(from), to: address(to) };
+        let mut history = NameHistory::default();
+        history.add(2, [part("a", "b")]);
+        let of = |history: &NameHistory, name: &str| {
+            history.returned(&BTreeSet::from([3])).get(&(NamedKind::Step, address(name))).cloned()
+        };
+        assert_eq!(of(&history, "a"), None);
+        history.add(3, [part("b", "a")]);
+        assert_eq!((of(&history, "b"), of(&history, "a")), (Some(address("a")), None));
+        history.add(4, [part("a", "c")]);
+        assert_eq!(of(&history, "b"), Some(address("c")));
+        history.add(5, [part("c", "b")]);
+        assert_eq!(of(&history, "b"), None);
     }
 
     /// `a` became `b` in generation 2, and `b` became `c` in generation 4. Another `a` became `d` in generation 5.

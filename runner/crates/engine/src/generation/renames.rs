@@ -13,8 +13,8 @@ pub(crate) fn of(
     before: Option<&Configuration>,
     store: &Store,
 ) -> Result<Vec<RenamedPart>, ReadError> {
-    let names_returned = !store.name_history()?.returned().is_empty();
-    if !next.former.is_written() && !names_returned && !has_new_sink_step(next, before, store)? {
+    let has_renamed = !store.name_history()?.since(0).are_the_same();
+    if !next.former.is_written() && !has_renamed && !has_new_sink_step(next, before, store)? {
         return Ok(Vec::new());
     }
     let before = before.map(Configuration::part_names).unwrap_or_default();

@@ -12,7 +12,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use redb::{ReadableTable, ReadableTableMetadata as _, TableDefinition, TableError, WriteTransaction};
+use redb::{
+    ReadTransaction, ReadableTable, ReadableTableMetadata as _, TableDefinition, TableError, WriteTransaction,
+};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
@@ -285,6 +287,19 @@ fn collect_texts(
     Ok(())
 }
 
+/// The generations that went back to an earlier one.
+pub(crate) fn rollbacks(txn: &ReadTransaction) -> Result<BTreeSet<u64>, StoreCause> {
+    let table = match txn.open_table(HISTORY) {
+        Ok(table) => table,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(BTreeSet::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let (entries, _) = read(&table)?;
+    let goes_back = |entry: &HistoryEntry| matches!(entry.trigger, Trigger::Rollback | Trigger::WatchErrors);
+    let entries = entries.into_iter().map(|(_, entry)| entry).filter(goes_back);
+    Ok(entries.filter_map(|entry| entry.generation).collect())
+}
+
 /// The readable entries with their sequences, in order, and the number of damaged ones.
 fn read(table: &impl ReadableTable<u64, Bytes>) -> Result<(Vec<(u64, HistoryEntry)>, usize), StoreCause> {
     let (mut entries, mut damaged) = (Vec::new(), 0);
@@ -312,7 +327,7 @@ fn text(table: &impl ReadableTable<u128, Bytes>, hash: &TextHash) -> Result<Opti
 }
 
 /// The problems of the history, each a sentence fragment.
-pub(crate) fn verify(txn: &redb::ReadTransaction) -> Result<Vec<String>, StoreCause> {
+pub(crate) fn verify(txn: &ReadTransaction) -> Result<Vec<String>, StoreCause> {
     let mut problems = Vec::new();
     let (history, texts) = match (txn.open_table(HISTORY), txn.open_table(TEXTS)) {
         (Ok(history), Ok(texts)) => (history, texts),

@@ -15,6 +15,7 @@ use super::format::{
     RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
 };
 use super::held_lanes::{self, LaneHold};
+use super::history;
 use super::name_history;
 use super::parked::{self, ParkedRows};
 use super::pauses::{self, PausedPart};
@@ -66,7 +67,7 @@ impl Store {
                 known.steps.extend(paused.into_iter().map(|pause| pause.step));
             }
             known.steps.extend(held_lanes::read(txn)?.into_iter().map(|held| held.step));
-            known.returned = name_history::read(txn)?.returned();
+            known.returned = name_history::read(txn)?.returned(&history::rollbacks(txn)?);
             Ok(known)
         })
     }
