@@ -15,7 +15,7 @@ use crate::counts::{InputCounts, QueuedCounts};
 use crate::dispatcher::{
     BatchComposition, BatchCut, BatchEnd, Bounds, Dispatcher, Event, InputPlan, InputPort, JobOutcome, ReadId,
 };
-use crate::waiting_room::{QueuePolicy, StartOrder};
+use crate::waiting_room::{QueuePolicy, StartOrder, StartRate};
 use play::{Play, picking, words};
 
 #[test]
@@ -97,6 +97,47 @@ fn quick_jobs_share_a_batch() {
     let ran = play.on(Event::Ran { step: 0, batch: BatchId(0), ran });
     assert_eq!(ran, "commit #0+1, pick #1 2+3+4+5+6+7+8");
     assert_eq!(play.committed(0), "passed 1, pick #2 9");
+}
+
+/// A step whose jobs wait for each other.
+fn in_a_row(strategy: StartOrder) -> Play {
+    let rules = QueuePolicy { strategy, max_processing: None, ..picking().rules };
+    let plan = QueuePlan { rules, in_a_row: true, ..pure() };
+    let mut play = Play::new(DurabilityBarrier::Nothing, plan);
+    play.start();
+    assert_eq!(play.read(1, 20), "forget 1, pick #0 1");
+    assert_eq!(play.picked(0), "run #0 aside");
+    play
+}
+
+#[test]
+fn jobs_that_wait_for_each_other_share_a_batch_which_ends_at_one_that_is_not_finished() {
+    let mut play = in_a_row(StartOrder::Serial);
+    assert_eq!(play.ran(0, &[JobOutcome::Finished]), "commit #0+1");
+    let all: Vec<String> = (2..=20).map(|index| index.to_string()).collect();
+    assert_eq!(play.committed(0), format!("passed 1, pick #1 {}", all.join("+")));
+    assert_eq!(play.picked(1), "run #1");
+    // Job 3 waits for its next attempt, and all others wait for it.
+    let ends = [JobOutcome::Finished, JobOutcome::Delayed(Timestamp(50))];
+    let ran = BatchEnd { ending: BatchCut::Cut, ..BatchEnd::picked(&ends) };
+    assert_eq!(play.on(Event::Ran { step: 0, batch: BatchId(1), ran }), "commit #1+2");
+    assert_eq!(play.committed(1), "passed 3");
+    play.now = Timestamp(50);
+    // It goes first, and the next batch is shorter.
+    let next: Vec<String> = (3..=18).map(|index| index.to_string()).collect();
+    assert_eq!(play.on(Event::Tick), format!("pick #2 {}", next.join("+")));
+}
+
+#[test]
+fn jobs_that_are_limited_by_a_rate_wait_for_each_other_one_by_one() {
+    let rate = Some(StartRate { jobs: std::num::NonZeroU32::new(100).unwrap(), per: Duration::from_secs(1) });
+    let rules = QueuePolicy { strategy: StartOrder::Serial, max_processing: None, rate, ..picking().rules };
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { rules, in_a_row: true, ..pure() });
+    play.start();
+    play.read(1, 9);
+    play.picked(0);
+    play.ran(0, &[JobOutcome::Finished]);
+    assert_eq!(play.committed(0), "passed 1, pick #1 2");
 }
 
 #[test]

@@ -266,7 +266,10 @@ impl Plan {
 
     /// Whether jobs that wait for each other share a batch.
     pub(crate) fn runs_in_a_row(&self) -> bool {
-        matches!(self.order, Order::OfAll | Order::OfLane) && !self.ordered && !self.begins
+        matches!(self.order, Order::OfAll | Order::OfLane)
+            && !self.ordered
+            && !self.begins
+            && !self.holds_lanes
     }
 
     /// Whether attempts without a durable result may be repeated in the same run.
