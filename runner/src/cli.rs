@@ -276,7 +276,7 @@ pub(crate) struct StepChoice {
     /// Only this lane; the other lanes go on
     #[arg(long)]
     pub(crate) lane: Option<String>,
-    /// Only the monitor: it is asked no more, and pending jobs stay pending
+    /// Only the monitor: while it is paused, pending jobs stay pending
     #[arg(long, conflicts_with = "lane")]
     pub(crate) monitor: bool,
     #[command(flatten)]

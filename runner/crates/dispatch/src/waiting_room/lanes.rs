@@ -59,7 +59,7 @@ pub(crate) struct Lanes {
 }
 
 impl LaneState {
-    /// Number of its jobs that occupy it, or wait for it. Those that start together do not wait for each other.
+    /// Number of its jobs that occupy it, or wait for it. Jobs that start together do not wait for each other.
     pub(crate) fn occupied(&self) -> u32 {
         self.jobs - self.free - self.row
     }

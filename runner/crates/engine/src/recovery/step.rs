@@ -286,7 +286,7 @@ impl StepRecovery<'_> {
 pub(crate) fn picking(declared: &DeclaredStep, progress: Option<&Progress>) -> Option<QueuePlan> {
     let (queuer, configuration) = (declared.picks()?, declared.configuration());
     let effects = before(declared, configuration) != DurabilityBarrier::Nothing;
-    // What such jobs do is seen when it is committed.
+    // Nothing outside sees such a job before its commit.
     let in_a_row = queuer.is_serial() && !effects && !declared.acts_outside();
     Some(QueuePlan {
         rules: AttributeExtractor::new(queuer).rules(),
