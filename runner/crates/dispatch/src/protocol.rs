@@ -22,6 +22,7 @@ pub struct StepPlan {
 }
 
 /// Rules and limits by which a step with one input picks its jobs.
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 #[derive(Clone, Debug)]
 pub struct QueuePlan {
     pub rules: QueuePolicy,

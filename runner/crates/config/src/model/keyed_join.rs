@@ -6,7 +6,7 @@ use tidegate_model::{Address, FieldPath, Name};
 
 /// `join` with `on`: a step of its own finds the jobs that belong together, and the declared step reads its tuples.
 ///
-/// The implied step has the name of [`joining_step`], and delivers to the queue of [`joined_queue`]. A job without a
+/// The implied step has the name of `joining_step`, and delivers to the queue of `joined_queue`. A job without a
 /// partner is parked in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyedJoin {

@@ -66,6 +66,7 @@ impl BegunJobs {
     }
 
     /// A record in memory, with the jobs that were begun before; `None` if that is unknown.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn in_memory(before: Option<HashSet<ParkedId>>) -> Self {
         Self(Mutex::new(State { before, ..State::default() }))
     }
