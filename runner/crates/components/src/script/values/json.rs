@@ -274,6 +274,10 @@ impl<'de> Visitor<'de> for Exact {
 
 fn exact_number(text: &[u8]) -> serde_json::Result<Dynamic> {
     let text = std::str::from_utf8(text).map_err(<serde_json::Error as serde::de::Error>::custom)?.trim();
+    // The fast path has a float here: an integer has no negative zero.
+    if text == "-0" {
+        return Ok(Dynamic::from_float(-0.0));
+    }
     if let Ok(integer) = text.parse() {
         return Ok(Dynamic::from_int(integer));
     }

@@ -36,6 +36,16 @@ fn values_come_back_as_they_were() {
 }
 
 #[test]
+fn a_number_is_read_alike_beside_a_number_past_64_bits() {
+    let of = |value: &Dynamic| format!("{} {value:?}", value.type_name());
+    for number in ["-0", "0", "-1", "-0.0", "0e0", "1e2"] {
+        let alone = read(number.as_bytes()).unwrap();
+        let beside = read(format!("[{number},1e19]").as_bytes()).unwrap();
+        assert_eq!(of(&beside.as_array_ref().unwrap()[0]), of(&alone), "{number}");
+    }
+}
+
+#[test]
 fn numbers_past_64_bits_keep_their_digits() {
     for text in [
         "9223372036854775808",
