@@ -45,7 +45,7 @@ pub(crate) fn say(client: &mut Client, index: u64, token: &str, body: &str) -> A
     client.request(&line, &[&format!("authorization: Bearer {token}")], body)
 }
 
-/// The same until it is taken: a job that is read as pending may be told as begun for a moment.
+/// The same until it is taken: a job that is read as pending may count as begun for a moment.
 fn say_until_taken(running: &mut Running, client: &mut Client, (index, token): (u64, &str), body: &str) {
     running.wait_until("it is taken", || {
         let answer = say(client, index, token, body);
