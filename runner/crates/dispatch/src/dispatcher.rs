@@ -284,12 +284,12 @@ impl Dispatcher {
         self.decide(now, commands);
     }
 
-    /// Makes way for the next jobs of the lane of a pending job. Takes effect with the next event.
     /// Holds a lane of a step before it starts.
     pub fn hold_lane(&mut self, step: usize, lane: &str, hold: Hold) {
         self.change(step, |machine| machine.hold_lane(lane.as_bytes(), hold));
     }
 
+    /// Makes way for the next jobs of the lane of a pending job. Takes effect with the next event.
     pub fn free_lane(&mut self, step: usize, key: JobKey, now: Timestamp) {
         self.change(step, |machine| machine.free_lane(key, now));
     }

@@ -319,9 +319,11 @@ impl QueuedStep {
         debug_assert!(taken == ends.len() && taken <= batch.jobs.len());
         debug_assert!(ending != BatchCut::Whole || taken == batch.jobs.len());
         let rest = if ending == BatchCut::Cut { batch.jobs.split_off(taken) } else { Vec::new() };
-        // Jobs that are given back are read again, so a batch is not much longer than the way to the next failure.
-        let row = if rest.is_empty() { self.row } else { taken };
-        self.row = (row * 2).clamp(ROW_MIN.min(self.batch), self.batch);
+        if self.room.is_in_a_row() {
+            // Jobs that are given back are read again, so a batch is not much longer than the way to the next failure.
+            let row = if rest.is_empty() { self.row } else { taken };
+            self.row = (row * 2).clamp(ROW_MIN.min(self.batch), self.batch);
+        }
         if !batch.settles() {
             self.sizing.measured(taken, took);
             self.claims.measured(taken, took);

@@ -84,9 +84,10 @@ pub(crate) fn of_takeover(
         turn_back(&mut next, &later.collect::<Vec<_>>(), &*store.name_history()?);
     }
     let renamed = of(&next, Some(current), store)?;
-    // A rollback finds these names.
+    // Later rollbacks find the names that the files do not tell.
     for RenamedPart { kind, from, to } in &renamed {
-        if next.former.candidates(*kind, to).next().is_none() {
+        let is_told = next.former.candidates(*kind, to).next().is_some();
+        if !is_told && !next.former.sink_steps.contains_key(to) {
             next.former.set(*kind, to.clone(), from.clone());
         }
     }

@@ -401,8 +401,7 @@ fn pause(
     if changed {
         changes.pauses.push((step.clone(), paused));
     }
-    let mut effect =
-        RequestEffect::new(changes, RequestOutcome::Paused { changed, restarted: false, behind: false });
+    let mut effect = pause_effect(changes, changed);
     effect.paused = Some((position, paused));
     Ok(effect)
 }
@@ -423,8 +422,7 @@ fn pause_monitor(
     if changed {
         changes.monitor_pauses.push((step.clone(), paused));
     }
-    let mut effect =
-        RequestEffect::new(changes, RequestOutcome::Paused { changed, restarted: false, behind: false });
+    let mut effect = pause_effect(changes, changed);
     effect.monitor = changed.then_some((position, paused));
     Ok(effect)
 }
@@ -448,11 +446,15 @@ fn pause_lane(
     if changed {
         changes.lanes.push(LaneChange { step: step.clone(), lane: lane.to_owned(), hold });
     }
-    let mut effect =
-        RequestEffect::new(changes, RequestOutcome::Paused { changed, restarted: false, behind: false });
+    let mut effect = pause_effect(changes, changed);
     let hold = paused.then(|| (Hold::Paused, String::new()));
     effect.lane = changed.then(|| (position, lane.to_owned(), hold));
     Ok(effect)
+}
+
+/// Effect of a pause or its end, which the coordinator completes.
+fn pause_effect(changes: Changes, changed: bool) -> RequestEffect {
+    RequestEffect::new(changes, RequestOutcome::Paused { changed, restarted: false, behind: false })
 }
 
 fn position(configuration: &Configuration, step: &Address) -> Result<usize, String> {

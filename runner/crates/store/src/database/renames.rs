@@ -67,7 +67,10 @@ impl Store {
                 known.steps.extend(paused.into_iter().map(|pause| pause.step));
             }
             known.steps.extend(held_lanes::read(txn)?.into_iter().map(|held| held.step));
-            known.returned = name_history::read(txn)?.returned(&history::rollbacks(txn)?);
+            let names = name_history::read(txn)?;
+            if !names.since(0).are_the_same() {
+                known.returned = names.returned(&history::rollbacks(txn)?);
+            }
             Ok(known)
         })
     }
