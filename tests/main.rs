@@ -120,6 +120,10 @@ mod http_client;
 
 mod http_source;
 
+mod accepted;
+
+mod found_jobs;
+
 mod doors;
 
 mod handle;
