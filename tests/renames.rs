@@ -322,7 +322,7 @@ fn files_that_are_in_force_again_after_a_rollback_need_no_was() {
             running = project.start(&["run", ".", "--no-watch", "--from-files"]);
             running.wait_until("its socket", || project.is_answered());
         } else {
-            // The plan says what happens, although the files have no `was`.
+            // The plan names the renames, although the files have no `was`.
             let plan = project.tidegate(&["plan"]).failed(2).stdout;
             assert!(
                 plan.contains("takes over 5 jobs and the progress of the readers of `p/middle`"),

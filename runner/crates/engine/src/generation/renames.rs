@@ -84,10 +84,10 @@ pub(crate) fn of_takeover(
         turn_back(&mut next, &later.collect::<Vec<_>>(), &*store.name_history()?);
     }
     let renamed = of(&next, Some(current), store)?;
-    // Later rollbacks find the names that the files do not tell.
+    // Later rollbacks find the names that the files do not have.
     for RenamedPart { kind, from, to } in &renamed {
-        let is_told = next.former.candidates(*kind, to).next().is_some();
-        if !is_told && !next.former.sink_steps.contains_key(to) {
+        let is_written = next.former.candidates(*kind, to).next().is_some();
+        if !is_written && !next.former.sink_steps.contains_key(to) {
             next.former.set(*kind, to.clone(), from.clone());
         }
     }
