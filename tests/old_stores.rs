@@ -228,3 +228,8 @@ fn a_store_of_version_6_goes_on_where_it_was() {
 fn a_store_of_version_7_goes_on_where_it_was() {
     assert_snapshot!(goes_on(7));
 }
+
+#[test]
+fn a_store_of_version_8_goes_on_where_it_was() {
+    assert_snapshot!(goes_on(8));
+}
