@@ -14,9 +14,10 @@ use crate::output::times;
 use tidegate_config::{Configuration, DeliveryGuarantee, InputMode, InputRef, Step, Target};
 use tidegate_dispatch::Turn;
 use tidegate_engine::{DropKind, Handle};
-use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp, delivery_hash};
+use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp};
 use tidegate_store::{
-    DedupeOutcome, ParkReason, ParkedId, ParkedJob, ParkedKey, ReadError, Snapshot, Store, StoredOutput,
+    DedupeOutcome, DeliveryPlace, ParkReason, ParkedId, ParkedJob, ParkedKey, ReadError, Snapshot, Store,
+    StoredOutput,
 };
 
 /// Parked jobs that are counted before one, at most.
@@ -389,9 +390,8 @@ impl JobQuery<'_> {
         if self.step.take == InputMode::Join {
             return Ok(None);
         }
-        let (name, Address { pipeline, name: step, .. }) = (self.input.hash_name(), &self.step.address);
-        let inputs = [(name.as_str(), std::slice::from_ref(&self.index))];
-        self.store.delivery(delivery_hash(pipeline.as_str(), step.as_str(), inputs))
+        let (step, input, index) = (&self.step.address, &self.input.hash_name(), self.index);
+        self.store.delivery_at(DeliveryPlace { step, input, index })
     }
 
     fn counted_before(&self, progress: &Progress) -> Result<Option<u64>, ReadError> {

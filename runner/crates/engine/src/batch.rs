@@ -8,6 +8,7 @@ pub(crate) mod input;
 pub(crate) mod job_builder;
 pub(crate) mod join_keys;
 pub(crate) mod keyed_job;
+pub(crate) mod outcomes;
 pub(crate) mod provenance;
 pub(crate) mod reason;
 pub(crate) mod result;

@@ -6,6 +6,7 @@ pub(crate) mod compact;
 pub(crate) mod cursors;
 pub(crate) mod data_folder;
 pub(crate) mod dedupe;
+pub(crate) mod delivered;
 pub(crate) mod disk;
 pub(crate) mod format;
 pub(crate) mod generations;

@@ -11,6 +11,7 @@ pub(crate) mod crash;
 pub(crate) mod cursors;
 pub(crate) mod damage;
 pub(crate) mod delivered;
+pub(crate) mod delivered_ranges;
 pub(crate) mod details;
 pub(crate) mod export;
 pub(crate) mod folder;

@@ -13,7 +13,7 @@ use super::job_builder::JobInput;
 use crate::step::job_attributes::{AttributeExtractor, LaneSource};
 use tidegate_config::{InputMode, Step};
 use tidegate_model::{Address, ExternalStatus, Timestamp, rfc3339};
-use tidegate_store::{DedupeOutcome, ParkedJob};
+use tidegate_store::{DeliveryOutcome, ParkedJob};
 
 /// Maximum number of events of a job that waits in memory, with the attempts that it made there.
 const HELD_MAX: usize = 1000;
@@ -237,9 +237,9 @@ impl<'a> EventJob<'a> {
 
 impl JobEvent<'_> {
     /// Event of a job whose attempt succeeded with this outcome.
-    pub(crate) fn of_success(outcome: DedupeOutcome) -> Self {
+    pub(crate) fn of_success(outcome: DeliveryOutcome) -> Self {
         let end = match outcome {
-            DedupeOutcome::Output { jobs } => JobEnd::Delivered { outputs: jobs },
+            DeliveryOutcome::Output { jobs } => JobEnd::Delivered { outputs: jobs },
             _ => JobEnd::Consumed,
         };
         Self::Done { end, reason: None }

@@ -381,6 +381,13 @@ impl<'a> JobInput<'a> {
         parked.chain(own)
     }
 
+    /// The input with its only job, and the index of the job; `None` if it was made from several jobs.
+    pub(crate) fn only_input(&self) -> Option<(&str, u64)> {
+        let mut given = self.given();
+        let GivenInput { name, index, .. } = given.next()?;
+        (index > 0 && given.next().is_none()).then_some((name, index))
+    }
+
     /// Index in the first input that has a job here.
     pub(crate) fn index(&self) -> u64 {
         self.given().next().map_or(0, |given| given.index)

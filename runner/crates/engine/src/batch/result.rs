@@ -8,11 +8,12 @@ use tidegate_plugin::{Failure, Payloads};
 
 use super::input::FailedAttempt;
 use super::keyed_job::KeyedJob;
+use super::outcomes::DeliveryOutcomes;
 use crate::commit::request::OutputBlock;
 use crate::step::stats::BlockCause;
 use tidegate_dispatch::{AttemptShare, BatchCut, Failed, JobOutcome};
-use tidegate_model::{Counters, DeliveryHash, Timestamp};
-use tidegate_store::{AttemptSpan, DedupeOutcome, NewParkedJob};
+use tidegate_model::{Counters, Timestamp};
+use tidegate_store::{AttemptSpan, NewParkedJob};
 
 /// Result of a batch.
 #[derive(Debug, Default)]
@@ -25,7 +26,8 @@ pub(crate) struct BatchResult {
     pub(crate) errors: Option<OutputBlock>,
     /// Jobs that run again, and outputs that are due later.
     pub(crate) delayed: Vec<NewParkedJob>,
-    pub(crate) outcomes: Vec<(DeliveryHash, DedupeOutcome)>,
+    /// Outcomes of deliveries, if the step keeps delivery records.
+    pub(crate) outcomes: DeliveryOutcomes,
     /// Jobs of a join by key, in their order.
     pub(crate) keyed: Vec<KeyedJob>,
     /// Lanes that halt at an invalid job, with the reason.

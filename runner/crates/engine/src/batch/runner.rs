@@ -18,6 +18,7 @@ use super::events::{EventRecorder, EventWriter, JobEvent};
 use super::input::{BatchInput, BatchSlice};
 use super::job_builder::{BatchCursor, JobBuilder, JobInput};
 use super::join_keys::{JoinKeys, UnpairedJob};
+use super::outcomes::DeliveryKeys;
 use super::reason;
 use super::result::{BatchResult, HaltCause, HaltReason, StartBlock};
 use super::retry;
@@ -493,14 +494,14 @@ impl BatchRunner {
     /// The store cannot be read, which halts the step.
     fn made_before(&mut self, work: &BatchInput, carries: bool) -> Result<Vec<bool>, Box<BatchResult>> {
         let Some(store) = &self.made_before else { return Ok(Vec::new()) };
-        let (mut walk, mut hashes) = (BatchCursor::new(work), Vec::with_capacity(work.jobs));
+        let (mut walk, mut keys) = (BatchCursor::new(work), DeliveryKeys::default());
         let mut handed_on = Vec::with_capacity(work.jobs);
         while let Some(item) = self.gatherer.next(&mut walk, carries) {
-            hashes.push(item.hash);
+            keys.push(item.only_input(), item.hash);
             // A delayed output belongs to a recorded delivery, which is not made twice.
             handed_on.push(item.to.is_some());
         }
-        let outcomes = store.deliveries(&hashes).map_err(|error| {
+        let outcomes = store.deliveries(&keys.of_step(&self.address)).map_err(|error| {
             let message = format!("the store cannot be searched for earlier deliveries: {error}");
             let failure = Failure::new(FailureKind::Failed, message);
             let halt = Some(HaltCause { index: 0, failure, halts: HaltReason::Run, file: None });

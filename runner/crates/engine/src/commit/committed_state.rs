@@ -19,8 +19,8 @@ use tidegate_dispatch::DurabilityBarrier;
 use tidegate_model::{NameHistory, NamesSince, Parts, Progress, Segment, SourceOffset, Timestamp};
 use tidegate_plugin::Payloads;
 use tidegate_store::{
-    Append, Block, Changes, DedupeRecord, Details, NewParkedJob, ParkedId, ParkedJob, ParkedKey, Snapshot,
-    SnapshotInput, SnapshotKey, Trim, TrimWhen,
+    Append, Block, Changes, Details, NewParkedJob, ParkedId, ParkedJob, ParkedKey, Snapshot, SnapshotInput,
+    SnapshotKey, Trim, TrimWhen,
 };
 use tidegate_store::{LaneChange, LaneHold};
 
@@ -310,8 +310,8 @@ impl CommittedState {
         }
         if let Some(keep) = delivery.step.configuration().keeps_records(&delivery.step) {
             let keep_until = Some(page.changes.now + keep);
-            let record = |&(hash, outcome)| DedupeRecord { hash, outcome, keep_until };
-            page.changes.dedupe_records.extend(delivery.outcomes.iter().map(record));
+            // The step as in the hashes, which may have another name by now.
+            delivery.outcomes.record(&delivery.step.address, keep_until, &mut page.changes);
         }
     }
 

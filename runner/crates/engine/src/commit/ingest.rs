@@ -14,8 +14,8 @@ use crate::operator::late;
 use tidegate_config::{Configuration, PushSource, QueueRef, Retain};
 use tidegate_model::{DeliveryHash, Due, Timestamp};
 use tidegate_store::{
-    Append, Block, Changes, DedupeOutcome, Details, IngestedKey, LateJob, LateKey, NewLateJob, ParkedId,
-    ReadError, Store,
+    Append, Block, Changes, DedupeOutcome, DeliveryKey, Details, IngestedKey, LateJob, LateKey, NewLateJob,
+    ParkedId, ReadError, Store,
 };
 
 /// Maximum jobs of a piece that is kept in memory for readers …
@@ -499,7 +499,8 @@ fn look_up(pushes: &[Push], store: &Store) -> Result<HashMap<DeliveryHash, Known
     if hashes.is_empty() {
         return Ok(HashMap::new());
     }
-    let found = store.deliveries(&hashes)?;
+    let keys: Vec<_> = hashes.iter().copied().map(DeliveryKey::Hash).collect();
+    let found = store.deliveries(&keys)?;
     let mut known = HashMap::new();
     for (hash, outcome) in hashes.into_iter().zip(found) {
         let (span, content) = match outcome {

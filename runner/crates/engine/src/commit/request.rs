@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::printed::PrintedCommit;
 use crate::batch::keyed_job::KeyedJob;
+use crate::batch::outcomes::DeliveryOutcomes;
 use crate::coordinator::schedules::FiredTicks;
 use crate::generation::current::NumberedGeneration;
 use crate::operator::request::PendingRequest;
@@ -13,10 +14,8 @@ use crate::report::ReplacedGenerations;
 use crate::step::declared::DeclaredStep;
 use tidegate_config::QueueRef;
 use tidegate_dispatch::{BatchId, DurabilityBarrier};
-use tidegate_model::{Counters, DeliveryHash, Origins, RenamedPart, Segment, SourceOffset};
-use tidegate_store::{
-    Block, DedupeOutcome, Details, NewHistoryEntry, NewParkedJob, ParkedId, ParkedKey, StepStop,
-};
+use tidegate_model::{Counters, Origins, RenamedPart, Segment, SourceOffset};
+use tidegate_store::{Block, Details, NewHistoryEntry, NewParkedJob, ParkedId, ParkedKey, StepStop};
 
 /// Request to the committer.
 #[derive(Debug)]
@@ -117,7 +116,7 @@ pub(crate) struct Delivery {
     /// Jobs of a join by key, which the committer pairs.
     pub(crate) keyed: Vec<KeyedJob>,
     /// Outcome of each job, if the step keeps delivery records.
-    pub(crate) outcomes: Vec<(DeliveryHash, DedupeOutcome)>,
+    pub(crate) outcomes: DeliveryOutcomes,
     /// Lanes that halt at an invalid job, with the reason.
     pub(crate) halted_lanes: Vec<(String, String)>,
     /// Events of its jobs, if the step has a queue for them.

@@ -2,6 +2,7 @@
 
 use super::{Action, Coordinator};
 use crate::batch::job_builder::BatchCursor;
+use crate::batch::outcomes::DeliveryOutcomes;
 use crate::batch::result::BatchResult;
 use crate::batch::retry;
 use crate::commit::request::{CommitRequest, Delivery, StepChange};
@@ -38,7 +39,7 @@ impl Coordinator {
             delayed: vec![row],
             provisional: Vec::new(),
             keyed: Vec::new(),
-            outcomes: Vec::new(),
+            outcomes: DeliveryOutcomes::default(),
             halted_lanes: Vec::new(),
             events: Payloads::new(),
             settles,

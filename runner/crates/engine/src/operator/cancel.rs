@@ -12,13 +12,15 @@ use crate::batch::error_record::{FailureCase, RecordedConfiguration};
 use crate::batch::events::{EventJob, EventWriter, JobEnd, JobEvent};
 use crate::batch::input::{BatchInput, BatchSlice, RedeliveredJob};
 use crate::batch::job_builder::{BatchCursor, JobBuilder, JobInput};
+use crate::batch::outcomes::DeliveryOutcomes;
 use crate::batch::reason;
 use crate::commit::request::OutputBlock;
 use crate::recovery::start_position;
 use tidegate_config::{Configuration, Input, Step};
 use tidegate_model::{Address, Batch, DeliveryHash, Origins, Progress, key_hash};
 use tidegate_store::{
-    Append, Changes, DedupeOutcome, DedupeRecord, ParkReason, ParkedId, ParkedJob, ReadError, Store,
+    Append, Changes, DedupeOutcome, DedupeRecord, DeliveryOutcome, ParkReason, ParkedId, ParkedJob,
+    ReadError, Store,
 };
 
 /// Maximum length of a handle in a reason, in characters.
@@ -263,7 +265,8 @@ fn write_records(
     let keep_until = configuration.keeps_records(step).map(|keep| now + keep);
     let mut gatherer = JobBuilder::new(configuration, step);
     let (names, take) = (gatherer.inputs.iter().map(|input| input.name.clone()).collect(), gatherer.take);
-    let mut origins = Origins::new(step.address.clone(), names);
+    let (mut origins, mut outcomes) =
+        (Origins::new(step.address.clone(), names), DeliveryOutcomes::default());
     let (mut records, mut carried) = (Payloads::new(), Payloads::new());
     let carries = works.iter().any(|work| gatherer.has_provenance(work));
     let recorded = RecordedConfiguration::new(step);
@@ -272,9 +275,8 @@ fn write_records(
         while let Some(mut item) = gatherer.next(&mut walk, carries) {
             // The record has the number of attempts made, and not the number of the next one.
             item.attempt = item.attempt.saturating_sub(1);
-            let outcome = if errors.is_some() { DedupeOutcome::Error } else { DedupeOutcome::Nothing };
-            let record = |until| DedupeRecord { hash: item.hash, outcome, keep_until: Some(until) };
-            effect.changes.dedupe_records.extend(keep_until.map(record));
+            let outcome = if errors.is_some() { DeliveryOutcome::Error } else { DeliveryOutcome::Nothing };
+            outcomes.push(item.only_input(), item.hash, outcome);
             let failure = reason::bounded(Failure::new(FailureKind::Rejected, why(step, &item)));
             if let Some(writer) = &writer {
                 let end = if errors.is_some() { JobEnd::SetAside } else { JobEnd::Dropped };
@@ -294,6 +296,9 @@ fn write_records(
                 carried.push(item.carried.as_bytes());
             }
         }
+    }
+    if keep_until.is_some() {
+        outcomes.record(&step.address, keep_until, &mut effect.changes);
     }
     effect.append_events(configuration, step, events);
     let Some(queue) = errors else { return Ok(()) };

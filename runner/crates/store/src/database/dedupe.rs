@@ -1,26 +1,32 @@
-//! Delivery records: keep the outcome of each delivery by its hash, until it may be forgotten.
+//! Delivery records: keep the outcome of each delivery until it may be forgotten.
 //!
-//! The hashes are also stored in order of their expiry, so that each commit removes expired ones without a
-//! search.
+//! A delivery that was made from one job is recorded by the place of the job (see [`super::delivered`]). Others, pushed
+//! keys and completions are recorded by their hash, and so are all deliveries of older versions. All are also stored
+//! in order of their expiry, so that each commit removes expired ones without a search.
 
 use redb::{ReadableTable as _, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
-use super::format::{CommitRecord, DELIVERIES, EXPIRIES, RecordKey, from_ordered, ordered, u32_at, u64_at};
+use super::delivered::{self, DeliveredSpan, Deliveries};
+use super::format::{
+    CommitRecord, DELIVERIES, EXPIRIES, RecordKey, SPANS, from_ordered, ordered, u32_at, u64_at,
+};
 use super::read::Store;
 use crate::api::appended::Appended;
 use crate::api::completion;
+use crate::api::delivery::{DeliveredJobs, DeliveryOutcome, DeliveryPlace};
 use crate::api::late_job::LateKey;
 use crate::api::parked_job::ParkedId;
+use crate::codec::bytes::{Bytes, put_varint};
 use crate::error::{ReadError, StoreCause};
 use tidegate_model::{DeliveryHash, ExternalStatus, Timestamp};
 
 /// Maximum number of deliveries that a commit removes, in addition to twice the number it adds.
 const FORGET_MAX: usize = 1024;
-/// Maximum number of hashes in one record.
-const PART_HASHES_MAX: usize = 1024;
+/// Maximum number of hashes, or of spans, in one record.
+const PART_MAX: usize = 1024;
 
-/// The outcome of a delivery.
+/// The outcome of a delivery, or of what else is recorded by its hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DedupeOutcome {
@@ -44,7 +50,7 @@ pub enum DedupeOutcome {
     CompletedExternally { status: ExternalStatus, content: u64 },
 }
 
-/// A delivery to record.
+/// A delivery to record by its hash. It was made from several jobs, or is an external completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DedupeRecord {
     pub hash: DeliveryHash,
@@ -86,21 +92,52 @@ pub(crate) struct StoredRecord {
 /// The stored time of records that are never forgotten.
 const FOR_EVER: i64 = i64::MAX;
 
+/// The key of a delivery record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryKey<'a> {
+    /// A delivery that was made from one job. An older version recorded it by its hash.
+    Place(DeliveryPlace<'a>),
+    /// Anything else.
+    Hash(DeliveryHash),
+}
+
+impl From<DeliveryOutcome> for DedupeOutcome {
+    fn from(outcome: DeliveryOutcome) -> Self {
+        match outcome {
+            DeliveryOutcome::Output { jobs } => Self::Output { jobs },
+            DeliveryOutcome::Error => Self::Error,
+            DeliveryOutcome::Nothing => Self::Nothing,
+        }
+    }
+}
+
 impl Store {
-    /// The outcome of the delivery; `None` if it has not ended, or is forgotten.
+    /// The outcome that is recorded by a hash; `None` if there is none, or if it is forgotten.
     pub fn delivery(&self, hash: DeliveryHash) -> Result<Option<DedupeOutcome>, ReadError> {
-        Ok(self.deliveries(&[hash])?.pop().flatten())
+        Ok(self.deliveries(&[DeliveryKey::Hash(hash)])?.pop().flatten())
     }
 
-    /// The outcome of each delivery, from one snapshot.
-    pub fn deliveries(&self, hashes: &[DeliveryHash]) -> Result<Vec<Option<DedupeOutcome>>, ReadError> {
+    /// The outcome of a delivery that was made from one job; `None` if it has not ended, or is forgotten.
+    pub fn delivery_at(&self, place: DeliveryPlace<'_>) -> Result<Option<DedupeOutcome>, ReadError> {
+        Ok(self.deliveries(&[DeliveryKey::Place(place)])?.pop().flatten())
+    }
+
+    /// The outcome of each delivery, from one snapshot. It is fast if places are in order.
+    pub fn deliveries(&self, keys: &[DeliveryKey<'_>]) -> Result<Vec<Option<DedupeOutcome>>, ReadError> {
         self.view(|txn| {
-            let table = txn.open_table(DELIVERIES)?;
-            let find = |&hash: &DeliveryHash| {
+            let (table, mut by_place) = (txn.open_table(DELIVERIES)?, Deliveries::new(txn)?);
+            let mut find = |key: &DeliveryKey<'_>| -> Result<Option<DedupeOutcome>, StoreCause> {
+                let hash = match key {
+                    DeliveryKey::Hash(hash) => *hash,
+                    DeliveryKey::Place(place) => match by_place.find(place)? {
+                        Some(outcome) => return Ok(Some(outcome.into())),
+                        None => place.hash(),
+                    },
+                };
                 let stored = table.get(hash.0)?;
                 stored.map(|stored| Ok(StoredRecord::unseal(hash, stored.value())?.outcome)).transpose()
             };
-            hashes.iter().map(find).collect()
+            keys.iter().map(&mut find).collect()
         })
     }
 }
@@ -115,12 +152,14 @@ pub(crate) struct Arrivals<'a> {
 /// Removes some expired deliveries, and records those of this commit.
 pub(crate) fn write(
     txn: &WriteTransaction,
-    deliveries: &[DedupeRecord],
+    (delivered, deliveries): (&[DeliveredJobs], &[DedupeRecord]),
     arrivals: &Arrivals<'_>,
     commit: CommitRecord,
 ) -> Result<(), StoreCause> {
     // More than are added, so that a backlog shrinks.
-    forget(txn, commit.time, FORGET_MAX + 2 * (deliveries.len() + arrivals.keys.len()))?;
+    let jobs: usize = delivered.iter().map(|delivered| delivered.jobs.len()).sum();
+    forget(txn, commit.time, FORGET_MAX + 2 * (jobs + deliveries.len() + arrivals.keys.len()))?;
+    insert_spans(txn, delivered::write(txn, delivered, commit.time)?, commit.number)?;
     if deliveries.is_empty() && arrivals.keys.is_empty() {
         return Ok(());
     }
@@ -168,9 +207,35 @@ pub(crate) fn insert(
     expiring.dedup();
     let mut expiries = txn.open_table(EXPIRIES)?;
     for group in expiring.chunk_by(|one, other| one.0 == other.0) {
-        for (part, hashes) in (0..).zip(group.chunks(PART_HASHES_MAX)) {
+        for (part, hashes) in (0..).zip(group.chunks(PART_MAX)) {
             let key = (ordered(group[0].0), number, part);
             let record = hashes.iter().flat_map(|(_, hash)| hash.0.to_le_bytes()).collect();
+            expiries.insert(key, &*RecordKey::Expiry(key.0, key.1, key.2).seal(record))?;
+        }
+    }
+    Ok(())
+}
+
+/// Inserts the expiries of ranges. `number` has not been used before for ranges.
+pub(crate) fn insert_spans(
+    txn: &WriteTransaction,
+    mut expiring: Vec<(Timestamp, DeliveredSpan)>,
+    number: u64,
+) -> Result<(), StoreCause> {
+    if expiring.is_empty() {
+        return Ok(());
+    }
+    expiring.sort_unstable();
+    let mut expiries = txn.open_table(EXPIRIES)?;
+    for group in expiring.chunk_by(|one, other| one.0 == other.0) {
+        for (part, spans) in (SPANS..).zip(group.chunks(PART_MAX)) {
+            let key = (ordered(group[0].0), number, part);
+            let mut record = Vec::new();
+            for (_, DeliveredSpan { series, first, last }) in spans {
+                for number in [u64::from(*series), *first, last - first + 1] {
+                    put_varint(&mut record, number);
+                }
+            }
             expiries.insert(key, &*RecordKey::Expiry(key.0, key.1, key.2).seal(record))?;
         }
     }
@@ -181,12 +246,21 @@ pub(crate) fn insert(
 fn forget(txn: &WriteTransaction, now: Timestamp, most: usize) -> Result<(), StoreCause> {
     let mut expiries = txn.open_table(EXPIRIES)?;
     let mut over = Vec::new();
-    let mut hashes = Vec::new();
+    let (mut hashes, mut spans, mut jobs) = (Vec::new(), Vec::new(), 0);
     for entry in expiries.range(..=(ordered(now), u64::MAX, u32::MAX))? {
         let (key, stored) = entry?;
         over.push(key.value());
-        hashes.extend(unseal_expiry(key.value(), stored.value())?);
-        if hashes.len() >= most {
+        match unseal_expiry(key.value(), stored.value())? {
+            Expiring::Hashes(more) => {
+                jobs += more.len() as u64;
+                hashes.extend(more);
+            }
+            Expiring::Spans(more) => {
+                jobs += more.iter().map(|span| span.last - span.first + 1).sum::<u64>();
+                spans.extend(more);
+            }
+        }
+        if jobs >= most as u64 {
             break;
         }
     }
@@ -196,6 +270,7 @@ fn forget(txn: &WriteTransaction, now: Timestamp, most: usize) -> Result<(), Sto
     for key in over {
         expiries.remove(key)?;
     }
+    delivered::forget(txn, &spans, now)?;
     let mut table = txn.open_table(DELIVERIES)?;
     hashes.sort_unstable();
     for hash in hashes {
@@ -280,16 +355,39 @@ impl StoredRecord {
     }
 }
 
-/// The hashes of deliveries with the same expiry.
+/// Deliveries with the same expiry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Expiring {
+    Hashes(Vec<DeliveryHash>),
+    Spans(Vec<DeliveredSpan>),
+}
+
 pub(crate) fn unseal_expiry(
     (until, commit, part): (u64, u64, u32),
     stored: &[u8],
-) -> Result<impl Iterator<Item = DeliveryHash>, StoreCause> {
+) -> Result<Expiring, StoreCause> {
     let record = RecordKey::Expiry(until, commit, part).unseal(stored)?;
+    let damaged = || {
+        let until = from_ordered(until).0;
+        StoreCause::Damaged(format!("the deliveries to be forgotten at {until} cannot be read"))
+    };
+    if part >= SPANS {
+        return read_spans(Bytes(record)).map(Expiring::Spans).ok_or_else(damaged);
+    }
     let (hashes, rest) = record.as_chunks();
     if !rest.is_empty() {
-        let until = from_ordered(until).0;
-        return Err(StoreCause::Damaged(format!("the hashes to be forgotten at {until} are cut short")));
+        return Err(damaged());
     }
-    Ok(hashes.iter().map(|&hash| DeliveryHash(u128::from_le_bytes(hash))))
+    Ok(Expiring::Hashes(hashes.iter().map(|&hash| DeliveryHash(u128::from_le_bytes(hash))).collect()))
+}
+
+fn read_spans(mut bytes: Bytes<'_>) -> Option<Vec<DeliveredSpan>> {
+    let mut spans = Vec::new();
+    while !bytes.0.is_empty() {
+        let series = u32::try_from(bytes.varint().ok()?).ok()?;
+        let first = bytes.varint().ok()?;
+        let last = first.checked_add(bytes.varint().ok()?.checked_sub(1)?)?;
+        spans.push(DeliveredSpan { series, first, last });
+    }
+    Some(spans)
 }

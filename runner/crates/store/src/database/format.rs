@@ -20,8 +20,10 @@
 //! | marks | source, index | segment u32, offset u64, line u64 |
 //! | segments | source, ordinal | JSON |
 //! | sinks | sink | JSON |
+//! | delivered | series, last index | see [`crate::codec::delivered_record`] |
+//! | `delivery_series` | step, input, both as in the delivery hash | u32, from 1; see [`super::delivered`] |
 //! | deliveries | hash | kind u8, jobs u32, time i64, keep until i64; before version 2 without times; an arrival (kind 3) has also first u64, content u64; a completion (kind 4) has the status for jobs, and content u64; an arrival with late jobs (kind 5) has, behind the content, the first number u64 and the number u32 of the late ones |
-//! | expiries | keep until, commit, part u32 | the hashes of some deliveries, u128 each |
+//! | expiries | keep until, commit, part u32 | the hashes of some deliveries, u128 each; if the part has the bit [`SPANS`], spans of `delivered`: series, first index and number of jobs, varints each |
 //! | snapshots | step, number u64 | JSON |
 //! | parked | step, number u64 | see [`crate::codec::parked_record`]; all but started jobs; late jobs of a queue are under its number with the bit [`LATE`] |
 //! | `parked_due` | step, due time as kind u8 and time u64, number u64 | none; the jobs of `parked` |
@@ -47,7 +49,8 @@
 //! completions that external systems send, and the key of their tokens. Version 6 gave parked jobs numbers that
 //! do not depend on their due time. Before, the table `delayed` had them by step, due time and number. Version 7 added
 //! late jobs, and deliveries that are arrivals of which some are late. Version 8 added held lanes and paused monitors, which
-//! an older version would not hold.
+//! an older version would not hold. Version 9 records deliveries of single jobs by place, in the table `delivered`. Older ones
+//! stay under their hashes until they expire.
 
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use serde::Serialize;
@@ -86,6 +89,9 @@ pub(crate) const TICKS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("
 /// The step number in the progress of errors that an operator handled; no name has this number.
 pub(crate) const BY_HAND: u32 = 0;
 
+/// The bit in the part of an expiry whose record has spans of deliveries.
+pub(crate) const SPANS: u32 = 1 << 31;
+
 /// The bit by which the number of a queue becomes the number that its late jobs are parked under: a step may have the
 /// name of the queue. No name has such a number.
 pub(crate) const LATE: u32 = 1 << 31;
@@ -103,6 +109,8 @@ pub(crate) enum RecordKey<'a> {
     Sink(u32),
     Delivery(DeliveryHash),
     Expiry(u64, u64, u32),
+    Delivered(u32, u64),
+    Series(&'a str, &'a str),
     Snapshot(u32, u64),
     /// Before version 6.
     Delayed(u32, u64, u64),
@@ -166,6 +174,8 @@ impl RecordKey<'_> {
             RecordKey::SinkFile(sink, path) => (20, u64::from(sink), text(path), 0),
             RecordKey::Cursor(source) => (24, u64::from(source), 0, 0),
             RecordKey::HeldLane(step, lane) => (25, u64::from(step), text(lane), 0),
+            RecordKey::Delivered(series, last) => (26, u64::from(series), last, 0),
+            RecordKey::Series(step, input) => (27, text(step), text(input), 0),
             RecordKey::Binding(step, binding) => (21, u64::from(step), text(binding), 0),
         };
         let mut key = [0; 25];

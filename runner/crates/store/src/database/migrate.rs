@@ -6,6 +6,7 @@ use redb::{
     TableDefinition, WriteTransaction,
 };
 
+use super::delivered::{self, DELIVERED, SERIES};
 use super::format::{
     Bytes, CommitRecord, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES, PARKED_COUNTS, PROGRESS,
     QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS, SNAPSHOTS, TICKS, from_ordered, names, whole,
@@ -20,7 +21,7 @@ use crate::error::StoreCause;
 use tidegate_model::Timestamp;
 
 /// The format that this code writes.
-pub(crate) const VERSION: u32 = 8;
+pub(crate) const VERSION: u32 = 9;
 
 /// The key of the version in `meta`.
 const FORMAT_KEY: &str = "format";
@@ -47,6 +48,7 @@ pub(crate) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), S
     make_tables_of_version_2(txn)?;
     txn.open_table(TICKS)?;
     txn.open_table(HELD_LANES)?;
+    make_tables_of_version_9(txn)?;
     parked::initialise(txn)?;
     {
         let mut meta = txn.open_table(META)?;
@@ -63,6 +65,12 @@ fn make_tables_of_version_2(txn: &WriteTransaction) -> Result<(), StoreCause> {
     Ok(())
 }
 
+fn make_tables_of_version_9(txn: &WriteTransaction) -> Result<(), StoreCause> {
+    txn.open_table(DELIVERED)?;
+    txn.open_table(SERIES)?;
+    Ok(())
+}
+
 /// Migrates a store of an older version to this one, in one transaction. The records of parked jobs are
 /// rewritten. All others remain: this version reads the values and records of older ones.
 pub(crate) fn migrate(database: &Database) -> Result<(), StoreCause> {
@@ -76,6 +84,7 @@ pub(crate) fn migrate(database: &Database) -> Result<(), StoreCause> {
     }
     txn.open_table(TICKS)?;
     txn.open_table(HELD_LANES)?;
+    make_tables_of_version_9(&txn)?;
     parked::initialise(&txn)?;
     if (2..6).contains(&found) {
         move_parked_jobs(&txn)?;
@@ -167,6 +176,8 @@ pub(crate) fn check(txn: &ReadTransaction) -> Result<CommitRecord, StoreCause> {
     count("generations", &generations, |number, stored| {
         RecordKey::Generation(number).unseal(stored).map(drop)
     })?;
+    let series = txn.open_table(SERIES)?;
+    count("delivery_series", &series, |place, stored| delivered::unseal_series(place, stored).map(drop))?;
     let ticks = txn.open_table(TICKS)?;
     count("ticks", &ticks, |source, stored| RecordKey::Tick(source).unseal(stored).map(drop))?;
     let counts = txn.open_table(PARKED_COUNTS)?;

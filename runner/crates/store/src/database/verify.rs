@@ -6,7 +6,8 @@ use redb::{ReadTransaction, ReadableTable as _, ReadableTableMetadata as _};
 
 use super::bindings;
 use super::cursors;
-use super::dedupe;
+use super::dedupe::{self, Expiring};
+use super::delivered::{self, DELIVERED, DeliveredSpan};
 use super::format::{
     self, CommitRecord, DELIVERIES, EXPIRIES, GENERATIONS, LATE, LOG, MARKS, META, NAMES, PARKED,
     PARKED_COUNTS, PARKED_DUE, PARKED_OF, PARKED_STARTED, QUEUES, QueueRecord, RecordKey, SEGMENTS, SINKS,
@@ -29,7 +30,7 @@ use crate::codec::block::{DecodedJobs, ReadBounds};
 use crate::codec::log_record::LogValue;
 use crate::codec::parked_record::ParkedHeader;
 use crate::error::{ReadError, StoreCause};
-use tidegate_model::{Address, DeliveryHash, Segment, SinkPosition};
+use tidegate_model::{Address, DeliveryHash, Segment, SinkPosition, Timestamp};
 
 /// The result of the verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -220,10 +221,10 @@ impl VerifyReport {
         Ok(())
     }
 
-    /// Each delivery with an expiry must be in the table of expiries.
+    /// Each delivery with an expiry must be in the table of expiries. The ranges of a series must be disjoint.
     fn deliveries(&mut self, txn: &ReadTransaction) -> Result<(), StoreCause> {
         let deliveries = txn.open_table(DELIVERIES)?;
-        let (mut limited, mut known) = (0_u64, 0_u64);
+        let (mut limited, mut known) = (self.delivered(txn)?, 0_u64);
         for entry in deliveries.iter()? {
             let (hash, stored) = entry?;
             self.deliveries += 1;
@@ -236,7 +237,13 @@ impl VerifyReport {
             let (key, stored) = entry?;
             let until = format::from_ordered(key.value().0);
             let hashes = match dedupe::unseal_expiry(key.value(), stored.value()) {
-                Ok(hashes) => hashes,
+                Ok(Expiring::Hashes(hashes)) => hashes,
+                Ok(Expiring::Spans(spans)) => {
+                    for span in spans {
+                        known += expiring_jobs(txn, span, until)?;
+                    }
+                    continue;
+                }
                 Err(cause) => {
                     self.problem(cause);
                     continue;
@@ -254,6 +261,40 @@ impl VerifyReport {
             ));
         }
         Ok(())
+    }
+
+    /// Returns the number of deliveries by place that have an expiry.
+    fn delivered(&mut self, txn: &ReadTransaction) -> Result<u64, StoreCause> {
+        let series = delivered::all_series(txn)?;
+        let (mut limited, mut before) = (0, (0, 0));
+        for entry in txn.open_table(DELIVERED)?.iter()? {
+            let (key, stored) = entry?;
+            let place = key.value();
+            let range = match delivered::unseal(place, stored.value()) {
+                Ok(range) => range,
+                Err(cause) => {
+                    self.problem(cause);
+                    continue;
+                }
+            };
+            self.deliveries += range.jobs();
+            limited += range.keep_until.map_or(0, |_| range.jobs());
+            match series.get(&place.0) {
+                None => {
+                    self.problems
+                        .push(format!("the deliveries number {} have no step and no input", place.0));
+                }
+                Some((step, input)) if before.0 == place.0 && range.first <= before.1 => {
+                    self.problems.push(format!(
+                        "step `{step}`: the delivery of job {} of `{input}` is recorded twice",
+                        range.first
+                    ));
+                }
+                Some(_) => {}
+            }
+            before = place;
+        }
+        Ok(limited)
     }
 
     /// The totals and the indexes must match the rows.
@@ -346,4 +387,19 @@ fn wrong_totals(step: &Address, recorded: ParkedTotals, found: ParkedTotals) -> 
     let ParkedTotals { delayed, outputs, started, pending } = found;
     let found = format!("{delayed} delayed, {outputs} outputs, {started} started and {pending} pending");
     format!("the recorded totals of step `{step}` are {recorded} instead of {found}")
+}
+
+/// The number of deliveries of a span that expire at `until`.
+fn expiring_jobs(txn: &ReadTransaction, span: DeliveredSpan, until: Timestamp) -> Result<u64, StoreCause> {
+    let mut jobs = 0;
+    for entry in txn.open_table(DELIVERED)?.range(delivered::rows(span.series, span.first))? {
+        let (key, stored) = entry?;
+        // A range that cannot be read was reported already.
+        let Ok(range) = delivered::unseal(key.value(), stored.value()) else { continue };
+        if range.first > span.last {
+            break;
+        }
+        jobs += if range.keep_until == Some(until) { range.jobs() } else { 0 };
+    }
+    Ok(jobs)
 }

@@ -35,6 +35,7 @@ use super::stops;
 use super::stops::StepStop;
 use super::token_key;
 use crate::api::appended::Appended;
+use crate::api::delivery::DeliveredJobs;
 use crate::api::late_job::{LateChanges, LateKey};
 use crate::api::parked_job::{NewParkedJob, ParkedJob, ParkedKey};
 use crate::codec::block::{Block, Section, VALUE_RAW_BYTES_MAX};
@@ -84,6 +85,9 @@ pub struct Changes {
     pub sinks: Vec<(Address, SinkPosition)>,
     pub marks: Vec<(Address, SourceOffset)>,
     pub segments: Vec<(Address, Segment)>,
+    /// Deliveries that were made from one job each.
+    pub delivered: Vec<DeliveredJobs>,
+    /// Other deliveries and keys.
     pub dedupe_records: Vec<DedupeRecord>,
     /// Keys of jobs of [`Self::appends`].
     pub ingested: Vec<IngestedKey>,
@@ -276,7 +280,7 @@ fn prepare(
     let Changes { unparked, reparked, parked, late, .. } = changes;
     let (parked, late) = parked::write(&txn, &RowChanges { unparked, reparked, parked, late })?;
     let arrivals = Arrivals { keys: &changes.ingested, appended: &appended, late: &late };
-    dedupe::write(&txn, &changes.dedupe_records, &arrivals, record)?;
+    dedupe::write(&txn, (&changes.delivered, &changes.dedupe_records), &arrivals, record)?;
     pauses::write(&txn, PausedPart::Step, &changes.pauses, changes.now)?;
     pauses::write(&txn, PausedPart::Monitor, &changes.monitor_pauses, changes.now)?;
     held_lanes::write(&txn, &changes.lanes)?;

@@ -1,9 +1,9 @@
 //! Files with damage in random places: every read is right, or is refused.
 
-use super::history::{COMMITS, commit, delayed, generation, moved, run, snapshot};
+use super::history::{COMMITS, commit, delayed, generation, moved, placed_after, run, snapshot};
 use super::*;
-use crate::DedupeOutcome;
 use crate::verify;
+use crate::{DedupeOutcome, DeliveryPlace};
 use tidegate_model::{DeliveryHash, Due};
 
 /// Pseudorandom numbers; the same for the same seed.
@@ -81,6 +81,10 @@ fn assert_nothing_is_wrong(store: &Store, truth: &Store) {
     for number in 1..=COMMITS {
         if let Ok(Some(outcome)) = store.delivery(DeliveryHash(number.into())) {
             assert_eq!(outcome, DedupeOutcome::Output { jobs: u32::try_from(number).unwrap() });
+        }
+        let place = DeliveryPlace { step: &step, input: "a/in", index: number };
+        if let Ok(Some(outcome)) = store.delivery_at(place) {
+            assert!((1..=COMMITS).any(|commits| placed_after(commits, number) == Some(outcome)));
         }
         let _ = store.mark(&step, number * 10);
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::verify;
-use crate::{DedupeOutcome, DedupeRecord, IngestedKey};
+use crate::{DedupeOutcome, DedupeRecord, DeliveryKey, IngestedKey};
 use tidegate_model::DeliveryHash;
 
 fn delivered(hash: u128, outcome: DedupeOutcome, keep_until: impl Into<Option<i64>>) -> DedupeRecord {
@@ -17,7 +17,8 @@ fn commit(writer: &mut Writer, now: i64, deliveries: Vec<DedupeRecord>) {
 
 fn remembered(store: &Store, hashes: impl IntoIterator<Item = u128>) -> Vec<Option<DedupeOutcome>> {
     assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
-    store.deliveries(&hashes.into_iter().map(DeliveryHash).collect::<Vec<_>>()).unwrap()
+    let keys: Vec<_> = hashes.into_iter().map(DeliveryHash).map(DeliveryKey::Hash).collect();
+    store.deliveries(&keys).unwrap()
 }
 
 #[test]

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use super::history::{COMMITS, assert_has_come_back, commit, run};
 use super::*;
 use crate::{
-    CompletionRecord, DedupeOutcome, DedupeRecord, FinishedEnd, FinishedOutput, FinishedResult,
-    GenerationRecord, ImportError, JobForm, LateJob, NewLateJob, NewParkedJob, ParkReason, ParkedId,
-    ParkedJob, Snapshot, SnapshotInput, Trim, TrimWhen,
+    CompletionRecord, DedupeOutcome, DedupeRecord, DeliveredJobs, DeliveryOutcome, FinishedEnd,
+    FinishedOutput, FinishedResult, GenerationRecord, ImportError, JobForm, LateJob, NewLateJob,
+    NewParkedJob, ParkReason, ParkedId, ParkedJob, Snapshot, SnapshotInput, Trim, TrimWhen,
 };
 use crate::{export, import};
 use crate::{open, verify};
@@ -72,6 +72,7 @@ enum Thing {
     Jobs { queue: usize, step: Option<usize>, jobs: Vec<(Vec<u8>, Vec<u8>, [u64; 2])> },
     Progress { queue: usize, first: u64, by_hand: bool },
     Delivery { hash: u8, outcome: DedupeOutcome, keep: Option<i64> },
+    Delivered { input: usize, first: u64, outcomes: Vec<DeliveryOutcome>, keep: Option<i64> },
     Snapshot { number: u64 },
     Delayed { step: usize, due: i64, payload: Vec<u8>, rich: bool },
     Late { queue: usize, due: i64, payload: Vec<u8> },
@@ -87,6 +88,14 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
         prop::sample::select(&[r#"{"id": 1,  "a":[1.0e3]}"#, " 7", "{\n}", "\"\\u00e4\"", "1 2"][..])
             .prop_map(|text| text.as_bytes().to_vec()),
         (any::<u8>(), 60_000_usize..300_000).prop_map(|(byte, len)| vec![byte; len]),
+    ]
+}
+
+fn delivery_outcome() -> impl Strategy<Value = DeliveryOutcome> {
+    prop_oneof![
+        any::<u32>().prop_map(|jobs| DeliveryOutcome::Output { jobs }),
+        Just(DeliveryOutcome::Error),
+        Just(DeliveryOutcome::Nothing),
     ]
 }
 
@@ -121,6 +130,8 @@ fn thing() -> impl Strategy<Value = Thing> {
             .prop_map(|(queue, first, by_hand)| Thing::Progress { queue, first, by_hand }),
         1 => (any::<u8>(), outcome, prop::option::of(-2_i64..9))
             .prop_map(|(hash, outcome, keep)| Thing::Delivery { hash, outcome, keep }),
+        2 => (0_usize..3, 1_u64..30, prop::collection::vec(delivery_outcome(), 1..9), prop::option::of(-2_i64..9))
+            .prop_map(|(input, first, outcomes, keep)| Thing::Delivered { input, first, outcomes, keep }),
         1 => (0_u64..5).prop_map(|number| Thing::Snapshot { number }),
         2 => (0_usize..2, -9_i64..9, bytes(), any::<bool>())
             .prop_map(|(step, due, payload, rich)| Thing::Delayed { step, due, payload, rich }),
@@ -202,6 +213,12 @@ impl Thing {
                     outcome,
                     keep_until,
                 });
+            }
+            Self::Delivered { input, first, outcomes, keep } => {
+                let (step, input) = (name(2), name(input).to_string());
+                let jobs = (first..).zip(outcomes).collect();
+                let keep_until = keep.map(|keep| Timestamp(now + keep));
+                changes.delivered.push(DeliveredJobs { step, input, jobs, keep_until });
             }
             Self::Snapshot { number } => {
                 let input = SnapshotInput { name: "x".into(), address: name(1), first: 3, jobs: 1 << 40 };
@@ -347,6 +364,16 @@ fn a_mistake_is_told_with_its_line() {
         ("a bad name", small.replacen("\"step\":\"a/step\"", "\"step\":\"step\"", 1)),
         ("unknown keys", small.replacen("\"attempt\"", "\"atempt\"", 1)),
         ("a bad hash", small.replacen("\"hash\":\"0", "\"hash\":\"+", 1)),
+        ("a range that ends before it begins", small.replacen("[\"error\",1]", "[\"error\",0]", 1)),
+        ("a range without an end", small.replacen("\"first\":2,", "\"first\":18446744073709551615,", 1)),
+        (
+            "deliveries twice",
+            small.replacen(
+                "{\"delivered\"",
+                &format!("{}\n{{\"delivered\"", line_of(&small, "{\"delivered\"")),
+                1,
+            ),
+        ),
         ("bad base64", small.replacen("{\"text\":\"delayed 1\"}", "{\"base64\":\"x\"}", 1)),
         ("a bad watermark", small.replacen("\"finished\":[]", "\"finished\":[[1,4]]", 1)),
         ("twice", small.replacen("{\"sink\"", &format!("{}\n{{\"sink\"", line_of(&small, "{\"sink\"")), 1)),

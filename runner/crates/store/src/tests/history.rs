@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 use super::*;
 use crate::verify;
 use crate::{
-    CompletionRecord, DedupeOutcome, DedupeRecord, FinishedResult, GenerationRecord, IngestedKey, JobForm,
-    LaneChange, LaneHold, LateChanges, NewParkedJob, ParkReason, ParkedId, ParkedJob, ParkedKey,
-    ParkedPosition, Renames, Snapshot, SnapshotInput, StepStop, Trim, TrimWhen,
+    CompletionRecord, DedupeOutcome, DedupeRecord, DeliveredJobs, DeliveryKey, DeliveryOutcome,
+    DeliveryPlace, FinishedResult, GenerationRecord, IngestedKey, JobForm, LaneChange, LaneHold, LateChanges,
+    NewParkedJob, ParkReason, ParkedId, ParkedJob, ParkedKey, ParkedPosition, Renames, Snapshot,
+    SnapshotInput, StepStop, Trim, TrimWhen,
 };
 use tidegate_model::{
     DeliveryHash, Due, ExternalStatus, Origins, Progress, Segment, SinkPosition, SourceOffset, TokenKey,
@@ -62,6 +63,7 @@ fn changes(number: u64) -> Changes {
         sinks: vec![(step.clone(), position(number))],
         marks: vec![(step.clone(), mark(number))],
         segments: vec![(step.clone(), segment(number32))],
+        delivered: vec![placed(number)],
         dedupe_records: vec![delivered(number)],
         ingested: vec![ingested(number)],
         done_snapshots: vec![Snapshot { number: number.saturating_sub(2), ..snapshot(number) }.key()],
@@ -131,6 +133,28 @@ fn delivered(number: u64) -> DedupeRecord {
     let now = i64::try_from(number).unwrap();
     let outcome = DedupeOutcome::Output { jobs: u32::try_from(number).unwrap() };
     DedupeRecord { hash: DeliveryHash(number.into()), outcome, keep_until: Some(Timestamp(now + 3)) }
+}
+
+/// Deliveries of four jobs, of which the next commit delivers two again. Kept as [`delivered`].
+fn placed(number: u64) -> DeliveredJobs {
+    let jobs = (2 * number..2 * number + 4).map(|index| (index, outcome(number, index))).collect();
+    let DedupeRecord { keep_until, .. } = delivered(number);
+    DeliveredJobs { step: address("a/step"), input: "a/in".into(), jobs, keep_until }
+}
+
+fn outcome(number: u64, index: u64) -> DeliveryOutcome {
+    match index % 3 {
+        0 => DeliveryOutcome::Output { jobs: u32::try_from(number).unwrap() },
+        1 => DeliveryOutcome::Error,
+        _ => DeliveryOutcome::Nothing,
+    }
+}
+
+/// The outcome at `index` after the first `commits` commits.
+pub(crate) fn placed_after(commits: u64, index: u64) -> Option<DedupeOutcome> {
+    let number = commits.min(index / 2);
+    let is_kept = number > 0 && index < 2 * number + 4 && number + 3 > commits;
+    is_kept.then(|| outcome(number, index).into())
 }
 
 /// The key of the job of `a/out`.
@@ -277,14 +301,20 @@ pub(crate) fn assert_has_come_back(store: &Store, commits: u64) {
 fn assert_details_are_after(store: &Store, commits: u64) {
     let step = address("a/step");
     let numbers: Vec<_> = (1..=commits).collect();
-    let hashes: Vec<_> = numbers.iter().map(|&number| DeliveryHash(number.into())).collect();
+    let by_hash = |hash| DeliveryKey::Hash(hash);
+    let hashes: Vec<_> = numbers.iter().map(|&number| by_hash(DeliveryHash(number.into()))).collect();
     let kept = numbers.iter().map(|number| (number + 3 > commits).then(|| delivered(*number).outcome));
     assert_eq!(store.deliveries(&hashes).unwrap(), kept.collect::<Vec<_>>());
-    let hashes: Vec<_> = numbers.iter().map(|&number| ingested(number).hash).collect();
+    let hashes: Vec<_> = numbers.iter().map(|&number| by_hash(ingested(number).hash)).collect();
     let kept = numbers.iter().map(|&first| {
         (first + 3 > commits).then_some(DedupeOutcome::Ingested { first, jobs: 1, content: 7 })
     });
     assert_eq!(store.deliveries(&hashes).unwrap(), kept.collect::<Vec<_>>());
+    let place = |index| DeliveryKey::Place(DeliveryPlace { step: &step, input: "a/in", index });
+    let indices = 0..2 * commits + 6;
+    let places: Vec<_> = indices.clone().map(place).collect();
+    let kept: Vec<_> = indices.map(|index| placed_after(commits, index)).collect();
+    assert_eq!(store.deliveries(&places).unwrap(), kept);
     let open: Vec<_> = numbers.iter().rev().take(2).rev().map(|&number| snapshot(number)).collect();
     assert_eq!(store.snapshots(&step).unwrap(), open);
     assert_eq!(store.all_snapshots().unwrap(), open);

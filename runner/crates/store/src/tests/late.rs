@@ -3,8 +3,8 @@
 use super::*;
 use crate::verify;
 use crate::{
-    DedupeOutcome, IngestedKey, LateChanges, LateJob, LateKey, NewLateJob, NewParkedJob, ParkedId, ParkedJob,
-    Renames,
+    DedupeOutcome, DeliveryKey, IngestedKey, LateChanges, LateJob, LateKey, NewLateJob, NewParkedJob,
+    ParkedId, ParkedJob, Renames,
 };
 use tidegate_model::{DeliveryHash, Due, NamedKind, RenamedPart};
 
@@ -90,7 +90,7 @@ fn the_key_of_late_jobs_is_remembered_with_their_numbers() {
         let (content, late_first) = (7, ParkedId(id));
         Some(DedupeOutcome::IngestedLate { first, jobs, content, late_first, late })
     };
-    let found = store.deliveries(&[1, 2, 3].map(DeliveryHash)).unwrap();
+    let found = store.deliveries(&[1, 2, 3].map(|hash| DeliveryKey::Hash(DeliveryHash(hash)))).unwrap();
     assert_eq!(found, [at(1, 1, 1, 2), at(0, 0, 2, 1), None], "the last one names a job that does not exist");
 }
 

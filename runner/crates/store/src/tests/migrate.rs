@@ -187,7 +187,8 @@ fn make_older(database: &Database, version: u32, step: u32) {
     if version < 4 {
         txn.delete_table(TICKS).unwrap();
     }
-    for table in ["parked_due", "parked_of", "parked", "parked_started", "parked_counts"] {
+    let newer = ["parked_due", "parked_of", "parked", "parked_started", "parked_counts", "held_lanes"];
+    for table in newer.into_iter().chain(["delivered", "delivery_series"]) {
         let found = txn.list_tables().unwrap().find(|one| redb::TableHandle::name(one) == table);
         txn.delete_table(found.unwrap()).unwrap();
     }

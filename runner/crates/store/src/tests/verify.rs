@@ -7,14 +7,16 @@ use redb::{Database, TableDefinition};
 
 use super::history::{COMMITS, run};
 use super::{address, append, appends, open_on};
+use crate::codec::delivered_record::DeliveredRange;
+use crate::database::delivered::DELIVERED;
 use crate::database::format;
 use crate::database::format::{
     DELIVERIES, EXPIRIES, PARKED, PARKED_COUNTS, PARKED_DUE, PARKED_OF, SNAPSHOTS,
 };
 use crate::testing::FaultyDisk;
-use crate::{Changes, ReadError, Store};
+use crate::{Changes, DeliveryOutcome, ReadError, Store};
 use crate::{open, verify};
-use tidegate_model::Progress;
+use tidegate_model::{Progress, Timestamp};
 
 /// The problems of a history after `harm`.
 fn problems_after(harm: impl FnOnce(&redb::WriteTransaction)) -> String {
@@ -128,7 +130,32 @@ fn a_parked_job_that_no_index_has_is_told() {
 
 #[test]
 fn a_delivery_that_nobody_would_forget_is_told() {
-    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, EXPIRIES))), @"6 deliveries have an expiry, but only 4 of them are in its table");
+    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, EXPIRIES))), @"14 deliveries have an expiry, but only 12 of them are in its table");
+}
+
+#[test]
+fn deliveries_by_place_that_contradict_each_other_are_told() {
+    insta::assert_snapshot!(problems_after(|txn| {
+        let mut expiries = txn.open_table(EXPIRIES).unwrap();
+        // The first one has hashes.
+        expiries.pop_first().unwrap().unwrap();
+        expiries.pop_first().unwrap().unwrap();
+    }), @"14 deliveries have an expiry, but only 10 of them are in its table");
+    let of = |last, jobs| {
+        let runs = vec![(DeliveryOutcome::Error, jobs)];
+        let range = DeliveredRange::new(last + 1 - jobs, (Timestamp(1), None), runs).unwrap();
+        move |series| format::RecordKey::Delivered(series, last).seal(range.encode())
+    };
+    insta::assert_snapshot!(problems_after(|txn| {
+        let mut table = txn.open_table(DELIVERED).unwrap();
+        table.insert((1, 90), &*of(90, 8)(1)).unwrap();
+        table.insert((2, 5), &*of(5, 5)(2)).unwrap();
+        table.insert((1, 100), &*of(100, 1)(3)).unwrap();
+    }), @r"
+    step `a/step`: the delivery of job 83 of `a/in` is recorded twice
+    the store is damaged: the checksum of the record Delivered(1, 100) is wrong
+    the deliveries number 2 have no step and no input
+    ");
 }
 
 #[test]

@@ -9,9 +9,9 @@ use std::io::{self, Write};
 use redb::{ReadTransaction, ReadableTable as _, ReadableTableMetadata as _};
 
 use super::export_format::{
-    BindingLine, CursorLine, Data, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine,
-    Header, Inventory, JobLine, LateLine, MarkLine, OriginLine, ProgressLine, QueueLine, SegmentLine,
-    SinkLine, SnapshotLine, TickedLine, TokenKeyLine, VERSION,
+    BindingLine, CursorLine, Data, DelayedLine, DeliveredLine, DeliveryLine, ExportLine, GenerationLine,
+    HandledLine, Header, Inventory, JobLine, LateLine, MarkLine, OriginLine, ProgressLine, QueueLine,
+    SegmentLine, SinkLine, SnapshotLine, TickedLine, TokenKeyLine, VERSION,
 };
 use crate::api::parked_job::{ParkedId, ParkedJob};
 use crate::codec::block::{DecodedJobs, ReadBounds};
@@ -20,6 +20,7 @@ use crate::codec::old_parked_record::OldReason;
 use crate::database::bindings::{self, FirstInput};
 use crate::database::cursors;
 use crate::database::dedupe;
+use crate::database::delivered::{self, DELIVERED};
 use crate::database::format;
 use crate::database::format::{
     BY_HAND, CommitRecord, DELIVERIES, GENERATIONS, LATE, LOG, MARKS, META, NAMES, PARKED, PARKED_STARTED,
@@ -117,6 +118,7 @@ impl<W: Write> Walk<'_, W> {
         self.places()?;
         self.sinks()?;
         self.deliveries()?;
+        self.delivered()?;
         self.snapshots()?;
         self.parked()?;
         self.generations()?;
@@ -276,6 +278,26 @@ impl<W: Write> Walk<'_, W> {
             }))?;
         }
         whole("deliveries", self.lines.inventory.deliveries, table.len()?)
+    }
+
+    /// In the order of the series, whose numbers an import assigns in the same order.
+    fn delivered(&mut self) -> Result<(), StoreCause> {
+        let (table, series) = (self.txn.open_table(DELIVERED)?, delivered::all_series(self.txn)?);
+        for (number, (step, input)) in series {
+            for entry in table.range((number, 0)..=(number, u64::MAX))? {
+                let (key, stored) = entry?;
+                let range = delivered::unseal(key.value(), stored.value())?;
+                self.lines.put(&ExportLine::Delivered(DeliveredLine {
+                    step: step.clone(),
+                    input: input.clone(),
+                    first: range.first,
+                    outcomes: range.runs().to_vec(),
+                    time: range.time.0,
+                    keep_until: range.keep_until.map(|until| until.0),
+                }))?;
+            }
+        }
+        whole("delivered", self.lines.inventory.delivered, table.len()?)
     }
 
     fn snapshots(&mut self) -> Result<(), StoreCause> {

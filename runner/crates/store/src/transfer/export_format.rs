@@ -10,6 +10,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::api::delivery::DeliveryOutcome;
 use crate::api::parked_job::JobForm;
 use crate::codec::old_parked_record::OldReason;
 use crate::database::dedupe::DedupeOutcome;
@@ -35,6 +36,7 @@ pub(crate) enum ExportLine<'a> {
     Segment(SegmentLine),
     Sink(SinkLine),
     Delivery(DeliveryLine),
+    Delivered(DeliveredLine),
     Snapshot(SnapshotLine),
     #[serde(borrow)]
     Delayed(DelayedLine<'a>),
@@ -179,6 +181,21 @@ pub(crate) struct DeliveryLine {
     pub(crate) keep_until: Option<i64>,
 }
 
+/// The deliveries of jobs with consecutive indices.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeliveredLine {
+    /// Step and input as in the delivery hash.
+    pub(crate) step: Address,
+    pub(crate) input: String,
+    pub(crate) first: u64,
+    /// Runs of equal outcomes with their numbers of jobs.
+    pub(crate) outcomes: Vec<(DeliveryOutcome, u64)>,
+    pub(crate) time: i64,
+    /// `None`: for ever.
+    pub(crate) keep_until: Option<i64>,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SnapshotLine {
@@ -267,6 +284,9 @@ pub struct Inventory {
     pub segments: u64,
     pub sinks: u64,
     pub deliveries: u64,
+    /// Ranges of deliveries that were made from one job each.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub delivered: u64,
     pub snapshots: u64,
     pub delayed: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -300,7 +320,7 @@ pub struct Inventory {
 impl Inventory {
     /// Each kind, and its number.
     #[must_use]
-    pub fn kinds(self) -> [(&'static str, u64); 20] {
+    pub fn kinds(self) -> [(&'static str, u64); 21] {
         [
             ("queues", self.queues),
             ("jobs", self.jobs),
@@ -309,6 +329,7 @@ impl Inventory {
             ("segments", self.segments),
             ("sinks", self.sinks),
             ("deliveries", self.deliveries),
+            ("ranges of deliveries", self.delivered),
             ("snapshots", self.snapshots),
             ("delayed jobs", self.delayed),
             ("late jobs", self.late),
@@ -336,6 +357,7 @@ impl Inventory {
             ExportLine::Segment(_) => &mut self.segments,
             ExportLine::Sink(_) => &mut self.sinks,
             ExportLine::Delivery(_) => &mut self.deliveries,
+            ExportLine::Delivered(_) => &mut self.delivered,
             ExportLine::Snapshot(_) => &mut self.snapshots,
             ExportLine::Delayed(_) => &mut self.delayed,
             ExportLine::Late(_) => &mut self.late,

@@ -6,14 +6,16 @@ use std::io;
 use redb::{Key, TableDefinition, WriteTransaction};
 
 use super::export_format::{
-    BindingLine, CursorLine, DelayedLine, DeliveryLine, ExportLine, GenerationLine, HandledLine, Header,
-    Inventory, JobLine, LateLine, MarkLine, ProgressLine, SnapshotLine, TickedLine,
+    BindingLine, CursorLine, DelayedLine, DeliveredLine, DeliveryLine, ExportLine, GenerationLine,
+    HandledLine, Header, Inventory, JobLine, LateLine, MarkLine, ProgressLine, SnapshotLine, TickedLine,
 };
 use crate::api::late_job::LateJob;
 use crate::api::parked_job::{ParkedId, ParkedJob};
+use crate::codec::delivered_record::DeliveredRange;
 use crate::database::bindings::{self, FirstInput};
 use crate::database::cursors;
 use crate::database::dedupe;
+use crate::database::delivered::{self, DeliveredSpan};
 use crate::database::format;
 use crate::database::format::{
     BY_HAND, Bytes, CommitRecord, GENERATIONS, LATE, MARKS, PROGRESS, RecordKey, SEGMENTS, SINKS, SNAPSHOTS,
@@ -80,6 +82,8 @@ pub(crate) struct Filling {
     /// The queue of the jobs that follow.
     queue: Option<QueueInTheMaking>,
     deliveries: Vec<(DeliveryHash, dedupe::StoredRecord)>,
+    /// Ranges of deliveries that are written, with their expiries.
+    expiring: Vec<(Timestamp, DeliveredSpan)>,
     /// Number of groups of delivery records written.
     delivery_groups: u64,
 }
@@ -87,7 +91,8 @@ pub(crate) struct Filling {
 impl Filling {
     pub(crate) fn new(header: Header) -> Self {
         let inventory = Inventory::default();
-        Self { header, inventory, queue: None, deliveries: Vec::new(), delivery_groups: 0 }
+        let (deliveries, expiring) = (Vec::new(), Vec::new());
+        Self { header, inventory, queue: None, deliveries, expiring, delivery_groups: 0 }
     }
 
     /// Accepts a line between the header and the end.
@@ -128,6 +133,7 @@ impl Filling {
                 put(txn, SINKS, id, &RecordKey::Sink(id).seal_json(&line.position)?)
             }
             ExportLine::Delivery(line) => self.take_delivery(txn, &line),
+            ExportLine::Delivered(line) => self.take_delivered(txn, line),
             ExportLine::Snapshot(SnapshotLine { step, number, inputs, jobs, time }) => {
                 let id = format::intern(txn, &step)?;
                 let snapshot = Snapshot { step, number, inputs, jobs, time: Timestamp(time) };
@@ -207,7 +213,18 @@ impl Filling {
         let number = u64::MAX - self.delivery_groups;
         self.delivery_groups += 1;
         dedupe::insert(txn, std::mem::take(&mut self.deliveries), number)?;
+        dedupe::insert_spans(txn, std::mem::take(&mut self.expiring), number)?;
         Ok(())
+    }
+
+    fn take_delivered(&mut self, txn: &WriteTransaction, line: DeliveredLine) -> Result<(), Stop> {
+        let keep_until = line.keep_until.map(Timestamp);
+        let range = DeliveredRange::new(line.first, (Timestamp(line.time), keep_until), line.outcomes);
+        let Some(range) = range else { return wrong("its jobs are no range of deliveries") };
+        let series = delivered::intern(txn, &line.step, &line.input)?;
+        once(delivered::insert(txn, series, &range)?)?;
+        self.expiring.extend(keep_until.map(|until| (until, delivered::span(series, &range))));
+        if self.expiring.len() >= DELIVERIES_MAX { self.put_deliveries(txn) } else { Ok(()) }
     }
 
     fn take_late(&self, txn: &WriteTransaction, line: &LateLine<'_>) -> Result<(), Stop> {
@@ -270,6 +287,7 @@ fn check_numbers(line: &ExportLine<'_>) -> Result<(), Stop> {
             let ends = line.inputs.iter().map(|input| input.first.saturating_add(input.jobs));
             ends.fold(line.jobs, u64::max)
         }
+        ExportLine::Delivered(line) => line.first,
         ExportLine::Delayed(line) => line.inputs.iter().map(|&(_, index)| index).fold(0, u64::max),
         _ => 0,
     };

@@ -17,7 +17,7 @@ use crate::step::turn;
 use tidegate_config::InputMode;
 use tidegate_dispatch::{AttemptShare, Ending, Failed, FailedJob, FailureCause, JobOutcome};
 use tidegate_model::{Address, ExternalStatus, Timestamp};
-use tidegate_store::{DedupeOutcome, NewParkedJob};
+use tidegate_store::{DeliveryOutcome, NewParkedJob};
 
 /// Failure handling of one batch.
 pub(crate) struct FailureHandler<'w> {
@@ -32,7 +32,7 @@ pub(crate) struct FailureHandler<'w> {
 /// Disposition of a job after its attempt.
 pub(crate) enum JobDisposition {
     /// The job is finished, and its outcome is recorded.
-    Through(DedupeOutcome),
+    Through(DeliveryOutcome),
     /// The job is parked in the store.
     Stays,
     /// The job keeps its place in the order and waits there for its next attempt.
@@ -182,7 +182,7 @@ impl FailureHandler<'_> {
         let end = if outcome == FailureOutcome::Error { JobEnd::SetAside } else { JobEnd::Dropped };
         events.note(item, &JobEvent::Done { end, reason: Some(&failure.message) }, now);
         made.ran.counters.failed += 1;
-        JobDisposition::Through(DedupeOutcome::Error)
+        JobDisposition::Through(DeliveryOutcome::Error)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::commit::request::OutputBlock;
 use tidegate_config::{Configuration, OutputRef, Target};
 use tidegate_dispatch::JobOutcome;
 use tidegate_model::{Address, Origins, Timestamp};
-use tidegate_store::{DedupeOutcome, FinishedEnd, FinishedOutput, FinishedResult, ParkedId};
+use tidegate_store::{DeliveryOutcome, FinishedEnd, FinishedOutput, FinishedResult, ParkedId};
 
 /// Results of the jobs so far.
 pub(crate) struct BatchResultBuilder {
@@ -87,12 +87,12 @@ impl BatchResultBuilder {
         step: &Address,
         bindings: &[OutputSpec],
         item: &JobInput<'_>,
-    ) -> DedupeOutcome {
+    ) -> DeliveryOutcome {
         let jobs = self.note_outputs(step, bindings, item);
         self.ran.counters.filtered += u64::from(jobs == 0 && self.has_bindings);
         match u32::try_from(jobs) {
-            Ok(0) => DedupeOutcome::Nothing,
-            jobs => DedupeOutcome::Output { jobs: jobs.unwrap_or(u32::MAX) },
+            Ok(0) => DeliveryOutcome::Nothing,
+            jobs => DeliveryOutcome::Output { jobs: jobs.unwrap_or(u32::MAX) },
         }
     }
 
@@ -144,7 +144,7 @@ impl BatchResultBuilder {
         step: &Address,
         item: &JobInput<'_>,
         result: &FinishedResult,
-    ) -> Result<DedupeOutcome, String> {
+    ) -> Result<DeliveryOutcome, String> {
         let place = |to: &str| self.outputs.position(to).ok_or_else(|| to.to_owned());
         let places: Vec<usize> =
             result.outputs.iter().map(|output| place(&output.to)).collect::<Result<_, _>>()?;
@@ -163,29 +163,29 @@ impl BatchResultBuilder {
         result.events.iter().for_each(|event| self.ran.events.push(event));
         let count = u32::try_from(result.outputs.len()).unwrap_or(u32::MAX);
         match &result.end {
-            FinishedEnd::Delivered if count > 0 => Ok(DedupeOutcome::Output { jobs: count }),
+            FinishedEnd::Delivered if count > 0 => Ok(DeliveryOutcome::Output { jobs: count }),
             FinishedEnd::Delivered => {
                 self.ran.counters.filtered += u64::from(self.has_bindings);
-                Ok(DedupeOutcome::Nothing)
+                Ok(DeliveryOutcome::Nothing)
             }
             FinishedEnd::SetAside { record } => {
                 self.errors.push(record);
                 self.error_side.push(item);
                 self.ran.counters.failed += 1;
-                Ok(DedupeOutcome::Error)
+                Ok(DeliveryOutcome::Error)
             }
             FinishedEnd::Dropped => {
                 self.ran.counters.failed += 1;
-                Ok(DedupeOutcome::Error)
+                Ok(DeliveryOutcome::Error)
             }
         }
     }
 
     /// Records a finished job.
-    pub(crate) fn through(&mut self, item: &JobInput<'_>, outcome: DedupeOutcome, keeps_records: bool) {
+    pub(crate) fn through(&mut self, item: &JobInput<'_>, outcome: DeliveryOutcome, keeps_records: bool) {
         // A delayed output is recorded with its job.
         if keeps_records && item.to.is_none() {
-            self.ran.outcomes.push((item.hash, outcome));
+            self.ran.outcomes.push(item.only_input(), item.hash, outcome);
         }
         self.handed_on += usize::from(item.to.is_some());
         self.take();

@@ -5,6 +5,7 @@ use std::path::Path;
 use tidegate_plugin::Payloads;
 
 use super::*;
+use crate::batch::outcomes::DeliveryOutcomes;
 use crate::commit::request::{InputSpan, Rewind};
 use tidegate_config::{LoadOptions, load};
 use tidegate_dispatch::BatchId;
@@ -64,7 +65,7 @@ fn batch(step: usize, first: u64, taken: usize, output: &[&str]) -> Delivery {
         keyed: Vec::new(),
         halted_lanes: Vec::new(),
         errors: None,
-        outcomes: Vec::new(),
+        outcomes: DeliveryOutcomes::default(),
         events: Payloads::new(),
         settles: Vec::new(),
         counters: Counters { taken: taken as u64, ..Counters::default() },
