@@ -24,6 +24,9 @@ use crate::api::parked_job::{JobForm, ParkReason, ParkedJob};
 use crate::codec::bytes::{Bytes, Wrong, put_bytes, put_varint};
 use tidegate_model::{Address, Due, Timestamp};
 
+/// The bits of the index in [`origin`].
+const ORIGIN_INDEX_BITS: u32 = 40;
+
 pub(crate) const FLAG_FIRST_ATTEMPT: u8 = 4;
 pub(crate) const FLAG_LAST_ERROR: u8 = 8;
 pub(crate) const FLAG_FROM_ERROR: u8 = 16;
@@ -45,7 +48,7 @@ pub(crate) enum ReasonKind {
 pub(crate) struct ParkedHeader {
     pub(crate) kind: ReasonKind,
     pub(crate) due: Due,
-    /// The hash of each input with its index.
+    /// See [`origin`]; one for each input.
     pub(crate) origins: Vec<u64>,
 }
 
@@ -72,9 +75,10 @@ impl ParkedHeader {
     }
 }
 
-/// The hash by which a parked job is found under one of the jobs that it was made from.
+/// The number by which a parked job is found under one of the jobs that it was made from: 24 bits of the input's hash and
+/// 40 bits of the index, so that consecutive jobs are neighbours. Others may have the same number.
 pub(crate) fn origin(input: &str, index: u64) -> u64 {
-    XxHash3_64::oneshot_with_seed(index, input.as_bytes())
+    XxHash3_64::oneshot(input.as_bytes()) << ORIGIN_INDEX_BITS | index & ((1 << ORIGIN_INDEX_BITS) - 1)
 }
 
 pub(crate) fn encode(job: &ParkedJob) -> Vec<u8> {

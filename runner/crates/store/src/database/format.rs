@@ -27,7 +27,7 @@
 //! | snapshots | step, number u64 | JSON |
 //! | parked | step, number u64 | see [`crate::codec::parked_record`]; all but started jobs; late jobs of a queue are under its number with the bit [`LATE`] |
 //! | `parked_due` | step, due time as kind u8 and time u64, number u64 | none; the jobs of `parked` |
-//! | `parked_of` | step, hash of an input and its index u64, number u64 | none; the jobs of `parked` |
+//! | `parked_of` | step, input and index u64 (see [`crate::codec::parked_record`]), number u64 | none; the jobs of `parked` |
 //! | `parked_started` | step, number u64 | as `parked`; the jobs with a started attempt |
 //! | `parked_counts` | step | numbers of its delayed jobs, outputs, started and pending jobs, u64 each |
 //! | generations | number u64 | fingerprint u64, time i64 |
@@ -50,7 +50,8 @@
 //! do not depend on their due time. Before, the table `delayed` had them by step, due time and number. Version 7 added
 //! late jobs, and deliveries that are arrivals of which some are late. Version 8 added held lanes and paused monitors, which
 //! an older version would not hold. Version 9 records deliveries of single jobs by place, in the table `delivered`. Older ones
-//! stay under their hashes until they expire.
+//! stay under their hashes until they expire. The keys of `parked_of` are in the order of the index; before, they were
+//! hashes.
 
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use serde::Serialize;

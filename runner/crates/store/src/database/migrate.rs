@@ -89,6 +89,9 @@ pub(crate) fn migrate(database: &Database) -> Result<(), StoreCause> {
     if (2..6).contains(&found) {
         move_parked_jobs(&txn)?;
     }
+    if (6..9).contains(&found) {
+        parked::renew_inputs(&txn)?;
+    }
     txn.open_table(META)?.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
     txn.commit()?;
     Ok(())

@@ -6,11 +6,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use redb::{ReadableTable, Table, WriteTransaction};
+use redb::{ReadableTable, ReadableTableMetadata as _, Table, WriteTransaction};
 
 use super::format::{
     self, Bytes, LATE, META, PARKED, PARKED_COUNTS, PARKED_DUE, PARKED_OF, PARKED_STARTED, RecordKey,
-    from_ordered, ordered, u64_at,
+    from_ordered, ordered, u64_at, whole,
 };
 use crate::api::late_job::{LateChanges, LateKey, NewLateJob};
 use crate::api::parked_job::{NewParkedJob, ParkedId, ParkedJob, ParkedKey, ParkedTotals};
@@ -29,6 +29,23 @@ pub(crate) fn initialise(txn: &WriteTransaction) -> Result<(), StoreCause> {
     txn.open_table(PARKED_STARTED)?;
     txn.open_table(PARKED_COUNTS)?;
     Ok(())
+}
+
+/// Writes the index of parked jobs by their inputs anew, from the rows.
+pub(crate) fn renew_inputs(txn: &WriteTransaction) -> Result<(), StoreCause> {
+    txn.delete_table(PARKED_OF)?;
+    let (rows, mut of) = (txn.open_table(PARKED)?, txn.open_table(PARKED_OF)?);
+    let mut found = 0;
+    for entry in rows.iter()? {
+        let (key, stored) = entry?;
+        let (step, id) = key.value();
+        let record = RecordKey::Parked(step, id).unseal(stored.value())?;
+        for origin in header(record).map_err(|what| unreadable(ParkedId(id), what))?.origins {
+            of.insert((step, origin, id), ())?;
+        }
+        found += 1;
+    }
+    whole("parked", found, rows.len()?)
 }
 
 /// Rows of a commit.

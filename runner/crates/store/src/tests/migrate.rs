@@ -22,6 +22,7 @@ const MARKS: Records<(u32, u64)> = TableDefinition::new("marks");
 const SEGMENTS: Records<(u32, u32)> = TableDefinition::new("segments");
 const SINKS: Records<u32> = TableDefinition::new("sinks");
 const DELIVERIES: Records<u128> = TableDefinition::new("deliveries");
+const PARKED_OF: TableDefinition<'_, (u32, u64, u64), ()> = TableDefinition::new("parked_of");
 const TICKS: Records<u32> = TableDefinition::new("ticks");
 const DELAYED: Records<(u32, u64, u64)> = TableDefinition::new("delayed");
 const DELAYED_COUNTS: Records<u32> = TableDefinition::new("delayed_counts");
@@ -282,6 +283,56 @@ fn a_store_with_a_damaged_parked_job_is_not_migrated() {
     }
 }
 
+/// Makes a store of this version one of version 8, whose index of parked jobs had hashes.
+fn make_version_8(database: &Database) {
+    let txn = database.begin_write().unwrap();
+    txn.open_table(META).unwrap().insert("format", &8_u32.to_le_bytes()[..]).unwrap();
+    for table in ["delivered", "delivery_series"] {
+        let found = txn.list_tables().unwrap().find(|one| redb::TableHandle::name(one) == table);
+        txn.delete_table(found.unwrap()).unwrap();
+    }
+    let mut index = txn.open_table(PARKED_OF).unwrap();
+    while index.pop_first().unwrap().is_some() {}
+    for (id, of) in (1_u64..).zip(["a/q", "a/q", "b"]) {
+        index.insert((1, XxHash3_64::oneshot_with_seed(id, of.as_bytes()), id), ()).unwrap();
+    }
+    drop(index);
+    txn.commit().unwrap();
+}
+
+fn bytes_of_version_8() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, mut writer) = crate::open(folder.path()).unwrap();
+    let job = |input: &str, index| ParkedJob { inputs: vec![(input.into(), index)], ..ParkedJob::default() };
+    let jobs = [job("a/q", 1), job("a/q", 2), job("b", 3)];
+    let parked = jobs.map(|job| NewParkedJob { step: address("a/step"), job }).to_vec();
+    writer.commit(&Changes { parked, ..Changes::default() }).unwrap();
+    drop((store, writer));
+    let path = folder.path().join("store.redb");
+    make_version_8(&Database::open(&path).unwrap());
+    std::fs::read(path).unwrap()
+}
+
+fn assert_parked_of(store: &Store) {
+    let step = address("a/step");
+    for (id, input) in [("a/q", 1), ("a/q", 2), ("b", 3)].into_iter().enumerate() {
+        let found = store.parked_of(&step, input).unwrap();
+        let ids: Vec<_> = found.iter().map(|(key, _)| key.id.0).collect();
+        assert_eq!(ids, [id as u64 + 1], "{input:?}");
+    }
+    assert_eq!(store.parked_of(&step, ("b", 1)).unwrap(), []);
+}
+
+#[test]
+fn parked_jobs_of_version_8_are_found_by_their_inputs() {
+    let (store, mut writer) = open_on(&FaultyDisk::with(bytes_of_version_8()));
+    assert_parked_of(&store);
+    assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
+    let unparked = (1..=3).map(|id| ParkedId(id).of(&address("a/step"))).collect();
+    writer.commit(&Changes { unparked, ..Changes::default() }).unwrap();
+    assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
+}
+
 fn bytes_of_version_5() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let (store, mut writer) = crate::open(folder.path()).unwrap();
@@ -297,6 +348,7 @@ fn bytes_of_version_5() -> Vec<u8> {
 fn a_migration_that_is_cut_off_is_made_again() {
     cut_off(&bytes_of_version_1(), assert_is_whole);
     cut_off(&bytes_of_version_5(), |store| assert_parked(store, 20));
+    cut_off(&bytes_of_version_8(), assert_parked_of);
 }
 
 /// Lets the disk fail at each operation of a migration.

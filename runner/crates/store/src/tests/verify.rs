@@ -123,7 +123,7 @@ fn a_parked_job_that_no_index_has_is_told() {
     insta::assert_snapshot!(problems_after(|txn| {
         txn.open_table(PARKED_OF).unwrap().pop_first().unwrap().unwrap();
     }), @r"
-    the parked job 23 is missing in an index
+    the parked job 21 is missing in an index
     the index of parked jobs by their inputs must have 38 entries, but has 37
     ");
 }

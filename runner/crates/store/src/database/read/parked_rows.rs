@@ -88,12 +88,11 @@ impl Store {
                     found.push((number, unseal_started(id, number, stored.value())?));
                 }
             }
-            let (rows, hash) = (txn.open_table(PARKED)?, origin(input, index));
-            for entry in txn.open_table(PARKED_OF)?.range((id, hash, 0)..=(id, hash, u64::MAX))? {
+            let (rows, of) = (txn.open_table(PARKED)?, origin(input, index));
+            for entry in txn.open_table(PARKED_OF)?.range((id, of, 0)..=(id, of, u64::MAX))? {
                 let number = ParkedId(entry?.0.value().2);
-                let has_hash =
-                    |job: &ParkedJob| job.inputs.iter().any(|(name, at)| origin(name, *at) == hash);
-                let job = indexed(&rows, id, number, has_hash)?;
+                let is_of = |job: &ParkedJob| job.inputs.iter().any(|(name, at)| origin(name, *at) == of);
+                let job = indexed(&rows, id, number, is_of)?;
                 if job.inputs.iter().any(|(name, at)| name == input && *at == index) {
                     found.push((number, job));
                 }
