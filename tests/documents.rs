@@ -443,7 +443,7 @@ fn demonstrations(names: &[&str]) -> Project {
 fn folder(page: &Page, section: &Section) -> Project {
     let project = Project::new();
     let mut files = BTreeSet::new();
-    let mut everything = String::new();
+    let (mut everything, mut scripts) = (String::new(), Vec::new());
     for block in &section.blocks {
         let is_part = matches!((block.language(), block.check()), ("toml" | "rhai" | "sh", ""));
         if !is_part || (block.language() == "sh" && block.file().is_none()) {
@@ -458,8 +458,12 @@ fn folder(page: &Page, section: &Section) -> Project {
         assert!(files.insert(name.clone()), "{}:{}: two blocks are `{name}`", page.name, block.line);
         everything.push_str(&block.text);
         if block.language() == "rhai" {
-            project.write(format!("{name}.toml"), runs(&name, &block.text));
+            scripts.push((name, &block.text));
         }
+    }
+    // A script that a configuration of the section names is compiled with its tables.
+    for (name, text) in scripts.iter().filter(|(name, _)| !everything.contains(&format!("\"{name}\""))) {
+        project.write(format!("{name}.toml"), runs(name, text));
     }
     fill_in(page, &project, &files, &everything);
     project

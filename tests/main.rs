@@ -58,6 +58,8 @@ mod wirings;
 
 mod joins;
 
+mod queue_tables;
+
 mod filters;
 
 mod promises;

@@ -23,6 +23,7 @@ pub(crate) mod source_status;
 pub(crate) mod status;
 pub(crate) mod step_status;
 pub(crate) mod stopped;
+pub(crate) mod table_status;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -41,6 +42,7 @@ pub(crate) use self::source_status::SourceStatus;
 pub(crate) use self::step_status::{
     BlockStatus, Halted, HeldBehind, HeldLaneStatus, LaneStatus, LanesStatus, ProbeStatus, StepStatus,
 };
+pub(crate) use self::table_status::TableStatus;
 pub(crate) use job::{JobStatus, ReportedState, StepOutcome};
 #[cfg(test)]
 pub(crate) use preview::Unseen;
@@ -168,7 +170,7 @@ pub(crate) enum ReplayStart {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
-    Status(RunnerStatus),
+    Status(Box<RunnerStatus>),
     Queues(Vec<QueueStatus>),
     Removed(Vec<RemovedPart>),
     Jobs(Page),
@@ -203,6 +205,9 @@ pub(crate) struct RunnerStatus {
     /// The sources that may fail, by address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) sources: Vec<SourceStatus>,
+    /// The lookup tables whose rows are in queues, by name and queue.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tables: Vec<TableStatus>,
 }
 
 /// The content of a queue.
@@ -223,6 +228,9 @@ pub(crate) struct QueueStatus {
     /// Number of jobs that are appended later.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) late: u64,
+    /// The names of the lookup tables that have its jobs as rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tables: Vec<String>,
     pub(crate) readers: Vec<ReaderStatus>,
 }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidegate_components::plugin::{Image, Loaded, PluginRunner, PluginSpec};
-use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
-use tidegate_config::{Limits, LookupTables, Script, StepFilter};
+use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec, ScriptTables};
+use tidegate_config::{Limits, Script, StepFilter};
 use tidegate_model::TokenKey;
 use tidegate_plugin::{Failure, Job, Outputs, Step};
 
@@ -85,7 +85,7 @@ fn script() -> Result<ScriptStep, Box<dyn Error>> {
     let path = Path::new("field.rhai").to_owned();
     let scripts = [Script { named_in: path.clone(), path, text, imports: Vec::new(), named_at: 0..0 }];
     let spec = ScriptStepSpec {
-        tables: &LookupTables::new(),
+        tables: &ScriptTables::default(),
         pipeline: "bench",
         step: "step",
         scripts: &scripts,

@@ -41,6 +41,7 @@ pub(crate) fn list(command: &QueryOptions) -> Exit {
             let no_errors = queue.open.filter(|&open| open == 0).map(|_| "no errors".to_owned());
             let open = open_errors(queue).or(no_errors);
             let mut waiting: Vec<String> = open.into_iter().chain(waiting).collect();
+            waiting.extend(queue.tables.iter().map(|table| format!("table {table}")));
             if waiting.is_empty() {
                 waiting.push("no reader".to_owned());
             }

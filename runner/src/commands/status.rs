@@ -16,9 +16,10 @@ use crate::output::times;
 use crate::query::{
     Answer, BlockStatus, EarlierRollback, Halted, HeldBehind, HeldLaneStatus, LaneStatus, LingeringStatus,
     Oldest, ProbeStatus, Query, RefusedFiles, ReloadStatus, RollbackStatus, SourceStatus, StepStatus,
+    TableStatus,
 };
 use tidegate_config::Invocation;
-use tidegate_model::{Clock as _, SystemClock, Timestamp, rfc3339};
+use tidegate_model::{Clock as _, SystemClock, Timestamp, format_size, rfc3339};
 use tidegate_store::Trigger;
 
 /// The longest lane name that a terminal shows in full, in characters.
@@ -47,6 +48,8 @@ pub(crate) fn status(command: &StatusCommand) -> Exit {
     let mut text = describe(&status.steps, width(), (&given, SystemClock.now()), colours);
     let sources = status.sources.iter().filter_map(describe_source);
     text.extend(sources.map(|line| indented(&plain(&on_one_line(&line)), 0, width()) + "\n"));
+    let tables = status.tables.iter().map(describe_table);
+    text.extend(tables.map(|line| indented(&plain(&on_one_line(&line)), 0, width()) + "\n"));
     if let Some(reload) = &status.reload {
         text += &notes(reload, width());
     }
@@ -72,6 +75,23 @@ fn describe_source(source: &SourceStatus) -> Option<String> {
     let cursor = cursor.as_ref().map(|cursor| format!("its cursor is `{cursor}`"));
     let facts: Vec<String> = state.into_iter().chain(cursor).collect();
     (!facts.is_empty()).then(|| format!("source {source} ({sort}): {}", facts.join("; ")))
+}
+
+/// The rows of a lookup table as a sentence.
+fn describe_table(table: &TableStatus) -> String {
+    let TableStatus { table, queue, key, rows, bytes, max_size, ignored, full, steps: _ } = table;
+    let limit = format_size(*max_size);
+    let state = match (rows, full) {
+        (_, true) => format!("it exceeds its `max_size` of {limit}, so attempts that read it fail"),
+        (None, _) => "a runner builds it at its start".to_owned(),
+        (Some(rows), _) => {
+            let size = format_size(bytes.unwrap_or_default());
+            let ignored = ignored.filter(|&jobs| jobs > 0);
+            let ignored = ignored.map(|jobs| format!("; {} jobs without the key", grouped(jobs)));
+            format!("{} rows, {size} of {limit}{}", grouped(*rows), ignored.unwrap_or_default())
+        }
+    };
+    format!("table {table} ({queue} by `{key}`): {state}")
 }
 
 /// Notes about the last reload, if it is not over, was refused or was rolled back.

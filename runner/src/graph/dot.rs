@@ -49,6 +49,7 @@ fn looks(node: &Node) -> String {
 fn line(edge: &Edge) -> String {
     let label = edge.label();
     match (edge.kind, label.is_empty()) {
+        (EdgeKind::Table, _) => format!(" [label = \"table {label}\", style = dashed]"),
         (EdgeKind::Errors, _) => " [label = \"errors\", style = dotted]".into(),
         (EdgeKind::Events, _) => " [label = \"events\", style = dotted]".into(),
         (_, true) => String::new(),

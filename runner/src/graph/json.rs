@@ -45,7 +45,7 @@ struct Node {
 struct Edge {
     from: String,
     to: String,
-    /// `input`, `output` or `errors`.
+    /// `input`, `table`, `output`, `errors` or `events`.
     kind: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     binding: String,
@@ -81,6 +81,7 @@ pub(crate) fn document(topology: &Topology) -> Document {
         to: id(edge.to),
         kind: match edge.kind {
             EdgeKind::Input => "input",
+            EdgeKind::Table => "table",
             EdgeKind::Output => "output",
             EdgeKind::Errors => "errors",
             EdgeKind::Events => "events",

@@ -47,6 +47,7 @@ fn shape(node: &Node) -> String {
 fn arrow(edge: &Edge) -> String {
     let label = edge.label();
     match (edge.kind, label.is_empty()) {
+        (EdgeKind::Table, _) => format!("-. \"table {label}\" .->"),
         (EdgeKind::Errors, _) => "-. \"errors\" .->".into(),
         (EdgeKind::Events, _) => "-. \"events\" .->".into(),
         (_, true) => "-->".into(),

@@ -127,6 +127,8 @@ fn notes(topology: &Topology, node: usize, position: &[usize]) -> Vec<String> {
     let back = |from: usize, to: usize| position[from] >= position[to];
     let inputs = into().filter(|edge| edge.kind == EdgeKind::Input && (joins || back(edge.from, edge.to)));
     note("←", inputs.map(|edge| bound(&edge.binding, edge.from, back(edge.from, edge.to))).collect());
+    let tables = into().filter(|edge| edge.kind == EdgeKind::Table);
+    note("table ←", tables.map(|edge| bound(&edge.binding, edge.from, back(edge.from, edge.to))).collect());
     let outputs: Vec<_> = out().filter(|edge| edge.kind == EdgeKind::Output).collect();
     if outputs.len() > 1 || outputs.iter().any(|edge| back(edge.from, edge.to) || !edge.binding.is_empty()) {
         note(

@@ -59,6 +59,8 @@ pub(crate) struct Edge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EdgeKind {
     Input,
+    /// Scripts look up the jobs of the queue in a table of this name.
+    Table,
     Output,
     Errors,
     Events,
@@ -182,6 +184,16 @@ impl Topology {
                 };
                 let binding = input.binding.clone();
                 edges.push(Edge { from, to: at, kind: EdgeKind::Input, binding, waiting });
+            }
+            for (name, table) in configuration.tables_of(step) {
+                let queue = configuration.queues.position(|queue| queue.address == table.queue);
+                let Some(from) = queue.map(|queue| queues + queue) else { continue };
+                let (kind, binding) = (EdgeKind::Table, name.to_string());
+                let edge = Edge { from, to: at, kind, binding, waiting: None };
+                // The gate may read the same table.
+                if !edges.contains(&edge) {
+                    edges.push(edge);
+                }
             }
             for output in &step.outputs {
                 let to = match output.target {

@@ -39,9 +39,10 @@ pub(crate) fn unread_sources(configuration: &Configuration) -> Vec<&Address> {
     sources.filter(|address| !is_read(configuration, address)).collect()
 }
 
-/// Whether a step reads jobs from there.
+/// Whether a step reads jobs from there, as its input or in a lookup table.
 pub(crate) fn is_read(configuration: &Configuration, address: &Address) -> bool {
     configuration.steps.iter().flat_map(|step| &step.inputs).any(|input| input.address == *address)
+        || configuration.queue_tables().any(|(_, table)| table.queue == *address)
 }
 
 fn listed(addresses: &[&Address]) -> String {

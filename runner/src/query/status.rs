@@ -1,6 +1,6 @@
 //! Status of steps and queues: reports the progress of steps and the content of queues.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
@@ -9,6 +9,7 @@ use super::age::Oldest;
 use super::parked_counts::ParkedCounts;
 use super::queue_jobs::open_ranges;
 use super::source_status;
+use super::table_status;
 use super::{
     Answer, BlockStatus, Halted, HeldBehind, HeldLaneStatus, LaneStatus, LanesStatus, ProbeStatus,
     QueueStatus, ReaderStatus, RunnerStatus, StepStatus, rfc3339, stopped,
@@ -40,7 +41,8 @@ pub(crate) fn status(
         steps[at].errors = open.map_or(0, |(_, open)| *open);
     }
     let sources = source_status::all(store, configuration, run)?;
-    Ok(Answer::Status(RunnerStatus { reload: None, steps, sources }))
+    let tables = table_status::all(configuration, run);
+    Ok(Answer::Status(Box::new(RunnerStatus { reload: None, steps, sources, tables })))
 }
 
 /// As [`status`], without the errors, which must be read from their queues.
@@ -352,10 +354,18 @@ pub(crate) fn queues(
             errors,
             open,
             late: store.late_count(&queue.address)?,
+            tables: tables_of(configuration, &queue.address),
             readers: readers.collect(),
         });
     }
     Ok(Answer::Queues(queues))
+}
+
+/// The names of the lookup tables that have the jobs of the queue as rows.
+fn tables_of(configuration: &Configuration, queue: &Address) -> Vec<String> {
+    let of_queue = configuration.queue_tables().filter(|(_, table)| table.queue == *queue);
+    let names: BTreeSet<String> = of_queue.map(|(name, _)| name.to_string()).collect();
+    names.into_iter().collect()
 }
 
 /// The answer for an unknown step.

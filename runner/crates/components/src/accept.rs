@@ -4,8 +4,8 @@
 use serde_json::{Map, Value};
 use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Step as _};
 
-use crate::script::{CompileError, EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
-use tidegate_config::{AcceptScript, InputMode, LookupTables, StepFilter};
+use crate::script::{CompileError, EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec, ScriptTables};
+use tidegate_config::{AcceptScript, InputMode, StepFilter};
 use tidegate_model::{Address, Clock as _, SystemClock, TokenKey, shortened};
 
 /// Reasons of one refusal that are reported.
@@ -49,7 +49,7 @@ impl AcceptCheck {
             parts: &[],
             outputs: &[],
             token_key: &TokenKey::NONE,
-            tables: &LookupTables::new(),
+            tables: &ScriptTables::default(),
         })?;
         Ok(Self { script, outputs: Outputs::new([""]) })
     }

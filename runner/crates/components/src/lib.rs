@@ -20,3 +20,4 @@ pub mod request_schema;
 pub mod script;
 pub mod sink;
 pub mod source;
+pub mod table_rows;

@@ -13,6 +13,7 @@ pub(crate) mod errors;
 pub(crate) mod expression;
 pub(crate) mod filter;
 pub(crate) mod partial;
+pub(crate) mod script_tables;
 pub(crate) mod step;
 pub(crate) mod ticker;
 pub(crate) mod values;
@@ -24,6 +25,7 @@ pub use self::values::json;
 pub use compile::STACK;
 pub use compile::{CompileError, check_expression, check_script};
 pub use expression::Expression;
+pub use script_tables::ScriptTables;
 pub use step::{ScriptOutlet, ScriptStep, ScriptStepSpec};
 
 #[cfg(test)]

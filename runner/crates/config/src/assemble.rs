@@ -133,7 +133,7 @@ impl Lists {
         shelves: &SharedTables,
         (config, shared): (&SharedConfig, &SharedTables),
     ) {
-        let scope = TableScope { own: &shelves.tables, shared: &shared.tables };
+        let scope = TableScope { home: pipeline, own: &shelves.tables, shared: &shared.tables };
         for entry in shelves.gates.entries() {
             let (pipeline, name) = (pipeline.cloned(), entry.name.value.clone());
             if let Some(inquiry) = entry.value.clone() {
@@ -176,7 +176,7 @@ impl Lists {
         let written = (&declared.config, declared.secrets.as_slice());
         let MergedConfig { config, secrets, shared: shared_keys } =
             common.under_that_of(&declared.processors, written);
-        let scope = TableScope { own: &own.tables, shared: &shared.tables };
+        let scope = TableScope { home: Some(&wired.pipeline.name), own: &own.tables, shared: &shared.tables };
         let retry = declared.retry.as_ref().and_then(|it| it.value(&own.retries, &shared.retries));
         let queuer = declared.queuer.as_ref().and_then(|it| it.value(&own.queuers, &shared.queuers));
         let gate = declared.gate.as_ref().and_then(|it| it.entry(&own.gates, &shared.gates));
@@ -324,7 +324,8 @@ fn queues(
         .chain(wiring.error_queues.values())
         .collect();
     let ends = wiring.steps.iter().flat_map(|wired| wired.gives().chain(wired.takes()));
-    for end in ends.chain(errors.iter().copied()).filter(|end| end.what == What::Queue) {
+    let ends = ends.chain(errors.iter().copied()).chain(&wiring.tables);
+    for end in ends.filter(|end| end.what == What::Queue) {
         queues.entry(end.address.clone()).or_insert_with(|| mentioned(&end.address));
     }
     let is_read = |address: &Address| wiring.steps.iter().any(|wired| wired.takes_from(address));
@@ -350,6 +351,12 @@ fn queues(
             if !has_retention(&end.address) {
                 queue.retain = RECORDS_KEPT;
             }
+        }
+    }
+    for end in &wiring.tables {
+        if let Some(queue) = queues.get_mut(&end.address) {
+            // Each start builds the table from the jobs. Other settings of the queue itself are errors.
+            (queue.retain, queue.max_size) = (Retain::Forever, None);
         }
     }
     queues

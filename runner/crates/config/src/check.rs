@@ -11,4 +11,5 @@ pub(crate) mod order;
 pub(crate) mod push_sources;
 pub(crate) mod resolve;
 pub(crate) mod shared;
+pub(crate) mod table_queues;
 pub(crate) mod test_names;

@@ -45,12 +45,12 @@ pub use file_stamp::FileStamp;
 pub use load::{Draft, LoadOptions, load};
 pub use model::{
     AfterInvalid, BatchBy, BeginAt, Body, Configuration, DataFormat, DeliveryGuarantee, FileSink, FileSource,
-    FormerNames, FreesAt, Gate, GateRef, Hosts, HttpRequest, ImportedScript, Input, InputMode, InputRef,
-    Invocation, JoinSide, KeyedJoin, KeysMissing, Lane, LaneMissing, Limits, LineFormat, LogFormat,
+    FileTable, FormerNames, FreesAt, Gate, GateRef, Hosts, HttpRequest, ImportedScript, Input, InputMode,
+    InputRef, Invocation, JoinSide, KeyedJoin, KeysMissing, Lane, LaneMissing, Limits, LineFormat, LogFormat,
     LogSettings, LookupTable, LookupTables, Meta, Method, Monitor, MonitorLimits, OnMismatch, OutputOrder,
     OutputRef, Pin, Pipeline, PluginStepConfig, Positions, ProbeConfig, Processor, PullSource, Queue,
-    QueueRef, Queuer, ReloadSettings, Response, Retain, Scheduling, Script, Settings, Shape, Sink,
-    SinkFormat, SinkKind, SinkRef, SinkStep, Source, SourceKind, SourceRef, Step, StepFilter, Strategy,
+    QueueRef, QueueTable, Queuer, ReloadSettings, Response, Retain, Scheduling, Script, Settings, Shape,
+    Sink, SinkFormat, SinkKind, SinkRef, SinkStep, Source, SourceKind, SourceRef, Step, StepFilter, Strategy,
     Target, WatchErrors,
 };
 pub use plan::{PartChange, PartKind, Plan, PlanAction, PlanState, PlannedSetting, StepRemains};

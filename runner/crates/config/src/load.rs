@@ -19,6 +19,7 @@ use crate::check::lookups;
 use crate::check::push_sources;
 use crate::check::resolve::Wiring;
 use crate::check::shared;
+use crate::check::table_queues;
 use crate::check::test_names;
 use crate::diagnostic::files::{Files, Lines};
 use crate::model::push_source::{HttpSource, PushSource};
@@ -284,7 +285,7 @@ impl<'a> Loading<'a> {
         self.names_missing |= pipelines.len() < count;
         let catalog = Catalog::of(&pipelines, &mut self.diagnostics);
         let before = self.diagnostics.len();
-        let wiring = Wiring::of(&pipelines, &catalog, &mut self.diagnostics);
+        let wiring = Wiring::of(&pipelines, &settings.shelves, &catalog, &mut self.diagnostics);
         self.names_missing |= self.diagnostics.len() > before;
         let graph = Graph::of(&pipelines, &wiring);
         let cycles = graph.cycles();
@@ -292,6 +293,7 @@ impl<'a> Loading<'a> {
         self.diagnostics.extend(cycles);
         self.diagnostics.extend(mixed_events(&wiring));
         self.diagnostics.extend(joins::check(&wiring));
+        self.diagnostics.extend(table_queues::check(&pipelines, &wiring));
         self.diagnostics.extend(file_conflicts::check(&pipelines));
         self.diagnostics.extend(push_sources::check(&pipelines, &settings));
         self.diagnostics.extend(former_names::check(&pipelines, &catalog, &wiring));

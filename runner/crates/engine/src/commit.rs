@@ -6,6 +6,7 @@ pub(crate) mod inbox;
 pub(crate) mod ingest;
 pub(crate) mod printed;
 pub(crate) mod queue_cache;
+pub(crate) mod queue_tables;
 pub(crate) mod request;
 pub(crate) mod sinks;
 pub(crate) mod step_events;

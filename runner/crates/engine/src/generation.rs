@@ -17,7 +17,7 @@ use tidegate_config::{
     Invocation, Limits, LoadOptions, LookupTables, Position, ProbeConfig, Processor, Script, SourceSpan,
     Step, read_text,
 };
-use tidegate_model::Address;
+use tidegate_model::{Address, Name};
 
 /// Checked configuration, with scripts that compile and plugins that are loaded.
 #[derive(Clone, Debug)]
@@ -279,7 +279,7 @@ fn unknown_tables(named: &[NamedTable], tables: &LookupTables) -> Vec<CompileErr
     let unknown = named.iter().filter(|table| !is_known(&table.name));
     unknown
         .map(|NamedTable { name, line, column }| {
-            let (message, help) = script::unknown_table(name, tables);
+            let (message, help) = script::unknown_table(name, tables.keys().map(Name::as_str));
             let (line, column) = (Some(*line), Some(*column));
             CompileError { file: None, line, column, message, help: Some(help) }
         })

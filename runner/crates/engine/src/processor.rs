@@ -17,6 +17,7 @@ use tidegate_plugin::{Failure, FailureKind, Job, Outputs};
 
 use self::mock::{MockedProcessor, Mocks};
 use self::walk::PieceNumbers;
+use crate::commit::queue_tables::TablesOf;
 use crate::load_plugins;
 use tidegate_components::calls::{Answer, Call, Calls};
 use tidegate_components::exec::{ExecSpec, ExecStep, RunningCommands};
@@ -24,7 +25,7 @@ use tidegate_components::http::{HttpSpec, HttpStep};
 use tidegate_components::plugin::{
     AfterDeath, Custody, Deaths, Isolated, PluginRunner, PluginSpec, Plugins, Setups,
 };
-use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
+use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec, ScriptTables};
 use tidegate_config::{
     ExecCommand, HttpRequest, InputMode, Limits, LookupTables, MockPlace, PluginStepConfig, Processor,
     Script, Step, StepFilter,
@@ -59,6 +60,8 @@ pub(crate) struct StepContext<'c> {
     pub(crate) secrets: &'c [Secret],
     /// Tables that its scripts may read.
     pub(crate) tables: &'c LookupTables,
+    /// Finds the rows of tables that are in queues.
+    pub(crate) rows: TablesOf<'c>,
     /// File that names the processors, for messages.
     pub(crate) file: &'c str,
     /// Key of the completion tokens.
@@ -87,6 +90,8 @@ const CREATION_LIMIT: u32 = 3;
 pub(crate) struct SharedResources<'c> {
     pub(crate) plugins: &'c Plugins,
     pub(crate) token_key: &'c TokenKey,
+    /// Rows of tables that are in queues.
+    pub(crate) rows: TablesOf<'c>,
     /// Kills the commands.
     pub(crate) running_commands: &'c Arc<RunningCommands>,
     /// Awaits requests and commands.
@@ -127,6 +132,7 @@ impl<'c> StepContext<'c> {
             shared: &step.shared,
             secrets: &step.secrets,
             tables: &step.tables,
+            rows: common.rows,
             file,
             token_key: common.token_key,
             running_commands: common.running_commands,
@@ -145,6 +151,8 @@ impl<'c> StepContext<'c> {
     }
 
     pub(crate) fn script(&self, scripts: &ScriptGroup<'_>) -> Result<Box<ScriptStep>, String> {
+        let tables = ScriptTables::new(self.tables, |table| self.rows.rows(table));
+        let tables = tables.ok_or("the rows of a lookup table are unknown")?;
         let spec = ScriptStepSpec {
             pipeline: self.step.pipeline.as_str(),
             step: self.step.name.as_str(),
@@ -162,7 +170,7 @@ impl<'c> StepContext<'c> {
             parts: scripts.parts,
             outputs: scripts.outputs,
             token_key: self.token_key,
-            tables: self.tables,
+            tables: &tables,
         };
         let made = ScriptStep::new(&spec).map(Box::new);
         made.map_err(|error| format!("a script no longer compiles: {}", error.message))

@@ -28,7 +28,8 @@ use crate::step::queue_view::QueueView;
 use crate::step::stats::Stats;
 use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::Setups;
-use tidegate_config::{Configuration, ConfigurationDigest, Diagnostics, QueueRef};
+use tidegate_components::table_rows::RowCounts;
+use tidegate_config::{Configuration, ConfigurationDigest, Diagnostics, QueueRef, QueueTable};
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::sync::MutexGuard;
 use tidegate_model::{Address, Clock, SystemClock};
@@ -109,6 +110,12 @@ impl Handle {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.messages.send(Message::Count { lanes, reply }).ok()?;
         answer.recv().ok()
+    }
+
+    /// Counts of a table of the configuration in force; `None` if it is not built yet.
+    #[must_use]
+    pub fn table_counts(&self, table: &QueueTable) -> Option<RowCounts> {
+        self.current.tables.counts(&self.current.get().configuration, table)
     }
 
     /// Files of these steps that have changed on disk since the run has read them.

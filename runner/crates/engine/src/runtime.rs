@@ -134,6 +134,7 @@ impl Runtime {
         start::rename_all(&generation, &store, &mut writer, clock.now())?;
         claims::recover(&store, &mut writer, &attempts, clock.now())?;
         tuples::deliver_before_start(&generation, &store, &mut writer, clock.now())?;
+        current.tables.build(&generation.configuration, &store, &ending)?;
         let sinks = Sinks::default();
         let Some(started) = start::start(&generation, sinks, &store, clock.now(), &ending)? else {
             inbox.close();
@@ -151,6 +152,7 @@ impl Runtime {
             attempts: attempts.clone(),
             inbox: Arc::clone(&inbox),
             stats,
+            tables: Arc::clone(&current.tables),
             clock: Arc::clone(&clock),
             workers,
             batch: options.batch,
@@ -176,6 +178,7 @@ impl Runtime {
             store: store.clone(),
             clock: Arc::clone(&clock),
             token_key,
+            tables: Arc::clone(&current.tables),
             running_commands,
             calls: Calls::default(),
             ending: Arc::clone(&ending),

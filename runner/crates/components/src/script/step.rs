@@ -23,12 +23,13 @@ use super::errors::{hints, locate};
 use super::filter::Filter;
 use super::partial;
 use super::partial::PartialJob;
+use super::script_tables::ScriptTables;
 use super::values::json;
 use super::values::json::WriteError;
 use super::values::{frozen, type_names};
 use crate::attempt_outputs::after_outputs;
 use crate::memory;
-use tidegate_config::{InputMode, Limits, LookupTables, Script, StepFilter};
+use tidegate_config::{InputMode, Limits, Script, StepFilter};
 use tidegate_model::suggest::{listed, nearest};
 use tidegate_model::{Secret, TokenKey, format_size};
 
@@ -66,7 +67,7 @@ pub struct ScriptStepSpec<'a> {
     /// The key that signs the tokens of jobs.
     pub token_key: &'a TokenKey,
     /// The tables that `lookup` reads.
-    pub tables: &'a LookupTables,
+    pub tables: &'a ScriptTables,
 }
 
 /// The destination of the last script's outputs.
@@ -167,6 +168,15 @@ impl ScriptStep {
             outlet: spec.outlet,
             entry: spec.entry,
         })
+    }
+
+    /// Begins a batch: its scripts see the present rows of lookup tables until [`Self::end_batch`].
+    pub fn begin_batch(&self) {
+        self.context.tables().look();
+    }
+
+    pub fn end_batch(&self) {
+        self.context.tables().release();
     }
 
     /// `text`: that of the script `file`.

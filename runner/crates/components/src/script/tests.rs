@@ -29,8 +29,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Step as _};
 
-use super::{CompileError, EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec};
-use tidegate_config::{ImportedScript, InputMode, Limits, LookupTables, Script, StepFilter};
+use super::{CompileError, EntryPoint, ScriptOutlet, ScriptStep, ScriptStepSpec, ScriptTables};
+use tidegate_config::{ImportedScript, InputMode, Limits, Script, StepFilter};
 use tidegate_model::{HashPrefix, TokenKey, format_duration};
 
 /// A step to build, with the default configuration.
@@ -42,7 +42,7 @@ struct Draft {
     limits: Limits,
     timeout: Option<Duration>,
     config: serde_json::Value,
-    tables: LookupTables,
+    tables: ScriptTables,
     entry: EntryPoint,
     take: InputMode,
 }
@@ -77,7 +77,7 @@ impl Draft {
             limits: Limits::default(),
             timeout: Some(Duration::from_mins(1)),
             config: serde_json::json!({}),
-            tables: LookupTables::new(),
+            tables: ScriptTables::default(),
             entry: EntryPoint::Process,
             take: InputMode::From,
         }
@@ -167,6 +167,7 @@ impl Draft {
             Ok(step) => step,
             Err(error) => return self.plain(&format!("does not compile: {error:?}")),
         };
+        step.begin_batch();
         let mut outputs = Outputs::new(self.outputs.iter().copied());
         let mut checkpoint = Checkpoint::default();
         let mut failures = String::new();

@@ -129,6 +129,9 @@ fn edges<'g>(wiring: &'g Wiring<'_>) -> Vec<Edges<'g>> {
         for input in wired.takes().filter(|input| input.what == What::Queue) {
             readers.entry(&input.address).or_default().push(position);
         }
+        for queue in &wired.looks_up {
+            readers.entry(queue).or_default().push(position);
+        }
     }
     let mut all = Vec::new();
     for wired in &wiring.steps {
@@ -260,6 +263,9 @@ fn traffic<'g>(catalog: &'g Catalog, wiring: &'g Wiring<'_>) -> BTreeMap<&'g Add
             queues.entry(&input.address).or_default().read.get_or_insert(&input.place);
         }
     }
+    for table in &wiring.tables {
+        queues.entry(&table.address).or_default().read.get_or_insert(&table.place);
+    }
     for (address, (what, place)) in &catalog.names {
         // A pushed source without a reader is reported as a source.
         if *what == What::PushSource
@@ -338,7 +344,8 @@ fn idle(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
     let ends = |wired: &Wired<'_>| -> Vec<Address> {
         wired.gives().chain(wired.takes()).map(|end| end.address.clone()).collect()
     };
-    let used: BTreeSet<Address> = wiring.steps.iter().flat_map(ends).collect();
+    let tables = wiring.tables.iter().map(|table| table.address.clone());
+    let used: BTreeSet<Address> = wiring.steps.iter().flat_map(ends).chain(tables).collect();
     let mut diagnostics = Vec::new();
     for (address, (what, place)) in catalog.names.iter().filter(|(address, _)| !used.contains(address)) {
         let name = &address.name;

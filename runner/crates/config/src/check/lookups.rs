@@ -3,26 +3,40 @@
 //! Only the tables that a script's text names belong to its step, so that a change of another table does not change
 //! the step. If a call computes the name, all tables belong to it. The check of scripts reports unknown names.
 
-use std::sync::Arc;
-
 use crate::diagnostic::Diagnostic;
-use crate::model::{LookupTable, LookupTables, ProbeConfig, Processor};
+use crate::model::{LookupTables, ProbeConfig, Processor};
 use crate::parse::named_table::NamedTables;
+use crate::sections::lookup_table::TableDeclaration;
 use crate::sections::pipeline::PipelineDeclaration;
 use crate::sections::shared_tables::SharedTables;
 use crate::sections::step::StepDeclaration;
+use tidegate_model::{Address, Name};
 
 /// The tables that a script sees; one of its own pipeline hides a shared one of its name.
 #[derive(Clone, Copy)]
 pub(crate) struct TableScope<'a> {
-    pub(crate) own: &'a NamedTables<Arc<LookupTable>>,
-    pub(crate) shared: &'a NamedTables<Arc<LookupTable>>,
+    /// The pipeline; `None`: all.
+    pub(crate) home: Option<&'a Name>,
+    pub(crate) own: &'a NamedTables<TableDeclaration>,
+    pub(crate) shared: &'a NamedTables<TableDeclaration>,
 }
 
 /// The tables that the scripts of a step and its `when` may read.
 pub(crate) fn of_step(step: &StepDeclaration, scope: TableScope<'_>) -> LookupTables {
     let when = step.filter.when.iter().map(|(text, _)| text.as_str());
     linked_texts(texts(&step.processors).chain(when), scope)
+}
+
+/// The queues of the tables of [`of_step`].
+pub(crate) fn queues_of_step(step: &StepDeclaration, scope: TableScope<'_>) -> Vec<Address> {
+    let tables = of_step(step, scope);
+    tables.values().filter_map(|table| Some(table.as_queue()?.queue.clone())).collect()
+}
+
+/// The queues of the tables that the scripts of a gate or a monitor may read.
+pub(crate) fn queues_of_probe(probe: &ProbeConfig, scope: TableScope<'_>) -> Vec<Address> {
+    let tables = linked_texts(texts(&probe.run), scope);
+    tables.values().filter_map(|table| Some(table.as_queue()?.queue.clone())).collect()
 }
 
 /// `inquiry` with its tables.
@@ -81,8 +95,9 @@ fn linked_texts<'t>(texts: impl Iterator<Item = &'t str>, scope: TableScope<'_>)
     let names: Vec<Option<&str>> = texts.flat_map(names).collect();
     // Later entries replace earlier ones of their name.
     let all = scope.shared.entries().iter().chain(scope.own.entries());
-    let all: LookupTables =
-        all.filter_map(|entry| Some((entry.name.value.clone(), Arc::clone(entry.value.as_ref()?)))).collect();
+    let all: LookupTables = all
+        .filter_map(|entry| Some((entry.name.value.clone(), entry.value.as_ref()?.linked(scope.home)?)))
+        .collect();
     let is_known = |name: &str| all.keys().any(|other| other.as_str() == name);
     // An unknown name is an error, whose text suggests the others.
     if names.iter().any(|name| name.is_none_or(|name| !is_known(name))) {

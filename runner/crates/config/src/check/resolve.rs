@@ -6,9 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::catalog::{Catalog, What};
+use super::lookups::{self, TableScope};
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::parse::reference::{ErrorTarget, Reference};
+use crate::sections::lookup_table::TableDeclaration;
 use crate::sections::pipeline::PipelineDeclaration;
+use crate::sections::shared_tables::SharedTables;
 use crate::sections::step::StepDeclaration;
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Address, Name};
@@ -28,6 +31,8 @@ pub(crate) struct Wired<'d> {
     pub(crate) drops_errors: bool,
     /// Always a queue.
     pub(crate) events: Option<End>,
+    /// The queues of the tables that its scripts read.
+    pub(crate) looks_up: Vec<Address>,
 }
 
 /// The target of a step's name, and the place of the name.
@@ -45,6 +50,8 @@ pub(crate) struct Wiring<'d> {
     pub(crate) steps: Vec<Wired<'d>>,
     /// The error queues that pipelines name for all their steps.
     pub(crate) error_queues: BTreeMap<&'d Name, End>,
+    /// The queues of all lookup tables.
+    pub(crate) tables: Vec<End>,
     /// Names that occur only as inserted values.
     secret: BTreeSet<Address>,
 }
@@ -72,6 +79,7 @@ impl Wired<'_> {
 impl<'d> Wiring<'d> {
     pub(crate) fn of(
         pipelines: &'d [PipelineDeclaration],
+        shared: &SharedTables,
         catalog: &Catalog,
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Self {
@@ -79,13 +87,16 @@ impl<'d> Wiring<'d> {
         let mut shown = BTreeSet::new();
         for pipeline in pipelines {
             let mut resolver = Resolver { home: &pipeline.name, catalog, diagnostics };
+            let own = &pipeline.shelves.tables;
+            let scope = TableScope { home: Some(&pipeline.name), own, shared: &shared.tables };
             let mut mentioned: Vec<&Reference> =
                 pipeline.errors.iter().filter_map(ErrorTarget::queue).collect();
             for step in &pipeline.steps {
                 let bound = step.inputs.iter().chain(&step.to).map(|(_, reference)| reference);
                 mentioned.extend(bound.chain(step.errors.iter().filter_map(ErrorTarget::queue)));
                 mentioned.extend(&step.events);
-                wiring.steps.push(Wired { pipeline, ..resolver.step(pipeline, step) });
+                let looks_up = lookups::queues_of_step(step, scope);
+                wiring.steps.push(Wired { looks_up, ..resolver.step(pipeline, step) });
             }
             for sink in &pipeline.sinks {
                 let address = Address::new(pipeline.name.clone(), sink.name.value.clone());
@@ -102,10 +113,22 @@ impl<'d> Wiring<'d> {
             if let Some(end) = errors.and_then(|errors| resolver.error_queue(errors)) {
                 wiring.error_queues.insert(&pipeline.name, end);
             }
+            for queue in table_queues(&pipeline.shelves) {
+                wiring.tables.extend(resolver.table_queue(queue));
+                mentioned.push(queue);
+            }
             for reference in mentioned {
                 let names = if reference.secret { &mut wiring.secret } else { &mut shown };
                 names.insert(reference.address(&pipeline.name));
             }
+        }
+        for queue in table_queues(shared) {
+            // Without its pipeline it is reported already.
+            let Some(home) = queue.pipeline() else { continue };
+            let mut resolver = Resolver { home, catalog, diagnostics };
+            wiring.tables.extend(resolver.table_queue(queue));
+            let names = if queue.secret { &mut wiring.secret } else { &mut shown };
+            names.insert(queue.address(home));
         }
         wiring.secret.retain(|address| !shown.contains(address) && !catalog.names.contains_key(address));
         wiring.steps.sort_by_cached_key(Wired::address);
@@ -155,6 +178,12 @@ impl<'d> Wiring<'d> {
     pub(crate) fn is_secret(&self, address: &Address) -> bool {
         self.secret.contains(address)
     }
+}
+
+/// The queues of the lookup tables of one file.
+fn table_queues(shelves: &SharedTables) -> impl Iterator<Item = &Reference> {
+    let declared = shelves.tables.entries().iter().filter_map(|entry| entry.value.as_ref());
+    declared.filter_map(TableDeclaration::queue)
 }
 
 /// `name` at home, `pipeline/name` elsewhere.
@@ -207,7 +236,7 @@ impl Resolver<'_> {
         let errors = target.and_then(ErrorTarget::queue).and_then(|errors| self.error_queue(errors));
         let drops_errors = matches!(target.or(pipeline.errors.as_ref()), Some(ErrorTarget::Drop));
         let events = step.events.as_ref().and_then(|events| self.event_queue(events));
-        Wired { pipeline, step, inputs, outputs, errors, drops_errors, events }
+        Wired { pipeline, step, inputs, outputs, errors, drops_errors, events, looks_up: Vec::new() }
     }
 
     fn error_queue(&mut self, errors: &Reference) -> Option<End> {
@@ -226,6 +255,22 @@ impl Resolver<'_> {
         }
         let help = "name a queue; a sink can read it with `from`";
         self.refuse(events, "but `events` must be a queue", help)
+    }
+
+    fn table_queue(&mut self, queue: &Reference) -> Option<End> {
+        let end = self.end(queue)?;
+        match end.what {
+            What::Queue | What::PushSource => Some(End { what: What::Queue, ..end }),
+            What::Source => {
+                let words = "but a table needs a queue, which keeps its jobs";
+                let help = "pass its jobs on to a queue by a step, and name that queue";
+                self.refuse(queue, words, help)
+            }
+            What::Sink => {
+                let words = "but a table must read a queue";
+                self.refuse(queue, words, "read the queue that the sink reads")
+            }
+        }
     }
 
     /// The target of a name; reports a missing pipeline.

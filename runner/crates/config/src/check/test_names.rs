@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::catalog::What;
+use super::lookups::{self, TableScope};
 use super::resolve::{End, Wired, Wiring, short};
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::model::test_case::{Expectations, ExpectedJobs, LaterJobs, Mock, MockPlace, TestCase};
@@ -122,7 +123,8 @@ impl<'s, 'd> TestScope<'s, 'd> {
             GivenJobs::ByName(lists) => {
                 let mut given = Vec::new();
                 for (name, jobs) in lists {
-                    let inputs = self.inputs();
+                    let mut inputs = self.inputs();
+                    inputs.extend(self.tables());
                     let found = inputs.iter().find(|(known, address)| self.is_named(name, known, address));
                     match found {
                         Some((_, address)) => given.push((address.clone(), jobs.clone())),
@@ -146,6 +148,22 @@ impl<'s, 'd> TestScope<'s, 'd> {
         inputs.sort();
         inputs.dedup();
         inputs
+    }
+
+    /// The queues of the tables that the scripts of the test read, by name.
+    fn tables(&self) -> Vec<(String, Address)> {
+        let (own, shared) = (&self.pipeline.shelves.tables, &self.shared.tables);
+        let scope = TableScope { home: Some(&self.pipeline.name), own, shared };
+        let monitors = self.steps.iter().filter_map(|wired| wired.step.monitor.as_ref());
+        let probes = monitors.map(|declared| &declared.monitor.inquiry);
+        let gates = self.gates();
+        let probes = probes.chain(gates.iter().filter_map(|gate| gate.value.as_ref()));
+        let queues: BTreeSet<Address> = probes
+            .flat_map(|probe| lookups::queues_of_probe(probe, scope))
+            .chain(self.steps.iter().flat_map(|wired| wired.looks_up.iter().cloned()))
+            .collect();
+        let named = |queue: Address| (short(&queue, &self.pipeline.name), queue);
+        queues.into_iter().map(named).collect()
     }
 
     /// The queues and sinks that the steps write to, by name.

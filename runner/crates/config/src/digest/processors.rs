@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::setting::{PartDigest, Scope};
 use crate::model::{
-    DataFormat, Hosts, HttpRequest, LookupTable, LookupTables, ProbeConfig, Processor, Response, Script,
+    DataFormat, FileTable, Hosts, HttpRequest, LookupTable, LookupTables, ProbeConfig, Processor, QueueTable,
+    Response, Script,
 };
 use crate::sections::exec::ExecCommand;
 use serde_json::Value as Json;
@@ -74,7 +75,14 @@ pub(super) fn tables<A: Copy + Ord>(
     tables: &LookupTables,
 ) {
     for (name, table) in tables {
-        let LookupTable { path, key, format, delimiter, text, rows: _ } = &**table;
+        let table = match &**table {
+            LookupTable::File(table) => table,
+            LookupTable::Queue(table) => {
+                queue_table(digest, scope, (aspect, &format!("{prefix}table {name}")), table);
+                continue;
+            }
+        };
+        let FileTable { path, key, format, delimiter, text, rows: _ } = table;
         digest.add(scope, aspect, format!("{prefix}table {name}"), |it| it.content(text));
         digest.add(scope, aspect, format!("{prefix}table {name} path"), |it| it.path(path));
         digest.add(scope, aspect, format!("{prefix}table {name} key"), |it| it.text(&key.to_string()));
@@ -84,6 +92,22 @@ pub(super) fn tables<A: Copy + Ord>(
             it.number((*delimiter).into());
         });
     }
+}
+
+/// The settings of a table whose rows are in a queue. The rows are no part of the configuration.
+fn queue_table<A: Copy + Ord>(
+    digest: &mut PartDigest<A>,
+    scope: &Scope<'_>,
+    (aspect, title): (A, &str),
+    table: &QueueTable,
+) {
+    let QueueTable { queue, key, tombstone, max_size } = table;
+    digest.add(scope, aspect, format!("{title} queue"), |it| it.text(&queue.to_string()));
+    digest.add(scope, aspect, format!("{title} key"), |it| it.text(&key.to_string()));
+    digest.add(scope, aspect, format!("{title} tombstone"), |it| {
+        it.optional(tombstone.as_ref(), "none", |it, path| it.text(&path.to_string()));
+    });
+    digest.add(scope, aspect, format!("{title} max_size"), |it| it.size(*max_size));
 }
 
 /// The settings of an HTTP request.

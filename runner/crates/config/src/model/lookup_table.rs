@@ -1,4 +1,4 @@
-//! `LookupTable`: rows of a file, found by a key. Scripts read them with `lookup`.
+//! `LookupTable`: rows of a file or of a queue, found by a key. Scripts read them with `lookup`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -7,10 +7,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::DataFormat;
-use tidegate_model::{FieldPath, Name};
+use tidegate_model::{Address, FieldPath, Name};
 
-/// `[table.NAME]`: read with the configuration, and shared by all workers.
-pub struct LookupTable {
+/// `[table.NAME]`
+#[derive(Debug)]
+pub enum LookupTable {
+    File(FileTable),
+    Queue(QueueTable),
+}
+
+/// A table whose rows are in a file: read with the configuration, and shared by all workers.
+pub struct FileTable {
     /// The file, for messages.
     pub path: PathBuf,
     /// The field of a row by which it is found.
@@ -21,6 +28,18 @@ pub struct LookupTable {
     /// The content of the file.
     pub text: Arc<str>,
     pub(crate) rows: Rows,
+}
+
+/// A table whose rows are the newest jobs of a queue, by key. A run fills it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueTable {
+    pub queue: Address,
+    /// The field of a job by which it is found.
+    pub key: FieldPath,
+    /// The field of a job that removes the row of its key, unless the field is missing, `null` or `false`.
+    pub tombstone: Option<FieldPath>,
+    /// Maximum bytes of all rows with their keys.
+    pub max_size: u64,
 }
 
 /// The tables that a step, a gate or a monitor may read, by name.
@@ -34,6 +53,16 @@ pub(crate) struct Rows {
 }
 
 impl LookupTable {
+    #[must_use]
+    pub fn as_queue(&self) -> Option<&QueueTable> {
+        match self {
+            Self::Queue(table) => Some(table),
+            Self::File(_) => None,
+        }
+    }
+}
+
+impl FileTable {
     /// The JSON of the row with this key, in constant time; an object.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
@@ -53,9 +82,9 @@ impl LookupTable {
 }
 
 /// Without the rows, which may be many.
-impl fmt::Debug for LookupTable {
+impl fmt::Debug for FileTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LookupTable")
+        f.debug_struct("FileTable")
             .field("path", &self.path)
             .field("key", &self.key)
             .field("rows", &self.len())

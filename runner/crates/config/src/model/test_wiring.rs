@@ -37,6 +37,12 @@ impl Configuration {
             step.errors = step.errors.map(|queue| queues.keeping(&self.queues[queue.0], test));
             step.events = step.events.map(|queue| queues.keeping(&self.queues[queue.0], test));
         }
+        for (_, table) in steps.iter().flat_map(|step| self.tables_of(step)) {
+            // The queue of a table is part of the configuration that names it.
+            if let Some(queue) = self.queues.iter().find(|queue| queue.address == table.queue) {
+                queues.keeping(queue, test);
+            }
+        }
         let has_step = |gate: usize| steps.iter().any(|step| step.gate == Some(GateRef(gate)));
         let gates = self.gates.entries().filter(|(position, _)| has_step(*position));
         let mut configuration = Self {

@@ -220,7 +220,7 @@ impl TableKind {
                 "max_checks",
                 "then",
             ],
-            Self::LookupTable => &["path", "key", "format", "delimiter"],
+            Self::LookupTable => &["path", "queue", "key", "format", "delimiter", "tombstone", "max_size"],
             Self::Queue => &["was", "retain", "max_size", "meta", "dedupe", "allow_cycle"],
             Self::QueueDefaults => &["retain", "max_size", "meta", "dedupe"],
             Self::Step => &[

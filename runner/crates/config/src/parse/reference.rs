@@ -8,7 +8,7 @@ use tidegate_model::{Address, Name};
 
 const NAME_RULE: &str = "use at most 128 ASCII letters, digits, `_` and `-`, with a letter or a digit first";
 
-/// A name in `from`, `join`, `alts`, `to`, `errors` or `events`: `queue`, or `pipeline/queue`.
+/// A name in `from`, `join`, `alts`, `to`, `errors` or `events`, or the `queue` of a table: `queue`, or `pipeline/queue`.
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
     /// The pipeline, if it is written.
@@ -28,6 +28,11 @@ impl Reference {
     /// Its address, for a reference in the pipeline `home`.
     pub(crate) fn address(&self, home: &Name) -> Address {
         Address::new(self.pipeline.as_ref().unwrap_or(home).clone(), self.name.clone())
+    }
+
+    /// The pipeline, if it is written.
+    pub(crate) fn pipeline(&self) -> Option<&Name> {
+        self.pipeline.as_ref()
     }
 
     /// As written in the file.

@@ -13,7 +13,7 @@ use super::plugin;
 use super::queue::{self, QueueSettings};
 use super::reload;
 use super::shared_config::SharedConfig;
-use super::shared_tables::SharedTables;
+use super::shared_tables::{self, SharedTables};
 use crate::diagnostic::files::Files;
 use crate::diagnostic::{Diagnostic, SourceSpan};
 use crate::model::{LogFormat, LogSettings, Settings};
@@ -65,6 +65,7 @@ pub(crate) fn read(
     let root = TableReader::root(reading, TableKind::SettingsFile, tree);
     let mut file = in_place(reading, &root);
     file.shelves = SharedTables::read(reading, files, &root);
+    shared_tables::refuse_local_queues(reading, &file.shelves);
     file.queue_defaults = queue::defaults(reading, &root);
     file.settings.pins = plugin::pins(reading, &root).into_iter().collect();
     file

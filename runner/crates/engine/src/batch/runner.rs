@@ -187,6 +187,23 @@ impl BatchRunner {
         let started = resumed.as_ref().and_then(|(suspended, _)| suspended.times.started);
         let budget = self.budget.begin(started);
         let carries = self.gatherer.has_provenance(work);
+        self.processors.begin_batch();
+        let ran = self.run_portions(work, slot, clock, (&budget, carries), (calling, resumed));
+        self.processors.end_batch();
+        match ran {
+            BatchRun::Ran(ran) => BatchRun::Ran(Box::new(BatchResult { took: budget.took(), ..*ran })),
+            suspended @ BatchRun::Suspended(..) => suspended,
+        }
+    }
+
+    fn run_portions(
+        &mut self,
+        work: &BatchInput,
+        slot: &mut WorkerSlot,
+        clock: &dyn Clock,
+        (budget, carries): (&budget::BudgetMeter, bool),
+        (calling, resumed): (Calling, Option<Resumed>),
+    ) -> BatchRun {
         let ran = match &work.portions[..] {
             [portion]
                 if self.processors.is_passthrough()
@@ -203,7 +220,7 @@ impl BatchRunner {
                 self.pass_all(portion, work.is_picked)
             }
             _ if let Some(keys) = self.join_keys.take() => {
-                let ran = self.find_keys(&keys, work, carries, (&budget, clock));
+                let ran = self.find_keys(&keys, work, carries, (budget, clock));
                 self.join_keys = Some(keys);
                 ran
             }
@@ -221,7 +238,7 @@ impl BatchRunner {
                     }
                     setback => {
                         let ran =
-                            self.run_each(work, slot, carries, (&budget, clock), (setback, calling, resumed));
+                            self.run_each(work, slot, carries, (budget, clock), (setback, calling, resumed));
                         match ran {
                             BatchRun::Ran(ran) => *ran,
                             BatchRun::Suspended(call, mut suspended) => {
@@ -234,7 +251,7 @@ impl BatchRunner {
                 }
             }
         };
-        BatchRun::Ran(Box::new(BatchResult { took: budget.took(), ..ran }))
+        BatchRun::Ran(Box::new(ran))
     }
 
     /// Sets up the step before the first job begins, and returns the setback if that fails. Redelivered jobs

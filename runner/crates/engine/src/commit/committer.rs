@@ -22,6 +22,7 @@ use super::committed_state::CommittedState;
 use super::inbox::Inbox;
 use super::ingest::IngestGroup;
 use super::queue_cache::QueueCaches;
+use super::queue_tables::QueueTables;
 use super::request::{CommitRequest, RewindTo, StepChange};
 use super::sinks::{FailedSink, Positions, Sinks};
 use crate::error::EngineError;
@@ -57,6 +58,7 @@ pub(crate) struct Committer {
     pub(crate) broken_steps: BTreeSet<usize>,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) tails: Arc<QueueCaches>,
+    pub(crate) tables: Arc<QueueTables>,
     pub(crate) stats: Arc<Stats>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Number of batches that will reach the committer without waiting for another batch.
@@ -425,7 +427,7 @@ impl Committer {
         }
     }
 
-    /// Keeps jobs in memory for steps that read them soon.
+    /// Keeps jobs in memory for steps that read them soon, and adds them to the lookup tables of the queue.
     fn keep_tail(
         &self,
         queue: QueueRef,
@@ -434,6 +436,9 @@ impl Committer {
         carried: Option<Payloads>,
         committed: &Stamp,
     ) {
+        if let Some(declared) = self.committed_state.configuration().queues.get(queue.0) {
+            self.tables.add((queue, &declared.address), (first, &payloads), &self.store);
+        }
         if !self.committed_state.readers(Input::Queue(queue)).is_empty() {
             let stamps = vec![*committed];
             self.tails.push(queue.0, Batch { stamps, carried, ..Batch::json(first, payloads) });

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::source_files::SourceFiles;
+use crate::commit::queue_tables::QueueTables;
 use crate::report::{ReloadHealth, ResumedRollback, RolledBack, RolledBackBefore};
 use tidegate_components::plugin::Plugins;
 use tidegate_config::{Configuration, ConfigurationDigest, Positions};
@@ -53,6 +54,8 @@ pub(crate) struct CurrentGeneration {
     back_before: Mutex<Option<(u64, RolledBackBefore)>>,
     /// Held by a reload from the reading of the files on: a later one must not be replaced by an earlier one.
     pub(crate) turn: Mutex<()>,
+    /// Rows of the lookup tables whose rows are in queues.
+    pub(crate) tables: Arc<QueueTables>,
 }
 
 /// Return to an earlier generation.
@@ -75,6 +78,7 @@ impl CurrentGeneration {
             back_to: Mutex::new(None),
             back_before: Mutex::new(None),
             turn: Mutex::new(()),
+            tables: Arc::default(),
         }
     }
 

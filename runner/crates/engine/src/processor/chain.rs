@@ -20,7 +20,7 @@ use super::{ProcessorStage, ScriptGroup, SharedResources, StepContext};
 use tidegate_components::attempt_outputs::after_outputs;
 use tidegate_components::calls::{Answer, Call, Calls};
 use tidegate_components::script::json;
-use tidegate_components::script::{EntryPoint, ScriptOutlet};
+use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep};
 use tidegate_config::{
     Configuration, InputMode, MockPlace, PluginStepConfig, Processor, Script, Step, StepFilter,
 };
@@ -179,22 +179,30 @@ impl ProcessorChain {
         matches!(self.processors.first(), Some(ProcessorStage::Script(_)))
     }
 
+    /// Begins a batch: its scripts see the present rows of lookup tables until [`Self::end_batch`].
+    pub(crate) fn begin_batch(&self) {
+        self.scripts().for_each(ScriptStep::begin_batch);
+    }
+
+    pub(crate) fn end_batch(&self) {
+        self.scripts().for_each(ScriptStep::end_batch);
+    }
+
+    fn scripts(&self) -> impl Iterator<Item = &ScriptStep> {
+        self.processors.iter().filter_map(|link| match link {
+            ProcessorStage::Script(script) => Some(&**script),
+            _ => None,
+        })
+    }
+
     /// Sets the lane of the next job.
     pub(crate) fn set_lane(&self, lane: Option<&str>) {
-        for link in &self.processors {
-            if let ProcessorStage::Script(script) = link {
-                script.set_lane(lane);
-            }
-        }
+        self.scripts().for_each(|script| script.set_lane(lane));
     }
 
     /// Sets the provenance of the next job, and its index in each input of the step.
     pub(crate) fn set_origin(&self, carried: &str, indices: &[u64]) {
-        for link in &self.processors {
-            if let ProcessorStage::Script(script) = link {
-                script.set_origin(carried, indices);
-            }
-        }
+        self.scripts().for_each(|script| script.set_origin(carried, indices));
     }
 
     /// Sets up the plugins that are not set up: at first, and after a panic or a crash.

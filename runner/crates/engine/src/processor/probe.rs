@@ -10,11 +10,11 @@ use super::deadline::AttemptDeadline;
 use super::{ProcessorStage, ScriptGroup, SharedResources, StepContext};
 use tidegate_components::plugin::AfterDeath;
 use tidegate_components::redact::Redactor;
-use tidegate_components::script::{EntryPoint, ScriptOutlet};
+use tidegate_components::script::{EntryPoint, ScriptOutlet, ScriptStep};
 use tidegate_config::{
     Configuration, GateRef, InputMode, Limits, MockPlace, ProbeConfig, Processor, Step, StepFilter,
 };
-use tidegate_model::{Address, Timestamp, delivery_hash};
+use tidegate_model::{Address, DeliveryHash, Timestamp, delivery_hash};
 
 /// Gate or monitor of a step.
 #[derive(Debug)]
@@ -106,6 +106,13 @@ impl Probe {
         let (pipeline, step) = (self.step.pipeline.as_str(), self.step.name.as_str());
         let hash = delivery_hash(pipeline, step, std::iter::once((what, std::slice::from_ref(&time))));
         self.deadline.begin(std::time::Duration::ZERO);
+        self.scripts().for_each(ScriptStep::begin_batch);
+        let asked = self.ask_all(given, (now, hash));
+        self.scripts().for_each(ScriptStep::end_batch);
+        asked
+    }
+
+    fn ask_all(&mut self, given: &[u8], (now, hash): (Timestamp, DeliveryHash)) -> Result<Vec<u8>, Failure> {
         let (mut answer, mut pieces) = (given.to_vec(), 0);
         for link in &mut self.processors {
             let left = self.deadline.left()?;
@@ -116,6 +123,13 @@ impl Probe {
             answer = whole(self.outputs.get(0));
         }
         Ok(answer)
+    }
+
+    fn scripts(&self) -> impl Iterator<Item = &ScriptStep> {
+        self.processors.iter().filter_map(|link| match link {
+            ProcessorStage::Script(script) => Some(&**script),
+            _ => None,
+        })
     }
 }
 

@@ -13,6 +13,7 @@ use super::start::RecoveredState;
 use crate::commit::committer::Committer;
 use crate::commit::inbox::Inbox;
 use crate::commit::queue_cache::QueueCaches;
+use crate::commit::queue_tables::QueueTables;
 use crate::coordinator::command_sources::CommandSources;
 use crate::coordinator::{Action, Coordinator, CoordinatorInit};
 use crate::runtime::message::Message;
@@ -28,6 +29,8 @@ pub(crate) struct RunContext {
     pub(crate) attempts: CrashGuard,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) stats: Arc<Stats>,
+    /// Tables of the configuration, which are built.
+    pub(crate) tables: Arc<QueueTables>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) workers: usize,
     pub(crate) batch: BatchLimit,
@@ -84,6 +87,7 @@ pub(crate) fn open(recovered: RecoveredState, context: RunContext) -> OpenRun {
         broken_steps: BTreeSet::new(),
         inbox: context.inbox,
         tails,
+        tables: context.tables,
         stats: context.stats,
         clock,
         batches_awaiting_commit: Arc::clone(&coordinator.coming),

@@ -1,6 +1,7 @@
 //! Takeover: lets a run carry out another generation, on request or because too many attempts fail.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -56,6 +57,8 @@ pub(crate) fn request(
     let digest = (is_same_folder && back.is_none()).then(|| Arc::clone(next.digest()));
     let digest = digest.unwrap_or_else(|| Arc::new(configuration.digest()));
     let configuration = Arc::new(configuration);
+    // The committer adds what is committed until the swap.
+    current.tables.build(&configuration, store, &AtomicBool::new(false))?;
     let (plugins, files) = (Arc::clone(&next.plugins), Arc::clone(&next.files));
     let number = before.number + 1;
     let rolls_back = back.as_ref().map(|(back, _)| {

@@ -14,6 +14,7 @@ use super::message::Message;
 use crate::batch::input::BatchInput;
 use crate::batch::result::{BatchResult, HaltCause, HaltReason};
 use crate::batch::runner::{BatchRun, BatchRunner, Resumed};
+use crate::commit::queue_tables::{QueueTables, TablesOf};
 use crate::coordinator::BatchTask;
 use crate::processor::SharedResources;
 use crate::processor::mock::Mocks;
@@ -36,6 +37,7 @@ pub(crate) struct WorkerContext {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) token_key: TokenKey,
+    pub(crate) tables: Arc<QueueTables>,
     /// All running commands.
     pub(crate) running_commands: Arc<RunningCommands>,
     /// Awaits requests and commands.
@@ -54,6 +56,7 @@ impl WorkerContext {
         SharedResources {
             plugins: &step.generation.plugins,
             token_key: &self.token_key,
+            rows: TablesOf { tables: &self.tables, configuration: &step.generation.configuration },
             running_commands: &self.running_commands,
             calls: &self.calls,
             ending: &self.ending,

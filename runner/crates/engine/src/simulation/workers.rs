@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::batch::runner::BatchRunner;
+use crate::commit::queue_tables::{QueueTables, TablesOf};
 use crate::processor::SharedResources;
 use crate::step::declared::DeclaredStep;
 use tidegate_components::calls::Calls;
@@ -31,10 +32,13 @@ impl Workers {
         if self.0.get(&step.address).is_none_or(|made| made.version != version) {
             let (plugins, running_commands) = (Plugins::default(), Arc::default());
             let (ending, deaths) = (Arc::default(), Arc::default());
+            // The graphs of the simulation have no lookup tables of queues.
+            let tables = QueueTables::default();
             let token_key = &TokenKey::NONE;
             let common = SharedResources {
                 plugins: &plugins,
                 token_key,
+                rows: TablesOf { tables: &tables, configuration: step.configuration() },
                 running_commands: &running_commands,
                 calls: &Calls::default(),
                 ending: &ending,

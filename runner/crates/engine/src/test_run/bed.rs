@@ -12,6 +12,7 @@ use super::results::{Ended, TestResults};
 use crate::commit::committer::Committer;
 use crate::commit::committer::group::{CommitGroup, MoreRequests};
 use crate::commit::inbox::{Inbox, Push};
+use crate::commit::queue_tables::QueueTables;
 use crate::commit::request::CommitRequest;
 use crate::commit::sinks::Sinks;
 use crate::coordinator::{Action, Coordinator};
@@ -75,11 +76,12 @@ pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResult
     let (store, mut writer) = open_in_memory()?;
     give(&mut writer, test)?;
     let (messages, committed) = crossbeam_channel::unbounded();
-    let stats = Arc::new(Stats::new(test.at));
+    let (stats, tables) = (Arc::new(Stats::new(test.at)), Arc::<QueueTables>::default());
     let OpenRun { coordinator, committer, token_key, .. } = {
         let never = AtomicBool::new(false);
         let (plugins, files) = (Arc::clone(&generation.plugins), Arc::default());
         let generation = Arc::new(NumberedGeneration::new(1, Arc::clone(&configuration), plugins, files));
+        tables.build(&configuration, &store, &never)?;
         let started = start::start(&generation, Sinks::default(), &store, test.at, &never)?;
         // Nothing sets `never`, so the start is not stopped.
         let recovered = started.ok_or(EngineError::Died)?;
@@ -89,6 +91,7 @@ pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResult
             attempts: CrashGuard::none(),
             inbox: Arc::new(Inbox::default()),
             stats: Arc::clone(&stats),
+            tables: Arc::clone(&tables),
             clock: Arc::clone(&clock) as Arc<_>,
             workers: WORKERS,
             batch: BATCH,
@@ -105,6 +108,7 @@ pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResult
         store: store.clone(),
         clock: Arc::clone(&clock) as Arc<_>,
         token_key,
+        tables,
         running_commands: Arc::default(),
         calls: Calls::default(),
         ending: Arc::default(),

@@ -8,8 +8,8 @@ use tidegate_plugin::Job;
 
 use super::register::add_getter;
 use crate::redact::Redactor;
+use crate::script::script_tables::ScriptTables;
 use crate::script::values::{frozen, json};
-use tidegate_config::LookupTables;
 use tidegate_model::{DeliveryHash, Secret, TokenKey};
 
 /// The `ctx` of `fn process(job, ctx)`; cheap to clone, so that unused facts cost nothing.
@@ -31,7 +31,7 @@ struct Fixed {
     config: Dynamic,
     token_key: TokenKey,
     scrub: Redactor,
-    tables: LookupTables,
+    tables: ScriptTables,
     inputs: Vec<String>,
     outputs: Vec<ImmutableString>,
 }
@@ -57,7 +57,7 @@ impl ScriptContext {
         config: Dynamic,
         secrets: &[Secret],
         token_key: &TokenKey,
-        tables: &LookupTables,
+        tables: &ScriptTables,
     ) -> Self {
         let (token_key, scrub) = (token_key.clone(), Redactor::new(secrets));
         let config = frozen::freeze(config);
@@ -86,7 +86,7 @@ impl ScriptContext {
 
     /// A context without a step.
     pub(crate) fn none() -> Self {
-        Self::new(("", ""), Dynamic::UNIT, &[], &TokenKey::NONE, &LookupTables::new())
+        Self::new(("", ""), Dynamic::UNIT, &[], &TokenKey::NONE, &ScriptTables::default())
     }
 
     /// Moves on to another job.
@@ -158,7 +158,7 @@ impl ScriptContext {
         &self.fixed.config
     }
 
-    pub(crate) fn tables(&self) -> &LookupTables {
+    pub(crate) fn tables(&self) -> &ScriptTables {
         &self.fixed.tables
     }
 

@@ -4,10 +4,10 @@ use rhai::{Dynamic, EvalAltResult, ImmutableString, Module, NativeCallContext};
 
 use super::register::add;
 use crate::script::attempt::current;
+use crate::script::script_tables::NoAnswer;
 use crate::script::values::{json, thrown, type_names};
-use tidegate_config::LookupTables;
-use tidegate_model::scalar;
 use tidegate_model::suggest::{did_you_mean, listed};
+use tidegate_model::{format_size, scalar};
 
 pub(crate) fn register(module: &mut Module) {
     let lookup = |call: NativeCallContext<'_>,
@@ -25,14 +25,15 @@ pub(crate) fn register(module: &mut Module) {
 fn find(name: &str, key: &Dynamic) -> Result<Dynamic, Box<str>> {
     let attempt = current();
     let tables = attempt.context().tables();
-    let Some(table) = tables.iter().find(|(other, _)| other.as_str() == name).map(|(_, table)| table) else {
-        let (message, help) = unknown_table(name, tables);
+    if !tables.names().any(|other| other == name) {
+        let (message, help) = unknown_table(name, tables.names());
         return Err(format!("{message}; {help}").into());
-    };
+    }
+    let read = |key: &str| tables.read(name, key, |row| json::read(row.as_bytes()));
     let row = match key.as_immutable_string_ref() {
-        Ok(text) => table.get(&text),
+        Ok(text) => read(&text),
         // No row has it, and a job may lack the value.
-        Err(_) if key.is_unit() => None,
+        Err(_) if key.is_unit() => Ok(None),
         Err(_) => {
             let written = thrown::as_json(key);
             let Some(value) = written.as_deref().and_then(scalar) else {
@@ -40,24 +41,35 @@ fn find(name: &str, key: &Dynamic) -> Result<Dynamic, Box<str>> {
                 let wanted = "a text, a number or a truth value";
                 return Err(format!("the key of `lookup` must be {wanted}, not {given}").into());
             };
-            table.get(&value)
+            read(&value)
         }
     };
-    let Some(row) = row else { return Ok(Dynamic::UNIT) };
-    json::read(row.as_bytes())
-        .map_err(|error| format!("the row of the table `{name}` cannot be read: {error}").into())
+    match row {
+        Ok(None) => Ok(Dynamic::UNIT),
+        Ok(Some(row)) => {
+            row.map_err(|error| format!("the row of the table `{name}` cannot be read: {error}").into())
+        }
+        Err(NoAnswer::Full { max_size }) => {
+            let limit = format_size(max_size);
+            Err(format!("the table `{name}` exceeds its `max_size` of {limit}; raise it in `[table.{name}]`")
+                .into())
+        }
+        Err(NoAnswer::OutsideOfBatch) => {
+            Err(format!("the rows of the table `{name}` are known only to jobs; call `lookup` in a function")
+                .into())
+        }
+    }
 }
 
 /// The error for an unknown table, and its fix.
 #[must_use]
-pub fn unknown_table(name: &str, tables: &LookupTables) -> (String, String) {
-    let names = || tables.keys().map(tidegate_model::Name::as_str);
-    let help = match did_you_mean(name, names()) {
+pub fn unknown_table<'n>(name: &str, tables: impl Iterator<Item = &'n str> + Clone) -> (String, String) {
+    let help = match did_you_mean(name, tables.clone()) {
         Some(help) => help,
-        None if tables.is_empty() => {
+        None if tables.clone().next().is_none() => {
             format!("declare it, in the pipeline or for all in tidegate.toml: `[table.{name}]`")
         }
-        None => format!("the tables are {}", listed(names(), "and")),
+        None => format!("the tables are {}", listed(tables, "and")),
     };
     (format!("table `{name}` is unknown"), help)
 }

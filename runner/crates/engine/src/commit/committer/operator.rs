@@ -8,6 +8,8 @@ use crate::operator::apply::apply;
 use crate::operator::effect::{MovedRows, RequestEffect, RowAfter};
 use crate::operator::request::{PendingRequest, Request};
 use crate::runtime::message::{CommitNotice, CompletionNotice, Message, MoveNotice};
+use tidegate_config::QueueRef;
+use tidegate_model::Address;
 use tidegate_store::{Changes, ParkedJob, ParkedKey};
 
 impl Committer {
@@ -41,6 +43,9 @@ impl Committer {
                 }
             }
         };
+        if let Request::ClearQueue { queue, .. } = &asked.request {
+            self.rebuild_tables(queue)?;
+        }
         let request_outcome = effect.request_outcome.clone();
         let durable = self.amended(&asked.request, effect, &committed);
         if let Some(watermarks) = &watermarks {
@@ -48,6 +53,15 @@ impl Committer {
         }
         let _ = self.messages.send(Message::Committed(durable));
         asked.answer(Ok(request_outcome.and(asked)));
+        Ok(())
+    }
+
+    /// Takes the deleted jobs of a queue out of its lookup tables.
+    fn rebuild_tables(&self, queue: &Address) -> Result<(), EngineError> {
+        let queues = &self.committed_state.configuration().queues;
+        if let Some(position) = queues.position(|declared| declared.address == *queue) {
+            self.tables.rebuild((QueueRef(position), queue), &self.store)?;
+        }
         Ok(())
     }
 

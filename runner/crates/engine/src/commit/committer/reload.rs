@@ -66,6 +66,7 @@ impl Committer {
             let head = self.store.queue(&queue.address)?.map_or(0, |queue| queue.head);
             self.committed_state.set_head(position, head);
         }
+        self.tables.follow(&generation.configuration, &self.store, &self.ending)?;
         self.committed_state.generation = generation;
         self.publish_backlog();
         let late = start::first_late(self.committed_state.configuration(), &self.store)?;

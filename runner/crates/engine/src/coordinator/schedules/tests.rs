@@ -85,6 +85,7 @@ impl Place {
             attempts: CrashGuard::none(),
             inbox: Arc::new(Inbox::default()),
             stats: Arc::new(Stats::new(self.clock.now())),
+            tables: Arc::default(),
             clock: Arc::clone(&self.clock) as Arc<_>,
             workers: 1,
             batch: BatchLimit { jobs: 10, bytes: 1000 },

@@ -95,6 +95,7 @@ impl<'w> Stage<'w> {
             attempts: attempts.clone(),
             inbox: Arc::new(Inbox::default()),
             stats: Arc::new(Stats::new(world.clock.now())),
+            tables: Arc::clone(&current.tables),
             clock: Arc::clone(&world.clock) as Arc<_>,
             workers,
             batch,

@@ -70,6 +70,7 @@ impl World {
             ending: Arc::default(),
             broken_steps: BTreeSet::new(),
             inbox: Arc::new(Inbox::default()),
+            tables: Arc::default(),
             tails: Arc::new(QueueCaches::default()),
             stats: Arc::new(Stats::new(clock.now())),
             clock,

@@ -1,0 +1,207 @@
+//! Queue tables: keep the rows of the lookup tables whose rows are the newest jobs of queues.
+//!
+//! A table is built from the store before the first step that reads it starts. Later the committer adds the jobs of
+//! each commit before it reports the commit. So no attempt on a later job misses them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use tidegate_components::table_rows::{RowCounts, TableRows};
+use tidegate_config::{Configuration, QueueRef, QueueTable};
+use tidegate_model::sync::Mutex;
+use tidegate_model::{Address, log_target};
+use tidegate_plugin::Payloads;
+use tidegate_store::{ReadError, Store};
+
+/// Maximum jobs and bytes of one read while a table is built.
+const READ_JOBS: usize = 4096;
+const READ_BYTES: usize = 1 << 20;
+
+/// Time between two reports of a table that is being built.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+
+/// All tables of the generations that any step follows.
+#[derive(Debug, Default)]
+pub(crate) struct QueueTables(Mutex<Vec<FollowedTable>>);
+
+#[derive(Clone, Debug)]
+struct FollowedTable {
+    queue: QueueRef,
+    rows: Arc<TableRows>,
+    /// The last configuration that has the table. Steps of an earlier one may still read it.
+    of: Weak<Configuration>,
+}
+
+/// The tables, for the steps of one configuration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TablesOf<'c> {
+    pub(crate) tables: &'c QueueTables,
+    pub(crate) configuration: &'c Configuration,
+}
+
+impl TablesOf<'_> {
+    pub(crate) fn rows(&self, table: &QueueTable) -> Option<Arc<TableRows>> {
+        let queue = queue_of(self.configuration, table)?;
+        self.tables.find(queue, table).map(|followed| followed.rows)
+    }
+}
+
+impl QueueTables {
+    /// Builds the tables of `configuration` that are not there yet. `ending` cancels that.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(crate) fn build(
+        &self,
+        configuration: &Arc<Configuration>,
+        store: &Store,
+        ending: &AtomicBool,
+    ) -> Result<(), ReadError> {
+        for (_, table) in configuration.queue_tables() {
+            let Some(queue) = queue_of(configuration, table) else { continue };
+            if self.find(queue, table).is_some() {
+                continue;
+            }
+            let rows = Arc::new(TableRows::new(table.clone()));
+            catch_up(&rows, &table.queue, store, Some(ending))?;
+            self.0.lock().push(FollowedTable { queue, rows, of: Arc::downgrade(configuration) });
+        }
+        Ok(())
+    }
+
+    /// Follows the tables of the current configuration up to the last commit, and drops those that no step reads.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(crate) fn follow(
+        &self,
+        configuration: &Arc<Configuration>,
+        store: &Store,
+        ending: &AtomicBool,
+    ) -> Result<(), ReadError> {
+        self.build(configuration, store, ending)?;
+        for (_, table) in configuration.queue_tables() {
+            let Some(queue) = queue_of(configuration, table) else { continue };
+            let mut rows = None;
+            for followed in self.0.lock().iter_mut().filter(|followed| followed.is(queue, table)) {
+                followed.of = Arc::downgrade(configuration);
+                rows = Some(Arc::clone(&followed.rows));
+            }
+            if let Some(rows) = rows {
+                catch_up(&rows, &table.queue, store, None)?;
+            }
+        }
+        self.0.lock().retain(|followed| followed.of.strong_count() > 0);
+        Ok(())
+    }
+
+    /// Adds committed jobs of a queue to its tables. `address`: its present one.
+    pub(crate) fn add(
+        &self,
+        (queue, address): (QueueRef, &Address),
+        (first, jobs): (u64, &Payloads),
+        store: &Store,
+    ) {
+        let followed: Vec<Arc<TableRows>> = {
+            let tables = self.0.lock();
+            let of_queue = tables.iter().filter(|followed| followed.queue == queue);
+            of_queue.map(|followed| Arc::clone(&followed.rows)).collect()
+        };
+        for rows in followed {
+            let before = rows.counts();
+            if before.next < first
+                && let Err(error) = catch_up(&rows, address, store, None)
+            {
+                // The next jobs try it again.
+                tracing::error!(target: log_target::ENGINE, queue = %address, %error, "a table misses jobs");
+                continue;
+            }
+            rows.add(first, jobs);
+            report(&rows, before);
+        }
+    }
+
+    /// Builds the tables of a queue anew: jobs of it were deleted.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(crate) fn rebuild(
+        &self,
+        (queue, address): (QueueRef, &Address),
+        store: &Store,
+    ) -> Result<(), ReadError> {
+        let followed = self.0.lock().clone();
+        for FollowedTable { rows, .. } in followed.iter().filter(|followed| followed.queue == queue) {
+            let fresh = TableRows::new(rows.table().clone());
+            catch_up(&fresh, address, store, None)?;
+            rows.replace(&fresh);
+        }
+        Ok(())
+    }
+
+    /// The counts of a table of `configuration`; `None` if it is not built.
+    pub(crate) fn counts(&self, configuration: &Configuration, table: &QueueTable) -> Option<RowCounts> {
+        TablesOf { tables: self, configuration }.rows(table).map(|rows| rows.counts())
+    }
+
+    fn find(&self, queue: QueueRef, table: &QueueTable) -> Option<FollowedTable> {
+        self.0.lock().iter().find(|followed| followed.is(queue, table)).cloned()
+    }
+}
+
+impl FollowedTable {
+    /// Whether it has the rows of `table`. The queue may have had another name.
+    fn is(&self, queue: QueueRef, table: &QueueTable) -> bool {
+        let QueueTable { queue: _, key, tombstone, max_size } = table;
+        let own = self.rows.table();
+        self.queue == queue && (&own.key, &own.tombstone, &own.max_size) == (key, tombstone, max_size)
+    }
+}
+
+fn queue_of(configuration: &Configuration, table: &QueueTable) -> Option<QueueRef> {
+    configuration.queues.position(|queue| queue.address == table.queue).map(QueueRef)
+}
+
+/// Adds the jobs of the store that the table does not have.
+fn catch_up(
+    rows: &TableRows,
+    queue: &Address,
+    store: &Store,
+    ending: Option<&AtomicBool>,
+) -> Result<(), ReadError> {
+    let (before, mut reported) = (rows.counts(), Instant::now());
+    if let Some(state) = store.queue(queue)? {
+        if before.next == 1 && state.first > 1 && state.jobs() > 0 {
+            tracing::info!(target: log_target::ENGINE, queue = %queue, first = state.first,
+                "the queue has deleted its earlier jobs, so the table begins with this one");
+        }
+        rows.skip_to(state.first);
+    }
+    while !ending.is_some_and(|ending| ending.load(Ordering::Acquire)) {
+        let next = rows.counts().next;
+        let Some(batch) = store.read(queue, next, READ_JOBS, READ_BYTES)? else { break };
+        rows.add(next, &batch.payloads);
+        if reported.elapsed() >= REPORT_EVERY {
+            reported = Instant::now();
+            let counts = rows.counts();
+            tracing::info!(target: log_target::ENGINE, queue = %queue, jobs = counts.next - 1, rows = counts.rows,
+                "building a table");
+        }
+    }
+    report(rows, before);
+    Ok(())
+}
+
+/// Logs the first jobs that are no rows, and a table that has become too large.
+fn report(rows: &TableRows, before: RowCounts) {
+    let (now, table) = (rows.counts(), rows.table());
+    if before.ignored == 0 && now.ignored > 0 {
+        tracing::warn!(target: log_target::ENGINE, queue = %table.queue, key = %table.key, jobs = now.ignored,
+            "jobs without the key are no rows of the table; `status` counts them");
+    }
+    if now.is_full && !before.is_full {
+        tracing::error!(target: log_target::ENGINE, queue = %table.queue, key = %table.key, max_size = table.max_size,
+            "the table exceeds its `max_size`: attempts that read it fail until it is built again with a larger one");
+    }
+}
