@@ -19,7 +19,7 @@ const NETWORK: &str = "#!/bin/sh\necho \"$2 $TIDEGATE_ATTEMPT\" >> log\n\
                        if [ -e \"down/$1\" ]; then echo \"$1 does not answer\" >&2; exit 1; fi\n\
                        echo \"{ \\\"id\\\": $2 }\"\n";
 
-/// The demonstration with these posts, and this network; later posts are read too.
+/// The demonstration with these posts, and this network; later posts and messages are read too.
 fn demonstration(posts: &str, network: &str) -> Project {
     let project = Project::demonstration("federation");
     project.change("federation.toml", "format = \"ndjson\"", "format = \"ndjson\"\nfollow = true");
@@ -82,6 +82,31 @@ fn what_does_not_answer_is_tried_again_until_it_does_or_its_time_is_over() {
         [said(1, near, 1), said(2, near, 1), said(3, far, 4), said(5, near, 1), said(6, other, 1)]
     );
     project.run().done().says("nothing to do");
+}
+
+#[test]
+fn a_post_follows_a_site_that_has_moved_also_after_a_kill() {
+    let project = demonstration("", "#!/bin/sh\necho \"{ \\\"id\\\": $2, \\\"site\\\": \\\"$1\\\" }\"\n");
+    let mut running = project.started();
+    let rows = |project: &Project| project.json(&["status"])["tables"][0]["rows"].as_u64();
+    running.wait_until("the first message", || rows(&project) == Some(1));
+    let moves = |to: &str| format!("{}\n", json!({ "type": "moved", "site": "far.example", "to": to }));
+    project.append("data/messages.ndjson", [moves("a.example"), moves("b.example")].concat());
+    running.wait_until("the messages", || project.queue("federation/moves").len() == 3);
+    let push = |id, site| posts([id], "push", site);
+    project.append("data/posts.ndjson", [push(1, "old.example"), push(2, "far.example")].concat());
+    wait_for_sent(&mut running, &project, 2);
+    assert!(running.kill(), "it ended by itself");
+    let mut running = project.started();
+    project.append("data/posts.ndjson", [push(3, "far.example"), push(4, "other.example")].concat());
+    wait_for_sent(&mut running, &project, 4);
+    running.stop().done();
+    let sent = project.read("out/sent.ndjson");
+    let mut sent: Vec<Value> = sent.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    sent.sort_by_key(|sent| sent["id"].as_u64());
+    let sites: Vec<_> = sent.iter().map(|sent| sent["site"].as_str().expect("a site")).collect();
+    assert_eq!(sites, ["near.example", "b.example", "b.example", "other.example"]);
+    project.assert_sound();
 }
 
 #[test]
