@@ -58,6 +58,8 @@ mod wirings;
 
 mod joins;
 
+mod pauses;
+
 mod queue_tables;
 
 mod filters;

@@ -9,6 +9,7 @@
 //! | `GET` and `DELETE /jobs/PIPELINE/SOURCE/due/NUMBER` | the same for a job that is due later |
 //! | `POST /jobs/PIPELINE/QUEUE/INDEX/complete` | 202 once the completion by an external system is on disk |
 //! | `POST /monitor/PIPELINE/STEP` | the time of the next poll of the step's pending jobs |
+//! | `POST /steps/PIPELINE/STEP/pause` and `…/resume` | the step, a lane of it or its monitor is paused or resumed |
 //! | `POST /reload` | the configuration that is in force after its files were read again |
 //! | `GET /healthz` | whether the runner accepts jobs |
 //! | `GET /ready` | whether the runner works: it has started, and no step has stopped |
@@ -27,6 +28,7 @@ pub(crate) mod job_status;
 pub(crate) mod late_jobs;
 pub(crate) mod parameters;
 pub(crate) mod parse_body;
+pub(crate) mod pause;
 pub(crate) mod poll;
 pub(crate) mod push;
 pub(crate) mod ready;
@@ -269,6 +271,7 @@ async fn carry_out(
         Route::Late(asked) => look_at_late(&request, asked, http).await,
         Route::Complete(asked) => complete::complete(request, asked, http, place).await,
         Route::Monitor(step) => poll(&request, step, http).await,
+        Route::Pause { step, paused } => pause(&request, (step, paused), http).await,
         Route::Reload => {
             only(&request, &[Method::GET, Method::HEAD, Method::POST])?;
             let (context, reads) = (http.context.clone(), *request.method() != Method::POST);
@@ -353,6 +356,20 @@ async fn poll(
     only(request, &[Method::POST])?;
     let context = http.context.clone();
     aside(move || poll::poll(&step, &context)).await
+}
+
+async fn pause(
+    request: &Request<Incoming>,
+    (step, paused): (Address, bool),
+    http: &HttpContext,
+) -> Result<Response, HttpRefusal> {
+    only(request, &[Method::POST])?;
+    // A step is guarded like the jobs of its pipeline.
+    admit_reader(request, &step, http)?;
+    push::refuse_while_full(&http.context)?;
+    let parameters = Parameters::of(request.uri().query())?;
+    let context = http.context.clone();
+    aside(move || pause::pause(&step, paused, &parameters, &context)).await
 }
 
 /// Runs slow work on another thread, so that no other request waits for it.

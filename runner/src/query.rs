@@ -13,6 +13,7 @@ pub(crate) mod late;
 pub(crate) mod parked;
 pub(crate) mod parked_counts;
 pub(crate) mod parked_payload;
+pub(crate) mod pause_change;
 pub(crate) mod pending_fields;
 pub(crate) mod plan;
 pub(crate) mod preview;
@@ -34,6 +35,7 @@ pub(crate) use self::age::Oldest;
 pub(crate) use self::explain::PAUSED;
 pub(crate) use self::history::{HistoryFiles, HistoryPage, HistoryRow};
 pub(crate) use self::parked::{DelayedPage, DelayedStatus, WaitsFor};
+pub(crate) use self::pause_change::PausedPart;
 pub(crate) use self::plan::Planned;
 pub(crate) use self::reload_status::{
     EarlierRollback, LingeringStatus, RefusedFiles, ReloadStatus, RollbackStatus,

@@ -1,29 +1,12 @@
 //! `tidegate step`: pauses and resumes steps, and lanes of steps.
 
-use serde::Serialize;
-
 use crate::cli::{Format, StepChoice};
 use crate::client::{AnsweredBy, CommandTarget, other_question, print_json, print_text};
 use crate::output::exit;
 use crate::output::exit::Exit;
 use crate::output::lane_command::resume_lane;
-use tidegate_engine::{Request, RequestOutcome};
+use crate::query::PausedPart;
 use tidegate_model::Address;
-
-#[derive(Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts of an answer")]
-struct Done<'a> {
-    step: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lane: Option<&'a str>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    monitor: bool,
-    paused: bool,
-    /// Its state has changed.
-    changed: bool,
-    /// It had stopped, and starts again.
-    restarted: bool,
-}
 
 pub(crate) fn pause(command: &StepChoice, paused: bool) -> Exit {
     change(command, paused).unwrap_or_else(|exit| exit)
@@ -38,24 +21,19 @@ fn change(command: &StepChoice, paused: bool) -> Result<Exit, Exit> {
     };
     let place = CommandTarget::of(&command.look.config, command.look.data.clone())?;
     let lane = command.lane.as_deref();
-    let request = match lane {
-        _ if command.monitor => Request::PauseMonitor { step, paused },
-        Some(lane) => Request::PauseLane { step, lane: lane.to_owned(), paused },
-        None => Request::Pause { step, paused },
+    let part = match lane {
+        _ if command.monitor => PausedPart::Monitor,
+        Some(lane) => PausedPart::Lane(lane),
+        None => PausedPart::Step,
     };
-    let (outcome, teller) = place.change(request)?;
-    let (changed, restarted, behind) = match outcome {
-        Ok(RequestOutcome::Paused { changed, restarted, behind }) => (changed, restarted, behind),
-        Ok(_) => return Err(other_question()),
-        Err(why) => return Err(exit::fail(why)),
-    };
-    let step = &*command.step;
+    let (outcome, teller) = place.change(part.request(step.clone(), paused))?;
+    let outcome = outcome.map_err(exit::fail)?;
+    let change = part.change(&step, paused, &outcome).ok_or_else(other_question)?;
+    let (changed, restarted, behind) = (change.changed, change.restarted, change.behind);
     if command.look.format == Format::Json {
-        return Ok(print_json(
-            &Done { step, lane, monitor: command.monitor, paused, changed, restarted },
-            Exit::Done,
-        ));
+        return Ok(print_json(&change, Exit::Done));
     }
+    let step = &*command.step;
     if restarted {
         let reload = place.configuration.command("reload");
         let files = format!(

@@ -21,6 +21,8 @@ pub(crate) enum Route {
     Complete(JobAddress),
     /// `/monitor/PIPELINE/STEP`
     Monitor(Address),
+    /// `/steps/PIPELINE/STEP/pause`, or `…/resume`
+    Pause { step: Address, paused: bool },
     /// `/reload`
     Reload,
     /// `/healthz`
@@ -50,6 +52,8 @@ impl Route {
                 JobAddress::of(pipeline, queue, index).map(Self::Complete)
             }
             ["monitor", pipeline, step] => address(pipeline, step).map(Self::Monitor),
+            ["steps", pipeline, step, "pause"] => Self::pause((pipeline, step), true),
+            ["steps", pipeline, step, "resume"] => Self::pause((pipeline, step), false),
             ["reload"] => Some(Self::Reload),
             ["healthz"] => Some(Self::Health),
             ["ready"] => Some(Self::Ready),
@@ -59,9 +63,14 @@ impl Route {
             let ways = "`POST /sources/PIPELINE/SOURCE`, `GET /jobs/PIPELINE/SOURCE`, \
                         `GET` and `DELETE /jobs/PIPELINE/SOURCE/INDEX` and `/jobs/PIPELINE/SOURCE/due/NUMBER`, \
                         `POST /jobs/PIPELINE/QUEUE/INDEX/complete`, `POST /monitor/PIPELINE/STEP`, \
+                        `POST /steps/PIPELINE/STEP/pause` and `/resume`, \
                         `POST /reload`, `GET /healthz` and `GET /ready`";
             HttpRefusal::missing(format!("the path is unknown: use {ways}"))
         })
+    }
+
+    fn pause((pipeline, step): (&str, &str), paused: bool) -> Option<Self> {
+        Some(Self::Pause { step: address(pipeline, step)?, paused })
     }
 }
 
@@ -71,6 +80,7 @@ impl Route {
         let known: &[&str] = match self {
             Self::Source(_) => &["due", "delay"],
             Self::Complete(_) => &["token"],
+            Self::Pause { .. } => &["lane", "monitor"],
             Self::Jobs(_) => &["key", "handle", "status", "step", "lane", "payload", "after", "limit"],
             Self::Job(_) if *method == Method::DELETE => &["step", "drop"],
             _ => &[],
@@ -123,7 +133,10 @@ mod tests {
         let late = LateAddress { queue: address.clone(), id: ParkedId(7) };
         assert_eq!(LateAddress::parse(&late.to_string()), Some(late.clone()));
         assert_eq!(route("/jobs/p/q/due/7"), Some(Route::Late(late)));
-        assert_eq!(route("/monitor/p/q"), Some(Route::Monitor(address)));
+        assert_eq!(route("/monitor/p/q"), Some(Route::Monitor(address.clone())));
+        let step = address;
+        assert_eq!(route("/steps/p/q/pause"), Some(Route::Pause { step: step.clone(), paused: true }));
+        assert_eq!(route("/steps/p/q/resume"), Some(Route::Pause { step, paused: false }));
         assert_eq!(route("/reload"), Some(Route::Reload));
         assert_eq!(route("/healthz"), Some(Route::Health));
         assert_eq!(route("/ready"), Some(Route::Ready));
@@ -144,6 +157,8 @@ mod tests {
             "/jobs/p/q/due/07",
             "/jobs/p/q/due/x",
             "/monitor/p",
+            "/steps/p/q",
+            "/steps/p/q/stop",
         ] {
             assert_eq!(route(path), None, "{path}");
         }
