@@ -191,7 +191,8 @@ pub(crate) fn serial(folder: &Path, jobs: u64) -> Result<Vec<Row>, Box<dyn Error
     let (act, add) = (step("act", ACT, serial), step("add", "add.rhai", serial));
     let floor = rate(&measure("floor", filled.0.path())?);
     let pure = rate(&filled.drain(&add, "drain")?);
-    let effects = rate(&filled.drain(&act, "drain")?);
+    // The jobs that a queue has delivered to all of its steps are gone.
+    let effects = rate(&Filled::new(folder, jobs)?.drain(&act, "drain")?);
     let ratio = pure / floor;
     Ok(vec![
         Row {
