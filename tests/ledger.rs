@@ -33,7 +33,9 @@ fn batches<'a>(services: impl IntoIterator<Item = &'a str>) -> String {
 /// The demonstration with these batches, in front of a controlled ledger, with short waits.
 fn in_front_of(ledger: &Fake, batches: &str) -> Project {
     let project = Project::demonstration("ledger");
-    std::fs::remove_file(project.path().join("ledger.toml")).expect("it is there");
+    for other in ["ledger.toml", "transfers.toml"] {
+        std::fs::remove_file(project.path().join(other)).expect("it is there");
+    }
     std::fs::remove_file(project.path().join("tidegate.toml")).expect("it is there");
     project.write("data/batches.ndjson", batches);
     project.write("status.rhai", "fn status(answers) { answers }");

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{committed, hasten, invalid, status};
-use crate::http_client::address;
+use crate::http_client::{Client, address};
 use crate::moment::Moment;
 use crate::project::Project;
 use crate::random::Random;
@@ -73,10 +73,61 @@ fn the_toy_ledger_takes_its_time_forgets_refuses_and_all_of_it_is_made_good() {
     project.assert_sound();
 }
 
+#[test]
+fn a_refused_transfer_halts_its_account_until_an_operator_has_decided_about_those_behind_it() {
+    let project = Project::demonstration("ledger");
+    std::fs::remove_file(project.path().join("grid.toml")).expect("it is there");
+    hasten_ledger(&project);
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free");
+    project.change("tidegate.toml", "127.0.0.1:8484", &port.to_string());
+    project.change("transfers.toml", "127.0.0.1:8484", &port.to_string());
+    project.change("transfers.toml", "every = \"1s\"", "every = \"10ms\"");
+    project.change("transfers.toml", "initial = \"1s\"", "initial = \"10ms\"");
+    let mut running = project.started();
+    let mut client = Client::new(&address(&mut running));
+    let transfers = [(1, "a", 5), (2, "a", -1), (3, "a", 7), (4, "b", 1), (5, "a", 2)];
+    for (id, account, quantity) in transfers {
+        let transfer = json!({ "id": id, "account": account, "quantity": quantity });
+        client.push("transfers/transfers", &transfer.to_string());
+    }
+    let through = |project: &Project| {
+        let mut ids = project.ids_so_far("out/transferred.ndjson");
+        ids.sort_unstable();
+        ids
+    };
+    running.wait_until("the other account", || through(&project) == [1, 4]);
+    running.wait_until("the refusal", || project.queue("transfers/refused").len() == 1);
+    let held = project.status("transfers/transfer", "transfers/transfers")["held_lanes"].clone();
+    assert_eq!(held[0]["lane"], "a", "{held}");
+    assert!(held[0]["halted"].as_str().is_some_and(|why| why.contains(REFUSED)), "{held}");
+    // The account stays halted after a kill. The third transfer makes no sense any more, and the fifth goes on.
+    assert!(running.kill());
+    let mut running = project.started();
+    let mut client = Client::new(&address(&mut running));
+    client.push("transfers/transfers", &json!({ "id": 6, "account": "b", "quantity": 1 }).to_string());
+    running.wait_until("the other account", || through(&project) == [1, 4, 6]);
+    project.tidegate(&["job", "cancel", "transfers/transfers/3", "--yes"]).done();
+    let resumed = client.request("POST /steps/transfers/transfer/resume?lane=a", &[], "");
+    assert_eq!((resumed.status, &resumed.body["changed"]), (200, &Value::Bool(true)));
+    running.wait_until("the account", || through(&project) == [1, 4, 5, 6]);
+    running.stop().done();
+    let refused = project.queue("transfers/refused");
+    let refused: Vec<_> =
+        refused.iter().map(|record| (&record["job"]["id"], record["message"].as_str())).collect();
+    assert_eq!(refused, [(&json!(2), Some(REFUSED)), (&json!(3), Some("cancelled"))]);
+    project.assert_sound();
+}
+
 /// The two halves of the demonstration, each with a runner of its own.
 fn halves() -> (Project, Project) {
     let (grid, ledger) = (Project::demonstration("ledger"), Project::demonstration("ledger"));
-    for (project, file) in [(&grid, "ledger.toml"), (&grid, "tidegate.toml"), (&ledger, "grid.toml")] {
+    for (project, file) in [
+        (&grid, "ledger.toml"),
+        (&grid, "transfers.toml"),
+        (&grid, "tidegate.toml"),
+        (&ledger, "grid.toml"),
+        (&ledger, "transfers.toml"),
+    ] {
         std::fs::remove_file(project.path().join(file)).expect("it is there");
     }
     ledger.change("tidegate.toml", "127.0.0.1:8484", "127.0.0.1:0");
