@@ -114,12 +114,21 @@ async fn take(
     let TokenClaim { step, index, row } = claim;
     let (job, status) = (format!("{}/{index}", asked.queue), completion.status.as_str());
     let name = step.to_string();
-    let request = tidegate_engine::Request::Complete { step, index, token, completion, row };
+    let request = || {
+        let (step, token, completion) = (step.clone(), token.clone(), completion.clone());
+        tidegate_engine::Request::Complete { step, index, token, completion, row }
+    };
     let stands = |known| {
         json(StatusCode::OK, &CompletionState { job: job.clone(), step: name.clone(), status, known })
     };
     let refused = |error: String| Err(HttpRefusal::new(StatusCode::CONFLICT, error));
-    match answer(context, request).await? {
+    let mut outcome = answer(context, request()).await?;
+    if matches!(outcome, Ok(RequestOutcome::Completed(CompletionOutcome::NotPending))) {
+        // The store may have the commit that made the job pending while its notice is on the way to the coordinator. The
+        // first answer comes behind that notice, so a second request finds the job.
+        outcome = answer(context, request()).await?;
+    }
+    match outcome {
         Err(why) => Err(HttpRefusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
         Ok(RequestOutcome::Completed(CompletionOutcome::Taken)) => Ok(stands(false)),
         Ok(RequestOutcome::Completed(CompletionOutcome::Duplicate)) => Ok(stands(true)),
