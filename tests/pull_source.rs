@@ -1,13 +1,16 @@
 //! Tests of logs behind HTTP in the real executable: each number of a service is a job, in order and once, across
 //! kills and failures of the service.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 use serde_json::json;
 
 use crate::outward::service::{Act, Asked, Service, answer};
 use crate::project::Project;
+
+/// The default of the source.
+const CONCURRENCY: usize = 4;
 
 /// The number that a request asks for.
 fn number(asked: &Asked) -> u64 {
@@ -49,7 +52,20 @@ fn from_to(first: u64, last: u64) -> Vec<u64> {
 
 #[test]
 fn a_bounded_log_is_read_in_order_and_the_run_ends() {
-    let service = node(&Arc::new(AtomicU64::new(1000)));
+    // In the middle of the log the requests wait until as many as may be are in flight.
+    let in_flight = Arc::new((Mutex::new(InFlight::default()), Condvar::new()));
+    let counted = Arc::clone(&in_flight);
+    let service = Service::start(move |asked, _| {
+        let (count, changed) = &*counted;
+        let mut count = count.lock().expect("no handler panics");
+        count.now += 1;
+        count.most = count.most.max(count.now);
+        changed.notify_all();
+        let few = |count: &mut InFlight| number(asked) > 200 && count.most < CONCURRENCY;
+        let mut count = changed.wait_while(count, few).expect("no handler panics");
+        count.now -= 1;
+        block(number(asked))
+    });
     let project =
         project(&service, "first = 101\nuntil = 300\nheaders = { authorization = \"Bearer open\" }");
     project.run().done();
@@ -58,10 +74,19 @@ fn a_bounded_log_is_read_in_order_and_the_run_ends() {
     let asked = service.asked();
     assert!(asked.iter().all(|asked| asked.header("authorization") == "Bearer open"));
     assert_eq!(asked.len(), 200, "each block is requested once");
+    assert_eq!(in_flight.0.lock().expect("no handler panics").most, CONCURRENCY);
+    // The pool may connect once more for a request while the connection of an answer is not idle yet.
     let connections = asked.iter().map(|asked| asked.connection).max();
-    assert!(connections.is_some_and(|most| most <= 4), "{connections:?}");
+    assert!(connections.is_some_and(|most| most <= 2 * CONCURRENCY), "{connections:?}");
     project.run().done();
     assert_eq!(service.asked().len(), 200, "all blocks are delivered");
+}
+
+/// Number of requests that a service handles at once, and the highest so far.
+#[derive(Debug, Default)]
+struct InFlight {
+    now: usize,
+    most: usize,
 }
 
 #[test]
