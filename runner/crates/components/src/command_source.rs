@@ -195,12 +195,7 @@ impl CommandRun {
 
     /// The end of its standard error, without secrets.
     fn said(&self) -> String {
-        let (said, said_more) = self.process.said();
-        let said = self.scrub.clean(&String::from_utf8_lossy(said));
-        let said = said.trim();
-        let letters = said.chars().count();
-        let start = said.char_indices().nth(letters.saturating_sub(SAID_SHOWN)).map_or(0, |(at, _)| at);
-        if start == 0 && !said_more { said.to_owned() } else { format!("…{}", &said[start..]) }
+        self.process.said().text(&self.scrub, SAID_SHOWN)
     }
 
     fn failed(&mut self, broken: Broken) -> CommandRead {

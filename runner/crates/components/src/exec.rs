@@ -200,11 +200,7 @@ impl ExecStep {
 
     /// The end of its standard error.
     fn said(&self, printed: &Printed) -> String {
-        let said = self.scrub.clean(&String::from_utf8_lossy(&printed.said));
-        let said = said.trim();
-        let letters = said.chars().count();
-        let start = said.char_indices().nth(letters.saturating_sub(SHOWN)).map_or(0, |(at, _)| at);
-        if start == 0 && !printed.said_more { said.to_owned() } else { format!("…{}", &said[start..]) }
+        printed.errors.text(&self.scrub, SHOWN)
     }
 
     /// The standard error of a successful command is logged at debug level.
@@ -224,6 +220,7 @@ impl ExecStep {
 pub(crate) mod child;
 pub(crate) mod process_group;
 pub(crate) mod running_commands;
+pub(crate) mod stderr_tail;
 
 #[cfg(test)]
 mod tests;

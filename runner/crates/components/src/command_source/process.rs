@@ -14,11 +14,10 @@ use rustix::io::Errno;
 
 use crate::exec::RunningCommands;
 use crate::exec::process_group::{ProcessEnd, ProcessGroup};
+use crate::exec::stderr_tail::StderrTail;
 
 /// Bytes per read.
 const CHUNK: usize = 64 << 10;
-/// Bytes of standard error that are kept: at least this, at most twice as many.
-const SAID: usize = 8 << 10;
 /// Maximum number of reads after the end, since a grandchild may continue to write. A pipe holds less.
 const LAST_READS: usize = 64;
 
@@ -30,10 +29,7 @@ pub(crate) struct Process {
     end: OwnedFd,
     out: Option<ChildStdout>,
     errors: Option<ChildStderr>,
-    /// The end of standard error.
-    said: Vec<u8>,
-    /// Earlier standard error was dropped.
-    said_more: bool,
+    said: StderrTail,
 }
 
 /// The events of a wait.
@@ -61,7 +57,7 @@ impl Process {
         for pipe in [out.as_ref().map(AsFd::as_fd), errors.as_ref().map(AsFd::as_fd)] {
             pipe.map_or(Ok(()), |pipe| rustix::io::ioctl_fionbio(pipe, true))?;
         }
-        Ok(Self { group, end, out, errors, said: Vec::new(), said_more: false })
+        Ok(Self { group, end, out, errors, said: StderrTail::default() })
     }
 
     /// Waits for output (if `reads`), the end, or `waker`. Standard error is read meanwhile. `wait`: `None` is without a
@@ -141,9 +137,9 @@ impl Process {
         Ok((self.group.ended()?, output))
     }
 
-    /// The end of standard error, and whether more was written before.
-    pub(crate) fn said(&self) -> (&[u8], bool) {
-        (&self.said, self.said_more)
+    /// The end of standard error.
+    pub(crate) fn said(&self) -> &StderrTail {
+        &self.said
     }
 
     /// Asks the group to end.
@@ -157,14 +153,11 @@ impl Process {
     }
 
     fn read_errors(&mut self) -> io::Result<usize> {
-        let Some(read) = take(&mut self.errors, &mut self.said)? else { return Ok(0) };
+        let Some(read) = take(&mut self.errors, self.said.buffer())? else { return Ok(0) };
         if read == 0 {
             self.errors = None;
         }
-        if self.said.len() > 2 * SAID {
-            self.said.drain(..self.said.len() - SAID);
-            self.said_more = true;
-        }
+        self.said.shorten();
         Ok(read)
     }
 }

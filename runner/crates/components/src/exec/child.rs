@@ -13,11 +13,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::process_group::{ProcessEnd, ProcessGroup};
 use super::running_commands::RunningCommands;
+use super::stderr_tail::StderrTail;
 
 /// Bytes per read.
 const CHUNK: usize = 16 << 10;
-/// Bytes of standard error that are kept: at least this, at most twice as many.
-const SAID: usize = 8 << 10;
 /// Maximum number of reads of standard error after the end, since a grandchild may continue to write.
 const LAST_LOOKS: usize = 16;
 
@@ -56,10 +55,7 @@ pub(crate) enum ChildEnd {
 #[derive(Debug, Default)]
 pub(crate) struct Printed {
     pub(crate) out: Vec<u8>,
-    /// The end of standard error.
-    pub(crate) said: Vec<u8>,
-    /// Earlier standard error was dropped.
-    pub(crate) said_more: bool,
+    pub(crate) errors: StderrTail,
 }
 
 /// A process. Dropping it before its end kills its group.
@@ -120,11 +116,11 @@ impl Running {
                         break Some(ChildEnd::Large);
                     }
                 }
-                read = read(said.as_ref(), &mut self.printed.said) => {
+                read = read(said.as_ref(), self.printed.errors.buffer()) => {
                     if read? == 0 {
                         said = None;
                     }
-                    self.printed.shorten();
+                    self.printed.errors.shorten();
                 }
                 ended = end.readable() => {
                     ended?;
@@ -141,18 +137,18 @@ impl Running {
 
     /// Reads the rest of the pipes after the end. Returns the reason to kill the group, if there is one.
     fn read_rest(&mut self, out: Option<&Receiver>, said: Option<&Receiver>, most: u64) -> Option<ChildEnd> {
-        let Printed { out: printed, said: complained, .. } = &mut self.printed;
+        let Printed { out: printed, errors } = &mut self.printed;
         while append(out, printed).is_ok_and(|read| read > 0) {
             if printed.len() as u64 > most {
                 return Some(ChildEnd::Large);
             }
         }
         for _ in 0..LAST_LOOKS {
-            if !append(said, complained).is_ok_and(|read| read > 0) {
+            if !append(said, errors.buffer()).is_ok_and(|read| read > 0) {
                 break;
             }
         }
-        self.printed.shorten();
+        errors.shorten();
         None
     }
 
@@ -171,16 +167,6 @@ impl AwaitedCommand {
         let Self { mut running, input, until, bytes } = self;
         let end = running.finish(input, until, bytes).await;
         EndedCommand { end, printed: std::mem::take(&mut running.printed) }
-    }
-}
-
-impl Printed {
-    /// Keeps the end of standard error.
-    fn shorten(&mut self) {
-        if self.said.len() > 2 * SAID {
-            self.said.drain(..self.said.len() - SAID);
-            self.said_more = true;
-        }
     }
 }
 
