@@ -284,6 +284,27 @@ fn a_running_join_takes_a_new_key_and_a_new_time_and_its_waiting_jobs_keep_their
 }
 
 #[test]
+fn dedupe_holds_back_replayed_tuples_and_not_those_that_a_replayed_join_makes_anew() {
+    let project = project(KEYS)
+        .file("a.ndjson", ndjson(&[json!({"id": 1})]))
+        .file("b.ndjson", ndjson(&[json!({"order": {"id": 1}})]));
+    project.change("p.toml", "to = \"out\"", "to = \"paid\"");
+    project.change("p.toml", "[sink.out]\n", "[queue.paid]\ndedupe = \"7d\"\n[sink.out]\nfrom = \"paid\"\n");
+    project.run().done();
+    assert_eq!(tuples(&project).len(), 1);
+    project.tidegate(&["replay", "p/match", "--from", "1", "--yes"]).done();
+    project.run().done();
+    assert_eq!(tuples(&project).len(), 1);
+    for input in ["order", "payment"] {
+        project.tidegate(&["replay", "p/match-join", "--input", input, "--from", "1", "--yes"]).done();
+    }
+    project.run().done();
+    assert_eq!(tuples(&project).len(), 2);
+    assert_eq!(project.queue("p/match-joined").len(), 2);
+    project.assert_sound();
+}
+
+#[test]
 fn a_join_that_is_replayed_pairs_the_same_jobs_again() {
     let project = project(KEYS)
         .file("a.ndjson", ndjson(&[json!({"id": 1}), json!({"id": 2})]))
