@@ -230,6 +230,11 @@ impl std::io::Write for Lines {
     }
 }
 
+/// Opens files until none is free. A thread of an earlier run may close its files late, so one call is not enough.
+fn take_all_handles(taken: &mut Vec<fs::File>) {
+    taken.extend((0..200).map_while(|_| fs::File::open("/dev/null").ok()));
+}
+
 /// Runs in a process of its own, without a free file handle: see the test below.
 #[test]
 #[ignore = "is run by another test"]
@@ -260,9 +265,11 @@ fn a_source_waits_where_the_process_has_too_many_files_open_at_its_start() {
         let run = Run::new(configuration, opened, Arc::new(SystemClock), RunOptions::default())
             .expect("the store can be read");
         let handle = run.handle();
-        let others: Vec<fs::File> = (0..200).map_while(|_| fs::File::open("/dev/null").ok()).collect();
+        let mut others = Vec::new();
+        take_all_handles(&mut others);
         let running = thread::spawn(move || run.run());
         while !running.is_finished() && !waits() {
+            take_all_handles(&mut others);
             thread::yield_now();
         }
         if stop {
@@ -320,9 +327,11 @@ fn a_sink_waits_where_the_process_has_too_many_files_open_at_its_start() {
     };
     prepared(filled).run().expect("the run goes well");
     let run = prepared(drained);
-    let others: Vec<fs::File> = (0..200).map_while(|_| fs::File::open("/dev/null").ok()).collect();
+    let mut others = Vec::new();
+    take_all_handles(&mut others);
     let running = thread::spawn(move || run.run());
     while !running.is_finished() && !waits() {
+        take_all_handles(&mut others);
         thread::yield_now();
     }
     drop(others);
