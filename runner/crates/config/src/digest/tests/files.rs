@@ -313,6 +313,12 @@ every = "1m"
 [table.ports]
 path = "ports.ndjson"
 key = "port"
+
+[table.states]
+queue = "states"
+key = "of.state"
+tombstone = "gone"
+max_size = "77MiB"
 "#,
     ),
     ("accept.rhai", "fn accept(job) { true }"),
@@ -327,7 +333,7 @@ key = "port"
     ("status.rhai", "fn process(jobs) { jobs + 2 }\n"),
     (
         "local.rhai",
-        "fn process(job) { job.local } fn rows() { lookup(\"hosts\", 1) + lookup(\"ports\", 2) }\n",
+        "fn process(job) { job.local } fn rows() { lookup(\"hosts\", 1) + lookup(\"ports\", 2) + lookup(\"states\", 3) }\n",
     ),
     ("hosts.dat", "host,a|host|name\nx,y|z|n\n"),
     ("hosts2.dat", "host,a|host|name\n1,2|3|4\n"),
