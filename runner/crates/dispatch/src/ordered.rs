@@ -213,7 +213,7 @@ impl StepMachine for OrderedStep {
     }
 
     fn park(&mut self, turn: Turn, due: Timestamp) {
-        self.parked.insert(turn, Parked::until(due));
+        self.park_turn(turn, due);
     }
 
     fn advance(&mut self, context: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>) {

@@ -240,6 +240,7 @@ impl OrderedStep {
         let mut waiting = self.batches.iter().filter(|batch| batch.is_waiting()).count();
         // Whether all in-order jobs before this batch are delivered, or will be without a retry.
         let mut first = self.parked.is_empty();
+        let repeats = self.repeats_parked();
         let mut at = 0;
         while at < self.batches.len() && *hands.free > 0 {
             let batch = &self.batches[at];
@@ -265,7 +266,7 @@ impl OrderedStep {
                 }
                 _ => false,
             };
-            let starts = starts && !batch.dropped;
+            let starts = starts && !batch.dropped && !(repeats && batch.kind == BatchKind::Line);
             if starts {
                 if batch.phase == Phase::Formed {
                     self.fit(at, hands.next_batch, commands);

@@ -16,6 +16,8 @@ const SET_BACK_MIN: Duration = Duration::from_secs(1);
 pub(crate) struct Parked {
     due: Timestamp,
     state: State,
+    /// Whether its input will read it once more, because the step was rewound behind it.
+    is_repeated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +29,20 @@ enum State {
     Here,
 }
 
-impl Parked {
-    pub(crate) fn until(due: Timestamp) -> Self {
-        Self { due, state: State::Waiting }
-    }
-}
-
 impl OrderedStep {
+    /// Adds a job that waits in the store, or changes its due time.
+    pub(crate) fn park_turn(&mut self, turn: Turn, due: Timestamp) {
+        let comes_again = self.inputs.get(turn.input).is_some_and(|input| input.next <= turn.index);
+        let is_repeated = comes_again || self.parked.get(&turn).is_some_and(|before| before.is_repeated);
+        self.parked.insert(turn, Parked { due, state: State::Waiting, is_repeated });
+    }
+
+    /// Whether an input reads a parked job once more. The two must not run together: the second one may be skipped as
+    /// delivered only after the commit of the first.
+    pub(crate) fn repeats_parked(&self) -> bool {
+        self.parked.values().any(|parked| parked.is_repeated)
+    }
+
     /// Sets the time. If the clock was set back, the jobs that wait in memory become due.
     pub(crate) fn tell_time(&mut self, now: Timestamp) {
         if now + SET_BACK_MIN <= self.now {

@@ -104,8 +104,29 @@ fn a_job_whose_turn_comes_while_it_waits_is_parked_and_holds_the_others() {
 }
 
 #[test]
+fn a_rewound_step_runs_a_parked_job_before_it_reads_that_job_again() {
+    // The step was rewound to 1 while job 2 waited for its next attempt.
+    let mut play = Play::new(&[queue()], &[3]);
+    play.dispatcher.park(0, turn(2), Timestamp(50));
+    assert_eq!(play.start(), "read 0@1");
+    assert_eq!(play.read(0, 1, 3), "");
+    assert_eq!(play.at(50), "return 0@2");
+    assert_eq!(play.read_port(0, PortInput::Turn, 2, 1), "#1 = t2+1, run 0#1");
+    assert_eq!(play.waits(1, 0, 90), "commit 0@2+1");
+    assert_eq!(play.on(parked(2, 90)), "");
+    assert_eq!(play.committed(0, 1), "");
+    assert_eq!(play.at(90), "return 0@2");
+    play.read_port(0, PortInput::Turn, 2, 1);
+    assert_eq!(play.ran(0, 2, 1), "commit 0@2+1");
+    assert_eq!(play.committed(0, 2), "run 0#0");
+    assert_eq!(play.ran(0, 0, 3), "commit 0@1+3");
+    assert_eq!(play.committed(0, 0), "Drained");
+}
+
+#[test]
 fn a_job_that_was_moved_while_it_is_read_is_read_where_it_stands() {
-    let mut play = Play::new(&[queue()], &[0]);
+    let input = InputPlan { next: 8, ..queue().inputs.remove(0) };
+    let mut play = Play::new(&[StepPlan { inputs: vec![input], ..queue() }], &[7]);
     play.dispatcher.park(0, turn(7), Timestamp(0));
     assert_eq!(play.start(), "return 0@7");
     assert_eq!(play.on(parked(7, 30)), "");
