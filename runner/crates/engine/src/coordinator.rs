@@ -165,6 +165,8 @@ pub(crate) struct Coordinator {
     stopping: bool,
     /// Whether the run waits for pushes; see [`Self::expect_pushes`].
     expects_pushes: bool,
+    /// Number of requests that move jobs and are not committed. These jobs are not read meanwhile.
+    moves_in_flight: usize,
     pub(crate) halts: Vec<Halt>,
     failures: FailureLog,
     /// Watch of the attempts after a reload.
@@ -206,6 +208,7 @@ impl Coordinator {
             until_idle,
             stopping: false,
             expects_pushes: false,
+            moves_in_flight: 0,
             halts: Vec::new(),
             failures: FailureLog::default(),
             watched_reload: WatchedReload::default(),
@@ -398,6 +401,10 @@ impl Coordinator {
                 let Some(mut asked) = self.wait_for_claims(asked, now, commands) else { return };
                 asked.restarts = self.restarts(&asked.request);
                 if let Some(asked) = self.lock_rows_for_request(asked, now, commands) {
+                    if asked.request.moves_jobs() {
+                        self.moves_in_flight += 1;
+                        self.update_expectation();
+                    }
                     actions.push(Action::Commit(CommitRequest::Amend(asked)));
                 }
             }

@@ -137,8 +137,15 @@ fn seeds_of_waiting_jobs_that_once_failed_pass() {
 }
 
 #[test]
+fn seeds_of_joins_by_key_that_once_failed_pass() {
+    for seed in [5723, 10_380, 11_446, 12_933, 14_710] {
+        play::play_joins(seed);
+    }
+}
+
+#[test]
 fn seeds_of_graphs_that_once_failed_pass() {
-    for seed in [306, 421] {
+    for seed in [306, 421, 3827] {
         play::play(seed);
     }
 }

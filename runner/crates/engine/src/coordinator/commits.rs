@@ -25,6 +25,7 @@ impl Coordinator {
             ticked,
             late,
             moved,
+            ends_move,
             paused,
             monitor,
             lanes,
@@ -37,7 +38,7 @@ impl Coordinator {
         if let Some((step, paused)) = monitor {
             self.pause_monitor(step, paused, now);
         }
-        let expects = !ticked.is_empty() || !late.is_empty();
+        let mut expects = !ticked.is_empty() || !late.is_empty();
         if expects {
             for &(queue, jobs) in &ticked {
                 self.ticks.committed(queue, jobs);
@@ -80,6 +81,12 @@ impl Coordinator {
             let step = moves.step;
             self.resume_reads(step, now, commands);
             self.on_jobs_moved(moves, now, commands);
+        }
+        if ends_move {
+            // Behind the notice, which has the new due times.
+            self.moves_in_flight = self.moves_in_flight.saturating_sub(1);
+            self.update_expectation();
+            expects = true;
         }
         if let Some((step, paused)) = paused {
             self.dispatcher.handle(Event::Pause { step, paused }, now, commands);

@@ -373,7 +373,7 @@ impl Coordinator {
         let hands_over =
             !self.handovers.is_empty() || self.swapping.is_some() || self.watched_reload.is_rolled_back();
         let late = self.late.are_coming() || !self.until_idle && !self.late.is_empty();
-        let comes = self.ticks.are_behind() || self.commands.are_active() || late;
+        let comes = self.ticks.are_behind() || self.commands.are_active() || late || self.moves_in_flight > 0;
         self.dispatcher.expect(comes || hands_over || self.expects_pushes);
     }
 }

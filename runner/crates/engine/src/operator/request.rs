@@ -88,6 +88,11 @@ impl Request {
             | Self::ClearQueue { .. } => None,
         }
     }
+
+    /// Whether the coordinator locks waiting jobs for it until it is committed.
+    pub(crate) fn moves_jobs(&self) -> bool {
+        matches!(self, Self::MakeDue { .. } | Self::Shift { .. } | Self::Cancel { .. })
+    }
 }
 
 /// Removed queue or step.

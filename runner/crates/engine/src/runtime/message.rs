@@ -175,6 +175,8 @@ pub(crate) struct CommitNotice {
     pub(crate) late: Vec<(QueueRef, Option<Timestamp>)>,
     /// Result for jobs that were locked for a request.
     pub(crate) moved: Option<MoveNotice>,
+    /// Whether a request that moves jobs has ended, with or without an effect.
+    pub(crate) ends_move: bool,
     /// Step that was paused or resumed.
     pub(crate) paused: Option<(usize, bool)>,
     /// Step whose monitor was paused or resumed.

@@ -21,8 +21,9 @@ impl Committer {
             Err(why) => {
                 // Nothing was changed: the locked jobs are released unchanged.
                 let (moved, told) = (self.unmoved(&asked.request), self.telling(&asked.request, None));
-                let durable =
-                    CommitNotice { moved, told: told.into_iter().collect(), ..CommitNotice::default() };
+                let ends_move = asked.request.moves_jobs();
+                let told = told.into_iter().collect();
+                let durable = CommitNotice { moved, ends_move, told, ..CommitNotice::default() };
                 let _ = self.messages.send(Message::Committed(durable));
                 asked.answer(Err(why));
                 return Ok(());
@@ -83,8 +84,8 @@ impl Committer {
             Some((step, key, delayed.job))
         });
         let lanes = effect.lane.into_iter().collect();
-        let (paused, monitor) = (effect.paused, effect.monitor);
-        let mut durable = CommitNotice { paused, monitor, lanes, ..CommitNotice::default() };
+        let (paused, monitor, ends_move) = (effect.paused, effect.monitor, request.moves_jobs());
+        let mut durable = CommitNotice { paused, monitor, lanes, ends_move, ..CommitNotice::default() };
         durable.returned = returned.collect();
         let taken = reparked.into_iter().next().filter(|_| effect.told);
         durable.told.extend(self.telling(request, taken));
