@@ -149,7 +149,9 @@ impl QueuedStep {
         if !self.claims.is_ahead() {
             return;
         }
-        self.drop_unbegun(commands);
+        // Completed jobs, stored results and delayed outputs are not claimed. They are delivered by this run.
+        let unbegun = self.batches.unbegun().filter(|(_, batch)| batch.has_attempts());
+        self.drop_batches(unbegun.map(|(id, _)| id).collect(), commands);
         let begun = self.batches.in_phase(Phase::Begun).filter(|(_, batch)| batch.has_attempts());
         for batch in begun.map(|(batch, _)| batch).collect::<Vec<_>>() {
             self.batches.unclaim(batch);
@@ -369,7 +371,7 @@ impl QueuedStep {
                 BatchContent::Late => _ = self.late.insert((Due::At(now), key)),
                 // The waiting room gave it.
                 BatchContent::Attempts if self.room.is_in_a_row() => _ = self.room.return_unstarted(key),
-                BatchContent::Attempts | BatchContent::Settled => _ = self.room.put_back(key),
+                BatchContent::Attempts | BatchContent::Settled => _ = self.room.give_back(key),
             }
         }
     }
@@ -399,7 +401,7 @@ impl QueuedStep {
                     self.keep_in_line(key);
                     Ok(())
                 }
-                JobOutcome::Unclaimed => self.room.put_back(key),
+                JobOutcome::Unclaimed => self.room.give_back(key),
             };
             // An unfinished job is in the store as a parked job, and is not read again.
             if key.is_fresh() && !self.progress.is_done(key.0) {
@@ -413,7 +415,7 @@ impl QueuedStep {
             commands.push(Command::PositionAdvanced { step, position });
         }
         for &key in &batch.jobs[batch.ends.len()..] {
-            let _ = self.room.put_back(key); // the waiting room gave it
+            let _ = self.room.give_back(key); // the waiting room gave it
         }
         self.settle_halt();
     }
@@ -435,11 +437,15 @@ impl QueuedStep {
         }
     }
 
-    /// Drops the batches that are not begun.
+    /// Drops the batches that are not begun. The next run delivers their jobs.
     pub(crate) fn drop_unbegun(&mut self, commands: &mut Vec<Command>) {
-        for batch in self.batches.unbegun().map(|(id, _)| id).collect::<Vec<_>>() {
+        self.drop_batches(self.batches.unbegun().map(|(id, _)| id).collect(), commands);
+    }
+
+    fn drop_batches(&mut self, batches: Vec<BatchId>, commands: &mut Vec<Command>) {
+        for batch in batches {
             for key in self.batches.remove(batch).into_iter().flat_map(|state| state.jobs) {
-                let _ = self.room.put_back(key); // the waiting room gave it
+                let _ = self.room.give_back(key); // the waiting room gave it
             }
             commands.push(Command::Drop { step: self.position, batch });
         }

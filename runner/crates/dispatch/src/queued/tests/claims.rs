@@ -131,6 +131,23 @@ fn delayed_outputs_need_no_place() {
     assert_eq!(begun(&mut play, 9), "run #9");
 }
 
+#[test]
+fn a_pause_gives_back_no_delayed_output_and_no_completed_job() {
+    let mut play = running();
+    begun(&mut play, 3);
+    play.ran(2, &[JobOutcome::Pending]);
+    play.committed(2);
+    let paused = |play: &mut Play, paused| play.on(Event::Pause { step: 0, paused });
+    play.dispatcher.saw_late(0, JobKey::stored(7), Due::At(Timestamp(0)));
+    assert_eq!(play.on(Event::Tick), "pick #9 9223372036854775815");
+    assert_eq!(play.settle(&[2]), "pick #10 2");
+    assert!(!paused(&mut play, true).contains("drop"));
+    assert_eq!(play.picked(9), "");
+    assert_eq!(play.picked(10), "");
+    assert_eq!(paused(&mut play, false), "pick #11 8+9, begin #9, run #10");
+    assert_eq!(begun(&mut play, 9), "run #9");
+}
+
 /// A step as [`running`], whose claimed jobs share places by two.
 fn sharing() -> Play {
     let mut play = Play::new(DurabilityBarrier::Snapshot, QueuePlan { ahead: 4, lot: 2, ..picking() });
