@@ -229,10 +229,19 @@ impl WaitingRoom {
         Ok(())
     }
 
+    /// Returns a job that was claimed and not begun. An unknown one still goes before all other jobs of its lane.
+    pub(crate) fn give_back(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
+        let slot = self.told(key, "be given back", &[JobState::Running])?;
+        let is_unknown = self.jobs.started_from(slot) == Some(JobState::Unknown);
+        self.change(slot, if is_unknown { JobState::Unknown } else { JobState::PutBack });
+        Ok(())
+    }
+
     /// Returns a job that started together with one that is not finished: as if it had not started.
     pub(crate) fn return_unstarted(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
         let slot = self.told(key, "be returned", &[JobState::Running])?;
-        self.change(slot, JobState::Waiting);
+        let before = self.jobs.started_from(slot).unwrap_or(JobState::Waiting);
+        self.change(slot, before);
         Ok(())
     }
 
@@ -354,7 +363,9 @@ impl WaitingRoom {
         if self.has_places() {
             self.take_place(lane);
         }
+        let before = self.jobs.job_state(slot);
         self.change(slot, JobState::Running);
+        self.jobs.set_started_from(slot, before);
     }
 
     /// Changes the state of a job and moves it to the list of that state.

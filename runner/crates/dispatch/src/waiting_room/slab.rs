@@ -70,8 +70,8 @@ struct Mark {
 struct Job {
     key: u64,
     age: i64,
-    /// Its neighbours in the list, its position in the heap or the end of its delay, depending on the state.
-    /// In a free slot, the next free one.
+    /// Its neighbours in the list, its position in the heap, the end of its delay or the state from which it started,
+    /// depending on its own state. In a free slot, the next free one.
     place: u64,
     lane: u32,
     extra: u32,
@@ -226,6 +226,17 @@ impl Slab {
 
     pub(crate) fn set_until(&mut self, slot: u32, until: Timestamp) {
         self.jobs[slot].place = until.0.cast_unsigned();
+    }
+
+    /// State from which a running job started; `None` if it was running when it came.
+    pub(crate) fn started_from(&self, slot: u32) -> Option<JobState> {
+        const ALL: [JobState; 4] = [JobState::Unknown, JobState::PutBack, JobState::Due, JobState::Waiting];
+        ALL.into_iter().find(|&state| self.jobs[slot].place == state as u64 + 1)
+    }
+
+    pub(crate) fn set_started_from(&mut self, slot: u32, state: JobState) {
+        // 0 is the place of a job that came as running.
+        self.jobs[slot].place = state as u64 + 1;
     }
 
     pub(crate) fn state(&self, slot: u32) -> WaitingState {

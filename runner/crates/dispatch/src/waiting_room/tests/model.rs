@@ -29,6 +29,8 @@ pub(crate) struct Job {
     pub(crate) listed: bool,
     /// It is started, and its lane is free for others.
     pub(crate) freed: bool,
+    /// It was unknown when it started.
+    pub(crate) was_unknown: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -100,6 +102,7 @@ impl Model {
             && let Some(at) = self.next(now)
         {
             let job = &mut self.jobs[at];
+            job.was_unknown = job.state == WaitingState::Unknown;
             job.state = WaitingState::Running;
             (job.old, job.due, job.put_back, job.parked, job.listed) = (true, false, false, false, false);
             started.push(job.key);

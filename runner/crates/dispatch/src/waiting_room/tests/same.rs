@@ -21,6 +21,9 @@ enum Deed {
     Finish {
         which: usize,
     },
+    GiveBack {
+        which: usize,
+    },
     PutBack {
         which: usize,
     },
@@ -70,6 +73,7 @@ fn job() -> impl Any<Value = Job> {
             let age = age.unwrap_or(i64::MAX);
             let state = WaitingState::Waiting;
             let (old, put_back, due, parked, listed, freed) = (false, false, false, false, false, false);
+            let was_unknown = false;
             Job {
                 key: 0,
                 lane,
@@ -86,6 +90,7 @@ fn job() -> impl Any<Value = Job> {
                 parked,
                 listed,
                 freed,
+                was_unknown,
             }
         },
     )
@@ -99,6 +104,7 @@ fn deed() -> impl Any<Value = Deed> {
         6 => prop_oneof![3 => 0_usize..4, 1 => Just(1000)].prop_map(|most| Deed::Start { most }),
         6 => which().prop_map(|which| Deed::Finish { which }),
         2 => which().prop_map(|which| Deed::PutBack { which }),
+        2 => which().prop_map(|which| Deed::GiveBack { which }),
         2 => (which(), by()).prop_map(|(which, by)| Deed::Delay { which, by }),
         2 => which().prop_map(|which| Deed::Pend { which }),
         2 => which().prop_map(|which| Deed::Hold { which }),
@@ -170,6 +176,12 @@ impl Both {
                     told.then(|| model.remove(key, now))
                 },
             ),
+            Deed::GiveBack { which } => self.tell(which, WaitingRoom::give_back, |model, key| {
+                let job = model.jobs.iter().find(|job| job.key == key)?;
+                let back = if job.was_unknown { WaitingState::Unknown } else { WaitingState::Waiting };
+                let told = job.state == WaitingState::Running;
+                told.then(|| model.change(key, back, now))
+            }),
             Deed::PutBack { which } => self.tell(which, WaitingRoom::put_back, |model, key| {
                 let told = state(model, key)? == WaitingState::Running;
                 told.then(|| model.change(key, WaitingState::Waiting, now))
