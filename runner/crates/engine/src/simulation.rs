@@ -131,9 +131,11 @@ fn jobs_of_a_join_by_key_are_in_one_tuple_or_wait_or_fail_whatever_crashes_when(
 
 #[test]
 fn seeds_of_waiting_jobs_that_once_failed_pass() {
-    for seed in [113, 146, 248, 349, 402, 415, 420, 442, 881, 890, 1292, 1417, 1868, 6233, 9449, 18_766] {
-        play::play_waiting(seed);
-    }
+    const SEEDS: [u64; 22] = [
+        113, 146, 248, 349, 402, 415, 420, 442, 881, 890, 1292, 1417, 1521, 1868, 6233, 7010, 9449, 12_214,
+        16_583, 16_618, 16_694, 18_766,
+    ];
+    SEEDS.into_iter().for_each(|seed| _ = play::play_waiting(seed));
 }
 
 #[test]

@@ -396,7 +396,7 @@ impl Waiting {
         let of = |set: &std::collections::BTreeSet<u64>| {
             self.standings.sequences.iter().any(|(sequence, job)| *job == index && set.contains(sequence))
         };
-        let cancelled = if of(&self.callers.taken_back) {
+        let cancelled = if of(&self.callers.taken_back) || self.callers.taken_back_jobs.contains(&index) {
             Cancelled::AlsoPending
         } else if of(&self.callers.cancelled_rows) || self.callers.cancelled.contains(&index) {
             Cancelled::Waiting

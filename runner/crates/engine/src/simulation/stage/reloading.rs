@@ -158,6 +158,8 @@ impl Stage<'_> {
             return;
         }
         let step = *self.world.dice.pick(steps);
+        // As with each message.
+        self.tick();
         let (now, mut actions) = (self.world.clock.now(), Vec::new());
         let heard = self.before(None);
         let current = self.current.get();

@@ -20,6 +20,7 @@ pub(crate) struct Callers {
     pub(crate) hastened: BTreeSet<u64>,
     pub(crate) cancelled_rows: BTreeSet<u64>,
     pub(crate) cancelled: BTreeSet<u64>,
+    pub(crate) taken_back_jobs: BTreeSet<u64>,
     /// Cancelled rows, by sequence, that an external system may have.
     pub(crate) taken_back: BTreeSet<u64>,
     /// Whether the step is durably paused.
@@ -92,6 +93,8 @@ impl Callers {
                 self.taken_back.extend(back.map(|row| row.0));
                 self.cancelled_rows.extend(rows.iter().map(|row| row.0));
                 self.cancelled.extend(jobs);
+                // A claimed job has a row when the request is carried out, and may be pending by then.
+                self.taken_back_jobs.extend(jobs.iter().filter(|_| *pending));
             }
             _ => {}
         }
