@@ -71,19 +71,62 @@ fn has_bindings(configuration: &Configuration) -> bool {
     configuration.steps.iter().any(|step| step.inputs.iter().any(|input| !input.binding.is_empty()))
 }
 
-/// The records, with the names after these renames.
+/// The records, with the names after these renames. They are carried out in this order, and as the store does: an input
+/// exchanges its name with the one that had the new name, and a step brings its bindings along.
 fn first_inputs(
     renamed: &[RenamedPart],
     store: &Store,
 ) -> Result<BTreeMap<(Address, String), Address>, ReadError> {
-    let now = |kind: NamedKind, address: Address| {
-        let part = renamed.iter().find(|part| part.kind == kind && part.from == address);
-        part.map_or(address, |part| part.to.clone())
-    };
-    let first = store.first_inputs()?.into_iter();
-    Ok(first
-        .map(|((step, binding), input)| {
-            ((now(NamedKind::Step, step), binding), now(NamedKind::Endpoint, input))
-        })
-        .collect())
+    let mut first = store.first_inputs()?;
+    for RenamedPart { kind, from, to } in renamed {
+        match kind {
+            NamedKind::Step => {
+                let moved: Vec<_> = first.extract_if(.., |(step, _), _| step == from).collect();
+                first.extend(moved.into_iter().map(|((_, binding), input)| ((to.clone(), binding), input)));
+            }
+            NamedKind::Endpoint => {
+                for input in first.values_mut() {
+                    if input == from {
+                        input.clone_from(to);
+                    } else if input == to {
+                        input.clone_from(from);
+                    }
+                }
+            }
+        }
+    }
+    Ok(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_store::testing::FaultyDisk;
+    use tidegate_store::{Changes, Renames, open_disk};
+
+    #[test]
+    fn the_first_inputs_are_foreseen_as_the_renames_leave_them() {
+        let address = |name: &str| Address::parse(name).unwrap();
+        let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
+        let first = [("p/s", "a", "p/old"), ("p/s", "b", "p/other"), ("p/t", "a", "p/new"), ("p/u", "a", "p/old")];
+        let bindings = first.map(|(step, binding, input)| FirstInput {
+            step: address(step),
+            binding: binding.to_owned(),
+            input: address(input),
+        });
+        writer.commit(&Changes { bindings: bindings.into(), ..Changes::default() }).unwrap();
+        let part = |kind, from: &str, to: &str| RenamedPart { kind, from: address(from), to: address(to) };
+        let parts = vec![
+            part(NamedKind::Endpoint, "p/old", "p/new"),
+            part(NamedKind::Step, "p/s", "p/t"),
+            part(NamedKind::Endpoint, "p/other", "p/old"),
+        ];
+        let foreseen = first_inputs(&parts, &store).unwrap();
+        let renamed = Renames { generation: 2, parts };
+        writer.commit(&Changes { renamed, ..Changes::default() }).unwrap();
+        assert_eq!(foreseen, store.first_inputs().unwrap());
+        // The queue that had the name before is another one now.
+        assert_eq!(foreseen[&(address("p/u"), "a".into())], address("p/new"));
+        assert_eq!(foreseen.len(), 3);
+    }
 }
