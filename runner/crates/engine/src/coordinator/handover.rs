@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::{Action, Coordinator};
 use crate::commit::request::{CommitRequest, ReloadChange, RewindTo};
+use crate::generation::current::NumberedGeneration;
 use crate::operator::request::{PendingRequest, Request, RequestOutcome};
 use crate::recovery::step::InstalledStep;
 use crate::report::LingeringStep;
@@ -142,6 +143,24 @@ impl Coordinator {
         self.update_expectation();
         if runs {
             self.dispatcher.handle(Event::Drain { step }, now, commands);
+        }
+    }
+
+    /// Lets the steps that are on their way from one installation to the next end, if a generation does not have them. A
+    /// step of an earlier generation would read its inputs under names that they may have no more.
+    pub(crate) fn remove_handed_over(
+        &mut self,
+        generation: &NumberedGeneration,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
+        let gone = self.handovers.iter().filter(|(position, _)| {
+            self.steps.get(**position).is_none() && generation.configuration.steps.get(**position).is_none()
+        });
+        let gone: Vec<(usize, Address)> =
+            gone.map(|(position, handover)| (*position, handover.next.address().clone())).collect();
+        for (position, address) in gone {
+            self.hand_over(position, NextStep::Remove { address }, BTreeSet::new(), now, commands);
         }
     }
 

@@ -80,6 +80,7 @@ impl Coordinator {
                 }
                 self.follow_generation(declared, now, commands);
             }
+            self.remove_handed_over(&generation, now, commands);
             for &position in generation.configuration.steps.order() {
                 if self.steps.get(position).is_none() {
                     self.start_step(position, now, commands);
