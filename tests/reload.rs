@@ -314,7 +314,13 @@ fn a_sink_that_takes_the_file_of_a_running_sink_is_refused_before_it_takes_over(
     let append = |text: &str| text.replace("[sink.lines]", "[sink.lines]\non_mismatch = \"append\"");
     let refusal = |text: &str| {
         project.write("p.toml", text);
-        project.tidegate(&["reload", "."]).failed(1).stderr
+        // A plan knows the reason beforehand.
+        let plan = project.tidegate(&["plan"]).failed(1).stdout;
+        let why =
+            plan.lines().find_map(|line| line.strip_prefix("refused: ")).expect("the plan has the reason");
+        let said = project.tidegate(&["reload", "."]).failed(1).stderr;
+        assert!(said.contains(why), "{plan}\n{said}");
+        said
     };
     for text in [&renamed, &by_link] {
         let said = refusal(text);

@@ -152,6 +152,8 @@ fn a_queue_with_jobs_gets_no_name_under_which_other_jobs_had_its_indices() {
     let before = project.read("p.toml");
     project.change("p.toml", "to = \"kept\"", "to = \"middle\"");
     project.change("p.toml", "[queue.kept]", "[queue.middle]\nwas = \"kept\"");
+    let plan = project.tidegate(&["plan"]).failed(1).stdout;
+    assert!(plan.contains("refused: `p/middle` cannot take over the jobs of `p/kept`"), "{plan}");
     let refused = project.run().failed(1);
     let why = "`p/middle` cannot take over the jobs of `p/kept`: other jobs had the indices up to 9 under this name";
     assert!(refused.stderr.contains(why), "{}", refused.stderr);

@@ -153,12 +153,18 @@ pub(crate) fn obstacles(
     let configuration = &next.configuration;
     let mut diagnostics = Diagnostics::new(&configuration.root, Files::default());
     // A store that is closed now waits for room on the disk; the takeover waits, too.
-    for (address, why) in run.obstacles(next, between).unwrap_or_default() {
+    for obstacle in run.obstacles(next, between).unwrap_or_default() {
+        let (address, _) = &obstacle;
         let pipeline = configuration.pipelines.iter().find(|pipeline| pipeline.name == address.pipeline);
         let file = pipeline.map_or_else(|| configuration.root.clone(), |pipeline| pipeline.file.clone());
-        diagnostics.push(Diagnostic::error(file, None, format!("`{address}` cannot be opened: {why}")));
+        diagnostics.push(Diagnostic::error(file, None, cannot_be_opened(&obstacle)));
     }
     diagnostics
+}
+
+/// Message for a source, sink or queue that keeps a configuration from taking over.
+pub(crate) fn cannot_be_opened((address, why): &(Address, String)) -> String {
+    format!("`{address}` cannot be opened: {why}")
 }
 
 /// The first error with its place, on one line.

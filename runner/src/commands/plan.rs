@@ -46,7 +46,11 @@ fn show(command: &PlanCommand) -> Result<Exit, Exit> {
             return Ok(Exit::Configuration);
         }
     };
-    let exit = if plan.is_empty() { Exit::Done } else { Exit::Changes };
+    let exit = match () {
+        () if plan.is_empty() => Exit::Done,
+        () if plan.refused.is_empty() => Exit::Changes,
+        () => Exit::Failed,
+    };
     if command.format == Format::Json {
         return Ok(print_json(&plan, exit));
     }
@@ -94,6 +98,9 @@ pub(crate) fn described(plan: &Plan, width: Option<usize>, colours: bool) -> Str
         plan.count(PlanAction::Change),
         plan.count(PlanAction::Remove)
     );
+    for why in &plan.refused {
+        let _ = write!(text, "\n{}", paint(&format!("refused: {}", on_one_line(why)), Some(Paint::Red)));
+    }
     text
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Answer, status};
+use crate::reload::cannot_be_opened;
 use tidegate_config::{Configuration, ConfigurationDigest, Diagnostics, Plan, PlanState, StepRemains};
 use tidegate_engine::{Generation, Handle};
 use tidegate_model::Address;
@@ -39,8 +40,8 @@ pub(super) fn plan(
     run: Option<&Handle>,
 ) -> Result<Answer, ReadError> {
     let given = &configuration.given;
-    let new = match Generation::load(&given.config, &given.options()) {
-        Ok(generation) => Arc::clone(generation.digest()),
+    let next = match Generation::load(&given.config, &given.options()) {
+        Ok(generation) => generation,
         Err(diagnostics) => return Ok(Answer::Plan(Planned::mistakes(&diagnostics))),
     };
     let old = match run {
@@ -54,7 +55,13 @@ pub(super) fn plan(
         },
     };
     let state = store.at_one_moment(|store| state(store, configuration, run))?;
-    Ok(Answer::Plan(Planned::Plan(Plan::between(&old, &new, &state))))
+    let mut plan = Plan::between(&old, next.digest(), &state);
+    plan.refused = match run {
+        _ if plan.is_empty() => Vec::new(),
+        Some(run) => run.foreseen_obstacles(&next)?.iter().map(cannot_be_opened).collect(),
+        None => next.refused_rename(store)?.iter().map(ToString::to_string).collect(),
+    };
+    Ok(Answer::Plan(Planned::Plan(plan)))
 }
 
 /// The configuration that ran last.

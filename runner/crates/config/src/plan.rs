@@ -41,6 +41,9 @@ pub struct Plan {
     /// Lines of the new configuration without effect, each a sentence with its fix.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Reasons for which these changes would be refused, each a sentence with its fix.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
 }
 
 /// The change of one part.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use self::current::NumberedGeneration;
+use self::renames::RepeatedIndices;
 use self::source_files::SourceFiles;
 use crate::load_plugins;
 use tidegate_components::plugin::Plugins;
@@ -18,6 +19,7 @@ use tidegate_config::{
     Step, read_text,
 };
 use tidegate_model::{Address, Name};
+use tidegate_store::{ReadError, Store};
 
 /// Checked configuration, with scripts that compile and plugins that are loaded.
 #[derive(Clone, Debug)]
@@ -56,6 +58,14 @@ impl Generation {
         let NumberedGeneration { configuration, plugins, files, .. } = current;
         let (plugins, files) = (Arc::clone(plugins), Arc::clone(files));
         Self { plugins, files, ..Self::from(Arc::clone(configuration)) }
+    }
+
+    /// A rename for which a start on this store would be refused.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn refused_rename(&self, store: &Store) -> Result<Option<RepeatedIndices>, ReadError> {
+        renames::repeated(&renames::of(&self.configuration, None, store)?, store)
     }
 
     /// The digests of all parts.

@@ -194,6 +194,14 @@ impl Handle {
         obstacles::find(&next.configuration, &self.current.get(), between, &self.store)
     }
 
+    /// The obstacles that can be found without a change of any file: for a plan.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn foreseen_obstacles(&self, next: &Generation) -> Result<Vec<(Address, String)>, ReadError> {
+        obstacles::foresee(&next.configuration, &self.current.get().configuration, None, &self.store)
+    }
+
     /// Waits for the reload before, so that none replaces a later one by files that it has read earlier.
     pub fn reload_turn(&self) -> MutexGuard<'_, ()> {
         self.current.turn.lock()

@@ -108,7 +108,8 @@ mod tests {
     fn the_first_inputs_are_foreseen_as_the_renames_leave_them() {
         let address = |name: &str| Address::parse(name).unwrap();
         let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
-        let first = [("p/s", "a", "p/old"), ("p/s", "b", "p/other"), ("p/t", "a", "p/new"), ("p/u", "a", "p/old")];
+        let first =
+            [("p/s", "a", "p/old"), ("p/s", "b", "p/other"), ("p/t", "a", "p/new"), ("p/u", "a", "p/old")];
         let bindings = first.map(|(step, binding, input)| FirstInput {
             step: address(step),
             binding: binding.to_owned(),

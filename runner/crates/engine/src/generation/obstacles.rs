@@ -21,38 +21,60 @@ use tidegate_store::{ReadError, Store};
 /// How often the lock of a file is tried that a process has which is not known.
 const LOCK_ATTEMPTS: usize = 3;
 
-/// New and changed sources and sinks that cannot be opened, and queues that cannot have their new names, with the
-/// reasons. `between`: for a rollback, the
-/// configurations that ran between this one and the current one.
+/// A source, sink or queue that keeps a generation from taking over, with the reason.
+pub(crate) type Obstacle = (Address, String);
+
+/// New and changed sources and sinks that cannot be opened, and queues that cannot have their new names. `between`: for a
+/// rollback, the configurations that ran between this one and the current one.
+///
+/// The files of sinks are locked, and lines behind their positions are cut off.
 pub(crate) fn find(
     next: &Configuration,
     before: &NumberedGeneration,
     between: Option<&[Arc<Configuration>]>,
     store: &Store,
-) -> Result<Vec<(Address, String)>, ReadError> {
+) -> Result<Vec<Obstacle>, ReadError> {
+    let mut found = foresee(next, &before.configuration, between, store)?;
+    for (sink, _) in changed(next, &before.configuration) {
+        if found.iter().all(|(address, _)| *address != sink.address)
+            && !is_in_use(sink, &before.configuration)
+        {
+            let position = sinks::position(store, sink)?;
+            let why = cannot_open(sink, position.as_ref());
+            found.extend(why.map(|why| (sink.address.clone(), why)));
+        }
+    }
+    Ok(found)
+}
+
+/// As [`find`], but changes no file. A file that is not as its sink left it is not found.
+pub(crate) fn foresee(
+    next: &Configuration,
+    before: &Configuration,
+    between: Option<&[Arc<Configuration>]>,
+    store: &Store,
+) -> Result<Vec<Obstacle>, ReadError> {
     let mut found = Vec::new();
     for source in &next.sources {
-        let same = before.configuration.sources.iter().find(|old| old.address == source.address);
+        let same = before.sources.iter().find(|old| old.address == source.address);
         if same.is_some_and(|old| old.kind == source.kind) {
             continue;
         }
         let opened = JobLog::open(&source.address, &source.kind, store.segments(&source.address)?);
         found.extend(opened.err().map(|error| (source.address.clone(), Chain(&error).to_string())));
     }
-    let changed: Vec<(&Sink, &FileSink)> =
-        files(&next.sinks).filter(|(sink, file)| !is_written(&before.configuration, sink, file)).collect();
-    let (_, renamed) = renames::of_takeover(next, &before.configuration, between, store)?;
+    let (_, renamed) = renames::of_takeover(next, before, between, store)?;
     if let Some(repeated) = renames::repeated(&renamed, store)? {
         found.push((repeated.to.clone(), repeated.to_string()));
     }
+    let changed = changed(next, before);
     if changed.is_empty() {
         return Ok(found);
     }
     let others: Vec<(&Sink, &FileSink, PathBuf)> =
         files(&next.sinks).map(|(sink, file)| (sink, file, real_path(&file.path))).collect();
-    let writers: BTreeMap<PathBuf, (&Sink, &FileSink)> = files(&before.configuration.sinks)
-        .map(|(sink, file)| (real_path(&file.path), (sink, file)))
-        .collect();
+    let writers: BTreeMap<PathBuf, (&Sink, &FileSink)> =
+        files(&before.sinks).map(|(sink, file)| (real_path(&file.path), (sink, file))).collect();
     for (sink, file) in changed {
         let path = real_path(&file.path);
         let why = if let Some((other, _, _)) =
@@ -65,12 +87,23 @@ pub(crate) fn find(
         } else if let Some((writer, its)) = writers.get(&path).filter(|_| is_regular(&path)) {
             taken((sink, file), (writer, its), &renamed)
         } else {
-            let position = sinks::position(store, sink)?;
-            cannot_open(sink, position.as_ref()).or_else(|| cannot_create(&file.path))
+            cannot_create(&file.path)
         };
         found.extend(why.map(|why| (sink.address.clone(), why)));
     }
     Ok(found)
+}
+
+/// Sinks whose file they do not write in the current generation.
+fn changed<'n>(next: &'n Configuration, before: &Configuration) -> Vec<(&'n Sink, &'n FileSink)> {
+    files(&next.sinks).filter(|(sink, file)| !is_written(before, sink, file)).collect()
+}
+
+/// Whether another sink of the current generation has the file of this one locked.
+fn is_in_use(sink: &Sink, before: &Configuration) -> bool {
+    let SinkKind::File(file) = &sink.kind else { return false };
+    let path = real_path(&file.path);
+    is_regular(&path) && files(&before.sinks).any(|(_, its)| real_path(&its.path) == path)
 }
 
 /// Reason for which the file of a sink cannot be opened and locked.
