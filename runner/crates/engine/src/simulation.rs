@@ -154,7 +154,7 @@ fn seeds_of_graphs_that_once_failed_pass() {
 
 #[test]
 fn seeds_of_graphs_that_change_and_once_failed_pass() {
-    for seed in [112, 163, 234, 280, 288, 350, 436, 515, 600, 608, 727] {
+    for seed in [112, 163, 234, 280, 288, 350, 436, 515, 600, 608, 727, 2067, 2513, 3107, 4532] {
         play::play_changes(seed);
     }
 }
