@@ -70,8 +70,8 @@ struct Mark {
 struct Job {
     key: u64,
     age: i64,
-    /// Its neighbours in the list, its position in the heap, the end of its delay or the state from which it started,
-    /// depending on its own state. In a free slot, the next free one.
+    /// Depending on its state: its neighbours in the list, its position in the heap, the end of its delay, or the state
+    /// from which it started. In a free slot, the next free one.
     place: u64,
     lane: u32,
     extra: u32,
