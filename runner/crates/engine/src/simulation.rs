@@ -135,7 +135,9 @@ fn seeds_of_waiting_jobs_that_once_failed_pass() {
         113, 146, 248, 349, 402, 415, 420, 442, 881, 890, 1292, 1417, 1521, 1868, 6233, 7010, 9449, 12_214,
         16_583, 16_618, 16_694, 18_766,
     ];
-    SEEDS.into_iter().for_each(|seed| _ = play::play_waiting(seed));
+    for seed in SEEDS {
+        play::play_waiting(seed);
+    }
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl Committer {
         });
         let lanes = effect.lane.into_iter().collect();
         let (paused, monitor, ends_move) = (effect.paused, effect.monitor, request.moves_jobs());
-        let mut durable = CommitNotice { paused, monitor, lanes, ends_move, ..CommitNotice::default() };
+        let mut durable = CommitNotice { ends_move, paused, monitor, lanes, ..CommitNotice::default() };
         durable.returned = returned.collect();
         let taken = reparked.into_iter().next().filter(|_| effect.told);
         durable.told.extend(self.telling(request, taken));
