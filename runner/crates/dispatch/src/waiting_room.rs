@@ -222,16 +222,10 @@ impl WaitingRoom {
         Ok(())
     }
 
-    /// Returns a job that did not run: it waits again, before the jobs of its lane that never started.
+    /// Returns a job that did not run: it waits again, before the jobs of its lane that never started. An unknown one
+    /// still goes before all others.
     pub fn put_back(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
         let slot = self.told(key, "be put back", &[JobState::Running])?;
-        self.change(slot, JobState::PutBack);
-        Ok(())
-    }
-
-    /// Returns a job that was claimed and not begun. An unknown one still goes before all other jobs of its lane.
-    pub(crate) fn give_back(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
-        let slot = self.told(key, "be given back", &[JobState::Running])?;
         let is_unknown = self.jobs.started_from(slot) == Some(JobState::Unknown);
         self.change(slot, if is_unknown { JobState::Unknown } else { JobState::PutBack });
         Ok(())

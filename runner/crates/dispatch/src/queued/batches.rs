@@ -371,7 +371,7 @@ impl QueuedStep {
                 BatchContent::Late => _ = self.late.insert((Due::At(now), key)),
                 // The waiting room gave it.
                 BatchContent::Attempts if self.room.is_in_a_row() => _ = self.room.return_unstarted(key),
-                BatchContent::Attempts | BatchContent::Settled => _ = self.room.give_back(key),
+                BatchContent::Attempts | BatchContent::Settled => _ = self.room.put_back(key),
             }
         }
     }
@@ -401,7 +401,7 @@ impl QueuedStep {
                     self.keep_in_line(key);
                     Ok(())
                 }
-                JobOutcome::Unclaimed => self.room.give_back(key),
+                JobOutcome::Unclaimed => self.room.put_back(key),
             };
             // An unfinished job is in the store as a parked job, and is not read again.
             if key.is_fresh() && !self.progress.is_done(key.0) {
@@ -415,7 +415,7 @@ impl QueuedStep {
             commands.push(Command::PositionAdvanced { step, position });
         }
         for &key in &batch.jobs[batch.ends.len()..] {
-            let _ = self.room.give_back(key); // the waiting room gave it
+            let _ = self.room.put_back(key); // the waiting room gave it
         }
         self.settle_halt();
     }
@@ -445,7 +445,7 @@ impl QueuedStep {
     fn drop_batches(&mut self, batches: Vec<BatchId>, commands: &mut Vec<Command>) {
         for batch in batches {
             for key in self.batches.remove(batch).into_iter().flat_map(|state| state.jobs) {
-                let _ = self.room.give_back(key); // the waiting room gave it
+                let _ = self.room.put_back(key); // the waiting room gave it
             }
             commands.push(Command::Drop { step: self.position, batch });
         }

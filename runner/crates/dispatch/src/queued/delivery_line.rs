@@ -144,7 +144,7 @@ impl QueuedStep {
         if let Some(end) = waits {
             let mut others = batch.split_off(taken);
             for key in others.split_off(1.min(others.len())) {
-                let _ = self.room.give_back(key); // the waiting room gave it
+                let _ = self.room.put_back(key); // the waiting room gave it
             }
             let mut alone = QueuedBatch::of_waiting(others, end, &batch);
             if taken == 0 {

@@ -37,8 +37,7 @@ fn unknown_jobs_go_first_and_then_those_that_were_put_back() {
     let mut play = play(StartOrder::Fifo);
     assert_eq!(play.on("+a1 +a2 +a3 +a4 go3"), "a1 a2 a3");
     assert_eq!(play.on("a1↩ a2↩ a3? go"), "a3 a1 a2 a4");
-    assert_eq!(play.on("a1↺ a2↺ a3↺ a4↺ go"), "a3 a1 a2 a4");
-    assert_eq!(play.on("a1↺ a2↺ a3↩ a4↺ go"), "a1 a2 a3 a4");
+    assert_eq!(play.on("a1↩ a2↩ a3↩ a4↩ go"), "a3 a1 a2 a4");
 }
 
 #[test]

@@ -58,7 +58,6 @@ impl Play {
         let told = match told {
             "✓" => self.room.finished(key, now),
             "↩" => self.room.put_back(key),
-            "↺" => self.room.give_back(key),
             "…" => self.room.set_pending(key, now),
             "?" => self.room.set_unknown(key),
             "×" => self.room.cancel(key, now),

@@ -21,9 +21,6 @@ enum Deed {
     Finish {
         which: usize,
     },
-    GiveBack {
-        which: usize,
-    },
     PutBack {
         which: usize,
     },
@@ -104,7 +101,6 @@ fn deed() -> impl Any<Value = Deed> {
         6 => prop_oneof![3 => 0_usize..4, 1 => Just(1000)].prop_map(|most| Deed::Start { most }),
         6 => which().prop_map(|which| Deed::Finish { which }),
         2 => which().prop_map(|which| Deed::PutBack { which }),
-        2 => which().prop_map(|which| Deed::GiveBack { which }),
         2 => (which(), by()).prop_map(|(which, by)| Deed::Delay { which, by }),
         2 => which().prop_map(|which| Deed::Pend { which }),
         2 => which().prop_map(|which| Deed::Hold { which }),
@@ -176,15 +172,11 @@ impl Both {
                     told.then(|| model.remove(key, now))
                 },
             ),
-            Deed::GiveBack { which } => self.tell(which, WaitingRoom::give_back, |model, key| {
+            Deed::PutBack { which } => self.tell(which, WaitingRoom::put_back, |model, key| {
                 let job = model.jobs.iter().find(|job| job.key == key)?;
                 let back = if job.was_unknown { WaitingState::Unknown } else { WaitingState::Waiting };
                 let told = job.state == WaitingState::Running;
                 told.then(|| model.change(key, back, now))
-            }),
-            Deed::PutBack { which } => self.tell(which, WaitingRoom::put_back, |model, key| {
-                let told = state(model, key)? == WaitingState::Running;
-                told.then(|| model.change(key, WaitingState::Waiting, now))
             }),
             Deed::Delay { which, by } => {
                 let until = Timestamp(now.0 + by);

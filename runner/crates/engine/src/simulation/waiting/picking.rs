@@ -176,7 +176,9 @@ impl Waiting {
             let over = matches!(at, At::Through(_)) || is_free || in_a_row || self.may_be_out(other);
             assert!(over || !self.holds(other, index), "{other} comes before it: {}", what());
         }
-        let is_unknown = matches!(self.standings.jobs[&index], At::Started(_));
+        // A claim that was given back leaves a delayed row.
+        let is_unknown = matches!(self.standings.jobs[&index], At::Started(_))
+            || stood.get(&index) == Some(&WaitingState::Unknown);
         for &other in self.standings.jobs.keys().filter(|_| !is_unknown) {
             let goes_first = self.is_unknown(other, stands) && self.same_lane(other, index);
             assert!(!goes_first, "{other} is unknown and goes first: {}", what());
