@@ -162,3 +162,22 @@ fn a_job_that_is_held_behind_another_one_says_so_and_when_that_is_tried_again() 
     assert!(text.contains(held), "{text}");
     running.stop().done();
 }
+
+#[test]
+fn a_backlog_over_many_lanes_that_no_buffer_holds_runs_to_its_end() {
+    // 25 MB: more than a step keeps in memory, so jobs of one batch come from memory and from the store.
+    let pad = "x".repeat(450);
+    let line = |id: u64| format!("{{\"id\":{id},\"lane\":\"l{}\",\"pad\":\"{pad}\"}}\n", id * 7919 % 5000);
+    let fill = [SOURCE, "[step.fill]\nfrom = \"in\"\nto = \"backlog\"\n"].concat();
+    let drain = "[step.drain]\nfrom = \"backlog\"\nto = \"out\"\n\
+                 queuer = { strategy = \"one-round-serial\", lane = \"lane\" }\n";
+    let project = Project::new()
+        .file("p.toml", format!("{fill}[queue.backlog]\nretain = \"forever\"\n"))
+        .file("in.ndjson", (1..=50_000).map(line).collect::<String>());
+    project.run().done();
+    project.write("p.toml", format!("{fill}{drain}{SINK}"));
+    project.run().done();
+    let mut delivered = ids(&project.read("out.ndjson"));
+    delivered.sort_unstable();
+    assert!(delivered.into_iter().eq(1..=50_000));
+}

@@ -136,7 +136,8 @@ impl Coordinator {
         let buffer = state.buffer()?;
         let missing = buffer.missing(&jobs);
         let places = std::mem::take(&mut buffer.places);
-        state.batches.insert(id, InFlightBatch { picked: jobs, places, ..InFlightBatch::default() });
+        let held = if missing.is_empty() { Vec::new() } else { buffer.blocks_of(&jobs) };
+        state.batches.insert(id, InFlightBatch { picked: jobs, held, places, ..InFlightBatch::default() });
         if missing.is_empty() {
             return self.on_jobs_fetched(step, id, FetchedJobs::default(), now);
         }
@@ -158,7 +159,8 @@ impl Coordinator {
     ) -> Option<Event> {
         let StepState { declared, queued, batches, .. } = self.steps.get_mut(step)?;
         let (QueuedJobs { buffer, pending }, held) = (queued.as_mut()?, batches.get_mut(&id)?);
-        let Some(mut work) = buffer.build_batch(&held.picked, gathered, now) else {
+        let blocks = std::mem::take(&mut held.held);
+        let Some(mut work) = buffer.build_batch(&held.picked, gathered, &blocks, now) else {
             let verify = declared.configuration().command("store verify");
             let why = format!("a waiting job is missing in the store: run `{verify}`");
             self.halt(step, why, now);

@@ -1,10 +1,13 @@
 //! Batch in flight: keeps a batch from its forming until its commit.
 
+use std::sync::Arc;
+
 use crate::batch::input::{BatchInput, BatchSlice};
 use crate::batch::result::BatchResult;
 use crate::commit::request::{BatchJobs, SourcePositions};
 use crate::step::declared::DeclaredStep;
 use tidegate_dispatch::{BatchId, Failed, JobKey, JobOutcome};
+use tidegate_model::Batch;
 use tidegate_store::ParkedKey;
 
 /// A batch from its forming until its commit.
@@ -19,6 +22,8 @@ pub(crate) struct InFlightBatch {
     pub(crate) coming: bool,
     /// Picked jobs of the batch, in order; empty for an ordered step.
     pub(crate) picked: Vec<JobKey>,
+    /// Blocks of its jobs that were in memory when it was picked, until the others are read.
+    pub(crate) held: Vec<Arc<Batch>>,
     /// Rows of its jobs, if its beginning parked them in the store.
     pub(crate) begun: Vec<ParkedKey>,
     /// Whether the rows are claims: its jobs were begun before they had a place to run.

@@ -184,16 +184,25 @@ impl JobBuffer {
         missing
     }
 
-    /// Builds a batch of these jobs with the ones that were read for it, and keeps the blocks of those. Returns `None`
-    /// if a job is missing.
+    /// The blocks of these jobs. Until the missing jobs of their batch are read, the buffer may drop them for others.
+    pub(crate) fn blocks_of(&self, jobs: &[JobKey]) -> Vec<Arc<Batch>> {
+        let fresh = jobs.iter().filter(|&&key| self.rows.get(key).is_none());
+        let blocks: BTreeMap<u64, &Block> =
+            fresh.filter_map(|key| self.block(key.0)).map(|block| (block.batch.first, block)).collect();
+        blocks.into_values().map(|block| Arc::clone(&block.batch)).collect()
+    }
+
+    /// Builds a batch of these jobs with the ones that were read for it, and keeps the blocks of those. `held`: the
+    /// blocks of the other jobs, as [`Self::blocks_of`]. Returns `None` if a job is missing.
     pub(crate) fn build_batch(
         &mut self,
         jobs: &[JobKey],
         gathered: FetchedJobs,
+        held: &[Arc<Batch>],
         now: Timestamp,
     ) -> Option<BatchInput> {
         let FetchedJobs { blocks, rows } = gathered;
-        let work = self.join(jobs, &blocks, rows)?;
+        let work = self.join(jobs, [&blocks, held], rows)?;
         self.keep_fetched(&blocks, now);
         Some(work)
     }
@@ -201,7 +210,7 @@ impl JobBuffer {
     fn join(
         &mut self,
         jobs: &[JobKey],
-        blocks: &[Arc<Batch>],
+        blocks: [&[Arc<Batch>]; 2],
         rows: Vec<RedeliveredJob>,
     ) -> Option<BatchInput> {
         let places: HashMap<ParkedId, usize> =
@@ -216,7 +225,8 @@ impl JobBuffer {
                 let (batch, returned) = (Arc::clone(&of_rows), Some(Arc::clone(&returned)));
                 BatchSlice { input: None, batch, skip, jobs: 1, returned }
             } else {
-                let found = blocks.iter().find(|batch| (batch.first..batch.end()).contains(&key.0));
+                let found =
+                    blocks.into_iter().flatten().find(|batch| (batch.first..batch.end()).contains(&key.0));
                 let batch = match found {
                     Some(found) => Arc::clone(found),
                     None => self.use_block(key.0)?,
@@ -281,6 +291,23 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_whose_other_jobs_are_being_read_keeps_its_blocks() {
+        let mut buffer = buffer();
+        buffer.insert(ReadId(0), &block(1), Timestamp(0));
+        let jobs = [JobKey::fresh(5), JobKey::fresh(205)];
+        assert_eq!(buffer.missing(&jobs).fresh, [205]);
+        let held = buffer.blocks_of(&jobs);
+        // Meanwhile other batches need all the room of the buffer.
+        for first in (11..200).step_by(10) {
+            let fetched = FetchedJobs { blocks: vec![block(first)], rows: Vec::new() };
+            assert!(buffer.build_batch(&[JobKey::fresh(first)], fetched, &[], Timestamp(0)).is_some());
+        }
+        assert_eq!(buffer.missing(&jobs).fresh, [5, 205]);
+        let fetched = FetchedJobs { blocks: vec![block(201)], rows: Vec::new() };
+        assert_eq!(buffer.build_batch(&jobs, fetched, &held, Timestamp(0)).unwrap().jobs, 2);
+    }
+
+    #[test]
     fn a_block_of_a_deep_backlog_is_read_once_for_all_its_jobs() {
         let mut buffer = buffer();
         for read in 0..20 {
@@ -293,7 +320,7 @@ mod tests {
             fetched += missing.fresh.len();
             let blocks = missing.fresh.iter().map(|index| block(index - (index - 1) % 10)).collect();
             let fetched = FetchedJobs { blocks, rows: Vec::new() };
-            assert_eq!(buffer.build_batch(&jobs, fetched, Timestamp(0)).unwrap().jobs, 1);
+            assert_eq!(buffer.build_batch(&jobs, fetched, &[], Timestamp(0)).unwrap().jobs, 1);
             buffer.forget_up_to(index);
             assert!(buffer.bytes <= KEPT_BYTES);
         }
