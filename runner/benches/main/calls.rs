@@ -105,7 +105,7 @@ async fn ask(address: SocketAddr, jobs: u64) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut answer = Vec::new();
     for job in 0..jobs {
-        stream.write_all(format!("GET /{job} HTTP/1.1\r\nhost: bench\r\n\r\n").as_bytes()).await?;
+        stream.write_all(format!("GET /{job} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).await?;
         answer.clear();
         while answer.len() < ANSWER.len() {
             if stream.read_buf(&mut answer).await? == 0 {

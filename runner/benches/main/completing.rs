@@ -86,7 +86,7 @@ async fn send(address: String, tokens: Vec<(u64, String)>) -> std::io::Result<()
     let mut answer = Vec::new();
     for (index, token) in tokens {
         let request = format!(
-            "POST /jobs/p/in/{index}/complete HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {token}\r\n\
+            "POST /jobs/p/in/{index}/complete HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
              content-length: 0\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).await?;

@@ -148,7 +148,7 @@ async fn send(address: String, first: u64, bodies: u64, body_jobs: u64) -> std::
         let jobs = jobs.join("\n");
         request.clear();
         let head = format!(
-            "POST /sources/p/requests HTTP/1.1\r\nhost: bench\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
+            "POST /sources/p/requests HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
             jobs.len()
         );
         request.extend_from_slice(head.as_bytes());

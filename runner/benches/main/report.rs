@@ -107,12 +107,16 @@ pub(crate) fn report(names: &[String]) -> Result<(), Box<dyn Error>> {
     let folder = folder.path().to_owned();
     let mut bench = Bench { folder, jobs, rounds, input: None, figures: BTreeMap::new() };
     bench.measure_paths(&chosen)?;
-    let mut rows = Vec::new();
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for measure in chosen {
-        rows.extend((measure.rows)(&mut bench)?);
+        match (measure.rows)(&mut bench) {
+            Ok(measured) => rows.extend(measured),
+            // The others are measured all the same.
+            Err(error) => failed.push(format!("row `{}` failed: {error}", measure.name)),
+        }
     }
     print(bench.figures.get(FLOOR), &rows);
-    Ok(())
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
 }
 
 /// The selected rows, in the order of the table.
