@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::commit::queue_cache::QueueCaches;
-use crate::commit::request::CommitRequest;
+use crate::commit::request::{CommitRequest, ReloadChange};
 use crate::commit::sinks::Sinks;
 use crate::coordinator::command_sources::CommandSources;
 use crate::coordinator::handover::NextStep;
@@ -293,4 +293,32 @@ fn requests_for_a_step_that_a_reload_removes_are_answered() {
     assert!(polled.is_empty());
     coordinator.drained(other, NOW, &mut commands, &mut actions);
     assert_eq!(polled.try_recv().unwrap().unwrap_err(), "the runner has no step `p/t` with a monitor");
+}
+
+#[test]
+fn a_step_on_its_way_to_another_installation_ends_if_a_reload_removes_it() {
+    let mut play = Play::new("");
+    let position = play.coordinator.position(&step()).unwrap();
+    let declared = play.coordinator.steps.get(position).unwrap().declared.clone();
+    let (mut commands, mut actions) = (Vec::new(), Vec::new());
+    // It waits for a step that still has its sink.
+    let (other, next) = (usize::MAX, NextStep::Install { step: declared, replay: None });
+    play.coordinator.hand_over(position, next, BTreeSet::from([other]), NOW, &mut commands);
+    play.coordinator.drained(position, NOW, &mut commands, &mut actions);
+    let folder = tempfile::tempdir().unwrap();
+    let first = "[source.in]\ntype = \"file\"\npath = \"in\"\nformat = \"lines\"\n[step.first]\nfrom = \"in\"\nto = \"q\"\n";
+    std::fs::write(folder.path().join("p.toml"), first).unwrap();
+    let without = Arc::new(load(folder.path(), &LoadOptions::default()).finish().unwrap().0);
+    assert!(without.steps.get(position).is_none());
+    play.coordinator.remove_handed_over(&NumberedGeneration::first(&without), NOW, &mut commands);
+    play.coordinator.drained(other, NOW, &mut commands, &mut actions);
+    let changes: Vec<&ReloadChange> = actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Commit(CommitRequest::Reload(change)) => Some(change),
+            _ => None,
+        })
+        .collect();
+    assert!(matches!(changes[..], [ReloadChange::Remove { step }] if *step == position), "{changes:?}");
+    assert!(play.coordinator.lingering().is_empty());
 }
