@@ -20,7 +20,7 @@ use crate::ordered::OrderedStep;
 pub use crate::protocol::{
     BatchComposition, BatchCut, BatchEnd, BatchId, Bounds, Command, DurabilityBarrier, Event, InputKind,
     InputPlan, InputPort, JobOutcome, PortInput, QueuePlan, ReadId, RecoveredBatch, RunOutcome, StepPlan,
-    Turn,
+    Turn, Wait,
 };
 use crate::queued::QueuedStep;
 use crate::step_machine::{DispatchContext, Mode, StepEvent, StepMachine, WorkerCapacity};

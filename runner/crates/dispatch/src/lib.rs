@@ -38,7 +38,7 @@ pub use crate::waiting_room::{
 pub use dispatcher::{
     BatchComposition, BatchCut, BatchEnd, BatchId, Bounds, Command, Dispatcher, DurabilityBarrier, Event,
     InputCounts, InputKind, InputPlan, InputPort, JobCounts, JobOutcome, PortInput, QueuePlan, QueueSnapshot,
-    QueuedCounts, ReadId, RecoveredBatch, RunOutcome, SettledJob, StepPlan, Turn,
+    QueuedCounts, ReadId, RecoveredBatch, RunOutcome, SettledJob, StepPlan, Turn, Wait,
 };
 pub use error_watch::{AttemptShare, ErrorLimit, ErrorWatch, ErrorWatchEvent, RollBack, Swap};
 pub use failures::{Ending, Failed, FailedJob, FailureCause, FailureLine, FailureLog};

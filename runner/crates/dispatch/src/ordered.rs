@@ -13,7 +13,7 @@ use crate::batch_size::Sizing;
 use crate::counts::JobCounts;
 use crate::protocol::{
     BatchComposition, BatchId, Bounds, Command, DurabilityBarrier, InputPlan, InputPort, PortInput, ReadId,
-    RecoveredBatch, StepPlan, Turn,
+    RecoveredBatch, StepPlan, Turn, Wait,
 };
 use crate::step_machine::{DispatchContext, Mode, StepEvent, StepMachine, WorkerCapacity};
 use tidegate_model::Timestamp;
@@ -42,9 +42,8 @@ pub(crate) struct OrderedStep {
     parked: BTreeMap<Turn, Parked>,
     /// First parked job, read again and in no batch yet: its read and its bytes.
     came: Option<(ReadId, usize)>,
-    /// Time before which no in-order batch starts, and the time at which that was reported. The cause is a
-    /// job whose gate is closed, or a setup that failed.
-    held_until: Option<(Timestamp, Timestamp)>,
+    /// Time in which no in-order batch starts. The cause is a job whose gate is closed, or a setup that failed.
+    held_back: Option<Wait>,
     sizing: Sizing,
     /// Bytes of all inputs and outputs that are read and not committed.
     held: usize,
@@ -71,7 +70,7 @@ impl OrderedStep {
             batches: VecDeque::new(),
             parked: BTreeMap::new(),
             came: None,
-            held_until: None,
+            held_back: None,
             sizing: Sizing::default(),
             held: 0,
             now: Timestamp(0),
@@ -203,7 +202,7 @@ impl StepMachine for OrderedStep {
             StepEvent::Begun { batch } => self.begun(batch),
             StepEvent::Ran { batch, ran } => self.ran(batch, &ran, next_batch, commands),
             StepEvent::Committed { batch } => self.committed(batch, commands),
-            StepEvent::Hold { until } => self.hold(until),
+            StepEvent::Hold { until } => self.hold(Wait { since: self.now, until }),
             StepEvent::PutBack { batch } => self.put_back(batch),
             StepEvent::Failed => self.halt(commands),
             StepEvent::GivenBack => self.gives_back = false,
@@ -219,9 +218,7 @@ impl StepMachine for OrderedStep {
     fn advance(&mut self, context: &mut DispatchContext<'_>, now: Timestamp, commands: &mut Vec<Command>) {
         self.tell_time(now);
         // A clock that was set back ends the wait.
-        if self.held_until.is_some_and(|(until, since)| until <= now || now < since) {
-            self.held_until = None;
-        }
+        self.held_back = self.held_back.filter(|wait| wait.lasts(now));
         match context.mode {
             Mode::Stopping => self.drop_waiting(commands),
             Mode::Paused => {}
@@ -309,7 +306,7 @@ impl StepMachine for OrderedStep {
     }
 
     fn is_held(&self, now: Timestamp) -> bool {
-        self.held_until.is_some_and(|(until, since)| since <= now && now < until)
+        self.held_back.is_some_and(|wait| wait.lasts(now))
     }
 
     fn next_wakeup(&self, _now: Timestamp) -> Option<Timestamp> {

@@ -248,6 +248,21 @@ impl BatchEnd {
     }
 }
 
+/// Time in which a step starts nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Time at which the worker found that the step must wait. A clock that is set back before it ends the wait.
+    pub since: Timestamp,
+    pub until: Timestamp,
+}
+
+impl Wait {
+    /// Whether the step still waits.
+    pub(crate) fn lasts(self, now: Timestamp) -> bool {
+        self.since <= now && now < self.until
+    }
+}
+
 /// Reason for which a worker ended a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchCut {
@@ -257,8 +272,8 @@ pub enum BatchCut {
     Cut,
     /// The next job failed and is retried in its turn, not before this time.
     Waits(Timestamp),
-    /// The next job was not attempted: the step starts nothing before this time.
-    Holds(Timestamp),
+    /// The next job was not attempted, and the step starts nothing in this time.
+    Holds(Wait),
     /// The next job halts the step.
     Halts,
 }
@@ -321,8 +336,8 @@ pub enum JobOutcome {
     Pending,
     /// The external system does not know it: it goes before all other jobs of its lane.
     Forgotten,
-    /// It was not attempted: the job keeps its place, and the step starts nothing before this time.
-    Held(Timestamp),
+    /// It was not attempted: the job keeps its place, and the step starts nothing in this time.
+    Held(Wait),
     /// It is finished, and its result is in the store until the jobs before it are delivered.
     Kept,
     /// It was claimed and is given back without an attempt: the job keeps its place.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::input::{InputState, ReaderState};
 use crate::batch_size::Sizing;
 use crate::counts::JobCounts;
-use crate::protocol::{BatchId, Command, DurabilityBarrier, InputKind, QueuePlan, StepPlan};
+use crate::protocol::{BatchId, Command, DurabilityBarrier, InputKind, QueuePlan, StepPlan, Wait};
 use crate::step_machine::{
     DispatchContext, Mode, QueueSnapshot, SettledJob, StepEvent, StepMachine, WorkerCapacity,
 };
@@ -70,10 +70,8 @@ pub(crate) struct QueuedStep {
     /// Maximum number of slow jobs that run on the blocking pool.
     beside_max: usize,
     gate: Option<GateState>,
-    /// Time before which nothing starts, because a job reported its gate closed.
-    held_until: Option<Timestamp>,
-    /// Time of that report.
-    held_since: Timestamp,
+    /// Time in which nothing starts, because a job reported its gate closed.
+    held_back: Option<Wait>,
     progress: Progress,
     unfinished: UnfinishedJobs,
     batches: InFlightBatches,
@@ -141,8 +139,7 @@ impl QueuedStep {
             uses_pool,
             beside_max,
             gate: gate.map(GateState::new),
-            held_until: None,
-            held_since: Timestamp(0),
+            held_back: None,
             progress,
             unfinished: UnfinishedJobs::default(),
             batches: InFlightBatches::default(),
@@ -190,7 +187,7 @@ impl StepMachine for QueuedStep {
                     gate.answered(open, now);
                 }
             }
-            StepEvent::Hold { until } => self.hold(until, now),
+            StepEvent::Hold { until } => self.hold(Wait { since: now, until }),
             StepEvent::Failed => self.failed(commands),
             // Redelivered jobs are reported one by one, and only the next run puts progress back. If a batch
             // could not run, each of its jobs is reported as held.

@@ -5,7 +5,7 @@ use crate::counts::InputCounts;
 use crate::input::{InputState, ReaderState, UnusedRead};
 use crate::protocol::{
     BatchComposition, BatchCut, BatchEnd, BatchId, Command, DurabilityBarrier, InputPort, PortInput,
-    RecoveredBatch,
+    RecoveredBatch, Wait,
 };
 use crate::step_machine::{WorkerCapacity, number};
 use tidegate_model::Timestamp;
@@ -206,7 +206,7 @@ impl OrderedStep {
             batch.kind == BatchKind::Line && matches!(batch.phase, Phase::Beginning | Phase::Begun)
         };
         let mut count = self.batches.iter().filter(|batch| begun(batch)).count();
-        let holds_back = self.is_blocked() || self.held_until.is_some();
+        let holds_back = self.is_blocked() || self.held_back.is_some();
         let mut at = 0;
         while at < self.batches.len() {
             let batch = &self.batches[at];
@@ -252,17 +252,17 @@ impl OrderedStep {
             let starts = match batch.phase {
                 Phase::Begun => {
                     !in_line
-                        || self.held_until.is_none()
+                        || self.held_back.is_none()
                             && (first
                                 || self.before != DurabilityBarrier::Progress
                                 || batch.kind == BatchKind::Turn)
                 }
                 Phase::Formed => {
-                    let free = !in_line || self.held_until.is_none() && waiting < WAITING_MAX && has_room;
+                    let free = !in_line || self.held_back.is_none() && waiting < WAITING_MAX && has_room;
                     self.before == DurabilityBarrier::Nothing && !hands.paused && free
                 }
                 Phase::Waiting { due } => {
-                    due <= self.now && self.held_until.is_none() && !hands.paused && has_room
+                    due <= self.now && self.held_back.is_none() && !hands.paused && has_room
                 }
                 _ => false,
             };
@@ -311,10 +311,10 @@ impl OrderedStep {
         }
     }
 
-    /// Blocks the start of in-order batches until `until`.
-    pub(crate) fn hold(&mut self, until: Timestamp) {
-        let until = self.held_until.map_or(until, |(before, _)| before.max(until));
-        self.held_until = Some((until, self.now));
+    /// Blocks the start of in-order batches for this time.
+    pub(crate) fn hold(&mut self, wait: Wait) {
+        let longer = self.held_back.filter(|before| before.until > wait.until);
+        self.held_back = Some(longer.unwrap_or(wait));
     }
 
     fn end(&mut self, at: usize, ran: &BatchEnd, next: &mut u64, commands: &mut Vec<Command>) {
@@ -329,7 +329,7 @@ impl OrderedStep {
                     self.split(at, taken, next, commands);
                 }
             }
-            BatchCut::Waits(due) | BatchCut::Holds(due) => {
+            BatchCut::Waits(due) | BatchCut::Holds(Wait { until: due, .. }) => {
                 if taken > 0 {
                     self.split(at, taken, next, commands);
                     last = at + 1;
@@ -338,8 +338,8 @@ impl OrderedStep {
                     self.split(last, 1, next, commands);
                 }
                 self.batches[last].phase = Phase::Waiting { due };
-                if let BatchCut::Holds(until) = ran.ending {
-                    self.hold(until);
+                if let BatchCut::Holds(wait) = ran.ending {
+                    self.hold(wait);
                 }
             }
         }

@@ -57,7 +57,7 @@ impl OrderedStep {
 
     /// Requests the first parked job when it is due.
     pub(crate) fn return_first(&mut self, commands: &mut Vec<Command>) {
-        let closed = self.halted || self.held_until.is_some() || self.gives_back;
+        let closed = self.halted || self.held_back.is_some() || self.gives_back;
         let Some(mut first) = self.parked.first_entry().filter(|_| !closed) else { return };
         let turn = *first.key();
         let parked = first.get_mut();
@@ -122,7 +122,7 @@ impl OrderedStep {
         });
         // A due job that does not start waits for another event.
         let first = parked.map(|first| first.due).into_iter().chain(waiting).filter(|due| *due > self.now);
-        let held = self.held_until.map(|(until, _)| until);
+        let held = self.held_back.map(|wait| wait.until);
         first.min().map_or(held, |first| Some(held.map_or(first, |held| held.max(first))))
     }
 
@@ -133,7 +133,7 @@ impl OrderedStep {
         let returns = |batch: &OrderedBatch| batch.kind == BatchKind::Turn && batch.phase != Phase::Formed;
         // Whether the next in-order batch can still be delivered.
         let mut open = self.parked.len() <= usize::from(self.batches.iter().any(returns));
-        let (held, lasting) = (self.held_until.is_some(), self.before == DurabilityBarrier::Progress);
+        let (held, lasting) = (self.held_back.is_some(), self.before == DurabilityBarrier::Progress);
         let mut begun = Vec::new();
         for batch in &mut self.batches {
             if batch.kind == BatchKind::Beside {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::in_flight::{BatchContent, Phase, QueuedBatch};
 use super::{Halting, QueuedStep};
-use crate::protocol::{BatchCut, BatchEnd, BatchId, Command, DurabilityBarrier, JobOutcome};
+use crate::protocol::{BatchCut, BatchEnd, BatchId, Command, DurabilityBarrier, JobOutcome, Wait};
 use crate::step_machine::{DispatchContext, number};
 use crate::waiting_room::{JobKey, WaitingState};
 use tidegate_model::{Due, Timestamp};
@@ -72,10 +72,8 @@ impl QueuedStep {
         commands: &mut Vec<Command>,
     ) {
         // A clock that was set back ends the wait.
-        if self.held_until.is_some_and(|until| until <= now) || now < self.held_since {
-            self.held_until = None;
-        }
-        if self.held_until.is_some() || self.catches_up(context.heads) || !self.passes_gate(now, commands) {
+        self.held_back = self.held_back.filter(|wait| wait.lasts(now));
+        if self.held_back.is_some() || self.catches_up(context.heads) || !self.passes_gate(now, commands) {
             return;
         }
         if self.claims.is_ahead() {
@@ -159,9 +157,10 @@ impl QueuedStep {
         }
     }
 
-    /// Blocks all starts until `until`.
-    pub(crate) fn hold(&mut self, until: Timestamp, now: Timestamp) {
-        (self.held_until, self.held_since) = (self.held_until.max(Some(until)), now);
+    /// Blocks all starts for this time.
+    pub(crate) fn hold(&mut self, wait: Wait) {
+        let longer = self.held_back.filter(|before| before.until > wait.until);
+        self.held_back = Some(longer.unwrap_or(wait));
     }
 
     pub(crate) fn add_batch(
@@ -237,7 +236,7 @@ impl QueuedStep {
 
     /// Batches to start on the blocking pool. Only attempts need a place, and wait while a job holds the step.
     fn starts_in_pool(&self, paused: bool, now: Timestamp) -> Vec<(BatchId, bool)> {
-        let is_held = self.claims.is_ahead() && self.held_until.is_some_and(|until| until > now);
+        let is_held = self.claims.is_ahead() && self.held_back.is_some_and(|wait| wait.lasts(now));
         let places = if is_held { 0 } else { self.claims.places(&self.batches) };
         let is_attempt = |(_, batch): &(BatchId, &QueuedBatch)| batch.has_attempts();
         let begun = || self.batches.in_phase(Phase::Begun);
@@ -393,8 +392,8 @@ impl QueuedStep {
                 JobOutcome::Delayed(until) => self.room.delay(key, until, now),
                 JobOutcome::Pending => self.room.set_pending(key, now),
                 JobOutcome::Forgotten => self.room.set_unknown(key),
-                JobOutcome::Held(until) => {
-                    self.hold(until, now);
+                JobOutcome::Held(wait) => {
+                    self.hold(wait);
                     self.room.put_back(key)
                 }
                 JobOutcome::Kept => {

@@ -136,7 +136,7 @@ impl QueuedStep {
         let step = self.position;
         let waits = match ending {
             BatchCut::Waits(due) => Some(JobOutcome::Delayed(due)),
-            BatchCut::Holds(until) => Some(JobOutcome::Held(until)),
+            BatchCut::Holds(wait) => Some(JobOutcome::Held(wait)),
             BatchCut::Whole | BatchCut::Cut | BatchCut::Halts => None,
         };
         let Some(mut batch) = self.batches.remove(id) else { return };

@@ -31,19 +31,23 @@ impl QueuedStep {
         false
     }
 
+    pub(crate) fn held_until(&self) -> Option<Timestamp> {
+        self.held_back.map(|wait| wait.until)
+    }
+
     /// Time of the next possible start of a job in the waiting room.
     pub(crate) fn room_wakes(&self, now: Timestamp) -> Option<Timestamp> {
         let room = self.room.next_wake(now);
-        let Some(gate) = &self.gate else { return room.max(self.held_until) };
+        let Some(gate) = &self.gate else { return room.max(self.held_until()) };
         if gate.asked {
             return None;
         }
         if gate.open && gate.is_fresh(now) {
-            return room.max(self.held_until);
+            return room.max(self.held_until());
         }
         let waits = if self.room.counts().waiting > 0 { Some(now) } else { room };
         let looks = gate.looked.map_or(now, |looked| looked + gate.every);
-        waits.map(|waits| waits.max(looks)).max(self.held_until)
+        waits.map(|waits| waits.max(looks)).max(self.held_until())
     }
 }
 

@@ -17,7 +17,7 @@ impl QueuedStep {
             room: &self.room,
             paused: false,
             gate: self.gate.as_ref().and_then(GateState::closed_until),
-            held_until: self.held_until,
+            held_until: self.held_until(),
             ahead: self.ahead(),
             read: self.beyond.first().map_or(read, |first| first - 1),
             halted: self.end > Halting::No,

@@ -13,7 +13,8 @@ use std::time::Duration;
 use super::*;
 use crate::counts::{InputCounts, QueuedCounts};
 use crate::dispatcher::{
-    BatchComposition, BatchCut, BatchEnd, Bounds, Dispatcher, Event, InputPlan, InputPort, JobOutcome, ReadId,
+    BatchComposition, BatchCut, BatchEnd, Bounds, Dispatcher, Event, InputPlan, InputPort, JobOutcome,
+    ReadId, Wait,
 };
 use crate::waiting_room::{QueuePolicy, StartOrder, StartRate};
 use play::{Play, picking, words};
@@ -261,7 +262,10 @@ fn a_job_that_finds_its_gate_closed_stays_first_and_stops_the_others() {
     play.start();
     play.read(1, 9);
     play.picked(0);
-    assert_eq!(play.ran(0, &[JobOutcome::Held(Timestamp(5000))]), "commit #0+1");
+    assert_eq!(
+        play.ran(0, &[JobOutcome::Held(Wait { since: play.now, until: Timestamp(5000) })]),
+        "commit #0+1"
+    );
     // This job is parked in the store, too.
     assert_eq!(play.committed(0), "passed 1");
     play.picked(1);
@@ -392,11 +396,25 @@ fn a_clock_that_is_set_back_makes_no_step_wait_for_long_that_a_job_holds_back() 
     play.start();
     play.read(1, 1);
     play.picked(0);
-    play.ran(0, &[JobOutcome::Held(Timestamp(15_000))]);
+    play.ran(0, &[JobOutcome::Held(Wait { since: play.now, until: Timestamp(15_000) })]);
     assert_eq!(play.committed(0), "passed 1");
     assert_eq!(play.on(Event::Tick), "");
     play.now = Timestamp(2000);
     assert_eq!(play.on(Event::Tick), "pick #1 1");
+}
+
+#[test]
+fn a_job_that_found_its_gate_closed_before_the_clock_was_set_back_holds_no_step_back() {
+    let rules = QueuePolicy { max_processing: std::num::NonZeroU32::new(1), ..picking().rules };
+    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { rules, ..picking() });
+    play.now = Timestamp(10_000);
+    play.start();
+    play.read(1, 1);
+    play.picked(0);
+    let wait = Wait { since: play.now, until: Timestamp(15_000) };
+    play.now = Timestamp(2000);
+    play.ran(0, &[JobOutcome::Held(wait)]);
+    assert_eq!(play.committed(0), "passed 1, pick #1 1");
 }
 
 #[test]

@@ -143,7 +143,7 @@ impl BatchResult {
     pub(crate) fn ending(&self) -> BatchCut {
         let waits = self.waits.as_ref().and_then(|waits| waits.ends.first());
         match waits {
-            Some(JobOutcome::Held(until)) => BatchCut::Holds(*until),
+            Some(JobOutcome::Held(wait)) => BatchCut::Holds(*wait),
             Some(JobOutcome::Delayed(due)) => BatchCut::Waits(*due),
             _ if self.halt.is_some() => BatchCut::Halts,
             _ if self.cut => BatchCut::Cut,

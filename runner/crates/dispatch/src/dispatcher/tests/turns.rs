@@ -223,7 +223,7 @@ fn a_closed_gate_holds_back_what_was_not_started() {
     play.start();
     play.read(0, 1, 4);
     assert_eq!(
-        play.ends(0, 1, BatchCut::Holds(Timestamp(50))),
+        play.ends(0, 1, BatchCut::Holds(Wait { since: play.now, until: Timestamp(50) })),
         "split #0+1 #1, split #1+1 #2, commit 0@1+1, commit 0@2+1"
     );
     play.committed(0, 0);
@@ -232,7 +232,7 @@ fn a_closed_gate_holds_back_what_was_not_started() {
     assert_eq!(play.read(0, 5, 1), "read 0@6");
     assert_eq!(play.at(50), "return 0@2, run 0#2, run 0#3");
     // A clock that was set back ends the wait.
-    assert_eq!(play.ends(3, 0, BatchCut::Holds(Timestamp(90))), "");
+    assert_eq!(play.ends(3, 0, BatchCut::Holds(Wait { since: play.now, until: Timestamp(90) })), "");
     play.ran(0, 2, 2);
     assert_eq!(play.read_port(0, PortInput::Turn, 2, 1), "#4 = t2+1");
     assert_eq!(play.at(-10), "run 0#4");
@@ -345,7 +345,7 @@ fn at_most_once_attempts_nothing_behind_a_job_that_may_find_the_gate_closed() {
     assert_eq!(play.begun(0, 0), "run 0#0");
     assert_eq!(play.begun(0, 1), "");
     assert_eq!(
-        play.ends(0, 1, BatchCut::Holds(Timestamp(50))),
+        play.ends(0, 1, BatchCut::Holds(Wait { since: play.now, until: Timestamp(50) })),
         "split #0+1 #2, split #2+1 #3, commit 0@1+1, commit 0@2+1"
     );
     play.committed(0, 0);

@@ -73,7 +73,10 @@ fn a_stop_waits_for_running_jobs_and_gives_the_claimed_ones_back() {
 fn claimed_jobs_wait_for_the_end_of_a_hold() {
     let mut play = running();
     begun(&mut play, 3);
-    assert_eq!(play.ran(2, &[JobOutcome::Held(Timestamp(50))]), "commit #2+1, run #5");
+    assert_eq!(
+        play.ran(2, &[JobOutcome::Held(Wait { since: play.now, until: Timestamp(50) })]),
+        "commit #2+1, run #5"
+    );
     assert_eq!(play.committed(2), "");
     assert_eq!(play.ran(4, &[JobOutcome::Finished]), "commit #4+1");
     assert_eq!(play.dispatcher.wakes(), Some(Timestamp(50)));

@@ -15,7 +15,7 @@ use crate::processor::monitor_protocol::JobVerdict;
 use crate::step::stats::BlockCause;
 use crate::step::turn;
 use tidegate_config::InputMode;
-use tidegate_dispatch::{AttemptShare, Ending, Failed, FailedJob, FailureCause, JobOutcome};
+use tidegate_dispatch::{AttemptShare, Ending, Failed, FailedJob, FailureCause, JobOutcome, Wait};
 use tidegate_model::{Address, ExternalStatus, Timestamp};
 use tidegate_store::{DeliveryOutcome, NewParkedJob};
 
@@ -114,7 +114,7 @@ impl FailureHandler<'_> {
     ) -> JobDisposition {
         // A queued step keeps its own time of the next start.
         let due = if made.sequential { now } else { until };
-        stays(made, retry::requeue(self.step, item, due), JobOutcome::Held(until))
+        stays(made, retry::requeue(self.step, item, due), JobOutcome::Held(Wait { since: now, until }))
     }
 
     /// `verdict`: there was no attempt, and the external system reported the job as invalid.

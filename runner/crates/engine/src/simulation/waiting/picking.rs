@@ -89,8 +89,9 @@ impl Waiting {
             _ => {}
         }
         if now < picking.latest {
-            // After a jump of the clock the remaining wait is unknown.
+            // A clock that is set back ends the waits that began before, also those of batches in flight.
             (picking.set_back, picking.held_until) = (true, None);
+            picking.holds.clear();
         }
         picking.latest = now;
     }
@@ -170,7 +171,9 @@ impl Waiting {
             // jobs have started.
             let may_forget = self.plan.frees_when_valid || self.plan.ordered;
             let is_later_try = may_forget && self.standings.jobs[&index] != At::Fresh;
-            let is_free = finished || is_later_try || self.is_settled(other);
+            // A valid job that the external system has forgotten holds its lane again once the run knows it.
+            let still_valid = stands.get(&other) == Some(&WaitingState::Pending) && self.was_valid(other);
+            let is_free = finished || is_later_try || still_valid || self.is_settled(other);
             // Jobs that wait for each other may share a batch. Their order is checked when they are attempted.
             let in_a_row = self.plan.runs_in_a_row() && stands.get(&other) == Some(&WaitingState::Running);
             let over = matches!(at, At::Through(_)) || is_free || in_a_row || self.may_be_out(other);
@@ -227,11 +230,14 @@ impl Waiting {
             ExternalStatus::Valid => self.plan.frees_when_valid,
             _ => false,
         };
-        let was_valid = self.outside.was_valid(self.jobs[&index].id);
-        let is_told_valid =
-            self.plan.frees_when_valid && (was_valid || self.tellers.has_said(index, ExternalStatus::Valid));
         let may_be = self.plan.ordered || self.plan.frees_when_valid;
-        may_be && is_pending && (is_told_valid || told.any(ends))
+        may_be && is_pending && (self.was_valid(index) || told.any(ends))
+    }
+
+    /// Whether the job was reported as valid, and is free of its lane for that.
+    fn was_valid(&self, index: u64) -> bool {
+        let was_valid = self.outside.was_valid(self.jobs[&index].id);
+        self.plan.frees_when_valid && (was_valid || self.tellers.has_said(index, ExternalStatus::Valid))
     }
 
     /// Whether an unfinished job blocks a later one.
