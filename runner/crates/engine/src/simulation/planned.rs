@@ -12,8 +12,8 @@ use tidegate_store::{ReadError, Store};
 /// Effects of the changes that steps have not followed yet.
 #[derive(Debug, Default)]
 pub(crate) struct Planned {
-    /// Whether a step goes on at kept progress, by step and input.
-    begins: BTreeMap<(Address, Address), bool>,
+    /// Whether a step goes on at kept progress, by step, input and number of the generation.
+    begins: BTreeMap<(Address, Address), BTreeMap<u64, bool>>,
     /// Steps that start anew from the store, with the number of the last generation that lets them.
     concerned: BTreeMap<Address, u64>,
 }
@@ -52,7 +52,7 @@ impl Planned {
             let step = Address::parse(&change.name).unwrap();
             for effect in &change.effects {
                 if let Some((input, goes_on)) = beginning(effect) {
-                    self.begins.insert((step.clone(), input), goes_on);
+                    self.begins.entry((step.clone(), input)).or_default().insert(number, goes_on);
                 }
             }
         }
@@ -73,10 +73,15 @@ impl Planned {
             self.concerned.remove(step);
         }
         for Begun { input, goes_on } in begun {
-            if let Some(planned) = self.begins.remove(&(step.clone(), input.clone())) {
+            let plans = self.begins.get(&(step.clone(), input.clone()));
+            if let Some((_, &planned)) = plans.and_then(|plans| plans.range(..=generation).next_back()) {
                 let words = if planned { "goes on" } else { "begins anew" };
                 assert_eq!(planned, *goes_on, "{step} {words} on {input} by the plan");
             }
+        }
+        // The step follows the plans up to this generation, also on inputs that it read before without a job.
+        for (_, plans) in self.begins.iter_mut().filter(|((of, _), _)| of == step) {
+            plans.retain(|&number, _| number > generation);
         }
     }
 }
