@@ -52,10 +52,10 @@ pub(crate) fn assemble(
         settings: settings.settings,
         log: settings.log,
         pipelines: names,
-        sources: lists.sources.into_values().collect(),
-        queues: lists.queues.into_values().collect(),
-        sinks: lists.sinks.into_values().collect(),
-        gates: lists.gates.into_values().collect(),
+        sources: lists.sources.into_values(),
+        queues: lists.queues.into_values(),
+        sinks: lists.sinks.into_values(),
+        gates: lists.gates.into_values(),
         steps,
         former: former_names(pipelines),
         readers: BTreeMap::new(),
@@ -69,26 +69,50 @@ pub(crate) fn assemble(
 
 /// The lists of the configuration; a reference is a position in the order of address.
 struct Lists {
-    sources: BTreeMap<Address, Source>,
-    queues: BTreeMap<Address, Queue>,
-    sinks: BTreeMap<Address, Sink>,
-    /// By pipeline, if a pipeline declares them, and name.
-    gates: BTreeMap<(Option<Name>, Name), Gate>,
+    sources: Sorted<Address, Source>,
+    queues: Sorted<Address, Queue>,
+    sinks: Sorted<Address, Sink>,
+    gates: Sorted<GateName, Gate>,
     /// By pipeline, over those of the runner.
     configs: BTreeMap<Name, SharedConfig>,
 }
 
+/// Name of a gate, after its pipeline if a pipeline declares it.
+type GateName = (Option<Name>, Name);
+
+/// A finished list by key. A large configuration looks up thousands of positions.
+struct Sorted<K, T>(Vec<(K, T)>);
+
+impl<K: Ord, T> Sorted<K, T> {
+    fn position(&self, key: &K) -> Option<usize> {
+        self.0.binary_search_by(|(other, _)| other.cmp(key)).ok()
+    }
+
+    fn get(&self, key: &K) -> Option<&T> {
+        self.position(key).map(|at| &self.0[at].1)
+    }
+
+    fn into_values<C: FromIterator<T>>(self) -> C {
+        self.0.into_iter().map(|(_, value)| value).collect()
+    }
+}
+
+impl<K, T> From<BTreeMap<K, T>> for Sorted<K, T> {
+    fn from(list: BTreeMap<K, T>) -> Self {
+        Self(list.into_iter().collect())
+    }
+}
+
 impl Lists {
     fn of(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>, settings: &SettingsFile) -> Self {
-        let (sources, sinks) = (BTreeMap::new(), BTreeMap::new());
-        let queues = queues(pipelines, wiring, settings);
-        let (gates, configs) = (BTreeMap::new(), BTreeMap::new());
-        let mut lists = Self { sources, queues, sinks, gates, configs };
-        lists.add_gates(None, &settings.shelves, (&settings.config, &settings.shelves));
+        let (mut sources, mut sinks) = (BTreeMap::new(), BTreeMap::new());
+        let mut queues = queues(pipelines, wiring, settings);
+        let (mut gates, mut configs) = (BTreeMap::new(), BTreeMap::new());
+        add_gates(&mut gates, None, &settings.shelves, (&settings.config, &settings.shelves));
         for pipeline in pipelines {
             let config = pipeline.config.over(&settings.config);
-            lists.add_gates(Some(&pipeline.name), &pipeline.shelves, (&config, &settings.shelves));
-            lists.configs.insert(pipeline.name.clone(), config);
+            add_gates(&mut gates, Some(&pipeline.name), &pipeline.shelves, (&config, &settings.shelves));
+            configs.insert(pipeline.name.clone(), config);
             let address = |name: &Name| Address::new(pipeline.name.clone(), name.clone());
             for declared in &pipeline.sources {
                 let address = address(&declared.name.value);
@@ -99,7 +123,7 @@ impl Lists {
                         {
                             service.retry = chosen;
                         }
-                        lists.sources.insert(address.clone(), Source { address, kind, meta });
+                        sources.insert(address.clone(), Source { address, kind, meta });
                     }
                     Supply::Push(Some(mut source)) => {
                         if let PushSource::Exec(command) = &mut source {
@@ -108,7 +132,7 @@ impl Lists {
                             command.bad_lines = bad_lines(pipeline, wiring);
                         }
                         let defaults = pipeline.queue_defaults.over(settings.queue_defaults);
-                        let queue = lists.queues.entry(address);
+                        let queue = queues.entry(address);
                         let queue = queue.or_insert_with_key(|address| made(address, defaults));
                         queue.source = Some(source);
                         // It concerns deliveries of steps, which do not fill this queue.
@@ -120,33 +144,22 @@ impl Lists {
             for sink in &pipeline.sinks {
                 if let Some(kind) = sink.kind.clone() {
                     let address = address(&sink.name.value);
-                    lists.sinks.insert(address.clone(), Sink { address, kind });
+                    sinks.insert(address.clone(), Sink { address, kind });
                 }
             }
         }
-        lists
-    }
-
-    fn add_gates(
-        &mut self,
-        pipeline: Option<&Name>,
-        shelves: &SharedTables,
-        (config, shared): (&SharedConfig, &SharedTables),
-    ) {
-        let scope = TableScope { home: pipeline, own: &shelves.tables, shared: &shared.tables };
-        for entry in shelves.gates.entries() {
-            let (pipeline, name) = (pipeline.cloned(), entry.name.value.clone());
-            if let Some(inquiry) = entry.value.clone() {
-                let key = (pipeline.clone(), name.clone());
-                let inquiry = lookups::linked(config.under_probe(inquiry), scope);
-                self.gates.insert(key, Gate { name, pipeline, inquiry });
-            }
+        Self {
+            sources: sources.into(),
+            queues: queues.into(),
+            sinks: sinks.into(),
+            gates: gates.into(),
+            configs,
         }
     }
 
     /// The pipeline's own gate of this name, or the shared one.
     fn gate(&self, pipeline: &Name, name: &Name) -> Option<GateRef> {
-        let at = |pipeline| position(&self.gates, &(pipeline, name.clone()));
+        let at = |pipeline| self.gates.position(&(pipeline, name.clone()));
         at(Some(pipeline.clone())).or_else(|| at(None)).map(GateRef)
     }
 
@@ -219,7 +232,7 @@ impl Lists {
 
     fn input(&self, end: &End) -> Option<Input> {
         match end.what {
-            What::Source => position(&self.sources, &end.address).map(SourceRef).map(Input::Source),
+            What::Source => self.sources.position(&end.address).map(SourceRef).map(Input::Source),
             What::Queue => self.queue(&end.address).map(Input::Queue),
             What::PushSource | What::Sink => None,
         }
@@ -229,12 +242,29 @@ impl Lists {
         match end.what {
             What::Source | What::PushSource => None,
             What::Queue => self.queue(&end.address).map(Target::Queue),
-            What::Sink => position(&self.sinks, &end.address).map(SinkRef).map(Target::Sink),
+            What::Sink => self.sinks.position(&end.address).map(SinkRef).map(Target::Sink),
         }
     }
 
     fn queue(&self, address: &Address) -> Option<QueueRef> {
-        position(&self.queues, address).map(QueueRef)
+        self.queues.position(address).map(QueueRef)
+    }
+}
+
+fn add_gates(
+    gates: &mut BTreeMap<GateName, Gate>,
+    pipeline: Option<&Name>,
+    shelves: &SharedTables,
+    (config, shared): (&SharedConfig, &SharedTables),
+) {
+    let scope = TableScope { home: pipeline, own: &shelves.tables, shared: &shared.tables };
+    for entry in shelves.gates.entries() {
+        let (pipeline, name) = (pipeline.cloned(), entry.name.value.clone());
+        if let Some(inquiry) = entry.value.clone() {
+            let key = (pipeline.clone(), name.clone());
+            let inquiry = lookups::linked(config.under_probe(inquiry), scope);
+            gates.insert(key, Gate { name, pipeline, inquiry });
+        }
     }
 }
 
@@ -377,8 +407,4 @@ fn made(address: &Address, settings: QueueSettings) -> Queue {
         holds_events: false,
         source: None,
     }
-}
-
-fn position<K: Ord, T>(list: &BTreeMap<K, T>, key: &K) -> Option<usize> {
-    list.keys().position(|other| other == key)
 }
