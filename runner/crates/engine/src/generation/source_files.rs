@@ -35,16 +35,15 @@ impl SourceFiles {
         for step in &configuration.steps {
             let mut paths = BTreeSet::new();
             for path in [step.file.clone(), configuration.root.join(SHARED)] {
-                if let Some(text) = files.get(&path) {
-                    all.texts.insert(path.clone(), text.to_owned());
+                if files.get(&path).is_some() {
                     paths.insert(path);
                 }
             }
             for script in scripts(configuration, step) {
-                all.texts.insert(script.path.clone(), script.text.clone());
+                all.add(&script.path, &script.text);
                 paths.insert(script.path.clone());
                 for import in &script.imports {
-                    all.texts.insert(import.path.clone(), import.text.to_string());
+                    all.add(&import.path, &import.text);
                     paths.insert(import.path.clone());
                 }
             }
@@ -55,9 +54,16 @@ impl SourceFiles {
             _ => None,
         });
         for import in accepts.flat_map(|accept| &accept.script.imports) {
-            all.texts.insert(import.path.clone(), import.text.to_string());
+            all.add(&import.path, &import.text);
         }
         all
+    }
+
+    /// Adds a text. Many steps may share it.
+    fn add(&mut self, path: &Path, text: &str) {
+        if !self.texts.contains_key(path) {
+            self.texts.insert(path.to_owned(), text.to_owned());
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
