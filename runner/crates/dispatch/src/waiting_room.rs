@@ -430,9 +430,10 @@ impl WaitingRoom {
         }
     }
 
-    /// Whether a conflict keeps a job of this state out of its list.
+    /// Whether a conflict keeps a job of this state out of its list. A due job may have begun under earlier rules, beside
+    /// another one.
     fn yields(&self, slot: u32) -> bool {
-        matches!(self.jobs.job_state(slot), JobState::Waiting | JobState::PutBack)
+        matches!(self.jobs.job_state(slot), JobState::Waiting | JobState::PutBack | JobState::Due)
     }
 
     /// Adds a job to the list of its state. The caller refreshes the lane.
@@ -445,7 +446,8 @@ impl WaitingRoom {
             // Other jobs of its lane may have a place in this round; they must not go before it.
             JobState::Unknown if self.has_conflicts() => self.push_urgent(slot, self.parity),
             JobState::Unknown if self.has_lists() => self.push_urgent(slot, !self.parity),
-            JobState::Waiting | JobState::PutBack if self.jobs.is_blocked(slot) => {}
+            JobState::Waiting | JobState::PutBack | JobState::Due if self.jobs.is_blocked(slot) => {}
+            JobState::Due if self.has_conflicts() => self.push_urgent(slot, !self.parity),
             JobState::Unknown | JobState::PutBack | JobState::Due | JobState::Waiting => {
                 let lane = self.lanes.get(self.jobs.lane(slot));
                 let at_once = lane.is_open && matches!(job_state, JobState::Unknown | JobState::PutBack);

@@ -91,9 +91,13 @@ impl WaitingRoom {
         let line = self.line(lane, turn);
         match (self.jobs.job_state(slot), list) {
             (JobState::Delayed, _) => {
-                self.has_lists() && self.jobs.until(slot) <= now && self.lanes.allows(lane, &self.rules)
+                self.has_lists()
+                    && self.jobs.until(slot) <= now
+                    && self.lanes.allows(lane, &self.rules)
+                    && !self.is_occupied(lane)
+                    && !self.jobs.is_blocked(slot)
             }
-            (_, ListKind::Urgent) => self.lanes.allows(lane, &self.rules),
+            (_, ListKind::Urgent) => self.lanes.allows(lane, &self.rules) && !self.is_occupied(lane),
             (_, ListKind::Lane) => {
                 let in_round = !self.has_rounds() || self.lines[line as usize].at != NONE;
                 in_round && self.may_start(lane, line)
@@ -138,10 +142,10 @@ impl WaitingRoom {
             let turn = usize::from(self.parity);
             if let Some(slot) = self.urgent[turn].head(&self.jobs) {
                 let lane = self.jobs.lane(slot);
-                if self.lanes.allows(lane, &self.rules) {
+                if self.lanes.allows(lane, &self.rules) && !self.is_occupied(lane) {
                     return Some(self.unknown_of(lane).unwrap_or(slot));
                 }
-                // A limit blocks its lane: it becomes the next job of the lane.
+                // Its lane is blocked: it becomes the next job of the lane.
                 self.delist(slot);
                 self.push_lane(slot, false);
                 self.update_ready(lane);
@@ -157,13 +161,20 @@ impl WaitingRoom {
                     self.delist(slot);
                     self.count_out(slot);
                     self.count_in(slot, JobState::Due);
-                    self.push_urgent(slot, self.parity);
+                    if !self.jobs.is_blocked(slot) {
+                        self.push_urgent(slot, self.parity);
+                    }
                 }
             }
         }
     }
 
-    /// Unknown job in the list of a lane that a limit blocked: it still goes before due jobs.
+    /// Whether a job of a serial lane runs or is pending. Under earlier rules, several jobs of the lane may have begun.
+    fn is_occupied(&self, lane: u32) -> bool {
+        self.rules.strategy == StartOrder::OneRoundSerial && self.lanes.get(lane).held > 0
+    }
+
+    /// Unknown job in the list of a lane that was blocked: it still goes before due jobs.
     fn unknown_of(&self, lane: u32) -> Option<u32> {
         let head = self.lines[self.line(lane, false) as usize].head(&self.jobs);
         head.filter(|&slot| self.jobs.job_state(slot) == JobState::Unknown)

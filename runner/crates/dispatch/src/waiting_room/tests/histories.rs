@@ -257,6 +257,27 @@ fn a_lane_counts_its_pending_jobs_against_its_limit() {
 }
 
 #[test]
+fn jobs_of_a_lane_that_began_under_other_rules_go_one_after_the_other() {
+    let mut play = play(StartOrder::OneRoundSerial);
+    assert_eq!(play.on("~a1@5 ~a2@5 +a3 +b4 5s go"), "a1 b4");
+    assert_eq!(play.why("a2"), WaitReason::Lane { job: key("a1"), state: WaitingState::Running });
+    assert_eq!(play.on("a1… go"), "");
+    assert_eq!(play.on("a1✓ go"), "a2");
+    assert_eq!(play.on("a2✓ go"), "a3");
+}
+
+#[test]
+fn jobs_in_conflict_that_began_under_other_rules_go_one_after_the_other() {
+    let mut play = play(StartOrder::OneRoundParallel);
+    assert_eq!(play.on("~a1w5@5 ~a2w5@5 ~a3w6@5 +a4w5 5s go"), "a1 a3");
+    let reason = WaitReason::Conflict { job: key("a1"), state: WaitingState::Running };
+    assert_eq!(play.why("a2"), reason);
+    assert_eq!(play.on("a1… go"), "");
+    assert_eq!(play.on("a1✓ go"), "a2");
+    assert_eq!(play.on("a2✓ go"), "a4");
+}
+
+#[test]
 fn a_clock_set_back_does_not_make_the_pause_longer() {
     let mut play = play(ROUNDS);
     play.on("60s +a1 go a1✓ +a2 go");

@@ -245,7 +245,9 @@ impl Model {
             };
             let Some(at) = self.waiting().filter(urgent).min_by_key(|&at| self.order(at)) else { break };
             let lane = self.jobs[at].lane;
-            if self.allows(lane) {
+            // Jobs that began under earlier rules go one after the other.
+            let serial = self.rules.strategy == StartOrder::OneRoundSerial;
+            if self.allows(lane) && !(serial && self.held(Some(lane)) > 0) {
                 // An unknown job goes before all others of its lane, even if a limit blocked it before.
                 let unknown =
                     |&at: &usize| self.jobs[at].lane == lane && self.jobs[at].state == WaitingState::Unknown;
@@ -265,13 +267,14 @@ impl Model {
     }
 
     fn make_list(&mut self, now: Timestamp) {
+        let parallel = self.rules.strategy == StartOrder::OneRoundParallel;
         for at in 0..self.jobs.len() {
             let free = !self.is_held(at);
             let job = &mut self.jobs[at];
             match job.state {
                 WaitingState::Unknown => job.listed = true,
                 WaitingState::Delayed { until } if until <= now => {
-                    (job.state, job.due, job.listed) = (WaitingState::Waiting, true, true);
+                    (job.state, job.due, job.listed) = (WaitingState::Waiting, true, !parallel || free);
                 }
                 WaitingState::Waiting if !job.parked => job.listed = free,
                 _ => {}
@@ -338,9 +341,12 @@ impl Model {
         self.lanes = self.lanes.iter().copied().filter(|&lane| self.is_free(lane)).collect();
         if self.rules.strategy == StartOrder::OneRoundParallel {
             for at in 0..self.jobs.len() {
-                let urgent = self.jobs[at].due || self.jobs[at].state == WaitingState::Unknown;
-                if self.jobs[at].listed && !urgent && self.is_held(at) {
-                    self.jobs[at].listed = false;
+                if self.jobs[at].state == WaitingState::Unknown || !self.is_held(at) {
+                    continue;
+                }
+                self.jobs[at].listed = false;
+                if self.jobs[at].due {
+                    self.jobs[at].parked = false;
                 }
             }
         }
