@@ -32,7 +32,7 @@
 //! | `outcome` | perils of a run, and its end |
 //! | `play` | one seed: runs, crashes, and the comparison between them |
 //! | `jobs` | a single step that retries, delays and picks its jobs |
-//! | `waiting` | a single step that waits: gates, monitors, pushes, schedules, requests to move its jobs |
+//! | `waiting` | a single step that waits: gates, monitors, pushes, schedules, requests to move its jobs, changed queuers |
 //! | `joins` | a single join by key, whose jobs leave and whose settings change |
 //! | `model` | expected results of a step |
 //! | `compare`, `outlets`, `check` | the comparison with a target, with all sinks, and with everything |
@@ -76,6 +76,8 @@ const CHANGING_SEEDS: u64 = 100;
 const WAITING_SEEDS: u64 = 150;
 /// Number of seeds of the step whose lanes are held.
 const HELD_LANE_SEEDS: u64 = 100;
+/// Number of seeds of the step whose queuer and gate change.
+const CHANGING_RULES_SEEDS: u64 = 100;
 /// Number of seeds of the join by key.
 const JOIN_SEEDS: u64 = 150;
 /// Stack size of a worker thread, which deeply nested steps need.
@@ -118,6 +120,15 @@ fn a_lane_that_is_paused_or_has_halted_starts_nothing_until_it_is_resumed() {
     let (tally, count) = play_all(play::play_held_lanes, HELD_LANE_SEEDS);
     let Tally { crashes, request_outcome, jobs, moved, halted_lanes, .. } = tally;
     let all_happened = [crashes, request_outcome, jobs, moved, halted_lanes].iter().all(|&times| times > 0);
+    assert!(all_happened || count < 100, "{count} seeds should cause every event");
+}
+
+#[test]
+fn a_step_whose_queuer_and_gate_change_ends_each_job_exactly_once_whatever_crashes_when() {
+    let (tally, count) = play_all(play::play_changing_rules, CHANGING_RULES_SEEDS);
+    let Tally { crashes, request_outcome, jobs, held, forgotten, told, moved, reloads, replaced, .. } = tally;
+    let all = [crashes, request_outcome, jobs, held, forgotten, told, moved, reloads, replaced];
+    let all_happened = all.iter().all(|&times| times > 0);
     assert!(all_happened || count < 100, "{count} seeds should cause every event");
 }
 

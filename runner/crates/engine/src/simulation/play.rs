@@ -35,6 +35,11 @@ pub(crate) fn play_held_lanes(seed: u64) -> Tally {
     play_in(World::of_held_lanes(seed))
 }
 
+/// Runs the seed's step that waits, whose queuer and gate change.
+pub(crate) fn play_changing_rules(seed: u64) -> Tally {
+    play_in(World::of_changing_rules(seed))
+}
+
 /// Runs the seed's join by key.
 pub(crate) fn play_joins(seed: u64) -> Tally {
     play_in(World::of_joins(seed))

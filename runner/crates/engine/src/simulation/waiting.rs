@@ -62,7 +62,10 @@ use tidegate_store::{ReadError, Store};
 /// Simulated step, with all observations.
 #[derive(Debug)]
 pub(crate) struct Waiting {
+    /// Plan that the step follows.
     plan: Plan,
+    /// Plans of the files, if they change.
+    rules: Option<Rules>,
     step: Address,
     input: Address,
     /// Jobs by index of the input.
@@ -95,6 +98,15 @@ pub(crate) struct Waiting {
     halted_lanes: u64,
 }
 
+/// Plans of a step whose queuer and gate change.
+#[derive(Debug)]
+struct Rules {
+    /// Plan of the files now.
+    next: Plan,
+    /// Plans of the generations that were requested in this run, by number.
+    requested: BTreeMap<u64, Plan>,
+}
+
 /// Event of an external party.
 #[derive(Debug)]
 pub(crate) enum Coming {
@@ -111,11 +123,17 @@ impl Waiting {
         Self::of_plan(dice, Plan::of_held_lanes)
     }
 
+    pub(crate) fn of_changing_rules(dice: &mut Dice) -> Self {
+        let waiting = Self::of_plan(dice, Plan::of_changing_rules);
+        Self { rules: Some(Rules { next: waiting.plan.clone(), requested: BTreeMap::new() }), ..waiting }
+    }
+
     fn of_plan(dice: &mut Dice, plan: fn(&mut Dice) -> Plan) -> Self {
         let plan = plan(dice);
         let between = plan.files.iter().any(|(_, text)| text.contains("from = \"q0\""));
         let address = |text: &str| Address::parse(text).unwrap();
         Self {
+            rules: None,
             step: address("p/t"),
             input: address(if between { "p/q0" } else { "p/s0" }),
             jobs: BTreeMap::new(),
@@ -143,7 +161,35 @@ impl Waiting {
     }
 
     pub(crate) fn files(&self) -> Vec<(&'static str, String)> {
-        self.plan.files.clone()
+        self.rules.as_ref().map_or(&self.plan, |rules| &rules.next).files.clone()
+    }
+
+    /// Whether the rules of the step change.
+    pub(crate) fn changes(&self) -> bool {
+        self.rules.is_some()
+    }
+
+    /// Changes the rules in the files.
+    pub(crate) fn change(&mut self, dice: &mut Dice) {
+        if let Some(rules) = &mut self.rules {
+            rules.next = rules.next.with_other_rules(dice);
+        }
+    }
+
+    /// Records that the rules of the files belong to this generation.
+    pub(crate) fn requested(&mut self, generation: u64) {
+        if let Some(Rules { next, requested }) = &mut self.rules {
+            requested.insert(generation, next.clone());
+        }
+    }
+
+    /// Records that the step follows a generation, with nothing in flight.
+    pub(crate) fn installed(&mut self, configuration: &Configuration, step: &Address, generation: u64) {
+        let plan = self.rules.as_ref().and_then(|rules| rules.requested.get(&generation));
+        if let Some(plan) = plan.filter(|_| *step == self.step) {
+            self.plan = plan.clone();
+            self.check_claims(configuration);
+        }
     }
 
     /// Lines of the source, if it is a file.
@@ -154,6 +200,10 @@ impl Waiting {
     /// Begins a run.
     pub(crate) fn begin(&mut self, now: i64) {
         self.ran_calmly = self.outside.calm;
+        if let Some(Rules { next, requested }) = &mut self.rules {
+            self.plan = next.clone();
+            requested.clear();
+        }
         self.picking = Picking::default();
         self.picking.begin(&self.callers, now);
         if let Some(ticking) = &mut self.ticking {

@@ -124,6 +124,11 @@ impl World {
         Self::of_waiting_step(seed, Waiting::of_held_lanes)
     }
 
+    /// Step that waits, whose queuer and gate change.
+    pub(crate) fn of_changing_rules(seed: u64) -> Self {
+        Self::of_waiting_step(seed, Waiting::of_changing_rules)
+    }
+
     /// Graph that changes in every way, without requests of operators.
     pub(crate) fn of_changes(seed: u64) -> Self {
         Self { changes: Some(Changes::default()), ..Self::new(seed) }
@@ -281,7 +286,7 @@ impl World {
             }
             return self.reload();
         }
-        if self.joins.is_some() {
+        if self.joins.is_some() || self.waiting.as_ref().is_some_and(Waiting::changes) {
             if self.dice.chance(40) {
                 self.edit();
             }
@@ -317,12 +322,16 @@ impl World {
         self.reload();
     }
 
-    /// Changes the texts of the scripts, and perhaps the settings of a join.
+    /// Changes the texts of the scripts, and perhaps the settings of a join or of a step that waits.
     pub(crate) fn edit(&mut self) {
         self.plan.version += 1;
         if let Some(joins) = &mut self.joins {
             joins.change(&mut self.dice);
             self.plan.files = joins.files();
+        }
+        if let Some(waiting) = self.waiting.as_mut().filter(|waiting| waiting.changes()) {
+            waiting.change(&mut self.dice);
+            self.plan.files = waiting.files();
         }
         self.reload();
     }

@@ -15,6 +15,7 @@ use crate::report::RolledBack;
 use crate::runtime::message::Message;
 use crate::runtime::takeover;
 use crate::simulation::blueprint;
+use crate::simulation::waiting::Waiting;
 use crate::simulation::world::World;
 use tidegate_config::Configuration;
 use tidegate_model::Clock as _;
@@ -34,7 +35,8 @@ impl Stage<'_> {
             self.replace();
         }
         // Scripts are compiled for each generation, which takes time.
-        let changes = self.world.changes.is_some() || self.world.joins.is_some();
+        let World { changes, joins, waiting, .. } = &*self.world;
+        let changes = changes.is_some() || joins.is_some() || waiting.as_ref().is_some_and(Waiting::changes);
         let rarely = if changes { 100 } else { 400 };
         if self.world.dice.below(rarely) == 0 {
             self.reload()?;
@@ -76,6 +78,9 @@ impl Stage<'_> {
             self.world.planned.add(&self.current.get().digest, next, &self.store)?;
         } else {
             self.world.configuration = Arc::clone(&request.generation.configuration);
+        }
+        if let Some(waiting) = &mut self.world.waiting {
+            waiting.requested(request.generation.number);
         }
         self.configuration = Arc::clone(&request.generation.configuration);
         self.answer = Some(answer);
@@ -141,6 +146,9 @@ impl Stage<'_> {
             ReloadChange::Install { step, .. } => {
                 self.world.effects.forget(&step.address);
                 let configuration = &step.generation.configuration;
+                if let Some(waiting) = &mut self.world.waiting {
+                    waiting.installed(configuration, &step.address, step.generation.number);
+                }
                 let begun = self.world.history.install(step, configuration, &self.store)?;
                 if self.world.changes.is_some() {
                     let number = step.generation.number;

@@ -138,8 +138,9 @@ impl Waiting {
     pub(crate) fn attempted_in_a_row(&self, index: u64, before: &[u64]) {
         let is_later_try = self.plan.frees_when_valid && self.standings.jobs[&index] != At::Fresh;
         for (&other, at) in self.standings.jobs.range(..index).filter(|_| !is_later_try) {
+            let is_behind = self.has_begun_before(index) && !matches!(at, At::Pending { .. });
             let is_over = matches!(at, At::Through(_)) || self.is_settled(other) || self.may_be_out(other);
-            let blocks = !is_over && !before.contains(&other) && self.holds(other, index);
+            let blocks = !is_over && !is_behind && !before.contains(&other) && self.holds(other, index);
             assert!(!blocks, "{other} comes before {index}, which is attempted: {self:#?}");
         }
     }
@@ -173,7 +174,9 @@ impl Waiting {
             let is_later_try = may_forget && self.standings.jobs[&index] != At::Fresh;
             // A valid job that the external system has forgotten holds its lane again once the run knows it.
             let still_valid = stands.get(&other) == Some(&WaitingState::Pending) && self.was_valid(other);
-            let is_free = finished || is_later_try || still_valid || self.is_settled(other);
+            let is_behind = self.has_begun_before(index)
+                && !matches!(stands.get(&other), Some(WaitingState::Running | WaitingState::Pending));
+            let is_free = finished || is_later_try || is_behind || still_valid || self.is_settled(other);
             // Jobs that wait for each other may share a batch. Their order is checked when they are attempted.
             let in_a_row = self.plan.runs_in_a_row() && stands.get(&other) == Some(&WaitingState::Running);
             let over = matches!(at, At::Through(_)) || is_free || in_a_row || self.may_be_out(other);
@@ -232,6 +235,11 @@ impl Waiting {
         };
         let may_be = self.plan.ordered || self.plan.frees_when_valid;
         may_be && is_pending && (self.was_valid(index) || told.any(ends))
+    }
+
+    /// Whether the job may have begun under other rules, so that it goes before earlier ones that do not run.
+    fn has_begun_before(&self, index: u64) -> bool {
+        self.changes() && self.standings.jobs[&index] != At::Fresh
     }
 
     /// Whether the job was reported as valid, and is free of its lane for that.

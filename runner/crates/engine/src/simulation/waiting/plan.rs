@@ -30,6 +30,11 @@ const TTL: &str = ", ttl = \"20s\"";
 const TTL_AGAIN: &str = ", ttl = \"30s\", then = \"resubmit\"";
 const CHECKS: &str = ", max_checks = 3";
 
+/// The gate, its use in the step, and the interval of its checks in milliseconds.
+const GATE: &str = "[gate.g]\nrun = \"gate.rhai\"\nevery = \"3s\"\n";
+const GATED: &str = "gate = \"g\"\n";
+const GATE_EVERY: i64 = 3000;
+
 /// Number of the first strategies under which a step can claim jobs ahead.
 const CLAIMING: usize = 3;
 
@@ -123,6 +128,8 @@ pub(crate) struct Plan {
     pub(crate) feed: Feed,
     /// Whether the step reads a queue.
     pub(crate) from_queue: bool,
+    /// Settings of the queuer.
+    queuer: &'static str,
     pub(crate) order: Order,
     pub(crate) has_lanes: bool,
     /// Whether results are delivered in the order of the input.
@@ -159,14 +166,15 @@ impl Plan {
             jobs: jobs(dice, monitored),
             feed: *dice.pick(&[Feed::File, Feed::Keyed, Feed::Together]),
             from_queue: true,
+            queuer,
             order,
             has_lanes,
             ordered: queuer.contains("ordered = true"),
             frees_when_valid: queuer.contains("free_lane_at"),
-            held_max: ["max_pending = ", "max_per_lane = "].map(|key| number_after(queuer, key)),
-            at_once: number_after(queuer, "max_processing = "),
+            held_max: held_max(queuer),
+            at_once: at_once(queuer),
             begins: picks && (monitored || shown),
-            gate: gated.then_some(3000),
+            gate: gated.then_some(GATE_EVERY),
             window,
             ticks: dice.chance(40).then(|| ticks(dice)),
             holds_lanes: false,
@@ -179,7 +187,7 @@ impl Plan {
         let drops = dice.chance(20);
         toml += &if drops { step.replace("errors = \"failed\"", "errors = \"drop\"") } else { step };
         if gated {
-            toml += "gate = \"g\"\n";
+            toml += GATED;
         }
         if !claims && dice.chance(50) {
             toml += "events = \"events\"\n";
@@ -218,6 +226,52 @@ impl Plan {
         }
     }
 
+    /// A plan whose queuer and gate may change, each time the step begins anew.
+    pub(crate) fn of_changing_rules(dice: &mut Dice) -> Self {
+        loop {
+            let plan = Self::random(dice);
+            if !plan.queuer.is_empty() && !plan.frees_when_valid {
+                return plan;
+            }
+        }
+    }
+
+    /// The same step with another queuer, or with or without a gate. Results are still delivered in the same order: it
+    /// is checked over all jobs.
+    pub(crate) fn with_other_rules(&self, dice: &mut Dice) -> Self {
+        let mut plan = self.clone();
+        if dice.chance(30) {
+            plan.gate = if self.gate.is_some() { None } else { Some(GATE_EVERY) };
+            plan.edit(|toml| match self.gate {
+                Some(_) => toml.replace(GATE, "").replace(GATED, ""),
+                None => [toml, GATED, GATE].concat(),
+            });
+            return plan;
+        }
+        let by_lane = self.files.iter().any(|(_, text)| text.contains("batch_by = \"lane\""));
+        let fits = |&&(queuer, _, has_lanes, _): &&(&str, Order, bool, i64)| {
+            !queuer.is_empty()
+                && !queuer.contains("free_lane_at")
+                && queuer.contains("ordered = true") == self.ordered
+                && (has_lanes || !by_lane)
+        };
+        let fitting: Vec<_> = STRATEGIES.iter().filter(fits).collect();
+        let (queuer, order, has_lanes, window) = **dice.pick(&fitting);
+        plan.edit(|toml| {
+            toml.replace(&format!("queuer = {{ {} }}", self.queuer), &format!("queuer = {{ {queuer} }}"))
+        });
+        (plan.queuer, plan.order, plan.has_lanes, plan.window) = (queuer, order, has_lanes, window);
+        plan.held_max = held_max(queuer);
+        plan.at_once = at_once(queuer);
+        plan
+    }
+
+    /// Changes the text of the pipeline.
+    fn edit(&mut self, change: impl Fn(&str) -> String) {
+        let pipeline = self.files.iter_mut().filter(|(name, _)| *name == "p.toml");
+        pipeline.for_each(|(_, text)| *text = change(text));
+    }
+
     /// Configuration around the simulated step.
     fn around(&self, dice: &mut Dice, between: bool) -> String {
         let mut toml = "[pipeline]\nname = \"p\"\n[queue.out]\nretain = \"forever\"\n\
@@ -236,7 +290,7 @@ impl Plan {
             toml += "[step.first]\nfrom = \"s0\"\nto = \"q0\"\n[queue.q0]\nretain = \"forever\"\n";
         }
         if self.gate.is_some() {
-            toml += "[gate.g]\nrun = \"gate.rhai\"\nevery = \"3s\"\n";
+            toml += GATE;
         }
         if let Some((every, missed)) = self.ticks {
             let minutes = every / 60_000;
@@ -330,6 +384,14 @@ impl Plan {
     pub(crate) fn hold(&self) -> i64 {
         self.gate.unwrap_or(5000)
     }
+}
+
+fn held_max(queuer: &str) -> [usize; 2] {
+    ["max_pending = ", "max_per_lane = "].map(|key| number_after(queuer, key))
+}
+
+fn at_once(queuer: &str) -> usize {
+    number_after(queuer, "max_processing = ")
 }
 
 /// The number that is the value of a key; without the key, the largest number.
