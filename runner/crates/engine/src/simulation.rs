@@ -76,7 +76,7 @@ const CHANGING_SEEDS: u64 = 100;
 const WAITING_SEEDS: u64 = 150;
 /// Number of seeds of the step whose lanes are held.
 const HELD_LANE_SEEDS: u64 = 100;
-/// Number of seeds of the step whose queuer and gate change.
+/// Number of seeds of the step whose queuer, gate and monitor change.
 const CHANGING_RULES_SEEDS: u64 = 100;
 /// Number of seeds of the join by key.
 const JOIN_SEEDS: u64 = 150;
@@ -124,7 +124,7 @@ fn a_lane_that_is_paused_or_has_halted_starts_nothing_until_it_is_resumed() {
 }
 
 #[test]
-fn a_step_whose_queuer_and_gate_change_ends_each_job_exactly_once_whatever_crashes_when() {
+fn a_step_whose_queuer_gate_and_monitor_change_ends_each_job_exactly_once_whatever_crashes_when() {
     let (tally, count) = play_all(play::play_changing_rules, CHANGING_RULES_SEEDS);
     let Tally { crashes, request_outcome, jobs, held, forgotten, told, moved, reloads, replaced, .. } = tally;
     let all = [crashes, request_outcome, jobs, held, forgotten, told, moved, reloads, replaced];

@@ -35,7 +35,7 @@ pub(crate) fn play_held_lanes(seed: u64) -> Tally {
     play_in(World::of_held_lanes(seed))
 }
 
-/// Runs the seed's step that waits, whose queuer and gate change.
+/// Runs the seed's step that waits, whose queuer, gate and monitor change.
 pub(crate) fn play_changing_rules(seed: u64) -> Tally {
     play_in(World::of_changing_rules(seed))
 }

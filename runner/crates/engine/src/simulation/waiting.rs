@@ -98,7 +98,7 @@ pub(crate) struct Waiting {
     halted_lanes: u64,
 }
 
-/// Plans of a step whose queuer and gate change.
+/// Plans of a step whose queuer, gate and monitor change.
 #[derive(Debug)]
 struct Rules {
     /// Plan of the files now.
@@ -315,7 +315,7 @@ impl Waiting {
                 Outcome::Held => _ = self.picking.holds.insert(id, now + self.plan.hold()),
                 Outcome::Pending(_) => {
                     let forgotten = self.tellers.has_said(index, ExternalStatus::Unknown)
-                        || self.plan.gives_up_as() == Some(ExternalStatus::Unknown);
+                        || self.plan.gives_up_as().any(|status| status == ExternalStatus::Unknown);
                     self.outside.submit(dice, job.id, forgotten);
                 }
                 _ => {}

@@ -124,7 +124,7 @@ impl World {
         Self::of_waiting_step(seed, Waiting::of_held_lanes)
     }
 
-    /// Step that waits, whose queuer and gate change.
+    /// Step that waits, whose queuer, gate and monitor change.
     pub(crate) fn of_changing_rules(seed: u64) -> Self {
         Self::of_waiting_step(seed, Waiting::of_changing_rules)
     }

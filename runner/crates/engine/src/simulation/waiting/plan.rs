@@ -29,6 +29,7 @@ fn process(job, ctx) {
 const TTL: &str = ", ttl = \"20s\"";
 const TTL_AGAIN: &str = ", ttl = \"30s\", then = \"resubmit\"";
 const CHECKS: &str = ", max_checks = 3";
+const LIMITS: [&str; 5] = ["", "", TTL, CHECKS, TTL_AGAIN];
 
 /// The gate, its use in the step, and the interval of its checks in milliseconds.
 const GATE: &str = "[gate.g]\nrun = \"gate.rhai\"\nevery = \"3s\"\n";
@@ -149,6 +150,8 @@ pub(crate) struct Plan {
     pub(crate) ticks: Option<(i64, Missed)>,
     /// Whether lanes halt at invalid jobs, and operators pause lanes.
     pub(crate) holds_lanes: bool,
+    /// Statuses of jobs at the limits of its earlier monitors.
+    earlier_limits: Vec<ExternalStatus>,
 }
 
 impl Plan {
@@ -178,6 +181,7 @@ impl Plan {
             window,
             ticks: dice.chance(40).then(|| ticks(dice)),
             holds_lanes: false,
+            earlier_limits: Vec::new(),
         };
         let between = dice.chance(40);
         plan.from_queue = plan.is_pushed() || between;
@@ -196,7 +200,7 @@ impl Plan {
             let batch_by = if has_lanes && dice.chance(50) { "lane" } else { "any" };
             let concurrency = *dice.pick(&["1", "2", "4"]);
             let monitor = "monitor = { run = \"status.rhai\", every = \"2s\", batch = 3";
-            let limits = *dice.pick(&["", "", TTL, CHECKS, TTL_AGAIN]);
+            let limits = *dice.pick(&LIMITS);
             let more =
                 [monitor, ", batch_by = \"", batch_by, "\", concurrency = ", concurrency, limits, " }\n"];
             toml += &more.concat();
@@ -226,7 +230,7 @@ impl Plan {
         }
     }
 
-    /// A plan whose queuer and gate may change, each time the step begins anew.
+    /// A plan whose queuer, gate and monitor may change, each time the step begins anew.
     pub(crate) fn of_changing_rules(dice: &mut Dice) -> Self {
         loop {
             let plan = Self::random(dice);
@@ -236,7 +240,7 @@ impl Plan {
         }
     }
 
-    /// The same step with another queuer, or with or without a gate. Results are still delivered in the same order: it
+    /// The same step with another queuer, with other limits of its monitor, or with or without a gate. Results are still delivered in the same order: it
     /// is checked over all jobs.
     pub(crate) fn with_other_rules(&self, dice: &mut Dice) -> Self {
         let mut plan = self.clone();
@@ -247,6 +251,9 @@ impl Plan {
                 None => [toml, GATED, GATE].concat(),
             });
             return plan;
+        }
+        if self.has_monitor() && dice.chance(30) {
+            return self.with_another_monitor(dice);
         }
         let by_lane = self.files.iter().any(|(_, text)| text.contains("batch_by = \"lane\""));
         let fits = |&&(queuer, _, has_lanes, _): &&(&str, Order, bool, i64)| {
@@ -263,6 +270,18 @@ impl Plan {
         (plan.queuer, plan.order, plan.has_lanes, plan.window) = (queuer, order, has_lanes, window);
         plan.held_max = held_max(queuer);
         plan.at_once = at_once(queuer);
+        plan
+    }
+
+    fn with_another_monitor(&self, dice: &mut Dice) -> Self {
+        let mut plan = self.clone();
+        plan.earlier_limits.extend(self.limit());
+        let (limits, concurrency) = (*dice.pick(&LIMITS), dice.between(1, 4));
+        plan.edit(|toml| {
+            let before = toml.lines().find(|line| line.starts_with("monitor = ")).unwrap();
+            let kept = before.split(", concurrency").next().unwrap();
+            toml.replace(before, &format!("{kept}, concurrency = {concurrency}{limits} }}"))
+        });
         plan
     }
 
@@ -345,8 +364,13 @@ impl Plan {
         self.has_line("events = \"events\"")
     }
 
+    /// Statuses that a job may have at a limit of its monitor, now or under earlier rules.
+    pub(crate) fn gives_up_as(&self) -> impl Iterator<Item = ExternalStatus> {
+        self.earlier_limits.iter().copied().chain(self.limit())
+    }
+
     /// Status of a job at a limit of its monitor, if there is one.
-    pub(crate) fn gives_up_as(&self) -> Option<ExternalStatus> {
+    fn limit(&self) -> Option<ExternalStatus> {
         let has = |limit: &str| self.files.iter().any(|(_, text)| text.contains(limit));
         match () {
             () if has(TTL_AGAIN) => Some(ExternalStatus::Unknown),
