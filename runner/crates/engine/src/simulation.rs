@@ -35,7 +35,7 @@
 //! | `waiting` | a single step that waits: gates, monitors, pushes, schedules, requests to move its jobs, changed queuers |
 //! | `joins` | a single join by key, whose jobs leave and whose settings change |
 //! | `model` | expected results of a step |
-//! | `compare`, `outlets`, `check` | the comparison with a target, with all sinks, and with everything |
+//! | `compare`, `outlets`, `records`, `check` | the comparison with a target, with all sinks, with delivery records, and with everything |
 
 pub(crate) mod blueprint;
 pub(crate) mod changes;
@@ -53,6 +53,7 @@ pub(crate) mod outlets;
 pub(crate) mod pass;
 pub(crate) mod planned;
 pub(crate) mod play;
+pub(crate) mod records;
 pub(crate) mod requests;
 pub(crate) mod stage;
 pub(crate) mod tally;

@@ -26,7 +26,7 @@ pub(crate) mod transfer;
 
 pub use crate::api::appended::Appended;
 pub use crate::api::completion::CompletionRecord;
-pub use crate::api::delivery::{DeliveredJobs, DeliveryOutcome, DeliveryPlace};
+pub use crate::api::delivery::{DeliveredJob, DeliveredJobs, DeliveryOutcome, DeliveryPlace, DeliveryTimes};
 pub use crate::api::finished_result::{FinishedEnd, FinishedOutput, FinishedResult};
 pub use crate::api::late_job::{LateChanges, LateJob, LateKey, NewLateJob};
 pub use crate::api::parked_job::{
@@ -41,7 +41,7 @@ pub use crate::crash_guard::{
 pub use crate::database::bindings::FirstInput;
 pub use crate::database::catch_panics::answers_panics;
 pub use crate::database::compact::{Compacted, compact};
-pub use crate::database::dedupe::{DedupeOutcome, DedupeRecord, DeliveryKey, IngestedKey};
+pub use crate::database::dedupe::{DedupeOutcome, DedupeRecord, DeliveryKey, DeliveryRecord, IngestedKey};
 pub use crate::database::disk::Disk;
 pub use crate::database::generations::GenerationRecord;
 pub use crate::database::held_lanes::{LaneChange, LaneHold, LaneRecord};

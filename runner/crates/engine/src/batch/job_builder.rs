@@ -9,7 +9,9 @@ use super::provenance;
 use tidegate_components::script::json;
 use tidegate_config::{Configuration, Input, InputMode, Meta, Step};
 use tidegate_model::{Address, Batch, DeliveryHash, Form, HashPrefix, Timestamp, delivery_hash};
-use tidegate_store::{CompletionRecord, FinishedResult, JobForm, ParkReason, ParkedId, ParkedJob};
+use tidegate_store::{
+    CompletionRecord, DeliveryTimes, FinishedResult, JobForm, ParkReason, ParkedId, ParkedJob,
+};
 
 /// Inputs of a step, as its attempts get them.
 #[derive(Debug)]
@@ -338,6 +340,17 @@ impl<'a> JobInput<'a> {
             return before.error.as_deref();
         }
         self.row.iter().find_map(|place| place.returned?.job.last_error.as_deref())
+    }
+
+    /// Times up to its delivery. `began`: the begin of its attempt, if it has one now.
+    pub(crate) fn times(&self, began: Option<Timestamp>) -> DeliveryTimes {
+        let created = self.row.iter().find_map(|place| match place.returned {
+            Some(returned) => returned.job.created,
+            None => place.batch.stamp(place.position).map(|stamp| stamp.time),
+        });
+        let submitted = self.row.iter().find_map(|place| place.returned?.job.submitted());
+        let first_attempt = self.first_attempt.or(began);
+        DeliveryTimes { attempts: self.attempt, created, first_attempt, submitted }
     }
 
     /// Handle under which an external system has it.

@@ -1,29 +1,43 @@
-//! Delivery outcomes: collects the outcomes of a batch, by the places of the jobs that its deliveries were made from.
+//! Delivery outcomes: collects the outcomes and times of a batch, by the places of the jobs that its deliveries were made from.
 
 use tidegate_model::{Address, DeliveryHash, Timestamp};
-use tidegate_store::{Changes, DedupeRecord, DeliveredJobs, DeliveryKey, DeliveryOutcome, DeliveryPlace};
+use tidegate_store::{
+    Changes, DedupeRecord, DeliveredJob, DeliveredJobs, DeliveryKey, DeliveryOutcome, DeliveryPlace,
+    DeliveryTimes,
+};
 
 /// The outcomes of deliveries.
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryOutcomes {
-    /// Deliveries that were made from one job, in runs of the same input: its name in the hash, and the index of each
-    /// job.
-    single: Vec<(String, Vec<(u64, DeliveryOutcome)>)>,
+    /// Deliveries that were made from one job, in runs of the same input: its name in the hash, and the jobs.
+    single: Vec<(String, Vec<DeliveredJob>)>,
     /// Deliveries that were made from several jobs.
     joined: Vec<(DeliveryHash, DeliveryOutcome)>,
 }
 
 impl DeliveryOutcomes {
-    /// Adds the outcome of the delivery with this hash. `only`: its input and index, if it was made from one job.
-    pub(crate) fn push(&mut self, only: Option<(&str, u64)>, hash: DeliveryHash, outcome: DeliveryOutcome) {
+    /// Adds the outcome of the delivery with this hash. `only`: its input and index, if it was made from one job. The times
+    /// of other deliveries are not recorded.
+    pub(crate) fn push(
+        &mut self,
+        only: Option<(&str, u64)>,
+        hash: DeliveryHash,
+        (outcome, times): (DeliveryOutcome, DeliveryTimes),
+    ) {
         let Some((input, index)) = only else {
             self.joined.push((hash, outcome));
             return;
         };
+        let job = DeliveredJob { index, outcome, times };
         match self.single.last_mut().filter(|(name, _)| name == input) {
-            Some((_, jobs)) => jobs.push((index, outcome)),
-            None => self.single.push((input.to_owned(), vec![(index, outcome)])),
+            Some((_, jobs)) => jobs.push(job),
+            None => self.single.push((input.to_owned(), vec![job])),
         }
+    }
+
+    /// The time of the first attempt of the first job, if it is recorded.
+    pub(crate) fn first_attempt(&self) -> Option<Timestamp> {
+        self.single.first()?.1.first()?.times.first_attempt
     }
 
     /// Adds the records of these deliveries of `step`.

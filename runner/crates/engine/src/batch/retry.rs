@@ -14,7 +14,7 @@ use tidegate_model::{
     Address, Decision, Due, FailedTry, FailureClass, Form, OnExhausted, RetryPolicy, Timestamp,
     parse_duration, scalar, shortened,
 };
-use tidegate_store::{FinishedResult, JobForm, NewParkedJob, ParkReason, ParkedJob};
+use tidegate_store::{DeliveryTimes, FinishedResult, JobForm, NewParkedJob, ParkReason, ParkedJob};
 
 /// Time for which a step starts nothing if a job finds the gate closed and the step has no check interval.
 const GATE_EVERY: Duration = Duration::from_secs(5);
@@ -253,17 +253,17 @@ fn trouble(failure: &Failure, plugs_in: bool) -> FailureClass {
     }
 }
 
-/// Row of a job that waits for its next attempt.
+/// Row of a job that waits for its next attempt. `began`: the begin of the last one.
 pub(crate) fn delayed(
     step: &Address,
     item: &JobInput<'_>,
     failure: &Failure,
     at: Timestamp,
-    now: Timestamp,
+    began: Timestamp,
 ) -> NewParkedJob {
     let job = ParkedJob {
         attempt: item.attempt,
-        first_attempt: Some(item.first_attempt.unwrap_or(now)),
+        first_attempt: Some(item.first_attempt.unwrap_or(began)),
         due: Due::At(at),
         last_error: Some(failure.to_string()),
         ..parked(item)
@@ -297,11 +297,16 @@ pub(crate) fn requeue(step: &Address, item: &JobInput<'_>, due: Timestamp) -> Ne
     NewParkedJob { step: step.clone(), job }
 }
 
-/// Row of a job that is pending in an external system under `handle`.
-pub(crate) fn pending(step: &Address, item: &JobInput<'_>, handle: &str, now: Timestamp) -> NewParkedJob {
+/// Row of a job that is pending in an external system under `handle`. `began`: the begin of its attempt.
+pub(crate) fn pending(
+    step: &Address,
+    item: &JobInput<'_>,
+    handle: &str,
+    (began, now): (Timestamp, Timestamp),
+) -> NewParkedJob {
     let job = ParkedJob {
         attempt: item.attempt,
-        first_attempt: Some(item.first_attempt.unwrap_or(now)),
+        first_attempt: Some(item.first_attempt.unwrap_or(began)),
         due: Due::Never,
         reason: ParkReason::Pending { handle: handle.to_owned(), since: now },
         ..parked(item)
@@ -320,16 +325,16 @@ pub(crate) fn resubmit(step: &Address, item: &JobInput<'_>, now: Timestamp) -> N
     NewParkedJob { step: step.clone(), job }
 }
 
-/// Row of a job that is finished, and delivered after the jobs before it.
+/// Row of a job that is finished, and delivered after the jobs before it. `began`: the begin of its attempt.
 pub(crate) fn finished(
     step: &Address,
     item: &JobInput<'_>,
     result: FinishedResult,
-    now: Timestamp,
+    began: Timestamp,
 ) -> NewParkedJob {
     let job = ParkedJob {
         attempt: item.attempt,
-        first_attempt: Some(item.first_attempt.unwrap_or(now)),
+        first_attempt: Some(item.first_attempt.unwrap_or(began)),
         reason: ParkReason::Finished { result },
         ..parked(item)
     };
@@ -389,11 +394,14 @@ fn started_at(now: Timestamp, job: ParkedJob) -> ParkedJob {
 
 fn parked(item: &JobInput<'_>) -> ParkedJob {
     let output = |to: &str| ParkReason::Output { to: to.to_owned() };
+    let DeliveryTimes { created, submitted, .. } = item.times(None);
     ParkedJob {
         due: Due::Now,
         inputs: item.given().map(|given| (given.name.to_owned(), given.index)).collect(),
         attempt: 0,
         first_attempt: None,
+        created,
+        last_submitted: submitted,
         last_error: None,
         from_error: item.put_back_from().cloned(),
         reason: item.to.map_or(ParkReason::Delayed, output),

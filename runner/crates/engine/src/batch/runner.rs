@@ -431,7 +431,8 @@ impl BatchRunner {
                     failing.handle_failure(&item, failure, word, times, (&mut made, &mut events))
                 }
             };
-            if !conclude(after, &item, self.keeps_records, (&mut made, &mut events, &watch)) {
+            let recorded = self.keeps_records.then_some(began);
+            if !conclude(after, &item, recorded, (&mut made, &mut events, &watch)) {
                 break;
             }
             watch.take(&item);
@@ -466,7 +467,7 @@ impl BatchRunner {
                     match failing.handle_failure(&item, failure, None, (now, now), (&mut made, &mut events)) {
                         JobDisposition::Through(outcome) => {
                             made.fails_in_join(&item, row);
-                            made.through(&item, outcome, false);
+                            made.through(&item, outcome, None);
                         }
                         JobDisposition::Halts(failure, halts) => {
                             let (index, file) = (item.index(), item.file());
@@ -538,12 +539,12 @@ impl BatchRunner {
 fn conclude(
     after: JobDisposition,
     item: &JobInput<'_>,
-    keeps_records: bool,
+    recorded: Option<Timestamp>,
     (made, events, watch): (&mut BatchResultBuilder, &mut EventRecorder<'_>, &BatchCrashGuard<'_>),
 ) -> bool {
     match after {
         JobDisposition::Through(outcome) => {
-            made.through(item, outcome, keeps_records);
+            made.through(item, outcome, recorded);
             events.end(&mut made.ran.events);
             true
         }

@@ -28,7 +28,8 @@ impl Coordinator {
         let carries = buffer.gatherer.has_provenance(&held.work);
         let mut walk = BatchCursor::new(&held.work);
         let Some(item) = buffer.gatherer.next(&mut walk, carries) else { return };
-        let row = retry::finished(&declared.address, &item, result(declared, *ran), now);
+        let began = ran.outcomes.first_attempt().unwrap_or(now);
+        let row = retry::finished(&declared.address, &item, result(declared, *ran), began);
         (held.ends, held.failed) = (vec![JobOutcome::Kept], failed);
         let delivery = Delivery {
             step: declared.clone(),

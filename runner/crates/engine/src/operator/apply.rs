@@ -23,8 +23,8 @@ use tidegate_dispatch::Hold;
 use tidegate_model::suggest::{did_you_mean_address, listed};
 use tidegate_model::{Address, Due, NameHistory, Progress, Timestamp, on_one_line, shortened};
 use tidegate_store::{
-    Append, Block, Changes, Details, JobForm, NewParkedJob, ParkedId, ParkedJob, ParkedKey, Store, Trim,
-    TrimWhen,
+    Append, Block, Changes, DeliveryPlace, Details, JobForm, NewParkedJob, ParkedId, ParkedJob, ParkedKey,
+    ReadError, Store, Trim, TrimWhen,
 };
 use tidegate_store::{LaneChange, LaneHold};
 
@@ -198,7 +198,8 @@ fn retry(
         if let Some(payload) = payload {
             job = with_payload(configuration, &step, job, payload)?;
         }
-        parked.push(NewParkedJob { step, job: ParkedJob { from_error, ..job } });
+        let created = created(store, &step, &job).map_err(|error| error_text(&error))?;
+        parked.push(NewParkedJob { step, job: ParkedJob { from_error, created, ..job } });
         Ok(())
     })?;
     let now = changes.now;
@@ -217,6 +218,13 @@ fn retry(
         effect.append_events(configuration, step, retried.remove(&step.address).unwrap_or_default());
     }
     Ok(effect)
+}
+
+/// The commit time of the job, if the record of its delivery has it.
+fn created(store: &Store, step: &Address, job: &ParkedJob) -> Result<Option<Timestamp>, ReadError> {
+    let [(input, index)] = &job.inputs[..] else { return Ok(None) };
+    let record = store.delivery_at(DeliveryPlace { step, input, index: *index })?;
+    Ok(record.and_then(|record| record.times?.created))
 }
 
 /// Job with another payload. Its index stays, and so does its delivery hash.

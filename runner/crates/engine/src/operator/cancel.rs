@@ -276,7 +276,7 @@ fn write_records(
             // The record has the number of attempts made, and not the number of the next one.
             item.attempt = item.attempt.saturating_sub(1);
             let outcome = if errors.is_some() { DeliveryOutcome::Error } else { DeliveryOutcome::Nothing };
-            outcomes.push(item.only_input(), item.hash, outcome);
+            outcomes.push(item.only_input(), item.hash, (outcome, item.times(None)));
             let failure = reason::bounded(Failure::new(FailureKind::Rejected, why(step, &item)));
             if let Some(writer) = &writer {
                 let end = if errors.is_some() { JobEnd::SetAside } else { JobEnd::Dropped };

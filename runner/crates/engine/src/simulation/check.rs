@@ -10,6 +10,7 @@ use super::model::{Carried, Delivery, Inputs, deliveries, hashes_of_former_names
 use super::outcome::Ended;
 use super::outlets::{Feed, Outlet, check_file, check_printed, lines};
 use super::pass::Pass;
+use super::records::Records;
 use super::world::World;
 use tidegate_config::{DeliveryGuarantee, InputMode, InputRef, Retain, Target};
 use tidegate_dispatch::RunOutcome;
@@ -35,7 +36,7 @@ pub(crate) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
     let history = &world.history;
     let inputs = Inputs { history };
     let retried = world.requests.retried();
-    let mut targets = Targets::default();
+    let (mut targets, mut records) = (Targets::default(), Records::default());
     let former = hashes_of_former_names(inputs);
     for known in history.in_order() {
         let mut done = deliveries(inputs, known, &retried, &former);
@@ -46,11 +47,13 @@ pub(crate) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
         for delivery in &done {
             targets.expect(known, delivery);
         }
+        records.expect(history, known, &done);
         check_counters(known, store, &done, &waits);
         if let Some(ended) = ended.filter(|_| !known.retired) {
             check_end((inputs, waits), known, store, ended);
         }
     }
+    records.check(store);
     for ((queue, step), feed) in &targets.queues {
         check_queue(history, (queue, step), feed);
     }

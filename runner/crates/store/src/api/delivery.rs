@@ -1,4 +1,4 @@
-//! Deliveries: the outcomes of jobs, and the places by which they are found.
+//! Deliveries: the outcomes and times of jobs, and the places by which they are found.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,31 @@ pub enum DeliveryOutcome {
     Nothing,
 }
 
+/// The times of a job until its delivery, and the number of its attempts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeliveryTimes {
+    /// 0 if none was made.
+    pub attempts: u32,
+    /// Time of the commit that appended the job; `None` if it is unknown, as for a job of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_attempt: Option<Timestamp>,
+    /// Time of its last submission to an external system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted: Option<Timestamp>,
+}
+
+/// The delivery of one job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeliveredJob {
+    /// From 1.
+    pub index: u64,
+    pub outcome: DeliveryOutcome,
+    pub times: DeliveryTimes,
+}
+
 /// Deliveries of a step to record, each made from one job of the same input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveredJobs {
@@ -23,8 +48,8 @@ pub struct DeliveredJobs {
     pub step: Address,
     /// The name of the input, as in the delivery hash.
     pub input: String,
-    /// The index of each job, from 1, and its outcome. The last outcome of an index is kept.
-    pub jobs: Vec<(u64, DeliveryOutcome)>,
+    /// The last delivery of an index is kept.
+    pub jobs: Vec<DeliveredJob>,
     /// They may be forgotten from this time on; `None`: never.
     pub keep_until: Option<Timestamp>,
 }

@@ -23,6 +23,10 @@ pub struct ParkedJob {
     /// Number of the last attempt; 0 if none was made.
     pub attempt: u32,
     pub first_attempt: Option<Timestamp>,
+    /// See [`crate::DeliveryTimes::created`].
+    pub created: Option<Timestamp>,
+    /// Time of the last submission of a job that is no longer pending.
+    pub last_submitted: Option<Timestamp>,
     pub last_error: Option<String>,
     /// The error queue that it was retried from, and its index there.
     pub from_error: Option<(Address, u64)>,
@@ -169,6 +173,12 @@ impl ParkedJob {
         let attempt = self.attempt.saturating_sub(1);
         let first_attempt = self.first_attempt.filter(|_| attempt > 0);
         Self { due: Due::Now, attempt, first_attempt, reason: ParkReason::Delayed, ..self }
+    }
+
+    /// Time of its last submission to an external system.
+    #[must_use]
+    pub fn submitted(&self) -> Option<Timestamp> {
+        self.reason.outside().map(|(_, since, _)| since).or(self.last_submitted)
     }
 
     /// The start of the attempt whose end is not recorded.

@@ -1,25 +1,37 @@
-//! `DeliveredRange`: the outcomes of a range of deliveries as bytes.
+//! `DeliveredRange`: the outcomes and times of a range of deliveries as bytes.
 //!
 //! | part | form |
 //! | --- | --- |
-//! | kind | u8, 1 |
+//! | kind | u8, 2 |
 //! | time of the commit | i64 |
 //! | keep until | i64; the largest number is never |
-//! | runs of equal outcomes, to the end | outcome varint (0 error, 1 nothing, else the number of outputs and 2); number of jobs varint |
+//! | number of runs of equal outcomes | varint |
+//! | runs of equal outcomes | outcome varint (0 error, 1 nothing, else the number of outputs and 2); number of jobs varint |
+//! | runs of equal times, to the end | number of attempts times 8, and flags, varint; number of jobs varint; times: creation (flag 1), first attempt (flag 2), submission (flag 4), if their flag is set |
 //!
-//! Another kind can add columns.
+//! A time is the zigzag varint of the milliseconds since the same time of the run before it. In the first run, it counts
+//! from the time of the commit.
+//!
+//! Kind 1 is that of version 9: it has no times, and no number of runs.
 
-use super::bytes::{Bytes, Wrong, put_varint};
-use crate::api::delivery::DeliveryOutcome;
+use super::bytes::{Bytes, Wrong, add_zigzag, put_varint, zigzag};
+use crate::api::delivery::{DeliveredJob, DeliveryOutcome, DeliveryTimes};
 use tidegate_model::Timestamp;
 
 /// Maximum number of jobs in a range.
 pub(crate) const RANGE_JOBS_MAX: u64 = 1024;
 
-const KIND: u8 = 1;
+const KIND: u8 = 2;
+const KIND_WITHOUT_TIMES: u8 = 1;
+
+/// The bits of the flags of a run of times.
+const FLAG_BITS: u32 = 3;
 
 /// The stored time of records that are never forgotten.
 const FOR_EVER: i64 = i64::MAX;
+
+/// Values of consecutive jobs: each with the number of jobs in a row that have it, at least one.
+type Runs<T> = Vec<(T, u64)>;
 
 /// The deliveries of jobs with consecutive indices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,50 +42,65 @@ pub(crate) struct DeliveredRange {
     pub(crate) time: Timestamp,
     /// The range may be forgotten from this time on; `None`: never.
     pub(crate) keep_until: Option<Timestamp>,
-    /// Runs of equal outcomes with their numbers of jobs: at least one run, and at least one job in each.
-    runs: Vec<(DeliveryOutcome, u64)>,
+    /// At least one run.
+    outcomes: Runs<DeliveryOutcome>,
+    /// Those of the same jobs; empty in a record without times.
+    times: Runs<DeliveryTimes>,
 }
 
 impl DeliveredRange {
-    /// `None` if a run is empty, or if the range has no job, too many of them, or an index that does not exist.
+    /// `None` if a run is empty, or if the range has no job, too many of them, or an index that does not exist. `times` is
+    /// empty if they are unknown. If it has another number of jobs, the range is `None`, too.
     pub(crate) fn new(
         first: u64,
         (time, keep_until): (Timestamp, Option<Timestamp>),
-        runs: Vec<(DeliveryOutcome, u64)>,
+        outcomes: Runs<DeliveryOutcome>,
+        times: Runs<DeliveryTimes>,
     ) -> Option<Self> {
-        let jobs = runs.iter().try_fold(0_u64, |jobs, &(_, more)| {
-            jobs.checked_add(more).filter(|&jobs| more > 0 && jobs <= RANGE_JOBS_MAX)
-        })?;
-        (first > 0 && jobs > 0 && first.checked_add(jobs).is_some()).then_some(Self {
+        let jobs = sum(&outcomes)?;
+        let is_whole = times.is_empty() || sum(&times) == Some(jobs);
+        (first > 0 && jobs > 0 && is_whole && first.checked_add(jobs).is_some()).then_some(Self {
             first,
             time,
             keep_until,
-            runs,
+            outcomes,
+            times,
         })
     }
 
     /// The ranges of `jobs`, whose indices are positive and ascend.
     pub(crate) fn of_jobs(
-        jobs: &[(u64, DeliveryOutcome)],
+        jobs: &[DeliveredJob],
         (time, keep_until): (Timestamp, Option<Timestamp>),
     ) -> Vec<Self> {
         let mut ranges: Vec<Self> = Vec::new();
-        for &(index, outcome) in jobs {
+        for &DeliveredJob { index, outcome, times } in jobs {
             match ranges.last_mut().filter(|range| range.last() == index - 1 && range.jobs() < RANGE_JOBS_MAX)
             {
-                Some(range) => push(&mut range.runs, outcome, 1),
-                None => ranges.push(Self { first: index, time, keep_until, runs: vec![(outcome, 1)] }),
+                Some(range) => {
+                    push(&mut range.outcomes, outcome, 1);
+                    push(&mut range.times, times, 1);
+                }
+                None => {
+                    let (outcomes, times) = (vec![(outcome, 1)], vec![(times, 1)]);
+                    ranges.push(Self { first: index, time, keep_until, outcomes, times });
+                }
             }
         }
         ranges
     }
 
-    pub(crate) fn runs(&self) -> &[(DeliveryOutcome, u64)] {
-        &self.runs
+    pub(crate) fn outcomes(&self) -> &[(DeliveryOutcome, u64)] {
+        &self.outcomes
+    }
+
+    /// Empty in a record without times.
+    pub(crate) fn all_times(&self) -> &[(DeliveryTimes, u64)] {
+        &self.times
     }
 
     pub(crate) fn jobs(&self) -> u64 {
-        self.runs.iter().map(|(_, jobs)| jobs).sum()
+        self.outcomes.iter().map(|(_, jobs)| jobs).sum()
     }
 
     /// The index of the last job.
@@ -81,14 +108,18 @@ impl DeliveredRange {
         self.first + self.jobs() - 1
     }
 
+    pub(crate) fn has(&self, index: u64) -> bool {
+        (self.first..=self.last()).contains(&index)
+    }
+
     /// `None` if the range does not have the job.
     pub(crate) fn outcome(&self, index: u64) -> Option<DeliveryOutcome> {
-        let mut before = index.checked_sub(self.first)?;
-        self.runs.iter().find_map(|&(outcome, jobs)| {
-            let is_it = before < jobs;
-            before = before.saturating_sub(jobs);
-            is_it.then_some(outcome)
-        })
+        find(&self.outcomes, index.checked_sub(self.first)?)
+    }
+
+    /// `None` if the range does not have the job, or is a record without times.
+    pub(crate) fn times(&self, index: u64) -> Option<DeliveryTimes> {
+        find(&self.times, index.checked_sub(self.first)?)
     }
 
     /// Its jobs before `index`; `None` if it has none.
@@ -101,50 +132,125 @@ impl DeliveredRange {
         self.part(index.saturating_add(1).max(self.first), self.last())
     }
 
+    /// Its jobs from `first` on, which is not before its first one, to `last`.
     fn part(&self, first: u64, last: u64) -> Option<Self> {
-        let mut runs = Vec::new();
-        (first..=last)
-            .filter_map(|index| self.outcome(index))
-            .for_each(|outcome| push(&mut runs, outcome, 1));
-        Self::new(first, (self.time, self.keep_until), runs)
+        let jobs = (last + 1).checked_sub(first)?;
+        let (skip, times) = (first - self.first, (self.time, self.keep_until));
+        Self::new(first, times, cut(&self.outcomes, skip, jobs), cut(&self.times, skip, jobs))
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let keep_until = self.keep_until.map_or(FOR_EVER, |until| until.0);
-        let mut record = vec![KIND];
+        let mut record = vec![if self.times.is_empty() { KIND_WITHOUT_TIMES } else { KIND }];
         record.extend_from_slice(&self.time.0.to_le_bytes());
         record.extend_from_slice(&keep_until.to_le_bytes());
-        for &(outcome, jobs) in &self.runs {
+        if !self.times.is_empty() {
+            put_varint(&mut record, self.outcomes.len() as u64);
+        }
+        for &(outcome, jobs) in &self.outcomes {
             put_varint(&mut record, code(outcome));
             put_varint(&mut record, jobs);
         }
+        put_times(&mut record, self.time, &self.times);
         record
     }
 
     /// The inverse of [`Self::encode`], for a range whose last job has the index `last`.
     pub(crate) fn decode(last: u64, record: &[u8]) -> Result<Self, Wrong> {
         let mut bytes = Bytes(record);
-        if bytes.u8()? != KIND {
-            return Err("its kind is unknown");
-        }
+        let kind = bytes.u8()?;
         let time = Timestamp(bytes.u64()?.cast_signed());
         let keep_until = Some(Timestamp(bytes.u64()?.cast_signed())).filter(|until| until.0 < FOR_EVER);
-        let mut runs = Vec::new();
-        while !bytes.0.is_empty() {
+        let runs = match kind {
+            KIND_WITHOUT_TIMES => None,
+            KIND => Some(bytes.varint()?),
+            _ => return Err("its kind is unknown"),
+        };
+        let mut outcomes = Vec::new();
+        while !bytes.0.is_empty() && runs.is_none_or(|runs| (outcomes.len() as u64) < runs) {
             let outcome = outcome(bytes.varint()?).ok_or("it has an unknown outcome")?;
-            runs.push((outcome, bytes.varint()?));
+            outcomes.push((outcome, bytes.varint()?));
         }
-        let jobs = runs.iter().fold(0_u64, |all, (_, jobs)| all.saturating_add(*jobs));
+        let times = take_times(bytes, time)?;
+        if runs.is_some_and(|runs| runs != outcomes.len() as u64) || runs.is_some() && times.is_empty() {
+            return Err("it is cut short");
+        }
+        let jobs = outcomes.iter().fold(0_u64, |all, (_, jobs)| all.saturating_add(*jobs));
         let first = last.checked_sub(jobs).map_or(0, |before| before.saturating_add(1));
-        Self::new(first, (time, keep_until), runs).ok_or("it has an impossible number of jobs")
+        Self::new(first, (time, keep_until), outcomes, times).ok_or("it has an impossible number of jobs")
     }
 }
 
-fn push(runs: &mut Vec<(DeliveryOutcome, u64)>, outcome: DeliveryOutcome, jobs: u64) {
-    match runs.last_mut().filter(|(last, _)| *last == outcome) {
+/// The number of jobs; `None` if a run is empty, or if they are too many.
+fn sum<T>(runs: &[(T, u64)]) -> Option<u64> {
+    runs.iter().try_fold(0_u64, |jobs, &(_, more)| {
+        jobs.checked_add(more).filter(|&jobs| more > 0 && jobs <= RANGE_JOBS_MAX)
+    })
+}
+
+fn push<T: PartialEq>(runs: &mut Runs<T>, value: T, jobs: u64) {
+    match runs.last_mut().filter(|(last, _)| *last == value) {
         Some((_, all)) => *all += jobs,
-        None => runs.push((outcome, jobs)),
+        None => runs.push((value, jobs)),
     }
+}
+
+/// The value of the job at `position`, from 0.
+fn find<T: Copy>(runs: &[(T, u64)], position: u64) -> Option<T> {
+    let mut before = position;
+    runs.iter().find_map(|&(value, jobs)| {
+        let is_it = before < jobs;
+        before = before.saturating_sub(jobs);
+        is_it.then_some(value)
+    })
+}
+
+/// The runs of `jobs` jobs behind the first `skip` ones.
+fn cut<T: Copy>(runs: &[(T, u64)], skip: u64, jobs: u64) -> Runs<T> {
+    let (mut start, mut part) = (0, Vec::new());
+    for &(value, run) in runs {
+        let (from, to) = (start.max(skip), (start + run).min(skip + jobs));
+        if from < to {
+            part.push((value, to - from));
+        }
+        start += run;
+    }
+    part
+}
+
+fn put_times(record: &mut Vec<u8>, time: Timestamp, runs: &[(DeliveryTimes, u64)]) {
+    let mut last = [time; FLAG_BITS as usize];
+    for &(DeliveryTimes { attempts, created, first_attempt, submitted }, jobs) in runs {
+        let times = [created, first_attempt, submitted];
+        let flags = (0..).zip(times).map(|(bit, time)| u64::from(time.is_some()) << bit).sum::<u64>();
+        put_varint(record, u64::from(attempts) << FLAG_BITS | flags);
+        put_varint(record, jobs);
+        for (last, time) in last.iter_mut().zip(times) {
+            let Some(time) = time else { continue };
+            put_varint(record, zigzag(last.0.cast_unsigned(), time.0.cast_unsigned()));
+            *last = time;
+        }
+    }
+}
+
+/// The inverse of [`put_times`].
+fn take_times(mut bytes: Bytes<'_>, time: Timestamp) -> Result<Runs<DeliveryTimes>, Wrong> {
+    let (mut last, mut runs) = ([time; FLAG_BITS as usize], Vec::new());
+    while !bytes.0.is_empty() {
+        let head = bytes.varint()?;
+        let attempts = u32::try_from(head >> FLAG_BITS).map_err(|_| "it has too many attempts")?;
+        let jobs = bytes.varint()?;
+        let mut times = [None; FLAG_BITS as usize];
+        for (bit, (last, time)) in last.iter_mut().zip(&mut times).enumerate() {
+            if head >> bit & 1 == 1 {
+                *last = Timestamp(add_zigzag(last.0.cast_unsigned(), bytes.varint()?).cast_signed());
+                *time = Some(*last);
+            }
+        }
+        let [created, first_attempt, submitted] = times;
+        runs.push((DeliveryTimes { attempts, created, first_attempt, submitted }, jobs));
+    }
+    Ok(runs)
 }
 
 fn code(outcome: DeliveryOutcome) -> u64 {

@@ -120,6 +120,8 @@ pub(crate) fn decode(record: &[u8], due: Timestamp) -> Result<ParkedJob, Wrong> 
         inputs,
         attempt,
         first_attempt,
+        created: None,
+        last_submitted: None,
         last_error,
         from_error,
         reason,

@@ -4,6 +4,7 @@
 //! job    kind u8: reason, and due time times 8 | flags u8 | inputs varint | of each input: name, as text, and
 //!        index varint | (due times 1 and 2) time i64 | attempt varint
 //!        | (where flag 4 is set) time of the first attempt i64
+//!        | (where flag 64 is set) time of creation i64 | (where flag 128 is set) time of the last submission i64
 //!        | (where flag 8 is set) last error, as text
 //!        | (where flag 16 is set) error queue, as text, and index varint
 //!        | (where flag 32 is set) its provenance, as text
@@ -31,6 +32,8 @@ pub(crate) const FLAG_FIRST_ATTEMPT: u8 = 4;
 pub(crate) const FLAG_LAST_ERROR: u8 = 8;
 pub(crate) const FLAG_FROM_ERROR: u8 = 16;
 pub(crate) const FLAG_CARRIED: u8 = 32;
+const FLAG_CREATED: u8 = 64;
+const FLAG_SUBMITTED: u8 = 128;
 
 /// The reason of a parked job without its texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,9 +109,15 @@ pub(crate) fn encode(job: &ParkedJob) -> Vec<u8> {
         out.extend_from_slice(&time.0.to_le_bytes());
     }
     put_varint(&mut out, job.attempt.into());
-    if let Some(first) = job.first_attempt {
-        out[1] |= FLAG_FIRST_ATTEMPT;
-        out.extend_from_slice(&first.0.to_le_bytes());
+    for (flag, time) in [
+        (FLAG_FIRST_ATTEMPT, job.first_attempt),
+        (FLAG_CREATED, job.created),
+        (FLAG_SUBMITTED, job.last_submitted),
+    ] {
+        if let Some(time) = time {
+            out[1] |= flag;
+            out.extend_from_slice(&time.0.to_le_bytes());
+        }
     }
     if let Some(error) = &job.last_error {
         out[1] |= FLAG_LAST_ERROR;
@@ -178,6 +187,8 @@ pub(crate) fn decode(record: &[u8]) -> Result<ParkedJob, Wrong> {
     let has = |flag| flags & flag != 0;
     let attempt = u32::try_from(rest.varint()?).map_err(|_| "it has too many attempts")?;
     let first_attempt = has(FLAG_FIRST_ATTEMPT).then(|| time(&mut rest)).transpose()?;
+    let created = has(FLAG_CREATED).then(|| time(&mut rest)).transpose()?;
+    let last_submitted = has(FLAG_SUBMITTED).then(|| time(&mut rest)).transpose()?;
     let last_error = has(FLAG_LAST_ERROR).then(|| rest.text()).transpose()?.map(str::to_owned);
     let from_error = has(FLAG_FROM_ERROR).then(|| error(&mut rest)).transpose()?;
     let carried = has(FLAG_CARRIED).then(|| rest.text()).transpose()?.map(str::to_owned);
@@ -202,6 +213,8 @@ pub(crate) fn decode(record: &[u8]) -> Result<ParkedJob, Wrong> {
         inputs,
         attempt,
         first_attempt,
+        created,
+        last_submitted,
         last_error,
         from_error,
         reason,

@@ -7,14 +7,14 @@
 use redb::{ReadableTable as _, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
-use super::delivered::{self, DeliveredSpan, Deliveries};
+use super::delivered::{self, DeliveredSpan, Deliveries, TimedOutcome};
 use super::format::{
     CommitRecord, DELIVERIES, EXPIRIES, RecordKey, SPANS, from_ordered, ordered, u32_at, u64_at,
 };
 use super::read::Store;
 use crate::api::appended::Appended;
 use crate::api::completion;
-use crate::api::delivery::{DeliveredJobs, DeliveryOutcome, DeliveryPlace};
+use crate::api::delivery::{DeliveredJobs, DeliveryOutcome, DeliveryPlace, DeliveryTimes};
 use crate::api::late_job::LateKey;
 use crate::api::parked_job::ParkedId;
 use crate::codec::bytes::{Bytes, put_varint};
@@ -92,6 +92,16 @@ pub(crate) struct StoredRecord {
 /// The stored time of records that are never forgotten.
 const FOR_EVER: i64 = i64::MAX;
 
+/// The record of a delivery that was made from one job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeliveryRecord {
+    pub outcome: DedupeOutcome,
+    /// Time of the commit; `None` if an older version did not record it.
+    pub ended: Option<Timestamp>,
+    /// `None` if an older version did not record them.
+    pub times: Option<DeliveryTimes>,
+}
+
 /// The key of a delivery record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryKey<'a> {
@@ -117,9 +127,20 @@ impl Store {
         Ok(self.deliveries(&[DeliveryKey::Hash(hash)])?.pop().flatten())
     }
 
-    /// The outcome of a delivery that was made from one job; `None` if it has not ended, or is forgotten.
-    pub fn delivery_at(&self, place: DeliveryPlace<'_>) -> Result<Option<DedupeOutcome>, ReadError> {
-        Ok(self.deliveries(&[DeliveryKey::Place(place)])?.pop().flatten())
+    /// The record of a delivery that was made from one job; `None` if it has not ended, or is forgotten.
+    pub fn delivery_at(&self, place: DeliveryPlace<'_>) -> Result<Option<DeliveryRecord>, ReadError> {
+        self.view(|txn| {
+            if let Some(TimedOutcome { outcome, ended, times }) = Deliveries::new(txn)?.timed(&place)? {
+                return Ok(Some(DeliveryRecord { outcome: outcome.into(), ended: Some(ended), times }));
+            }
+            let (hash, table) = (place.hash(), txn.open_table(DELIVERIES)?);
+            let stored = table.get(hash.0)?;
+            let stored = stored.map(|stored| StoredRecord::unseal(hash, stored.value())).transpose()?;
+            Ok(stored.map(|StoredRecord { outcome, time, .. }| {
+                let ended = Some(time).filter(|time| *time > Timestamp(0));
+                DeliveryRecord { outcome, ended, times: None }
+            }))
+        })
     }
 
     /// The outcome of each delivery, from one snapshot. It is fast if places are in order.

@@ -1,4 +1,4 @@
-//! Delivered ranges: the outcomes of deliveries by the place of their job.
+//! Delivered ranges: the outcomes and times of deliveries by the place of their job.
 //!
 //! Jobs of one step and one input are a *series*. Its number represents the names that are in their delivery hashes, so
 //! that a renamed part begins a series as it begins new hashes. The ranges of a series are disjoint: a later delivery
@@ -15,7 +15,7 @@ use redb::{
 };
 
 use super::format::{Bytes, RecordKey};
-use crate::api::delivery::{DeliveredJobs, DeliveryOutcome, DeliveryPlace};
+use crate::api::delivery::{DeliveredJob, DeliveredJobs, DeliveryOutcome, DeliveryPlace, DeliveryTimes};
 use crate::codec::delivered_record::DeliveredRange;
 use crate::error::StoreCause;
 use tidegate_model::{Address, Timestamp};
@@ -39,17 +39,17 @@ pub(crate) fn write(
     delivered: &[DeliveredJobs],
     time: Timestamp,
 ) -> Result<Vec<(Timestamp, DeliveredSpan)>, StoreCause> {
-    let mut by_place: BTreeMap<_, Vec<(u64, DeliveryOutcome)>> = BTreeMap::new();
+    let mut by_place: BTreeMap<_, Vec<DeliveredJob>> = BTreeMap::new();
     for DeliveredJobs { step, input, jobs, keep_until } in delivered {
         by_place.entry((step, input, *keep_until)).or_default().extend(jobs);
     }
     let mut expiring = Vec::new();
     for ((step, input, keep_until), mut jobs) in by_place {
         let series = intern(txn, step, input)?;
-        // The sort is stable: the last outcome of an index is kept.
-        jobs.sort_by_key(|&(index, _)| index);
+        // The sort is stable: the last delivery of an index is kept.
+        jobs.sort_by_key(|job| job.index);
         jobs.dedup_by(|later, earlier| {
-            let is_same = later.0 == earlier.0;
+            let is_same = later.index == earlier.index;
             if is_same {
                 *earlier = *later;
             }
@@ -131,6 +131,14 @@ pub(crate) fn rows(series: u32, first: u64) -> RangeInclusive<(u32, u64)> {
     (series, first)..=(series, u64::MAX)
 }
 
+/// An outcome with the time of its commit and the times before it.
+pub(crate) struct TimedOutcome {
+    pub(crate) outcome: DeliveryOutcome,
+    pub(crate) ended: Timestamp,
+    /// `None` in a record of an older version.
+    pub(crate) times: Option<DeliveryTimes>,
+}
+
 /// Finds outcomes by place, in one snapshot. It is fast if the places are in order.
 pub(crate) struct Deliveries {
     series: ReadOnlyTable<(&'static str, &'static str), Bytes>,
@@ -146,19 +154,29 @@ impl Deliveries {
     }
 
     pub(crate) fn find(&mut self, place: &DeliveryPlace<'_>) -> Result<Option<DeliveryOutcome>, StoreCause> {
+        Ok(self.range_of(place)?.and_then(|range| range.outcome(place.index)))
+    }
+
+    /// The outcome with its times.
+    pub(crate) fn timed(&mut self, place: &DeliveryPlace<'_>) -> Result<Option<TimedOutcome>, StoreCause> {
+        Ok(self.range_of(place)?.and_then(|range| {
+            let (outcome, times) = (range.outcome(place.index)?, range.times(place.index));
+            Some(TimedOutcome { outcome, ended: range.time, times })
+        }))
+    }
+
+    /// The range that has the job, or the next one.
+    fn range_of(&mut self, place: &DeliveryPlace<'_>) -> Result<Option<&DeliveredRange>, StoreCause> {
         let Some(series) = self.series_of(place)? else { return Ok(None) };
-        if let Some((of, range)) = &self.last_range
-            && *of == series
-            && let Some(outcome) = range.outcome(place.index)
-        {
-            return Ok(Some(outcome));
+        let is_last = |(of, range): &(u32, DeliveredRange)| *of == series && range.has(place.index);
+        if !self.last_range.as_ref().is_some_and(is_last) {
+            let Some(entry) = self.delivered.range(rows(series, place.index))?.next() else {
+                return Ok(None);
+            };
+            let (key, stored) = entry?;
+            self.last_range = Some((series, unseal(key.value(), stored.value())?));
         }
-        let Some(entry) = self.delivered.range(rows(series, place.index))?.next() else { return Ok(None) };
-        let (key, stored) = entry?;
-        let range = unseal(key.value(), stored.value())?;
-        let outcome = range.outcome(place.index);
-        self.last_range = Some((series, range));
-        Ok(outcome)
+        Ok(self.last_range.as_ref().map(|(_, range)| range))
     }
 
     fn series_of(

@@ -83,8 +83,8 @@ fn assert_nothing_is_wrong(store: &Store, truth: &Store) {
             assert_eq!(outcome, DedupeOutcome::Output { jobs: u32::try_from(number).unwrap() });
         }
         let place = DeliveryPlace { step: &step, input: "a/in", index: number };
-        if let Ok(Some(outcome)) = store.delivery_at(place) {
-            assert!((1..=COMMITS).any(|commits| placed_after(commits, number) == Some(outcome)));
+        if let Ok(Some(record)) = store.delivery_at(place) {
+            assert!((1..=COMMITS).any(|commits| placed_after(commits, number) == Some(record)));
         }
         let _ = store.mark(&step, number * 10);
     }

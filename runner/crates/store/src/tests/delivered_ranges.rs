@@ -4,15 +4,21 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::export::delivery_times;
 use super::*;
 use crate::verify;
-use crate::{DedupeOutcome, DedupeRecord, DeliveredJobs, DeliveryKey, DeliveryOutcome, DeliveryPlace};
+use crate::{
+    DedupeOutcome, DedupeRecord, DeliveredJob, DeliveredJobs, DeliveryKey, DeliveryOutcome, DeliveryPlace,
+    DeliveryRecord, DeliveryTimes,
+};
 
 const NOTHING: DeliveryOutcome = DeliveryOutcome::Nothing;
 
 fn delivered(jobs: &[(u64, DeliveryOutcome)], keep_until: impl Into<Option<i64>>) -> DeliveredJobs {
     let keep_until = keep_until.into().map(Timestamp);
-    DeliveredJobs { step: address("a/step"), input: "a/in".into(), jobs: jobs.to_vec(), keep_until }
+    let job = |&(index, outcome)| DeliveredJob { index, outcome, times: DeliveryTimes::default() };
+    let jobs = jobs.iter().map(job).collect();
+    DeliveredJobs { step: address("a/step"), input: "a/in".into(), jobs, keep_until }
 }
 
 fn commit(writer: &mut Writer, now: i64, delivered: Vec<DeliveredJobs>) {
@@ -27,14 +33,18 @@ fn found(store: &Store, input: &str, indices: impl IntoIterator<Item = u64>) -> 
     store.deliveries(&keys).unwrap()
 }
 
+fn record(store: &Store, input: &str, index: u64) -> Option<DeliveryRecord> {
+    store.delivery_at(DeliveryPlace { step: &address("a/step"), input, index }).unwrap()
+}
+
 #[derive(Clone, Debug)]
 enum Operation {
     Deliver(Vec<Delivered>),
     Reopen,
 }
 
-/// Input, first index, outcomes of jobs, gap behind the first one, and time to keep.
-type Delivered = (usize, u64, Vec<DeliveryOutcome>, u64, Option<i64>);
+/// Input, first index, outcomes and times of jobs, gap behind the first one, and time to keep.
+type Delivered = (usize, u64, Vec<(DeliveryOutcome, DeliveryTimes)>, u64, Option<i64>);
 
 const INPUTS: [&str; 3] = ["a/in", "b/in", "binding=a/in"];
 const LAST: u64 = 60;
@@ -46,7 +56,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => Just(DeliveryOutcome::Error),
         1 => Just(NOTHING),
     ];
-    let jobs = prop::collection::vec(outcome, 0..12);
+    let jobs = prop::collection::vec((outcome, delivery_times()), 0..12);
     let deliver = (0..INPUTS.len(), 1..LAST - 20, jobs, 0_u64..3, prop::option::weighted(0.8, -1_i64..6));
     prop_oneof![
         8 => prop::collection::vec(deliver, 0..4).prop_map(Operation::Deliver),
@@ -60,7 +70,7 @@ proptest! {
     #[test]
     fn deliveries_by_place_are_as_in_the_model(operations in prop::collection::vec(operation(), 1..30)) {
         let (store, mut writer) = open_on(&FaultyDisk::new());
-        let mut model = BTreeMap::<(usize, u64), (DeliveryOutcome, Option<i64>)>::new();
+        let mut model = BTreeMap::<(usize, u64), (DeliveryRecord, Option<i64>)>::new();
         for (now, operation) in (0_i64..).zip(operations) {
             let Operation::Deliver(deliveries) = operation else {
                 prop_assert!(writer.reopen().unwrap().kept.is_none());
@@ -72,23 +82,31 @@ proptest! {
                 // Groups of one commit do not disagree about a job.
                 let keep_until = keep.map(|keep| now + keep);
                 let indices = (first..).enumerate().map(|(at, index)| index + if at > 0 { gap } else { 0 });
-                let mut jobs: Vec<_> = indices.zip(outcomes).collect();
-                jobs.retain(|(index, _)| {
+                let job = |(index, (outcome, times))| DeliveredJob { index, outcome, times };
+                let mut jobs: Vec<_> = indices.zip(outcomes).map(job).collect();
+                jobs.retain(|job| {
                     let earlier = delivered.iter().filter(|one: &&DeliveredJobs| one.input == INPUTS[input]);
-                    earlier.flat_map(|one| &one.jobs).all(|(before, _)| before != index)
+                    earlier.flat_map(|one| &one.jobs).all(|before| before.index != job.index)
                 });
                 // Their order in a commit does not matter.
                 jobs.reverse();
-                model.extend(jobs.iter().map(|&(index, outcome)| ((input, index), (outcome, keep_until))));
+                model.extend(jobs.iter().map(|&DeliveredJob { index, outcome, times }| {
+                    let (outcome, ended) = (outcome.into(), Some(Timestamp(now)));
+                    let record = DeliveryRecord { outcome, ended, times: Some(times) };
+                    ((input, index), (record, keep_until))
+                }));
                 let (step, input) = (address("a/step"), INPUTS[input].to_owned());
                 delivered.push(DeliveredJobs { step, input, jobs, keep_until: keep_until.map(Timestamp) });
             }
             commit(&mut writer, now, delivered);
             for (input, name) in INPUTS.iter().enumerate() {
-                let expected: Vec<_> = (0..=LAST)
-                    .map(|index| model.get(&(input, index)).map(|&(outcome, _)| outcome.into()))
-                    .collect();
-                prop_assert_eq!(found(&store, name, 0..=LAST), expected);
+                let expected: Vec<_> =
+                    (0..=LAST).map(|index| model.get(&(input, index)).map(|(record, _)| *record)).collect();
+                let records: Vec<_> = (0..=LAST).map(|index| record(&store, name, index)).collect();
+                prop_assert_eq!(&records, &expected);
+                let outcomes: Vec<_> =
+                    expected.iter().map(|record| record.map(|record| record.outcome)).collect();
+                prop_assert_eq!(found(&store, name, 0..=LAST), outcomes);
             }
             prop_assert_eq!(verify(&store).unwrap().deliveries, model.len() as u64);
         }
@@ -109,9 +127,11 @@ fn a_delivery_that_an_older_version_recorded_by_its_hash_is_found_until_the_job_
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let step = address("a/step");
     let hash = DeliveryPlace { step: &step, input: "a/in", index: 7 }.hash();
-    let record = DedupeRecord { hash, outcome: DedupeOutcome::Error, keep_until: Some(Timestamp(9)) };
-    writer.commit(&Changes { dedupe_records: vec![record], ..Changes::default() }).unwrap();
+    let older = DedupeRecord { hash, outcome: DedupeOutcome::Error, keep_until: Some(Timestamp(9)) };
+    writer.commit(&Changes { dedupe_records: vec![older], ..Changes::default() }).unwrap();
     assert_eq!(found(&store, "a/in", [6, 7]), [None, Some(DedupeOutcome::Error)]);
+    let by_hash = DeliveryRecord { outcome: DedupeOutcome::Error, ended: None, times: None };
+    assert_eq!(record(&store, "a/in", 7), Some(by_hash), "its commit was at the time 0");
     commit(&mut writer, 2, vec![delivered(&[(7, NOTHING)], 20)]);
     assert_eq!(found(&store, "a/in", [6, 7]), [None, Some(DedupeOutcome::Nothing)]);
     commit(&mut writer, 20, vec![]);
@@ -129,7 +149,7 @@ fn steps_and_inputs_have_deliveries_of_their_own() {
     assert_eq!(found(&store, "x=a/in", [1]), [Some(DedupeOutcome::Nothing)]);
     let step = &address("a/other");
     let other = store.delivery_at(DeliveryPlace { step, input: "a/in", index: 1 }).unwrap();
-    assert_eq!(other, Some(DedupeOutcome::Error));
+    assert_eq!(other.unwrap().outcome, DedupeOutcome::Error);
 }
 
 #[test]

@@ -7,9 +7,10 @@ use proptest::prelude::*;
 use super::history::{COMMITS, assert_has_come_back, commit, run};
 use super::*;
 use crate::{
-    CompletionRecord, DedupeOutcome, DedupeRecord, DeliveredJobs, DeliveryOutcome, FinishedEnd,
-    FinishedOutput, FinishedResult, GenerationRecord, ImportError, JobForm, LateJob, NewLateJob,
-    NewParkedJob, ParkReason, ParkedId, ParkedJob, Snapshot, SnapshotInput, Trim, TrimWhen,
+    CompletionRecord, DedupeOutcome, DedupeRecord, DeliveredJob, DeliveredJobs, DeliveryOutcome,
+    DeliveryTimes, FinishedEnd, FinishedOutput, FinishedResult, GenerationRecord, ImportError, JobForm,
+    LateJob, NewLateJob, NewParkedJob, ParkReason, ParkedId, ParkedJob, Snapshot, SnapshotInput, Trim,
+    TrimWhen,
 };
 use crate::{export, import};
 use crate::{open, verify};
@@ -72,7 +73,7 @@ enum Thing {
     Jobs { queue: usize, step: Option<usize>, jobs: Vec<(Vec<u8>, Vec<u8>, [u64; 2])> },
     Progress { queue: usize, first: u64, by_hand: bool },
     Delivery { hash: u8, outcome: DedupeOutcome, keep: Option<i64> },
-    Delivered { input: usize, first: u64, outcomes: Vec<DeliveryOutcome>, keep: Option<i64> },
+    Delivered { input: usize, first: u64, jobs: Vec<(DeliveryOutcome, DeliveryTimes)>, keep: Option<i64> },
     Snapshot { number: u64 },
     Delayed { step: usize, due: i64, payload: Vec<u8>, rich: bool },
     Late { queue: usize, due: i64, payload: Vec<u8> },
@@ -97,6 +98,14 @@ fn delivery_outcome() -> impl Strategy<Value = DeliveryOutcome> {
         Just(DeliveryOutcome::Error),
         Just(DeliveryOutcome::Nothing),
     ]
+}
+
+pub(super) fn delivery_times() -> impl Strategy<Value = DeliveryTimes> {
+    let time = || prop::option::of(prop_oneof![any::<i64>(), 0_i64..9].prop_map(Timestamp));
+    let attempts = prop_oneof![any::<u32>(), 0_u32..3];
+    (attempts, time(), time(), time()).prop_map(|(attempts, created, first_attempt, submitted)| {
+        DeliveryTimes { attempts, created, first_attempt, submitted }
+    })
 }
 
 fn thing() -> impl Strategy<Value = Thing> {
@@ -130,8 +139,8 @@ fn thing() -> impl Strategy<Value = Thing> {
             .prop_map(|(queue, first, by_hand)| Thing::Progress { queue, first, by_hand }),
         1 => (any::<u8>(), outcome, prop::option::of(-2_i64..9))
             .prop_map(|(hash, outcome, keep)| Thing::Delivery { hash, outcome, keep }),
-        2 => (0_usize..3, 1_u64..30, prop::collection::vec(delivery_outcome(), 1..9), prop::option::of(-2_i64..9))
-            .prop_map(|(input, first, outcomes, keep)| Thing::Delivered { input, first, outcomes, keep }),
+        2 => (0_usize..3, 1_u64..30, prop::collection::vec((delivery_outcome(), delivery_times()), 1..9), prop::option::of(-2_i64..9))
+            .prop_map(|(input, first, jobs, keep)| Thing::Delivered { input, first, jobs, keep }),
         1 => (0_u64..5).prop_map(|number| Thing::Snapshot { number }),
         2 => (0_usize..2, -9_i64..9, bytes(), any::<bool>())
             .prop_map(|(step, due, payload, rich)| Thing::Delayed { step, due, payload, rich }),
@@ -214,9 +223,10 @@ impl Thing {
                     keep_until,
                 });
             }
-            Self::Delivered { input, first, outcomes, keep } => {
+            Self::Delivered { input, first, jobs, keep } => {
                 let (step, input) = (name(2), name(input).to_string());
-                let jobs = (first..).zip(outcomes).collect();
+                let job = |(index, (outcome, times))| DeliveredJob { index, outcome, times };
+                let jobs = (first..).zip(jobs).map(job).collect();
                 let keep_until = keep.map(|keep| Timestamp(now + keep));
                 changes.delivered.push(DeliveredJobs { step, input, jobs, keep_until });
             }
@@ -238,6 +248,8 @@ impl Thing {
                     inputs: vec![("x".into(), 7); usize::from(rich)],
                     attempt: 3,
                     first_attempt: rich.then_some(Timestamp(-1)),
+                    created: rich.then_some(Timestamp(-3)),
+                    last_submitted: rich.then_some(Timestamp(i64::MAX)),
                     last_error: rich.then(|| "no\n\"use\"".into()),
                     from_error: rich.then(|| (name(0), u64::MAX)),
                     reason,

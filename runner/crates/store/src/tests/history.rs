@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 use super::*;
 use crate::verify;
 use crate::{
-    CompletionRecord, DedupeOutcome, DedupeRecord, DeliveredJobs, DeliveryKey, DeliveryOutcome,
-    DeliveryPlace, FinishedResult, GenerationRecord, IngestedKey, JobForm, LaneChange, LaneHold, LateChanges,
-    NewParkedJob, ParkReason, ParkedId, ParkedJob, ParkedKey, ParkedPosition, Renames, Snapshot,
-    SnapshotInput, StepStop, Trim, TrimWhen,
+    CompletionRecord, DedupeOutcome, DedupeRecord, DeliveredJob, DeliveredJobs, DeliveryKey, DeliveryOutcome,
+    DeliveryPlace, DeliveryRecord, DeliveryTimes, FinishedResult, GenerationRecord, IngestedKey, JobForm,
+    LaneChange, LaneHold, LateChanges, NewParkedJob, ParkReason, ParkedId, ParkedJob, ParkedKey,
+    ParkedPosition, Renames, Snapshot, SnapshotInput, StepStop, Trim, TrimWhen,
 };
 use tidegate_model::{
     DeliveryHash, Due, ExternalStatus, Origins, Progress, Segment, SinkPosition, SourceOffset, TokenKey,
@@ -137,7 +137,8 @@ fn delivered(number: u64) -> DedupeRecord {
 
 /// Deliveries of four jobs, of which the next commit delivers two again. Kept as [`delivered`].
 fn placed(number: u64) -> DeliveredJobs {
-    let jobs = (2 * number..2 * number + 4).map(|index| (index, outcome(number, index))).collect();
+    let job = |index| DeliveredJob { index, outcome: outcome(number, index), times: times(number, index) };
+    let jobs = (2 * number..2 * number + 4).map(job).collect();
     let DedupeRecord { keep_until, .. } = delivered(number);
     DeliveredJobs { step: address("a/step"), input: "a/in".into(), jobs, keep_until }
 }
@@ -150,11 +151,25 @@ fn outcome(number: u64, index: u64) -> DeliveryOutcome {
     }
 }
 
-/// The outcome at `index` after the first `commits` commits.
-pub(crate) fn placed_after(commits: u64, index: u64) -> Option<DedupeOutcome> {
+fn times(number: u64, index: u64) -> DeliveryTimes {
+    let time = |less| Timestamp((100 * number).cast_signed() - less);
+    DeliveryTimes {
+        attempts: u32::try_from(index % 2 + 1).unwrap(),
+        created: Some(time(50)),
+        first_attempt: Some(time(9)),
+        submitted: index.is_multiple_of(4).then(|| time(3)),
+    }
+}
+
+/// The record at `index` after the first `commits` commits. Each of them is at its number.
+pub(crate) fn placed_after(commits: u64, index: u64) -> Option<DeliveryRecord> {
     let number = commits.min(index / 2);
     let is_kept = number > 0 && index < 2 * number + 4 && number + 3 > commits;
-    is_kept.then(|| outcome(number, index).into())
+    is_kept.then(|| DeliveryRecord {
+        outcome: outcome(number, index).into(),
+        ended: Some(Timestamp(number.cast_signed())),
+        times: Some(times(number, index)),
+    })
 }
 
 /// The key of the job of `a/out`.
@@ -184,6 +199,8 @@ pub(crate) fn delayed(number: u64) -> ParkedJob {
         inputs: vec![("a/in".into(), number), ("a/other".into(), 1)],
         attempt: u32::try_from(number).unwrap(),
         first_attempt: Some(Timestamp(-1)),
+        created: Some(Timestamp(-2)),
+        last_submitted: number.is_multiple_of(2).then_some(Timestamp(7)),
         last_error: Some("busy".into()),
         from_error: number.is_multiple_of(3).then(|| (address("a/failed"), number)),
         reason,
@@ -314,7 +331,12 @@ fn assert_details_are_after(store: &Store, commits: u64) {
     let indices = 0..2 * commits + 6;
     let places: Vec<_> = indices.clone().map(place).collect();
     let kept: Vec<_> = indices.map(|index| placed_after(commits, index)).collect();
-    assert_eq!(store.deliveries(&places).unwrap(), kept);
+    let outcomes: Vec<_> = kept.iter().map(|kept| kept.map(|record| record.outcome)).collect();
+    assert_eq!(store.deliveries(&places).unwrap(), outcomes);
+    for (index, record) in (0..).zip(kept) {
+        let place = DeliveryPlace { step: &step, input: "a/in", index };
+        assert_eq!(store.delivery_at(place).unwrap(), record);
+    }
     let open: Vec<_> = numbers.iter().rev().take(2).rev().map(|&number| snapshot(number)).collect();
     assert_eq!(store.snapshots(&step).unwrap(), open);
     assert_eq!(store.all_snapshots().unwrap(), open);

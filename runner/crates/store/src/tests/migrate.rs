@@ -4,9 +4,12 @@ use redb::{Database, TableDefinition};
 use twox_hash::XxHash3_64;
 
 use super::*;
+use crate::database::delivered::DELIVERED;
+use crate::database::format::RecordKey;
 use crate::verify;
 use crate::{
-    CompletionRecord, DedupeOutcome, DedupeRecord, JobForm, NewParkedJob, ParkReason, ParkedId, ParkedJob,
+    CompletionRecord, DedupeOutcome, DedupeRecord, DeliveredJob, DeliveredJobs, DeliveryOutcome,
+    DeliveryPlace, DeliveryRecord, DeliveryTimes, JobForm, NewParkedJob, ParkReason, ParkedId, ParkedJob,
     ParkedTotals,
 };
 use tidegate_model::{DeliveryHash, Due, ExternalStatus, Progress, Stamp};
@@ -142,6 +145,8 @@ fn parked_jobs() -> Vec<(i64, Vec<u8>, ParkedJob)> {
         inputs: vec![("a/q".into(), 200), ("b".into(), 4)],
         attempt: 2,
         first_attempt: Some(Timestamp(7)),
+        created: None,
+        last_submitted: None,
         last_error: Some("busy".into()),
         from_error: Some((address("a/failed"), 9)),
         reason: ParkReason::Delayed,
@@ -333,6 +338,60 @@ fn parked_jobs_of_version_8_are_found_by_their_inputs() {
     assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
 }
 
+/// A store of version 9, whose records of deliveries have no times: jobs 1 to 3 were delivered at the time 5.
+fn bytes_of_version_9() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, mut writer) = crate::open(folder.path()).unwrap();
+    let job =
+        |index| DeliveredJob { index, outcome: DeliveryOutcome::Nothing, times: DeliveryTimes::default() };
+    writer.commit(&Changes { delivered: vec![delivered((1..=3).map(job))], ..Changes::default() }).unwrap();
+    drop((store, writer));
+    let path = folder.path().join("store.redb");
+    let database = Database::open(&path).unwrap();
+    let txn = database.begin_write().unwrap();
+    txn.open_table(META).unwrap().insert("format", &9_u32.to_le_bytes()[..]).unwrap();
+    let record = [&[1][..], &5_i64.to_le_bytes(), &i64::MAX.to_le_bytes(), &[1, 3]].concat();
+    let record = RecordKey::Delivered(1, 3).seal(record);
+    txn.open_table(DELIVERED).unwrap().insert((1, 3), &*record).unwrap();
+    txn.commit().unwrap();
+    drop(database);
+    std::fs::read(path).unwrap()
+}
+
+fn delivered(jobs: impl IntoIterator<Item = DeliveredJob>) -> DeliveredJobs {
+    let jobs = jobs.into_iter().collect();
+    DeliveredJobs { step: address("a/step"), input: "a/q".into(), jobs, keep_until: None }
+}
+
+fn record_at(store: &Store, index: u64) -> Option<DeliveryRecord> {
+    store.delivery_at(DeliveryPlace { step: &address("a/step"), input: "a/q", index }).unwrap()
+}
+
+const WITHOUT_TIMES: DeliveryRecord =
+    DeliveryRecord { outcome: DedupeOutcome::Nothing, ended: Some(Timestamp(5)), times: None };
+
+fn assert_records(store: &Store) {
+    let records = [0, 1, 2, 3, 4].map(|index| record_at(store, index));
+    let old = Some(WITHOUT_TIMES);
+    assert_eq!(records, [None, old, old, old, None]);
+}
+
+#[test]
+fn deliveries_of_version_9_are_kept_without_times_beside_later_ones() {
+    let (store, mut writer) = open_on(&FaultyDisk::with(bytes_of_version_9()));
+    assert_records(&store);
+    let times = DeliveryTimes { attempts: 2, created: Some(Timestamp(1)), ..DeliveryTimes::default() };
+    let again = DeliveredJob { index: 2, outcome: DeliveryOutcome::Error, times };
+    writer
+        .commit(&Changes { now: Timestamp(9), delivered: vec![delivered([again])], ..Changes::default() })
+        .unwrap();
+    let later =
+        DeliveryRecord { outcome: DedupeOutcome::Error, ended: Some(Timestamp(9)), times: Some(times) };
+    let records = [1, 2, 3].map(|index| record_at(&store, index).unwrap());
+    assert_eq!(records, [WITHOUT_TIMES, later, WITHOUT_TIMES]);
+    assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
+}
+
 fn bytes_of_version_5() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let (store, mut writer) = crate::open(folder.path()).unwrap();
@@ -349,6 +408,7 @@ fn a_migration_that_is_cut_off_is_made_again() {
     cut_off(&bytes_of_version_1(), assert_is_whole);
     cut_off(&bytes_of_version_5(), |store| assert_parked(store, 20));
     cut_off(&bytes_of_version_8(), assert_parked_of);
+    cut_off(&bytes_of_version_9(), assert_records);
 }
 
 /// Lets the disk fail at each operation of a migration.

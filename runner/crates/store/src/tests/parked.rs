@@ -167,13 +167,13 @@ fn any_job() -> impl Strategy<Value = ParkedJob> {
     let origin = (
         prop::collection::vec(("[a-z/]{0,9}", any::<u64>()), 0..3),
         any::<u32>(),
-        prop::option::of(any::<i64>().prop_map(Timestamp)),
+        prop::array::uniform3(prop::option::of(any::<i64>().prop_map(Timestamp))),
         prop::option::of(any::<u64>().prop_map(|index| (address("a/failed"), index))),
     );
     let kind = (due, standing, form);
     (origin, text(), text(), kind, prop::collection::vec(any::<u8>(), 0..40)).prop_map(
         |(
-            (inputs, attempt, first_attempt, from_error),
+            (inputs, attempt, [first_attempt, created, last_submitted], from_error),
             last_error,
             carried,
             (due, reason, form),
@@ -183,6 +183,8 @@ fn any_job() -> impl Strategy<Value = ParkedJob> {
             inputs,
             attempt,
             first_attempt,
+            created,
+            last_submitted,
             last_error,
             from_error,
             reason,

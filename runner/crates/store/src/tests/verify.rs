@@ -143,7 +143,7 @@ fn deliveries_by_place_that_contradict_each_other_are_told() {
     }), @"14 deliveries have an expiry, but only 10 of them are in its table");
     let of = |last, jobs| {
         let runs = vec![(DeliveryOutcome::Error, jobs)];
-        let range = DeliveredRange::new(last + 1 - jobs, (Timestamp(1), None), runs).unwrap();
+        let range = DeliveredRange::new(last + 1 - jobs, (Timestamp(1), None), runs, Vec::new()).unwrap();
         move |series| format::RecordKey::Delivered(series, last).seal(range.encode())
     };
     insta::assert_snapshot!(problems_after(|txn| {

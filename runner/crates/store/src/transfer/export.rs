@@ -291,7 +291,8 @@ impl<W: Write> Walk<'_, W> {
                     step: step.clone(),
                     input: input.clone(),
                     first: range.first,
-                    outcomes: range.runs().to_vec(),
+                    outcomes: range.outcomes().to_vec(),
+                    times: range.all_times().to_vec(),
                     time: range.time.0,
                     keep_until: range.keep_until.map(|until| until.0),
                 }))?;
@@ -364,6 +365,8 @@ impl<W: Write> Walk<'_, W> {
             inputs: job.inputs,
             attempt: job.attempt,
             first_attempt: job.first_attempt.map(|time| time.0),
+            created: job.created.map(|time| time.0),
+            last_submitted: job.last_submitted.map(|time| time.0),
             last_error: job.last_error,
             from_error: job.from_error,
             to,

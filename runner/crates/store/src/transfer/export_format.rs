@@ -10,7 +10,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::api::delivery::DeliveryOutcome;
+use crate::api::delivery::{DeliveryOutcome, DeliveryTimes};
 use crate::api::parked_job::JobForm;
 use crate::codec::old_parked_record::OldReason;
 use crate::database::dedupe::DedupeOutcome;
@@ -191,6 +191,9 @@ pub(crate) struct DeliveredLine {
     pub(crate) first: u64,
     /// Runs of equal outcomes with their numbers of jobs.
     pub(crate) outcomes: Vec<(DeliveryOutcome, u64)>,
+    /// Runs of equal times with their numbers of jobs; empty if an older version recorded the deliveries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) times: Vec<(DeliveryTimes, u64)>,
     pub(crate) time: i64,
     /// `None`: for ever.
     pub(crate) keep_until: Option<i64>,
@@ -220,6 +223,10 @@ pub(crate) struct DelayedLine<'a> {
     pub(crate) attempt: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_attempt: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) created: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_submitted: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -219,7 +219,8 @@ impl Filling {
 
     fn take_delivered(&mut self, txn: &WriteTransaction, line: DeliveredLine) -> Result<(), Stop> {
         let keep_until = line.keep_until.map(Timestamp);
-        let range = DeliveredRange::new(line.first, (Timestamp(line.time), keep_until), line.outcomes);
+        let times = (Timestamp(line.time), keep_until);
+        let range = DeliveredRange::new(line.first, times, line.outcomes, line.times);
         let Some(range) = range else { return wrong("its jobs are no range of deliveries") };
         let series = delivered::intern(txn, &line.step, &line.input)?;
         once(delivered::insert(txn, series, &range)?)?;
@@ -252,6 +253,8 @@ impl Filling {
             inputs: line.inputs,
             attempt: line.attempt,
             first_attempt: line.first_attempt.map(Timestamp),
+            created: line.created.map(Timestamp),
+            last_submitted: line.last_submitted.map(Timestamp),
             last_error: line.last_error,
             from_error: line.from_error,
             reason,

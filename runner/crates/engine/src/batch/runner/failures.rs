@@ -142,7 +142,7 @@ impl FailureHandler<'_> {
         match outcome {
             FailureOutcome::Again(at) => {
                 events.note(item, &JobEvent::Delayed { due: at, reason: None }, now);
-                let row = retry::delayed(self.step, item, &failure, at, now);
+                let row = retry::delayed(self.step, item, &failure, at, began);
                 return stays(made, row, JobOutcome::Delayed(at));
             }
             FailureOutcome::Held(until) => {
@@ -152,7 +152,7 @@ impl FailureHandler<'_> {
             }
             FailureOutcome::Pending => {
                 events.note(item, &JobEvent::Pending { handle: &failure.message }, now);
-                let row = retry::pending(self.step, item, &failure.message, now);
+                let row = retry::pending(self.step, item, &failure.message, (began, now));
                 made.ran.stays(row, JobOutcome::Pending);
                 return JobDisposition::Stays;
             }

@@ -181,11 +181,16 @@ impl BatchResultBuilder {
         }
     }
 
-    /// Records a finished job.
-    pub(crate) fn through(&mut self, item: &JobInput<'_>, outcome: DeliveryOutcome, keeps_records: bool) {
+    /// Records a finished job. `recorded`: the begin of its attempt, if the step keeps delivery records.
+    pub(crate) fn through(
+        &mut self,
+        item: &JobInput<'_>,
+        outcome: DeliveryOutcome,
+        recorded: Option<Timestamp>,
+    ) {
         // A delayed output is recorded with its job.
-        if keeps_records && item.to.is_none() {
-            self.ran.outcomes.push(item.only_input(), item.hash, outcome);
+        if recorded.is_some() && item.to.is_none() {
+            self.ran.outcomes.push(item.only_input(), item.hash, (outcome, item.times(recorded)));
         }
         self.handed_on += usize::from(item.to.is_some());
         self.take();
