@@ -136,10 +136,16 @@ fn a_pending_job_is_found_by_its_handle_and_cancelled() {
     let step = &found.body["jobs"][0]["steps"][0];
     assert_eq!((&step["status"], &step["attempts"]), (&json!("pending"), &json!(1)), "{found:?}");
     assert!(step["since"].is_string() && step["first_attempt"].is_string(), "{found:?}");
+    assert_eq!(step["submitted"], step["since"]);
+    let submitted = step["submitted"].clone();
     assert_eq!(indices(&get("GET /jobs/p/requests?handle=0x4")), [""; 0]);
     let cancelled = get("DELETE /jobs/p/requests/2");
     assert_eq!((cancelled.status, &cancelled.body["steps"][0]["status"]), (200, &json!("failed")));
     assert_eq!(indices(&get("GET /jobs/p/requests?handle=0x2")), [""; 0]);
+    let list = get("GET /jobs/p/requests?status=failed");
+    let step = &list.body["jobs"][0]["steps"][0];
+    assert_eq!((&step["submitted"], &step["attempts"]), (&submitted, &json!(1)), "{list:?}");
+    assert!(step["first_attempt"].is_string() && step["ended"].is_string(), "{list:?}");
     assert_eq!(indices(&get("GET /jobs/p/requests?status=pending")), ["1", "3"]);
     running.stop().done();
 }

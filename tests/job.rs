@@ -299,10 +299,10 @@ fn a_job_of_a_source_that_is_never_copied_says_what_it_is_and_where_it_stands() 
     });
     running.stop().done();
     let show = |index: u64| project.tidegate(&["job", "show", &format!("p/in/{index}")]).done().stdout;
-    let failed = "p/in/1\n  {\"id\":1}\n  p/pass: done\n    made p/done/1\n  p/work: failed";
+    let failed = "p/in/1\n  {\"id\":1}\n  p/pass: done\n    made p/done/1\n    ended TIME\n  p/work: failed";
     let ahead = "past search-ahead: the step scans jobs up to 4 for now\n";
     let ask = || {
-        assert!(show(1).starts_with(failed), "{}", show(1));
+        assert!(project.stable(&show(1)).starts_with(failed), "{}", show(1));
         assert!(show(2).contains("\n  p/work: delayed until 20"), "{}", show(2));
         assert!(show(4).contains("\n  p/work: waiting, 1 job before it\n"), "{}", show(4));
         assert!(show(6).contains(ahead), "{}", show(6));

@@ -118,6 +118,8 @@ mod queuer;
 
 mod status;
 
+mod times;
+
 mod why;
 
 mod http_client;

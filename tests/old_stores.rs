@@ -233,3 +233,8 @@ fn a_store_of_version_7_goes_on_where_it_was() {
 fn a_store_of_version_8_goes_on_where_it_was() {
     assert_snapshot!(goes_on(8));
 }
+
+#[test]
+fn a_store_of_version_9_goes_on_where_it_was() {
+    assert_snapshot!(goes_on(9));
+}

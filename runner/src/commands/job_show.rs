@@ -100,6 +100,7 @@ fn describe(status: &JobStatus, teller: AnsweredBy, given: &Invocation, width: O
         let why = step.why.iter().map(|why| with_command(why, &step.step, given));
         lines.extend(why.map(|why| indented(&on_one_line(&why), 4, width)));
         lines.extend(step.outputs.iter().map(|output| format!("    made {}", output.job)));
+        lines.extend(times(step).map(|times| indented(&times, 4, width)));
     }
     let is_over = |step: &StepOutcome| step.status.is_over();
     if teller == AnsweredBy::Store && !status.steps.iter().all(is_over) {
@@ -114,6 +115,15 @@ fn which_failed(step: &StepOutcome) -> &'static str {
         ReportedState::Begun => "the attempt before failed",
         _ => "its last attempt failed",
     }
+}
+
+/// The known times of the job at the step.
+fn times(step: &StepOutcome) -> Option<String> {
+    let known =
+        [("first attempt", &step.first_attempt), ("submitted", &step.submitted), ("ended", &step.ended)];
+    let known = known.into_iter().filter_map(|(of, time)| Some(format!("{of} {}", time.as_ref()?)));
+    let known = known.collect::<Vec<_>>().join(", ");
+    (!known.is_empty()).then_some(known)
 }
 
 fn headline(step: &StepOutcome) -> String {
@@ -147,8 +157,8 @@ fn headline(step: &StepOutcome) -> String {
         },
         ReportedState::Before => "skipped: the step began at a later job".to_owned(),
         ReportedState::Cancelled => {
-            format!("cancelled: {}", step.reason.as_deref().unwrap_or("it was dropped"))
+            format!("cancelled{attempts}: {}", step.reason.as_deref().unwrap_or("it was dropped"))
         }
-        ReportedState::Done => "done".to_owned(),
+        ReportedState::Done => format!("done{attempts}"),
     }
 }

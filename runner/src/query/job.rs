@@ -1,5 +1,5 @@
 //! `JobStatus`: the outcome of one job at each step that reads its queue. It is computed from progress,
-//! snapshots, parked jobs, error records and outputs that are still kept.
+//! snapshots, parked jobs, delivery records, error records and outputs that are still kept.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -16,8 +16,8 @@ use tidegate_dispatch::Turn;
 use tidegate_engine::{DropKind, Handle};
 use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp};
 use tidegate_store::{
-    DedupeOutcome, DeliveryPlace, ParkReason, ParkedId, ParkedJob, ParkedKey, ReadError, Snapshot, Store,
-    StoredOutput,
+    DedupeOutcome, DeliveryPlace, DeliveryRecord, ParkReason, ParkedId, ParkedJob, ParkedKey, ReadError,
+    Snapshot, Store, StoredOutput,
 };
 
 /// Parked jobs that are counted before one, at most.
@@ -31,7 +31,7 @@ const OUTPUT_BYTES: usize = 1 << 20;
 pub(crate) struct JobStatus {
     /// `pipeline/queue/index`
     pub(crate) job: String,
-    /// The commit time, if the job is still kept; RFC 3339.
+    /// The commit time, while the job is kept, or a record of it; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) time: Option<String>,
     /// The payload, if it was requested; a text if it is not JSON. `null` if it cannot be shown.
@@ -55,7 +55,10 @@ pub(crate) struct StepOutcome {
     /// Time of the first attempt, if it is recorded; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_attempt: Option<String>,
-    /// Time of the commit that ended it here, while its outputs or its error are kept; RFC 3339.
+    /// Time of its last submission to an external system, if it is recorded; RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) submitted: Option<String>,
+    /// Time of the commit that ended it here, while its outputs, its error or its delivery record are kept; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<String>,
     /// Number of jobs that wait before it.
@@ -84,6 +87,9 @@ pub(crate) struct StepOutcome {
     /// The payload as the step has it, if it was read on the way.
     #[serde(skip)]
     kept: Option<KeptPayload>,
+    /// The commit time of the job, if a record here has it.
+    #[serde(skip)]
+    created: Option<Timestamp>,
 }
 
 /// The jobs that a step made from one job.
@@ -140,6 +146,7 @@ impl StepOutcome {
             status,
             attempts: None,
             first_attempt: None,
+            submitted: None,
             ended: None,
             before: None,
             until: None,
@@ -150,6 +157,22 @@ impl StepOutcome {
             why: Vec::new(),
             outputs: Vec::new(),
             kept: None,
+            created: None,
+        }
+    }
+
+    /// With the facts of its delivery record that nothing else has.
+    fn recorded(self, record: Option<DeliveryRecord>) -> Self {
+        let Some(DeliveryRecord { ended, times, .. }) = record else { return self };
+        let attempts = self.attempts.or(times.map(|times| times.attempts));
+        let times = times.unwrap_or_default();
+        Self {
+            attempts,
+            first_attempt: times.first_attempt.map(rfc3339),
+            submitted: times.submitted.map(rfc3339),
+            ended: self.ended.or_else(|| ended.map(rfc3339)),
+            created: times.created,
+            ..self
         }
     }
 }
@@ -220,7 +243,8 @@ pub(crate) fn status(
         payload = gone.iter().find(|(row, _)| row.output().is_none()).map(|(row, _)| raw(&row.payload));
     }
     steps.extend(gone.into_iter().map(|(_, outcome)| outcome));
-    let (job, time) = (format!("{queue}/{index}"), time.map(rfc3339));
+    let recorded = || steps.iter().find_map(|step| step.created);
+    let (job, time) = (format!("{queue}/{index}"), time.or_else(recorded).map(rfc3339));
     let note = note.filter(|_| payload.is_none());
     // The payload was requested, and none can be shown.
     let null = || RawValue::from_string("null".to_owned()).ok();
@@ -270,6 +294,8 @@ fn of_row(step: &Address, job: &ParkedJob, runs: bool, now: Timestamp) -> StepOu
         until: job.due.waits_until(now).filter(|_| status == ReportedState::Delayed).map(rfc3339),
         attempts: Some(job.attempt),
         first_attempt: job.first_attempt.map(rfc3339),
+        submitted: job.submitted().map(rfc3339),
+        created: job.created,
         pending,
         reason: job.last_error.clone(),
         ..StepOutcome::new(step, status)
@@ -349,13 +375,14 @@ impl JobQuery<'_> {
             let joined_with = join_partners::begun(self.input, self.index, &begun);
             return Ok(StepOutcome { joined_with, ..self.of(ReportedState::Begun) });
         }
+        let record = self.on_record()?;
         let mut errors = self.errors()?;
         let has_errors = !errors.is_empty();
         // A retried job may have several error records: the last one counts.
         if let Some(last) = errors.pop()
             && let Some(outcome) = self.error(last)?
         {
-            return Ok(outcome);
+            return Ok(outcome.recorded(record));
         }
         let MadeOutputs { outputs, joined_with, ended } = self.outputs()?;
         let nowhere = !has_errors && outputs.is_empty();
@@ -363,14 +390,17 @@ impl JobQuery<'_> {
         let dropped = tidegate_engine::dropped(store, &self.step.address, (&input, self.index))?;
         let status = match (nowhere, dropped) {
             (true, Some(_)) => ReportedState::Cancelled,
-            (true, None) if self.on_record()? == Some(DedupeOutcome::Error) => ReportedState::Failed,
+            (true, None) if record.is_some_and(|record| record.outcome == DedupeOutcome::Error) => {
+                ReportedState::Failed
+            }
             _ => ReportedState::Done,
         };
         let reason = dropped.filter(|_| nowhere).map(|dropped| match dropped {
             DropKind::Job => "it was dropped".to_owned(),
             DropKind::Output => "an output of it that was due later was dropped".to_owned(),
         });
-        Ok(StepOutcome { ended, reason, joined_with, outputs, ..self.of(status) })
+        let outcome = StepOutcome { ended, reason, joined_with, outputs, ..self.of(status) };
+        Ok(outcome.recorded(record))
     }
 
     /// The snapshot of its attempt that was started and is not delivered.
@@ -384,8 +414,8 @@ impl JobQuery<'_> {
         Ok(self.store.snapshots(&self.step.address)?.into_iter().find(has))
     }
 
-    /// The outcome of its delivery, if recorded: the record may outlive its outputs.
-    fn on_record(&self) -> Result<Option<DedupeOutcome>, ReadError> {
+    /// The record of its delivery, if there is one: it may outlive its outputs.
+    fn on_record(&self) -> Result<Option<DeliveryRecord>, ReadError> {
         // The hash depends on the other jobs of the tuple.
         if self.step.take == InputMode::Join {
             return Ok(None);
