@@ -44,7 +44,7 @@ pub(crate) struct DeliveredRange {
     pub(crate) keep_until: Option<Timestamp>,
     /// At least one run.
     outcomes: Runs<DeliveryOutcome>,
-    /// Those of the same jobs; empty in a record without times.
+    /// The times of the same jobs; empty in a record without times.
     times: Runs<DeliveryTimes>,
 }
 
