@@ -134,7 +134,7 @@ impl Runtime {
         start::rename_all(&generation, &store, &mut writer, clock.now())?;
         claims::recover(&store, &mut writer, &attempts, clock.now())?;
         tuples::deliver_before_start(&generation, &store, &mut writer, clock.now())?;
-        current.tables.build(&generation.configuration, &store, &ending)?;
+        current.tables.build(&generation.configuration, &[], &store, &ending)?;
         let sinks = Sinks::default();
         let Some(started) = start::start(&generation, sinks, &store, clock.now(), &ending)? else {
             inbox.close();

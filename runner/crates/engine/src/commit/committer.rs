@@ -254,6 +254,7 @@ impl Committer {
         stamp: &Stamp,
     ) -> (usize, u64) {
         self.committed_state.extend_queue(queue, first, payloads.len());
+        self.add_rows(queue, first, &payloads);
         self.keep_tail(queue, first, payloads, carried, stamp);
         (queue.0, self.committed_state.head(queue))
     }
@@ -377,6 +378,7 @@ impl Committer {
                 let Some(first) = firsts.next() else { continue };
                 self.committed_state.extend_queue(queue, first, made.payloads.len());
                 grown.insert(queue.0);
+                self.add_rows(queue, first, &made.payloads);
                 self.keep_tail(queue, first, made.payloads, made.carried, &committed.stamp);
             }
         }
@@ -388,6 +390,7 @@ impl Committer {
         for (queue, first, jobs) in events.chain(ingest.take_pieces()) {
             self.committed_state.extend_queue(queue, first, jobs.len());
             grown.insert(queue.0);
+            self.add_rows(queue, first, &jobs);
             self.keep_tail(queue, first, jobs, None, &committed.stamp);
         }
         read.extend(grown.iter().copied().map(QueueRef));
@@ -427,7 +430,16 @@ impl Committer {
         }
     }
 
-    /// Keeps jobs in memory for steps that read them soon, and adds them to the lookup tables of the queue.
+    /// Adds durable jobs to the lookup tables of their queue.
+    fn add_rows(&self, queue: QueueRef, first: u64, payloads: &Payloads) {
+        if self.tables.may_follow(queue)
+            && let Some(declared) = self.committed_state.configuration().queues.get(queue.0)
+        {
+            self.tables.add((queue, &declared.address), (first, payloads), &self.store);
+        }
+    }
+
+    /// Keeps jobs in memory for steps that read them soon.
     fn keep_tail(
         &self,
         queue: QueueRef,
@@ -436,9 +448,6 @@ impl Committer {
         carried: Option<Payloads>,
         committed: &Stamp,
     ) {
-        if let Some(declared) = self.committed_state.configuration().queues.get(queue.0) {
-            self.tables.add((queue, &declared.address), (first, &payloads), &self.store);
-        }
         if !self.committed_state.readers(Input::Queue(queue)).is_empty() {
             let stamps = vec![*committed];
             self.tails.push(queue.0, Batch { stamps, carried, ..Batch::json(first, payloads) });

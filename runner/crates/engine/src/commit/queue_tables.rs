@@ -3,14 +3,14 @@
 //! A table is built from the store before the first step that reads it starts. Later the committer adds the jobs of
 //! each commit before it reports the commit. So no attempt on a later job misses them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tidegate_components::table_rows::{RowCounts, TableRows};
 use tidegate_config::{Configuration, QueueRef, QueueTable};
 use tidegate_model::sync::Mutex;
-use tidegate_model::{Address, log_target};
+use tidegate_model::{Address, NamedKind, RenamedPart, log_target};
 use tidegate_plugin::Payloads;
 use tidegate_store::{ReadError, Store};
 
@@ -23,7 +23,11 @@ const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 /// All tables of the generations that any step follows.
 #[derive(Debug, Default)]
-pub(crate) struct QueueTables(Mutex<Vec<FollowedTable>>);
+pub(crate) struct QueueTables {
+    followed: Mutex<Vec<FollowedTable>>,
+    /// A bit for each queue of a table. Others may have the same bit.
+    queues: AtomicU64,
+}
 
 #[derive(Clone, Debug)]
 struct FollowedTable {
@@ -48,13 +52,15 @@ impl TablesOf<'_> {
 }
 
 impl QueueTables {
-    /// Builds the tables of `configuration` that are not there yet. `ending` cancels that.
+    /// Builds the tables of `configuration` that are not there yet. `renamed`: parts whose names are still the former
+    /// ones in the store. `ending` cancels that.
     ///
     /// # Errors
     /// The store cannot be read.
     pub(crate) fn build(
         &self,
         configuration: &Arc<Configuration>,
+        renamed: &[RenamedPart],
         store: &Store,
         ending: &AtomicBool,
     ) -> Result<(), ReadError> {
@@ -64,8 +70,11 @@ impl QueueTables {
                 continue;
             }
             let rows = Arc::new(TableRows::new(table.clone()));
-            catch_up(&rows, &table.queue, store, Some(ending))?;
-            self.0.lock().push(FollowedTable { queue, rows, of: Arc::downgrade(configuration) });
+            if let Some(present) = present_name(&table.queue, renamed) {
+                catch_up(&rows, present, store, Some(ending))?;
+            }
+            let followed = FollowedTable { queue, rows, of: Arc::downgrade(configuration) };
+            self.change(|tables| tables.push(followed));
         }
         Ok(())
     }
@@ -80,11 +89,11 @@ impl QueueTables {
         store: &Store,
         ending: &AtomicBool,
     ) -> Result<(), ReadError> {
-        self.build(configuration, store, ending)?;
+        self.build(configuration, &[], store, ending)?;
         for (_, table) in configuration.queue_tables() {
             let Some(queue) = queue_of(configuration, table) else { continue };
             let mut rows = None;
-            for followed in self.0.lock().iter_mut().filter(|followed| followed.is(queue, table)) {
+            for followed in self.followed.lock().iter_mut().filter(|followed| followed.is(queue, table)) {
                 followed.of = Arc::downgrade(configuration);
                 rows = Some(Arc::clone(&followed.rows));
             }
@@ -92,8 +101,13 @@ impl QueueTables {
                 catch_up(&rows, &table.queue, store, None)?;
             }
         }
-        self.0.lock().retain(|followed| followed.of.strong_count() > 0);
+        self.change(|tables| tables.retain(|followed| followed.of.strong_count() > 0));
         Ok(())
+    }
+
+    /// Whether the queue may have a table; without a lock.
+    pub(crate) fn may_follow(&self, queue: QueueRef) -> bool {
+        self.queues.load(Ordering::Acquire) & bit(queue) != 0
     }
 
     /// Adds committed jobs of a queue to its tables. `address`: its present one.
@@ -104,7 +118,7 @@ impl QueueTables {
         store: &Store,
     ) {
         let followed: Vec<Arc<TableRows>> = {
-            let tables = self.0.lock();
+            let tables = self.followed.lock();
             let of_queue = tables.iter().filter(|followed| followed.queue == queue);
             of_queue.map(|followed| Arc::clone(&followed.rows)).collect()
         };
@@ -131,7 +145,7 @@ impl QueueTables {
         (queue, address): (QueueRef, &Address),
         store: &Store,
     ) -> Result<(), ReadError> {
-        let followed = self.0.lock().clone();
+        let followed = self.followed.lock().clone();
         for FollowedTable { rows, .. } in followed.iter().filter(|followed| followed.queue == queue) {
             let fresh = TableRows::new(rows.table().clone());
             catch_up(&fresh, address, store, None)?;
@@ -145,8 +159,15 @@ impl QueueTables {
         TablesOf { tables: self, configuration }.rows(table).map(|rows| rows.counts())
     }
 
+    fn change(&self, change: impl FnOnce(&mut Vec<FollowedTable>)) {
+        let mut tables = self.followed.lock();
+        change(&mut tables);
+        let queues = tables.iter().fold(0, |queues, followed| queues | bit(followed.queue));
+        self.queues.store(queues, Ordering::Release);
+    }
+
     fn find(&self, queue: QueueRef, table: &QueueTable) -> Option<FollowedTable> {
-        self.0.lock().iter().find(|followed| followed.is(queue, table)).cloned()
+        self.followed.lock().iter().find(|followed| followed.is(queue, table)).cloned()
     }
 }
 
@@ -159,8 +180,21 @@ impl FollowedTable {
     }
 }
 
+fn bit(QueueRef(queue): QueueRef) -> u64 {
+    1 << (queue % 64)
+}
+
 fn queue_of(configuration: &Configuration, table: &QueueTable) -> Option<QueueRef> {
     configuration.queues.position(|queue| queue.address == table.queue).map(QueueRef)
+}
+
+/// The name that a queue has in the store until it is renamed; `None` if the queue that has its name now is another one.
+fn present_name<'n>(queue: &'n Address, renamed: &'n [RenamedPart]) -> Option<&'n Address> {
+    let mut queues = renamed.iter().filter(|part| part.kind == NamedKind::Endpoint);
+    match queues.clone().find(|part| part.to == *queue) {
+        Some(part) => Some(&part.from),
+        None => queues.all(|part| part.from != *queue).then_some(queue),
+    }
 }
 
 /// Adds the jobs of the store that the table does not have.
@@ -205,3 +239,6 @@ fn report(rows: &TableRows, before: RowCounts) {
             "the table exceeds its `max_size`: attempts that read it fail until it is built again with a larger one");
     }
 }
+
+#[cfg(test)]
+mod tests;

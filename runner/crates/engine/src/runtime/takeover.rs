@@ -58,7 +58,7 @@ pub(crate) fn request(
     let digest = digest.unwrap_or_else(|| Arc::new(configuration.digest()));
     let configuration = Arc::new(configuration);
     // The committer adds what is committed until the swap.
-    current.tables.build(&configuration, store, &AtomicBool::new(false))?;
+    current.tables.build(&configuration, &renamed, store, &AtomicBool::new(false))?;
     let (plugins, files) = (Arc::clone(&next.plugins), Arc::clone(&next.files));
     let number = before.number + 1;
     let rolls_back = back.as_ref().map(|(back, _)| {

@@ -81,7 +81,7 @@ pub(crate) fn run(generation: &Generation, test: &TestCase) -> Result<TestResult
         let never = AtomicBool::new(false);
         let (plugins, files) = (Arc::clone(&generation.plugins), Arc::default());
         let generation = Arc::new(NumberedGeneration::new(1, Arc::clone(&configuration), plugins, files));
-        tables.build(&configuration, &store, &never)?;
+        tables.build(&configuration, &[], &store, &never)?;
         let started = start::start(&generation, Sinks::default(), &store, test.at, &never)?;
         // Nothing sets `never`, so the start is not stopped.
         let recovered = started.ok_or(EngineError::Died)?;
