@@ -20,7 +20,11 @@ const LOOK_UP_CONSTANT: &str =
 const LOOK_UP_CONFIG: &str =
     "fn process(job, ctx) { job.added = ctx.config.table[job.name].factor * job.id; job }";
 
-/// The same two scripts without the table. They read the same fields of the job, since a look-up needs its key in any
+/// The same with a lookup table of a queue.
+const LOOK_UP_QUEUE: &str =
+    "fn process(job) { job.added = lookup(\"names\", job.name).factor * job.id; job }";
+
+/// The same scripts without the table. They read the same fields of the job, since a look-up needs its key in any
 /// case.
 const NO_CONSTANT: &str = "fn process(job) { let name = job.name; job.added = 2 * job.id; job }";
 const NO_CONFIG: &str = "fn process(job, ctx) { let name = job.name; job.added = 2 * job.id; job }";
@@ -30,18 +34,34 @@ pub(crate) struct Table {
     pub(crate) path: &'static str,
     /// As many as the names of its jobs: each entry is read.
     pub(crate) entries: u64,
-    /// It is in the `config` of the step, and not in a script that the script imports.
-    in_config: bool,
+    pub(crate) place: TablePlace,
+}
+
+/// The place of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TablePlace {
+    /// A script that the script imports.
+    Constant,
+    /// The `config` of the step.
+    Config,
+    /// The newest jobs of a queue.
+    Queue,
 }
 
 /// The large tables, and a small one beside each. Rhai compares each key of a literal with all before it, so that
 /// the constant is the smaller one.
-pub(crate) const TABLES: [Table; 4] = [
-    Table { path: "constant-10", entries: 10, in_config: false },
-    Table { path: "constant", entries: 10_000, in_config: false },
-    Table { path: "config-10", entries: 10, in_config: true },
-    Table { path: "config", entries: 100_000, in_config: true },
+pub(crate) const TABLES: [Table; 6] = [
+    Table { path: "constant-10", entries: 10, place: TablePlace::Constant },
+    Table { path: "constant", entries: 10_000, place: TablePlace::Constant },
+    Table { path: "config-10", entries: 10, place: TablePlace::Config },
+    Table { path: "config", entries: 100_000, place: TablePlace::Config },
+    Table { path: "rows-10", entries: 10, place: TablePlace::Queue },
+    Table { path: "rows", entries: 100_000, place: TablePlace::Queue },
 ];
+
+/// The queue of a lookup table, and the step that fills it.
+const ROWS: &str = "[source.lines]\ntype = \"file\"\npath = \"rows.ndjson\"\nformat = \"ndjson\"\n\
+    [step.rows]\nfrom = \"lines\"\nto = \"rows\"\n";
 
 /// The pipelines by name, as their TOML.
 pub(crate) fn pipeline(path: &str) -> Option<String> {
@@ -98,6 +118,8 @@ pub(crate) fn pipeline(path: &str) -> Option<String> {
         "fill" => {
             let _ = write!(toml, "[step.fill]\nfrom = \"events\"\nto = \"backlog\"\n");
         }
+        // The rows of the lookup tables, before the jobs that find them.
+        "fill-rows" => return Some(format!("{ROWS}[queue.rows]\nretain = \"forever\"\n")),
         // The filled queue, and a step that is new to it.
         "backlog" => {
             let _ = write!(toml, "[step.fill]\nfrom = \"events\"\nto = \"backlog\"\n");
@@ -130,14 +152,29 @@ pub(crate) fn pipeline(path: &str) -> Option<String> {
 
 /// The step of a path with a table.
 fn looking_up(table: &Table, step: &str) -> String {
-    if !table.in_config {
-        return step.replace("add.rhai", "constant-step.rhai");
+    match table.place {
+        TablePlace::Constant => step.replace("add.rhai", "constant-step.rhai"),
+        TablePlace::Config => {
+            let mut toml = step.replace("add.rhai", "config-step.rhai") + "[step.add.config.table]\n";
+            for number in 0..table.entries {
+                let _ = writeln!(toml, "sensor-{number} = {{ factor = 2, site = \"site {number}\" }}");
+            }
+            toml
+        }
+        TablePlace::Queue => {
+            let step = step.replace("add.rhai", "queue-step.rhai");
+            format!("{step}{ROWS}[table.names]\nqueue = \"rows\"\nkey = \"name\"\n")
+        }
     }
-    let mut toml = step.replace("add.rhai", "config-step.rhai") + "[step.add.config.table]\n";
-    for number in 0..table.entries {
-        let _ = writeln!(toml, "sensor-{number} = {{ factor = 2, site = \"site {number}\" }}");
+}
+
+/// Writes the rows of a lookup table.
+pub(crate) fn write_rows(path: &Path, entries: u64) -> io::Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 18, fs::File::create(path)?);
+    for number in 0..entries {
+        writeln!(file, r#"{{"name":"sensor-{number}","factor":2,"site":"site {number}"}}"#)?;
     }
-    toml
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
 /// Writes `jobs` jobs of about 105 bytes.
@@ -206,6 +243,7 @@ pub(crate) fn write_configuration(folder: &Path, path: &str) -> io::Result<()> {
     fs::write(folder.join("join.rhai"), JOIN)?;
     fs::write(folder.join("config-step.rhai"), LOOK_UP_CONFIG)?;
     fs::write(folder.join("constant-step.rhai"), LOOK_UP_CONSTANT)?;
+    fs::write(folder.join("queue-step.rhai"), LOOK_UP_QUEUE)?;
     if let Some(table) = TABLES.iter().find(|table| table.path == path) {
         fs::write(folder.join("table.rhai"), exported(table.entries))?;
     }

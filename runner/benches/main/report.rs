@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::calls::{self, Load};
 use crate::child::Figures;
+use crate::paths::TablePlace;
 use crate::{completing, effects, http, paths, plugins, reloads, waiting};
 
 const BACKLOG_FACTOR: u64 = 5;
@@ -36,7 +37,7 @@ struct Measure {
 }
 
 /// In the order of the table.
-const MEASURES: [Measure; 30] = [
+const MEASURES: [Measure; 31] = [
     Measure { name: "script", paths: &["script"], rows: script },
     Measure { name: "wide", paths: &[], rows: wide },
     Measure { name: "queue", paths: &["queue"], rows: |bench| bench.path("queue") },
@@ -45,6 +46,7 @@ const MEASURES: [Measure; 30] = [
     Measure { name: "join", paths: &["join"], rows: |bench| bench.path("join") },
     Measure { name: "row", paths: &["row"], rows: |bench| bench.path("row") },
     Measure { name: "tables", paths: &[], rows: tables },
+    Measure { name: "queue-table", paths: &[], rows: queue_table },
     Measure { name: "retention", paths: &["queue", "kept"], rows: retention },
     Measure { name: "latency", paths: &[], rows: latency },
     Measure { name: "memory", paths: &["script"], rows: memory },
@@ -204,13 +206,47 @@ fn wide(bench: &mut Bench) -> Rows {
 }
 
 /// Scripts that look up each job in a table: a large table against a small one, and against a script without any.
+fn tables(bench: &mut Bench) -> Rows {
+    let without = [("no-constant", 10_000), ("no-config", 100_000)];
+    let rates = look_ups(bench, &[TablePlace::Constant, TablePlace::Config], &without)?;
+    let row = |path, large, other| look_up(path, rates[large], rates[other]);
+    Ok(vec![
+        row("a look-up in a constant of 10,000 entries, against one of 10", "constant", "constant-10"),
+        row("  against the script without it", "constant", "no-constant"),
+        row("a look-up in a `config` of 100,000 entries, against one of 10", "config", "config-10"),
+        row("  against the script without it", "config", "no-config"),
+    ])
+}
+
+/// The same for a lookup table whose rows are in a queue. The rows are there before the jobs.
+fn queue_table(bench: &mut Bench) -> Rows {
+    let rates = look_ups(bench, &[TablePlace::Queue], &[("no-config", 100_000)])?;
+    let row = |path, large, other| look_up(path, rates[large], rates[other]);
+    Ok(vec![
+        row("a look-up in a queue table of 100,000 rows, against one of 10", "rows", "rows-10"),
+        row("  against the script without it", "rows", "no-config"),
+    ])
+}
+
+/// A row that compares two rates.
+fn look_up(path: &'static str, large: f64, other: f64) -> Row {
+    let ratio = large / other;
+    let figure = format!("{ratio:.2} × ({large:.0} jobs/s)");
+    Row { path, figure, target: "≥ 0.8 ×", met: ratio >= 0.8 }
+}
+
+/// Jobs per second of the paths with tables in these places, and of scripts without any, with their number of names.
 /// A large table takes long to read, once in each worker. So the time of a run with a tenth of the jobs is
 /// subtracted from that of a run with all of them.
-fn tables(bench: &mut Bench) -> Rows {
+fn look_ups(
+    bench: &Bench,
+    places: &[TablePlace],
+    without: &[(&'static str, u64)],
+) -> Result<BTreeMap<&'static str, f64>, Box<dyn Error>> {
     let mut runs: BTreeMap<&str, [Vec<Figures>; 2]> = BTreeMap::new();
-    let without = [("no-constant", 10_000), ("no-config", 100_000)];
+    let tables = paths::TABLES.iter().filter(|table| places.contains(&table.place));
     let paths: Vec<(&str, u64)> =
-        paths::TABLES.iter().map(|table| (table.path, table.entries)).chain(without).collect();
+        tables.map(|table| (table.path, table.entries)).chain(without.iter().copied()).collect();
     let mut inputs: BTreeMap<u64, [TempDir; 2]> = BTreeMap::new();
     for &(_, names) in &paths {
         let [tenth, all] = [bench.jobs / 10, bench.jobs].map(|jobs| -> Result<TempDir, Box<dyn Error>> {
@@ -223,31 +259,28 @@ fn tables(bench: &mut Bench) -> Rows {
     for _ in 0..bench.rounds {
         for &(path, names) in &paths {
             for (folder, figures) in inputs[&names].iter().zip(runs.entry(path).or_default()) {
-                figures.push(fresh(path, folder.path())?);
+                figures.push(with_rows(path, names, folder.path())?);
             }
         }
     }
-    let rate = |path: &str| {
-        let [tenth, all] = [0, 1].map(|at: usize| median(&runs[path][at]));
+    let rate = |runs: &[Vec<Figures>; 2]| {
+        let [tenth, all] = [&runs[0], &runs[1]].map(|figures| median(figures));
         let (jobs, seconds) = (all.jobs - tenth.jobs, all.seconds - tenth.seconds);
         rate(&Figures { jobs, seconds, ..all })
     };
-    let row = |path, large, other| {
-        let (large, other) = (rate(large), rate(other));
-        let ratio = large / other;
-        Row {
-            path,
-            figure: format!("{ratio:.2} × ({large:.0} jobs/s)"),
-            target: "≥ 0.8 ×",
-            met: ratio >= 0.8,
-        }
-    };
-    Ok(vec![
-        row("a look-up in a constant of 10,000 entries, against one of 10", "constant", "constant-10"),
-        row("  against the script without it", "constant", "no-constant"),
-        row("a look-up in a `config` of 100,000 entries, against one of 10", "config", "config-10"),
-        row("  against the script without it", "config", "no-config"),
-    ])
+    Ok(runs.iter().map(|(path, runs)| (*path, rate(runs))).collect())
+}
+
+/// Runs a path. If it has a lookup table of a queue, a run before it fills the queue.
+fn with_rows(path: &str, entries: u64, folder: &Path) -> Result<Figures, Box<dyn Error>> {
+    let is_queue = |table: &paths::Table| table.path == path && table.place == TablePlace::Queue;
+    if !paths::TABLES.iter().any(is_queue) {
+        return fresh(path, folder);
+    }
+    paths::write_rows(&folder.join("rows.ndjson"), entries)?;
+    fresh("fill-rows", folder)?;
+    paths::write_configuration(folder, path)?;
+    measure(path, folder)
 }
 
 fn latency(bench: &mut Bench) -> Rows {
