@@ -87,8 +87,8 @@ const STACK: usize = 16 << 20;
 #[test]
 fn whole_graphs_keep_their_promise_whatever_crashes_when() {
     let (tally, count) = play_all(play::play, SEEDS);
-    let Tally { crashes, again, retries, request_outcome, jobs, lost, reloads, replaced, .. } = tally;
-    let all = [crashes, again, retries, request_outcome, jobs, lost, reloads, replaced];
+    let Tally { crashes, again, retries, request_outcome, jobs, lost, reloads, replaced, found, .. } = tally;
+    let all = [crashes, again, retries, request_outcome, jobs, lost, reloads, replaced, found];
     let all_happened = all.iter().all(|&times| times > 0);
     assert!(all_happened || count < 100, "{count} seeds should cause every event");
 }

@@ -4,10 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use super::dice::Dice;
 use super::twin;
 use crate::generation::source_files::SourceFiles;
 use tidegate_config::{Configuration, DeliveryGuarantee, InputMode, LoadOptions};
 use tidegate_model::Address;
+
+/// Name of the script that looks up.
+pub(crate) const LOOK: &str = "lookwork.rhai";
 
 /// Graph of steps. Addresses are `pipeline/name`.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +30,8 @@ pub(crate) struct Blueprint {
     /// Former addresses of queues and sources, and former names of pipelines.
     pub(crate) were: BTreeMap<String, String>,
     pub(crate) pipelines_were: BTreeMap<String, String>,
+    /// Queue of the lookup table.
+    pub(crate) table: Option<String>,
     /// Version of the scripts: other text with the same behaviour.
     pub(crate) version: u64,
     /// Files by name. If they are set, the graph is not used, except for the sources and the version.
@@ -95,8 +101,9 @@ impl Blueprint {
             }
             return;
         }
-        let work = twin::WORK.replace("VERSION", &self.version.to_string());
-        for (name, text) in [("work.rhai", &*work), ("again.rhai", twin::AGAIN)] {
+        let made = |script: &str| script.replace("VERSION", &self.version.to_string());
+        let (work, look) = (made(twin::WORK), made(&twin::looking()));
+        for (name, text) in [("work.rhai", &*work), (LOOK, &*look), ("again.rhai", twin::AGAIN)] {
             std::fs::write(folder.join(name), format!("{version}{text}")).unwrap();
         }
         let pipelines = self.pipelines();
@@ -109,6 +116,10 @@ impl Blueprint {
         }
         for pipeline in pipelines {
             std::fs::write(folder.join(format!("{pipeline}.toml")), self.pipeline(&pipeline)).unwrap();
+        }
+        if let Some(queue) = &self.table {
+            let table = format!("[table.rows]\nqueue = \"{queue}\"\nkey = \"type\"\n");
+            std::fs::write(folder.join("tidegate.toml"), table).unwrap();
         }
     }
 
@@ -130,6 +141,32 @@ impl Blueprint {
     pub(crate) fn pipelines(&self) -> BTreeSet<String> {
         let sources = self.sources.keys().map(|address| pipeline_of(address).to_owned());
         self.steps.iter().map(|step| step.pipeline.clone()).chain(sources).collect()
+    }
+
+    /// Lets some steps look up the newest jobs of a queue that they do not feed, if there is one.
+    pub(crate) fn look_up(&mut self, dice: &mut Dice) {
+        let is_queue = |address: &&String| {
+            let fed = |step: &StepPlan| step.outputs.iter().any(|(_, output)| output == *address);
+            !self.sources.contains_key(*address) && self.steps.iter().any(fed)
+        };
+        let queues: Vec<&String> = self.levels.keys().filter(is_queue).collect();
+        if queues.is_empty() || dice.chance(30) {
+            return;
+        }
+        let queue = (*dice.pick(&queues)).clone();
+        let mut looks = false;
+        for step in self.steps.iter_mut().filter(|step| !step.run.is_empty()) {
+            let above = step.inputs.iter().filter_map(|(_, input)| self.levels.get(input)).max();
+            if above.is_some_and(|above| *above >= self.levels[&queue]) && dice.chance(70) {
+                step.run = if step.run.len() > 1 { &[LOOK, "again.rhai"] } else { &[LOOK] };
+                looks = true;
+            }
+        }
+        if looks {
+            let settings = &mut self.queues.entry(queue.clone()).or_default().settings;
+            settings.retain(|setting| !setting.starts_with("retain") && !setting.starts_with("max_size"));
+            self.table = Some(queue);
+        }
     }
 
     /// Removes a step, unless its pipeline would be empty.
@@ -169,7 +206,7 @@ impl Blueprint {
             .unwrap();
         }
         for (address, queue) in self.queues.iter().filter(|(address, _)| home(address)) {
-            if self.mentions(address) {
+            if self.mentions(address) || self.table.as_ref() == Some(address) {
                 writeln!(text, "[queue.{}]\n{}{}", local(address), was(address), queue.settings.join("\n"))
                     .unwrap();
             }

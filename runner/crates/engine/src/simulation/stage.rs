@@ -2,6 +2,7 @@
 //! The run ends in order or with a crash.
 
 pub(crate) mod committing;
+pub(crate) mod looking_up;
 pub(crate) mod opening;
 pub(crate) mod reloading;
 pub(crate) mod waiting;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use super::outcome::{Crash, Ended, Perils};
+use super::workers::looks_up;
 use super::world::World;
 use crate::batch::budget::BatchBudget;
 use crate::batch::input::ReadBatch;
@@ -333,9 +335,14 @@ impl Stage<'_> {
         }
         let clock = Arc::clone(&self.world.clock);
         let budget = BatchBudget::played(jobs, Duration::from_millis(took));
-        let worker = self.world.workers.get(&step, &self.store);
+        let table = self.world.plan.table.as_ref().filter(|_| looks_up(&step));
+        let rows = table.map(|queue| looking_up::rows(queue, &self.store));
+        let worker = self.world.workers.get(&step, &self.store, &self.current.tables);
         worker.set_budget(budget);
         let ran = Box::new(worker.run(&work, &mut self.attempts.slot(), &*clock));
+        if let Some(rows) = rows {
+            self.world.tally.found += looking_up::check(&step, &ran, &rows);
+        }
         self.ran.push(Message::Ran { step: step.position, version: step.version, id, ran });
     }
 

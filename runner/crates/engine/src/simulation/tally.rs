@@ -30,6 +30,8 @@ pub(crate) struct Tally {
     pub(crate) refused: u64,
     /// Number of steps that drained and started again in a run.
     pub(crate) replaced: u64,
+    /// Number of rows that jobs found in the table of a queue.
+    pub(crate) found: u64,
 }
 
 impl Tally {
@@ -51,5 +53,6 @@ impl Tally {
         self.rollbacks += more.rollbacks;
         self.refused += more.refused;
         self.replaced += more.replaced;
+        self.found += more.found;
     }
 }

@@ -90,6 +90,14 @@ fn process(job, ctx) {
 }
 "#;
 
+/// Script of the steps that look up: the same, and each job has the row that was found for it.
+pub(crate) fn looking() -> String {
+    WORK.replace(
+        "\n    job\n",
+        "\n    job.seen = field(lookup(\"rows\", job.type), \"id\", \"\");\n    job\n",
+    )
+}
+
 /// Second script of a chain.
 pub(crate) const AGAIN: &str = "fn process(job) { job.id += \"+\"; job }\n";
 

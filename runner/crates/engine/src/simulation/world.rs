@@ -79,9 +79,16 @@ fn empty_store() -> Vec<u8> {
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
+        Self::of_graph(seed, true)
+    }
+
+    fn of_graph(seed: u64, looks_up: bool) -> Self {
         let mut dice = Dice::new(seed);
         let folder = tempfile::tempdir().unwrap();
-        let plan = drawing::random(&mut dice);
+        let mut plan = drawing::random(&mut dice);
+        if looks_up {
+            plan.look_up(&mut Dice::new(!seed));
+        }
         plan.write_sources(folder.path());
         Self::with(dice, folder, plan)
     }
@@ -131,7 +138,7 @@ impl World {
 
     /// Graph that changes in every way, without requests of operators.
     pub(crate) fn of_changes(seed: u64) -> Self {
-        Self { changes: Some(Changes::default()), ..Self::new(seed) }
+        Self { changes: Some(Changes::default()), ..Self::of_graph(seed, false) }
     }
 
     /// Whether the seed has a whole graph.

@@ -77,6 +77,9 @@ impl<'w> Stage<'w> {
             }
         }
         let (never, sinks) = (AtomicBool::new(false), world.sinks());
+        if let Err(error) = current.tables.build(&configuration, &[], &store, &never) {
+            return Err((world, error.into()));
+        }
         let started = match start::start(&current.get(), sinks, &store, world.clock.now(), &never) {
             Ok(started) => started.unwrap(),
             Err(error) => return Err((world, error)),
