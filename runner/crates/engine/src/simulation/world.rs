@@ -28,8 +28,8 @@ use crate::generation::renames;
 use crate::generation::source_files::SourceFiles;
 use crate::operator::apply::apply;
 use crate::operator::request::Request;
-use tidegate_config::{Configuration, ConfigurationDigest, DeliveryGuarantee, LoadOptions, SinkKind};
-use tidegate_model::{Clock as _, ManualClock, NamedKind, RenamedPart};
+use tidegate_config::{Configuration, ConfigurationDigest, DeliveryGuarantee, LoadOptions, Sink, SinkKind};
+use tidegate_model::{Clock as _, ManualClock, NamedKind, RenamedPart, SinkPosition};
 use tidegate_store::testing::{DiskFailure, FaultyDisk};
 use tidegate_store::{ParkedId, ReadError, Store, Writer, open_disk};
 
@@ -448,8 +448,15 @@ impl World {
     /// Committed part of a file; `None` for the whole file of a sink that writes to another one now.
     pub(crate) fn committed_in(&self, store: &Store, path: &Path) -> Option<Committed> {
         let positions = store.all_sinks().unwrap();
-        let position = positions.iter().find(|(_, at)| at.path.as_deref() == path.to_str());
-        let position = position.map(|(_, at)| Committed { offset: at.offset, open: at.open });
+        let is_own = |at: &SinkPosition| at.path.as_deref() == path.to_str();
+        // A sink that has returned to an earlier file, and has committed nothing there yet.
+        let returned = || {
+            let is_its_file = |sink: &&Sink| matches!(&sink.kind, SinkKind::File(file) if file.path == path);
+            let mut sinks = self.configuration.sinks.iter().filter(is_its_file);
+            sinks.find_map(|sink| store.sink_in(&sink.address, path.to_str()).unwrap().filter(is_own))
+        };
+        let position = positions.into_iter().map(|(_, at)| at).find(is_own).or_else(returned);
+        let position = position.map(|at| Committed { offset: at.offset, open: at.open });
         let is_left = position.is_none() && self.files.contains(path);
         (!is_left).then(|| position.unwrap_or_default())
     }
