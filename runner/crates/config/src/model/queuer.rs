@@ -8,7 +8,7 @@ use tidegate_model::{FieldPath, Rate};
 /// Default number of running jobs of a step with external effects.
 const OUTSIDE_AT_ONCE: Option<NonZeroU32> = NonZeroU32::new(16);
 /// Default number of jobs past the watermark that such a step starts.
-const OUTSIDE_SEARCH_AHEAD: u64 = 10_000;
+const OUTSIDE_SEARCH_AHEAD: u64 = 32_768;
 
 /// `[queuer.NAME]`, or `queuer = { … }` of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
