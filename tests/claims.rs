@@ -27,6 +27,23 @@ fn attempts(service: &Service) -> BTreeMap<String, Vec<u64>> {
 
 #[test]
 fn a_run_that_acts_outside_counts_only_begun_attempts_however_often_it_is_killed() {
+    let queuer = format!("strategy = \"fifo\", max_processing = {AT_ONCE}");
+    kill_often(&queuer, AT_ONCE);
+}
+
+#[test]
+fn a_job_of_serial_is_attempted_when_the_result_before_it_is_durable_however_often_the_run_is_killed() {
+    let service = kill_often("strategy = \"serial\"", 1);
+    let indices = service
+        .asked()
+        .into_iter()
+        .map(|asked| asked.header("x-index").parse::<u64>().expect("it is a number"));
+    let indices: Vec<u64> = indices.collect();
+    assert!(indices.is_sorted(), "a job was attempted again after a later one: {indices:?}");
+}
+
+/// Kills a run at random moments, and checks its attempts. At most `at_once` jobs run at once.
+fn kill_often(queuer: &str, at_once: u64) -> Service {
     let seed = Random::seed();
     println!("again with TIDEGATE_TEST_SEED={seed}; {KILLS} sets the number of kills");
     let mut random = Random::new(seed);
@@ -37,9 +54,10 @@ fn a_run_that_acts_outside_counts_only_begun_attempts_however_often_it_is_killed
         "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
          [step.read]\nfrom = \"in\"\nto = \"queue\"\n\
          [step.act]\nfrom = \"queue\"\nrun = [\"builtin:http\", \"pass.rhai\"]\nto = \"out\"\n\
-         queuer = {{ strategy = \"fifo\", max_processing = {AT_ONCE} }}\n\
+         queuer = {{ {queuer} }}\n\
          retry = {{ backoff = \"fixed\", initial = \"10ms\", max_attempts = 1000000 }}\n\
-         [step.act.http]\nurl = \"http://{}/\"\nmethod = \"POST\"\nheaders = {{ x-attempt = \"{{ctx.attempt}}\" }}\n\
+         [step.act.http]\nurl = \"http://{}/\"\nmethod = \"POST\"\nheaders = {{ x-attempt = \"{{ctx.attempt}}\", \
+         x-index = \"{{ctx.index}}\" }}\n\
          [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n",
         service.address
     );
@@ -68,6 +86,7 @@ fn a_run_that_acts_outside_counts_only_begun_attempts_however_often_it_is_killed
     }
     println!("{repeated} attempts were repeated, and {counted} counted, in {kills} kills");
     let unseen = counted - repeated;
-    assert!(unseen <= kills * AT_ONCE, "{unseen} attempts count that were never made, after {kills} kills");
+    assert!(unseen <= kills * at_once, "{unseen} attempts count that were never made, after {kills} kills");
     project.assert_sound();
+    service
 }

@@ -201,6 +201,10 @@ impl StepMachine for QueuedStep {
     }
 
     fn add_waiting(&mut self, attributes: &JobAttributes<'_>, state: WaitingState) {
+        if !attributes.key.is_fresh() && self.batches.attempts() > 0 {
+            // It may be older than the claimed jobs.
+            self.claims.set_back();
+        }
         if let (false, Some(index)) = (attributes.key.is_fresh(), attributes.index) {
             self.unfinished.add(attributes.key, index);
         }
@@ -321,7 +325,8 @@ impl StepMachine for QueuedStep {
                 self.drop_held(commands);
             }
             Mode::Open => {
-                if self.claims.withheld {
+                self.claims.recover(&self.batches);
+                if self.claims.go_back() {
                     self.give_back(commands);
                 }
                 self.deliver_in_order(true, context, commands);

@@ -75,6 +75,8 @@ const SEEDS: u64 = 300;
 const CHANGING_SEEDS: u64 = 100;
 /// Number of seeds of the step that waits, which take longer.
 const WAITING_SEEDS: u64 = 150;
+/// Number of seeds of the step that claims jobs and runs them one after the other.
+const CLAIMS_IN_TURN_SEEDS: u64 = 100;
 /// Number of seeds of the step whose lanes are held.
 const HELD_LANE_SEEDS: u64 = 100;
 /// Number of seeds of the step whose queuer, gate and monitor change.
@@ -112,6 +114,15 @@ fn jobs_that_wait_for_the_outside_end_exactly_once_whatever_crashes_when() {
     let (tally, count) = play_all(play::play_waiting, WAITING_SEEDS);
     let Tally { crashes, request_outcome, jobs, held, forgotten, told, moved, ticks, .. } = tally;
     let all = [crashes, request_outcome, jobs, held, forgotten, told, moved, ticks];
+    let all_happened = all.iter().all(|&times| times > 0);
+    assert!(all_happened || count < 100, "{count} seeds should cause every event");
+}
+
+#[test]
+fn jobs_that_are_claimed_and_run_one_after_the_other_keep_their_order_whatever_crashes_when() {
+    let (tally, count) = play_all(play::play_claims_in_turn, CLAIMS_IN_TURN_SEEDS);
+    let Tally { crashes, request_outcome, jobs, forgotten, told, moved, claimed_together, .. } = tally;
+    let all = [crashes, request_outcome, jobs, forgotten, told, moved, claimed_together];
     let all_happened = all.iter().all(|&times| times > 0);
     assert!(all_happened || count < 100, "{count} seeds should cause every event");
 }

@@ -147,6 +147,7 @@ impl QueuedStep {
         if !self.claims.is_ahead() {
             return;
         }
+        self.claims.give_back();
         // Completed jobs, stored results and delayed outputs are not claimed. They are delivered by this run.
         let unbegun = self.batches.unbegun().filter(|(_, batch)| batch.has_attempts());
         self.drop_batches(unbegun.map(|(id, _)| id).collect(), commands);
@@ -330,6 +331,10 @@ impl QueuedStep {
             self.claims.measured(taken, took);
         }
         let content = batch.content();
+        if content == BatchContent::Attempts {
+            let is_finished = rest.is_empty() && ends.iter().all(|end| *end == JobOutcome::Finished);
+            if is_finished { self.claims.goes_on() } else { self.claims.set_back() }
+        }
         batch.ends = ends;
         self.batches.advance(id, Phase::Committing);
         self.batches.made(id, bytes);
@@ -400,7 +405,10 @@ impl QueuedStep {
                     self.keep_in_line(key);
                     Ok(())
                 }
-                JobOutcome::Unclaimed => self.room.put_back(key),
+                JobOutcome::Unclaimed => {
+                    self.return_claim(key);
+                    Ok(())
+                }
             };
             // An unfinished job is in the store as a parked job, and is not read again.
             if key.is_fresh() && !self.progress.is_done(key.0) {
@@ -444,10 +452,17 @@ impl QueuedStep {
     fn drop_batches(&mut self, batches: Vec<BatchId>, commands: &mut Vec<Command>) {
         for batch in batches {
             for key in self.batches.remove(batch).into_iter().flat_map(|state| state.jobs) {
-                let _ = self.room.put_back(key); // the waiting room gave it
+                self.return_claim(key);
             }
             commands.push(Command::Drop { step: self.position, batch });
         }
+    }
+
+    /// Returns a job that was claimed and not attempted.
+    fn return_claim(&mut self, key: JobKey) {
+        // The waiting room gave it. A job that was picked behind others stays behind those of them that wait again.
+        let _ =
+            if self.claims.are_serial() { self.room.return_unstarted(key) } else { self.room.put_back(key) };
     }
 
     /// Jobs that the waiting room gave, and whose attempts did not begin.

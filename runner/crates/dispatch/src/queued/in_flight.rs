@@ -146,6 +146,16 @@ impl InFlightBatches {
         self.stock
     }
 
+    /// Number of these jobs that are begun.
+    pub(crate) fn begun_stock(&self) -> usize {
+        self.in_phase(Phase::Begun).map(|(_, batch)| batch.stock()).sum()
+    }
+
+    /// Number of batches with attempts.
+    pub(crate) fn attempts(&self) -> usize {
+        self.all.len() - self.late - self.settling
+    }
+
     /// Jobs that are picked to be attempted, or given back, and that do not run.
     pub(crate) fn claimed(&self) -> impl Iterator<Item = JobKey> {
         let phases = [Phase::Picked, Phase::Ready, Phase::Beginning, Phase::Begun];

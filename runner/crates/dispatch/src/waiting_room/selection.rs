@@ -64,7 +64,19 @@ impl WaitingRoom {
         let job_state =
             if self.rules.strategy == StartOrder::Serial { JobState::Due } else { JobState::Waiting };
         while let Some(slot) = self.pop_due(now) {
+            if self.rules.strategy == StartOrder::Serial && self.beyond > 0 {
+                self.forget_unknown();
+            }
             self.change(slot, job_state);
+        }
+    }
+
+    /// Lets unknown jobs of `serial` wait for older ones. After a loss of power each claimed job may have been attempted,
+    /// also those behind a job that failed.
+    fn forget_unknown(&mut self) {
+        let is_unknown = |room: &Self, slot: &u32| room.jobs.job_state(*slot) == JobState::Unknown;
+        while let Some(slot) = self.first_ready().filter(|slot| is_unknown(self, slot)) {
+            self.change(slot, JobState::Due);
         }
     }
 
@@ -120,7 +132,12 @@ impl WaitingRoom {
     }
 
     fn next_of_serial(&self) -> Option<u32> {
-        if self.count_outside() + self.count(JobState::Delayed) > self.row {
+        // Claimed jobs run one after the other.
+        let most = if self.beyond > 0 { self.beyond } else { self.row };
+        let running = self.count(JobState::Running);
+        let blocking = self.count_outside() - running + self.count(JobState::Delayed);
+        // In a row, only the jobs of the same batch run.
+        if blocking > 0 || running > most {
             return None;
         }
         self.first_ready().filter(|&slot| self.lanes.allows(self.jobs.lane(slot), &self.rules))

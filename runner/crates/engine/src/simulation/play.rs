@@ -30,6 +30,11 @@ pub(crate) fn play_waiting(seed: u64) -> Tally {
     play_in(World::of_waiting(seed))
 }
 
+/// Runs the seed's step that claims its jobs and runs them one after the other.
+pub(crate) fn play_claims_in_turn(seed: u64) -> Tally {
+    play_in(World::of_claims_in_turn(seed))
+}
+
 /// Runs the seed's step that waits, whose lanes halt and pause.
 pub(crate) fn play_held_lanes(seed: u64) -> Tally {
     play_in(World::of_held_lanes(seed))

@@ -291,6 +291,11 @@ impl Stage<'_> {
                 Action::AskStatus(asking) => self.askings.push(asking),
                 Action::Commit(order) => {
                     if let CommitRequest::Enter(StepChange::Begin(begin)) = &order
+                        && begin.rows.len() > 1
+                    {
+                        self.world.tally.claimed_together += begin.rows.len() as u64;
+                    }
+                    if let CommitRequest::Enter(StepChange::Begin(begin)) = &order
                         && begin.before == DurabilityBarrier::Progress
                     {
                         let step = self.present(&begin.step);

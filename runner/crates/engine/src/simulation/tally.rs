@@ -23,6 +23,8 @@ pub(crate) struct Tally {
     pub(crate) moved: u64,
     /// Number of invalid jobs that halted their lanes.
     pub(crate) halted_lanes: u64,
+    /// Number of jobs that were claimed together with another one.
+    pub(crate) claimed_together: u64,
     pub(crate) ticks: u64,
     pub(crate) reloads: u64,
     /// Number of rollbacks, and of reloads that were refused.
@@ -48,6 +50,7 @@ impl Tally {
         self.told += more.told;
         self.moved += more.moved;
         self.halted_lanes += more.halted_lanes;
+        self.claimed_together += more.claimed_together;
         self.ticks += more.ticks;
         self.reloads += more.reloads;
         self.rollbacks += more.rollbacks;

@@ -119,6 +119,10 @@ impl Waiting {
         Self::of_plan(dice, Plan::random)
     }
 
+    pub(crate) fn of_claims_in_turn(dice: &mut Dice) -> Self {
+        Self::of_plan(dice, Plan::of_claims_in_turn)
+    }
+
     pub(crate) fn of_held_lanes(dice: &mut Dice) -> Self {
         Self::of_plan(dice, Plan::of_held_lanes)
     }
@@ -323,7 +327,7 @@ impl Waiting {
             // Jobs behind one that waits for its next attempt are not attempted in this batch.
             let ends_batch = in_memory || self.plan.ordered;
             let in_a_row = self.plan.runs_in_a_row();
-            if in_a_row {
+            if in_a_row || self.plan.claims_in_turn() {
                 self.attempted_in_a_row(index, &indices);
             }
             let is_over = matches!(outcome, Outcome::Done | Outcome::Refused);

@@ -126,6 +126,11 @@ impl World {
         Self { joins: Some(joins), ..Self::with(dice, folder, plan) }
     }
 
+    /// Step that claims its jobs and runs them one after the other.
+    pub(crate) fn of_claims_in_turn(seed: u64) -> Self {
+        Self::of_waiting_step(seed, Waiting::of_claims_in_turn)
+    }
+
     /// Step whose lanes halt and pause.
     pub(crate) fn of_held_lanes(seed: u64) -> Self {
         Self::of_waiting_step(seed, Waiting::of_held_lanes)

@@ -203,3 +203,107 @@ fn jobs_that_take_long_have_places_of_their_own_again() {
     assert_eq!(play.picked(7), "begin #7");
     assert_eq!(begun(&mut play, 7), "deal #7 from #8, run #8");
 }
+
+/// A step of `serial`, and up to eight claimed jobs.
+fn in_turn() -> Play {
+    let rules = QueuePolicy { strategy: StartOrder::Serial, max_processing: None, ..picking().rules };
+    let mut play = Play::new(DurabilityBarrier::Snapshot, QueuePlan { rules, ahead: 8, lot: 4, ..picking() });
+    play.start();
+    // Before a measurement only the first job is claimed.
+    assert_eq!(play.read(1, 9), "forget 1, pick #0 1");
+    assert_eq!(play.picked(0), "begin #0");
+    assert_eq!(begun(&mut play, 0), "run #0");
+    play
+}
+
+/// The same, with two claimed jobs behind the one that runs.
+fn third_of_serial() -> Play {
+    let mut play = in_turn();
+    assert_eq!(play.ran(0, &[JobOutcome::Finished]), "commit #0+1, pick #1 2");
+    assert_eq!(play.picked(1), "begin #1");
+    assert_eq!(begun(&mut play, 1), "");
+    assert_eq!(play.committed(0), "passed 1, pick #2 3, run #1");
+    assert_eq!(play.picked(2), "begin #2");
+    assert_eq!(play.ran(1, &[JobOutcome::Finished]), "commit #1+1");
+    assert_eq!(play.committed(1), "passed 2");
+    assert_eq!(begun(&mut play, 2), "pick #3 4+5, run #2");
+    assert_eq!(play.picked(3), "begin #3");
+    play
+}
+
+#[test]
+fn claimed_jobs_of_serial_run_when_the_result_before_them_is_durable() {
+    let mut play = third_of_serial();
+    assert_eq!(begun(&mut play, 3), "deal #3 from #4");
+    assert_eq!(play.ran(2, &[JobOutcome::Finished]), "commit #2+1, pick #6 6+7");
+    assert_eq!(play.committed(2), "passed 3, run #4");
+    // One claim is begun before the next one is made.
+    assert_eq!(play.ran(4, &[JobOutcome::Finished]), "commit #4+1");
+    assert_eq!(play.committed(4), "passed 4, run #5");
+}
+
+#[test]
+fn a_job_of_serial_that_fails_gives_the_claimed_ones_back_and_goes_before_them() {
+    let mut play = third_of_serial();
+    assert_eq!(begun(&mut play, 3), "deal #3 from #4");
+    let failed = play.ran(2, &[JobOutcome::Delayed(Timestamp(50))]);
+    assert_eq!(failed, "commit #2+1, unclaim #4, unclaim #5");
+    for batch in [4, 5, 2] {
+        play.committed(batch);
+    }
+    play.now = Timestamp(49);
+    assert_eq!(play.on(Event::Tick), "");
+    play.now = Timestamp(50);
+    // The next claims are small again.
+    assert_eq!(play.on(Event::Tick), "pick #6 3");
+}
+
+#[test]
+fn claims_of_serial_that_become_durable_after_a_short_pause_follow_those_that_were_given_back() {
+    let mut play = third_of_serial();
+    let paused = |play: &mut Play, paused| play.on(Event::Pause { step: 0, paused });
+    assert_eq!(play.ran(2, &[JobOutcome::Finished]), "commit #2+1");
+    assert_eq!(begun(&mut play, 3), "deal #3 from #4, pick #6 6+7");
+    assert_eq!(play.picked(6), "begin #6");
+    assert_eq!(paused(&mut play, true), "unclaim #4, unclaim #5");
+    assert_eq!(paused(&mut play, false), "");
+    assert_eq!(play.committed(4), "");
+    assert_eq!(play.committed(5), "");
+    assert_eq!(play.committed(2), "passed 5");
+    // Jobs 4 and 5 wait again, so jobs 6 and 7 do not run.
+    assert_eq!(begun(&mut play, 6), "deal #6 from #7, unclaim #7, unclaim #8");
+    assert_eq!(play.committed(7), "passed 6");
+    assert_eq!(play.committed(8), "passed 7, pick #9 4+5+6+7+8");
+}
+
+#[test]
+fn a_parked_job_that_joins_the_jobs_of_serial_goes_before_the_claimed_ones() {
+    let mut play = third_of_serial();
+    assert_eq!(begun(&mut play, 3), "deal #3 from #4");
+    let attributes = JobAttributes { index: None, ..JobAttributes::new(JobKey::stored(7), 1) };
+    play.dispatcher.saw(0, &attributes, WaitingState::Delayed { until: Timestamp(0) });
+    assert_eq!(play.on(Event::Tick), "unclaim #4, unclaim #5");
+    assert_eq!(play.ran(2, &[JobOutcome::Finished]), "commit #2+1");
+    for batch in [4, 5] {
+        play.committed(batch);
+    }
+    assert_eq!(play.committed(2), "passed 5, pick #6 9223372036854775815+4");
+}
+
+#[test]
+fn jobs_of_serial_that_may_all_have_been_attempted_keep_their_order_when_one_fails() {
+    let rules = QueuePolicy { strategy: StartOrder::Serial, max_processing: None, ..picking().rules };
+    let mut play = Play::new(DurabilityBarrier::Snapshot, QueuePlan { rules, ahead: 8, ..picking() });
+    for (number, age) in [(1, 1), (2, 2), (3, 3)] {
+        let attributes = JobAttributes::new(JobKey::stored(number), age);
+        play.dispatcher.saw(0, &attributes, WaitingState::Unknown);
+    }
+    let of_row = |number: u64| JobKey::stored(number).0;
+    assert_eq!(play.start(), format!("pick #0 {}, read 1", of_row(1)));
+    play.picked(0);
+    begun(&mut play, 0);
+    assert_eq!(play.ran(0, &[JobOutcome::Delayed(Timestamp(50))]), "commit #0+1");
+    assert_eq!(play.committed(0), "");
+    play.now = Timestamp(50);
+    assert_eq!(play.on(Event::Tick), format!("pick #1 {}", of_row(1)));
+}

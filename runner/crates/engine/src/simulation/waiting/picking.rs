@@ -178,7 +178,8 @@ impl Waiting {
                 && !matches!(stands.get(&other), Some(WaitingState::Running | WaitingState::Pending));
             let is_free = finished || is_later_try || is_behind || still_valid || self.is_settled(other);
             // Jobs that wait for each other may share a batch. Their order is checked when they are attempted.
-            let in_a_row = self.plan.runs_in_a_row() && stands.get(&other) == Some(&WaitingState::Running);
+            let in_a_row = (self.plan.runs_in_a_row() || self.plan.claims_in_turn())
+                && stands.get(&other) == Some(&WaitingState::Running);
             let over = matches!(at, At::Through(_)) || is_free || in_a_row || self.may_be_out(other);
             assert!(over || !self.holds(other, index), "{other} comes before it: {}", what());
         }
@@ -186,7 +187,9 @@ impl Waiting {
         let is_unknown = matches!(self.standings.jobs[&index], At::Started(_))
             || stood.get(&index) == Some(&WaitingState::Unknown);
         for &other in self.standings.jobs.keys().filter(|_| !is_unknown) {
-            let goes_first = self.is_unknown(other, stands) && self.same_lane(other, index);
+            // After a loss of power, jobs behind the first one of `serial` may have been attempted, too.
+            let waits = self.plan.claims_in_turn() && index < other;
+            let goes_first = !waits && self.is_unknown(other, stands) && self.same_lane(other, index);
             assert!(!goes_first, "{other} is unknown and goes first: {}", what());
         }
         let first_of_all = self.plan.order == Order::Fifo

@@ -36,6 +36,9 @@ const GATE: &str = "[gate.g]\nrun = \"gate.rhai\"\nevery = \"3s\"\n";
 const GATED: &str = "gate = \"g\"\n";
 const GATE_EVERY: i64 = 3000;
 
+/// Jobs that run one after the other.
+const SERIAL: &str = "strategy = \"serial\"";
+
 /// Number of the first strategies under which a step can claim jobs ahead.
 const CLAIMING: usize = 3;
 
@@ -63,7 +66,7 @@ const STRATEGIES: [(&str, Order, bool, i64); 20] = [
         true,
         0,
     ),
-    ("strategy = \"serial\"", Order::OfAll, false, 0),
+    (SERIAL, Order::OfAll, false, 0),
     ("strategy = \"serial\", rate = \"1/s\"", Order::OfAll, false, 0),
     ("strategy = \"one-round-serial\", lane = \"lane\", delay_window = \"2s\"", Order::OfLane, true, 2000),
     ("strategy = \"one-round-serial\", lane = \"lane\", max_processing = 2", Order::OfLane, true, 0),
@@ -216,6 +219,24 @@ impl Plan {
         plan
     }
 
+    /// A plan whose jobs are claimed ahead, and run one after the other.
+    pub(crate) fn of_claims_in_turn(dice: &mut Dice) -> Self {
+        loop {
+            let mut plan = Self::random(dice);
+            let is_free = plan.has_monitor() && plan.gate.is_none() && !plan.has_events();
+            if !is_free || !STRATEGIES[1..CLAIMING].iter().any(|(queuer, ..)| *queuer == plan.queuer) {
+                continue;
+            }
+            let before = plan.queuer;
+            plan.edit(|toml| toml.replace(before, SERIAL));
+            // A job that is not finished ends the claims behind it.
+            for job in plan.jobs.iter_mut().filter(|_| !dice.chance(20)) {
+                *job = job.replace("\"pends\":true", "\"pends\":false");
+            }
+            return Self { queuer: SERIAL, order: Order::OfAll, at_once: at_once(SERIAL), ..plan };
+        }
+    }
+
     /// A plan whose lanes can be held. Its runs do not end on their own, so that each halted lane is resumed.
     pub(crate) fn of_held_lanes(dice: &mut Dice) -> Self {
         loop {
@@ -345,6 +366,11 @@ impl Plan {
             && !self.holds_lanes
     }
 
+    /// Whether jobs that wait for each other are claimed ahead.
+    pub(crate) fn claims_in_turn(&self) -> bool {
+        self.queuer == SERIAL && self.has_monitor() && self.gate.is_none() && !self.has_events()
+    }
+
     /// Whether attempts without a durable result may be repeated in the same run.
     pub(crate) fn repeats(&self) -> bool {
         self.order == Order::Stream || self.ordered && !self.begins
@@ -415,7 +441,7 @@ fn held_max(queuer: &str) -> [usize; 2] {
 }
 
 fn at_once(queuer: &str) -> usize {
-    number_after(queuer, "max_processing = ")
+    if queuer == SERIAL { 1 } else { number_after(queuer, "max_processing = ") }
 }
 
 /// The number that is the value of a key; without the key, the largest number.
