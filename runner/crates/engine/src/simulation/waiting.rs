@@ -263,7 +263,11 @@ impl Waiting {
     /// Checks that each job whose claim is in the store may have been begun: the others were given back.
     pub(crate) fn check_claims(&mut self, configuration: &Configuration) {
         let step = &configuration.steps[position(configuration, &self.step)];
-        self.claims = claims_ahead(step) > 0;
+        let claimed_before = std::mem::replace(&mut self.claims, claims_ahead(step) > 0);
+        if !claimed_before {
+            // Under rules without claims each job of a record may have been begun.
+            self.lose_record();
+        }
         if !self.claims {
             return;
         }
