@@ -261,6 +261,12 @@ impl Wait {
     pub(crate) fn lasts(self, now: Timestamp) -> bool {
         self.since <= now && now < self.until
     }
+
+    /// The wait that ends later, of this one and of one that began before. A clock that was set back has ended that.
+    pub(crate) fn beside(self, before: Option<Self>) -> Self {
+        let longer = before.filter(|before| before.lasts(self.since) && before.until > self.until);
+        longer.unwrap_or(self)
+    }
 }
 
 /// Reason for which a worker ended a batch.

@@ -313,8 +313,7 @@ impl OrderedStep {
 
     /// Blocks the start of in-order batches for this time.
     pub(crate) fn hold(&mut self, wait: Wait) {
-        let longer = self.held_back.filter(|before| before.until > wait.until);
-        self.held_back = Some(longer.unwrap_or(wait));
+        self.held_back = Some(wait.beside(self.held_back));
     }
 
     fn end(&mut self, at: usize, ran: &BatchEnd, next: &mut u64, commands: &mut Vec<Command>) {

@@ -160,8 +160,7 @@ impl QueuedStep {
 
     /// Blocks all starts for this time.
     pub(crate) fn hold(&mut self, wait: Wait) {
-        let longer = self.held_back.filter(|before| before.until > wait.until);
-        self.held_back = Some(longer.unwrap_or(wait));
+        self.held_back = Some(wait.beside(self.held_back));
     }
 
     pub(crate) fn add_batch(

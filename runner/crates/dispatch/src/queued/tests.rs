@@ -388,14 +388,20 @@ fn an_output_that_was_made_already_is_handed_on_when_it_is_due() {
     assert_eq!(play.on(Event::Tick), format!("pick #0 {}", key.0));
 }
 
-#[test]
-fn a_clock_that_is_set_back_makes_no_step_wait_for_long_that_a_job_holds_back() {
+/// A step that runs one job at once, and has picked its only one.
+fn with_one_job(now: Timestamp) -> Play {
     let rules = QueuePolicy { max_processing: std::num::NonZeroU32::new(1), ..picking().rules };
     let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { rules, ..picking() });
-    play.now = Timestamp(10_000);
+    play.now = now;
     play.start();
     play.read(1, 1);
     play.picked(0);
+    play
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_no_step_wait_for_long_that_a_job_holds_back() {
+    let mut play = with_one_job(Timestamp(10_000));
     play.ran(0, &[JobOutcome::Held(Wait { since: play.now, until: Timestamp(15_000) })]);
     assert_eq!(play.committed(0), "passed 1");
     assert_eq!(play.on(Event::Tick), "");
@@ -405,16 +411,20 @@ fn a_clock_that_is_set_back_makes_no_step_wait_for_long_that_a_job_holds_back() 
 
 #[test]
 fn a_job_that_found_its_gate_closed_before_the_clock_was_set_back_holds_no_step_back() {
-    let rules = QueuePolicy { max_processing: std::num::NonZeroU32::new(1), ..picking().rules };
-    let mut play = Play::new(DurabilityBarrier::Nothing, QueuePlan { rules, ..picking() });
-    play.now = Timestamp(10_000);
-    play.start();
-    play.read(1, 1);
-    play.picked(0);
+    let mut play = with_one_job(Timestamp(10_000));
     let wait = Wait { since: play.now, until: Timestamp(15_000) };
     play.now = Timestamp(2000);
     play.ran(0, &[JobOutcome::Held(wait)]);
     assert_eq!(play.committed(0), "passed 1, pick #1 1");
+}
+
+#[test]
+fn the_longer_of_two_waits_counts_unless_the_clock_was_set_back_before_it_began() {
+    let wait = |since, until| Wait { since: Timestamp(since), until: Timestamp(until) };
+    assert_eq!(wait(20, 50).beside(None), wait(20, 50));
+    assert_eq!(wait(20, 50).beside(Some(wait(10, 60))), wait(10, 60));
+    assert_eq!(wait(20, 50).beside(Some(wait(10, 40))), wait(20, 50));
+    assert_eq!(wait(20, 50).beside(Some(wait(30, 60))), wait(20, 50));
 }
 
 #[test]
