@@ -262,9 +262,9 @@ impl Wait {
         self.since <= now && now < self.until
     }
 
-    /// The wait that ends later, of this one and of one that began before. A clock that was set back has ended that.
-    pub(crate) fn beside(self, before: Option<Self>) -> Self {
-        let longer = before.filter(|before| before.lasts(self.since) && before.until > self.until);
+    /// The wait that ends later, of this one and of one that was reported before and still lasts.
+    pub(crate) fn beside(self, before: Option<Self>, now: Timestamp) -> Self {
+        let longer = before.filter(|before| before.lasts(now) && before.until > self.until);
         longer.unwrap_or(self)
     }
 }

@@ -187,7 +187,7 @@ impl StepMachine for QueuedStep {
                     gate.answered(open, now);
                 }
             }
-            StepEvent::Hold { until } => self.hold(Wait { since: now, until }),
+            StepEvent::Hold { until } => self.hold(Wait { since: now, until }, now),
             StepEvent::Failed => self.failed(commands),
             // Redelivered jobs are reported one by one, and only the next run puts progress back. If a batch
             // could not run, each of its jobs is reported as held.

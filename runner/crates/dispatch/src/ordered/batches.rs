@@ -313,7 +313,7 @@ impl OrderedStep {
 
     /// Blocks the start of in-order batches for this time.
     pub(crate) fn hold(&mut self, wait: Wait) {
-        self.held_back = Some(wait.beside(self.held_back));
+        self.held_back = Some(wait.beside(self.held_back, self.now));
     }
 
     fn end(&mut self, at: usize, ran: &BatchEnd, next: &mut u64, commands: &mut Vec<Command>) {

@@ -159,8 +159,8 @@ impl QueuedStep {
     }
 
     /// Blocks all starts for this time.
-    pub(crate) fn hold(&mut self, wait: Wait) {
-        self.held_back = Some(wait.beside(self.held_back));
+    pub(crate) fn hold(&mut self, wait: Wait, now: Timestamp) {
+        self.held_back = Some(wait.beside(self.held_back, now));
     }
 
     pub(crate) fn add_batch(
@@ -397,7 +397,7 @@ impl QueuedStep {
                 JobOutcome::Pending => self.room.set_pending(key, now),
                 JobOutcome::Forgotten => self.room.set_unknown(key),
                 JobOutcome::Held(wait) => {
-                    self.hold(wait);
+                    self.hold(wait, now);
                     self.room.put_back(key)
                 }
                 JobOutcome::Kept => {
