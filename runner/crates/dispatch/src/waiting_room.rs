@@ -28,7 +28,7 @@ pub use self::policy::{
 };
 use self::rate_window::RateWindow;
 use self::slab::{Extra, JobState, ListKind, Slab};
-use conflicts::{BlockChanges, Conflicts};
+use conflicts::{BlockChanges, Conflicts, Rank};
 use delays::Delays;
 use heap::Heap;
 use lanes::Lanes;
@@ -154,10 +154,7 @@ impl WaitingRoom {
             }
         };
         self.count_in(slot, job_state);
-        if self.has_conflicts() && !job_state.frees_lane() {
-            let changes = self.conflicts.enter(slot, &self.jobs);
-            self.apply(&changes);
-        }
+        self.enter_conflicts(slot);
         self.enlist(slot);
         self.lanes.get_mut(lane).is_open |= self.has_rounds() && job_state == JobState::Running;
         self.update_ready(lane);
@@ -242,7 +239,6 @@ impl WaitingRoom {
     /// Delays a job whose attempt failed; the next attempt starts at `until` or later.
     pub fn delay(&mut self, key: JobKey, until: Timestamp, now: Timestamp) -> Result<(), InvalidTransition> {
         let slot = self.told(key, "be delayed", &[JobState::Running, JobState::Pending, JobState::Valid])?;
-        self.occupy_again(slot);
         // The job is in no list now, so its place can hold the time.
         self.jobs.set_until(slot, until);
         self.change(slot, JobState::Delayed);
@@ -270,7 +266,6 @@ impl WaitingRoom {
     /// Marks a job as unknown to the external system: it goes before all other jobs of its lane.
     pub fn set_unknown(&mut self, key: JobKey) -> Result<(), InvalidTransition> {
         let slot = self.told(key, "be unknown", &[JobState::Running, JobState::Pending, JobState::Valid])?;
-        self.occupy_again(slot);
         self.change(slot, JobState::Unknown);
         Ok(())
     }
@@ -345,9 +340,6 @@ impl WaitingRoom {
 
     fn claim(&mut self, slot: u32, now: Timestamp) {
         let lane = self.jobs.lane(slot);
-        if self.has_conflicts() && self.jobs.job_state(slot) == JobState::Waiting {
-            self.conflicts.starts(slot, &self.jobs);
-        }
         if self.rules.rate.is_some() {
             self.log.record(now);
         }
@@ -365,49 +357,58 @@ impl WaitingRoom {
     /// Changes the state of a job and moves it to the list of that state.
     fn change(&mut self, slot: u32, job_state: JobState) {
         self.delist(slot);
+        let is_moved = Rank::of(self.jobs.job_state(slot)) != Rank::of(job_state);
+        let starts = job_state == JobState::Running;
+        if self.has_conflicts() && starts {
+            self.conflicts.starts(slot, &self.jobs);
+        } else if is_moved {
+            self.leave_conflicts(slot);
+        }
         self.count_out(slot);
         self.count_in(slot, job_state);
+        if is_moved && !starts {
+            self.enter_conflicts(slot);
+        }
         self.enlist(slot);
         self.update_ready(self.jobs.lane(slot));
     }
 
     /// Moves a started job to a state in which it does not occupy its lane.
     fn free_lane(&mut self, slot: u32, job_state: JobState, now: Timestamp) {
-        let changes = if self.has_conflicts() && !self.jobs.job_state(slot).frees_lane() {
-            self.conflicts.leave(slot, &self.jobs)
-        } else {
-            BlockChanges::default()
-        };
         self.change(slot, job_state);
         self.end_round(self.jobs.lane(slot), now);
-        self.apply(&changes);
         self.update_ready(self.jobs.lane(slot));
-    }
-
-    /// Makes a job that has freed its lane conflict with others again.
-    fn occupy_again(&mut self, slot: u32) {
-        if self.has_conflicts() && self.jobs.job_state(slot).frees_lane() {
-            self.change(slot, JobState::Pending);
-            let changes = self.conflicts.enter(slot, &self.jobs);
-            self.apply(&changes);
-        }
     }
 
     fn remove(&mut self, slot: u32, now: Timestamp) {
         let lane = self.jobs.lane(slot);
-        let changes = if self.has_conflicts() && !self.jobs.job_state(slot).frees_lane() {
-            self.conflicts.leave(slot, &self.jobs)
-        } else {
-            BlockChanges::default()
-        };
         self.delist(slot);
+        self.leave_conflicts(slot);
         self.count_out(slot);
         // A lane with a pause stays.
         self.end_round(lane, now);
         self.jobs.remove(slot);
         self.lanes.leave(lane);
-        self.apply(&changes);
         self.update_ready(lane);
+    }
+
+    /// Lets a job block others, and others block it. The caller refreshes the lane.
+    fn enter_conflicts(&mut self, slot: u32) {
+        if self.has_conflicts() {
+            let changes = self.conflicts.enter(slot, &self.jobs);
+            self.apply(&changes);
+        }
+    }
+
+    /// Ends what [`Self::enter_conflicts`] began, before the state of the job changes. The caller refreshes the lane.
+    fn leave_conflicts(&mut self, slot: u32) {
+        if self.has_conflicts() {
+            let changes = self.conflicts.leave(slot, &self.jobs);
+            if let Some(extra) = self.jobs.extra_mut(slot) {
+                extra.blocked = 0;
+            }
+            self.apply(&changes);
+        }
     }
 
     /// Applies the changed conflicts of one lane. The caller refreshes the lane.
@@ -430,10 +431,10 @@ impl WaitingRoom {
         }
     }
 
-    /// Whether a conflict keeps a job of this state out of its list. A due job may have begun under earlier rules, beside
-    /// another one.
+    /// Whether a conflict keeps a job of this state out of its list. An unknown or due job may have begun under earlier
+    /// rules, beside another one.
     fn yields(&self, slot: u32) -> bool {
-        matches!(self.jobs.job_state(slot), JobState::Waiting | JobState::PutBack | JobState::Due)
+        self.jobs.job_state(slot) <= JobState::Waiting
     }
 
     /// Adds a job to the list of its state. The caller refreshes the lane.
@@ -443,10 +444,10 @@ impl WaitingRoom {
             JobState::Running | JobState::Pending | JobState::Valid | JobState::Finished | JobState::Free => {
             }
             JobState::Delayed => self.delayed.insert(self.jobs.until(slot), slot),
+            _ if self.jobs.is_blocked(slot) => {}
             // Other jobs of its lane may have a place in this round; they must not go before it.
             JobState::Unknown if self.has_conflicts() => self.push_urgent(slot, self.parity),
             JobState::Unknown if self.has_lists() => self.push_urgent(slot, !self.parity),
-            JobState::Waiting | JobState::PutBack | JobState::Due if self.jobs.is_blocked(slot) => {}
             JobState::Due if self.has_conflicts() => self.push_urgent(slot, !self.parity),
             JobState::Unknown | JobState::PutBack | JobState::Due | JobState::Waiting => {
                 let lane = self.lanes.get(self.jobs.lane(slot));

@@ -19,13 +19,33 @@ struct Touches {
     writes: BTreeMap<Touch, u32>,
 }
 
-/// Order of the jobs at a key: jobs that have started before, then by age.
+/// Order of the jobs at a key: jobs that run or are pending, jobs that have started before, then the others; by age.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Touch {
-    fresh: bool,
+    rank: Rank,
     age: i64,
     id: JobId,
     key: u64,
+}
+
+/// Several jobs in conflict may have started under earlier rules, so that an older one has to wait for a younger one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    Held,
+    Started,
+    Fresh,
+}
+
+impl Rank {
+    /// `None` if a job of this state blocks no other.
+    pub(crate) fn of(job_state: JobState) -> Option<Self> {
+        match job_state {
+            JobState::Running | JobState::Pending => Some(Self::Held),
+            JobState::Unknown | JobState::PutBack | JobState::Due | JobState::Delayed => Some(Self::Started),
+            JobState::Waiting => Some(Self::Fresh),
+            JobState::Valid | JobState::Finished | JobState::Free => None,
+        }
+    }
 }
 
 /// Jobs that are blocked, or no longer blocked, at one more of their keys.
@@ -36,10 +56,10 @@ pub(crate) struct BlockChanges {
 }
 
 impl Conflicts {
-    /// Adds a job that is new in the waiting room.
+    /// Adds a job, if its state blocks others.
     pub(crate) fn enter(&mut self, slot: u32, jobs: &Slab) -> BlockChanges {
         let mut changes = BlockChanges::default();
-        let touch = touch(slot, jobs);
+        let Some(touch) = touch(slot, jobs) else { return changes };
         for (key, write) in keys(slot, jobs) {
             let touches = self.0.entry((jobs.lane(slot), key)).or_default();
             touches.enter(touch.clone(), slot, write, &mut changes);
@@ -47,10 +67,10 @@ impl Conflicts {
         changes
     }
 
-    /// Removes a job that leaves the waiting room.
+    /// Removes a job, whose state has not changed since it entered. It is no longer blocked itself.
     pub(crate) fn leave(&mut self, slot: u32, jobs: &Slab) -> BlockChanges {
         let mut changes = BlockChanges::default();
-        let touch = touch(slot, jobs);
+        let Some(touch) = touch(slot, jobs) else { return changes };
         for (key, write) in keys(slot, jobs) {
             let place = (jobs.lane(slot), key);
             if let Some(touches) = self.0.get_mut(&place) {
@@ -63,10 +83,10 @@ impl Conflicts {
         changes
     }
 
-    /// Records the start of a waiting job without conflicts. The start blocks and frees no other job.
+    /// Records the start of a waiting job that is not blocked. The start blocks and frees no other job.
     pub(crate) fn starts(&mut self, slot: u32, jobs: &Slab) {
-        let before = touch(slot, jobs);
-        let after = Touch { fresh: false, ..before.clone() };
+        let Some(before) = touch(slot, jobs) else { return };
+        let after = Touch { rank: Rank::Held, ..before.clone() };
         for (key, write) in keys(slot, jobs) {
             if let Some(touches) = self.0.get_mut(&(jobs.lane(slot), key)) {
                 let side = if write { &mut touches.writes } else { &mut touches.reads };
@@ -78,7 +98,7 @@ impl Conflicts {
 
     /// An earlier job that blocks this one.
     pub(crate) fn holder(&self, slot: u32, jobs: &Slab) -> Option<u32> {
-        let touch = touch(slot, jobs);
+        let touch = touch(slot, jobs)?;
         keys(slot, jobs).find_map(|(key, write)| {
             let touches = self.0.get(&(jobs.lane(slot), key))?;
             let first = |side: &BTreeMap<Touch, u32>| side.range(..&touch).next().map(|(_, &slot)| slot);
@@ -142,9 +162,10 @@ impl Touches {
     }
 }
 
-fn touch(slot: u32, jobs: &Slab) -> Touch {
+fn touch(slot: u32, jobs: &Slab) -> Option<Touch> {
+    let rank = Rank::of(jobs.job_state(slot))?;
     let id = jobs.extra(slot).map_or(JobId::None, |extra| extra.id.clone());
-    Touch { fresh: jobs.job_state(slot) == JobState::Waiting, age: jobs.age(slot), id, key: jobs.key(slot).0 }
+    Some(Touch { rank, age: jobs.age(slot), id, key: jobs.key(slot).0 })
 }
 
 /// Content keys of a job, each once, with whether the job writes the key.

@@ -278,6 +278,33 @@ fn jobs_in_conflict_that_began_under_other_rules_go_one_after_the_other() {
 }
 
 #[test]
+fn an_unknown_job_waits_for_a_job_in_conflict_that_began_beside_it_and_others_go_on() {
+    let mut play = play(StartOrder::OneRoundParallel);
+    assert_eq!(play.on("=a3w5 ?a1w5 ?a2w5 ?a4w6 +a5w7 +a6w5 go"), "a4 a5");
+    let reason = WaitReason::Conflict { job: key("a3"), state: WaitingState::Running };
+    assert_eq!(play.why("a1"), reason);
+    // An older job that began waits no longer for one that is delayed.
+    assert_eq!(play.on("a3✗9 go"), "a1");
+    assert_eq!(play.on("a1… go"), "");
+    assert_eq!(play.on("a1✓ go"), "a2");
+    assert_eq!(play.on("a2? go"), "a2");
+    assert_eq!(play.on("a2✓ 9s go"), "a3");
+    assert_eq!(play.on("a3✓ go"), "a6");
+}
+
+#[test]
+fn a_job_that_is_forgotten_after_it_freed_its_lane_waits_for_the_job_that_took_it() {
+    let mut play = play(StartOrder::OneRoundParallel);
+    assert_eq!(play.on("+a1w5 +a2w5 +a3w5 go"), "a1");
+    assert_eq!(play.on("a1… go"), "");
+    play.room.free_lane_of(key("a1"), play.now).unwrap();
+    assert_eq!(play.on("go"), "a2");
+    assert_eq!(play.on("a1? go"), "");
+    assert_eq!(play.on("a2✓ go"), "a1");
+    assert_eq!(play.on("a1✓ go"), "a3");
+}
+
+#[test]
 fn a_clock_set_back_does_not_make_the_pause_longer() {
     let mut play = play(ROUNDS);
     play.on("60s +a1 go a1✓ +a2 go");

@@ -272,7 +272,7 @@ impl Model {
             let free = !self.is_held(at);
             let job = &mut self.jobs[at];
             match job.state {
-                WaitingState::Unknown => job.listed = true,
+                WaitingState::Unknown => job.listed = !parallel || free,
                 WaitingState::Delayed { until } if until <= now => {
                     (job.state, job.due, job.listed) = (WaitingState::Waiting, true, !parallel || free);
                 }
@@ -313,7 +313,10 @@ impl Model {
     /// Whether it has a conflict with an earlier unfinished job of its lane.
     pub(crate) fn is_held(&self, at: usize) -> bool {
         let mine = &self.jobs[at];
-        let order = |job: &Job| (Reverse(job.old), job.age, job.id.clone(), job.key);
+        let order = |job: &Job| {
+            let held = matches!(job.state, WaitingState::Running | WaitingState::Pending);
+            (Reverse(held), Reverse(job.old), job.age, job.id.clone(), job.key)
+        };
         self.jobs.iter().any(|other| {
             let meets = |left: &[u64], right: &[u64]| left.iter().any(|key| right.contains(key));
             let conflict = meets(&mine.writes, &other.writes)
@@ -341,11 +344,13 @@ impl Model {
         self.lanes = self.lanes.iter().copied().filter(|&lane| self.is_free(lane)).collect();
         if self.rules.strategy == StartOrder::OneRoundParallel {
             for at in 0..self.jobs.len() {
-                if self.jobs[at].state == WaitingState::Unknown || !self.is_held(at) {
+                let unknown = self.jobs[at].state == WaitingState::Unknown;
+                if !self.is_held(at) {
+                    self.jobs[at].listed |= unknown && !self.jobs[at].parked;
                     continue;
                 }
                 self.jobs[at].listed = false;
-                if self.jobs[at].due {
+                if unknown || self.jobs[at].due {
                     self.jobs[at].parked = false;
                 }
             }

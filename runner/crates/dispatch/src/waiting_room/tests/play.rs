@@ -1,7 +1,7 @@
 //! Player: runs histories written as words on a waiting room.
 //!
 //! - `+a1` adds a job on lane a with age 1; `+a1!3` has priority 3; `+a1r5w6` reads key 5 and writes key 6.
-//! - `?a1` adds it as unknown, `~a1@15` as delayed until second 15.
+//! - `?a1` adds it as unknown, `=a1` as running, `~a1@15` as delayed until second 15.
 //! - `go` starts all jobs that may start, `go2` at most two.
 //! - `a1✓` is finished, `a1✗15` is delayed by 15 s, `a1…` is pending.
 //! - `a1?` is forgotten, `a1↩` is put back, `a1×` is cancelled.
@@ -49,7 +49,7 @@ impl Play {
             self.now.0 += seconds.parse::<i64>().unwrap() * 1000;
             return String::new();
         }
-        if let Some(attributes) = word.strip_prefix(['+', '?', '~']) {
+        if let Some(attributes) = word.strip_prefix(['+', '?', '=', '~']) {
             self.add(&word[..1], attributes);
             return String::new();
         }
@@ -83,6 +83,7 @@ impl Play {
         let state = match kind {
             "+" => WaitingState::Waiting,
             "?" => WaitingState::Unknown,
+            "=" => WaitingState::Running,
             _ => WaitingState::Delayed { until: Timestamp(number('@') * 1000) },
         };
         let attributes = JobAttributes {

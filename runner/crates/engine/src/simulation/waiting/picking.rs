@@ -183,13 +183,24 @@ impl Waiting {
             let over = matches!(at, At::Through(_)) || is_free || in_a_row || self.may_be_out(other);
             assert!(over || !self.holds(other, index), "{other} comes before it: {}", what());
         }
+        // Jobs that began beside each other, under other rules or before a crash, go one after the other.
+        for (&other, state) in stands.iter().filter(|&(&other, _)| other != index) {
+            let is_held = match state {
+                WaitingState::Running => !self.plan.runs_in_a_row() && !self.plan.claims_in_turn(),
+                WaitingState::Pending => !self.was_valid(other) && !self.is_settled(other),
+                _ => false,
+            };
+            let blocks = is_held && !self.may_be_out(other) && self.holds(other, index);
+            assert!(!blocks, "{other} is {state:?} beside it: {}", what());
+        }
         // A claim that was given back leaves a delayed row.
         let is_unknown = matches!(self.standings.jobs[&index], At::Started(_))
             || stood.get(&index) == Some(&WaitingState::Unknown);
         for &other in self.standings.jobs.keys().filter(|_| !is_unknown) {
             // After a loss of power, jobs behind the first one of `serial` may have been attempted, too.
             let waits = self.plan.claims_in_turn() && index < other;
-            let goes_first = !waits && self.is_unknown(other, stands) && self.same_lane(other, index);
+            let is_next = self.is_unknown(other, stands) && !self.is_kept_back(other);
+            let goes_first = !waits && is_next && self.same_lane(other, index);
             assert!(!goes_first, "{other} is unknown and goes first: {}", what());
         }
         let first_of_all = self.plan.order == Order::Fifo
@@ -226,6 +237,14 @@ impl Waiting {
             && !self.may_be_out(index)
     }
 
+    /// Whether the job may have to wait for another one that began beside it.
+    fn is_kept_back(&self, index: u64) -> bool {
+        let began = |&(&other, at): &(&u64, &At)| {
+            other != index && !matches!(at, At::Fresh | At::Through(_)) && self.holds(other, index)
+        };
+        self.plan.order == Order::OfConflicts && self.standings.jobs.iter().any(|job| began(&job))
+    }
+
     /// Whether the verdict on a pending job was known, so that it held its lane no longer. A crash forgets the verdict
     /// of a monitor, but not the later jobs that it let start.
     fn is_settled(&self, index: u64) -> bool {
@@ -251,7 +270,7 @@ impl Waiting {
         self.plan.frees_when_valid && (was_valid || self.tellers.has_said(index, ExternalStatus::Valid))
     }
 
-    /// Whether an unfinished job blocks a later one.
+    /// Whether an unfinished job blocks a later one. Two jobs block each other by the same rule.
     fn holds(&self, earlier: u64, later: u64) -> bool {
         let (earlier, later) = (&self.jobs[&earlier], &self.jobs[&later]);
         match self.plan.order {
