@@ -73,6 +73,8 @@ use tally::Tally;
 const SEEDS: u64 = 300;
 /// Number of seeds of the graphs that change, which compile many scripts.
 const CHANGING_SEEDS: u64 = 100;
+/// Number of seeds of the graphs whose sources change, too.
+const CHANGING_SOURCES_SEEDS: u64 = 40;
 /// Number of seeds of the step that waits, which take longer.
 const WAITING_SEEDS: u64 = 150;
 /// Number of seeds of the step that claims jobs and runs them one after the other.
@@ -101,6 +103,14 @@ fn graphs_keep_their_promise_whatever_changes_in_them() {
     let Tally { crashes, again, jobs, reloads, rollbacks, replaced, .. } = tally;
     let all_happened = [crashes, again, jobs, reloads, rollbacks, replaced].iter().all(|&times| times > 0);
     assert!(all_happened || count < 100, "{count} seeds should cause every event");
+}
+
+#[test]
+fn graphs_keep_their_promise_whatever_changes_in_their_sources() {
+    let (tally, count) = play_all(play::play_changing_sources, CHANGING_SOURCES_SEEDS);
+    let Tally { crashes, again, jobs, reloads, replaced, .. } = tally;
+    let all_happened = [crashes, again, jobs, reloads, replaced].iter().all(|&times| times > 0);
+    assert!(all_happened || count < 40, "{count} seeds should cause every event");
 }
 
 #[test]

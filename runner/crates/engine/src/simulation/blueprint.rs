@@ -23,7 +23,7 @@ pub(crate) struct Blueprint {
     pub(crate) sinks: Vec<SinkPlan>,
     /// Error queue of all steps of a pipeline, by pipeline.
     pub(crate) errors: BTreeMap<String, String>,
-    /// Files of the sources that have another name than their file.
+    /// Names of the files of sources that read another file than the one of their name.
     pub(crate) source_files: BTreeMap<String, String>,
     /// Distance of each queue and source from the sources. No step feeds what is nearer than its inputs.
     pub(crate) levels: BTreeMap<String, usize>,
@@ -123,18 +123,23 @@ impl Blueprint {
         }
     }
 
-    /// Writes the sources, which never change.
+    /// Writes the file of each source, which has several names.
     pub(crate) fn write_sources(&self, folder: &Path) {
         for (address, lines) in &self.sources {
-            let path = folder.join(format!("{}.ndjson", local(address)));
-            std::fs::write(path, lines.join("\n") + "\n").unwrap();
+            let [path, others @ ..] = source_files(local(address)).map(|name| folder.join(name));
+            std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+            for other in others {
+                std::fs::hard_link(&path, other).unwrap();
+            }
         }
     }
 
     /// Lines by file of the source.
     pub(crate) fn lines(&self, folder: &Path) -> BTreeMap<PathBuf, Vec<String>> {
-        let file = |address: &str| folder.join(format!("{}.ndjson", local(address)));
-        self.sources.iter().map(|(address, lines)| (file(address), lines.clone())).collect()
+        let lines = self.sources.iter().flat_map(|(address, lines)| {
+            source_files(local(address)).map(|name| (folder.join(name), lines.clone()))
+        });
+        lines.collect()
     }
 
     /// Pipelines with content; the others must not have a file.
@@ -198,12 +203,10 @@ impl Blueprint {
         }
         for address in self.sources.keys().filter(|address| home(address)) {
             let (name, was) = (local(address), was(address));
-            let file = self.source_files.get(address).map_or(name, String::as_str);
-            writeln!(
-                text,
-                "[source.{name}]\n{was}type = \"file\"\npath = \"{file}.ndjson\"\nformat = \"ndjson\""
-            )
-            .unwrap();
+            let file = self.source_files.get(address).cloned();
+            let file = file.unwrap_or_else(|| format!("{name}.ndjson"));
+            writeln!(text, "[source.{name}]\n{was}type = \"file\"\npath = \"{file}\"\nformat = \"ndjson\"")
+                .unwrap();
         }
         for (address, queue) in self.queues.iter().filter(|(address, _)| home(address)) {
             if self.mentions(address) || self.table.as_ref() == Some(address) {
@@ -320,6 +323,11 @@ pub(crate) fn read(folder: &Path, options: &LoadOptions) -> (Configuration, Sour
 
 pub(crate) fn pipeline_of(address: &str) -> &str {
     address.split_once('/').map_or(address, |(pipeline, _)| pipeline)
+}
+
+/// Names of the file of a source.
+pub(crate) fn source_files(name: &str) -> [String; 3] {
+    ["", "-1", "-2"].map(|end| format!("{name}{end}.ndjson"))
 }
 
 /// Name without its pipeline.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::blueprint::{Blueprint, QueuePlan, SinkPlan, StepPlan, local, pipeline_of};
+use super::blueprint::{Blueprint, QueuePlan, SinkPlan, StepPlan, local, pipeline_of, source_files};
 use super::dice::Dice;
 use super::drawing::{FILTERS, RETRIES};
 use tidegate_config::{DeliveryGuarantee, InputMode};
@@ -16,11 +16,17 @@ pub(crate) struct Changes {
     names: u64,
     steps: Vec<StepPlan>,
     sinks: Vec<SinkPlan>,
+    /// Whether sources read their files under other names, and these grow.
+    pub(crate) of_sources: bool,
     /// Files that each sink had before.
     files: BTreeMap<String, Vec<u64>>,
 }
 
 impl Changes {
+    pub(crate) fn also_of_sources() -> Self {
+        Self { of_sources: true, ..Self::default() }
+    }
+
     /// Makes some changes.
     pub(crate) fn make(&mut self, plan: &mut Blueprint, dice: &mut Dice) {
         // A `was` has no effect any more, and may stay.
@@ -34,6 +40,9 @@ impl Changes {
     }
 
     fn make_one(&mut self, plan: &mut Blueprint, dice: &mut Dice) {
+        if self.of_sources && dice.chance(30) {
+            return change_source(plan, dice);
+        }
         match dice.below(16) {
             0..=2 => plan.version += 1,
             3 | 4 => self.rewire_inputs(plan, dice),
@@ -165,7 +174,7 @@ impl Changes {
     fn move_endpoint(&mut self, plan: &mut Blueprint, from: &str, to: &str) {
         if let Some(lines) = plan.sources.remove(from) {
             plan.sources.insert(to.to_owned(), lines);
-            let file = plan.source_files.remove(from).unwrap_or_else(|| local(from).to_owned());
+            let file = plan.source_files.remove(from).unwrap_or_else(|| format!("{}.ndjson", local(from)));
             plan.source_files.insert(to.to_owned(), file);
         } else if !local(from).starts_with('k') {
             let queue = plan.queues.remove(from).unwrap_or_default();
@@ -242,6 +251,16 @@ impl Changes {
             self.sinks.push(plan.sinks.remove(at));
         }
     }
+}
+
+/// Lets a source read its file under another name.
+fn change_source(plan: &mut Blueprint, dice: &mut Dice) {
+    let sources: Vec<&String> = plan.sources.keys().collect();
+    let source = (*dice.pick(&sources)).clone();
+    let now = plan.source_files.get(&source).map_or(local(&source), |file| file.trim_end_matches(".ndjson"));
+    let first = now.split('-').next().unwrap_or(now);
+    let file = dice.pick(&source_files(first)).clone();
+    plan.source_files.insert(source, file);
 }
 
 /// Changes a setting of a step: how it delivers, its error queue, its filter, its `config`, or its policy of retries.

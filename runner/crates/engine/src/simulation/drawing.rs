@@ -267,7 +267,7 @@ impl Drawing<'_> {
     }
 }
 
-fn source_line(dice: &mut Dice, source: u64, line: u64) -> String {
+pub(crate) fn source_line(dice: &mut Dice, source: u64, line: u64) -> String {
     match dice.below(40) {
         0 => "not json".into(),
         1 => "7".into(),

@@ -20,6 +20,11 @@ pub(crate) fn play_changes(seed: u64) -> Tally {
     play_in(World::of_changes(seed))
 }
 
+/// Runs the seed's graph, whose sources change, too.
+pub(crate) fn play_changing_sources(seed: u64) -> Tally {
+    play_in(World::of_changing_sources(seed))
+}
+
 /// Runs the seed's step that retries, delays and picks its jobs.
 pub(crate) fn play_jobs(seed: u64) -> Tally {
     play_in(World::of_jobs(seed))

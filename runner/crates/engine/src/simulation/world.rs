@@ -146,6 +146,11 @@ impl World {
         Self { changes: Some(Changes::default()), ..Self::of_graph(seed, false) }
     }
 
+    /// The same, whose sources change, too.
+    pub(crate) fn of_changing_sources(seed: u64) -> Self {
+        Self { changes: Some(Changes::also_of_sources()), ..Self::of_graph(seed, false) }
+    }
+
     /// Whether the seed has a whole graph.
     pub(crate) fn is_graph(&self) -> bool {
         self.jobs.is_none() && self.waiting.is_none() && self.joins.is_none()
@@ -290,11 +295,32 @@ impl World {
         history.observe(store).unwrap();
     }
 
+    /// Appends lines to the file of a source, which has several names.
+    fn grow_source(&mut self) {
+        let World { dice, history, .. } = self;
+        let base =
+            |path: &Path| path.file_stem().unwrap().to_str().unwrap().split('-').next().unwrap().to_owned();
+        let bases: BTreeSet<String> = history.sources.keys().map(|path| base(path)).collect();
+        let bases: Vec<String> = bases.into_iter().collect();
+        let name = dice.pick(&bases).clone();
+        let number = dice.between(100, 1000);
+        let lines: Vec<String> =
+            (0..dice.between(1, 3)).map(|line| drawing::source_line(dice, number, line)).collect();
+        let names = || history.sources.keys().filter(|path| base(path) == name);
+        let mut file = OpenOptions::new().append(true).open(names().next().unwrap()).unwrap();
+        file.write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
+        let all = history.sources.iter_mut().filter(|(path, _)| base(path) == name);
+        all.for_each(|(_, known)| known.extend(lines.iter().cloned()));
+    }
+
     /// Changes the configuration files.
     pub(crate) fn change(&mut self) {
         if let Some(changes) = &mut self.changes {
             if self.dice.chance(40) {
                 changes.make(&mut self.plan, &mut self.dice);
+            }
+            if changes.of_sources && self.dice.chance(30) {
+                self.grow_source();
             }
             return self.reload();
         }
