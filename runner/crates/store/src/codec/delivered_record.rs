@@ -7,14 +7,12 @@
 //! | keep until | i64; the largest number is never |
 //! | number of runs of equal outcomes | varint |
 //! | runs of equal outcomes | outcome varint (0 error, 1 nothing, else the number of outputs and 2); number of jobs varint |
-//! | runs of equal times, to the end | number of attempts times 8, and flags, varint; number of jobs varint; times: creation (flag 1), first attempt (flag 2), submission (flag 4), if their flag is set |
-//!
-//! A time is the zigzag varint of the milliseconds since the same time of the run before it. In the first run, it counts
-//! from the time of the commit.
+//! | runs of equal times, to the end | see [`delivery_times`] |
 //!
 //! Kind 1 is that of version 9: it has no times, and no number of runs.
 
-use super::bytes::{Bytes, Wrong, add_zigzag, put_varint, zigzag};
+use super::bytes::{Bytes, Wrong, put_varint};
+use super::delivery_times::{self, Runs};
 use crate::api::delivery::{DeliveredJob, DeliveryOutcome, DeliveryTimes};
 use tidegate_model::Timestamp;
 
@@ -24,14 +22,8 @@ pub(crate) const RANGE_JOBS_MAX: u64 = 1024;
 const KIND: u8 = 2;
 const KIND_WITHOUT_TIMES: u8 = 1;
 
-/// The bits of the flags of a run of times.
-const FLAG_BITS: u32 = 3;
-
 /// The stored time of records that are never forgotten.
 const FOR_EVER: i64 = i64::MAX;
-
-/// Values of consecutive jobs: each with the number of jobs in a row that have it, at least one.
-type Runs<T> = Vec<(T, u64)>;
 
 /// The deliveries of jobs with consecutive indices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,7 +143,7 @@ impl DeliveredRange {
             put_varint(&mut record, code(outcome));
             put_varint(&mut record, jobs);
         }
-        put_times(&mut record, self.time, &self.times);
+        delivery_times::put(&mut record, self.time, &self.times);
         record
     }
 
@@ -171,7 +163,7 @@ impl DeliveredRange {
             let outcome = outcome(bytes.varint()?).ok_or("it has an unknown outcome")?;
             outcomes.push((outcome, bytes.varint()?));
         }
-        let times = take_times(bytes, time)?;
+        let times = delivery_times::take(bytes, time)?;
         if runs.is_some_and(|runs| runs != outcomes.len() as u64) || runs.is_some() && times.is_empty() {
             return Err("it is cut short");
         }
@@ -216,41 +208,6 @@ fn cut<T: Copy>(runs: &[(T, u64)], skip: u64, jobs: u64) -> Runs<T> {
         start += run;
     }
     part
-}
-
-fn put_times(record: &mut Vec<u8>, time: Timestamp, runs: &[(DeliveryTimes, u64)]) {
-    let mut last = [time; FLAG_BITS as usize];
-    for &(DeliveryTimes { attempts, created, first_attempt, submitted }, jobs) in runs {
-        let times = [created, first_attempt, submitted];
-        let flags = (0..).zip(times).map(|(bit, time)| u64::from(time.is_some()) << bit).sum::<u64>();
-        put_varint(record, u64::from(attempts) << FLAG_BITS | flags);
-        put_varint(record, jobs);
-        for (last, time) in last.iter_mut().zip(times) {
-            let Some(time) = time else { continue };
-            put_varint(record, zigzag(last.0.cast_unsigned(), time.0.cast_unsigned()));
-            *last = time;
-        }
-    }
-}
-
-/// The inverse of [`put_times`].
-fn take_times(mut bytes: Bytes<'_>, time: Timestamp) -> Result<Runs<DeliveryTimes>, Wrong> {
-    let (mut last, mut runs) = ([time; FLAG_BITS as usize], Vec::new());
-    while !bytes.0.is_empty() {
-        let head = bytes.varint()?;
-        let attempts = u32::try_from(head >> FLAG_BITS).map_err(|_| "it has too many attempts")?;
-        let jobs = bytes.varint()?;
-        let mut times = [None; FLAG_BITS as usize];
-        for (bit, (last, time)) in last.iter_mut().zip(&mut times).enumerate() {
-            if head >> bit & 1 == 1 {
-                *last = Timestamp(add_zigzag(last.0.cast_unsigned(), bytes.varint()?).cast_signed());
-                *time = Some(*last);
-            }
-        }
-        let [created, first_attempt, submitted] = times;
-        runs.push((DeliveryTimes { attempts, created, first_attempt, submitted }, jobs));
-    }
-    Ok(runs)
 }
 
 fn code(outcome: DeliveryOutcome) -> u64 {
