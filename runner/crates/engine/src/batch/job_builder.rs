@@ -344,10 +344,12 @@ impl<'a> JobInput<'a> {
 
     /// Times up to its delivery. `began`: the begin of its attempt, if it has one now.
     pub(crate) fn times(&self, began: Option<Timestamp>) -> DeliveryTimes {
-        let created = self.row.iter().find_map(|place| match place.returned {
+        let created = self.row.iter().filter_map(|place| match place.returned {
             Some(returned) => returned.job.created,
             None => place.batch.stamp(place.position).map(|stamp| stamp.time),
         });
+        // A tuple could be made when its youngest job was there.
+        let created = created.max();
         let submitted = self.row.iter().find_map(|place| place.returned?.job.submitted());
         let first_attempt = self.first_attempt.or(began);
         DeliveryTimes { attempts: self.attempt, created, first_attempt, submitted }

@@ -1,4 +1,5 @@
-//! Delivery outcomes: collects the outcomes and times of a batch, by the places of the jobs that its deliveries were made from.
+//! Delivery outcomes: collects the outcomes and times of a batch, by the places of the jobs that its deliveries were made
+//! from, or by hash.
 
 use tidegate_model::{Address, DeliveryHash, Timestamp};
 use tidegate_store::{
@@ -12,12 +13,11 @@ pub(crate) struct DeliveryOutcomes {
     /// Deliveries that were made from one job, in runs of the same input: its name in the hash, and the jobs.
     single: Vec<(String, Vec<DeliveredJob>)>,
     /// Deliveries that were made from several jobs.
-    joined: Vec<(DeliveryHash, DeliveryOutcome)>,
+    joined: Vec<(DeliveryHash, DeliveryOutcome, DeliveryTimes)>,
 }
 
 impl DeliveryOutcomes {
-    /// Adds the outcome of the delivery with this hash. `only`: its input and index, if it was made from one job. The times
-    /// of other deliveries are not recorded.
+    /// Adds the outcome of the delivery with this hash. `only`: its input and index, if it was made from one job.
     pub(crate) fn push(
         &mut self,
         only: Option<(&str, u64)>,
@@ -25,7 +25,7 @@ impl DeliveryOutcomes {
         (outcome, times): (DeliveryOutcome, DeliveryTimes),
     ) {
         let Some((input, index)) = only else {
-            self.joined.push((hash, outcome));
+            self.joined.push((hash, outcome, times));
             return;
         };
         let job = DeliveredJob { index, outcome, times };
@@ -35,9 +35,11 @@ impl DeliveryOutcomes {
         }
     }
 
-    /// The time of the first attempt of the first job, if it is recorded.
+    /// The time of the first attempt of the first delivery, if it is recorded. A batch has deliveries of one job, or of
+    /// several.
     pub(crate) fn first_attempt(&self) -> Option<Timestamp> {
-        self.single.first()?.1.first()?.times.first_attempt
+        let single = self.single.first().and_then(|(_, jobs)| Some(jobs.first()?.times));
+        single.or_else(|| Some(self.joined.first()?.2))?.first_attempt
     }
 
     /// Adds the records of these deliveries of `step`.
@@ -48,9 +50,10 @@ impl DeliveryOutcomes {
             jobs: jobs.clone(),
             keep_until,
         }));
-        let record = |&(hash, outcome): &(_, DeliveryOutcome)| DedupeRecord {
+        let record = |&(hash, outcome, times): &(_, DeliveryOutcome, _)| DedupeRecord {
             hash,
             outcome: outcome.into(),
+            times: Some(times),
             keep_until,
         };
         changes.dedupe_records.extend(self.joined.iter().map(record));

@@ -23,7 +23,7 @@ use tidegate_dispatch::Hold;
 use tidegate_model::suggest::{did_you_mean_address, listed};
 use tidegate_model::{Address, Due, NameHistory, Progress, Timestamp, on_one_line, shortened};
 use tidegate_store::{
-    Append, Block, Changes, DeliveryPlace, Details, JobForm, NewParkedJob, ParkedId, ParkedJob, ParkedKey,
+    Append, Block, Changes, DeliveryKey, Details, JobForm, NewParkedJob, ParkedId, ParkedJob, ParkedKey,
     ReadError, Store, Trim, TrimWhen,
 };
 use tidegate_store::{LaneChange, LaneHold};
@@ -220,10 +220,9 @@ fn retry(
     Ok(effect)
 }
 
-/// The commit time of the job, if the record of its delivery has it.
+/// The time of creation, if the record of its delivery has it.
 fn created(store: &Store, step: &Address, job: &ParkedJob) -> Result<Option<Timestamp>, ReadError> {
-    let [(input, index)] = &job.inputs[..] else { return Ok(None) };
-    let record = store.delivery_at(DeliveryPlace { step, input, index: *index })?;
+    let record = store.delivery_record(DeliveryKey::new(step, &job.inputs))?;
     Ok(record.and_then(|record| record.times?.created))
 }
 

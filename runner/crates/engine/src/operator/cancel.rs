@@ -135,7 +135,7 @@ fn remember(step: &Step, inputs: &[(String, u64)], outcome: DedupeOutcome, chang
     let keep_until = Some(changes.now + REMEMBERED);
     let records = inputs.iter().map(|(input, index)| {
         let hash = drop_hash(&step.address, input, *index);
-        DedupeRecord { hash, outcome, keep_until }
+        DedupeRecord { hash, outcome, times: None, keep_until }
     });
     changes.dedupe_records.extend(records);
 }

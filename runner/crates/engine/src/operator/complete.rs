@@ -176,7 +176,7 @@ pub(crate) fn complete(
     let job = ParkedJob { due, ..said_of(job, completion.clone()) };
     changes.reparked.extend(keys.into_iter().map(|key| (key, job.clone())));
     let outcome = DedupeOutcome::CompletedExternally { status, content };
-    changes.dedupe_records.push(DedupeRecord { hash: record, outcome, keep_until });
+    changes.dedupe_records.push(DedupeRecord { hash: record, outcome, times: None, keep_until });
     let events = valid_event(step, &job, completion, changes.now);
     let mut effect = RequestEffect::new(changes, RequestOutcome::Completed(CompletionOutcome::Taken));
     effect.append_events(configuration, step, events);

@@ -103,7 +103,7 @@ pub(crate) fn drop_jobs(
         }
         moved.jobs += 1;
         let hash = appended_hash(key.id);
-        changes.dedupe_records.push(DedupeRecord { hash, outcome: DROPPED, keep_until });
+        changes.dedupe_records.push(DedupeRecord { hash, outcome: DROPPED, times: None, keep_until });
         changes.late.done.push(key);
     }
     let effect = RequestEffect::new(changes, RequestOutcome::Cancelled(moved));

@@ -16,13 +16,15 @@ pub enum DeliveryOutcome {
     Nothing,
 }
 
-/// The times of a job until its delivery, and the number of its attempts.
+/// The times of a job or a tuple until its delivery, and the number of its attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeliveryTimes {
     /// 0 if none was made.
     pub attempts: u32,
-    /// Time of the commit that appended the job; `None` if it is unknown, as for a job of a file.
+    /// Time of the commit that appended the job; `None` if it is unknown, as for a job of a file. A delivery of several
+    /// jobs (a tuple of a join) has that of the youngest one, from which on the tuple could be made. Jobs with unknown
+    /// times do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

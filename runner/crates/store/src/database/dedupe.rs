@@ -18,8 +18,9 @@ use crate::api::delivery::{DeliveredJobs, DeliveryOutcome, DeliveryPlace, Delive
 use crate::api::late_job::LateKey;
 use crate::api::parked_job::ParkedId;
 use crate::codec::bytes::{Bytes, put_varint};
+use crate::codec::delivery_times;
 use crate::error::{ReadError, StoreCause};
-use tidegate_model::{DeliveryHash, ExternalStatus, Timestamp};
+use tidegate_model::{Address, DeliveryHash, ExternalStatus, Timestamp, delivery_hash};
 
 /// Maximum number of deliveries that a commit removes, in addition to twice the number it adds.
 const FORGET_MAX: usize = 1024;
@@ -55,6 +56,8 @@ pub enum DedupeOutcome {
 pub struct DedupeRecord {
     pub hash: DeliveryHash,
     pub outcome: DedupeOutcome,
+    /// `None` for anything but a delivery. Only the outcomes of a delivery are stored with times.
+    pub times: Option<DeliveryTimes>,
     /// It may be forgotten from this time on; `None`: never.
     pub keep_until: Option<Timestamp>,
 }
@@ -85,6 +88,8 @@ pub(crate) struct StoredRecord {
     pub(crate) outcome: DedupeOutcome,
     /// Time of the commit. 0 in records that a store of version 1 wrote.
     pub(crate) time: Timestamp,
+    /// See [`DedupeRecord::times`]. `None` in records up to version 10.
+    pub(crate) times: Option<DeliveryTimes>,
     /// See [`DedupeRecord::keep_until`].
     pub(crate) keep_until: Option<Timestamp>,
 }
@@ -92,7 +97,7 @@ pub(crate) struct StoredRecord {
 /// The stored time of records that are never forgotten.
 const FOR_EVER: i64 = i64::MAX;
 
-/// The record of a delivery that was made from one job.
+/// The record of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliveryRecord {
     pub outcome: DedupeOutcome,
@@ -111,6 +116,19 @@ pub enum DeliveryKey<'a> {
     Hash(DeliveryHash),
 }
 
+impl<'a> DeliveryKey<'a> {
+    /// The key of the delivery of `step` that was made from these jobs: the names of their inputs in the hash, and their
+    /// indices.
+    #[must_use]
+    pub fn new(step: &'a Address, jobs: &'a [(String, u64)]) -> Self {
+        if let [(input, index)] = jobs {
+            return Self::Place(DeliveryPlace { step, input, index: *index });
+        }
+        let jobs = jobs.iter().map(|(input, index)| (input.as_str(), std::slice::from_ref(index)));
+        Self::Hash(delivery_hash(step.pipeline.as_str(), step.name.as_str(), jobs))
+    }
+}
+
 impl From<DeliveryOutcome> for DedupeOutcome {
     fn from(outcome: DeliveryOutcome) -> Self {
         match outcome {
@@ -127,18 +145,28 @@ impl Store {
         Ok(self.deliveries(&[DeliveryKey::Hash(hash)])?.pop().flatten())
     }
 
-    /// The record of a delivery that was made from one job; `None` if it has not ended, or is forgotten.
-    pub fn delivery_at(&self, place: DeliveryPlace<'_>) -> Result<Option<DeliveryRecord>, ReadError> {
+    /// The record of a delivery; `None` if it has not ended, or is forgotten.
+    pub fn delivery_record(&self, key: DeliveryKey<'_>) -> Result<Option<DeliveryRecord>, ReadError> {
         self.view(|txn| {
-            if let Some(TimedOutcome { outcome, ended, times }) = Deliveries::new(txn)?.timed(&place)? {
-                return Ok(Some(DeliveryRecord { outcome: outcome.into(), ended: Some(ended), times }));
-            }
-            let (hash, table) = (place.hash(), txn.open_table(DELIVERIES)?);
+            let hash = match key {
+                DeliveryKey::Hash(hash) => hash,
+                DeliveryKey::Place(place) => match Deliveries::new(txn)?.timed(&place)? {
+                    Some(TimedOutcome { outcome, ended, times }) => {
+                        return Ok(Some(DeliveryRecord {
+                            outcome: outcome.into(),
+                            ended: Some(ended),
+                            times,
+                        }));
+                    }
+                    None => place.hash(),
+                },
+            };
+            let table = txn.open_table(DELIVERIES)?;
             let stored = table.get(hash.0)?;
             let stored = stored.map(|stored| StoredRecord::unseal(hash, stored.value())).transpose()?;
-            Ok(stored.map(|StoredRecord { outcome, time, .. }| {
+            Ok(stored.map(|StoredRecord { outcome, time, times, .. }| {
                 let ended = Some(time).filter(|time| *time > Timestamp(0));
-                DeliveryRecord { outcome, ended, times: None }
+                DeliveryRecord { outcome, ended, times }
             }))
         })
     }
@@ -186,10 +214,10 @@ pub(crate) fn write(
     }
     let keys = arrivals.keys.iter().filter_map(|key| {
         let outcome = arrivals.outcome(key)?;
-        Some(DedupeRecord { hash: key.hash, outcome, keep_until: key.keep_until })
+        Some(DedupeRecord { hash: key.hash, outcome, times: None, keep_until: key.keep_until })
     });
-    let record = |DedupeRecord { hash, outcome, keep_until }| {
-        (hash, StoredRecord { outcome, time: commit.time, keep_until })
+    let record = |DedupeRecord { hash, outcome, times, keep_until }| {
+        (hash, StoredRecord { outcome, time: commit.time, times, keep_until })
     };
     insert(txn, deliveries.iter().copied().chain(keys).map(record).collect(), commit.number)
 }
@@ -305,7 +333,13 @@ fn forget(txn: &WriteTransaction, now: Timestamp, most: usize) -> Result<(), Sto
     Ok(())
 }
 
+/// The length of the record of a delivery without times.
+const UNTIMED_LEN: usize = 21;
+
 impl StoredRecord {
+    /// A record of version 1 has the kind (u8) and the number of jobs (u32). Later ones also have the time of the commit
+    /// and that of the expiry (i64), and behind these what is particular to their kind. Kinds 0 to 2 are deliveries. They
+    /// have one run of [`delivery_times`] there, from version 11 on.
     pub(crate) fn seal(self, hash: DeliveryHash) -> Vec<u8> {
         let (kind, jobs) = match self.outcome {
             DedupeOutcome::Output { jobs } => (0, jobs),
@@ -330,6 +364,9 @@ impl StoredRecord {
         if let DedupeOutcome::CompletedExternally { content, .. } = self.outcome {
             record.extend_from_slice(&content.to_le_bytes());
         }
+        if let Some(times) = self.times.filter(|_| is_delivery(kind)) {
+            delivery_times::put(&mut record, self.time, &[(times, 1)]);
+        }
         RecordKey::Delivery(hash).seal(record)
     }
 
@@ -338,20 +375,30 @@ impl StoredRecord {
         let record = place.unseal(stored)?;
         let time = |at| Timestamp(u64_at(record, at).cast_signed());
         let keep_until = |at| Some(time(at)).filter(|until| until.0 < FOR_EVER);
-        let (time, keep_until) = match record.len() {
+        let (time, times, keep_until) = match record.len() {
             // In the form of version 1.
-            5 => (Timestamp(0), None),
-            21 => (time(5), keep_until(13)),
+            5 => (Timestamp(0), None, None),
+            UNTIMED_LEN => (time(5), None, keep_until(13)),
+            UNTIMED_LEN.. if is_delivery(record[0]) => {
+                let times = delivery_times::take(Bytes(&record[UNTIMED_LEN..]), time(5));
+                let damaged = |what: &str| {
+                    StoreCause::Damaged(format!("the times of the delivery {hash} cannot be read: {what}"))
+                };
+                match times.map_err(damaged)?[..] {
+                    [(times, 1)] => (time(5), Some(times), keep_until(13)),
+                    _ => return Err(damaged("they are not those of one delivery")),
+                }
+            }
             37 if record[0] == 3 => {
                 let (first, jobs, content) = (u64_at(record, 21), u32_at(record, 1), u64_at(record, 29));
                 let outcome = DedupeOutcome::Ingested { first, jobs, content };
-                return Ok(Self { outcome, time: time(5), keep_until: keep_until(13) });
+                return Ok(Self { outcome, time: time(5), times: None, keep_until: keep_until(13) });
             }
             49 if record[0] == 5 => {
                 let (first, jobs, content) = (u64_at(record, 21), u32_at(record, 1), u64_at(record, 29));
                 let (late_first, late) = (ParkedId(u64_at(record, 37)), u32_at(record, 45));
                 let outcome = DedupeOutcome::IngestedLate { first, jobs, content, late_first, late };
-                return Ok(Self { outcome, time: time(5), keep_until: keep_until(13) });
+                return Ok(Self { outcome, time: time(5), times: None, keep_until: keep_until(13) });
             }
             29 if record[0] == 4 => {
                 let Some(status) = completion::status(record[1]) else {
@@ -359,7 +406,7 @@ impl StoredRecord {
                     return Err(StoreCause::Damaged(what));
                 };
                 let outcome = DedupeOutcome::CompletedExternally { status, content: u64_at(record, 21) };
-                return Ok(Self { outcome, time: time(5), keep_until: keep_until(13) });
+                return Ok(Self { outcome, time: time(5), times: None, keep_until: keep_until(13) });
             }
             _ => return Err(StoreCause::Damaged(format!("the record {place:?} has the wrong length"))),
         };
@@ -372,8 +419,13 @@ impl StoredRecord {
                 return Err(StoreCause::Damaged(what));
             }
         };
-        Ok(Self { outcome, time, keep_until })
+        Ok(Self { outcome, time, times, keep_until })
     }
+}
+
+/// Whether a record of this kind is that of a delivery, which may have times.
+fn is_delivery(kind: u8) -> bool {
+    kind <= 2
 }
 
 /// Deliveries with the same expiry.

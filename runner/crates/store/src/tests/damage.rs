@@ -1,9 +1,9 @@
 //! Files with damage in random places: every read is right, or is refused.
 
-use super::history::{COMMITS, commit, delayed, generation, moved, placed_after, run, snapshot};
+use super::history::{COMMITS, commit, delayed, generation, hashed, moved, placed_after, run, snapshot};
 use super::*;
 use crate::verify;
-use crate::{DedupeOutcome, DeliveryPlace};
+use crate::{DeliveryKey, DeliveryPlace};
 use tidegate_model::{DeliveryHash, Due};
 
 /// Pseudorandom numbers; the same for the same seed.
@@ -79,11 +79,12 @@ fn assert_nothing_is_wrong(store: &Store, truth: &Store) {
         assert!(cursor.parse::<u64>().is_ok_and(|number| number <= COMMITS));
     }
     for number in 1..=COMMITS {
-        if let Ok(Some(outcome)) = store.delivery(DeliveryHash(number.into())) {
-            assert_eq!(outcome, DedupeOutcome::Output { jobs: u32::try_from(number).unwrap() });
+        let hash = DeliveryKey::Hash(DeliveryHash(number.into()));
+        if let Ok(Some(record)) = store.delivery_record(hash) {
+            assert_eq!(record, hashed(number));
         }
-        let place = DeliveryPlace { step: &step, input: "a/in", index: number };
-        if let Ok(Some(record)) = store.delivery_at(place) {
+        let place = DeliveryKey::Place(DeliveryPlace { step: &step, input: "a/in", index: number });
+        if let Ok(Some(record)) = store.delivery_record(place) {
             assert!((1..=COMMITS).any(|commits| placed_after(commits, number) == Some(record)));
         }
         let _ = store.mark(&step, number * 10);

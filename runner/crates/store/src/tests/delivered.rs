@@ -1,12 +1,18 @@
 //! Tests of delivery records: each is remembered until its expiry.
 
+use proptest::prelude::*;
+
+use super::export::delivery_times;
 use super::*;
+use crate::database::dedupe::StoredRecord;
+use crate::database::format::RecordKey;
 use crate::verify;
-use crate::{DedupeOutcome, DedupeRecord, DeliveryKey, IngestedKey};
+use crate::{DedupeOutcome, DedupeRecord, DeliveryKey, DeliveryTimes, IngestedKey};
 use tidegate_model::DeliveryHash;
 
 fn delivered(hash: u128, outcome: DedupeOutcome, keep_until: impl Into<Option<i64>>) -> DedupeRecord {
-    DedupeRecord { hash: DeliveryHash(hash), outcome, keep_until: keep_until.into().map(Timestamp) }
+    let keep_until = keep_until.into().map(Timestamp);
+    DedupeRecord { hash: DeliveryHash(hash), outcome, times: None, keep_until }
 }
 
 fn commit(writer: &mut Writer, now: i64, deliveries: Vec<DedupeRecord>) {
@@ -46,6 +52,58 @@ fn the_key_of_pushed_jobs_is_remembered_with_the_index_that_they_got() {
     }
     let at = |first| Some(DedupeOutcome::Ingested { first, jobs: 1, content: 7 });
     assert_eq!(remembered(&store, 1..=4), [at(6), at(3), at(8), None]);
+}
+
+proptest! {
+    #[test]
+    fn the_times_of_a_delivery_come_back(
+        jobs in any::<u32>(),
+        times in prop::option::of(delivery_times()),
+        (time, keep_until) in (any::<i64>(), prop::option::of(..i64::MAX)),
+    ) {
+        let hash = DeliveryHash(7);
+        for outcome in [DedupeOutcome::Output { jobs }, DedupeOutcome::Error, DedupeOutcome::Nothing] {
+            let (time, keep_until) = (Timestamp(time), keep_until.map(Timestamp));
+            let record = StoredRecord { outcome, time, times, keep_until };
+            prop_assert_eq!(StoredRecord::unseal(hash, &record.seal(hash)).unwrap(), record);
+        }
+    }
+
+    #[test]
+    fn damaged_times_are_told(bytes in prop::collection::vec(any::<u8>(), 1..40), outcome in 0_u8..3) {
+        let record = [&[outcome][..], &[0; 20], &bytes].concat();
+        let stored = RecordKey::Delivery(DeliveryHash(7)).seal(record);
+        if let Ok(record) = StoredRecord::unseal(DeliveryHash(7), &stored) {
+            prop_assert!(record.times.is_some());
+        }
+    }
+}
+
+#[test]
+fn times_of_anything_but_a_delivery_are_not_stored() {
+    let ingested = DedupeOutcome::Ingested { first: 1, jobs: 2, content: 3 };
+    let record = StoredRecord {
+        outcome: ingested,
+        time: Timestamp(1),
+        times: Some(DeliveryTimes::default()),
+        keep_until: None,
+    };
+    let stored = record.seal(DeliveryHash(7));
+    let expected = StoredRecord { times: None, ..record };
+    assert_eq!(StoredRecord::unseal(DeliveryHash(7), &stored).unwrap(), expected);
+}
+
+#[test]
+fn the_times_of_a_tuple_take_few_bytes() {
+    let time = |of: i64| Some(Timestamp(1_700_000_000_000 + of));
+    let times =
+        DeliveryTimes { attempts: 2, created: time(0), first_attempt: time(3), submitted: time(2_000) };
+    let record = |times| {
+        let outcome = DedupeOutcome::Output { jobs: 1 };
+        let record = StoredRecord { outcome, time: time(5_000).unwrap(), times, keep_until: None };
+        record.seal(DeliveryHash(7)).len()
+    };
+    assert_eq!(record(Some(times)) - record(None), 8, "attempts, number of deliveries, and three times");
 }
 
 #[test]

@@ -34,7 +34,8 @@ fn found(store: &Store, input: &str, indices: impl IntoIterator<Item = u64>) -> 
 }
 
 fn record(store: &Store, input: &str, index: u64) -> Option<DeliveryRecord> {
-    store.delivery_at(DeliveryPlace { step: &address("a/step"), input, index }).unwrap()
+    let step = address("a/step");
+    store.delivery_record(DeliveryKey::Place(DeliveryPlace { step: &step, input, index })).unwrap()
 }
 
 #[derive(Clone, Debug)]
@@ -127,7 +128,8 @@ fn a_delivery_that_an_older_version_recorded_by_its_hash_is_found_until_the_job_
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let step = address("a/step");
     let hash = DeliveryPlace { step: &step, input: "a/in", index: 7 }.hash();
-    let older = DedupeRecord { hash, outcome: DedupeOutcome::Error, keep_until: Some(Timestamp(9)) };
+    let older =
+        DedupeRecord { hash, outcome: DedupeOutcome::Error, times: None, keep_until: Some(Timestamp(9)) };
     writer.commit(&Changes { dedupe_records: vec![older], ..Changes::default() }).unwrap();
     assert_eq!(found(&store, "a/in", [6, 7]), [None, Some(DedupeOutcome::Error)]);
     let by_hash = DeliveryRecord { outcome: DedupeOutcome::Error, ended: None, times: None };
@@ -148,7 +150,8 @@ fn steps_and_inputs_have_deliveries_of_their_own() {
     assert_eq!(found(&store, "a/in", [1]), [None]);
     assert_eq!(found(&store, "x=a/in", [1]), [Some(DedupeOutcome::Nothing)]);
     let step = &address("a/other");
-    let other = store.delivery_at(DeliveryPlace { step, input: "a/in", index: 1 }).unwrap();
+    let other = DeliveryKey::Place(DeliveryPlace { step, input: "a/in", index: 1 });
+    let other = store.delivery_record(other).unwrap();
     assert_eq!(other.unwrap().outcome, DedupeOutcome::Error);
 }
 

@@ -72,7 +72,7 @@ fn a_history_comes_back_and_goes_on() {
 enum Thing {
     Jobs { queue: usize, step: Option<usize>, jobs: Vec<(Vec<u8>, Vec<u8>, [u64; 2])> },
     Progress { queue: usize, first: u64, by_hand: bool },
-    Delivery { hash: u8, outcome: DedupeOutcome, keep: Option<i64> },
+    Delivery { hash: u8, outcome: DedupeOutcome, times: Option<DeliveryTimes>, keep: Option<i64> },
     Delivered { input: usize, first: u64, jobs: Vec<(DeliveryOutcome, DeliveryTimes)>, keep: Option<i64> },
     Snapshot { number: u64 },
     Delayed { step: usize, due: i64, payload: Vec<u8>, rich: bool },
@@ -137,8 +137,8 @@ fn thing() -> impl Strategy<Value = Thing> {
             .prop_map(|(queue, step, jobs)| Thing::Jobs { queue, step, jobs }),
         1 => (0_usize..3, 1_u64..9, any::<bool>())
             .prop_map(|(queue, first, by_hand)| Thing::Progress { queue, first, by_hand }),
-        1 => (any::<u8>(), outcome, prop::option::of(-2_i64..9))
-            .prop_map(|(hash, outcome, keep)| Thing::Delivery { hash, outcome, keep }),
+        1 => (any::<u8>(), outcome, prop::option::of(delivery_times()), prop::option::of(-2_i64..9))
+            .prop_map(|(hash, outcome, times, keep)| Thing::Delivery { hash, outcome, times, keep }),
         2 => (0_usize..3, 1_u64..30, prop::collection::vec((delivery_outcome(), delivery_times()), 1..9), prop::option::of(-2_i64..9))
             .prop_map(|(input, first, jobs, keep)| Thing::Delivered { input, first, jobs, keep }),
         1 => (0_u64..5).prop_map(|number| Thing::Snapshot { number }),
@@ -215,11 +215,12 @@ impl Thing {
                     changes.progress.push((name(0), address("c/source"), progress.clone()));
                 }
             }
-            Self::Delivery { hash, outcome, keep } => {
+            Self::Delivery { hash, outcome, times, keep } => {
                 let keep_until = keep.map(|keep| Timestamp(now + keep));
                 changes.dedupe_records.push(DedupeRecord {
                     hash: DeliveryHash(hash.into()),
                     outcome,
+                    times,
                     keep_until,
                 });
             }

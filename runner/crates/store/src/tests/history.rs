@@ -132,7 +132,14 @@ fn carried(number: u64) -> String {
 fn delivered(number: u64) -> DedupeRecord {
     let now = i64::try_from(number).unwrap();
     let outcome = DedupeOutcome::Output { jobs: u32::try_from(number).unwrap() };
-    DedupeRecord { hash: DeliveryHash(number.into()), outcome, keep_until: Some(Timestamp(now + 3)) }
+    let times = (!number.is_multiple_of(2)).then(|| times(number, number));
+    DedupeRecord { hash: DeliveryHash(number.into()), outcome, times, keep_until: Some(Timestamp(now + 3)) }
+}
+
+/// The record of [`delivered`], while it is kept. Commit `number` is at that time.
+pub(crate) fn hashed(number: u64) -> DeliveryRecord {
+    let DedupeRecord { outcome, times, .. } = delivered(number);
+    DeliveryRecord { outcome, ended: Some(Timestamp(number.cast_signed())), times }
 }
 
 /// Deliveries of four jobs, of which the next commit delivers two again. Kept as [`delivered`].
@@ -320,8 +327,12 @@ fn assert_details_are_after(store: &Store, commits: u64) {
     let numbers: Vec<_> = (1..=commits).collect();
     let by_hash = |hash| DeliveryKey::Hash(hash);
     let hashes: Vec<_> = numbers.iter().map(|&number| by_hash(DeliveryHash(number.into()))).collect();
-    let kept = numbers.iter().map(|number| (number + 3 > commits).then(|| delivered(*number).outcome));
-    assert_eq!(store.deliveries(&hashes).unwrap(), kept.collect::<Vec<_>>());
+    let kept = numbers.iter().map(|number| (number + 3 > commits).then(|| hashed(*number)));
+    let outcomes = kept.clone().map(|kept| kept.map(|record| record.outcome));
+    assert_eq!(store.deliveries(&hashes).unwrap(), outcomes.collect::<Vec<_>>());
+    for (hash, kept) in hashes.into_iter().zip(kept) {
+        assert_eq!(store.delivery_record(hash).unwrap(), kept);
+    }
     let hashes: Vec<_> = numbers.iter().map(|&number| by_hash(ingested(number).hash)).collect();
     let kept = numbers.iter().map(|&first| {
         (first + 3 > commits).then_some(DedupeOutcome::Ingested { first, jobs: 1, content: 7 })
@@ -334,8 +345,7 @@ fn assert_details_are_after(store: &Store, commits: u64) {
     let outcomes: Vec<_> = kept.iter().map(|kept| kept.map(|record| record.outcome)).collect();
     assert_eq!(store.deliveries(&places).unwrap(), outcomes);
     for (index, record) in (0..).zip(kept) {
-        let place = DeliveryPlace { step: &step, input: "a/in", index };
-        assert_eq!(store.delivery_at(place).unwrap(), record);
+        assert_eq!(store.delivery_record(place(index)).unwrap(), record);
     }
     let open: Vec<_> = numbers.iter().rev().take(2).rev().map(|&number| snapshot(number)).collect();
     assert_eq!(store.snapshots(&step).unwrap(), open);

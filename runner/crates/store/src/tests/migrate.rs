@@ -8,7 +8,7 @@ use crate::database::delivered::DELIVERED;
 use crate::database::format::RecordKey;
 use crate::verify;
 use crate::{
-    CompletionRecord, DedupeOutcome, DedupeRecord, DeliveredJob, DeliveredJobs, DeliveryOutcome,
+    CompletionRecord, DedupeOutcome, DedupeRecord, DeliveredJob, DeliveredJobs, DeliveryKey, DeliveryOutcome,
     DeliveryPlace, DeliveryRecord, DeliveryTimes, JobForm, NewParkedJob, ParkReason, ParkedId, ParkedJob,
     ParkedTotals,
 };
@@ -99,6 +99,10 @@ fn assert_is_whole(store: &Store) {
     assert_eq!(store.delivery(DeliveryHash(77)).unwrap(), Some(outcome));
 }
 
+fn error_of(hash: u128, times: Option<DeliveryTimes>, keep_until: Option<Timestamp>) -> DedupeRecord {
+    DedupeRecord { hash: DeliveryHash(hash), outcome: DedupeOutcome::Error, times, keep_until }
+}
+
 #[test]
 fn a_store_of_version_1_goes_on_as_one_of_this_version() {
     let disk = FaultyDisk::with(bytes_of_version_1());
@@ -107,8 +111,7 @@ fn a_store_of_version_1_goes_on_as_one_of_this_version() {
         assert_is_whole(&store);
         assert_eq!(store.transaction().unwrap(), 1 + round);
         let keep_until = Some(Timestamp(i64::MAX - 1));
-        let deliveries =
-            vec![DedupeRecord { hash: DeliveryHash(78), outcome: DedupeOutcome::Error, keep_until }];
+        let deliveries = vec![error_of(78, None, keep_until)];
         let appends = vec![append("a/q", ["4"])];
         writer
             .commit(&Changes { now: Timestamp(9), appends, dedupe_records: deliveries, ..Changes::default() })
@@ -236,7 +239,7 @@ fn goes_on(version: u32) {
         assert_parked(&store, 20 + round);
         let outcome = DedupeOutcome::Ingested { first: 1, jobs: 2, content: u64::MAX };
         let keep_until = None;
-        let deliveries = vec![DedupeRecord { hash: DeliveryHash(78), outcome, keep_until }];
+        let deliveries = vec![DedupeRecord { hash: DeliveryHash(78), outcome, times: None, keep_until }];
         let ticked = vec![(address("a/tick"), Timestamp(8))];
         assert_eq!(store.ticked(&address("a/tick")).unwrap(), (round > 0).then_some(Timestamp(8)));
         let parked = vec![NewParkedJob { step: address("a/other"), job: ParkedJob::default() }];
@@ -364,7 +367,8 @@ fn delivered(jobs: impl IntoIterator<Item = DeliveredJob>) -> DeliveredJobs {
 }
 
 fn record_at(store: &Store, index: u64) -> Option<DeliveryRecord> {
-    store.delivery_at(DeliveryPlace { step: &address("a/step"), input: "a/q", index }).unwrap()
+    let step = address("a/step");
+    store.delivery_record(DeliveryKey::Place(DeliveryPlace { step: &step, input: "a/q", index })).unwrap()
 }
 
 const WITHOUT_TIMES: DeliveryRecord =
@@ -392,6 +396,47 @@ fn deliveries_of_version_9_are_kept_without_times_beside_later_ones() {
     assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
 }
 
+/// A store of version 10, whose records of deliveries by hash have no times: 77 was delivered at the time 5.
+fn bytes_of_version_10() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, mut writer) = crate::open(folder.path()).unwrap();
+    writer.commit(&Changes { dedupe_records: vec![error_of(77, None, None)], ..Changes::default() }).unwrap();
+    drop((store, writer));
+    let path = folder.path().join("store.redb");
+    let database = Database::open(&path).unwrap();
+    let txn = database.begin_write().unwrap();
+    txn.open_table(META).unwrap().insert("format", &10_u32.to_le_bytes()[..]).unwrap();
+    let record = [&[1, 0, 0, 0, 0][..], &5_i64.to_le_bytes(), &i64::MAX.to_le_bytes()].concat();
+    let record = RecordKey::Delivery(DeliveryHash(77)).seal(record);
+    txn.open_table(DELIVERIES).unwrap().insert(77, &*record).unwrap();
+    txn.commit().unwrap();
+    drop(database);
+    std::fs::read(path).unwrap()
+}
+
+fn hashed_at(store: &Store, hash: u128) -> Option<DeliveryRecord> {
+    store.delivery_record(DeliveryKey::Hash(DeliveryHash(hash))).unwrap()
+}
+
+fn assert_hashed(store: &Store) {
+    let old = DeliveryRecord { outcome: DedupeOutcome::Error, ended: Some(Timestamp(5)), times: None };
+    assert_eq!(hashed_at(store, 77), Some(old));
+    assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn deliveries_by_hash_of_version_10_are_kept_without_times_until_they_are_made_again() {
+    let (store, mut writer) = open_on(&FaultyDisk::with(bytes_of_version_10()));
+    assert_hashed(&store);
+    let times = DeliveryTimes { attempts: 2, created: Some(Timestamp(1)), ..DeliveryTimes::default() };
+    let dedupe_records = vec![error_of(77, Some(times), None), error_of(78, Some(times), None)];
+    writer.commit(&Changes { now: Timestamp(9), dedupe_records, ..Changes::default() }).unwrap();
+    let later =
+        DeliveryRecord { outcome: DedupeOutcome::Error, ended: Some(Timestamp(9)), times: Some(times) };
+    assert_eq!([77, 78].map(|hash| hashed_at(&store, hash)), [Some(later); 2]);
+    assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
+}
+
 fn bytes_of_version_5() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let (store, mut writer) = crate::open(folder.path()).unwrap();
@@ -409,6 +454,7 @@ fn a_migration_that_is_cut_off_is_made_again() {
     cut_off(&bytes_of_version_5(), |store| assert_parked(store, 20));
     cut_off(&bytes_of_version_8(), assert_parked_of);
     cut_off(&bytes_of_version_9(), assert_records);
+    cut_off(&bytes_of_version_10(), assert_hashed);
 }
 
 /// Lets the disk fail at each operation of a migration.

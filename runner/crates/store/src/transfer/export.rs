@@ -267,15 +267,11 @@ impl<W: Write> Walk<'_, W> {
         for entry in table.iter()? {
             let (hash, stored) = entry?;
             let hash = DeliveryHash(hash.value());
-            let dedupe::StoredRecord { outcome, time, keep_until } =
+            let dedupe::StoredRecord { outcome, time, times, keep_until } =
                 dedupe::StoredRecord::unseal(hash, stored.value())?;
-            let keep_until = keep_until.map(|until| until.0);
-            self.lines.put(&ExportLine::Delivery(DeliveryLine {
-                hash,
-                outcome,
-                time: time.0,
-                keep_until,
-            }))?;
+            let (time, keep_until) = (time.0, keep_until.map(|until| until.0));
+            let line = DeliveryLine { hash, outcome, times, time, keep_until };
+            self.lines.put(&ExportLine::Delivery(line))?;
         }
         whole("deliveries", self.lines.inventory.deliveries, table.len()?)
     }

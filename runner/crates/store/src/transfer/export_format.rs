@@ -176,6 +176,8 @@ pub(crate) struct DeliveryLine {
     #[serde(serialize_with = "put_hash", deserialize_with = "take_hash")]
     pub(crate) hash: DeliveryHash,
     pub(crate) outcome: DedupeOutcome,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) times: Option<DeliveryTimes>,
     pub(crate) time: i64,
     /// `None`: for ever.
     pub(crate) keep_until: Option<i64>,

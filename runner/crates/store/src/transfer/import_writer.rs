@@ -202,8 +202,9 @@ impl Filling {
     }
 
     fn take_delivery(&mut self, txn: &WriteTransaction, line: &DeliveryLine) -> Result<(), Stop> {
-        let keep_until = line.keep_until.map(Timestamp);
-        let record = dedupe::StoredRecord { outcome: line.outcome, time: Timestamp(line.time), keep_until };
+        let DeliveryLine { outcome, times, .. } = *line;
+        let (time, keep_until) = (Timestamp(line.time), line.keep_until.map(Timestamp));
+        let record = dedupe::StoredRecord { outcome, time, times, keep_until };
         self.deliveries.push((line.hash, record));
         if self.deliveries.len() >= DELIVERIES_MAX { self.put_deliveries(txn) } else { Ok(()) }
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use tidegate_config::{LoadOptions, load};
+use tidegate_model::Stamp;
 use tidegate_store::{ParkedId, ParkedJob};
 
 /// Step with the sources `a` and `b` as inputs, in the form `takes`.
@@ -79,4 +80,31 @@ fn a_parked_job_keeps_its_input_and_its_hash_when_the_step_reads_another_input()
     let given: Vec<_> = item.given().map(|given| (given.from(), given.index)).collect();
     assert_eq!(given, [("p/gone".to_owned(), 7)]);
     assert_eq!(item.hash, delivery_hash("p", "match", [("p/gone", [7].as_slice())]));
+}
+
+#[test]
+fn a_tuple_is_created_with_its_youngest_job_of_which_the_time_is_known() {
+    let configuration = configuration("join = { a = \"a\", b = \"b\" }");
+    // `None`: a job of a file.
+    let created = |times: [Option<i64>; 2]| {
+        let portion = |(input, time): (usize, Option<i64>)| {
+            let stamps = time.map(|time| Stamp { position: 0, time: Timestamp(time), transaction: 1 });
+            let batch = Batch {
+                stamps: stamps.into_iter().collect(),
+                ..Batch::json(1, [&b"1"[..]].into_iter().collect())
+            };
+            BatchSlice { batch: Arc::new(batch), ..portion(input, "1") }
+        };
+        let portions = times.into_iter().enumerate().map(portion).collect();
+        let work = BatchInput { jobs: 1, portions, ..BatchInput::default() };
+        let mut gatherer = JobBuilder::new(&configuration, &configuration.steps[0]);
+        let mut walk = BatchCursor::new(&work);
+        let times = gatherer.next(&mut walk, false).unwrap().times(Some(Timestamp(9)));
+        assert_eq!((times.attempts, times.first_attempt, times.submitted), (1, Some(Timestamp(9)), None));
+        times.created.map(|time| time.0)
+    };
+    assert_eq!(created([Some(3), Some(5)]), Some(5));
+    assert_eq!(created([Some(5), Some(3)]), Some(5));
+    assert_eq!(created([None, Some(3)]), Some(3));
+    assert_eq!(created([None, None]), None);
 }
