@@ -119,8 +119,12 @@ fn which_failed(step: &StepOutcome) -> &'static str {
 
 /// The known times of the job at the step.
 fn times(step: &StepOutcome) -> Option<String> {
-    let known =
-        [("first attempt", &step.first_attempt), ("submitted", &step.submitted), ("ended", &step.ended)];
+    let known = [
+        ("tuple created", &step.created),
+        ("first attempt", &step.first_attempt),
+        ("submitted", &step.submitted),
+        ("ended", &step.ended),
+    ];
     let known = known.into_iter().filter_map(|(of, time)| Some(format!("{of} {}", time.as_ref()?)));
     let known = known.collect::<Vec<_>>().join(", ");
     (!known.is_empty()).then_some(known)

@@ -8,16 +8,17 @@ use super::explain;
 use super::explain::WaitCase;
 use super::job_outputs::Maker;
 use super::job_payload::{Subject, raw};
+use super::join_partners::Parts;
 use super::pending_fields::PendingFields;
 use super::{Answer, join_partners, parked_payload, rfc3339, stopped};
 use crate::output::times;
-use tidegate_config::{Configuration, DeliveryGuarantee, InputMode, InputRef, Step, Target};
+use tidegate_config::{Configuration, DeliveryGuarantee, InputRef, Step, Target};
 use tidegate_dispatch::Turn;
 use tidegate_engine::{DropKind, Handle};
 use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp};
 use tidegate_store::{
-    DedupeOutcome, DeliveryPlace, DeliveryRecord, ParkReason, ParkedId, ParkedJob, ParkedKey, ReadError,
-    Snapshot, Store, StoredOutput,
+    DedupeOutcome, DeliveryRecord, ParkReason, ParkedId, ParkedJob, ParkedKey, ReadError, Snapshot, Store,
+    StoredOutput,
 };
 
 /// Parked jobs that are counted before one, at most.
@@ -52,6 +53,9 @@ pub(crate) struct StepOutcome {
     /// Number of attempts, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) attempts: Option<u32>,
+    /// The commit time of the youngest job of a tuple, if it is recorded; RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) created: Option<String>,
     /// Time of the first attempt, if it is recorded; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_attempt: Option<String>,
@@ -89,15 +93,15 @@ pub(crate) struct StepOutcome {
     kept: Option<KeptPayload>,
     /// The commit time of the job, if a record here has it.
     #[serde(skip)]
-    created: Option<Timestamp>,
+    job_created: Option<Timestamp>,
 }
 
 /// The jobs that a step made from one job.
 #[derive(Debug, Default)]
 struct MadeOutputs {
     outputs: Vec<Output>,
-    /// The other inputs that it was joined with.
-    joined_with: Vec<String>,
+    /// The jobs that they were made from; empty if there are no outputs.
+    parts: Parts,
     /// The time of the first one; RFC 3339.
     ended: Option<String>,
 }
@@ -145,6 +149,7 @@ impl StepOutcome {
             step: step.to_string(),
             status,
             attempts: None,
+            created: None,
             first_attempt: None,
             submitted: None,
             ended: None,
@@ -157,22 +162,30 @@ impl StepOutcome {
             why: Vec::new(),
             outputs: Vec::new(),
             kept: None,
-            created: None,
+            job_created: None,
         }
     }
 
     /// With the facts of its delivery record that nothing else has.
-    fn recorded(self, record: Option<DeliveryRecord>) -> Self {
+    fn recorded(self, record: Option<DeliveryRecord>, parts: &[(String, u64)]) -> Self {
         let Some(DeliveryRecord { ended, times, .. }) = record else { return self };
         let attempts = self.attempts.or(times.map(|times| times.attempts));
         let times = times.unwrap_or_default();
+        let outcome = self.created(times.created, parts);
         Self {
             attempts,
             first_attempt: times.first_attempt.map(rfc3339),
             submitted: times.submitted.map(rfc3339),
-            ended: self.ended.or_else(|| ended.map(rfc3339)),
-            created: times.created,
-            ..self
+            ended: outcome.ended.or_else(|| ended.map(rfc3339)),
+            ..outcome
+        }
+    }
+
+    /// With the time of creation of the delivery of these jobs. That of a tuple may be the time of another job.
+    fn created(self, created: Option<Timestamp>, parts: &[(String, u64)]) -> Self {
+        match parts.len() {
+            0 | 1 => Self { job_created: created, ..self },
+            _ => Self { created: created.map(rfc3339), ..self },
         }
     }
 }
@@ -243,7 +256,7 @@ pub(crate) fn status(
         payload = gone.iter().find(|(row, _)| row.output().is_none()).map(|(row, _)| raw(&row.payload));
     }
     steps.extend(gone.into_iter().map(|(_, outcome)| outcome));
-    let recorded = || steps.iter().find_map(|step| step.created);
+    let recorded = || steps.iter().find_map(|step| step.job_created);
     let (job, time) = (format!("{queue}/{index}"), time.or_else(recorded).map(rfc3339));
     let note = note.filter(|_| payload.is_none());
     // The payload was requested, and none can be shown.
@@ -295,10 +308,9 @@ fn of_row(step: &Address, job: &ParkedJob, runs: bool, now: Timestamp) -> StepOu
         attempts: Some(job.attempt),
         first_attempt: job.first_attempt.map(rfc3339),
         submitted: job.submitted().map(rfc3339),
-        created: job.created,
         pending,
         reason: job.last_error.clone(),
-        ..StepOutcome::new(step, status)
+        ..StepOutcome::new(step, status).created(job.created, &job.inputs)
     }
 }
 
@@ -375,16 +387,24 @@ impl JobQuery<'_> {
             let joined_with = join_partners::begun(self.input, self.index, &begun);
             return Ok(StepOutcome { joined_with, ..self.of(ReportedState::Begun) });
         }
-        let record = self.on_record()?;
         let mut errors = self.errors()?;
         let has_errors = !errors.is_empty();
         // A retried job may have several error records: the last one counts.
-        if let Some(last) = errors.pop()
+        let last = errors.pop();
+        let mut parts = last.as_ref().map_or_else(Vec::new, |last| last.origin.inputs.clone());
+        if let Some(last) = last
             && let Some(outcome) = self.error(last)?
         {
-            return Ok(outcome.recorded(record));
+            let (parts, record) = self.on_record(parts)?;
+            return Ok(outcome.recorded(record, &parts));
         }
-        let MadeOutputs { outputs, joined_with, ended } = self.outputs()?;
+        let made = self.outputs()?;
+        let MadeOutputs { outputs, ended, .. } = made;
+        if !outputs.is_empty() {
+            parts = made.parts;
+        }
+        let (parts, record) = self.on_record(parts)?;
+        let joined_with = join_partners::others(self.step, self.input, &parts);
         let nowhere = !has_errors && outputs.is_empty();
         let input = self.input.hash_name();
         let dropped = tidegate_engine::dropped(store, &self.step.address, (&input, self.index))?;
@@ -400,7 +420,7 @@ impl JobQuery<'_> {
             DropKind::Output => "an output of it that was due later was dropped".to_owned(),
         });
         let outcome = StepOutcome { ended, reason, joined_with, outputs, ..self.of(status) };
-        Ok(outcome.recorded(record))
+        Ok(outcome.recorded(record, &parts))
     }
 
     /// The snapshot of its attempt that was started and is not delivered.
@@ -414,14 +434,9 @@ impl JobQuery<'_> {
         Ok(self.store.snapshots(&self.step.address)?.into_iter().find(has))
     }
 
-    /// The record of its delivery, if there is one: it may outlive its outputs.
-    fn on_record(&self) -> Result<Option<DeliveryRecord>, ReadError> {
-        // The hash depends on the other jobs of the tuple.
-        if self.step.take == InputMode::Join {
-            return Ok(None);
-        }
-        let (step, input, index) = (&self.step.address, &self.input.hash_name(), self.index);
-        self.store.delivery_at(DeliveryPlace { step, input, index })
+    /// Its delivery record; see [`join_partners::recorded`].
+    fn on_record(&self, known: Parts) -> Result<(Parts, Option<DeliveryRecord>), ReadError> {
+        join_partners::recorded(self.store, self.step, (self.input, self.index), known)
     }
 
     fn counted_before(&self, progress: &Progress) -> Result<Option<u64>, ReadError> {
@@ -522,7 +537,7 @@ impl JobQuery<'_> {
                 self.made_on(queue, OUTPUTS_MAX - made.outputs.len())?
             {
                 made.ended.get_or_insert_with(|| rfc3339(time));
-                made.joined_with = join_partners::others(self.step, self.input, &origin.inputs);
+                made.parts = origin.inputs;
                 bytes += payload.len();
                 let result = String::from_utf8(payload).ok().filter(|_| bytes <= OUTPUT_BYTES);
                 let result = result.and_then(|result| RawValue::from_string(result).ok());

@@ -1,8 +1,13 @@
-//! `Partners`: the other jobs of a join's tuple.
+//! `Partners`: the other jobs of a join's tuple, and the record of its delivery.
+
+use std::collections::BTreeMap;
 
 use tidegate_config::{Input, InputMode, InputRef, Step};
 use tidegate_model::Progress;
-use tidegate_store::{ReadError, Snapshot, Store};
+use tidegate_store::{DeliveryKey, DeliveryRecord, ReadError, Snapshot, Store};
+
+/// The jobs of a delivery: the names of their inputs in the delivery hash, and their indices.
+pub(crate) type Parts = Vec<(String, u64)>;
 
 /// The partners of a waiting job.
 #[derive(Debug, Default)]
@@ -66,6 +71,47 @@ pub(crate) fn of_waiting(
         }
     }
     Ok(partners)
+}
+
+/// The record of the delivery that was made from the job at `index`, if there is one: it may outlive its outputs. `known`:
+/// the jobs that its outputs or its error were made from, if there are any. Returns them, or those of the record.
+pub(crate) fn recorded(
+    store: &Store,
+    step: &Step,
+    (own, index): (&InputRef, u64),
+    known: Parts,
+) -> Result<(Parts, Option<DeliveryRecord>), ReadError> {
+    let find = |jobs: &[_]| store.delivery_record(DeliveryKey::new(&step.address, jobs));
+    if step.take != InputMode::Join {
+        let record = find(&[(own.hash_name(), index)])?;
+        return Ok((known, record));
+    }
+    if !known.is_empty() {
+        let record = find(&known)?;
+        return Ok((known, record));
+    }
+    // The hash depends on the other jobs of the tuple. A record under it confirms them.
+    let likely = of_ended(store, step, own, index)?;
+    let record = find(&likely)?;
+    Ok((if record.is_some() { likely } else { known }, record))
+}
+
+/// The tuple that the job at `index` most likely was in, if it has ended; empty if there is none. The jobs of a tuple are
+/// as far from each other as those of the next one. That changes if jobs of one input are dropped or replayed.
+fn of_ended(store: &Store, step: &Step, own: &InputRef, index: u64) -> Result<Parts, ReadError> {
+    // All from one commit.
+    let mut next = BTreeMap::new();
+    for (reader, input, progress) in store.all_progress()? {
+        if reader == step.address {
+            next.insert(input, open_after(&progress, 1, 0));
+        }
+    }
+    let next = |input: &InputRef| next.get(&input.address).copied().unwrap_or(1);
+    let part = |input: &InputRef| {
+        let part = next(input).checked_add(index)?.checked_sub(next(own))?;
+        (part > 0).then(|| (input.hash_name(), part))
+    };
+    Ok(step.inputs.iter().map(part).collect::<Option<_>>().unwrap_or_default())
 }
 
 /// The index of the open job from `first` on that has `before` open jobs before it.
