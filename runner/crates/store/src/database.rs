@@ -2,6 +2,7 @@
 
 pub(crate) mod bindings;
 pub(crate) mod catch_panics;
+pub(crate) mod changes;
 pub(crate) mod compact;
 pub(crate) mod cursors;
 pub(crate) mod data_folder;

@@ -40,6 +40,7 @@ pub use crate::crash_guard::{
 };
 pub use crate::database::bindings::FirstInput;
 pub use crate::database::catch_panics::answers_panics;
+pub use crate::database::changes::{Append, Changes, Committed};
 pub use crate::database::compact::{Compacted, compact};
 pub use crate::database::dedupe::{DedupeOutcome, DedupeRecord, DeliveryKey, DeliveryRecord, IngestedKey};
 pub use crate::database::disk::Disk;
@@ -57,7 +58,7 @@ pub use crate::database::scan::ParkedJobs;
 pub use crate::database::snapshots::{Snapshot, SnapshotInput, SnapshotKey};
 pub use crate::database::stops::StepStop;
 pub use crate::database::verify::{VerifyReport, verify};
-pub use crate::database::write::{Append, Changes, Committed, Reopened, Writer};
+pub use crate::database::write::{Reopened, Writer};
 pub use crate::transfer::export::export;
 pub use crate::transfer::export_format::Inventory;
 pub use crate::transfer::import::import;
