@@ -243,3 +243,8 @@ fn a_store_of_version_9_goes_on_where_it_was() {
 fn a_store_of_version_10_goes_on_where_it_was() {
     assert_snapshot!(goes_on(10));
 }
+
+#[test]
+fn a_store_of_version_11_goes_on_where_it_was() {
+    assert_snapshot!(goes_on(11));
+}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes the store of one version: ./make.sh VERSION TIDEGATE FOLDER
 #
-# VERSION is the version of the store's format (1 to 10), TIDEGATE a runner that writes it, FOLDER the new folder for
+# VERSION is the version of the store's format (1 to 11), TIDEGATE a runner that writes it, FOLDER the new folder for
 # the result. README.md names the commit of each version. The runner is killed in the middle of its work.
 set -euo pipefail
 version=$1 tidegate=$(realpath "$2") folder=$3
