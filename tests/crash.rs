@@ -2,14 +2,14 @@
 //! must equal that of an undisturbed run.
 
 use tidegate_dispatch::RunOutcome;
-use tidegate_store::testing::{DiskFailure, FaultyDisk};
+use tidegate_store::testing::{DiskBytes, DiskFailure, FaultyDisk};
 
 use crate::random::Random;
 use crate::small_run::{Left, SmallRun};
 
 /// The final state of an undisturbed run.
-fn undisturbed(run: &SmallRun, image: &[u8]) -> Left {
-    let disk = FaultyDisk::with(image.to_vec());
+fn undisturbed(run: &SmallRun, image: &DiskBytes) -> Left {
+    let disk = FaultyDisk::with(image.clone());
     assert_eq!(run.run(&disk).expect("nothing fails"), RunOutcome::Drained);
     let left = run.left(&disk);
     run.begin_anew();

@@ -13,7 +13,7 @@ use tidegate_config::{Configuration, LoadOptions};
 use tidegate_dispatch::RunOutcome;
 use tidegate_engine::{EngineError, Generation, Handle, Run, RunOptions};
 use tidegate_model::{Address, ManualClock, SinkPosition};
-use tidegate_store::testing::FaultyDisk;
+use tidegate_store::testing::{DiskBytes, FaultyDisk};
 use tidegate_store::{Store, open_disk, verify};
 
 use crate::project::jobs;
@@ -81,7 +81,7 @@ impl SmallRun {
     }
 
     /// An image of an empty store.
-    pub(crate) fn image() -> Vec<u8> {
+    pub(crate) fn image() -> DiskBytes {
         let disk = FaultyDisk::new();
         drop(open_disk(Box::new(disk.clone())).expect("a store can be made"));
         disk.bytes()

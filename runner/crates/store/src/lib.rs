@@ -1,5 +1,5 @@
-//! `Store` and `Writer`: the one file that holds all state that survives a crash. That state is the logs of
-//! queues, progress, delivery hashes, and positions in sources and sinks.
+//! `Store` and `Writer`: the one file, with its write-ahead log, that holds all state that survives a crash. That state is
+//! the logs of queues, progress, delivery hashes, and positions in sources and sinks.
 //!
 //! [`open`] returns two handles. A [`Store`] reads, from any thread; the [`Writer`] writes, from the one
 //! thread that owns it. A [`Writer::commit`] that returns `Ok` is durable as a whole.
@@ -43,7 +43,7 @@ pub use crate::database::catch_panics::answers_panics;
 pub use crate::database::changes::{Append, Changes, Committed};
 pub use crate::database::compact::{Compacted, compact};
 pub use crate::database::dedupe::{DedupeOutcome, DedupeRecord, DeliveryKey, DeliveryRecord, IngestedKey};
-pub use crate::database::disk::Disk;
+pub use crate::database::disk::{Disk, WalBounds, WalSpace};
 pub use crate::database::generations::GenerationRecord;
 pub use crate::database::held_lanes::{LaneChange, LaneHold, LaneRecord};
 pub use crate::database::history::{
@@ -67,7 +67,7 @@ pub use error::{CommitError, ExportError, ImportError, OpenError, ReadError};
 /// A disk that fails on demand, for the tests of the crates above.
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
-    pub use crate::faulty_disk::{DiskFailure, FaultyDisk};
+    pub use crate::faulty_disk::{DiskBytes, DiskFailure, FaultyDisk};
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::stage;
 use super::tally::Tally;
 use super::world::World;
 use tidegate_model::Clock as _;
-use tidegate_store::testing::{DiskFailure, FaultyDisk};
+use tidegate_store::testing::DiskFailure;
 use tidegate_store::verify;
 use tidegate_store::{Store, open_disk};
 
@@ -96,7 +96,7 @@ pub(crate) fn interrupt(seed: u64) -> Option<u64> {
         return None;
     }
     for step in 1.. {
-        world.disk = FaultyDisk::with(world.disk.bytes());
+        world.use_disk(world.disk.bytes());
         world.disk.fail(DiskFailure::From(step));
         let failing = world.disk.clone();
         // If no failure strikes, the process dies after the recovery.
@@ -149,7 +149,7 @@ impl World {
             self.amend_at_rest(&store, &mut writer);
         }
         drop(writer);
-        self.disk = FaultyDisk::with(self.disk.bytes());
+        self.use_disk(self.disk.bytes());
     }
 
     /// Compares the state with the guarantees.

@@ -30,8 +30,8 @@ use crate::operator::apply::apply;
 use crate::operator::request::Request;
 use tidegate_config::{Configuration, ConfigurationDigest, DeliveryGuarantee, LoadOptions, Sink, SinkKind};
 use tidegate_model::{Clock as _, ManualClock, NamedKind, RenamedPart, SinkPosition};
-use tidegate_store::testing::{DiskFailure, FaultyDisk};
-use tidegate_store::{ParkedId, ReadError, Store, Writer, open_disk};
+use tidegate_store::testing::{DiskBytes, DiskFailure, FaultyDisk};
+use tidegate_store::{ParkedId, ReadError, Store, WalBounds, Writer, open_disk};
 
 pub(crate) struct World {
     pub(crate) dice: Dice,
@@ -40,6 +40,8 @@ pub(crate) struct World {
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) disk: FaultyDisk,
+    /// Few commits, so that every run has checkpoints.
+    wal: WalBounds,
     pub(crate) history: History,
     pub(crate) requests: Requests,
     pub(crate) effects: Effects,
@@ -67,14 +69,18 @@ pub(crate) struct World {
 }
 
 /// An empty store; it is created once, because that is slow.
-fn empty_store() -> Vec<u8> {
-    static EMPTY: OnceLock<Vec<u8>> = OnceLock::new();
+fn empty_store() -> DiskBytes {
+    static EMPTY: OnceLock<DiskBytes> = OnceLock::new();
     let make = || {
         let disk = FaultyDisk::new();
         drop(open_disk(Box::new(disk.clone())).unwrap());
         disk.bytes()
     };
     EMPTY.get_or_init(make).clone()
+}
+
+fn disk_of(bytes: DiskBytes, wal: WalBounds) -> FaultyDisk {
+    FaultyDisk::with(bytes).bound_wal(wal)
 }
 
 impl World {
@@ -175,6 +181,7 @@ impl World {
     fn with(dice: Dice, folder: TempDir, plan: Blueprint) -> Self {
         let configuration = Arc::new(plan.load(folder.path()));
         let history = History { sources: plan.lines(folder.path()), ..History::default() };
+        let wal = WalBounds { bytes: 16 << 10, records: dice.clone().between(0, 20) };
         Self {
             jobs: None,
             waiting: None,
@@ -189,7 +196,8 @@ impl World {
             plan,
             configuration,
             clock: Arc::new(ManualClock::at(1_700_000_000_000)),
-            disk: FaultyDisk::with(empty_store()),
+            disk: disk_of(empty_store(), wal),
+            wal,
             history,
             requests: Requests::default(),
             effects: Effects::default(),
@@ -216,9 +224,14 @@ impl World {
         tally
     }
 
+    /// The disk that the next process finds.
+    pub(crate) fn use_disk(&mut self, bytes: DiskBytes) {
+        self.disk = disk_of(bytes, self.wal);
+    }
+
     /// The run has ended in order.
     pub(crate) fn rest(&mut self) {
-        self.disk = FaultyDisk::with(self.disk.bytes());
+        self.use_disk(self.disk.bytes());
         self.crashed = None;
         self.workers.forget();
     }
@@ -232,7 +245,7 @@ impl World {
         };
         let survivors = self.dice.between(0, 5);
         let bytes = if power { self.disk.survivors(survivors) } else { self.disk.bytes() };
-        self.disk = FaultyDisk::with(bytes);
+        self.use_disk(bytes);
         // A process may also find no disk space for its record.
         if power || self.dice.chance(10) {
             self.begun = None;

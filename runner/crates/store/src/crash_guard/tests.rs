@@ -43,7 +43,7 @@ impl Process {
 
     /// The next process, after this one died. Its attempts must be forgotten, not dropped.
     fn next(&self) -> Self {
-        Self::after(&self.disk.bytes())
+        Self::after(&self.disk.bytes().store)
     }
 
     /// Dies within a batch.
@@ -87,7 +87,7 @@ impl Process {
 
     /// The first indices and lengths of all suspects of the next run.
     fn found(&self) -> Vec<(u64, u64, u32)> {
-        let found = cell::decode_all(&self.disk.bytes()).into_iter();
+        let found = cell::decode_all(&self.disk.bytes().store).into_iter();
         found.map(|suspect| (suspect.span.first, suspect.span.jobs, suspect.crashes)).collect()
     }
 }

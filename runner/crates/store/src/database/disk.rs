@@ -36,6 +36,33 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn is_in_place(&self) -> bool {
         true
     }
+
+    /// Whether the disk has a file. A file that does not exist is created by its first write.
+    fn exists(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    /// The space for the write-ahead log of a store on this disk; `None`: the store has no log.
+    fn wal_space(&self) -> Option<WalSpace> {
+        None
+    }
+}
+
+/// The name of the file of a write-ahead log, beside its store.
+pub(crate) const WAL_FILE: &str = "store.wal";
+
+/// The file of a write-ahead log, and its bounds.
+#[derive(Debug)]
+pub struct WalSpace {
+    pub disk: Box<dyn Disk>,
+    pub bounds: WalBounds,
+}
+
+/// The maximum length of a write-ahead log. A commit that does not fit is a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalBounds {
+    pub bytes: u64,
+    pub records: u64,
 }
 
 /// A file of the operating system.
@@ -47,10 +74,11 @@ pub(crate) struct FileDisk {
 
 /// A disk that is opened repeatedly, with the writes since its last sync.
 ///
-/// The header of redb is the *epoch* of the store: it changes with each commit, and holds the number of the
+/// The header of redb is the *epoch* of the store: it changes with each checkpoint, and holds the number of the
 /// transaction. This process remembers the last header that it read or wrote. Another header on the disk
 /// proves another writer, also without a lock. Then nothing more is written: redb keeps the free pages in
-/// memory, and would overwrite pages of the other process.
+/// memory, and would overwrite pages of the other process. A commit to the write-ahead log compares the header, too: a
+/// process that opens a store with commits in its log makes a checkpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Medium(Arc<MediumInner>);
 
@@ -266,6 +294,15 @@ impl Disk for FileDisk {
             (Err(_), Ok(_)) => true,
         }
     }
+}
+
+/// A new name is durable when its folder is. On systems other than Unix a folder cannot be opened, and need
+/// not be synced.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// A file or a folder of its path is missing.

@@ -4,7 +4,7 @@
 use super::history::{COMMITS, assert_is_after, commit, run};
 use super::*;
 use crate::OpenError;
-use crate::testing::DiskFailure;
+use crate::testing::{DiskBytes, DiskFailure};
 
 /// A store that is created and synced, so that only the history can fail. (In a folder, an incomplete store
 /// has another name.)
@@ -16,7 +16,7 @@ fn fresh() -> FaultyDisk {
 
 /// Opens the file that a crash left, and asserts that it has `promised` commits, or one more, and accepts
 /// further commits.
-fn assert_recovers(bytes: Vec<u8>, promised: u64, what: &str) {
+fn assert_recovers(bytes: DiskBytes, promised: u64, what: &str) {
     let (store, mut writer) = open_on(&FaultyDisk::with(bytes));
     let found = store.transaction().unwrap();
     assert!(

@@ -2,6 +2,7 @@
 
 use super::history::{COMMITS, commit, delayed, generation, hashed, moved, placed_after, run, snapshot};
 use super::*;
+use crate::testing::DiskBytes;
 use crate::verify;
 use crate::{DeliveryKey, DeliveryPlace};
 use tidegate_model::{DeliveryHash, Due};
@@ -21,7 +22,7 @@ impl Random {
 }
 
 /// The file after a clean end, and after a crash.
-fn good_files() -> [Vec<u8>; 2] {
+fn good_files() -> [DiskBytes; 2] {
     let disk = FaultyDisk::new();
     let (_, mut writer) = open_on(&disk);
     assert_eq!(run(&mut writer, COMMITS), COMMITS);
@@ -127,8 +128,8 @@ fn a_damaged_file_never_panics_and_never_lies() {
         let mut random = Random(seed);
         let mut file = files[random.below(2)].clone();
         for _ in 0..=random.below(3) {
-            if !file.is_empty() {
-                damage(&mut file, &mut random);
+            if !file.store.is_empty() {
+                damage(&mut file.store, &mut random);
             }
         }
         let Ok((store, mut writer)) = open_disk(Box::new(FaultyDisk::with(file))) else { continue };
