@@ -163,6 +163,11 @@ impl Block {
     pub(crate) fn sections(&self) -> &[Section] {
         &self.sections
     }
+
+    pub(crate) fn of_sections(sections: Vec<Section>) -> Self {
+        let jobs = sections.iter().map(Section::jobs).sum();
+        Self { sections, jobs }
+    }
 }
 
 /// The section that is being built: the payloads whose bytes range from `start` to `end`.
@@ -221,6 +226,18 @@ impl Section {
 
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
+    }
+
+    /// Its header and its body.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        self.header.put(out);
+        out.extend_from_slice(&self.body);
+    }
+
+    /// Reads what [`Self::put`] wrote.
+    pub(crate) fn take(rest: &mut Bytes<'_>) -> Result<Self, Wrong> {
+        let header = SectionHeader::parse(rest)?;
+        Ok(Self { header, body: rest.take(header.body_len())?.to_vec() })
     }
 }
 
