@@ -90,10 +90,13 @@ fn assert_stays_bounded(queue: &str, most: u64) {
     }
     running.stop().done();
     // The first rounds allocate the space that later ones reuse; the size depends on the distance between the
-    // two steps.
-    let (half, last) = (sizes[sizes.len() / 2], sizes[sizes.len() - 1]);
-    println!("{queue:?}: {half} bytes halfway, {last} at the end, of {fed} that went through");
-    assert!(last < half + 2 * fed / ROUNDS && last < fed / 2, "{queue}: {sizes:?}");
+    // two steps. redb doubles a small file that has no room, and shrinks one that has too much.
+    let most_at_first = sizes[..=sizes.len() / 2].iter().copied().max().unwrap_or_default();
+    let last = sizes[sizes.len() - 1];
+    println!(
+        "{queue:?}: {most_at_first} bytes in the first half, {last} at the end, of {fed} that went through"
+    );
+    assert!(last < 2 * most_at_first + fed / ROUNDS && last < fed / 4, "{queue}: {sizes:?}");
     let queues = project.json(&["queue", "list"]);
     let bytes = queues[0]["bytes"].as_u64().expect("a size");
     // Values are deleted as a whole, and a commit is one.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::database::disk::Taken;
+use crate::database::disk::{Taken, WAL_FILE};
 use tidegate_model::{Address, LockHolder};
 
 /// The end of every message about a file that cannot be used unchanged.
@@ -37,6 +37,9 @@ pub enum OpenError {
     Newer { path: PathBuf, found: u32, known: u32 },
     #[error("the store `{}` is damaged: {what}; {WAY_OUT}", path.display())]
     Damaged { path: PathBuf, what: String },
+    /// The problem and its fix, as a sentence about the log.
+    #[error("the write-ahead log `{}` {problem}", path.display())]
+    Wal { path: PathBuf, problem: String },
 }
 
 /// Why a value could not be read from an open store.
@@ -75,6 +78,13 @@ pub enum CommitError {
         path.display()
     )]
     Missing { path: PathBuf },
+    /// The changes may be durable.
+    #[error(
+        "the write-ahead log `{}` is missing: it was deleted, moved or replaced while this process had it open; \
+         start again",
+        path.display()
+    )]
+    WalMissing { path: PathBuf },
 }
 
 fn taken(path: &Path) -> String {
@@ -134,8 +144,17 @@ pub(crate) enum StoreCause {
     Taken,
     Io(io::Error),
     Damaged(String),
-    Newer { found: u32, known: u32 },
-    Gone { queue: Address, index: u64, first: u64 },
+    /// A problem of the write-ahead log; see [`OpenError::Wal`].
+    Wal(String),
+    Newer {
+        found: u32,
+        known: u32,
+    },
+    Gone {
+        queue: Address,
+        index: u64,
+        first: u64,
+    },
 }
 
 impl StoreCause {
@@ -156,6 +175,7 @@ impl StoreCause {
             Self::Taken => OpenError::Taken { path },
             Self::Newer { found, known } => OpenError::Newer { path, found, known },
             Self::Damaged(what) => OpenError::Damaged { path, what },
+            Self::Wal(problem) => OpenError::Wal { path: path.with_file_name(WAL_FILE), problem },
             other => OpenError::Damaged { path, what: ReadError::from(other).to_string() },
         }
     }
@@ -168,6 +188,7 @@ impl From<StoreCause> for ReadError {
             StoreCause::Interrupted | StoreCause::Taken => Self::Interrupted,
             StoreCause::Io(source) => Self::Io(source),
             StoreCause::Damaged(what) => Self::Damaged(what),
+            StoreCause::Wal(problem) => Self::Damaged(format!("its write-ahead log {problem}")),
             StoreCause::Newer { found, .. } => Self::Damaged(format!("its format is version {found}")),
             StoreCause::Gone { queue, index, first } => Self::Gone { queue, index, first },
         }
@@ -253,7 +274,7 @@ impl From<redb::DatabaseError> for StoreCause {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }

@@ -24,6 +24,7 @@ pub(crate) mod sink_files;
 pub(crate) mod takeovers;
 pub(crate) mod trim;
 pub(crate) mod verify;
+pub(crate) mod wal;
 
 fn address(text: &str) -> Address {
     Address::parse(text).unwrap()

@@ -118,7 +118,7 @@ pub struct Committed {
 
 /// Makes the changes of commit `number` in a transaction. Returns the result of the commit.
 ///
-/// The rows depend on nothing but the rows before and the changes, so that a commit can be made again from its record in
+/// The rows depend on nothing but the rows before and the changes. So a commit can be made again from its record in
 /// the write-ahead log. `sound_texts`: see [`history::write`].
 pub(crate) fn apply(
     txn: &WriteTransaction,

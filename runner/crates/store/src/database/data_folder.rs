@@ -74,9 +74,10 @@ pub(crate) fn tighten(folder: &Path) -> io::Result<()> {
 }
 
 /// The files of a data folder.
-const OURS: [&str; 10] = [
+const OURS: [&str; 11] = [
     "store.redb",
     "store.redb.new",
+    "store.wal",
     "lock",
     "attempts",
     "attempts.new",

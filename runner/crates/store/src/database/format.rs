@@ -13,6 +13,7 @@
 //! | meta | `paused monitors` | JSON, as `paused`; missing if no monitor was ever paused |
 //! | meta | `stopped` | JSON, see [`super::stops`]; missing until a step stopped; ignored by older versions |
 //! | meta | `token key` | 32 bytes, see [`super::token_key`]; missing until the first run |
+//! | meta | `wal` | store u64, generation u64, salt u64, open u8, see [`super::wal::state`] |
 //! | names | `pipeline/name` | u32, from 1 |
 //! | queues | queue | head u64, first u64, bytes u64 |
 //! | log | queue, first index | see [`crate::codec::log_record`] |
@@ -51,7 +52,7 @@
 //! late jobs, and deliveries that are arrivals of which some are late. Version 8 added held lanes and paused monitors, which
 //! an older version would not hold. Version 9 records deliveries of single jobs by place, in the table `delivered`. Older ones
 //! stay under their hashes until they expire. The keys of `parked_of` are in the order of the index; before, they were
-//! hashes.
+//! hashes. Version 12 added the write-ahead log, without which an older version would read an incomplete store.
 
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use serde::Serialize;

@@ -14,6 +14,7 @@ use super::format::{
 use super::held_lanes::{self, HELD_LANES};
 use super::parked::ParkedRows;
 use super::pauses::{self, PausedPart};
+use super::wal::state::WalState;
 use super::{parked, token_key};
 use crate::api::parked_job::ParkedId;
 use crate::codec::old_parked_record;
@@ -21,7 +22,7 @@ use crate::error::StoreCause;
 use tidegate_model::Timestamp;
 
 /// The format that this code writes.
-pub(crate) const VERSION: u32 = 11;
+pub(crate) const VERSION: u32 = 12;
 
 /// The key of the version in `meta`.
 const FORMAT_KEY: &str = "format";
@@ -55,6 +56,7 @@ pub(crate) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), S
         meta.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
         meta.insert(CREATED_KEY, &*RecordKey::Meta(CREATED_KEY).seal(now.0.to_le_bytes().to_vec()))?;
     }
+    WalState::initial().write(txn)?;
     CommitRecord { number: 0, time: now }.write(txn)
 }
 
@@ -73,7 +75,8 @@ fn make_tables_of_version_9(txn: &WriteTransaction) -> Result<(), StoreCause> {
 
 /// Migrates a store of an older version to this one, in one transaction. The records of parked jobs are
 /// rewritten. All others remain: this version reads the values and records of older ones. Version 10 added times to the
-/// records of deliveries by place and of parked jobs, and version 11 to those of deliveries by hash.
+/// records of deliveries by place and of parked jobs, and version 11 to those of deliveries by hash. Version 12 added the
+/// record of the write-ahead log.
 pub(crate) fn migrate(database: &Database) -> Result<(), StoreCause> {
     let found = version(&database.begin_read()?.open_table(META)?)?;
     if found >= VERSION {
@@ -92,6 +95,9 @@ pub(crate) fn migrate(database: &Database) -> Result<(), StoreCause> {
     }
     if (6..9).contains(&found) {
         parked::renew_inputs(&txn)?;
+    }
+    if found < 12 {
+        WalState::initial().write(&txn)?;
     }
     txn.open_table(META)?.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
     txn.commit()?;
@@ -191,6 +197,7 @@ pub(crate) fn check(txn: &ReadTransaction) -> Result<CommitRecord, StoreCause> {
     }
     held_lanes::read(txn)?;
     token_key::read(&meta)?;
+    WalState::read(&meta)?;
     CommitRecord::read(&meta)
 }
 

@@ -2,24 +2,22 @@
 //!
 //! A new store gets its name only when it is complete, so an incomplete file was never a store.
 
-use std::fs::{self, File};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::data_folder;
-use super::disk::{Disk, FileDisk, Medium};
+use super::disk::{Disk, FileDisk, Medium, WAL_FILE, sync_folder};
 use super::lock::Lock;
 use super::memory_disk::MemoryDisk;
 use super::migrate;
-use super::origin::{Opened, StoreLocation, open_database};
+use super::origin::{FILE, Opened, StoreLocation, open_database};
 use super::read::{SharedDatabase, Store};
 use super::write::Writer;
 use crate::error::{OpenError, StoreCause};
 use tidegate_model::log_target;
 use tidegate_model::{Clock as _, SystemClock, create_private};
 
-pub(crate) const FILE: &str = "store.redb";
 pub(crate) const FILE_IN_THE_MAKING: &str = "store.redb.new";
 const LOCK_FILE: &str = "lock";
 
@@ -34,6 +32,7 @@ pub fn open(folder: &Path) -> Result<(Store, Writer), OpenError> {
         tracing::warn!(target: log_target::STORE, folder = %folder.display(), %error, "other users may reach files of the store");
     }
     if !path.try_exists().map_err(at_folder)? {
+        refuse_wal_without_store(folder)?;
         create(folder).map_err(|cause| cause.at(path.clone()))?;
     }
     start(StoreLocation::of_file(path)?, Some(lock))
@@ -53,7 +52,7 @@ pub fn exists(folder: &Path) -> bool {
 
 /// Opens the store on `disk`, and creates it if the disk is empty. No lock is taken.
 pub fn open_disk(disk: Box<dyn Disk>) -> Result<(Store, Writer), OpenError> {
-    let origin = StoreLocation { medium: Medium::new(disk), path: PathBuf::from(FILE) };
+    let origin = StoreLocation::of_disk(disk);
     if origin.medium.disk().is_empty().map_err(|source| StoreCause::Io(source).at(origin.path.clone()))? {
         initialise(&origin.medium).map_err(|cause| cause.at(origin.path.clone()))?;
     }
@@ -79,10 +78,20 @@ pub(crate) fn find(folder: &Path) -> Result<Option<(StoreLocation, Lock)>, OpenE
     Ok(Some((StoreLocation::of_file(path)?, lock)))
 }
 
+/// A log that is left may be the only copy of commits of a store that was moved.
+pub(crate) fn refuse_wal_without_store(folder: &Path) -> Result<(), OpenError> {
+    let path = folder.join(WAL_FILE);
+    if path.metadata().is_ok_and(|file| file.len() > 0) {
+        let problem = "has no store beside it; restore the store, or move the log away, too".into();
+        return Err(OpenError::Wal { path, problem });
+    }
+    Ok(())
+}
+
 fn start(origin: StoreLocation, lock: Option<Lock>) -> Result<(Store, Writer), OpenError> {
-    let Opened { database, transaction } = origin.open_at_least(0)?;
+    let Opened { database, transaction, wal } = origin.open_at_least(0)?;
     let shared = Arc::new(SharedDatabase::new(database));
-    Ok((Store::new(shared.clone()), Writer::new(shared, origin, transaction, lock)))
+    Ok((Store::new(shared.clone()), Writer::new(shared, origin, (transaction, wal), lock)))
 }
 
 /// Creates a store under another name, and renames it when it is durable.
@@ -103,14 +112,5 @@ fn initialise(medium: &Medium) -> Result<(), StoreCause> {
     txn.commit()?;
     drop(database);
     medium.disk().sync()?;
-    Ok(())
-}
-
-/// A new name is durable when its folder is. On systems other than Unix a folder cannot be opened, and need
-/// not be synced.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    if cfg!(unix) {
-        File::open(folder)?.sync_all()?;
-    }
     Ok(())
 }

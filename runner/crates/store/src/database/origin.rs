@@ -7,14 +7,28 @@ use std::path::PathBuf;
 use redb::{Database, ReadableDatabase as _};
 
 use super::catch_panics::{close, guarded};
-use super::disk::{FileDisk, Medium};
+use super::disk::{Disk, FileDisk, Medium, WAL_FILE, WalSpace};
+use super::lazy_file::LazyFileDisk;
 use super::migrate;
 use super::overlay::Overlay;
+use super::wal;
+use super::wal::state::WalState;
 use crate::error::{OpenError, StoreCause};
 use tidegate_model::LockHolder;
 
+/// The file of a store in its folder.
+pub(crate) const FILE: &str = "store.redb";
+
 /// Bytes of the file that redb may cache; up to half of them are writes of a commit.
 const CACHE_BYTES: usize = 16 << 20;
+
+/// From this file size on, in bytes, each checkpoint also records the free pages of the file.
+///
+/// Without that record, opening after a crash reads the whole file. Measured on 2 cores with the file in the
+/// page cache: 165 ms instead of 1 ms for 5 million jobs in 560 MB, and 20 ms for 32 MB. A cold disk takes
+/// many times that. The record costs a second sync: a commit of one job takes 0.45 ms instead of 0.27 ms. A
+/// small file is better without it.
+pub(crate) const QUICK_REPAIR_BYTES_MIN: u64 = 32 << 20;
 
 /// The first bytes of a redb file.
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
@@ -23,6 +37,8 @@ const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
 #[derive(Debug)]
 pub(crate) struct StoreLocation {
     pub(crate) medium: Medium,
+    /// The write-ahead log; `None` if each commit is a checkpoint.
+    pub(crate) wal: Option<WalSpace>,
     /// For messages.
     pub(crate) path: PathBuf,
 }
@@ -31,6 +47,7 @@ pub(crate) struct Opened {
     pub(crate) database: Database,
     /// The number of the last commit.
     pub(crate) transaction: u64,
+    pub(crate) wal: WalState,
 }
 
 impl StoreLocation {
@@ -47,7 +64,20 @@ impl StoreLocation {
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
         let disk = FileDisk::new(file, &path).map_err(failed)?;
-        Ok(Self { medium: Medium::new(Box::new(disk)), path })
+        let wal = LazyFileDisk::new(std::path::absolute(&path).map_err(failed)?.with_file_name(WAL_FILE));
+        let wal = Some(WalSpace { disk: Box::new(wal), bounds: wal::BOUNDS });
+        Ok(Self { medium: Medium::new(Box::new(disk)), wal, path })
+    }
+
+    /// The store on `disk`, which has no path.
+    pub(crate) fn of_disk(disk: Box<dyn Disk>) -> Self {
+        let wal = disk.wal_space();
+        Self { medium: Medium::new(disk), wal, path: PathBuf::from(FILE) }
+    }
+
+    /// The path of the write-ahead log, for messages.
+    pub(crate) fn wal_path(&self) -> PathBuf {
+        self.path.with_file_name(WAL_FILE)
     }
 
     /// Opens the store, and checks that it is usable and contains the durable commit with this number.
@@ -61,15 +91,22 @@ impl StoreLocation {
         .map_err(|cause| cause.at(self.path.clone()))?;
         let checked = guarded(|| {
             migrate::migrate(&database)?;
-            match migrate::check(&database.begin_read()?)?.number {
-                found if found >= transaction => Ok(found),
-                found => Err(StoreCause::Damaged(format!(
+            migrate::check(&database.begin_read()?)?;
+            let len = self.medium.disk().len()?;
+            match wal::recover(&database, self.wal.as_ref(), len >= QUICK_REPAIR_BYTES_MIN)? {
+                (found, wal) if found >= transaction => Ok((found, wal)),
+                (found, _) => Err(StoreCause::Damaged(format!(
                     "commit {transaction} was durable, but the last commit is {found}"
                 ))),
             }
         });
         match checked {
-            Ok(transaction) => Ok(Opened { database, transaction }),
+            Ok((transaction, wal)) => {
+                if let Some(space) = &self.wal {
+                    wal::empty(space);
+                }
+                Ok(Opened { database, transaction, wal })
+            }
             Err(cause) => {
                 close(Some(database));
                 Err(cause.at(self.path.clone()))
@@ -85,8 +122,11 @@ impl StoreLocation {
             Ok(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(overlay)?)
         });
         let database = database.ok()?;
-        let found = guarded(|| Ok(migrate::check(&database.begin_read()?)?.number));
-        if found.is_ok_and(|found| found >= transaction) {
+        let found = guarded(|| {
+            migrate::check(&database.begin_read()?)?;
+            wal::recover(&database, self.wal.as_ref(), false)
+        });
+        if found.is_ok_and(|(found, _)| found >= transaction) {
             return Some(database);
         }
         close(Some(database));

@@ -3,18 +3,17 @@
 use super::history::{COMMITS, assert_is_after, run};
 use super::*;
 use crate::database::compact::{compact, compact_at};
-use crate::database::disk::Medium;
 use crate::database::origin::StoreLocation;
 use crate::open;
-use crate::testing::DiskFailure;
+use crate::testing::{DiskBytes, DiskFailure};
 use crate::{OpenError, Trim, TrimWhen};
 
 fn origin(disk: &FaultyDisk) -> StoreLocation {
-    StoreLocation { medium: Medium::new(Box::new(disk.clone())), path: "store.redb".into() }
+    StoreLocation::of_disk(Box::new(disk.clone()))
 }
 
 /// A history after many deleted jobs.
-fn airy() -> Vec<u8> {
+fn airy() -> DiskBytes {
     let disk = FaultyDisk::new();
     let (_, mut writer) = open_on(&disk);
     assert_eq!(run(&mut writer, COMMITS), COMMITS);

@@ -300,6 +300,27 @@ proptest! {
     }
 
     #[test]
+    fn a_store_that_is_recovered_from_its_log_is_the_same(
+        commits in prop::collection::vec(prop::collection::vec(thing(), 0..6), 0..20),
+    ) {
+        let disk = FaultyDisk::new();
+        let (store, mut writer) = open_on(&disk);
+        let mut progress = BTreeMap::new();
+        for (now, things) in (0..).zip(commits) {
+            let mut changes = Changes { now: Timestamp(now), ..Changes::default() };
+            for thing in things {
+                thing.enter(now, &mut progress, &mut changes);
+            }
+            writer.commit(&changes).unwrap();
+        }
+        let (recovered, _writer) = open_on(&FaultyDisk::with(disk.survivors(0)));
+        prop_assert_eq!(
+            String::from_utf8(exported(&recovered)).unwrap(),
+            String::from_utf8(exported(&store)).unwrap()
+        );
+    }
+
+    #[test]
     fn a_damaged_export_is_refused_or_makes_a_whole_store(
         at in any::<prop::sample::Index>(), harm in 0_usize..4, byte in any::<u8>(),
     ) {

@@ -437,6 +437,41 @@ fn deliveries_by_hash_of_version_10_are_kept_without_times_until_they_are_made_a
     assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
 }
 
+/// A store of version 11, which has no write-ahead log.
+fn bytes_of_version_11() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, mut writer) = crate::open(folder.path()).unwrap();
+    writer.commit(&appends([append("a/q", ["1", "2"])])).unwrap();
+    drop((store, writer));
+    let path = folder.path().join("store.redb");
+    let database = Database::open(&path).unwrap();
+    let txn = database.begin_write().unwrap();
+    {
+        let mut meta = txn.open_table(META).unwrap();
+        meta.insert("format", &11_u32.to_le_bytes()[..]).unwrap();
+        meta.remove("wal").unwrap();
+    }
+    txn.commit().unwrap();
+    drop(database);
+    std::fs::read(path).unwrap()
+}
+
+fn assert_jobs(store: &Store) {
+    assert_eq!(jobs(store, &address("a/q"))[..2], [b"1".to_vec(), b"2".to_vec()]);
+}
+
+#[test]
+fn a_store_of_version_11_gets_a_log() {
+    let disk = FaultyDisk::with(bytes_of_version_11());
+    let (store, mut writer) = open_on(&disk);
+    assert_jobs(&store);
+    for _ in 0..4 {
+        writer.commit(&appends([append("a/q", ["3"])])).unwrap();
+    }
+    let (store, _writer) = open_on(&FaultyDisk::with(disk.survivors(0)));
+    assert_eq!(jobs(&store, &address("a/q")).len(), 6);
+}
+
 fn bytes_of_version_5() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let (store, mut writer) = crate::open(folder.path()).unwrap();
@@ -455,6 +490,7 @@ fn a_migration_that_is_cut_off_is_made_again() {
     cut_off(&bytes_of_version_8(), assert_parked_of);
     cut_off(&bytes_of_version_9(), assert_records);
     cut_off(&bytes_of_version_10(), assert_hashed);
+    cut_off(&bytes_of_version_11(), assert_jobs);
 }
 
 /// Lets the disk fail at each operation of a migration.

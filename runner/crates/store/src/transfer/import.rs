@@ -13,11 +13,11 @@ use super::export_format::{ExportLine, Header, Inventory, Start, VERSION};
 use super::import_writer::{Filling, Stop, wrong};
 use crate::database::catch_panics::{close, guarded};
 use crate::database::data_folder;
-use crate::database::disk::{FileDisk, Medium};
+use crate::database::disk::{FileDisk, Medium, sync_folder};
 use crate::database::migrate;
 use crate::database::open;
-use crate::database::open::{FILE, FILE_IN_THE_MAKING};
-use crate::database::origin::{StoreLocation, open_database};
+use crate::database::open::FILE_IN_THE_MAKING;
+use crate::database::origin::{FILE, StoreLocation, open_database};
 use crate::error::{ImportError, OpenError};
 use tidegate_model::{Timestamp, create_private};
 
@@ -36,12 +36,14 @@ pub fn import(folder: &Path, input: impl BufRead) -> Result<Inventory, ImportErr
     data_folder::make_folder(folder).map_err(at_folder)?;
     let path = folder.join(FILE);
     let _lock = open::take_lock(folder, &path)?;
-    if path.try_exists().map_err(at_folder)? && is_used(&path)? {
+    if !path.try_exists().map_err(at_folder)? {
+        open::refuse_wal_without_store(folder)?;
+    } else if is_used(&path)? {
         return Err(ImportError::Occupied { path });
     }
     let in_the_making = folder.join(FILE_IN_THE_MAKING);
     let made = make(&in_the_making, input).and_then(|inventory| {
-        fs::rename(&in_the_making, &path).and_then(|()| open::sync_folder(folder)).map_err(at_folder)?;
+        fs::rename(&in_the_making, &path).and_then(|()| sync_folder(folder)).map_err(at_folder)?;
         Ok(inventory)
     });
     if made.is_err() {

@@ -1,0 +1,279 @@
+//! Write-ahead log: makes small commits durable by one write and one sync of the file `store.wal`.
+//!
+//! A *checkpoint* is a commit that makes the store itself durable, with all commits before it. A commit behind a
+//! checkpoint can be in the log instead: its changes are in the memory of redb, and in a record of the log. The next
+//! checkpoint writes the pages of all these commits at once, and begins the log anew. After a crash, the records behind the
+//! last checkpoint are applied again ([`recover`]).
+//!
+//! The log belongs to a state of the store: see [`state::WalState`]. A checkpoint that begins a log follows the creation
+//! of the file. When the store is closed, a last checkpoint closes the log, and the file is emptied. So a store at rest
+//! is whole without the file.
+
+pub(crate) mod frames;
+pub(crate) mod record;
+pub(crate) mod state;
+
+use std::collections::BTreeSet;
+use std::io;
+
+use redb::{Database, ReadableDatabase as _};
+
+use self::frames::HEADER_BYTES;
+use self::state::{WalState, random};
+use super::changes::{Changes, apply};
+use super::disk::{Taken, WalBounds, WalSpace};
+use super::format::{CommitRecord, META};
+use crate::error::{StoreCause, is_full};
+
+/// The bounds of a log in a file. A checkpoint takes some milliseconds, and opening after a crash less than a second.
+pub(crate) const BOUNDS: WalBounds = WalBounds { bytes: 4 << 20, records: 1000 };
+
+/// Bytes by which the file grows. They are written ahead of the records: a sync that changes the length of a file costs
+/// more.
+const GROWTH_BYTES: u64 = 256 << 10;
+
+const PAGE_BYTES: u64 = 4096;
+
+/// Number of commits of an opening before the first that begins a log. A command that commits once needs no file.
+const COMMITS_BEFORE_LOG: u64 = 1;
+
+/// The log of an open store, as its writer knows it.
+#[derive(Debug)]
+pub(crate) struct Wal {
+    /// As the last checkpoint has recorded it.
+    state: WalState,
+    salt: u64,
+    /// Number of commits since the opening.
+    commits: u64,
+    /// The offset of the next frame. 0: the next write has the header, too.
+    end: u64,
+    /// Number of frames.
+    records: u64,
+    /// Bytes that the file has at least.
+    len: u64,
+}
+
+/// The way in which a commit becomes durable.
+#[derive(Debug)]
+pub(crate) enum CommitPlan<'a> {
+    /// These bytes of the log, up to the offset `end`.
+    Log { space: &'a WalSpace, bytes: Vec<u8>, end: u64 },
+    /// A checkpoint. `next` is the state to record with it, and `create` the space of a log that has no file yet.
+    Checkpoint { create: Option<&'a WalSpace>, next: Option<WalState> },
+}
+
+impl Wal {
+    pub(crate) fn new(state: WalState) -> Self {
+        Self { state, salt: random(), commits: 0, end: 0, records: 0, len: 0 }
+    }
+
+    /// Decides how the commit with this number becomes durable.
+    pub(crate) fn plan<'a>(
+        &self,
+        space: Option<&'a WalSpace>,
+        number: u64,
+        changes: &Changes,
+    ) -> CommitPlan<'a> {
+        const PLAIN: CommitPlan<'_> = CommitPlan::Checkpoint { create: None, next: None };
+        let Some(space) = space else { return PLAIN };
+        let is_open = self.state.is_open;
+        if !is_open && self.commits < COMMITS_BEFORE_LOG {
+            return PLAIN;
+        }
+        let next = Some(self.state.next(self.salt));
+        match record::encode(changes) {
+            Some(record) if is_open => {
+                let (bytes, end) = self.frame(number, &record);
+                if self.records < space.bounds.records && end <= space.bounds.bytes {
+                    CommitPlan::Log { space, bytes, end }
+                } else {
+                    CommitPlan::Checkpoint { create: None, next }
+                }
+            }
+            Some(_) => CommitPlan::Checkpoint { create: Some(space), next },
+            None if is_open => CommitPlan::Checkpoint { create: None, next },
+            None => PLAIN,
+        }
+    }
+
+    /// The next bytes of the log, and the offset of their end.
+    fn frame(&self, number: u64, record: &[u8]) -> (Vec<u8>, u64) {
+        let id = self.state.id;
+        let mut bytes = if self.end == 0 { frames::header(id) } else { Vec::new() };
+        bytes.extend_from_slice(&frames::frame(id, self.end + bytes.len() as u64, number, record));
+        let end = self.end + bytes.len() as u64;
+        (bytes, end)
+    }
+
+    /// Prepares the file of the log for a commit. If it cannot grow, because the disk is full, the commit is a checkpoint: the
+    /// store may have room. No log is created unless the store is in its place, because it would belong to another one.
+    pub(crate) fn prepare<'a>(
+        &mut self,
+        plan: CommitPlan<'a>,
+        is_in_place: impl FnOnce() -> bool,
+    ) -> io::Result<CommitPlan<'a>> {
+        let (prepared, next) = match &plan {
+            CommitPlan::Log { space, end, .. } => (self.grow(space, *end), Some(self.state.next(self.salt))),
+            CommitPlan::Checkpoint { create: Some(space), .. } if is_in_place() => (self.create(space), None),
+            CommitPlan::Checkpoint { create: Some(_), .. } => (Err(io::ErrorKind::NotFound.into()), None),
+            CommitPlan::Checkpoint { create: None, .. } => return Ok(plan),
+        };
+        match prepared {
+            Ok(()) => Ok(plan),
+            // The folder may have been moved since.
+            Err(error) if is_full(&error) || error.kind() == io::ErrorKind::NotFound => {
+                Ok(CommitPlan::Checkpoint { create: None, next })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates the file of the log. On `Ok` it is durable.
+    fn create(&mut self, space: &WalSpace) -> io::Result<()> {
+        self.len = 0;
+        space.disk.set_len(0)?;
+        self.grow(space, 1)?;
+        space.disk.sync()
+    }
+
+    /// Writes the next frame, up to the offset `end`. On `Ok` it is durable.
+    pub(crate) fn append(&mut self, space: &WalSpace, bytes: &[u8], end: u64) -> io::Result<()> {
+        space.disk.write(self.end, bytes)?;
+        space.disk.sync()?;
+        (self.end, self.records) = (end, self.records + 1);
+        Ok(())
+    }
+
+    /// Writes zeros up to a length of at least `end`, page by page. Linux keeps the pages of a larger write together,
+    /// and counts all of them as written for each frame in one of them.
+    fn grow(&mut self, space: &WalSpace, end: u64) -> io::Result<()> {
+        if end <= self.len {
+            return Ok(());
+        }
+        let len = end.next_multiple_of(GROWTH_BYTES).min(space.bounds.bytes).max(end);
+        while self.len < len {
+            let page = zeros(PAGE_BYTES.min(len - self.len));
+            space.disk.write(self.len, &page)?;
+            self.len += page.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Continues behind a checkpoint that has recorded `next`.
+    pub(crate) fn checkpointed(&mut self, next: Option<WalState>) {
+        self.state = next.unwrap_or(self.state);
+        self.commits += 1;
+        (self.end, self.records) = (0, 0);
+    }
+
+    /// Whether commits may be in the log.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state.is_open
+    }
+
+    /// The state to record with the last checkpoint.
+    pub(crate) fn closed(&self) -> WalState {
+        self.state.closed()
+    }
+}
+
+/// Applies the commits that are in the log and not in the store, and makes them durable in the store. Returns the number of
+/// the last commit, and the new state of the log, which is not open then.
+pub(crate) fn recover(
+    database: &Database,
+    space: Option<&WalSpace>,
+    quick_repair: bool,
+) -> Result<(u64, WalState), StoreCause> {
+    let (durable, state) = {
+        let txn = database.begin_read()?;
+        let meta = txn.open_table(META)?;
+        (CommitRecord::read(&meta)?.number, WalState::read(&meta)?)
+    };
+    let bytes = match space {
+        Some(space) if !state.is_open || space.disk.exists()? => read(space, state)?,
+        None if !state.is_open => Vec::new(),
+        _ => {
+            return Err(StoreCause::Wal(format!(
+                "is missing, and commits behind commit {durable} may be in it; restore it, or create an empty file \
+                 in its place to go on with commit {durable}: later commits are lost then"
+            )));
+        }
+    };
+    let commits = frames::commits(&bytes, state, durable).map_err(StoreCause::Wal)?;
+    if !state.is_open {
+        return Ok((durable, state));
+    }
+    let mut txn = database.begin_write()?;
+    txn.set_quick_repair(quick_repair);
+    let mut last = durable;
+    for (number, range) in commits {
+        let at = range.start;
+        let changes = record::decode(&bytes[range]).map_err(|what| {
+            StoreCause::Wal(format!("is damaged at byte {at}: commit {number} cannot be read: {what}"))
+        })?;
+        apply(&txn, &changes, number, &mut BTreeSet::new())?;
+        last = number;
+    }
+    let closed = state.closed();
+    closed.write(&txn)?;
+    // A process that has the store open, too, may have added a commit.
+    if space.is_some_and(|space| !read(space, state).is_ok_and(|now| now == bytes)) {
+        return Err(io::Error::other(Taken).into());
+    }
+    txn.commit()?;
+    Ok((last, closed))
+}
+
+/// The bytes of the log, or of its header if it is not open.
+fn read(space: &WalSpace, state: WalState) -> io::Result<Vec<u8>> {
+    let len = space.disk.len()?;
+    let len = if state.is_open { len } else { len.min(HEADER_BYTES as u64) };
+    let mut bytes = zeros(len);
+    if len > 0 {
+        space.disk.read(0, &mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// Empties the file of a log that is not open. If that fails, the bytes stay, and are obsolete.
+pub(crate) fn empty(space: &WalSpace) {
+    if space.disk.len().is_ok_and(|len| len > 0) {
+        let _ = space.disk.set_len(0);
+    }
+}
+
+/// `len` is at most the length of a log.
+fn zeros(len: u64) -> Vec<u8> {
+    vec![0; usize::try_from(len).unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::disk::Disk as _;
+    use crate::testing::{DiskFailure, FaultyDisk};
+
+    #[test]
+    fn a_commit_whose_log_has_no_room_or_no_place_is_a_checkpoint() {
+        let disk = FaultyDisk::new();
+        let space = disk.wal_space().unwrap();
+        let prepared = |state, is_in_place| {
+            let mut wal = Wal { commits: 1, ..Wal::new(state) };
+            let plan = wal.plan(Some(&space), 7, &Changes::default());
+            wal.prepare(plan, || is_in_place).unwrap()
+        };
+        let closed = WalState::initial();
+        let CommitPlan::Checkpoint { create: None, next: None } = prepared(closed, false) else { panic!() };
+        assert_eq!(disk.bytes().wal, b"");
+        let CommitPlan::Checkpoint { create: Some(_), next: Some(_) } = prepared(closed, true) else {
+            panic!()
+        };
+        disk.fail(DiskFailure::FullFrom(1));
+        let CommitPlan::Checkpoint { create: None, next: None } = prepared(closed, true) else { panic!() };
+        // Another log begins.
+        let CommitPlan::Checkpoint { create: None, next: Some(next) } = prepared(closed.next(5), true) else {
+            panic!()
+        };
+        assert_eq!((next.id.generation, next.is_open), (2, true));
+    }
+}
