@@ -34,14 +34,17 @@ impl Moment {
     pub(crate) fn wait(self, project: &Project, output: &str, running: &mut Running) {
         let started = Instant::now();
         let before = project.len(output);
-        let (mut written, mut writes) = (None, 0);
+        let (mut written, mut writes) = ([None; 2], 0);
         while !running.has_ended() {
             let is_now = match self {
                 Self::After(time) => started.elapsed() >= time,
                 Self::Output(growth) => project.len(output) > before + growth,
                 Self::Store(wanted) => {
-                    let store = fs::metadata(project.path().join(".tidegate/store.redb"));
-                    let now = store.and_then(|metadata| metadata.modified()).ok();
+                    // To the store itself, or to its log.
+                    let now = [".tidegate/store.redb", ".tidegate/store.wal"].map(|name| {
+                        let file = fs::metadata(project.path().join(name));
+                        file.and_then(|metadata| metadata.modified()).ok()
+                    });
                     writes += u64::from(now != written);
                     written = now;
                     writes > wanted
