@@ -343,7 +343,7 @@ impl Scanner<'_> {
         Some(())
     }
 
-    /// Goes behind a comma, or behind the end of the object or list.
+    /// Goes to the place behind a comma and spaces, or right behind the end of the object or list: its text ends there.
     fn is_over(&mut self, end: u8) -> Option<bool> {
         self.skip_space();
         let found = self.peek()?;
@@ -351,7 +351,9 @@ impl Scanner<'_> {
             return None;
         }
         self.at += 1;
-        self.skip_space();
+        if found == b',' {
+            self.skip_space();
+        }
         Some(found == end)
     }
 

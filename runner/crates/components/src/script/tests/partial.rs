@@ -101,6 +101,10 @@ fn the_rest_of_a_job_stays_as_it_came() {
         ),
         (r#"{"left":{"z":1,"a":2},"right":3}"#, "job.left.b = job.right; job.left", r#"{"z":1,"a":2,"b":3}"#),
         (r#"{"o":{"z":1.0,"a":2},"n":1.0}"#, "#{ it: job.o, n: job.n }", r#"{"it":{"z":1.0,"a":2},"n":1.0}"#),
+        (r#"{ "o" : { "z" : 1.0 } }"#, "job.o", r#"{ "z" : 1.0 }"#),
+        (r#"{ "o" : { "z" : 1.0 } , "n" : 2 }"#, "job.o.n = job.n; job", r#"{ "o" : { "z" : 1.0 ,"n":2} , "n" : 2 }"#),
+        (r#"{ "o" : [ 1 ] , "n" : 2 }"#, "job.o[0] = job.n; job", r#"{ "o" : [2] , "n" : 2 }"#),
+        (r#" { "z" : 1.0 } "#, "job.n = 2; job", r#"{ "z" : 1.0 ,"n":2}"#),
     ];
     for (job, code, expected) in cases {
         assert_eq!(body(code).run(job), format!("-> {expected}"), "{code}");
