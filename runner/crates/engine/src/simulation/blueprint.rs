@@ -330,6 +330,12 @@ pub(crate) fn source_files(name: &str) -> [String; 3] {
     ["", "-1", "-2"].map(|end| format!("{name}{end}.ndjson"))
 }
 
+/// The inverse of [`source_files`]: the name that one of these names, or its path, is made from.
+pub(crate) fn source_of(file: &Path) -> &str {
+    let stem = file.file_stem().unwrap().to_str().unwrap();
+    stem.split_once('-').map_or(stem, |(name, _)| name)
+}
+
 /// Name without its pipeline.
 pub(crate) fn local(address: &str) -> &str {
     address.split_once('/').map_or(address, |(_, name)| name)

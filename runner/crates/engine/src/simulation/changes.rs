@@ -1,8 +1,11 @@
 //! Changes: alter a graph between two generations, in every way that a configuration can change.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-use super::blueprint::{Blueprint, QueuePlan, SinkPlan, StepPlan, local, pipeline_of, source_files};
+use super::blueprint::{
+    Blueprint, QueuePlan, SinkPlan, StepPlan, local, pipeline_of, source_files, source_of,
+};
 use super::dice::Dice;
 use super::drawing::{FILTERS, RETRIES};
 use tidegate_config::{DeliveryGuarantee, InputMode};
@@ -257,9 +260,8 @@ impl Changes {
 fn change_source(plan: &mut Blueprint, dice: &mut Dice) {
     let sources: Vec<&String> = plan.sources.keys().collect();
     let source = (*dice.pick(&sources)).clone();
-    let now = plan.source_files.get(&source).map_or(local(&source), |file| file.trim_end_matches(".ndjson"));
-    let first = now.split('-').next().unwrap_or(now);
-    let file = dice.pick(&source_files(first)).clone();
+    let name = plan.source_files.get(&source).map_or(local(&source), |file| source_of(Path::new(file)));
+    let file = dice.pick(&source_files(name)).clone();
     plan.source_files.insert(source, file);
 }
 

@@ -311,19 +311,17 @@ impl World {
     /// Appends lines to the file of a source, which has several names.
     fn grow_source(&mut self) {
         let World { dice, history, .. } = self;
-        let base =
-            |path: &Path| path.file_stem().unwrap().to_str().unwrap().split('-').next().unwrap().to_owned();
-        let bases: BTreeSet<String> = history.sources.keys().map(|path| base(path)).collect();
-        let bases: Vec<String> = bases.into_iter().collect();
-        let name = dice.pick(&bases).clone();
+        let sources: BTreeSet<&str> = history.sources.keys().map(|path| blueprint::source_of(path)).collect();
+        let sources: Vec<&str> = sources.into_iter().collect();
+        let name = (*dice.pick(&sources)).to_owned();
         let number = dice.between(100, 1000);
         let lines: Vec<String> =
             (0..dice.between(1, 3)).map(|line| drawing::source_line(dice, number, line)).collect();
-        let names = || history.sources.keys().filter(|path| base(path) == name);
-        let mut file = OpenOptions::new().append(true).open(names().next().unwrap()).unwrap();
+        let mut files: Vec<_> =
+            history.sources.iter_mut().filter(|(path, _)| blueprint::source_of(path) == name).collect();
+        let mut file = OpenOptions::new().append(true).open(files[0].0).unwrap();
         file.write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
-        let all = history.sources.iter_mut().filter(|(path, _)| base(path) == name);
-        all.for_each(|(_, known)| known.extend(lines.iter().cloned()));
+        files.iter_mut().for_each(|(_, known)| known.extend(lines.iter().cloned()));
     }
 
     /// Changes the configuration files.
