@@ -321,7 +321,9 @@ impl World {
             history.sources.iter_mut().filter(|(path, _)| blueprint::source_of(path) == name).collect();
         let mut file = OpenOptions::new().append(true).open(files[0].0).unwrap();
         file.write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
-        files.iter_mut().for_each(|(_, known)| known.extend(lines.iter().cloned()));
+        for (_, known) in &mut files {
+            known.extend(lines.iter().cloned());
+        }
     }
 
     /// Changes the configuration files.
