@@ -497,6 +497,7 @@ impl WaitingRoom {
         self.stands[job_state as usize] += 1;
         let lane = self.lanes.get_mut(self.jobs.lane(slot));
         lane.held += u32::from(job_state.is_held());
+        lane.unknown += u32::from(job_state == JobState::Unknown);
         lane.running += u32::from(job_state == JobState::Running);
         lane.free += u32::from(job_state.frees_lane());
     }
@@ -506,6 +507,7 @@ impl WaitingRoom {
         self.stands[job_state as usize] -= 1;
         let lane = self.lanes.get_mut(self.jobs.lane(slot));
         lane.held -= u32::from(job_state.is_held());
+        lane.unknown -= u32::from(job_state == JobState::Unknown);
         lane.running -= u32::from(job_state == JobState::Running);
         lane.free -= u32::from(job_state.frees_lane());
     }

@@ -19,6 +19,8 @@ pub(crate) struct LaneState {
     pub(crate) held: u32,
     /// Number of its jobs that run.
     pub(crate) running: u32,
+    /// Number of its unknown jobs.
+    pub(crate) unknown: u32,
     /// Number of its jobs that do not occupy it.
     pub(crate) free: u32,
     /// Number of its jobs that start together now.
@@ -240,10 +242,11 @@ impl Lanes {
     }
 
     fn open(&mut self, hash: u64, name: &[u8]) -> u32 {
-        let (jobs, held, running, free, row) = (0, 0, 0, 0, 0);
+        let (jobs, held, running, unknown, free, row) = (0, 0, 0, 0, 0, 0);
         let hold = self.holds.get(name).copied();
         let (turn, is_open) = (false, false);
-        let lane = LaneState { name: name.into(), jobs, held, running, free, row, turn, is_open, hold };
+        let name = name.into();
+        let lane = LaneState { name, jobs, held, running, unknown, free, row, turn, is_open, hold };
         let number = if let Some(free) = self.free.pop() {
             self.lanes[free as usize] = lane;
             free

@@ -160,7 +160,10 @@ impl WaitingRoom {
             if let Some(slot) = self.urgent[turn].head(&self.jobs) {
                 let lane = self.jobs.lane(slot);
                 if self.lanes.allows(lane, &self.rules) && !self.is_occupied(lane) {
-                    return Some(self.unknown_of(lane).unwrap_or(slot));
+                    let next = self.unknown_of(lane).unwrap_or(slot);
+                    if !self.waits_for_unknown(next) {
+                        return Some(next);
+                    }
                 }
                 // Its lane is blocked: it becomes the next job of the lane.
                 self.delist(slot);
@@ -189,6 +192,14 @@ impl WaitingRoom {
     /// Whether a job of a serial lane runs or is pending. Under earlier rules, several jobs of the lane may have begun.
     fn is_occupied(&self, lane: u32) -> bool {
         self.rules.strategy == StartOrder::OneRoundSerial && self.lanes.get(lane).held > 0
+    }
+
+    /// Whether a due job of a serial lane has to wait: another one has become unknown since the round began, and goes first
+    /// in the next round.
+    fn waits_for_unknown(&self, slot: u32) -> bool {
+        self.rules.strategy == StartOrder::OneRoundSerial
+            && self.jobs.job_state(slot) != JobState::Unknown
+            && self.lanes.get(self.jobs.lane(slot)).unknown > 0
     }
 
     /// Unknown job in the list of a lane that was blocked: it still goes before due jobs.

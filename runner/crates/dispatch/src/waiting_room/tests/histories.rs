@@ -95,6 +95,15 @@ fn what_is_unknown_goes_before_what_is_due_of_its_lane_though_bounds_held_it() {
 }
 
 #[test]
+fn what_becomes_unknown_during_a_round_goes_before_what_is_due_of_its_lane() {
+    let mut play = play(StartOrder::OneRoundSerial);
+    // Both due jobs are in the round.
+    assert_eq!(play.on("=a2 a2… ~b1@5 ~a3@5 5s go1"), "b1");
+    assert_eq!(play.on("a2? go"), "a2");
+    assert_eq!(play.on("a2✓ go"), "a3");
+}
+
+#[test]
 fn a_round_is_handed_out_before_the_next_begins() {
     let mut play = play(StartOrder::OneRoundSerial);
     assert_eq!(play.on("+a1 +a2 +b3 +c4 go1"), "a1");

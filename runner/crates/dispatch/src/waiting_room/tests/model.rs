@@ -252,7 +252,11 @@ impl Model {
                 let unknown =
                     |&at: &usize| self.jobs[at].lane == lane && self.jobs[at].state == WaitingState::Unknown;
                 let parked = |&at: &usize| unknown(&at) && self.jobs[at].parked;
-                return Some(self.waiting().filter(parked).min_by_key(|&at| self.order(at)).unwrap_or(at));
+                let next = self.waiting().filter(parked).min_by_key(|&at| self.order(at)).unwrap_or(at);
+                // It has a place in the next round if it became unknown since this one began.
+                if !serial || unknown(&next) || !self.waiting().any(|at| unknown(&at)) {
+                    return Some(next);
+                }
             }
             (self.jobs[at].listed, self.jobs[at].parked) = (false, true);
             self.tidy();
