@@ -230,8 +230,8 @@ fn a_crash_at_any_operation_and_another_in_the_recovery_lose_nothing() {
         for left in [disk.bytes(), disk.survivors(operation)] {
             let whole = open_on(&with(&left)).0.transaction().unwrap();
             assert!(whole == promised || whole == promised + 1, "{operation}: {whole}, {promised} promised");
-            // Each third operation of a recovery, beginning with another one each time.
-            for second in (1 + operation % 3..).step_by(3) {
+            // Each fifth operation of a recovery, beginning with another one each time.
+            for second in (1 + operation % 5..).step_by(5) {
                 let disk = FaultyDisk::with(left.clone()).bound_wal(bounds);
                 disk.fail(DiskFailure::From(second));
                 drop(open_disk(Box::new(disk.clone())));
