@@ -262,10 +262,11 @@ impl Wait {
         self.since <= now && now < self.until
     }
 
-    /// The wait that ends later, of this one and of one that was reported before and still lasts.
+    /// The wait that ends later, of this one and of one that was reported before. A wait that lasts goes before one that does
+    /// not: the clock may have been set back since either of them began.
     pub(crate) fn beside(self, before: Option<Self>, now: Timestamp) -> Self {
-        let longer = before.filter(|before| before.lasts(now) && before.until > self.until);
-        longer.unwrap_or(self)
+        let rank = |wait: &Self| (wait.lasts(now), wait.until);
+        before.filter(|before| rank(before) > rank(&self)).unwrap_or(self)
     }
 }
 

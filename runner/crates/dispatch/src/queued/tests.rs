@@ -428,6 +428,7 @@ fn the_longer_of_two_waits_counts_unless_a_clock_that_was_set_back_has_ended_it(
     // Results are reported in another order than their attempts began.
     assert_eq!(beside(Some(wait(22, 60))), wait(22, 60));
     assert_eq!(beside(Some(wait(30, 60))), wait(20, 50));
+    assert_eq!(wait(30, 90).beside(Some(wait(20, 50)), Timestamp(25)), wait(20, 50));
 }
 
 #[test]
