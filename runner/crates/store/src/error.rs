@@ -80,7 +80,7 @@ pub enum CommitError {
     Missing { path: PathBuf },
     /// The changes may be durable.
     #[error(
-        "the write-ahead log `{}` is missing: it was deleted, moved or replaced while this process had it open; \
+        "the write-ahead log `{}` is not as this process has left it: it was deleted, moved, replaced or cut short; \
          start again",
         path.display()
     )]

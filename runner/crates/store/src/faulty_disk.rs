@@ -321,6 +321,6 @@ impl Disk for FaultyDisk {
             return None;
         }
         let bounds = self.state().wal_bounds.unwrap_or(WAL_BOUNDS);
-        Some(WalSpace { disk: Box::new(Self { file: FileKind::Wal, ..self.clone() }), bounds })
+        Some(WalSpace { disk: Box::new(Self { file: FileKind::Wal, ..self.clone() }), bounds, bytes_min: 0 })
     }
 }

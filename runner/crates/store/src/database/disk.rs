@@ -56,6 +56,8 @@ pub(crate) const WAL_FILE: &str = "store.wal";
 pub struct WalSpace {
     pub disk: Box<dyn Disk>,
     pub bounds: WalBounds,
+    /// Bytes that the file has at least while a log is open. A shorter one was cut.
+    pub bytes_min: u64,
 }
 
 /// The maximum length of a write-ahead log. A commit that does not fit is a checkpoint.
@@ -91,6 +93,8 @@ struct MediumInner {
     epoch: Mutex<Option<Epoch>>,
     /// Another process has written to the disk. Never becomes false again.
     taken: AtomicBool,
+    /// A commit has compared the epoch, and is not over.
+    is_checked: AtomicBool,
 }
 
 type Epoch = [u8; EPOCH_BYTES];
@@ -113,6 +117,7 @@ impl Medium {
             unsynced: Mutex::default(),
             epoch: Mutex::default(),
             taken: AtomicBool::new(false),
+            is_checked: AtomicBool::new(false),
         }))
     }
 
@@ -164,12 +169,29 @@ impl Medium {
 
     /// Fails if another process has written to the disk since this one did.
     pub(crate) fn check_epoch(&self) -> io::Result<()> {
+        // Another thread may be about to change the epoch.
+        self.compare(self.epoch().as_ref())
+    }
+
+    fn compare(&self, known: Option<&Epoch>) -> io::Result<()> {
         self.refuse_taken()?;
-        let known = *self.epoch();
-        if known.is_some() && self.read_epoch()? != known {
+        if known.is_some() && self.read_epoch()?.as_ref() != known {
             self.0.taken.store(true, Ordering::Release);
         }
         self.refuse_taken()
+    }
+
+    /// Begins a commit: its writes do not compare the epoch again, except for those that change it.
+    pub(crate) fn begin_commit(&self) -> io::Result<()> {
+        self.check_epoch()?;
+        self.0.is_checked.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends a commit. Later writes, of a reader that makes room in the cache of redb or of the end of the process, compare
+    /// the epoch each.
+    pub(crate) fn end_commit(&self) {
+        self.0.is_checked.store(false, Ordering::Release);
     }
 
     fn refuse_taken(&self) -> io::Result<()> {
@@ -192,6 +214,15 @@ impl Medium {
 
     fn unsynced(&self) -> MutexGuard<'_, Vec<Range<u64>>> {
         self.0.unsynced.lock()
+    }
+
+    fn note_unsynced(&self, offset: u64, data: &[u8]) {
+        let end = offset + data.len() as u64;
+        let mut unsynced = self.unsynced();
+        match unsynced.last_mut().filter(|last| last.end == offset) {
+            Some(last) => last.end = end,
+            None => unsynced.push(offset..end),
+        }
     }
 }
 
@@ -219,26 +250,23 @@ impl redb::StorageBackend for Medium {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let end = offset + data.len() as u64;
-        let changes_epoch = offset < EPOCH_BYTES as u64;
-        // The first write of a commit, and the one that completes it.
-        if changes_epoch || self.unsynced().is_empty() {
-            self.check_epoch()?;
-        }
-        {
-            let mut unsynced = self.unsynced();
-            match unsynced.last_mut().filter(|last| last.end == offset) {
-                Some(last) => last.end = end,
-                None => unsynced.push(offset..end),
+        if offset >= EPOCH_BYTES as u64 {
+            if self.0.is_checked.load(Ordering::Acquire) {
+                self.refuse_taken()?;
+            } else {
+                self.check_epoch()?;
             }
+            self.note_unsynced(offset, data);
+            return self.disk().write(offset, data);
         }
+        // No other thread compares the epoch until this process knows the new one.
+        let mut epoch = self.epoch();
+        self.compare(epoch.as_ref())?;
+        self.note_unsynced(offset, data);
         let written = self.disk().write(offset, data);
-        if changes_epoch {
-            let known = self.epoch().take();
-            let next = known.filter(|_| written.is_ok()).map(|epoch| overwritten(epoch, offset, data));
-            // After half a write, the disk decides. An epoch that cannot be read is not checked.
-            *self.epoch() = next.or_else(|| self.read_epoch().ok().flatten());
-        }
+        let next = epoch.take().filter(|_| written.is_ok()).map(|epoch| overwritten(epoch, offset, data));
+        // After half a write, the disk decides. An epoch that cannot be read is not checked.
+        *epoch = next.or_else(|| self.read_epoch().ok().flatten());
         written
     }
 }
@@ -308,4 +336,34 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
 /// A file or a folder of its path is missing.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+#[cfg(test)]
+mod tests {
+    use redb::StorageBackend as _;
+
+    use super::*;
+    use crate::testing::FaultyDisk;
+
+    #[test]
+    fn behind_a_write_of_another_process_no_page_is_written_between_two_commits_or_later() {
+        let disk = FaultyDisk::new();
+        let other = Medium::new(Box::new(disk.clone()));
+        other.write(0, &[1; 4096]).unwrap();
+        let medium = Medium::new(Box::new(disk.clone()));
+        medium.enter_epoch().unwrap();
+        medium.begin_commit().unwrap();
+        // Pages that are not synced yet, as those of commits in the write-ahead log.
+        medium.write(4096, &[2; 10]).unwrap();
+        medium.end_commit();
+        medium.write(8192, &[2; 10]).unwrap();
+        other.write(0, &[3; 4096]).unwrap();
+        let before = disk.bytes();
+        for offset in [4096, 8192, 0] {
+            assert!(medium.write(offset, &[4; 10]).is_err());
+        }
+        assert!(medium.begin_commit().is_err());
+        assert!(medium.write(8192, &[4; 10]).is_err());
+        assert_eq!(disk.bytes(), before);
+    }
 }

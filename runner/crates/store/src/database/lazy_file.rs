@@ -57,7 +57,10 @@ impl Disk for LazyFileDisk {
         if !self.is_in_place() {
             *self.disk.lock() = None;
         }
-        self.made()?.set_len(len)
+        let disk = self.made()?;
+        // An earlier process may have created it, and died before its name was durable.
+        sync_folder(self.path.parent().unwrap_or(Path::new(".")))?;
+        disk.set_len(len)
     }
 
     fn sync(&self) -> io::Result<()> {

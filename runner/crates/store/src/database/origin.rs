@@ -65,7 +65,7 @@ impl StoreLocation {
         }
         let disk = FileDisk::new(file, &path).map_err(failed)?;
         let wal = LazyFileDisk::new(std::path::absolute(&path).map_err(failed)?.with_file_name(WAL_FILE));
-        let wal = Some(WalSpace { disk: Box::new(wal), bounds: wal::BOUNDS });
+        let wal = Some(WalSpace { disk: Box::new(wal), bounds: wal::BOUNDS, bytes_min: wal::GROWTH_BYTES });
         Ok(Self { medium: Medium::new(Box::new(disk)), wal, path })
     }
 
@@ -102,7 +102,7 @@ impl StoreLocation {
         });
         match checked {
             Ok((transaction, wal)) => {
-                if let Some(space) = &self.wal {
+                if let Some(space) = self.wal.as_ref().filter(|space| space.disk.is_in_place()) {
                     wal::empty(space);
                 }
                 Ok(Opened { database, transaction, wal })

@@ -21,16 +21,17 @@ use redb::{Database, ReadableDatabase as _};
 use self::frames::HEADER_BYTES;
 use self::state::{WalState, random};
 use super::changes::{Changes, apply};
-use super::disk::{Taken, WalBounds, WalSpace};
+use super::disk::{Taken, WAL_FILE, WalBounds, WalSpace};
 use super::format::{CommitRecord, META};
 use crate::error::{StoreCause, is_full};
+use tidegate_model::log_target;
 
 /// The bounds of a log in a file. A checkpoint takes some milliseconds, and opening after a crash less than a second.
 pub(crate) const BOUNDS: WalBounds = WalBounds { bytes: 4 << 20, records: 1000 };
 
 /// Bytes by which the file grows. They are written ahead of the records: a sync that changes the length of a file costs
 /// more.
-const GROWTH_BYTES: u64 = 256 << 10;
+pub(crate) const GROWTH_BYTES: u64 = 256 << 10;
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -51,6 +52,8 @@ pub(crate) struct Wal {
     records: u64,
     /// Bytes that the file has at least.
     len: u64,
+    /// A file that could not be created was reported.
+    is_failure_told: bool,
 }
 
 /// The way in which a commit becomes durable.
@@ -64,7 +67,7 @@ pub(crate) enum CommitPlan<'a> {
 
 impl Wal {
     pub(crate) fn new(state: WalState) -> Self {
-        Self { state, salt: random(), commits: 0, end: 0, records: 0, len: 0 }
+        Self { state, salt: random(), commits: 0, end: 0, records: 0, len: 0, is_failure_told: false }
     }
 
     /// Decides how the commit with this number becomes durable.
@@ -105,8 +108,9 @@ impl Wal {
         (bytes, end)
     }
 
-    /// Prepares the file of the log for a commit. If it cannot grow, because the disk is full, the commit is a checkpoint: the
-    /// store may have room. No log is created unless the store is in its place, because it would belong to another one.
+    /// Prepares the file of the log for a commit. If it cannot be created, or cannot grow because the disk is full, the commit
+    /// is a checkpoint: the store may be writable. No log is created unless the store is in its place, because it would
+    /// belong to another one.
     pub(crate) fn prepare<'a>(
         &mut self,
         plan: CommitPlan<'a>,
@@ -114,8 +118,16 @@ impl Wal {
     ) -> io::Result<CommitPlan<'a>> {
         let (prepared, next) = match &plan {
             CommitPlan::Log { space, end, .. } => (self.grow(space, *end), Some(self.state.next(self.salt))),
-            CommitPlan::Checkpoint { create: Some(space), .. } if is_in_place() => (self.create(space), None),
-            CommitPlan::Checkpoint { create: Some(_), .. } => (Err(io::ErrorKind::NotFound.into()), None),
+            CommitPlan::Checkpoint { create: Some(space), .. } => {
+                const WITHOUT: CommitPlan<'_> = CommitPlan::Checkpoint { create: None, next: None };
+                if !is_in_place() {
+                    return Ok(WITHOUT);
+                }
+                // Nothing is in the log yet.
+                let Err(error) = self.create(space) else { return Ok(plan) };
+                self.tell_failure(&error);
+                return Ok(WITHOUT);
+            }
             CommitPlan::Checkpoint { create: None, .. } => return Ok(plan),
         };
         match prepared {
@@ -125,6 +137,17 @@ impl Wal {
                 Ok(CommitPlan::Checkpoint { create: None, next })
             }
             Err(error) => Err(error),
+        }
+    }
+
+    fn tell_failure(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.is_failure_told, true) {
+            tracing::warn!(
+                target: log_target::STORE,
+                %error,
+                "the file `{WAL_FILE}` cannot be created beside the store, so each commit writes to the store itself, \
+                 which takes longer; make the data folder writable for this user"
+            );
         }
     }
 
@@ -171,6 +194,11 @@ impl Wal {
         self.state.is_open
     }
 
+    /// Whether the file of an open log has lost its end.
+    pub(crate) fn is_cut(&self, space: &WalSpace) -> bool {
+        space.disk.len().is_ok_and(|len| len < self.len)
+    }
+
     /// The state to record with the last checkpoint.
     pub(crate) fn closed(&self) -> WalState {
         self.state.closed()
@@ -190,15 +218,24 @@ pub(crate) fn recover(
         (CommitRecord::read(&meta)?.number, WalState::read(&meta)?)
     };
     let bytes = match space {
-        Some(space) if !state.is_open || space.disk.exists()? => read(space, state)?,
-        None if !state.is_open => Vec::new(),
-        _ => {
-            return Err(StoreCause::Wal(format!(
-                "is missing, and commits behind commit {durable} may be in it; restore it, or create an empty file \
-                 in its place to go on with commit {durable}: later commits are lost then"
-            )));
-        }
+        _ if state.is_open => read_open(space, state, durable)?,
+        // The store is whole without it, also if this user may not read it.
+        Some(space) => read(space, state).unwrap_or_default(),
+        None => Vec::new(),
     };
+    let len = bytes.len() as u64;
+    if state.is_open && len == 0 {
+        tracing::warn!(
+            target: log_target::STORE,
+            commit = durable,
+            "`{WAL_FILE}` is empty after a crash, so commits behind this one are lost, if there were any"
+        );
+    } else if state.is_open && space.is_some_and(|space| len < space.bytes_min) {
+        return Err(StoreCause::Wal(format!(
+            "is cut short: it has {len} bytes, so commits behind commit {durable} may be lost; restore it, or replace \
+             it by an empty file to go on with commit {durable}"
+        )));
+    }
     let commits = frames::commits(&bytes, state, durable).map_err(StoreCause::Wal)?;
     if !state.is_open {
         return Ok((durable, state));
@@ -217,11 +254,30 @@ pub(crate) fn recover(
     let closed = state.closed();
     closed.write(&txn)?;
     // A process that has the store open, too, may have added a commit.
-    if space.is_some_and(|space| !read(space, state).is_ok_and(|now| now == bytes)) {
+    if let Some(space) = space
+        && read(space, state)? != bytes
+    {
         return Err(io::Error::other(Taken).into());
     }
     txn.commit()?;
     Ok((last, closed))
+}
+
+/// The bytes of the log of a store that crashed after commit `durable`.
+fn read_open(space: Option<&WalSpace>, state: WalState, durable: u64) -> Result<Vec<u8>, StoreCause> {
+    let unreadable = |error| {
+        StoreCause::Wal(format!(
+            "cannot be read, and commits behind commit {durable} may be in it: {error}; make it a file that this user \
+             can read and write"
+        ))
+    };
+    match space {
+        Some(space) if space.disk.exists().map_err(unreadable)? => read(space, state).map_err(unreadable),
+        _ => Err(StoreCause::Wal(format!(
+            "is missing, and commits behind commit {durable} may be in it; restore it, or create an empty file in \
+             its place to go on with commit {durable}: later commits are lost then"
+        ))),
+    }
 }
 
 /// The bytes of the log, or of its header if it is not open.

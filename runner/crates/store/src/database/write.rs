@@ -92,10 +92,10 @@ impl Writer {
         let (result, sound_texts, wal) = (&mut self.result_in_doubt, &mut self.sound_texts, &mut self.wal);
         let quick_repair_bytes_min = self.quick_repair_bytes_min;
         *result = None;
-        guarded(|| {
+        let committed = guarded(|| {
             self.shared.with(|database| {
                 // Another process that opens the store reads the log.
-                medium.check_epoch()?;
+                medium.begin_commit()?;
                 let plan = wal.prepare(plan, || medium.disk().is_in_place())?;
                 let mut txn = database.begin_write()?;
                 match plan {
@@ -123,12 +123,14 @@ impl Writer {
                 }
             })
         })
-        .map_err(|cause| cause.of_commit(path))?;
+        .map_err(|cause| cause.of_commit(path));
+        medium.end_commit();
+        committed?;
         if !medium.disk().is_in_place() {
             return Err(CommitError::Missing { path: path.clone() });
         }
         let space = self.origin.wal.as_ref().filter(|_| self.wal.is_open());
-        if space.is_some_and(|space| !space.disk.is_in_place()) {
+        if space.is_some_and(|space| !space.disk.is_in_place() || self.wal.is_cut(space)) {
             return Err(CommitError::WalMissing { path: self.origin.wal_path() });
         }
         self.in_doubt = false;

@@ -98,6 +98,13 @@ pub(crate) fn commits(bytes: &[u8], state: WalState, durable: u64) -> Result<Vec
             );
         }
         _ if !is_open => return Ok(Vec::new()),
+        // The file of a log is filled with zeros before the first commit of an opening is in it.
+        Some(found) if found.generation < id.generation && found.salt != id.salt => {
+            return Err(format!(
+                "is older than the store, which has a later log; restore that log, or replace this one by an empty \
+                 file to go on with commit {durable}: later commits are lost then"
+            ));
+        }
         _ => {}
     }
     let (mut commits, mut at) = (Vec::new(), HEADER_BYTES);
@@ -247,7 +254,9 @@ mod tests {
                 assert!(problem(state(id), 10).starts_with("is newer than the store"));
             }
             // It is obsolete.
-            assert_eq!(commits(&bytes, state(WalId { generation: 4, salt: 9, ..ID }), 12).unwrap(), []);
+            assert_eq!(commits(&bytes, state(WalId { generation: 4, ..ID }), 12).unwrap(), []);
+            let later = commits(&bytes, state(WalId { generation: 4, salt: 9, ..ID }), 12);
+            assert_eq!(later.is_err_and(|problem| problem.starts_with("is older than the store")), is_open);
         }
         assert!(problem(OPEN, 9).starts_with("does not follow the store: its first commit is 11"));
     }
