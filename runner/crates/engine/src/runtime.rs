@@ -224,7 +224,6 @@ impl Runtime {
         for action in actions {
             runtime.carry_out(action)?;
         }
-        runtime.inbox.connect(runtime.orders.clone());
         has_started.store(true, Ordering::Release);
         Ok(Some(runtime))
     }

@@ -4,7 +4,6 @@
 //! A delivery is committed whole or not at all. The deliveries of one step are committed in order. A full
 //! disk only delays them.
 
-pub(crate) mod commit_delay;
 pub(crate) mod completions;
 pub(crate) mod disk_full;
 pub(crate) mod group;
@@ -39,7 +38,6 @@ use tidegate_model::log_target;
 use tidegate_model::{Batch, Clock, Stamp, Timestamp};
 use tidegate_store::{Block, Changes, CrashGuard, StepStop, Store, Writer};
 
-use self::commit_delay::{CommitDelay, CommittedGroup};
 use self::disk_full::CommitOutcome;
 use self::group::{CommitGroup, GroupChanges, GroupPart, MoreRequests};
 
@@ -74,32 +72,22 @@ pub(crate) struct Committer {
     pub(crate) ending: Arc<AtomicBool>,
 }
 
-/// Requests as other threads send them. The group waits briefly for a batch or a push that is about to come, unless a
+/// Requests as other threads send them. The group waits briefly for a batch that is about to come, unless a
 /// client waits for the group.
 struct Sent<'a> {
     requests: &'a Receiver<CommitRequest>,
     coming: &'a AtomicUsize,
-    /// End of the wait for a batch.
+    /// End of the wait.
     close: Instant,
-    /// End of the wait for a push.
-    push_deadline: Option<Instant>,
-    waited_in_vain: bool,
 }
 
 impl MoreRequests for Sent<'_> {
     fn next(&mut self, is_waited_for: bool) -> Option<CommitRequest> {
-        if let Ok(more) = self.requests.try_recv() {
-            return Some(more);
+        match self.requests.try_recv() {
+            Ok(more) => Some(more),
+            Err(_) if is_waited_for || self.coming.load(Ordering::Acquire) == 0 => None,
+            Err(_) => self.requests.recv_deadline(self.close).ok(),
         }
-        if is_waited_for {
-            return None;
-        }
-        if self.coming.load(Ordering::Acquire) > 0 {
-            return self.requests.recv_deadline(self.close).ok();
-        }
-        let more = self.requests.recv_deadline(self.push_deadline?).ok();
-        self.waited_in_vain = more.is_none();
-        more
     }
 }
 
@@ -110,23 +98,18 @@ impl Committer {
     /// The store fails. No job is lost: the next run delivers all jobs that were not committed.
     pub(crate) fn run(mut self, orders: &Receiver<CommitRequest>) -> Result<Writer, EngineError> {
         self.open()?;
-        let (mut last_commit, mut delay) = (Instant::now(), CommitDelay::default());
+        let mut last_commit = Instant::now();
         while let Some(first) = self.next(orders) {
             let mut sent = Sent {
                 requests: orders,
                 coming: &self.batches_awaiting_commit,
                 close: last_commit + GROUP_AGE,
-                push_deadline: delay.deadline(),
-                waited_in_vain: false,
             };
             let group = CommitGroup::collect(first, &self.inbox, &mut sent);
-            let (has_pushes, waited_in_vain) = (group.has_pushes(), sent.waited_in_vain);
             for part in group.parts() {
                 self.commit_part(part)?;
             }
             last_commit = Instant::now();
-            let is_push_waiting = !self.inbox.is_empty();
-            delay.committed(CommittedGroup { has_pushes, waited_in_vain, is_push_waiting }, last_commit);
         }
         self.close()
     }

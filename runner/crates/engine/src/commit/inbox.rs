@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use crossbeam_channel::Sender;
 use tidegate_plugin::Payloads;
 
-use super::request::CommitRequest;
 use tidegate_config::QueueRef;
 use tidegate_model::sync::{Mutex, MutexGuard};
 use tidegate_model::{DeliveryHash, Timestamp};
@@ -87,36 +85,19 @@ pub(crate) struct Inbox {
 #[derive(Debug, Default)]
 struct PendingPushes {
     pushes: Vec<Push>,
-    /// The committer of the run, until the inbox is closed. It ends when no sender is left.
-    committer: Option<Sender<CommitRequest>>,
     closed: bool,
 }
 
 impl Inbox {
-    /// Adds a push. Returns whether the caller must notify the committer, or `None` if the inbox is closed.
+    /// Adds a push. Returns whether it is the first, so that the committer must be notified, or `None` if the
+    /// inbox is closed.
     pub(crate) fn put(&self, push: Push) -> Option<bool> {
         let mut queued_pushes = self.lock();
         if queued_pushes.closed {
             return None;
         }
         queued_pushes.pushes.push(push);
-        if queued_pushes.pushes.len() > 1 {
-            return Some(false);
-        }
-        let notified = queued_pushes.committer.as_ref().is_some_and(|committer| {
-            // A committer that has failed takes no more; the run is about to end.
-            committer.send(CommitRequest::InboxReady).is_ok()
-        });
-        Some(!notified)
-    }
-
-    /// From now on, the inbox notifies the committer itself. The coordinator, which other requests go through, would only
-    /// delay the push.
-    pub(crate) fn connect(&self, committer: Sender<CommitRequest>) {
-        let mut queued_pushes = self.lock();
-        if !queued_pushes.closed {
-            queued_pushes.committer = Some(committer);
-        }
+        Some(queued_pushes.pushes.len() == 1)
     }
 
     /// Removes the oldest pushes, up to about `bytes_max` bytes.
@@ -139,9 +120,7 @@ impl Inbox {
 
     /// Closes the inbox. Queued pushes can still be removed.
     pub(crate) fn close(&self) {
-        let mut queued_pushes = self.lock();
-        queued_pushes.closed = true;
-        queued_pushes.committer = None;
+        self.lock().closed = true;
     }
 
     fn lock(&self) -> MutexGuard<'_, PendingPushes> {
@@ -201,22 +180,6 @@ mod tests {
         assert_eq!(inbox.put(push("2")), Some(false));
         assert_eq!(jobs(&inbox.take(100)), [b"1", b"2"]);
         assert_eq!(inbox.put(push("3")), Some(true));
-    }
-
-    #[test]
-    fn a_connected_inbox_notifies_the_committer_of_the_first_that_waits_until_it_is_closed() {
-        let (committer, requests) = crossbeam_channel::unbounded();
-        let inbox = Inbox::default();
-        assert_eq!(inbox.put(push("1")), Some(true));
-        assert_eq!(jobs(&inbox.take(100)), [b"1"]);
-        inbox.connect(committer);
-        assert_eq!([inbox.put(push("2")), inbox.put(push("3"))], [Some(false); 2]);
-        assert!(matches!(requests.try_recv(), Ok(CommitRequest::InboxReady)));
-        assert!(requests.is_empty());
-        inbox.close();
-        assert!(requests.recv().is_err(), "the committer can end");
-        inbox.connect(crossbeam_channel::unbounded().0);
-        assert!(inbox.lock().committer.is_none());
     }
 
     #[test]

@@ -129,7 +129,7 @@ pub(crate) enum Message {
     },
     /// A command has ended.
     CommandEnded(EndedCommand),
-    /// The inbox has jobs, and is not connected to the committer.
+    /// The inbox has jobs.
     Arrived,
     Stop,
 }

@@ -127,10 +127,6 @@ impl CommitGroup {
         parts.into_iter().flatten()
     }
 
-    pub(crate) fn has_pushes(&self) -> bool {
-        !self.pushes.is_empty()
-    }
-
     /// Whether a client or a schedule waits for this group.
     fn is_waited_for(&self) -> bool {
         let Self { pushes, ticked, printed, late, told, .. } = self;
