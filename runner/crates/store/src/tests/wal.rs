@@ -77,7 +77,7 @@ fn a_small_commit_is_one_write_and_one_sync_and_leaves_the_store_alone() {
     for number in 4..=20 {
         disk.fail(DiskFailure::From(u64::MAX));
         push_all(&mut writer, [number]);
-        // Three reads prove that no other process has written. The last operation is a look at the length of the log.
+        // Three reads prove that no other process has written. The last operation reads the length of the log.
         assert_eq!((disk.syncs(), disk.operations()), (1, 6));
     }
     assert_eq!(disk.bytes().store, before.store);
