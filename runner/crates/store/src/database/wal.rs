@@ -145,8 +145,8 @@ impl Wal {
             tracing::warn!(
                 target: log_target::STORE,
                 %error,
-                "the file `{WAL_FILE}` cannot be created beside the store, so each commit writes to the store itself, \
-                 which takes longer; make the data folder writable for this user"
+                "the file `{WAL_FILE}` cannot be created beside the store; until that succeeds, each commit writes to the \
+                 store itself, which takes longer"
             );
         }
     }
