@@ -30,7 +30,7 @@ use tidegate_model::log_target;
 pub(crate) const BOUNDS: WalBounds = WalBounds { bytes: 4 << 20, records: 1000 };
 
 /// Bytes by which the file grows. They are written ahead of the records: a sync that changes the length of a file costs
-/// more.
+/// more. A shorter file of an open log was cut, so a later version must not raise it.
 pub(crate) const GROWTH_BYTES: u64 = 256 << 10;
 
 const PAGE_BYTES: u64 = 4096;
@@ -65,6 +65,11 @@ pub(crate) enum CommitPlan<'a> {
     Checkpoint { create: Option<&'a WalSpace>, next: Option<WalState> },
 }
 
+impl CommitPlan<'_> {
+    /// A checkpoint that leaves the record of the log as it is.
+    const PLAIN: Self = Self::Checkpoint { create: None, next: None };
+}
+
 impl Wal {
     pub(crate) fn new(state: WalState) -> Self {
         Self { state, salt: random(), commits: 0, end: 0, records: 0, len: 0, is_failure_told: false }
@@ -77,11 +82,10 @@ impl Wal {
         number: u64,
         changes: &Changes,
     ) -> CommitPlan<'a> {
-        const PLAIN: CommitPlan<'_> = CommitPlan::Checkpoint { create: None, next: None };
-        let Some(space) = space else { return PLAIN };
+        let Some(space) = space else { return CommitPlan::PLAIN };
         let is_open = self.state.is_open;
         if !is_open && self.commits < COMMITS_BEFORE_LOG {
-            return PLAIN;
+            return CommitPlan::PLAIN;
         }
         let next = Some(self.state.next(self.salt));
         match record::encode(changes) {
@@ -95,7 +99,7 @@ impl Wal {
             }
             Some(_) => CommitPlan::Checkpoint { create: Some(space), next },
             None if is_open => CommitPlan::Checkpoint { create: None, next },
-            None => PLAIN,
+            None => CommitPlan::PLAIN,
         }
     }
 
@@ -116,27 +120,25 @@ impl Wal {
         plan: CommitPlan<'a>,
         is_in_place: impl FnOnce() -> bool,
     ) -> io::Result<CommitPlan<'a>> {
-        let (prepared, next) = match &plan {
-            CommitPlan::Log { space, end, .. } => (self.grow(space, *end), Some(self.state.next(self.salt))),
-            CommitPlan::Checkpoint { create: Some(space), .. } => {
-                const WITHOUT: CommitPlan<'_> = CommitPlan::Checkpoint { create: None, next: None };
-                if !is_in_place() {
-                    return Ok(WITHOUT);
+        match &plan {
+            CommitPlan::Log { space, end, .. } => match self.grow(space, *end) {
+                Ok(()) => Ok(plan),
+                // The folder may have been moved since.
+                Err(error) if is_full(&error) || error.kind() == io::ErrorKind::NotFound => {
+                    Ok(CommitPlan::Checkpoint { create: None, next: Some(self.state.next(self.salt)) })
                 }
+                Err(error) => Err(error),
+            },
+            CommitPlan::Checkpoint { create: Some(_), .. } if !is_in_place() => Ok(CommitPlan::PLAIN),
+            CommitPlan::Checkpoint { create: Some(space), .. } => match self.create(space) {
+                Ok(()) => Ok(plan),
                 // Nothing is in the log yet.
-                let Err(error) = self.create(space) else { return Ok(plan) };
-                self.tell_failure(&error);
-                return Ok(WITHOUT);
-            }
-            CommitPlan::Checkpoint { create: None, .. } => return Ok(plan),
-        };
-        match prepared {
-            Ok(()) => Ok(plan),
-            // The folder may have been moved since.
-            Err(error) if is_full(&error) || error.kind() == io::ErrorKind::NotFound => {
-                Ok(CommitPlan::Checkpoint { create: None, next })
-            }
-            Err(error) => Err(error),
+                Err(error) => {
+                    self.tell_failure(&error);
+                    Ok(CommitPlan::PLAIN)
+                }
+            },
+            CommitPlan::Checkpoint { create: None, .. } => Ok(plan),
         }
     }
 
