@@ -203,7 +203,6 @@ impl Dispatcher {
             }
             Event::Idle { port: InputPort { step, input } } => (step, StepEvent::Idle { input }),
             Event::Full { port: InputPort { step, input }, full } => (step, StepEvent::Full { input, full }),
-            Event::Lane { step, lane, hold } => (step, StepEvent::Lane { lane, hold }),
             Event::Ended { port: InputPort { step, input } } => (step, StepEvent::Ended { input }),
             Event::Broken { port: InputPort { step, input } } => (step, StepEvent::Broken { input }),
             Event::Returned { step, due } => (step, StepEvent::Returned { due }),
@@ -284,8 +283,8 @@ impl Dispatcher {
         self.decide(now, commands);
     }
 
-    /// Holds a lane of a step before it starts.
-    pub fn hold_lane(&mut self, step: usize, lane: &str, hold: Hold) {
+    /// Holds a lane of a step, or ends its hold. Takes effect with the next event.
+    pub fn hold_lane(&mut self, step: usize, lane: &str, hold: Option<Hold>) {
         self.change(step, |machine| machine.hold_lane(lane.as_bytes(), hold));
     }
 

@@ -207,7 +207,7 @@ impl StepMachine for OrderedStep {
             StepEvent::Failed => self.halt(commands),
             StepEvent::GivenBack => self.gives_back = false,
             // Only queued steps have these events.
-            StepEvent::Picked { .. } | StepEvent::Gate { .. } | StepEvent::Lane { .. } => {}
+            StepEvent::Picked { .. } | StepEvent::Gate { .. } => {}
         }
     }
 

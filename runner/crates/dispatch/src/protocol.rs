@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Hold, JobKey, QueuePolicy};
+use crate::{JobKey, QueuePolicy};
 use tidegate_model::{Progress, Timestamp};
 
 /// Plan of one step, as far as the dispatcher needs it.
@@ -178,8 +178,6 @@ pub enum Event {
     Ended { port: InputPort },
     /// A reader failed. The jobs that it has read are still processed.
     Broken { port: InputPort },
-    /// A lane of the step is held, or starts jobs again.
-    Lane { step: usize, lane: Box<[u8]>, hold: Option<Hold> },
     /// The last index of a queue is now `head`.
     Grew { queue: usize, head: u64 },
     /// The step has jobs to redeliver out of order, the first of them at this time.

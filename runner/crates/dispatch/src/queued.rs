@@ -172,7 +172,6 @@ impl StepMachine for QueuedStep {
             StepEvent::Read { read, first, jobs, bytes, .. } => self.took(read, first, jobs, bytes, commands),
             StepEvent::Idle { .. } => self.input.idle(),
             StepEvent::Full { full, .. } => self.input.set_full(full),
-            StepEvent::Lane { lane, hold } => self.room.hold(&lane, hold),
             StepEvent::Ended { .. } => self.input.reading = ReaderState::Ended,
             StepEvent::Broken { .. } => {
                 self.input.reading = ReaderState::Ended;
@@ -233,8 +232,8 @@ impl StepMachine for QueuedStep {
         }
     }
 
-    fn hold_lane(&mut self, lane: &[u8], hold: Hold) {
-        self.room.hold(lane, Some(hold));
+    fn hold_lane(&mut self, lane: &[u8], hold: Option<Hold>) {
+        self.room.hold(lane, hold);
     }
 
     fn free_lane(&mut self, key: JobKey, now: Timestamp) {

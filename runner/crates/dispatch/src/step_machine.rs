@@ -44,7 +44,8 @@ pub(crate) trait StepMachine: Debug + Send {
     /// Frees the lane of a pending job.
     fn free_lane(&mut self, _key: JobKey, _now: Timestamp) {}
 
-    fn hold_lane(&mut self, _lane: &[u8], _hold: Hold) {}
+    /// Holds a lane, or ends its hold.
+    fn hold_lane(&mut self, _lane: &[u8], _hold: Option<Hold>) {}
 
     /// State of a job in the waiting room.
     fn state(&self, _key: JobKey) -> Option<WaitingState> {
@@ -172,7 +173,6 @@ pub(crate) enum StepEvent {
     Read { input: PortInput, read: ReadId, first: u64, jobs: usize, bytes: usize },
     Idle { input: PortInput },
     Full { input: PortInput, full: bool },
-    Lane { lane: Box<[u8]>, hold: Option<Hold> },
     Ended { input: PortInput },
     Broken { input: PortInput },
     Returned { due: Timestamp },

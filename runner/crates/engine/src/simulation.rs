@@ -176,6 +176,13 @@ fn seeds_of_waiting_jobs_that_once_failed_pass() {
 }
 
 #[test]
+fn seeds_of_held_lanes_that_once_failed_pass() {
+    for seed in [2254] {
+        play::play_held_lanes(seed);
+    }
+}
+
+#[test]
 fn seeds_of_steps_whose_queuer_changes_and_once_failed_pass() {
     for seed in [1814, 1980, 3458, 16_008] {
         play::play_changing_rules(seed);

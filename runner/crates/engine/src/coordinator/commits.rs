@@ -31,15 +31,16 @@ impl Coordinator {
             lanes,
             told,
         } = durable;
-        // Before all else: a job could start.
+        // All of them before the first event, with which a job of any lane could start.
+        let mut expects = !lanes.is_empty();
         for (step, lane, hold) in lanes {
-            self.hold_lane((step, &lane), hold, now, commands);
+            self.hold_lane(step, &lane, hold);
         }
         if let Some((step, paused)) = monitor {
             self.pause_monitor(step, paused, now);
         }
-        let mut expects = !ticked.is_empty() || !late.is_empty();
-        if expects {
+        if !ticked.is_empty() || !late.is_empty() {
+            expects = true;
             for &(queue, jobs) in &ticked {
                 self.ticks.committed(queue, jobs);
             }
@@ -108,19 +109,13 @@ impl Coordinator {
         }
     }
 
-    fn hold_lane(
-        &mut self,
-        (step, lane): (usize, &str),
-        hold: Option<(Hold, String)>,
-        now: Timestamp,
-        commands: &mut Vec<Command>,
-    ) {
+    /// Takes effect with the next event.
+    fn hold_lane(&mut self, step: usize, lane: &str, hold: Option<(Hold, String)>) {
         if let (Some(state), Some((Hold::Halted, why))) = (self.steps.get(step), &hold) {
             let step = &state.declared.address;
             tracing::warn!(target: log_target::ENGINE, %step, lane, why, "the lane halts until an operator resumes it");
         }
-        let (lane, hold) = (lane.as_bytes().into(), hold.map(|(hold, _)| hold));
-        self.dispatcher.handle(Event::Lane { step, lane, hold }, now, commands);
+        self.dispatcher.hold_lane(step, lane, hold.map(|(hold, _)| hold));
     }
 
     fn delivered(

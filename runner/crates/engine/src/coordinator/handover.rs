@@ -92,7 +92,7 @@ impl Coordinator {
             self.restore_parked_job(position, &key, &job, now);
         }
         for (lane, hold) in lanes {
-            self.dispatcher.hold_lane(position, &lane, hold);
+            self.dispatcher.hold_lane(position, &lane, Some(hold));
         }
         if paused {
             let resume = declared.configuration().command(&format!("step resume {}", declared.address));

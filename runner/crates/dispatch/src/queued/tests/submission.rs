@@ -171,3 +171,19 @@ fn a_restart_finds_every_batch_as_it_stood() {
     play.ran(5, &[JobOutcome::Finished]);
     assert_eq!(play.committed(5), "pick #6 5");
 }
+
+#[test]
+fn services_that_are_held_at_once_start_no_batch_that_is_due_then() {
+    let mut play = submitter();
+    for (row, lane) in [(7, "a"), (8, "b")] {
+        see(&mut play, JobKey::stored(row), row, lane, WaitingState::Delayed { until: Timestamp(10) });
+    }
+    assert_eq!(play.on(Event::Tick), "");
+    play.now = Timestamp(20);
+    for lane in ["a", "b"] {
+        play.dispatcher.hold_lane(0, lane, Some(Hold::Halted));
+    }
+    assert_eq!(play.on(Event::Tick), "");
+    play.dispatcher.hold_lane(0, "b", None);
+    assert_eq!(play.on(Event::Tick), format!("pick #0 {}", JobKey::stored(8).0));
+}
