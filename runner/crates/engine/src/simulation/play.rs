@@ -155,6 +155,7 @@ impl World {
     /// Compares the state with the guarantees.
     fn look(&mut self, store: &Store, ended: Option<&Ended>) {
         self.settle_renames(store).unwrap();
+        self.settle_swap(store).unwrap();
         self.history.observe(store).unwrap();
         self.requests.settle(&self.history, store);
         if let Some(power) = self.crashed {

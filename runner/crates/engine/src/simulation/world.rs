@@ -57,6 +57,8 @@ pub(crate) struct World {
     pub(crate) planned: Planned,
     /// Renames of a generation that may be durable, with its number.
     pub(crate) renaming: Option<(u64, Vec<RenamedPart>)>,
+    /// Generation whose swap may be durable.
+    pub(crate) swapping: Option<Arc<NumberedGeneration>>,
     /// Files with committed lines.
     files: BTreeSet<PathBuf>,
     /// Configuration that ran last.
@@ -189,6 +191,7 @@ impl World {
             changes: None,
             planned: Planned::default(),
             renaming: None,
+            swapping: None,
             files: BTreeSet::new(),
             ran: None,
             dice,
@@ -440,6 +443,15 @@ impl World {
         if let Some(joins) = &mut self.joins {
             joins.is_in_force(&generation.configuration);
         }
+    }
+
+    /// Records the generation of a swap that became durable in a crash: the next plan is a change of it.
+    pub(crate) fn settle_swap(&mut self, store: &Store) -> Result<(), ReadError> {
+        let Some(swapped) = self.swapping.take() else { return Ok(()) };
+        if store.generation()?.is_some_and(|last| last.number >= swapped.number) {
+            self.ran = Some(ConfigurationDigest::clone(&swapped.digest));
+        }
+        Ok(())
     }
 
     /// Records the renames of a generation that are durable.

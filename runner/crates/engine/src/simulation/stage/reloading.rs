@@ -122,6 +122,7 @@ impl Stage<'_> {
         match change {
             ReloadChange::Swap { generation, renamed, .. } => {
                 self.world.renaming = Some((generation.number, renamed.clone()));
+                self.world.swapping = Some(Arc::clone(generation));
                 if let Some(operation) = self.swap_fails_from.take() {
                     self.world.disk.fail(DiskFailure::From(operation));
                 }
@@ -141,6 +142,7 @@ impl Stage<'_> {
         match change {
             ReloadChange::Swap { generation, .. } => {
                 self.world.settle_renames(&self.store)?;
+                self.world.swapping = None;
                 self.world.is_in_force(generation);
             }
             ReloadChange::Install { step, .. } => {
