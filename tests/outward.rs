@@ -354,6 +354,29 @@ fn a_command_beside_the_file_that_names_it_runs_for_each_job() {
 }
 
 #[test]
+fn a_command_of_a_file_that_is_named_without_a_folder_runs_in_the_current_one() {
+    let script = "#!/bin/sh\necho \"{\\\"folder\\\":\\\"$(basename \"$PWD\")\\\"}\"\n";
+    let project = Project::new().file("bin/where.sh", script).file("in.ndjson", jobs([1])).file(
+        "p.toml",
+        "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+         [source.lines]\ntype = \"exec\"\ncommand = [\"bin/where.sh\"]\nformat = \"ndjson\"\n\
+         [step.charge]\nfrom = \"in\"\nrun = \"builtin:exec\"\nexec = { command = [\"bin/where.sh\"] }\nto = \"out\"\n\
+         retry = { max_attempts = 1 }\n\
+         [step.pass]\nfrom = \"lines\"\nto = \"out\"\n\
+         [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n",
+    );
+    let path = project.path().join("bin/where.sh");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let mut command = project.command(&["run", "p.toml"]);
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let ran = command.output().expect("the executable can be started");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let name = project.path().file_name().expect("it has a name").to_string_lossy().into_owned();
+    let there = format!("{{\"folder\":\"{name}\"}}\n");
+    assert_eq!(project.read("out.ndjson"), there.repeat(2));
+}
+
+#[test]
 fn a_command_that_hangs_fails_its_job_and_no_other() {
     let script = "if [ $1 = 2 ]; then sleep 1000; else echo $1; fi";
     let project = charging(&format!(

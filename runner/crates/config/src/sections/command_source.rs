@@ -73,7 +73,7 @@ fn source(
             program,
             arguments,
             environment: environment.unwrap_or_default(),
-            folder: folder.unwrap_or_else(|| reading.folder().to_path_buf()),
+            folder: folder.unwrap_or_else(|| exec::own_folder(reading)),
             timeout: None,
         },
         lines: LineFormat {

@@ -50,9 +50,16 @@ pub(crate) fn options(reading: &mut ParseContext<'_>, field: Field<'_>) -> Optio
         program,
         arguments,
         environment: environment.unwrap_or_default(),
-        folder: folder.unwrap_or_else(|| reading.folder().to_path_buf()),
+        folder: folder.unwrap_or_else(|| own_folder(reading)),
         timeout,
     })
+}
+
+/// The folder of the file, in which its commands run.
+pub(crate) fn own_folder(reading: &ParseContext<'_>) -> PathBuf {
+    let folder = reading.folder();
+    // A file that is named without a folder is in the current one.
+    if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_path_buf() }
 }
 
 /// A list, since a text would need a shell's parser.
