@@ -252,3 +252,47 @@ fn slow_jobs_run_beside_each_other_and_each_is_delivered_when_it_has_run() {
     assert!(running.kill());
     project.assert_sound();
 }
+
+#[test]
+fn a_step_whose_jobs_run_long_keeps_no_worker_from_others() {
+    let file = |path: &str| format!("type = \"file\"\nformat = \"ndjson\"\npath = \"{path}\"\n");
+    let pipeline = |name: &str, source: &str, step: &str| {
+        let (source, sink) = (file(source), file(&format!("{name}-out.ndjson")));
+        format!(
+            "[source.in]\n{source}[step.work]\nfrom = \"in\"\nto = \"out\"\nrun = \"{name}.rhai\"\n{step}\
+             [sink.out]\n{sink}"
+        )
+    };
+    let slow = |queuer: &str| {
+        let limits = format!("timeout = \"1h\"\nlimits = {{ operations = 1000000000000 }}\n{queuer}");
+        Project::new()
+            .file("tidegate.toml", "[runner]\nworkers = 2\n")
+            .file(
+                "quick.toml",
+                pipeline("quick", "in.ndjson", "").replacen("[step", "follow = true\n[step", 1),
+            )
+            .file("quick.rhai", "fn process(job) { job }")
+            .file("in.ndjson", "")
+            .file("slow.toml", pipeline("slow", "jobs.ndjson", &limits))
+            .file("slow.rhai", "fn process(job) { while job.id > 0 {} job }")
+            .file("jobs.ndjson", jobs(1..=60))
+    };
+    for queuer in ["", "queuer = { strategy = \"fifo\" }\n"] {
+        let project = slow(queuer);
+        let mut running = project.started();
+        for last in [1000, 2000] {
+            project.append("in.ndjson", jobs(last - 999..=last));
+            let done = usize::try_from(last).expect("few");
+            running.wait_until("the quick jobs", || project.ids_so_far("quick-out.ndjson").len() == done);
+        }
+        assert_eq!(project.len("slow-out.ndjson"), 0);
+        assert!(running.kill());
+        // The script is mended, and nothing of the slow step is lost.
+        project.write("slow.rhai", "fn process(job) { job }");
+        project.tidegate(&["run", ".", "--until-idle"]).done();
+        let mut worked = ids(&project.read("slow-out.ndjson"));
+        worked.sort_unstable();
+        assert_eq!(worked, (1..=60).collect::<Vec<_>>(), "{queuer}");
+        project.assert_sound();
+    }
+}

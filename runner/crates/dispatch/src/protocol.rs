@@ -104,6 +104,8 @@ pub struct RecoveredBatch {
 pub struct Bounds {
     /// Maximum number of batches on workers at one time, over all steps.
     pub slots: usize,
+    /// Maximum number of batches of one ordered step that run beside the workers.
+    pub beside: usize,
     /// Maximum number of batches of one step that are read and not yet run or committed.
     pub batches: usize,
     /// Maximum number of jobs of one step that are read and not yet committed.

@@ -185,7 +185,7 @@ impl Coordinator {
         // are being committed.
         let batches = 4 * workers + 4;
         let jobs = batches.saturating_mul(batch.jobs);
-        let room = Bounds { slots: 2 * workers, batches, jobs, bytes: STEP_BYTES };
+        let room = Bounds { slots: 2 * workers, beside: workers, batches, jobs, bytes: STEP_BYTES };
         Self {
             lets_go: timers::first_look(&generation.configuration),
             generation,
@@ -343,7 +343,7 @@ impl Coordinator {
                 self.halt(step, Chain(&*error).to_string(), now);
                 self.dispatcher.handle(Event::Failed { step }, now, &mut commands);
             }
-            Message::CommitterFailed(error) => return Err(error),
+            Message::ThreadFailed(error) => return Err(error),
             Message::Arrived => actions.push(Action::Commit(CommitRequest::InboxReady)),
             // The caller may have gone away.
             Message::Inspect { step, reply } => _ = reply.send(self.inspect_queue(step)),

@@ -3,9 +3,11 @@
 pub(crate) mod command_threads;
 pub(crate) mod message;
 pub(crate) mod pool;
+pub(crate) mod priority;
 pub(crate) mod readers;
 pub(crate) mod source_pool;
 pub(crate) mod takeover;
+pub(crate) mod worker_threads;
 pub(crate) mod workers;
 
 use std::collections::BTreeMap;
@@ -18,9 +20,10 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use self::command_threads::{CommandContext, CommandThreads};
 use self::message::Message;
-use self::pool::Pool;
+use self::pool::{BatchPools, Pool, PoolKind};
 use self::readers::StoreReader;
 use self::source_pool::{SourcePool, SourceReader};
+use self::worker_threads::WorkerThreads;
 use self::workers::WorkerTask;
 use super::error::EngineError;
 use super::report::{RunOptions, RunReport};
@@ -90,7 +93,6 @@ pub(crate) struct Runtime {
     clock: WatchedClock,
     coordinator: Coordinator,
     messages: (Sender<Message>, Receiver<Message>),
-    tasks: Sender<WorkerTask>,
     orders: Sender<CommitRequest>,
     queues: StoreReader,
     source_pool: SourcePool,
@@ -101,9 +103,12 @@ pub(crate) struct Runtime {
     committer: JoinHandle<Option<Writer>>,
     /// Closed when the committer has ended.
     committed: Receiver<()>,
-    workers: Vec<JoinHandle<()>>,
-    /// Pool for batches that may block.
-    pool: Pool,
+    /// Thread of the batches with suspects, if there are suspects.
+    suspects: Option<JoinHandle<()>>,
+    /// Threads for quick batches without effects.
+    workers: WorkerThreads,
+    /// Pools for slow batches, and for those that may block.
+    pools: BatchPools,
     /// Pool for gates and monitors, whose results are not needed at the end of a run.
     askers: Pool,
     /// Time at which a stop gives up waiting.
@@ -143,7 +148,6 @@ impl Runtime {
         };
         warn_of_rollback(&generation, &store, &current);
         let workers = worker_count(&options);
-        let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (orders, for_committer) = crossbeam_channel::unbounded();
         let (stop_committer, stop) = crossbeam_channel::bounded(0);
         let context = RunContext {
@@ -187,11 +191,11 @@ impl Runtime {
             setups: setups.clone(),
             mocks: None,
         });
-        let (suspects, thread) = workers::start_suspects(&context, &messages.0)?;
-        let [pool, askers] =
-            [(); 2].map(|()| Pool::new(Arc::clone(&context), suspects.clone(), messages.0.clone()));
-        let mut workers = workers::start(workers, &context, &suspects, &for_workers, &messages.0)?;
-        workers.extend(thread);
+        let (queue, suspects) = workers::start_suspects(&context, &messages.0)?;
+        let [beside, outside, askers] = [PoolKind::Beside, PoolKind::Outside, PoolKind::Outside]
+            .map(|kind| Pool::new(kind, Arc::clone(&context), queue.clone(), messages.0.clone()));
+        let pools = BatchPools { beside, outside };
+        let workers = WorkerThreads::start(workers, &context, &queue, &pools, &messages.0)?;
         let queues =
             StoreReader::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
         let source_pool = SourcePool::new(options.batch, messages.0.clone(), context.calls.clone());
@@ -207,7 +211,6 @@ impl Runtime {
             options,
             coordinator,
             messages,
-            tasks,
             orders,
             queues,
             source_pool,
@@ -216,8 +219,9 @@ impl Runtime {
             stop_committer: Some(stop_committer),
             committer,
             committed,
+            suspects,
             workers,
-            pool,
+            pools,
             askers,
             deadline: None,
         };
@@ -241,6 +245,7 @@ impl Runtime {
                 self.carry_out(action)?;
             }
             self.stop_if_halted();
+            self.workers.replace_long();
             let message = match self.next_deadline() {
                 None => self.messages.1.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(until) => self.messages.1.recv_deadline(until),
@@ -292,7 +297,7 @@ impl Runtime {
     fn next_deadline(&self) -> Option<Instant> {
         let wakes = self.coordinator.wakes(self.clock.now());
         let wakes = wakes.map(|wakes| Instant::now() + wakes.since(self.clock.now()).min(LONGEST_WAIT));
-        wakes.into_iter().chain(self.deadline).min()
+        wakes.into_iter().chain(self.deadline).chain(self.workers.next_long()).min()
     }
 
     /// Carries out one action. A thread lives until its channel is closed. A committer that failed has
@@ -324,9 +329,9 @@ impl Runtime {
             Action::ReadStore(ask) => self.queues.ask(ask),
             Action::Run(task) => {
                 if task.pool {
-                    self.pool.give(WorkerTask::Batch(task))?;
+                    self.pools.give(task)?;
                 } else {
-                    let _ = self.tasks.send(WorkerTask::Batch(task));
+                    self.workers.give(task);
                 }
             }
             Action::EndClaims(claims) => self.attempts.end_claimed(&claims),
@@ -353,7 +358,6 @@ impl Runtime {
             inbox,
             mut coordinator,
             clock,
-            tasks,
             orders,
             queues,
             source_pool,
@@ -362,8 +366,9 @@ impl Runtime {
             stop_committer,
             committer,
             committed,
+            suspects,
             workers,
-            pool,
+            pools,
             askers,
             messages,
             options,
@@ -379,18 +384,20 @@ impl Runtime {
         inbox.close();
         // The last lines of commands are committed before the committer ends.
         commands.end(!matches!(outcome, Ok(Some(_))));
-        drop((tasks, stop_committer, orders));
+        drop((stop_committer, orders));
         drop(readers);
         source_pool.end();
         queues.end();
         let abandoned = matches!(outcome, Ok(None));
-        let pool = if abandoned {
+        let mut threads = workers.close();
+        threads.extend(pools.beside.close());
+        threads.extend(suspects);
+        if abandoned {
             // Jobs in the pool run again in the next run, so their commands must be dead by then.
-            pool.abandon(LAST_KILLS);
-            Vec::new()
+            pools.outside.abandon(LAST_KILLS);
         } else {
-            pool.close()
-        };
+            threads.extend(pools.outside.close());
+        }
         // A sink may write to a pipe without a reader. Jobs that are not committed run again.
         if abandoned && committed.recv_timeout(LAST_COMMIT) == Err(RecvTimeoutError::Timeout) {
             return Ok(RunReport {
@@ -409,7 +416,7 @@ impl Runtime {
         if end.is_some() {
             askers.abandon(LAST_ANSWERS);
             let deadline = deadline.unwrap_or_else(|| Instant::now() + options.shutdown_timeout);
-            left_behind = !end_by(deadline, workers.into_iter().chain(pool).collect());
+            left_behind = !end_by(deadline, threads);
             if left_behind {
                 drop(plugged);
                 let timeout = format_duration(options.shutdown_timeout);
@@ -421,7 +428,7 @@ impl Runtime {
         }
         if writer?.is_none() {
             let reason = messages.1.try_iter().find_map(|message| match message {
-                Message::CommitterFailed(error) => Some(error),
+                Message::ThreadFailed(error) => Some(error),
                 _ => None,
             });
             return Err(reason.unwrap_or(EngineError::Died));
@@ -469,7 +476,7 @@ fn start_committer(
             Ok(writer) => Some(writer),
             Err(error) => {
                 // If the run is over, its end reports this error.
-                let _ = messages.send(Message::CommitterFailed(error));
+                let _ = messages.send(Message::ThreadFailed(error));
                 None
             }
         }

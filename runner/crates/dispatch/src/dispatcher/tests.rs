@@ -95,8 +95,12 @@ fn batches_run_in_any_order_and_are_committed_in_theirs() {
 
 #[test]
 fn no_more_is_read_than_there_is_room_for() {
-    let mut play =
-        Play::with(&[source()], &[], Bounds { slots: 1, batches: 2, jobs: 1000, bytes: 1000 }, false);
+    let mut play = Play::with(
+        &[source()],
+        &[],
+        Bounds { slots: 1, beside: 1, batches: 2, jobs: 1000, bytes: 1000 },
+        false,
+    );
     play.start();
     assert_eq!(play.read(0, 1, 1), "read 0@2, run 0#0");
     assert_eq!(play.read(0, 2, 1), "");
@@ -106,8 +110,12 @@ fn no_more_is_read_than_there_is_room_for() {
 
 #[test]
 fn outputs_count_against_the_room_until_they_are_committed() {
-    let mut play =
-        Play::with(&[source()], &[], Bounds { slots: 4, batches: 9, jobs: 1000, bytes: 100 }, false);
+    let mut play = Play::with(
+        &[source()],
+        &[],
+        Bounds { slots: 4, beside: 4, batches: 9, jobs: 1000, bytes: 100 },
+        false,
+    );
     play.start();
     play.read(0, 1, 1);
     play.read(0, 2, 1);
@@ -122,7 +130,7 @@ fn a_queue_is_read_when_it_grows_and_downstream_goes_first() {
     let mut play = Play::with(
         &[source(), queue()],
         &[0],
-        Bounds { slots: 1, batches: 4, jobs: 1000, bytes: 1000 },
+        Bounds { slots: 1, beside: 1, batches: 4, jobs: 1000, bytes: 1000 },
         false,
     );
     assert_eq!(play.start(), "read 0@1");
@@ -206,8 +214,12 @@ fn what_a_broken_source_has_given_is_worked_off() {
 
 #[test]
 fn stopping_finishes_what_runs_and_starts_nothing() {
-    let mut play =
-        Play::with(&[source()], &[], Bounds { slots: 1, batches: 4, jobs: 1000, bytes: 1000 }, false);
+    let mut play = Play::with(
+        &[source()],
+        &[],
+        Bounds { slots: 1, beside: 1, batches: 4, jobs: 1000, bytes: 1000 },
+        false,
+    );
     play.start();
     play.read(0, 1, 1);
     play.read(0, 2, 1);
@@ -269,7 +281,7 @@ fn a_join_that_waits_for_one_input_does_not_read_the_other_without_bound() {
 
 #[test]
 fn a_starving_input_is_read_though_the_others_have_filled_the_room() {
-    let room = Bounds { slots: 2, batches: 2, jobs: 1000, bytes: 15 };
+    let room = Bounds { slots: 2, beside: 2, batches: 2, jobs: 1000, bytes: 15 };
     let mut play = Play::with(&[source(), join()], &[9, 0], room, false);
     play.start();
     play.read_from(1, 0, 1, 2);

@@ -1,4 +1,7 @@
 //! Batch lifecycle of an ordered step: forms, begins and runs batches, and commits them in order.
+//!
+//! Slow jobs keep no worker from other steps: the batches of a step whose jobs were slow, or are slow now, run beside the
+//! workers.
 
 use super::OrderedStep;
 use crate::counts::InputCounts;
@@ -33,7 +36,7 @@ pub(crate) struct OrderedBatch {
     is_piece: bool,
     /// Whether it was dropped while it ran: its result will be ignored.
     pub(crate) dropped: bool,
-    /// Whether it has left its worker while it runs.
+    /// Whether it runs beside the workers, or has left its worker while it runs.
     pub(crate) aside: bool,
 }
 
@@ -241,8 +244,11 @@ impl OrderedStep {
         // Whether all in-order jobs before this batch are delivered, or will be without a retry.
         let mut first = self.parked.is_empty();
         let repeats = self.repeats_parked();
+        let aside = self.is_slow();
+        let mut places = hands.bounds.beside.saturating_sub(self.beside());
+        let room = if aside { &mut places } else { &mut *hands.free };
         let mut at = 0;
-        while at < self.batches.len() && *hands.free > 0 {
+        while at < self.batches.len() && *room > 0 {
             let batch = &self.batches[at];
             if batch.halts() {
                 return;
@@ -272,11 +278,10 @@ impl OrderedStep {
                     self.fit(at, hands.next_batch, commands);
                 }
                 waiting -= usize::from(self.batches[at].is_waiting());
-                self.batches[at].phase = Phase::Running;
-                *hands.free -= 1;
-                let (step, batch) = (self.position, self.batches[at].id);
-                self.batches[at].aside = false;
-                commands.push(Command::Run { step, batch, aside: false });
+                *room -= 1;
+                let batch = &mut self.batches[at];
+                (batch.phase, batch.aside) = (Phase::Running, aside);
+                commands.push(Command::Run { step: self.position, batch: batch.id, aside });
             }
             let batch = &self.batches[at];
             first &= !in_line
@@ -286,6 +291,16 @@ impl OrderedStep {
                 );
             at += 1;
         }
+    }
+
+    /// Number of batches that run beside the workers.
+    fn beside(&self) -> usize {
+        self.batches.iter().filter(|batch| batch.aside && batch.phase == Phase::Running).count()
+    }
+
+    /// Whether batches run beside the workers: their jobs were slow, or are slow now.
+    fn is_slow(&self) -> bool {
+        self.sizing.is_slow() || self.beside() > 0
     }
 
     pub(crate) fn ran(&mut self, id: BatchId, ran: &BatchEnd, next: &mut u64, commands: &mut Vec<Command>) {

@@ -92,7 +92,8 @@ pub(crate) enum Message {
         step: usize,
         error: Arc<SinkError>,
     },
-    CommitterFailed(EngineError),
+    /// The committer failed, or a thread cannot be started: the run ends.
+    ThreadFailed(EngineError),
     /// A generation to carry out from now on.
     Reload(ReloadRequest),
     /// The requested rollback of a generation does not take place.

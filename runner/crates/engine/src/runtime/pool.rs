@@ -1,4 +1,4 @@
-//! Pool: threads for tasks that may block, shared by the steps.
+//! Pool: threads for tasks that take long or may block, shared by the steps.
 //!
 //! [`ThreadShares`] decides which task is next. A thread starts when a task may run and no thread is free. While
 //! tasks wait, one free thread waits with them, for a task that is held. An attempt that is suspended during its
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 
 use super::message::Message;
+use super::priority;
 use super::workers::{Begun, SuspectQueue, WorkerContext, WorkerTask, WorkerThread};
 use crate::batch::runner::Resumed;
 use crate::coordinator::BatchTask;
@@ -23,11 +24,36 @@ use tidegate_model::sync::{Mutex, MutexGuard};
 /// Maximum number of threads that wait for external systems, apart from one for each step.
 const THREADS_MAX: usize = 256;
 
+/// Purpose of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PoolKind {
+    /// Slow batches without effects. They would use each processor, so their threads have the lowest priority.
+    Beside,
+    /// Tasks that may block.
+    Outside,
+}
+
+/// The pools for batches that do not run on workers.
+#[derive(Clone)]
+pub(crate) struct BatchPools {
+    pub(crate) beside: Pool,
+    pub(crate) outside: Pool,
+}
+
+impl BatchPools {
+    /// Runs a batch on a thread of the pool that is for it.
+    pub(crate) fn give(&self, batch: BatchTask) -> std::io::Result<()> {
+        let pool = if batch.step.acts_outside() { &self.outside } else { &self.beside };
+        pool.give(WorkerTask::Batch(batch))
+    }
+}
+
 /// Handle of a pool; clones share it.
 #[derive(Clone)]
 pub(crate) struct Pool(Arc<Shared>);
 
 struct Shared {
+    kind: PoolKind,
     context: Arc<WorkerContext>,
     suspects: SuspectQueue,
     messages: Sender<Message>,
@@ -53,6 +79,7 @@ struct PoolState {
 
 impl Pool {
     pub(crate) fn new(
+        kind: PoolKind,
         context: Arc<WorkerContext>,
         suspects: SuspectQueue,
         messages: Sender<Message>,
@@ -66,6 +93,7 @@ impl Pool {
             closed: false,
         };
         Self(Arc::new(Shared {
+            kind,
             context,
             suspects,
             messages,
@@ -143,7 +171,7 @@ impl Pool {
         }
         let pool = self.clone();
         let thread = thread::Builder::new()
-            .name(format!("aside-{}", state.threads.len()))
+            .name(format!("{}-{}", self.0.kind.name(), state.threads.len()))
             .stack_size(STACK)
             .spawn(move || pool.work())?;
         state.threads.push(thread);
@@ -154,6 +182,10 @@ impl Pool {
     /// The life of a thread.
     fn work(self) {
         let _end = End(&self.0);
+        let is_low = self.0.kind == PoolKind::Beside;
+        if is_low {
+            priority::lower(priority::own_number());
+        }
         let mut worker = WorkerThread::new(&self.0.context).with_suspects(self.0.suspects.clone());
         let mut ticket = None;
         while let Some((next, (mut task, resumed))) = self.next(ticket) {
@@ -162,9 +194,15 @@ impl Pool {
                 let Some(unsuspected) = worker.give_to_suspects(task, &self.0.messages) else { continue };
                 task = unsuspected;
             }
+            let waited = if is_low { priority::own_wait() } else { Duration::ZERO };
             match worker.begin(task, resumed) {
                 Begun::Calls(call, task, suspended) => self.call(call, task, suspended),
-                Begun::Ended(message) => {
+                Begun::Ended(mut message) => {
+                    if let (true, Message::Ran { ran, .. }) = (is_low, &mut message) {
+                        // It is the jobs that are measured, and not the load of the processors.
+                        let waited = priority::own_wait().saturating_sub(waited);
+                        ran.took = ran.took.saturating_sub(waited);
+                    }
                     if self.0.messages.send(message).is_err() {
                         return;
                     }
@@ -208,6 +246,15 @@ impl Pool {
         match self.0.changed.wait_timeout(state, left) {
             Ok((state, _)) => state,
             Err(poisoned) => poisoned.into_inner().0,
+        }
+    }
+}
+
+impl PoolKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Beside => "beside",
+            Self::Outside => "outside",
         }
     }
 }

@@ -102,25 +102,6 @@ impl WorkerTask {
 /// The queue of the batches with suspects, which wait for each other and keep no worker; `None` without suspects.
 pub(crate) type SuspectQueue = Option<Sender<WorkerTask>>;
 
-/// Starts `count` workers; they end when `tasks` is closed.
-pub(crate) fn start(
-    count: usize,
-    context: &Arc<WorkerContext>,
-    suspects: &SuspectQueue,
-    tasks: &Receiver<WorkerTask>,
-    messages: &Sender<Message>,
-) -> std::io::Result<Vec<JoinHandle<()>>> {
-    (0..count)
-        .map(|number| {
-            let (context, tasks, messages) = (Arc::clone(context), tasks.clone(), messages.clone());
-            let suspects = suspects.clone();
-            thread::Builder::new().name(format!("worker-{number}")).stack_size(STACK).spawn(move || {
-                WorkerThread::new(&context).with_suspects(suspects).work(&tasks, &messages);
-            })
-        })
-        .collect()
-}
-
 /// Starts the thread of the batches with suspects, if there are suspects. It ends when the queue is closed.
 pub(crate) fn start_suspects(
     context: &Arc<WorkerContext>,
@@ -188,9 +169,9 @@ impl<'s> WorkerThread<'s> {
         Self { suspects, ..self }
     }
 
-    fn work(&mut self, worker_tasks: &Receiver<WorkerTask>, messages: &Sender<Message>) {
-        for task in worker_tasks {
-            let Some(task) = self.give_to_suspects(task, messages) else { continue };
+    /// Runs batches with suspects.
+    fn work(&mut self, tasks: &Receiver<WorkerTask>, messages: &Sender<Message>) {
+        for task in tasks {
             if messages.send(self.carry_out(task)).is_err() {
                 return;
             }

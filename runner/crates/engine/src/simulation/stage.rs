@@ -38,6 +38,8 @@ use tidegate_store::{CrashGuard, Store};
 
 /// Maximum number of moves of a run.
 const MOVES_MAX: u64 = 200_000;
+/// Milliseconds after which a batch has left its worker.
+const LONG_MILLIS: u64 = 80;
 
 /// Number of moves before a reload whose disk operations fail.
 const RELOAD_AFTER: u64 = 60;
@@ -324,7 +326,7 @@ impl Stage<'_> {
     }
 
     fn start_task(&mut self) {
-        let Some(BatchTask { step, id, work, .. }) = self.tasks.pop_front() else { return };
+        let Some(BatchTask { step, id, work, pool }) = self.tasks.pop_front() else { return };
         let names = self.committer.committed_state.names.since(step.generation.number);
         self.world.tally.retries += self.world.effects.attempt(step.configuration(), &step, names, &work);
         let now = self.world.clock.now();
@@ -347,6 +349,9 @@ impl Stage<'_> {
         let ran = Box::new(worker.run(&work, &mut self.attempts.slot(), &*clock));
         if let Some(rows) = rows {
             self.world.tally.found += looking_up::check(&step, &ran, &rows);
+        }
+        if !pool && took >= LONG_MILLIS {
+            self.inbox.push_back(Message::WentAside { step: step.position, id });
         }
         self.ran.push(Message::Ran { step: step.position, version: step.version, id, ran });
     }

@@ -15,7 +15,7 @@ proptest! {
         choices in prop::collection::vec(any::<prop::sample::Index>(), 0..400),
         halt_at in prop::option::of(1_u64..30),
     ) {
-        let mut dispatcher = Dispatcher::of(&[source()], &[], Bounds { slots: 3, batches: 5, jobs: 1000, bytes: 100 }, false);
+        let mut dispatcher = Dispatcher::of(&[source()], &[], Bounds { slots: 3, beside: 3, batches: 5, jobs: 1000, bytes: 100 }, false);
         let mut commands = Vec::new();
         dispatcher.start(Timestamp(0), &mut commands);
         let (mut possible, mut committed, mut finished): (Vec<Event>, Vec<u64>, Option<RunOutcome>) = Default::default();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-pub(crate) const BOUNDS: Bounds = Bounds { slots: 2, batches: 4, jobs: 1000, bytes: 1000 };
+pub(crate) const BOUNDS: Bounds = Bounds { slots: 2, beside: 2, batches: 4, jobs: 1000, bytes: 1000 };
 
 impl Dispatcher {
     /// A dispatcher with these steps, in order, and queues.
@@ -120,7 +120,9 @@ impl Play {
                 }
                 Command::ReleaseRead { .. } | Command::PositionAdvanced { .. } => return None,
                 Command::Begin { step, batch, .. } => format!("begin {step}#{}", batch.0),
-                Command::Run { step, batch, .. } => format!("run {step}#{}", batch.0),
+                Command::Run { step, batch, aside } => {
+                    format!("run {step}#{}{}", batch.0, if aside { " aside" } else { "" })
+                }
                 Command::Commit { step, batch, taken } => {
                     format!("commit {step}@{}+{taken}", self.batches[&batch][0].1)
                 }

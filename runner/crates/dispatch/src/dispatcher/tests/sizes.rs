@@ -19,15 +19,66 @@ impl Play {
 
 #[test]
 fn slow_jobs_spread_over_all_workers_and_are_delivered_as_they_end() {
-    let mut play = Play::with(&[queue()], &[9], Bounds { slots: 3, ..BOUNDS }, false);
+    let mut play = Play::with(&[queue()], &[9], Bounds { slots: 3, beside: 3, ..BOUNDS }, false);
     play.start();
     assert_eq!(play.read(0, 1, 9), "run 0#0");
     assert_eq!(
         play.cut(0, 1, 500),
-        "split #0+1 #1, commit 0@1+1, split #1+1 #2, run 0#1, split #2+1 #3, run 0#2, split #3+1 #4, run 0#3"
+        "split #0+1 #1, commit 0@1+1, split #1+1 #2, run 0#1 aside, split #2+1 #3, run 0#2 aside, split #3+1 #4, \
+         run 0#3 aside"
     );
-    assert_eq!(play.took(2, 1, 500_000), "split #4+1 #5, run 0#4");
-    assert_eq!(play.took(1, 1, 500_000), "commit 0@2+1, commit 0@3+1, split #5+1 #6, run 0#5");
+    assert_eq!(play.took(2, 1, 500_000), "split #4+1 #5, run 0#4 aside");
+    assert_eq!(play.took(1, 1, 500_000), "commit 0@2+1, commit 0@3+1, split #5+1 #6, run 0#5 aside");
+}
+
+/// Two steps, and as many workers.
+fn two_steps() -> Play {
+    let other = StepPlan {
+        inputs: vec![InputPlan { feed: InputKind::Queue(1), next: 1, finished: Vec::new() }],
+        ..queue()
+    };
+    let mut play = Play::with(&[queue(), other], &[9, 9], Bounds { slots: 2, ..BOUNDS }, false);
+    play.start();
+    play
+}
+
+#[test]
+fn batches_that_run_long_leave_their_workers_to_other_steps() {
+    let mut play = two_steps();
+    let aside = |batch| Event::WentAside { step: 0, batch: BatchId(batch) };
+    assert_eq!(play.read(0, 1, 4), "read 0@5, run 0#0");
+    assert_eq!(play.read(0, 5, 5), "run 0#1");
+    // Both workers are taken.
+    assert_eq!(play.read(1, 1, 4), "read 1@5");
+    assert_eq!(play.on(aside(0)), "run 1#2");
+    assert_eq!(play.on(aside(1)), "");
+    assert_eq!(play.read(1, 5, 5), "run 1#3");
+    // The ends of the long ones free no worker again.
+    assert_eq!(play.ran(0, 0, 4), "commit 0@1+4");
+    assert_eq!(play.ran(0, 1, 5), "commit 0@5+5");
+    assert_eq!(play.ran(1, 2, 4), "commit 1@1+4");
+}
+
+#[test]
+fn batches_of_a_slow_step_take_no_worker_from_others() {
+    let mut play = two_steps();
+    assert_eq!(play.read(0, 1, 9), "run 0#0");
+    assert_eq!(
+        play.cut(0, 1, 500),
+        "split #0+1 #1, commit 0@1+1, split #1+1 #2, run 0#1 aside, split #2+1 #3, run 0#2 aside"
+    );
+    assert_eq!(play.read(1, 1, 4), "read 1@5, run 1#4");
+    assert_eq!(play.read(1, 5, 5), "run 1#5");
+}
+
+#[test]
+fn while_a_batch_runs_long_others_of_its_step_run_beside_it_and_beside_the_workers() {
+    let mut play = two_steps();
+    assert_eq!(play.read(0, 1, 4), "read 0@5, run 0#0");
+    assert_eq!(play.on(Event::WentAside { step: 0, batch: BatchId(0) }), "");
+    assert_eq!(play.read(0, 5, 5), "run 0#1 aside");
+    assert_eq!(play.read(1, 1, 4), "read 1@5, run 1#2");
+    assert_eq!(play.read(1, 5, 5), "run 1#3");
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn jobs_that_stepped_aside_in_an_earlier_run_come_one_after_the_other_and_first(
 
 #[test]
 fn what_is_held_back_is_bounded_by_jobs_and_bytes() {
-    let bounds = |jobs, bytes| Bounds { slots: 2, batches: 2, jobs, bytes };
+    let bounds = |jobs, bytes| Bounds { slots: 2, beside: 2, batches: 2, jobs, bytes };
     for room in [bounds(9, 1000), bounds(1000, 65)] {
         let mut play = Play::with(&[source()], &[], room, false);
         play.start();

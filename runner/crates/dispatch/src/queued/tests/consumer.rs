@@ -227,7 +227,7 @@ impl Consumer {
     }
 }
 
-const BOUNDS: Bounds = Bounds { slots: 9, batches: 9, jobs: 1000, bytes: 1000 };
+const BOUNDS: Bounds = Bounds { slots: 9, beside: 9, batches: 9, jobs: 1000, bytes: 1000 };
 
 /// Asserts the state after a history, for both workers, and with results in the order of the input too.
 fn assert_history(search_ahead: u64, history: &str, state: &str) {

@@ -70,7 +70,7 @@ impl Play {
             picking: Some(picking),
             redo: Vec::new(),
         };
-        let bounds = Bounds { slots: 2, batches: 4, jobs: 1000, bytes: 100 };
+        let bounds = Bounds { slots: 2, beside: 2, batches: 4, jobs: 1000, bytes: 100 };
         Self { dispatcher: Dispatcher::of(&[flow], &[head], bounds, false), now: Timestamp(0), uses_pool }
     }
 
