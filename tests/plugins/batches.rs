@@ -83,7 +83,7 @@ fn slow_jobs_of_a_pure_step_run_on_as_many_threads_as_there_are_workers() {
         let place =
             |line: &str| serde_json::from_str::<Value>(line).expect("it is JSON")["place"].to_string();
         let places: BTreeSet<String> = out.lines().map(place).collect();
-        // Those that are known to be slow run beside the workers.
+        // Slow ones run beside the workers.
         assert!(places.len() >= WORKERS, "{run}: {places:?}");
     }
 }

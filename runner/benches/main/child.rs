@@ -57,6 +57,11 @@ pub(crate) fn run(path: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
             reloads::change(folder, &mut figures)?;
             return print(&figures);
         }
+        "quick" => {
+            effects::quick(folder, &mut figures)?;
+            print(&figures)?;
+            std::process::abort();
+        }
         "view" => {
             waiting::view(folder, &mut figures)?;
             print(&figures)?;

@@ -28,6 +28,9 @@ const DELAY: &str = "1s";
 const DELAYS: f64 = 2.0;
 /// Parts of a backlog; the first and the last one are compared.
 const PARTS: u64 = 10;
+/// Jobs of a step that takes a second for each.
+const SLOW_JOBS: u64 = 20_000;
+const SPIN: &str = "fn process(job) { let sum = 0; for number in 0..5000000 { sum += number % 7; } job }";
 
 const FILL: &str = "[source.events]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
                     [step.fill]\nfrom = \"events\"\nto = \"backlog\"\n\
@@ -182,6 +185,61 @@ pub(crate) fn latency(folder: &Path) -> Result<Vec<Row>, Box<dyn Error>> {
         row("one job alone, pushed → delivered with effects, p50", effects, "≤ 1.0 ms", 1.0),
         row("  by a script, p50", pure, "≤ 0.7 ms", 0.7),
     ])
+}
+
+/// Quick jobs beside those of a slow step: without effects, where the slow step would use each core, and with effects.
+pub(crate) fn beside(folder: &Path, jobs: u64) -> Result<Vec<Row>, Box<dyn Error>> {
+    let ratio = |path, alone: f64, beside: f64| {
+        let ratio = beside / alone;
+        let figure = format!("{ratio:.2} × ({beside:.0} jobs/s)");
+        Row { path, figure, target: "≥ 0.8 ×", met: ratio >= 0.8 }
+    };
+    let slow = |run: &str, settings: &str| {
+        format!(
+            "[source.slow]\ntype = \"file\"\npath = \"slow.ndjson\"\nformat = \"ndjson\"\n\
+             [step.slow]\nfrom = \"slow\"\nrun = \"{run}\"\nto = \"none\"\n{settings}\n"
+        )
+    };
+    let rates = |slow: &str, quick: &str| -> Result<(f64, f64), Box<dyn Error>> {
+        let mut rates = Vec::new();
+        for slow_jobs in [0, SLOW_JOBS] {
+            let filled = Filled::new(folder, jobs)?;
+            let folder = filled.0.path();
+            paths::write_input(&folder.join("slow.ndjson"), slow_jobs)?;
+            fs::write(folder.join("spin.rhai"), SPIN)?;
+            rates.push(rate(&filled.drain(&format!("{slow}{quick}"), "quick")?));
+        }
+        Ok((rates[0], rates[1]))
+    };
+    let spin = slow("spin.rhai", "limits = { operations = 1000000000 }\ntimeout = \"1m\"");
+    let (alone, beside) = rates(&spin, &step("add", "add.rhai", ""))?;
+    let pure = ratio("a quick script beside one that takes a second a job, against alone", alone, beside);
+    let (alone, beside) = rates(&slow("plugin:measure/pause", &at_once(300)), &step("act", ACT, ""))?;
+    let effects =
+        ratio("quick jobs with effects beside 300 that take a second, against alone", alone, beside);
+    Ok(vec![pure, effects])
+}
+
+/// In a process of its own: the jobs of the quickest step, and the time from the first job to its last one.
+pub(crate) fn quick(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn Error>> {
+    let (run, _) = child::prepare(folder)?;
+    let stats = run.stats();
+    let input = fs::read_to_string(folder.join("in.ndjson"))?.lines().count() as u64;
+    let runner = thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));
+    let wait_for = |jobs: u64| loop {
+        let taken = stats.steps().iter().map(|step| step.counters().taken).max().unwrap_or(0);
+        if taken >= jobs {
+            return Ok(taken);
+        }
+        if runner.is_finished() {
+            return Err("the run ended before its jobs");
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    let (first, begun) = (wait_for(1)?, Instant::now());
+    figures.jobs = wait_for(input)? - first;
+    figures.seconds = begun.elapsed().as_secs_f64();
+    Ok(())
 }
 
 /// Jobs that run one after the other.

@@ -37,7 +37,7 @@ struct Measure {
 }
 
 /// In the order of the table.
-const MEASURES: [Measure; 31] = [
+const MEASURES: [Measure; 33] = [
     Measure { name: "script", paths: &["script"], rows: script },
     Measure { name: "wide", paths: &[], rows: wide },
     Measure { name: "queue", paths: &["queue"], rows: |bench| bench.path("queue") },
@@ -53,6 +53,7 @@ const MEASURES: [Measure; 31] = [
     Measure { name: "backlog", paths: &[], rows: backlog },
     Measure { name: "queuers", paths: &[], rows: queuers },
     Measure { name: "waiting", paths: &[], rows: waiting },
+    Measure { name: "due", paths: &[], rows: |bench| waiting::due(&bench.folder) },
     Measure { name: "plugins", paths: &[], rows: native },
     Measure { name: "http", paths: &[], rows: pushed },
     Measure { name: "calls", paths: &[], rows: called },
@@ -73,6 +74,7 @@ const MEASURES: [Measure; 31] = [
     Measure { name: "effects-deep", paths: &[], rows: |bench| effects::deep(&bench.folder, bench.jobs) },
     Measure { name: "retries", paths: &[], rows: |bench| effects::failing(&bench.folder, bench.jobs / 10) },
     Measure { name: "serial", paths: &[], rows: |bench| effects::serial(&bench.folder, bench.jobs / 50) },
+    Measure { name: "beside", paths: &[], rows: |bench| effects::beside(&bench.folder, bench.jobs) },
     Measure { name: "push-1", paths: &[], rows: |bench| effects::push(&bench.folder, bench.jobs / 200) },
     Measure { name: "starts", paths: &[], rows: |bench| reloads::starts(&bench.folder) },
     Measure { name: "reloads", paths: &[], rows: |bench| reloads::reloads(&bench.folder, bench.rounds) },
