@@ -27,9 +27,13 @@ use crate::step_machine::{DispatchContext, Mode, StepEvent, StepMachine, WorkerC
 pub use crate::step_machine::{QueueSnapshot, SettledJob};
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use crate::waiting_room::{Hold, JobAttributes, JobKey, WaitingState};
 use tidegate_model::{Due, Parts, Timestamp};
+
+/// Time after which a step that has found all workers busy goes before the others.
+const STARVED_MAX: Duration = Duration::from_millis(10);
 
 /// State machine of all steps: takes [`Event`]s and answers with [`Command`]s to carry out.
 #[derive(Debug)]
@@ -72,6 +76,8 @@ struct ScheduledStep {
     /// Place in the order of the steps.
     rank: usize,
     wake: Option<Timestamp>,
+    /// Time since which it has found all workers busy.
+    starved_since: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +126,8 @@ impl Dispatcher {
             None => Box::new(OrderedStep::new(step, plan)),
         };
         let rank = self.steps.iter().next_back().map_or(0, |step| step.rank + 1);
-        self.steps.insert(step, ScheduledStep { machine, paused: false, drains: false, rank, wake: None });
+        let (paused, drains, wake, starved_since) = (false, false, None, None);
+        self.steps.insert(step, ScheduledStep { machine, paused, drains, rank, wake, starved_since });
         self.attention.insert(step);
     }
 
@@ -416,26 +423,55 @@ impl Dispatcher {
             commands.push(Command::Drained { step });
         }
         // The steps furthest downstream run first: begun jobs leave before more are let in, and queues stay
-        // short.
+        // short. A step that has waited for long goes before them, so that no backlog of another one keeps it waiting.
         if self.free_slots > 0 && !self.starved.is_empty() {
             steps.extend(std::mem::take(&mut self.starved));
             self.sort(&mut steps);
         }
+        for position in self.long_starved(&steps, now) {
+            self.run(position, 1, now, commands);
+        }
         for &position in steps.iter().rev() {
-            let Some(ScheduledStep { machine, paused, drains, .. }) = self.steps.get_mut(position) else {
-                continue;
-            };
-            let paused = *paused || *drains;
-            let (bounds, free, next_batch) = (&self.bounds, &mut self.free_slots, &mut self.next_batch);
-            let before = commands.len();
-            machine.run(&mut WorkerCapacity { bounds, paused, free, next_batch }, now, commands);
-            if commands.len() > before {
-                self.attention.insert(position);
-            }
+            self.run(position, usize::MAX, now, commands);
             if self.free_slots == 0 {
                 self.starved.insert(position);
             }
+            let step = self.steps.get_mut(position);
+            if let Some(step) = step {
+                let since = step.starved_since.unwrap_or(now);
+                step.starved_since = (self.free_slots == 0).then_some(since);
+            }
             self.note_wake(position, now);
+        }
+    }
+
+    /// Those of these steps that have found all workers busy for long, the longest first.
+    fn long_starved(&self, steps: &[usize], now: Timestamp) -> Vec<usize> {
+        if self.free_slots == 0 {
+            return Vec::new();
+        }
+        let since = |&step: &usize| Some((self.steps.get(step)?.starved_since?, step));
+        // A clock that was set back makes them count as starved for long.
+        let is_long = |(since, _): &(Timestamp, usize)| !(*since..*since + STARVED_MAX).contains(&now);
+        let mut long: Vec<(Timestamp, usize)> = steps.iter().filter_map(since).filter(is_long).collect();
+        long.sort_unstable();
+        long.into_iter().map(|(_, step)| step).collect()
+    }
+
+    /// Lets a step start batches on at most `slots` free workers.
+    fn run(&mut self, position: usize, slots: usize, now: Timestamp, commands: &mut Vec<Command>) {
+        let Some(step) = self.steps.get_mut(position) else { return };
+        let paused = step.paused || step.drains;
+        let given = self.free_slots.min(slots);
+        let (mut free, before) = (given, commands.len());
+        let (bounds, next_batch) = (&self.bounds, &mut self.next_batch);
+        step.machine.run(&mut WorkerCapacity { bounds, paused, free: &mut free, next_batch }, now, commands);
+        self.free_slots -= given - free;
+        if free < given {
+            step.starved_since = None;
+        }
+        if commands.len() > before {
+            self.attention.insert(position);
         }
     }
 

@@ -43,6 +43,39 @@ fn two_steps() -> Play {
 }
 
 #[test]
+fn a_step_that_has_found_all_workers_busy_for_long_goes_before_steps_downstream() {
+    let mut play = two_steps();
+    // Each has three batches.
+    assert_eq!(play.read(1, 1, 1), "read 1@2, run 1#0");
+    assert_eq!(play.read(1, 2, 1), "read 1@3, run 1#1");
+    play.read(1, 3, 1);
+    play.read(1, 4, 1);
+    assert_eq!(play.read(0, 1, 1), "read 0@2");
+    play.read(0, 2, 1);
+    play.now = Timestamp(9);
+    assert_eq!(play.ran(1, 0, 1), "commit 1@1+1, run 1#2");
+    play.now = Timestamp(10);
+    assert_eq!(play.ran(1, 1, 1), "commit 1@2+1, run 0#4");
+    // It takes one worker, and waits for the next one as long again.
+    play.now = Timestamp(11);
+    assert_eq!(play.ran(1, 2, 1), "commit 1@3+1, run 1#3");
+    play.now = Timestamp(20);
+    assert_eq!(play.ran(1, 3, 1), "commit 1@4+1, run 0#5");
+}
+
+#[test]
+fn after_the_clock_was_set_back_a_step_that_found_all_workers_busy_goes_first() {
+    let mut play = two_steps();
+    play.now = Timestamp(100);
+    play.read(1, 1, 1);
+    play.read(1, 2, 1);
+    play.read(1, 3, 1);
+    assert_eq!(play.read(0, 1, 1), "read 0@2");
+    play.now = Timestamp(50);
+    assert_eq!(play.ran(1, 0, 1), "commit 1@1+1, run 0#3");
+}
+
+#[test]
 fn batches_that_run_long_leave_their_workers_to_other_steps() {
     let mut play = two_steps();
     let aside = |batch| Event::WentAside { step: 0, batch: BatchId(batch) };
