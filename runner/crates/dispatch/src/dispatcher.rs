@@ -445,7 +445,7 @@ impl Dispatcher {
         }
     }
 
-    /// Those of these steps that have found all workers busy for long, the longest first.
+    /// Steps that have found all workers busy for long, the longest first.
     fn long_starved(&self, steps: &[usize], now: Timestamp) -> Vec<usize> {
         if self.free_slots == 0 {
             return Vec::new();
