@@ -314,8 +314,9 @@ pub enum Command {
     ReleaseRead { step: usize, read: ReadId },
     /// Write the record that the batch needs before it runs. Answered by `Begun`.
     Begin { step: usize, batch: BatchId, before: DurabilityBarrier },
-    /// Give the batch to a worker. `aside`: to one of the blocking pool, because it may take long.
-    Run { step: usize, batch: BatchId, aside: bool },
+    /// Give the batch to a worker. `aside`: to a thread beside the workers, because it may take long. `is_slow`: jobs of
+    /// the step were slow, or are slow now.
+    Run { step: usize, batch: BatchId, aside: bool, is_slow: bool },
     /// Deliver the first `taken` jobs of the batch. Commands of one step are in order, except for jobs
     /// redelivered out of order.
     Commit { step: usize, batch: BatchId, taken: usize },

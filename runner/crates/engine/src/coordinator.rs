@@ -88,6 +88,8 @@ pub(crate) struct BatchTask {
     pub(crate) work: BatchInput,
     /// Whether it runs on the blocking pool, because it may block.
     pub(crate) pool: bool,
+    /// Whether jobs of its step were slow, or are slow now.
+    pub(crate) is_slow: bool,
 }
 
 /// Initial state of a coordinator.

@@ -281,7 +281,7 @@ impl OrderedStep {
                 *room -= 1;
                 let batch = &mut self.batches[at];
                 (batch.phase, batch.aside) = (Phase::Running, aside);
-                commands.push(Command::Run { step: self.position, batch: batch.id, aside });
+                commands.push(Command::Run { step: self.position, batch: batch.id, aside, is_slow: aside });
             }
             let batch = &self.batches[at];
             first &= !in_line

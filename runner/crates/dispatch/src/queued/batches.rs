@@ -227,10 +227,10 @@ impl QueuedStep {
         } else {
             self.starts_on_workers(paused, free_slots, now)
         };
-        let since = (!self.uses_pool).then_some(now);
+        let (since, is_slow) = ((!self.uses_pool).then_some(now), self.is_slow(now));
         for (batch, aside) in starts {
             self.batches.run(batch, since, aside);
-            commands.push(Command::Run { step: self.position, batch, aside });
+            commands.push(Command::Run { step: self.position, batch, aside, is_slow });
         }
     }
 

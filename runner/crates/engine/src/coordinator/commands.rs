@@ -82,7 +82,9 @@ impl Coordinator {
                     let begin = BeginBatch { step: declared, id: batch, before, jobs, rows, events, places };
                     actions.push(Action::Commit(CommitRequest::Enter(StepChange::Begin(begin))));
                 }
-                Command::Run { step, batch, aside } => actions.extend(self.run(step, batch, aside)),
+                Command::Run { step, batch, aside, is_slow } => {
+                    actions.extend(self.run(step, batch, aside, is_slow));
+                }
                 Command::Split { step, batch, jobs, rest, begun } => {
                     let Some(StepState { batches, .. }) = self.steps.get_mut(step) else { continue };
                     let Some(held) = batches.get_mut(&batch) else { continue };
@@ -123,7 +125,7 @@ impl Coordinator {
         self.note_stops(actions);
     }
 
-    fn run(&mut self, step: usize, batch: BatchId, aside: bool) -> Option<Action> {
+    fn run(&mut self, step: usize, batch: BatchId, aside: bool, is_slow: bool) -> Option<Action> {
         let claims = self.steps.get(step)?.batches.get(&batch)?.claims;
         if aside && !claims {
             // It may take long, and the committer must not wait for it.
@@ -139,7 +141,7 @@ impl Coordinator {
         let step = before.unwrap_or_else(|| declared.clone());
         held.step = Some(step.clone());
         work.claims = held.begun.iter().filter(|_| held.claims).map(|row| row.id).collect();
-        Some(Action::Run(BatchTask { step, id: batch, work, pool: aside }))
+        Some(Action::Run(BatchTask { step, id: batch, work, pool: aside, is_slow }))
     }
 
     fn add_batch_part(&mut self, batch: BatchId, port: InputPort, read: ReadId, skip: usize, jobs: usize) {

@@ -43,7 +43,9 @@ pub(crate) struct BatchPools {
 impl BatchPools {
     /// Runs a batch on a thread of the pool that is for it.
     pub(crate) fn give(&self, batch: BatchTask) -> std::io::Result<()> {
-        let pool = if batch.step.acts_outside() { &self.outside } else { &self.beside };
+        // A step that was not measured yet may be quick.
+        let is_low = batch.is_slow && !batch.step.acts_outside();
+        let pool = if is_low { &self.beside } else { &self.outside };
         pool.give(WorkerTask::Batch(batch))
     }
 }

@@ -164,7 +164,7 @@ impl Worker<'_> {
         }
         // If the channel is closed, the run is over.
         let _ = self.messages.send(Message::WentAside { step, id });
-        batch.pool = true;
+        (batch.pool, batch.is_slow) = (true, true);
         if let Err(error) = self.pools.give(batch) {
             let _ = self.messages.send(Message::ThreadFailed(error.into()));
         }

@@ -326,7 +326,7 @@ impl Stage<'_> {
     }
 
     fn start_task(&mut self) {
-        let Some(BatchTask { step, id, work, pool }) = self.tasks.pop_front() else { return };
+        let Some(BatchTask { step, id, work, pool, .. }) = self.tasks.pop_front() else { return };
         let names = self.committer.committed_state.names.since(step.generation.number);
         self.world.tally.retries += self.world.effects.attempt(step.configuration(), &step, names, &work);
         let now = self.world.clock.now();

@@ -120,7 +120,7 @@ impl Play {
                 }
                 Command::ReleaseRead { .. } | Command::PositionAdvanced { .. } => return None,
                 Command::Begin { step, batch, .. } => format!("begin {step}#{}", batch.0),
-                Command::Run { step, batch, aside } => {
+                Command::Run { step, batch, aside, .. } => {
                     format!("run {step}#{}{}", batch.0, if aside { " aside" } else { "" })
                 }
                 Command::Commit { step, batch, taken } => {
