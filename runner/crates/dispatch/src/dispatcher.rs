@@ -26,7 +26,7 @@ use crate::queued::QueuedStep;
 use crate::step_machine::{DispatchContext, Mode, StepEvent, StepMachine, WorkerCapacity};
 pub use crate::step_machine::{QueueSnapshot, SettledJob};
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use crate::waiting_room::{Hold, JobAttributes, JobKey, WaitingState};
@@ -54,8 +54,8 @@ pub struct Dispatcher {
     stage: RunStage,
     /// Steps that may act with the next event. An event costs the same with any number of idle steps beside them.
     attention: BTreeSet<usize>,
-    /// Steps that found all workers busy.
-    starved: BTreeSet<usize>,
+    /// Steps that found all workers busy, with the time since which they do.
+    starved: BTreeMap<usize, Timestamp>,
     /// Times at which steps may act.
     wakes: BTreeSet<(Timestamp, usize)>,
     /// Steps by the queue that they read.
@@ -76,8 +76,6 @@ struct ScheduledStep {
     /// Place in the order of the steps.
     rank: usize,
     wake: Option<Timestamp>,
-    /// Time since which it has found all workers busy.
-    starved_since: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +101,7 @@ impl Dispatcher {
             is_unbounded: false,
             stage: RunStage::Running,
             attention: BTreeSet::new(),
-            starved: BTreeSet::new(),
+            starved: BTreeMap::new(),
             wakes: BTreeSet::new(),
             readers: HashMap::new(),
             blocker: None,
@@ -126,8 +124,7 @@ impl Dispatcher {
             None => Box::new(OrderedStep::new(step, plan)),
         };
         let rank = self.steps.iter().next_back().map_or(0, |step| step.rank + 1);
-        let (paused, drains, wake, starved_since) = (false, false, None, None);
-        self.steps.insert(step, ScheduledStep { machine, paused, drains, rank, wake, starved_since });
+        self.steps.insert(step, ScheduledStep { machine, paused: false, drains: false, rank, wake: None });
         self.attention.insert(step);
     }
 
@@ -424,55 +421,42 @@ impl Dispatcher {
         }
         // The steps furthest downstream run first: begun jobs leave before more are let in, and queues stay
         // short. A step that has waited for long goes before them, so that no backlog of another one keeps it waiting.
+        let mut starved = BTreeMap::new();
         if self.free_slots > 0 && !self.starved.is_empty() {
-            steps.extend(std::mem::take(&mut self.starved));
+            starved = std::mem::take(&mut self.starved);
+            steps.extend(starved.keys());
             self.sort(&mut steps);
         }
-        for position in self.long_starved(&steps, now) {
-            self.run(position, 1, now, commands);
+        for position in long_starved(&starved, now) {
+            if self.run(position, 1, now, commands) {
+                starved.remove(&position);
+            }
         }
         for &position in steps.iter().rev() {
-            self.run(position, usize::MAX, now, commands);
-            if self.free_slots == 0 {
-                self.starved.insert(position);
+            if self.run(position, usize::MAX, now, commands) {
+                starved.remove(&position);
             }
-            let step = self.steps.get_mut(position);
-            if let Some(step) = step {
-                let since = step.starved_since.unwrap_or(now);
-                step.starved_since = (self.free_slots == 0).then_some(since);
+            if self.free_slots == 0 {
+                let since = starved.get(&position).copied().unwrap_or(now);
+                self.starved.entry(position).or_insert(since);
             }
             self.note_wake(position, now);
         }
     }
 
-    /// Steps that have found all workers busy for long, the longest first.
-    fn long_starved(&self, steps: &[usize], now: Timestamp) -> Vec<usize> {
-        if self.free_slots == 0 {
-            return Vec::new();
-        }
-        let since = |&step: &usize| Some((self.steps.get(step)?.starved_since?, step));
-        // A clock that was set back makes them count as starved for long.
-        let is_long = |(since, _): &(Timestamp, usize)| !(*since..*since + STARVED_MAX).contains(&now);
-        let mut long: Vec<(Timestamp, usize)> = steps.iter().filter_map(since).filter(is_long).collect();
-        long.sort_unstable();
-        long.into_iter().map(|(_, step)| step).collect()
-    }
-
-    /// Lets a step start batches on at most `slots` free workers.
-    fn run(&mut self, position: usize, slots: usize, now: Timestamp, commands: &mut Vec<Command>) {
-        let Some(step) = self.steps.get_mut(position) else { return };
+    /// Lets a step start batches on at most `slots` free workers. Returns whether it took any.
+    fn run(&mut self, position: usize, slots: usize, now: Timestamp, commands: &mut Vec<Command>) -> bool {
+        let Some(step) = self.steps.get_mut(position) else { return false };
         let paused = step.paused || step.drains;
         let given = self.free_slots.min(slots);
         let (mut free, before) = (given, commands.len());
         let (bounds, next_batch) = (&self.bounds, &mut self.next_batch);
         step.machine.run(&mut WorkerCapacity { bounds, paused, free: &mut free, next_batch }, now, commands);
         self.free_slots -= given - free;
-        if free < given {
-            step.starved_since = None;
-        }
         if commands.len() > before {
             self.attention.insert(position);
         }
+        free < given
     }
 
     /// Takes the steps that may act now, in order.
@@ -545,6 +529,15 @@ impl Dispatcher {
         }
         machine.is_busy(false) || !machine.is_drained(&self.heads, self.until_idle, now)
     }
+}
+
+/// Steps that have found all workers busy for long, the longest first.
+fn long_starved(starved: &BTreeMap<usize, Timestamp>, now: Timestamp) -> Vec<usize> {
+    // A clock that was set back makes them count as starved for long.
+    let is_long = |(_, since): &(&usize, &Timestamp)| !(**since..**since + STARVED_MAX).contains(&now);
+    let mut long: Vec<_> = starved.iter().filter(is_long).map(|(&step, &since)| (since, step)).collect();
+    long.sort_unstable();
+    long.into_iter().map(|(_, step)| step).collect()
 }
 
 #[cfg(test)]
