@@ -6,6 +6,9 @@
 
 use std::time::Duration;
 
+/// Time of a running batch from which on its job counts as slow. A batch of quick jobs ends before it.
+pub const LONG: Duration = Duration::from_millis(400);
+
 /// Target time of a batch.
 const TARGET_NANOS: u64 = 50_000_000;
 /// Number of jobs in a batch before the first measurement.

@@ -35,6 +35,7 @@ pub use crate::waiting_room::{
     HeldLane, Hold, InvalidTransition, JobAttributes, JobId, JobKey, LaneCounts, LaneSummary, PreviewHorizon,
     QueuePolicy, Round, StartOrder, StartRate, StateCounts, WaitReason, WaitingRoom, WaitingState,
 };
+pub use batch_size::LONG;
 pub use dispatcher::{
     BatchComposition, BatchCut, BatchEnd, BatchId, Bounds, Command, Dispatcher, DurabilityBarrier, Event,
     InputCounts, InputKind, InputPlan, InputPort, JobCounts, JobOutcome, PortInput, QueuePlan, QueueSnapshot,

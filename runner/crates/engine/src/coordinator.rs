@@ -86,7 +86,7 @@ pub(crate) struct BatchTask {
     pub(crate) step: DeclaredStep,
     pub(crate) id: BatchId,
     pub(crate) work: BatchInput,
-    /// Whether it runs on the blocking pool, because it may block.
+    /// Whether it runs in a pool beside the workers, because it may take long or block.
     pub(crate) pool: bool,
     /// Whether jobs of its step were slow, or are slow now.
     pub(crate) is_slow: bool,

@@ -1,10 +1,10 @@
 //! Batch lifecycle of a queued step: picks, begins, runs and commits its batches.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use super::in_flight::{BatchContent, Phase, QueuedBatch};
 use super::{Halting, QueuedStep};
+use crate::batch_size::LONG;
 use crate::protocol::{BatchCut, BatchEnd, BatchId, Command, DurabilityBarrier, JobOutcome, Wait};
 use crate::step_machine::{DispatchContext, number};
 use crate::waiting_room::{JobKey, WaitingState};
@@ -16,15 +16,12 @@ const LATE_BATCH: usize = 256;
 /// Maximum number of jobs that are begun in one record.
 const CLAIM: usize = 1024;
 
-/// Maximum number of jobs that run before the first measurement, for [`SLOW`]: quick jobs behind the first one
+/// Maximum number of jobs that run before the first measurement, for [`LONG`]: quick jobs behind the first one
 /// share a batch, in their order.
 const UNMEASURED: usize = 1;
 
 /// Minimum number of jobs in a batch after one that ended early.
 const ROW_MIN: usize = 16;
-
-/// Time of a running batch from which on its job counts as slow. A batch of quick jobs ends before it.
-const SLOW: Duration = Duration::from_millis(400);
 
 impl QueuedStep {
     /// Delivers outputs that are due; gates and rules do not apply. If the step delivers in order, at most
@@ -281,7 +278,7 @@ impl QueuedStep {
     /// Whether jobs run beside each other on the blocking pool: they were slow, or are slow now.
     fn is_slow(&self, now: Timestamp) -> bool {
         // A clock that was set back makes a batch count as slow.
-        let is_long = |since: Timestamp| !(since..since + SLOW).contains(&now);
+        let is_long = |since: Timestamp| !(since..since + LONG).contains(&now);
         let has_long =
             || self.batches.running_since().is_some_and(|(first, last)| is_long(first) || is_long(last));
         !self.uses_pool && (self.sizing.is_slow() || has_long())
@@ -293,7 +290,7 @@ impl QueuedStep {
         if self.uses_pool || self.sizing.is_measured() && waiting == 0 {
             return None;
         }
-        let from = self.batches.running_since()?.0 + SLOW;
+        let from = self.batches.running_since()?.0 + LONG;
         Some(from).filter(|&from| from > now)
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
 
@@ -15,11 +15,8 @@ use super::priority::{self, ThreadNumber};
 use super::workers::{SuspectQueue, WorkerContext, WorkerTask, WorkerThread};
 use crate::coordinator::BatchTask;
 use tidegate_components::script::STACK;
-use tidegate_dispatch::BatchId;
+use tidegate_dispatch::{BatchId, LONG};
 use tidegate_model::sync::Mutex;
-
-/// Time from which on a batch runs long. A batch of quick jobs ends before it.
-const LONG: Duration = Duration::from_millis(400);
 
 /// Handle of the workers. They end when it is closed.
 pub(crate) struct WorkerThreads {
@@ -200,6 +197,8 @@ impl RunningBatches {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
