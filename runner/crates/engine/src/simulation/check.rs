@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::compare::{Expected, Seen, compare, in_order, versions_follow, without_versions};
 use super::history::{History, Known};
-use super::model::{Carried, Delivery, Inputs, deliveries, hashes_of_former_names, merge, next};
+use super::model::{Carried, Delivery, Inputs, deliveries, hashes_of_renamed_steps, merge, next};
 use super::outcome::Ended;
 use super::outlets::{Feed, Outlet, check_file, check_printed, lines};
 use super::pass::Pass;
@@ -37,9 +37,9 @@ pub(crate) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
     let inputs = Inputs { history };
     let retried = world.requests.retried();
     let (mut targets, mut records) = (Targets::default(), Records::default());
-    let former = hashes_of_former_names(inputs);
+    let of_renamed = hashes_of_renamed_steps(inputs);
     for known in history.in_order() {
-        let mut done = deliveries(inputs, known, &retried, &former);
+        let mut done = deliveries(inputs, known, &retried, &of_renamed);
         let waits = put_off(known, store, &mut done);
         for pass in &known.passes {
             targets.add(known, pass);

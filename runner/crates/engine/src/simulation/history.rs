@@ -85,6 +85,8 @@ impl History {
         store: &Store,
     ) -> Result<Option<Vec<Begun>>, ReadError> {
         let number = self.steps.values().map(|known| known.number + 1).max().unwrap_or(0);
+        let passes = self.steps.values().flat_map(|known| &known.passes);
+        let number_of_pass = passes.map(|pass| pass.number + 1).max().unwrap_or(0);
         let known = self.steps.entry(step.address.clone()).or_insert_with(|| Known {
             address: step.address.clone(),
             retired: false,
@@ -102,7 +104,7 @@ impl History {
             // Retention may have deleted jobs while the step did not read them.
             start.push(known.positions.get(&input.address).map_or(oldest, |last| oldest.max(last + 1)));
         }
-        let mut pass = Pass::new(step, configuration, start);
+        let mut pass = Pass::new(step, configuration, number_of_pass, start);
         let begun = match known.passes.last_mut() {
             Some(last) if last.is_wired_like(&pass) => {
                 last.declare(step, configuration);
@@ -140,8 +142,8 @@ impl History {
         }
     }
 
-    /// Gives renamed parts their new names.
-    pub(crate) fn rename(&mut self, renamed: &[RenamedPart]) {
+    /// Gives renamed parts their new names. `store`: the state in which they have them.
+    pub(crate) fn rename(&mut self, renamed: &[RenamedPart], store: &Store) -> Result<(), ReadError> {
         for RenamedPart { kind, from, to } in renamed {
             match kind {
                 NamedKind::Step => {
@@ -166,6 +168,10 @@ impl History {
                 }
             }
         }
+        for known in self.steps.values_mut() {
+            known.rename_waiting(renamed, store)?;
+        }
+        Ok(())
     }
 
     /// Observes the durable state.
@@ -263,6 +269,25 @@ impl Known {
         Ok(())
     }
 
+    /// Gives the jobs that wait for an attempt of a later pass the new names of inputs that the pass does not read.
+    /// Those that it reads have the names of its time, and jobs that were delivered have those of their delivery.
+    fn rename_waiting(&mut self, renamed: &[RenamedPart], store: &Store) -> Result<(), ReadError> {
+        let waiting = store.due(&self.address, Due::Never, None, usize::MAX, usize::MAX)?;
+        let waiting: Vec<_> = waiting.into_iter().map(|(_, job)| job.inputs).collect();
+        for pass in &mut self.passes {
+            let read: Vec<String> = pass.present_names().collect();
+            for job in &mut pass.taken_over {
+                let mut inputs = job.inputs.clone();
+                inputs.iter_mut().for_each(|(name, _)| rename_input(name, renamed));
+                if waiting.contains(&inputs) {
+                    let new = job.inputs.iter_mut().zip(inputs).filter(|(_, new)| !read.contains(&new.0));
+                    new.for_each(|(input, new)| *input = new);
+                }
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn last(&self) -> &Pass {
         self.passes.last().unwrap()
     }
@@ -279,6 +304,15 @@ impl Known {
             let taken = taken.map(|job| (job.pass, job.indices.clone()));
             pass.find(inputs).map(|indices| (at, indices)).or(taken)
         })
+    }
+}
+
+/// Renames an input that is named by its address, or by a binding with its address.
+fn rename_input(name: &mut String, renamed: &[RenamedPart]) {
+    let at = name.find('=').map_or(0, |at| at + 1);
+    let is_it = |part: &&RenamedPart| part.kind == NamedKind::Endpoint && part.from.to_string() == name[at..];
+    if let Some(part) = renamed.iter().find(is_it) {
+        name.replace_range(at.., &part.to.to_string());
     }
 }
 

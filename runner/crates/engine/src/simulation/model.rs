@@ -42,18 +42,20 @@ pub(crate) struct Inputs<'a> {
     pub(crate) history: &'a History,
 }
 
-/// Hashes of the deliveries of steps under names that they do not have any more.
-pub(crate) fn hashes_of_former_names(inputs: Inputs<'_>) -> BTreeSet<DeliveryHash> {
-    let mut hashes = BTreeSet::new();
+/// Hashes of the deliveries of steps that had other names, each with the number of the first pass that has made it.
+/// Such a name may have belonged to several steps, one after the other.
+pub(crate) fn hashes_of_renamed_steps(inputs: Inputs<'_>) -> BTreeMap<DeliveryHash, usize> {
+    let mut hashes = BTreeMap::new();
     for known in inputs.history.steps.values() {
-        let is_former = |delivery: &Delivery| {
+        if known.passes.iter().all(|pass| pass.step.address == known.address) {
+            continue;
+        }
+        for delivery in deliveries(inputs, known, &[], &BTreeMap::new()) {
             let pass = &known.passes[delivery.delivered];
-            pass.step.address != known.address && pass.configuration.dedupes(&pass.step)
-        };
-        if known.passes.iter().any(|pass| pass.step.address != known.address) {
-            let done = deliveries(inputs, known, &[], &BTreeSet::new());
-            let given = done.iter().filter(|delivery| is_former(delivery) && gives(delivery.made.as_ref()));
-            hashes.extend(given.map(|delivery| delivery.hash));
+            if pass.configuration.dedupes(&pass.step) && gives(delivery.made.as_ref()) {
+                let first = hashes.entry(delivery.hash).or_insert(pass.number);
+                *first = pass.number.min(*first);
+            }
         }
     }
     hashes
@@ -64,12 +66,12 @@ fn gives(made: Option<&Made>) -> bool {
     made.is_some_and(gave)
 }
 
-/// Deliveries of a step so far, in order except for retried errors. `former`: hashes of other steps that had its name.
+/// Deliveries of a step so far, in order except for retried errors. `of_renamed`: see [`hashes_of_renamed_steps`].
 pub(crate) fn deliveries(
     inputs: Inputs<'_>,
     known: &Known,
     retried: &[(&Address, u64)],
-    former: &BTreeSet<DeliveryHash>,
+    of_renamed: &BTreeMap<DeliveryHash, usize>,
 ) -> Vec<Delivery> {
     let mut all = Vec::new();
     for (at, pass) in known.passes.iter().enumerate() {
@@ -87,7 +89,7 @@ pub(crate) fn deliveries(
         if !pass.configuration.dedupes(&pass.step) {
             continue;
         }
-        let is_other = pass.step.address == known.address && former.contains(&delivery.hash);
+        let is_other = of_renamed.get(&delivery.hash).is_some_and(|&first| first < pass.number);
         if there.contains(&delivery.hash) || is_other {
             delivery.made = None;
         } else if gives(delivery.made.as_ref()) {

@@ -8,6 +8,8 @@ use tidegate_model::Address;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Pass {
+    /// Number in the order in which the passes of all steps began, except that a replay has the number of its pass.
+    pub(crate) number: usize,
     /// Step of its time: delivery hashes, error records and origins have its names.
     pub(crate) step: Step,
     pub(crate) configuration: Arc<Configuration>,
@@ -46,13 +48,19 @@ pub(crate) struct TakenOver {
 }
 
 impl Pass {
-    pub(crate) fn new(step: &Step, configuration: &Arc<Configuration>, start: Vec<u64>) -> Self {
+    pub(crate) fn new(
+        step: &Step,
+        configuration: &Arc<Configuration>,
+        number: usize,
+        start: Vec<u64>,
+    ) -> Self {
         let queue = |QueueRef(queue): QueueRef| configuration.queues[queue].address.clone();
         let target = |target: Target| match target {
             Target::Queue(target) => queue(target),
             Target::Sink(SinkRef(sink)) => configuration.sinks[sink].address.clone(),
         };
         Self {
+            number,
             inputs: step.inputs.iter().map(|input| input.address.clone()).collect(),
             outputs: step.outputs.iter().map(|output| target(output.target)).collect(),
             errors: step.errors.map(queue),
@@ -113,7 +121,7 @@ impl Pass {
     }
 
     /// Names of the inputs in the store now. Parked jobs have these names.
-    fn present_names(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn present_names(&self) -> impl Iterator<Item = String> {
         let inputs = self.step.inputs.iter().zip(&self.inputs);
         inputs.map(|(input, now)| {
             if input.is_moved {

@@ -466,7 +466,7 @@ impl World {
             };
             now == part.to
         });
-        self.history.rename(&renamed);
+        self.history.rename(&renamed, store)?;
         self.effects.rename(&renamed);
         Ok(())
     }
