@@ -68,10 +68,10 @@ fn wait_for(running: &mut Running, project: &Project, file: &str, lines: usize) 
     running.wait_until(file, || project.read_if_there(file).lines().count() == lines);
 }
 
-/// The commit time of the last job of a queue.
-fn time_of_last(project: &Project, queue: &str) -> Timestamp {
+/// The commit time of the job at a position of a queue, from 0 on.
+fn time_of(project: &Project, queue: &str, position: usize) -> Timestamp {
     let shown = project.json(&["queue", "show", queue]);
-    let time = shown.as_array().and_then(|jobs| jobs.last()?["time"].as_str());
+    let time = shown.as_array().and_then(|jobs| jobs.get(position)?["time"].as_str());
     time.and_then(|time| time.parse().ok()).expect("a job with a time")
 }
 
@@ -257,10 +257,11 @@ fn what_is_scheduled_during_a_run_belongs_to_the_next_after_a_pause_whether_it_s
         let before = project.queue(queue).len();
         project.write("go", "");
         running.wait_until("the end of the run", || project.queue(queue).len() > before);
-        let ended = time_of_last(&project, queue);
-        wait_for(&mut running, &project, "out/withdrawn.ndjson", if amount == 1 { 3 } else { 2 });
+        let ended = time_of(&project, queue, before);
+        let withdrawn = if amount == 1 { 3 } else { 2 };
+        wait_for(&mut running, &project, "out/withdrawn.ndjson", withdrawn);
         running.stop().done();
-        let next = time_of_last(&project, "withdrawals/withdrawn");
+        let next = time_of(&project, "withdrawals/withdrawn", withdrawn - 1);
         let pause = next.duration_since(ended);
         assert!(pause.as_millis() >= 300, "{pause}");
         assert_eq!(project.read("log").lines().last(), Some("end a 2"));
