@@ -3,7 +3,7 @@
 //! Tests replace the file by a [`Disk`] that fails.
 
 use std::fmt::Debug;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -72,6 +72,8 @@ pub struct WalBounds {
 pub(crate) struct FileDisk {
     file: File,
     path: PathBuf,
+    /// Device and inode of the file, which each commit compares with those at the path.
+    identity: (u64, u64),
 }
 
 /// A disk that is opened repeatedly, with the writes since its last sync.
@@ -282,7 +284,8 @@ fn overwritten(mut epoch: Epoch, offset: u64, data: &[u8]) -> Epoch {
 impl FileDisk {
     /// `file` was opened at `path`.
     pub(crate) fn new(file: File, path: &Path) -> io::Result<Self> {
-        Ok(Self { file, path: std::path::absolute(path)? })
+        let identity = identity(&file.metadata()?);
+        Ok(Self { file, path: std::path::absolute(path)?, identity })
     }
 }
 
@@ -316,10 +319,9 @@ impl Disk for FileDisk {
     }
 
     fn is_in_place(&self) -> bool {
-        match (self.file.metadata(), fs::metadata(&self.path)) {
-            (Ok(own), Ok(found)) => (own.dev(), own.ino()) == (found.dev(), found.ino()),
-            (_, Err(error)) => !is_missing(&error),
-            (Err(_), Ok(_)) => true,
+        match fs::metadata(&self.path) {
+            Ok(found) => identity(&found) == self.identity,
+            Err(error) => !is_missing(&error),
         }
     }
 }
@@ -331,6 +333,10 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
         File::open(folder)?.sync_all()?;
     }
     Ok(())
+}
+
+fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
 }
 
 /// A file or a folder of its path is missing.
