@@ -74,6 +74,8 @@ struct Shared {
     closed: AtomicBool,
     /// Number of slots.
     slots: AtomicU64,
+    /// Numbers of slots whose workers have ended.
+    free_slots: Mutex<Vec<u64>>,
     suspects: Mutex<Suspects>,
     /// The list of suspects is empty. Never becomes false again, so that the fast path needs no lock.
     unsuspicious: AtomicBool,
@@ -96,6 +98,7 @@ pub struct AttemptRecord(Arc<SlotRecord>);
 #[derive(Debug)]
 struct SlotRecord {
     shared: Arc<Shared>,
+    number: u64,
     offset: u64,
     /// Cells of the attempt in progress; empty without one.
     cells: Mutex<Vec<u8>>,
@@ -189,6 +192,7 @@ impl CrashGuard {
             failed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             slots: AtomicU64::new(0),
+            free_slots: Mutex::default(),
             unsuspicious: AtomicBool::new(suspects.is_empty()),
             suspects: Mutex::new(suspects),
             turn: Mutex::default(),
@@ -233,12 +237,13 @@ impl CrashGuard {
         self.0.suspects().cells().iter().flatten().filter_map(|suspect| of_input(&suspect.span)).collect()
     }
 
-    /// A slot for one more worker.
+    /// A slot for one more worker. It is free again when the worker ends.
     #[must_use]
     pub fn slot(&self) -> WorkerSlot {
-        let number = self.0.slots.fetch_add(1, Ordering::Relaxed);
+        let free = self.0.free_slots.lock().pop();
+        let number = free.unwrap_or_else(|| self.0.slots.fetch_add(1, Ordering::Relaxed));
         let (shared, offset) = (Arc::clone(&self.0), slot_offset(number));
-        let record = SlotRecord { shared: Arc::clone(&shared), offset, cells: Mutex::default() };
+        let record = SlotRecord { shared: Arc::clone(&shared), number, offset, cells: Mutex::default() };
         WorkerSlot { shared, record: AttemptRecord(Arc::new(record)) }
     }
 
@@ -261,6 +266,15 @@ impl CrashGuard {
     /// an operator retries them.
     pub fn settle(&self, span: &AttemptSpan) {
         self.0.clear(span);
+    }
+}
+
+impl Drop for SlotRecord {
+    fn drop(&mut self) {
+        // An attempt that never ended keeps its cells.
+        if self.cells.lock().is_empty() {
+            self.shared.free_slots.lock().push(self.number);
+        }
     }
 }
 

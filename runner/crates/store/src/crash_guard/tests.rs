@@ -22,6 +22,22 @@ fn open(folder: &Path) -> CrashGuard {
     CrashGuard::open(folder, [&step("a/step")])
 }
 
+#[test]
+fn the_slot_of_a_worker_that_has_ended_is_used_again() {
+    let process = Process::first();
+    let (first, second) = (process.attempts.slot(), process.attempts.slot());
+    let places = [first.record.0.offset, second.record.0.offset];
+    assert_ne!(places[0], places[1]);
+    // Another record of the worker may live longer.
+    let record = first.record();
+    drop(first);
+    let third = process.attempts.slot();
+    assert!(!places.contains(&third.record.0.offset));
+    drop(record);
+    assert_eq!(process.attempts.slot().record.0.offset, places[0]);
+    assert_eq!(process.attempts.slot().record.0.offset, places[0]);
+}
+
 /// A process that can die; its writes remain.
 struct Process {
     disk: FaultyDisk,
