@@ -248,3 +248,8 @@ fn a_store_of_version_10_goes_on_where_it_was() {
 fn a_store_of_version_11_goes_on_where_it_was() {
     assert_snapshot!(goes_on(11));
 }
+
+#[test]
+fn a_store_of_version_12_goes_on_where_it_was_with_the_commits_in_its_log() {
+    assert_snapshot!(goes_on(12));
+}

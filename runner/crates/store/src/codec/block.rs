@@ -433,7 +433,7 @@ fn pad(texts: &mut Payloads, jobs: usize) {
 }
 
 /// `None` if it would save less than an eighth.
-fn compress(raw: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn compress(raw: &[u8]) -> Option<Vec<u8>> {
     if raw.len() < COMPRESS_BYTES_MIN {
         return None;
     }
@@ -446,15 +446,15 @@ fn compress(raw: &[u8]) -> Option<Vec<u8>> {
     Some(body)
 }
 
-fn decompress(body: &[u8], raw_len: usize) -> Result<Vec<u8>, Wrong> {
+pub(crate) fn decompress(body: &[u8], raw_len: usize) -> Result<Vec<u8>, Wrong> {
     // lz4 compresses 255 bytes into one at best, so a greater ratio is a damaged length.
     if raw_len / 256 > body.len() {
-        return Err("the length of a section exceeds what its bytes can hold");
+        return Err("a compressed part is longer than its bytes can hold");
     }
     let mut raw = vec![0; raw_len];
     match lz4_flex::block::decompress_into(body, &mut raw) {
         Ok(len) if len == raw_len => Ok(raw),
-        _ => Err("a section cannot be decompressed"),
+        _ => Err("a compressed part cannot be decompressed"),
     }
 }
 

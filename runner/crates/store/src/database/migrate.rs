@@ -22,7 +22,7 @@ use crate::error::StoreCause;
 use tidegate_model::Timestamp;
 
 /// The format that this code writes.
-pub(crate) const VERSION: u32 = 12;
+pub(crate) const VERSION: u32 = 13;
 
 /// The key of the version in `meta`.
 const FORMAT_KEY: &str = "format";
@@ -76,7 +76,7 @@ fn make_tables_of_version_9(txn: &WriteTransaction) -> Result<(), StoreCause> {
 /// Migrates a store of an older version to this one, in one transaction. The records of parked jobs are
 /// rewritten. All others remain: this version reads the values and records of older ones. Version 10 added times to the
 /// records of deliveries by place and of parked jobs, and version 11 to those of deliveries by hash. Version 12 added the
-/// record of the write-ahead log.
+/// record of the write-ahead log, and version 13 packs the records in the log.
 pub(crate) fn migrate(database: &Database) -> Result<(), StoreCause> {
     let found = version(&database.begin_read()?.open_table(META)?)?;
     if found >= VERSION {

@@ -18,7 +18,8 @@ use std::io;
 
 use redb::{Database, ReadableDatabase as _};
 
-use self::frames::HEADER_BYTES;
+use self::frames::{FoundCommits, HEADER_BYTES};
+use self::record::packed::unpack;
 use self::state::{WalState, random};
 use super::changes::{Changes, apply};
 use super::disk::{Taken, WAL_FILE, WalBounds, WalSpace};
@@ -27,6 +28,7 @@ use crate::error::{StoreCause, is_full};
 use tidegate_model::log_target;
 
 /// The bounds of a log in a file. A checkpoint takes some milliseconds, and opening after a crash less than a second.
+/// The records have at most [`RAW_FACTOR`] times these bytes before they are packed.
 pub(crate) const BOUNDS: WalBounds = WalBounds { bytes: 4 << 20, records: 1000 };
 
 /// Bytes by which the file grows. They are written ahead of the records: a sync that changes the length of a file costs
@@ -34,6 +36,8 @@ pub(crate) const BOUNDS: WalBounds = WalBounds { bytes: 4 << 20, records: 1000 }
 pub(crate) const GROWTH_BYTES: u64 = 256 << 10;
 
 const PAGE_BYTES: u64 = 4096;
+
+const RAW_FACTOR: u64 = 4;
 
 /// Number of commits of an opening before the first that begins a log. A command that commits once needs no file.
 const COMMITS_BEFORE_LOG: u64 = 1;
@@ -50,6 +54,8 @@ pub(crate) struct Wal {
     end: u64,
     /// Number of frames.
     records: u64,
+    /// Bytes of their records before they were packed. They bound the time of a recovery.
+    raw_bytes: u64,
     /// Bytes that the file has at least.
     len: u64,
     /// A file that could not be created was reported.
@@ -59,10 +65,20 @@ pub(crate) struct Wal {
 /// The way in which a commit becomes durable.
 #[derive(Debug)]
 pub(crate) enum CommitPlan<'a> {
-    /// These bytes of the log, up to the offset `end`.
-    Log { space: &'a WalSpace, bytes: Vec<u8>, end: u64 },
+    /// This frame of the log.
+    Log { space: &'a WalSpace, frame: NextFrame },
     /// A checkpoint. `next` is the state to record with it, and `create` the space of a log that has no file yet.
     Checkpoint { create: Option<&'a WalSpace>, next: Option<WalState> },
+}
+
+/// The next frame of a log, and the header before the first one.
+#[derive(Debug)]
+pub(crate) struct NextFrame {
+    bytes: Vec<u8>,
+    /// The offset of its end.
+    end: u64,
+    /// Bytes of its record before it was packed.
+    raw_bytes: u64,
 }
 
 impl CommitPlan<'_> {
@@ -72,7 +88,16 @@ impl CommitPlan<'_> {
 
 impl Wal {
     pub(crate) fn new(state: WalState) -> Self {
-        Self { state, salt: random(), commits: 0, end: 0, records: 0, len: 0, is_failure_told: false }
+        Self {
+            state,
+            salt: random(),
+            commits: 0,
+            end: 0,
+            records: 0,
+            raw_bytes: 0,
+            len: 0,
+            is_failure_told: false,
+        }
     }
 
     /// Decides how the commit with this number becomes durable.
@@ -90,9 +115,9 @@ impl Wal {
         let next = Some(self.state.next(self.salt));
         match record::encode(changes) {
             Some(record) if is_open => {
-                let (bytes, end) = self.frame(number, &record);
-                if self.records < space.bounds.records && end <= space.bounds.bytes {
-                    CommitPlan::Log { space, bytes, end }
+                let frame = self.frame(number, &record);
+                if self.has_room(space.bounds, &frame) {
+                    CommitPlan::Log { space, frame }
                 } else {
                     CommitPlan::Checkpoint { create: None, next }
                 }
@@ -103,13 +128,19 @@ impl Wal {
         }
     }
 
-    /// The next bytes of the log, and the offset of their end.
-    fn frame(&self, number: u64, record: &[u8]) -> (Vec<u8>, u64) {
+    fn frame(&self, number: u64, record: &[u8]) -> NextFrame {
         let id = self.state.id;
         let mut bytes = if self.end == 0 { frames::header(id) } else { Vec::new() };
-        bytes.extend_from_slice(&frames::frame(id, self.end + bytes.len() as u64, number, record));
+        let packed = record::packed::pack(record);
+        bytes.extend_from_slice(&frames::frame(id, self.end + bytes.len() as u64, number, &packed));
         let end = self.end + bytes.len() as u64;
-        (bytes, end)
+        NextFrame { bytes, end, raw_bytes: record.len() as u64 }
+    }
+
+    fn has_room(&self, bounds: WalBounds, frame: &NextFrame) -> bool {
+        self.records < bounds.records
+            && frame.end <= bounds.bytes
+            && self.raw_bytes + frame.raw_bytes <= RAW_FACTOR * bounds.bytes
     }
 
     /// Prepares the file of the log for a commit. If it cannot be created, or cannot grow because the disk is full, the commit
@@ -121,7 +152,7 @@ impl Wal {
         is_in_place: impl FnOnce() -> bool,
     ) -> io::Result<CommitPlan<'a>> {
         match &plan {
-            CommitPlan::Log { space, end, .. } => match self.grow(space, *end) {
+            CommitPlan::Log { space, frame } => match self.grow(space, frame.end) {
                 Ok(()) => Ok(plan),
                 // The folder may have been moved since.
                 Err(error) if is_full(&error) || error.kind() == io::ErrorKind::NotFound => {
@@ -161,11 +192,12 @@ impl Wal {
         space.disk.sync()
     }
 
-    /// Writes the next frame, up to the offset `end`. On `Ok` it is durable.
-    pub(crate) fn append(&mut self, space: &WalSpace, bytes: &[u8], end: u64) -> io::Result<()> {
-        space.disk.write(self.end, bytes)?;
+    /// Writes the next frame. On `Ok` it is durable.
+    pub(crate) fn append(&mut self, space: &WalSpace, frame: &NextFrame) -> io::Result<()> {
+        space.disk.write(self.end, &frame.bytes)?;
         space.disk.sync()?;
-        (self.end, self.records) = (end, self.records + 1);
+        (self.end, self.records) = (frame.end, self.records + 1);
+        self.raw_bytes += frame.raw_bytes;
         Ok(())
     }
 
@@ -188,7 +220,7 @@ impl Wal {
     pub(crate) fn checkpointed(&mut self, next: Option<WalState>) {
         self.state = next.unwrap_or(self.state);
         self.commits += 1;
-        (self.end, self.records) = (0, 0);
+        (self.end, self.records, self.raw_bytes) = (0, 0, 0);
     }
 
     /// Whether commits may be in the log.
@@ -238,7 +270,8 @@ pub(crate) fn recover(
              it by an empty file to go on with commit {durable}"
         )));
     }
-    let commits = frames::commits(&bytes, state, durable).map_err(StoreCause::Wal)?;
+    let FoundCommits { commits, are_packed } =
+        frames::commits(&bytes, state, durable).map_err(StoreCause::Wal)?;
     if !state.is_open {
         return Ok((durable, state));
     }
@@ -247,7 +280,8 @@ pub(crate) fn recover(
     let mut last = durable;
     for (number, range) in commits {
         let at = range.start;
-        let changes = record::decode(&bytes[range]).map_err(|what| {
+        let record = if are_packed { unpack(&bytes[range]) } else { Ok(bytes[range].into()) };
+        let changes = record.and_then(|record| record::decode(&record)).map_err(|what| {
             StoreCause::Wal(format!("is damaged at byte {at}: commit {number} cannot be read: {what}"))
         })?;
         apply(&txn, &changes, number, &mut BTreeSet::new())?;

@@ -99,12 +99,12 @@ impl Writer {
                 let plan = wal.prepare(plan, || medium.disk().is_in_place())?;
                 let mut txn = database.begin_write()?;
                 match plan {
-                    CommitPlan::Log { space, bytes, end } => {
+                    CommitPlan::Log { space, frame } => {
                         let set = txn.set_durability(Durability::None);
                         set.map_err(|error| StoreCause::Damaged(error.to_string()))?;
                         *result = Some(apply(&txn, changes, number, sound_texts)?);
                         medium.check_epoch()?;
-                        wal.append(space, &bytes, end)?;
+                        wal.append(space, &frame)?;
                         medium.check_epoch()?;
                         Ok(txn.commit()?)
                     }

@@ -255,9 +255,9 @@ fn a_store_of_a_newer_version_is_refused() {
     let txn = database.begin_write().unwrap();
     txn.open_table(crate::database::format::META)
         .unwrap()
-        .insert("format", &13_u32.to_le_bytes()[..])
+        .insert("format", &14_u32.to_le_bytes()[..])
         .unwrap();
     txn.commit().unwrap();
     drop(database);
-    insta::assert_snapshot!(message(&open(folder.path()).unwrap_err(), folder.path()), @"the store `DATA/store.redb` was written by a newer Tidegate: its format is version 13, and this version reads up to version 12; use the newer Tidegate");
+    insta::assert_snapshot!(message(&open(folder.path()).unwrap_err(), folder.path()), @"the store `DATA/store.redb` was written by a newer Tidegate: its format is version 14, and this version reads up to version 13; use the newer Tidegate");
 }

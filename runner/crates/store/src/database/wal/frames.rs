@@ -1,9 +1,11 @@
 //! Bytes of the write-ahead log: a header, and behind it one frame for each commit.
 //!
 //! ```text
-//! header  "tgwal 1\n" | store u64 | generation u64 | salt u64 | checksum u64
-//! frame   length of the record u32 | mark u32 | number of the commit u64 | checksum u64 | record
+//! header  "tgwal 2\n" | store u64 | generation u64 | salt u64 | checksum u64
+//! frame   length of the record u32 | mark u32 | number of the commit u64 | checksum u64 | packed record
 //! ```
+//!
+//! A log of stores before version 13 begins with "tgwal 1\n", and its records are not packed.
 //!
 //! Numbers are little-endian. The mark is the same in all frames of a log, and another in each log. The checksum of a frame
 //! is XXH3-64 over the record. Its seed depends on the log, the place, the length and the number. The first write to a log has
@@ -16,36 +18,50 @@ use std::ops::Range;
 
 use twox_hash::XxHash3_64;
 
-use super::record::RECORD_BYTES_MAX;
+use super::record::packed::PACKED_BYTES_MAX;
 use super::state::{WalId, WalState};
 use crate::database::format::{u32_at, u64_at};
 
-const MAGIC: &[u8; 8] = b"tgwal 1\n";
+const MAGIC: &[u8; 8] = b"tgwal 2\n";
+const OLD_MAGIC: &[u8; 8] = b"tgwal 1\n";
 pub(crate) const HEADER_BYTES: usize = MAGIC.len() + WalId::BYTES + 8;
 pub(crate) const FRAME_HEAD_BYTES: usize = 24;
 
 /// A commit in the log, and the range of its record.
 pub(crate) type FoundCommit = (u64, Range<usize>);
 
+/// The commits of a log, in order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct FoundCommits {
+    pub(crate) commits: Vec<FoundCommit>,
+    pub(crate) are_packed: bool,
+}
+
 /// The reason why a log cannot be used. A sentence fragment about the file.
 pub(crate) type Problem = String;
 
 pub(crate) fn header(id: WalId) -> Vec<u8> {
-    let mut header = [&MAGIC[..], &id.to_bytes()].concat();
+    header_with(MAGIC, id)
+}
+
+fn header_with(magic: &[u8; 8], id: WalId) -> Vec<u8> {
+    let mut header = [&magic[..], &id.to_bytes()].concat();
     header.extend_from_slice(&XxHash3_64::oneshot(&header).to_le_bytes());
     header
 }
 
-/// The log that a file begins with; `None` if its header is missing or incomplete.
-fn parse_header(bytes: &[u8]) -> Option<WalId> {
+/// The log that a file begins with, and whether its records are packed; `None` if its header is missing or incomplete.
+fn parse_header(bytes: &[u8]) -> Option<(WalId, bool)> {
     let id = WalId::of_bytes(bytes.get(MAGIC.len()..HEADER_BYTES)?);
-    bytes.starts_with(&header(id)).then_some(id)
+    let forms = [(MAGIC, true), (OLD_MAGIC, false)];
+    let form = forms.into_iter().find(|(magic, _)| bytes.starts_with(&header_with(magic, id)));
+    form.map(|(_, are_packed)| (id, are_packed))
 }
 
 /// The frame of commit `number` at the offset `at`.
 pub(crate) fn frame(id: WalId, at: u64, number: u64, record: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(FRAME_HEAD_BYTES + record.len());
-    // At most `RECORD_BYTES_MAX`.
+    // At most `PACKED_BYTES_MAX`.
     let len = u32::try_from(record.len()).unwrap_or(u32::MAX);
     frame.extend_from_slice(&len.to_le_bytes());
     frame.extend_from_slice(&mark(id.seed()).to_le_bytes());
@@ -69,7 +85,7 @@ fn checksum(seed: u64, at: u64, number: u64, record: &[u8]) -> u64 {
 fn parse_frame(bytes: &[u8], seed: u64, at: usize) -> Option<FoundCommit> {
     let head = bytes.get(at..at.checked_add(FRAME_HEAD_BYTES)?)?;
     let (len, number) = (u32_at(head, 0) as usize, u64_at(head, 8));
-    if u32_at(head, 4) != mark(seed) || len > RECORD_BYTES_MAX {
+    if u32_at(head, 4) != mark(seed) || len > PACKED_BYTES_MAX {
         return None;
     }
     let range = at + FRAME_HEAD_BYTES..at + FRAME_HEAD_BYTES + len;
@@ -81,9 +97,9 @@ fn parse_frame(bytes: &[u8], seed: u64, at: usize) -> Option<FoundCommit> {
 /// its header if the log is not open.
 ///
 /// An incomplete last frame is left out, and so is everything of an earlier log.
-pub(crate) fn commits(bytes: &[u8], state: WalState, durable: u64) -> Result<Vec<FoundCommit>, Problem> {
+pub(crate) fn commits(bytes: &[u8], state: WalState, durable: u64) -> Result<FoundCommits, Problem> {
     let WalState { id, is_open } = state;
-    let found = parse_header(bytes);
+    let (found, are_packed) = parse_header(bytes).unzip();
     match found {
         Some(found) if found.store != id.store => {
             return Err("belongs to another store; move it to that store".into());
@@ -97,7 +113,7 @@ pub(crate) fn commits(bytes: &[u8], state: WalState, durable: u64) -> Result<Vec
                     .into(),
             );
         }
-        _ if !is_open => return Ok(Vec::new()),
+        _ if !is_open => return Ok(FoundCommits::default()),
         // The file of a log is filled with zeros before the first commit of an opening is in it.
         Some(found) if found.generation < id.generation && found.salt != id.salt => {
             return Err(format!(
@@ -133,7 +149,7 @@ pub(crate) fn commits(bytes: &[u8], state: WalState, durable: u64) -> Result<Vec
             "does not follow the store: its first commit is {first}, and the last commit of the store is \
              {durable}; restore a copy of the store and its log"
         )),
-        _ => Ok(commits),
+        _ => Ok(FoundCommits { commits, are_packed: are_packed.unwrap_or(true) }),
     }
 }
 
@@ -173,7 +189,7 @@ mod tests {
     }
 
     fn numbers(bytes: &[u8], durable: u64) -> Result<Vec<u64>, Problem> {
-        Ok(commits(bytes, OPEN, durable)?.into_iter().map(|(number, _)| number).collect())
+        Ok(commits(bytes, OPEN, durable)?.commits.into_iter().map(|(number, _)| number).collect())
     }
 
     fn records() -> impl Strategy<Value = Vec<Vec<u8>>> {
@@ -185,7 +201,7 @@ mod tests {
         fn what_is_written_is_found_over_an_earlier_log(records in records(), earlier in records(), durable in 10_u64..17) {
             let earlier = log(WalId { generation: 2, ..ID }, 4, &earlier);
             let bytes = over(&log(ID, 11, &records), &earlier);
-            let found = commits(&bytes, OPEN, durable).unwrap();
+            let found = commits(&bytes, OPEN, durable).unwrap().commits;
             let expected: Vec<_> = (11..).zip(&records).filter(|(number, _)| *number > durable).collect();
             let found: Vec<_> = found.into_iter().map(|(number, range)| (number, bytes[range].to_vec())).collect();
             let expected: Vec<_> = expected.into_iter().map(|(number, record)| (number, record.clone())).collect();
@@ -226,7 +242,7 @@ mod tests {
             match commits(&bytes, OPEN, 10) {
                 Ok(found) => {
                     prop_assert!(at >= last || at < HEADER_BYTES, "{at}");
-                    prop_assert_eq!(found.len(), records.len() - 1);
+                    prop_assert_eq!(found.commits.len(), records.len() - 1);
                 }
                 Err(problem) if at < HEADER_BYTES => prop_assert!(problem.contains("damaged") || problem.contains("store"), "{}", problem),
                 Err(problem) => prop_assert!(problem.contains("damaged at byte"), "{}", problem),
@@ -235,7 +251,7 @@ mod tests {
 
         #[test]
         fn noise_is_an_empty_log(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            prop_assert_eq!(commits(&bytes, OPEN, 10).unwrap(), []);
+            prop_assert_eq!(commits(&bytes, OPEN, 10).unwrap().commits, []);
         }
     }
 
@@ -254,7 +270,7 @@ mod tests {
                 assert!(problem(state(id), 10).starts_with("is newer than the store"));
             }
             // It is obsolete.
-            assert_eq!(commits(&bytes, state(WalId { generation: 4, ..ID }), 12).unwrap(), []);
+            assert_eq!(commits(&bytes, state(WalId { generation: 4, ..ID }), 12).unwrap().commits, []);
             let later = commits(&bytes, state(WalId { generation: 4, salt: 9, ..ID }), 12);
             assert_eq!(later.is_err_and(|problem| problem.starts_with("is older than the store")), is_open);
         }
@@ -268,5 +284,14 @@ mod tests {
         assert!(
             numbers(&bytes, 10).unwrap_err().starts_with("is damaged at byte 40: commit 11 cannot be read")
         );
+    }
+
+    #[test]
+    fn a_log_of_an_earlier_version_is_read_and_its_records_are_not_packed() {
+        let mut bytes = log(ID, 11, &[vec![1], vec![2]]);
+        assert!(commits(&bytes, OPEN, 10).unwrap().are_packed);
+        bytes[..HEADER_BYTES].copy_from_slice(&header_with(OLD_MAGIC, ID));
+        let found = commits(&bytes, OPEN, 10).unwrap();
+        assert_eq!((found.commits.len(), found.are_packed), (2, false));
     }
 }

@@ -14,6 +14,7 @@
 
 mod decoder;
 mod encoder;
+pub(crate) mod packed;
 
 use self::decoder::Decoder;
 use self::encoder::Encoder;
