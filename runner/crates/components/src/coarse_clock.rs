@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Maximum running time of a batch, which then ends early. The dispatcher sizes batches for a quarter of it.
-pub const BATCH_TIME: Duration = Duration::from_millis(200);
+/// Maximum running time of a batch, which then ends early. The dispatcher sizes batches for a tenth of it.
+pub const BATCH_TIME: Duration = Duration::from_millis(50);
 /// Maximum bytes of a batch's outputs, which then ends early.
 pub const BATCH_BYTES: usize = 8 << 20;
 

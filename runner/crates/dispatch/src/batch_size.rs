@@ -1,4 +1,4 @@
-//! Batch sizing: chooses a batch size of about 50 ms of worker time, from measurements. Slow jobs spread over
+//! Batch sizing: chooses a batch size of about 5 ms of worker time, from measurements. Slow jobs spread over
 //! all workers and are delivered soon; fast jobs keep full batches.
 //!
 //! Jobs that are picked need not wait for each other, so only quick jobs share a batch: a batch has one job
@@ -9,8 +9,10 @@ use std::time::Duration;
 /// Time of a running batch from which on its job counts as slow. A batch of quick jobs ends before it.
 pub const LONG: Duration = Duration::from_millis(400);
 
-/// Target time of a batch.
-const TARGET_NANOS: u64 = 50_000_000;
+/// Target time of a batch. A step that has found all workers busy waits about as long for one of them.
+const TARGET_NANOS: u64 = 5_000_000;
+/// Time of one job from which on a step counts as slow.
+const SLOW_NANOS: u64 = 50_000_000;
 /// Number of jobs in a batch before the first measurement.
 const FIRST: usize = 16;
 
@@ -33,9 +35,8 @@ impl Sizing {
         self.nanos.is_some()
     }
 
-    /// Whether a batch has the time of one job or less.
     pub(crate) fn is_slow(self) -> bool {
-        self.nanos.is_some_and(|nanos| nanos >= TARGET_NANOS)
+        self.nanos.is_some_and(|nanos| nanos >= SLOW_NANOS)
     }
 
     /// Number of jobs for the next batch.
@@ -61,13 +62,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_has_the_jobs_of_fifty_milliseconds() {
+    fn a_batch_has_the_jobs_of_five_milliseconds() {
         let mut sizing = Sizing::default();
         assert_eq!(sizing.jobs(), FIRST);
-        sizing.measured(1, Duration::from_millis(500));
-        assert_eq!(sizing.jobs(), 1);
+        sizing.measured(1, Duration::from_millis(50));
+        assert_eq!((sizing.jobs(), sizing.is_slow()), (1, true));
         let mut sizing = Sizing::default();
-        sizing.measured(10, Duration::from_millis(20));
+        sizing.measured(1, Duration::from_millis(49));
+        assert_eq!((sizing.jobs(), sizing.is_slow()), (1, false));
+        let mut sizing = Sizing::default();
+        sizing.measured(10, Duration::from_millis(2));
         assert_eq!(sizing.jobs(), 25);
         sizing.measured(25, Duration::ZERO);
         assert_eq!(sizing.jobs(), 50);
@@ -77,18 +81,18 @@ mod tests {
     fn only_quick_jobs_share_a_batch_of_picked_ones() {
         let mut sizing = Sizing::of_picked();
         assert_eq!(sizing.jobs(), 1);
-        sizing.measured(1, Duration::from_millis(1));
+        sizing.measured(1, Duration::from_micros(100));
         assert_eq!((sizing.jobs(), sizing.is_slow()), (50, false));
         // One job of ten is slow.
         for _ in 0..3 {
             sizing.measured(1, Duration::from_secs(3));
             for _ in 0..9 {
-                sizing.measured(1, Duration::from_millis(1));
+                sizing.measured(1, Duration::from_micros(100));
                 assert_eq!((sizing.jobs(), sizing.is_slow()), (1, true));
             }
         }
-        let quick = std::iter::repeat_with(|| sizing.measured(sizing.jobs(), Duration::from_millis(1)));
-        assert_eq!(quick.take(50).count(), 50);
+        let quick = std::iter::repeat_with(|| sizing.measured(sizing.jobs(), Duration::from_micros(100)));
+        assert_eq!(quick.take(70).count(), 70);
         assert!(sizing.jobs() > 25, "{sizing:?}");
     }
 
@@ -102,6 +106,6 @@ mod tests {
             sizing.measured(sizing.jobs(), Duration::from_micros(sizing.jobs() as u64));
             batches += 1;
         }
-        assert!(batches < 10, "{batches}");
+        assert!(batches < 13, "{batches}");
     }
 }
