@@ -119,7 +119,11 @@ impl Pool {
             return Ok(());
         }
         add(&mut state.shares);
-        self.wake(&mut state)
+        match self.wake(&mut state) {
+            // A thread of the pool takes the task after its own.
+            Err(_) if state.alive > 0 => Ok(()),
+            woken => woken,
+        }
     }
 
     /// Starts the call of an attempt. Its answer comes back as a task.
@@ -127,7 +131,7 @@ impl Pool {
         let (pool, step) = (self.clone(), task.step.position);
         self.0.context.calls.start(call, move |answer| {
             let task = (WorkerTask::Batch(task), Some((suspended, answer)));
-            // Without another thread, the answer waits for one of the pool.
+            // The thread that has started the call is in the pool.
             let _ = pool.add(|shares| shares.resume(step, task));
         });
     }
