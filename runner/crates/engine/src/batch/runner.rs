@@ -51,6 +51,8 @@ use setup::{SetupFailure, SetupState};
 pub(crate) struct BatchRunner {
     processors: ProcessorChain,
     setup: SetupState,
+    /// The result of [`Self::set_up_ahead`] for the next batch.
+    set_up_ahead: Option<Option<SetupFailure>>,
     /// Whether a batch may run without a durable record.
     starts_at_once: bool,
     address: Address,
@@ -102,6 +104,7 @@ impl BatchRunner {
         Ok(Self {
             processors: ProcessorChain::new(configuration, step, common)?,
             setup: SetupState::new(Arc::clone(ever_set_up)),
+            set_up_ahead: None,
             starts_at_once: before(step, configuration) == DurabilityBarrier::Nothing,
             gatherer: JobBuilder::new(configuration, step),
             bindings: step.outputs.iter().map(|output| OutputSpec::new(configuration, output)).collect(),
@@ -190,6 +193,7 @@ impl BatchRunner {
         self.processors.begin_batch();
         let ran = self.run_portions(work, slot, clock, (&budget, carries), (calling, resumed));
         self.processors.end_batch();
+        self.set_up_ahead = None;
         match ran {
             BatchRun::Ran(ran) => BatchRun::Ran(Box::new(BatchResult { took: budget.took(), ..*ran })),
             suspended @ BatchRun::Suspended(..) => suspended,
@@ -225,7 +229,11 @@ impl BatchRunner {
                 ran
             }
             _ => {
-                let setback = if resumed.is_some() { None } else { self.set_up_for(work, clock) };
+                let setback = match self.set_up_ahead.take() {
+                    _ if resumed.is_some() => None,
+                    Some(setback) => setback,
+                    None => self.set_up_for(work, clock),
+                };
                 match setback {
                     Some(SetupFailure { failure, until: Some(until) })
                         if self.starts_at_once && !work.is_picked =>
@@ -252,6 +260,13 @@ impl BatchRunner {
             }
         };
         BatchRun::Ran(Box::new(ran))
+    }
+
+    /// Sets up the step for the next batch ahead of its time.
+    pub(crate) fn set_up_ahead(&mut self, work: &BatchInput, clock: &dyn Clock) {
+        if self.join_keys.is_none() {
+            self.set_up_ahead = Some(self.set_up_for(work, clock));
+        }
     }
 
     /// Sets up the step before the first job begins, and returns the setback if that fails. Redelivered jobs

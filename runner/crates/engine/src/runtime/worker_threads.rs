@@ -31,9 +31,14 @@ pub(crate) struct WorkerThreads {
     started: usize,
 }
 
-/// Batches that run on workers, at most one for each.
+/// Batches of the workers.
 #[derive(Debug, Default)]
-struct RunningBatches(Vec<RunningBatch>);
+struct RunningBatches {
+    /// At most one for each worker.
+    running: Vec<RunningBatch>,
+    /// Number of batches that wait for a worker, or are about to begin.
+    waiting: usize,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct RunningBatch {
@@ -72,13 +77,14 @@ impl WorkerThreads {
 
     /// Runs a batch on the next free worker.
     pub(crate) fn give(&self, task: BatchTask) {
+        self.running.lock().waiting += 1;
         // This end of the channel is open.
         let _ = self.tasks.0.send(task);
     }
 
-    /// Time at which the next running batch runs long.
+    /// Time at which to look for batches that run long.
     pub(crate) fn next_long(&self) -> Option<Instant> {
-        self.running.lock().next_long()
+        self.running.lock().next_long(Instant::now())
     }
 
     /// Replaces the threads whose batches run long.
@@ -138,8 +144,11 @@ impl Worker<'_> {
         for batch in tasks {
             let task = WorkerTask::Batch(batch);
             let Some(WorkerTask::Batch(batch)) = self.worker.give_to_suspects(task, &self.messages) else {
+                self.running.lock().waiting -= 1;
                 continue;
             };
+            // It takes its time once for each worker, and not for each batch.
+            self.worker.set_up(&batch);
             let Some(batch) = self.give_to_pool(batch) else { continue };
             let message = self.worker.carry_out(WorkerTask::Batch(batch));
             let is_replaced = self.running.lock().end(self.thread);
@@ -154,6 +163,7 @@ impl Worker<'_> {
         let (step, id, since) = (batch.step.position, batch.id, Instant::now());
         {
             let mut running = self.running.lock();
+            running.waiting -= 1;
             if !running.is_long(step) {
                 running.begin(RunningBatch { step, id, since, thread: self.thread, replaced: false });
                 return Some(batch);
@@ -171,27 +181,29 @@ impl Worker<'_> {
 
 impl RunningBatches {
     fn begin(&mut self, batch: RunningBatch) {
-        self.0.push(batch);
+        self.running.push(batch);
     }
 
     /// Ends the batch of a thread. Returns whether another thread has taken its place.
     fn end(&mut self, thread: ThreadNumber) -> bool {
-        let at = self.0.iter().position(|batch| batch.thread == thread);
-        at.is_some_and(|at| self.0.swap_remove(at).replaced)
+        let at = self.running.iter().position(|batch| batch.thread == thread);
+        at.is_some_and(|at| self.running.swap_remove(at).replaced)
     }
 
     /// Whether a batch of this step runs long.
     fn is_long(&self, step: usize) -> bool {
-        self.0.iter().any(|batch| batch.step == step && batch.replaced)
+        self.running.iter().any(|batch| batch.step == step && batch.replaced)
     }
 
-    fn next_long(&self) -> Option<Instant> {
-        self.0.iter().filter(|batch| !batch.replaced).map(|batch| batch.since + LONG).min()
+    /// Time at which a batch may run long. A batch that begins later sends no message of that.
+    fn next_long(&self, now: Instant) -> Option<Instant> {
+        let running = self.running.iter().filter(|batch| !batch.replaced).map(|batch| batch.since);
+        running.chain((self.waiting > 0).then_some(now)).map(|since| since + LONG).min()
     }
 
     /// A batch that runs long and whose thread was not replaced.
     fn long(&mut self, now: Instant) -> Option<&mut RunningBatch> {
-        self.0.iter_mut().find(|batch| !batch.replaced && batch.since + LONG <= now)
+        self.running.iter_mut().find(|batch| !batch.replaced && batch.since + LONG <= now)
     }
 }
 
@@ -205,7 +217,7 @@ mod tests {
     fn a_thread_is_replaced_once_when_its_batch_has_run_long() {
         let since = Instant::now();
         let mut running = RunningBatches::default();
-        assert_eq!(running.next_long(), None);
+        assert_eq!(running.next_long(since), None);
         let mut begin = |number, after| {
             let (id, since) = (BatchId(number), since + Duration::from_millis(after));
             let thread = ThreadNumber::of_test(number);
@@ -213,18 +225,21 @@ mod tests {
         };
         begin(1, 0);
         begin(2, 100);
-        assert_eq!(running.next_long(), Some(since + LONG));
+        assert_eq!(running.next_long(since), Some(since + LONG));
         assert!(running.long(since + Duration::from_millis(399)).is_none());
         let long = running.long(since + LONG).unwrap();
         assert_eq!(long.id, BatchId(1));
         long.replaced = true;
         assert!(running.is_long(0) && !running.is_long(1));
         assert!(running.long(since + LONG).is_none());
-        assert_eq!(running.next_long(), Some(since + LONG + Duration::from_millis(100)));
+        assert_eq!(running.next_long(since), Some(since + LONG + Duration::from_millis(100)));
         let [first, second] = [1, 2].map(ThreadNumber::of_test);
         assert!(running.end(first) && !running.end(second));
-        assert_eq!(running.next_long(), None);
+        assert_eq!(running.next_long(since), None);
         // It has ended already.
         assert!(!running.end(first));
+        // A batch that no worker has begun yet may run long.
+        running.waiting = 1;
+        assert_eq!(running.next_long(since), Some(since + LONG));
     }
 }

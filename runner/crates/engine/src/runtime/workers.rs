@@ -203,6 +203,12 @@ impl<'s> WorkerThread<'s> {
         self.steps.get(step, make).is_ok_and(|runner| runner.is_suspected(work, slot))
     }
 
+    /// Sets up the step of a batch, unless this thread has done that. The batch has the result.
+    pub(crate) fn set_up(&mut self, BatchTask { step, work, .. }: &BatchTask) {
+        // A step that cannot be set up tells so when the batch runs.
+        let _ = self.run_with(step, |runner, _, clock| runner.set_up_ahead(work, clock));
+    }
+
     /// Runs one task up to its next call, or goes on with the answer to its last one.
     pub(crate) fn begin(&mut self, task: WorkerTask, resumed: Option<Resumed>) -> Begun {
         let task = match task {
