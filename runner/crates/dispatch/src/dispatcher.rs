@@ -1,6 +1,6 @@
 //! Dispatcher: decides what each step reads, runs and commits next.
 //!
-//! Every step takes its jobs in batches. A batch has as many jobs as take about 50 ms
+//! Every step takes its jobs in batches. A batch has as many jobs as take about 5 ms
 //! ([`crate::batch_size`]).
 //!
 //! Most steps take their jobs in order ([`crate::ordered`]). A batch is made of one input, of whichever input
@@ -76,6 +76,8 @@ struct ScheduledStep {
     /// Place in the order of the steps.
     rank: usize,
     wake: Option<Timestamp>,
+    /// Queues that it fills.
+    fills: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,12 +121,14 @@ impl Dispatcher {
                 self.readers.entry(queue).or_default().push(step);
             }
         }
+        let fills = std::mem::take(&mut plan.fills);
         let machine: Box<dyn StepMachine> = match plan.picking.take() {
             Some(picking) => Box::new(QueuedStep::new(step, &plan, picking)),
             None => Box::new(OrderedStep::new(step, plan)),
         };
         let rank = self.steps.iter().next_back().map_or(0, |step| step.rank + 1);
-        self.steps.insert(step, ScheduledStep { machine, paused: false, drains: false, rank, wake: None });
+        let (paused, drains, wake) = (false, false, None);
+        self.steps.insert(step, ScheduledStep { machine, paused, drains, rank, wake, fills });
         self.attention.insert(step);
     }
 
@@ -421,42 +425,61 @@ impl Dispatcher {
         }
         // The steps furthest downstream run first: begun jobs leave before more are let in, and queues stay
         // short. A step that has waited for long goes before them, so that no backlog of another one keeps it waiting.
-        let mut starved = BTreeMap::new();
         if self.free_slots > 0 && !self.starved.is_empty() {
-            starved = std::mem::take(&mut self.starved);
-            steps.extend(starved.keys());
+            steps.extend(self.starved.keys());
             self.sort(&mut steps);
-        }
-        for position in long_starved(&starved, now) {
-            if self.run(position, 1, now, commands) {
-                starved.remove(&position);
+            for position in self.long_starved(now) {
+                self.run(position, 1, now, commands);
             }
         }
         for &position in steps.iter().rev() {
-            if self.run(position, usize::MAX, now, commands) {
-                starved.remove(&position);
-            }
-            if self.free_slots == 0 {
-                let since = starved.get(&position).copied().unwrap_or(now);
-                self.starved.entry(position).or_insert(since);
-            }
+            self.run(position, usize::MAX, now, commands);
             self.note_wake(position, now);
         }
     }
 
-    /// Lets a step start batches on at most `slots` free workers. Returns whether it took any.
-    fn run(&mut self, position: usize, slots: usize, now: Timestamp, commands: &mut Vec<Command>) -> bool {
-        let Some(step) = self.steps.get_mut(position) else { return false };
+    /// Lets a step start batches on at most `slots` free workers.
+    fn run(&mut self, position: usize, slots: usize, now: Timestamp, commands: &mut Vec<Command>) {
+        let Some(step) = self.steps.get_mut(position) else { return };
         let paused = step.paused || step.drains;
         let given = self.free_slots.min(slots);
         let (mut free, before) = (given, commands.len());
         let (bounds, next_batch) = (&self.bounds, &mut self.next_batch);
-        step.machine.run(&mut WorkerCapacity { bounds, paused, free: &mut free, next_batch }, now, commands);
+        let mut capacity = WorkerCapacity { bounds, paused, free: &mut free, is_short: false, next_batch };
+        step.machine.run(&mut capacity, now, commands);
+        let is_short = capacity.is_short;
         self.free_slots -= given - free;
         if commands.len() > before {
             self.attention.insert(position);
         }
-        free < given
+        if free < given || !is_short {
+            self.starved.remove(&position);
+        }
+        if is_short {
+            self.starved.entry(position).or_insert(now);
+        }
+    }
+
+    /// The steps that have found all workers busy for long, longest first. A step whose readers are starved, too, is not
+    /// one of them: its queue would only grow.
+    fn long_starved(&self, now: Timestamp) -> Vec<usize> {
+        // A clock that was set back makes them count as starved for long.
+        let is_long = |since: Timestamp| !(since..since + STARVED_MAX).contains(&now);
+        let long =
+            self.starved.iter().filter(|&(&step, &since)| is_long(since) && !self.has_starved_readers(step));
+        let mut long: Vec<_> = long.map(|(&step, &since)| (since, step)).collect();
+        long.sort_unstable();
+        long.into_iter().map(|(_, step)| step).collect()
+    }
+
+    /// Whether a step downstream that reads a queue of this one is starved.
+    fn has_starved_readers(&self, step: usize) -> bool {
+        let Some(ScheduledStep { fills, rank, .. }) = self.steps.get(step) else { return false };
+        let mut readers = fills.iter().filter_map(|queue| self.readers.get(queue)).flatten();
+        readers.any(|reader| {
+            let is_downstream = self.steps.get(*reader).is_some_and(|reader| reader.rank > *rank);
+            is_downstream && self.starved.contains_key(reader)
+        })
     }
 
     /// Takes the steps that may act now, in order.
@@ -529,15 +552,6 @@ impl Dispatcher {
         }
         machine.is_busy(false) || !machine.is_drained(&self.heads, self.until_idle, now)
     }
-}
-
-/// Steps that have found all workers busy for long, the longest first.
-fn long_starved(starved: &BTreeMap<usize, Timestamp>, now: Timestamp) -> Vec<usize> {
-    // A clock that was set back makes them count as starved for long.
-    let is_long = |(_, since): &(&usize, &Timestamp)| !(**since..**since + STARVED_MAX).contains(&now);
-    let mut long: Vec<_> = starved.iter().filter(is_long).map(|(&step, &since)| (since, step)).collect();
-    long.sort_unstable();
-    long.into_iter().map(|(_, step)| step).collect()
 }
 
 #[cfg(test)]

@@ -237,7 +237,7 @@ impl StepMachine for OrderedStep {
     fn go_aside(&mut self, batch: BatchId) -> bool {
         let runs = |one: &&mut OrderedBatch| one.id == batch && one.phase == Phase::Running && !one.aside;
         let Some(batch) = self.batches.iter_mut().find(runs) else { return false };
-        batch.aside = true;
+        (batch.aside, batch.is_long) = (true, true);
         true
     }
 

@@ -19,6 +19,8 @@ pub struct StepPlan {
     /// Batches that were begun and not delivered when the last run ended, in the order of their beginning.
     /// They are formed again with the same jobs, before all other batches.
     pub redo: Vec<RecoveredBatch>,
+    /// Queues that its outputs go to.
+    pub fills: Vec<usize>,
 }
 
 /// Rules and limits by which a step with one input picks its jobs.

@@ -340,7 +340,7 @@ impl StepMachine for QueuedStep {
     }
 
     fn run(&mut self, hands: &mut WorkerCapacity<'_>, now: Timestamp, commands: &mut Vec<Command>) {
-        self.run_ready(hands.paused, hands.free, now, commands);
+        hands.is_short = self.run_ready(hands.paused, hands.free, now, commands);
     }
 
     fn has_left(&self) -> bool {

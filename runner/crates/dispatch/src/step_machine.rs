@@ -155,6 +155,8 @@ pub(crate) struct WorkerCapacity<'a> {
     pub(crate) paused: bool,
     /// Number of further batches that the workers can take.
     pub(crate) free: &'a mut usize,
+    /// A batch of the step that could start has found no free worker.
+    pub(crate) is_short: bool,
     pub(crate) next_batch: &'a mut u64,
 }
 

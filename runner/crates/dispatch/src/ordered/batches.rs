@@ -38,6 +38,8 @@ pub(crate) struct OrderedBatch {
     pub(crate) dropped: bool,
     /// Whether it runs beside the workers, or has left its worker while it runs.
     pub(crate) aside: bool,
+    /// Whether it has run so long on a worker that it left it.
+    pub(crate) is_long: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +168,7 @@ impl OrderedStep {
             is_piece: false,
             dropped: false,
             aside: false,
+            is_long: false,
         });
     }
 
@@ -291,6 +294,12 @@ impl OrderedStep {
                 );
             at += 1;
         }
+        let could_start = |batch: &OrderedBatch| match batch.phase {
+            Phase::Begun => true,
+            Phase::Formed => self.before == DurabilityBarrier::Nothing && !hands.paused,
+            _ => false,
+        };
+        hands.is_short = !aside && *hands.free == 0 && self.batches.iter().skip(at).any(could_start);
     }
 
     /// Number of batches that run beside the workers.
@@ -298,9 +307,11 @@ impl OrderedStep {
         self.batches.iter().filter(|batch| batch.aside && batch.phase == Phase::Running).count()
     }
 
-    /// Whether batches run beside the workers: their jobs were slow, or are slow now.
+    /// Whether batches run beside the workers: their jobs were slow, or are slow now. A batch that was started beside
+    /// them is no sign of that.
     fn is_slow(&self) -> bool {
-        self.sizing.is_slow() || self.beside() > 0
+        self.sizing.is_slow()
+            || self.batches.iter().any(|batch| batch.is_long && batch.phase == Phase::Running)
     }
 
     pub(crate) fn ran(&mut self, id: BatchId, ran: &BatchEnd, next: &mut u64, commands: &mut Vec<Command>) {
@@ -471,6 +482,7 @@ impl OrderedBatch {
             is_piece: true,
             dropped: false,
             aside: false,
+            is_long: false,
         }
     }
 

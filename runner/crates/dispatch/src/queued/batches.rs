@@ -208,27 +208,31 @@ impl QueuedStep {
         }
     }
 
-    /// Starts batches. Slow jobs run on the blocking pool, so that they keep no worker from others.
+    /// Starts batches. Slow jobs run in a pool, so that they keep no worker from others. Returns whether a batch has found
+    /// no free worker.
     pub(crate) fn run_ready(
         &mut self,
         paused: bool,
         free_slots: &mut usize,
         now: Timestamp,
         commands: &mut Vec<Command>,
-    ) {
+    ) -> bool {
         if self.end >= Halting::Halted {
-            return;
+            return false;
         }
-        let starts = if self.uses_pool {
-            self.starts_in_pool(paused, now)
+        let (starts, is_short) = if self.uses_pool {
+            (self.starts_in_pool(paused, now), false)
         } else {
             self.starts_on_workers(paused, free_slots, now)
         };
-        let (since, is_slow) = ((!self.uses_pool).then_some(now), self.is_slow(now));
+        let is_slow = self.is_slow(now);
+        // A batch of a slow step may wait long for a processor. The time of its jobs decides when it has ended.
+        let since = (!self.uses_pool && !is_slow).then_some(now);
         for (batch, aside) in starts {
             self.batches.run(batch, since, aside);
             commands.push(Command::Run { step: self.position, batch, aside, is_slow });
         }
+        is_short
     }
 
     /// Batches to start on the blocking pool. Only attempts need a place, and wait while a job holds the step.
@@ -243,13 +247,14 @@ impl QueuedStep {
         others.chain(attempts).map(|(batch, _)| (batch, true)).collect()
     }
 
-    /// Batches to start on free workers. Slow jobs, and the first one, run on the blocking pool.
+    /// Batches to start on free workers, and whether another one has found none. Slow jobs, and the first one, run in a
+    /// pool.
     fn starts_on_workers(
         &self,
         paused: bool,
         free_slots: &mut usize,
         now: Timestamp,
-    ) -> Vec<(BatchId, bool)> {
+    ) -> (Vec<(BatchId, bool)>, bool) {
         let is_slow = self.is_slow(now);
         let goes_beside = is_slow || !self.sizing.is_measured();
         let most = if is_slow { self.beside_max } else { self.beside_max.min(UNMEASURED) };
@@ -265,7 +270,9 @@ impl QueuedStep {
                 break;
             }
         }
-        starts
+        let ready = || self.at_once(paused).chain(self.batches.in_phase(Phase::Begun));
+        let is_short = !goes_beside && *free_slots == 0 && ready().nth(starts.len()).is_some();
+        (starts, is_short)
     }
 
     /// Batches that may run without a record, unless the step is paused.

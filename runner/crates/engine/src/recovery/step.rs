@@ -271,14 +271,13 @@ impl StepRecovery<'_> {
             Some(_) => None,
             None => self.store.next_due(&declared.address, None)?,
         };
-        Ok(StepPlan {
-            gather,
-            inputs,
-            due,
-            picking,
-            before: before(declared, declared.configuration()),
-            redo,
-        })
+        let fills = declared.outputs.iter().filter_map(|output| match output.target {
+            Target::Queue(QueueRef(queue)) => Some(queue),
+            Target::Sink(_) => None,
+        });
+        let fills = fills.chain(declared.errors.map(|QueueRef(queue)| queue)).collect();
+        let before = before(declared, declared.configuration());
+        Ok(StepPlan { gather, inputs, due, picking, before, redo, fills })
     }
 }
 

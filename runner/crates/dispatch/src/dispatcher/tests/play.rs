@@ -168,6 +168,7 @@ pub(crate) fn flow(gather: BatchComposition, feeds: &[InputKind]) -> StepPlan {
         picking: None,
         before: DurabilityBarrier::Nothing,
         redo: Vec::new(),
+        fills: Vec::new(),
     }
 }
 

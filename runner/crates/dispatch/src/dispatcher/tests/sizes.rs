@@ -33,11 +33,15 @@ fn slow_jobs_spread_over_all_workers_and_are_delivered_as_they_end() {
 
 /// Two steps, and as many workers.
 fn two_steps() -> Play {
+    two_steps_of(queue())
+}
+
+fn two_steps_of(first: StepPlan) -> Play {
     let other = StepPlan {
         inputs: vec![InputPlan { feed: InputKind::Queue(1), next: 1, finished: Vec::new() }],
         ..queue()
     };
-    let mut play = Play::with(&[queue(), other], &[9, 9], Bounds { slots: 2, ..BOUNDS }, false);
+    let mut play = Play::with(&[first, other], &[9, 9], Bounds { slots: 2, ..BOUNDS }, false);
     play.start();
     play
 }
@@ -61,6 +65,48 @@ fn a_step_that_has_found_all_workers_busy_for_long_goes_before_steps_downstream(
     assert_eq!(play.ran(1, 2, 1), "commit 1@3+1, run 1#3");
     play.now = Timestamp(20);
     assert_eq!(play.ran(1, 3, 1), "commit 1@4+1, run 0#5");
+}
+
+#[test]
+fn a_step_whose_readers_have_found_all_workers_busy_too_does_not_go_before_them() {
+    let mut play = two_steps_of(StepPlan { fills: vec![1], ..queue() });
+    play.read(1, 1, 1);
+    play.read(1, 2, 1);
+    play.read(1, 3, 1);
+    play.read(1, 4, 1);
+    play.read(0, 1, 1);
+    play.now = Timestamp(20);
+    assert_eq!(play.ran(1, 0, 1), "commit 1@1+1, run 1#2");
+    assert_eq!(play.ran(1, 1, 1), "commit 1@2+1, run 1#3");
+    // Nothing downstream waits any more.
+    assert_eq!(play.ran(1, 2, 1), "commit 1@3+1, run 0#4");
+}
+
+#[test]
+fn a_step_without_a_batch_has_not_found_all_workers_busy() {
+    let mut play = two_steps();
+    for batch in 1..=4 {
+        play.read(1, batch, 1);
+    }
+    play.now = Timestamp(100);
+    assert_eq!(play.ran(1, 0, 1), "commit 1@1+1, run 1#2");
+    assert_eq!(play.read(0, 1, 1), "read 0@2");
+    play.now = Timestamp(109);
+    assert_eq!(play.ran(1, 1, 1), "commit 1@2+1, run 1#3");
+    play.now = Timestamp(110);
+    assert_eq!(play.ran(1, 2, 1), "commit 1@3+1, run 0#4");
+}
+
+#[test]
+fn a_step_whose_jobs_are_quick_again_returns_to_the_workers_at_once() {
+    let mut play = two_steps();
+    assert_eq!(play.read(0, 1, 9), "run 0#0");
+    play.cut(0, 1, 500);
+    assert_eq!(play.took(1, 1, 0), "commit 0@2+1, split #3+1 #4, run 0#3 aside");
+    assert_eq!(play.took(2, 1, 0), "commit 0@3+1, split #4+1 #5, run 0#4 aside");
+    assert_eq!(play.took(3, 1, 0), "commit 0@4+1, split #5+1 #6, run 0#5 aside");
+    // Another batch still runs beside the workers.
+    assert_eq!(play.took(4, 1, 0), "commit 0@5+1, split #6+1 #7, run 0#6, split #7+1 #8, run 0#7");
 }
 
 #[test]

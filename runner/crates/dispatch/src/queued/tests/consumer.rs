@@ -89,6 +89,7 @@ impl Consumer {
             before: DurabilityBarrier::Nothing,
             picking: Some(picking),
             redo: Vec::new(),
+            fills: Vec::new(),
         };
         self.dispatcher = Dispatcher::of(&[plan], &[self.head], BOUNDS, false);
         for &index in &self.pending {

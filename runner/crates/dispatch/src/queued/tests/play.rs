@@ -69,6 +69,7 @@ impl Play {
             before,
             picking: Some(picking),
             redo: Vec::new(),
+            fills: Vec::new(),
         };
         let bounds = Bounds { slots: 2, beside: 2, batches: 4, jobs: 1000, bytes: 100 };
         Self { dispatcher: Dispatcher::of(&[flow], &[head], bounds, false), now: Timestamp(0), uses_pool }
