@@ -269,6 +269,14 @@ pub(crate) fn still_begins_like(path: &Path, segment: &Segment) -> Result<bool, 
     }
 }
 
+/// Whether the file at `path` still has all that was read of the file of `segment`, as far as both fingerprints prove
+/// that; false if it is missing.
+pub(crate) fn still_continues(path: &Path, segment: &Segment) -> Result<bool, SourceError> {
+    let Some((file, _)) = open_if_there(path)? else { return Ok(false) };
+    let is_same = begins_like(&file, segment).and_then(|begins| Ok(begins && goes_on_like(&file, segment)?));
+    is_same.map_err(|error| SourceError::open(path, error))
+}
+
 /// Opens a file for reading; `None` if it is missing.
 pub(crate) fn open_if_there(path: &Path) -> Result<Option<(File, Metadata)>, SourceError> {
     let opened = File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata)));

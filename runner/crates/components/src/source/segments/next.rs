@@ -9,7 +9,7 @@ use super::copies::FileCopy;
 use super::{Fresh, SegmentStart, Segments, TailPosition, Why};
 use crate::source::error::SourceError;
 use crate::source::files::{
-    FINGERPRINT_BYTES, FileId, FoundFile, Head, is_gzip, list, open_if_there, still_begins_like,
+    FINGERPRINT_BYTES, FileId, FoundFile, Head, is_gzip, list, open_if_there, still_continues,
 };
 use crate::source::rotated::{rotated_since, siblings};
 use tidegate_config::{DataFormat, FileSource};
@@ -135,7 +135,7 @@ impl Segments {
         // The next file of a rotated log may have the same beginning. It can be a copy only if the file that
         // was read is gone.
         let rotated = by_id.is_none() && spec.follow && here.is_none_or(|here| here.linked);
-        let same = !rotated && still_begins_like(&found.path, known)?;
+        let same = !rotated && still_continues(&found.path, known)?;
         let longer = found.len > end.offset && self.left_at.get(&found.id).is_none_or(|&len| found.len > len);
         let why = match same {
             true if is_gzip(&found.path) || found.len == end.offset => {

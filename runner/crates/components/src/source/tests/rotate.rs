@@ -175,6 +175,37 @@ fn a_cut_before_the_end_is_told_and_one_at_the_end_loses_nothing() {
 }
 
 #[test]
+fn a_file_that_was_rewritten_behind_an_equal_beginning_begins_anew() {
+    // A header of more bytes than the first fingerprint has.
+    let file = |day: &str, lines: u64| {
+        let lines: String = (1..=lines).map(|line| format!("{day} {line}\n")).collect();
+        format!("{}\n{lines}", "#".repeat(1100))
+    };
+    for (follows, replaces) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut world = World::new("log");
+        if follows {
+            world = world.follow();
+        }
+        world.put("log", file("monday", 50));
+        let first = world.run(1).len() as u64;
+        assert_eq!(first, 51);
+        if replaces {
+            world.put("new", file("tuesday", 80)).rename("new", "log");
+        } else {
+            world.put("log", file("tuesday", 80));
+        }
+        let folder = world.folder.path().to_owned();
+        let (seen, said) = warned(&folder, || world.run(first + 1));
+        let seen = texts(&seen);
+        assert_eq!((seen.len(), seen[1], seen[80]), (81, "tuesday 1", "tuesday 80"), "{follows} {replaces}");
+        assert!(said.contains("the file was replaced; starts it from the beginning"), "{said}");
+        // It goes on where it was if only lines were added.
+        world.append("log", "tuesday 81\n");
+        assert_eq!(texts(&world.run(first + 82)), ["tuesday 81"]);
+    }
+}
+
+#[test]
 fn a_line_that_goes_on_after_it_was_taken_is_told() {
     let mut world = World::new("in");
     world.put("in", "{\"id\":1}\n{\"id\":2,\"na");
