@@ -151,7 +151,9 @@ fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> 
     if inputs.iter().any(|&(input, first)| first < kept[input]) {
         return SnapshotVerdict::Unrecoverable("retention has deleted some of its jobs".to_owned());
     }
-    if inputs.iter().any(|&(input, first)| first != next[input]) {
+    // A step has no progress on an input before its first delivery. It began at the oldest job that was there.
+    let follows = |input: usize, first: u64| first == next[input] || next[input] == 1 && first == kept[input];
+    if !inputs.iter().all(|&(input, first)| follows(input, first)) {
         return SnapshotVerdict::Unrecoverable("its progress was moved".to_owned());
     }
     let Ok(jobs) = usize::try_from(snapshot.jobs) else {
@@ -159,8 +161,8 @@ fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> 
             "the batch exceeds the address space of this machine".to_owned(),
         );
     };
-    for &(input, _) in &inputs {
-        next[input] += snapshot.jobs;
+    for &(input, first) in &inputs {
+        next[input] = first + snapshot.jobs;
     }
     inputs.sort_unstable();
     SnapshotVerdict::Redo(RecoveredBatch { number: snapshot.number, inputs, jobs })
@@ -210,6 +212,20 @@ mod tests {
             SnapshotVerdict::Redo(RecoveredBatch { number, inputs: vec![(0, a), (1, b)], jobs })
         };
         assert_eq!(verdicts, [again(7, 4, 9, 2), again(8, 6, 11, 1)]);
+    }
+
+    #[test]
+    fn what_was_begun_first_of_a_queue_whose_oldest_jobs_are_gone_is_made_again() {
+        let step = &configuration(JOIN).steps[0].clone();
+        let snapshots = [snapshot(1, &[("a", 3), ("b", 9)], 1), snapshot(2, &[("a", 4), ("b", 10)], 2)];
+        let progress = [at(0), at(8)];
+        let redo = |number, a, b, jobs| {
+            SnapshotVerdict::Redo(RecoveredBatch { number, inputs: vec![(0, a), (1, b)], jobs })
+        };
+        assert_eq!(verdicts(step, &progress, &[3, 1], &snapshots), [redo(1, 3, 9, 1), redo(2, 4, 10, 2)]);
+        // Another place than the oldest one is no beginning.
+        let moved = SnapshotVerdict::Unrecoverable("its progress was moved".to_owned());
+        assert_eq!(verdicts(step, &progress, &[2, 1], &snapshots), [moved.clone(), moved]);
     }
 
     #[test]
