@@ -62,6 +62,24 @@ impl NameHistory {
         }
         (name, 0)
     }
+
+    /// Whether the queue, source or sink of this name had the name `earlier` once.
+    #[must_use]
+    pub fn had_name(&self, address: &Address, earlier: &Address) -> bool {
+        let mut name = address;
+        for (_, part) in self.0.iter().rev().filter(|(_, part)| part.kind == NamedKind::Endpoint) {
+            if part.to == *name {
+                name = &part.from;
+                if name == earlier {
+                    return true;
+                }
+            } else if part.from == *name {
+                // An earlier one of this name became another one.
+                return false;
+            }
+        }
+        false
+    }
 }
 
 impl<'h> NamesSince<'h> {
@@ -127,6 +145,15 @@ mod tests {
         assert_eq!(of(&history, "b"), Some(address("c")));
         history.add(5, [part("c", "b")]);
         assert_eq!(of(&history, "b"), None);
+    }
+
+    #[test]
+    fn a_part_had_the_names_that_it_was_renamed_from_and_not_those_of_an_earlier_part() {
+        let history = history();
+        let had = |name: &str, earlier: &str| history.had_name(&address(name), &address(earlier));
+        assert!(had("c", "b") && had("c", "a") && had("d", "a"));
+        assert!(!had("a", "a") && !had("b", "a") && !had("d", "b") && !had("c", "d"));
+        assert!(!NameHistory::default().had_name(&address("b"), &address("a")));
     }
 
     /// `a` became `b` in generation 2, and `b` became `c` in generation 4. Another `a` became `d` in generation 5.

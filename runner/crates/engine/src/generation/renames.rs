@@ -53,15 +53,16 @@ pub struct RepeatedIndices {
 }
 
 /// The first of these renames that would give indices twice. The indices of a queue without jobs go on behind those of
-/// its new name instead.
+/// its new name instead. A queue that had that name before has its own indices under it.
 pub(crate) fn repeated(renamed: &[RenamedPart], store: &Store) -> Result<Option<RepeatedIndices>, ReadError> {
+    let history = store.name_history()?;
     for RenamedPart { kind, from, to } in renamed {
         if *kind != NamedKind::Endpoint {
             continue;
         }
         if let (Some(queue), Some(other)) = (store.queue(from)?, store.queue(to)?)
             && queue.jobs() > 0
-            && other.head > queue.head
+            && (other.head > queue.head || other.head >= queue.first && !history.had_name(from, to))
         {
             let (from, to) = (from.clone(), to.clone());
             return Ok(Some(RepeatedIndices { from, to, head: other.head }));
