@@ -203,12 +203,19 @@ fn seeds_of_graphs_that_once_failed_pass() {
 
 #[test]
 fn seeds_of_graphs_that_change_and_once_failed_pass() {
-    const SEEDS: [u64; 20] = [
+    const SEEDS: [u64; 22] = [
         112, 163, 234, 280, 288, 350, 436, 515, 600, 608, 727, 1893, 2067, 2072, 2513, 3107, 3843, 3993,
-        4532, 5429,
+        4532, 5429, 8379, 8709,
     ];
     for seed in SEEDS {
         play::play_changes(seed);
+    }
+}
+
+#[test]
+fn seeds_of_graphs_whose_sources_change_and_once_failed_pass() {
+    for seed in [1010, 8780] {
+        play::play_changing_sources(seed);
     }
 }
 

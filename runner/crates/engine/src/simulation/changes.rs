@@ -57,7 +57,42 @@ impl Changes {
             12 => self.rename_pipeline(plan, dice),
             13 => self.change_sink(plan, dice),
             14 => self.remove_or_return_sink(plan, dice),
-            _ => change_step(plan, dice),
+            _ => self.change_step(plan, dice),
+        }
+    }
+
+    /// Changes a setting of a step: how it delivers, its error queue, its filter, its `config`, or its policy of retries.
+    fn change_step(&mut self, plan: &mut Blueprint, dice: &mut Dice) {
+        let Some(at) = pick(&plan.steps, dice, is_plain) else { return };
+        // With another error queue the step starts anew, so that it is known which jobs have which result. No step has
+        // the same one again: its filter and `config` may be others then.
+        let errors = format!("{}/{}", plan.steps[at].pipeline, self.fresh("e"));
+        let step = &mut plan.steps[at];
+        match dice.below(5) {
+            0 => step.errors = Some(errors),
+            1 => {
+                step.delivery = match step.delivery {
+                    None | Some(DeliveryGuarantee::ExactlyOnce) => Some(DeliveryGuarantee::AtLeastOnce),
+                    Some(DeliveryGuarantee::AtLeastOnce) => None,
+                    Some(DeliveryGuarantee::AtMostOnce) => Some(DeliveryGuarantee::AtMostOnce),
+                };
+            }
+            2 => {
+                // Another number of attempts would need the generation of each attempt.
+                let attempts = |retry: &str| retry.rsplit(' ').next().map(ToOwned::to_owned);
+                let same =
+                    |retry: &&&str| step.retry.is_some_and(|before| attempts(before) == attempts(retry));
+                let same: Vec<&str> = RETRIES.iter().filter(same).copied().collect();
+                step.retry = step.retry.map(|_| *dice.pick(&same));
+            }
+            3 if step.take == InputMode::From => {
+                step.errors = Some(errors);
+                step.filter = dice.chance(70).then(|| (*dice.pick(&FILTERS)).to_owned());
+            }
+            _ => {
+                step.errors = Some(errors);
+                step.salt = dice.between(0, 22);
+            }
         }
     }
 
@@ -263,43 +298,6 @@ fn change_source(plan: &mut Blueprint, dice: &mut Dice) {
     let name = plan.source_files.get(&source).map_or(local(&source), |file| source_of(Path::new(file)));
     let file = dice.pick(&source_files(name)).clone();
     plan.source_files.insert(source, file);
-}
-
-/// Changes a setting of a step: how it delivers, its error queue, its filter, its `config`, or its policy of retries.
-fn change_step(plan: &mut Blueprint, dice: &mut Dice) {
-    let Some(at) = pick(&plan.steps, dice, is_plain) else { return };
-    let step = &mut plan.steps[at];
-    match dice.below(5) {
-        0 => step.errors = Some(format!("{}/e{}", step.pipeline, dice.below(3))),
-        1 => {
-            step.delivery = match step.delivery {
-                None | Some(DeliveryGuarantee::ExactlyOnce) => Some(DeliveryGuarantee::AtLeastOnce),
-                Some(DeliveryGuarantee::AtLeastOnce) => None,
-                Some(DeliveryGuarantee::AtMostOnce) => Some(DeliveryGuarantee::AtMostOnce),
-            };
-        }
-        2 => {
-            // Another number of attempts would need the generation of each attempt.
-            let attempts = |retry: &str| retry.rsplit(' ').next().map(ToOwned::to_owned);
-            let same = |retry: &&&str| step.retry.is_some_and(|before| attempts(before) == attempts(retry));
-            let same: Vec<&str> = RETRIES.iter().filter(same).copied().collect();
-            step.retry = step.retry.map(|_| *dice.pick(&same));
-        }
-        way => {
-            // With another error queue the step starts anew, so that it is known which jobs have which result.
-            let errors = Some(format!("{}/e{}", step.pipeline, dice.below(3)));
-            if step.errors == errors {
-                return;
-            }
-            step.errors = errors;
-            match way {
-                3 if step.take == InputMode::From => {
-                    step.filter = dice.chance(70).then(|| (*dice.pick(&FILTERS)).to_owned());
-                }
-                _ => step.salt = dice.between(0, 22),
-            }
-        }
-    }
 }
 
 /// Whether its wiring may change: it is part of no cycle.

@@ -466,6 +466,7 @@ impl World {
             };
             now == part.to
         });
+        let renamed = last_of_chains_first(renamed);
         self.history.rename(&renamed, store)?;
         self.effects.rename(&renamed);
         Ok(())
@@ -554,4 +555,17 @@ fn foreign_files(
 pub(crate) struct Committed {
     pub(crate) offset: u64,
     open: bool,
+}
+
+/// Orders renames so that a part may get the name that another one gives up.
+fn last_of_chains_first(mut renamed: Vec<RenamedPart>) -> Vec<RenamedPart> {
+    let mut ordered = Vec::new();
+    while !renamed.is_empty() {
+        let is_free = |part: &RenamedPart| {
+            !renamed.iter().any(|other| other.kind == part.kind && other.from == part.to)
+        };
+        let next = renamed.iter().position(is_free).expect("no parts exchange their names");
+        ordered.push(renamed.remove(next));
+    }
+    ordered
 }
