@@ -256,3 +256,21 @@ fn a_job_with_a_bad_payload_is_put_back_with_a_good_one() {
     replace("p/failed/1", "{}").failed(1).says("p/failed/1 is already retried or dropped");
     project.assert_sound();
 }
+
+#[test]
+fn a_job_that_is_null_is_put_back_like_any_other() {
+    let project = Project::new()
+        .file("p.toml", PIPELINE)
+        .file("sort.rhai", "fn process(job) { if job == () { throw \"null\" } job }")
+        .file("in.ndjson", "null\nnull\n");
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    project.write("sort.rhai", MENDED);
+    project.tidegate(&["errors", "retry", "p/failed/1", "--yes"]).done();
+    project
+        .tidegate_given(&["errors", "retry", "p/failed/2", "--payload", "-", "--yes"], "{\"id\":1}")
+        .done();
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    // The script returns the first one, which is no output.
+    assert_eq!(project.read("out.ndjson"), "{\"id\":1}\n");
+    assert!(errors(&project, &[]).is_empty());
+}

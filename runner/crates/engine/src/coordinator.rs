@@ -504,11 +504,11 @@ fn describe(halt_cause: &HaltCause) -> (String, String) {
     let (why, way_out) = match halts {
         HaltReason::NoErrors => (
             "the step has no error queue for it, so progress stays before it",
-            "name one with `errors = \"…\"`, or fix the job or the script, and run again",
+            "name one with `errors = \"…\"`, or fix the script, and run again",
         ),
         HaltReason::Policy => (
             "the step stops at it because its retry policy has `then = \"halt\"`",
-            "fix the job or the script and run again, or set `then = \"error-queue\"`",
+            "fix the script and run again, or set `then = \"error-queue\"`",
         ),
         HaltReason::Class => (
             "the step stops at it because its retry policy has this kind of failure in `halt_on`",

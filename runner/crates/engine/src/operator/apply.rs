@@ -165,7 +165,7 @@ struct FailedJobRecord<'a> {
     message: String,
     #[serde(borrow, default)]
     meta: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "present")]
     job: Option<&'a RawValue>,
     /// The line of a command that is no job.
     #[serde(default)]
@@ -174,6 +174,11 @@ struct FailedJobRecord<'a> {
     job_text: Option<String>,
     #[serde(default)]
     job_bytes: Option<Vec<u8>>,
+}
+
+/// A value that is there, also `null`.
+fn present<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(value).map(Some)
 }
 
 #[derive(Deserialize)]
