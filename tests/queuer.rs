@@ -296,3 +296,27 @@ fn a_step_whose_jobs_run_long_keeps_no_worker_from_others() {
         project.assert_sound();
     }
 }
+
+#[test]
+fn a_job_that_never_ends_keeps_no_worker_though_nothing_else_happens() {
+    let step = |name: &str, script: &str| {
+        format!(
+            "[step.{name}]\nfrom = \"in\"\nto = \"{name}-out\"\nrun = \"{script}.rhai\"\ntimeout = \"1h\"\n\
+             limits = {{ operations = 1000000000000 }}\n\
+             [sink.{name}-out]\ntype = \"file\"\nformat = \"ndjson\"\npath = \"{name}.ndjson\"\n"
+        )
+    };
+    let source = "[source.in]\ntype = \"file\"\nformat = \"ndjson\"\npath = \"in.ndjson\"\nfollow = true\n";
+    let steps = [step("first", "pass"), step("middle", "endless"), step("last", "pass")].concat();
+    let project = Project::new()
+        .file("tidegate.toml", "[runner]\nworkers = 1\n")
+        .file("p.toml", format!("{source}{steps}"))
+        .file("pass.rhai", "fn process(job) { job }")
+        .file("endless.rhai", "fn process(job) { while true {} }")
+        .file("in.ndjson", jobs(1..=1));
+    let mut running = project.started();
+    for name in ["first", "last"] {
+        running.wait_until(name, || project.ids_so_far(format!("{name}.ndjson")) == [1]);
+    }
+    assert!(running.kill());
+}

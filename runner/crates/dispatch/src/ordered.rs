@@ -22,7 +22,7 @@ pub(crate) mod batches;
 pub(crate) mod held_line;
 
 use self::held_line::Parked;
-use batches::{OrderedBatch, Phase};
+use batches::{OrderedBatch, Phase, RunPlace};
 
 /// Maximum number of reads that an input may be ahead of the other inputs of the step.
 const AHEAD_MAX: usize = 2;
@@ -235,14 +235,15 @@ impl StepMachine for OrderedStep {
     }
 
     fn go_aside(&mut self, batch: BatchId) -> bool {
-        let runs = |one: &&mut OrderedBatch| one.id == batch && one.phase == Phase::Running && !one.aside;
+        let on_worker = |one: &OrderedBatch| one.phase == Phase::Running && one.place == RunPlace::Worker;
+        let runs = |one: &&mut OrderedBatch| one.id == batch && on_worker(one);
         let Some(batch) = self.batches.iter_mut().find(runs) else { return false };
-        (batch.aside, batch.is_long) = (true, true);
+        batch.place = RunPlace::LeftWorker;
         true
     }
 
     fn is_aside(&self, batch: BatchId) -> bool {
-        self.batches.iter().any(|one| one.id == batch && one.aside)
+        self.batches.iter().any(|one| one.id == batch && one.place != RunPlace::Worker)
     }
 
     fn run(&mut self, hands: &mut WorkerCapacity<'_>, _now: Timestamp, commands: &mut Vec<Command>) {

@@ -36,10 +36,17 @@ pub(crate) struct OrderedBatch {
     is_piece: bool,
     /// Whether it was dropped while it ran: its result will be ignored.
     pub(crate) dropped: bool,
-    /// Whether it runs beside the workers, or has left its worker while it runs.
-    pub(crate) aside: bool,
-    /// Whether it has run so long on a worker that it left it.
-    pub(crate) is_long: bool,
+    pub(crate) place: RunPlace,
+}
+
+/// The place where a batch runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunPlace {
+    Worker,
+    /// Beside the workers, from its start.
+    Beside,
+    /// Beside the workers, since it has run long on one of them.
+    LeftWorker,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,8 +174,7 @@ impl OrderedStep {
             phase,
             is_piece: false,
             dropped: false,
-            aside: false,
-            is_long: false,
+            place: RunPlace::Worker,
         });
     }
 
@@ -283,7 +289,8 @@ impl OrderedStep {
                 waiting -= usize::from(self.batches[at].is_waiting());
                 *room -= 1;
                 let batch = &mut self.batches[at];
-                (batch.phase, batch.aside) = (Phase::Running, aside);
+                batch.phase = Phase::Running;
+                batch.place = if aside { RunPlace::Beside } else { RunPlace::Worker };
                 commands.push(Command::Run { step: self.position, batch: batch.id, aside, is_slow: aside });
             }
             let batch = &self.batches[at];
@@ -304,14 +311,16 @@ impl OrderedStep {
 
     /// Number of batches that run beside the workers.
     fn beside(&self) -> usize {
-        self.batches.iter().filter(|batch| batch.aside && batch.phase == Phase::Running).count()
+        let runs = self.batches.iter().filter(|batch| batch.phase == Phase::Running);
+        runs.filter(|batch| batch.place != RunPlace::Worker).count()
     }
 
     /// Whether batches run beside the workers: their jobs were slow, or are slow now. A batch that was started beside
     /// them is no sign of that.
     fn is_slow(&self) -> bool {
-        self.sizing.is_slow()
-            || self.batches.iter().any(|batch| batch.is_long && batch.phase == Phase::Running)
+        let left =
+            |batch: &OrderedBatch| batch.place == RunPlace::LeftWorker && batch.phase == Phase::Running;
+        self.sizing.is_slow() || self.batches.iter().any(left)
     }
 
     pub(crate) fn ran(&mut self, id: BatchId, ran: &BatchEnd, next: &mut u64, commands: &mut Vec<Command>) {
@@ -481,8 +490,7 @@ impl OrderedBatch {
             phase: Phase::Formed,
             is_piece: true,
             dropped: false,
-            aside: false,
-            is_long: false,
+            place: RunPlace::Worker,
         }
     }
 

@@ -52,7 +52,7 @@ pub(crate) struct BatchRunner {
     processors: ProcessorChain,
     setup: SetupState,
     /// The result of [`Self::set_up_ahead`] for the next batch.
-    set_up_ahead: Option<Option<SetupFailure>>,
+    set_up_ahead: Option<Result<(), SetupFailure>>,
     /// Whether a batch may run without a durable record.
     starts_at_once: bool,
     address: Address,
@@ -231,7 +231,7 @@ impl BatchRunner {
             _ => {
                 let setback = match self.set_up_ahead.take() {
                     _ if resumed.is_some() => None,
-                    Some(setback) => setback,
+                    Some(set_up) => set_up.err(),
                     None => self.set_up_for(work, clock),
                 };
                 match setback {
@@ -265,7 +265,7 @@ impl BatchRunner {
     /// Sets up the step for the next batch ahead of its time.
     pub(crate) fn set_up_ahead(&mut self, work: &BatchInput, clock: &dyn Clock) {
         if self.join_keys.is_none() {
-            self.set_up_ahead = Some(self.set_up_for(work, clock));
+            self.set_up_ahead = Some(self.set_up_for(work, clock).map_or(Ok(()), Err));
         }
     }
 

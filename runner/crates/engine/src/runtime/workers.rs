@@ -205,7 +205,7 @@ impl<'s> WorkerThread<'s> {
 
     /// Sets up the step of a batch, unless this thread has done that. The batch has the result.
     pub(crate) fn set_up(&mut self, BatchTask { step, work, .. }: &BatchTask) {
-        // A step that cannot be set up tells so when the batch runs.
+        // The failure of a set-up is a result of the batch.
         let _ = self.run_with(step, |runner, _, clock| runner.set_up_ahead(work, clock));
     }
 

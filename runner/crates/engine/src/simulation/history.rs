@@ -270,7 +270,7 @@ impl Known {
     }
 
     /// Gives the jobs that wait for an attempt of a later pass the new names of inputs that the pass does not read.
-    /// Those that it reads have the names of its time, and jobs that were delivered have those of their delivery.
+    /// The inputs that it reads have the names of its time, and jobs that were delivered have the names of their delivery.
     fn rename_waiting(&mut self, renamed: &[RenamedPart], store: &Store) -> Result<(), ReadError> {
         let waiting = store.due(&self.address, Due::Never, None, usize::MAX, usize::MAX)?;
         let waiting: Vec<_> = waiting.into_iter().map(|(_, job)| job.inputs).collect();
@@ -278,10 +278,14 @@ impl Known {
             let read: Vec<String> = pass.present_names().collect();
             for job in &mut pass.taken_over {
                 let mut inputs = job.inputs.clone();
-                inputs.iter_mut().for_each(|(name, _)| rename_input(name, renamed));
+                for (name, _) in &mut inputs {
+                    rename_input(name, renamed);
+                }
                 if waiting.contains(&inputs) {
-                    let new = job.inputs.iter_mut().zip(inputs).filter(|(_, new)| !read.contains(&new.0));
-                    new.for_each(|(input, new)| *input = new);
+                    let renamed = job.inputs.iter_mut().zip(inputs);
+                    for (input, new) in renamed.filter(|(_, new)| !read.contains(&new.0)) {
+                        *input = new;
+                    }
                 }
             }
         }

@@ -22,8 +22,8 @@ use super::record::packed::PACKED_BYTES_MAX;
 use super::state::{WalId, WalState};
 use crate::database::format::{u32_at, u64_at};
 
-const MAGIC: &[u8; 8] = b"tgwal 2\n";
-const OLD_MAGIC: &[u8; 8] = b"tgwal 1\n";
+const MAGIC: [u8; 8] = *b"tgwal 2\n";
+const OLD_MAGIC: [u8; 8] = *b"tgwal 1\n";
 pub(crate) const HEADER_BYTES: usize = MAGIC.len() + WalId::BYTES + 8;
 pub(crate) const FRAME_HEAD_BYTES: usize = 24;
 
@@ -44,7 +44,7 @@ pub(crate) fn header(id: WalId) -> Vec<u8> {
     header_with(MAGIC, id)
 }
 
-fn header_with(magic: &[u8; 8], id: WalId) -> Vec<u8> {
+fn header_with(magic: [u8; 8], id: WalId) -> Vec<u8> {
     let mut header = [&magic[..], &id.to_bytes()].concat();
     header.extend_from_slice(&XxHash3_64::oneshot(&header).to_le_bytes());
     header
@@ -54,7 +54,7 @@ fn header_with(magic: &[u8; 8], id: WalId) -> Vec<u8> {
 fn parse_header(bytes: &[u8]) -> Option<(WalId, bool)> {
     let id = WalId::of_bytes(bytes.get(MAGIC.len()..HEADER_BYTES)?);
     let forms = [(MAGIC, true), (OLD_MAGIC, false)];
-    let form = forms.into_iter().find(|(magic, _)| bytes.starts_with(&header_with(magic, id)));
+    let form = forms.into_iter().find(|(magic, _)| bytes.starts_with(&header_with(*magic, id)));
     form.map(|(_, are_packed)| (id, are_packed))
 }
 
