@@ -269,8 +269,8 @@ pub(crate) fn still_begins_like(path: &Path, segment: &Segment) -> Result<bool, 
     }
 }
 
-/// Whether the file at `path` still has what was read of the file of `segment`. Two fingerprints prove it: of the beginning,
-/// and of the bytes before the end of the part that was read. False if it is missing.
+/// Whether the file at `path` still has what was read of the file of `segment`. Two fingerprints prove that: one is of its
+/// beginning, and one of the bytes before the end of the part that was read. False if it is missing.
 pub(crate) fn still_continues(path: &Path, segment: &Segment) -> Result<bool, SourceError> {
     let Some((file, _)) = open_if_there(path)? else { return Ok(false) };
     let is_same = begins_like(&file, segment).and_then(|begins| Ok(begins && goes_on_like(&file, segment)?));
