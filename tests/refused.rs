@@ -57,12 +57,12 @@ fn a_store_of_a_newer_version_is_refused_and_left_to_it() {
     let table: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
     change
         .open_table(table)
-        .and_then(|mut it| Ok(it.insert("format", &13_u32.to_le_bytes()[..]).map(drop)?))
+        .and_then(|mut it| Ok(it.insert("format", &14_u32.to_le_bytes()[..]).map(drop)?))
         .expect("it can be changed");
     change.commit().expect("it can be committed");
     drop(database);
     let outcome = project.run().failed(1);
-    insta::assert_snapshot!(project.stable(&outcome.stderr), @"error: the store `FOLDER/.tidegate/store.redb` was written by a newer Tidegate: its format is version 13, and this version reads up to version 12; use the newer Tidegate");
+    insta::assert_snapshot!(project.stable(&outcome.stderr), @"error: the store `FOLDER/.tidegate/store.redb` was written by a newer Tidegate: its format is version 14, and this version reads up to version 13; use the newer Tidegate");
     assert_eq!(project.read("out.ndjson"), jobs(1..=100));
 }
 
