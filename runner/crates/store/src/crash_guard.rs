@@ -74,7 +74,7 @@ struct Shared {
     closed: AtomicBool,
     /// Number of slots.
     slots: AtomicU64,
-    /// Numbers of slots whose workers have ended.
+    /// Offsets of slots whose workers have ended.
     free_slots: Mutex<Vec<u64>>,
     suspects: Mutex<Suspects>,
     /// The list of suspects is empty. Never becomes false again, so that the fast path needs no lock.
@@ -98,7 +98,6 @@ pub struct AttemptRecord(Arc<SlotRecord>);
 #[derive(Debug)]
 struct SlotRecord {
     shared: Arc<Shared>,
-    number: u64,
     offset: u64,
     /// Cells of the attempt in progress; empty without one.
     cells: Mutex<Vec<u8>>,
@@ -241,9 +240,9 @@ impl CrashGuard {
     #[must_use]
     pub fn slot(&self) -> WorkerSlot {
         let free = self.0.free_slots.lock().pop();
-        let number = free.unwrap_or_else(|| self.0.slots.fetch_add(1, Ordering::Relaxed));
-        let (shared, offset) = (Arc::clone(&self.0), slot_offset(number));
-        let record = SlotRecord { shared: Arc::clone(&shared), number, offset, cells: Mutex::default() };
+        let offset = free.unwrap_or_else(|| slot_offset(self.0.slots.fetch_add(1, Ordering::Relaxed)));
+        let shared = Arc::clone(&self.0);
+        let record = SlotRecord { shared: Arc::clone(&shared), offset, cells: Mutex::default() };
         WorkerSlot { shared, record: AttemptRecord(Arc::new(record)) }
     }
 
@@ -273,7 +272,7 @@ impl Drop for SlotRecord {
     fn drop(&mut self) {
         // An attempt that never ended keeps its cells.
         if self.cells.lock().is_empty() {
-            self.shared.free_slots.lock().push(self.number);
+            self.shared.free_slots.lock().push(self.offset);
         }
     }
 }

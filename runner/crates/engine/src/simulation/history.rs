@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::pass::{Pass, TakenOver};
 use tidegate_config::{Configuration, Input, Step};
-use tidegate_model::{Address, Due, NamedKind, Origin, RenamedPart, Stamp};
+use tidegate_model::{Address, Due, NameHistory, NamedKind, NamesSince, Origin, RenamedPart, Stamp};
 use tidegate_store::{ReadError, Store};
 
 #[derive(Debug, Default)]
@@ -168,8 +168,10 @@ impl History {
                 }
             }
         }
+        let mut names = NameHistory::default();
+        names.add(1, renamed.iter().cloned());
         for known in self.steps.values_mut() {
-            known.rename_waiting(renamed, store)?;
+            known.rename_waiting(names.since(0), store)?;
         }
         Ok(())
     }
@@ -271,7 +273,7 @@ impl Known {
 
     /// Gives the jobs that wait for an attempt of a later pass the new names of inputs that the pass does not read.
     /// The inputs that it reads have the names of its time, and jobs that were delivered have the names of their delivery.
-    fn rename_waiting(&mut self, renamed: &[RenamedPart], store: &Store) -> Result<(), ReadError> {
+    fn rename_waiting(&mut self, names: NamesSince<'_>, store: &Store) -> Result<(), ReadError> {
         let waiting = store.due(&self.address, Due::Never, None, usize::MAX, usize::MAX)?;
         let waiting: Vec<_> = waiting.into_iter().map(|(_, job)| job.inputs).collect();
         for pass in &mut self.passes {
@@ -279,7 +281,7 @@ impl Known {
             for job in &mut pass.taken_over {
                 let mut inputs = job.inputs.clone();
                 for (name, _) in &mut inputs {
-                    rename_input(name, renamed);
+                    *name = names.input(name);
                 }
                 if waiting.contains(&inputs) {
                     let renamed = job.inputs.iter_mut().zip(inputs);
@@ -308,15 +310,6 @@ impl Known {
             let taken = taken.map(|job| (job.pass, job.indices.clone()));
             pass.find(inputs).map(|indices| (at, indices)).or(taken)
         })
-    }
-}
-
-/// Renames an input that is named by its address, or by a binding with its address.
-fn rename_input(name: &mut String, renamed: &[RenamedPart]) {
-    let at = name.find('=').map_or(0, |at| at + 1);
-    let is_it = |part: &&RenamedPart| part.kind == NamedKind::Endpoint && part.from.to_string() == name[at..];
-    if let Some(part) = renamed.iter().find(is_it) {
-        name.replace_range(at.., &part.to.to_string());
     }
 }
 

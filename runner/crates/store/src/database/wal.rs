@@ -368,4 +368,15 @@ mod tests {
         };
         assert_eq!((next.id.generation, next.is_open), (2, true));
     }
+
+    #[test]
+    fn a_log_holds_four_times_its_bytes_of_records_that_are_not_packed_yet() {
+        let space = FaultyDisk::new().wal_space().unwrap();
+        let open = WalState::initial().next(5);
+        let plan = |raw_bytes| {
+            let wal = Wal { raw_bytes, ..Wal::new(open) };
+            matches!(wal.plan(Some(&space), 7, &Changes::default()), CommitPlan::Log { .. })
+        };
+        assert!(plan(0) && !plan(RAW_FACTOR * space.bounds.bytes));
+    }
 }
