@@ -43,7 +43,7 @@ pub struct QueuePlan {
     pub ahead: usize,
     /// Maximum number of claimed jobs that share a place if they are quick, one after the other.
     pub lot: usize,
-    /// Whether its batches run on the blocking pool and take no worker from other steps.
+    /// Whether its batches run in a pool of threads and take no worker from other steps.
     pub uses_pool: bool,
     /// Maximum age of the gate's last "open"; an older answer is asked for again before anything starts.
     pub gate: Option<Duration>,

@@ -67,7 +67,7 @@ pub(crate) struct QueuedStep {
     row: usize,
     sizing: Sizing,
     uses_pool: bool,
-    /// Maximum number of slow jobs that run on the blocking pool.
+    /// Maximum number of slow jobs that run in a pool of threads.
     beside_max: usize,
     gate: Option<GateState>,
     /// Time in which nothing starts, because a job reported its gate closed.

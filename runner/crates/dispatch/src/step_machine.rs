@@ -21,7 +21,7 @@ pub(crate) trait StepMachine: Debug + Send {
     /// Whether some batches are neither delivered nor dropped.
     fn has_left(&self) -> bool;
 
-    /// Whether a batch runs on the blocking pool and takes no worker from other steps.
+    /// Whether a batch runs in a pool of threads and takes no worker from other steps.
     fn is_aside(&self, _batch: BatchId) -> bool {
         false
     }

@@ -235,7 +235,7 @@ impl QueuedStep {
         is_short
     }
 
-    /// Batches to start on the blocking pool. Only attempts need a place, and wait while a job holds the step.
+    /// Batches to start in a pool of threads. Only attempts need a place, and wait while a job holds the step.
     fn starts_in_pool(&self, paused: bool, now: Timestamp) -> Vec<(BatchId, bool)> {
         let is_held = self.claims.is_ahead() && self.held_back.is_some_and(|wait| wait.lasts(now));
         let places = if is_held { 0 } else { self.claims.places(&self.batches) };
@@ -282,7 +282,7 @@ impl QueuedStep {
         ready.filter(move |(_, batch)| !begins || batch.settles())
     }
 
-    /// Whether jobs run beside each other on the blocking pool: they were slow, or are slow now.
+    /// Whether jobs run beside each other in a pool of threads: they were slow, or are slow now.
     fn is_slow(&self, now: Timestamp) -> bool {
         // A clock that was set back makes a batch count as slow.
         let is_long = |since: Timestamp| !(since..since + LONG).contains(&now);

@@ -18,7 +18,7 @@ pub(crate) struct InFlightBatches {
     /// Number of batches with delayed outputs, and of those with completed jobs.
     late: usize,
     settling: usize,
-    /// Number of batches that run on the blocking pool.
+    /// Number of batches that run in a pool of threads.
     beside: usize,
     /// Bytes of the outputs of all batches.
     made: usize,
@@ -40,7 +40,7 @@ pub(crate) struct QueuedBatch {
     content: BatchContent,
     /// Time since which it runs; `None`: it does not run, or jobs of the step take any time.
     since: Option<Timestamp>,
-    /// Whether it runs on the blocking pool.
+    /// Whether it runs in a pool of threads.
     aside: bool,
 }
 
@@ -241,7 +241,7 @@ impl InFlightBatches {
         self.late + self.settling > 0
     }
 
-    /// Number of batches that run on the blocking pool.
+    /// Number of batches that run in a pool of threads.
     pub(crate) fn beside(&self) -> usize {
         self.beside
     }

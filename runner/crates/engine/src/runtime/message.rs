@@ -61,7 +61,7 @@ pub(crate) enum Message {
         id: BatchId,
         gathered: FetchedJobs,
     },
-    /// A batch with suspects has left its worker, and waits for its turn.
+    /// A batch has left its worker: it has suspects and waits for its turn, or it runs long.
     WentAside {
         step: usize,
         id: BatchId,

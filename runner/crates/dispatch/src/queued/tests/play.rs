@@ -134,7 +134,7 @@ impl Play {
     }
 }
 
-/// Commands of a step that runs all its batches on the blocking pool.
+/// Commands of a step that runs all its batches in a pool of threads.
 pub(crate) fn words(commands: Vec<Command>) -> String {
     words_of(true, commands)
 }
