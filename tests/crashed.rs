@@ -14,7 +14,7 @@ const HANGS: &str = "fn process(job) { if job.id == 1500 { loop { } } job }";
 const MENDED: &str = "fn process(job) { job }";
 
 const STEP: &str = "[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n\
-                    limits = { operations = 1000000000000 }\n";
+                    limits = { operations = 1000000000000 }\ntimeout = \"10m\"\n";
 
 /// Start of the workers' cells in the attempts file, and length of a cell, in bytes.
 const WORKERS_AT: usize = 64 << 10;
@@ -100,7 +100,7 @@ fn a_joined_job_is_known_by_its_row_and_a_limit_of_one_needs_one_death() {
              [source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
              [source.other]\ntype = \"file\"\npath = \"other.ndjson\"\nformat = \"ndjson\"\n\
              [step.work]\njoin = { left = \"in\", right = \"other\" }\nrun = \"work.rhai\"\nto = \"out\"\n\
-             limits = { operations = 1000000000000 }\ncrash_limit = 1\n\
+             limits = { operations = 1000000000000 }\ntimeout = \"10m\"\ncrash_limit = 1\n\
              [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n",
         )
         // The jobs of another worker at that moment would be suspects too.

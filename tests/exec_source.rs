@@ -64,7 +64,9 @@ fn lines_and_csv_become_the_jobs_that_files_have() {
 fn a_command_with_a_cursor_loses_and_repeats_nothing_over_kills() {
     const LAST: u64 = 30_000;
     let settings = format!("command = [\"./print.sh\", \"{LAST}\", \"7\"]\ncursor_prefix = \"AT=\"");
-    let project = project(COUNTER, &settings);
+    // The command does not end before the last run, so that a late kill still finds a runner.
+    let counter = format!("{COUNTER}[ -e last ] || exec sleep 600\n");
+    let project = project(&counter, &settings);
     for run in 1..=5 {
         let mut running = project.start(&["run", "."]);
         let wanted = run * LAST / 10;
@@ -72,6 +74,7 @@ fn a_command_with_a_cursor_loses_and_repeats_nothing_over_kills() {
         running.wait_until("jobs", || so_far() >= wanted);
         assert!(running.kill(), "it ended by itself");
     }
+    project.write("last", "");
     project.run().done();
     // The command ends with a whole step.
     assert_eq!(project.ids_so_far("out.ndjson"), up_to(LAST.div_ceil(7) * 7));
@@ -164,10 +167,13 @@ fn a_source_without_an_error_queue_stops_at_a_line_that_is_no_job() {
 fn a_command_that_is_faster_than_its_reader_is_held_back() {
     let settings =
         "command = [\"./print.sh\", \"200000\", \"100\"]\ncursor_prefix = \"AT=\"\nmax_waiting = 1000";
-    let project = project(COUNTER, settings);
+    // The command prints its first lines, and waits until the step is paused.
+    let gated = "echo \"AT=$at\"; while [ ! -e go ]; do sleep 0.01; done";
+    let project = project(&COUNTER.replace("echo \"AT=$at\"", gated), settings);
     let mut running = project.start(&["run", "."]);
     running.wait_until("a job", || project.len("out.ndjson") > 0);
     project.tidegate(&["step", "pause", "p/pass"]).done();
+    project.write("go", "");
     let waiting = || project.status("p/pass", "p/in")["waiting"].as_u64().unwrap_or(0);
     running.wait_until("jobs", || waiting() >= 1000);
     // One more read, at most.
@@ -179,7 +185,7 @@ fn a_command_that_is_faster_than_its_reader_is_held_back() {
 }
 
 /// Whether a process with this number runs.
-fn runs(pid: &str) -> bool {
+pub(crate) fn runs(pid: &str) -> bool {
     let state = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
     state.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
 }

@@ -86,8 +86,8 @@ fn a_glob_is_read_in_order_of_name_and_new_files_come_last() {
 #[test]
 fn a_line_of_16_mib_goes_through_every_part() {
     let project = Project::pipeline(
-        "[step.first]\nfrom = \"in\"\nrun = \"same.rhai\"\nto = \"between\"\n\
-         [step.second]\nfrom = \"between\"\nrun = \"same.rhai\"\nto = \"out\"\n",
+        "[step.first]\nfrom = \"in\"\nrun = \"same.rhai\"\ntimeout = \"10m\"\nto = \"between\"\n\
+         [step.second]\nfrom = \"between\"\nrun = \"same.rhai\"\ntimeout = \"10m\"\nto = \"out\"\n",
     )
     .file("same.rhai", "fn process(job) { job }");
     let long = format!("{{\"id\":2,\"text\":\"{}\"}}\n", "x".repeat(16 << 20));

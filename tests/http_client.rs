@@ -1,7 +1,8 @@
 //! `Client`: one connection to a runner's port, with its requests.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -31,6 +32,16 @@ pub(crate) fn address(running: &mut Running) -> String {
     let said = running.stderr();
     let address = said.split("listening address=").nth(1).and_then(|rest| rest.split_whitespace().next());
     address.expect("the address is logged").to_owned()
+}
+
+/// An address for a runner that is known before its start, and stays over restarts. No other test uses it. A port of
+/// `127.0.0.1` that was free a moment before may be taken meanwhile.
+pub(crate) fn own_address() -> SocketAddr {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let number = (std::process::id() << 3).wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));
+    let [_, high, middle, low] = number.to_be_bytes();
+    // Neither 127.0.x.x, where other tests listen, nor the last network, which has the broadcast address.
+    SocketAddr::from((Ipv4Addr::new(127, 1 + high % 254, middle, low), 8484))
 }
 
 impl Client {

@@ -345,13 +345,14 @@ fn clients_that_bring_too_much_are_put_off_until_the_steps_catch_up() {
     // The step stops at its first job, and the run with it.
     let stuck = "[source.ticks]\ntype = \"http\"\n[sink.other]\nfrom = \"ticks\"\ntype = \"null\"\n";
     project.append("p.toml", stuck);
-    let (running, _, mut client) = started(&project);
+    let (mut running, _, mut client) = started(&project);
     for id in 1..=10 {
         client.push("p/requests", &format!("{{\"id\":{id}}}"));
     }
     let answer = client.request("POST /sources/p/requests", &[JSON], "{\"id\":11}");
     assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")), "{answer:?}");
     assert!(answer.error().contains("10 jobs"), "{}", answer.error());
+    running.wait_until_it_says("the step stops");
     running.stop().failed(1);
     project.write("work.rhai", "fn process(job) { job }");
     let (mut running, place, _) = started(&project);
@@ -389,6 +390,7 @@ fn a_job_says_what_every_step_has_made_of_it() {
         })
         .collect();
     insta::assert_snapshot!(told.join("\n"));
+    running.wait_until_it_says("the step stops");
     running.stop().failed(1);
 }
 

@@ -73,7 +73,7 @@ fn a_waiting_job_is_taken_out_and_one_that_runs_is_left_alone() {
             [
                 PIPELINE,
                 "run = \"builtin:exec\"\nqueuer = { strategy = \"fifo\", max_processing = 1 }\n\
-                 exec = { command = [\"/bin/sh\", \"-c\", \"read line < gate; cat\"] }\n",
+                 exec = { command = [\"/bin/sh\", \"-c\", \"read line < gate; cat\"] }\ntimeout = \"10m\"\n",
             ]
             .concat(),
         )
@@ -90,7 +90,7 @@ fn a_waiting_job_is_taken_out_and_one_that_runs_is_left_alone() {
     assert!(third.contains("the limit `max_processing` of running jobs is reached"), "{third}");
     let busy = project.tidegate(&["job", "cancel", "p/jobs/1", "--yes"]).failed(1);
     let busy = busy.says("error: an attempt of step `p/work` at it is running since ");
-    busy.says("; wait for its end (its `timeout` is 10s), or stop the runner\nnothing was changed\n");
+    busy.says("; wait for its end (its `timeout` is 10m), or stop the runner\nnothing was changed\n");
     let cancelled = project.tidegate(&["job", "cancel", "p/jobs/2", "--yes"]).done().stdout;
     assert_eq!(cancelled, "1 job of p/work cancelled: on the error queue p/failed\n");
     project.tidegate(&["job", "cancel", "p/jobs/2", "--yes"]).failed(1).says("`p/jobs/2` waits nowhere");
@@ -114,7 +114,7 @@ fn a_job_whose_lane_is_full_is_told_which_jobs_run_in_it() {
             [
                 PIPELINE,
                 "run = \"builtin:exec\"\nqueuer = { strategy = \"fifo\", lane = \"pool\", max_per_lane = 1 }\n\
-                 exec = { command = [\"/bin/sh\", \"-c\", \"read line < gate; cat\"] }\n",
+                 exec = { command = [\"/bin/sh\", \"-c\", \"read line < gate; cat\"] }\ntimeout = \"10m\"\n",
             ]
             .concat(),
         )
@@ -207,7 +207,7 @@ fn a_job_that_was_begun_when_the_runner_died_is_not_delayed() {
             [
                 PIPELINE,
                 "run = \"builtin:exec\"\nqueuer = { strategy = \"fifo\", max_processing = 1 }\n\
-                 exec = { command = [\"/bin/sh\", \"-c\", \"read line < gate; cat\"] }\n",
+                 exec = { command = [\"/bin/sh\", \"-c\", \"read line < gate; cat\"] }\ntimeout = \"10m\"\n",
             ]
             .concat(),
         )
@@ -360,7 +360,7 @@ fn a_job_that_was_begun_again_keeps_why_the_attempt_before_failed() {
     let step = format!(
         "run = \"builtin:exec\"\nqueuer = {{ strategy = \"fifo\" }}\n\
          retry = {{ backoff = \"fixed\", initial = \"1ms\", jitter = \"none\" }}\n\
-         exec = {{ command = [\"/bin/sh\", \"-c\", '{command}'] }}\n"
+         exec = {{ command = [\"/bin/sh\", \"-c\", '{command}'] }}\ntimeout = \"10m\"\n"
     );
     let project = Project::new().file("p.toml", [PIPELINE, &step].concat()).file("in.ndjson", jobs(1..=1));
     let made = Command::new("mkfifo").arg(project.path().join("gate")).status();

@@ -15,8 +15,8 @@ use self::fake::Fake;
 use crate::http_client::{Client, address};
 use crate::project::Project;
 
-/// Delay after a failed attempt in this test, instead of 15 seconds.
-const WINDOW: Duration = Duration::from_millis(40);
+/// Delay after a failed attempt in the test of it, instead of 15 seconds.
+const WINDOW: Duration = Duration::from_secs(1);
 const STEP: (&str, &str) = ("grid/submit", "grid/batches");
 
 /// Batches of these services, numbered from 1, each of which touches a key of its own.
@@ -43,6 +43,8 @@ fn in_front_of(ledger: &Fake, batches: &str) -> Project {
     let hosts =
         ["a", "b", "c", "d", "e", "f"].map(|name| format!("{name} = \"http://{}\"\n", ledger.address()));
     project.change("grid.toml", "http.hosts]\n", &format!("http.hosts]\n{}", hosts.concat()));
+    // A request that the ledger holds must not run into a timeout.
+    project.change("grid.toml", "queuer = \"services\"", "queuer = \"services\"\ntimeout = \"10m\"");
     hasten(&project);
     project
 }
@@ -175,11 +177,14 @@ fn a_failed_attempt_is_delayed_for_the_window_and_holds_its_service_only() {
     let ledger = Fake::saying("committed");
     ledger.state().busy.insert(1, 3);
     let project = in_front_of(&ledger, &batches(["a", "a", "b", "b", "b"]));
+    project.change("grid.toml", "delay_window = \"40ms\"", "delay_window = \"1s\"");
     let ran = project.run().done();
     let times: Vec<_> = ledger.state().posted.iter().filter(|one| one.id == 1).map(|one| one.at).collect();
     assert_eq!(times.len(), 4);
-    // The window counts from the beginning of an attempt, some time before its request is here.
-    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= WINDOW / 2), "{times:?}");
+    // The window counts from the beginning of an attempt, some time before its request is here. But an attempt begins
+    // when the one before it was answered.
+    assert!(times.windows(3).all(|some| some[2] - some[0] >= WINDOW * 9 / 10), "{times:?}");
+    assert!(times[3] - times[0] >= WINDOW * 18 / 10, "{times:?}");
     assert!(place(&ledger.posted(), 2) == 7, "{:?}", ledger.posted());
     // Every start, answer and error is reported.
     for attempt in 1..=4 {
@@ -289,12 +294,16 @@ fn a_stop_lets_submissions_finish_that_run_and_starts_no_others() {
 #[test]
 fn all_pending_batches_are_asked_for_by_service_the_oldest_check_first() {
     let ledger = Fake::saying("pending");
+    // It answers when it has all of them, so that they become pending long before the first poll.
+    ledger.state().holds = (1..=9).collect();
     let project = in_front_of(&ledger, &batches(["a", "b", "a", "c", "b", "a", "c", "b", "c"]));
-    project.change("grid.toml", "every = \"10ms\"", "every = \"300ms\"");
+    project.change("grid.toml", "every = \"10ms\"", "every = \"2s\"");
     project.change("grid.toml", "concurrency = 4", "concurrency = 1");
     in_parallel(&project);
     asking_for_many(&project, 3);
     let mut running = project.start(&["run", "."]);
+    running.wait_until("all submissions", || ledger.state().held == 9);
+    ledger.release();
     let services = || {
         let state = ledger.state();
         let of = |number: &u64| state.posted.iter().find(|one| one.number == Some(*number)).map(|one| one.id);
@@ -334,16 +343,19 @@ fn news_from_outside_have_it_ask_at_once_and_at_most_once_a_second() {
     let answer = news();
     assert_eq!((answer.status, &answer.body["polls"]), (202, &json!("now")), "{answer:?}");
     running.wait_until("the first poll", || ledger.state().asked.len() == 1);
-    // Several events cause one poll, after the interval.
+    // Several events cause one poll, after the interval. On a busy machine that may be over before the last event.
     ledger.state().otherwise = "committed";
     for _ in 0..5 {
-        assert_ne!(news().body["polls"], "now");
+        let polls = news().body["polls"].clone();
+        assert!(polls != "now" || begun.elapsed() >= Duration::from_secs(1), "{polls} {:?}", begun.elapsed());
     }
-    running.wait_until("the second poll", || ledger.state().asked.len() == 2);
+    let sent = begun.elapsed();
+    running.wait_until("the second poll", || ledger.state().asked.len() >= 2);
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
     running.wait_until("the end", || committed(&project).len() == 2);
     running.stop().done();
-    assert_eq!(ledger.state().asked.len(), 2);
+    let asked = ledger.state().asked.len();
+    assert!(asked as u64 <= 2 + sent.as_secs(), "{asked} polls, and the events took {sent:?}");
 }
 
 #[test]

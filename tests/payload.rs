@@ -38,6 +38,7 @@ fn a_job_that_waits_is_shown_whole_though_its_queue_keeps_it_no_longer() {
         assert_eq!(told["payload"]["of"], "acme", "{told}");
         assert_eq!(told.get("note"), None, "{told}");
     }
+    running.wait_until("its end to be committed", || client.job(&pushed[3])["payload"].is_null());
     let gone = client.job(&pushed[3]);
     assert_eq!(
         (&gone["payload"], &gone["note"]),
@@ -65,7 +66,7 @@ fn a_job_that_waits_is_shown_whole_though_its_queue_keeps_it_no_longer() {
 #[test]
 fn a_job_that_is_only_in_memory_is_shown_from_there() {
     let exec = "run = \"builtin:exec\"\ndelivery = \"at-most-once\"\n\
-        exec = { command = [\"/bin/sh\", \"-c\", \"read line < gate; cat\"] }\n";
+        exec = { command = [\"/bin/sh\", \"-c\", \"read line < gate; cat\"] }\ntimeout = \"10m\"\n";
     let project = Project::new().file("tidegate.toml", SETTINGS).file("p.toml", [SOURCE, exec].concat());
     let gate = project.path().join("gate");
     assert!(Command::new("mkfifo").arg(&gate).status().expect("`mkfifo` can be started").success());

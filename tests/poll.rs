@@ -1,6 +1,7 @@
 //! Tests of `POST /monitor`: an external system requests a poll at once.
 
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -47,6 +48,7 @@ fn asks(project: &Project) -> usize {
 fn a_poll_comes_at_once_and_the_next_one_when_a_second_has_passed() {
     let project = project();
     let (mut running, mut client, _) = started(&project);
+    let begun = Instant::now();
     let answer = poll(&mut client);
     let now = json!({ "step": "p/submit", "pending": 1, "polls": "now" });
     assert_eq!((answer.status, answer.body), (202, now));
@@ -55,7 +57,9 @@ fn a_poll_comes_at_once_and_the_next_one_when_a_second_has_passed() {
     let answer = poll(&mut client);
     let polls = answer.body["polls"].as_str().expect("a text");
     let put_off = [", since a poll has just begun", "again after the poll in progress"];
-    assert!(answer.status == 202 && put_off.iter().any(|why| polls.ends_with(why)), "{polls}");
+    // A busy machine may send this request when the second has passed.
+    let is_due = polls == "now" && begun.elapsed() >= Duration::from_secs(1);
+    assert!(answer.status == 202 && (is_due || put_off.iter().any(|why| polls.ends_with(why))), "{polls}");
     running.outcome().done();
     assert_eq!((asks(&project), project.read("out.ndjson")), (2, jobs(1..=1)));
 }

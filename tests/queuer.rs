@@ -247,6 +247,8 @@ fn slow_jobs_run_beside_each_other_and_each_is_delivered_when_it_has_run() {
     .file("in.ndjson", jobs(1..=40));
     let mut running = project.started();
     running.wait_until("the others are delivered", || project.ids_so_far("out.ndjson").len() == 37);
+    // They are in the file shortly before they are committed.
+    running.wait_until("the commit", || project.status("p/work", "p/in")["running"] == 3);
     let status = project.status("p/work", "p/in");
     assert_eq!((&status["running"], &status["watermark"]), (&3.into(), &0.into()), "{status}");
     assert!(running.kill());

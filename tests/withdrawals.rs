@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::http_client::{Client, JSON, NDJSON, address};
+use crate::http_client::{Client, JSON, NDJSON, address, own_address};
 use crate::project::Project;
 use crate::random::Random;
 use crate::running::Running;
@@ -26,6 +26,8 @@ fn demonstration(pause: &str, every: &str) -> Project {
     project.change("tidegate.toml", "127.0.0.1:8484", "127.0.0.1:0");
     project.change("withdrawals.toml", "pause = \"5s\"", &format!("pause = \"{pause}\""));
     project.change("withdrawals.toml", "every = \"5s\"", &format!("every = \"{every}\""));
+    // A command that the test holds back must not run into a timeout.
+    project.change("withdrawals.toml", "queuer = \"runs\"", "queuer = \"runs\"\ntimeout = \"10m\"");
     project
 }
 
@@ -272,13 +274,14 @@ fn what_is_scheduled_during_a_run_belongs_to_the_next_after_a_pause_whether_it_s
 fn of_several_instances_one_processes_and_another_takes_over_the_port_and_the_rest() {
     let project = demonstration("1ms", "10ms");
     let run = ["run", ".", "--wait-for-lock", "--no-watch"];
+    // All instances have the same port.
+    let place = own_address().to_string();
+    project.change("tidegate.toml", "127.0.0.1:0", &place);
     let mut first = project.start(&run);
-    let place = address(&mut first);
+    assert_eq!(address(&mut first), place);
     let mut client = Client::new(&place);
     project.write("gas.json", "{ \"price\": 93 }");
     let held = schedule(&mut client, 1, "a", 500);
-    // All instances have the same port.
-    project.change("tidegate.toml", "127.0.0.1:0", &place);
     let mut second = project.start(&run);
     second.wait_until_it_says("waiting for the store");
     assert!(first.kill());

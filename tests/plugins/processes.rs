@@ -47,6 +47,15 @@ fn is_gone(process: u32) -> bool {
     status.is_empty() || status.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
 }
 
+/// Waits until these processes have ended: the system may take a moment to end what was killed.
+fn wait_until_gone(processes: &[u32], act: &str) {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while !processes.iter().all(|process| is_gone(*process)) {
+        assert!(Instant::now() < deadline, "{act}: still there: {processes:?}");
+        thread::yield_now();
+    }
+}
+
 /// The process that the plugin has started.
 fn started(project: &Project) -> u32 {
     project.read("started").trim().parse().expect("it is a number")
@@ -129,7 +138,7 @@ fn without_a_crash_limit_a_job_takes_any_number_of_processes_down_and_is_run_aga
 
 #[test]
 fn a_timeout_holds_whatever_the_process_does_to_itself() {
-    let killed = "timeout: plugin `lab`: it exceeded its `timeout` of 300ms; its process was killed";
+    let killed = "timeout: plugin `lab`: it exceeded its `timeout` of 3s; its process was killed";
     let closed = "crashed: plugin `lab`: its process closed its connection to the runner without ending; it was killed";
     for (act, why) in [
         ("close_and_hang", closed),
@@ -138,7 +147,7 @@ fn a_timeout_holds_whatever_the_process_does_to_itself() {
         ("stop", killed),
         ("start_and_hang", killed),
     ] {
-        let project = lab("timeout = \"300ms\"\ncrash_limit = 1", &between(act));
+        let project = lab("timeout = \"3s\"\ncrash_limit = 1", &between(act));
         project.run().done();
         assert_eq!(ids(&project.read("out.ndjson")), [1, 3], "{act}");
         assert_eq!(errors(&project), [why], "{act}");
@@ -148,9 +157,9 @@ fn a_timeout_holds_whatever_the_process_does_to_itself() {
 
 #[test]
 fn what_a_process_has_started_ends_with_it() {
-    let project = lab("timeout = \"300ms\"", &between("start_and_hang"));
+    let project = lab("timeout = \"3s\"", &between("start_and_hang"));
     project.run().done();
-    assert!(is_gone(started(&project)));
+    wait_until_gone(&[started(&project)], "start_and_hang");
 }
 
 #[test]
@@ -177,11 +186,7 @@ fn no_process_outlives_a_runner_that_is_killed() {
         assert_eq!(left.len(), 1);
         left.extend(project.path().join("started").exists().then(|| started(&project)));
         assert!(running.kill());
-        let deadline = Instant::now() + Duration::from_mins(1);
-        while !left.iter().all(|process| is_gone(*process)) {
-            assert!(Instant::now() < deadline, "{act}: still there: {left:?}");
-            thread::yield_now();
-        }
+        wait_until_gone(&left, act);
     }
 }
 

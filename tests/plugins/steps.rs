@@ -121,15 +121,15 @@ fn a_panic_has_its_place_in_the_plugin() {
 #[test]
 fn an_attempt_that_comes_back_late_has_failed() {
     let project = project("run = \"plugin:flaky\"")
-        .file("in.ndjson", "{\"id\":1,\"do\":\"wait\",\"ms\":80}\n{\"id\":2}\n{\"do\":\"obey\"}\n");
-    let toml = project.read("p.toml").replace("\"10s\"", "\"30ms\"");
+        .file("in.ndjson", "{\"id\":1,\"do\":\"wait\",\"ms\":3000}\n{\"id\":2}\n{\"do\":\"obey\"}\n");
+    let toml = project.read("p.toml").replace("\"10s\"", "\"2s\"");
     project.write("p.toml", toml);
     project.run().done();
     assert_eq!(ids(&project.read("out.ndjson")), [2]);
     let told = errors(&project);
     assert_eq!(
         told[0],
-        "timeout: plugin `flaky`: it returned after the `timeout` of 30ms, so its outputs do not count"
+        "timeout: plugin `flaky`: it returned after the `timeout` of 2s, so its outputs do not count"
     );
     // An attempt that obeys is treated the same.
     assert_eq!(told[1], "timeout: plugin `flaky`: stopped on request");
@@ -153,7 +153,7 @@ fn a_panic_in_drop_and_a_thread_that_stays_are_told_and_do_no_harm() {
         project("run = \"plugin:flaky\"\nconfig = { panic_in_drop = true }").file("in.ndjson", jobs(1..=3));
     project.run().done().says("the plugin did not end as it should: drop, as asked");
     assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3]);
-    let toml = project.read("p.toml").replace("panic_in_drop = true", "leave_thread_ms = 20");
+    let toml = project.read("p.toml").replace("panic_in_drop = true", "leave_thread_ms = 5000");
     project.write("p.toml", toml);
     project.append("in.ndjson", jobs(4..=4));
     project.run().done().says("perhaps a thread, still uses it");
@@ -177,19 +177,19 @@ fn a_job_of_a_plugin_with_effects_is_on_record_before_the_attempt_and_of_one_wit
 
 #[test]
 fn all_processors_of_a_step_share_its_timeout() {
-    let wait = "{\"id\":1,\"do\":\"wait\",\"ms\":200}\n{\"id\":2}\n";
+    let wait = "{\"id\":1,\"do\":\"wait\",\"ms\":1200}\n{\"id\":2}\n";
     for run in ["[\"plugin:flaky\", \"plugin:flaky\"]", "[\"twice.rhai\", \"plugin:flaky\"]"] {
         for isolate in ["none", "process"] {
             let project = project(&format!("run = {run}\nisolate = \"{isolate}\""))
                 .file("twice.rhai", "fn process(job) { [job, job] }")
                 .file("in.ndjson", wait);
-            let toml = project.read("p.toml").replace("\"10s\"", "\"300ms\"");
+            let toml = project.read("p.toml").replace("\"10s\"", "\"2s\"");
             project.write("p.toml", toml);
             project.run().done();
             assert!(ids(&project.read("out.ndjson")).iter().all(|id| *id == 2), "{run} {isolate}");
             let told = errors(&project);
             assert!(told.len() == 1 && told[0].starts_with("timeout: "), "{run} {isolate} {told:?}");
-            assert!(told[0].contains("`timeout` of 300ms"), "{run} {isolate} {told:?}");
+            assert!(told[0].contains("`timeout` of 2s"), "{run} {isolate} {told:?}");
         }
     }
 }

@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_it_leaves_behind_is_detected() {
-        let flaky = Harness::<Flaky>::new(r#"{"leave_thread_ms": 1}"#).unwrap();
+        let flaky = Harness::<Flaky>::new(r#"{"leave_thread_ms": 5000}"#).unwrap();
         assert_eq!(flaky.close(), Ok(Ended::LeftBehind));
     }
 }

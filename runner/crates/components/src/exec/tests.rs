@@ -128,11 +128,12 @@ fn a_command_that_hangs_is_killed_with_all_its_children() {
     // The inner shell keeps its parent and its child waiting; only their group contains all of them.
     let script = "sh -c 'sleep 1000 & echo $! >&2; wait' & echo $! >&2; wait";
     let start = Instant::now();
-    let failure = run_with(&shell(script, &[]), "{}", Duration::from_millis(500)).unwrap_err();
+    // Both begin in that time, also on a busy machine.
+    let failure = run_with(&shell(script, &[]), "{}", Duration::from_secs(3)).unwrap_err();
     assert!(start.elapsed() < LONG);
     assert_eq!(failure.word(), "timeout");
     let (said, pids) = failure.message.split_once(": ").unwrap();
-    assert_eq!(said, "the command `sh` exceeded its `timeout` of 500ms and was killed");
+    assert_eq!(said, "the command `sh` exceeded its `timeout` of 3s and was killed");
     let pids: Vec<i32> = pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     assert_eq!(pids.len(), 2);
     for pid in pids {

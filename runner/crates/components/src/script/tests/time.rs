@@ -37,10 +37,18 @@ fn ends_at_its_timeout(large: &str, text: &str) {
     draft.timeout = Some(Duration::from_millis(100));
     draft.limits.operations = u64::MAX;
     draft.limits.memory = 512 << 20;
-    let mut made = String::new();
-    let unseen = longest_between(|| made = draft.run("1"));
-    assert!(made.contains("exceeded its `timeout` of 100ms"), "{text}: {made}");
-    assert!(unseen < UNSEEN_MAX, "{text}: {unseen:?}");
+    // A busy host may keep the machine from running, which counts as time of the thread. An operation without a check
+    // takes too long in each run.
+    let mut unseen = Duration::MAX;
+    for _ in 0..3 {
+        let mut made = String::new();
+        unseen = unseen.min(longest_between(|| made = draft.run("1")));
+        assert!(made.contains("exceeded its `timeout` of 100ms"), "{text}: {made}");
+        if unseen < UNSEEN_MAX {
+            return;
+        }
+    }
+    panic!("{text}: {unseen:?}");
 }
 
 #[test]
