@@ -151,6 +151,7 @@ pub fn load(path: &Path, options: &LoadOptions) -> Draft {
             unset: Vec::new(),
         };
     };
+    loading.names_missing = found.pipelines.is_empty();
     let beside = found.settings.as_deref();
     let mut settings = beside.map(|file| loading.settings(file)).unwrap_or_default();
     for file in &found.pipelines {
@@ -395,8 +396,9 @@ fn find(path: &Path, diagnostics: &mut Vec<Diagnostic>) -> Option<Found> {
     let settings = files.iter().position(|file| file.file_name().is_some_and(|name| name == SETTINGS));
     let settings = settings.map(|position| files.remove(position));
     if files.is_empty() {
+        // Its files may have been deleted beneath a runner, whose store is found all the same.
         let help = "add a `.toml` file to it; each one except `tidegate.toml` is a pipeline";
-        return refuse("the folder has no pipeline".into(), Some(help.into()));
+        let _: Option<Found> = refuse("the folder has no pipeline".into(), Some(help.into()));
     }
     Some(Found { root: path.to_path_buf(), settings, pipelines: files, single: false })
 }

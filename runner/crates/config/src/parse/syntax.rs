@@ -24,8 +24,13 @@ pub(crate) fn parse<'t>(reading: &mut ParseContext<'_>, text: &'t str) -> Parsed
     // A repeated table is merged, so that its keys seem to be repeated as well.
     let mut inside_twin = 0..0;
     let mut colons = BTreeSet::new();
+    // The beginnings of the lines with an error. Further errors in them mostly follow from the first.
+    let mut wrong = BTreeSet::new();
     for error in &errors {
         let span = error.span().unwrap_or(0..0);
+        if !is_local(error) && !wrong.insert(line_start(text, span.start)) {
+            continue;
+        }
         if let Some((at, help)) = colon(text, span.start) {
             // The parser reports an error for each part of such a line.
             if colons.insert(at) {
@@ -44,8 +49,15 @@ pub(crate) fn parse<'t>(reading: &mut ParseContext<'_>, text: &'t str) -> Parsed
                 inside_twin = span.start..rest.find("\n[").map_or(text.len(), |length| span.start + length);
             }
             report_duplicate(reading, text, tree.get_ref(), span);
+        } else if let Some((at, help)) = decimal_comma(text, span.start) {
+            let message = "syntax: a number is written with a point";
+            reading.report(Diagnostic::error_at(&reading.place(at), message).help(help));
         } else {
-            let (message, help) = words(error.message());
+            let (message, mut help) = words(error.message());
+            let quotes = line_of(text, span.start).matches('"').count();
+            if message.starts_with("missing comma") && quotes % 2 == 1 {
+                help = Some("a quote is missing in this line: a text has one at both ends");
+            }
             let diagnostic = Diagnostic::error_at(&reading.place(span), format!("syntax: {message}"));
             reading.report(diagnostic.help_if(help.map(str::to_owned)));
         }
@@ -63,6 +75,24 @@ fn colon(text: &str, offset: usize) -> Option<(usize, String)> {
     // `line` is a part of `text`, so the difference of their addresses is its position.
     let at = line.as_ptr() as usize - text.as_ptr() as usize + key.len();
     (is_key && !value.is_empty()).then(|| (at, format!("write `{key} = {value}`")))
+}
+
+/// A value like `0,2` on the line of an error, and the right form of it.
+fn decimal_comma(text: &str, offset: usize) -> Option<(Range<usize>, String)> {
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
+    let start = line_start(text, offset);
+    let line = text.get(start..)?.lines().next()?;
+    let bytes = line.as_bytes();
+    let (comma, _) = line.match_indices(',').find(|&(at, _)| {
+        let digits = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let before = line[..at - digits].trim_end_matches(['-', '+']).trim_end();
+        digits > 0 && before.ends_with('=') && is_digit(bytes.get(at + 1))
+    })?;
+    let first = line[..comma].rfind('=')? + 1;
+    let first = first + line[first..].len() - line[first..].trim_start().len();
+    let rest = line[comma + 1..].bytes().take_while(u8::is_ascii_digit).count();
+    let end = comma + 1 + rest;
+    Some((start + first..start + end, format!("write `{}`", line[first..end].replace(',', "."))))
 }
 
 fn is_duplicate(error: &Error) -> bool {
@@ -129,6 +159,9 @@ fn first_of_two(text: &str, tree: &DeTable<'_>, span: Range<usize>) -> Option<Ra
 
 /// The line around `offset`, without blanks before it.
 fn line_of(text: &str, offset: usize) -> &str {
-    let start = text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
-    text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default().trim_start()
+    text.get(line_start(text, offset)..).and_then(|rest| rest.lines().next()).unwrap_or_default().trim_start()
+}
+
+fn line_start(text: &str, offset: usize) -> usize {
+    text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1)
 }
