@@ -284,6 +284,33 @@ fn a_request_to_the_port_reloads_and_new_sources_take_jobs_from_then_on() {
 }
 
 #[test]
+fn a_setting_that_waits_for_a_restart_is_named_until_then() {
+    let settings = |workers: &str| format!("[runner]\nlisten = \"127.0.0.1:0\"\nworkers = {workers}\n");
+    let project = marking().file("tidegate.toml", settings("2"));
+    let mut running = started(&project, &["--no-watch"]);
+    let names =
+        |command: &[&str]| project.tidegate(command).stdout.contains("takes effect when the runner restarts");
+    assert!(!names(&["status"]));
+    project.write("tidegate.toml", settings("3"));
+    let told = project.tidegate(&["reload"]).done().stdout;
+    assert!(told.contains("`workers` takes effect when the runner restarts"), "{told}");
+    assert!(names(&["status"]));
+    assert_eq!(project.json(&["status"])["reload"]["restart"], json!(["workers"]));
+    let plan = project.tidegate(&["plan"]).done().stdout;
+    let note =
+        "note: `workers` was changed by an earlier reload, and takes effect when the runner restarts\n";
+    assert!(plan.starts_with(note), "{plan}");
+    // Another reload does not make it forgotten, and the old value needs no restart.
+    project.write("mark.rhai", mark(2));
+    assert!(project.tidegate(&["reload"]).done().stdout.contains("`workers` takes effect"));
+    project.write("tidegate.toml", settings("2"));
+    assert!(!project.tidegate(&["reload"]).done().stdout.contains("takes effect"));
+    assert!(!names(&["status"]) && !names(&["plan"]));
+    assert_eq!(version_of(&project, &mut running, 2), 2);
+    running.stop().done();
+}
+
+#[test]
 fn a_sink_that_cannot_be_opened_leaves_the_runner_as_it_is() {
     let project = marking().file("other.ndjson", "not written by this sink\n");
     let mut running = started(&project, &["--no-watch"]);

@@ -76,6 +76,34 @@ fn the_files_go_back_too_on_request() {
 }
 
 #[test]
+fn a_deleted_pipeline_comes_back_from_the_history() {
+    let project = marking();
+    let mut running = project.started();
+    assert_eq!(version_of(&project, &mut running, 2), 1);
+    let before = project.read("p.toml");
+    std::fs::remove_file(project.path().join("p.toml")).expect("the file is there");
+    running.wait_until_it_says("the folder has no pipeline");
+    running.wait_until("the refusal", || {
+        project.tidegate(&["status"]).done().stdout.contains("the folder has no pipeline")
+    });
+    assert_eq!(project.json(&["history"])["entries"][0]["generation"], 1);
+    project.tidegate(&["rollback", "1"]).failed(1).says("generation 1 is in force already");
+    let outcome = project.tidegate(&["rollback", "1", "--write", "--yes"]).done();
+    assert!(outcome.stderr.contains("restored `p.toml`"), "{}", outcome.stderr);
+    assert_eq!(outcome.stdout, "nothing has changed: generation 1 stays in force\n");
+    assert_eq!(project.read("p.toml"), before);
+    running.wait_until("no refusal", || project.json(&["status"])["reload"]["refused"].is_null());
+    assert_eq!(version_of(&project, &mut running, 3), 1);
+    running.stop().done();
+    // A stopped store has the history, too.
+    std::fs::remove_file(project.path().join("p.toml")).expect("the file is there");
+    project.tidegate(&["run", "."]).failed(78).says("the folder has no pipeline");
+    project.tidegate(&["rollback", "1", "--write", "--yes"]).done();
+    assert_eq!(project.read("p.toml"), before);
+    project.assert_sound();
+}
+
+#[test]
 fn without_a_runner_the_files_go_back_alone() {
     let project = marking();
     project.tidegate(&["run", ".", "--until-idle"]).done();
@@ -83,7 +111,9 @@ fn without_a_runner_the_files_go_back_alone() {
     project.tidegate(&["run", ".", "--until-idle"]).done();
     project.tidegate(&["rollback"]).failed(1).says("`--write` restores the files for the next run");
     let told = project.tidegate(&["rollback", "--write", "--yes"]).done().stdout;
-    assert_eq!(told, "the files are those of generation 1: the next `tidegate run` uses them\n");
+    let files =
+        "the files are those of generation 1: the next `tidegate run` uses them\n\nchanges by that run:\n";
+    assert!(told.starts_with(&format!("{files}~ step p/mark\n")), "{told}");
     assert_eq!(project.read("mark.rhai"), mark(1));
 }
 
@@ -111,9 +141,22 @@ fn a_renamed_step_gets_its_name_back_with_its_progress() {
     project.tidegate(&["rollback", "1"]).done();
     version_of(&project, &mut running, 5);
     assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3, 4, 5]);
-    assert_eq!(project.status("p/mark", "p/in")["watermark"], 5);
+    // It is in the file shortly before it is committed.
+    running.wait_until("the commit", || project.status("p/mark", "p/in")["watermark"] == 5);
     running.stop().done();
     project.assert_sound();
+}
+
+#[test]
+fn without_a_runner_a_renamed_step_begins_anew_and_that_is_said() {
+    let project = marking();
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    project.change("p.toml", "[step.mark]", "[step.sign]\nwas = \"mark\"");
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    let told = project.tidegate(&["rollback", "1", "--write", "--yes"]).done().stdout;
+    let (files, plan) = told.split_once("\n\nchanges by that run:\n").expect("it has a plan");
+    assert_eq!(files, "the files are those of generation 1: the next `tidegate run` uses them");
+    assert!(plan.contains("+ step p/mark\n") && plan.contains("- step p/sign\n"), "{plan}");
 }
 
 #[test]

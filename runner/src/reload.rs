@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::output::exit;
 use crate::supervisor;
 use tidegate_config::{
-    Configuration, Diagnostic, DiagnosticRecord, Diagnostics, Files, PartChange, PartKind, Plan, PlanState,
-    Severity,
+    Configuration, ConfigurationDigest, Diagnostic, DiagnosticRecord, Diagnostics, Files, PartChange,
+    PartKind, Plan, PlanState, Severity,
 };
 use tidegate_engine::{Generation, Handle, RefusedReload, RolledBack};
 use tidegate_model::log_target;
@@ -96,12 +96,6 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
         Err(diagnostics) => return refuse(run, trigger, &diagnostics),
     };
     let digest = Arc::clone(next.digest());
-    let differing = digest.runner.differing(&current.digest.runner);
-    let restart: Vec<String> = differing
-        .iter()
-        .filter(|aspect| !aspect.applies_at_reload())
-        .map(|aspect| aspect.as_str().to_owned())
-        .collect();
     if digest == current.digest {
         mended(run);
         run.note_files(current.number, &next);
@@ -132,6 +126,7 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
     exit::show(&next.warnings);
     let (generation, why) = (outcome.number, trigger.as_str());
     tracing::info!(target: log_target::RUNNER, generation, trigger = why, "the changed configuration is in force");
+    let restart = waiting_for_restart(run, &digest);
     for setting in &restart {
         tracing::warn!(target: log_target::RUNNER, setting, "a changed setting takes effect when the runner restarts");
     }
@@ -141,6 +136,11 @@ fn read_again(run: &Handle, trigger: Trigger) -> Reloaded {
         tracing::info!(target: log_target::RUNNER, generation, "these steps finish the jobs that they began before, and then follow: {steps}");
     }
     Reloaded::Installed { generation, lingering, restart }
+}
+
+/// Settings of a configuration that take effect when the runner restarts, in words.
+pub(crate) fn waiting_for_restart(run: &Handle, digest: &ConfigurationDigest) -> Vec<String> {
+    run.waiting_for_restart(digest).into_iter().map(|aspect| aspect.as_str().to_owned()).collect()
 }
 
 /// Sources and sinks that cannot be opened, as diagnostics. `between`: for a rollback, the configurations that ran

@@ -46,7 +46,8 @@ pub(crate) fn roll_back(run: &Handle, store: &Store, to: Option<u64>) -> Result<
     let generation = outcome.number;
     tracing::warn!(target: log_target::RUNNER, generation, "generation {number} is in force again, until the files change");
     let lingering = outcome.lingering.iter().map(ToString::to_string).collect();
-    Ok(Reloaded::Installed { generation, lingering, restart: Vec::new() })
+    let restart = reload::waiting_for_restart(run, earlier.digest());
+    Ok(Reloaded::Installed { generation, lingering, restart })
 }
 
 /// The valid part of a configuration with mistakes, if a generation of its store may be in force by a rollback.

@@ -4,13 +4,15 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use super::plan::described;
 use super::reload::print_outcome;
 use crate::cli::RollbackCommand;
-use crate::client::{CommandTarget, options, other_question, print_text};
+use crate::client::{CommandTarget, options, other_question, print_painted, print_text};
+use crate::output::console;
 use crate::output::exit;
 use crate::output::exit::Exit;
-use crate::output::terminal::confirm;
-use crate::query::{Answer, HistoryFiles, Query};
+use crate::output::terminal::{confirm, width};
+use crate::query::{Answer, HistoryFiles, Planned, Query};
 use crate::reload::Reloaded;
 
 /// Added to the names of pipelines that the earlier generation does not have.
@@ -27,6 +29,12 @@ fn go_back(command: &RollbackCommand) -> Result<Exit, Exit> {
             command.generation.map_or("the earlier generation".to_owned(), |it| format!("generation {it}"));
         confirm(&format!("The files of {what} will overwrite the present ones."), command.yes)?;
     }
+    if let (true, Some(generation)) = (command.write, command.generation)
+        && in_force(&place)? == Some(generation)
+    {
+        restore(&place, generation)?;
+        return print_outcome(Reloaded::Unchanged { generation }, command.format);
+    }
     let Some(outcome) = place.roll_back(command.generation)? else {
         return without_runner(&place, command);
     };
@@ -37,6 +45,15 @@ fn go_back(command: &RollbackCommand) -> Result<Exit, Exit> {
         restore(&place, generation)?;
     }
     Ok(exit)
+}
+
+/// The generation that a runner carries out. Its files may have changed since.
+fn in_force(place: &CommandTarget) -> Result<Option<u64>, Exit> {
+    match place.ask_if_any(Query::Status { lanes: 0 })? {
+        Some((Answer::Status(status), _)) => Ok(status.reload.map(|reload| reload.generation)),
+        Some(_) => Err(other_question()),
+        None => Ok(None),
+    }
 }
 
 /// Only the files can go back.
@@ -50,6 +67,13 @@ fn without_runner(place: &CommandTarget, command: &RollbackCommand) -> Result<Ex
     };
     restore(place, generation)?;
     print_text(&format!("the files are those of generation {generation}: the next `tidegate run` uses them"));
+    // Only a runner gives renamed parts their earlier names back, so a step may begin anew.
+    if let Answer::Plan(Planned::Plan(plan)) = place.ask(Query::Plan)?
+        && !plan.is_empty()
+    {
+        print_text("\nchanges by that run:");
+        print_painted(&described(&plan, width(), console::prints_colours()));
+    }
     Ok(Exit::Done)
 }
 

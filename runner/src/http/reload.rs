@@ -11,13 +11,20 @@ use crate::reload::{Reloaded, reload};
 use tidegate_store::Trigger;
 
 pub(crate) fn get(context: &RunnerContext) -> Response {
-    let ReloadStatus { generation, files_differ, refused, rolled_back, rolled_back_before, lingering } =
-        ReloadStatus::of(&context.handle);
+    let ReloadStatus {
+        generation,
+        files_differ,
+        refused,
+        rolled_back,
+        rolled_back_before,
+        lingering,
+        restart,
+    } = ReloadStatus::of(&context.handle);
     // As in the answer to `POST`, no text of the files.
     let refused = refused.map(|refused| json!({ "since": refused.since, "trigger": refused.trigger }));
     let body = json!({
         "generation": generation, "files_differ": files_differ, "refused": refused, "rolled_back": rolled_back,
-        "rolled_back_before": rolled_back_before, "lingering": lingering,
+        "rolled_back_before": rolled_back_before, "lingering": lingering, "restart": restart,
     });
     json(StatusCode::OK, &body)
 }

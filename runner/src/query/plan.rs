@@ -56,12 +56,27 @@ pub(super) fn plan(
     };
     let state = store.at_one_moment(|store| state(store, configuration, run))?;
     let mut plan = Plan::between(&old, next.digest(), &state);
+    if let Some(run) = run {
+        plan.notes.extend(unchanged_since_start(run, &old, next.digest()));
+    }
     plan.refused = match run {
         _ if plan.is_empty() => Vec::new(),
         Some(run) => run.foreseen_obstacles(&next)?.iter().map(cannot_be_opened).collect(),
         None => next.refused_rename(store)?.iter().map(ToString::to_string).collect(),
     };
     Ok(Answer::Plan(Planned::Plan(plan)))
+}
+
+/// Settings of earlier reloads that wait for a restart. The plan has those that this change concerns.
+fn unchanged_since_start(run: &Handle, old: &ConfigurationDigest, next: &ConfigurationDigest) -> Vec<String> {
+    let changing = old.runner.differing(&next.runner);
+    let waiting = run.waiting_for_restart(next).into_iter().filter(|aspect| !changing.contains(aspect));
+    waiting
+        .map(|aspect| {
+            let setting = aspect.as_str();
+            format!("`{setting}` was changed by an earlier reload, and takes effect when the runner restarts")
+        })
+        .collect()
 }
 
 /// The configuration that ran last.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::rfc3339;
+use crate::reload::waiting_for_restart;
 use tidegate_engine::{Handle, LingeringStep, RefusedReload, RolledBack, RolledBackBefore};
 use tidegate_store::Trigger;
 
@@ -20,6 +21,9 @@ pub(crate) struct ReloadStatus {
     pub(crate) rolled_back_before: Option<EarlierRollback>,
     /// Steps that finish jobs of an earlier generation before they follow.
     pub(crate) lingering: Vec<LingeringStatus>,
+    /// Changed settings of the generation that take effect when the runner restarts.
+    #[serde(default)]
+    pub(crate) restart: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -71,13 +75,15 @@ impl ReloadStatus {
         let rolled_back_before = run
             .rolled_back_before()
             .map(|RolledBackBefore { generation, why }| EarlierRollback { generation, why });
+        let current = run.generation();
         Self {
-            generation: run.generation().number,
+            generation: current.number,
             files_differ: run.files_differ(),
             refused,
             rolled_back,
             rolled_back_before,
             lingering: run.lingering().into_iter().map(LingeringStatus::from).collect(),
+            restart: waiting_for_restart(run, &current.digest),
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::step::stats::Stats;
 use tidegate_components::exec::RunningCommands;
 use tidegate_components::plugin::Setups;
 use tidegate_components::table_rows::RowCounts;
-use tidegate_config::{Configuration, ConfigurationDigest, Diagnostics, QueueRef, QueueTable};
+use tidegate_config::{Configuration, ConfigurationDigest, Diagnostics, QueueRef, QueueTable, RunnerAspect};
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::sync::MutexGuard;
 use tidegate_model::{Address, Clock, SystemClock};
@@ -135,6 +135,12 @@ impl Handle {
     #[must_use]
     pub fn generation(&self) -> Arc<NumberedGeneration> {
         self.current.get()
+    }
+
+    /// Settings of a configuration with this digest that wait for the next start.
+    #[must_use]
+    pub fn waiting_for_restart(&self, digest: &ConfigurationDigest) -> Vec<RunnerAspect> {
+        self.current.waiting_for_restart(digest)
     }
 
     /// Carries out another generation, and waits until it is the current one. Steps that still deliver what they

@@ -6,7 +6,7 @@ use super::source_files::SourceFiles;
 use crate::commit::queue_tables::QueueTables;
 use crate::report::{ReloadHealth, ResumedRollback, RolledBack, RolledBackBefore};
 use tidegate_components::plugin::Plugins;
-use tidegate_config::{Configuration, ConfigurationDigest, Positions};
+use tidegate_config::{Configuration, ConfigurationDigest, Positions, RunnerAspect};
 use tidegate_model::RenamedPart;
 use tidegate_model::sync::Mutex;
 
@@ -46,6 +46,8 @@ impl NumberedGeneration {
 #[derive(Debug)]
 pub(crate) struct CurrentGeneration {
     generation: Mutex<Arc<NumberedGeneration>>,
+    /// Configuration that started the run.
+    started_with: Arc<ConfigurationDigest>,
     positions: Mutex<Positions>,
     pub(crate) health: ReloadHealth,
     /// Rollback to an earlier generation, until the files change.
@@ -72,6 +74,7 @@ impl CurrentGeneration {
     pub(crate) fn new(generation: NumberedGeneration) -> Self {
         let positions = Mutex::new(Positions::of(&generation.configuration));
         Self {
+            started_with: Arc::clone(&generation.digest),
             generation: Mutex::new(Arc::new(generation)),
             positions,
             health: ReloadHealth::default(),
@@ -89,6 +92,14 @@ impl CurrentGeneration {
 
     pub(crate) fn set(&self, generation: Arc<NumberedGeneration>) {
         *self.generation.lock() = generation;
+    }
+
+    /// Settings that differ from those that started the run, and take effect at its next start.
+    #[must_use]
+    pub(crate) fn waiting_for_restart(&self, digest: &ConfigurationDigest) -> Vec<RunnerAspect> {
+        let mut differing = self.started_with.runner.differing(&digest.runner);
+        differing.retain(|aspect| !aspect.applies_at_reload());
+        differing.into_iter().collect()
     }
 
     /// Earlier generation that is carried out again, although the files differ.
