@@ -13,7 +13,7 @@ const FAILING: &str = "[pipeline]\nerrors = \"failed\"\n\
 
 /// The log lines about failed jobs, without their times.
 fn lines(run: &Outcome) -> Vec<String> {
-    let of_failures = run.stderr.lines().filter(|line| line.contains("WARN") && line.contains(" failed "));
+    let of_failures = run.stderr.lines().filter(|line| line.contains("WARN") && line.contains(" failed"));
     of_failures.map(str::to_owned).collect()
 }
 
@@ -45,6 +45,40 @@ fn jobs_that_a_policy_drops_do_not_flood_the_log() {
     assert!(others.contains("4999 more jobs of `p/work` failed in the last "), "{others}");
     let summary = run.says("5,000 jobs of p/work failed and are dropped").stderr;
     assert!(!summary.contains("failed → p/failed"), "{summary}");
+}
+
+#[test]
+fn attempts_that_fail_are_logged_and_shown_before_their_job_is_given_up() {
+    // A job that waits holds the others back without a queuer, and steps aside with one.
+    for (queuer, held) in [("", true), ("queuer = { strategy = \"fifo\" }\n", false)] {
+        let again = format!(
+            "run = \"work.rhai\"\nretry = {{ backoff = \"list\", delays = [\"1ms\", \"1h\"] }}\n{queuer}"
+        );
+        let project = Project::pipeline(&FAILING.replace("run = \"work.rhai\"\n", &again))
+            .file("work.rhai", "fn process(job) { if job.id == 2 { throw \"no answer\" } job }")
+            .file("more.rhai", "fn process(job) { job }")
+            .file("in.ndjson", jobs(1..=3));
+        let run = project.tidegate(&["run", ".", "--until-idle"]).done();
+        let lines = lines(&run);
+        let [first, more] = &lines[..] else { panic!("{lines:?}") };
+        assert!(first.contains("job `p/in/2` failed, and attempt 2 is due at 20"), "{first}");
+        assert!(first.contains("Z: no answer ("), "{first}");
+        assert!(more.contains("1 more attempt of `p/work` failed in the last "), "{more}");
+        assert!(more.contains(", and their jobs are tried again; the last, `p/in/2`: no answer ("), "{more}");
+        let retry = &project.status("p/work", "p/in")["retry"];
+        assert_eq!((&retry["job"], &retry["attempts"]), (&"p/in/2".into(), &2.into()), "{retry}");
+        assert!(retry["why"].as_str().is_some_and(|why| why.starts_with("no answer (")), "{retry}");
+        let text = project.tidegate(&["status"]).done().stdout;
+        let said = if held {
+            [
+                "\n  jobs behind p/in/2 wait for it; its next attempt is in ",
+                "; it failed 2 times: no answer (",
+            ]
+        } else {
+            ["\n  p/in/2 failed 2 times, and is tried again in ", ": no answer ("]
+        };
+        assert!(said.iter().all(|part| text.contains(part)), "{text}");
+    }
 }
 
 #[test]
@@ -144,6 +178,8 @@ fn a_step_may_drop_its_failed_jobs_which_are_counted_and_logged() {
             .file("in.ndjson", jobs(1..=4));
         let mut running = project.started();
         running.wait_until("the output", || project.ids_so_far("out.ndjson") == [3, 4]);
+        // The jobs are in the file shortly before they are committed.
+        running.wait_until("the commit", || project.status("p/work", "p/in")["failed"] == 2);
         let status = project.tidegate(&["status"]).done().stdout;
         assert!(status.contains("\n  failed jobs dropped in this run: 2\n"), "{status}");
         assert_eq!(project.status("p/work", "p/in")["failed"], 2);

@@ -20,7 +20,8 @@ pub(crate) mod preview;
 pub(crate) mod queue_jobs;
 pub(crate) mod reload_status;
 pub(crate) mod replay;
-pub(crate) mod source_status;
+pub(crate) mod retry_status;
+mod source_status;
 pub(crate) mod status;
 pub(crate) mod step_status;
 pub(crate) mod stopped;
@@ -40,6 +41,7 @@ pub(crate) use self::plan::Planned;
 pub(crate) use self::reload_status::{
     EarlierRollback, LingeringStatus, RefusedFiles, ReloadStatus, RollbackStatus,
 };
+pub(crate) use self::retry_status::RetryStatus;
 pub(crate) use self::source_status::SourceStatus;
 pub(crate) use self::step_status::{
     BlockStatus, Halted, HeldBehind, HeldLaneStatus, LaneStatus, LanesStatus, ProbeStatus, StepStatus,

@@ -15,8 +15,8 @@ use crate::output::terminal::{cut, indented, width};
 use crate::output::times;
 use crate::query::{
     Answer, BlockStatus, EarlierRollback, Halted, HeldBehind, HeldLaneStatus, LaneStatus, LingeringStatus,
-    Oldest, ProbeStatus, Query, RefusedFiles, ReloadStatus, RollbackStatus, SourceStatus, StepStatus,
-    TableStatus,
+    Oldest, ProbeStatus, Query, RefusedFiles, ReloadStatus, RetryStatus, RollbackStatus, SourceStatus,
+    StepStatus, TableStatus,
 };
 use tidegate_config::Invocation;
 use tidegate_model::{Clock as _, SystemClock, Timestamp, format_size, rfc3339};
@@ -96,8 +96,15 @@ fn describe_table(table: &TableStatus) -> String {
 
 /// Notes about the last reload, if it is not over, was refused or was rolled back.
 fn notes(reload: &ReloadStatus, width: Option<usize>) -> String {
-    let ReloadStatus { generation, files_differ, refused, rolled_back, rolled_back_before, lingering } =
-        reload;
+    let ReloadStatus {
+        generation,
+        files_differ,
+        refused,
+        rolled_back,
+        rolled_back_before,
+        lingering,
+        restart,
+    } = reload;
     let mut notes = Vec::new();
     match (rolled_back, refused) {
         (Some(RollbackStatus { from, to, since, why, .. }), _) => notes.push(format!(
@@ -128,6 +135,8 @@ fn notes(reload: &ReloadStatus, width: Option<usize>) -> String {
             "generation {generation} is in force, and step {step} follows it later, since {since}: {why}"
         ));
     }
+    let waits = restart.iter().map(|setting| format!("`{setting}` takes effect when the runner restarts"));
+    notes.extend(waits);
     let lines = notes.iter().map(|note| indented(&plain(&on_one_line(note)), 0, width) + "\n");
     lines.collect()
 }
@@ -283,7 +292,17 @@ fn remarks(step: &StepStatus, given: &Invocation, now: Timestamp) -> Vec<String>
     if step.more_held_lanes > 0 {
         remarks.push(format!("{} more lanes are held", grouped(step.more_held_lanes)));
     }
-    remarks.extend(step.held_behind.as_ref().map(|first| held_back(first, now)));
+    match (&step.held_behind, &step.retry) {
+        (Some(first), Some(retry)) if first.job == retry.job => {
+            let RetryStatus { attempts, why, .. } = retry;
+            let (held, times) = (held_back(first, now), times_in_words(*attempts));
+            remarks.push(format!("{held}; it failed {times}: {}", on_one_line(why)));
+        }
+        (first, retry) => {
+            remarks.extend(first.as_ref().map(|first| held_back(first, now)));
+            remarks.extend(retry.as_ref().map(|retry| tried_again(retry, now)));
+        }
+    }
     remarks.extend(step.closed.as_ref().map(|closed| held(closed, step.gate.as_ref(), now)));
     remarks.extend(step.gate.as_ref().and_then(|gate| silent(gate, now)));
     remarks.extend(step.monitor.as_ref().and_then(|monitor| silent(monitor, now)));
@@ -319,6 +338,16 @@ fn stopped(halted: &Halted, now: Timestamp) -> String {
 fn held_back(HeldBehind { job, until }: &HeldBehind, now: Timestamp) -> String {
     let due = times::read(until).map_or_else(|| until.clone(), |due| times::due(due, now));
     format!("jobs behind {job} wait for it; its next attempt is {due}")
+}
+
+fn tried_again(RetryStatus { job, due, attempts, why }: &RetryStatus, now: Timestamp) -> String {
+    let due = times::read(due).map_or_else(|| due.clone(), |due| times::due(due, now));
+    let times = times_in_words(*attempts);
+    format!("{job} failed {times}, and is tried again {due}: {}", on_one_line(why))
+}
+
+fn times_in_words(count: u32) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
 /// A probe that has not answered for too long.
@@ -420,6 +449,7 @@ mod tests {
             held_lanes: Vec::new(),
             more_held_lanes: 0,
             held_behind: None,
+            retry: None,
             halted: None,
             configured: true,
             counters: Counters { taken, given: taken, ..Counters::default() },
@@ -461,6 +491,12 @@ mod tests {
                     job: "w/in/3".into(),
                     until: "2026-01-31T12:05:30.123Z".into(),
                 }),
+                retry: Some(RetryStatus {
+                    job: "w/in/3".into(),
+                    due: "2026-01-31T12:05:30.123Z".into(),
+                    attempts: 1,
+                    why: "exit code 3".into(),
+                }),
                 closed: closed("gate"),
                 ..step("w/check", "w/in", None, 0)
             },
@@ -470,6 +506,12 @@ mod tests {
                 valid: 2,
                 delayed: 12,
                 errors: 7,
+                retry: Some(RetryStatus {
+                    job: "w/requests/5".into(),
+                    due: "2026-01-31T12:05:15.123Z".into(),
+                    attempts: 3,
+                    why: "HTTP 503:\nbusy".into(),
+                }),
                 oldest: Some(waited(123.4, false)),
                 rate: Some(310.4),
                 paused: Some(since.clone()),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::late::LateAddress;
 use super::pending_fields::PendingFields;
+use super::retry_status::names;
 use super::{Answer, rfc3339, status};
 use tidegate_config::{Configuration, InputRef};
 use tidegate_model::{Address, Clock as _, Due, FieldPath, SystemClock, Timestamp, scalar};
@@ -230,11 +231,7 @@ impl DelayedStatus {
         job: ParkedJob,
         now: Timestamp,
     ) -> Self {
-        let jobs = job.inputs.iter().map(|(name, index)| {
-            let input = inputs.unwrap_or_default().iter().find(|input| input.hash_name() == *name);
-            // The step may have had another input then.
-            input.map_or_else(|| format!("{name}/{index}"), |input| format!("{}/{index}", input.address))
-        });
+        let jobs = names(&job, inputs.unwrap_or_default());
         let waits_for = match &job.reason {
             ParkReason::Delayed if job.waits_for_turn(now) => WaitsFor::Turn,
             ParkReason::Delayed => WaitsFor::Time,
@@ -247,7 +244,7 @@ impl DelayedStatus {
         let started = job.started();
         Self {
             step: step.to_string(),
-            jobs: jobs.collect(),
+            jobs,
             waits_for,
             due: job.due.waits_until(now).map(rfc3339),
             attempts: job.attempt,

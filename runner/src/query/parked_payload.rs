@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::job_payload::raw;
 use tidegate_config::{InputMode, InputRef, Step};
+use tidegate_model::present;
 use tidegate_store::{ReadError, Store};
 
 /// The payload of the job at `index` of `input`, if it is parked for `step`.
@@ -26,7 +27,7 @@ pub(crate) fn payload(
 pub(crate) fn failed(record: &[u8], step: &Step, input: &InputRef) -> Option<Box<RawValue>> {
     #[derive(Deserialize)]
     struct Failed<'a> {
-        #[serde(borrow, default)]
+        #[serde(borrow, default, deserialize_with = "present")]
         job: Option<&'a RawValue>,
         #[serde(default)]
         job_text: Option<String>,

@@ -8,6 +8,7 @@ use super::age;
 use super::age::Oldest;
 use super::parked_counts::ParkedCounts;
 use super::queue_jobs::open_ranges;
+use super::retry_status;
 use super::source_status;
 use super::table_status;
 use super::{
@@ -78,6 +79,9 @@ pub(crate) fn statuses(
         if let Some(status) = steps.get_mut(first) {
             look.add_counts(status)?;
             look.add_held_lanes(status)?;
+            if status.delayed > 0 {
+                status.retry = retry_status::next_retry(store, step)?;
+            }
             status.delayed = status.delayed.saturating_sub(unmatched.iter().sum());
             status.halted = stopped::in_last_run(store, step, &stops)?.map(|stop| Halted {
                 since: rfc3339(stop.since),

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::retry_status::RetryStatus;
 use super::{Oldest, rfc3339};
 use tidegate_engine::ProbeHealth;
 use tidegate_model::{Address, Counters, Progress};
@@ -80,6 +81,9 @@ pub(crate) struct StepStatus {
     /// The job behind which others are held: they are delivered after it. Reported with the first input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) held_behind: Option<HeldBehind>,
+    /// The failed job whose next attempt comes first. Reported with the first input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retry: Option<RetryStatus>,
     /// The step has stopped in this run; in a stopped store, in the last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) halted: Option<Halted>,
@@ -226,6 +230,7 @@ impl StepStatus {
             held_lanes: Vec::new(),
             more_held_lanes: 0,
             held_behind: None,
+            retry: None,
             halted: None,
             configured: true,
             counters: progress.counters,

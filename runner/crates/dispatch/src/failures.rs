@@ -1,4 +1,4 @@
-//! Failure log: logs the first failed job of each cause at once, and a count of the others once a minute.
+//! Failure log: logs the first failure of each cause at once, and a count of the others once a minute.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,10 +9,11 @@ use tidegate_model::Timestamp;
 /// Minimum time between two lines of one cause, in milliseconds.
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// Jobs of a batch that failed with one cause.
+/// Failures of a batch with one cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     pub cause: FailureCause,
+    /// Number of jobs; of attempts, for [`Ending::TriedAgain`].
     pub jobs: u64,
     pub first: FailedJob,
     pub last: FailedJob,
@@ -26,9 +27,11 @@ pub struct FailureCause {
     pub ending: Ending,
 }
 
-/// Outcome of a job that failed permanently.
+/// Outcome of a job whose attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ending {
+    /// It waits for another attempt.
+    TriedAgain,
     /// It was moved to the error queue.
     SetAside,
     /// Its retry policy dropped it.
@@ -44,7 +47,16 @@ pub enum Ending {
 pub struct FailedJob {
     /// Address: `pipeline/queue/index`.
     pub job: String,
+    /// Its next attempt.
+    pub again: Option<NextAttempt>,
     pub why: String,
+}
+
+/// Attempt of a job that is still to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextAttempt {
+    pub number: u32,
+    pub due: Timestamp,
 }
 
 /// Line for the log.
@@ -101,10 +113,11 @@ impl FailureLog {
         Some(FailureLine { step, cause, jobs: 1, within: None, last: first })
     }
 
-    /// Time at which [`Self::tick`] has work.
+    /// Time at which [`Self::tick`] has work. Jobs that are tried again need none: their next attempts are events.
     #[must_use]
     pub fn wakes(&self) -> Option<Timestamp> {
-        self.windows.values().map(|window| window.since + WINDOW).min()
+        let lasting = self.windows.iter().filter(|((_, cause), _)| cause.ending != Ending::TriedAgain);
+        lasting.map(|(_, window)| window.since + WINDOW).min()
     }
 
     /// Returns lines for the windows that are over. A cause without failures in its window is removed.
@@ -147,7 +160,8 @@ mod tests {
         let cause = FailureCause { kind: kind.into(), ending: Ending::SetAside };
         let mut all = Vec::new();
         for index in indices {
-            let job = FailedJob { job: format!("p/in/{index}"), why: format!("no {index}") };
+            let (job, why) = (format!("p/in/{index}"), format!("no {index}"));
+            let job = FailedJob { job, again: None, why };
             Failed::add(&mut all, cause.clone(), job);
         }
         all.remove(0)
@@ -180,6 +194,22 @@ mod tests {
         assert_eq!(log.wakes(), None);
         let again = log.note(0, failed("failed", 1004..=1004), Timestamp(120_006));
         assert_eq!(shown(again), ["0: failed 1 first p/in/1004"]);
+    }
+
+    #[test]
+    fn attempts_that_are_tried_again_are_counted_and_wake_nothing() {
+        let again = |indices| {
+            let failed = failed("failed", indices);
+            Failed { cause: FailureCause { ending: Ending::TriedAgain, ..failed.cause.clone() }, ..failed }
+        };
+        let mut log = FailureLog::default();
+        assert_eq!(shown(log.note(0, again(1..=3), Timestamp(5))), ["0: failed 1 first p/in/1"]);
+        assert_eq!(log.wakes(), None);
+        // A final failure is another cause.
+        assert_eq!(shown(log.note(0, failed("failed", 3..=3), Timestamp(7))), ["0: failed 1 first p/in/3"]);
+        assert_eq!(log.wakes(), Some(Timestamp(60_007)));
+        assert_eq!(shown(log.tick(Timestamp(90_005))), ["0: failed 2 90000 p/in/3"]);
+        assert_eq!(log.wakes(), None);
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub use dispatcher::{
     QueuedCounts, ReadId, RecoveredBatch, RunOutcome, SettledJob, StepPlan, Turn, Wait,
 };
 pub use error_watch::{AttemptShare, ErrorLimit, ErrorWatch, ErrorWatchEvent, RollBack, Swap};
-pub use failures::{Ending, Failed, FailedJob, FailureCause, FailureLine, FailureLog};
+pub use failures::{Ending, Failed, FailedJob, FailureCause, FailureLine, FailureLog, NextAttempt};
 pub use restarts::{NextStart, Restarts};
 pub use thread_shares::{NextTask, TaskTicket, ThreadShares};
 pub use ticker::Ticker;

@@ -315,8 +315,9 @@ impl Coordinator {
                     self.dispatcher.handle(event, now, &mut commands);
                 }
             }
-            Message::Ran { step, version, id, ran } => {
+            Message::Ran { step, version, id, mut ran } => {
                 self.watch_attempts((step, version), &ran, now, actions);
+                self.note_retried(step, std::mem::take(&mut ran.retried), now);
                 self.note_held(step, &ran, now);
                 if let Some(StartBlock { by: BlockCause::Setup { until }, .. }) = ran.held {
                     self.dispatcher.handle(Event::Hold { step, until }, now, &mut commands);
@@ -478,11 +479,18 @@ impl Coordinator {
     /// `at`: the index of the halting job, and its description.
     fn halt_at(&mut self, step: usize, at: Option<(u64, String)>, why: String, now: Timestamp) {
         let whole = at.as_ref().map_or_else(|| why.clone(), |(_, at)| format!("{at}: {why}"));
-        let Some(StepState { declared, stats, .. }) = self.steps.get(step) else { return };
+        let Some(state) = self.steps.get(step) else { return };
+        let StepState { declared, stats, .. } = state;
+        let is_another = state.is_queued() && at.is_some() && stats.halted().is_some();
         stats.halt(whole.clone(), now);
         let Step { address, inputs, .. } = &**declared;
         let (step, since) = (address.clone(), now);
-        tracing::error!(target: log_target::ENGINE, step = %step, "the step stops: {whole}");
+        if is_another {
+            // One line for each job that it had begun would hide the first.
+            tracing::debug!(target: log_target::ENGINE, step = %step, "the step has stopped already: {whole}");
+        } else {
+            tracing::error!(target: log_target::ENGINE, step = %step, "the step stops: {whole}");
+        }
         let input = if let [input] = &inputs[..] { Some(input.address.clone()) } else { None };
         let (index, at) = at.unzip();
         self.stops.push(StepStop { step: step.clone(), since, at, job: input.zip(index), why });

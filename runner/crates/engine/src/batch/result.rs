@@ -44,6 +44,8 @@ pub(crate) struct BatchResult {
     pub(crate) ends: Vec<JobOutcome>,
     /// Jobs that failed permanently, by cause.
     pub(crate) failed: Vec<Failed>,
+    /// Failed attempts of jobs that are tried again, by cause.
+    pub(crate) retried: Vec<Failed>,
     /// Reason for which the step must not start a job now.
     pub(crate) held: Option<StartBlock>,
     /// Whether no job has run, so that the batch can run again.

@@ -1,11 +1,11 @@
-//! Failed jobs: are counted and logged at a limited rate.
+//! Failed jobs and attempts: are counted and logged at a limited rate.
 
 use std::time::Duration;
 
 use super::Coordinator;
-use tidegate_dispatch::{Ending, Failed, FailureLine};
+use tidegate_dispatch::{Ending, Failed, FailedJob, FailureLine, NextAttempt};
 use tidegate_model::log_target;
-use tidegate_model::{Timestamp, format_duration};
+use tidegate_model::{Address, Timestamp, format_duration, rfc3339};
 
 impl Coordinator {
     /// Logs jobs of a step that failed permanently and are committed.
@@ -14,6 +14,15 @@ impl Coordinator {
             if failed.cause.ending != Ending::SetAside {
                 self.stats.step(step).add_dropped(failed.jobs);
             }
+            if let Some(line) = self.failures.note(step, failed, now) {
+                self.log_failures(&line);
+            }
+        }
+    }
+
+    /// Logs failed attempts of jobs that are tried again.
+    pub(crate) fn note_retried(&mut self, step: usize, retried: Vec<Failed>, now: Timestamp) {
+        for failed in retried {
             if let Some(line) = self.failures.note(step, failed, now) {
                 self.log_failures(&line);
             }
@@ -42,6 +51,7 @@ impl Coordinator {
         let queue = step.errors.map(|queue| &configuration.queues[queue.0].address);
         let (kind, step) = (&cause.kind, &step.address);
         let (is, are) = match (cause.ending, queue) {
+            (Ending::TriedAgain, _) => return log_retries(line, step),
             (Ending::SetAside, Some(queue)) => (format!("is on `{queue}`"), format!("are on `{queue}`")),
             (Ending::SetAside, None) => ("is set aside".to_owned(), "are set aside".to_owned()),
             (Ending::DroppedByPolicy, _) => dropped("by its retry policy"),
@@ -62,6 +72,27 @@ impl Coordinator {
                     %step, %kind, "{more} of `{step}` failed in the last {within} and {are}; the last, `{job}`: {why}"
                 );
             }
+        }
+    }
+}
+
+fn log_retries(FailureLine { cause, jobs, within, last, .. }: &FailureLine, step: &Address) {
+    let (kind, FailedJob { job, again, why }) = (&cause.kind, last);
+    let next =
+        again.map(|NextAttempt { number, due }| format!("attempt {number} is due at {}", rfc3339(due)));
+    let next = next.unwrap_or_default();
+    match within {
+        None => {
+            tracing::warn!(target: log_target::ENGINE, %step, %kind, "job `{job}` failed, and {next}: {why}");
+        }
+        Some(within) => {
+            let more = if *jobs == 1 { "1 more attempt" } else { &format!("{jobs} more attempts") };
+            let within = whole_seconds(*within);
+            tracing::warn!(
+                target: log_target::ENGINE,
+                %step, %kind,
+                "{more} of `{step}` failed in the last {within}, and their jobs are tried again; the last, `{job}`: {why}"
+            );
         }
     }
 }

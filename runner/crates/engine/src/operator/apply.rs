@@ -21,7 +21,7 @@ use tidegate_components::script::json;
 use tidegate_config::{Configuration, Input, InputMode, PushSource, QueueRef, Retain};
 use tidegate_dispatch::Hold;
 use tidegate_model::suggest::{did_you_mean_address, listed};
-use tidegate_model::{Address, Due, NameHistory, Progress, Timestamp, on_one_line, shortened};
+use tidegate_model::{Address, Due, NameHistory, Progress, Timestamp, on_one_line, present, shortened};
 use tidegate_store::{
     Append, Block, Changes, DeliveryKey, Details, JobForm, NewParkedJob, ParkedId, ParkedJob, ParkedKey,
     ReadError, Store, Trim, TrimWhen,
@@ -176,11 +176,6 @@ struct FailedJobRecord<'a> {
     job_bytes: Option<Vec<u8>>,
 }
 
-/// A value that is there, also `null`.
-fn present<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(value).map(Some)
-}
-
 #[derive(Deserialize)]
 struct Given {
     index: u64,
@@ -200,8 +195,15 @@ fn retry(
         let wrong = |why: String| format!("{queue}/{index} cannot be retried: {why}");
         let from_error = Some((queue.clone(), index));
         let (step, mut job) = failed_job(configuration, &names, record).map_err(wrong)?;
-        if let Some(payload) = payload {
-            job = with_payload(configuration, &step, job, payload)?;
+        match payload {
+            Some(payload) => job = with_payload(configuration, &step, job, payload)?,
+            // The record has only the beginning of a line that is too long.
+            None if job.form != JobForm::Json => {
+                let why =
+                    "its job is not JSON, so it would fail again; `--payload FILE` gives it another one";
+                return Err(wrong(why.to_owned()));
+            }
+            None => {}
         }
         let created = created(store, &step, &job).map_err(|error| error_text(&error))?;
         parked.push(NewParkedJob { step, job: ParkedJob { from_error, created, ..job } });

@@ -162,7 +162,8 @@ pub fn may_cancel(step: &Step, waiting: bool, drop: bool) -> Result<(), String> 
     let may_cancel = step.picks().is_some() && reads_queue;
     if !may_cancel && waiting {
         return Err(format!(
-            "step `{address}` takes its jobs in order: a job that it has not reached cannot be cancelled"
+            "step `{address}` takes its jobs in order: a job that it has not finished cannot be cancelled; \
+             one that fails makes way if the step has an error queue (`errors = \"…\"`)"
         ));
     }
     Ok(())

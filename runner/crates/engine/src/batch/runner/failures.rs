@@ -15,7 +15,9 @@ use crate::processor::monitor_protocol::JobVerdict;
 use crate::step::stats::BlockCause;
 use crate::step::turn;
 use tidegate_config::InputMode;
-use tidegate_dispatch::{AttemptShare, Ending, Failed, FailedJob, FailureCause, JobOutcome, Wait};
+use tidegate_dispatch::{
+    AttemptShare, Ending, Failed, FailedJob, FailureCause, JobOutcome, NextAttempt, Wait,
+};
 use tidegate_model::{Address, ExternalStatus, Timestamp};
 use tidegate_store::{DeliveryOutcome, NewParkedJob};
 
@@ -142,6 +144,8 @@ impl FailureHandler<'_> {
         match outcome {
             FailureOutcome::Again(at) => {
                 events.note(item, &JobEvent::Delayed { due: at, reason: None }, now);
+                let again = NextAttempt { number: item.attempt + 1, due: at };
+                note(item, &failure, (Ending::TriedAgain, Some(again)), &mut made.ran.retried);
                 let row = retry::delayed(self.step, item, &failure, at, began);
                 return stays(made, row, JobOutcome::Delayed(at));
             }
@@ -166,16 +170,16 @@ impl FailureHandler<'_> {
                     return JobDisposition::Halts(Box::new(failure), HaltReason::Run);
                 }
                 made.error_side.push(item);
-                note(item, &failure, Ending::SetAside, made);
+                note(item, &failure, (Ending::SetAside, None), &mut made.ran.failed);
             }
             FailureOutcome::Dropped(DropReason::AtMostOnce) => {
-                note(item, &failure, Ending::DroppedOnce, made);
+                note(item, &failure, (Ending::DroppedOnce, None), &mut made.ran.failed);
             }
             FailureOutcome::Dropped(DropReason::Errors) => {
-                note(item, &failure, Ending::DroppedByErrors, made);
+                note(item, &failure, (Ending::DroppedByErrors, None), &mut made.ran.failed);
             }
             FailureOutcome::Dropped(DropReason::Exhausted) => {
-                note(item, &failure, Ending::DroppedByPolicy, made);
+                note(item, &failure, (Ending::DroppedByPolicy, None), &mut made.ran.failed);
             }
             FailureOutcome::Halts(halts) => return JobDisposition::Halts(Box::new(failure), halts),
         }
@@ -186,12 +190,17 @@ impl FailureHandler<'_> {
     }
 }
 
-/// Records the job for the log, which reports it once the batch is durable.
-fn note(item: &JobInput<'_>, failure: &Failure, ending: Ending, made: &mut BatchResultBuilder) {
+/// Records the job for the log.
+fn note(
+    item: &JobInput<'_>,
+    failure: &Failure,
+    (ending, again): (Ending, Option<NextAttempt>),
+    all: &mut Vec<Failed>,
+) {
     let cause = FailureCause { kind: failure.word(), ending };
     let job = item.given().map(|given| format!("{}/{}", given.from(), given.index));
-    let job = FailedJob { job: job.collect::<Vec<_>>().join(" + "), why: failure.to_string() };
-    Failed::add(&mut made.ran.failed, cause, job);
+    let job = FailedJob { job: job.collect::<Vec<_>>().join(" + "), again, why: failure.to_string() };
+    Failed::add(all, cause, job);
 }
 
 /// Parks a job. In an ordered step a job that waits ends its batch, unless its order was given up before.

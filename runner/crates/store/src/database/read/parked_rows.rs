@@ -35,6 +35,21 @@ impl Store {
         })
     }
 
+    /// The first jobs of `step` in order of due time, of those that wait for a time. At most `jobs` and `bytes` of them,
+    /// as of [`Self::due`].
+    pub fn first_delayed(
+        &self,
+        step: &Address,
+        jobs: usize,
+        bytes: usize,
+    ) -> Result<Vec<(ParkedKey, ParkedJob)>, ReadError> {
+        // Jobs that were put back are due at once, and numbers start above 0.
+        let after = ParkedPosition { due: Some(Due::At(Timestamp::EARLIEST)), id: ParkedId(0) };
+        let mut found = self.due(step, Due::Never, Some(after), jobs, bytes)?;
+        found.retain(|(_, job)| matches!(job.due, Due::At(_)));
+        Ok(found)
+    }
+
     /// The parked jobs with these keys; `None` for missing ones.
     pub fn parked(&self, keys: &[ParkedKey]) -> Result<Vec<Option<ParkedJob>>, ReadError> {
         if keys.is_empty() {
