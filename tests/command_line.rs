@@ -149,3 +149,15 @@ fn a_run_says_that_nothing_reads_what_it_has() {
     assert_eq!(job.stderr, "error: `p/made/1` is a job, not an error record: use `queue show`\n");
     filled.run().done().says("nothing to do: everything is delivered\n");
 }
+
+#[test]
+fn a_configuration_where_another_argument_stands_is_named_by_its_option() {
+    let project = Project::pipeline("[step.same]\nfrom = \"in\"\nto = \"out\"\n");
+    for command in [&["history", "shop"][..], &["rollback", "shop"]] {
+        let help = "a generation is a number, and a configuration is named by `--config=shop`";
+        project.tidegate(command).failed(64).says(help);
+    }
+    let wrong = project.tidegate(&["errors", "retry", "p/failed", "p.toml"]).failed(64);
+    wrong.says("`p.toml` does not name errors: write PIPELINE/QUEUE, PIPELINE/QUEUE/INDEX or PIPELINE/QUEUE/FROM-TO; \
+                a configuration is named by `--config=p.toml`");
+}

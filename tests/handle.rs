@@ -258,12 +258,51 @@ fn a_job_with_a_bad_payload_is_put_back_with_a_good_one() {
 }
 
 #[test]
+fn a_line_of_which_only_the_beginning_is_kept_does_not_run_as_if_it_were_the_job() {
+    let long = format!("{{\"id\":2,\"text\":\"{}\"}}\n", "x".repeat(3000));
+    let project = Project::new()
+        .file("p.toml", PIPELINE.replace("follow = true", "max_line = \"2KiB\""))
+        .file("sort.rhai", MENDED)
+        .file("in.ndjson", [&*jobs([1]), &long, "{\"id\":3,\n", &jobs([4])].concat());
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    let cannot = "p/failed/1 cannot be retried: its job is not JSON, so it would fail again; `--payload FILE` gives it \
+                  another one\n";
+    project.tidegate(&["errors", "retry", "p/failed", "--yes"]).failed(1).says(cannot);
+    assert_eq!(errors(&project, &[]).len(), 2);
+    project
+        .tidegate_given(&["errors", "retry", "p/failed/1", "--payload", "-", "--yes"], "{\"id\":2}")
+        .done();
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 4, 2]);
+    project.assert_sound();
+}
+
+#[test]
+fn a_kind_that_no_error_has_is_named_beside_those_that_there_are() {
+    let project = project(4);
+    let drop = |kind: &str| project.tidegate(&["errors", "drop", "--kind", kind, "--yes"]).done().stdout;
+    assert_eq!(
+        drop("TYPO"),
+        "no open errors of the kind `TYPO`: the open ones are `failed` and `rejected`\n"
+    );
+    let filter = ["errors", "drop", "--where", "error.index > 1000", "--yes"];
+    assert_eq!(project.tidegate(&filter).done().stdout, "no open errors match\n");
+    assert_eq!(drop("rejected"), "1 error dropped\n");
+    assert_eq!(drop("failed"), "1 error dropped\n");
+    assert_eq!(drop("failed"), "no open errors\n");
+}
+
+#[test]
 fn a_job_that_is_null_is_put_back_like_any_other() {
     let project = Project::new()
         .file("p.toml", PIPELINE)
         .file("sort.rhai", "fn process(job) { if job == () { throw \"null\" } job }")
         .file("in.ndjson", "null\nnull\n");
     project.tidegate(&["run", ".", "--until-idle"]).done();
+    let shown = project.tidegate(&["errors", "show", "p/failed/1"]).done().stdout;
+    assert!(shown.ends_with("\n\nnull\n"), "{shown}");
+    let shown = project.tidegate(&["job", "show", "p/in/1", "--format", "json"]).done().stdout;
+    assert!(shown.contains("\"payload\": null"), "{shown}");
     project.write("sort.rhai", MENDED);
     project.tidegate(&["errors", "retry", "p/failed/1", "--yes"]).done();
     project

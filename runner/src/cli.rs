@@ -327,6 +327,7 @@ pub(crate) struct RunArguments {
 #[derive(Debug, Args)]
 pub(crate) struct RollbackCommand {
     /// The generation, as `history` shows it [default: the one before the current one]
+    #[arg(value_parser = generation)]
     pub(crate) generation: Option<u64>,
     /// Also restore its files
     #[arg(long)]
@@ -358,9 +359,16 @@ pub(crate) struct PlanCommand {
     pub(crate) format: Format,
 }
 
+/// The number of a generation. Other commands take the configuration at this place.
+fn generation(text: &str) -> Result<u64, String> {
+    let help = || format!("a generation is a number, and a configuration is named by `--config={text}`");
+    text.parse().map_err(|_| help())
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct HistoryCommand {
     /// The generation whose files to show [default: list all]
+    #[arg(value_parser = generation)]
     pub(crate) generation: Option<u64>,
     /// A folder with TOML files, or one TOML file
     #[arg(long, default_value = ".", value_name = "CONFIG")]

@@ -54,8 +54,7 @@ fn replace(command: &ErrorsChoice, file: &Path) -> Result<Exit, Exit> {
     let payload = read_payload(file)?;
     let place = CommandTarget::of(&command.config, command.data.clone())?;
     let filter = Where::new(command.filter.as_deref(), "error")?;
-    let (mut choice, mut chosen) =
-        (Choice { command, filter, place: &place, steps: BTreeSet::new() }, Chosen::new());
+    let (mut choice, mut chosen) = (Choice::new(command, filter, &place), Chosen::new());
     choice.add_one(queue, *index, &mut chosen)?;
     must_run_what_is_on_disk(&place, choice.steps)?;
     confirm(&format!("{queue}/{index} will run again with another payload."), command.yes)?;
@@ -99,12 +98,16 @@ fn deal(command: &ErrorsChoice, how: ErrorAction) -> Result<Exit, Exit> {
     let selectors = selectors(command)?;
     let place = CommandTarget::of(&command.config, command.data.clone())?;
     let filter = Where::new(command.filter.as_deref(), "error")?;
-    let mut choice = Choice { command, filter, place: &place, steps: BTreeSet::new() };
+    let mut choice = Choice::new(command, filter, &place);
     let chosen = choice.errors(&selectors)?;
     choice.filter.say_failures();
     let count: u64 = chosen.values().map(|indices| indices.len() as u64).sum();
     if count == 0 {
         choice.must_know_step()?;
+        if command.format == Format::Text {
+            print_text(&choice.none());
+            return Ok(Exit::Done);
+        }
     }
     if how == ErrorAction::Retry {
         must_run_what_is_on_disk(&place, choice.steps)?;
@@ -211,8 +214,6 @@ fn tell(command: &ErrorsChoice, how: ErrorAction, done: &Done, teller: Option<An
             }
             (ErrorAction::Drop, _) => format!("{count} dropped"),
         });
-    } else if done.refused.is_empty() && done.handled_meanwhile == 0 {
-        print_text("no open errors");
     }
     if done.handled_meanwhile > 0 {
         print_text(&format!("{} already handled by another command", errors(done.handled_meanwhile)));
@@ -269,9 +270,14 @@ fn selectors(command: &ErrorsChoice) -> Result<Vec<Selector>, Exit> {
     }
     let parse = |text: &String| {
         let selector = Selector::parse(text).ok_or_else(|| {
-            exit::misuse(format_args!(
-                "`{text}` does not name errors: write PIPELINE/QUEUE, PIPELINE/QUEUE/INDEX or PIPELINE/QUEUE/FROM-TO"
-            ))
+            let forms = "write PIPELINE/QUEUE, PIPELINE/QUEUE/INDEX or PIPELINE/QUEUE/FROM-TO";
+            let is_path = Path::new(text).exists();
+            let config = if is_path {
+                format!("; a configuration is named by `--config={text}`")
+            } else {
+                String::new()
+            };
+            exit::misuse(format_args!("`{text}` does not name errors: {forms}{config}"))
         })?;
         let queue = &selector.queue;
         match selector.which {
@@ -294,9 +300,27 @@ struct Choice<'a> {
     place: &'a CommandTarget,
     /// The steps of the chosen errors.
     steps: BTreeSet<Address>,
+    /// The kinds of all open errors that were seen.
+    kinds: BTreeSet<String>,
 }
 
-impl Choice<'_> {
+impl<'a> Choice<'a> {
+    fn new(command: &'a ErrorsChoice, filter: Where, place: &'a CommandTarget) -> Self {
+        Self { command, filter, place, steps: BTreeSet::new(), kinds: BTreeSet::new() }
+    }
+
+    /// Reports that no error was chosen. If others are open, a kind may be mistyped.
+    fn none(&self) -> String {
+        match &self.command.kind {
+            Some(kind) if !self.kinds.is_empty() => {
+                let kinds = listed(self.kinds.iter().map(String::as_str), "and");
+                format!("no open errors of the kind `{kind}`: the open ones are {kinds}")
+            }
+            _ if self.kinds.is_empty() => "no open errors".to_owned(),
+            _ => "no open errors match".to_owned(),
+        }
+    }
+
     fn errors(&mut self, selectors: &[Selector]) -> Result<Chosen, Exit> {
         let mut chosen = Chosen::new();
         if selectors.is_empty() {
@@ -370,9 +394,13 @@ impl Choice<'_> {
     }
 
     fn passes(&mut self, error: &QueueJob) -> bool {
-        let ErrorsChoice { step, kind, .. } = self.command;
+        let ErrorsChoice { step, kind, filter, .. } = self.command;
+        let record = ErrorRecordView::of(error);
+        if step.is_some() || kind.is_some() || filter.is_some() {
+            self.kinds.extend(record.as_ref().ok().map(|record| record.kind.clone()));
+        }
         if step.is_some() || kind.is_some() {
-            let Ok(record) = ErrorRecordView::of(error) else { return false };
+            let Ok(record) = record else { return false };
             let is_step = |name: &String| {
                 *name == record.step || *name == format!("{}/{}", record.pipeline, record.step)
             };

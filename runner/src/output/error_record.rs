@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::terminal::wrapped;
 use super::times;
 use crate::query::QueueJob;
-use tidegate_model::rfc3339;
+use tidegate_model::{present, rfc3339};
 
 /// An error record, with the fields that commands show. The job stays a text, since it may not be valid JSON.
 #[derive(Debug, Deserialize)]
@@ -36,7 +36,7 @@ pub(crate) struct ErrorRecordView<'a> {
     generation: Option<u64>,
     #[serde(borrow)]
     meta: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     job: Option<&'a RawValue>,
     job_text: Option<String>,
     #[serde(borrow)]

@@ -36,8 +36,9 @@ impl RunProgress {
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(REFRESH) {
                 update(&bar, &configuration, &stats, started);
             }
-            console::above(None);
+            // Lines that are written meanwhile are above the bar still.
             bar.finish_and_clear();
+            console::above(None);
         };
         let thread = thread::Builder::new().name("progress".into()).spawn(show).ok()?;
         Some(Self { end: Some(end), thread: Some(thread) })

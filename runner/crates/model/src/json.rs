@@ -1,8 +1,18 @@
-//! JSON texts that are known to be valid: are put on one line, and compared by their values.
+//! JSON texts that are known to be valid: are put on one line, compared by their values, and read as they are.
 
 use std::borrow::Cow;
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use twox_hash::XxHash3_128;
+
+/// Reads a field that is there, also if its value is `null`: for `deserialize_with` beside `default`.
+///
+/// # Errors
+/// Those of `deserializer`.
+pub fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
 
 /// Removes the white space between values, so that the text fits one line of a file.
 #[must_use]

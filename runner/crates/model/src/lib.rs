@@ -91,7 +91,7 @@ pub use crate::time::clock::{Clock, ManualClock, SystemClock, Timestamp, millis,
 pub use crate::time::due::Due;
 pub use external_status::{ExternalStatus, NextPoll};
 pub use field_path::{FieldPath, elements, scalar};
-pub use json::{on_one_line, value_hash};
+pub use json::{on_one_line, present, value_hash};
 pub use lock_holder::{LockHolder, is_alive, lock_owner};
 pub use name::{Address, Name};
 pub use name_history::{NameHistory, NamesSince};
