@@ -54,7 +54,9 @@ pub struct Dispatcher {
     stage: RunStage,
     /// Steps that may act with the next event. An event costs the same with any number of idle steps beside them.
     attention: BTreeSet<usize>,
-    /// Steps that found all workers busy, with the time since which they do.
+    /// Steps that acted while all workers were busy, and may start batches when one is free.
+    unserved: BTreeSet<usize>,
+    /// Steps that have a batch for a worker and found all of them busy, with the time since which they do.
     starved: BTreeMap<usize, Timestamp>,
     /// Times at which steps may act.
     wakes: BTreeSet<(Timestamp, usize)>,
@@ -103,6 +105,7 @@ impl Dispatcher {
             is_unbounded: false,
             stage: RunStage::Running,
             attention: BTreeSet::new(),
+            unserved: BTreeSet::new(),
             starved: BTreeMap::new(),
             wakes: BTreeSet::new(),
             readers: HashMap::new(),
@@ -137,6 +140,7 @@ impl Dispatcher {
             self.wakes.remove(&(wake, step));
         }
         self.attention.remove(&step);
+        self.unserved.remove(&step);
         self.starved.remove(&step);
         self.readers.values_mut().for_each(|readers| readers.retain(|reader| *reader != step));
     }
@@ -425,8 +429,8 @@ impl Dispatcher {
         }
         // The steps furthest downstream run first: begun jobs leave before more are let in, and queues stay
         // short. A step that has waited for long goes before them, so that no backlog of another one keeps it waiting.
-        if self.free_slots > 0 && !self.starved.is_empty() {
-            steps.extend(self.starved.keys());
+        if self.free_slots > 0 && !self.unserved.is_empty() {
+            steps.extend(std::mem::take(&mut self.unserved));
             self.sort(&mut steps);
             for position in self.long_starved(now) {
                 self.run(position, 1, now, commands);
@@ -457,6 +461,9 @@ impl Dispatcher {
         }
         if is_short {
             self.starved.entry(position).or_insert(now);
+        }
+        if self.free_slots == 0 {
+            self.unserved.insert(position);
         }
     }
 

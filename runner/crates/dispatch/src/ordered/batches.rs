@@ -304,6 +304,7 @@ impl OrderedStep {
         let could_start = |batch: &OrderedBatch| match batch.phase {
             Phase::Begun => true,
             Phase::Formed => self.before == DurabilityBarrier::Nothing && !hands.paused,
+            Phase::Waiting { due } => due <= self.now && self.held_back.is_none() && !hands.paused,
             _ => false,
         };
         hands.is_short = !aside && *hands.free == 0 && self.batches.iter().skip(at).any(could_start);

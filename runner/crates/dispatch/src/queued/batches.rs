@@ -270,8 +270,13 @@ impl QueuedStep {
                 break;
             }
         }
-        let ready = || self.at_once(paused).chain(self.batches.in_phase(Phase::Begun));
-        let is_short = !goes_beside && *free_slots == 0 && ready().nth(starts.len()).is_some();
+        if *free_slots > 0 || goes_beside && !self.batches.has_others() {
+            return (starts, false);
+        }
+        let on_workers = starts.iter().filter(|(_, aside)| !aside).count();
+        let ready = self.at_once(paused).chain(self.batches.in_phase(Phase::Begun));
+        let mut for_workers = ready.filter(|(_, batch)| !goes_beside || !batch.has_attempts());
+        let is_short = for_workers.nth(on_workers).is_some();
         (starts, is_short)
     }
 

@@ -160,10 +160,15 @@ impl History {
                     }
                 }
                 NamedKind::Endpoint => {
+                    let head = self.head(from);
                     rename_key(&mut self.rows, from, to);
+                    // An empty queue goes on behind the jobs that its new name has had.
+                    let first = store.queue(to)?.map(|state| state.first).filter(|&first| first > head + 1);
                     for known in self.steps.values_mut() {
                         rename_key(&mut known.positions, from, to);
                         known.passes.iter_mut().for_each(|pass| pass.rename(from, to));
+                        let again = first.and_then(|first| known.passes.last()?.behind(to, first));
+                        known.passes.extend(again);
                     }
                 }
             }

@@ -79,6 +79,14 @@ impl Pass {
         Self { next: start.clone(), start, lost, taken_over, ..self.clone() }
     }
 
+    /// Pass of the same step that reads this input from `first` on, where its next job is.
+    pub(crate) fn behind(&self, input: &Address, first: u64) -> Option<Self> {
+        let inputs = self.inputs.iter().zip(&self.next);
+        let start = inputs.map(|(one, &next)| if one == input { next.max(first) } else { next });
+        let start: Vec<u64> = start.collect();
+        (start != self.next).then(|| self.again(start))
+    }
+
     /// Whether both have the same name, inputs and targets.
     pub(crate) fn is_wired_like(&self, other: &Self) -> bool {
         let bindings = |pass: &Self| {

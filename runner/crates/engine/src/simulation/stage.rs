@@ -85,6 +85,8 @@ struct Stage<'w> {
     askings: Vec<StatusQuery>,
     /// Record of the claimed jobs that were begun.
     attempts: CrashGuard,
+    /// Steps that have stopped, each with the generation of its name.
+    halted: BTreeMap<Address, u64>,
     /// Whether a stop was requested.
     stopped: bool,
     /// Answer of the last reload.
@@ -246,14 +248,25 @@ impl Stage<'_> {
     fn hear(&mut self, message: Message) -> Result<(), Crash> {
         let (now, mut actions) = (self.world.clock.now(), Vec::new());
         let heard = self.before(Some(&message));
+        let current = self.current.get().number;
+        let generation = match &message {
+            Message::Ran { step, .. } => self.coordinator.generation_of(*step),
+            _ => None,
+        };
         let taken_in = self.coordinator.handle_message(message, now, &mut actions);
         taken_in.map_err(|error| self.world.expected(&error))?;
         self.after(&heard);
+        let halts = &self.coordinator.halts;
+        self.halted.retain(|step, _| halts.iter().any(|halt| halt.step == *step));
+        for halt in halts {
+            self.halted.entry(halt.step.clone()).or_insert(generation.unwrap_or(current));
+        }
         let next = self.current.get().number + 1;
-        for halt in &self.coordinator.halts {
-            self.world.effects.forget(&halt.step);
+        for (step, generation) in &self.halted {
+            let step = self.committer.committed_state.names.since(*generation).step(step);
+            self.world.effects.forget(&step);
             // Any change of it starts it again.
-            self.world.planned.expect(&halt.step, next);
+            self.world.planned.expect(&step, next);
         }
         self.carry_out(actions);
         Ok(())

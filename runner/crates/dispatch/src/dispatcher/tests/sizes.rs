@@ -1,6 +1,8 @@
 //! Batch size tests: play histories of batches that are cut, and check the sizes of the next ones.
 
 use super::*;
+use crate::{QueuePolicy, StartOrder};
+use tidegate_model::Progress;
 
 impl Play {
     /// Reports that `taken` jobs of the batch ran in `millis` milliseconds and the rest was not attempted.
@@ -119,6 +121,55 @@ fn after_the_clock_was_set_back_a_step_that_found_all_workers_busy_goes_first() 
     assert_eq!(play.read(0, 1, 1), "read 0@2");
     play.now = Timestamp(50);
     assert_eq!(play.ran(1, 0, 1), "commit 1@1+1, run 0#3");
+}
+
+#[test]
+fn outputs_that_come_due_while_all_workers_are_busy_are_delivered_when_one_is_free() {
+    let rules = QueuePolicy {
+        strategy: StartOrder::Fifo,
+        max_processing: None,
+        max_pending: None,
+        max_per_lane: None,
+        rate: None,
+        lane_rate: None,
+        has_lanes: false,
+    };
+    let picking = QueuePlan {
+        rules,
+        in_order: false,
+        in_a_row: false,
+        ordered: false,
+        search_ahead: 0,
+        batch: 1,
+        ahead: 0,
+        lot: 1,
+        uses_pool: false,
+        gate: None,
+        progress: Progress::default(),
+    };
+    let inputs = vec![InputPlan { feed: InputKind::Queue(2), next: 1, finished: Vec::new() }];
+    let mut play = two_steps_of(StepPlan { inputs, picking: Some(picking), ..queue() });
+    assert_eq!(play.read(1, 1, 1), "read 1@2, run 1#0");
+    assert_eq!(play.read(1, 2, 1), "read 1@3, run 1#1");
+    play.dispatcher.saw_late(0, JobKey::stored(7), Due::At(Timestamp(0)));
+    let key = JobKey::stored(7).0;
+    assert_eq!(play.on(Event::Tick), format!("pick 0#2 {key}"));
+    // Attempts of a step that was not measured run beside the workers, and outputs that were made before do not.
+    assert_eq!(play.on(Event::Picked { step: 0, batch: BatchId(2), bytes: 5 }), "");
+    assert_eq!(play.ran(1, 0, 1), "commit 1@1+1, run 0#2");
+}
+
+#[test]
+fn a_job_that_is_due_again_while_all_workers_are_busy_runs_when_one_is_free() {
+    let mut play = two_steps();
+    assert_eq!(play.read(0, 1, 1), "read 0@2, run 0#0");
+    assert_eq!(play.read(0, 2, 1), "read 0@3, run 0#1");
+    let ran = BatchEnd { ending: BatchCut::Waits(Timestamp(5)), ..BatchEnd::whole(0) };
+    assert_eq!(play.on(Event::Ran { step: 0, batch: BatchId(1), ran }), "");
+    assert_eq!(play.read(1, 1, 1), "read 1@2, run 1#2");
+    play.now = Timestamp(5);
+    assert_eq!(play.on(Event::Tick), "");
+    assert_eq!(play.ran(1, 2, 1), "commit 1@1+1, run 0#1");
 }
 
 #[test]

@@ -130,6 +130,7 @@ impl<'w> Stage<'w> {
             gates: Vec::new(),
             askings: Vec::new(),
             attempts,
+            halted: BTreeMap::new(),
             stopped: false,
             answer: None,
             swap_fails_from: None,
