@@ -204,7 +204,7 @@ impl StepMachine for OrderedStep {
             StepEvent::Committed { batch } => self.committed(batch, commands),
             StepEvent::Hold { until } => self.hold(Wait { since: self.now, until }),
             StepEvent::PutBack { batch } => self.put_back(batch),
-            StepEvent::Failed => self.halt(commands),
+            StepEvent::Failed => self.fail(commands),
             StepEvent::GivenBack => self.gives_back = false,
             // Only queued steps have these events.
             StepEvent::Picked { .. } | StepEvent::Gate { .. } => {}

@@ -330,9 +330,13 @@ impl OrderedStep {
             self.sizing.measured(attempted, ran.took);
             self.end(at, ran, next, commands);
         }
+        self.drop_ended();
+    }
+
+    /// A halted step commits nothing more; its running batches only return their workers.
+    fn drop_ended(&mut self) {
         if self.halted {
-            // A halted step commits nothing; its running batches only return their workers.
-            self.batches.retain(|batch| batch.phase == Phase::Running);
+            self.batches.retain(|batch| batch.is_awaited());
         }
     }
 
@@ -342,9 +346,7 @@ impl OrderedStep {
             debug_assert_eq!((batch.phase, self.before), (Phase::Running, DurabilityBarrier::Nothing));
             batch.phase = Phase::Formed;
         }
-        if self.halted {
-            self.batches.retain(|batch| batch.phase == Phase::Running);
-        }
+        self.drop_ended();
     }
 
     /// Blocks the start of in-order batches for this time.
@@ -436,15 +438,23 @@ impl OrderedStep {
         }
     }
 
-    /// Stops the step. Running batches are awaited, the others are dropped.
+    /// Stops the step. Batches that run or are being committed are awaited, the others are dropped. The outputs of a
+    /// commit that comes behind the one that halts have readers.
     pub(crate) fn halt(&mut self, commands: &mut Vec<Command>) {
+        self.halt_but_for(OrderedBatch::is_awaited, commands);
+    }
+
+    /// Stops the step, whose deliveries are refused.
+    pub(crate) fn fail(&mut self, commands: &mut Vec<Command>) {
+        self.halt_but_for(|batch| batch.phase == Phase::Running, commands);
+    }
+
+    fn halt_but_for(&mut self, stays: impl Fn(&OrderedBatch) -> bool, commands: &mut Vec<Command>) {
         self.halted = true;
-        for batch in &self.batches {
-            if batch.phase != Phase::Running {
-                commands.push(Command::Drop { step: self.position, batch: batch.id });
-            }
+        for batch in self.batches.iter().filter(|batch| !stays(batch)) {
+            commands.push(Command::Drop { step: self.position, batch: batch.id });
         }
-        self.batches.retain(|batch| batch.phase == Phase::Running);
+        self.batches.retain(stays);
         self.forget_reads(commands);
         self.held = self.batches.iter().map(|batch| batch.bytes).sum();
     }
@@ -502,6 +512,11 @@ impl OrderedBatch {
     /// Whether an event about it is to be expected.
     pub(crate) fn is_moving(&self) -> bool {
         matches!(self.phase, Phase::Beginning | Phase::Running | Phase::Committing { .. })
+    }
+
+    /// Whether an event about it comes although the step has halted.
+    fn is_awaited(&self) -> bool {
+        matches!(self.phase, Phase::Running | Phase::Committing { .. })
     }
 
     pub(crate) fn is_waiting(&self) -> bool {

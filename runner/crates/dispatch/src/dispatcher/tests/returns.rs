@@ -25,6 +25,20 @@ fn jobs_that_come_again_are_a_batch_of_their_own() {
 }
 
 #[test]
+fn what_is_being_committed_is_awaited_when_a_job_that_came_again_halts_the_step() {
+    let mut play = Play::new(&[StepPlan { due: Some(Timestamp(0)), ..source() }], &[]);
+    assert_eq!(play.start(), "read 0@1, read 0.r@0");
+    assert_eq!(play.read_port(0, PortInput::Redelivery, 7, 1), "#0 = r7+1, read 0.r@8, run 0#0");
+    play.on(none_due(None));
+    assert_eq!(play.read(0, 1, 2), "read 0@3, run 0#1");
+    assert_eq!(play.halts(0, 0, 0), "commit 0@7+0");
+    assert_eq!(play.ran(0, 1, 2), "commit 0@1+2");
+    // The outputs of the other commit are for readers that may run on.
+    assert_eq!(play.committed(0, 0), "");
+    assert_eq!(play.committed(0, 1), "Halted");
+}
+
+#[test]
 fn what_is_due_later_is_waited_for() {
     let mut play = Play::new(&[StepPlan { due: Some(Timestamp(50)), ..queue() }], &[0]);
     assert_eq!(play.start(), "");
