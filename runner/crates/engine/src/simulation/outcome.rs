@@ -1,5 +1,7 @@
 //! Outcome: lists the perils of a run, and its possible ends.
 
+use std::collections::BTreeSet;
+
 use tidegate_dispatch::RunOutcome;
 use tidegate_model::Address;
 
@@ -7,7 +9,8 @@ use tidegate_model::Address;
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) end: RunOutcome,
-    pub(crate) halted: Vec<Address>,
+    /// Steps that have stopped, by their present names.
+    pub(crate) halted: BTreeSet<Address>,
     /// Whether there were requests, which may have been granted just before the end.
     pub(crate) asked: bool,
 }

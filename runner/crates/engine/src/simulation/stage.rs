@@ -7,7 +7,7 @@ pub(crate) mod opening;
 pub(crate) mod reloading;
 pub(crate) mod waiting;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,6 +101,7 @@ struct Stage<'w> {
 pub(crate) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
     let mut stage = Stage::open(world)?;
     let outcome = stage.play(perils);
+    let halted = stage.halted_steps();
     let Stage { world, committer, coordinator, attempts, .. } = stage;
     world.begun = Some(attempts.begun());
     // The disk is checked before the stage closes, because closing writes.
@@ -120,7 +121,6 @@ pub(crate) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
     for halt in &coordinator.halts {
         assert!(halt.why.contains("no error queue"), "{}: {}", halt.step, halt.why);
     }
-    let halted = coordinator.halts.iter().map(|halt| halt.step.clone()).collect();
     Ok(Ended { end, halted, asked: perils.requests > 0 })
 }
 
@@ -262,8 +262,7 @@ impl Stage<'_> {
             self.halted.entry(halt.step.clone()).or_insert(generation.unwrap_or(current));
         }
         let next = self.current.get().number + 1;
-        for (step, generation) in &self.halted {
-            let step = self.committer.committed_state.names.since(*generation).step(step);
+        for step in self.halted_steps() {
             self.world.effects.forget(&step);
             // Any change of it starts it again.
             self.world.planned.expect(&step, next);
@@ -367,6 +366,12 @@ impl Stage<'_> {
             self.inbox.push_back(Message::WentAside { step: step.position, id });
         }
         self.ran.push(Message::Ran { step: step.position, version: step.version, id, ran });
+    }
+
+    /// Present names of the steps that have stopped.
+    fn halted_steps(&self) -> BTreeSet<Address> {
+        let names = &self.committer.committed_state.names;
+        self.halted.iter().map(|(step, generation)| names.since(*generation).step(step)).collect()
     }
 
     /// Name that the step has now.
