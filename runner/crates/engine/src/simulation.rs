@@ -182,7 +182,7 @@ fn seeds_of_held_lanes_that_once_failed_pass() {
 
 #[test]
 fn seeds_of_steps_whose_queuer_changes_and_once_failed_pass() {
-    for seed in [1814, 1980, 3458, 16_008] {
+    for seed in [1814, 1980, 3458, 11_869, 16_008] {
         play::play_changing_rules(seed);
     }
 }
@@ -203,9 +203,9 @@ fn seeds_of_graphs_that_once_failed_pass() {
 
 #[test]
 fn seeds_of_graphs_that_change_and_once_failed_pass() {
-    const SEEDS: [u64; 22] = [
+    const SEEDS: [u64; 27] = [
         112, 163, 234, 280, 288, 350, 436, 515, 600, 608, 727, 1893, 2067, 2072, 2513, 3107, 3843, 3993,
-        4532, 5429, 8379, 8709,
+        4532, 5429, 8379, 8709, 10_685, 11_243, 11_624, 12_056, 12_242,
     ];
     for seed in SEEDS {
         play::play_changes(seed);
@@ -214,7 +214,7 @@ fn seeds_of_graphs_that_change_and_once_failed_pass() {
 
 #[test]
 fn seeds_of_graphs_whose_sources_change_and_once_failed_pass() {
-    for seed in [1010, 8780] {
+    for seed in [1010, 8780, 11_873] {
         play::play_changing_sources(seed);
     }
 }

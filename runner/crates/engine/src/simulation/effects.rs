@@ -28,6 +28,15 @@ pub(crate) struct Effects {
     pub(crate) printed: Arc<Mutex<BTreeMap<Address, Vec<Printed>>>>,
 }
 
+/// Job that is attempted again.
+#[derive(Debug)]
+pub(crate) struct NamedJob {
+    /// Inputs by their present names, and the indices there.
+    pub(crate) now: Vec<(String, u64)>,
+    /// Inputs as the attempt names them.
+    pub(crate) attempted: Vec<(String, u64)>,
+}
+
 /// Input of a job, and its index there.
 type Place = (usize, u64);
 
@@ -47,16 +56,16 @@ impl Write for Printed {
 }
 
 impl Effects {
-    /// Checks an attempt before it is made. Returns the number of its jobs that are retried. `names`: the present names of
-    /// the parts of `configuration`.
+    /// Checks an attempt before it is made. Returns the number of its jobs that are retried, and the names of their
+    /// inputs. `names`: the present names of the parts of `configuration`.
     pub(crate) fn attempt(
         &mut self,
         configuration: &Configuration,
         step: &Step,
         names: NamesSince<'_>,
         work: &BatchInput,
-    ) -> u64 {
-        let mut again = 0;
+    ) -> (u64, Vec<NamedJob>) {
+        let (mut again, mut named) = (0, Vec::new());
         let mut gatherer = JobBuilder::new(configuration, step);
         let mut walk = BatchCursor::new(work);
         while let Some(item) = gatherer.next(&mut walk, false) {
@@ -64,7 +73,13 @@ impl Effects {
                 // A delayed output of an earlier attempt, under its hash.
                 continue;
             }
-            let inputs = item.given().map(|given| names.input(&given.from())).collect();
+            let inputs: Vec<String> = item.given().map(|given| names.input(&given.from())).collect();
+            if let Some((_, row)) = item.returned_row() {
+                let mut now: Vec<_> =
+                    inputs.iter().cloned().zip(item.given().map(|given| given.index)).collect();
+                now.sort();
+                named.push(NamedJob { now, attempted: row.inputs.clone() });
+            }
             let before = self.given.entry((item.hash, inputs)).or_insert_with(|| item.payload.to_vec());
             assert_eq!(before, item.payload, "{} has other jobs than before", item.hash);
             again += u64::from(item.put_back_from().is_none() && (item.attempt > 1 || work.before.is_some()));
@@ -74,11 +89,11 @@ impl Effects {
             || !step.has_effects(configuration)
         {
             // Attempted jobs of a queued step have rows, and those of a pure step need no record.
-            return again;
+            return (again, named);
         }
         let jobs = work.first(work.jobs);
         self.attempted.entry(names.step(&step.address)).or_default().extend(places(&jobs));
-        again
+        (again, named)
     }
 
     /// Records that the progress of a batch may be committed before its attempt.

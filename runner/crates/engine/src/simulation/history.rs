@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::effects::NamedJob;
 use super::pass::{Pass, TakenOver};
 use tidegate_config::{Configuration, Input, Step};
 use tidegate_model::{Address, Due, NameHistory, NamedKind, NamesSince, Origin, RenamedPart, Stamp};
@@ -20,6 +21,10 @@ pub(crate) struct History {
     pub(crate) steps: BTreeMap<Address, Known>,
     /// Steps with a requested replay.
     pub(crate) replayed: BTreeSet<Address>,
+    /// Inputs of jobs that were attempted again, as the last attempt named them: by step, and by present names.
+    pub(crate) attempted: BTreeMap<(Address, Vec<(String, u64)>), Vec<(String, u64)>>,
+    /// Jobs of queues whose names went to other queues, by name.
+    pub(crate) displaced: BTreeMap<Address, Vec<Row>>,
     /// Versions of the scripts, in the order in which they were in force.
     pub(crate) versions: Vec<u64>,
 }
@@ -155,13 +160,33 @@ impl History {
                             "{to} was there before"
                         );
                     }
+                    let attempted = std::mem::take(&mut self.attempted).into_iter();
+                    let step = |step: Address| if step == *from { to.clone() } else { step };
+                    self.attempted =
+                        attempted.map(|((one, inputs), names)| ((step(one), inputs), names)).collect();
                     if self.replayed.remove(from) {
                         self.replayed.insert(to.clone());
                     }
                 }
                 NamedKind::Endpoint => {
                     let head = self.head(from);
+                    if self.rows.contains_key(from) {
+                        let before = self.rows.remove(to).into_iter().flatten().flatten();
+                        self.displaced.entry(to.clone()).or_default().extend(before);
+                    }
                     rename_key(&mut self.rows, from, to);
+                    let displaced = self.displaced.remove(from).unwrap_or_default();
+                    self.displaced.entry(to.clone()).or_default().extend(displaced);
+                    let attempted = std::mem::take(&mut self.attempted).into_iter();
+                    let (was, now) = (from.to_string(), to.to_string());
+                    self.attempted = attempted
+                        .map(|((step, mut inputs), names)| {
+                            let own = inputs.iter_mut().filter(|(input, _)| *input == was);
+                            own.for_each(|(input, _)| now.clone_into(input));
+                            inputs.sort();
+                            ((step, inputs), names)
+                        })
+                        .collect();
                     // An empty queue goes on behind the jobs that its new name has had.
                     let first = store.queue(to)?.map(|state| state.first).filter(|&first| first > head + 1);
                     for known in self.steps.values_mut() {
@@ -179,6 +204,21 @@ impl History {
             known.rename_waiting(names.since(0), store)?;
         }
         Ok(())
+    }
+
+    /// Records the names of jobs that a step attempts again.
+    pub(crate) fn attempts(&mut self, step: &Address, jobs: Vec<NamedJob>) {
+        self.attempted.extend(jobs.into_iter().map(|job| ((step.clone(), job.now), job.attempted)));
+    }
+
+    /// Inputs of a job as its last attempt named them, if it was attempted again. `now`: by their present names.
+    pub(crate) fn named_in_attempt(
+        &self,
+        step: &Address,
+        mut now: Vec<(String, u64)>,
+    ) -> Option<&[(String, u64)]> {
+        now.sort();
+        self.attempted.get(&(step.clone(), now)).map(Vec::as_slice)
     }
 
     /// Observes the durable state.

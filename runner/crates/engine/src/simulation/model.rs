@@ -181,7 +181,11 @@ impl<'a> Inputs<'a> {
         // A later pass may have attempted it again.
         let later = known.passes.iter().enumerate().rev().find_map(|(at, later)| {
             let taken = later.taken_over.iter().find(|job| job.pass == pass && job.indices == indices)?;
-            Some((at, taken.attempt + 1, taken.inputs.clone()))
+            // It may have been in flight when its input got another name.
+            let now = of.inputs.iter().map(ToString::to_string).zip(indices.iter().copied());
+            let now = now.filter(|(_, index)| *index > 0).collect();
+            let inputs = self.history.named_in_attempt(&known.address, now).unwrap_or(&taken.inputs);
+            Some((at, taken.attempt + 1, inputs.to_vec()))
         });
         let (delivered, first, inputs) = later.unwrap_or_else(|| (pass, 1, of.origin(&indices)));
         let by = &known.passes[delivered];

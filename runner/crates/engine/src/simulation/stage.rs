@@ -340,7 +340,9 @@ impl Stage<'_> {
     fn start_task(&mut self) {
         let Some(BatchTask { step, id, work, pool, .. }) = self.tasks.pop_front() else { return };
         let names = self.committer.committed_state.names.since(step.generation.number);
-        self.world.tally.retries += self.world.effects.attempt(step.configuration(), &step, names, &work);
+        let (retries, named) = self.world.effects.attempt(step.configuration(), &step, names, &work);
+        self.world.tally.retries += retries;
+        self.world.history.attempts(&names.step(&step.address), named);
         let now = self.world.clock.now();
         // Sometimes a batch takes long, or is cut.
         let World { dice, .. } = &mut *self.world;
