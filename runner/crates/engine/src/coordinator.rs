@@ -484,7 +484,9 @@ impl Coordinator {
         let is_another = state.is_queued() && at.is_some() && stats.halted().is_some();
         stats.halt(whole.clone(), now);
         let Step { address, inputs, .. } = &**declared;
-        let (step, since) = (address.clone(), now);
+        // A step of an earlier generation stops under the name that it has now.
+        let present = self.generation.configuration.steps.get(step).map(|step| &step.address);
+        let (step, since) = (present.unwrap_or(address).clone(), now);
         if is_another {
             // One line for each job that it had begun would hide the first.
             tracing::debug!(target: log_target::ENGINE, step = %step, "the step has stopped already: {whole}");

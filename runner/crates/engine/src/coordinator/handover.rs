@@ -326,12 +326,6 @@ impl Coordinator {
         self.advance_handovers(now, commands, actions);
     }
 
-    /// Number of the generation of the step's present configuration.
-    #[cfg(test)]
-    pub(crate) fn generation_of(&self, step: usize) -> Option<u64> {
-        self.steps.get(step).map(|state| state.declared.generation.number)
-    }
-
     /// Number of the step's installation.
     #[cfg(test)]
     pub(crate) fn epoch(&self, step: usize) -> Option<u64> {

@@ -249,17 +249,13 @@ impl Stage<'_> {
         let (now, mut actions) = (self.world.clock.now(), Vec::new());
         let heard = self.before(Some(&message));
         let current = self.current.get().number;
-        let generation = match &message {
-            Message::Ran { step, .. } => self.coordinator.generation_of(*step),
-            _ => None,
-        };
         let taken_in = self.coordinator.handle_message(message, now, &mut actions);
         taken_in.map_err(|error| self.world.expected(&error))?;
         self.after(&heard);
         let halts = &self.coordinator.halts;
         self.halted.retain(|step, _| halts.iter().any(|halt| halt.step == *step));
         for halt in halts {
-            self.halted.entry(halt.step.clone()).or_insert(generation.unwrap_or(current));
+            self.halted.entry(halt.step.clone()).or_insert(current);
         }
         let next = self.current.get().number + 1;
         for step in self.halted_steps() {
